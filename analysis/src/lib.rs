@@ -31,6 +31,8 @@ mod report;
 #[cfg(feature = "roofline")]
 pub mod roofline;
 pub mod simulation;
+#[cfg(feature = "sql")]
+pub mod sql;
 
 pub use analyse::{AnalyzeOptions, Analyzed, analyze};
 pub use limits::{Limit, LimitError, ReadLimits};

@@ -1,8 +1,9 @@
 //! `candlescope analyze`.
 
+use crate::full::{FullArgs, Shown};
 use crate::limits::limits;
 use crate::output::say;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use candlescope_analysis::passes::account::AccountOptions;
 use candlescope_analysis::render::{account, advice, what_if as what_if_text};
 use candlescope_analysis::simulation::{Change, ChangeError, SimulationOptions, WhatIf, parse_changes, what_if};
@@ -22,13 +23,17 @@ Examples:
   candlescope analyze runs/gpu --what-if graph --what-if 'kernel=gemv.*×0.5+host×0.8'
       two scenarios: a decode step as a CUDA graph; faster kernels together with a faster host
   candlescope analyze runs/cpu --what-if 'path=mlp×0.5'
-      on a CPU: a path that takes half its time";
+      on a CPU: a path that takes half its time
+  candlescope analyze --full MODEL.gguf --duration 300 --out full
+      all of it: prediction, five minutes of generation, measured against predicted, findings, in one report";
 
 #[derive(Debug, Args)]
 pub(crate) struct AnalyzeArgs {
     /// Directories of runs; the account of a device's time needs recorded kernels
-    #[arg(value_name = "RUN", required = true)]
+    #[arg(value_name = "RUN", required_unless_present = "full")]
     runs: Vec<PathBuf>,
+    #[command(flatten)]
+    full: FullArgs,
     /// Findings, and rows of each table; 0 shows all
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 10)]
     top: usize,
@@ -45,7 +50,7 @@ pub(crate) struct AnalyzeArgs {
     /// Show a typical step as it runs unobserved, without what recording cost; --what-if does, too
     #[arg(long)]
     unobserved: bool,
-    /// Peaks of the run's device for --what-if, as `bench peaks` wrote them, instead of those that the run names
+    /// Peaks of the run's device for --what-if and --full, as `bench peaks` wrote them, instead of those that the run names
     #[arg(long, value_name = "FILE")]
     peaks: Option<PathBuf>,
     /// Raise or lower a limit on what is read, for example account-kernels=50000000; --help lists them
@@ -77,6 +82,19 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     let account = AccountOptions::default().overhead_ns(overhead_ns).warmup(args.with_warmup);
     let simulation = simulation_options(args)?;
     let options = AnalyzeOptions::default().account(account).simulation(simulation.clone());
+    if let Some(model) = &args.full.full {
+        let shown = Shown {
+            options: &options,
+            peaks: args.peaks.as_deref(),
+            top: args.top,
+            limits: &args.limits,
+            json: args.json,
+        };
+        return crate::full::run(&args.full, model, &shown);
+    }
+    if let Some(option) = args.full.given() {
+        bail!("{option} is about a run that is still to be made: give --full MODEL in place of runs, or leave it out");
+    }
     let simulates = args.unobserved || !args.what_if.is_empty();
     let scenarios: Vec<Vec<Change>> = args.what_if.iter().map(|changes| changes.0.clone()).collect();
     let (mut runs, mut findings, mut abstained) = (Vec::new(), Vec::new(), Vec::new());

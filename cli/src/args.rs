@@ -32,6 +32,9 @@ pub(crate) enum Command {
     /// Run a program under NVIDIA's Nsight Compute: hardware counters of the kernels of one path
     #[command(after_help = crate::ncu::EXAMPLES)]
     Ncu(crate::ncu::NcuArgs),
+    /// Ask runs and studies in SQL
+    #[command(after_help = crate::query::EXAMPLES)]
+    Query(crate::query::QueryArgs),
     /// Predict what a model reaches on a device, or hold runs against their rooflines
     #[command(after_help = crate::roofline::EXAMPLES)]
     Roofline(Box<crate::roofline::RooflineArgs>),
@@ -40,6 +43,8 @@ pub(crate) enum Command {
     Load(Box<crate::load::LoadArgs>),
     /// Measure a model (latency, throughput, sequence length), single operations, or what this device reaches at best
     Bench(crate::bench::BenchArgs),
+    /// Find the setting that serves a goal best: predicted, measured where it matters
+    Tune(crate::tune::TuneArgs),
     /// Show what this machine has, and what you go without where something is missing
     Doctor(DoctorArgs),
     /// Write candle-nn with spans in its layers, for models that make none (docs/instrument.md)

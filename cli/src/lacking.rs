@@ -44,8 +44,12 @@ macro_rules! absent {
 absent!(bench, BenchArgs -> u8, "`candlescope bench`", "lab");
 #[cfg(not(feature = "lab"))]
 absent!(load, LoadArgs -> (), "`candlescope load`", "lab");
+#[cfg(not(feature = "lab"))]
+absent!(tune, TuneArgs -> u8, "`candlescope tune`", "lab");
 #[cfg(not(feature = "ncu"))]
 absent!(ncu, NcuArgs -> (), "`candlescope ncu`", "ncu");
+#[cfg(not(feature = "query"))]
+absent!(query, QueryArgs -> (), "`candlescope query`", "query");
 #[cfg(not(feature = "roofline"))]
 absent!(roofline, RooflineArgs -> (), "`candlescope roofline`", "roofline");
 #[cfg(not(feature = "trace-candle"))]

@@ -15,6 +15,7 @@ mod conf_args;
 mod device;
 mod doctor;
 mod export;
+mod full;
 mod gpu;
 mod hand_over;
 #[cfg(feature = "lab")]
@@ -33,6 +34,8 @@ mod output;
 mod profile;
 mod progress;
 mod prompts;
+#[cfg(feature = "query")]
+mod query;
 mod report;
 #[cfg(feature = "roofline")]
 mod roofline;
@@ -41,17 +44,21 @@ mod samples;
 mod services;
 #[cfg(feature = "trace-candle")]
 mod trace_candle;
+#[cfg(feature = "lab")]
+mod tune;
 mod work;
 
 // Commands that a build can lack keep their names, and say how to build them.
 #[cfg(not(feature = "ncu"))]
 use lacking::ncu;
+#[cfg(not(feature = "query"))]
+use lacking::query;
 #[cfg(not(feature = "roofline"))]
 use lacking::roofline;
 #[cfg(not(feature = "trace-candle"))]
 use lacking::trace_candle;
 #[cfg(not(feature = "lab"))]
-use lacking::{bench, load};
+use lacking::{bench, load, tune};
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -80,9 +87,14 @@ pub fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Command::Ncu(args) => ncu::run(&args),
+        Command::Query(args) => query::run(&args),
         Command::Roofline(args) => roofline::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Bench(args) => match bench::run(&args) {
+            Ok(status) => return ExitCode::from(status),
+            Err(error) => Err(error),
+        },
+        Command::Tune(args) => match tune::run(&args) {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
         },

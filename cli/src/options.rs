@@ -25,6 +25,9 @@ pub(crate) struct Options {
     pub(crate) batch: usize,
     pub(crate) repeats: usize,
     pub(crate) warmup: usize,
+    /// Requests go on until this many seconds have passed, in place of `repeats`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) duration_s: Option<f64>,
     pub(crate) device: String,
     pub(crate) dtype: Option<String>,
     pub(crate) dequantize: bool,
@@ -117,6 +120,7 @@ pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
         batch: p.batch.unwrap_or_default(),
         repeats: p.repeats.unwrap_or_default(),
         warmup: p.warmup.unwrap_or_default(),
+        duration_s: None,
         device: p.device.unwrap_or_default(),
         dtype: p.dtype,
         dequantize: p.dequantize.unwrap_or_default(),

@@ -12,7 +12,7 @@ use crate::work::{self, Output};
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope::{ParquetConfig, Scope};
 use candlescope_analysis::{ReadLimits, ReportOptions, write_report};
-use candlescope_core::run::{RunManifest, Severity};
+use candlescope_core::run::{Finding, RunManifest, Severity};
 use candlescope_models::{AnyModel, LoadOptions, ModelSource, Picture};
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -102,20 +102,35 @@ struct Shown {
 
 fn profile(options: Options, shown: Shown) -> Result<()> {
     let limits = limits(&[])?;
+    let Recorded { out, manifest, outputs } = record(&options, shown.progress)?;
+    show(shown, &options, &out, &manifest, &outputs, limits)?;
+    lost(&manifest)
+}
+
+/// What a recorded generation left.
+pub(crate) struct Recorded {
+    /// The run's directory.
+    pub(crate) out: PathBuf,
+    pub(crate) manifest: RunManifest,
+    outputs: Vec<Output>,
+}
+
+/// Runs the model and records it, and prints nothing.
+pub(crate) fn record(options: &Options, progress: bool) -> Result<Recorded> {
     let source = ModelSource::parse(&options.model)?;
-    let load = load_options(&options)?;
+    let load = load_options(options)?;
     // Before the model, which can take minutes to load.
     let picture = options.image.as_deref().map(Picture::read).transpose()?;
     let peaks = crate::measured_peaks::of(&options.device)?;
     start_thread_pool()?;
     let dir = RunDir::make(options.out.clone().unwrap_or_else(|| default_out(&source)));
     let out = dir.path();
-    let scope = start(&options, out, peaks).inspect_err(|_| dir.remove_if_empty())?;
-    let progress = Progress::new(shown.progress);
+    let scope = start(options, out, peaks).inspect_err(|_| dir.remove_if_empty())?;
+    let progress = Progress::new(progress);
 
     // The scope is always ended properly, so that what was recorded before an error can be read. A panic is treated
     // like an error: unwinding past this point would leave a run that ended without one.
-    let work = || generate_all(&options, &source, &load, picture.as_ref(), &scope, &progress);
+    let work = || generate_all(options, &source, &load, picture.as_ref(), &scope, &progress);
     let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
@@ -126,20 +141,17 @@ fn profile(options: Options, shown: Shown) -> Result<()> {
         handle.set_result("error", format!("{error:#}"));
     }
     let manifest = scope.finish();
-    let outputs = match outcome {
-        Ok(outputs) => outputs,
-        Err(error) if dir.remove_if_nothing_recorded(manifest.as_ref()) => return Err(error),
-        Err(error) => return Err(error.context(format!("what was recorded until then is in {}", out.display()))),
-    };
-    let manifest = manifest.unwrap_or_default();
-    show(shown, &options, out, &manifest, &outputs, limits)?;
-    // The figures above cover what was written; that something was not written is still an error.
-    match manifest
-        .verdict
-        .findings
-        .iter()
-        .find(|f| f.code.as_str().starts_with("exporter_") && f.severity == Severity::Error)
-    {
+    match outcome {
+        Ok(outputs) => Ok(Recorded { out: out.to_path_buf(), manifest: manifest.unwrap_or_default(), outputs }),
+        Err(error) if dir.remove_if_nothing_recorded(manifest.as_ref()) => Err(error),
+        Err(error) => Err(error.context(format!("what was recorded until then is in {}", out.display()))),
+    }
+}
+
+/// An error where an exporter could not write: figures cover what was written.
+pub(crate) fn lost(manifest: &RunManifest) -> Result<()> {
+    let failed = |f: &&Finding| f.code.as_str().starts_with("exporter_") && f.severity == Severity::Error;
+    match manifest.verdict.findings.iter().find(failed) {
         Some(finding) => bail!("{}; {}", finding.message(), finding.remedy()),
         None => Ok(()),
     }

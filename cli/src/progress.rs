@@ -46,7 +46,6 @@ impl Progress {
     }
 
     /// Something of which a share is known: [`at`](Self::at) takes thousandths of it.
-    #[cfg(feature = "lab")]
     pub(crate) fn share(&self) {
         self.bar.disable_steady_tick();
         self.bar.set_style(
@@ -67,6 +66,12 @@ impl Progress {
     /// Jumps to `position`: a generation may end early.
     pub(crate) fn at(&self, position: u64) {
         self.bar.set_position(position);
+    }
+
+    /// Prints something while the bar is out of the way.
+    #[cfg(feature = "lab")]
+    pub(crate) fn aside(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
     }
 
     pub(crate) fn clear(&self) {

@@ -12,6 +12,7 @@ use candlescope_models::{
 };
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Tokens of the prompt of a model without a tokenizer, unless told otherwise.
 const RANDOM_TOKENS: usize = 128;
@@ -300,15 +301,34 @@ fn requests(
 ) -> Result<Done> {
     let measured = options.repeats.saturating_mul(asking.all.len());
     let all = options.warmup.saturating_add(measured);
-    progress.count(all.saturating_mul(ticks) as u64);
+    let limit = options.duration_s.map(Duration::from_secs_f64);
+    match limit {
+        Some(_) => progress.share(),
+        None => progress.count(all.saturating_mul(ticks) as u64),
+    }
     let mut outputs = Vec::new();
-    for request in 0..all {
+    let mut begun = Instant::now();
+    for request in 0.. {
+        match limit {
+            // A run without a request has nothing to tell.
+            Some(limit) if request > options.warmup && begun.elapsed() >= limit => break,
+            None if request >= all => break,
+            _ => {}
+        }
+        if request == options.warmup {
+            begun = Instant::now();
+        }
         progress.message(match request.checked_sub(options.warmup) {
             None => format!("warm-up {}/{}", request + 1, options.warmup),
+            Some(n) if limit.is_some() => format!("request {}", n + 1),
             Some(n) => format!("request {}/{measured}", n + 1),
         });
         let output = one(&asking.all[place(request, options, asking.all.len())])?;
-        progress.at((request + 1).saturating_mul(ticks) as u64);
+        progress.at(match limit {
+            Some(limit) if request >= options.warmup => (begun.elapsed().div_duration_f64(limit) * 1e3).min(1e3) as u64,
+            Some(_) => 0,
+            None => (request + 1).saturating_mul(ticks) as u64,
+        });
         if request >= options.warmup {
             outputs.push(output);
         }

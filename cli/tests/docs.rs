@@ -56,7 +56,7 @@ fn options(help: &str) -> BTreeSet<String> {
 
 /// Options by command; those of `bench` are those of its suites together.
 fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
-    let commands = ["profile", "report", "analyze", "export", "nsys", "ncu", "roofline", "load", "doctor"];
+    let commands = ["profile", "report", "analyze", "export", "nsys", "ncu", "query", "roofline", "load", "doctor"];
     let suites = ["latency", "throughput", "seqlen", "suite", "kernels", "peaks"];
     let help = |command: &[&str]| {
         let help = ok(&[command, &["--help"]].concat());
@@ -67,7 +67,8 @@ fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
         options(&list.lines().filter(|line| line.trim_start().starts_with('-')).collect::<Vec<_>>().join("\n"))
     };
     let bench = suites.iter().flat_map(|suite| help(&["bench", suite])).collect();
-    commands.into_iter().map(|command| (command, help(&[command]))).chain([("bench", bench)]).collect()
+    let several = [("bench", bench), ("tune", help(&["tune", "batch"]))];
+    commands.into_iter().map(|command| (command, help(&[command]))).chain(several).collect()
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn readable(found: &DataType, wanted: ColumnType) -> bool {
 }
 
 /// An integer column.
-pub(super) struct IntColumn(Vec<Option<i64>>);
+pub(crate) struct IntColumn(Vec<Option<i64>>);
 
 impl IntColumn {
     /// The column `name`; all null where the batch has none.
@@ -79,6 +79,7 @@ impl IntColumn {
             DataType::UInt32 => widen!(UInt32Type),
             DataType::UInt16 => widen!(UInt16Type),
             DataType::UInt8 => widen!(UInt8Type),
+            DataType::Boolean => array.as_boolean().iter().map(|v| v.map(i64::from)).collect(),
             DataType::Timestamp(TimeUnit::Nanosecond, _) => {
                 array.as_primitive::<arrow_array::types::TimestampNanosecondType>().iter().collect()
             }
@@ -86,7 +87,7 @@ impl IntColumn {
         })
     }
 
-    pub(super) fn get(&self, row: usize) -> Option<i64> {
+    pub(crate) fn get(&self, row: usize) -> Option<i64> {
         self.0[row]
     }
 
@@ -117,7 +118,7 @@ pub(super) fn time(at: i64) -> Option<HostNs> {
 const LATEST_NS: i64 = 7_258_118_400_000_000_000;
 
 /// A floating-point column.
-pub(super) struct FloatColumn(Vec<Option<f64>>);
+pub(crate) struct FloatColumn(Vec<Option<f64>>);
 
 impl FloatColumn {
     /// The column `name`; all null if the batch has no such column. Infinities and NaN read as null.
@@ -131,14 +132,14 @@ impl FloatColumn {
         Self(values.into_iter().map(|v| v.filter(|v| v.is_finite())).collect())
     }
 
-    pub(super) fn get(&self, row: usize) -> Option<f64> {
+    pub(crate) fn get(&self, row: usize) -> Option<f64> {
         self.0[row]
     }
 }
 
 /// A string column as indices into a list of distinct values, so that interning is done once per value, not once per
 /// row.
-pub(super) struct TextColumn {
+pub(crate) struct TextColumn {
     ids: Vec<u32>,
     values: Vec<String>,
 }
@@ -216,7 +217,7 @@ impl TextColumn {
         self.ids[row]
     }
 
-    pub(super) fn get(&self, row: usize) -> Option<&str> {
+    pub(crate) fn get(&self, row: usize) -> Option<&str> {
         self.values.get(self.ids[row] as usize).map(String::as_str)
     }
 

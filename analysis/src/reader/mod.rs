@@ -11,6 +11,8 @@ mod intern;
 mod kernels_table;
 mod manifest;
 mod pages;
+#[cfg(feature = "sql")]
+mod raw_table;
 mod requests_table;
 mod samples_table;
 mod spans_table;
@@ -19,6 +21,8 @@ mod structs;
 mod thrift;
 
 pub use batches::Batches;
+#[cfg(feature = "sql")]
+pub(crate) use raw_table::{RawColumn, RawTable};
 
 use crate::limits::ReadLimits;
 use candlescope_core::run::{Code, Finding, RunManifest, SCHEMA_VERSION};

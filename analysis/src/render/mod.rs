@@ -8,6 +8,7 @@ pub mod account;
 pub mod advice;
 mod conclusion;
 mod format;
+pub mod full;
 mod gpu_sheets;
 mod head_facts;
 mod headline_figures;

@@ -169,6 +169,13 @@ pub(super) fn latencies(shape: &ModelShape, device: &Device, scenario: &Scenario
     Latencies { prefill, decode, missing }
 }
 
+/// Time to first token and time per output token of a scenario in nanoseconds, without the rest of an [`Outlook`];
+/// `None` where the device lacks a figure.
+pub fn step_times(shape: &ModelShape, device: &Device, scenario: &Scenario) -> (Option<Cost>, Option<Cost>) {
+    let Latencies { prefill, decode, .. } = latencies(shape, device, scenario);
+    (prefill.ns, decode.ns)
+}
+
 fn need(shape: &ModelShape, device: &Device, scenario: &Scenario) -> MemoryNeed {
     MemoryNeed::of(shape, &scenario.storage(device), scenario.prompt, scenario.longest(shape), scenario.devices)
 }

@@ -156,7 +156,14 @@ fn gpu_name(manifest: &RunManifest) -> Option<String> {
 
 /// The shape of a run's model, from the dimensions in `run.json`, or what is missing.
 pub(super) fn shape(manifest: &RunManifest) -> Result<ModelShape, String> {
-    let model = &manifest.model;
+    facts_shape(&manifest.model)
+}
+
+/// The shape of a model from what a run's `model` says of it.
+///
+/// # Errors
+/// What is missing in these facts, or in what is known of the architecture.
+pub fn facts_shape(model: &BTreeMap<String, Value>) -> Result<ModelShape, String> {
     let number = |key: &str| {
         let value = model.get(key).and_then(Value::as_u64).filter(|value| *value > 0);
         value.ok_or_else(|| format!("`model.{key}` of run.json"))

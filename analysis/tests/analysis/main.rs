@@ -23,5 +23,7 @@ mod rendering;
 mod roofline;
 mod sampling;
 mod simulation;
+#[cfg(feature = "sql")]
+mod sql;
 mod tree;
 mod truth;

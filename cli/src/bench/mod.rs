@@ -4,10 +4,10 @@ mod args;
 mod bar;
 mod drive;
 mod kernels;
-mod operations;
+pub(crate) mod operations;
 mod peaks;
 mod plan;
-mod round;
+pub(crate) mod round;
 
 use anyhow::Result;
 pub(crate) use args::BenchArgs;

@@ -30,7 +30,7 @@ pub(super) fn study(out: &Path, resume: bool, manifest: Manifest) -> Result<Stud
 }
 
 /// Notes in `study.json` that a process begins with this round of the plan, or its recorded part.
-pub(super) fn begin(study: &mut Study, process: u32, round: u32, profiled: bool) -> Result<()> {
+pub(crate) fn begin(study: &mut Study, process: u32, round: u32, profiled: bool) -> Result<()> {
     let started_ns = candlescope_core::HostNs::now().0;
     let start = ProcessStart { process, round, profiled, started_ns, ended: false };
     Ok(study.update(|manifest| {
@@ -40,7 +40,7 @@ pub(super) fn begin(study: &mut Study, process: u32, round: u32, profiled: bool)
 }
 
 /// Notes that it has ended as it should.
-pub(super) fn end(study: &mut Study, process: u32) -> Result<()> {
+pub(crate) fn end(study: &mut Study, process: u32) -> Result<()> {
     Ok(study.update(|manifest| {
         let own = manifest.processes.iter_mut().filter(|start| start.process == process);
         own.for_each(|start| start.ended = true);
@@ -48,7 +48,7 @@ pub(super) fn end(study: &mut Study, process: u32) -> Result<()> {
 }
 
 /// What `study.json` says of a study whose measurement ended like this; `None` where it failed.
-pub(super) fn state(ended: Option<Ended>) -> State {
+pub(crate) fn state(ended: Option<Ended>) -> State {
     match ended {
         Some(Ended::Done) => State::Done,
         Some(Ended::Cancelled) => State::Cancelled,
@@ -72,7 +72,7 @@ pub(super) fn surroundings(device: &DeviceIdentity) -> Box<dyn Surroundings> {
 
 /// The same for a device by the name that it is asked for; nothing if no device of that name can be told apart, because
 /// nothing is better than another GPU's clock.
-pub(super) fn surroundings_of(device: &str) -> Box<dyn Surroundings> {
+pub(crate) fn surroundings_of(device: &str) -> Box<dyn Surroundings> {
     match DeviceIdentity::of(device) {
         Ok(identity) => surroundings(&identity),
         Err(_) => Box::new(Unknown),
@@ -90,13 +90,13 @@ pub(super) fn datasheet(_: &DeviceIdentity) -> Vec<Value> {
 }
 
 /// What is said where measuring stops after the repetition under way.
-pub(super) fn last_repetition() {
+pub(crate) fn last_repetition() {
     note("interrupted: the repetition under way is the last one; once more ends at once");
 }
 
 /// A flag that the first interrupt sets, which calls `told` as well: what was measured is kept. A later one ends the
 /// program at once; samples are in the journal already.
-pub(super) fn cancel_on_interrupt(told: impl Fn() + Send + 'static) -> Cancel {
+pub(crate) fn cancel_on_interrupt(told: impl Fn() + Send + 'static) -> Cancel {
     let cancel = Cancel::new();
     let flag = cancel.clone();
     let installed = on_interrupt(ONE_INTERRUPT, move || {
@@ -110,7 +110,7 @@ pub(super) fn cancel_on_interrupt(told: impl Fn() + Send + 'static) -> Cancel {
 }
 
 /// Shows what happens.
-pub(super) fn watch(progress: &Progress) -> impl FnMut(&Event<'_>) + '_ {
+pub(crate) fn watch(progress: &Progress) -> impl FnMut(&Event<'_>) + '_ {
     move |event| match event {
         Event::Disturbed(sentences) => sentences.iter().for_each(|sentence| note(&format!("warning: {sentence}"))),
         Event::WarmedUp { case, .. } => progress.wait(&crate::output::printable(&format!("{} warms up", case.key()))),
@@ -122,7 +122,7 @@ pub(super) fn watch(progress: &Progress) -> impl FnMut(&Event<'_>) + '_ {
 }
 
 /// Says so where the program's own loops are slower than they could be.
-pub(super) fn warn_of_debug_build() {
+pub(crate) fn warn_of_debug_build() {
     if cfg!(debug_assertions) {
         note("warning: this program is built without full optimisation; for figures of a CPU, build it with --release");
     }

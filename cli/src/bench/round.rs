@@ -102,7 +102,8 @@ fn on_gpu(builder: candlescope::Builder, _: bool) -> candlescope::Builder {
     builder
 }
 
-fn environment() -> Map<String, Value> {
+/// Facts about the machine.
+pub(crate) fn environment() -> Map<String, Value> {
     let facts = HostCollector::new().describe();
     facts.into_iter().filter(|(key, _)| key != "pid").collect()
 }

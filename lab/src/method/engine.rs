@@ -11,7 +11,7 @@ use super::warm_up::{Warm, WarmUp};
 use candlescope_core::HostNs;
 use rand::rngs::StdRng;
 use rand::{SeedableRng, seq::SliceRandom};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// What happens, as it happens.
@@ -64,6 +64,7 @@ pub struct Engine<'a> {
     cancel: Cancel,
     observe: Observer<'a>,
     skip: HashSet<String>,
+    taken: HashMap<String, u32>,
 }
 
 impl std::fmt::Debug for Engine<'_> {
@@ -83,6 +84,7 @@ impl<'a> Engine<'a> {
             cancel: Cancel::new(),
             observe: Box::new(|_| {}),
             skip: HashSet::new(),
+            taken: HashMap::new(),
         }
     }
 
@@ -115,6 +117,13 @@ impl<'a> Engine<'a> {
         self
     }
 
+    /// Numbers plain repetitions of the cases with these keys from here: this process has measured them before.
+    #[must_use]
+    pub fn after(mut self, taken: impl IntoIterator<Item = (String, u32)>) -> Self {
+        self.taken.extend(taken);
+        self
+    }
+
     /// Measures `cases` and hands each sample to `sink` before the next one is taken.
     ///
     /// A case that fails ends; the others go on.
@@ -134,7 +143,8 @@ impl<'a> Engine<'a> {
         let (all, mut ended) = (todo.len(), 0);
         while !todo.is_empty() {
             let group = todo.len().min(self.method.interleave.max(1) as usize);
-            let group: Vec<State<'_, '_>> = todo.drain(..group).map(|case| State::new(case.as_mut())).collect();
+            let group: Vec<State<'_, '_>> =
+                todo.drain(..group).map(|case| State::new(case.as_mut(), &self.taken)).collect();
             ended += group.len();
             let done = Group { engine: &mut self, states: group, all, before: ended }.run(&mut order, sink)?;
             if done == Ended::Cancelled {
@@ -160,13 +170,14 @@ struct State<'c, 'd> {
 }
 
 impl<'c, 'd> State<'c, 'd> {
-    fn new(case: &'c mut (dyn Case + 'd)) -> Self {
+    fn new(case: &'c mut (dyn Case + 'd), taken: &HashMap<String, u32>) -> Self {
+        let before = taken.get(&case.id().key()).copied().unwrap_or(0);
         Self {
             case,
             warm_up: WarmUp::default(),
             warmup_settled: false,
             settling: Settling::default(),
-            repetitions: [0; 2],
+            repetitions: [before, 0],
             spent: Duration::ZERO,
             retaken: 0,
             slowed: 0,

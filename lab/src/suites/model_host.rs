@@ -1,8 +1,8 @@
 //! The model that all cases of a process share, and the session that records it.
 
 use super::lm_options::LmOptions;
-use super::machine_memory::{predicted_weight_bytes, shown};
-use crate::hardware::available_bytes;
+use super::machine_memory::{Need, predicted_weight_bytes, shown};
+use crate::hardware::{available_bytes, free_memory};
 use crate::method::{Cancel, CaseError};
 use candlescope::{Capture, Handle, ParquetConfig, ParquetExporter};
 use candlescope_models::{GenerateOptions, LoadError, LoadOptions, LoadedModel, ModelSource, generate_for};
@@ -156,6 +156,23 @@ impl ModelHost {
     /// Facts about the model; empty if it was not loaded.
     pub fn facts(&self) -> serde_json::Map<String, serde_json::Value> {
         self.loaded.as_ref().map(|loaded| loaded.info.to_map()).unwrap_or_default()
+    }
+
+    /// Why the model was not loaded, if it would not have fitted.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    /// Bytes that `batch` sequences of `prompt` and `output` tokens need beside the weights: keys, values and
+    /// activations, derived and not measured. `None` before the model is loaded.
+    pub fn need(&self, batch: usize, prompt: usize, output: usize) -> Option<u64> {
+        self.loaded.as_ref().map(|loaded| Need::of(&loaded.info, batch, prompt, output).total())
+    }
+
+    /// Bytes that are there for that: the limit of the options, else what the device has free now. `None` where nobody
+    /// tells.
+    pub fn available(&self) -> Option<u64> {
+        self.options.memory_limit.or_else(|| free_memory(&self.load.device))
     }
 
     /// Bytes that a case may still take: what the options say, on any device. Without them it is what the machine has

@@ -44,7 +44,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// The page scales charts: a viewBox in place of fixed width and height.
-fn scaled(svg: &str) -> String {
+pub(crate) fn scaled(svg: &str) -> String {
     match (svg.find("<svg "), svg.find(" viewBox=")) {
         (Some(at), Some(size)) if at < size => format!("<svg role=\"img\"{}", &svg[size..]),
         _ => svg.to_string(),

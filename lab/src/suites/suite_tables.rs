@@ -41,6 +41,11 @@ pub(super) fn tables(summaries: &[CaseSummary]) -> Vec<(&'static str, Table)> {
     .collect()
 }
 
+/// The table of the suite `throughput`.
+pub(crate) fn throughput_table(summaries: &[CaseSummary]) -> Table {
+    by_case(&of_suite(summaries, SuiteName::Throughput), true)
+}
+
 /// One row for each request.
 fn samples(summaries: &[&CaseSummary]) -> Table {
     let all: Vec<(&CaseSummary, &Sample, bool)> = summaries

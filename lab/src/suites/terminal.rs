@@ -73,7 +73,7 @@ pub(super) fn without(case: &CaseSummary) -> String {
 }
 
 /// Nanoseconds as milliseconds.
-pub(super) fn ms(ns: Option<f64>) -> String {
+pub(crate) fn ms(ns: Option<f64>) -> String {
     match ns.map(|ns| ns / 1e6) {
         None => "–".into(),
         Some(ms) if ms >= 100.0 => format!("{ms:.0} ms"),
@@ -83,6 +83,6 @@ pub(super) fn ms(ns: Option<f64>) -> String {
 }
 
 /// Tokens a second.
-pub(super) fn tokens(tps: f64) -> String {
+pub(crate) fn tokens(tps: f64) -> String {
     if tps >= 100.0 { format!("{tps:.0}") } else { format!("{tps:.1}") }
 }

@@ -6,3 +6,4 @@ mod coverage;
 mod engine;
 mod scripted;
 mod studies;
+mod tune;

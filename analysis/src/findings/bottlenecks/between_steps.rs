@@ -28,7 +28,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured("steps_ns", "ns", inside, n)
         .derived("each_step_ns", "ns", outside / steps, n)
         .query(
-            "SELECT r.run, r.request, r.host_dur_ns, r.host_dur_ns - sum(s.host_dur_ns)::BIGINT AS outside_ns \
+            "SELECT r.run, r.request, r.host_dur_ns, r.host_dur_ns - CAST(sum(s.host_dur_ns) AS BIGINT) AS outside_ns \
              FROM measured_requests AS r JOIN measured_steps AS s USING (run, request) GROUP BY r.run, r.request, r.host_dur_ns ORDER BY \
              outside_ns DESC"
                 .to_string(),

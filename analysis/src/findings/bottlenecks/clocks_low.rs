@@ -47,7 +47,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured("lowered_share", "ratio", reason.map_or(0.0, |(_, share)| *share), 1)
         .query(format!(
             "SELECT metric, count(*) AS n, avg(value) AS mean, max(value) AS highest FROM \
-            read_parquet('runs/**/samples/part-*.parquet') WHERE device = {} AND \
+             samples WHERE device = {} AND \
              (starts_with(metric, 'candlescope_gpu_clock_hertz') OR starts_with(metric, \
              'candlescope_gpu_throttled')) GROUP BY metric",
             super::query::quoted(&device.uuid)

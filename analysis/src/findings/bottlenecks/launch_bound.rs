@@ -52,7 +52,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         "SELECT run, step, operator_of(path, module) AS operator, name, gpu_start_ns - idle_from_ns AS gap_ns FROM (\
          SELECT *, max(gpu_start_ns + gpu_dur_ns) OVER (PARTITION BY run, device ORDER BY gpu_start_ns, correlation \
          ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS idle_from_ns FROM kernels) AS k \
-         SEMI JOIN {} AS s USING (run, step) WHERE launch_start_ns > idle_from_ns ORDER BY gap_ns DESC",
+         WHERE (run, step) IN {} AND launch_start_ns > idle_from_ns ORDER BY gap_ns DESC",
         steps_of(step)
     );
     let draft = Draft::new(code, step)

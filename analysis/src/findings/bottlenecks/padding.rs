@@ -26,8 +26,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured("new_tokens", "tokens", new as f64, n)
         .derived("padded", "ratio", padded, n)
         .query(format!(
-            "SELECT run, step, batch, tokens, new_tokens FROM measured_steps SEMI JOIN {} AS s USING (run, step) \
-             WHERE new_tokens < tokens ORDER BY tokens - new_tokens DESC",
+            "SELECT run, step, batch, tokens, new_tokens FROM measured_steps WHERE (run, step) IN {} \
+             AND new_tokens < tokens ORDER BY tokens - new_tokens DESC",
             steps_of(step)
         ));
     let draft = if step.decodes() {

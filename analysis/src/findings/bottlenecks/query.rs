@@ -1,4 +1,5 @@
-//! SQL over the views of `docs/sql.md` that finds a finding's rows again.
+//! SQL over the views of `docs/sql.md` that finds a finding's rows again: such that both `candlescope query` and DuckDB
+//! understand it.
 
 use super::scene::StepScene;
 
@@ -18,8 +19,8 @@ pub(super) fn steps_of(step: &StepScene<'_>) -> String {
 /// Kernels of these steps by path and name, where `condition` holds.
 pub(super) fn kernels(step: &StepScene<'_>, condition: &str) -> String {
     format!(
-        "SELECT operator_of(path, module) AS operator, name, count(*) AS n, sum(gpu_dur_ns)::BIGINT AS device_ns \
-         FROM kernels SEMI JOIN {} AS s USING (run, step) WHERE {condition} GROUP BY ALL ORDER BY device_ns DESC",
+        "SELECT operator_of(path, module) AS operator, name, count(*) AS n, CAST(sum(gpu_dur_ns) AS BIGINT) AS device_ns \
+         FROM kernels WHERE (run, step) IN {} AND ({condition}) GROUP BY 1, 2 ORDER BY device_ns DESC",
         steps_of(step)
     )
 }
@@ -38,8 +39,9 @@ pub(super) fn kernels_named(step: &StepScene<'_>, names: &[&str]) -> String {
 /// Intervals of one path.
 pub(super) fn intervals(path: &str) -> String {
     format!(
-        "SELECT operator, count(*) AS calls, sum(host_dur_ns)::BIGINT AS host_ns, sum(flops)::BIGINT AS flops, \
-         sum(io_bytes)::BIGINT AS io_bytes FROM measured_spans WHERE operator = {} GROUP BY operator",
+        "SELECT operator, count(*) AS calls, CAST(sum(host_dur_ns) AS BIGINT) AS host_ns, \
+         CAST(sum(flops) AS BIGINT) AS flops, CAST(sum(io_bytes) AS BIGINT) AS io_bytes \
+         FROM measured_spans WHERE operator = {} GROUP BY operator",
         quoted(path)
     )
 }
@@ -47,7 +49,7 @@ pub(super) fn intervals(path: &str) -> String {
 /// The durations of these steps.
 pub(super) fn durations(step: &StepScene<'_>) -> String {
     format!(
-        "SELECT run, step, context_len, host_dur_ns FROM measured_steps SEMI JOIN {} AS s USING (run, step) \
+        "SELECT run, step, context_len, host_dur_ns FROM measured_steps WHERE (run, step) IN {} \
          ORDER BY run, host_start_ns",
         steps_of(step)
     )

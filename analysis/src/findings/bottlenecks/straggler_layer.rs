@@ -47,7 +47,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
                 .derived("excess_ns", "ns", excess, layer.calls)
                 .query(format!(
                     "SELECT path, count(*) AS calls, avg(host_dur_ns) AS host_ns, avg(gpu_dur_ns) AS gpu_ns FROM \
-                     measured_spans SEMI JOIN {} AS s USING (run, step) WHERE path = {} GROUP BY path",
+                     measured_spans WHERE (run, step) IN {} AND path = {} GROUP BY path",
                     steps_of(step),
                     quoted(path)
                 ))

@@ -41,7 +41,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .derived("used", "ratio", used, sampled.n)
         .query(
             "SELECT run_id, count(*) AS n, avg(value) AS busy_processors FROM \
-            read_parquet('runs/**/samples/part-*.parquet') WHERE device = 'host' AND metric = \
+             samples WHERE device = 'host' AND metric = \
              'process_cpu_utilization_ratio' GROUP BY run_id"
                 .to_string(),
         )

@@ -84,6 +84,22 @@ fn findings_are_ranked_and_bounded_and_name_their_place() {
     assert!(text.contains("1. ") && text.contains("Not judged:") && !text.contains("NaN"), "{text}");
 }
 
+/// `candlescope query` finds them as well as DuckDB does.
+#[test]
+#[cfg(feature = "sql")]
+fn every_query_finds_rows_in_our_own_engine() {
+    use candlescope_analysis::ReadLimits;
+    use candlescope_analysis::sql::{Sources, query};
+    let found = diagnose(&rich());
+    let sources = Sources::open([found.dir.path()], &ReadLimits::default()).unwrap();
+    assert!(found.diagnosis.findings.len() >= 4);
+    for advice in &found.diagnosis.findings {
+        let answer = query(&advice.query, &sources, &ReadLimits::default(), 0);
+        let answer = answer.unwrap_or_else(|error| panic!("{}: {error}: {}", advice.code, advice.query));
+        assert!(!answer.rows.is_empty(), "{}: {}", advice.code, advice.query);
+    }
+}
+
 #[test]
 fn every_query_finds_rows() {
     let Some(python) = require(&PYTHON) else { return };

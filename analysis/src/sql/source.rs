@@ -1,0 +1,121 @@
+//! Which runs and studies are asked.
+
+use crate::limits::ReadLimits;
+use crate::reader::{OpenError, RawTable, Run};
+use candlescope_core::run::MANIFEST_FILE;
+use std::path::{Path, PathBuf};
+
+/// Folders below a directory that are looked through for runs.
+const DEEPEST: usize = 8;
+/// Runs of one query.
+const MOST: usize = 100_000;
+/// Name of the file with a study's samples.
+pub(super) const RESULTS: &str = "results.parquet";
+/// The column of a study's directory.
+pub(super) const DIR: &str = "dir";
+
+/// There is nothing to ask.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// A run cannot be opened.
+    #[error(transparent)]
+    Run(#[from] OpenError),
+    /// A directory has neither.
+    #[error(
+        "`{}` holds neither a run nor a study: give the directory of a run (with {MANIFEST_FILE}), of a study (with \
+         {RESULTS}), or a folder of these",
+        .0.display()
+    )]
+    Nothing(PathBuf),
+    /// Too many.
+    #[error("`{}` holds more than {MOST} runs: name a part of it", .0.display())]
+    TooMany(PathBuf),
+}
+
+/// Runs and studies, opened.
+#[derive(Debug, Default)]
+pub struct Sources {
+    pub(super) runs: Vec<Run>,
+    /// Directories of studies.
+    pub(super) studies: Vec<PathBuf>,
+}
+
+impl Sources {
+    /// Opens what `paths` name: runs, studies with the runs in them, and folders of these at any depth.
+    ///
+    /// # Errors
+    /// When one of them is neither, or a run that was named cannot be opened. Inside a folder, what cannot be opened is
+    /// left out.
+    pub fn open<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, limits: &ReadLimits) -> Result<Self, SourceError> {
+        let mut sources = Self::default();
+        for path in paths {
+            let path = path.as_ref();
+            let before = (sources.runs.len(), sources.studies.len());
+            match Run::open_within(path, limits.clone()) {
+                Ok(run) => sources.runs.push(run),
+                Err(OpenError::NotARun(_) | OpenError::DirectoryOfRuns { .. }) => {
+                    sources.look(path, limits, DEEPEST)?
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if before == (sources.runs.len(), sources.studies.len()) {
+                return Err(SourceError::Nothing(path.to_path_buf()));
+            }
+        }
+        // A run named twice would count twice.
+        sources.runs.sort_by(|a, b| a.dir().cmp(b.dir()));
+        sources.runs.dedup_by(|a, b| a.dir() == b.dir());
+        sources.studies.sort();
+        sources.studies.dedup();
+        Ok(sources)
+    }
+
+    /// The runs.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// The directories of the studies.
+    pub fn studies(&self) -> &[PathBuf] {
+        &self.studies
+    }
+
+    /// Columns of the table of studies: the study's directory, then all that any of them has.
+    pub(super) fn result_columns(&self) -> Vec<String> {
+        let mut names = vec![DIR.to_string()];
+        for study in &self.studies {
+            for name in RawTable::columns_of(&study.join(RESULTS), &ReadLimits::default()) {
+                if !names.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+                    names.push(name);
+                }
+            }
+        }
+        names
+    }
+
+    fn look(&mut self, dir: &Path, limits: &ReadLimits, depth: usize) -> Result<(), SourceError> {
+        if dir.join(RESULTS).is_file() {
+            self.studies.push(dir.to_path_buf());
+        }
+        let mut inside: Vec<PathBuf> = std::fs::read_dir(dir)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .map(|entry| entry.path())
+            .collect();
+        inside.sort();
+        for path in inside {
+            if self.runs.len() >= MOST {
+                return Err(SourceError::TooMany(dir.to_path_buf()));
+            }
+            match path.join(MANIFEST_FILE).is_file() {
+                true => self.runs.extend(Run::open_within(&path, limits.clone()).ok()),
+                false if depth > 0 => self.look(&path, limits, depth - 1)?,
+                false => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! The parts of a full analysis, one after the other, and the report that names them.
+
+use super::{FullArgs, Shown};
+use crate::args::{PartialOptions, ProfileArgs};
+use crate::conf_args::ConfArgs;
+use crate::limits::limits;
+use crate::options::{composed, resolve};
+use crate::output::{note, say};
+use crate::profile::{Recorded, lost, record};
+use anyhow::{Context, Result, bail};
+use candlescope_analysis::render::advice;
+use candlescope_analysis::render::full::{Part, markdown, page};
+use candlescope_analysis::render::roofline as render;
+use candlescope_analysis::devices::{Device, known_device, peaks_device};
+use candlescope_analysis::roofline::{Measured, Thresholds};
+use candlescope_analysis::{Analyzed, ReportOptions, ReportOutput, Run, analyze, write_report};
+use candlescope_core::files::{read_text_limited, write_whole};
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// The largest peaks file that is read: a thousand times what one holds.
+const MOST_BYTES: u64 = 16 << 20;
+/// Seconds of generation unless told otherwise.
+const SECONDS: f64 = 300.0;
+/// Columns of the texts in the report.
+const WIDTH: usize = 120;
+/// Steps whose kernels are recorded on a GPU unless --set says otherwise: five of a hundred.
+const KERNELS: &str = "5/100";
+
+pub(crate) fn run(args: &FullArgs, model: &str, shown: &Shown<'_>) -> Result<()> {
+    let device = device(args, shown.peaks)?;
+    let limits = limits(shown.limits)?;
+    let out = args.out.clone().unwrap_or_else(|| {
+        PathBuf::from("runs").join(format!("full-{}", candlescope_core::HostNs::now().0 / 1_000_000))
+    });
+    if std::fs::read_dir(&out).is_ok_and(|mut there| there.next().is_some()) {
+        bail!("{} is not empty: name another directory with --out", out.display());
+    }
+    let dir = out.join("run");
+    let recorded = generate(args, model, &dir, !args.no_progress && !shown.json)?;
+    let report = write_report(&dir, &ReportOptions { limits: limits.clone(), ..ReportOptions::default() })?;
+    let run = Run::open_within(&dir, limits)?;
+    let analyzed = analyze(&run, shown.options);
+    let measured = Measured::of(&run, &analyzed.analysis, device.as_ref(), &Thresholds::default());
+    let whole = Whole { model, args, report: &report, analyzed: &analyzed, measured: &measured, top: shown.top };
+    let files = whole.write(&out)?;
+    for finding in run.findings() {
+        note(&format!("warning: {}. {}", finding.message(), finding.remedy()));
+    }
+    if shown.json {
+        let mut object = whole.object();
+        object["out"] = json!(out);
+        object["files"] = json!(files);
+        say(&object.to_string())?;
+    } else {
+        say(report.summary.trim_end())?;
+        say(&format!("\n{}", whole.findings().trim_end()))?;
+        say(&format!("\nFolder: {}   Report: {}", out.display(), out.join("report.html").display()))?;
+    }
+    lost(&recorded.manifest)
+}
+
+/// The device that is predicted for: the named one, with peaks from a file if there is one. Without either, the run
+/// says which it had.
+fn device(args: &FullArgs, peaks: Option<&Path>) -> Result<Option<Device>> {
+    let known = args.gpu.as_deref().map(known_device).transpose()?;
+    let Some(path) = peaks else { return Ok(known) };
+    let named = || format!("in `{}`", path.display());
+    let text = read_text_limited(path, MOST_BYTES).with_context(named)?;
+    Ok(Some(peaks_device(&text, known).with_context(named)?))
+}
+
+/// Generates for the time, recorded as `profile` does it.
+fn generate(args: &FullArgs, model: &str, dir: &Path, progress: bool) -> Result<Recorded> {
+    let device = args.device.as_deref().unwrap_or("cpu");
+    let on_gpu = device.starts_with("cuda");
+    let told = args.set.iter().any(|set| set.starts_with("cupti"));
+    let profile = ProfileArgs {
+        options: PartialOptions {
+            model: Some(model.to_string()),
+            device: Some(device.to_string()),
+            cupti: (on_gpu && !told).then(|| KERNELS.to_string()),
+            ..PartialOptions::default()
+        },
+        conf: ConfArgs::default(),
+        config: None,
+        set: args.set.clone(),
+        json: true,
+        no_progress: true,
+    };
+    let combinations = composed(&profile)?;
+    let first = combinations.first().context("--set describes no run: leave it out")?;
+    let mut options = resolve(first)?;
+    options.out = Some(dir.to_path_buf());
+    options.duration_s = Some(args.duration.unwrap_or(SECONDS));
+    record(&options, progress)
+}
+
+/// Everything there is to tell.
+struct Whole<'a> {
+    model: &'a str,
+    args: &'a FullArgs,
+    report: &'a ReportOutput,
+    analyzed: &'a Analyzed,
+    measured: &'a Measured,
+    top: usize,
+}
+
+impl Whole<'_> {
+    fn device(&self) -> &str {
+        self.args.device.as_deref().unwrap_or("cpu")
+    }
+
+    fn seconds(&self) -> f64 {
+        self.args.duration.unwrap_or(SECONDS)
+    }
+
+    fn title(&self) -> String {
+        format!("{} on {}, {} s", self.model, self.device(), self.seconds())
+    }
+
+    fn prediction(&self) -> String {
+        match (&self.measured.outlook, &self.measured.outlook_missing) {
+            (Some(outlook), _) => render::static_text(outlook, WIDTH),
+            (None, missing) => format!(
+                "No prediction: {}. `candlescope bench peaks` measures what this device reaches; --gpu NAME takes a \
+                 datasheet.",
+                missing.as_deref().unwrap_or("there are no peaks of this device")
+            ),
+        }
+    }
+
+    fn against(&self) -> String {
+        render::dynamic_text(std::slice::from_ref(self.measured), None, WIDTH)
+    }
+
+    fn findings(&self) -> String {
+        match &self.analyzed.analysis.diagnosis {
+            Some(diagnosis) => advice::text(&diagnosis.clone().top(self.top)),
+            None => "Nothing was diagnosed.".to_string(),
+        }
+    }
+
+    fn object(&self) -> Value {
+        let diagnosis = self.analyzed.analysis.diagnosis.as_ref();
+        let found = diagnosis.map(|diagnosis| advice::json(&diagnosis.clone().top(self.top)));
+        json!({
+            "schema": 1,
+            "model": self.model,
+            "device": self.device(),
+            "duration_s": self.seconds(),
+            "static": self.measured.outlook.as_ref().map(render::static_json),
+            "static_missing": self.measured.outlook_missing,
+            "dynamic": render::dynamic_json(std::slice::from_ref(self.measured), None),
+            "metrics": self.report.metrics,
+            "findings": found.as_ref().map_or_else(|| json!([]), |found| found["findings"].clone()),
+            "abstained": found.as_ref().map_or_else(|| json!([]), |found| found["abstained"].clone()),
+        })
+    }
+
+    fn write(&self, out: &Path) -> Result<Vec<PathBuf>> {
+        let static_file = if self.measured.outlook.is_some() { &["static_analysis.json"][..] } else { &[] };
+        let parts = [
+            Part::new("What the device allows", self.prediction(), static_file),
+            Part::new("What was measured", self.report.summary.clone(), &["run/report.html", "run/metrics.json"]),
+            Part::new("Measured against predicted", self.against(), &["roofline.html", "dynamic_analysis.json"]),
+            Part::new("What to change", self.findings(), &["findings.json", "run/report.html"]),
+        ];
+        let pretty = |json: &Value| format!("{json:#}\n");
+        let object = self.object();
+        let findings = json!({ "schema": 1, "findings": object["findings"], "abstained": object["abstained"] });
+        let mut contents = vec![
+            ("report.html", page(&self.title(), &parts)?),
+            ("report.md", markdown(&self.title(), &parts)),
+            ("dynamic_analysis.json", pretty(&object["dynamic"])),
+            ("roofline.html", render::dynamic_page(std::slice::from_ref(self.measured), None)?),
+            ("findings.json", pretty(&findings)),
+        ];
+        if self.measured.outlook.is_some() {
+            contents.push(("static_analysis.json", pretty(&object["static"])));
+        }
+        let mut files = Vec::new();
+        for (name, text) in contents {
+            let path = out.join(name);
+            write_whole(&path, |file| file.write_all(text.as_bytes())).with_context(|| {
+                format!("cannot write `{}`: free space or give another directory with --out", path.display())
+            })?;
+            files.push(path);
+        }
+        files.extend(self.report.files.iter().cloned());
+        Ok(files)
+    }
+}

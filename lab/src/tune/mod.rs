@@ -1,0 +1,31 @@
+//! The batch that serves a goal best: predicted, measured where it matters, and told with the reason why measuring
+//! stopped.
+//!
+//! ```text
+//! prediction (roofline: dimensions, peaks) ─┐
+//! points measured so far ───────────────────┴─► forecast (prediction corrected by what was measured)
+//!                                                    │
+//! goal (metric, service level) ──────────────────────┴─► search (which batch next, or why none) ─► tune ─► outcome
+//! ```
+//!
+//! [`Search`] decides and measures nothing, so that it is tested without a model; [`tune`] measures what it asks for.
+
+mod charts;
+mod forecast;
+mod goal;
+mod options;
+mod outcome;
+mod page;
+mod prediction;
+mod run;
+mod search;
+mod words;
+
+pub use forecast::{Forecast, Latency};
+pub use goal::{Found, Goal, Metric};
+pub use options::TuneOptions;
+pub use outcome::{MemoryPressure, TunePoint, Tuned};
+pub use prediction::Prediction;
+pub use run::{TuneDriver, TuneError, tune, write_tuned};
+pub use search::{Attempt, Next, Search, Stop, Why};
+pub use words::{lines, markdown, nearest_words};

@@ -1,0 +1,72 @@
+//! The times of all batches by the roofline: from the model's dimensions and the device's peaks.
+
+use super::forecast::Latency;
+use candlescope_analysis::devices::{Device, Format, Origin};
+use candlescope_analysis::roofline::{ModelShape, Scenario, facts_shape, step_times};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Times by batch, and what they rest on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Where the peaks come from; `None` if there is no prediction.
+    pub source: Option<String>,
+    /// Why there is none.
+    pub missing: Option<String>,
+    /// The times.
+    #[serde(skip)]
+    pub latencies: BTreeMap<u64, Latency>,
+}
+
+impl Prediction {
+    /// No prediction, and why.
+    pub fn none(why: impl Into<String>) -> Self {
+        Self { missing: Some(why.into()), ..Self::default() }
+    }
+
+    /// Predicts batches from `start` to `end` of a request of `prompt` and `output` tokens, for the model with these
+    /// facts (those of a run's `model`) on `device`.
+    pub fn of(
+        model: &Map<String, Value>,
+        device: &Device,
+        (start, end): (u64, u64),
+        (prompt, output): (u64, u64),
+    ) -> Self {
+        let facts = model.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        let shape = match facts_shape(&facts) {
+            Ok(shape) => shape,
+            Err(missing) => return Self::none(format!("the model does not say {missing}")),
+        };
+        let format = match stored(model) {
+            Ok(format) => format,
+            Err(missing) => return Self::none(missing),
+        };
+        let scenario = Scenario::new(format).tokens(prompt, output);
+        let latencies: BTreeMap<u64, Latency> =
+            (start..=end).filter_map(|batch| Some((batch, one(&shape, device, &scenario, batch)?))).collect();
+        if latencies.is_empty() {
+            return Self::none(format!("{} has no FLOP/s for what this model multiplies", device.name));
+        }
+        let origin = if device.origin == Origin::Measured { "measured" } else { "datasheet" };
+        let source = Some(format!("roofline of {} ({origin}: {})", device.name, device.source));
+        Self { source, missing: None, latencies }
+    }
+}
+
+/// The format of the weights with the width of the activations beside them.
+fn stored(model: &Map<String, Value>) -> Result<Format, String> {
+    let text = |key: &str| model.get(key).and_then(Value::as_str);
+    let stored = text("quantization").or(text("dtype")).ok_or("the model does not say how its weights are stored")?;
+    let mut format = Format::named(stored).map_err(|error| error.to_string())?;
+    if let Some(activations) = text("dtype").and_then(|dtype| Format::named(dtype).ok()) {
+        format.activation_bits = activations.bits;
+    }
+    Ok(format)
+}
+
+fn one(shape: &ModelShape, device: &Device, scenario: &Scenario, batch: u64) -> Option<Latency> {
+    let (first, token) = step_times(shape, device, &scenario.clone().batch(batch));
+    let several = scenario.output > 1;
+    Some(Latency::of(first?.mid, if several { Some(token?.mid) } else { None }, scenario.output))
+}
