@@ -125,6 +125,7 @@ fn named_device(analysis: &Analysis, roof: &Roof, bandwidth: f64) -> Device {
         launch: known.as_ref().and_then(|device| device.launch),
         kernel_floor: known.as_ref().and_then(|device| device.kernel_floor),
         sync: None,
+        attained: None,
         launch_source: known.and_then(|device| device.launch_source),
     }
 }
