@@ -82,6 +82,7 @@ record() {
   done
   rm -f "$out/last.txt"
   echo "recorded in $((SECONDS - began)) s, $left left out"
+  ls "$runs"/*/run.json >/dev/null
 }
 
 fit() {
