@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use candlescope_analysis::devices::{Device, DeviceKind, Format, Multiply, known_device, peaks_device};
 use candlescope_analysis::render::roofline as render;
 use candlescope_analysis::roofline::{
-    CalibrationError, CalibrationRun, Goal, LoadTest, Measured, ModelShape, Outlook, Scenario, Thresholds,
+    CalibrationError, CalibrationRun, Goal, KernelStudy, LoadTest, Measured, ModelShape, Outlook, Scenario, Thresholds,
     batch_and_context, calibrate, config_shape, known_model, load_stages,
 };
 use candlescope_analysis::{Analysis, Run};
@@ -31,6 +31,8 @@ Examples:
       another model, on peaks that were measured
   candlescope roofline --calibrate runs/a runs/b runs/c --out peaks
       effective peaks of the device that these ran on, for --peaks peaks/calibrated-peaks.json
+  candlescope roofline llama-3-8b --gpu H200 --kernels results
+      from the kernels that `bench kernels --out results` measured, beside the roofline
   candlescope roofline runs/first --gpu H200
       a run: measured against predicted, with roofline.html beside it";
 
@@ -44,8 +46,11 @@ pub(crate) struct RooflineArgs {
     #[arg(long, value_name = "NAME")]
     gpu: Option<String>,
     /// Peaks of the device, measured: what `bench peaks` or a calibration wrote, or JSON with `flops` and `bandwidth`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", visible_alias = "calibration")]
     peaks: Option<PathBuf>,
+    /// Predict from measured kernels as well: the directory that `bench kernels --out STUDY` wrote
+    #[arg(long, value_name = "STUDY")]
+    kernels: Option<PathBuf>,
     /// Format of the weights: f32, bf16, f16, fp8, int8, int4, q8_0, q4_k, … [default: bf16 on a GPU, f32 on a CPU]
     #[arg(long, value_name = "FORMAT")]
     dtype: Option<String>,
@@ -77,7 +82,8 @@ pub(crate) struct RooflineArgs {
     /// repeated
     #[arg(long, value_name = "NAME=GOOD,FAIR")]
     rate: Vec<String>,
-    /// Fit effective peaks to runs, with the errors of runs left out; writes calibrated-peaks.json, which --peaks takes
+    /// Fit effective peaks to runs, with the errors of runs left out; writes calibrated-peaks.json, which --peaks takes,
+    /// and calibration.md
     #[arg(long)]
     calibrate: bool,
     /// Where to put roofline.html and the JSON files [default: the run's directory; for a model nowhere]
@@ -139,6 +145,19 @@ fn device(args: &RooflineArgs) -> Result<Option<Device>> {
     }
 }
 
+/// The study of `--kernels`, if one is given: a directory, or its kernels.json.
+fn kernels(args: &RooflineArgs) -> Result<Option<KernelStudy>> {
+    let Some(path) = &args.kernels else { return Ok(None) };
+    let file = if path.is_dir() { path.join("kernels.json") } else { path.clone() };
+    if !file.is_file() {
+        bail!("`{}` has no kernels.json: measure some with `candlescope bench kernels --out STUDY`", path.display());
+    }
+    let beside = file.with_file_name("study.json");
+    let study = beside.is_file().then(|| read(&beside)).transpose()?;
+    let found = KernelStudy::read(&read(&file)?, study.as_deref());
+    Ok(Some(found.with_context(|| format!("in `{}`", file.display()))?))
+}
+
 fn shape(target: &str) -> Result<ModelShape> {
     let path = Path::new(target);
     let file = if path.is_dir() { path.join("config.json") } else { path.to_path_buf() };
@@ -178,14 +197,20 @@ fn scenario(args: &RooflineArgs, device: &Device) -> Result<Scenario> {
 }
 
 fn of_model(args: &RooflineArgs) -> Result<()> {
-    let shape = shape(&args.targets[0])?;
-    let Some(device) = device(args)? else {
-        bail!("no device: give --gpu NAME (such as H200, L4, EPYC-9654) or --peaks FILE");
+    let (shape, study) = (shape(&args.targets[0])?, kernels(args)?);
+    let Some(device) = device(args)?.or_else(|| study.as_ref()?.device()) else {
+        match study.as_ref().and_then(KernelStudy::device_name) {
+            Some(name) => bail!("the kernels were measured on `{name}`, which no table has: give --peaks FILE"),
+            None => bail!("no device: give --gpu NAME (such as H200, L4, EPYC-9654) or --peaks FILE"),
+        }
     };
     if !args.rate.is_empty() {
         bail!("--rate is for runs: a prediction has nothing to rate");
     }
-    let outlook = Outlook::of(&shape, &device, &scenario(args, &device)?);
+    let mut outlook = Outlook::of(&shape, &device, &scenario(args, &device)?);
+    if let Some(study) = &study {
+        outlook = outlook.with_kernels(study);
+    }
     let json = render::static_json(&outlook);
     let mut files = Vec::new();
     if let Some(out) = &args.out {
@@ -199,12 +224,15 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
     refuse_with_runs(args)?;
     let limits = limits(&args.limits)?;
     let thresholds = thresholds(args)?;
-    let device = device(args)?;
+    let (device, study) = (device(args)?, kernels(args)?);
     let mut runs = Vec::new();
     for target in &args.targets {
         let run = Run::open_within(target, limits.clone())?;
         let analysis = Analysis::of(&run);
-        let measured = Measured::of(&run, &analysis, device.as_ref(), &thresholds);
+        let mut measured = Measured::of(&run, &analysis, device.as_ref(), &thresholds);
+        if let Some(study) = &study {
+            measured = measured.with_kernels(study);
+        }
         runs.push((run, analysis, measured));
     }
     let all: Vec<_> = runs.iter().map(|(run, analysis, measured)| (run, analysis, measured)).collect();
@@ -227,6 +255,9 @@ fn calibrate_runs(args: &RooflineArgs) -> Result<()> {
     if args.gpu.is_some() || args.peaks.is_some() {
         bail!("--calibrate fits the peaks: leave out --gpu and --peaks");
     }
+    if args.kernels.is_some() {
+        bail!("--calibrate fits what runs measured: leave out --kernels, and give it with the prediction");
+    }
     let limits = limits(&args.limits)?;
     let mut runs = Vec::new();
     let mut device: Option<Device> = None;
@@ -243,7 +274,8 @@ fn calibrate_runs(args: &RooflineArgs) -> Result<()> {
     let calibration = calibrate(&runs, &device)?;
     let json = render::calibration_json(&calibration);
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(&args.targets[0]));
-    let files = write(&out, &[("calibrated-peaks.json", pretty(&json))])?;
+    let table = render::calibration_markdown(&calibration);
+    let files = write(&out, &[("calibrated-peaks.json", pretty(&json)), ("calibration.md", table)])?;
     show(args, &json, || render::calibration_text(&calibration, WIDTH), &files)
 }
 
@@ -279,6 +311,9 @@ fn refuse(args: &RooflineArgs, why: &str, options: &[&str]) -> Result<()> {
 /// A load test says what it asked; which model on which device in which format it does not say.
 fn of_load_test(args: &RooflineArgs, file: &Path) -> Result<()> {
     refuse(args, "a load test says itself what it asked", ASKED)?;
+    if args.kernels.is_some() {
+        bail!("--kernels is for a model or for runs: a load test does not say which kernels ran");
+    }
     let named = || format!("in `{}`", file.display());
     let test = LoadTest::read(BufReader::new(File::open(file).with_context(named)?)).with_context(named)?;
     let model = args.targets.get(1).map_or(test.model(), String::as_str);

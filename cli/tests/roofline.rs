@@ -192,10 +192,68 @@ fn runs_calibrate_the_machine_that_they_ran_on() {
     assert!(text.contains("bandwidth") && text.contains("Left out, one run at a time"), "{text}");
     let file = path("peaks/calibrated-peaks.json");
     let written = json(&fs::read_to_string(&file).unwrap());
-    assert_eq!(written["held_out"].as_array().map(Vec::len), Some(6), "first token and output token of three runs");
+    let held_out = written["held_out"].as_array().unwrap();
+    let without = held_out.iter().filter(|held| held["left_out"] == "case").count();
+    assert_eq!(without, 6, "first token and output token of three runs");
+    assert!(
+        fs::read_to_string(path("peaks/calibration.md")).unwrap().contains("| time per output token | the case | 3 |")
+    );
     // The file is what the next prediction takes; what noisy runs left undetermined is a datasheet's.
     let told = json(&ok(&["roofline", b, "--gpu", "EPYC-9654", "--peaks", &file, "--json"]));
     assert!(told["runs"][0]["comparisons"].as_array().is_some_and(|all| all.len() == 2), "{told}");
+    ok(&["roofline", "gpt2", "--gpu", "EPYC-9654", "--calibration", &file]);
     let message = fails(&["roofline", "--calibrate", a, "--gpu", "H200"]);
     assert!(message.contains("leave out --gpu"), "{message}");
+    let message = fails(&["roofline", "--calibrate", a, b, "--out", &path("few")]);
+    assert!(message.contains("2 cases") && !std::path::Path::new(&path("few")).exists(), "{message}");
+    let message = fails(&["roofline", "--calibrate", a, b, &path("nowhere")]);
+    assert!(message.contains("nowhere"), "{message}");
+}
+
+#[test]
+fn measured_kernels_beside_the_roofs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let (study, run, peaks) = (path("study"), path("run"), path("peaks.json"));
+    let sizes = "m=1;n=128;k=128;rows=1;width=128";
+    ok(&[
+        "bench",
+        "kernels",
+        "--ops",
+        "linear,rmsnorm",
+        "--sizes",
+        sizes,
+        "--runs",
+        "2",
+        "--out",
+        &study,
+        "--no-progress",
+    ]);
+    ok(&["profile", "--out", &run, "--max-new-tokens", "4", "--repeats", "1", "--warmup", "0"]);
+    fs::write(&peaks, r#"{"name": "a test", "kind": "cpu", "flops": {"f32": 1e11}, "bandwidth": 1e10}"#).unwrap();
+    let args = ["roofline", &run, "--peaks", &peaks, "--kernels", &study];
+    let told = json(&ok(&[&args[..], &["--json"]].concat()));
+    // Most shapes were not measured: no time from kernels, and no guess. The roofline's stands.
+    let comparisons = told["runs"][0]["comparisons"].as_array().unwrap();
+    let tpot = comparisons.iter().find(|c| c["code"] == "tpot").unwrap();
+    assert!(tpot["error"].is_number() && tpot.get("from_kernels_ns").is_none(), "{tpot}");
+    let text = ok(&args);
+    assert!(text.contains("candlescope bench kernels --ops linear --dtype f32"), "{text}");
+    let predicted = json(&fs::read_to_string(path("run/static_analysis.json")).unwrap());
+    let operations = predicted["from_kernels"]["decode"]["operations"].as_array().unwrap();
+    let from = |name: &str| operations.iter().find(|o| o["operation"] == name).unwrap()["from"].clone();
+    assert_eq!(
+        (from("q_proj"), from("norm"), from("gate_proj")),
+        ("measured".into(), "measured".into(), "missing".into())
+    );
+
+    let says = |args: &[&str], part: &str| {
+        let message = fails(&[&["roofline"], args].concat());
+        assert!(message.contains(part), "{args:?}: {message}");
+    };
+    says(&["gpt2", "--gpu", "H200", "--kernels", &path("nowhere")], "bench kernels --out");
+    says(&["gpt2", "--gpu", "H200", "--kernels", &peaks], "no table of kernels");
+    // The study's own device is a processor that no table has.
+    says(&["gpt2", "--kernels", &study], "--peaks FILE");
+    says(&["--calibrate", &run, "--kernels", &study], "leave out --kernels");
 }

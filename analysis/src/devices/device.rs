@@ -1,5 +1,6 @@
 //! What a device can do at best, by its datasheet or as measured.
 
+use super::attained::Attained;
 use super::formats::Multiply;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -103,6 +104,10 @@ pub struct Device {
     pub kernel_floor: Option<f64>,
     /// What waiting for a token costs beyond the device's work, in nanoseconds; `None` if it is within other figures.
     pub sync: Option<f64>,
+    /// Rates and costs by kind of operation, of a device that was calibrated in the finer form; they take the place of
+    /// `bandwidth` and `kernel_floor` in predictions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attained: Option<Attained>,
     /// Where launch, floor and sync come from.
     pub launch_source: Option<String>,
 }

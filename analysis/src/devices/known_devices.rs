@@ -211,6 +211,7 @@ fn device(row: &Row) -> Device {
         launch: launches.then_some(LAUNCH_NS),
         kernel_floor: launches.then_some(KERNEL_FLOOR_NS),
         sync: None,
+        attained: None,
         launch_source: launches.then(|| LAUNCH_SOURCE.to_string()),
     }
 }

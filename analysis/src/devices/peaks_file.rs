@@ -6,8 +6,10 @@
 //!   bandwidth; `launch`, but not of `bench peaks`, `kernel_floor`, `sync`), `value` in FLOP/s, B/s or seconds, and
 //!   `range`, two numbers;
 //! - `peaks`, a list of objects with `kind` (`flops`, `bandwidth`) and `value`, as `environment.peaks` of a run;
-//! - fields: `flops` with a number by type, `bandwidth`, `memory_bytes`, `launch_ns`, `kernel_floor_ns`, `sync_ns`.
+//! - fields: `flops` with a number by type, `bandwidth`, `memory_bytes`, `launch_ns`, `kernel_floor_ns`, `sync_ns`;
+//! - `attained`, the finer form of a calibration: [`Attained`].
 
+use super::attained::Attained;
 use super::device::{Cost, Device, DeviceKind, Origin};
 use super::formats::Multiply;
 use super::known_devices::known_device;
@@ -29,8 +31,8 @@ pub enum PeaksError {
          differ more, or name the device with --gpu"
     )]
     NotDetermined(&'static str),
-    /// A value is not a number above 0.
-    #[error("`{name}` in the peaks is not a number above 0")]
+    /// A value is not a number above 0, or lacks a part.
+    #[error("`{name}` in the peaks is not a number above 0, or lacks one; take a file that was not changed by hand")]
     Value {
         /// Which one.
         name: String,
@@ -70,6 +72,7 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
         }
     }
     found.fields(fields)?;
+    let attained = attained(fields)?;
     let stands_in = found.stand_in(base.as_ref());
     let lacks = |name, undetermined| {
         if undetermined { PeaksError::NotDetermined(name) } else { PeaksError::Lacks(name) }
@@ -95,12 +98,21 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
         launch: found.launch.or_else(|| base.as_ref()?.launch),
         kernel_floor: found.floor.or_else(|| base.as_ref()?.kernel_floor),
         sync: found.sync,
+        attained,
         launch_source: if found.launch.is_some() {
             Some("the peaks file".to_string())
         } else {
             base.as_ref().and_then(|device| device.launch_source.clone())
         },
     })
+}
+
+/// The finer form of a calibration, if the file has it.
+fn attained(fields: &Map<String, Value>) -> Result<Option<Attained>, PeaksError> {
+    let Some(value) = fields.get("attained").filter(|value| !value.is_null()) else { return Ok(None) };
+    let wrong = || PeaksError::Value { name: "attained".to_string() };
+    let attained: Attained = serde_json::from_value(value.clone()).map_err(|_| wrong())?;
+    if attained.is_sound() { Ok(Some(attained)) } else { Err(wrong()) }
 }
 
 /// The name in an object `device`.
@@ -148,6 +160,10 @@ impl Found {
     fn figure(&mut self, figure: &Value) -> Result<(), PeaksError> {
         let word = |key: &str| figure.get(key).and_then(Value::as_str);
         let Some(kind) = word("kind") else { return Ok(()) };
+        // Of one kind of operations; the object `attained` has them all.
+        if word("of").is_some() {
+            return Ok(());
+        }
         let timed = ["launch", "kernel_floor", "sync"].contains(&kind);
         if !timed && kind != "flops" && !BANDWIDTHS.contains(&kind) {
             return Ok(());

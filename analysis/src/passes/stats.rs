@@ -12,6 +12,8 @@
 
 mod clusters;
 
+#[cfg(feature = "roofline")]
+pub(crate) use clusters::SplitMix;
 pub(crate) use clusters::student;
 
 use serde::Serialize;

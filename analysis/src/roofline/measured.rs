@@ -1,6 +1,7 @@
 //! A run against its rooflines: every phase, operator and group of kernels, and what was predicted for them.
 
 use super::heat::{HeatMap, contexts, layers};
+use super::kernel_study::KernelStudy;
 use super::latency_figures::{self, Figure};
 use super::outlook::Outlook;
 use super::points::{Point, PointKind, points};
@@ -24,6 +25,8 @@ const FAR_BELOW: f64 = 0.6;
 pub struct Comparison {
     /// What it is.
     pub figure: &'static str,
+    /// The same for programs.
+    pub code: Figure,
     /// Nanoseconds measured: a median, or a mean of steps.
     pub measured_ns: f64,
     /// Measurements.
@@ -32,6 +35,12 @@ pub struct Comparison {
     pub predicted_ns: Cost,
     /// Predicted ÷ measured − 1.
     pub error: f64,
+    /// Nanoseconds predicted from measured kernels; `None` if none were given, or these lack something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_kernels_ns: Option<f64>,
+    /// The error of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_kernels_error: Option<f64>,
 }
 
 /// What holds a phase back.
@@ -93,6 +102,19 @@ impl Measured {
             outlook_missing,
         }
     }
+
+    /// The same with predictions from measured kernels beside those from roofs.
+    #[must_use]
+    pub fn with_kernels(mut self, study: &KernelStudy) -> Self {
+        self.outlook = self.outlook.map(|outlook| outlook.with_kernels(study));
+        if let Some(found) = self.outlook.as_ref().and_then(|outlook| outlook.from_kernels.as_ref()) {
+            for comparison in &mut self.comparisons {
+                comparison.from_kernels_ns = found.of(comparison.code);
+                comparison.from_kernels_error = comparison.from_kernels_ns.map(|ns| ns / comparison.measured_ns - 1.0);
+            }
+        }
+        self
+    }
 }
 
 /// Decoding steps of these runs by batch and context.
@@ -135,7 +157,16 @@ fn compare(analysis: &Analysis, outlook: &Outlook) -> Vec<Comparison> {
     let one = |(figure, measured_ns, n): (Figure, f64, u64)| {
         let predicted_ns = figure.predicted(&outlook.prefill, &outlook.decode)?;
         let error = predicted_ns.mid / measured_ns - 1.0;
-        Some(Comparison { figure: figure.name(), measured_ns, n, predicted_ns, error })
+        Some(Comparison {
+            figure: figure.name(),
+            code: figure,
+            measured_ns,
+            n,
+            predicted_ns,
+            error,
+            from_kernels_ns: None,
+            from_kernels_error: None,
+        })
     };
     latency_figures::measured(analysis, &outlook.model).into_iter().filter_map(one).collect()
 }

@@ -8,11 +8,16 @@
 //!
 //! run, analysis ─► run_facts (roofs, shape, scenario) ─► points, heat, ratings ─► measured
 //! runs ─► calibrate, which fits a device to their latencies
+//! kernel_study ─► from_kernels, which has measured times in the place of roofs
 //! ```
 
+mod attained;
 mod calibrate;
+mod classes;
+mod from_kernels;
 mod heat;
 mod hf_config;
+mod kernel_study;
 mod known_models;
 mod latency_figures;
 mod load_test;
@@ -27,9 +32,16 @@ mod scenario;
 mod shape;
 pub mod work;
 
-pub use calibrate::{Calibration, CalibrationError, CalibrationRun, Fitted, HeldOut, calibrate};
+pub use attained::Attained;
+pub use calibrate::{
+    Calibration, CalibrationError, CalibrationRun, ErrorSummary, Fitted, Form, HeldOut, LeftOut, RepeatSummary,
+    calibrate,
+};
+pub use classes::{ByClass, OperationClass};
+pub use from_kernels::{FromKernels, KernelTime, StepFromKernels, TimeSource};
 pub use heat::{HeatCell, HeatMap};
 pub use hf_config::{ConfigError, config_shape};
+pub use kernel_study::{KernelStudy, KernelStudyError};
 pub use known_models::{KnownModel, UnknownModel, known_model, known_models};
 pub use latency_figures::Figure;
 pub use load_test::{LoadLatency, LoadStage, LoadTest, LoadTestError, load_stages};

@@ -1,12 +1,13 @@
 //! The whole prediction for a model on a device, without running anything: latency, memory, batches, formats.
 
+use super::from_kernels::{FromKernels, from_kernels};
+use super::kernel_study::KernelStudy;
 use super::memory::MemoryNeed;
 use super::predict::{Bound, StepPrediction, predict};
 use super::scenario::Scenario;
 use super::shape::{FeedForward, ModelShape};
-use super::work::{Input, encode, step};
-use crate::devices::{Cost, Device, DeviceKind, Origin};
-use crate::devices::{FORMATS, Format, Multiply};
+use super::work::{Operation, encode, step};
+use crate::devices::{Cost, Device, DeviceKind, FORMATS, Format, Multiply, Origin};
 use serde::Serialize;
 
 /// Share of a device's memory that a model can have: vLLM's default of `gpu_memory_utilization`. The rest goes to the
@@ -99,6 +100,9 @@ pub struct Outlook {
     pub recommended: Recommendation,
     /// Other formats of the weights.
     pub variants: Vec<Variant>,
+    /// The same from measured kernels, if some were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_kernels: Option<FromKernels>,
     /// What the figures rest on.
     pub assumptions: Vec<String>,
     /// What could not be told, and why.
@@ -134,8 +138,17 @@ impl Outlook {
             batches,
             recommended,
             variants,
+            from_kernels: None,
             missing,
         }
+    }
+
+    /// Predicts the same from measured kernels as well.
+    #[must_use]
+    pub fn with_kernels(mut self, study: &KernelStudy) -> Self {
+        let steps = [&self.prefill, &self.decode];
+        self.from_kernels = Some(from_kernels(&self.model, &self.device, &self.scenario, steps, study));
+        self
     }
 }
 
@@ -153,19 +166,10 @@ pub(super) struct Latencies {
 /// Both steps, and nothing else.
 pub(super) fn latencies(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Latencies {
     let storage = scenario.storage(device);
-    let Scenario { batch, prompt, devices, .. } = *scenario;
-    let context = scenario.told_context(shape);
-    let (first, token) = match shape.encoder_layers {
-        0 => (step(shape, Input::prompt(batch, prompt), &storage, devices), Input::token(batch, context)),
-        _ => {
-            let mut first = encode(shape, batch, prompt, &storage, devices);
-            first.extend(step(shape, Input::token(batch, 1).after_encoding(prompt), &storage, devices));
-            (first, Input::token(batch, context).after_encoding(prompt))
-        }
-    };
+    let (first, token) = operations(shape, device, scenario);
     let mut missing = Vec::new();
     let prefill = predict(first, device, &storage, &mut missing);
-    let decode = predict(step(shape, token, &storage, devices), device, &storage, &mut missing);
+    let decode = predict(token, device, &storage, &mut missing);
     Latencies { prefill, decode, missing }
 }
 
@@ -174,6 +178,16 @@ pub(super) fn latencies(shape: &ModelShape, device: &Device, scenario: &Scenario
 pub fn step_times(shape: &ModelShape, device: &Device, scenario: &Scenario) -> (Option<Cost>, Option<Cost>) {
     let Latencies { prefill, decode, .. } = latencies(shape, device, scenario);
     (prefill.ns, decode.ns)
+}
+
+/// The operations of both steps: of the prompts to the first token, and of one token at the context that is told.
+pub(super) fn operations(shape: &ModelShape, device: &Device, scenario: &Scenario) -> (Vec<Operation>, Vec<Operation>) {
+    let storage = scenario.storage(device);
+    let [first, token] = scenario.inputs(shape);
+    let devices = scenario.devices;
+    let mut prefill = encode(shape, scenario.batch, scenario.prompt, &storage, devices);
+    prefill.extend(step(shape, first, &storage, devices));
+    (prefill, step(shape, token, &storage, devices))
 }
 
 fn need(shape: &ModelShape, device: &Device, scenario: &Scenario) -> MemoryNeed {
@@ -287,11 +301,14 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
         Origin::Datasheet => format!("peaks are the maker's, not measured here: {}", device.source),
         Origin::Measured => format!("peaks were measured: {}", device.source),
     }];
-    all.push(
-        "every operation runs at its roof; real kernels reach a part of it, so times are a lower bound unless peaks \
-         were measured or calibrated"
+    all.push(match &device.attained {
+        Some(_) => "operations take what kernels of their kind were fitted to take: a time of their own, then that of \
+                    their bytes or FLOPs"
             .to_string(),
-    );
+        None => "every operation runs at its roof; real kernels reach a part of it, so times are a lower bound unless \
+                 peaks were measured or calibrated"
+            .to_string(),
+    });
     all.push(
         "operations are those of candlescope's instrumented layers as candle executes them: each reads its inputs and \
          writes its output, attention multiplies every position and masks afterwards, nothing is fused"

@@ -6,8 +6,7 @@
 
 use super::predict::Bound;
 use super::run_facts::{Roof, ran_on_gpu};
-use crate::devices::Multiply;
-use crate::devices::Origin;
+use crate::devices::{Multiply, Origin};
 use crate::passes::gpu_time::source_name;
 use crate::passes::path_totals::by_rollup;
 use crate::passes::{Analysis, Operator, peaks};

@@ -3,10 +3,16 @@
 //! `roofᵢ` of an operation is the larger of FLOPs executed ÷ FLOP/s and bytes (with activations) ÷ bandwidth [Williams,
 //! Waterman, Patterson 2009], `floorᵢ` the number of its kernels × the shortest time of a kernel. What other predictors
 //! lack is the first sum: candle launches kernel by kernel, and a small model's kernels end before the next is there.
+//!
+//! A device that was calibrated in the finer form ([`Attained`](super::Attained)) has rates by kind of operation, and a
+//! kernel's own time comes before that of its work instead of standing in for it. There a step also ends later than
+//! the longer of the two sums: its last operations (the head, the choice of a token) are launched when the host is done
+//! with the layers, and nothing hides them. Launches and kernels are two stations in a row, so a step takes the longest
+//! of all ways that go over from the host to the device at one operation.
 
+use super::classes::ByClass;
 use super::work::{Operands, Operation, Storage};
-use crate::devices::Multiply;
-use crate::devices::{Cost, Device};
+use crate::devices::{Cost, Device, Multiply};
 use serde::Serialize;
 
 /// What decides how long something takes.
@@ -53,7 +59,8 @@ pub struct OperationTime {
     pub attainable_flops: Option<f64>,
     /// Nanoseconds at its roof, once; `None` if the device has no FLOP/s for what it multiplies, or no link.
     pub roof_ns: Option<f64>,
-    /// Nanoseconds on the device, all times together: at the roof or at the kernels' floor.
+    /// Nanoseconds on the device, all times together: at the roof or at the kernels' floor, of a calibrated device the
+    /// kernels' own time and that of the work.
     pub device_ns: Option<f64>,
     /// What decides that.
     pub bound: Option<Bound>,
@@ -109,12 +116,11 @@ pub fn predict(
     let (bytes, io_bytes) = (sum(Operation::bytes), sum(Operation::io_bytes));
     let kernels = sum(|o| o.kernels);
     let device_ns: Option<f64> = timed.iter().map(|t| t.device_ns).sum();
-    let launches_ns = device.launch.map(|cost| cost.times(kernels));
-    let sync = device.sync.unwrap_or(0.0);
-    let ns = device_ns.map(|on_device| match launches_ns {
-        Some(launches) => launches.map(|host| host.max(on_device) + sync),
-        None => Cost::exact(on_device + sync),
+    let launches_ns = device.launch.map(|cost| {
+        cost.map(|launch| timed.iter().map(|t| t.operation.calls * launch_ns(&t.operation, device, launch)).sum())
     });
+    let times: Option<Vec<f64>> = timed.iter().map(|t| t.device_ns).collect();
+    let ns = times.map(|times| with_times(&timed, &times, device));
     for each in &mut timed {
         each.share = each.device_ns.zip(device_ns).filter(|(_, all)| *all > 0.0).map(|(own, all)| own / all);
     }
@@ -149,53 +155,172 @@ fn most_time(timed: &[OperationTime]) -> Option<Bound> {
     bounds.into_iter().max_by(|a, b| of(*a).total_cmp(&of(*b))).filter(|bound| of(*bound) > 0.0)
 }
 
+/// Nanoseconds of a step whose operations take `times` on the device, each with all its calls.
+pub(super) fn with_times(timed: &[OperationTime], times: &[f64], device: &Device) -> Cost {
+    let (on_device, sync) = (times.iter().sum::<f64>(), device.sync.unwrap_or(0.0));
+    match device.launch {
+        Some(launch) => launch.map(|launch| {
+            let each = timed.iter().map(|t| &t.operation).zip(times.iter().copied());
+            ends(each, on_device, device, launch) + sync
+        }),
+        None => Cost::exact(on_device + sync),
+    }
+}
+
+/// Nanoseconds that launching an operation takes on the host, once.
+fn launch_ns(operation: &Operation, device: &Device, launch: f64) -> f64 {
+    match &device.attained {
+        Some(attained) => attained.launches(operation, launch),
+        None => operation.kernels * launch,
+    }
+}
+
+/// When the device has done all of a step whose operations take so long on it, each with all its calls.
+fn ends<'a>(
+    timed: impl DoubleEndedIterator<Item = (&'a Operation, f64)> + Clone,
+    on_device: f64,
+    device: &Device,
+    launch: f64,
+) -> f64 {
+    let launches = |o: &Operation| o.calls * launch_ns(o, device, launch);
+    let on_host: f64 = timed.clone().map(|(operation, _)| launches(operation)).sum();
+    if device.attained.is_none() {
+        return on_host.max(on_device);
+    }
+    // What comes once, after the layers, from the end: the host has launched up to its first kernel, and the device
+    // still has it and all after it to do.
+    let (mut latest, mut host, mut left) = (on_device.max(on_host), on_host, 0.0);
+    for (operation, ns) in timed.rev().take_while(|(operation, _)| operation.calls <= 1.0) {
+        let own = launches(operation);
+        host -= own;
+        left += ns;
+        latest = f64::max(latest, host + own / operation.kernels.max(1.0) + left);
+    }
+    latest
+}
+
+/// What a fit compares: nanoseconds of a step, on the device, and on the device by kind of operation. `None` if the
+/// device lacks something for it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StepTimes {
+    pub(super) ns: f64,
+    pub(super) device_ns: f64,
+    pub(super) by_class: ByClass,
+}
+
+/// The times alone, as [`predict`] gives them.
+pub(super) fn step_times(operations: &[Operation], device: &Device, storage: &Storage) -> Option<StepTimes> {
+    let mut by_class = ByClass::all(0.0);
+    let (mut device_ns, mut each) = (0.0, Vec::with_capacity(operations.len()));
+    for operation in operations {
+        let ns = Parts::of(operation, device, storage).device_ns(device)? * operation.calls;
+        *by_class.of_mut(operation.class()) += ns;
+        device_ns += ns;
+        each.push((operation, ns));
+    }
+    let end = match device.launch {
+        Some(launch) => ends(each.iter().copied(), device_ns, device, launch.mid),
+        None => device_ns,
+    };
+    Some(StepTimes { ns: end + device.sync.unwrap_or(0.0), device_ns, by_class })
+}
+
+/// What the time of an operation on the device is made of, once, in nanoseconds.
+struct Parts {
+    /// The type it multiplies in.
+    multiply: Multiply,
+    /// FLOP/s of that.
+    peak: Option<f64>,
+    /// Bytes/s.
+    bandwidth: f64,
+    computing: Option<f64>,
+    moving: f64,
+    /// `None` without a link.
+    linking: Option<f64>,
+    /// The shortest time of its kernels, or what they take beside their work.
+    floor: f64,
+}
+
+impl Parts {
+    fn of(operation: &Operation, device: &Device, storage: &Storage) -> Self {
+        let has = |multiply: Multiply| device.flops.contains_key(&multiply);
+        let multiply = match operation.operands {
+            Operands::Weights => storage.weights.multiply,
+            Operands::Activations if storage.product >= 4.0 => Multiply::F32,
+            // GGML's and 8-bit weights do not say what attention multiplies: 16-bit floats beside 16-bit activations,
+            // of the kind that the device has.
+            Operands::Activations if storage.weights.multiply == Multiply::Bf16 => Multiply::Bf16,
+            Operands::Activations if has(Multiply::Bf16) && !has(Multiply::F16) => Multiply::Bf16,
+            Operands::Activations => Multiply::F16,
+        };
+        let multiply = device.multiplies(multiply);
+        let (executed, io_bytes) = (operation.executed(), operation.io_bytes());
+        let attained = device.attained.as_ref();
+        let peak = attained
+            .and_then(|attained| attained.flops(operation))
+            .or_else(|| device.flops_for(multiply).map(|(flops, _)| flops));
+        let bandwidth = attained.map_or(device.bandwidth, |attained| attained.bandwidth(operation));
+        Self {
+            multiply,
+            peak,
+            bandwidth,
+            computing: if executed > 0.0 { peak.map(|peak| executed / peak * 1e9) } else { Some(0.0) },
+            moving: io_bytes / bandwidth * 1e9,
+            linking: match (&device.link, operation.link_bytes) {
+                (_, 0.0) => Some(0.0),
+                (Some(link), sent) => Some(sent / link.bytes_per_s * 1e9),
+                (None, _) => None,
+            },
+            floor: match attained {
+                Some(attained) => attained.beside_work(operation),
+                None => device.kernel_floor.unwrap_or(0.0) * operation.kernels,
+            },
+        }
+    }
+
+    /// At the roof. What is sent without a link is left out: it is small beside the rest on a fast one.
+    fn roof_ns(&self) -> Option<f64> {
+        self.computing.map(|computing| computing.max(self.moving).max(self.linking.unwrap_or(0.0)))
+    }
+
+    fn device_ns(&self, device: &Device) -> Option<f64> {
+        let roof = self.roof_ns()?;
+        Some(if device.attained.is_some() { roof + self.floor } else { roof.max(self.floor) })
+    }
+
+    fn bound(&self) -> Option<Bound> {
+        let times = [
+            (self.computing?, Bound::Compute),
+            (self.moving, Bound::Memory),
+            (self.linking.unwrap_or(0.0), Bound::Link),
+            (self.floor, Bound::KernelFloor),
+        ];
+        times.into_iter().filter(|(ns, _)| *ns > 0.0).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, bound)| bound)
+    }
+}
+
 fn time(operation: Operation, device: &Device, storage: &Storage, missing: &mut Vec<String>) -> OperationTime {
+    let parts = Parts::of(&operation, device, storage);
     let mut lacks = |what: String| {
         if !missing.contains(&what) {
             missing.push(what);
         }
     };
-    let has = |multiply: Multiply| device.flops.contains_key(&multiply);
-    let multiply = match operation.operands {
-        Operands::Weights => storage.weights.multiply,
-        Operands::Activations if storage.product >= 4.0 => Multiply::F32,
-        // GGML's and 8-bit weights do not say what attention multiplies: 16-bit floats beside 16-bit activations, of
-        // the kind that the device has.
-        Operands::Activations if storage.weights.multiply == Multiply::Bf16 => Multiply::Bf16,
-        Operands::Activations if has(Multiply::Bf16) && !has(Multiply::F16) => Multiply::Bf16,
-        Operands::Activations => Multiply::F16,
-    };
-    let multiply = device.multiplies(multiply);
-    let (executed, io_bytes) = (operation.executed(), operation.io_bytes());
-    let peak = device.flops_for(multiply).map(|(flops, _)| flops);
-    if executed > 0.0 && peak.is_none() {
-        lacks(format!("{} has no FLOP/s for {}: its maker gives none", device.name, multiply.name()));
+    if parts.computing.is_none() {
+        lacks(format!("{} has no FLOP/s for {}: its maker gives none", device.name, parts.multiply.name()));
     }
-    let computing = if executed > 0.0 { peak.map(|peak| executed / peak * 1e9) } else { Some(0.0) };
-    let moving = io_bytes / device.bandwidth * 1e9;
-    let linking = match (&device.link, operation.link_bytes) {
-        (_, 0.0) => Some(0.0),
-        (Some(link), sent) => Some(sent / link.bytes_per_s * 1e9),
-        (None, _) => {
-            // Left out, and said so, rather than refused: it is small beside the rest on a fast link.
-            lacks(format!("{} has no link in its datasheet: the time of all-reduces is left out", device.name));
-            Some(0.0)
-        }
-    };
-    let floor = device.kernel_floor.unwrap_or(0.0) * operation.kernels;
-    let roof_ns = computing.zip(linking).map(|(computing, linking)| computing.max(moving).max(linking));
-    let bound = computing.zip(linking).and_then(|(computing, linking)| {
-        let times =
-            [(computing, Bound::Compute), (moving, Bound::Memory), (linking, Bound::Link), (floor, Bound::KernelFloor)];
-        times.into_iter().filter(|(ns, _)| *ns > 0.0).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, bound)| bound)
-    });
+    if parts.linking.is_none() {
+        // Said, rather than refused.
+        lacks(format!("{} has no link in its datasheet: the time of all-reduces is left out", device.name));
+    }
+    let io_bytes = operation.io_bytes();
     let intensity = (operation.flops > 0.0 && io_bytes > 0.0).then(|| operation.flops / io_bytes);
     OperationTime {
         intensity,
-        attainable_flops: intensity.zip(peak).map(|(intensity, peak)| peak.min(intensity * device.bandwidth)),
-        roof_ns,
-        device_ns: roof_ns.map(|roof| roof.max(floor) * operation.calls),
-        bound,
+        attainable_flops: intensity.zip(parts.peak).map(|(intensity, peak)| peak.min(intensity * parts.bandwidth)),
+        roof_ns: parts.roof_ns(),
+        device_ns: parts.device_ns(device).map(|ns| ns * operation.calls),
+        bound: parts.bound(),
         share: None,
         operation,
     }

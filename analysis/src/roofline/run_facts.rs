@@ -2,9 +2,7 @@
 
 use super::scenario::Scenario;
 use super::shape::ModelShape;
-use crate::devices::known_device;
-use crate::devices::{Device, DeviceKind, Origin};
-use crate::devices::{Format, Multiply};
+use crate::devices::{Device, DeviceKind, Format, Multiply, Origin, known_device};
 use crate::passes::peaks::{devices, peaks};
 use crate::passes::{Analysis, Distribution};
 use candlescope_core::run::RunManifest;
@@ -125,6 +123,7 @@ fn named_device(analysis: &Analysis, roof: &Roof, bandwidth: f64) -> Device {
         launch: known.as_ref().and_then(|device| device.launch),
         kernel_floor: known.as_ref().and_then(|device| device.kernel_floor),
         sync: None,
+        attained: None,
         launch_source: known.and_then(|device| device.launch_source),
     }
 }

@@ -1,9 +1,7 @@
 //! What is to be predicted: how a model is stored, and what it is asked.
 
 use super::shape::ModelShape;
-use super::work::Storage;
-use crate::devices::{Device, DeviceKind};
-use crate::devices::{Format, Multiply};
+use super::work::{Input, Storage};
 use serde::Serialize;
 
 /// Latencies to keep, in nanoseconds.
@@ -145,6 +143,16 @@ impl Scenario {
     /// Context at which the time of a token is told; the decoder's own where the prompt is an encoder's.
     pub fn told_context(&self, shape: &ModelShape) -> u64 {
         self.context.unwrap_or(self.own_prompt(shape) + self.output / 2).max(1)
+    }
+
+    /// What the decoder gets in both steps: the prompts, or after an encoder the first token, and a later token.
+    pub(super) fn inputs(&self, shape: &ModelShape) -> [Input; 2] {
+        let context = self.told_context(shape);
+        match shape.encoder_layers {
+            0 => [Input::prompt(self.batch, self.prompt), Input::token(self.batch, context)],
+            _ => [Input::token(self.batch, 1), Input::token(self.batch, context)]
+                .map(|input| input.after_encoding(self.prompt)),
+        }
     }
 
     /// Tokens of a sequence at its end; those of the decoder where the prompt is an encoder's.

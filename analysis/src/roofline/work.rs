@@ -6,6 +6,7 @@
 //! are beyond what a byte count in 64 bits of a config.json could be trusted with, and whole numbers are exact up to
 //! 2⁵³.
 
+use super::classes::OperationClass;
 use super::shape::{FeedForward, ModelShape};
 use crate::devices::Format;
 use serde::Serialize;
@@ -103,6 +104,23 @@ pub struct Operation {
     pub link_bytes: f64,
     /// What is multiplied.
     pub operands: Operands,
+    /// Products of matrices among the kernels.
+    pub products: f64,
+    /// Kernels on strided operands, whose layout candle uploads before the launch: copies to another layout, sums with
+    /// a row or a mask.
+    pub strided: f64,
+    /// Loads that one thread of candle's CUDA kernels does one after the other, where few threads share a row: 32 in a
+    /// softmax and in a norm below 1,024 features, 1,024 in wider norms and in the choice of a token.
+    pub serial: f64,
+}
+
+/// Threads of candle's CUDA kernels that share a row: a softmax's, a narrow norm's; a wide norm's, a choice's
+/// (`candle-core/src/cuda_backend`, `candle-nn/src/ops.rs`, `candle-kernels/src/reduce.cu`, 0.11).
+const THREADS: (f64, f64) = (32.0, 1024.0);
+
+/// Loads of a thread in a norm over so many features: twice its part of the row.
+fn norm_loads(features: f64) -> f64 {
+    2.0 * (features / if features < THREADS.1 { THREADS.0 } else { THREADS.1 }).ceil()
 }
 
 impl Operation {
@@ -118,7 +136,15 @@ impl Operation {
             activation_bytes: 0.0,
             link_bytes: 0.0,
             operands: Operands::Weights,
+            products: 0.0,
+            strided: 0.0,
+            serial: 0.0,
         }
+    }
+
+    /// Its kind.
+    pub fn class(&self) -> OperationClass {
+        OperationClass::of(self.name)
     }
 
     /// Bytes of weights, keys and values, once.
@@ -142,6 +168,18 @@ impl Operation {
 
     fn moves(self, activation_bytes: f64) -> Self {
         Self { activation_bytes, ..self }
+    }
+
+    fn strided(self, strided: f64) -> Self {
+        Self { strided, ..self }
+    }
+
+    fn product(self) -> Self {
+        Self { products: 1.0, ..self }
+    }
+
+    fn serial(self, serial: f64) -> Self {
+        Self { serial, ..self }
     }
 
     fn on_activations(self) -> Self {
@@ -271,6 +309,8 @@ impl Maker<'_> {
             weight_bytes: self.storage.weights.bytes(k * n + bias_values),
             activation_bytes: rows * (k + n) * a + added,
             kernels: 1.0 + f64::from(u8::from(bias)) + f64::from(u8::from(self.storage.weights.in_blocks)),
+            products: 1.0,
+            strided: f64::from(u8::from(bias)),
             ..Operation::new(name, calls)
         }
     }
@@ -300,6 +340,7 @@ impl Maker<'_> {
         let each = if self.shape.norm_bias { 2.0 } else { 1.0 };
         Operation {
             weight_bytes: self.storage.weights.bytes(each * self.hidden()),
+            serial: norm_loads(self.hidden()),
             ..Operation::new(name, calls).moves(self.pointwise(self.hidden(), 2.0))
         }
     }
@@ -314,6 +355,8 @@ impl Maker<'_> {
             weight_bytes: self.storage.weights.bytes(each * self.hidden()),
             activation_bytes: 2.0 * batch * self.hidden() * a + last,
             kernels: if copied { 2.0 } else { 1.0 },
+            strided: if copied { 1.0 } else { 0.0 },
+            serial: norm_loads(self.hidden()),
             ..Operation::new("norm", 1)
         }
     }
@@ -339,7 +382,7 @@ impl Maker<'_> {
             true => (q + k, 2.0),
             false => (q + 2.0 * k, 3.0),
         };
-        Operation::new("split", layers).kernels(kernels).moves(2.0 * copied * a)
+        Operation::new("split", layers).kernels(kernels).strided(kernels).moves(2.0 * copied * a)
     }
 
     fn qk_norm(&self, layers: u64) -> Operation {
@@ -348,6 +391,7 @@ impl Maker<'_> {
         Operation {
             weight_bytes: self.storage.weights.bytes(2.0 * d),
             kernels: 2.0,
+            serial: 2.0 * norm_loads(d),
             ..Operation::new("q_norm, k_norm", layers).moves(self.pointwise((q + kv) * d, 2.0))
         }
     }
@@ -366,7 +410,8 @@ impl Maker<'_> {
         let copied = if turn_q { q } else { 0.0 } + if turn_k { k } else { 0.0 };
         let tables = 2.0 * self.input.tokens as f64 * d;
         let copies = f64::from(u8::from(turn_q)) + f64::from(u8::from(turn_k));
-        Operation::new("rotary", layers).kernels(2.0 + copies).moves((2.0 * (q + k + copied) + tables) * a)
+        let moved = (2.0 * (q + k + copied) + tables) * a;
+        Operation::new("rotary", layers).kernels(2.0 + copies).strided(copies).moves(moved)
     }
 
     /// Writes the new keys and values into the cache, the values copied to its layout before.
@@ -378,6 +423,7 @@ impl Maker<'_> {
             kv_bytes: 2.0 * keys * self.storage.cached,
             activation_bytes: 2.0 * keys * a + if turns { 2.0 * keys * a } else { 0.0 },
             kernels: if turns { 3.0 } else { 2.0 },
+            strided: if turns { 1.0 } else { 0.0 },
             ..Operation::new("kv_cache", layers)
         }
     }
@@ -414,14 +460,22 @@ impl Maker<'_> {
         [
             multiplied(names[0])
                 .kernels(2.0 + narrow_q + narrow_kv)
+                .product()
                 .moves(widened + cast(queries, a, p) + 3.0 * queries * p + pairs * p),
             Operation::new(names[1], layers)
                 .kernels(1.0 + count(p != 4.0) + count(several))
+                .strided(count(several))
+                // The largest, the sum, and the division.
+                .serial(3.0 * (seen / THREADS.0).ceil())
                 .moves(cast(pairs, p, 4.0) + masked + pairs * 2.0 * 4.0)
                 .on_activations(),
-            multiplied(names[2]).kernels(1.0 + narrow_kv + count(p != 4.0) + count(turned > 0.0) + narrow_q).moves(
-                widened + cast(pairs, 4.0, p) + pairs * p + queries * p + 2.0 * turned * p + cast(queries, p, a),
-            ),
+            multiplied(names[2])
+                .kernels(1.0 + narrow_kv + count(p != 4.0) + count(turned > 0.0) + narrow_q)
+                .product()
+                .strided(count(turned > 0.0))
+                .moves(
+                    widened + cast(pairs, 4.0, p) + pairs * p + queries * p + 2.0 * turned * p + cast(queries, p, a),
+                ),
         ]
     }
 
@@ -478,7 +532,8 @@ impl Maker<'_> {
                 let read = routed.min(experts as f64);
                 let product = |name, size: (f64, f64), split| {
                     let one = self.product(name, layers, routed, size, split, false);
-                    Operation { weight_bytes: one.weight_bytes * read, kernels: one.kernels * read, ..one }
+                    let (weight_bytes, kernels) = (one.weight_bytes * read, one.kernels * read);
+                    Operation { weight_bytes, kernels, products: read, ..one }
                 };
                 let (wide, d) = (i as f64, d as f64);
                 vec![
@@ -511,7 +566,9 @@ impl Maker<'_> {
 
     /// The most likely token is found on the device.
     fn sample(&self) -> Operation {
-        Operation::new("sample", 1).moves(self.input.batch as f64 * self.shape.vocab as f64 * 4.0)
+        // Its index is computed anew at every load, which takes as long as three.
+        let serial = 3.0 * (self.shape.vocab as f64 / THREADS.1).ceil();
+        Operation::new("sample", 1).serial(serial).moves(self.input.batch as f64 * self.shape.vocab as f64 * 4.0)
     }
 
     /// Sums of what each device computed, after the attention and after the feed-forward network. A ring sends 2(n−1)/n

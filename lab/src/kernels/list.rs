@@ -3,7 +3,9 @@
 use super::error::KernelError;
 use super::kernel::{Kernel, Work};
 use super::sizes::{Shape, Sizes};
-use super::{attention, conv2d, embedding, gemm, lstm, norms, quantised, rotary, sampling, softmax};
+use super::{
+    attention, conv2d, elementwise, embedding, gemm, grouped, lstm, norms, quantised, rotary, sampling, softmax,
+};
 use crate::operands::Element;
 
 const ALL: &[&'static dyn Kernel] = &[
@@ -13,10 +15,18 @@ const ALL: &[&'static dyn Kernel] = &[
     &conv2d::Convolution,
     &lstm::Lstm,
     &norms::LayerNormGelu,
+    &norms::Layer,
     &norms::Rms,
     &softmax::Softmax,
     &attention::Prefill,
     &attention::Decode,
+    &grouped::Scores,
+    &grouped::Weights,
+    &grouped::Context,
+    &elementwise::ADD,
+    &elementwise::ADD_BIAS,
+    &elementwise::GELU,
+    &elementwise::SWIGLU,
     &rotary::Rotary,
     &embedding::Lookup,
     &sampling::Greedy,

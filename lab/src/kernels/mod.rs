@@ -5,9 +5,11 @@
 
 mod attention;
 mod conv2d;
+mod elementwise;
 mod embedding;
 mod error;
 mod gemm;
+mod grouped;
 mod kernel;
 mod list;
 mod lstm;

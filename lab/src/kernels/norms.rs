@@ -1,4 +1,4 @@
-//! Normalisations: of LayerNorm with the GELU after it, and RMSNorm.
+//! Normalisations: LayerNorm, the same with the GELU after it, and RMSNorm.
 
 use super::error::KernelError;
 use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
@@ -12,6 +12,9 @@ const EPSILON: f64 = 1e-5;
 
 /// `candle_nn::LayerNorm`, then `gelu_erf`.
 pub(super) struct LayerNormGelu;
+
+/// `candle_nn::LayerNorm`.
+pub(super) struct Layer;
 
 /// `candle_nn::RmsNorm`.
 pub(super) struct Rms;
@@ -44,6 +47,36 @@ impl Kernel for LayerNormGelu {
         let (weight, bias) = (inputs.scales(width, element)?, inputs.values(width, element)?);
         let layer = LayerNorm::new(weight.clone(), bias.clone(), EPSILON);
         Ok(Prepared::new(vec![xs, weight, bias], move |xs| layer.forward(&xs[0])?.gelu_erf()))
+    }
+}
+
+impl Kernel for Layer {
+    fn name(&self) -> &'static str {
+        "layernorm"
+    }
+
+    fn about(&self) -> &'static str {
+        "candle_nn::LayerNorm"
+    }
+
+    fn sizes(&self) -> &'static [Size] {
+        SIZES
+    }
+
+    /// 7 FLOPs an element: mean, difference, square, its sum, scaling, weight, bias. Input, output, weight and bias once
+    /// each.
+    fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
+        let (rows, width) = (shape.get("rows"), shape.get("width"));
+        let io_bytes = bytes(&[&[2, rows, width], &[2, width]], element.width());
+        Ok(Work { flops: Some(product(&[7, rows, width])), io_bytes, memory_bytes: io_bytes })
+    }
+
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
+        let (rows, width) = (shape.get("rows"), shape.get("width"));
+        let xs = inputs.values((rows, width), element)?;
+        let (weight, bias) = (inputs.scales(width, element)?, inputs.values(width, element)?);
+        let layer = LayerNorm::new(weight.clone(), bias.clone(), EPSILON);
+        Ok(Prepared::new(vec![xs, weight, bias], move |xs| layer.forward(&xs[0])))
     }
 }
 

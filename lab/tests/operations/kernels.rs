@@ -31,11 +31,19 @@ fn work_is_what_the_formulas_say() {
         ("conv2d", Element::F32, Some(2 * 4 * 36 * 3 * 9), (3 * 36 + 4 * 3 * 9 + 4 * 36) * 4),
         ("lstm", Element::F32, Some(2 * 2 * 3 * 4 * 5 * (4 + 5)), (2 * 3 * 4 + 4 * 5 * 9 + 2 * 4 * 5 + 2 * 3 * 5) * 4),
         ("layernorm_gelu", Element::F32, Some(12 * 4 * 16), (2 * 4 * 16 + 2 * 16) * 4),
+        ("layernorm", Element::F32, Some(7 * 4 * 16), (2 * 4 * 16 + 2 * 16) * 4),
         ("rmsnorm", Element::F32, Some(4 * 4 * 16), (2 * 4 * 16 + 16) * 4),
         ("softmax", Element::F32, Some(5 * 4 * 16), 2 * 4 * 16 * 4),
         // 6·6 − 6·5/2 = 21 positions attended to.
         ("attention_prefill", Element::F32, Some(4 * 4 * 8 * 21), (2 * 4 * 6 * 8 + 2 * 2 * 6 * 8) * 4),
         ("attention_decode", Element::F32, Some(2 * 4 * 4 * 8 * 6), (2 * 2 * 4 * 8 + 2 * 2 * 2 * 6 * 8) * 4),
+        ("attention_scores", Element::F32, Some(2 * 2 * 4 * 3 * 6 * 8), (2 * 4 * 3 * 8 + 2 * 2 * 6 * 8 + 144) * 4),
+        ("attention_softmax", Element::BF16, Some(5 * 144), 144 * 6),
+        ("attention_context", Element::F32, Some(2 * 2 * 4 * 3 * 6 * 8), (2 * 4 * 3 * 8 + 2 * 2 * 6 * 8 + 144) * 4),
+        ("add", Element::F32, Some(64), 3 * 64 * 4),
+        ("add_bias", Element::F32, Some(64), (2 * 64 + 16) * 4),
+        ("gelu", Element::F32, Some(8 * 64), 2 * 64 * 4),
+        ("swiglu", Element::F32, Some(5 * 64), 3 * 64 * 4),
         ("rotary", Element::F32, Some(3 * 2 * 3 * 4 * 8), (2 * 2 * 3 * 4 * 8 + 2 * 4 * 4) * 4),
         ("embedding", Element::F32, None, 5 * 4 + 2 * 5 * 16 * 4),
         ("argmax", Element::F32, None, 2 * 64 * 4 + 2 * 4),
@@ -67,8 +75,12 @@ fn each_kernel_runs_in_each_of_its_types() {
             let case = quick(kernel.name(), *element);
             match prepared(&case).run() {
                 Ok(output) => {
-                    let chosen = ["argmax", "sampling"].contains(&kernel.name());
-                    assert_eq!(output.dtype(), if chosen { DType::U32 } else { element.activations() }, "{case:?}");
+                    let dtype = match kernel.name() {
+                        "argmax" | "sampling" => DType::U32,
+                        "attention_softmax" => DType::F32,
+                        _ => element.activations(),
+                    };
+                    assert_eq!(output.dtype(), dtype, "{case:?}");
                     assert!(output.elem_count() > 0);
                 }
                 Err(error) => {
@@ -102,6 +114,22 @@ fn results_are_those_of_a_naive_computation() {
     near(&out, &rows(&xs[0], &|row| rms(row, &xs[1])), 1e-4);
     let (xs, out) = run("layernorm_gelu");
     near(&out, &rows(&xs[0], &|row| layernorm_gelu(row, &xs[1], &xs[2])), 1e-3);
+    let (xs, out) = run("add");
+    near(&out, &xs[0].iter().zip(&xs[1]).map(|(a, b)| a + b).collect::<Vec<_>>(), 1e-6);
+    let (xs, out) = run("add_bias");
+    near(&out, &rows(&xs[0], &|row| row.iter().zip(&xs[1]).map(|(a, b)| a + b).collect()), 1e-6);
+    let (xs, out) = run("swiglu");
+    near(&out, &xs[0].iter().zip(&xs[1]).map(|(x, up)| x / (1.0 + (-x).exp()) * up).collect::<Vec<_>>(), 1e-5);
+    let (xs, out) = run("gelu");
+    let gelu = |x: &f64| 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x.powi(3))).tanh());
+    near(&out, &xs[0].iter().map(gelu).collect::<Vec<_>>(), 1e-5);
+    let (xs, out) = run("layernorm");
+    let norm = |row: &[f64]| -> Vec<f64> {
+        let mean = row.iter().sum::<f64>() / 16.0;
+        let spread = (row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 16.0 + 1e-5).sqrt();
+        row.iter().zip(&xs[1]).zip(&xs[2]).map(|((x, w), b)| (x - mean) / spread * w + b).collect()
+    };
+    near(&out, &rows(&xs[0], &norm), 1e-4);
     let (xs, out) = run("attention_prefill");
     near(&out, &attention(&xs[0], &xs[1], &xs[2], [1, 4, 2, 8, 6, 6]), 1e-4);
     let (xs, out) = run("attention_decode");
@@ -126,6 +154,42 @@ fn results_are_those_of_a_naive_computation() {
     let mut again = Inputs::new(7, &Device::Cpu);
     let (x, w) = (again.values((2, 256), Element::F32).unwrap(), again.values((16, 256), Element::F32).unwrap());
     near(&prepared.run().unwrap(), &product(&values(&x), &values(&w), (2, 16, 256), true), 0.05);
+}
+
+/// Three new tokens at positions 3 to 5; query heads 0 and 1 share key head 0.
+#[test]
+fn the_steps_of_attention_are_those_of_a_naive_computation() {
+    let run = |name: &str| {
+        let prepared = prepared(&quick(name, Element::F32));
+        let inputs: Vec<Vec<f64>> = prepared.inputs().iter().map(values).collect();
+        (inputs, prepared.run().unwrap())
+    };
+    let every = || (0..2).flat_map(|b| (0..4).flat_map(move |h| (0..3).map(move |t| (b, h, t))));
+    let key_row = |b: usize, h: usize, c: usize| ((b * 2 + h / 2) * 6 + c) * 8;
+    let (xs, out) = run("attention_scores");
+    let score = |(b, h, t): (usize, usize, usize), c: usize| -> f64 {
+        let (q, k) = (&xs[0][((b * 4 + h) * 3 + t) * 8..][..8], &xs[1][key_row(b, h, c)..][..8]);
+        q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>() / 8f64.sqrt()
+    };
+    let scores: Vec<f64> = every().flat_map(|at| (0..6).map(move |c| (at, c))).map(|(at, c)| score(at, c)).collect();
+    near(&out, &scores, 1e-5);
+    let (xs, out) = run("attention_softmax");
+    let masked = xs[0].chunks(6).enumerate().flat_map(|(row, scores)| {
+        let seen = 4 + row % 3;
+        let mut weights = softmax(&scores[..seen]);
+        weights.resize(6, 0.0);
+        weights
+    });
+    near(&out, &masked.collect::<Vec<_>>(), 1e-5);
+    let (xs, out) = run("attention_context");
+    // In the layout of the projections: tokens before heads.
+    let turned = (0..2).flat_map(|b| (0..3).flat_map(move |t| (0..4).map(move |h| (b, h, t))));
+    let sums = turned.flat_map(|(b, h, t)| {
+        let weights = xs[0][((b * 4 + h) * 3 + t) * 6..][..6].to_vec();
+        let values = &xs[1];
+        (0..8).map(move |d| weights.iter().enumerate().map(|(c, w)| w * values[key_row(b, h, c) + d]).sum::<f64>())
+    });
+    near(&out, &sums.collect::<Vec<_>>(), 1e-5);
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn linearised(clusters: &[Vec<f64>], pooled: &[f64]) -> (f64, f64) {
 }
 
 /// SplitMix64: resampling needs nothing better, and the figures stay the same whatever version of a crate is used.
-pub(super) struct SplitMix(pub(super) u64);
+pub(crate) struct SplitMix(pub(crate) u64);
 
 impl SplitMix {
     fn next(&mut self) -> u64 {
@@ -118,13 +118,14 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u32) -> u32 {
+    /// Below `n`.
+    pub(crate) fn below(&mut self, n: u32) -> u32 {
         (((self.next() >> 32) * u64::from(n)) >> 32) as u32
     }
 
     /// At least 0 and below 1.
-    #[cfg(test)]
-    pub(super) fn uniform(&mut self) -> f64 {
+    #[cfg(any(test, feature = "roofline"))]
+    pub(crate) fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }

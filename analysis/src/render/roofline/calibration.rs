@@ -1,20 +1,26 @@
-//! A calibration as text, and as a file that `--peaks` takes.
+//! A calibration as text, as Markdown, and as a file that `--peaks` takes.
 
 use super::section::{Section, UNKNOWN, signed};
 use super::terminal;
 use crate::devices::DeviceKind;
-use crate::passes::Distribution;
 use crate::render::format::{duration, percent, significant};
-use crate::roofline::{Calibration, Fitted, HeldOut};
+use crate::roofline::{Calibration, ErrorSummary, Figure, Fitted, Form, HeldOut, LeftOut, RepeatSummary};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 
 /// Name of the file's format.
 const FORMAT: &str = "candlescope-calibration";
+/// What can be left out, in the order of the tables.
+const LEFT_OUT: [LeftOut; 3] = [LeftOut::Nothing, LeftOut::Case, LeftOut::Model];
 
 /// The file: `figures` as in a file of measured peaks, and how well they predict.
 pub fn calibration_json(calibration: &Calibration) -> Value {
     let device = &calibration.device;
-    let mut figures: Vec<Value> = calibration.fitted.iter().map(|f| figure(f, calibration.latencies)).collect();
+    let mut figures: Vec<Value> = calibration.fitted.iter().map(|f| figure(f, calibration.runs)).collect();
+    if let (Form::Attained, Some(whole)) = (calibration.form, projections(calibration)) {
+        // What a reader of peaks without kinds of operations takes: the rate at which weights are read.
+        figures.push(figure(&Fitted { of: None, ..whole.clone() }, calibration.runs));
+    }
     let known = |name: &str| calibration.fitted.iter().any(|f| f.dtype.is_some_and(|dtype| dtype.name() == name));
     // What stands in for types that no run multiplied.
     for (kind, flops) in device.flops.iter().filter(|(kind, _)| !known(kind.name())) {
@@ -29,20 +35,37 @@ pub fn calibration_json(calibration: &Calibration) -> Value {
         },
         "source": device.source,
         "memory_bytes": device.memory,
+        "form": calibration.form,
         "figures": figures,
+        "attained": device.attained,
         "runs": calibration.runs,
+        "cases": calibration.cases,
+        "models": calibration.models,
         "latencies": calibration.latencies,
         "residual": calibration.residual,
+        "errors": calibration.errors,
+        "repeats": calibration.repeats,
         "held_out": calibration.held_out,
     })
+}
+
+fn projections(calibration: &Calibration) -> Option<&Fitted> {
+    calibration
+        .fitted
+        .iter()
+        .find(|fitted| fitted.kind == "read" && fitted.of == Some(crate::roofline::OperationClass::Projections))
 }
 
 fn figure(fitted: &Fitted, n: usize) -> Value {
     let mut value = json!({
         "kind": fitted.kind, "value": fitted.value, "n": n, "determined": fitted.determined, "at": "fitted",
+        "share_of_datasheet": fitted.share,
     });
     if let Some(dtype) = fitted.dtype {
         value["dtype"] = dtype.name().into();
+    }
+    if let Some(of) = fitted.of {
+        value["of"] = of.name().into();
     }
     if let Some((low, high)) = fitted.interval {
         value["range"] = json!([low, high]);
@@ -53,6 +76,46 @@ fn figure(fitted: &Fitted, n: usize) -> Value {
 /// A calibration for a terminal.
 pub fn calibration_text(calibration: &Calibration, width: usize) -> String {
     let facts = [format!("device  {} · {}", calibration.device.name, calibration.device.source)];
+    terminal::text(&facts, &sections(calibration), width)
+}
+
+/// A calibration as Markdown.
+pub fn calibration_markdown(calibration: &Calibration) -> String {
+    let mut text = format!("# Calibration of {}\n\n{}.\n", calibration.device.name, calibration.device.source);
+    for section in sections(calibration).iter().filter(|section| !section.is_empty()) {
+        let _ = write!(text, "\n## {}\n", section.title);
+        if !section.note.is_empty() {
+            let _ = write!(text, "\n{}\n", section.note);
+        }
+        if !section.rows.is_empty() {
+            let _ = write!(text, "\n| {} |\n", section.head.join(" | "));
+            let _ = writeln!(text, "|---|{}", "---:|".repeat(section.head.len().saturating_sub(1)));
+        }
+        for row in &section.rows {
+            let _ = writeln!(
+                text,
+                "| {} |",
+                row.iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>().join(" | ")
+            );
+        }
+        for line in &section.list {
+            let _ = write!(text, "\n- {line}\n");
+        }
+    }
+    text
+}
+
+fn sections(calibration: &Calibration) -> Vec<Section> {
+    vec![
+        fitted(calibration),
+        summaries(calibration),
+        by_model(calibration),
+        repeats(&calibration.repeats),
+        latencies(calibration),
+    ]
+}
+
+fn fitted(calibration: &Calibration) -> Section {
     let show = |fitted: &Fitted, value: f64| match fitted.kind {
         "read" => format!("{} GB/s", significant(value / 1e9)),
         "flops" => format!("{} TFLOP/s", significant(value / 1e12)),
@@ -64,47 +127,120 @@ pub fn calibration_text(calibration: &Calibration, width: usize) -> String {
             (Some((low, high)), true) => format!("{} – {}", show(fitted, low), show(fitted, high)),
             (None, true) => UNKNOWN.to_string(),
         };
-        let name = match (fitted.kind, fitted.dtype) {
-            ("read", _) => "bandwidth".to_string(),
-            ("flops", Some(dtype)) => format!("FLOP/s, {}", dtype.name()),
-            ("kernel_floor", _) => "shortest operation".to_string(),
-            (kind, _) => kind.to_string(),
-        };
-        vec![name, show(fitted, fitted.value), interval]
+        let share = fitted.share.map_or_else(|| UNKNOWN.to_string(), percent);
+        vec![name(fitted), show(fitted, fitted.value), interval, share]
     });
     let note = format!(
-        "Residual {} (root mean square of log(predicted ÷ measured), {} latencies).",
+        "Residual {} (root mean square of log(predicted ÷ measured), {} latencies of {} runs; {} cases, {} models). \
+         Intervals: cases drawn with repetition.",
         percent(calibration.residual),
-        calibration.latencies
+        calibration.latencies,
+        calibration.runs,
+        calibration.cases,
+        calibration.models,
     );
-    let fitted = Section::new("fitted", "Fitted", note).table(&["", "value", "95 % interval"], rows.collect());
-    let mut sections = vec![fitted, held_out(&calibration.held_out)];
-    if calibration.held_out.is_empty() {
-        let line = "errors and intervals need at least three runs: one is left out at a time".to_string();
-        sections.push(Section { list: vec![line], ..Section::new("few", "Few runs", "") });
-    }
-    terminal::text(&facts, &sections, width)
+    Section::new("fitted", "Fitted", note).table(&["", "value", "95 % interval", "of the datasheet's"], rows.collect())
 }
 
-fn held_out(all: &[HeldOut]) -> Section {
-    let rows = all.iter().map(|held| {
+fn name(fitted: &Fitted) -> String {
+    let own = match fitted.kind {
+        "read" => "bandwidth",
+        "flops" => "FLOP/s",
+        "kernel_floor" => "shortest operation",
+        "product" => "a product beside its work",
+        "kernel" => "another kernel beside its work",
+        "serial" => "one of a thread's loads",
+        "product_launch" => "launching a product, beyond that",
+        "strided_launch" => "launching on a strided operand, beyond that",
+        "sync" => "waiting for a token",
+        kind => kind,
+    };
+    match (fitted.dtype, fitted.of) {
+        (Some(dtype), _) => format!("{own}, {}", dtype.name()),
+        (None, Some(of)) => format!("{own}, {}", of.name()),
+        (None, None) => own.to_string(),
+    }
+}
+
+fn error_row(first: Vec<String>, summary: &ErrorSummary) -> Vec<String> {
+    let (low, high) = summary.range;
+    let rest = [
+        summary.n.to_string(),
+        signed(summary.median),
+        percent(summary.median_absolute),
+        format!("{} to {}", signed(low), signed(high)),
+    ];
+    first.into_iter().chain(rest).collect()
+}
+
+/// Errors of all models together.
+fn summaries(calibration: &Calibration) -> Section {
+    let of = |left_out: LeftOut| {
+        let own = calibration.errors.iter().filter(move |s| s.left_out == left_out && s.model.is_none());
+        own.map(move |s| error_row(vec![s.figure.name().to_string(), left_out.name().to_string()], s))
+    };
+    let note = "Error = predicted ÷ measured − 1. `The case`: fitted without the case (model, batch, prompt) and its \
+                repetitions; `the model`: without all runs of the model.";
+    let list = match calibration.models {
+        1 => vec!["one model: nothing tells how well another one is predicted".to_string()],
+        _ => Vec::new(),
+    };
+    Section { list, ..Section::new("errors", "Errors", note) }.table(
+        &["figure", "left out of the fit", "n", "median, signed", "median, absolute", "range"],
+        LEFT_OUT.into_iter().flat_map(of).collect(),
+    )
+}
+
+/// Errors of the latencies, model by model.
+fn by_model(calibration: &Calibration) -> Section {
+    let own = calibration.errors.iter().filter(|s| matches!(s.figure, Figure::Ttft | Figure::Tpot));
+    let rows = own.filter_map(|s| {
+        let model = s.model.as_ref().filter(|_| s.left_out != LeftOut::Nothing)?;
+        Some(error_row(vec![model.clone(), s.figure.name().to_string(), s.left_out.name().to_string()], s))
+    });
+    let mut rows: Vec<Vec<String>> = rows.collect();
+    rows.sort();
+    Section::new("models", "Errors by model", "")
+        .table(&["model", "latency", "left out", "n", "median, signed", "median, absolute", "range"], rows)
+}
+
+fn repeats(all: &[RepeatSummary]) -> Section {
+    let rows = all.iter().filter(|repeat| matches!(repeat.figure, Figure::Ttft | Figure::Tpot)).map(|repeat| {
         vec![
-            held.run.clone(),
+            repeat.figure.name().to_string(),
+            repeat.n.to_string(),
+            signed(repeat.median),
+            percent(repeat.median_absolute),
+        ]
+    });
+    let note = "The same case again, later ÷ earlier − 1: the floor below which errors mean nothing.";
+    Section::new("repeats", "Repetitions", note)
+        .table(&["latency", "pairs", "median, signed", "median, absolute"], rows.collect())
+}
+
+/// Every latency, without its case and without its model.
+fn latencies(calibration: &Calibration) -> Section {
+    let of = |left_out: LeftOut| {
+        let own = calibration.held_out.iter();
+        own.filter(move |h| h.left_out == left_out && matches!(h.figure, Figure::Ttft | Figure::Tpot))
+    };
+    let same = |held: &HeldOut| {
+        of(LeftOut::Model).find(|other| other.run == held.run && other.figure == held.figure).map(|other| other.error)
+    };
+    let rows = of(LeftOut::Case).map(|held| {
+        vec![
+            held.run.rsplit('/').next().unwrap_or(&held.run).to_string(),
             held.model.clone(),
+            format!("{} × {}", held.batch, held.prompt),
             held.figure.name().to_string(),
             duration(held.measured_ns),
             duration(held.predicted_ns),
             signed(held.error),
+            same(held).map_or_else(|| UNKNOWN.to_string(), signed),
         ]
     });
-    let absolute = Distribution::of(all.iter().map(|held| held.error.abs()).collect());
-    let median = absolute.map_or(UNKNOWN.to_string(), |absolute| percent(absolute.median));
-    let note = format!(
-        "Each run predicted from the others. Median of the errors without their signs: {}, n {}.",
-        median,
-        all.len()
-    );
-    let head = ["run", "model", "latency", "measured", "predicted", "error"];
-    Section { terminal_rows: 100, ..Section::new("held-out", "Left out, one run at a time", note) }
+    let head =
+        ["run", "model", "batch × prompt", "latency", "measured", "without the case", "error", "without the model"];
+    Section { terminal_rows: 200, ..Section::new("held-out", "Left out, one at a time", "") }
         .table(&head, rows.collect())
 }

@@ -9,7 +9,7 @@ mod section;
 mod static_sections;
 mod terminal;
 
-pub use calibration::{calibration_json, calibration_text};
+pub use calibration::{calibration_json, calibration_markdown, calibration_text};
 
 use super::html::HtmlError;
 use crate::roofline::{HeatMap, LoadStage, Measured, Outlook};

@@ -2,8 +2,7 @@
 
 use super::chart::{ChartPoint, RoofLine, chart};
 use super::section::{Heat, HeatText, Section, UNKNOWN, shown, signed};
-use super::static_sections::{bound, spread};
-use crate::devices::Multiply;
+use super::static_sections::{bound, lacking, spread};
 use crate::render::format::{count, duration, head as cut, path, percent, significant};
 use crate::roofline::{HeatMap, Measured, Point, PointKind, Status};
 
@@ -78,14 +77,31 @@ fn bottlenecks(run: &Measured) -> Section {
 }
 
 fn comparisons(run: &Measured) -> Section {
+    let kernels = run.outlook.as_ref().and_then(|outlook| outlook.from_kernels.as_ref());
     let rows = run.comparisons.iter().map(|c| {
-        vec![c.figure.to_string(), duration(c.measured_ns), count(c.n), spread(Some(c.predicted_ns)), signed(c.error)]
+        let mut row = vec![
+            c.figure.to_string(),
+            duration(c.measured_ns),
+            count(c.n),
+            spread(Some(c.predicted_ns)),
+            signed(c.error),
+        ];
+        if kernels.is_some() {
+            row.push(shown(c.from_kernels_ns, duration));
+            row.push(c.from_kernels_error.map_or_else(|| UNKNOWN.to_string(), signed));
+        }
+        row
     });
     let note =
         "Error = predicted ÷ measured − 1. A prediction at the roofs is a lower bound: below zero is to be expected.";
-    let list = run.outlook_missing.iter().map(|what| format!("no prediction: the run lacks {what}")).collect();
-    Section { list, ..Section::new("prediction", "Measured against predicted", note) }
-        .table(&["", "measured", "n", "predicted", "error"], rows.collect())
+    let mut list: Vec<String> =
+        run.outlook_missing.iter().map(|what| format!("no prediction: the run lacks {what}")).collect();
+    list.extend(kernels.into_iter().flat_map(lacking));
+    let mut head = vec!["", "measured", "n", "predicted", "error"];
+    if kernels.is_some() {
+        head.extend(["from kernels", "its error"]);
+    }
+    Section { list, ..Section::new("prediction", "Measured against predicted", note) }.table(&head, rows.collect())
 }
 
 fn roofline(run: &Measured) -> Section {

@@ -4,7 +4,7 @@ use super::chart::{ChartPoint, RoofLine, chart};
 use super::section::{Section, UNKNOWN, shown};
 use crate::devices::{Cost, Multiply};
 use crate::render::format::{bytes, count, duration, flops, percent, significant};
-use crate::roofline::{Bound, Outlook, StepPrediction};
+use crate::roofline::{Bound, FromKernels, Outlook, StepFromKernels, StepPrediction, TimeSource};
 
 /// The head: model, device, what is asked.
 pub(super) fn facts(outlook: &Outlook) -> Vec<String> {
@@ -51,6 +51,7 @@ pub(super) fn facts(outlook: &Outlook) -> Vec<String> {
 pub(super) fn sections(outlook: &Outlook) -> Vec<Section> {
     vec![
         latency(outlook),
+        from_kernels(outlook),
         roofline(outlook),
         memory(outlook),
         recommended(outlook),
@@ -103,6 +104,51 @@ fn latency(outlook: &Outlook) -> Section {
          sequences."
     );
     Section::new("latency", "Latency", note).table(&["", "first token (prefill)", "output token (decode)"], rows)
+}
+
+/// What a study of kernels lacks for a prediction, and how to measure it.
+pub(super) fn lacking(found: &FromKernels) -> Vec<String> {
+    if found.to_measure.is_empty() {
+        return Vec::new();
+    }
+    let mut list = vec!["shapes that were not measured have no time; each of these measures one:".to_string()];
+    list.extend(found.to_measure.iter().cloned());
+    list
+}
+
+fn from_kernels(outlook: &Outlook) -> Section {
+    let Some(found) = &outlook.from_kernels else { return Section::default() };
+    let steps = [("prefill", &found.prefill, &outlook.prefill), ("decode", &found.decode, &outlook.decode)];
+    let mut rows = Vec::new();
+    for (name, step, roof) in steps {
+        let share = |step: &StepFromKernels| shown(step.measured_share, |share| format!("{} measured", percent(share)));
+        rows.push(vec![name.to_string(), spread(step.ns), spread(roof.ns), share(step)]);
+        rows.push(vec![
+            format!("{name}, on the device"),
+            shown(step.device_ns, duration),
+            shown(roof.device_ns, duration),
+            String::new(),
+        ]);
+        let mut operations: Vec<_> = step.operations.iter().collect();
+        operations.sort_by(|a, b| b.ns.unwrap_or(f64::MAX).total_cmp(&a.ns.unwrap_or(f64::MAX)));
+        rows.extend(operations.into_iter().filter(|time| time.roof_ns != Some(0.0)).map(|time| {
+            let source = match &time.source {
+                TimeSource::Measured => "measured".to_string(),
+                TimeSource::Interpolated(along) => format!("between measured ones: {along}"),
+                TimeSource::Roof => "at its roof: `bench kernels` has no kernel for it".to_string(),
+                TimeSource::Missing(why) => why.clone(),
+            };
+            let name = format!("{name} / {}", time.operation);
+            vec![name, shown(time.ns, duration), shown(time.roof_ns, duration), source]
+        }));
+    }
+    let note = format!(
+        "{}. Time = max(launches on the host, Σ kernels on the device) + sync; without a time for an operation there is \
+         none for its step.",
+        found.source
+    );
+    Section { list: lacking(found), terminal_rows: 60, ..Section::new("kernels", "From measured kernels", note) }
+        .table(&["", "from kernels", "at the roofs", "where from"], rows)
 }
 
 fn roofline(outlook: &Outlook) -> Section {

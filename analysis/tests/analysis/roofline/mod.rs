@@ -1,6 +1,7 @@
 //! Rooflines: models and devices against published figures, predictions by hand, runs against their roofs.
 
 mod calibration;
+mod kernels;
 mod models;
 mod peaks;
 mod predictions;

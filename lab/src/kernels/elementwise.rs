@@ -1,0 +1,84 @@
+//! Operations element by element, and sums with a row.
+
+use super::error::KernelError;
+use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::sizes::Shape;
+use crate::operands::{Element, Inputs};
+use candle_core::{Result as CandleResult, Tensor};
+
+const SIZES: &[Size] = &[size("rows", "1,256,4096", "4"), size("width", "4096", "16")];
+
+/// An operation over rows of equal widths.
+pub(super) struct Elementwise {
+    name: &'static str,
+    about: &'static str,
+    /// Matrices that it reads, and whether it reads a row besides.
+    reads: (usize, bool),
+    /// FLOPs an element.
+    flops: usize,
+    apply: fn(&[Tensor]) -> CandleResult<Tensor>,
+}
+
+/// Adding a layer's output to its input.
+pub(super) const ADD: Elementwise = Elementwise {
+    name: "add",
+    about: "the sum of two tensors, as of a layer's output and its input",
+    reads: (2, false),
+    flops: 1,
+    apply: |xs| &xs[0] + &xs[1],
+};
+
+/// Adding a bias.
+pub(super) const ADD_BIAS: Elementwise = Elementwise {
+    name: "add_bias",
+    about: "the sum of rows and one row, as of a projection and its bias",
+    reads: (1, true),
+    flops: 1,
+    apply: |xs| xs[0].broadcast_add(&xs[1]),
+};
+
+/// GPT-2's activation.
+pub(super) const GELU: Elementwise =
+    Elementwise { name: "gelu", about: "GELU in its tanh form", reads: (1, false), flops: 8, apply: |xs| xs[0].gelu() };
+
+/// Llama's activation.
+pub(super) const SWIGLU: Elementwise = Elementwise {
+    name: "swiglu",
+    about: "silu(gate) · up",
+    reads: (2, false),
+    flops: 5,
+    apply: |xs| xs[0].silu()? * &xs[1],
+};
+
+impl Kernel for Elementwise {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn sizes(&self) -> &'static [Size] {
+        SIZES
+    }
+
+    /// Its FLOPs an element (an exponential or a tanh counts as one); inputs and output once each.
+    fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
+        let (rows, width) = (shape.get("rows"), shape.get("width"));
+        let row: &[usize] = &[if self.reads.1 { width } else { 0 }];
+        let io_bytes = bytes(&[&[self.reads.0 + 1, rows, width], row], element.width());
+        let flops = Some(product(&[self.flops, rows, width]));
+        Ok(Work { flops, io_bytes, memory_bytes: io_bytes.saturating_mul(2) })
+    }
+
+    fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<Prepared> {
+        let (rows, width) = (shape.get("rows"), shape.get("width"));
+        let mut operands =
+            (0..self.reads.0).map(|_| inputs.values((rows, width), element)).collect::<CandleResult<Vec<_>>>()?;
+        if self.reads.1 {
+            operands.push(inputs.values(width, element)?);
+        }
+        Ok(Prepared::new(operands, self.apply))
+    }
+}
