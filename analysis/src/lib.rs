@@ -18,6 +18,7 @@
 
 pub mod advice;
 mod analyse;
+pub mod compare;
 pub mod definitions;
 pub mod devices;
 mod findings;

@@ -45,6 +45,12 @@ pub(crate) enum Command {
     Bench(crate::bench::BenchArgs),
     /// Find the setting that serves a goal best: predicted, measured where it matters
     Tune(crate::tune::TuneArgs),
+    /// Say whether one run, study or program is better than another, and which paths changed
+    #[command(after_help = crate::compare::EXAMPLES)]
+    Compare(Box<crate::compare::CompareArgs>),
+    /// Hold runs against a stored baseline and its history, for CI
+    #[command(after_help = crate::compare::GATE_EXAMPLES)]
+    Gate(Box<crate::compare::GateArgs>),
     /// Show what this machine has, and what you go without where something is missing
     Doctor(DoctorArgs),
     /// Write candle-nn with spans in its layers, for models that make none (docs/instrument.md)

@@ -54,3 +54,25 @@ absent!(query, QueryArgs -> (), "`candlescope query`", "query");
 absent!(roofline, RooflineArgs -> (), "`candlescope roofline`", "roofline");
 #[cfg(not(feature = "trace-candle"))]
 absent!(trace_candle, TraceCandleArgs -> (), "`candlescope trace-candle-nn`", "trace-candle");
+
+/// `compare` and `gate`, which the feature `lab` has.
+#[cfg(not(feature = "lab"))]
+pub(crate) mod compare {
+    pub(crate) const EXAMPLES: &str = "Not part of this build: cargo build -p candlescope-cli builds it";
+    pub(crate) const GATE_EXAMPLES: &str = EXAMPLES;
+
+    #[derive(Debug, clap::Args)]
+    pub(crate) struct CompareArgs {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        any: Vec<std::ffi::OsString>,
+    }
+    pub(crate) use CompareArgs as GateArgs;
+
+    pub(crate) fn run(args: &CompareArgs) -> u8 {
+        let _ = &args.any;
+        let error = super::default_feature("`candlescope compare` and `candlescope gate`", "lab");
+        crate::output::note(&format!("error: {error:#}"));
+        crate::COMPARE_FAILED
+    }
+    pub(crate) use run as run_gate;
+}

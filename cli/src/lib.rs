@@ -10,6 +10,8 @@ mod analyze;
 mod args;
 #[cfg(feature = "lab")]
 mod bench;
+#[cfg(feature = "lab")]
+mod compare;
 mod conf;
 mod conf_args;
 mod device;
@@ -58,11 +60,14 @@ use lacking::roofline;
 #[cfg(not(feature = "trace-candle"))]
 use lacking::trace_candle;
 #[cfg(not(feature = "lab"))]
-use lacking::{bench, load, tune};
+use lacking::{bench, compare, load, tune};
 
 use args::{Cli, Command};
 use clap::Parser;
 use std::process::ExitCode;
+
+/// The status of errors of `compare` and `gate`, whose 1 and 2 are outcomes.
+const COMPARE_FAILED: u8 = 3;
 
 /// The command: reads its arguments, does what they say, and returns the exit status.
 pub fn main() -> ExitCode {
@@ -98,6 +103,9 @@ pub fn main() -> ExitCode {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
         },
+        // Their errors have a status of their own, because 1 and 2 are outcomes.
+        Command::Compare(args) => return ExitCode::from(compare::run(&args)),
+        Command::Gate(args) => return ExitCode::from(compare::run_gate(&args)),
         Command::Doctor(args) => doctor::run(&args),
         Command::TraceCandleNn(args) => trace_candle::run(&args),
     };
@@ -115,6 +123,10 @@ pub fn main() -> ExitCode {
 /// control characters in them are escaped.
 fn usage(error: &clap::Error) -> ExitCode {
     let given: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    if error.use_stderr() && given.get(1).is_some_and(|command| command == "compare" || command == "gate") {
+        output::complain(&error.to_string());
+        return ExitCode::from(COMPARE_FAILED);
+    }
     if !error.use_stderr() || !given.iter().any(|arg| output::steers_terminal(arg)) {
         error.exit();
     }

@@ -56,7 +56,8 @@ fn options(help: &str) -> BTreeSet<String> {
 
 /// Options by command; those of `bench` are those of its suites together.
 fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
-    let commands = ["profile", "report", "analyze", "export", "nsys", "ncu", "query", "roofline", "load", "doctor"];
+    let commands =
+        ["profile", "report", "analyze", "export", "nsys", "ncu", "query", "roofline", "load", "compare", "gate", "doctor"];
     let suites = ["latency", "throughput", "seqlen", "suite", "kernels", "peaks"];
     let help = |command: &[&str]| {
         let help = ok(&[command, &["--help"]].concat());

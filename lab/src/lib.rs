@@ -7,6 +7,7 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod compare;
 pub mod hardware;
 pub mod kernels;
 pub mod load;

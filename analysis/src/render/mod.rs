@@ -6,6 +6,7 @@
 
 pub mod account;
 pub mod advice;
+pub mod compare;
 mod conclusion;
 mod format;
 pub mod full;

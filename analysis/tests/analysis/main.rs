@@ -5,6 +5,7 @@ mod common;
 
 mod account;
 mod bottlenecks;
+mod compare;
 mod damage;
 mod energy;
 mod findings;

@@ -17,7 +17,17 @@ svg{display:block;width:100%}rect[fill^=\"url\"]{fill:#fff}#frames text{fill:#1b
 
 /// The frame's document and its height in pixels; null if there is nothing to draw.
 pub(super) fn frame(tree: &Tree) -> Value {
-    match svg(tree) {
+    let mut own: BTreeMap<String, u64> = BTreeMap::new();
+    for row in &tree.rows {
+        *own.entry(frame_name(&row.label)).or_default() += row.self_ns;
+    }
+    frame_of(&collapsed(tree), own)
+}
+
+/// The same of collapsed stacks. `own` is the time of each name by itself, by which colours are given. Lines with two
+/// weights are a difference: as wide as the second one, red where it is more, blue where it is less.
+pub(in crate::render) fn frame_of(lines: &[String], own: BTreeMap<String, u64>) -> Value {
+    match svg(lines, own) {
         Some((svg, height)) => json!({ "document": format!("{PRELUDE}{svg}"), "height": height }),
         None => Value::Null,
     }
@@ -28,11 +38,7 @@ const COLORS: [u32; 10] =
     [0xf2a65a, 0x8ab6d6, 0xf6d186, 0x9fc8a5, 0xe8998d, 0xb8a9d9, 0xd9c6a5, 0x8fd0cd, 0xe3b7d0, 0xc3d17f];
 
 /// One colour per name wherever it occurs, assigned by self time so that the widest frames differ most.
-fn palette(tree: &Tree) -> PaletteMap {
-    let mut own: BTreeMap<String, u64> = BTreeMap::new();
-    for row in &tree.rows {
-        *own.entry(frame_name(&row.label)).or_default() += row.self_ns;
-    }
+fn palette(own: BTreeMap<String, u64>) -> PaletteMap {
     let mut names: Vec<(String, u64)> = own.into_iter().collect();
     names.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let mut colors = PaletteMap::default();
@@ -47,12 +53,11 @@ fn rgb(hex: u32) -> Color {
     Color { r: (hex >> 16) as u8, g: (hex >> 8) as u8, b: hex as u8 }
 }
 
-fn svg(tree: &Tree) -> Option<(String, u32)> {
-    let lines = collapsed(tree);
+fn svg(lines: &[String], own: BTreeMap<String, u64>) -> Option<(String, u32)> {
     if lines.is_empty() {
         return None;
     }
-    let mut colors = palette(tree);
+    let mut colors = palette(own);
     let mut options = Options::default();
     options.title = String::new();
     options.colors = Palette::Basic(BasicPalette::Orange);

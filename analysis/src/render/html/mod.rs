@@ -4,7 +4,7 @@
 //! template engine escapes every value, because names of spans and models are untrusted.
 
 mod advice;
-mod flame;
+pub(super) mod flame;
 mod plots;
 mod spark;
 mod step_line;

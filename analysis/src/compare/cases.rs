@@ -1,0 +1,194 @@
+//! Two sets of cases compared, such as those of two studies: each case of the one with the same case of the other.
+
+use super::comparability::{CompareError, Difference, comparable};
+use super::comparison::{Comparison, FigureChange, Side, compare, figure_change};
+use super::discoveries::adjusted;
+use super::estimate::Design;
+use super::fingerprint::Fingerprint;
+use super::options::CompareOptions;
+use super::outcome::Outcome;
+use super::run_facts::RunFacts;
+use super::sampled::Sampled;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What was measured of one case: values of each figure by process start.
+#[derive(Debug, Clone, Default)]
+pub struct CaseValues {
+    /// Name of the figure that decides.
+    pub decisive: String,
+    /// Values by figure.
+    pub figures: BTreeMap<String, Vec<Sampled>>,
+    /// A recorded run of it.
+    pub recorded: Option<RunFacts>,
+}
+
+/// Cases by their names, and who measured them where.
+#[derive(Debug, Clone, Default)]
+pub struct CasesSide {
+    /// What people call the side.
+    pub name: String,
+    /// Who measured what where.
+    pub fingerprint: Fingerprint,
+    /// The cases.
+    pub cases: BTreeMap<String, CaseValues>,
+}
+
+/// One case compared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CaseComparison {
+    /// The case.
+    pub case: String,
+    /// What it comes to.
+    pub outcome: Outcome,
+    /// The figure that decides.
+    pub decisive: Option<FigureChange>,
+    /// Probability that its change is none, after all the cases beside it (Benjamini and Hochberg).
+    pub adjusted_p: Option<f64>,
+    /// Other figures.
+    pub figures: Vec<FigureChange>,
+    /// The recorded runs: counts and paths.
+    pub recorded: Option<Comparison>,
+    /// Why there is no comparison of recorded runs although both have one.
+    pub not_recorded: Option<String>,
+}
+
+/// Two sets of cases compared. Its JSON is stable like that of [`Comparison`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CasesComparison {
+    /// Version of this object.
+    pub schema: u32,
+    /// The worst outcome of a case.
+    pub outcome: Outcome,
+    /// Share up to which changes are the same.
+    pub margin: f64,
+    /// Probability with which an interval may miss the truth.
+    pub alpha: f64,
+    /// The first side.
+    pub a: String,
+    /// The second side.
+    pub b: String,
+    /// The machine of A in one line.
+    pub machine: String,
+    /// What differs between the sides.
+    pub differences: Vec<Difference>,
+    /// Cases that both have.
+    pub cases: Vec<CaseComparison>,
+    /// Cases that only A has.
+    pub only_a: Vec<String>,
+    /// Cases that only B has.
+    pub only_b: Vec<String>,
+}
+
+/// Compares each case of `b` with the same case of `a`.
+///
+/// # Errors
+/// When the two must not be compared, or have no case in common.
+pub fn compare_cases(a: &CasesSide, b: &CasesSide, options: &CompareOptions) -> Result<CasesComparison, CompareError> {
+    let differences = comparable(&a.fingerprint, &b.fingerprint, options)?;
+    let names = |side: &CasesSide| side.cases.keys().cloned().collect::<BTreeSet<String>>();
+    let (of_a, of_b) = (names(a), names(b));
+    let both: Vec<&String> = of_a.intersection(&of_b).collect();
+    if both.is_empty() {
+        let list = |names: &BTreeSet<String>| names.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+        return Err(CompareError::NothingInCommon { a: list(&of_a), b: list(&of_b) });
+    }
+    let mut cases: Vec<CaseComparison> =
+        both.into_iter().map(|name| case(name, &a.cases[name], &b.cases[name], options)).collect();
+    let tested = |case: &CaseComparison| case.decisive.as_ref().and_then(|change| change.estimate).map(|e| e.p);
+    let p_values: Vec<f64> = cases.iter().filter_map(tested).collect();
+    let mut after = adjusted(&p_values).into_iter();
+    for case in &mut cases {
+        case.adjusted_p = tested(case).and_then(|_| after.next());
+        let clear = case.adjusted_p.is_some_and(|p| p <= options.alpha);
+        if matches!(case.outcome, Outcome::Worse | Outcome::Better) && !clear {
+            case.outcome = Outcome::Undecided;
+        }
+    }
+    Ok(CasesComparison {
+        schema: 1,
+        outcome: together(cases.iter().map(|case| case.outcome)),
+        margin: options.margin,
+        alpha: options.alpha,
+        a: a.name.clone(),
+        b: b.name.clone(),
+        machine: a.fingerprint.machine_name(),
+        differences,
+        cases,
+        only_a: of_a.difference(&of_b).cloned().collect(),
+        only_b: of_b.difference(&of_a).cloned().collect(),
+    })
+}
+
+/// Worse if one is; undecided if one is; else equivalent if all are.
+fn together(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
+    let outcomes: BTreeSet<Outcome> = outcomes.collect();
+    let has = |outcome| outcomes.contains(&outcome);
+    match () {
+        () if has(Outcome::Worse) => Outcome::Worse,
+        () if has(Outcome::Undecided) || outcomes.is_empty() => Outcome::Undecided,
+        () if has(Outcome::Better) => Outcome::Better,
+        () => Outcome::Equivalent,
+    }
+}
+
+fn case(name: &str, a: &CaseValues, b: &CaseValues, options: &CompareOptions) -> CaseComparison {
+    let side = |values: Option<&Vec<Sampled>>| -> Vec<Option<Sampled>> {
+        values.into_iter().flatten().cloned().map(Some).collect()
+    };
+    let change = |figure: &str| {
+        figure_change(figure, &Design::apart(), &side(a.figures.get(figure)), &side(b.figures.get(figure)), options)
+    };
+    let decisive = change(&a.decisive).filter(|_| a.decisive == b.decisive);
+    let others = a.figures.keys().filter(|figure| **figure != a.decisive);
+    let recorded = a.recorded.clone().zip(b.recorded.clone()).map(|(a, b)| {
+        let of = |letter: &str, run: RunFacts| Side { name: format!("{letter}: {name}"), runs: vec![run] };
+        compare(&of("A", a), &of("B", b), options)
+    });
+    let (recorded, not_recorded) = match recorded {
+        Some(Ok(comparison)) => (Some(comparison), None),
+        Some(Err(error)) => (None, Some(error.to_string())),
+        None => (None, None),
+    };
+    CaseComparison {
+        case: name.to_string(),
+        outcome: decisive.as_ref().and_then(|change| change.outcome).unwrap_or(Outcome::Undecided),
+        decisive,
+        adjusted_p: None,
+        figures: others.filter_map(|figure| change(figure)).collect(),
+        recorded,
+        not_recorded,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(cases: &[(&str, f64)]) -> CasesSide {
+        let values = |middle: f64| -> Vec<Sampled> {
+            [0.99, 1.0, 1.01, 1.0, 0.995, 1.005].iter().map(|f| Sampled::whole(f * middle)).collect()
+        };
+        let case = |middle: f64| CaseValues {
+            decisive: "host_ns".to_string(),
+            figures: [("host_ns".to_string(), values(middle)), ("memory_bytes".to_string(), values(1e6))].into(),
+            recorded: None,
+        };
+        let cases = cases.iter().map(|(name, middle)| (name.to_string(), case(*middle))).collect();
+        CasesSide { name: "study".to_string(), cases, ..CasesSide::default() }
+    }
+
+    #[test]
+    fn the_worst_case_decides() {
+        let a = side(&[("latency", 100.0), ("seqlen", 50.0), ("gone", 1.0)]);
+        let b = side(&[("latency", 100.0), ("seqlen", 55.0), ("new", 1.0)]);
+        let found = compare_cases(&a, &b, &CompareOptions::default()).unwrap();
+        assert_eq!(
+            (found.outcome, found.cases[0].outcome, found.cases[1].outcome),
+            (Outcome::Worse, Outcome::Equivalent, Outcome::Worse)
+        );
+        assert_eq!((found.only_a, found.only_b), (vec!["gone".to_string()], vec!["new".to_string()]));
+        let none = compare_cases(&side(&[("x", 1.0)]), &side(&[("y", 1.0)]), &CompareOptions::default());
+        assert!(none.unwrap_err().to_string().contains("no kind of step in common"));
+    }
+}

@@ -1,0 +1,272 @@
+//! Whether two sides may be compared at all: what differs between them, and what follows.
+
+use super::fingerprint::{Facts, Fingerprint};
+use super::options::CompareOptions;
+use super::run_facts::RunFacts;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Clocks that differ by more than this share are another machine's, as far as times are concerned.
+const CLOCKS: f64 = 0.03;
+/// Lengths that differ by less than this share are the same work.
+const TOKENS: f64 = 0.001;
+
+/// What follows from a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Worth knowing; versions are often what is compared.
+    Note,
+    /// Comparing needs a word from the user: `--allow`.
+    Warning,
+    /// Never: the two have nothing to be compared by.
+    Refused,
+}
+
+/// Something that differs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Difference {
+    /// What: a name that `--allow` takes if its class is a warning.
+    pub what: &'static str,
+    /// What follows.
+    pub class: Class,
+    /// Whether the user allowed it.
+    pub allowed: bool,
+    /// The fact.
+    pub key: String,
+    /// On side A; null if it is not known there.
+    pub a: Value,
+    /// On side B.
+    pub b: Value,
+}
+
+impl Difference {
+    /// Whether it stands in the way of a comparison.
+    pub fn stops(&self) -> bool {
+        match self.class {
+            Class::Refused => true,
+            Class::Warning => !self.allowed,
+            Class::Note => false,
+        }
+    }
+}
+
+/// Names that `--allow` takes.
+pub const ALLOWABLE: [&str; 7] = ["clocks", "damage", "dtype", "machine", "options", "recording", "tokens"];
+
+/// The two cannot be compared.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompareError {
+    /// A side has no runs.
+    #[error("{0} has no run to compare: give a run, or a folder of runs")]
+    Nothing(String),
+    /// A side has no measured steps.
+    #[error("{0} has no measured step: record one that goes on past its warm-up (fewer --warmup, more --repeats)")]
+    NoSteps(String),
+    /// The sides have no kind of step in common.
+    #[error(
+        "the two have no kind of step in common, and no case: A has {a}, B has {b}. Compare what the same program did"
+    )]
+    NothingInCommon {
+        /// Kinds of A.
+        a: String,
+        /// Kinds of B.
+        b: String,
+    },
+    /// Runs of one side differ among themselves.
+    #[error("the runs of {side} are not alike: {key} is {first}, and {second}. Give runs of one thing")]
+    Mixed {
+        /// The side.
+        side: &'static str,
+        /// What differs.
+        key: String,
+        /// One value, and the run with it.
+        first: String,
+        /// The other value, and the run with that.
+        second: String,
+    },
+    /// They differ in something that must not.
+    #[error("these cannot be compared: {what} {key} is {a} in A, and {b} in B.{remedy}")]
+    Different {
+        /// What differs.
+        what: &'static str,
+        /// The fact.
+        key: String,
+        /// On side A.
+        a: String,
+        /// On side B.
+        b: String,
+        /// What to do.
+        remedy: String,
+    },
+}
+
+/// What differs between two sides of which only the fingerprints are known.
+///
+/// # Errors
+/// When something stands in the way of comparing them.
+pub fn comparable(a: &Fingerprint, b: &Fingerprint, options: &CompareOptions) -> Result<Vec<Difference>, CompareError> {
+    let side = |fingerprint: &Fingerprint| [RunFacts { fingerprint: fingerprint.clone(), ..RunFacts::default() }];
+    let found = differences(&side(a), &side(b), &options.allow);
+    stop(&found).map_or(Ok(found), Err)
+}
+
+/// Everything that differs between two sides; `allow` names what the user lets pass, or `all`.
+pub(super) fn differences(a: &[RunFacts], b: &[RunFacts], allow: &[String]) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let (Some(one), Some(other)) = (a.first(), b.first()) else { return found };
+    let (one, other) = (&one.fingerprint, &other.fingerprint);
+    let mut add = |what, class, facts: (&Facts, &Facts), close: f64| {
+        found.extend(differing(facts, close).into_iter().map(|(key, a, b)| {
+            let allowed = class == Class::Warning && allow.iter().any(|name| name == what || name == "all");
+            Difference { what, class, allowed, key, a, b }
+        }));
+    };
+    add("model", Class::Refused, (&one.model, &other.model), 0.0);
+    add("device", Class::Refused, (&one.device, &other.device), 0.0);
+    add("shapes", Class::Refused, (&one.shapes, &other.shapes), 0.0);
+    add("machine", Class::Warning, (&one.machine, &other.machine), 0.0);
+    add("dtype", Class::Warning, (&one.dtype, &other.dtype), 0.0);
+    add("tokens", Class::Warning, (&one.tokens, &other.tokens), TOKENS);
+    add("options", Class::Warning, (&one.options, &other.options), 0.0);
+    add("recording", Class::Warning, (&one.recording, &other.recording), 0.0);
+    add("clocks", Class::Warning, (&clocks(a), &clocks(b)), CLOCKS);
+    add("damage", Class::Warning, (&damage(a), &damage(b)), 0.0);
+    add("versions", Class::Note, (&one.versions, &other.versions), 0.0);
+    found
+}
+
+/// The first difference that stands in the way, as an error.
+pub(super) fn stop(differences: &[Difference]) -> Option<CompareError> {
+    let difference = differences.iter().filter(|difference| difference.stops()).max_by_key(|d| d.class)?;
+    let shown = |value: &Value| match value {
+        Value::Null => "not known".to_string(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let remedy = match (difference.class, difference.what) {
+        (Class::Refused, _) => {
+            " Compare runs of the same model, on the same kind of device, with the same batch.".into()
+        }
+        (_, "clocks") => {
+            " Measure again when both are as cool and as free, or say --allow clocks to compare as they are.".into()
+        }
+        (_, "damage") => " Record it again, or say --allow damage to compare what is there.".into(),
+        (_, what) => format!(" Make them the same, or say --allow {what} if that is the change you are looking at."),
+    };
+    Some(CompareError::Different {
+        what: difference.what,
+        key: difference.key.clone(),
+        a: shown(&difference.a),
+        b: shown(&difference.b),
+        remedy,
+    })
+}
+
+/// Runs of one side have to agree in everything that stands in the way between sides, but for clocks.
+pub(super) fn alike(side: &'static str, runs: &[RunFacts]) -> Result<(), CompareError> {
+    let Some((first, others)) = runs.split_first() else { return Ok(()) };
+    let parts = |of: &Fingerprint| {
+        [of.model.clone(), of.device.clone(), of.shapes.clone(), of.machine.clone(), of.dtype.clone()]
+    };
+    for other in others {
+        for (one, two) in parts(&first.fingerprint).iter().zip(&parts(&other.fingerprint)) {
+            if let Some((key, a, b)) = differing((one, two), 0.0).into_iter().next() {
+                let of = |value: Value, run: &RunFacts| format!("{value} in `{}`", run.dir);
+                return Err(CompareError::Mixed { side, key, first: of(a, first), second: of(b, other) });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Facts that differ: numbers by more than the share `close`.
+fn differing((a, b): (&Facts, &Facts), close: f64) -> Vec<(String, Value, Value)> {
+    let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let value = |side: &Facts, key: &String| side.get(key).cloned().unwrap_or(Value::Null);
+    let differ = |a: &Value, b: &Value| match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => (a - b).abs() > close * a.abs().max(b.abs()),
+        _ => a != b,
+    };
+    let pairs = keys.into_iter().map(|key| (key.clone(), value(a, key), value(b, key)));
+    pairs.filter(|(_, a, b)| differ(a, b)).collect()
+}
+
+/// Means of the clocks over the runs of a side, and whether GPUs were slowed down.
+fn clocks(side: &[RunFacts]) -> Facts {
+    let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for (key, value) in side.iter().flat_map(|run| &run.fingerprint.clocks) {
+        let sum = sums.entry(key).or_default();
+        *sum = (sum.0 + value, sum.1 + 1.0);
+    }
+    let facts = sums.into_iter().map(|(key, (sum, n))| {
+        let mean = sum / n;
+        let slowed = || Value::from(if mean > 0.05 { "slowed down" } else { "free" });
+        let value = if key.starts_with("throttled") { slowed() } else { mean.into() };
+        // GPUs are compared by place: another one of the same kind is the same machine.
+        (key.rsplit_once(' ').map_or(key, |(what, _)| what).to_string(), value)
+    });
+    facts.collect()
+}
+
+fn damage(side: &[RunFacts]) -> Facts {
+    side.iter().flat_map(|run| &run.damage).map(|code| (code.clone(), Value::Bool(true))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(change: impl Fn(&mut Fingerprint)) -> RunFacts {
+        let mut run = RunFacts::default();
+        run.fingerprint.model.insert("layers".into(), 4.into());
+        run.fingerprint.dtype.insert("dtype".into(), "f32".into());
+        run.fingerprint.tokens.insert("output_tokens".into(), 64.into());
+        change(&mut run.fingerprint);
+        run
+    }
+
+    #[test]
+    fn classes_decide_what_follows() {
+        let a = [run(|_| ())];
+        assert!(differences(&a, &a, &[]).is_empty());
+        let other = [run(|f| drop(f.model.insert("layers".into(), 8.into())))];
+        let found = differences(&a, &other, &["all".to_string()]);
+        let error = stop(&found).expect("another model is refused whatever is allowed");
+        assert!(error.to_string().contains("model layers is 4 in A, and 8 in B"), "{error}");
+        let form = [run(|f| drop(f.dtype.insert("dtype".into(), "q8_0".into())))];
+        let error = stop(&differences(&a, &form, &[])).unwrap();
+        assert!(error.to_string().contains("--allow dtype"), "{error}");
+        assert!(stop(&differences(&a, &form, &["dtype".to_string()])).is_none());
+        let newer = [run(|f| drop(f.versions.insert("candle".into(), "0.12".into())))];
+        let found = differences(&a, &newer, &[]);
+        assert!(stop(&found).is_none() && found.len() == 1, "versions are a note");
+    }
+
+    #[test]
+    fn lengths_may_differ_by_a_rounding() {
+        let with = |tokens: f64| [run(|f| drop(f.tokens.insert("output_tokens".into(), tokens.into())))];
+        assert!(differences(&with(64.0), &with(64.01), &[]).is_empty());
+        assert_eq!(differences(&with(64.0), &with(63.0), &[]).len(), 1);
+    }
+
+    #[test]
+    fn runs_of_a_side_are_of_one_thing() {
+        let runs = [run(|_| ()), run(|f| drop(f.model.insert("layers".into(), 5.into())))];
+        assert!(alike("A", &runs).unwrap_err().to_string().contains("layers is 4"));
+        assert!(alike("A", &runs[..1]).is_ok());
+    }
+
+    #[test]
+    fn a_gpu_that_was_slowed_down_is_told() {
+        let with = |key: &str, value: f64| [run(|f| drop(f.clocks.insert(key.to_string(), value)))];
+        let key = "throttled sw_power_cap GPU-1";
+        let found = differences(&with(key, 0.0), &with(key, 0.4), &[]);
+        assert_eq!((found[0].what, found[0].b.as_str()), ("clocks", Some("slowed down")));
+        let key = "sm_hertz GPU-1";
+        assert!(differences(&with(key, 1.98e9), &with(key, 1.95e9), &[]).is_empty());
+        assert_eq!(differences(&with(key, 1.98e9), &with(key, 1.5e9), &[]).len(), 1);
+    }
+}

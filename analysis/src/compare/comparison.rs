@@ -1,0 +1,268 @@
+//! Two sides compared: whether they may be, counts, times, paths.
+
+use super::comparability::{CompareError, Difference, alike, differences, stop};
+use super::counts::{CountChange, NO_ALLOCATIONS, count_changes};
+use super::estimate::{Basis, Design, Estimate, Floor, FloorSource, Scale, estimate, floor};
+use super::figure::{self, Better};
+use super::options::CompareOptions;
+use super::outcome::{DecidedBy, Outcome, judge};
+use super::path_changes::{PathChanges, Whole, path_changes, wants_more};
+use super::run_facts::RunFacts;
+use super::sampled::Sampled;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One side of a comparison.
+#[derive(Debug, Clone, Default)]
+pub struct Side {
+    /// What people call it.
+    pub name: String,
+    /// Its runs.
+    pub runs: Vec<RunFacts>,
+}
+
+/// A side in a comparison's result.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SideInfo {
+    /// What people call it.
+    pub name: String,
+    /// Directories of its runs.
+    pub runs: Vec<String>,
+    /// The machine in one line.
+    pub machine: String,
+}
+
+/// A figure and how it changed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FigureChange {
+    /// Its name, from which its unit follows.
+    pub name: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Which direction is the better one.
+    pub better: Better,
+    /// Median over the runs of A.
+    pub a: f64,
+    /// Median over the runs of B.
+    pub b: f64,
+    /// The ratio less one, with its interval; absent where a value is not above 0.
+    pub estimate: Option<Estimate>,
+    /// What A alone shows between runs.
+    pub floor: Floor,
+    /// Its outcome by itself; absent if neither direction is better.
+    pub outcome: Option<Outcome>,
+}
+
+/// Stacks of both sides, nanoseconds for each step.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Stacks {
+    /// Side A: collapsed stack → nanoseconds.
+    pub a: BTreeMap<String, f64>,
+    /// Side B.
+    pub b: BTreeMap<String, f64>,
+}
+
+/// Two sides compared. Its JSON is stable: keys are added, and none changes its meaning within a schema.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Version of this object.
+    pub schema: u32,
+    /// What it comes to.
+    pub outcome: Outcome,
+    /// What decided; absent where nothing could.
+    pub decided_by: Option<DecidedBy>,
+    /// Share up to which changes are the same.
+    pub margin: f64,
+    /// Probability with which an interval may miss the truth.
+    pub alpha: f64,
+    /// The first side.
+    pub a: SideInfo,
+    /// The second side.
+    pub b: SideInfo,
+    /// What differs between the sides.
+    pub differences: Vec<Difference>,
+    /// Exact counts.
+    pub counts: Vec<CountChange>,
+    /// Why allocations are not among them.
+    pub allocations: Option<&'static str>,
+    /// The time of a step, which decides.
+    pub step: Option<FigureChange>,
+    /// Other times, memory, energy and quality.
+    pub figures: Vec<FigureChange>,
+    /// Paths that changed.
+    pub paths: PathChanges,
+    /// Modules, or paths without ordinals, that changed.
+    pub modules: PathChanges,
+    /// Share of the named paths that may be wrong.
+    pub false_discoveries: f64,
+    /// For flame graphs.
+    #[serde(skip)]
+    pub stacks: Stacks,
+}
+
+impl Comparison {
+    /// Whether further pairs could still change what it comes to, or name the paths that made it worse or better.
+    pub fn wants_more_pairs(&self) -> bool {
+        let basis = self.step.as_ref().and_then(|step| step.estimate).map_or(Basis::Pairs, |estimate| estimate.basis);
+        match self.outcome {
+            Outcome::Undecided => true,
+            Outcome::Equivalent => false,
+            Outcome::Worse | Outcome::Better => {
+                self.decided_by != Some(DecidedBy::Times) || wants_more(&self.paths, basis)
+            }
+        }
+    }
+}
+
+/// Compares `b` with `a`.
+///
+/// # Errors
+/// When the two must not be compared: [`CompareError`] says why, and what to do.
+pub fn compare(a: &Side, b: &Side, options: &CompareOptions) -> Result<Comparison, CompareError> {
+    for (side, letter) in [(a, "A"), (b, "B")] {
+        if side.runs.is_empty() {
+            return Err(CompareError::Nothing(side.name.clone()));
+        }
+        if let Some(run) = side.runs.iter().find(|run| run.step_ns.is_none()) {
+            return Err(CompareError::NoSteps(run.dir.clone()));
+        }
+        alike(letter, &side.runs)?;
+    }
+    in_common(&a.runs, &b.runs)?;
+    let found = differences(&a.runs, &b.runs, &options.allow);
+    if let Some(error) = stop(&found) {
+        return Err(error);
+    }
+    let starts = |side: &Side| side.runs.iter().map(|run| run.started_ns).collect::<Vec<_>>();
+    let design = Design::of_starts(&starts(a), &starts(b));
+    Ok(judged(a, b, &design, found, options))
+}
+
+/// Both sides have the same kinds of step, or at least one.
+fn in_common(a: &[RunFacts], b: &[RunFacts]) -> Result<(), CompareError> {
+    let kinds =
+        |side: &[RunFacts]| -> BTreeSet<String> { side.iter().flat_map(|run| run.kinds.keys().cloned()).collect() };
+    let (of_a, of_b) = (kinds(a), kinds(b));
+    if of_a.is_disjoint(&of_b) {
+        let list = |kinds: BTreeSet<String>| kinds.into_iter().take(5).collect::<Vec<_>>().join(", ");
+        return Err(CompareError::NothingInCommon { a: list(of_a), b: list(of_b) });
+    }
+    Ok(())
+}
+
+fn judged(a: &Side, b: &Side, design: &Design, found: Vec<Difference>, options: &CompareOptions) -> Comparison {
+    let counts = count_changes(&a.runs, &b.runs);
+    let of = |runs: &[RunFacts], of: &dyn Fn(&RunFacts) -> Option<Sampled>| runs.iter().map(of).collect::<Vec<_>>();
+    let change = |name: &str, get: &dyn Fn(&RunFacts) -> Option<Sampled>| {
+        figure_change(name, design, &of(&a.runs, get), &of(&b.runs, get), options)
+    };
+    let step = change("step_ns", &|run| run.step_ns.clone());
+    let mut figures = Vec::new();
+    let kinds: BTreeSet<&String> = a.runs.iter().chain(&b.runs).flat_map(|run| run.kinds.keys()).collect();
+    for kind in kinds {
+        let host = change(&format!("step_ns {kind}"), &|run| Some(run.kinds.get(kind)?.host_ns.clone()));
+        let device = change(&format!("gpu_ns {kind}"), &|run| run.kinds.get(kind)?.gpu_ns.clone());
+        figures.extend(host.into_iter().chain(device));
+    }
+    let names: BTreeSet<&String> = a.runs.iter().chain(&b.runs).flat_map(|run| run.figures.keys()).collect();
+    figures.extend(names.into_iter().filter_map(|name| change(name, &|run| run.figures.get(name).cloned())));
+    let whole = step.as_ref().map_or(Whole { a_ns: 1.0, change_ns: None }, whole);
+    let changes = |name: fn(&super::path_times::PathFacts) -> &str| {
+        path_changes(design, (&a.runs, &b.runs), whole, (options.alpha, options.false_discoveries), name)
+    };
+    let paths = changes(|path| &path.path);
+    let modules = changes(|path| &path.rollup);
+    let (outcome, decided_by) = outcome(step.as_ref(), &counts, options.margin);
+    Comparison {
+        schema: 1,
+        outcome,
+        decided_by,
+        margin: options.margin,
+        alpha: options.alpha,
+        a: info(a),
+        b: info(b),
+        differences: found,
+        counts,
+        allocations: Some(NO_ALLOCATIONS),
+        step,
+        figures,
+        paths,
+        modules,
+        false_discoveries: options.false_discoveries,
+        stacks: Stacks { a: stacks(&a.runs), b: stacks(&b.runs) },
+    }
+}
+
+/// Times decide where they can. Where they cannot, more work than the margin is worse by itself: it is exact.
+fn outcome(step: Option<&FigureChange>, counts: &[CountChange], margin: f64) -> (Outcome, Option<DecidedBy>) {
+    let times = step.and_then(|step| step.outcome).unwrap_or(Outcome::Undecided);
+    if times != Outcome::Undecided {
+        return (times, Some(DecidedBy::Times));
+    }
+    let more = counts.iter().filter_map(CountChange::more_work).fold(0.0, f64::max);
+    if more > margin { (Outcome::Worse, Some(DecidedBy::Counts)) } else { (Outcome::Undecided, None) }
+}
+
+/// The change of one figure from the values of A's runs to those of B's; `None` if a side does not have it.
+pub fn figure_change(
+    name: &str,
+    design: &Design,
+    a: &[Option<Sampled>],
+    b: &[Option<Sampled>],
+    options: &CompareOptions,
+) -> Option<FigureChange> {
+    let middle = |side: &[Option<Sampled>]| {
+        let values: Vec<f64> = side.iter().flatten().map(|sampled| sampled.value).collect();
+        (!values.is_empty()).then(|| super::change_points::median(&values))
+    };
+    let (of_a, of_b) = (middle(a)?, middle(b)?);
+    let found = estimate(design, a, b, Scale::Ratio, options.alpha);
+    let floor = match options.floor {
+        Some(share) => Floor { share: Some(share), source: FloorSource::Given, n: 0 },
+        None => floor(design, a, b.iter().flatten().count()),
+    };
+    let better = figure::better(name);
+    let outcome = found.as_ref().and_then(|estimate| match better {
+        Better::Lower => Some(judge(estimate, &floor, options.margin)),
+        Better::Higher => Some(match judge(estimate, &floor, options.margin) {
+            Outcome::Worse => Outcome::Better,
+            Outcome::Better => Outcome::Worse,
+            other => other,
+        }),
+        Better::Unknown => None,
+    });
+    Some(FigureChange {
+        name: name.to_string(),
+        unit: figure::unit(name),
+        better,
+        a: of_a,
+        b: of_b,
+        estimate: found,
+        floor,
+        outcome,
+    })
+}
+
+fn whole(step: &FigureChange) -> Whole {
+    let clear =
+        |estimate: &Estimate| estimate.low.zip(estimate.high).is_some_and(|(low, high)| low > 0.0 || high < 0.0);
+    let change_ns = step.estimate.filter(clear).map(|estimate| estimate.change * step.a);
+    Whole { a_ns: step.a, change_ns }
+}
+
+fn info(side: &Side) -> SideInfo {
+    SideInfo {
+        name: side.name.clone(),
+        runs: side.runs.iter().map(|run| run.dir.clone()).collect(),
+        machine: side.runs.first().map(|run| run.fingerprint.machine_name()).unwrap_or_default(),
+    }
+}
+
+/// Mean over the runs, each of which counts as much as any other.
+fn stacks(runs: &[RunFacts]) -> BTreeMap<String, f64> {
+    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+    for (stack, ns) in runs.iter().flat_map(|run| &run.stacks) {
+        *sums.entry(stack.clone()).or_default() += ns / runs.len() as f64;
+    }
+    sums
+}

@@ -1,0 +1,115 @@
+//! Who measured what where: what has to agree before times may be compared.
+
+use candlescope_core::run::RunManifest;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Facts of `model` that say which model it is. Others say in which form its weights are.
+const OF_MODEL: [&str; 9] = [
+    "architecture",
+    "layers",
+    "hidden_size",
+    "intermediate_size",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "vocab_size",
+    "parameters",
+];
+const OF_WEIGHTS: [&str; 4] = ["dtype", "quantization", "compute_dtype", "weight_bytes"];
+const OF_MACHINE: [&str; 4] = ["arch", "cpu_model", "cpu_available", "os"];
+const OF_VERSIONS: [&str; 5] = ["candlescope", "candle", "kernel", "nvidia_driver", "cuda_driver_version"];
+/// Options that decide how a run is recorded, and so what recording costs it.
+const OF_RECORDING: [&str; 6] = ["gpu-timing", "gpu-budget", "cupti", "nvtx", "overhead-probe", "schedule"];
+/// Options that say where results go, or how long to measure; and those that are compared in other places.
+const LEFT_OUT: [&str; 12] = [
+    "config",
+    "device",
+    "disk-budget-mb",
+    "dtype",
+    "model",
+    "no-progress",
+    "otlp",
+    "out",
+    "perfetto",
+    "prometheus",
+    "repeats",
+    "warmup",
+];
+
+/// Facts by name.
+pub type Facts = BTreeMap<String, Value>;
+
+/// What has to agree, by what follows if it does not.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fingerprint {
+    /// Which model.
+    pub model: Facts,
+    /// In which form its weights are.
+    pub dtype: Facts,
+    /// What it runs on: `cpu`, or a GPU's name.
+    pub device: Facts,
+    /// The machine: processors and GPUs.
+    pub machine: Facts,
+    /// Sequences at once, by kind of step.
+    pub shapes: Facts,
+    /// Prompt, output and context, in tokens.
+    pub tokens: Facts,
+    /// Options of the program.
+    pub options: Facts,
+    /// How it was recorded.
+    pub recording: Facts,
+    /// Versions of candlescope, candle, kernel and driver.
+    pub versions: Facts,
+    /// Clocks of GPUs in hertz, and the share of samples in which they were slowed down.
+    pub clocks: BTreeMap<String, f64>,
+}
+
+impl Fingerprint {
+    /// What `run.json` tells.
+    pub fn of(manifest: &RunManifest) -> Self {
+        let pick = |from: &Facts, keys: &[&str]| -> Facts {
+            let known = keys.iter().filter_map(|key| Some(((*key).to_string(), from.get(*key)?.clone())));
+            known.filter(|(_, value)| !value.is_null()).collect()
+        };
+        let mut machine = pick(&manifest.environment, &OF_MACHINE);
+        let names: Vec<Value> = manifest.gpus().iter().filter_map(|gpu| gpu.get("name").cloned()).collect();
+        if !names.is_empty() {
+            machine.insert("gpus".into(), Value::from(names));
+        }
+        let asked = manifest.options.get("device").and_then(Value::as_str);
+        let on_gpu = asked.map_or(manifest.gpu.as_ref().is_some_and(|gpu| !gpu.devices.is_empty()), |device| {
+            device.starts_with("cuda") || device.starts_with("gpu")
+        });
+        let device = Facts::from([("device".to_string(), Value::from(if on_gpu { "gpu" } else { "cpu" }))]);
+        let others = manifest.options.iter().filter(|(key, value)| {
+            let key = key.as_str();
+            !value.is_null() && !LEFT_OUT.contains(&key) && !OF_RECORDING.contains(&key) && key != "inputs"
+        });
+        Self {
+            model: pick(&manifest.model, &OF_MODEL),
+            dtype: pick(&manifest.model, &OF_WEIGHTS),
+            device,
+            machine,
+            options: others.map(|(key, value)| (key.clone(), value.clone())).collect(),
+            recording: pick(&manifest.options, &OF_RECORDING),
+            versions: pick(&manifest.environment, &OF_VERSIONS),
+            ..Self::default()
+        }
+    }
+
+    /// The machine in one line.
+    pub fn machine_name(&self) -> String {
+        let text = |key: &str| match self.machine.get(key) {
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(Value::Array(items)) => Some(items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" + ")),
+            Some(other) => Some(other.to_string()),
+            None => None,
+        };
+        let cores = text("cpu_available").map(|n| format!("{n} cores"));
+        let parts: Vec<String> = [text("cpu_model"), cores, text("gpus")].into_iter().flatten().collect();
+        if parts.is_empty() { "an unknown machine".to_string() } else { parts.join(", ") }
+    }
+}

@@ -1,0 +1,158 @@
+//! What a comparison needs to know of one run: who measured what where, what was counted, and what it took.
+//!
+//! A run becomes a few hundred numbers here. Baselines keep them as JSON, so that the runs themselves can be deleted.
+
+use super::fingerprint::Fingerprint;
+use super::path_times::{PathFacts, path_times};
+use super::sampled::Sampled;
+use super::step_times::{KindFacts, StepTimes, kind_facts, step_times};
+use crate::passes::flame::collapsed;
+use crate::passes::{Analysis, Distribution, StepRow};
+use crate::reader::Run;
+use candlescope_core::run::Severity;
+use candlescope_core::{RecordKind, StepRecord};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Samples of the clock of a GPU's multiprocessors.
+const SM_CLOCK: &str = "candlescope_gpu_clock_hertz_sm";
+/// Samples that are 1 while a GPU is slowed down; the reason follows.
+const THROTTLED: &str = "candlescope_gpu_throttled_";
+/// Memory of a GPU in use.
+const GPU_MEMORY: &str = "hw_gpu_memory_usage_bytes";
+
+/// One run as a comparison sees it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunFacts {
+    /// Directory that it was read from.
+    pub dir: String,
+    /// Name of the run.
+    pub run_id: String,
+    /// When it started, Unix nanoseconds; 0 if it does not say.
+    pub started_ns: i64,
+    /// Who measured what where.
+    pub fingerprint: Fingerprint,
+    /// Codes of findings that make its figures doubtful.
+    pub damage: Vec<String>,
+    /// Its steps by kind.
+    pub kinds: BTreeMap<String, KindFacts>,
+    /// Time of a typical step in nanoseconds, all kinds shared out among the steps of the most frequent one: Σ steps ×
+    /// median ÷ steps of that kind. What is judged.
+    pub step_ns: Option<Sampled>,
+    /// Further figures by name; the unit and the better direction follow from the name.
+    pub figures: BTreeMap<String, Sampled>,
+    /// Time of each path.
+    pub paths: Vec<PathFacts>,
+    /// Collapsed stacks with their nanoseconds for each step.
+    pub stacks: Vec<(String, f64)>,
+}
+
+impl RunFacts {
+    /// Reads a run.
+    pub fn of(run: &Run) -> Self {
+        let analysis = Analysis::of(run);
+        let steps = measured_steps(run, &analysis);
+        let StepTimes { step_ns, parts, kinds } = step_times(&steps);
+        let per_step = kinds.values().map(|kind| kind.steps.len()).max().unwrap_or(0) as f64;
+        let stacks = match per_step > 0.0 {
+            true => collapsed(&analysis.tree).iter().filter_map(|line| stack(line, per_step)).collect(),
+            false => Vec::new(),
+        };
+        let damage = analysis.verdict.findings.iter().filter(|finding| finding.severity == Severity::Error);
+        Self {
+            dir: run.dir().display().to_string(),
+            run_id: analysis.manifest.run_id.clone(),
+            started_ns: analysis.manifest.started_ns,
+            fingerprint: fingerprint(&analysis, &steps),
+            damage: damage.map(|finding| finding.code.as_str().to_string()).collect(),
+            paths: path_times(run, &kinds, &parts),
+            kinds: kind_facts(run, &kinds, &parts),
+            step_ns,
+            figures: figures(&analysis),
+            stacks,
+        }
+    }
+}
+
+/// Steps without warm-up: phases where any are marked, else the outermost steps.
+fn measured_steps(run: &Run, analysis: &Analysis) -> Vec<StepRow> {
+    let mut rows: Vec<StepRow> = Vec::new();
+    for batch in run.table(RecordKind::Step) {
+        let measured = |step: &&StepRecord| !analysis.warmup.has_step(Some(step.step));
+        rows.extend(batch.steps.iter().filter(measured).map(StepRow::of));
+    }
+    if rows.iter().any(|row| row.phase.is_some()) {
+        rows.retain(|row| row.phase.is_some());
+    } else {
+        let outermost: Vec<&str> =
+            analysis.phases.rows.iter().filter(|row| row.inside.is_none()).map(|row| row.name.as_str()).collect();
+        rows.retain(|row| outermost.contains(&row.group()));
+    }
+    rows.sort_by_key(|row| (row.start_ns, row.step));
+    rows
+}
+
+fn stack(line: &str, per_step: f64) -> Option<(String, f64)> {
+    let (names, ns) = line.rsplit_once(' ')?;
+    Some((names.to_string(), ns.parse::<f64>().ok()? / per_step))
+}
+
+fn fingerprint(analysis: &Analysis, steps: &[StepRow]) -> Fingerprint {
+    let mut fingerprint = Fingerprint::of(&analysis.manifest);
+    let requests: Vec<_> = analysis.latency.requests.iter().filter(|request| !request.warmup).collect();
+    let mean = |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+    let work = [
+        ("prompt_tokens", mean(requests.iter().filter_map(|r| r.prompt_tokens.map(|n| n as f64)).collect())),
+        ("output_tokens", mean(requests.iter().filter_map(|r| r.output_tokens.map(|n| n as f64)).collect())),
+        ("context", mean(steps.iter().filter_map(|s| s.context_len.map(f64::from)).collect())),
+    ];
+    fingerprint.tokens = work.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?.into()))).collect();
+    let mut groups: BTreeMap<String, Value> = BTreeMap::new();
+    for step in steps {
+        let batch = step.batch.map_or(Value::Null, Value::from);
+        let known = groups.entry(format!("batch of {}", step.group())).or_insert_with(|| batch.clone());
+        if *known != batch {
+            *known = Value::from("varies");
+        }
+    }
+    fingerprint.shapes = groups.into_iter().filter(|(_, value)| !value.is_null()).collect();
+    for series in &analysis.memory.series {
+        let Some(inside) = series.in_steps else { continue };
+        if series.metric == SM_CLOCK {
+            fingerprint.clocks.insert(format!("sm_hertz {}", series.device), inside.mean);
+        } else if let Some(reason) = series.metric.strip_prefix(THROTTLED).filter(|reason| *reason != "gpu_idle") {
+            fingerprint.clocks.insert(format!("throttled {reason} {}", series.device), inside.mean);
+        }
+    }
+    fingerprint
+}
+
+fn figures(analysis: &Analysis) -> BTreeMap<String, Sampled> {
+    let mut figures = BTreeMap::new();
+    let mut add = |name: &str, value: Option<f64>| {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            figures.insert(name.to_string(), Sampled::whole(value));
+        }
+    };
+    let latency = &analysis.latency;
+    let median = |of: &Option<Distribution>| of.as_ref().map(|d| d.median);
+    add("ttft_ns", median(&latency.ttft));
+    add("tpot_ns", median(&latency.tpot));
+    add("itl_ns", median(&latency.itl));
+    add("e2e_ns", median(&latency.e2e));
+    add("output_tps", latency.output_tps);
+    add("energy_per_token_j", analysis.energy.per_output_token().map(|(gross, _)| gross));
+    add("peak_memory_bytes", analysis.memory.peak_resident().map(|peak| peak.bytes));
+    let on_gpus = analysis.memory.series.iter().filter(|series| series.metric == GPU_MEMORY);
+    let gpu_memory = on_gpus.filter_map(|series| series.in_steps.map(|inside| inside.max)).reduce(|a, b| a + b);
+    add("gpu_memory_bytes", gpu_memory);
+    // What the program itself measured of its answers.
+    for (name, value) in &analysis.manifest.results {
+        if super::figure::is_quality(name) {
+            add(name, value.as_f64());
+        }
+    }
+    figures
+}

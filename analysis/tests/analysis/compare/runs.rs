@@ -1,0 +1,164 @@
+//! Runs on disk with a known difference.
+
+use crate::common::scenario::{Scenario, make};
+use crate::common::write_run;
+use candlescope_analysis::Run;
+use candlescope_analysis::compare::{
+    Clock, CompareError, CompareOptions, Comparison, DecidedBy, Outcome, RunFacts, Side, compare,
+};
+use candlescope_analysis::render::compare::{page, text};
+use candlescope_core::run::RunManifest;
+use candlescope_core::{Batch, KernelKind};
+use serde_json::json;
+
+/// The facts of a run that `change` has altered.
+fn facts(scenario: &Scenario, change: impl FnOnce(&mut Batch, &mut RunManifest)) -> RunFacts {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut batch, mut manifest) = make(scenario);
+    change(&mut batch, &mut manifest);
+    write_run(dir.path(), &batch, &manifest, 10_000);
+    RunFacts::of(&Run::open(dir.path()).unwrap())
+}
+
+fn side(name: &str, run: RunFacts) -> Side {
+    Side { name: name.to_string(), runs: vec![run] }
+}
+
+fn compared(a: RunFacts, b: RunFacts) -> Result<Comparison, CompareError> {
+    compare(&side("before", a), &side("after", b), &CompareOptions::default())
+}
+
+fn small() -> Scenario {
+    Scenario { layers: 3, output: 24, ..Scenario::default() }
+}
+
+/// Makes each interval whose path ends in `path`, and those around it, longer by `ns`.
+fn slow(batch: &mut Batch, path: &str, ns: u64) {
+    let slowed: Vec<u64> =
+        batch.spans.iter().filter(|span| span.path.path.ends_with(path)).map(|span| span.seq).collect();
+    assert!(!slowed.is_empty(), "no interval of {path}");
+    for seq in slowed {
+        let mut at = Some(seq);
+        while let Some(seq) = at {
+            let span = batch.spans.iter_mut().find(|span| span.seq == seq).expect("a parent is there");
+            span.host_dur_ns += ns;
+            at = span.parent_seq;
+            if let Some(step) = batch.steps.iter_mut().find(|step| step.seq == seq) {
+                step.host_dur_ns += ns;
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_is_equivalent_to_itself() {
+    let run = || facts(&small(), |_, _| ());
+    let found = compared(run(), run()).unwrap();
+    let step = found.step.as_ref().unwrap();
+    assert_eq!(step.estimate.unwrap().change, 0.0);
+    assert!(found.counts.iter().all(|count| count.equal) && found.counts.len() > 5, "{:?}", found.counts);
+    assert!(found.paths.changed.is_empty() && found.differences.is_empty());
+    assert_ne!(found.outcome, Outcome::Worse);
+}
+
+#[test]
+fn a_layer_that_takes_longer_is_named_with_its_share() {
+    let scenario = small();
+    let a = facts(&scenario, |_, _| ());
+    let slowed = a.paths.iter().find(|path| path.kind == "decode" && path.path.contains("[1]")).unwrap().path.clone();
+    let tail = slowed.strip_prefix("decode/").unwrap().to_string();
+    let b = facts(&scenario, |batch, _| slow(batch, &tail, 800_000));
+    let found = compared(a, b).unwrap();
+    let first = &found.paths.changed[0];
+    assert!(first.path.ends_with(&tail) && first.clock == Clock::Host, "{:?}", found.paths.changed);
+    assert_eq!((found.outcome, found.decided_by), (Outcome::Worse, Some(DecidedBy::Times)));
+    // All of the change is in that layer, of prefill or decode.
+    let share: f64 = found.paths.changed.iter().map(|path| path.share_of_change.unwrap()).sum();
+    assert!((share - 1.0).abs() < 0.1, "{share}");
+    let shown = text(&found, false);
+    assert!(shown.starts_with("Worse: a step takes "), "{shown}");
+    assert!(shown.contains("Paths that changed") && shown.contains("[1]"), "{shown}");
+    let html = page(&found).unwrap();
+    assert_eq!(html.matches("<iframe class=\"flame\"").count(), 3, "A, B and their difference");
+}
+
+#[test]
+fn one_kernel_more_in_each_step_is_worse_where_times_do_not_decide() {
+    let scenario = Scenario { layers: 2, output: 24, ..Scenario::on_gpu() };
+    let a = facts(&scenario, |_, _| ());
+    let b = facts(&scenario, |batch, _| {
+        let mut steps = std::collections::BTreeSet::new();
+        let more: Vec<_> = batch
+            .kernels
+            .iter()
+            .filter(|kernel| kernel.kind == KernelKind::Kernel && steps.insert(kernel.step))
+            .cloned()
+            .map(|mut kernel| {
+                kernel.correlation += 1_000_000;
+                kernel
+            })
+            .collect();
+        batch.kernels.extend(more);
+    });
+    let kernels = |run: &RunFacts| run.kinds["decode"].counts["kernels"];
+    assert_eq!(kernels(&b) - kernels(&a), 1.0);
+    let found = compared(a, b).unwrap();
+    let counts: Vec<_> = found.counts.iter().filter(|count| !count.equal).map(|count| count.name.as_str()).collect();
+    assert!(counts.contains(&"kernels") && counts.contains(&"launches"), "{counts:?}");
+}
+
+#[test]
+fn what_is_not_the_same_is_refused_or_asked_about() {
+    let a = || facts(&small(), |_, _| ());
+    let other = facts(&small(), |_, manifest| drop(manifest.model.insert("layers".into(), json!(99))));
+    let error = compared(a(), other).unwrap_err().to_string();
+    assert!(error.contains("model layers is 3 in A, and 99 in B"), "{error}");
+    let quantised = || facts(&small(), |_, manifest| drop(manifest.model.insert("dtype".into(), json!("q8_0"))));
+    let error = compared(a(), quantised()).unwrap_err().to_string();
+    assert!(error.contains("--allow dtype"), "{error}");
+    let allowed = CompareOptions::default().allow(vec!["dtype".into()]);
+    let found = compare(&side("a", a()), &side("b", quantised()), &allowed).unwrap();
+    assert!(found.differences.iter().any(|difference| difference.what == "dtype" && difference.allowed));
+    let longer = facts(&Scenario { output: 30, ..small() }, |_, _| ());
+    let error = compared(a(), longer).unwrap_err().to_string();
+    assert!(error.contains("tokens") || error.contains("options"), "{error}");
+    let empty = facts(&small(), |batch, _| batch.steps.clear());
+    let error = compared(a(), empty).unwrap_err().to_string();
+    assert!(error.contains("no measured step"), "{error}");
+}
+
+#[test]
+fn facts_survive_being_stored() {
+    let run = facts(&Scenario { layers: 2, output: 16, ..Scenario::on_gpu() }, |_, _| ());
+    let text = serde_json::to_string(&run).unwrap();
+    assert_eq!(serde_json::from_str::<RunFacts>(&text).unwrap(), run);
+    assert!(run.paths.iter().any(|path| path.gpu_ns.is_some()), "marks give paths a time on the device");
+    assert!(run.fingerprint.clocks.keys().any(|key| key.starts_with("sm_hertz")), "{:?}", run.fingerprint.clocks);
+}
+
+#[test]
+fn json_has_its_keys() {
+    let run = || facts(&small(), |_, _| ());
+    let value = serde_json::to_value(compared(run(), run()).unwrap()).unwrap();
+    let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
+    let wanted = [
+        "a",
+        "allocations",
+        "alpha",
+        "b",
+        "counts",
+        "decided_by",
+        "differences",
+        "false_discoveries",
+        "figures",
+        "margin",
+        "modules",
+        "outcome",
+        "paths",
+        "schema",
+        "step",
+    ];
+    assert_eq!(keys, wanted);
+    assert_eq!(value["step"]["estimate"]["basis"], "parts");
+}

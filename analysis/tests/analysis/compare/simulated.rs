@@ -1,0 +1,133 @@
+//! How often comparisons are wrong, on simulated runs of a machine that is busy with other things: loads that last for
+//! many runs (autocorrelated), and stalls without a mean (heavy tails).
+
+use candlescope_analysis::compare::{
+    CompareOptions, Comparison, KindFacts, Outcome, PathFacts, RunFacts, Sampled, Side, compare,
+};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+
+/// Self times of a step's paths in nanoseconds: four layers of six paths, and a head.
+fn paths() -> Vec<(String, f64)> {
+    let layer = [("attn", 9e3), ("attn/q", 6e3), ("attn/k", 4e3), ("mlp", 3e3), ("mlp/up", 14e3), ("mlp/down", 13e3)];
+    let layers = (0..4).flat_map(|n| layer.map(|(name, ns)| (format!("decode/block[{n}]/{name}"), ns)));
+    layers.chain([("decode/head".to_string(), 24e3)]).collect()
+}
+
+/// A machine over time.
+struct Machine {
+    random: StdRng,
+    /// Logarithm of how much slower it is than at rest.
+    load: f64,
+    started_ns: i64,
+}
+
+impl Machine {
+    fn new(seed: u64) -> Self {
+        Self { random: StdRng::seed_from_u64(seed), load: 0.0, started_ns: 1 }
+    }
+
+    /// About normal, from four uniform values.
+    fn wobble(&mut self) -> f64 {
+        let sum: f64 = (0..4).map(|_| self.random.random::<f64>() - 0.5).sum();
+        sum * 3f64.sqrt()
+    }
+
+    /// Pareto with an index of 1.2, which has no variance.
+    fn stall(&mut self) -> f64 {
+        (1.0 - self.random.random::<f64>()).powf(-1.0 / 1.2) - 1.0
+    }
+
+    /// One run; a layer takes `slower` of the step longer.
+    fn run(&mut self, slower: f64) -> RunFacts {
+        // Others come and go: what was there a run ago mostly still is.
+        self.load = 0.9 * self.load + 0.02 * self.wobble();
+        let burst = if self.random.random::<f64>() < 0.15 { 0.05 * self.stall() } else { 0.0 };
+        let whole = self.load + burst;
+        let step: f64 = paths().iter().map(|(_, ns)| ns).sum();
+        let mut sum = 0.0;
+        let mut facts = Vec::new();
+        for (path, ns) in paths() {
+            let extra = if path == "decode/block[2]/mlp" { slower * step } else { 0.0 };
+            let own = 0.02 * self.wobble() + if self.random.random::<f64>() < 0.05 { 0.1 * self.stall() } else { 0.0 };
+            let took = (ns + extra) * (whole + own).exp();
+            sum += took;
+            facts.push(PathFacts {
+                kind: "decode".to_string(),
+                rollup: path.replace(['0', '1', '2', '3', '[', ']'], ""),
+                path,
+                host_ns: Sampled::whole(took),
+                ..PathFacts::default()
+            });
+        }
+        let kind = KindFacts { steps: 64, host_ns: Sampled::whole(sum), ..KindFacts::default() };
+        self.started_ns += 1_000_000_000;
+        RunFacts {
+            started_ns: self.started_ns,
+            kinds: BTreeMap::from([("decode".to_string(), kind)]),
+            step_ns: Some(Sampled::whole(sum)),
+            paths: facts,
+            ..RunFacts::default()
+        }
+    }
+}
+
+/// What `compare --run` does: pairs in turns, until the answer is there or there are `most`.
+fn in_turns(seed: u64, slower: f64, most: usize) -> Comparison {
+    let mut machine = Machine::new(seed);
+    let (mut a, mut b) = (Side::default(), Side::default());
+    let mut b_first = false;
+    loop {
+        let pairs = a.runs.len();
+        b_first = if pairs % 2 == 0 { machine.random.random() } else { !b_first };
+        for is_b in [b_first, !b_first] {
+            let run = machine.run(if is_b { slower } else { 0.0 });
+            if is_b { b.runs.push(run) } else { a.runs.push(run) }
+        }
+        if a.runs.len() < 8 {
+            continue;
+        }
+        let comparison = compare(&a, &b, &CompareOptions::default()).expect("comparable");
+        if a.runs.len() == most || !comparison.wants_more_pairs() {
+            return comparison;
+        }
+    }
+}
+
+fn decided(comparison: &Comparison) -> bool {
+    matches!(comparison.outcome, Outcome::Worse | Outcome::Better)
+}
+
+#[test]
+fn equals_are_hardly_ever_called_worse_or_better() {
+    let all: Vec<Comparison> = (0..200).map(|seed| in_turns(seed, 0.0, 24)).collect();
+    let alarms = all.iter().filter(|comparison| decided(comparison)).count();
+    assert!(alarms <= 4, "{alarms} of 200");
+    let named = all.iter().filter(|comparison| !comparison.paths.changed.is_empty()).count();
+    assert!(named <= 14, "paths named in {named} of 200, where at most 5 % are expected");
+}
+
+#[test]
+fn a_layer_that_adds_five_percent_is_found_and_named() {
+    let found = |seed: u64| {
+        let comparison = in_turns(1_000 + seed, 0.05, 40);
+        let first = comparison.paths.changed.first().map(|path| path.path.clone());
+        comparison.outcome == Outcome::Worse && first.as_deref() == Some("decode/block[2]/mlp")
+    };
+    let found = (0..60).filter(|seed| found(*seed)).count();
+    assert!(found >= 57, "{found} of 60");
+}
+
+/// The noise is not harmless: the same machine, measured the usual way (six runs of A, then six of B), gives alarms.
+#[test]
+fn one_side_after_the_other_is_fooled_by_the_same_machine() {
+    let after = |seed: u64| {
+        let mut machine = Machine::new(seed);
+        let mut side = || Side { runs: (0..6).map(|_| machine.run(0.0)).collect(), ..Side::default() };
+        let (a, b) = (side(), side());
+        compare(&a, &b, &CompareOptions::default().floor(Some(1e-6))).expect("comparable")
+    };
+    let alarms = (0..200).filter(|seed| decided(&after(*seed))).count();
+    assert!(alarms > 8, "{alarms} of 200");
+}

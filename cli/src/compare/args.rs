@@ -1,0 +1,123 @@
+//! Arguments of `compare` and `gate`.
+
+use candlescope_analysis::compare::{ALLOWABLE, CompareOptions};
+use clap::Args;
+use std::path::PathBuf;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  candlescope compare runs/before runs/after
+      two runs, two studies, or two folders of either
+  candlescope compare --run './server-a --once' './server-b --once' --out runs/ab
+      both programs in turns (A B B A, …) until it is clear which one is better; {out} stands for a run's directory
+  candlescope compare runs/f32 runs/q8 --allow dtype --html compare.html
+      a difference that is the change itself; both flame graphs and their difference
+Exit status: 0 equivalent or better, 1 worse, 2 undecided, 3 an error.";
+
+pub(crate) const GATE_EXAMPLES: &str = "\
+Examples:
+  candlescope gate runs/main --save .candlescope/baseline
+      keep a run, or a folder of runs, as the baseline
+  candlescope gate runs/today --baseline .candlescope/baseline
+      hold runs against it and against how such runs went since
+Exit status: 0 equivalent or better, 1 worse, 2 undecided, 3 an error.";
+
+/// What both commands take.
+#[derive(Debug, Args)]
+pub(crate) struct Judging {
+    /// Changes up to this many percent are the same
+    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, allow_negative_numbers = true)]
+    within: f64,
+    /// Probability, in percent, with which an interval of times may miss the truth
+    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, allow_negative_numbers = true)]
+    alpha: f64,
+    /// Share of the named paths, in percent, that may be wrong
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent, allow_negative_numbers = true)]
+    false_discoveries: f64,
+    /// What the same program differs by on this machine, in percent, in place of what A shows
+    #[arg(long, value_name = "PERCENT", value_parser = percent, allow_negative_numbers = true)]
+    floor: Option<f64>,
+    /// Compare although this differs: clocks, damage, dtype, machine, options, recording, tokens, or all; can be
+    /// repeated, or joined by commas
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = allowable)]
+    allow: Vec<String>,
+    /// Write a page with tables and flame graphs
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+    /// Raise or lower a limit on what is read, for example steps=10000000; --help lists them
+    #[arg(long = "limit", value_name = "NAME=VALUE", long_help = crate::limits::help())]
+    pub(super) limits: Vec<String>,
+    /// Print one machine-readable object on standard output instead of text
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Judging {
+    pub(super) fn options(&self) -> CompareOptions {
+        CompareOptions::default()
+            .margin(self.within)
+            .alpha(self.alpha)
+            .false_discoveries(self.false_discoveries)
+            .floor(self.floor)
+            .allow(self.allow.clone())
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// What came before: a run, a study, or a folder of either
+    #[arg(value_name = "A", required_unless_present = "run", conflicts_with = "run")]
+    pub(super) a: Option<PathBuf>,
+    /// What comes after
+    #[arg(value_name = "B", required_unless_present = "run", conflicts_with = "run")]
+    pub(super) b: Option<PathBuf>,
+    /// Run two programs in turns and compare what they record: with the variable CANDLESCOPE, or in the directory that
+    /// stands for {out} in the command
+    #[arg(long, num_args = 2, value_names = ["COMMAND_A", "COMMAND_B"])]
+    pub(super) run: Option<Vec<String>>,
+    /// Most pairs of runs; fewer where the answer is clear before
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(2..=10_000))]
+    #[arg(requires = "run")]
+    pub(super) pairs: u16,
+    /// Where the runs go; must be empty or absent [default: runs/compare-TIME]
+    #[arg(long, value_name = "DIR", requires = "run")]
+    pub(super) out: Option<PathBuf>,
+    /// Seed of the order in which programs run
+    #[arg(long, value_name = "N", default_value_t = 42, requires = "run")]
+    pub(super) seed: u64,
+    /// No progress bar
+    #[arg(long)]
+    pub(super) no_progress: bool,
+    #[command(flatten)]
+    pub(super) judging: Judging,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GateArgs {
+    /// Runs, or folders of runs, of one thing: the more, the smaller the change that is seen
+    #[arg(value_name = "RUN", required = true)]
+    pub(super) runs: Vec<PathBuf>,
+    /// Directory of the baseline to hold them against
+    #[arg(long, value_name = "DIR", required_unless_present = "save")]
+    pub(super) baseline: Option<PathBuf>,
+    /// Save them as the baseline in this directory instead
+    #[arg(long, value_name = "DIR", conflicts_with = "baseline")]
+    pub(super) save: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) judging: Judging,
+}
+
+/// A share given in percent.
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').trim().parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent / 100.0),
+        _ => Err("wants a percentage above 0 and below 100, such as 2".to_string()),
+    }
+}
+
+fn allowable(text: &str) -> Result<String, String> {
+    match text == "all" || ALLOWABLE.contains(&text) {
+        true => Ok(text.to_string()),
+        false => Err(format!("wants one of {}, or all", ALLOWABLE.join(", "))),
+    }
+}

@@ -1,0 +1,162 @@
+//! `compare` and `gate` on the command line.
+#![allow(missing_docs, reason = "a test")]
+mod common;
+use common::*;
+use std::path::Path;
+
+/// A short run of the built-in model.
+fn profile(out: &Path) {
+    profile_of(out, "12");
+}
+
+fn profile_of(out: &Path, tokens: &str) {
+    let out = out.to_str().unwrap();
+    ok(&["profile", "--out", out, "--max-new-tokens", tokens, "--repeats", "4", "--warmup", "1", "--no-progress"]);
+}
+
+/// Status, standard output and standard error.
+fn status(args: &[&str]) -> (i32, String, String) {
+    let output = run(args);
+    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn two_runs_a_folder_and_a_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    profile(&at("a/1"));
+    profile(&at("a/2"));
+    profile(&at("b"));
+    let (a, b, html) = (at("a"), at("b"), at("compare.html"));
+    let (a, b, html) = (a.to_str().unwrap(), b.to_str().unwrap(), html.to_str().unwrap());
+    let (code, out, err) = status(&["compare", a, b, "--html", html]);
+    assert!([0, 1, 2].contains(&code) && err.is_empty(), "{code}\n{out}\n{err}");
+    for shown in ["A/A floor", "Counts", "Times", "Paths that changed", "(2 runs)"] {
+        assert!(out.contains(shown), "`{shown}` is not in\n{out}");
+    }
+    let page = std::fs::read_to_string(html).unwrap();
+    assert!(page.contains("Flame graph of A") && page.contains("Flame graph of B less A"));
+    let (code, out, _) = status(&["compare", a, b, "--json"]);
+    let object = json(&out);
+    let expected = match object["outcome"].as_str().unwrap() {
+        "worse" => 1,
+        "undecided" => 2,
+        _ => 0,
+    };
+    assert_eq!((code, object["schema"].as_u64()), (expected, Some(1)));
+    // The same program does the same work, whatever it took.
+    let counts = object["counts"].as_array().unwrap();
+    assert!(counts.len() > 4 && counts.iter().all(|count| count["equal"] == true), "{counts:?}");
+    // A margin of 99 % makes them equivalent, if anything was measured at all.
+    let (code, out, _) = status(&["compare", a, b, "--within", "99"]);
+    assert!(code == 0 || code == 2, "{out}");
+}
+
+#[test]
+fn programs_in_turns_and_what_they_leave() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("turns");
+    let out = out.to_str().unwrap();
+    let short = format!("{BINARY} profile --max-new-tokens 6 --repeats 2 --warmup 1");
+    let (code, said, err) = status(&["compare", "--run", &short, &short, "--pairs", "3", "--out", out]);
+    assert!((0..=2).contains(&code), "{said}\n{err}");
+    assert!(said.contains("3 pairs") && said.contains("compare.json"), "{said}");
+    let kept = json(&std::fs::read_to_string(Path::new(out).join("compare.json")).unwrap());
+    assert_eq!(kept["step"]["estimate"]["basis"], "pairs");
+    // Three pairs are too few for an interval.
+    assert_eq!((kept["step"]["estimate"]["low"].as_f64(), kept["outcome"].as_str()), (None, Some("undecided")));
+    assert!(Path::new(out).join("compare.html").exists());
+    // What was kept is paired again by when it started.
+    let (a, b) = (format!("{out}/a"), format!("{out}/b"));
+    let (_, again, _) = status(&["compare", &a, &b, "--json"]);
+    assert_eq!(json(&again)["step"]["estimate"]["n"], kept["step"]["estimate"]["n"]);
+    // The directory is in use now.
+    let (code, _, err) = status(&["compare", "--run", &short, &short, "--out", out]);
+    assert!(code == 3 && err.contains("is not empty"), "{err}");
+}
+
+#[test]
+fn a_gate_keeps_a_baseline_and_a_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    profile(Path::new(&at("main")));
+    profile(Path::new(&at("today")));
+    let (main, today, baseline) = (at("main"), at("today"), at("baseline"));
+    let (code, _, err) = status(&["gate", &today, "--baseline", &baseline]);
+    assert!(code == 3 && err.contains("no baseline") && err.contains("--save"), "{err}");
+    let (code, out, _) = status(&["gate", &main, "--save", &baseline]);
+    assert!(code == 0 && out.contains("Saved 1 run"), "{out}");
+    for n in 1..=2u64 {
+        let (code, out, err) = status(&["gate", &today, "--baseline", &baseline, "--json"]);
+        assert!((0..=2).contains(&code), "{out}\n{err}");
+        let object = json(&out);
+        assert_eq!((object["history"].as_u64(), object["not_kept"].is_null()), (Some(n), true));
+    }
+    // The runs themselves are needed no more.
+    std::fs::remove_dir_all(&main).unwrap();
+    let (code, out, _) = status(&["gate", &today, "--baseline", &baseline]);
+    assert!((0..=2).contains(&code) && out.contains("History: 3 entries"), "{out}");
+
+    // A baseline of another machine.
+    let file = Path::new(&baseline).join("baseline.json");
+    let mut stored = json(&std::fs::read_to_string(&file).unwrap());
+    stored["runs"][0]["fingerprint"]["machine"]["cpu_model"] = "Another CPU".into();
+    std::fs::write(&file, stored.to_string()).unwrap();
+    let (code, _, err) = status(&["gate", &today, "--baseline", &baseline]);
+    assert!(code == 3 && err.contains("Another CPU") && err.contains("Save a baseline on this machine"), "{err}");
+    // And one that is damaged.
+    std::fs::write(&file, "{\"schema\": 1, \"runs\": [").unwrap();
+    let (code, _, err) = status(&["gate", &today, "--baseline", &baseline]);
+    assert!(code == 3 && err.contains("baseline.json"), "{err}");
+}
+
+#[test]
+fn what_cannot_be_compared_says_why_with_a_status_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    profile(Path::new(&at("a")));
+    profile_of(Path::new(&at("longer")), "13");
+    std::fs::create_dir(at("empty")).unwrap();
+    let a = at("a");
+    let wrong = |args: &[&str], said: &str| {
+        let (code, out, err) = status(args);
+        assert!(code == 3 && err.contains(said) && out.is_empty(), "{args:?}: {code}\n{out}\n{err}");
+        assert!(!err.contains("panicked"), "{err}");
+    };
+    wrong(&["compare", &a, &at("longer")], "--allow");
+    wrong(&["compare", &a, &at("missing")], "there is no such directory");
+    wrong(&["compare", &a, &at("empty")], "neither run.json nor study.json");
+    wrong(&["compare", &a, &format!("{a}/run.json")], "it is a file");
+    wrong(&["compare", &a], "required");
+    wrong(&["compare", &a, &a, "--allow", "model"], "wants one of");
+    wrong(&["compare", &a, &a, "--within", "0"], "wants a percentage");
+    wrong(&["compare", "--run", "exit 7", "true", "--out", &at("x")], "exit 7");
+    wrong(&["compare", "--run", "true", "true", "--out", &at("y")], "wrote no run");
+    wrong(&["gate", &a], "--baseline");
+    // A run of another model: its manifest says so.
+    let file = Path::new(&at("longer")).join("run.json");
+    let mut manifest = json(&std::fs::read_to_string(&file).unwrap());
+    manifest["model"]["layers"] = 99.into();
+    std::fs::write(&file, manifest.to_string()).unwrap();
+    wrong(&["compare", &a, &at("longer"), "--allow", "all"], "model layers is 4 in A, and 99 in B");
+}
+
+#[test]
+fn studies_are_compared_case_by_case() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    for name in ["a", "b"] {
+        let common = ["--quick", "--runs", "3", "--no-progress", "--output-tokens", "6", "--prompt-tokens", "8"];
+        ok(&[&["bench", "latency", "--model", "embedded", "--out", &at(name)], &common[..]].concat());
+    }
+    let (code, out, err) = status(&["compare", &at("a"), &at("b"), "--json"]);
+    assert!((0..=2).contains(&code), "{out}\n{err}");
+    let object = json(&out);
+    let cases = object["cases"].as_array().unwrap();
+    assert!(!cases.is_empty() && cases[0]["decisive"]["name"] == "host_ns", "{out}");
+    let (code, out, _) = status(&["compare", &at("a"), &at("b")]);
+    assert!((0..=2).contains(&code) && out.contains("Cases"), "{out}");
+    profile(Path::new(&at("run")));
+    let (code, _, err) = status(&["compare", &at("a"), &at("run")]);
+    assert!(code == 3 && err.contains("A is studies and B is runs"), "{err}");
+}

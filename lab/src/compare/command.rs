@@ -1,0 +1,133 @@
+//! A command that writes a run: where it is told to put it, and how it is started.
+
+use super::error::CompareFailed;
+use super::target::Target;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Stands for the run's directory in a command.
+const OUT: &str = "{out}";
+/// The variable that programs with `candlescope::init()` read.
+const VARIABLE: &str = "CANDLESCOPE";
+/// Characters of what a command printed that an error shows.
+const SHOWN: usize = 600;
+
+/// A command that writes a run each time it is started.
+#[derive(Debug, Clone)]
+pub(super) struct RunCommand {
+    text: String,
+}
+
+impl RunCommand {
+    /// The command as the user gave it. `candlescope profile` without a directory is given one.
+    pub(super) fn new(text: &str) -> Self {
+        let mut words = text.split_whitespace();
+        let program = words.next().map(|word| word.rsplit(['/', '\\']).next().unwrap_or(word));
+        let profiles = matches!(program, Some("candlescope" | "candlescope-cuda")) && words.next() == Some("profile");
+        let directed =
+            text.contains(OUT) || text.split_whitespace().any(|word| word == "--out" || word.starts_with("--out="));
+        let text = if profiles && !directed { format!("{text} --out {OUT} --no-progress") } else { text.to_string() };
+        Self { text }
+    }
+
+    /// Runs it, with `out` for its run and `printed` for what it prints, and returns the run's directory. `Ok(None)`
+    /// where it failed after an interrupt, which every process of a terminal gets.
+    pub(super) fn run(
+        &self,
+        out: &Path,
+        printed: &Path,
+        interrupted: impl Fn() -> bool,
+        kept: &str,
+    ) -> Result<Option<PathBuf>, CompareFailed> {
+        let text = self.text.replace(OUT, &quoted(out));
+        let start = |cause| CompareFailed::Start { command: text.clone(), cause };
+        let output = File::create(printed).map_err(|cause| CompareFailed::Write { path: printed.into(), cause })?;
+        let errors = output.try_clone().map_err(start)?;
+        let mut command = shell(&text);
+        if !self.text.contains(OUT) {
+            command.env(VARIABLE, variable(std::env::var(VARIABLE).ok().as_deref(), out));
+        }
+        let status = command.stdin(Stdio::null()).stdout(output).stderr(errors).status().map_err(start)?;
+        if !status.success() {
+            if interrupted() {
+                return Ok(None);
+            }
+            let said = tail(printed);
+            return Err(CompareFailed::Command {
+                command: text,
+                status: status.to_string(),
+                said,
+                kept: kept.to_string(),
+            });
+        }
+        match Target::find(out) {
+            Ok(Target::Runs(runs)) if runs.len() == 1 => Ok(runs.into_iter().next()),
+            _ => Err(CompareFailed::NoRun { command: text, kept: kept.to_string() }),
+        }
+    }
+}
+
+#[cfg(not(windows))]
+fn shell(text: &str) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", text]);
+    command
+}
+
+#[cfg(windows)]
+fn shell(text: &str) -> Command {
+    let mut command = Command::new("cmd");
+    command.args(["/C", text]);
+    command
+}
+
+/// A path as one word for the shell.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    if cfg!(windows) { format!("\"{text}\"") } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+/// The variable's value with the run's directory in place of any other.
+fn variable(given: Option<&str>, out: &Path) -> String {
+    let kept = given.unwrap_or_default().split(',').map(str::trim);
+    let kept = kept.filter(|key| !key.is_empty() && !key.starts_with("parquet") && !key.starts_with("report"));
+    let ours = [format!("parquet={}", out.display()), "report=off".to_string()];
+    kept.map(str::to_string).chain(ours).collect::<Vec<_>>().join(",")
+}
+
+/// The end of what a command printed, as a part of a sentence.
+fn tail(printed: &Path) -> String {
+    let bytes = std::fs::read(printed).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(SHOWN)..]).trim().to_string();
+    let lines: Vec<&str> = text.lines().rev().take(3).collect();
+    let lines: Vec<&str> = lines.into_iter().rev().map(str::trim).collect();
+    if lines.is_empty() { String::new() } else { format!(", after it printed: {}", lines.join(" / ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profile_is_given_a_directory_unless_it_has_one() {
+        let text = |given: &str| RunCommand::new(given).text;
+        assert_eq!(
+            text("target/debug/candlescope profile --model embedded"),
+            "target/debug/candlescope profile --model embedded --out {out} --no-progress"
+        );
+        assert_eq!(text("candlescope profile --out {out}/x"), "candlescope profile --out {out}/x");
+        assert_eq!(text("./server --model x"), "./server --model x");
+    }
+
+    #[test]
+    fn the_variable_keeps_what_else_was_asked_for() {
+        let out = Path::new("out/a");
+        assert_eq!(variable(None, out), "parquet=out/a,report=off");
+        assert_eq!(
+            variable(Some("cupti=5/500, parquet=./runs,nvml=off"), out),
+            "cupti=5/500,nvml=off,parquet=out/a,report=off"
+        );
+        assert_eq!(quoted(Path::new("it's")), "'it'\\''s'");
+    }
+}

@@ -1,0 +1,50 @@
+//! The history of a gate: one line for each time that runs were held against the baseline.
+
+use super::error::CompareFailed;
+use candlescope_analysis::compare::Outcome;
+use candlescope_core::files::read_limited;
+use serde::{Deserialize, Serialize};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+
+/// Name of the file.
+pub const HISTORY_FILE: &str = "history.jsonl";
+/// The largest one that is read, in bytes.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// One line of the history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HistoryEntry {
+    /// When, Unix nanoseconds.
+    pub time_ns: i64,
+    /// Names of the runs.
+    pub runs: Vec<String>,
+    /// Time of a typical step, the median over the runs, in nanoseconds.
+    pub step_ns: f64,
+    /// What the gate said.
+    pub outcome: Outcome,
+}
+
+/// Entries since `since_ns`, in order. A line that a crash cut off is left out.
+pub(super) fn read(dir: &Path, since_ns: i64) -> Vec<HistoryEntry> {
+    let bytes = read_limited(&dir.join(HISTORY_FILE), MOST_BYTES).unwrap_or_default();
+    let lines = bytes.split(|byte| *byte == b'\n');
+    let entries = lines.filter_map(|line| serde_json::from_slice::<HistoryEntry>(line).ok());
+    entries.filter(|entry| entry.time_ns >= since_ns && entry.step_ns > 0.0).collect()
+}
+
+/// Appends an entry.
+pub(super) fn append(dir: &Path, entry: &HistoryEntry) -> Result<(), CompareFailed> {
+    let path = dir.join(HISTORY_FILE);
+    let write = || -> std::io::Result<()> {
+        let mut line = serde_json::to_vec(entry)?;
+        // A line that a crash cut off must not take this one with it.
+        line.insert(0, b'\n');
+        line.push(b'\n');
+        let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+        file.write_all(&line)?;
+        file.sync_data()
+    };
+    write().map_err(|cause| CompareFailed::Write { path: path.clone(), cause })
+}

@@ -1,0 +1,21 @@
+//! What a comparison needs besides the figures of runs: which directories hold what, studies as cases, two programs run
+//! in turns, and baselines with their history.
+//!
+//! The comparison itself is in [`candlescope_analysis::compare`].
+
+mod baseline;
+mod command;
+mod error;
+mod gate;
+mod history;
+mod pairs;
+mod studies;
+mod target;
+
+pub use baseline::{BASELINE_FILE, Baseline};
+pub use error::CompareFailed;
+pub use gate::{GateResult, Shift, gate, save};
+pub use history::{HISTORY_FILE, HistoryEntry};
+pub use pairs::{PairOptions, PairsEnded, PairsResult, Taken, take_pairs};
+pub use studies::cases_of;
+pub use target::{Target, read_runs};

@@ -1,0 +1,217 @@
+//! Two programs run in turns, until it is clear which one is better.
+//!
+//! Each block of two pairs is A B B A or B A A B, drawn by lot: whatever drifts over time, or follows from being the
+//! second of two, falls on both. After each pair the comparison is made again. Its intervals hold at every number of
+//! pairs ([`candlescope_analysis::compare::paired_median`]), so it may end when the answer is there, when the user has
+//! enough, or when a program fails.
+
+use super::command::RunCommand;
+use super::error::CompareFailed;
+use crate::method::Cancel;
+use candlescope_analysis::compare::{CompareOptions, Comparison, RunFacts, Side, compare};
+use candlescope_analysis::{ReadLimits, Run};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::path::{Path, PathBuf};
+
+/// How pairs are taken.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct PairOptions {
+    out: PathBuf,
+    most: usize,
+    least: usize,
+    seed: u64,
+    warm_up: bool,
+    compare: CompareOptions,
+    limits: ReadLimits,
+}
+
+impl PairOptions {
+    /// Runs go to `out`, which must be empty or absent: up to 40 pairs, after one run of each that does not count.
+    pub fn new(out: impl Into<PathBuf>) -> Self {
+        Self {
+            out: out.into(),
+            most: 40,
+            least: 8,
+            seed: 42,
+            warm_up: true,
+            compare: CompareOptions::default(),
+            limits: ReadLimits::default(),
+        }
+    }
+
+    /// Most pairs that are taken: 40 by default.
+    #[must_use]
+    pub fn most(self, most: usize) -> Self {
+        Self { most, ..self }
+    }
+
+    /// Fewest pairs, even if fewer decide: 8 by default.
+    #[must_use]
+    pub fn least(self, least: usize) -> Self {
+        Self { least, ..self }
+    }
+
+    /// Seed of the order.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// Whether each program runs once before, which does not count: it does by default.
+    #[must_use]
+    pub fn warm_up(self, warm_up: bool) -> Self {
+        Self { warm_up, ..self }
+    }
+
+    /// How sides are compared.
+    #[must_use]
+    pub fn compare(self, compare: CompareOptions) -> Self {
+        Self { compare, ..self }
+    }
+
+    /// Limits on reading runs.
+    #[must_use]
+    pub fn limits(self, limits: ReadLimits) -> Self {
+        Self { limits, ..self }
+    }
+}
+
+/// A run that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// Complete pairs so far.
+    pub pairs: usize,
+    /// Most pairs that will be taken.
+    pub most: usize,
+    /// Whether it was a run of B.
+    pub is_b: bool,
+}
+
+/// Why no more pairs were taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PairsEnded {
+    /// It is clear what the comparison comes to.
+    Decided,
+    /// As many pairs were taken as asked for.
+    AllTaken,
+    /// It was stopped.
+    Cancelled,
+}
+
+/// What came out.
+#[derive(Debug)]
+pub struct PairsResult {
+    /// The comparison; absent if it was stopped before the first pair.
+    pub comparison: Option<Comparison>,
+    /// Complete pairs.
+    pub pairs: usize,
+    /// Why it ended.
+    pub ended: PairsEnded,
+}
+
+/// Takes pairs of runs of the commands `a` and `b` until the comparison is decided.
+///
+/// # Errors
+/// When a command fails or writes no run, and when what they write must not be compared. Runs so far are kept.
+pub fn take_pairs(
+    (a, b): (&str, &str),
+    options: &PairOptions,
+    cancel: &Cancel,
+    mut observe: impl FnMut(Taken),
+) -> Result<PairsResult, CompareFailed> {
+    let out = &options.out;
+    prepare(out)?;
+    let mut taking = Taking {
+        commands: [RunCommand::new(a), RunCommand::new(b)],
+        sides: [a, b].map(|text| Side { name: text.to_string(), runs: Vec::new() }),
+        options,
+        cancel,
+    };
+    let mut comparison = None;
+    if options.warm_up {
+        for is_b in [false, true] {
+            if !taking.warm_up(is_b)? {
+                return Ok(PairsResult { comparison, pairs: 0, ended: PairsEnded::Cancelled });
+            }
+        }
+    }
+    let mut lot = StdRng::seed_from_u64(options.seed);
+    let mut pairs = 0;
+    let mut b_first = false;
+    while pairs < options.most {
+        // The second pair of a block is the first one turned round.
+        b_first = if pairs % 2 == 0 { lot.random() } else { !b_first };
+        for is_b in [b_first, !b_first] {
+            if cancel.is_cancelled() || !taking.take(is_b)? {
+                taking.even(pairs);
+                return Ok(PairsResult { comparison, pairs, ended: PairsEnded::Cancelled });
+            }
+            observe(Taken { pairs, most: options.most, is_b });
+        }
+        pairs += 1;
+        let made = compare(&taking.sides[0], &taking.sides[1], &options.compare)?;
+        let decided = pairs >= options.least && !made.wants_more_pairs();
+        comparison = Some(made);
+        if decided {
+            return Ok(PairsResult { comparison, pairs, ended: PairsEnded::Decided });
+        }
+    }
+    Ok(PairsResult { comparison, pairs, ended: PairsEnded::AllTaken })
+}
+
+fn prepare(out: &Path) -> Result<(), CompareFailed> {
+    let failed = |cause| CompareFailed::Write { path: out.to_path_buf(), cause };
+    std::fs::create_dir_all(out).map_err(failed)?;
+    match std::fs::read_dir(out).map_err(failed)?.next() {
+        Some(_) => Err(CompareFailed::NotEmpty { path: out.to_path_buf() }),
+        None => Ok(()),
+    }
+}
+
+struct Taking<'a> {
+    commands: [RunCommand; 2],
+    sides: [Side; 2],
+    options: &'a PairOptions,
+    cancel: &'a Cancel,
+}
+
+impl Taking<'_> {
+    /// One more run of a side; `false` if it was interrupted.
+    fn take(&mut self, is_b: bool) -> Result<bool, CompareFailed> {
+        let n = self.sides[usize::from(is_b)].runs.len();
+        let dir = self.options.out.join(if is_b { "b" } else { "a" }).join(format!("{n:03}"));
+        let Some(run) = self.start(is_b, &dir)? else { return Ok(false) };
+        let facts = RunFacts::of(&Run::open_within(run, self.options.limits.clone())?);
+        self.sides[usize::from(is_b)].runs.push(facts);
+        Ok(true)
+    }
+
+    /// A run that does not count: the first start of a program reads its files from the disk.
+    fn warm_up(&mut self, is_b: bool) -> Result<bool, CompareFailed> {
+        let dir = self.options.out.join("warm-up").join(if is_b { "b" } else { "a" });
+        Ok(self.start(is_b, &dir)?.is_some())
+    }
+
+    fn start(&self, is_b: bool, dir: &Path) -> Result<Option<PathBuf>, CompareFailed> {
+        if let Some(parent) = dir.parent() {
+            let failed = |cause| CompareFailed::Write { path: parent.to_path_buf(), cause };
+            std::fs::create_dir_all(parent).map_err(failed)?;
+        }
+        let printed = self.options.out.join("printed.txt");
+        let out = self.options.out.display();
+        let kept = match self.sides.iter().map(|side| side.runs.len()).min() {
+            Some(pairs) if pairs > 0 => {
+                format!("The {pairs} pairs so far are kept: candlescope compare {out}/a {out}/b")
+            }
+            _ => "Nothing had been compared before".to_string(),
+        };
+        self.commands[usize::from(is_b)].run(dir, &printed, || self.cancel.is_cancelled(), &kept)
+    }
+
+    /// Forgets a run whose partner was not taken any more.
+    fn even(&mut self, pairs: usize) {
+        self.sides.iter_mut().for_each(|side| side.runs.truncate(pairs));
+    }
+}

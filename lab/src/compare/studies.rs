@@ -1,0 +1,90 @@
+//! Studies as cases with values by process start.
+
+use super::error::CompareFailed;
+use crate::method::Sample;
+use crate::study::{CaseSummary, Manifest, Study, summaries};
+use candlescope_analysis::compare::{CaseValues, CasesSide, Fingerprint, RunFacts, Sampled};
+use candlescope_analysis::passes::stats::percentile_of;
+use candlescope_analysis::{ReadLimits, Run};
+use candlescope_core::run::RunManifest;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// The cases of studies; where there are several studies, the name of each stands before its cases.
+///
+/// # Errors
+/// When a study cannot be read.
+pub fn cases_of(name: &str, studies: &[(String, PathBuf)], limits: &ReadLimits) -> Result<CasesSide, CompareFailed> {
+    let mut side = CasesSide { name: name.to_string(), ..CasesSide::default() };
+    for (prefix, dir) in studies {
+        let study = Study::open(dir)?;
+        let records = study.records()?;
+        if side.cases.is_empty() {
+            side.fingerprint = fingerprint(study.manifest());
+        }
+        for summary in summaries(&study.manifest().cases, &records) {
+            let key = match prefix.is_empty() {
+                true => summary.case.key(),
+                false => format!("{prefix}: {}", summary.case.key()),
+            };
+            // A case that gave no samples, such as one that did not fit into memory, has nothing to be compared.
+            if !summary.plain.is_empty() {
+                side.cases.insert(key, values(&study, &summary, limits));
+            }
+        }
+    }
+    Ok(side)
+}
+
+/// Who measured what where, as a run's manifest would say it.
+fn fingerprint(manifest: &Manifest) -> Fingerprint {
+    let facts = |map: &serde_json::Map<String, serde_json::Value>| map.clone().into_iter().collect();
+    let mut like_a_run = RunManifest {
+        environment: facts(&manifest.environment),
+        model: facts(&manifest.model),
+        options: facts(&manifest.options),
+        ..RunManifest::default()
+    };
+    // How much of it was measured is not what was measured.
+    for key in ["suites", "memory_limit", "seed"] {
+        like_a_run.options.remove(key);
+    }
+    Fingerprint::of(&like_a_run)
+}
+
+fn values(study: &Study, summary: &CaseSummary, limits: &ReadLimits) -> CaseValues {
+    let names: BTreeSet<&String> = summary.plain.iter().flat_map(|sample| sample.measurement.figures.keys()).collect();
+    let mut figures: BTreeMap<String, Vec<Sampled>> = BTreeMap::new();
+    let mut add = |name: &str, of: &dyn Fn(&Sample) -> Option<f64>| {
+        if let Some(values) = by_process(&summary.plain, of) {
+            figures.insert(name.to_string(), values);
+        }
+    };
+    add("host_ns", &|sample| Some(sample.measurement.host_ns as f64));
+    add("device_ns", &|sample| sample.measurement.device_ns.map(|ns| ns as f64));
+    add("energy_mj", &|sample| sample.measurement.energy_mj);
+    add("memory_bytes", &|sample| sample.measurement.memory_bytes.map(|bytes| bytes as f64));
+    for name in names {
+        add(name, &|sample| sample.measurement.figures.get(name).copied());
+    }
+    let run = summary.last_run().map(|run| study.dir().join(run));
+    CaseValues {
+        decisive: if figures.contains_key("device_ns") { "device_ns" } else { "host_ns" }.to_string(),
+        figures,
+        recorded: run.and_then(|dir| Run::open_within(dir, limits.clone()).ok()).map(|run| RunFacts::of(&run)),
+    }
+}
+
+/// The median of each process start; the samples of a single one are its parts. `None` if a sample lacks the figure.
+fn by_process(samples: &[Sample], of: &dyn Fn(&Sample) -> Option<f64>) -> Option<Vec<Sampled>> {
+    let mut processes: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for sample in samples {
+        processes.entry(sample.process).or_default().push(of(sample)?);
+    }
+    let single = processes.len() == 1;
+    let values = processes.into_values().map(|values| {
+        let value = percentile_of(&values, 0.5)?;
+        Some(Sampled { value, parts: if single { values } else { Vec::new() } })
+    });
+    values.collect()
+}
