@@ -81,7 +81,7 @@ impl PeakResident {
 }
 
 /// Bytes for people.
-pub(super) fn shown(bytes: u64) -> String {
+pub(crate) fn shown(bytes: u64) -> String {
     match bytes {
         0..0x10_0000 => format!("{:.1} KiB", bytes as f64 / 1024.0),
         0x10_0000..0x4000_0000 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),

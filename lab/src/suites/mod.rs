@@ -23,6 +23,10 @@ mod suite_tables;
 mod terminal;
 
 pub use crate::hardware::available_bytes;
+pub(crate) use generate_error::case_error;
+pub(crate) use machine_memory::shown;
+pub(crate) use metrics::figure;
+pub(crate) use terminal::{ms, without};
 pub use crate::range::{RangeError, parse_range};
 pub use answers::{Answer, answers};
 pub use lm_case::cases;

@@ -60,7 +60,7 @@ fn seqlen(case: &CaseSummary) -> String {
 }
 
 /// Why a case has no figures.
-pub(super) fn without(case: &CaseSummary) -> String {
+pub(crate) fn without(case: &CaseSummary) -> String {
     let reason = match case.outcome().or(case.stops.first().copied()) {
         None => return "not measured yet".into(),
         Some(StopReason::Refused) => "not tried",
@@ -73,7 +73,7 @@ pub(super) fn without(case: &CaseSummary) -> String {
 }
 
 /// Nanoseconds as milliseconds.
-pub(super) fn ms(ns: Option<f64>) -> String {
+pub(crate) fn ms(ns: Option<f64>) -> String {
     match ns.map(|ns| ns / 1e6) {
         None => "–".into(),
         Some(ms) if ms >= 100.0 => format!("{ms:.0} ms"),
