@@ -56,9 +56,11 @@ fn options(help: &str) -> BTreeSet<String> {
 
 /// Options by command; those of `bench` are those of its suites together.
 fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
-    let commands =
-        ["profile", "report", "analyze", "export", "nsys", "ncu", "query", "roofline", "load", "compare", "gate", "doctor"];
-    let suites = ["latency", "throughput", "seqlen", "suite", "kernels", "peaks"];
+    let commands = [
+        "profile", "report", "analyze", "export", "nsys", "ncu", "query", "roofline", "load", "compare", "gate",
+        "doctor",
+    ];
+    let suites = ["latency", "throughput", "seqlen", "suite", "variants", "kernels", "peaks"];
     let help = |command: &[&str]| {
         let help = ok(&[command, &["--help"]].concat());
         let (_, list) = help.split_once("Options:").expect("options");

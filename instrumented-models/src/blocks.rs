@@ -1,6 +1,7 @@
 //! What our decoders have in common: a stack of blocks, each a norm, attention, a norm and a feed-forward network on the
 //! residual stream, and the way in and out of it.
 
+use crate::causal_lm::See;
 use crate::cost::{Cost, Widths, Work, cast, pointwise};
 use crate::layers::{Attention, KvCache, LayerNorm, Mlp, RmsNorm, record};
 use candle_core::{Result, Tensor};
@@ -83,6 +84,15 @@ impl<N: Norm> Blocks<N> {
     pub(crate) fn forward(&mut self, mut xs: Tensor, position: usize, mask: Option<&Tensor>) -> Result<Tensor> {
         for block in &mut self.0 {
             xs = block.forward(&xs, position, mask)?;
+        }
+        Ok(xs)
+    }
+
+    /// The same for a new text, showing each block's output to `see`.
+    pub(crate) fn inspect(&mut self, mut xs: Tensor, mask: Option<&Tensor>, see: &mut See<'_>) -> Result<Tensor> {
+        for (number, block) in self.0.iter_mut().enumerate() {
+            xs = block.forward(&xs, 0, mask)?;
+            see(number, &xs)?;
         }
         Ok(xs)
     }

@@ -31,6 +31,23 @@ pub trait CausalLm {
     fn device(&self) -> &Device;
 }
 
+/// What a model shows of its inside when it is asked to.
+pub trait Inspect: CausalLm {
+    /// Logits of every position, (batch, tokens, vocabulary) in f32, for `tokens` (batch, tokens) of a new text: those
+    /// that a text of a known continuation is judged by (teacher forcing). `see` gets each block's number and its output
+    /// (batch, tokens, features), in order.
+    ///
+    /// # Errors
+    /// As [`forward`](CausalLm::forward), and those of `see`.
+    fn inspect(&mut self, tokens: &Tensor, see: &mut See<'_>) -> Result<Tensor>;
+
+    /// Bytes allocated for keys and values.
+    fn kv_bytes(&self) -> u64;
+}
+
+/// What is called with each block's number and its output.
+pub type See<'a> = dyn FnMut(usize, &Tensor) -> Result<()> + 'a;
+
 /// The context after `tokens` (batch, new tokens) from `position` on. Fails if a model has no room for so many.
 pub(crate) fn context_after(tokens: &Tensor, position: usize, most: usize) -> Result<usize> {
     let context = position.saturating_add(tokens.dim(1)?);

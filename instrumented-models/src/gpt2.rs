@@ -1,7 +1,7 @@
 //! GPT-2 made of the wrapped layers.
 
 use crate::blocks::{Block, Blocks, ending, last_position};
-use crate::causal_lm::{CausalLm, context_after};
+use crate::causal_lm::{CausalLm, Inspect, See, context_after};
 use crate::config::{ConfigError, GPT2, ModelConfig};
 use crate::cost::{Cost, Widths, Work, pointwise};
 use crate::layers::{
@@ -104,6 +104,25 @@ impl Gpt2 {
     pub fn kv_bytes(&self) -> u64 {
         self.blocks.kv_bytes()
     }
+
+    /// Words and their positions, (batch, tokens, features), from `position` up to `context`.
+    fn embed(&self, tokens: &Tensor, position: usize, context: usize) -> Result<Tensor> {
+        let positions = Tensor::arange(position as u32, context as u32, &self.device)?;
+        self.wte.forward(tokens)?.broadcast_add(&self.wpe.forward(&positions)?)
+    }
+}
+
+impl Inspect for Gpt2 {
+    fn inspect(&mut self, tokens: &Tensor, see: &mut See<'_>) -> Result<Tensor> {
+        let count = context_after(tokens, 0, self.config.max_context)?;
+        let mask = self.mask.of(count, 0, &self.device)?;
+        let xs = self.blocks.inspect(self.embed(tokens, 0, count)?, mask.as_ref(), see)?;
+        self.lm_head.forward(&self.ln_f.forward(&xs)?)?.to_dtype(DType::F32)
+    }
+
+    fn kv_bytes(&self) -> u64 {
+        self.blocks.kv_bytes()
+    }
 }
 
 impl CausalLm for Gpt2 {
@@ -114,8 +133,7 @@ impl CausalLm for Gpt2 {
         }
         let context = context_after(tokens, position, self.config.max_context)?;
         let mask = self.mask.of(count, position, &self.device)?;
-        let positions = Tensor::arange(position as u32, context as u32, &self.device)?;
-        let xs = self.wte.forward(tokens)?.broadcast_add(&self.wpe.forward(&positions)?)?;
+        let xs = self.embed(tokens, position, context)?;
         let xs = self.blocks.forward(xs, position, mask.as_ref())?;
         let last = last_position(&xs, count)?;
         record(|| self.ends(Work::new(batch, count, position)).annotation());

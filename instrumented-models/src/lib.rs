@@ -33,6 +33,8 @@ pub mod info;
 pub mod layers;
 pub mod llama;
 pub mod load;
+#[cfg(feature = "onnx")]
+pub mod onnx;
 mod sampling;
 pub mod source;
 pub mod tokenizer;
@@ -40,7 +42,7 @@ mod untrusted;
 pub mod weights;
 
 pub use candle_error::candle_message;
-pub use causal_lm::CausalLm;
+pub use causal_lm::{CausalLm, Inspect};
 pub use config::ModelConfig;
 pub use encoder_decoder::{EncoderDecoder, Source};
 pub use generate::{
@@ -53,7 +55,7 @@ pub use image::{Image, ImageError, Picture};
 pub use info::ModelInfo;
 pub use llama::Llama;
 pub use load::{
-    AnyModel, Engine, LoadError, LoadOptions, LoadedEncoder, LoadedEncoderDecoder, LoadedModel, LoadedVision,
+    AnyModel, Engine, Held, LoadError, LoadOptions, LoadedEncoder, LoadedEncoderDecoder, LoadedModel, LoadedVision,
     PromptError, PromptTooLong, SourceTooLong,
 };
 pub use sampling::SamplingOptions;

@@ -1,7 +1,7 @@
 //! A Llama-family decoder made of the wrapped layers.
 
 use crate::blocks::{Block, Blocks, ending, last_position};
-use crate::causal_lm::{CausalLm, context_after};
+use crate::causal_lm::{CausalLm, Inspect, See, context_after};
 use crate::config::{ConfigError, FeedForward, ModelConfig};
 use crate::cost::{Cost, Widths, Work};
 use crate::layers::{
@@ -112,6 +112,19 @@ impl Llama {
 
     /// Bytes allocated for keys and values.
     pub fn kv_bytes(&self) -> u64 {
+        self.blocks.kv_bytes()
+    }
+}
+
+impl Inspect for Llama {
+    fn inspect(&mut self, tokens: &Tensor, see: &mut See<'_>) -> Result<Tensor> {
+        let count = context_after(tokens, 0, self.config.max_context)?;
+        let mask = self.mask.of(count, 0, &self.device)?;
+        let xs = self.blocks.inspect(self.embed_tokens.forward(tokens)?, mask.as_ref(), see)?;
+        self.lm_head.forward(&self.norm.forward(&xs)?)?.to_dtype(DType::F32)
+    }
+
+    fn kv_bytes(&self) -> u64 {
         self.blocks.kv_bytes()
     }
 }

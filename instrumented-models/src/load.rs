@@ -18,11 +18,12 @@ use crate::untrusted::{caught, read_text};
 use crate::weights::gguf::{GgufFile, GgufWeights};
 use crate::weights::random::RandomWeights;
 use crate::weights::safetensors::SafetensorsDir;
-use crate::weights::{WeightError, WeightSource, WithoutPrefix};
+use crate::weights::{GgufText, HeldWeights, Holding, WeightError, WeightSource, WithoutPrefix};
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device};
 pub use encoders::{AnyModel, ENCODER_ARCHITECTURES, LoadedEncoder, LoadedEncoderDecoder};
 use serde_json::Value;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 pub use vision::LoadedVision;
 
@@ -200,21 +201,40 @@ impl LoadedModel {
     /// library on them becomes an error (unless panics abort the program).
     pub fn load(source: &ModelSource, options: &LoadOptions) -> Result<Self, LoadError> {
         let dtype = weight_dtype(options)?;
-        let loader = Loader { source: source.to_string(), options, dtype };
-        caught(|| match source {
-            ModelSource::Embedded => loader.random(EMBEDDED),
-            ModelSource::Config(name) => loader.random(name),
-            ModelSource::Gguf(path) => loader.gguf(path),
-            ModelSource::Directory(path) => loader.directory(path, None),
-            ModelSource::Hub(id) => loader.directory(&crate::hub::fetch(id)?, Some(id)),
-        })
-        .unwrap_or_else(|message| Err(LoadError::Panicked { source_name: source.to_string(), message }))
+        Loader { source: source.to_string(), options, dtype, held: None }.load(source)
+    }
+
+    /// Loads a model for our layers with dense weights in f32, widened if they are stored otherwise, and keeps the
+    /// weights, from which the same model can be made in other forms. `dtype`, `dequantize` and `engine` of `options`
+    /// do not count.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    pub fn load_holding(source: &ModelSource, options: &LoadOptions) -> Result<Held, LoadError> {
+        let options = LoadOptions { dequantize: true, engine: Engine::Instrumented, ..options.clone() };
+        let held = Some(RefCell::default());
+        let loader = Loader { source: source.to_string(), options: &options, dtype: DType::F32, held };
+        let loaded = loader.load(source)?;
+        let (stored, text) = match source {
+            ModelSource::Gguf(path) => {
+                let file = GgufFile::open(path)?;
+                let types = file.content().tensor_infos.iter();
+                let matrices = types.filter(|(_, info)| info.shape.rank() == 2);
+                let mut stored: Vec<GgmlDType> = matrices.map(|(_, info)| info.ggml_dtype).collect();
+                stored.sort_by_key(|dtype| ggml_dtype_word(*dtype).as_str());
+                stored.dedup();
+                (stored, GgufText::of(&file))
+            }
+            _ => (Vec::new(), GgufText::default()),
+        };
+        let weights = loader.held.map(RefCell::into_inner).unwrap_or_default();
+        Ok(Held { loaded, weights, stored, text })
     }
 
     /// The model of the hub that has been fetched into `directory`.
     fn fetched(source: &ModelSource, id: &str, directory: &Path, options: &LoadOptions) -> Result<Self, LoadError> {
         let dtype = weight_dtype(options)?;
-        let loader = Loader { source: source.to_string(), options, dtype };
+        let loader = Loader { source: source.to_string(), options, dtype, held: None };
         caught(|| loader.directory(directory, Some(id)))
             .unwrap_or_else(|message| Err(LoadError::Panicked { source_name: source.to_string(), message }))
     }
@@ -254,6 +274,19 @@ fn weight_dtype(options: &LoadOptions) -> Result<DType, LoadError> {
     }
 }
 
+/// A model with the weights it was made of.
+#[derive(Debug)]
+pub struct Held {
+    /// The model, in f32.
+    pub loaded: LoadedModel,
+    /// Its weights.
+    pub weights: HeldWeights,
+    /// The types of its matrices in a GGUF file, each once; empty for other sources.
+    pub stored: Vec<GgmlDType>,
+    /// The tokenizer's part of a GGUF file's metadata; empty for other sources.
+    pub text: GgufText,
+}
+
 /// A model's tokenizer; fails with the `reason` if it has none.
 fn present<'a>(tokenizer: Option<&'a Tokenizer>, model: &str, reason: &str) -> Result<&'a Tokenizer, PromptError> {
     tokenizer.ok_or_else(|| PromptError::NoTokenizer { model: model.to_string(), reason: reason.to_string() })
@@ -290,6 +323,8 @@ struct Loader<'a> {
     source: String,
     options: &'a LoadOptions,
     dtype: DType,
+    /// Where dense weights are kept, if they are wanted.
+    held: Option<RefCell<HeldWeights>>,
 }
 
 /// Tokenizer and chat template of a model.
@@ -308,6 +343,17 @@ impl TextSide {
 }
 
 impl Loader<'_> {
+    fn load(&self, source: &ModelSource) -> Result<LoadedModel, LoadError> {
+        caught(|| match source {
+            ModelSource::Embedded => self.random(EMBEDDED),
+            ModelSource::Config(name) => self.random(name),
+            ModelSource::Gguf(path) => self.gguf(path),
+            ModelSource::Directory(path) => self.directory(path, None),
+            ModelSource::Hub(id) => self.directory(&crate::hub::fetch(id)?, Some(id)),
+        })
+        .unwrap_or_else(|message| Err(LoadError::Panicked { source_name: source.to_string(), message }))
+    }
+
     fn random(&self, name: &str) -> Result<LoadedModel, LoadError> {
         let config = ModelConfig::named(name)?;
         self.check_engine(&config)?;
@@ -409,6 +455,11 @@ impl Loader<'_> {
             weights
         };
         self.check_engine(config)?;
+        let (mut held, mut holding) = (self.held.as_ref().map(RefCell::borrow_mut), None);
+        let weights: &mut dyn WeightSource = match held.as_deref_mut() {
+            Some(held) => holding.insert(Holding::new(weights, held)),
+            None => weights,
+        };
         Ok(match (self.options.engine, config.architecture.as_str()) {
             (Engine::Instrumented, _) if config.is_gpt2() => Box::new(Gpt2::load(config, weights, self.dtype, device)?),
             (Engine::Instrumented, _) => Box::new(Llama::load(config, weights, self.dtype, device)?),

@@ -290,3 +290,38 @@ fn each_bad_input_is_named() {
         says(refuse(Engine::Instrumented), &[part]);
     }
 }
+
+#[test]
+fn its_projections_are_quantised_and_its_positions_are_not() {
+    use candle_core::quantized::{GgmlDType, gguf_file};
+    use candlescope_models::weights::{Form, write_gguf};
+    let dir = tempfile::tempdir().unwrap();
+    // Rows of whole blocks of 32.
+    let feed_forward = FeedForward::Gelu { intermediate: 96 };
+    let config = ModelConfig { hidden_size: 64, head_dim: 16, feed_forward, ..small() };
+    write(dir.path(), &config, true);
+    let source = ModelSource::parse(dir.path().to_str().unwrap()).unwrap();
+    let mut held = LoadedModel::load_holding(&source, &LoadOptions::default()).unwrap();
+    let ids = tokens(1, 7, 3, 96);
+    let base = row(&held.loaded.model.forward(&ids, 0).unwrap());
+    let form = Form::Quantized(GgmlDType::Q8_0);
+    let mut made = held.weights.model(&held.loaded.config, form, &Device::Cpu).unwrap();
+    let distance = apart(&row(&made.model.forward(&ids, 0).unwrap()), &base);
+    assert!(distance > 0.0 && distance < 0.05, "{distance}");
+
+    let file = dir.path().join("model.gguf");
+    write_gguf(Some(&file), &held.loaded.config, &held.weights, form, &held.text).unwrap();
+    let content = gguf_file::Content::read(&mut std::fs::File::open(&file).unwrap()).unwrap();
+    let stored = |name: &str| {
+        let info =
+            content.tensor_infos.get(name).unwrap_or_else(|| panic!("{name} in {:?}", content.tensor_infos.keys()));
+        (info.ggml_dtype, info.shape.dims().to_vec())
+    };
+    // llama.cpp's names, and matrices as (out, in).
+    assert_eq!(stored("blk.2.attn_qkv.weight"), (GgmlDType::Q8_0, vec![192, 64]));
+    assert_eq!(stored("blk.0.ffn_down.weight"), (GgmlDType::Q8_0, vec![64, 96]));
+    assert_eq!(stored("position_embd.weight"), (GgmlDType::F32, vec![64, 64]));
+    assert_eq!(stored("blk.0.attn_qkv.bias"), (GgmlDType::F32, vec![192]));
+    assert_eq!(stored("token_embd.weight").0, GgmlDType::Q8_0);
+    assert_eq!(content.tensor_infos.len(), held.loaded.config.weights().len());
+}

@@ -2,8 +2,9 @@
 //!
 //! A *case* is one configuration of what is measured. The engine ([`method`]) warms it up, decides the order in which
 //! cases are repeated and when a case has been repeated often enough. A *study* ([`study`]) is the directory with the
-//! results. [`suites`] holds the ready-made sets of cases for language models, [`kernels`] single operations,
-//! [`peaks`] what a device reaches at best, [`load`] a server under load, and [`tune`] the search for the best batch.
+//! results. [`suites`] holds the ready-made sets of cases for language models, [`variants`] the same model in several
+//! forms with their quality, [`kernels`] single operations, [`peaks`] what a device reaches at best, [`load`] a server
+//! under load, and [`tune`] the search for the best batch.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
@@ -18,3 +19,4 @@ mod range;
 pub mod study;
 pub mod suites;
 pub mod tune;
+pub mod variants;

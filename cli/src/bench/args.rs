@@ -19,6 +19,9 @@ pub(crate) enum BenchCommand {
     Seqlen(Box<SeqlenArgs>),
     /// Latency, throughput and sequence length in one study
     Suite(Box<SuiteArgs>),
+    /// The same model without KV cache, with it, in 16 bits, quantised and as ONNX: speed, size and quality
+    #[command(after_help = super::variants::EXAMPLES)]
+    Variants(Box<super::variants::VariantsArgs>),
     /// Measure single operations (GEMM, attention, norms, …) over shapes and element types
     #[command(after_help = super::kernels::EXAMPLES)]
     Kernels(Box<super::kernels::KernelsArgs>),

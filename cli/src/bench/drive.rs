@@ -62,23 +62,37 @@ fn rounds(study: &mut Study, args: &CommonArgs, cancel: &Cancel) -> Result<Ended
     let first = next_process(study, &study.records()?);
     let plan = (0..rounds).map(|round| (round, false)).chain(recorded.then_some((rounds, true)));
     for (round, recorded) in plan {
-        let records = study.records()?;
-        if records.done(round, recorded, first).len() >= cases {
+        if study.records()?.done(round, recorded, first).len() >= cases {
             continue;
         }
-        let process = next_process(study, &records);
-        begin(study, process, round, recorded)?;
-        let ended = one_round(study, args, (process, first), (round, recorded), began.elapsed(), cancel)?;
-        if let Ended::Cancelled = ended {
-            return Ok(ended);
+        if let Ended::Cancelled = start(study, args, (round, recorded), first, began, cancel)? {
+            return Ok(Ended::Cancelled);
         }
-        end(study, process)?;
     }
     Ok(Ended::Done)
 }
 
+/// Has one round measured by a process of its own. `first` is the number of the first start since the study was begun
+/// or gone on with.
+pub(super) fn start(
+    study: &mut Study,
+    args: &CommonArgs,
+    (round, recorded): (u32, bool),
+    first: u32,
+    began: Instant,
+    cancel: &Cancel,
+) -> Result<Ended> {
+    let process = next_process(study, &study.records()?);
+    begin(study, process, round, recorded)?;
+    let ended = one_round(study, args, (process, first), (round, recorded), began.elapsed(), cancel)?;
+    if ended == Ended::Done {
+        end(study, process)?;
+    }
+    Ok(ended)
+}
+
 /// The number of the next process start: one that neither a sample nor `study.json` has.
-fn next_process(study: &Study, records: &Records) -> u32 {
+pub(super) fn next_process(study: &Study, records: &Records) -> u32 {
     let known = study.manifest().processes.iter().map(|start| start.process + 1).max().unwrap_or(0);
     records.next_process().max(known)
 }

@@ -8,6 +8,8 @@ pub(crate) mod operations;
 mod peaks;
 mod plan;
 pub(crate) mod round;
+mod variants;
+mod variants_round;
 
 use anyhow::Result;
 pub(crate) use args::BenchArgs;
@@ -20,6 +22,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8> {
         BenchCommand::Throughput(args) => drive::run(&plan::throughput(args)?, &args.common),
         BenchCommand::Seqlen(args) => drive::run(&plan::seqlen(args)?, &args.common),
         BenchCommand::Suite(args) => drive::run(&plan::suite(args)?, &args.common),
+        BenchCommand::Variants(args) => variants::run(args),
         BenchCommand::Kernels(args) => kernels::run(args).map(|()| 0),
         BenchCommand::Peaks(args) => peaks::run(args).map(|()| 0),
         BenchCommand::Round(args) => round::run(args),

@@ -97,7 +97,7 @@ fn manifest(name: &str, options: LmOptions, args: &CommonArgs) -> Result<Manifes
     Ok(manifest)
 }
 
-fn method(args: &CommonArgs) -> Result<Method> {
+pub(super) fn method(args: &CommonArgs) -> Result<Method> {
     let (runs, seconds, processes, profiled) = if args.quick { (Some(3), 3.0, 1, 1) } else { (None, 60.0, 6, 3) };
     let runs = args.runs.or(if args.time_limit.is_some() { None } else { runs });
     let seconds = args.time_limit.unwrap_or(seconds);

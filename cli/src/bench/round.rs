@@ -33,6 +33,9 @@ pub(super) fn run(args: &RoundArgs) -> Result<u8> {
 fn measure(args: &RoundArgs) -> Result<Ended> {
     let study = Study::open(&args.study)?;
     let manifest = study.manifest();
+    if manifest.options.contains_key(candlescope_lab::variants::SUITE) {
+        return super::variants_round::measure(args, &study);
+    }
     let options: LmOptions = serde_json::from_value(Value::Object(manifest.options.clone()))
         .with_context(|| format!("the options in {} cannot be read", args.study.display()))?;
     let load = LoadOptions {
@@ -82,7 +85,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
 }
 
 /// A session that records nothing until a case asks for it.
-fn record(device: &str) -> Result<Scope> {
+pub(super) fn record(device: &str) -> Result<Scope> {
     let builder = candlescope::builder()
         .paused(true)
         .on_problem(candlescope_core::diagnostics::to_stderr)

@@ -35,6 +35,8 @@ pub use mlp::{Activation, Mlp};
 pub use projection::Projection;
 pub use qmatmul::QMatMul;
 pub use rms_norm::RmsNorm;
+#[cfg(feature = "onnx")]
+pub(crate) use rotary::rotary_frequencies;
 pub use rotary::{Rotary, RotaryTables};
 
 use candle_core::quantized::GgmlDType;

@@ -37,17 +37,8 @@ impl RotaryTables {
         dtype: DType,
         device: &Device,
     ) -> Result<Self> {
-        let mut frequencies: Vec<f32> =
-            (0..head_dim).step_by(2).map(|i| 1f32 / rope.theta.powf(i as f32 / head_dim as f32)).collect();
+        let frequencies = rotary_frequencies(rope, head_dim, factors)?;
         let half = frequencies.len();
-        match (factors, &rope.scaling) {
-            (Some(factors), _) if factors.len() != half => {
-                bail!("there are {} rotary factors for {half} pairs of features", factors.len())
-            }
-            (Some(factors), _) => frequencies.iter_mut().zip(factors).for_each(|(f, factor)| *f /= factor),
-            (None, Some(scaling)) => frequencies.iter_mut().for_each(|f| *f = stretch(*f, scaling)),
-            (None, None) => {}
-        }
         let frequencies = Tensor::from_vec(frequencies, (1, half), device)?;
         let made = Arc::new(Mutex::new(None));
         Ok(Self { frequencies, max_context, dtype, interleaved: rope.interleaved, made })
@@ -94,6 +85,22 @@ impl RotaryTables {
         let angles = positions.matmul(&self.frequencies)?;
         Ok((angles.cos()?.to_dtype(self.dtype)?, angles.sin()?.to_dtype(self.dtype)?))
     }
+}
+
+/// The frequency of each pair of features of a head; `factors` as for [`RotaryTables::new`].
+pub(crate) fn rotary_frequencies(rope: &Rope, head_dim: usize, factors: Option<&[f32]>) -> Result<Vec<f32>> {
+    let mut frequencies: Vec<f32> =
+        (0..head_dim).step_by(2).map(|i| 1f32 / rope.theta.powf(i as f32 / head_dim as f32)).collect();
+    let half = frequencies.len();
+    match (factors, &rope.scaling) {
+        (Some(factors), _) if factors.len() != half => {
+            bail!("there are {} rotary factors for {half} pairs of features", factors.len())
+        }
+        (Some(factors), _) => frequencies.iter_mut().zip(factors).for_each(|(f, factor)| *f /= factor),
+        (None, Some(scaling)) => frequencies.iter_mut().for_each(|f| *f = stretch(*f, scaling)),
+        (None, None) => {}
+    }
+    Ok(frequencies)
 }
 
 /// Llama 3.1's stretching of one frequency (transformers `_compute_llama3_parameters`).

@@ -146,7 +146,7 @@ fn stored_bytes(info: &TensorInfo) -> Option<u64> {
 }
 
 /// llama.cpp's name of a weight that Hugging Face calls `name`.
-fn gguf_name(name: &str) -> String {
+pub(super) fn gguf_name(name: &str) -> String {
     match name {
         "model.embed_tokens.weight" => return "token_embd.weight".into(),
         "model.norm.weight" => return "output_norm.weight".into(),

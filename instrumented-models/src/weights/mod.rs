@@ -2,6 +2,8 @@
 
 pub mod gguf;
 mod gguf_header;
+mod gguf_writer;
+mod held;
 mod prefixed;
 pub mod random;
 pub mod safetensors;
@@ -11,6 +13,9 @@ use crate::config::ConfigError;
 use crate::layers::{Embedding, LayerNorm, Linear, Projection, QMatMul, RmsNorm};
 use candle_core::Tensor;
 use candle_core::quantized::QTensor;
+pub use gguf_writer::{GgufText, write_gguf};
+pub(crate) use held::Holding;
+pub use held::{Form, HeldModel, HeldWeights};
 pub use prefixed::WithoutPrefix;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -85,6 +90,30 @@ pub enum WeightError {
         /// What is wrong.
         cause: ConfigError,
     },
+    /// Rows of a tensor cannot be divided into the blocks of a quantised type.
+    #[error(
+        "`{tensor}` has rows of {row} values, which are no multiple of the {block} that {dtype} stores together; {remedy}"
+    )]
+    Blocks {
+        /// The tensor.
+        tensor: String,
+        /// Values in a row.
+        row: usize,
+        /// The type.
+        dtype: &'static str,
+        /// Values in one of its blocks.
+        block: usize,
+        /// Which type to choose.
+        remedy: &'static str,
+    },
+    /// The weights cannot be written in a file's format.
+    #[error("cannot write {path}: {reason}", path = path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// candle could not make a tensor from the data.
     #[error("cannot make tensor `{tensor}`: {}", candle_message(.cause))]
     Tensor {
@@ -103,6 +132,12 @@ pub trait WeightSource: Send {
 
     /// The tensor `name` in its quantised form, if this source has quantised weights.
     fn quantized(&mut self, name: &str, shape: &[usize]) -> Result<Option<Arc<QTensor>>, WeightError> {
+        let _ = (name, shape);
+        Ok(None)
+    }
+
+    /// The tensor `name` in its quantised form, of the shape (out, in), where its dense form is stored as its transpose.
+    fn quantized_transposed(&mut self, name: &str, shape: (usize, usize)) -> Result<Option<Arc<QTensor>>, WeightError> {
         let _ = (name, shape);
         Ok(None)
     }
@@ -152,9 +187,19 @@ pub(crate) fn transposed_projection(
     (out, input): (usize, usize),
 ) -> Result<Projection, WeightError> {
     let name = format!("{path}.weight");
-    let weight = source.transposed(&name, (out, input))?;
-    let bias = source.dense(&format!("{path}.bias"), &[out])?;
-    Linear::new(path, weight, Some(bias)).map(Projection::Dense).map_err(tensor_error(&name))
+    // Random weights depend on the order in which they are asked for: the bias comes last.
+    match source.quantized_transposed(&name, (out, input))? {
+        Some(weight) => {
+            let bias = source.dense(&format!("{path}.bias"), &[out])?;
+            QMatMul::new(path, weight, Some(bias)).map(Projection::Quantized)
+        }
+        None => {
+            let weight = source.transposed(&name, (out, input))?;
+            let bias = source.dense(&format!("{path}.bias"), &[out])?;
+            Linear::new(path, weight, Some(bias)).map(Projection::Dense)
+        }
+    }
+    .map_err(tensor_error(&name))
 }
 
 /// The layer norm at `path`, with a bias.

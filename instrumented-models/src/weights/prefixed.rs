@@ -42,6 +42,10 @@ impl WeightSource for WithoutPrefix<'_> {
         self.source.transposed(self.rest(name), shape)
     }
 
+    fn quantized_transposed(&mut self, name: &str, shape: (usize, usize)) -> Result<Option<Arc<QTensor>>, WeightError> {
+        self.source.quantized_transposed(self.rest(name), shape)
+    }
+
     fn contains(&self, name: &str) -> bool {
         self.source.contains(self.rest(name))
     }

@@ -12,6 +12,7 @@
 //! Samples are appended to the journal as they are taken, so that an interrupt or a crash loses none of them; the
 //! tables are made of it at the end, or by whoever goes on with the study.
 
+mod bars;
 mod chart;
 mod journal;
 mod manifest;
@@ -21,6 +22,7 @@ mod summary;
 mod table;
 mod writing;
 
+pub use bars::{Bar, Bars, Panel};
 pub use chart::{Chart, Line, Point};
 pub use journal::{Facts, Journal, Records};
 pub use manifest::{Manifest, ProcessStart, State};

@@ -5,7 +5,7 @@ use crate::method::CaseError;
 use candlescope_models::GenerateError;
 
 /// The case's word for an error of generation.
-pub(super) fn case_error(error: &GenerateError) -> CaseError {
+pub(crate) fn case_error(error: &GenerateError) -> CaseError {
     let message = error.to_string();
     match error {
         GenerateError::PromptTooLong(_) | GenerateError::BatchOfPrompts(_) => CaseError::Refused(message),

@@ -25,7 +25,7 @@ pub fn baseline_metrics(manifest: &Manifest, summaries: &[CaseSummary], answers:
 }
 
 /// A distribution without its samples, which are in `results.parquet`.
-pub(super) fn figure(of: Option<Distribution>, per: f64, interval_of: IntervalOf) -> Value {
+pub(crate) fn figure(of: Option<Distribution>, per: f64, interval_of: IntervalOf) -> Value {
     let Some(d) = of.map(|d| d.scaled(per)) else { return Value::Null };
     json!({
         "label": "measured", "median": d.median, "median_ci95": d.median_ci95, "interval_of": interval_of,

@@ -47,7 +47,7 @@ impl Recorder {
         Self { handle, study: study.into(), open: None }
     }
 
-    pub(super) fn begin(&mut self, slug: &str, steps: u64) -> Result<(), CaseError> {
+    pub(crate) fn begin(&mut self, slug: &str, steps: u64) -> Result<(), CaseError> {
         let failed = |error: String| CaseError::Failed(format!("the run of the case cannot be recorded: {error}"));
         // What an interrupted process left is kept.
         let names = std::iter::once(slug.to_string()).chain((2..1_000).map(|n| format!("{slug}.{n}")));
@@ -63,11 +63,11 @@ impl Recorder {
     }
 
     /// The directory of the run that is being recorded, relative to the study.
-    pub(super) fn folder(&self) -> Option<String> {
+    pub(crate) fn folder(&self) -> Option<String> {
         self.open.as_ref().map(|(_, folder)| folder.display().to_string())
     }
 
-    pub(super) fn end(&mut self) -> Result<(), CaseError> {
+    pub(crate) fn end(&mut self) -> Result<(), CaseError> {
         let Some((capture, folder)) = self.open.take() else { return Ok(()) };
         capture.end();
         let path = self.study.join(folder);

@@ -60,7 +60,7 @@ fn seqlen(case: &CaseSummary) -> String {
 }
 
 /// Why a case has no figures.
-pub(super) fn without(case: &CaseSummary) -> String {
+pub(crate) fn without(case: &CaseSummary) -> String {
     let reason = match case.outcome().or(case.stops.first().copied()) {
         None => return "not measured yet".into(),
         Some(StopReason::Refused) => "not tried",

@@ -1,0 +1,93 @@
+//! One process start of a study of variants.
+
+use super::args::RoundArgs;
+use super::bar::Bar;
+use super::operations::{cancel_on_interrupt, surroundings_of};
+use super::round::{environment, record};
+use super::variants::FILES;
+use crate::profile::start_thread_pool;
+use anyhow::{Context, Result};
+use candlescope::Scope;
+use candlescope_lab::hardware::EnergyCounter;
+use candlescope_lab::method::{Ended, Engine};
+use candlescope_lab::study::{Facts, Study};
+use candlescope_lab::suites::Recorder;
+use candlescope_lab::variants::{CLOSING_FILE, Variant, VariantHost, VariantOptions, cases, close};
+use candlescope_models::LoadOptions;
+use serde_json::Value;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Measures one round, or records and measures what is measured once.
+pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<Ended> {
+    let manifest = study.manifest();
+    let options: VariantOptions = serde_json::from_value(Value::Object(manifest.options.clone()))
+        .with_context(|| format!("the options in {} cannot be read", args.study.display()))?;
+    let device = crate::device::device(&options.device)?;
+    let load = LoadOptions { device, seed: options.seed, ..LoadOptions::default() };
+    let cancel = cancel_on_interrupt(|| ());
+    start_thread_pool()?;
+    let bar = Bar::new(!args.no_progress, args.round, manifest.rounds + 1, Duration::from_millis(args.since_ms));
+    bar.loading(&options.model);
+    let records = study.records()?;
+    let recorded = args.recorded && manifest.method.profiled_runs > 0;
+    // Before the model is loaded, because spans are made then.
+    let scope = recorded.then(|| record(&options.device)).transpose()?;
+    let handle = scope.as_ref().and_then(Scope::handle).cloned();
+    let recorder = handle.map(|handle| Recorder::new(handle, study.dir()));
+    let host = VariantHost::load(&options, load, &study.dir().join(FILES))?.cancel(&cancel).recorder(recorder);
+    if let Some(handle) = scope.as_ref().and_then(Scope::handle) {
+        for (key, value) in host.facts() {
+            handle.set_model(&key, value);
+        }
+    }
+    let mut surroundings = surroundings_of(&options.device);
+    let mut journal = study.journal()?;
+    journal.facts(Facts { model: host.facts(), environment: environment(), surroundings: surroundings.source() })?;
+    let plan = manifest.method.round(args.round.min(manifest.rounds.saturating_sub(1)));
+    let method = match args.recorded {
+        false => plan.profiled_runs(0),
+        // Warm, and then recorded: plain samples come from the other starts.
+        true => plan.runs(Some(0)).warmup_min(1).warmup_max(1),
+    };
+    let host = Rc::new(RefCell::new(host));
+    let mut all = cases(&host);
+    if args.recorded {
+        let base = [Variant::NoCache, Variant::KvCache].map(|variant| options.case_id(variant));
+        all.retain(|case| recorded && base.contains(case.id()));
+    }
+    let ended = Engine::new(method, surroundings.as_mut())
+        .place(args.process, args.round)
+        .cancel(&cancel)
+        .observe(|event| bar.show(event))
+        .skip(records.done(args.round, args.recorded, args.first))
+        .run(&mut all, &mut journal)?;
+    drop(all);
+    drop(scope.map(Scope::finish));
+    if args.recorded && ended == Ended::Done {
+        let host = host.borrow();
+        let show = &mut |variant: Variant| bar.loading(&format!("{variant}: size and quality"));
+        let closing = close(&host, energy(&options.device), &cancel, show).map_err(|error| anyhow::anyhow!(error))?;
+        if cancel.is_cancelled() {
+            bar.clear();
+            return Ok(Ended::Cancelled);
+        }
+        study.write(CLOSING_FILE, &serde_json::to_vec_pretty(&closing)?)?;
+    }
+    bar.clear();
+    Ok(ended)
+}
+
+#[cfg(feature = "gpu")]
+fn energy(device: &str) -> Result<EnergyCounter, String> {
+    match candlescope_lab::peaks::DeviceIdentity::of(device) {
+        Ok(gpu) if device != "cpu" => EnergyCounter::of_gpu(gpu.id.as_str()),
+        Err(error) if device != "cpu" => Err(error.to_string()),
+        _ => EnergyCounter::of_processors(),
+    }
+}
+#[cfg(not(feature = "gpu"))]
+fn energy(_: &str) -> Result<EnergyCounter, String> {
+    EnergyCounter::of_processors()
+}

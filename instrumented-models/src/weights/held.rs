@@ -1,0 +1,235 @@
+//! Weights kept in memory, from which the same model is made in several forms: wider, narrower, quantised.
+
+use super::{WeightError, WeightSource, tensor_error};
+use crate::causal_lm::Inspect;
+use crate::config::ModelConfig;
+use crate::gpt2::Gpt2;
+use crate::layers::{ggml_dtype_word, tensor_bytes};
+use crate::llama::Llama;
+use candle_core::quantized::{GgmlDType, QTensor};
+use candle_core::{DType, Device, Tensor};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The positions that GPT-2 learned. They are looked up and added, never multiplied, and llama.cpp keeps them wide too.
+const POSITIONS: &str = "transformer.wpe.weight";
+
+/// What weights are stored as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// All in this type.
+    Dense(DType),
+    /// Matrices in this type. Norms, biases and GPT-2's table of positions are f32.
+    Quantized(GgmlDType),
+}
+
+impl Form {
+    /// As tables have it: `f32`, `q4_k`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dense(dtype) => dtype.as_str(),
+            Self::Quantized(dtype) => ggml_dtype_word(dtype).as_str(),
+        }
+    }
+
+    /// The type in which a matrix called `name` is stored, if that is a quantised one.
+    pub(super) fn quantised(self, name: &str, shape: &[usize]) -> Option<GgmlDType> {
+        match self {
+            Self::Quantized(dtype) if shape.len() == 2 && name != POSITIONS => Some(dtype),
+            _ => None,
+        }
+    }
+}
+
+/// Dense weights by the names that models ask for, each in the layout that the model computes with.
+#[derive(Debug, Clone, Default)]
+pub struct HeldWeights {
+    pub(super) tensors: BTreeMap<String, Tensor>,
+    pub(super) rope_factors: Option<Vec<f32>>,
+}
+
+/// A model made of [`HeldWeights`].
+pub struct HeldModel {
+    /// The model.
+    pub model: Box<dyn Inspect + Send>,
+    /// Bytes of its weights as they are held, a shared table counted once.
+    pub weight_bytes: u64,
+}
+
+impl std::fmt::Debug for HeldModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HeldModel").field("weight_bytes", &self.weight_bytes).finish_non_exhaustive()
+    }
+}
+
+impl HeldWeights {
+    /// The weight `name`, if it is held.
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.get(name)
+    }
+
+    /// Names and tensors, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    /// Divisors of the rotary frequencies, if the model came with any.
+    pub fn rope_factors(&self) -> Option<&[f32]> {
+        self.rope_factors.as_deref()
+    }
+
+    /// Fails if a matrix cannot be stored as `form`, whose blocks lie within a row: before any work is done.
+    ///
+    /// # Errors
+    /// [`WeightError::Blocks`], with the first such matrix.
+    pub fn check(&self, form: Form) -> Result<(), WeightError> {
+        self.iter().try_for_each(|(name, tensor)| match form.quantised(name, tensor.dims()) {
+            Some(dtype) => check_blocks(name, tensor, dtype),
+            None => Ok(()),
+        })
+    }
+
+    /// The model of `config` with these weights as `form`, on `device`. Dense weights of the same type are shared, not
+    /// copied.
+    ///
+    /// # Errors
+    /// When a matrix cannot be stored as `form`, or memory ends.
+    pub fn model(&self, config: &ModelConfig, form: Form, device: &Device) -> Result<HeldModel, WeightError> {
+        self.check(form)?;
+        let mut source = Formed { held: self, form, device: device.clone(), bytes: 0 };
+        let dtype = match form {
+            Form::Dense(dtype) => dtype,
+            Form::Quantized(_) => DType::F32,
+        };
+        let model: Box<dyn Inspect + Send> = match config.is_gpt2() {
+            true => Box::new(Gpt2::load(config, &mut source, dtype, device)?),
+            false => Box::new(Llama::load(config, &mut source, dtype, device)?),
+        };
+        Ok(HeldModel { model, weight_bytes: source.bytes })
+    }
+}
+
+fn check_blocks(name: &str, tensor: &Tensor, dtype: GgmlDType) -> Result<(), WeightError> {
+    let (row, block) = (tensor.dims().last().copied().unwrap_or(0), dtype.block_size());
+    if row.is_multiple_of(block) {
+        return Ok(());
+    }
+    let remedy = match row.is_multiple_of(32) {
+        true => "choose a type with blocks of 32, such as q4_0 or q8_0",
+        false => "leave this model's weights dense, as f16 or bf16",
+    };
+    let dtype = ggml_dtype_word(dtype).as_str();
+    Err(WeightError::Blocks { tensor: name.to_string(), row, dtype, block, remedy })
+}
+
+/// `tensor` stored as `dtype`, on `device`. Rows are checked, because candle counts blocks over the whole tensor.
+pub(super) fn quantise(name: &str, tensor: &Tensor, dtype: GgmlDType, device: &Device) -> Result<QTensor, WeightError> {
+    check_blocks(name, tensor, dtype)?;
+    let made = tensor.to_device(&Device::Cpu).and_then(|tensor| match device.is_cpu() {
+        true => QTensor::quantize(&tensor, dtype),
+        false => QTensor::quantize_onto(&tensor.to_dtype(DType::F32)?, dtype, device),
+    });
+    made.map_err(tensor_error(name))
+}
+
+/// Held weights as a source, in a form.
+#[derive(Debug)]
+struct Formed<'a> {
+    held: &'a HeldWeights,
+    form: Form,
+    device: Device,
+    bytes: u64,
+}
+
+impl Formed<'_> {
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<&Tensor, WeightError> {
+        let path = || PathBuf::from("the weights in memory");
+        let tensor = self.held.get(name);
+        let tensor = tensor.ok_or_else(|| WeightError::MissingTensor { tensor: name.to_string(), path: path() })?;
+        if tensor.dims() != shape {
+            let (actual, expected) = (tensor.dims().to_vec(), shape.to_vec());
+            return Err(WeightError::Shape { tensor: name.to_string(), path: path(), actual, expected });
+        }
+        Ok(tensor)
+    }
+}
+
+impl WeightSource for Formed<'_> {
+    fn dense(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, WeightError> {
+        let dtype = match self.form {
+            Form::Dense(dtype) => dtype,
+            Form::Quantized(_) => DType::F32,
+        };
+        let made = self.tensor(name, shape)?.to_dtype(dtype).and_then(|tensor| tensor.to_device(&self.device));
+        let tensor = made.map_err(tensor_error(name))?;
+        self.bytes += tensor_bytes(&tensor);
+        Ok(tensor)
+    }
+
+    fn quantized(&mut self, name: &str, shape: &[usize]) -> Result<Option<Arc<QTensor>>, WeightError> {
+        let Some(dtype) = self.form.quantised(name, shape) else { return Ok(None) };
+        let made = quantise(name, self.tensor(name, shape)?, dtype, &self.device)?;
+        self.bytes += made.storage_size_in_bytes() as u64;
+        Ok(Some(Arc::new(made)))
+    }
+
+    /// They are held as they are used.
+    fn transposed(&mut self, name: &str, (out, input): (usize, usize)) -> Result<Tensor, WeightError> {
+        self.dense(name, &[out, input])
+    }
+
+    fn quantized_transposed(
+        &mut self,
+        name: &str,
+        (out, input): (usize, usize),
+    ) -> Result<Option<Arc<QTensor>>, WeightError> {
+        self.quantized(name, &[out, input])
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.held.get(name).is_some()
+    }
+
+    fn rope_factors(&mut self) -> Result<Option<Vec<f32>>, WeightError> {
+        Ok(self.held.rope_factors.clone())
+    }
+}
+
+/// Hands weights on and holds them.
+pub(crate) struct Holding<'a> {
+    source: &'a mut dyn WeightSource,
+    held: &'a mut HeldWeights,
+}
+
+impl<'a> Holding<'a> {
+    /// Hands on what `source` has, and holds it in `held`.
+    pub(crate) fn new(source: &'a mut dyn WeightSource, held: &'a mut HeldWeights) -> Self {
+        Self { source, held }
+    }
+
+    fn hold(&mut self, name: &str, tensor: Tensor) -> Tensor {
+        self.held.tensors.insert(name.to_string(), tensor.clone());
+        tensor
+    }
+}
+
+impl WeightSource for Holding<'_> {
+    fn dense(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, WeightError> {
+        self.source.dense(name, shape).map(|tensor| self.hold(name, tensor))
+    }
+
+    fn transposed(&mut self, name: &str, shape: (usize, usize)) -> Result<Tensor, WeightError> {
+        self.source.transposed(name, shape).map(|tensor| self.hold(name, tensor))
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.source.contains(name)
+    }
+
+    fn rope_factors(&mut self) -> Result<Option<Vec<f32>>, WeightError> {
+        let factors = self.source.rope_factors()?;
+        self.held.rope_factors.clone_from(&factors);
+        Ok(factors)
+    }
+}

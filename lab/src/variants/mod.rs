@@ -1,0 +1,32 @@
+//! The same model in several forms: without and with KV cache, in 16 bits, quantised, and as ONNX, each with its speed,
+//! its size and its quality.
+//!
+//! A [`VariantHost`] holds the model's weights in f32, of which all [`Variant`]s are made. The engine measures their
+//! [`cases`]; [`close`] measures what is measured once: sizes, energy, and how far predictions are from those of the base
+//! ([`quality`], [`divergence`]). [`write_variants`] makes the study's files.
+
+mod case;
+mod closing;
+pub mod divergence;
+mod host;
+#[cfg(feature = "onnx")]
+mod onnx_runtime;
+mod options;
+pub mod quality;
+mod report;
+mod results;
+mod runner;
+mod speedup;
+mod variant;
+
+pub use case::cases;
+pub use closing::{Closed, Closing, close};
+pub use divergence::DIVERGED;
+pub use host::{DEFAULT_TEXT, VariantHost};
+pub use options::{SUITE, VariantOptions};
+pub use quality::{Estimate, Quality};
+pub use report::variant_lines;
+pub use results::{CLOSING_FILE, VariantRow, object, read_closing, rows, table, write_variants};
+pub use runner::{Generated, Inspected, Runner};
+pub use speedup::{Speedup, speedup};
+pub use variant::{Group, UnknownVariant, Variant};

@@ -1,0 +1,206 @@
+//! Runs a model's ONNX graph with ONNX Runtime, whose library is loaded while the program runs.
+
+use super::quality::top;
+use super::runner::{Generated, Inspected, Runner};
+use crate::method::{Cancel, CaseError};
+use candlescope_models::onnx::OnnxFiles;
+use candlescope_models::{LoadedModel, ModelConfig};
+use ort::ep::ExecutionProvider;
+use ort::session::builder::GraphOptimizationLevel;
+use ort::session::{Session, SessionInputValue};
+use ort::value::{DynValue, Tensor};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+/// The library, once it is loaded, or why it is not.
+static LIBRARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+
+/// Loads the library `named`, or the first one found, unless one is loaded already.
+///
+/// # Errors
+/// [`CaseError::Refused`] with what to do, where there is none or it cannot be loaded.
+pub(super) fn start(named: Option<&Path>) -> Result<(), CaseError> {
+    let load = || {
+        let library = match named {
+            Some(named) => named.to_path_buf(),
+            None => find().ok_or(
+                "ONNX Runtime's library was not found: `pip install onnxruntime` into a Python environment and activate \
+                 it, or name libonnxruntime.so.VERSION with --onnxruntime or ORT_DYLIB_PATH",
+            )?,
+        };
+        let failed = |error: &dyn std::fmt::Display| {
+            format!("ONNX Runtime cannot be loaded ({error}): name another library with --onnxruntime")
+        };
+        let environment = ort::init_from(&library).map_err(|error| failed(&error))?;
+        environment.with_name("candlescope").with_telemetry(false).commit();
+        Ok(library)
+    };
+    LIBRARY.get_or_init(load).as_ref().map(drop).map_err(|why| CaseError::Refused(why.clone()))
+}
+
+/// The library named by `ORT_DYLIB_PATH`, or inside the wheel `onnxruntime` of a Python environment.
+fn find() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from) {
+        return Some(named);
+    }
+    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    active.chain([PathBuf::from(".venv")]).find_map(|environment| in_environment(&environment))
+}
+
+fn in_environment(environment: &Path) -> Option<PathBuf> {
+    let entries = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let named = |path: &Path, begins: &str| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(begins))
+    };
+    entries(environment.join("lib"))
+        .filter(|path| named(path, "python3"))
+        .flat_map(|python| entries(python.join("site-packages/onnxruntime/capi")))
+        .find(|path| named(path, "libonnxruntime.so"))
+}
+
+/// A graph in ONNX Runtime.
+pub(super) struct OnnxRunner {
+    session: Session,
+    files: OnnxFiles,
+    config: ModelConfig,
+    on_cpu: bool,
+    provider: &'static str,
+    kv_bytes: u64,
+}
+
+impl OnnxRunner {
+    /// The graph in `files`, of the model `loaded`.
+    pub(super) fn open(files: &OnnxFiles, loaded: &LoadedModel, on_cpu: bool) -> Result<Self, CaseError> {
+        let (session, provider) = session(&files.model, on_cpu)?;
+        let (files, config) = (files.clone(), loaded.config.clone());
+        Ok(Self { session, files, config, on_cpu, provider, kv_bytes: 0 })
+    }
+}
+
+/// A session of the graph in `path`, and what runs it.
+fn session(path: &Path, on_cpu: bool) -> Result<(Session, &'static str), CaseError> {
+    // As many threads as candle has.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let cuda = ort::ep::CUDA::default();
+    let on_gpu = !on_cpu && cuda.is_available().unwrap_or(false);
+    let builder = Session::builder().map_err(|error| failed(&error))?;
+    let builder = builder.with_optimization_level(GraphOptimizationLevel::All).map_err(|error| failed(&error))?;
+    let builder = builder.with_intra_threads(threads).map_err(|error| failed(&error))?;
+    let mut builder = match on_gpu {
+        true => builder.with_execution_providers([cuda.build().error_on_failure()]).map_err(|error| failed(&error))?,
+        false => builder,
+    };
+    let session = builder.commit_from_file(path).map_err(|error| failed(&error))?;
+    Ok((session, if on_gpu { "CUDA provider, keys and values by way of the host" } else { "CPU provider" }))
+}
+
+fn failed(error: &dyn std::fmt::Display) -> CaseError {
+    let message = format!("ONNX Runtime: {error}");
+    match crate::hardware::is_out_of_memory(&message) {
+        true => CaseError::OutOfMemory(message),
+        false => CaseError::Failed(message),
+    }
+}
+
+/// Keys and values of all layers, in the order of the graph's inputs.
+type Cache = Vec<(String, DynValue)>;
+
+/// A cache of no tokens.
+fn empty_cache(config: &ModelConfig) -> Result<Cache, CaseError> {
+    let shape = [1, config.num_kv_heads, 0, config.head_dim];
+    let mut cache = Vec::new();
+    for layer in 0..config.num_layers {
+        for kind in ["key", "value"] {
+            let tensor = Tensor::from_array((shape, Vec::<f32>::new())).map_err(|error| failed(&error))?;
+            cache.push((format!("past_key_values.{layer}.{kind}"), tensor.into_dyn()));
+        }
+    }
+    Ok(cache)
+}
+
+/// One call of a graph, for `tokens` after those in `cache`; `at` are the positions whose logits are wanted. Returns the
+/// logits, and the outputs of blocks where the graph has them.
+fn step(
+    session: &mut Session,
+    config: &ModelConfig,
+    cache: &mut Cache,
+    (tokens, position): (&[u32], usize),
+    at: &[usize],
+) -> Result<Inspected, CaseError> {
+    let ids: Vec<i64> = tokens.iter().map(|token| i64::from(*token)).collect();
+    let positions: Vec<i64> = (position..position + tokens.len()).map(|at| at as i64).collect();
+    let at: Vec<i64> = at.iter().map(|at| *at as i64).collect();
+    let row = |values: Vec<i64>| Tensor::from_array(([1, values.len()], values)).map_err(|error| failed(&error));
+    let wanted = Tensor::from_array(([at.len()], at)).map_err(|error| failed(&error))?;
+    let mut inputs: Vec<(String, SessionInputValue<'_>)> = vec![
+        ("input_ids".into(), row(ids)?.into()),
+        ("position_ids".into(), row(positions)?.into()),
+        ("logits_at".into(), wanted.into()),
+    ];
+    inputs.extend(std::mem::take(cache).into_iter().map(|(name, value)| (name, value.into())));
+    let mut outputs = session.run(inputs).map_err(|error| failed(&error))?;
+    let values = |name: &str, outputs: &ort::session::SessionOutputs<'_>| -> Result<Vec<f32>, CaseError> {
+        let output = outputs.get(name).ok_or_else(|| CaseError::Failed(format!("the graph gave no {name}")))?;
+        Ok(output.try_extract_tensor::<f32>().map_err(|error| failed(&error))?.1.to_vec())
+    };
+    let logits = values("logits", &outputs)?;
+    let blocks = (0..config.num_layers).map(|layer| format!("hidden.{layer}"));
+    let blocks: Vec<String> = blocks.filter(|name| outputs.contains_key(name)).collect();
+    let blocks = blocks.iter().map(|name| values(name, &outputs)).collect::<Result<_, _>>()?;
+    for layer in 0..config.num_layers {
+        for kind in ["key", "value"] {
+            let name = format!("present.{layer}.{kind}");
+            let value = outputs.remove(&name).ok_or_else(|| CaseError::Failed(format!("the graph gave no {name}")))?;
+            cache.push((format!("past_key_values.{layer}.{kind}"), value));
+        }
+    }
+    Ok(Inspected { logits, blocks })
+}
+
+impl Runner for OnnxRunner {
+    fn generate(&mut self, prompt: &[u32], count: usize, cancel: &Cancel) -> Result<Generated, CaseError> {
+        let started = Instant::now();
+        let (mut tokens, mut times) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut cache = empty_cache(&self.config)?;
+        let (mut next, mut position) = (prompt.to_vec(), 0);
+        for _ in 0..count {
+            if cancel.is_cancelled() {
+                return Err(CaseError::Cancelled);
+            }
+            let made = step(&mut self.session, &self.config, &mut cache, (&next, position), &[next.len() - 1])?;
+            let token = top(&made.logits).and_then(|token| u32::try_from(token).ok());
+            let token = token.ok_or_else(|| CaseError::Failed("ONNX Runtime gave no logits".into()))?;
+            tokens.push(token);
+            times.push(Instant::now());
+            position += next.len();
+            next = vec![token];
+        }
+        let ended = Instant::now();
+        let held = [2, self.config.num_layers, self.config.num_kv_heads, self.config.head_dim, position, 4];
+        self.kv_bytes = held.iter().map(|n| *n as u64).product();
+        Ok(Generated { tokens, started, times, ended })
+    }
+
+    /// Through the graph that shows its blocks, which is opened for this.
+    fn inspect(&mut self, tokens: &[u32], from: usize) -> Result<Inspected, CaseError> {
+        let (mut session, _) = session(&self.files.blocks, self.on_cpu)?;
+        let at: Vec<usize> = (from..tokens.len()).collect();
+        step(&mut session, &self.config, &mut empty_cache(&self.config)?, (tokens, 0), &at)
+    }
+
+    fn weight_bytes(&self) -> u64 {
+        std::fs::metadata(&self.files.data).map_or(0, |meta| meta.len())
+    }
+
+    fn kv_bytes(&self) -> Option<u64> {
+        (self.kv_bytes > 0).then_some(self.kv_bytes)
+    }
+
+    fn runs_on(&self) -> Option<String> {
+        let library = LIBRARY.get()?.as_ref().ok()?;
+        let version = library.file_name()?.to_str()?.trim_start_matches("libonnxruntime.so").trim_start_matches('.');
+        let version = if version.is_empty() { String::new() } else { format!(" {version}") };
+        Some(format!("ONNX Runtime{version}, {}", self.provider))
+    }
+}

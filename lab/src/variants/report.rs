@@ -1,0 +1,293 @@
+//! `profiling_report.md`, and what a terminal shows.
+
+use super::closing::{Closed, Closing};
+use super::divergence::DIVERGED;
+use super::options::VariantOptions;
+use super::quality::Estimate;
+use super::results::VariantRow;
+use super::speedup::Speedup;
+use super::variant::Variant;
+use crate::study::{IntervalOf, Manifest};
+use crate::suites::{ms, shown};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// A line for each variant.
+pub fn variant_lines(rows: &[VariantRow]) -> Vec<String> {
+    rows.iter().map(line).collect()
+}
+
+fn line(row: &VariantRow) -> String {
+    let title = row.variant.title();
+    if let Some(why) = row.absent() {
+        return format!("{title}: absent; {why}");
+    }
+    let median = row.summary.host_ns().map(|d| d.median);
+    let faster = row.over_no_cache.as_ref().map_or(String::new(), |s| format!(", {}", times(s)));
+    let closed = row.closed.as_ref();
+    let size = closed.and_then(|closed| closed.weight_bytes).map_or(String::new(), |b| format!(", {}", shown(b)));
+    let quality = closed.and_then(|closed| closed.quality.as_ref()).map_or(String::new(), |quality| {
+        format!(", KL {}, same top {}", plus_minus(quality.kl.mean, 4), percent(quality.same_top))
+    });
+    format!("{title}: {}{faster}{size}{quality}", ms(median))
+}
+
+fn times(speedup: &Speedup) -> String {
+    let word = match speedup.interval_of {
+        IntervalOf::Processes => "",
+        IntervalOf::OneProcess => " in this process",
+    };
+    match (speedup.ci95, speedup.range) {
+        (Some((low, high)), _) => format!("{:.2}x [{low:.2} to {high:.2}{word}]", speedup.ratio),
+        (None, Some((low, high))) => format!("{:.2}x (range {low:.2} to {high:.2})", speedup.ratio),
+        (None, None) => format!("{:.2}x", speedup.ratio),
+    }
+}
+
+fn plus_minus(estimate: Estimate, digits: usize) -> String {
+    match estimate.error {
+        Some(error) => format!("{:.digits$} ± {error:.digits$}", estimate.value),
+        None => format!("{:.digits$}", estimate.value),
+    }
+}
+
+fn percent(estimate: Estimate) -> String {
+    let scaled = Estimate { value: estimate.value * 100.0, error: estimate.error.map(|error| error * 100.0) };
+    format!("{} %", plus_minus(scaled, 1))
+}
+
+/// The report as Markdown.
+pub(super) fn report(
+    manifest: &Manifest,
+    options: &VariantOptions,
+    rows: &[VariantRow],
+    closing: Option<&Closing>,
+    traces: &[PathBuf],
+) -> String {
+    let mut text = format!("# {}\n\n", manifest.study);
+    let fact = |map: &serde_json::Map<String, serde_json::Value>, key: &str| {
+        map.get(key).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_string))
+    };
+    let model = fact(&manifest.model, "name").unwrap_or_else(|| options.model.clone());
+    let stored = fact(&manifest.model, "stored_as").filter(|stored| stored != "null");
+    let _ = writeln!(
+        text,
+        "{model} on `{}`: {} tokens of prompt, {} tokens generated one by one, batch 1.{}\n",
+        options.device,
+        options.prompt_tokens,
+        options.output_tokens,
+        stored.map_or(String::new(), |stored| format!(
+            " The model is stored as {stored}; its base here is those weights widened to f32."
+        ))
+    );
+    latency(&mut text, rows, manifest);
+    if let Some(closing) = closing {
+        quality(&mut text, rows, closing, options);
+        layers(&mut text, rows, closing);
+    }
+    absent(&mut text, rows);
+    if !traces.is_empty() {
+        let _ = writeln!(text, "## Traces\n");
+        for trace in traces {
+            let _ = writeln!(text, "- `{}`", trace.display());
+        }
+        let _ = writeln!(text, "\nOpen them at ui.perfetto.dev or chrome://tracing: each layer of each step.\n");
+    }
+    let _ = writeln!(text, "## How it was measured\n\n{}", method(manifest, closing));
+    text
+}
+
+fn latency(text: &mut String, rows: &[VariantRow], manifest: &Manifest) {
+    let _ = writeln!(text, "## Speed and size\n");
+    let _ = writeln!(
+        text,
+        "| variant | latency | to first token | each further | over no cache | over f32 with cache | weights in \
+         memory | file | energy |\n|---|---|---|---|---|---|---|---|---|"
+    );
+    for row in rows.iter().filter(|row| row.absent().is_none()) {
+        let median = |name: &str| ms(row.summary.figure(name).map(|d| d.median));
+        let closed = row.closed.as_ref();
+        let bytes = |of: fn(&Closed) -> Option<u64>| closed.and_then(of).map_or("–".to_string(), shown);
+        let over = |speedup: &Option<Speedup>| speedup.as_ref().map_or("–".to_string(), times);
+        let energy = closed.and_then(|closed| closed.energy_mj);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            row.variant.title(),
+            ms(row.summary.host_ns().map(|d| d.median)),
+            median("ttft_ns"),
+            median("tpot_ns"),
+            over(&row.over_no_cache),
+            over(&row.over_kv_cache),
+            bytes(|closed| closed.weight_bytes),
+            bytes(|closed| closed.disk_bytes),
+            energy.map_or("–".to_string(), |mj| format!("{:.2} J", mj / 1e3)),
+        );
+    }
+    let brackets = match manifest.method.processes {
+        0 | 1 => {
+            "Brackets hold the 95 % interval over the samples of one process start, which says nothing about another"
+        }
+        _ => "Brackets hold the 95 % interval over process starts, in each of which all variants were measured",
+    };
+    let _ = writeln!(
+        text,
+        "\nMedians, measured. {brackets}. Sizes of weights are derived from types and shapes. See \
+         `charts/final_comparison.svg`.\n"
+    );
+    let slow = rows.iter().find(|row| matches!(row.variant, Variant::F16 | Variant::Bf16) && row.absent().is_none());
+    if slow.is_some() && fact_is_cpu(manifest) {
+        let _ = writeln!(
+            text,
+            "16-bit floats are for devices that compute with them: on a CPU, candle widens them for most operations, so \
+             that they save memory and rarely time.\n"
+        );
+    }
+}
+
+fn fact_is_cpu(manifest: &Manifest) -> bool {
+    manifest.options.get("device").and_then(|device| device.as_str()) == Some("cpu")
+}
+
+fn quality(text: &mut String, rows: &[VariantRow], closing: &Closing, options: &VariantOptions) {
+    let _ = writeln!(text, "## Quality\n");
+    if let Some(why) = &closing.no_quality {
+        let _ = writeln!(text, "Not measured: {why}.\n");
+        return;
+    }
+    if closing.random_weights {
+        let _ = writeln!(
+            text,
+            "The weights are random: these figures show that the measurement works, and nothing about a model.\n"
+        );
+    }
+    let _ = writeln!(
+        text,
+        "| variant | KL mean | median | 99 % | 99.9 % | max | same top token | perplexity ratio | Δp RMS | first other \
+         token |\n|---|---|---|---|---|---|---|---|---|---|"
+    );
+    let some = |value: Option<f64>| value.map_or("–".to_string(), |value| format!("{value:.4}"));
+    for (row, closed) in rows.iter().filter_map(|row| Some((row, row.closed.as_ref()?))) {
+        let Some(q) = &closed.quality else { continue };
+        let first = closed.first_token.as_ref().map_or("–".to_string(), |first| {
+            format!(
+                "{} of {} prompts differ; {} tokens the same",
+                first.first.iter().flatten().count(),
+                first.first.len(),
+                plus_minus(first.same_mean, 1)
+            )
+        });
+        let _ = writeln!(
+            text,
+            "| {} | {} | {:.4} | {} | {} | {:.4} | {} | {} | {} | {first} |",
+            row.variant.title(),
+            plus_minus(q.kl.mean, 4),
+            q.kl.median,
+            some(q.kl.p99),
+            some(q.kl.p99_9),
+            q.kl.max,
+            percent(q.same_top),
+            plus_minus(q.perplexity_ratio, 4),
+            percent(q.delta_p_rms),
+        );
+    }
+    let positions = rows.iter().find_map(|row| Some(row.closed.as_ref()?.quality.as_ref()?.positions)).unwrap_or(0);
+    let base = rows.iter().find_map(|row| Some(row.closed.as_ref()?.quality.as_ref()?.base_perplexity));
+    let _ = writeln!(
+        text,
+        "\nAgainst f32 with KV cache (perplexity {}), on {} pieces of {} tokens of `{}`, of which the second halves are \
+         scored: {positions} positions. Figures with ± have their standard error, with positions taken as independent. \
+         KL divergence in nats; definitions are those of llama.cpp's perplexity tool. First other token: of the greedy \
+         continuation of the pieces' first {} tokens by {}.",
+        base.map_or("–".to_string(), |base| plus_minus(base, 3)),
+        closing.pieces,
+        closing.chunk,
+        closing.text.as_deref().map_or(String::new(), |path| path.display().to_string()),
+        options.prompt_tokens,
+        options.output_tokens,
+    );
+    for (row, why) in rows.iter().filter_map(|row| Some((row, row.closed.as_ref()?.no_quality.as_ref()?))) {
+        if row.absent().is_none() && !row.variant.is_base() {
+            let _ = writeln!(text, "\n{}: no figures of quality, because {why}.", row.variant.title());
+        }
+    }
+    text.push('\n');
+}
+
+fn layers(text: &mut String, rows: &[VariantRow], closing: &Closing) {
+    let with: Vec<(&VariantRow, &Closed)> = rows
+        .iter()
+        .filter_map(|row| Some((row, row.closed.as_ref()?)))
+        .filter(|(_, closed)| !closed.layers.is_empty())
+        .collect();
+    if with.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "## Where it begins to differ\n");
+    let _ = writeln!(
+        text,
+        "| variant | first layer above {:.0} % | error after the first layer | middle | last | largest |\n|---|---|---|---|\
+         ---|---|",
+        DIVERGED * 100.0
+    );
+    for (row, closed) in with {
+        let last = closed.layers.len() - 1;
+        let largest = closed.layers.iter().max_by(|a, b| a.relative.value.total_cmp(&b.relative.value));
+        let at = |layer: usize| scientific(closed.layers[layer].relative);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} |",
+            row.variant.title(),
+            closed.diverges_at.map_or("none".to_string(), |layer| layer.to_string()),
+            at(0),
+            at(last / 2),
+            at(last),
+            largest.map_or(String::new(), |l| format!("{} at {}", scientific(l.relative), l.layer)),
+        );
+    }
+    let on = match closing.text {
+        Some(_) => "the same text",
+        None => "seeded random tokens, because there is no text",
+    };
+    let _ = writeln!(
+        text,
+        "\nError of a layer: ‖variant − f32‖ ÷ ‖f32‖ of the block's output over all positions of a piece, mean over {} \
+         pieces of {on}. Layers count from 0.\n",
+        closing.pieces
+    );
+}
+
+fn scientific(estimate: Estimate) -> String {
+    match estimate.value {
+        v if v >= 1e-3 => plus_minus(estimate, 4),
+        v => format!("{v:.1e}"),
+    }
+}
+
+fn absent(text: &mut String, rows: &[VariantRow]) {
+    let missing: Vec<(&VariantRow, String)> = rows.iter().filter_map(|row| Some((row, row.absent()?))).collect();
+    if missing.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "## Absent\n");
+    for (row, why) in missing {
+        let _ = writeln!(text, "- {}: {why}", row.variant.title());
+    }
+    text.push('\n');
+}
+
+fn method(manifest: &Manifest, closing: Option<&Closing>) -> String {
+    let processes = manifest.method.processes;
+    let mut text = format!(
+        "All variants were made of the same weights and repeated in turn, in random order, in each of {processes} process \
+         start{}. Warm-up is in no figure.",
+        if processes == 1 { "" } else { "s" }
+    );
+    if let Some(closing) = closing {
+        let _ = write!(text, " Energy: {}.", closing.energy);
+    }
+    for sentence in &manifest.disturbances {
+        let _ = write!(text, " Disturbed: {sentence}.");
+    }
+    text + " Every sample is in `results.parquet`; what is not known is absent, never zero.\n"
+}

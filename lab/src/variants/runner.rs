@@ -1,0 +1,132 @@
+//! What runs a variant.
+
+use super::variant::Variant;
+use crate::hardware::case_error;
+use crate::method::{Cancel, CaseError, Measurement};
+use candle_core::Tensor;
+use candlescope_models::generate::{Context, generate_with};
+use candlescope_models::weights::HeldModel;
+use candlescope_models::{GenerateOptions, Inspect};
+use std::time::Instant;
+
+/// A greedy continuation with its times.
+#[derive(Debug, Clone)]
+pub struct Generated {
+    /// The tokens.
+    pub tokens: Vec<u32>,
+    /// When it began.
+    pub started: Instant,
+    /// When each token was known on the host.
+    pub times: Vec<Instant>,
+    /// When it ended.
+    pub ended: Instant,
+}
+
+impl Generated {
+    /// The figures of a request: `docs/definitions.md` says what each means.
+    pub fn measurement(&self) -> Measurement {
+        let ns = |from: Instant, to: Instant| (to - from).as_nanos() as f64;
+        let e2e = self.ended - self.started;
+        let first = self.times.first().copied();
+        let steps = self.times.len().saturating_sub(1) as f64;
+        let tpot = first.filter(|_| steps > 0.0).map(|first| ns(first, self.ended) / steps);
+        Measurement::new(u64::try_from(e2e.as_nanos()).unwrap_or(u64::MAX))
+            .figure("ttft_ns", first.map(|first| ns(self.started, first)))
+            .figure("tpot_ns", tpot)
+            .figure("output_tps", Some(self.tokens.len() as f64 / e2e.as_secs_f64()))
+    }
+}
+
+/// What a variant makes of a text that is passed whole.
+#[derive(Debug, Clone, Default)]
+pub struct Inspected {
+    /// Logits, a row of the vocabulary for each position.
+    pub logits: Vec<f32>,
+    /// The output of each block, all positions one after another.
+    pub blocks: Vec<Vec<f32>>,
+}
+
+/// A variant that is ready to run.
+pub trait Runner {
+    /// The greedy continuation of `prompt` by `count` tokens, whatever ends a text.
+    ///
+    /// # Errors
+    /// When it fails, or is cancelled.
+    fn generate(&mut self, prompt: &[u32], count: usize, cancel: &Cancel) -> Result<Generated, CaseError>;
+
+    /// Logits of the positions from `from` on of a new text, and each block's output at all of them.
+    ///
+    /// # Errors
+    /// When it fails.
+    fn inspect(&mut self, tokens: &[u32], from: usize) -> Result<Inspected, CaseError>;
+
+    /// Bytes of the weights that are held.
+    fn weight_bytes(&self) -> u64;
+
+    /// Bytes of keys and values that are held; `None` where somebody else holds them.
+    fn kv_bytes(&self) -> Option<u64>;
+
+    /// What runs it, where that is not candle: a library with its version and providers.
+    fn runs_on(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A variant that candle runs.
+pub(super) struct CandleRunner {
+    model: Box<dyn Inspect + Send>,
+    weight_bytes: u64,
+    kv_cache: bool,
+    name: String,
+}
+
+impl CandleRunner {
+    pub(super) fn new(held: HeldModel, variant: Variant, name: &str) -> Self {
+        let HeldModel { model, weight_bytes, .. } = held;
+        Self { model, weight_bytes, kv_cache: variant != Variant::NoCache, name: name.to_string() }
+    }
+}
+
+impl Runner for CandleRunner {
+    fn generate(&mut self, prompt: &[u32], count: usize, cancel: &Cancel) -> Result<Generated, CaseError> {
+        if cancel.is_cancelled() {
+            return Err(CaseError::Cancelled);
+        }
+        let options = GenerateOptions {
+            max_new_tokens: count,
+            ignore_eos: true,
+            kv_cache: self.kv_cache,
+            ..GenerateOptions::default()
+        };
+        let context = Context { name: &self.name, stop: Vec::new(), tokenizer: None };
+        let prompts = [prompt.to_vec()];
+        let output = generate_with(self.model.as_mut(), &context, &prompts, &options, &mut |_| {})
+            .map_err(|error| crate::suites::case_error(&error))?;
+        let tokens = output.sequences.into_iter().next().map(|sequence| sequence.tokens).unwrap_or_default();
+        Ok(Generated { tokens, started: output.started, times: output.token_times, ended: output.ended })
+    }
+
+    fn inspect(&mut self, tokens: &[u32], from: usize) -> Result<Inspected, CaseError> {
+        let mut blocks = Vec::new();
+        let mut pass = || -> candle_core::Result<Vec<f32>> {
+            self.model.reset();
+            let tokens = Tensor::new(tokens, self.model.device())?.unsqueeze(0)?;
+            let logits = self.model.inspect(&tokens, &mut |_, xs| {
+                blocks.push(xs.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1()?);
+                Ok(())
+            })?;
+            let count = logits.dim(1)?;
+            logits.narrow(1, from, count - from)?.flatten_all()?.to_vec1()
+        };
+        let logits = pass().map_err(|error| case_error(&error))?;
+        Ok(Inspected { logits, blocks })
+    }
+
+    fn weight_bytes(&self) -> u64 {
+        self.weight_bytes
+    }
+
+    fn kv_bytes(&self) -> Option<u64> {
+        Some(self.model.kv_bytes())
+    }
+}
