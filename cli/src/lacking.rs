@@ -44,6 +44,8 @@ macro_rules! absent {
 absent!(bench, BenchArgs -> u8, "`candlescope bench`", "lab");
 #[cfg(not(feature = "lab"))]
 absent!(load, LoadArgs -> (), "`candlescope load`", "lab");
+#[cfg(not(feature = "monitor"))]
+absent!(monitor, MonitorArgs -> (), "`candlescope monitor`", "monitor");
 #[cfg(not(feature = "ncu"))]
 absent!(ncu, NcuArgs -> (), "`candlescope ncu`", "ncu");
 #[cfg(not(feature = "roofline"))]

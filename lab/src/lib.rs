@@ -3,14 +3,18 @@
 //! A *case* is one configuration of what is measured. The engine ([`method`]) warms it up, decides the order in which
 //! cases are repeated and when a case has been repeated often enough. A *study* ([`study`]) is the directory with the
 //! results. [`suites`] holds the ready-made sets of cases for language models, [`kernels`] single operations,
-//! [`peaks`] what a device reaches at best, and [`load`] a server under load.
+//! [`peaks`] what a device reaches at best, and [`load`] a server under load. With the feature `monitor` there is a
+//! watcher of GPUs, processes and programs beside them.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod exposition;
 pub mod hardware;
 pub mod kernels;
 pub mod load;
 pub mod method;
+#[cfg(feature = "monitor")]
+pub mod monitor;
 pub mod operands;
 pub mod peaks;
 mod range;

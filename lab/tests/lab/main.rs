@@ -4,5 +4,7 @@
 mod answers;
 mod coverage;
 mod engine;
+#[cfg(feature = "monitor")]
+mod monitor;
 mod scripted;
 mod studies;
