@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the pictures in docs/images again. Installs what it needs from Debian and PyPI; takes about ten minutes, most of them downloads.
-# Usage: scripts/pictures.sh [report|perfetto|nsight|dashboard|request]…     all without an argument
+# Usage: scripts/pictures.sh [report|perfetto|nsight|dashboard|request|monitor]…     all without an argument
 #
 # On a machine that is busy otherwise, pictures show that: times get long and uneven. PROGRAMS names a directory with our programs, if
 # they are not to be built; RUN a run for the report and the trace, if none is to be made; WORK a directory for what is in between.
@@ -8,7 +8,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 wanted=("$@")
-[ ${#wanted[@]} -gt 0 ] || wanted=(report perfetto nsight dashboard request)
+[ ${#wanted[@]} -gt 0 ] || wanted=(report perfetto nsight dashboard request monitor)
 work=${WORK:-/tmp/candlescope-pictures}
 images=docs/images
 mkdir -p "$work" "$images"
@@ -78,8 +78,12 @@ for picture in "${wanted[@]}"; do
   request)
     "$python" scripts/pictures/request.py "$programs" "$model" "$(tests/otlp/jaeger.sh)" "$raw"
     ;;
+  monitor)
+    scripts/pictures/monitor.sh "$programs" "$model" "$images/monitor.svg"
+    continue
+    ;;
   *)
-    echo "pictures.sh: no picture $picture: report, perfetto, nsight, dashboard or request" >&2
+    echo "pictures.sh: no picture $picture: report, perfetto, nsight, dashboard, request or monitor" >&2
     exit 2
     ;;
   esac

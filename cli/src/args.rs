@@ -38,6 +38,9 @@ pub(crate) enum Command {
     /// Predict what a model reaches on a device, or hold runs against their rooflines
     #[command(after_help = crate::roofline::EXAMPLES)]
     Roofline(Box<crate::roofline::RooflineArgs>),
+    /// Watch GPUs, processes and candlescope programs on this machine while they run
+    #[command(after_help = crate::monitor::EXAMPLES)]
+    Monitor(crate::monitor::MonitorArgs),
     /// Put load on an OpenAI-compatible server and measure what its clients see
     #[command(after_help = crate::load::EXAMPLES)]
     Load(Box<crate::load::LoadArgs>),

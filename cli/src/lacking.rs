@@ -46,6 +46,8 @@ absent!(bench, BenchArgs -> u8, "`candlescope bench`", "lab");
 absent!(load, LoadArgs -> (), "`candlescope load`", "lab");
 #[cfg(not(feature = "lab"))]
 absent!(tune, TuneArgs -> u8, "`candlescope tune`", "lab");
+#[cfg(not(feature = "monitor"))]
+absent!(monitor, MonitorArgs -> (), "`candlescope monitor`", "monitor");
 #[cfg(not(feature = "ncu"))]
 absent!(ncu, NcuArgs -> (), "`candlescope ncu`", "ncu");
 #[cfg(not(feature = "query"))]

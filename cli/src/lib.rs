@@ -27,6 +27,8 @@ mod limits;
 #[cfg(feature = "lab")]
 mod load;
 mod measured_peaks;
+#[cfg(feature = "monitor")]
+mod monitor;
 #[cfg(feature = "ncu")]
 mod ncu;
 mod nsight;
@@ -51,6 +53,8 @@ mod tune;
 mod work;
 
 // Commands that a build can lack keep their names, and say how to build them.
+#[cfg(not(feature = "monitor"))]
+use lacking::monitor;
 #[cfg(not(feature = "ncu"))]
 use lacking::ncu;
 #[cfg(not(feature = "query"))]
@@ -94,6 +98,7 @@ pub fn main() -> ExitCode {
         Command::Ncu(args) => ncu::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Roofline(args) => roofline::run(&args),
+        Command::Monitor(args) => monitor::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Bench(args) => match bench::run(&args) {
             Ok(status) => return ExitCode::from(status),

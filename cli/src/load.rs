@@ -256,7 +256,7 @@ fn prompts(args: &LoadArgs) -> Result<PromptSource> {
 }
 
 /// `30`, `30s`, `1.5m`, `200ms`.
-fn time(text: &str) -> Result<Duration> {
+pub(crate) fn time(text: &str) -> Result<Duration> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[number.len()..] {
         "ms" => 1e-3,

@@ -18,6 +18,18 @@ pub(crate) fn say(text: &str) -> Result<()> {
         .context("cannot write to standard output: free some space, or send it elsewhere")
 }
 
+/// Prints `text` and a line feed to standard output, and returns whether it is still read: for what goes on until then.
+#[cfg(feature = "monitor")]
+pub(crate) fn say_if_read(text: &str) -> Result<bool> {
+    let mut out = io::stdout().lock();
+    match out.write_all(format!("{}\n", printable(text)).as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        outcome => {
+            outcome.map(|()| true).context("cannot write to standard output: free some space, or send it elsewhere")
+        }
+    }
+}
+
 /// Prints one line to standard error. If that fails, there is nowhere left to report it.
 pub(crate) fn note(text: &str) {
     let line = printable(text).replace('\n', "\\u000a");

@@ -35,6 +35,8 @@ use std::time::{Duration, Instant};
 /// thousandth of a core.
 #[derive(Debug)]
 pub struct HostCollector {
+    /// Another process than this one.
+    other: Option<OtherProcess>,
     period: Duration,
     device: Arc<str>,
     began: Instant,
@@ -55,7 +57,37 @@ impl HostCollector {
 
     /// A collector with another period.
     pub fn with_period(period: Duration) -> Self {
-        Self { period, device: "host".into(), began: Instant::now(), last: None }
+        Self { other: None, period, device: "host".into(), began: Instant::now(), last: None }
+    }
+
+    /// Samples the process `pid` in place of this one. Context switches are absent: the system keeps them of each thread
+    /// that still runs, and their sum would go down whenever one ends. [`sample`](Collector::sample) fails once the
+    /// process has ended.
+    ///
+    /// # Errors
+    /// If there is no such process, or the system does not tell of others.
+    pub fn of_process(pid: u32) -> Result<Self, CollectError> {
+        let other = OtherProcess::find(pid).ok_or_else(|| {
+            CollectError(format!("there is no process {pid} on this machine: `ps -u $USER` lists your own"))
+        })?;
+        Ok(Self { other: Some(other), ..Self::new() })
+    }
+}
+
+/// A process that is not this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct OtherProcess {
+    pid: u32,
+    /// When it began: tells it from a later one with the same number.
+    began: u64,
+}
+
+impl OtherProcess {
+    fn find(pid: u32) -> Option<Self> {
+        #[cfg(target_os = "linux")]
+        return read::began(pid).map(|began| Self { pid, began });
+        #[cfg(not(target_os = "linux"))]
+        None.filter(|_: &Self| pid > 0)
     }
 }
 
@@ -84,8 +116,11 @@ impl Collector for HostCollector {
     }
 
     fn sample(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError> {
+        if let Some(other) = self.other.filter(|other| OtherProcess::find(other.pid) != Some(*other)) {
+            return Err(CollectError(format!("the process {} has ended", other.pid)));
+        }
         #[cfg(target_os = "linux")]
-        let reading = read::reading(self.began.elapsed());
+        let reading = read::reading(self.began.elapsed(), self.other.map(|other| other.pid));
         #[cfg(not(target_os = "linux"))]
         let reading = Reading { at: self.began.elapsed(), ..Reading::default() };
         if cfg!(target_os = "linux") && reading.is_empty() {
@@ -139,6 +174,24 @@ mod tests {
         let second = round(&mut collector);
         let name = "process_context_switches_voluntary_total";
         assert!(second[name] >= first[name] + 5.0);
+    }
+
+    #[test]
+    fn another_process_is_sampled_until_it_ends() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
+        let mut collector = HostCollector::of_process(child.id()).expect("it runs");
+        let (first, second) = (round(&mut collector), round(&mut collector));
+        // Our own memory and threads are others.
+        assert_eq!(second["process_threads"], 1.0);
+        let (mut own, limit) = (HostCollector::new(), 0.5);
+        assert!(first["process_resident_memory_bytes"] < round(&mut own)["process_resident_memory_bytes"]);
+        assert!(second.get("process_cpu_ratio").is_none_or(|ratio| *ratio < limit), "it sleeps: {second:?}");
+        assert!(!second.contains_key("process_context_switches_voluntary_total"), "not of all threads");
+        child.kill().expect("it can be ended");
+        child.wait().expect("it ends");
+        let told = collector.sample(&mut Samples::new(HostNs(1), &mut Vec::new())).expect_err("it has ended");
+        assert!(told.to_string().contains("has ended"), "{told}");
+        assert!(HostCollector::of_process(child.id()).expect_err("no longer").to_string().contains("no process"));
     }
 
     #[test]

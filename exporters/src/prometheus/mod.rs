@@ -23,15 +23,20 @@
 //! # Ok::<(), candlescope_core::StartError>(())
 //! ```
 //!
+//! Other programs of the same user find it by a file in the user's runtime directory ([`announced`]), which holds the
+//! process, the address and the program's name.
+//!
 //! The metrics end with the session. For a short run, use its Parquet tables instead: a scrape every few seconds may
 //! miss it.
 
+mod announcement;
 mod hosts;
 mod http_request;
 mod prometheus_exporter;
 mod server;
 
 pub use crate::metrics::{Kind, METRICS, Metric, SAMPLES};
+pub use announcement::{Announced, announced};
 pub use prometheus_exporter::{DEFAULT_PORT, Endpoint, PrometheusConfig, PrometheusExporter};
 
 /// For [`crate::fuzz`]: reads a request both piece by piece and all at once, and checks whether its host is accepted.

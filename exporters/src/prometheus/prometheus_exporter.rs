@@ -1,5 +1,6 @@
 //! The exporter: aggregates on its own thread, serves on another.
 
+use super::announcement::Announcement;
 use super::hosts::Hosts;
 use super::http_request::Response;
 use super::server::Server;
@@ -81,6 +82,8 @@ pub struct PrometheusExporter {
 struct Running {
     aggregate: Aggregate,
     accountant: Accountant,
+    /// Goes before the server does.
+    _announcement: Announcement,
     /// Stops serving when it is dropped.
     _server: Server,
 }
@@ -121,7 +124,8 @@ impl Exporter for PrometheusExporter {
             serve().map_err(|e| ExportError::fatal(format!("cannot serve metrics on {address}")).with_source(e))?;
         let _ = self.endpoint.address.set(server.address());
         let accountant = Accountant::new(self.session.clone());
-        self.running = Some(Running { aggregate, accountant, _server: server });
+        let announcement = Announcement::of(server.address());
+        self.running = Some(Running { aggregate, accountant, _announcement: announcement, _server: server });
         Ok(())
     }
 

@@ -29,7 +29,6 @@ mod course;
 mod drive;
 mod error;
 mod exchange;
-mod exposition;
 mod failure;
 mod figures;
 mod level;

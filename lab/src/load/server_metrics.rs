@@ -4,7 +4,7 @@ use super::address::Address;
 use super::clock::Clock;
 use super::connect::Connections;
 use super::exchange::Client;
-use super::exposition::{label, parse};
+use crate::exposition::{label, parse};
 use candlescope_core::RedactedUrl;
 use serde::Serialize;
 use std::collections::BTreeMap;

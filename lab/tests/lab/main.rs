@@ -4,6 +4,8 @@
 mod answers;
 mod coverage;
 mod engine;
+#[cfg(feature = "monitor")]
+mod monitor;
 mod scripted;
 mod studies;
 mod tune;

@@ -64,7 +64,7 @@ pub use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, Otlp
 #[cfg(feature = "parquet")]
 pub use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 #[cfg(feature = "prometheus")]
-pub use candlescope_exporters::prometheus::PrometheusConfig;
+pub use candlescope_exporters::prometheus::{Announced, PrometheusConfig, announced};
 pub use env::{ConfigError, EnvConfig, VARIABLE};
 pub use gpu::KernelWindows;
 pub use guard::Scope;

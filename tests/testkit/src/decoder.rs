@@ -227,7 +227,9 @@ impl Decoder {
         let mut sums: HashMap<u64, (u64, HostNs)> = HashMap::new();
         for kernel in self.batch.kernels.iter().filter(|k| k.step == Some(self.step)) {
             let mut seq = kernel.seq;
-            while let Some(at) = seq.and_then(|seq| self.batch.spans[first..].iter().position(|s| s.seq == seq)) {
+            while let Some(at) =
+                seq.and_then(|seq| self.batch.spans[first..].binary_search_by_key(&seq, |s| s.seq).ok())
+            {
                 let span = &self.batch.spans[first + at];
                 let sum = sums.entry(span.seq).or_insert((0, kernel.gpu_start));
                 sum.0 += kernel.gpu_dur_ns;

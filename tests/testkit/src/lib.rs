@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`records`] | one record of each kind, to be changed by [`with`] |
 //! | [`decoder`] | a decoder that makes records as a session would, without a model |
+//! | [`scale`] | a run of any size, step by step, with as many kernels as intervals |
 //! | [`scenario`] | a whole synthetic run with its manifest: requests, kernels, a GPU's sensors |
 //! | [`allocations`] | an allocator that counts |
 //! | [`collector`] | a scripted HTTP server in this process |
@@ -17,6 +18,7 @@ pub mod completions;
 pub mod decoder;
 mod http_request;
 pub mod records;
+pub mod scale;
 pub mod scenario;
 pub mod services;
 pub mod tools;

@@ -204,7 +204,7 @@ fn sensors(batch: &mut Batch, end: i64) {
 }
 
 /// What the session writes about GPU time.
-fn account(scenario: &Scenario, batch: &Batch, manifest: &mut RunManifest) {
+pub(crate) fn account(scenario: &Scenario, batch: &Batch, manifest: &mut RunManifest) {
     let steps = batch.steps.len() as u64;
     let full = batch.steps.iter().filter(|s| s.step.is_multiple_of(scenario.full_every)).count() as u64;
     let timed = batch.spans.iter().filter(|s| s.gpu.is_some()).count() as u64;

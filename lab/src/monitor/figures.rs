@@ -1,0 +1,148 @@
+//! Figures of a GPU, a process and the machine, by the names of our collectors' metrics. What is not told is `None`.
+
+use candlescope_core::SampleRecord;
+
+/// A GPU now.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct GpuFigures {
+    /// Share of NVML's last sampling period (1/6 s to 1 s) in which any kernel ran.
+    pub use_ratio: Option<f64>,
+    /// Bytes in use by anyone.
+    pub memory_bytes: Option<f64>,
+    /// Bytes in all.
+    pub memory_limit_bytes: Option<f64>,
+    /// Watts drawn by the board.
+    pub power_watts: Option<f64>,
+    /// Watts that are allowed.
+    pub power_limit_watts: Option<f64>,
+    /// Joules since the driver was loaded.
+    pub energy_joules: Option<f64>,
+    /// Hertz of the multiprocessors.
+    pub sm_clock_hertz: Option<f64>,
+    /// Hertz of the memory.
+    pub memory_clock_hertz: Option<f64>,
+    /// Degrees of the die.
+    pub temperature_celsius: Option<f64>,
+    /// Reasons that hold clocks down, without `gpu_idle`; `None` where the GPU does not tell any.
+    pub throttled: Option<Vec<String>>,
+}
+
+impl GpuFigures {
+    /// From values by the metric's name.
+    pub(super) fn of<'a>(samples: impl IntoIterator<Item = (&'a str, f64)>) -> Self {
+        let mut figures = Self::default();
+        for (metric, value) in samples {
+            let place = match metric {
+                "hw_gpu_utilization_ratio" => &mut figures.use_ratio,
+                "hw_gpu_memory_usage_bytes" => &mut figures.memory_bytes,
+                "hw_gpu_memory_limit_bytes" => &mut figures.memory_limit_bytes,
+                "hw_power_watts" => &mut figures.power_watts,
+                "hw_power_limit_watts" => &mut figures.power_limit_watts,
+                "hw_energy_joules_total" => &mut figures.energy_joules,
+                "candlescope_gpu_clock_hertz_sm" => &mut figures.sm_clock_hertz,
+                "candlescope_gpu_clock_hertz_memory" => &mut figures.memory_clock_hertz,
+                "hw_temperature_celsius" => &mut figures.temperature_celsius,
+                _ => {
+                    figures.reason(metric, value);
+                    continue;
+                }
+            };
+            *place = Some(value);
+        }
+        figures
+    }
+
+    fn reason(&mut self, metric: &str, value: f64) {
+        let Some(reason) = metric.strip_prefix("candlescope_gpu_throttled_") else { return };
+        let active = self.throttled.get_or_insert_default();
+        // Clocks of a GPU without work are low by themselves.
+        if value > 0.0 && reason != "gpu_idle" {
+            active.push(reason.to_string());
+        }
+    }
+}
+
+/// A process now.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ProcessFigures {
+    /// CPU time over wall time since the reading before: 1 is one core.
+    pub cpu_ratio: Option<f64>,
+    /// Resident bytes.
+    pub memory_bytes: Option<f64>,
+    /// Most resident bytes so far.
+    pub peak_memory_bytes: Option<f64>,
+    /// Threads.
+    pub threads: Option<f64>,
+}
+
+impl ProcessFigures {
+    pub(super) fn of<'a>(samples: impl IntoIterator<Item = (&'a str, f64)>) -> Self {
+        let mut figures = Self::default();
+        for (metric, value) in samples {
+            let place = match metric {
+                "process_cpu_ratio" => &mut figures.cpu_ratio,
+                "process_resident_memory_bytes" => &mut figures.memory_bytes,
+                "process_peak_resident_memory_bytes" => &mut figures.peak_memory_bytes,
+                "process_threads" => &mut figures.threads,
+                _ => continue,
+            };
+            *place = Some(value);
+        }
+        figures
+    }
+
+    /// Whether nothing is known.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The machine now.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct MachineFigures {
+    /// Bytes that programs could still get.
+    pub memory_available_bytes: Option<f64>,
+    /// Load average of the last minute.
+    pub load_1m: Option<f64>,
+}
+
+impl MachineFigures {
+    pub(super) fn of<'a>(samples: impl IntoIterator<Item = (&'a str, f64)>) -> Self {
+        let mut figures = Self::default();
+        for (metric, value) in samples {
+            match metric {
+                "system_memory_available_bytes" => figures.memory_available_bytes = Some(value),
+                "system_load_1m" => figures.load_1m = Some(value),
+                _ => {}
+            }
+        }
+        figures
+    }
+}
+
+/// Samples as the functions above take them.
+pub(super) fn named(samples: &[SampleRecord]) -> impl Iterator<Item = (&str, f64)> {
+    samples.iter().map(|sample| (sample.metric, sample.value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_holds_clocks_down_is_throttling() {
+        let told = [
+            ("hw_gpu_utilization_ratio", 0.5),
+            ("candlescope_gpu_throttled_gpu_idle", 1.0),
+            ("candlescope_gpu_throttled_sw_power_cap", 1.0),
+            ("candlescope_gpu_throttled_hw_slowdown", 0.0),
+        ];
+        let figures = GpuFigures::of(told);
+        assert_eq!(figures.throttled.as_deref(), Some(&["sw_power_cap".to_string()][..]));
+        assert_eq!((figures.use_ratio, figures.power_watts), (Some(0.5), None));
+        assert_eq!(GpuFigures::of([("hw_power_watts", 1.0)]).throttled, None, "not told");
+    }
+}

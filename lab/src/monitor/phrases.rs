@@ -1,0 +1,152 @@
+//! Figures in words, the same wherever they are shown. What is not known is left out. Pure.
+
+use super::figures::{GpuFigures, ProcessFigures};
+use super::program::{Activity, ProgramFigures};
+use super::state::{GpuTrack, Monitor, ProgramTrack};
+use candlescope_core::numbers::{bytes, count, duration, significant, utc, watts};
+use std::time::Duration;
+
+/// `12:34:56`, the system clock's time in UTC.
+pub(super) fn clock(monitor: &Monitor, at: Duration) -> String {
+    let text = utc(monitor.clock(at).0);
+    text.split(' ').nth(1).unwrap_or_default().to_string()
+}
+
+/// `12.0 s`, `3 min 20 s`, `2 h 5 min`.
+pub(super) fn time(time: Duration) -> String {
+    let seconds = time.as_secs_f64().round() as u64;
+    match seconds {
+        0..120 => duration(time.as_nanos() as f64),
+        120..7200 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// A share without digits after the point: what is shown moves.
+pub(super) fn share(ratio: f64) -> String {
+    format!("{:.0} %", ratio * 100.0)
+}
+
+pub(super) fn gpu_name(gpu: &GpuTrack) -> String {
+    match &gpu.product {
+        Some(product) => format!("GPU {} {product}", gpu.index),
+        None => format!("GPU {}", gpu.index),
+    }
+}
+
+pub(super) fn power(figures: &GpuFigures) -> Option<String> {
+    let now = figures.power_watts?;
+    Some(match figures.power_limit_watts {
+        Some(limit) => format!("{} of {}", watts(now), watts(limit)),
+        None => watts(now),
+    })
+}
+
+pub(super) fn gpu_memory(figures: &GpuFigures) -> Option<String> {
+    let now = figures.memory_bytes?;
+    Some(match figures.memory_limit_bytes {
+        Some(limit) => format!("{} of {}", bytes(now), bytes(limit)),
+        None => bytes(now),
+    })
+}
+
+pub(super) fn clocks(figures: &GpuFigures) -> Option<String> {
+    let clock = |name: &str, hertz: Option<f64>| hertz.map(|hertz| format!("{name} {:.2} GHz", hertz / 1e9));
+    join([clock("SM", figures.sm_clock_hertz), clock("memory", figures.memory_clock_hertz)], ", ")
+}
+
+/// `throttled: sw_power_cap`, or that it is not; nothing where the GPU does not tell.
+pub(super) fn throttling(figures: &GpuFigures) -> Option<String> {
+    let reasons = figures.throttled.as_ref()?;
+    Some(if reasons.is_empty() { "not throttled".to_string() } else { format!("throttled: {}", reasons.join(", ")) })
+}
+
+pub(super) fn program_name(program: &ProgramTrack) -> String {
+    match program.pid {
+        Some(pid) => format!("{} ({pid})", program.name),
+        None => program.name.clone(),
+    }
+}
+
+pub(super) fn activity(figures: &ProgramFigures) -> Option<String> {
+    match &figures.activity {
+        Activity::Unknown => None,
+        Activity::Phase(phase) if phase == "none" => Some("in steps without a phase".to_string()),
+        Activity::Phase(phase) => Some(phase.clone()),
+        Activity::Waiting => Some("a request is open, no step has ended".to_string()),
+        Activity::Idle => Some("no step".to_string()),
+    }
+}
+
+/// `54.3 tokens/s`; in a program that does not decode, with the phase that they are of.
+pub(super) fn tokens(figures: &ProgramFigures) -> Option<String> {
+    let rate = significant(figures.tokens_per_second?);
+    Some(match figures.token_phase.as_deref() {
+        Some("decode" | "none") | None => format!("{rate} tokens/s"),
+        Some(phase) => format!("{rate} tokens/s in {phase}"),
+    })
+}
+
+/// `54.3 tokens/s while decode works`.
+pub(super) fn working_tokens(figures: &ProgramFigures) -> Option<String> {
+    let phase = figures.token_phase.as_deref().filter(|phase| *phase != "none")?;
+    Some(format!("{} tokens/s while in {phase}", significant(figures.working_tokens_per_second?)))
+}
+
+fn seconds(name: &str, value: Option<f64>) -> Option<String> {
+    value.map(|seconds| format!("{name} {}", duration(seconds * 1e9)))
+}
+
+pub(super) fn ttft(figures: &ProgramFigures) -> Option<String> {
+    seconds("TTFT", figures.ttft_seconds)
+}
+
+pub(super) fn ttft_mean(figures: &ProgramFigures) -> Option<String> {
+    let mean = seconds("mean", figures.ttft_mean_seconds)?;
+    Some(format!("{mean} of {}", plural(figures.ttft_requests, "request")))
+}
+
+pub(super) fn tpot(figures: &ProgramFigures) -> Option<String> {
+    seconds("TPOT", figures.tpot_seconds)
+}
+
+pub(super) fn requests(figures: &ProgramFigures) -> Option<String> {
+    let active = format!("{} open", plural(figures.requests_active?, "request"));
+    Some(match figures.tokens_in_flight.filter(|n| *n > 0.0) {
+        Some(tokens) => format!("{active} with {} of context", plural(tokens, "token")),
+        None => active,
+    })
+}
+
+pub(super) fn cpu(figures: &ProcessFigures) -> Option<String> {
+    figures.cpu_ratio.map(|ratio| format!("CPU {ratio:.2} cores"))
+}
+
+pub(super) fn memory(figures: &ProcessFigures) -> Option<String> {
+    figures.memory_bytes.map(|n| format!("memory {}", bytes(n)))
+}
+
+pub(super) fn peak_memory(figures: &ProcessFigures) -> Option<String> {
+    figures.peak_memory_bytes.map(|n| format!("peak {}", bytes(n)))
+}
+
+pub(super) fn threads(figures: &ProcessFigures) -> Option<String> {
+    figures.threads.map(|n| plural(n, "thread"))
+}
+
+pub(super) fn machine(monitor: &Monitor) -> Option<String> {
+    let available = monitor.machine.memory_available_bytes.map(|n| format!("{} available", bytes(n)));
+    let load = monitor.machine.load_1m.map(|n| format!("load {n:.2}"));
+    join([load, available], ", ")
+}
+
+pub(super) fn plural(n: f64, noun: &str) -> String {
+    let s = if n == 1.0 { "" } else { "s" };
+    format!("{} {noun}{s}", count(n.max(0.0) as u64))
+}
+
+/// What is known of `parts`; `None` if nothing is.
+pub(super) fn join(parts: impl IntoIterator<Item = Option<String>>, by: &str) -> Option<String> {
+    let known: Vec<String> = parts.into_iter().flatten().collect();
+    (!known.is_empty()).then(|| known.join(by))
+}

@@ -1,0 +1,179 @@
+//! Looks at everything, once a period: GPUs, processes, programs that serve metrics.
+
+use super::endpoint;
+use super::error::MonitorError;
+use super::figures::{MachineFigures, ProcessFigures, named};
+use super::gpu::Gpus;
+use super::options::MonitorOptions;
+use super::program::clean;
+use super::reading::{Answer, ProcessReading, ProgramReading, Reading};
+use candlescope::announced;
+use candlescope_collectors::host::HostCollector;
+use candlescope_core::{CollectError, Collector, HostNs, RedactedUrl, SampleRecord, Samples};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Failures after which an endpoint counts as gone that nothing else is known of.
+const MOST_FAILURES: u32 = 3;
+
+/// What is watched, with what is needed to look at it.
+#[derive(Debug)]
+pub struct Sampler {
+    options: MonitorOptions,
+    began: Instant,
+    machine: HostCollector,
+    gpus: Gpus,
+    processes: BTreeMap<u32, Process>,
+    programs: Vec<Program>,
+}
+
+#[derive(Debug)]
+struct Process {
+    name: String,
+    collector: HostCollector,
+}
+
+/// A program that serves metrics.
+#[derive(Debug)]
+struct Program {
+    url: RedactedUrl,
+    endpoint: String,
+    name: String,
+    pid: Option<u32>,
+    /// Whether it was found by its file, and ends with that.
+    found: bool,
+    failures: u32,
+}
+
+impl Sampler {
+    /// Looks for what `options` name.
+    ///
+    /// # Errors
+    /// If something that is named is not there.
+    pub fn new(options: MonitorOptions) -> Result<Self, MonitorError> {
+        let gpus = Gpus::open(&options.gpus)?;
+        let mut processes = BTreeMap::new();
+        for pid in &options.pids {
+            processes.insert(*pid, Process::open(*pid).map_err(|error| MonitorError::NoProcess(error.to_string()))?);
+        }
+        let mut programs = Vec::new();
+        for address in &options.endpoints {
+            let url = endpoint::url(address);
+            endpoint::read(&url, options.timeout).map_err(|why| MonitorError::NoMetrics { url: url.clone(), why })?;
+            programs.push(Program::named(url));
+        }
+        let machine = HostCollector::new();
+        Ok(Self { options, began: Instant::now(), machine, gpus, processes, programs })
+    }
+
+    /// Whether everything that was named has ended.
+    pub fn is_over(&self) -> bool {
+        let runs = |pid: &u32| self.processes.contains_key(pid);
+        let serves = |program: &Program| !program.found;
+        self.options.names_something() && !self.options.pids.iter().any(runs) && !self.programs.iter().any(serves)
+    }
+
+    /// Looks at everything. Programs that do not answer in time have no figures.
+    pub fn look(&mut self) -> Reading {
+        let mut reading = Reading::new(self.began.elapsed(), HostNs::now());
+        reading.machine =
+            round(&mut self.machine).map_or_else(|_| MachineFigures::default(), |s| MachineFigures::of(named(&s)));
+        (reading.gpus, reading.gpu_trouble) = self.gpus.look(reading.at);
+        self.find();
+        // Of a process that has ended there is nothing to read any more: it is told of once.
+        self.processes.retain(|pid, process| {
+            let figures = round(&mut process.collector).ok().map(|samples| ProcessFigures::of(named(&samples)));
+            let runs = figures.is_some();
+            reading.processes.push(ProcessReading::new(*pid, process.name.clone(), figures));
+            runs
+        });
+        let (processes, timeout) = (&self.processes, self.options.timeout);
+        let there = announced();
+        self.programs.retain_mut(|program| {
+            let is_told = there.iter().any(|a| Some(a.pid) == program.pid && program.is_at(a.address));
+            let has_ended = program.pid.is_some_and(|pid| !processes.contains_key(&pid));
+            let gone = (program.found && !is_told) || has_ended;
+            let answer = if gone { Answer::Ended } else { program.ask(is_told, timeout) };
+            let goes_on = answer != Answer::Ended;
+            reading.programs.push(ProgramReading::new(&program.endpoint, program.pid, &program.name, answer));
+            goes_on
+        });
+        reading
+    }
+
+    /// Adds programs that have started meanwhile, and the processes of all programs that are known.
+    fn find(&mut self) {
+        for there in announced() {
+            if let Some(known) = self.programs.iter_mut().find(|program| program.is_at(there.address)) {
+                known.learn(there.pid, &there.program);
+                continue;
+            }
+            let wanted = if self.options.pids.is_empty() {
+                self.options.endpoints.is_empty()
+            } else {
+                self.options.pids.contains(&there.pid)
+            };
+            // Ourselves we do not watch: a program may run this inside.
+            if wanted && there.pid != std::process::id() {
+                let mut program = Program::named(endpoint::url(&there.address.to_string()));
+                program.learn(there.pid, &there.program);
+                program.found = true;
+                self.programs.push(program);
+            }
+        }
+        for pid in self.programs.iter().filter_map(|program| program.pid) {
+            if !self.processes.contains_key(&pid)
+                && let Ok(process) = Process::open(pid)
+            {
+                self.processes.insert(pid, process);
+            }
+        }
+    }
+}
+
+impl Process {
+    fn open(pid: u32) -> Result<Self, CollectError> {
+        let collector = HostCollector::of_process(pid)?;
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let name = clean(name.trim());
+        Ok(Self { name: if name.is_empty() { "process".to_string() } else { name }, collector })
+    }
+}
+
+impl Program {
+    fn named(url: RedactedUrl) -> Self {
+        let endpoint = clean(&endpoint::place(&url));
+        Self { url, name: endpoint.clone(), endpoint, pid: None, found: false, failures: 0 }
+    }
+
+    fn is_at(&self, address: std::net::SocketAddr) -> bool {
+        self.endpoint == address.to_string()
+    }
+
+    fn learn(&mut self, pid: u32, name: &str) {
+        if self.pid.is_none() {
+            self.pid = Some(pid);
+            self.name = clean(name);
+        }
+    }
+
+    fn ask(&mut self, is_told: bool, timeout: Duration) -> Answer {
+        match endpoint::read(&self.url, timeout) {
+            Ok(counters) => {
+                self.failures = 0;
+                Answer::Metrics(Box::new(counters))
+            }
+            Err(why) => {
+                self.failures += 1;
+                // One that still says that it serves them is only slow.
+                if !is_told && self.failures >= MOST_FAILURES { Answer::Ended } else { Answer::Silent(why) }
+            }
+        }
+    }
+}
+
+fn round(collector: &mut HostCollector) -> Result<Vec<SampleRecord>, CollectError> {
+    let mut samples = Vec::new();
+    collector.sample(&mut Samples::new(HostNs::now(), &mut samples))?;
+    Ok(samples)
+}
