@@ -290,3 +290,24 @@ fn steps_that_are_late_on_the_device_s_line_alone_gain_nothing_from_quicker_kern
     // 50 launches of 20 µs, and none of the 100 µs that they take on the device.
     near(advice.gain, 0.375, 0.4375, 0.5, 0.01);
 }
+
+#[test]
+fn a_cache_that_the_device_copies_at_every_token() {
+    // One kernel of 5 ms and 8 µs a token of context; reading the cache takes next to nothing.
+    let (mut batch, mut manifest) = gpu_run(&[piece("decode/attn", "ucopy_bf16", 2_000, 5_000, 1)], 1);
+    for n in 0..batch.steps.len() {
+        let context = 100 * (n as u32 + 1);
+        let ns = 5_000_000 + 8_000 * u64::from(context);
+        let (step, span) = (batch.steps[n].step, batch.steps[n].seq);
+        (batch.steps[n].context_len, batch.steps[n].host_dur_ns) = (Some(context), ns + 100_000);
+        batch.kernels.iter_mut().filter(|kernel| kernel.step == Some(step)).for_each(|kernel| kernel.gpu_dur_ns = ns);
+        batch.spans.iter_mut().filter(|own| own.seq == span).for_each(|own| own.host_dur_ns = ns + 100_000);
+    }
+    for (key, value) in [("layers", 2), ("kv_heads", 2), ("head_dim", 64)] {
+        manifest.model.insert(key.into(), value.into());
+    }
+    let found = diagnose(&(batch, manifest));
+    // The mean context is 450 tokens. The device is busy for nearly all of the step.
+    let share = 8e3 * 450.0 / found.diagnosis.steps[0].unobserved_ns;
+    near(found.one(AdviceCode::CacheCopied).gain, 0.75 * share, 0.875 * share, share, 0.01);
+}
