@@ -106,7 +106,7 @@ codes! {
         "its excess over the median";
     /// Single steps take much longer than the others.
     StragglerStep = "straggler_step",
-        "steps above the median + 3 IQR of their kind, the growth with the context taken out",
+        "steps above the median + 3 IQR of those like them (with recorded kernels or without, of about the same length), the growth with the context taken out",
         "their excess over the median";
     /// Values are converted to a wider type and back.
     Upcast = "upcast",
@@ -218,7 +218,7 @@ lacks! {
     Layers = "layers", "no intervals are numbered siblings",
         "record a model whose blocks have spans";
     /// Enough steps.
-    Steps = "steps", "there are too few steps to have a spread",
+    Steps = "steps", "there are too few steps of about the same length to have a spread",
         "generate more tokens";
     /// Use of the processors.
     CpuSamples = "cpu_samples", "the use of the processors was not sampled, or their number is not known",

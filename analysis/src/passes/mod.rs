@@ -223,9 +223,10 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
         latency.requests.iter_mut().for_each(|request| request.steps_ns = None);
     }
     let phases = phases::Phases::of(&measured_requests, &measured, &intervals, &covered, warmup.alone());
-    let tokens = tokens::Tokens::of(&steps, warmup.requests());
     let tree = tree::Tree::of(&intervals);
     let (kernels, recorded) = kernels.finish(&intervals);
+    let with_kernels = recorded.numbers();
+    let tokens = tokens::Tokens::of(&steps, warmup.requests(), &with_kernels);
     warmup.kernels = kernels.warmup;
     let mut operators = operators::operators(&tree, &intervals, &kernels.launches(), &kernels.merged);
     operators::add_waits(&mut operators, &kernels);
@@ -259,7 +260,7 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
         memory,
         energy,
         price: Price::of(&manifest),
-        series: step_series::StepSeries::all(&measured),
+        series: step_series::StepSeries::all(&measured, &with_kernels),
         layers: layers.finish(),
         diagnosis: None,
         account: None,

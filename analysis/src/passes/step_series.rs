@@ -2,7 +2,7 @@
 
 use super::step_rows::StepRow;
 use candlescope_core::Phase;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// All measured steps of one phase, or name.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,11 +30,15 @@ pub struct StepPoint {
     pub dur_ns: u64,
     /// Context length after it.
     pub context_len: Option<u32>,
+    /// Tokens that it processed.
+    pub tokens: Option<u32>,
+    /// Whether its kernels were recorded, which takes time.
+    pub recorded: bool,
 }
 
 impl StepSeries {
-    /// One for each kind of `steps`, which are in order of start.
-    pub(crate) fn all(steps: &[StepRow]) -> Vec<Self> {
+    /// One for each kind of `steps`, which are in order of start; `recorded` are those with recorded kernels.
+    pub(crate) fn all(steps: &[StepRow], recorded: &BTreeSet<u64>) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
         for step in steps {
@@ -45,8 +49,9 @@ impl StepSeries {
                 all.len() - 1
             });
             let series = &mut all[at];
-            let (dur_ns, context_len) = (step.dur_ns, step.context_len);
-            series.points.push(StepPoint { step: step.step, dur_ns, context_len });
+            let (dur_ns, context_len, tokens) = (step.dur_ns, step.context_len, step.tokens);
+            let recorded = recorded.contains(&step.step);
+            series.points.push(StepPoint { step: step.step, dur_ns, context_len, tokens, recorded });
             series.batch = series.batch.max(step.batch.unwrap_or(1));
             let plus = |sum: Option<u64>, more: Option<u32>| Some(sum?.saturating_add(u64::from(more?)));
             series.computed_tokens = plus(series.computed_tokens, step.tokens);

@@ -1,7 +1,7 @@
 //! Findings of runs on a CPU, and those that need no kernels.
 
 use super::made::{decode, diagnose, measured_peaks, near, one_request};
-use crate::common::{T0, manifest, span, step};
+use crate::common::{T0, kernel, manifest, span, step};
 use candlescope_analysis::advice::{AdviceCode, Missing};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, HostNs, Phase, SampleRecord};
@@ -181,4 +181,42 @@ fn tokens_that_nobody_asked_for() {
     assert_eq!(advice.place.phase, "prefill");
     prefill(Some(400)).none(AdviceCode::Padding);
     assert_eq!(prefill(None).lacks(AdviceCode::Padding), Some(Missing::NewTokens));
+}
+
+#[test]
+fn steps_are_late_only_beside_those_like_them() {
+    // Steps whose kernels were recorded take longer: spread over the run, or first of all.
+    let windows: [fn(u64) -> bool; 2] = [|n| n % 16 == 11, |n| n < 16];
+    for recorded in windows {
+        let (mut batch, manifest) = run(|n| if recorded(n) { 1_170_000 } else { 1_000_000 + n % 5 * 1_000 });
+        for n in (0..64).filter(|n| recorded(*n)) {
+            let own = kernel("GPU-1", n as i64 * PERIOD + 1_000, 500_000);
+            batch.kernels.push(with(own, |r| (r.step, r.phase) = (Some(n), Some(Phase::Decode))));
+        }
+        let found = diagnose(&(batch, manifest));
+        found.none(AdviceCode::StragglerStep);
+        found.none(AdviceCode::WarmupUnsettled);
+    }
+    // Prompts of 16 tokens, and longer ones.
+    let prompts = |short: u64, late: u64| {
+        let mut batch = Batch::default();
+        for n in 0..short + 4 {
+            let (tokens, ns) = if n % 5 == 4 && n / 5 < 4 { (2_000, 50_000_000) } else { (16, 1_000_000 + n % 3 * 1_000) };
+            let ns = if n < late { 9_000_000 } else { ns };
+            let seq = (1 << 40) + n * 1_000_000;
+            batch.steps.push(with(step(n, "prefill", n as i64 * PERIOD, ns), |r| {
+                (r.seq, r.phase, r.tokens) = (seq, Some(Phase::Prefill), Some(tokens));
+            }));
+            batch.spans.push(with(span(seq, None, "prefill", n as i64 * PERIOD, ns), |r| {
+                (r.step, r.phase) = (Some(n), Some(Phase::Prefill));
+            }));
+        }
+        let mut manifest = manifest(&batch);
+        manifest.options.insert("device".into(), "cpu".into());
+        diagnose(&(batch, manifest))
+    };
+    assert_eq!(prompts(18, 0).lacks(AdviceCode::StragglerStep), Some(Missing::Steps));
+    prompts(30, 0).none(AdviceCode::StragglerStep);
+    // One of 30 short ones takes nine times as long: of 239 ms.
+    near(prompts(30, 1).one(AdviceCode::StragglerStep).gain, 0.75 * 8.0 / 238.0, 0.875 * 8.0 / 238.0, 8.0 / 238.0, 0.002);
 }
