@@ -124,6 +124,13 @@ impl StepGroup {
         })
     }
 
+    /// What the host does in a typical step as it runs unobserved, in nanoseconds: its work and its calls, without
+    /// waiting for the device. `None` if the steps cannot be replayed.
+    pub(crate) fn host_ns(&self) -> Option<f64> {
+        let replays = self.replays().ok()?;
+        median(replays.iter().map(Replay::host_ns).collect())
+    }
+
     /// Simulates the typical step with changes, all at once: the median over the steps of each figure.
     ///
     /// # Errors

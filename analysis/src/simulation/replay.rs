@@ -111,6 +111,12 @@ impl<'a> Replay<'a> {
         }
     }
 
+    /// What the host does in the unobserved step, without waiting, in nanoseconds.
+    pub(super) fn host_ns(&self) -> f64 {
+        let (_, taken) = unrecorded(&self.model.parts, &self.model.facts.recording, Case::Mid);
+        (self.model.host_ns - self.model.waited_ns - taken.intervals_ns - taken.calls_ns).max(0.0)
+    }
+
     /// The unobserved step with changes.
     ///
     /// Its bounds are those of the correction and of the changes together: all nine combinations are played.

@@ -113,7 +113,8 @@ impl<'a> StepScene<'a> {
             time.bound_ns = Some((seconds.high - seconds.low).abs() / 2.0 * 1e9);
             time.basis = "steps replayed without what recording their intervals and calls costs";
         }
-        let model = model(&time, work, line.map(|phase| &phase.line));
+        let host = replays.as_ref().and_then(|(group, _)| group.host_ns());
+        let model = model(&time, work, line.map(|phase| &phase.line), host);
         Some(Self {
             name: &row.name,
             row,
@@ -215,7 +216,9 @@ fn unobserved(
     }
 }
 
-fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>) -> StepModel {
+/// The step's two lines. `host` is what the host does without waiting, where the step can be replayed: that also finds
+/// waits in calls that are not recorded, such as a synchronisation or a launch into a full queue.
+fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, host: Option<f64>) -> StepModel {
     let t = time.unobserved_ns;
     let Some(work) = work else { return StepModel { t, host: t, overlap: 1.0, ..StepModel::default() } };
     let (n, slowed) = (work.steps.max(1) as f64, slowed(time, Some(work)));
@@ -241,7 +244,7 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>) -
     let launch = work.launch_every.map_or(0.0, |(ns, _)| ns * slowed).min(t / launches.max(1.0));
     StepModel {
         t,
-        host: (t - blocked).max(0.0),
+        host: host.unwrap_or(t - blocked).clamp(0.0, t),
         host_outside: work.edges_ns as f64 / n * slowed,
         overlap: if sum > 0.0 { (busy / sum).min(1.0) } else { 1.0 },
         // The device's line is no longer than the step.

@@ -201,7 +201,11 @@ fn a_wait_that_lets_the_queue_run_dry() {
     let advice = found.one(AdviceCode::SyncDrain);
     near(advice.gain, 0.15, 0.175, 0.2, 0.005);
     assert_eq!(advice.place.path.as_deref(), Some("decode/route"));
+    // A copy to the device that has ended when its call returns is nothing that was waited for.
+    pieces[1].name = "htod";
+    diagnose(&gpu_run(&pieces, 1_000_000)).none(AdviceCode::SyncDrain);
     // The next launch follows at once.
+    pieces[1].name = "dtoh";
     pieces[2].launch = 401_000;
     diagnose(&gpu_run(&pieces, 1_000_000)).none(AdviceCode::SyncDrain);
 }
@@ -310,4 +314,16 @@ fn a_cache_that_the_device_copies_at_every_token() {
     // The mean context is 450 tokens. The device is busy for nearly all of the step.
     let share = 8e3 * 450.0 / found.diagnosis.steps[0].unobserved_ns;
     near(found.one(AdviceCode::CacheCopied).gain, 0.75 * share, 0.875 * share, share, 0.01);
+}
+
+#[test]
+fn a_synchronisation_is_no_work_of_the_host() {
+    // The host waits for all kernels in a call that is not recorded, then fetches the result in a short one.
+    let (mut pieces, ns) = between(20, "cast_bf16_f32", "decode/attn/softmax", 20_000);
+    let copy = pieces.last_mut().unwrap();
+    copy.launch = copy.start - 500;
+    copy.launch_ns = 2_000;
+    let found = diagnose(&gpu_run(&pieces, ns + 500));
+    let share = 20.0 * 21e3 / ns as f64;
+    near(found.one(AdviceCode::Upcast).gain, 0.75 * share, 0.875 * share, share, 0.01);
 }
