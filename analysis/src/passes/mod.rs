@@ -74,7 +74,7 @@ pub use layers::Layer;
 pub use memory::{InSteps, Memory, PeakResident, Series};
 pub use operators::{Operator, OperatorGpu};
 pub use overhead::{Background, Whole};
-pub use path_totals::{Intervals, PathTotals};
+pub use path_totals::{Intervals, PathTotals, RecordedWork};
 pub use phases::{PhaseGpu, PhaseRow, Phases};
 pub use price::{Price, usd_per_million_output_tokens};
 pub use rates::RateErrors;

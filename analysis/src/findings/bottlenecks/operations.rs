@@ -44,35 +44,39 @@ pub(super) fn operations<'a>(scene: &Scene<'a>, step: &StepScene<'a>) -> Vec<Ope
 
 fn on_device<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation<'a>> {
     let work = step.work?;
-    let own = |at: &usize| work.rows[*at].path.as_deref() == Some(&*path.rollup);
-    let rows: Vec<usize> = (0..work.rows.len()).filter(own).collect();
+    let here = |at: &usize| work.rows[*at].path.as_deref() == Some(&*path.rollup);
+    let rows: Vec<usize> = (0..work.rows.len()).filter(here).collect();
     let each = |value: fn(&crate::passes::account::PlacedKernel) -> u64| {
         step.each(rows.iter().map(|at| value(&work.rows[*at])).sum())
     };
-    let (ns, calls) = (each(|row| row.ns) * step.model.overlap, step.each(path.gpu.recorded_calls));
-    let kernels = each(|row| if row.kind == KernelKind::Kernel { row.count } else { 0 });
-    Some(made(path, (ns, calls, path.gpu.recorded_calls), rows, kernels))
+    // Steps differ in what they compute: their time is held against their own work.
+    let own = |work: Option<u64>| work.map(|work| step.each(work));
+    Some(Operation {
+        totals: path,
+        ns: each(|row| row.ns) * step.model.overlap,
+        n: path.gpu.recorded_calls,
+        flops: own(path.recorded.flops),
+        io_bytes: own(path.recorded.io_bytes.filter(|_| !path.io_missing)),
+        bytes: own(path.recorded.bytes),
+        kernels: each(|row| if row.kind == KernelKind::Kernel { row.count } else { 0 }),
+        rows,
+    })
 }
 
 fn on_host<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation<'a>> {
     let own = path.self_ns as f64 >= OWN_SHARE * path.total_ns as f64;
     let steps = step.row.steps.max(1) as f64;
-    let (ns, calls) = (path.total_ns as f64 / steps, path.calls as f64 / steps);
-    own.then(|| made(path, (ns, calls, path.calls), Vec::new(), 0.0))
-}
-
-fn made<'a>(path: &'a PathTotals, (ns, calls, n): (f64, f64, u64), rows: Vec<usize>, kernels: f64) -> Operation<'a> {
-    let of = |work: Option<u64>| work.map(|work| work as f64 / path.calls as f64 * calls);
-    Operation {
+    let of = |work: Option<u64>| work.map(|work| work as f64 / steps);
+    own.then(|| Operation {
         totals: path,
-        ns,
-        n,
+        ns: path.total_ns as f64 / steps,
+        n: path.calls,
         flops: of(path.flops),
         io_bytes: of(path.io_bytes.filter(|_| !path.io_missing)),
         bytes: of(path.bytes),
-        rows,
-        kernels,
-    }
+        rows: Vec::new(),
+        kernels: 0.0,
+    })
 }
 
 impl Operation<'_> {

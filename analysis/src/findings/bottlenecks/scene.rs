@@ -244,7 +244,7 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, h
     let launch = work.launch_every.map_or(0.0, |(ns, _)| ns * slowed).min(t / launches.max(1.0));
     StepModel {
         t,
-        host: host.unwrap_or(t - blocked).clamp(0.0, t),
+        host: host.unwrap_or(t - blocked).min(t).max(0.0),
         host_outside: work.edges_ns as f64 / n * slowed,
         overlap: if sum > 0.0 { (busy / sum).min(1.0) } else { 1.0 },
         // The device's line is no longer than the step.

@@ -1,9 +1,11 @@
 //! Findings that hold operations against what the device allows: 10 TFLOP/s, 1 TB/s.
 
 use super::made::{Piece, diagnose, gpu_run, near, queued, with_result};
+use crate::common::span;
 use candlescope_analysis::advice::{AdviceCode, ConfidenceLevel, FigureSource, Missing};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, DType, HostNs, SampleRecord};
+use candlescope_testkit::with;
 use serde_json::json;
 
 /// 10 kernels of 100 µs at `path`, with what each interval there does.
@@ -40,6 +42,24 @@ fn a_product_far_below_its_roof() {
     assert_eq!(advice.place.path.as_deref(), Some("decode/linear"));
     assert!((advice.figure("of_roof").unwrap() - 0.1).abs() < 1e-6);
     assert_eq!(advice.confidence.level, ConfidenceLevel::Medium);
+
+    // What steps without recorded kernels compute is in none of the kernels' time.
+    let mut longer = batch.clone();
+    for n in 0..8 {
+        let begin = (100 + n as i64) * 100_000_000;
+        let seq = (1 << 40) + (100 + n) * 1_000_000;
+        let own = with(super::made::decode(100 + n, begin, ns as u64, 110), |r| r.seq = seq);
+        longer.spans.push(with(span(seq, None, "decode", begin, ns as u64), |r| r.step = Some(100 + n)));
+        for at in 0..10 {
+            longer.spans.push(with(span(seq + 1 + at, Some(seq), "decode/linear", begin + 10, 10), |r| {
+                (r.step, r.flops) = (Some(100 + n), Some(1_000));
+                (r.bytes, r.io_bytes) = (Some(100_000_000), Some(100_000_000));
+            }));
+        }
+        longer.steps.push(own);
+    }
+    let found = diagnose(&(longer, manifest.clone()));
+    assert!((found.one(AdviceCode::BelowRoof).figure("of_roof").unwrap() - 0.1).abs() < 1e-6);
 
     // The datasheet is trusted less, and without any peak nothing is said.
     let mut datasheet = manifest.clone();
