@@ -98,7 +98,7 @@ codes! {
         "the part of it in which the device is idle";
     /// The host works between the steps of a request: tokenising, detokenising, printing.
     BetweenSteps = "between_steps",
-        "time of requests outside their steps",
+        "time of requests from their first step on in which no step is open, their own or another's",
         "that time / (step + that time)";
     /// Single layers take longer than their siblings.
     StragglerLayer = "straggler_layer",

@@ -220,7 +220,7 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
         latency.output_tps = None;
     }
     if sampling.is_sampled() {
-        latency.requests.iter_mut().for_each(|request| request.steps_ns = None);
+        latency.requests.iter_mut().for_each(|request| (request.steps_ns, request.outside_steps) = (None, None));
     }
     let phases = phases::Phases::of(&measured_requests, &measured, &intervals, &covered, warmup.alone());
     let tree = tree::Tree::of(&intervals);

@@ -1,7 +1,7 @@
 //! Findings of runs on a CPU, and those that need no kernels.
 
 use super::made::{decode, diagnose, measured_peaks, near, one_request};
-use crate::common::{T0, kernel, manifest, span, step};
+use crate::common::{T0, kernel, manifest, span, step, thread};
 use candlescope_analysis::advice::{AdviceCode, Missing};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, HostNs, Phase, SampleRecord};
@@ -23,9 +23,6 @@ fn run(dur_ns: impl Fn(u64) -> u64) -> (Batch, RunManifest) {
             r.phase = Some(Phase::Decode);
         }));
     }
-    batch.requests = vec![one_request(&batch)];
-    // The request is its steps and nothing beside them.
-    batch.requests[0].host_dur_ns = batch.steps.iter().map(|step| step.host_dur_ns).sum();
     let mut manifest = manifest(&batch);
     manifest.options.insert("device".into(), "cpu".into());
     manifest.environment.insert("logical_cpus".into(), json!(4));
@@ -109,11 +106,32 @@ fn sampling_on_the_host() {
 
 #[test]
 fn time_of_requests_outside_their_steps() {
+    // A quarter of a millisecond after each step.
     let mut made = run(|_| 1_000_000);
-    made.0.requests[0].host_dur_ns = 80_000_000;
+    for step in &mut made.0.steps {
+        step.host_start = HostNs(T0 + step.step as i64 * 1_250_000);
+    }
+    let request = with(one_request(&made.0), |r| r.host_dur_ns = 80_000_000);
+    made.0.requests = vec![request];
     let found = diagnose(&made);
     // 16 of 80 ms.
     near(found.one(AdviceCode::BetweenSteps).gain, 0.15, 0.175, 0.2, 0.005);
+    // Nor what it waits before its first step, nor time in another's steps, nor a step inside another.
+    made.0.requests[0].host_start = HostNs(T0 - 40_000_000);
+    made.0.requests[0].host_dur_ns = 120_000_000;
+    let inside = with(made.0.steps[3].clone(), |r| (r.step, r.seq, r.host_dur_ns) = (1_000, (1 << 40) + 999, 500_000));
+    made.0.steps.push(inside);
+    near(diagnose(&made).one(AdviceCode::BetweenSteps).gain, 0.15, 0.175, 0.2, 0.005);
+    let others = made.0.steps.clone().into_iter().enumerate().map(|(n, step)| {
+        with(step, |r| {
+            (r.step, r.request, r.seq) = (2_000 + n as u64, Some(2), (2 << 40) + n as u64);
+            r.host_start = HostNs(r.host_start.0 + 500_000);
+            r.thread = thread(2, "other");
+        })
+    });
+    let mut busy = made.clone();
+    busy.0.steps.extend(others);
+    diagnose(&busy).none(AdviceCode::BetweenSteps);
     made.0.requests.clear();
     made.0.steps.iter_mut().for_each(|step| step.request = None);
     assert_eq!(diagnose(&made).lacks(AdviceCode::BetweenSteps), Some(Missing::WholeRequests));
