@@ -64,7 +64,7 @@ fn shorter(step: &StepScene<'_>, ns: f64) -> Vec<Change> {
     let (t, device) = (step.model.t, step.model.device_ns());
     let by_device = t - step.model.after(&[Change::Device(ns)]);
     let idle = (ns - by_device).clamp(0.0, (t - device).max(0.0));
-    vec![Change::Device(ns), Change::Wait(idle)]
+    vec![Change::Device(ns), Change::Wait(step.name.to_string(), idle)]
 }
 
 /// Bytes of keys and values that one token of context adds to what a step reads.

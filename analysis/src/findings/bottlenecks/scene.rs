@@ -228,6 +228,7 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, h
         .map(|row| RowTime {
             ns: row.ns as f64 / n,
             launches: if row.kind == KernelKind::Kernel { row.count as f64 / n } else { 0.0 },
+            follows: row.follows as f64 / n,
         })
         .collect();
     let sum: f64 = rows.iter().map(|row| row.ns).sum();

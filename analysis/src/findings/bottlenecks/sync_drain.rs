@@ -34,6 +34,6 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
                 ConfidenceLevel::Medium,
                 "the idle time is measured; whether the next launch needs what was waited for is not known",
             );
-        out.found.push(draft.change(|rate| Change::Wait(idle * rate)));
+        out.found.push(draft.change(|rate| Change::Wait(place.unwrap_or_default().to_string(), idle * rate)));
     }
 }

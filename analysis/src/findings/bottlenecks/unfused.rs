@@ -85,7 +85,7 @@ fn one(
     // A replay takes kernels whose bytes are not stated for no quicker together than apart.
     let whole = by_bytes.is_some() && becomes_one_each(scene, work, path, chains);
     let replay = |_| Some(vec![Replayed::Fuse { path: pattern(path).filter(|_| whole)? }]);
-    out.found.push(draft.replayed(|rate| Change::Fuse { rows: rows.clone(), calls, ns: each * calls, rate }, replay));
+    out.found.push(draft.replayed(|rate| Change::Fuse { rows: rows.clone(), ns: each * calls, rate }, replay));
 }
 
 /// Whether each interval of a path has one chain of such kernels and no other kernel: then all of it can become one.
