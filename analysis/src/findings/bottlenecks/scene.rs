@@ -168,6 +168,9 @@ fn holds(typical: &Typical, time: &UnobservedStep) -> bool {
     seconds > 0.0 && check <= MOST_APART && seconds * 1e9 <= time.observed_ns * (1.0 + MOST_APART)
 }
 
+/// From so many steps at once on there are several threads.
+const SEVERAL: f64 = 1.05;
+
 fn slowed(time: &UnobservedStep, work: Option<&PhaseWork>) -> f64 {
     let recorded = work.filter(|work| work.steps > 0).map(|work| work.open_ns as f64 / work.steps as f64);
     recorded.filter(|ns| *ns > 0.0).map_or(1.0, |ns| (time.unobserved_ns / ns).min(1.0))
@@ -239,6 +242,10 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, h
         .filter(|gaps| gaps.n >= 10 && gaps.n > host_bound / 10)
         .map_or(0.0, |gaps| gaps.ns as f64 / gaps.n as f64);
     let busy = work.busy_ns as f64 / n;
+    // While one of several threads' steps is open, the device works for all of them.
+    let others = line.filter(|line| line.steps > 0).zip(line.and_then(Line::steps_at_once)).map_or(0.0, |(line, at_once)| {
+        if at_once < SEVERAL { 0.0 } else { (line.busy_ns as f64 / line.steps as f64 * at_once - busy).max(0.0) }
+    });
     let launches = work.kernels as f64 / n;
     let blocked = work.blocked_ns.saturating_add(work.waited_at_end_ns) as f64 / n * slowed;
     // A launch cannot cost more than the step has time for.
@@ -249,6 +256,7 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, h
         host_outside: work.edges_ns as f64 / n * slowed,
         overlap: if sum > 0.0 { (busy / sum).min(1.0) } else { 1.0 },
         // The device's line is no longer than the step.
+        others,
         gap: if launches > 0.0 { gap.min(((t - busy) / launches).max(0.0)) } else { 0.0 },
         launch,
         rows,

@@ -1,6 +1,7 @@
 //! Findings that rest on recorded kernels.
 
 use super::made::{Piece, diagnose, gpu_run, near, piece, queued, with_result};
+use crate::common::thread;
 use candlescope_analysis::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_testkit::with;
 
@@ -326,4 +327,35 @@ fn a_synchronisation_is_no_work_of_the_host() {
     let found = diagnose(&gpu_run(&pieces, ns + 500));
     let share = 20.0 * 21e3 / ns as f64;
     near(found.one(AdviceCode::Upcast).gain, 0.75 * share, 0.875 * share, share, 0.01);
+}
+
+#[test]
+fn a_graph_does_not_take_over_what_other_threads_run() {
+    // The same on a second thread at the same time, its kernels 10 µs later.
+    let (mut batch, manifest) = gpu_run(&eager(), 2_000_000);
+    let other = |seq: u64| seq + (1 << 40);
+    let second = thread(2, "other");
+    for step in batch.steps.clone() {
+        let thread = second.clone();
+        batch.steps.push(with(step, |r| (r.step, r.seq, r.thread) = (r.step + 100, other(r.seq), thread)));
+    }
+    for span in batch.spans.clone() {
+        let (thread, step) = (second.clone(), span.step.map(|step| step + 100));
+        let parent_seq = span.parent_seq.map(other);
+        batch.spans.push(with(span, |r| {
+            (r.seq, r.parent_seq, r.step, r.thread) = (other(r.seq), parent_seq, step, thread);
+        }));
+    }
+    for kernel in batch.kernels.clone() {
+        batch.kernels.push(with(kernel, |r| {
+            (r.seq, r.step) = (r.seq.map(other), r.step.map(|step| step + 100));
+            (r.gpu_start, r.correlation) = (r.gpu_start.plus_ns(10_000), r.correlation + 10_000);
+            r.launch_start = r.launch_start.map(|at| at.plus_ns(10_000));
+        }));
+    }
+    let found = diagnose(&(batch, manifest));
+    // 200 µs of its own kernels and 200 µs of the other's.
+    let advice = found.one(AdviceCode::LaunchBound);
+    let most = 1.0 - 400e3 / found.diagnosis.steps[0].unobserved_ns;
+    assert!(advice.gain.high <= most + 1e-9 && advice.gain.high > most - 0.06, "{advice:?} {most}");
 }
