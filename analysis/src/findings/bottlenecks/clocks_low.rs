@@ -5,6 +5,7 @@ use super::gains::Change;
 use super::operations::operations;
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+use crate::passes::Device;
 
 /// Below this share of its highest, a clock is low.
 const LOW: f64 = 0.75;
@@ -16,7 +17,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if !scene.on_gpu {
         return;
     }
-    let sampled = scene.analysis.devices.iter().find_map(|device| Some((device, device.clock_hertz?)));
+    let own = |device: &&Device| scene.device.is_none_or(|uuid| device.uuid == uuid);
+    let sampled = scene.analysis.devices.iter().filter(own).find_map(|device| Some((device, device.clock_hertz?)));
     let Some((device, (_, mean, in_steps))) = sampled else { return out.abstain(code, step, Missing::ClockSamples) };
     let series = scene.analysis.memory.series.iter().filter(|series| {
         series.device == device.uuid

@@ -8,6 +8,7 @@ use crate::passes::path_totals::by_rollup;
 use crate::passes::{Analysis, PathTotals, PhaseRow, StepSeries};
 use crate::simulation::{Simulation, StepGroup, Typical};
 use candlescope_core::{KernelKind, Phase};
+use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 
 /// Kinds of steps that are looked at, at most.
@@ -20,6 +21,8 @@ pub(super) struct Scene<'a> {
     pub(super) analysis: &'a Analysis,
     /// Whether it ran on a GPU.
     pub(super) on_gpu: bool,
+    /// UUID of the device whose work is looked at; `None` without recorded kernels.
+    pub(super) device: Option<&'a str>,
     /// What the device allows.
     pub(super) roof: Roof,
     /// Totals by path without ordinals.
@@ -51,16 +54,29 @@ impl<'a> Scene<'a> {
         Self {
             analysis,
             on_gpu,
-            roof: Roof::of(analysis, on_gpu),
+            device: device.map(|device| &*device.device),
+            roof: Roof::of(analysis, described(analysis, device.map(|device| &*device.device)).filter(|_| on_gpu)),
             paths: by_rollup(&analysis.intervals.paths),
             steps: steps(analysis, device, simulation),
         }
+    }
+
+    /// What the run says about the GPU whose work is looked at.
+    pub(super) fn gpu(&self) -> Option<&'a Value> {
+        described(self.analysis, self.device)
     }
 
     /// The totals of a path.
     pub(super) fn totals(&self, path: &str) -> Option<&'a PathTotals> {
         self.paths.get(path).copied()
     }
+}
+
+/// What the run says about the GPU of this UUID. Without one, or if the run does not know it, about the only one.
+fn described<'a>(analysis: &'a Analysis, uuid: Option<&str>) -> Option<&'a Value> {
+    let gpus = analysis.manifest.gpus();
+    let known = gpus.iter().find(|gpu| uuid.is_some() && gpu.get("uuid").and_then(Value::as_str) == uuid);
+    known.or_else(|| gpus.first().filter(|_| gpus.len() == 1))
 }
 
 /// Whether the model ran on a GPU, so that time on the host is not the operations' own.

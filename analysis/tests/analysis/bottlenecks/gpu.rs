@@ -1,8 +1,9 @@
 //! Findings that rest on recorded kernels.
 
 use super::made::{Piece, diagnose, gpu_run, near, piece, queued, with_result};
-use crate::common::thread;
+use crate::common::{T0, kernel, thread};
 use candlescope_analysis::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_core::HostNs;
 use candlescope_testkit::with;
 
 /// 100 kernels of 2 µs, each launched 20 µs after the one before and starting 3 µs later; two in each interval.
@@ -239,6 +240,13 @@ fn a_last_wave_that_is_nearly_empty() {
     let share = 0.25 * 1e6 / ns as f64;
     near(advice.gain, 0.75 * share, 0.875 * share, share, 0.01);
     assert_eq!(advice.figure("waves"), Some(1.5));
+    // Another GPU of the machine, listed first.
+    let mut several = manifest.clone();
+    let own = manifest.environment["gpus"][0].clone();
+    let mut other = own.clone();
+    (other["uuid"], other["multiprocessors"]) = ("GPU-0".into(), 15.into());
+    several.environment.insert("gpus".into(), vec![other, own].into());
+    diagnose(&(batch.clone(), several)).one(AdviceCode::WaveTail);
     manifest.environment.get_mut("gpus").unwrap()[0]["multiprocessors"] = 15.into();
     diagnose(&(batch, manifest)).none(AdviceCode::WaveTail);
 }
@@ -358,4 +366,18 @@ fn a_graph_does_not_take_over_what_other_threads_run() {
     let advice = found.one(AdviceCode::LaunchBound);
     let most = 1.0 - 400e3 / found.diagnosis.steps[0].unobserved_ns;
     assert!(advice.gain.high <= most + 1e-9 && advice.gain.high > most - 0.06, "{advice:?} {most}");
+}
+
+#[test]
+fn a_step_recorded_on_another_device_is_not_plain() {
+    let (mut batch, manifest) = gpu_run(&eager(), 2_000_000);
+    for n in 0..8 {
+        let begin = (100 + n as i64) * 100_000_000;
+        batch.steps.push(super::made::decode(100 + n, begin, 1_600_000, 120));
+        batch.kernels.push(with(kernel("GPU-2", begin + 1_000, 2_000), |r| {
+            (r.step, r.launch_start) = (Some(100 + n), Some(HostNs(T0 + begin)));
+        }));
+    }
+    let step = &diagnose(&(batch, manifest)).diagnosis.steps[0];
+    assert_eq!((step.n, step.observed_ns > 1_700_000.0), (16, true), "{step:?}");
 }

@@ -141,6 +141,10 @@ fn clocks_that_power_holds_down() {
     sample(&mut batch, 2e9, 0.0);
     diagnose(&(batch.clone(), manifest.clone())).none(AdviceCode::ClocksLow);
     sample(&mut batch, 1e9, 1.0);
+    // Those of a GPU on which nothing ran are not this one's.
+    let mut other = batch.clone();
+    other.samples.iter_mut().for_each(|sample| sample.device = "GPU-0".into());
+    assert_eq!(diagnose(&(other, manifest.clone())).lacks(AdviceCode::ClocksLow), Some(Missing::ClockSamples));
     let found = diagnose(&(batch, manifest));
     let advice = found.one(AdviceCode::ClocksLow);
     // One of eight samples has 2 GHz: the mean is 1.125.
