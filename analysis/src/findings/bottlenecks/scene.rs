@@ -9,7 +9,7 @@ use crate::passes::{Analysis, PathTotals, PhaseRow, StepSeries};
 use crate::simulation::{Simulation, StepGroup, Typical};
 use candlescope_core::{KernelKind, Phase};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 /// Kinds of steps that are looked at, at most.
 const MOST_KINDS: usize = 4;
@@ -93,8 +93,10 @@ fn steps<'a>(
     simulation: Option<&'a Simulation>,
 ) -> Vec<StepScene<'a>> {
     let rows = &analysis.phases.rows;
-    let around: HashSet<&str> = rows.iter().filter_map(|row| row.inside.as_deref()).collect();
-    let holds_others = |row: &PhaseRow| around.contains(&*row.name);
+    // What is right around a step may be a span inside another one.
+    let around: Vec<&str> = rows.iter().filter_map(|row| row.inside.as_deref()).collect();
+    let is_around = |name: &str, path: &str| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let holds_others = |row: &PhaseRow| around.iter().any(|path| is_around(&row.name, path));
     let is_sampling = |row: &PhaseRow| row.name == Phase::Sample.as_str();
     let whole: u64 = rows.iter().filter(|row| !is_sampling(row) && !holds_others(row)).map(|row| row.total_ns).sum();
     let share = |row: &PhaseRow| row.total_ns as f64 / whole.max(1) as f64;

@@ -1,7 +1,7 @@
 //! Findings of runs on a CPU, and those that need no kernels.
 
 use super::made::{decode, diagnose, measured_peaks, near, one_request};
-use crate::common::{T0, kernel, manifest, span, step, thread};
+use crate::common::{T0, kernel, manifest, path, span, step, thread};
 use candlescope_analysis::advice::{AdviceCode, Missing};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, HostNs, Phase, SampleRecord};
@@ -237,4 +237,22 @@ fn steps_are_late_only_beside_those_like_them() {
     prompts(30, 0).none(AdviceCode::StragglerStep);
     // One of 30 short ones takes nine times as long: of 239 ms.
     near(prompts(30, 1).one(AdviceCode::StragglerStep).gain, 0.75 * 8.0 / 238.0, 0.875 * 8.0 / 238.0, 8.0 / 238.0, 0.002);
+}
+
+#[test]
+fn steps_inside_another_one_are_the_run_s_time_once() {
+    let mut made = run(|_| 1_000_000);
+    for span in &mut made.0.spans {
+        (span.path, span.parent_seq) = (path("generate/token_loop/decode"), Some(2));
+    }
+    made.0.steps.iter_mut().for_each(|step| step.path = path("generate/token_loop/decode"));
+    let ns = 64 * PERIOD as u64;
+    for (seq, parent, text) in [(1, None, "generate"), (2, Some(1), "generate/token_loop")] {
+        made.0.spans.push(with(span(seq, parent, text, 0, ns), |r| r.step = Some(1_000)));
+    }
+    made.0.steps.push(with(step(1_000, "generate", 0, ns), |r| r.seq = 1));
+    let found = diagnose(&made);
+    let decode = found.diagnosis.steps.iter().find(|step| step.phase == "decode").unwrap();
+    assert!((decode.share_of_time - 1.0).abs() < 1e-9, "{decode:?}");
+    assert!(found.diagnosis.steps.iter().all(|step| step.phase != "generate"), "{:?}", found.diagnosis.steps);
 }
