@@ -6,6 +6,7 @@
 pub mod account;
 #[doc(hidden)]
 pub mod busy;
+pub(crate) mod cache_reads;
 #[doc(hidden)]
 pub mod covered;
 #[doc(hidden)]

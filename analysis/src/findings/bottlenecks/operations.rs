@@ -5,6 +5,7 @@ use super::query::{intervals, kernels_of_path};
 use super::roof::UnderRoof;
 use super::scene::{Scene, StepScene};
 use crate::passes::PathTotals;
+use crate::passes::cache_reads::reads_cache;
 use candlescope_core::KernelKind;
 
 /// On a CPU, an interval whose children take more than the rest of this share is no operation by itself.
@@ -88,10 +89,7 @@ impl Operation<'_> {
 
     /// Whether it reads the KV cache.
     pub(super) fn reads_cache(&self) -> bool {
-        let name = self.totals.rollup.rsplit(['/', '.']).next().unwrap_or_default();
-        let parts = ["scores", "context", "sdpa", "attention", "kv_cache"];
-        // A projection or a norm of an attention is none of it.
-        parts.contains(&name) && self.bytes.is_some()
+        reads_cache(&self.totals.rollup) && self.bytes.is_some_and(|bytes| bytes > 0.0)
     }
 
     /// Whether most of what it reads are weights.
