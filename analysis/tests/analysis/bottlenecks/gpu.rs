@@ -306,15 +306,22 @@ fn steps_that_are_late_on_the_device_s_line_alone_gain_nothing_from_quicker_kern
 
 #[test]
 fn a_cache_that_the_device_copies_at_every_token() {
-    // One kernel of 5 ms and 8 µs a token of context; reading the cache takes next to nothing.
-    let (mut batch, mut manifest) = gpu_run(&[piece("decode/attn", "ucopy_bf16", 2_000, 5_000, 1)], 1);
+    // A kernel of 5 ms and 8 µs a token of context; reading the cache takes next to nothing.
+    let pieces = vec![
+        piece("decode/linear", "ucopy_bf16", 2_000, 5_000, 90_000),
+        piece("decode/attn", "ucopy_bf16", 4_000, 96_000, 80_000),
+        piece("decode/attn/kv_cache", "ucopy_bf16", 6_000, 177_000, 10_000),
+        piece("decode/linear", "gemm", 8_000, 188_000, 1),
+    ];
+    let (mut batch, mut manifest) = gpu_run(&pieces, 1);
     for n in 0..batch.steps.len() {
         let context = 100 * (n as u32 + 1);
         let ns = 5_000_000 + 8_000 * u64::from(context);
         let (step, span) = (batch.steps[n].step, batch.steps[n].seq);
-        (batch.steps[n].context_len, batch.steps[n].host_dur_ns) = (Some(context), ns + 100_000);
-        batch.kernels.iter_mut().filter(|kernel| kernel.step == Some(step)).for_each(|kernel| kernel.gpu_dur_ns = ns);
-        batch.spans.iter_mut().filter(|own| own.seq == span).for_each(|own| own.host_dur_ns = ns + 100_000);
+        (batch.steps[n].context_len, batch.steps[n].host_dur_ns) = (Some(context), ns + 300_000);
+        let own = batch.kernels.iter_mut().filter(|kernel| kernel.step == Some(step) && &*kernel.name == "gemm");
+        own.for_each(|kernel| kernel.gpu_dur_ns = ns);
+        batch.spans.iter_mut().filter(|own| own.seq == span).for_each(|own| own.host_dur_ns = ns + 300_000);
     }
     for (key, value) in [("layers", 2), ("kv_heads", 2), ("head_dim", 64)] {
         manifest.model.insert(key.into(), value.into());
@@ -322,7 +329,9 @@ fn a_cache_that_the_device_copies_at_every_token() {
     let found = diagnose(&(batch, manifest));
     // The mean context is 450 tokens. The device is busy for nearly all of the step.
     let share = 8e3 * 450.0 / found.diagnosis.steps[0].unobserved_ns;
-    near(found.one(AdviceCode::CacheCopied).gain, 0.75 * share, 0.875 * share, share, 0.01);
+    let advice = found.one(AdviceCode::CacheCopied);
+    near(advice.gain, 0.75 * share, 0.875 * share, share, 0.01);
+    assert_eq!(advice.place.path.as_deref(), Some("decode/attn/kv_cache"), "{advice:?}");
 }
 
 #[test]
@@ -380,4 +389,18 @@ fn a_step_recorded_on_another_device_is_not_plain() {
     }
     let step = &diagnose(&(batch, manifest)).diagnosis.steps[0];
     assert_eq!((step.n, step.observed_ns > 1_700_000.0), (16, true), "{step:?}");
+}
+
+#[test]
+fn a_place_is_where_most_of_the_time_is() {
+    // One kernel of 100 µs at one path, two kinds of 60 µs at another.
+    let list = [
+        ("decode/mlp", "ucopy_bf16", 100_000, 0),
+        ("decode/attn", "ucopy_f32", 60_000, 0),
+        ("decode/attn", "copy2d_bf16", 60_000, 0),
+        ("decode/linear", "gemm", 500_000, 0),
+    ];
+    let (pieces, ns) = with_result(queued(&list));
+    let found = diagnose(&gpu_run(&pieces, ns));
+    assert_eq!(found.one(AdviceCode::DataMovement).place.path.as_deref(), Some("decode/attn"));
 }
