@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, Out};
 use super::gains::Change;
-use super::operations::operations;
+use super::operations::{lacking, operations};
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::Device;
@@ -37,11 +37,16 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         }
         return;
     }
-    let computing: f64 = operations(scene, step)
-        .iter()
-        .filter(|one| one.under(scene, step).is_some_and(|under| under.computes))
-        .map(|one| one.ns)
-        .sum();
+    // What a higher clock would bring rests on what computes.
+    let all = operations(scene, step);
+    if let Some(missing) = lacking(scene, step, &all) {
+        return out.abstain(code, step, missing);
+    }
+    let under: Vec<_> = all.iter().filter_map(|one| Some((one.ns, one.under(scene, step)?))).collect();
+    if under.is_empty() {
+        return out.abstain(code, step, Missing::Peaks);
+    }
+    let computing: f64 = under.iter().filter(|(_, under)| under.computes).map(|(ns, _)| ns).sum();
     let draft = Draft::new(code, step)
         .measured("clock_hertz", "hertz", mean, device.power_samples.max(1))
         .measured("highest_hertz", "hertz", highest, 1)

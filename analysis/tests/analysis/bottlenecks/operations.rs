@@ -141,6 +141,13 @@ fn clocks_that_power_holds_down() {
     sample(&mut batch, 2e9, 0.0);
     diagnose(&(batch.clone(), manifest.clone())).none(AdviceCode::ClocksLow);
     sample(&mut batch, 1e9, 1.0);
+    // Without kernels, or without what they compute, it is not known what a higher clock would bring.
+    let mut without = batch.clone();
+    without.kernels.clear();
+    assert_eq!(diagnose(&(without, manifest.clone())).lacks(AdviceCode::ClocksLow), Some(Missing::Kernels));
+    let mut silent = batch.clone();
+    silent.spans.iter_mut().for_each(|span| (span.flops, span.bytes, span.io_bytes) = (None, None, None));
+    assert_eq!(diagnose(&(silent, manifest.clone())).lacks(AdviceCode::ClocksLow), Some(Missing::Work));
     // Those of a GPU on which nothing ran are not this one's.
     let mut other = batch.clone();
     other.samples.iter_mut().for_each(|sample| sample.device = "GPU-0".into());
@@ -162,7 +169,7 @@ fn layers_and_their_siblings_on_the_device() {
         "decode/block[4]",
         "decode/block[5]",
     ];
-    let run = |slow: u64| {
+    let run = |slow: u64, kernels: bool| {
         let list: Vec<_> =
             paths.iter().enumerate().map(|(n, path)| (*path, "gemm", if n == 3 { slow } else { 100_000 }, 0)).collect();
         let (pieces, ns): (Vec<Piece>, u64) = with_result(queued(&list));
@@ -176,11 +183,15 @@ fn layers_and_their_siblings_on_the_device() {
                 source: candlescope_core::GpuSource::Cupti,
             });
         }
+        if !kernels {
+            batch.kernels.clear();
+        }
         (diagnose(&(batch, manifest)), ns as f64)
     };
-    let (found, ns) = run(200_000);
+    let (found, ns) = run(200_000, true);
     let advice = found.one(AdviceCode::StragglerLayer);
     assert_eq!(advice.place.path.as_deref(), Some("decode/block[3]"));
     near(advice.gain, 75e3 / ns, 87.5e3 / ns, 100e3 / ns, 0.005);
-    run(100_000).0.none(AdviceCode::StragglerLayer);
+    run(100_000, true).0.none(AdviceCode::StragglerLayer);
+    assert_eq!(run(200_000, false).0.lacks(AdviceCode::StragglerLayer), Some(Missing::Kernels));
 }
