@@ -404,3 +404,16 @@ fn a_place_is_where_most_of_the_time_is() {
     let found = diagnose(&gpu_run(&pieces, ns));
     assert_eq!(found.one(AdviceCode::DataMovement).place.path.as_deref(), Some("decode/attn"));
 }
+
+#[test]
+fn late_gaps_are_those_of_the_unobserved_step() {
+    // 50 kernels of 30 µs, each 10 µs after the one before; recording is all that made them late.
+    let one = |n: i64| piece("decode/linear", "gemm", 8_000 + 40_000 * n, 10_000 + 40_000 * n, 30_000);
+    let (mut batch, manifest) = gpu_run(&(0..50).map(one).collect::<Vec<_>>(), 2_000_000);
+    let late = |run: &(_, _)| diagnose(run).all(AdviceCode::LaunchBound).len();
+    assert_eq!(late(&(batch.clone(), manifest.clone())), 1);
+    for n in 0..8 {
+        batch.steps.push(super::made::decode(100 + n, (100 + n as i64) * 100_000_000, 1_520_000, 104));
+    }
+    assert_eq!(late(&(batch, manifest)), 0);
+}
