@@ -11,6 +11,8 @@ pub struct StepSeries {
     pub name: String,
     /// The phase, if it is one.
     pub phase: Option<Phase>,
+    /// Name of the first one's span, without an ordinal.
+    pub span: String,
     /// The steps, in order of start.
     pub points: Vec<StepPoint>,
     /// Tokens computed, padding and ended sequences included; `None` if a step does not say.
@@ -45,7 +47,8 @@ impl StepSeries {
             let at = *places.entry(step.group()).or_insert_with(|| {
                 let (name, phase) = (step.group().to_string(), step.phase);
                 let (computed_tokens, new_tokens) = (Some(0), Some(0));
-                all.push(Self { name, phase, computed_tokens, new_tokens, ..Self::default() });
+                let span = step.span().to_string();
+                all.push(Self { name, phase, span, computed_tokens, new_tokens, ..Self::default() });
                 all.len() - 1
             });
             let series = &mut all[at];

@@ -7,6 +7,7 @@ use crate::passes::account::{Account, DeviceAccount, Line, PhaseWork};
 use crate::passes::path_totals::by_rollup;
 use crate::passes::{Analysis, PathTotals, PhaseRow, StepSeries};
 use crate::simulation::{Simulation, StepGroup, Typical};
+use candlescope_core::run::InPlaceKind;
 use candlescope_core::{KernelKind, Phase};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -124,7 +125,7 @@ impl<'a> StepScene<'a> {
         let line = device.and_then(|device| device.phases.iter().find(|phase| named(&phase.name)));
         let mut time = unobserved(analysis, row, duration.median, duration.n as u64, work, share_of_time);
         let replays = group.and_then(|group| Some((group, group.typical().ok()?)));
-        let replays = replays.filter(|(_, typical)| holds(typical, &time));
+        let replays = replays.filter(|(_, typical)| holds(typical, &time, work));
         if let Some((_, typical)) = &replays {
             let seconds = typical.unobserved.seconds;
             time.unobserved_ns = seconds.mid * 1e9;
@@ -180,10 +181,17 @@ impl<'a> StepScene<'a> {
 const MOST_APART: f64 = 0.10;
 
 /// Whether the replay agrees with what else is known about the unobserved step.
-fn holds(typical: &Typical, time: &UnobservedStep) -> bool {
+fn holds(typical: &Typical, time: &UnobservedStep, work: Option<&PhaseWork>) -> bool {
     let seconds = typical.unobserved.seconds.mid;
-    let check = typical.check.unwrap_or(0.0).abs();
-    seconds > 0.0 && check <= MOST_APART && seconds * 1e9 <= time.observed_ns * (1.0 + MOST_APART)
+    let apart = seconds * 1e9 / time.observed_ns - 1.0;
+    // Where no step without recorded kernels is near enough to check against, all of them together are what is known;
+    // where all steps were recorded, only that recording makes none shorter.
+    let has_plain = work.is_some_and(|work| work.plain.is_some());
+    let checked = match typical.check {
+        Some(check) => check.abs() <= MOST_APART,
+        None => !has_plain || apart >= -MOST_APART,
+    };
+    seconds > 0.0 && checked && apart <= MOST_APART
 }
 
 /// From so many steps at once on there are several threads.
@@ -207,7 +215,7 @@ fn unobserved(
     let (observed_ns, n) = plain.unwrap_or((median, n));
     let overhead = &analysis.manifest.overhead;
     let in_place = overhead.in_place.as_ref().and_then(|cost| {
-        let kind = cost.kinds.get(&row.name)?;
+        let kind = in_place_kind(analysis, row, &cost.kinds)?;
         let bound = cost.low.zip(cost.high).map(|(low, high)| observed_ns * (high - low).abs() / 2.0);
         Some((observed_ns * (1.0 - 1.0 / (1.0 + kind.ratio.max(0.0))), bound))
     });
@@ -235,6 +243,16 @@ fn unobserved(
         device_ns: work.map(|work| work.busy_ns as f64 / work.steps.max(1) as f64),
         share_of_time,
     }
+}
+
+/// What recording costs steps of a kind: the run has it by the name of their span, and a row has their phase.
+fn in_place_kind<'a>(
+    analysis: &Analysis,
+    row: &PhaseRow,
+    kinds: &'a BTreeMap<String, InPlaceKind>,
+) -> Option<&'a InPlaceKind> {
+    let series = analysis.series.iter().find(|series| series.name == row.name);
+    series.and_then(|series| kinds.get(&series.span)).or_else(|| kinds.get(&row.name))
 }
 
 /// The step's two lines. `host` is what the host does without waiting, where the step can be replayed: that also finds

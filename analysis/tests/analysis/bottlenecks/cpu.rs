@@ -3,7 +3,7 @@
 use super::made::{decode, diagnose, measured_peaks, near, one_request};
 use crate::common::{T0, kernel, manifest, path, span, step, thread};
 use candlescope_analysis::advice::{AdviceCode, Missing};
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{InPlaceKind, InPlaceOverhead, RunManifest};
 use candlescope_core::{Batch, HostNs, Phase, SampleRecord};
 use candlescope_testkit::with;
 use serde_json::json;
@@ -255,4 +255,18 @@ fn steps_inside_another_one_are_the_run_s_time_once() {
     let decode = found.diagnosis.steps.iter().find(|step| step.phase == "decode").unwrap();
     assert!((decode.share_of_time - 1.0).abs() < 1e-9, "{decode:?}");
     assert!(found.diagnosis.steps.iter().all(|step| step.phase != "generate"), "{:?}", found.diagnosis.steps);
+}
+
+#[test]
+fn the_cost_in_place_is_that_of_the_steps_span() {
+    // The phase is `decode`, the span `generate_token`.
+    let mut made = run(|_| 1_000_000);
+    made.0.steps.iter_mut().for_each(|step| step.path = path("generate_token[0]"));
+    made.0.spans.iter_mut().for_each(|span| span.path = path("generate_token[0]"));
+    let kind = InPlaceKind { n_plain: 9, n_recorded: 9, ratio: 0.25, ..InPlaceKind::default() };
+    let kinds = [("generate_token".to_string(), kind)].into();
+    made.1.overhead.in_place = Some(InPlaceOverhead { kinds, ..InPlaceOverhead::default() });
+    let step = &diagnose(&made).diagnosis.steps[0];
+    // 1 ms is 1.25 times the plain step. A replay that takes nothing out does not agree with that.
+    assert!((step.unobserved_ns - 800e3).abs() < 1.0, "{step:?}");
 }
