@@ -76,6 +76,11 @@ impl<'a> Replay<'a> {
         Ok(Self { model, simulated_ns, idle_ns: played.idle_ns() })
     }
 
+    /// The step.
+    pub(super) fn model(&self) -> &'a StepModel {
+        self.model
+    }
+
     /// The unchanged replay, in seconds.
     pub fn seconds(&self) -> f64 {
         self.simulated_ns / 1e9
