@@ -42,7 +42,7 @@ macro_rules! codes {
 codes! {
     /// The device waits for the host to launch work.
     LaunchBound = "launch_bound",
-        "gaps whose launch began after the kernel before had ended, above 15 % of the step",
+        "gaps whose launch began after the kernel before had ended, less what recording adds to them, above 15 % of T",
         "T − max(K + n·g, host work outside the graph), as one CUDA graph would run it";
     /// Many kernels are so short that launching them costs more than running them.
     KernelCount = "kernel_count",
@@ -98,7 +98,7 @@ codes! {
         "the part of it in which the device is idle";
     /// The host works between the steps of a request: tokenising, detokenising, printing.
     BetweenSteps = "between_steps",
-        "time of requests outside their steps",
+        "time of requests from their first step on in which no step is open, their own or another's",
         "that time / (step + that time)";
     /// Single layers take longer than their siblings.
     StragglerLayer = "straggler_layer",
@@ -106,7 +106,7 @@ codes! {
         "its excess over the median";
     /// Single steps take much longer than the others.
     StragglerStep = "straggler_step",
-        "steps above the median + 3 IQR of their kind, the growth with the context taken out",
+        "steps above the median + 3 IQR of those like them (with recorded kernels or without, of about the same length), the growth with the context taken out",
         "their excess over the median";
     /// Values are converted to a wider type and back.
     Upcast = "upcast",
@@ -218,7 +218,7 @@ lacks! {
     Layers = "layers", "no intervals are numbered siblings",
         "record a model whose blocks have spans";
     /// Enough steps.
-    Steps = "steps", "there are too few steps to have a spread",
+    Steps = "steps", "there are too few steps of about the same length to have a spread",
         "generate more tokens";
     /// Use of the processors.
     CpuSamples = "cpu_samples", "the use of the processors was not sampled, or their number is not known",

@@ -2,7 +2,7 @@
 
 use super::gaps::Activity;
 use super::step_rows::StepRow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Recorded work on the devices.
@@ -15,6 +15,11 @@ pub struct DeviceWork {
 }
 
 impl DeviceWork {
+    /// Numbers of the steps with recorded work.
+    pub(super) fn numbers(&self) -> BTreeSet<u64> {
+        self.steps.keys().map(|(step, _)| *step).collect()
+    }
+
     /// Kernels, copies and memsets of steps that are not among these.
     pub fn without_step(&self, steps: &[StepRow]) -> u64 {
         let known: HashSet<u64> = steps.iter().map(|step| step.step).collect();

@@ -80,7 +80,7 @@ impl IntervalPass {
             self.out.above_steps += 1;
         } else {
             self.out.count += 1;
-            self.nodes.add(node, span);
+            self.nodes.add(node, span, span.step.is_some_and(|step| self.recorded.contains(&step)));
             if let (Some(dtype), Some(flops)) = (span.dtype, span.flops) {
                 let sum = self.out.flops_by_dtype.entry(dtype.as_str()).or_default();
                 *sum = sum.saturating_add(flops);

@@ -5,8 +5,9 @@
 //! that cannot be known from sampled steps stays empty.
 
 use super::stats::{Distribution, total, total_if_known};
-use super::step_rows::StepRow;
+use super::step_rows::{StepRow, windows};
 use candlescope_core::run::RunManifest;
+use candlescope_core::stretches::{Stretch, difference, length};
 use candlescope_core::{Phase, RequestRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,8 +73,11 @@ pub struct RequestFigures {
     pub decode_tps: Option<f64>,
     /// The request's own duration.
     pub dur_ns: u64,
-    /// Sum of its steps' durations; `None` if some of them have no record.
+    /// Time in which one of its steps was open; `None` if it has none, or some of them have no record.
     pub steps_ns: Option<u64>,
+    /// From the start of its first step to its end, and how much of that no step of the run was open; `None` like
+    /// [`steps_ns`](Self::steps_ns).
+    pub outside_steps: Option<(u64, u64)>,
 }
 
 /// Numbers of the warm-up requests: the first ones, as many as the option `warmup` says.
@@ -116,11 +120,14 @@ impl Latency {
                 by_request.entry(request).or_default().push(step);
             }
         }
+        // Steps that are inside each other, or run at once, count once.
+        let open = windows(steps);
         let rows: Vec<RequestFigures> = requests
             .iter()
             .map(|request| {
                 let steps = by_request.get(&request.request).map_or(&[][..], Vec::as_slice);
-                figures(request, steps, warmup.contains(&request.request), whole)
+                let outside_steps = outside_steps(request, steps, &open);
+                RequestFigures { outside_steps, ..figures(request, steps, warmup.contains(&request.request), whole) }
             })
             .collect();
         let measured: Vec<&RequestFigures> = rows.iter().filter(|r| !r.warmup).collect();
@@ -305,8 +312,19 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool, whole: boo
             .map(|n| per_second(n as f64, prefill_ns as f64)),
         decode_tps: decoding.zip(after_first).map(|(ns, n)| per_second(n as f64, ns as f64)),
         dur_ns: request.host_dur_ns,
-        steps_ns: Some(total(steps.iter().map(|s| s.dur_ns))),
+        steps_ns: (!steps.is_empty()).then(|| length(&windows(steps.iter().copied()))),
+        outside_steps: None,
     }
+}
+
+/// From the request's first step to its end, and how much of that is not in `open`, the time in which steps of the run
+/// were open: what it waits for before its first step, and for other requests, is no work between its steps.
+fn outside_steps(request: &RequestRecord, steps: &[&StepRow], open: &[Stretch]) -> Option<(u64, u64)> {
+    let own = (steps.first()?.start_ns, request.host_start.plus_ns(request.host_dur_ns).0);
+    let from = open.partition_point(|window| window.1 <= own.0);
+    let until = open.partition_point(|window| window.0 < own.1);
+    let outside = difference(&[own], &open[from..until.max(from)]);
+    (own.1 > own.0).then(|| (own.1.abs_diff(own.0), length(&outside)))
 }
 
 /// Gaps between the ends of neighbouring tokens, none across a missing step.

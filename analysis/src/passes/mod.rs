@@ -6,6 +6,7 @@
 pub mod account;
 #[doc(hidden)]
 pub mod busy;
+pub(crate) mod cache_reads;
 #[doc(hidden)]
 pub mod covered;
 #[doc(hidden)]
@@ -74,7 +75,7 @@ pub use layers::Layer;
 pub use memory::{InSteps, Memory, PeakResident, Series};
 pub use operators::{Operator, OperatorGpu};
 pub use overhead::{Background, Whole};
-pub use path_totals::{Intervals, PathTotals};
+pub use path_totals::{Intervals, PathTotals, RecordedWork};
 pub use phases::{PhaseGpu, PhaseRow, Phases};
 pub use price::{Price, usd_per_million_output_tokens};
 pub use rates::RateErrors;
@@ -220,12 +221,13 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
         latency.output_tps = None;
     }
     if sampling.is_sampled() {
-        latency.requests.iter_mut().for_each(|request| request.steps_ns = None);
+        latency.requests.iter_mut().for_each(|request| (request.steps_ns, request.outside_steps) = (None, None));
     }
     let phases = phases::Phases::of(&measured_requests, &measured, &intervals, &covered, warmup.alone());
-    let tokens = tokens::Tokens::of(&steps, warmup.requests());
     let tree = tree::Tree::of(&intervals);
     let (kernels, recorded) = kernels.finish(&intervals);
+    let with_kernels = recorded.numbers();
+    let tokens = tokens::Tokens::of(&steps, warmup.requests(), &with_kernels);
     warmup.kernels = kernels.warmup;
     let mut operators = operators::operators(&tree, &intervals, &kernels.launches(), &kernels.merged);
     operators::add_waits(&mut operators, &kernels);
@@ -259,7 +261,7 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
         memory,
         energy,
         price: Price::of(&manifest),
-        series: step_series::StepSeries::all(&measured),
+        series: step_series::StepSeries::all(&measured, &with_kernels),
         layers: layers.finish(),
         diagnosis: None,
         account: None,

@@ -38,12 +38,32 @@ pub struct PathTotals {
     pub io_bytes: Option<u64>,
     /// Some intervals state FLOPs or bytes, but no activations: a sum would be too small.
     pub io_missing: bool,
+    /// What is annotated on the intervals in steps whose kernels were recorded.
+    pub recorded: RecordedWork,
     /// GPU time, by what measured it.
     pub gpu: GpuBySource,
     /// The same by group of steps; empty if there is none, else 16 long.
     pub gpu_groups: Vec<GpuBySource>,
     /// Element types seen.
     pub dtypes: Vec<String>,
+}
+
+/// Work of the intervals of one path in steps whose kernels were recorded: what the kernels' time is held against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RecordedWork {
+    /// FLOPs; `None` where no interval states them.
+    pub flops: Option<u64>,
+    /// Bytes of weights and KV cache.
+    pub bytes: Option<u64>,
+    /// The same with activations.
+    pub io_bytes: Option<u64>,
+}
+
+/// Adds what an interval states.
+fn plus(into: &mut Option<u64>, more: Option<u64>) {
+    if let Some(more) = more {
+        *into = Some(into.unwrap_or(0).saturating_add(more));
+    }
 }
 
 impl PathTotals {
@@ -59,18 +79,22 @@ impl PathTotals {
         }
     }
 
-    /// Adds an interval and the work annotated on it. Its duration is added once its children are known.
-    pub(super) fn add_work(&mut self, span: &SpanRecord) {
+    /// Adds an interval and the work annotated on it; `recorded` says whether its step's kernels were recorded. Its
+    /// duration is added once its children are known.
+    pub(super) fn add_work(&mut self, span: &SpanRecord, recorded: bool) {
         self.calls += 1;
+        if recorded {
+            plus(&mut self.recorded.flops, span.flops);
+            plus(&mut self.recorded.bytes, span.bytes);
+            plus(&mut self.recorded.io_bytes, span.io_bytes);
+        }
         for (into, more) in [
             (&mut self.flops, span.flops),
             (&mut self.flops_executed, span.flops_executed.or(span.flops)),
             (&mut self.bytes, span.bytes),
             (&mut self.io_bytes, span.io_bytes),
         ] {
-            if let Some(more) = more {
-                *into = Some(into.unwrap_or(0).saturating_add(more));
-            }
+            plus(into, more);
         }
         self.io_missing |= (span.flops.is_some() || span.bytes.is_some()) && span.io_bytes.is_none();
         if let Some(dtype) = span.dtype

@@ -150,6 +150,11 @@ impl StepRow {
         self.request.is_none_or(|request| !warmup.contains(&request))
     }
 
+    /// Name of its span without an ordinal, or its module's: by it the run has what recording costs in place.
+    pub(crate) fn span(&self) -> &str {
+        self.path.rollup.rsplit('/').next().unwrap_or_default()
+    }
+
     /// The name under which steps of its kind are grouped: the phase, or else the step's name.
     pub fn group(&self) -> &str {
         self.phase.map_or(self.path.rollup.as_str(), |phase| phase.as_str())

@@ -45,7 +45,7 @@ pub(super) fn timelines<'a>(
     if clocks.apart() {
         return Vec::new();
     }
-    let numbers = numbers(recorded);
+    let numbers = recorded.numbers();
     let beside = Arc::new(beside_windows(steps, &numbers));
     let mut devices: BTreeMap<&Arc<str>, Vec<(&StepRow, &[Activity])>> = BTreeMap::new();
     let by_number: HashMap<u64, &StepRow> = steps.iter().map(|step| (step.step, step)).collect();
@@ -82,11 +82,6 @@ pub(super) fn timelines<'a>(
             }
         })
         .collect()
-}
-
-/// Numbers of the steps with recorded work.
-fn numbers(recorded: &DeviceWork) -> BTreeSet<u64> {
-    recorded.steps.keys().map(|(step, _)| *step).collect()
 }
 
 /// Time in which steps without recorded kernels ran, of kinds that have recorded kernels elsewhere: see [`beside`].

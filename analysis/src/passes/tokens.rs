@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Tokens {
     /// Decoding steps of measured requests in order of start.
     pub points: Vec<TokenPoint>,
-    /// Straight line through them, if contexts differ enough.
+    /// Straight line through those whose kernels were not recorded, or, where these are too few, through the others; if
+    /// contexts differ enough.
     pub trend: Option<Trend>,
 }
 
@@ -24,6 +25,8 @@ pub struct TokenPoint {
     pub context_len: Option<u32>,
     /// Duration on the host in nanoseconds.
     pub dur_ns: u64,
+    /// Whether its kernels were recorded, which takes time.
+    pub recorded: bool,
 }
 
 /// Least-squares line of duration over context length.
@@ -42,8 +45,9 @@ pub struct Trend {
 }
 
 impl Tokens {
-    /// The decoding steps of `steps`, which are in order of start, without the warm-up requests.
-    pub fn of(steps: &[StepRow], warmup: &BTreeSet<u64>) -> Self {
+    /// The decoding steps of `steps`, which are in order of start, without the warm-up requests; `recorded` are the steps
+    /// with recorded kernels.
+    pub fn of(steps: &[StepRow], warmup: &BTreeSet<u64>, recorded: &BTreeSet<u64>) -> Self {
         let mut next: BTreeMap<Option<u64>, u64> = BTreeMap::new();
         let mut points = Vec::new();
         for step in steps {
@@ -60,20 +64,23 @@ impl Tokens {
                         index: *index,
                         context_len: step.context_len,
                         dur_ns: step.dur_ns,
+                        recorded: recorded.contains(&step.step),
                     });
                 }
                 _ => {}
             }
         }
-        let trend = trend(&points);
+        // Recording kernels makes a step longer, whatever its context.
+        let trend = trend(&points, false).or_else(|| trend(&points, true));
         Self { points, trend }
     }
 }
 
-fn trend(points: &[TokenPoint]) -> Option<Trend> {
-    let known: Vec<(f64, f64)> =
-        points.iter().filter_map(|p| Some((f64::from(p.context_len?), p.dur_ns as f64))).collect();
-    let contexts = || points.iter().filter_map(|p| p.context_len);
+/// The line through the points with or without recorded kernels.
+fn trend(points: &[TokenPoint], recorded: bool) -> Option<Trend> {
+    let points = || points.iter().filter(|p| p.recorded == recorded);
+    let known: Vec<(f64, f64)> = points().filter_map(|p| Some((f64::from(p.context_len?), p.dur_ns as f64))).collect();
+    let contexts = || points().filter_map(|p| p.context_len);
     let context = (contexts().min()?, contexts().max()?);
     let n = known.len();
     // With fewer points, or all within a few tokens, a line means nothing.

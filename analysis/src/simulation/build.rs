@@ -52,10 +52,12 @@ pub(super) fn build(mut records: StepRecords, facts: &Arc<Facts>) -> StepModel {
         step: step.step,
         group: step.group().to_string(),
         measured_ns: last,
+        host_ns: end,
         parts: Parts { host: row.parts, works },
         places,
         backlog_ns,
         inferred_waits: row.inferred_waits,
+        waited_ns: row.waited_ns,
         is_decode: step.phase == Some(Phase::Decode),
         sequences: step.sequences.or(step.batch),
         facts: facts.clone(),
@@ -251,6 +253,7 @@ struct Row {
     place: u32,
     pending: u32,
     inferred_waits: u64,
+    waited_ns: f64,
 }
 
 impl Row {
@@ -282,11 +285,13 @@ fn host(calls: &[Call], works: &[DeviceWork], times: &Times, boundaries: &[Bound
         let launched = |ns| HostPart::Call { ns, place: call.place, first: call.first, count: call.count };
         if call.blocks {
             let ended = times[call.first as usize].1.max(row.now);
+            row.waited_ns += ns;
             row.parts.push(launched(0.0));
             row.parts.push(HostPart::Wait { on: call.first, wake_ns: (call.end - ended).max(0.0) });
         } else if let Some(on) = finder.full_queue(number) {
             let ended = times[on as usize].1.max(row.now);
             let own = finder.usual_call.min(call.end - ended).max(0.0);
+            row.waited_ns += (ns - own).max(0.0);
             row.parts.push(HostPart::Wait { on, wake_ns: (call.end - own - ended).max(0.0) });
             row.parts.push(launched(own));
             row.inferred_waits += 1;
@@ -311,5 +316,6 @@ fn until_work(row: &mut Row, finder: &waits::Finder<'_>, number: usize, to: f64)
     let ended = finder.end(on).max(row.now);
     row.parts.push(HostPart::Wait { on, wake_ns: (to - ended).max(0.0) });
     row.inferred_waits += 1;
+    row.waited_ns += (to - row.now).max(0.0);
     row.now = row.now.max(to);
 }

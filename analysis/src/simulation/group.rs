@@ -83,8 +83,8 @@ impl StepGroup {
             }
         }
         match error {
-            Some(error) if replays.len() * 2 < self.models.len() => Err(error),
-            _ if self.models.len() < 2 => Err(Abstain::OneStep { group: self.name.clone() }),
+            Some(error) if replays.is_empty() || replays.len() * 2 < self.models.len() => Err(error),
+            _ if replays.len() < 2 => Err(Abstain::OneStep { group: self.name.clone() }),
             _ => Ok(replays),
         }
     }
@@ -108,7 +108,9 @@ impl StepGroup {
             idle_seconds: Estimate::median(&all.iter().filter_map(|one| one.idle_seconds).collect::<Vec<_>>()),
             recorded_idle_seconds: median(all.iter().filter_map(|one| one.recorded_idle_seconds).collect()),
         };
-        let middle = |value: fn(&StepModel) -> f64| median(self.models.iter().map(value).collect()).unwrap_or(0.0);
+        // Of the steps that are replayed, as all the other figures are.
+        let models = || replays.iter().map(Replay::model);
+        let middle = |value: fn(&StepModel) -> f64| median(models().map(value).collect()).unwrap_or(0.0);
         let compared = self.outside.map(|outside| outside.plain_seconds.unwrap_or(outside.seconds));
         Ok(Typical {
             steps: replays.len() as u64,
@@ -118,18 +120,49 @@ impl StepGroup {
             replayed_seconds: median(replays.iter().map(Replay::seconds).collect()).unwrap_or(0.0),
             largest_error: replays.iter().map(|replay| replay.error().abs()).fold(0.0, f64::max),
             unobserved,
-            inferred_waits: self.models.iter().map(StepModel::inferred_waits).sum(),
+            inferred_waits: models().map(StepModel::inferred_waits).sum(),
             outside: self.outside,
             check: compared.filter(|seconds| *seconds > 0.0).map(|seconds| unobserved.seconds.mid / seconds - 1.0),
         })
     }
 
+    /// What the host does in a typical step as it runs unobserved, in nanoseconds: its work and its calls, without
+    /// waiting for the device. `None` if the steps cannot be replayed.
+    pub(crate) fn host_ns(&self) -> Option<f64> {
+        let replays = self.replays().ok()?;
+        median(replays.iter().map(Replay::host_ns).collect())
+    }
+
     /// Simulates the typical step with changes, all at once: the median over the steps of each figure.
     ///
+    /// A step in which one of them finds nothing is without that one.
+    ///
     /// # Errors
-    /// Those of [`typical`](Self::typical), and if a change needs what the run does not have.
+    /// Those of [`typical`](Self::typical), and if a change needs what the run does not have, or finds nothing in any
+    /// step.
     pub fn simulate(&self, changes: &[Change]) -> Result<Outcome, Abstain> {
-        let outcomes = self.replays()?.iter().map(|replay| replay.with(changes)).collect::<Result<Vec<_>, _>>()?;
+        let replays = self.replays()?;
+        let mut outcomes = Vec::with_capacity(replays.len());
+        // By change: in how many steps it found nothing, and why.
+        let mut missed: Vec<(usize, Option<Abstain>)> = vec![(0, None); changes.len()];
+        for replay in &replays {
+            let mut kept: Vec<usize> = (0..changes.len()).collect();
+            outcomes.push(loop {
+                let list: Vec<Change> = kept.iter().map(|at| changes[*at].clone()).collect();
+                let abstain = match replay.with(&list) {
+                    Ok(outcome) => break outcome,
+                    Err(abstain) => abstain,
+                };
+                let Abstain::NothingToChange { change, .. } = &abstain else { return Err(abstain) };
+                let Some(nth) = list.iter().position(|one| one.to_string() == *change) else { return Err(abstain) };
+                let at = kept.remove(nth);
+                missed[at] = (missed[at].0 + 1, Some(abstain));
+            });
+        }
+        let nowhere = missed.into_iter().find(|(steps, _)| *steps == replays.len());
+        if let Some((_, Some(abstain))) = nowhere {
+            return Err(abstain);
+        }
         let of = |value: fn(&Outcome) -> Estimate| {
             Estimate::median(&outcomes.iter().map(value).collect::<Vec<_>>()).unwrap_or_default()
         };

@@ -5,6 +5,7 @@ use super::change::Change;
 use super::estimate::Case;
 use super::selection::needs_device;
 use super::step_model::{Facts, NOWHERE, Parts, Place, StepModel};
+use crate::passes::cache_reads::reads_cache;
 
 /// Share of the kernels' time that may be of intervals which do not say what they compute and move.
 const MOST_UNKNOWN: f64 = 0.5;
@@ -190,10 +191,5 @@ fn is_bound_by_memory(facts: &Facts, place: &Place) -> bool {
 /// Whether an interval's bytes are weights, not keys and values. A run has their sum; attention and its parts read keys
 /// and values, and everything else reads weights.
 fn reads_weights(place: &Place) -> bool {
-    let last = place.module.as_deref().and_then(|module| module.rsplit('.').next());
-    let of_cache = |name: &str| {
-        let parts = ["scores", "context", "softmax", "kv_cache", "kv_write", "sdpa"];
-        name.contains("attn") || name.contains("attention") || parts.contains(&name)
-    };
-    !last.is_some_and(of_cache) && !of_cache(&place.name)
+    !place.module.as_deref().is_some_and(reads_cache) && !reads_cache(&place.name)
 }

@@ -318,7 +318,7 @@ impl Reader<'_> {
         let mut facts = facts(self.manifest, name, most, &self.options.peaks);
         let contexts = records.iter().filter_map(|records| records.step.context_len.map(f64::from)).collect();
         let context = median(contexts);
-        let kind = records.first().map(|records| records.step.path.name.clone());
+        let kind = records.first().map(|records| records.step.span().to_string());
         let on_host = |records: &StepRecords| records.step.end_ns().saturating_sub(records.step.start_ns) as f64;
         let hosts: Vec<f64> = records.iter().map(on_host).collect();
         let shared = Arc::new(facts.clone());
@@ -349,7 +349,7 @@ impl Reader<'_> {
             }
         }
         let in_place = self.manifest.overhead.in_place.as_ref().zip(kind).and_then(|(all, kind)| {
-            all.kinds.get(&*kind).map(|kind| kind.ratio).filter(|ratio| ratio.is_finite() && *ratio > -1.0)
+            all.kinds.get(&kind).map(|kind| kind.ratio).filter(|ratio| ratio.is_finite() && *ratio > -1.0)
         });
         // On a host alone, the steps that are replayed are those that plain ones were compared with.
         let replayed = || Distribution::of(hosts).filter(|_| with_kernels.is_none() && in_place.is_some());

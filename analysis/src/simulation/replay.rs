@@ -76,6 +76,11 @@ impl<'a> Replay<'a> {
         Ok(Self { model, simulated_ns, idle_ns: played.idle_ns() })
     }
 
+    /// The step.
+    pub(super) fn model(&self) -> &'a StepModel {
+        self.model
+    }
+
     /// The unchanged replay, in seconds.
     pub fn seconds(&self) -> f64 {
         self.simulated_ns / 1e9
@@ -109,6 +114,12 @@ impl<'a> Replay<'a> {
             idle_seconds: has_device.then(|| seconds(super::play::Played::idle_ns)),
             recorded_idle_seconds: has_device.then_some(self.idle_ns / 1e9),
         }
+    }
+
+    /// What the host does in the unobserved step, without waiting, in nanoseconds.
+    pub(super) fn host_ns(&self) -> f64 {
+        let (_, taken) = unrecorded(&self.model.parts, &self.model.facts.recording, Case::Mid);
+        (self.model.host_ns - self.model.waited_ns - taken.intervals_ns - taken.calls_ns).max(0.0)
     }
 
     /// The unobserved step with changes.

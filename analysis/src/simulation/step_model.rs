@@ -21,12 +21,16 @@ pub struct StepModel {
     pub(super) step: u64,
     pub(super) group: String,
     pub(super) measured_ns: f64,
+    /// The step's time on the host.
+    pub(super) host_ns: f64,
     pub(super) parts: Parts,
     pub(super) places: Vec<Place>,
     /// Time in which the device was still busy with earlier steps when the step could have begun there.
     pub(super) backlog_ns: f64,
     /// Waits for the device that no recorded call explains.
     pub(super) inferred_waits: u64,
+    /// Time in which the host waited for the device, in calls that were recorded and in those that were not.
+    pub(super) waited_ns: f64,
     pub(super) is_decode: bool,
     pub(super) sequences: Option<u32>,
     pub(super) facts: Arc<Facts>,

@@ -156,14 +156,23 @@ fn the_trend_over_the_context_is_a_line() {
             row
         })
         .collect();
-    let tokens = Tokens::of(&steps, &BTreeSet::new());
+    let tokens = Tokens::of(&steps, &BTreeSet::new(), &BTreeSet::new());
     let trend = tokens.trend.unwrap();
     assert!((trend.slope_ns - 5_000.0).abs() < 1e-6 && trend.slope_ci95_ns < 1e-3);
     assert!((trend.intercept_ns - 2_000_000.0).abs() < 1e-3);
     assert_eq!((trend.n, trend.context), (40, (100, 139)));
     assert_eq!(tokens.points[39].index, 40);
-    assert!(Tokens::of(&steps, &BTreeSet::from([1])).points.is_empty(), "warm-up");
-    assert!(Tokens::of(&steps[..7], &BTreeSet::new()).trend.is_none(), "too few for a line");
+    assert!(Tokens::of(&steps, &BTreeSet::from([1]), &BTreeSet::new()).points.is_empty(), "warm-up");
+    assert!(Tokens::of(&steps[..7], &BTreeSet::new(), &BTreeSet::new()).trend.is_none(), "too few for a line");
+    // The first ten took longer, as their kernels were recorded.
+    let recorded: BTreeSet<u64> = (0..10).collect();
+    let mut slowed = steps.clone();
+    slowed[..10].iter_mut().for_each(|step| step.dur_ns += 400_000);
+    let trend = Tokens::of(&slowed, &BTreeSet::new(), &recorded).trend.unwrap();
+    assert!((trend.slope_ns - 5_000.0).abs() < 1e-6, "{trend:?}");
+    assert_eq!((trend.n, trend.context), (30, (110, 139)));
+    let all: BTreeSet<u64> = (0..40).collect();
+    assert_eq!(Tokens::of(&steps, &BTreeSet::new(), &all).trend.unwrap().n, 40, "no other is there");
 }
 
 /// A request of a prompt of 20 tokens and 100 output tokens: prefill 40 ms from 10 ms on, then a token every 5 ms; the

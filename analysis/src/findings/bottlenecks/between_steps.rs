@@ -11,12 +11,11 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         return;
     }
     let measured = scene.analysis.latency.requests.iter().filter(|request| !request.warmup);
-    let known: Vec<(u64, u64)> = measured.filter_map(|request| Some((request.dur_ns, request.steps_ns?))).collect();
+    let known: Vec<(u64, u64)> = measured.filter_map(|request| request.outside_steps).collect();
     if known.is_empty() {
         return out.abstain(code, step, Missing::WholeRequests);
     }
-    let (whole, inside) = known.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0 as f64, sum.1 + one.1 as f64));
-    let outside = (whole - inside).max(0.0);
+    let (whole, outside) = known.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0 as f64, sum.1 + one.1 as f64));
     if outside <= 0.0 {
         return;
     }
@@ -25,12 +24,12 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let draft = Draft::new(code, step)
         .steps(step.row.steps)
         .measured("requests_ns", "ns", whole, n)
-        .measured("steps_ns", "ns", inside, n)
+        .measured("steps_ns", "ns", whole - outside, n)
         .derived("each_step_ns", "ns", outside / steps, n)
         .query(
-            "SELECT r.run, r.request, r.host_dur_ns, r.host_dur_ns - CAST(sum(s.host_dur_ns) AS BIGINT) AS outside_ns \
-             FROM measured_requests AS r JOIN measured_steps AS s USING (run, request) GROUP BY r.run, r.request, r.host_dur_ns ORDER BY \
-             outside_ns DESC"
+            "SELECT run, request, max(r.host_start_ns + r.host_dur_ns) - min(s.host_start_ns) AS from_first_step_ns, \
+             CAST(sum(s.host_dur_ns) AS BIGINT) AS steps_ns FROM measured_requests AS r JOIN measured_steps AS s \
+             USING (run, request) GROUP BY run, request ORDER BY from_first_step_ns - steps_ns DESC"
                 .to_string(),
         )
         .sure(ConfidenceLevel::Medium, "measured; a part of it cannot be left out");

@@ -2,9 +2,11 @@
 
 use super::draft::{Draft, Out};
 use super::gains::Change;
+use super::kernel_groups::most_time;
 use super::query::durations;
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+use crate::passes::account::{PhaseWork, PlacedKernel};
 use crate::passes::kernel_family::KernelFamily;
 use serde_json::Value;
 
@@ -27,12 +29,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if excess <= reads || trend.slope_ns <= 2.0 * trend.slope_ci95_ns || mean <= 0.0 {
         return;
     }
-    let moved = step.work.and_then(|work| {
-        let in_cache = |row: &&crate::passes::account::PlacedKernel| {
-            KernelFamily::of(&row.name) == KernelFamily::Move && row.path.as_deref().is_some_and(|path| step.has(path))
-        };
-        work.rows.iter().find(in_cache)
-    });
+    let moved = step.work.and_then(|work| moved(step, work));
     let cache = scene.paths.keys().find(|path| step.has(path) && path.ends_with("kv_cache")).copied();
     let place = moved.and_then(|row| row.path.as_deref()).or(cache);
     let draft = Draft::new(code, step)
@@ -55,7 +52,35 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         ),
     };
     let ns = excess * mean;
-    out.found.push(draft.change(|rate| if scene.on_gpu { Change::Wait(ns * rate) } else { Change::Host(ns * rate) }));
+    out.found.push(
+        draft.changes(|rate| if scene.on_gpu { shorter(step, ns * rate) } else { vec![Change::Host(ns * rate)] }),
+    );
+}
+
+/// A step on a GPU that takes `ns` less, as it grew by that: the copies are on the device's line, and what the line
+/// does not explain is in the time in which the device is idle.
+fn shorter(step: &StepScene<'_>, ns: f64) -> Vec<Change> {
+    let (t, device) = (step.model.t, step.model.device_ns());
+    let by_device = t - step.model.after(&[Change::Device(ns)]);
+    let idle = (ns - by_device).clamp(0.0, (t - device).max(0.0));
+    vec![Change::Device(ns), Change::Wait(step.name.to_string(), idle)]
+}
+
+/// The kernels that move most at or in the cache; if none do, at or in attention. Others may move anything.
+fn moved<'a>(step: &StepScene<'_>, work: &'a PhaseWork) -> Option<&'a PlacedKernel> {
+    let within = |cache_only: bool| {
+        let fits = move |row: &&PlacedKernel| {
+            let inside =
+                row.path.as_deref().filter(|path| step.has(path)).into_iter().flat_map(|path| path.split(['/', '.']));
+            let mut inside = inside.skip(1);
+            KernelFamily::of(&row.name) == KernelFamily::Move
+                && inside.any(|name| name.contains("cache") || (!cache_only && name.contains("att")))
+        };
+        let place = most_time(work.rows.iter().filter(fits))?;
+        // Rows are in order of their time.
+        work.rows.iter().filter(fits).find(|row| row.path.as_deref() == Some(place))
+    };
+    within(true).or_else(|| within(false))
 }
 
 /// Bytes of keys and values that one token of context adds to what a step reads.

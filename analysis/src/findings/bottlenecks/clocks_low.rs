@@ -2,9 +2,10 @@
 
 use super::draft::{Draft, Out};
 use super::gains::Change;
-use super::operations::operations;
+use super::operations::{lacking, operations};
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+use crate::passes::Device;
 
 /// Below this share of its highest, a clock is low.
 const LOW: f64 = 0.75;
@@ -16,7 +17,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if !scene.on_gpu {
         return;
     }
-    let sampled = scene.analysis.devices.iter().find_map(|device| Some((device, device.clock_hertz?)));
+    let own = |device: &&Device| scene.device.is_none_or(|uuid| device.uuid == uuid);
+    let sampled = scene.analysis.devices.iter().filter(own).find_map(|device| Some((device, device.clock_hertz?)));
     let Some((device, (_, mean, in_steps))) = sampled else { return out.abstain(code, step, Missing::ClockSamples) };
     let series = scene.analysis.memory.series.iter().filter(|series| {
         series.device == device.uuid
@@ -35,11 +37,16 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         }
         return;
     }
-    let computing: f64 = operations(scene, step)
-        .iter()
-        .filter(|one| one.under(scene, step).is_some_and(|under| under.computes))
-        .map(|one| one.ns)
-        .sum();
+    // What a higher clock would bring rests on what computes.
+    let all = operations(scene, step);
+    if let Some(missing) = lacking(scene, step, &all) {
+        return out.abstain(code, step, missing);
+    }
+    let under: Vec<_> = all.iter().filter_map(|one| Some((one.ns, one.under(scene, step)?))).collect();
+    if under.is_empty() {
+        return out.abstain(code, step, Missing::Peaks);
+    }
+    let computing: f64 = under.iter().filter(|(_, under)| under.computes).map(|(ns, _)| ns).sum();
     let draft = Draft::new(code, step)
         .measured("clock_hertz", "hertz", mean, device.power_samples.max(1))
         .measured("highest_hertz", "hertz", highest, 1)

@@ -92,8 +92,13 @@ impl<'a> Draft<'a> {
     }
 
     /// The gain of a change, by simulating the step with it.
-    pub(super) fn change(mut self, change: impl Fn(f64) -> Change) -> Found {
-        let changes = RATES.map(|rate| vec![change(rate)]);
+    pub(super) fn change(self, change: impl Fn(f64) -> Change) -> Found {
+        self.changes(|rate| vec![change(rate)])
+    }
+
+    /// The gain of several changes that are one.
+    pub(super) fn changes(mut self, changes: impl Fn(f64) -> Vec<Change>) -> Found {
+        let changes = RATES.map(changes);
         self.advice.gain = self.step.model.gain(&changes);
         Found { advice: self.advice, changes, replay: None }
     }

@@ -20,6 +20,8 @@ pub(super) struct StepModel {
     pub(super) rows: Vec<RowTime>,
     /// Time in which the device is busy ÷ the sum of all rows: below 1 if kernels overlap.
     pub(super) overlap: f64,
+    /// Time in which the device is busy with steps of other threads.
+    pub(super) others: f64,
     /// Time between two pieces of work that are in the queue.
     pub(super) gap: f64,
     /// What launching one kernel costs the host.
@@ -31,6 +33,8 @@ pub(super) struct StepModel {
 pub(super) struct RowTime {
     pub(super) ns: f64,
     pub(super) launches: f64,
+    /// Those of the launches that come right after a kernel which could be one with it.
+    pub(super) follows: f64,
 }
 
 /// A change of a step.
@@ -42,27 +46,30 @@ pub(super) enum Change {
     Scale(Vec<usize>, f64),
     /// This share of these rows is gone, launches and all.
     Remove(Vec<usize>, f64),
-    /// These rows become `calls` kernels that take `ns` together, of which this part of the attainable rate is reached.
-    Fuse { rows: Vec<usize>, calls: f64, ns: f64, rate: f64 },
-    /// This many launches less; the kernels' time stays.
+    /// What follows in these rows becomes one with the kernels before, and they take `ns` together; of both this part is
+    /// reached.
+    Fuse { rows: Vec<usize>, ns: f64, rate: f64 },
+    /// So much of all that follows is launched no more; the kernels' time stays.
     Launches(f64),
     /// This much less work on the host.
     Host(f64),
     /// This much less on the device.
     Device(f64),
-    /// This much less waiting of both.
-    Wait(f64),
+    /// This much less waiting of both, at this path. What is in it is part of it.
+    Wait(String, f64),
 }
 
 impl StepModel {
     /// The step after these changes, in nanoseconds.
     pub(super) fn after(&self, changes: &[Change]) -> f64 {
         let before = self.t;
-        let (host, device) = (self.host, self.device(&self.rows, 0.0));
+        let (host, device) = (self.host, self.device(&self.rows));
         // What neither line explains, such as the device's lag at the step's end, stays unless a change removes it.
         let rest = (before - host.max(device)).max(0.0);
         let mut rows = self.rows.clone();
-        let (mut saved_host, mut saved_device, mut saved_wait, mut fewer, mut graph) = (0.0, 0.0, 0.0, 0.0, None);
+        // Of what follows in each row, the share that is launched no more: two changes may save the same launches.
+        let mut saved = vec![0.0_f64; rows.len()];
+        let (mut saved_host, mut saved_device, mut waits, mut graph) = (0.0, 0.0, Vec::new(), None);
         for change in changes {
             match change {
                 Change::Graph(rate) => graph = Some(*rate),
@@ -78,31 +85,37 @@ impl StepModel {
                         if let Some(row) = rows.get_mut(*at) {
                             row.ns *= 1.0 - share;
                             row.launches *= 1.0 - share;
+                            row.follows *= 1.0 - share;
                         }
                     }
                 }
-                Change::Fuse { rows: list, calls, ns, rate } => fuse(&mut rows, list, (*calls, *ns, *rate)),
-                Change::Launches(n) => fewer += n,
+                Change::Fuse { rows: list, ns, rate } => {
+                    fuse(&mut rows, list, ns / rate);
+                    list.iter().filter_map(|at| saved.get_mut(*at)).for_each(|saved| *saved = saved.max(*rate));
+                }
+                Change::Launches(rate) => saved.iter_mut().for_each(|saved| *saved = saved.max(*rate)),
                 Change::Host(ns) => saved_host += ns,
                 Change::Device(ns) => saved_device += ns,
-                Change::Wait(ns) => saved_wait += ns,
+                Change::Wait(place, ns) => waits.push((place.as_str(), *ns)),
             }
         }
-        let launches = |rows: &[RowTime]| rows.iter().map(|row| row.launches).sum::<f64>();
-        let fewer_in_all = (launches(&self.rows) - launches(&rows) + fewer).max(0.0);
-        let host = (host - saved_host - fewer_in_all * self.launch).max(self.host_outside.min(host));
-        let device = (self.device(&rows, fewer) - saved_device).max(0.0);
+        for (row, saved) in rows.iter_mut().zip(&saved) {
+            row.launches = (row.launches - row.follows * saved).max(0.0);
+        }
+        let fewer = (launches(&self.rows) - launches(&rows)).max(0.0);
+        let host = (host - saved_host - fewer * self.launch).max(self.host_outside.min(host));
+        let device = (self.device(&rows) - saved_device).max(0.0);
         match graph {
-            // Between kernels of a graph hardly any time passes: a graph took what its kernels take together.
-            Some(rate) => (self.kernels(&rows) / rate).max(self.host_outside),
-            None => (host.max(device) + rest - saved_wait).max(device),
+            // A graph takes what its kernels take together, those of other threads that run meanwhile, and the gaps
+            // between its own.
+            Some(rate) => ((self.device(&rows) + self.others) / rate).max(self.host_outside),
+            None => (host.max(device) + rest - waited(waits)).max(device),
         }
     }
 
     /// Kernels and the gaps between them.
-    fn device(&self, rows: &[RowTime], fewer: f64) -> f64 {
-        let launches: f64 = rows.iter().map(|row| row.launches).sum();
-        self.kernels(rows) + (launches - fewer).max(0.0) * self.gap
+    fn device(&self, rows: &[RowTime]) -> f64 {
+        self.kernels(rows) + launches(rows) * self.gap
     }
 
     /// Kernels, overlapping ones once.
@@ -112,7 +125,7 @@ impl StepModel {
 
     /// The device's line as it is.
     pub(super) fn device_ns(&self) -> f64 {
-        self.device(&self.rows, 0.0)
+        self.device(&self.rows)
     }
 
     /// What changes gain, given what they are at each part of the attainable rate.
@@ -124,15 +137,85 @@ impl StepModel {
     }
 }
 
-/// The first of the rows becomes the fused kernel.
-fn fuse(rows: &mut [RowTime], list: &[usize], (calls, ns, rate): (f64, f64, f64)) {
-    let of = |rows: &[RowTime], value: fn(&RowTime) -> f64| list.iter().filter_map(|at| rows.get(*at)).map(value).sum();
-    let (before, launched): (f64, f64) = (of(rows, |row| row.ns), of(rows, |row| row.launches));
-    let fewer = (launched - calls).max(0.0) * rate;
-    let fused = RowTime { ns: (ns / rate).min(before), launches: launched - fewer };
-    for (nth, at) in list.iter().enumerate() {
+fn launches(rows: &[RowTime]) -> f64 {
+    rows.iter().map(|row| row.launches).sum()
+}
+
+/// The kernels of these rows take `ns` together, if that is less. Each keeps its share, so that a change of one of them
+/// changes as much.
+fn fuse(rows: &mut [RowTime], list: &[usize], ns: f64) {
+    let before: f64 = list.iter().filter_map(|at| rows.get(*at)).map(|row| row.ns).sum();
+    let share = if before > 0.0 { (ns / before).min(1.0) } else { 1.0 };
+    for at in list {
         if let Some(row) = rows.get_mut(*at) {
-            *row = if nth == 0 { fused } else { RowTime::default() };
+            row.ns *= share;
         }
+    }
+}
+
+/// Waits that are gone. Of two at one place the longer counts; what is inside a place is part of its time.
+fn waited(mut waits: Vec<(&str, f64)>) -> f64 {
+    waits.sort_by(|a, b| a.0.cmp(b.0).then_with(|| b.1.total_cmp(&a.1)));
+    waits.dedup_by(|next, kept| next.0 == kept.0);
+    let is_inside = |path: &str, around: &str| path.strip_prefix(around).is_some_and(|rest| rest.starts_with('/'));
+    let outermost = waits.iter().filter(|one| !waits.iter().any(|other| is_inside(one.0, other.0)));
+    let each = outermost.map(|one| {
+        let inside = waits.iter().filter(|other| is_inside(other.0, one.0)).map(|other| other.1);
+        one.1.max(inside.sum())
+    });
+    each.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1 ms, which the host takes to launch 40 kernels of 2 µs and 40 that follow them.
+    fn launching() -> StepModel {
+        let row = |follows| RowTime { ns: 80e3, launches: 40.0, follows };
+        let rows = vec![row(0.0), row(40.0)];
+        StepModel { t: 1e6, host: 1e6, overlap: 1.0, launch: 10e3, rows, ..StepModel::default() }
+    }
+
+    /// 1 ms of two kernels on a busy device.
+    fn busy() -> StepModel {
+        let row = |ns| RowTime { ns, launches: 10.0, follows: 5.0 };
+        StepModel { t: 1e6, host: 0.0, overlap: 1.0, rows: vec![row(400e3), row(600e3)], ..StepModel::default() }
+    }
+
+    #[test]
+    fn launches_are_saved_once() {
+        let fuse = Change::Fuse { rows: vec![0, 1], ns: 100e3, rate: 1.0 };
+        let one = launching().after(&[Change::Launches(1.0)]);
+        assert!((one - 600e3).abs() < 1.0, "{one}");
+        for both in [vec![fuse.clone(), Change::Launches(1.0)], vec![Change::Launches(1.0), fuse.clone(), fuse]] {
+            assert!((launching().after(&both) - one).abs() < 1.0, "{both:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_fused_is_not_removed_with_one_of_its_rows() {
+        let fuse = Change::Fuse { rows: vec![0, 1], ns: 500e3, rate: 1.0 };
+        let after = busy().after(&[fuse, Change::Remove(vec![0], 1.0)]);
+        assert!((after - 300e3).abs() < 1.0, "{after}");
+    }
+
+    #[test]
+    fn waits_at_one_place_are_one() {
+        let wait = |place: &str, ns| Change::Wait(place.to_string(), ns);
+        let idle = StepModel { t: 1e6, host: 100e3, overlap: 1.0, ..StepModel::default() };
+        let after = |list: &[Change]| idle.after(list);
+        let (route, sample) = (wait("decode/route", 100e3), wait("decode/sample", 200e3));
+        assert!((after(&[route.clone(), sample.clone()]) - 700e3).abs() < 1.0, "two places");
+        assert!((after(&[sample.clone(), wait("decode/sample", 150e3)]) - 800e3).abs() < 1.0, "one place");
+        assert!((after(&[route, sample, wait("decode", 250e3)]) - 700e3).abs() < 1.0, "inside another");
+    }
+
+    #[test]
+    fn a_graph_has_gaps_and_shares_the_device() {
+        let alone = StepModel { gap: 1e3, ..launching() };
+        assert!((alone.after(&[Change::Graph(1.0)]) - 240e3).abs() < 1.0);
+        let shared = StepModel { others: 300e3, ..launching() };
+        assert!((shared.after(&[Change::Graph(1.0)]) - 460e3).abs() < 1.0);
     }
 }

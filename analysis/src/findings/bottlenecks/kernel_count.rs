@@ -40,7 +40,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             ConfidenceLevel::Medium,
             "neighbours of one interval are counted; whether each pair can be one kernel is not known",
         );
-    out.found.push(draft.replayed(|rate| Change::Launches(fewer * rate), |_| fused(scene, work)));
+    out.found.push(draft.replayed(Change::Launches, |_| fused(scene, work)));
 }
 
 /// Every path whose intervals can become one kernel each; `None` if others have neighbours, too.

@@ -5,10 +5,11 @@ use super::gains::Change;
 use super::query::kernels_named;
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+use crate::passes::account::PlacedKernel;
 use crate::passes::kernel_family::KernelFamily;
 use crate::simulation::{Change as Replayed, NamePattern};
 use candlescope_core::KernelKind;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// All kernels of a family, as one finding at the place that has most of their time.
 pub(super) fn of_family(
@@ -22,18 +23,16 @@ pub(super) fn of_family(
         return;
     }
     let Some(work) = step.work else { return out.abstain(code, step, Missing::Kernels) };
-    let is_one = |row: &crate::passes::account::PlacedKernel| {
-        row.kind == KernelKind::Kernel && KernelFamily::of(&row.name) == family
-    };
+    let is_one = |row: &PlacedKernel| row.kind == KernelKind::Kernel && KernelFamily::of(&row.name) == family;
     let rows: Vec<usize> = (0..work.rows.len()).filter(|at| is_one(&work.rows[*at])).collect();
-    let Some(most) = rows.first().map(|at| &work.rows[*at]) else { return };
-    let of = |value: fn(&crate::passes::account::PlacedKernel) -> u64| {
-        rows.iter().map(|at| value(&work.rows[*at])).sum::<u64>()
-    };
+    if rows.is_empty() {
+        return;
+    }
+    let of = |value: fn(&PlacedKernel) -> u64| rows.iter().map(|at| value(&work.rows[*at])).sum::<u64>();
     let (count, ns) = (of(|row| row.count), of(|row| row.ns));
     let names: BTreeSet<&str> = rows.iter().map(|at| &*work.rows[*at].name).collect();
     let names: Vec<&str> = names.into_iter().collect();
-    let place = most.path.as_deref();
+    let place = most_time(rows.iter().map(|at| &work.rows[*at]));
     let draft = Draft::new(code, step)
         .at(|at| match place {
             Some(path) => at.path(path).kernel(&names.join(" + ")),
@@ -51,4 +50,14 @@ pub(super) fn of_family(
         Some(vec![Replayed::Kernel { name, factor: 1.0 - rate }])
     };
     out.found.push(draft.replayed(|rate| Change::Remove(rows.clone(), rate), replay));
+}
+
+/// The path whose rows take most of the time together; `None` if that is outside every interval.
+pub(super) fn most_time<'a>(rows: impl Iterator<Item = &'a PlacedKernel>) -> Option<&'a str> {
+    let mut sums: BTreeMap<Option<&str>, u64> = BTreeMap::new();
+    for row in rows {
+        let sum = sums.entry(row.path.as_deref()).or_default();
+        *sum = sum.saturating_add(row.ns);
+    }
+    sums.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0))).and_then(|(path, _)| path)
 }

@@ -5,6 +5,7 @@ use super::gains::Change;
 use super::query::steps_of;
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+use crate::passes::account::Line;
 use crate::simulation::Change as Replayed;
 
 /// From this share of the steps' time on, spent in gaps whose launch came too late.
@@ -21,8 +22,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     }
     let Some(line) = step.line else { return out.abstain(code, step, Missing::CommonClock) };
     let gaps = &line.gaps;
-    let profiler_ns = line.profiler_ns.unwrap_or(0);
-    let share = |ns: u64| line.of_wall(ns.saturating_sub(profiler_ns)).unwrap_or(0.0);
+    let share = |ns: u64| late_share(step, line, ns);
     // Gaps that the clocks cannot judge may all have waited for the host, or none. How long they are is measured on the
     // device's own clock, and whether a graph closes them is simulated, so they count where the replay holds.
     let (late, late_at_most) = (share(gaps.host_bound.ns), share(gaps.host_bound.ns + gaps.uncertain.ns));
@@ -48,21 +48,45 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         }
         _ => "kernels were measured, but all steps are slowed by recording them, so the gain is rather too large",
     };
-    let sql = format!(
-        "SELECT run, step, operator_of(path, module) AS operator, name, gpu_start_ns - idle_from_ns AS gap_ns FROM (\
-         SELECT *, max(gpu_start_ns + gpu_dur_ns) OVER (PARTITION BY run, device ORDER BY gpu_start_ns, correlation \
-         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS idle_from_ns FROM kernels) AS k \
-         WHERE (run, step) IN {} AND launch_start_ns > idle_from_ns ORDER BY gap_ns DESC",
-        steps_of(step)
-    );
     let draft = Draft::new(code, step)
-        .measured("late", "ratio", late, n)
-        .measured("late_at_most", "ratio", late_at_most, n)
+        .derived("late", "ratio", late, n)
+        .derived("late_at_most", "ratio", late_at_most, n)
         .measured("device_ns", "ns", step.each(work.busy_ns), n)
         .measured("kernels", "count", step.each(work.kernels), n)
         .derived("step_ns", "ns", step.time.unobserved_ns, step.time.n)
         .derived("host_outside_ns", "ns", step.model.host_outside, n)
-        .query(sql)
+        .query(sql(scene, step))
         .sure(level, reason);
     out.found.push(draft.replayed(Change::Graph, |_| Some(vec![Replayed::Graph])));
+}
+
+/// Such gaps as a share of the step as it runs unobserved. What recording adds to a step it adds to gaps that wait for
+/// the host: those of this kind lose their part of it.
+fn late_share(step: &StepScene<'_>, line: &Line, ns: u64) -> f64 {
+    let t = step.time.unobserved_ns;
+    if line.wall_ns == 0 || line.steps == 0 || t <= 0.0 {
+        return 0.0;
+    }
+    let recorded = line.open_ns as f64 / line.steps as f64;
+    let part = ns as f64 / (ns + line.gaps.sync.ns).max(1) as f64;
+    let late = ns as f64 / line.wall_ns as f64 * recorded - (recorded - t).max(0.0) * part;
+    (late / t).clamp(0.0, 1.0)
+}
+
+/// Gaps within a step that were followed by a late launch, beyond the error of the clocks, and that no wait for a copy
+/// preceded.
+fn sql(scene: &Scene<'_>, step: &StepScene<'_>) -> String {
+    let kernels = scene.analysis.manifest.gpu.as_ref().and_then(|gpu| gpu.kernels.as_ref());
+    let bound_ns = kernels.and_then(|kernels| kernels.clock_bound_ns).unwrap_or(0);
+    format!(
+        "SELECT k.run, k.step, operator_of(k.path, k.module) AS operator, k.name, gpu_start_ns - idle_from_ns AS gap_ns \
+         FROM (SELECT *, max(gpu_start_ns + gpu_dur_ns) OVER (PARTITION BY run, device ORDER BY gpu_start_ns, \
+         correlation ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS idle_from_ns, \
+         lag(kind = 'memcpy' AND name = 'dtoh' AND launch_start_ns + launch_dur_ns >= gpu_start_ns + gpu_dur_ns) \
+         OVER (PARTITION BY run, device ORDER BY gpu_start_ns, correlation) AS after_wait FROM kernels) AS k \
+         JOIN (SELECT run, step, host_start_ns FROM measured_steps WHERE (run, step) IN {}) AS s \
+         ON k.run = s.run AND k.step = s.step WHERE launch_start_ns > idle_from_ns + {bound_ns} \
+         AND idle_from_ns >= s.host_start_ns AND NOT coalesce(after_wait, false) ORDER BY gap_ns DESC",
+        steps_of(step)
+    )
 }

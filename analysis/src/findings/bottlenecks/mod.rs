@@ -120,8 +120,14 @@ fn together(step: &StepScene<'_>, found: &[Found]) -> Option<Together> {
     // Findings that a replay knows are replayed together.
     let known: Vec<&Found> = own.iter().copied().filter(|found| found.replay.is_some()).collect();
     let replay = [0, 1, 2].map(|at| {
-        let each = known.iter().filter_map(|found| found.replay.as_ref()).flat_map(|replay| replay[at].clone());
-        each.collect::<Vec<Replayed>>()
+        let each = known.iter().filter_map(|found| found.replay.as_ref()).flat_map(|replay| &replay[at]);
+        // What several findings ask for is done once.
+        each.fold(Vec::<Replayed>::new(), |mut all, one| {
+            if !all.contains(one) {
+                all.push(one.clone());
+            }
+            all
+        })
     });
     if let Some(gain) = Some(()).filter(|()| known.len() > 1).and_then(|()| replayed_gain(step, &replay)) {
         return Some(Together { phase, codes: codes(&known), gain });

@@ -5,6 +5,7 @@ use super::query::{intervals, kernels_of_path};
 use super::roof::UnderRoof;
 use super::scene::{Scene, StepScene};
 use crate::passes::PathTotals;
+use crate::passes::cache_reads::reads_cache;
 use candlescope_core::KernelKind;
 
 /// On a CPU, an interval whose children take more than the rest of this share is no operation by itself.
@@ -44,35 +45,39 @@ pub(super) fn operations<'a>(scene: &Scene<'a>, step: &StepScene<'a>) -> Vec<Ope
 
 fn on_device<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation<'a>> {
     let work = step.work?;
-    let own = |at: &usize| work.rows[*at].path.as_deref() == Some(&*path.rollup);
-    let rows: Vec<usize> = (0..work.rows.len()).filter(own).collect();
+    let here = |at: &usize| work.rows[*at].path.as_deref() == Some(&*path.rollup);
+    let rows: Vec<usize> = (0..work.rows.len()).filter(here).collect();
     let each = |value: fn(&crate::passes::account::PlacedKernel) -> u64| {
         step.each(rows.iter().map(|at| value(&work.rows[*at])).sum())
     };
-    let (ns, calls) = (each(|row| row.ns) * step.model.overlap, step.each(path.gpu.recorded_calls));
-    let kernels = each(|row| if row.kind == KernelKind::Kernel { row.count } else { 0 });
-    Some(made(path, (ns, calls, path.gpu.recorded_calls), rows, kernels))
+    // Steps differ in what they compute: their time is held against their own work.
+    let own = |work: Option<u64>| work.map(|work| step.each(work));
+    Some(Operation {
+        totals: path,
+        ns: each(|row| row.ns) * step.model.overlap,
+        n: path.gpu.recorded_calls,
+        flops: own(path.recorded.flops),
+        io_bytes: own(path.recorded.io_bytes.filter(|_| !path.io_missing)),
+        bytes: own(path.recorded.bytes),
+        kernels: each(|row| if row.kind == KernelKind::Kernel { row.count } else { 0 }),
+        rows,
+    })
 }
 
 fn on_host<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation<'a>> {
     let own = path.self_ns as f64 >= OWN_SHARE * path.total_ns as f64;
     let steps = step.row.steps.max(1) as f64;
-    let (ns, calls) = (path.total_ns as f64 / steps, path.calls as f64 / steps);
-    own.then(|| made(path, (ns, calls, path.calls), Vec::new(), 0.0))
-}
-
-fn made<'a>(path: &'a PathTotals, (ns, calls, n): (f64, f64, u64), rows: Vec<usize>, kernels: f64) -> Operation<'a> {
-    let of = |work: Option<u64>| work.map(|work| work as f64 / path.calls as f64 * calls);
-    Operation {
+    let of = |work: Option<u64>| work.map(|work| work as f64 / steps);
+    own.then(|| Operation {
         totals: path,
-        ns,
-        n,
+        ns: path.total_ns as f64 / steps,
+        n: path.calls,
         flops: of(path.flops),
         io_bytes: of(path.io_bytes.filter(|_| !path.io_missing)),
         bytes: of(path.bytes),
-        rows,
-        kernels,
-    }
+        rows: Vec::new(),
+        kernels: 0.0,
+    })
 }
 
 impl Operation<'_> {
@@ -84,10 +89,7 @@ impl Operation<'_> {
 
     /// Whether it reads the KV cache.
     pub(super) fn reads_cache(&self) -> bool {
-        let name = self.totals.rollup.rsplit(['/', '.']).next().unwrap_or_default();
-        let parts = ["scores", "context", "sdpa", "attention", "kv_cache"];
-        // A projection or a norm of an attention is none of it.
-        parts.contains(&name) && self.bytes.is_some()
+        reads_cache(&self.totals.rollup) && self.bytes.is_some_and(|bytes| bytes > 0.0)
     }
 
     /// Whether most of what it reads are weights.

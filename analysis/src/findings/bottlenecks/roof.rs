@@ -25,11 +25,12 @@ pub(super) struct UnderRoof {
 }
 
 impl Roof {
-    /// The run's own peaks; without any of its GPU, those of the datasheet for the GPU that it names.
-    pub(super) fn of(analysis: &Analysis, on_gpu: bool) -> Self {
+    /// The run's own peaks; without any of its GPU, those of the datasheet for the GPU that it names. `gpu` is what it
+    /// says about that GPU, if it ran on one.
+    pub(super) fn of(analysis: &Analysis, gpu: Option<&Value>) -> Self {
         let mut all = peaks(&analysis.manifest);
-        if on_gpu && all.is_empty() {
-            all = datasheet(analysis);
+        if let Some(gpu) = gpu.filter(|_| all.is_empty()) {
+            all = datasheet(gpu);
         }
         // Stable: within a label, the order of the run.
         all.sort_by_key(|peak| peak.label != "measured");
@@ -64,9 +65,8 @@ impl Roof {
     }
 }
 
-fn datasheet(analysis: &Analysis) -> Vec<Peak> {
-    let gpus = analysis.manifest.environment.get("gpus").and_then(Value::as_array);
-    let name = gpus.and_then(|gpus| gpus.first()?.get("name")?.as_str());
+fn datasheet(gpu: &Value) -> Vec<Peak> {
+    let name = gpu.get("name").and_then(Value::as_str);
     let Some(device) = name.and_then(|name| known_device(name).ok()) else { return Vec::new() };
     let label = if device.origin == Origin::Measured { "measured" } else { "datasheet" };
     let peak = |is_flops: bool, value: f64, dtype: Option<Multiply>| Peak {

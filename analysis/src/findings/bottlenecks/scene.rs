@@ -7,8 +7,10 @@ use crate::passes::account::{Account, DeviceAccount, Line, PhaseWork};
 use crate::passes::path_totals::by_rollup;
 use crate::passes::{Analysis, PathTotals, PhaseRow, StepSeries};
 use crate::simulation::{Simulation, StepGroup, Typical};
+use candlescope_core::run::InPlaceKind;
 use candlescope_core::{KernelKind, Phase};
-use std::collections::{BTreeMap, HashSet};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Kinds of steps that are looked at, at most.
 const MOST_KINDS: usize = 4;
@@ -20,6 +22,8 @@ pub(super) struct Scene<'a> {
     pub(super) analysis: &'a Analysis,
     /// Whether it ran on a GPU.
     pub(super) on_gpu: bool,
+    /// UUID of the device whose work is looked at; `None` without recorded kernels.
+    pub(super) device: Option<&'a str>,
     /// What the device allows.
     pub(super) roof: Roof,
     /// Totals by path without ordinals.
@@ -51,16 +55,29 @@ impl<'a> Scene<'a> {
         Self {
             analysis,
             on_gpu,
-            roof: Roof::of(analysis, on_gpu),
+            device: device.map(|device| &*device.device),
+            roof: Roof::of(analysis, described(analysis, device.map(|device| &*device.device)).filter(|_| on_gpu)),
             paths: by_rollup(&analysis.intervals.paths),
             steps: steps(analysis, device, simulation),
         }
+    }
+
+    /// What the run says about the GPU whose work is looked at.
+    pub(super) fn gpu(&self) -> Option<&'a Value> {
+        described(self.analysis, self.device)
     }
 
     /// The totals of a path.
     pub(super) fn totals(&self, path: &str) -> Option<&'a PathTotals> {
         self.paths.get(path).copied()
     }
+}
+
+/// What the run says about the GPU of this UUID. Without one, or if the run does not know it, about the only one.
+fn described<'a>(analysis: &'a Analysis, uuid: Option<&str>) -> Option<&'a Value> {
+    let gpus = analysis.manifest.gpus();
+    let known = gpus.iter().find(|gpu| uuid.is_some() && gpu.get("uuid").and_then(Value::as_str) == uuid);
+    known.or_else(|| gpus.first().filter(|_| gpus.len() == 1))
 }
 
 /// Whether the model ran on a GPU, so that time on the host is not the operations' own.
@@ -77,8 +94,11 @@ fn steps<'a>(
     simulation: Option<&'a Simulation>,
 ) -> Vec<StepScene<'a>> {
     let rows = &analysis.phases.rows;
-    let around: HashSet<&str> = rows.iter().filter_map(|row| row.inside.as_deref()).collect();
-    let holds_others = |row: &PhaseRow| around.contains(&*row.name);
+    // What is right around a step may be a span inside another one.
+    let around: Vec<&str> = rows.iter().filter_map(|row| row.inside.as_deref()).collect();
+    let is_around =
+        |name: &str, path: &str| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let holds_others = |row: &PhaseRow| around.iter().any(|path| is_around(&row.name, path));
     let is_sampling = |row: &PhaseRow| row.name == Phase::Sample.as_str();
     let whole: u64 = rows.iter().filter(|row| !is_sampling(row) && !holds_others(row)).map(|row| row.total_ns).sum();
     let share = |row: &PhaseRow| row.total_ns as f64 / whole.max(1) as f64;
@@ -106,14 +126,15 @@ impl<'a> StepScene<'a> {
         let line = device.and_then(|device| device.phases.iter().find(|phase| named(&phase.name)));
         let mut time = unobserved(analysis, row, duration.median, duration.n as u64, work, share_of_time);
         let replays = group.and_then(|group| Some((group, group.typical().ok()?)));
-        let replays = replays.filter(|(_, typical)| holds(typical, &time));
+        let replays = replays.filter(|(_, typical)| holds(typical, &time, work));
         if let Some((_, typical)) = &replays {
             let seconds = typical.unobserved.seconds;
             time.unobserved_ns = seconds.mid * 1e9;
             time.bound_ns = Some((seconds.high - seconds.low).abs() / 2.0 * 1e9);
             time.basis = "steps replayed without what recording their intervals and calls costs";
         }
-        let model = model(&time, work, line.map(|phase| &phase.line));
+        let host = replays.as_ref().and_then(|(group, _)| group.host_ns());
+        let model = model(&time, work, line.map(|phase| &phase.line), host);
         Some(Self {
             name: &row.name,
             row,
@@ -161,11 +182,21 @@ impl<'a> StepScene<'a> {
 const MOST_APART: f64 = 0.10;
 
 /// Whether the replay agrees with what else is known about the unobserved step.
-fn holds(typical: &Typical, time: &UnobservedStep) -> bool {
+fn holds(typical: &Typical, time: &UnobservedStep, work: Option<&PhaseWork>) -> bool {
     let seconds = typical.unobserved.seconds.mid;
-    let check = typical.check.unwrap_or(0.0).abs();
-    seconds > 0.0 && check <= MOST_APART && seconds * 1e9 <= time.observed_ns * (1.0 + MOST_APART)
+    let apart = seconds * 1e9 / time.observed_ns - 1.0;
+    // Where no step without recorded kernels is near enough to check against, all of them together are what is known;
+    // where all steps were recorded, only that recording makes none shorter.
+    let has_plain = work.is_some_and(|work| work.plain.is_some());
+    let checked = match typical.check {
+        Some(check) => check.abs() <= MOST_APART,
+        None => !has_plain || apart >= -MOST_APART,
+    };
+    seconds > 0.0 && checked && apart <= MOST_APART
 }
+
+/// From so many steps at once on there are several threads.
+const SEVERAL: f64 = 1.05;
 
 fn slowed(time: &UnobservedStep, work: Option<&PhaseWork>) -> f64 {
     let recorded = work.filter(|work| work.steps > 0).map(|work| work.open_ns as f64 / work.steps as f64);
@@ -185,7 +216,7 @@ fn unobserved(
     let (observed_ns, n) = plain.unwrap_or((median, n));
     let overhead = &analysis.manifest.overhead;
     let in_place = overhead.in_place.as_ref().and_then(|cost| {
-        let kind = cost.kinds.get(&row.name)?;
+        let kind = in_place_kind(analysis, row, &cost.kinds)?;
         let bound = cost.low.zip(cost.high).map(|(low, high)| observed_ns * (high - low).abs() / 2.0);
         Some((observed_ns * (1.0 - 1.0 / (1.0 + kind.ratio.max(0.0))), bound))
     });
@@ -215,7 +246,19 @@ fn unobserved(
     }
 }
 
-fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>) -> StepModel {
+/// What recording costs steps of a kind: the run has it by the name of their span, and a row has their phase.
+fn in_place_kind<'a>(
+    analysis: &Analysis,
+    row: &PhaseRow,
+    kinds: &'a BTreeMap<String, InPlaceKind>,
+) -> Option<&'a InPlaceKind> {
+    let series = analysis.series.iter().find(|series| series.name == row.name);
+    series.and_then(|series| kinds.get(&series.span)).or_else(|| kinds.get(&row.name))
+}
+
+/// The step's two lines. `host` is what the host does without waiting, where the step can be replayed: that also finds
+/// waits in calls that are not recorded, such as a synchronisation or a launch into a full queue.
+fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, host: Option<f64>) -> StepModel {
     let t = time.unobserved_ns;
     let Some(work) = work else { return StepModel { t, host: t, overlap: 1.0, ..StepModel::default() } };
     let (n, slowed) = (work.steps.max(1) as f64, slowed(time, Some(work)));
@@ -225,6 +268,7 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>) -
         .map(|row| RowTime {
             ns: row.ns as f64 / n,
             launches: if row.kind == KernelKind::Kernel { row.count as f64 / n } else { 0.0 },
+            follows: row.follows as f64 / n,
         })
         .collect();
     let sum: f64 = rows.iter().map(|row| row.ns).sum();
@@ -235,16 +279,22 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>) -
         .filter(|gaps| gaps.n >= 10 && gaps.n > host_bound / 10)
         .map_or(0.0, |gaps| gaps.ns as f64 / gaps.n as f64);
     let busy = work.busy_ns as f64 / n;
+    // While one of several threads' steps is open, the device works for all of them.
+    let others =
+        line.filter(|line| line.steps > 0).zip(line.and_then(Line::steps_at_once)).map_or(0.0, |(line, at_once)| {
+            if at_once < SEVERAL { 0.0 } else { (line.busy_ns as f64 / line.steps as f64 * at_once - busy).max(0.0) }
+        });
     let launches = work.kernels as f64 / n;
     let blocked = work.blocked_ns.saturating_add(work.waited_at_end_ns) as f64 / n * slowed;
     // A launch cannot cost more than the step has time for.
     let launch = work.launch_every.map_or(0.0, |(ns, _)| ns * slowed).min(t / launches.max(1.0));
     StepModel {
         t,
-        host: (t - blocked).max(0.0),
+        host: host.unwrap_or(t - blocked).min(t).max(0.0),
         host_outside: work.edges_ns as f64 / n * slowed,
         overlap: if sum > 0.0 { (busy / sum).min(1.0) } else { 1.0 },
         // The device's line is no longer than the step.
+        others,
         gap: if launches > 0.0 { gap.min(((t - busy) / launches).max(0.0)) } else { 0.0 },
         launch,
         rows,

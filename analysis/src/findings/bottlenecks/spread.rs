@@ -1,6 +1,7 @@
 //! Medians and quartiles of what rules compare, and steps without what their context explains.
 
 use super::scene::{Scene, StepScene};
+use crate::passes::StepPoint;
 use crate::passes::stats::percentile_of;
 
 /// 25th percentile, median, 75th percentile; `None` without values.
@@ -14,15 +15,39 @@ pub(super) fn beyond((low, median, high): (f64, f64, f64)) -> f64 {
     median + 3.0 * (high - low)
 }
 
-/// Durations of the steps in order, as if all had the mean context.
-pub(super) fn at_mean_context(scene: &Scene<'_>, step: &StepScene<'_>) -> Vec<f64> {
-    let Some(series) = step.series else { return Vec::new() };
+/// Steps that can be compared with each other.
+pub(super) struct Alike {
+    /// Their durations in order, as if all had the mean context.
+    pub(super) ns: Vec<f64>,
+    /// Their share of the time of all steps, beside those whose recording sets them apart.
+    pub(super) share: f64,
+}
+
+/// Two steps that decode nothing are alike if their tokens differ by less than this share.
+const LENGTHS_APART: f64 = 0.10;
+
+/// The steps that differ in nothing that explains their durations: with recorded kernels or without, whichever are
+/// more, and, where they do not decode, of about the same number of tokens.
+pub(super) fn alike(scene: &Scene<'_>, step: &StepScene<'_>) -> Alike {
+    let Some(series) = step.series else { return Alike { ns: Vec::new(), share: 0.0 } };
+    let recorded = series.points.iter().filter(|point| point.recorded).count() * 2 > series.points.len();
+    let all: Vec<&StepPoint> = series.points.iter().filter(|point| point.recorded == recorded).collect();
+    let lengths: Vec<f64> = all.iter().filter_map(|point| point.tokens).map(f64::from).collect();
+    let usual = percentile_of(&lengths, 0.5).filter(|_| !step.decodes());
+    let fits = |point: &&StepPoint| match (usual, point.tokens) {
+        (Some(usual), Some(tokens)) => (f64::from(tokens) - usual).abs() <= LENGTHS_APART * usual,
+        (usual, _) => usual.is_none(),
+    };
+    let whole: f64 = all.iter().map(|point| point.dur_ns as f64).sum();
+    let points: Vec<&StepPoint> = all.into_iter().filter(fits).collect();
+    let own: f64 = points.iter().map(|point| point.dur_ns as f64).sum();
+
     let trend = scene.analysis.tokens.trend.filter(|trend| step.decodes() && trend.slope_ns > trend.slope_ci95_ns);
-    let contexts: Vec<f64> = series.points.iter().filter_map(|point| point.context_len).map(f64::from).collect();
+    let contexts: Vec<f64> = points.iter().filter_map(|point| point.context_len).map(f64::from).collect();
     let mean = contexts.iter().sum::<f64>() / contexts.len().max(1) as f64;
-    let one = |point: &crate::passes::StepPoint| match (trend, point.context_len) {
+    let one = |point: &&StepPoint| match (trend, point.context_len) {
         (Some(trend), Some(context)) => point.dur_ns as f64 - trend.slope_ns * (f64::from(context) - mean),
         _ => point.dur_ns as f64,
     };
-    series.points.iter().map(one).collect()
+    Alike { ns: points.iter().map(one).collect(), share: if whole > 0.0 { own / whole } else { 0.0 } }
 }

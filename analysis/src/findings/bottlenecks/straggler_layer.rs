@@ -28,6 +28,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if siblings.is_empty() {
         return out.abstain(code, step, Missing::Layers);
     }
+    // Marks tell the layers' time on the device, not whether the step is as long as the device's line.
+    if scene.on_gpu && step.work.is_none() {
+        return out.abstain(code, step, Missing::Kernels);
+    }
     for layers in siblings.values() {
         let Some(quartiles) = quartiles(layers.iter().map(|(_, mean)| *mean).collect()) else { continue };
         let late = layers.iter().filter(|(_, mean)| *mean > beyond(quartiles).max(ABOVE * quartiles.1));

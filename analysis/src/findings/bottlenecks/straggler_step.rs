@@ -3,7 +3,7 @@
 use super::draft::{Draft, Out};
 use super::query::durations;
 use super::scene::{Scene, StepScene};
-use super::spread::{at_mean_context, beyond, quartiles};
+use super::spread::{Alike, alike, beyond, quartiles};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 
 /// Fewer steps have no spread.
@@ -11,7 +11,7 @@ const FEWEST: usize = 20;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let code = AdviceCode::StragglerStep;
-    let all = at_mean_context(scene, step);
+    let Alike { ns: all, share: of_all } = alike(scene, step);
     if all.len() < FEWEST {
         return out.abstain(code, step, Missing::Steps);
     }
@@ -19,7 +19,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let limit = beyond(quartiles);
     let late: Vec<f64> = all.iter().copied().filter(|ns| *ns > limit).collect();
     let excess: f64 = late.iter().map(|ns| ns - quartiles.1).sum();
-    let share = excess / all.iter().sum::<f64>();
+    let share = of_all * excess / all.iter().sum::<f64>();
     if late.is_empty() {
         return;
     }

@@ -29,11 +29,14 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             .measured("waits", "count", step.each(drain.count), drain.count)
             .measured("blocked_ns", "ns", step.each(drain.blocked_ns), drain.count)
             .measured("idle_ns", "ns", step.each(drain.idle_ns), drain.count)
-            .query(kernels(step, "kind = 'memcpy' AND launch_start_ns + launch_dur_ns >= gpu_start_ns + gpu_dur_ns"))
+            .query(kernels(
+                step,
+                "kind = 'memcpy' AND name = 'dtoh' AND launch_start_ns + launch_dur_ns >= gpu_start_ns + gpu_dur_ns",
+            ))
             .sure(
                 ConfidenceLevel::Medium,
                 "the idle time is measured; whether the next launch needs what was waited for is not known",
             );
-        out.found.push(draft.change(|rate| Change::Wait(idle * rate)));
+        out.found.push(draft.change(|rate| Change::Wait(place.unwrap_or_default().to_string(), idle * rate)));
     }
 }

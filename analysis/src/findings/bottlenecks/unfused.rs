@@ -52,8 +52,8 @@ fn one(
     let calls = step.each(chains);
     let totals = scene.totals(path);
     let bytes = totals
-        .filter(|totals| !totals.io_missing && totals.calls > 0)
-        .and_then(|totals| Some(totals.io_bytes? as f64 / totals.calls as f64));
+        .filter(|totals| !totals.io_missing && totals.gpu.recorded_calls > 0)
+        .and_then(|totals| Some(totals.recorded.io_bytes? as f64 / totals.gpu.recorded_calls as f64));
     let longest = rows.iter().map(|at| &work.rows[*at]).map(|row| row.ns as f64 / row.count.max(1) as f64);
     let by_bytes = bytes.zip(scene.roof.bandwidth).map(|(bytes, (bandwidth, _))| bytes / bandwidth * 1e9);
     let each = by_bytes.unwrap_or_else(|| longest.fold(0.0, f64::max)).max(floor);
@@ -85,7 +85,7 @@ fn one(
     // A replay takes kernels whose bytes are not stated for no quicker together than apart.
     let whole = by_bytes.is_some() && becomes_one_each(scene, work, path, chains);
     let replay = |_| Some(vec![Replayed::Fuse { path: pattern(path).filter(|_| whole)? }]);
-    out.found.push(draft.replayed(|rate| Change::Fuse { rows: rows.clone(), calls, ns: each * calls, rate }, replay));
+    out.found.push(draft.replayed(|rate| Change::Fuse { rows: rows.clone(), ns: each * calls, rate }, replay));
 }
 
 /// Whether each interval of a path has one chain of such kernels and no other kernel: then all of it can become one.

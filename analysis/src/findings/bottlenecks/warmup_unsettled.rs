@@ -3,7 +3,7 @@
 use super::draft::{Draft, Out};
 use super::query::durations;
 use super::scene::{Scene, StepScene};
-use super::spread::{at_mean_context, quartiles};
+use super::spread::{Alike, alike, quartiles};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 
 /// Fewer steps cannot show that they settle.
@@ -18,7 +18,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if !step.decodes() && scene.steps.first().is_none_or(|first| first.name != step.name) {
         return;
     }
-    let all = at_mean_context(scene, step);
+    let Alike { ns: all, share: of_all } = alike(scene, step);
     if all.len() < FEWEST {
         return out.abstain(code, step, Missing::Steps);
     }
@@ -32,7 +32,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     }
     let first = &all[..unsettled];
     let excess: f64 = first.iter().map(|ns| ns - settled).sum();
-    let share = excess / all.iter().sum::<f64>();
+    let share = of_all * excess / all.iter().sum::<f64>();
     let draft = Draft::new(code, step)
         .steps(all.len() as u64)
         .measured("unsettled_steps", "count", unsettled as f64, all.len() as u64)

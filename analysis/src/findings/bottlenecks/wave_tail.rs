@@ -83,7 +83,7 @@ impl Limits {
 
 /// Multiprocessors of the run's GPU, and what each holds.
 fn device(scene: &Scene<'_>) -> Option<(u64, Limits)> {
-    let gpu = scene.analysis.manifest.environment.get("gpus")?.as_array()?.first()?;
+    let gpu = scene.gpu()?;
     let processors = gpu.get("multiprocessors").and_then(Value::as_u64).filter(|n| *n > 0)?;
     Some((processors, Limits::of(gpu.get("compute_capability")?.as_str()?)?))
 }

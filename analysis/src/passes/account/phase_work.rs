@@ -5,7 +5,7 @@ use crate::passes::kernel_family::KernelFamily;
 use crate::passes::step_rows::StepRow;
 use candlescope_core::KernelKind;
 use candlescope_core::stretches::{Stretch, difference, intersection, length, merged};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -139,14 +139,14 @@ pub(super) fn phase_work(device: &DeviceWorks, works: &Works, own: &[&StepRow], 
     kinds.iter_mut().for_each(|sums| sums.windows = merged(std::mem::take(&mut sums.windows)));
     around_calls(device, works, &place_of, &kind_of, &mut kinds);
     exposed(device, works, &place_of, &kind_of, &mut kinds);
-    let plain = plain_steps(own, all);
+    let plain = plain_steps(works, all);
     let texts = Texts::of(works);
     kinds.into_iter().map(|sums| sums.finish(&texts, works, &plain)).collect()
 }
 
-/// Durations of the steps of each kind whose kernels were not recorded.
-fn plain_steps<'a>(own: &[&StepRow], all: &'a [StepRow]) -> BTreeMap<&'a str, Vec<u64>> {
-    let recorded: std::collections::HashSet<u64> = own.iter().map(|step| step.step).collect();
+/// Durations of the steps of each kind whose kernels were not recorded, on any device.
+fn plain_steps<'a>(works: &Works, all: &'a [StepRow]) -> BTreeMap<&'a str, Vec<u64>> {
+    let recorded: FxHashSet<u64> = works.devices.iter().flat_map(|device| device.steps.iter().copied()).collect();
     let mut plain: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for step in all.iter().filter(|step| !recorded.contains(&step.step)) {
         plain.entry(step.group()).or_default().push(step.dur_ns);

@@ -47,6 +47,8 @@ pub(super) struct Work {
     pub(super) counts: bool,
     /// Whether a CUDA graph launched it.
     pub(super) in_graph: bool,
+    /// Whether it is a copy to the host.
+    pub(super) to_host: bool,
 }
 
 impl Work {
@@ -72,9 +74,10 @@ impl Work {
         (self.seq != u64::MAX).then(|| thread_of(self.seq))
     }
 
-    /// A copy whose call returned only after the device was done: the host waited for it.
+    /// A copy to the host whose call returned only after the device was done: the host waited for it. A copy to the
+    /// device that has ended when its call returns was only quick.
     pub(super) fn is_blocking_copy(&self) -> bool {
-        self.kind == KernelKind::Memcpy && self.launch != NONE && self.launch_end >= self.end
+        self.to_host && self.launch != NONE && self.launch_end >= self.end
     }
 }
 
@@ -238,6 +241,7 @@ impl Works {
             kind: record.kind,
             counts,
             in_graph: record.graph.is_some(),
+            to_host: record.kind == KernelKind::Memcpy && &*record.name == "dtoh",
         };
         let device = &mut self.devices[device];
         self.records += u64::from(counts);

@@ -55,11 +55,11 @@ impl Nodes {
         &mut self.list[number as usize]
     }
 
-    /// Adds an interval and its own work.
-    pub(super) fn add(&mut self, number: u32, span: &SpanRecord) {
+    /// Adds an interval and its own work; `recorded` says whether its step's kernels were recorded.
+    pub(super) fn add(&mut self, number: u32, span: &SpanRecord, recorded: bool) {
         let node = self.at(number);
         node.own_self_ns += i128::from(span.host_dur_ns);
-        node.totals.add_work(span);
+        node.totals.add_work(span, recorded);
     }
 
     /// These learn that they were entered in `parent`.

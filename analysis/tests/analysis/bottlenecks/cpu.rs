@@ -1,9 +1,9 @@
 //! Findings of runs on a CPU, and those that need no kernels.
 
 use super::made::{decode, diagnose, measured_peaks, near, one_request};
-use crate::common::{T0, manifest, span, step};
+use crate::common::{T0, kernel, manifest, path, span, step, thread};
 use candlescope_analysis::advice::{AdviceCode, Missing};
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{InPlaceKind, InPlaceOverhead, RunManifest};
 use candlescope_core::{Batch, HostNs, Phase, SampleRecord};
 use candlescope_testkit::with;
 use serde_json::json;
@@ -23,9 +23,6 @@ fn run(dur_ns: impl Fn(u64) -> u64) -> (Batch, RunManifest) {
             r.phase = Some(Phase::Decode);
         }));
     }
-    batch.requests = vec![one_request(&batch)];
-    // The request is its steps and nothing beside them.
-    batch.requests[0].host_dur_ns = batch.steps.iter().map(|step| step.host_dur_ns).sum();
     let mut manifest = manifest(&batch);
     manifest.options.insert("device".into(), "cpu".into());
     manifest.environment.insert("logical_cpus".into(), json!(4));
@@ -109,11 +106,32 @@ fn sampling_on_the_host() {
 
 #[test]
 fn time_of_requests_outside_their_steps() {
+    // A quarter of a millisecond after each step.
     let mut made = run(|_| 1_000_000);
-    made.0.requests[0].host_dur_ns = 80_000_000;
+    for step in &mut made.0.steps {
+        step.host_start = HostNs(T0 + step.step as i64 * 1_250_000);
+    }
+    let request = with(one_request(&made.0), |r| r.host_dur_ns = 80_000_000);
+    made.0.requests = vec![request];
     let found = diagnose(&made);
     // 16 of 80 ms.
     near(found.one(AdviceCode::BetweenSteps).gain, 0.15, 0.175, 0.2, 0.005);
+    // Nor what it waits before its first step, nor time in another's steps, nor a step inside another.
+    made.0.requests[0].host_start = HostNs(T0 - 40_000_000);
+    made.0.requests[0].host_dur_ns = 120_000_000;
+    let inside = with(made.0.steps[3].clone(), |r| (r.step, r.seq, r.host_dur_ns) = (1_000, (1 << 40) + 999, 500_000));
+    made.0.steps.push(inside);
+    near(diagnose(&made).one(AdviceCode::BetweenSteps).gain, 0.15, 0.175, 0.2, 0.005);
+    let others = made.0.steps.clone().into_iter().enumerate().map(|(n, step)| {
+        with(step, |r| {
+            (r.step, r.request, r.seq) = (2_000 + n as u64, Some(2), (2 << 40) + n as u64);
+            r.host_start = HostNs(r.host_start.0 + 500_000);
+            r.thread = thread(2, "other");
+        })
+    });
+    let mut busy = made.clone();
+    busy.0.steps.extend(others);
+    diagnose(&busy).none(AdviceCode::BetweenSteps);
     made.0.requests.clear();
     made.0.steps.iter_mut().for_each(|step| step.request = None);
     assert_eq!(diagnose(&made).lacks(AdviceCode::BetweenSteps), Some(Missing::WholeRequests));
@@ -181,4 +199,81 @@ fn tokens_that_nobody_asked_for() {
     assert_eq!(advice.place.phase, "prefill");
     prefill(Some(400)).none(AdviceCode::Padding);
     assert_eq!(prefill(None).lacks(AdviceCode::Padding), Some(Missing::NewTokens));
+}
+
+#[test]
+fn steps_are_late_only_beside_those_like_them() {
+    // Steps whose kernels were recorded take longer: spread over the run, or first of all.
+    let windows: [fn(u64) -> bool; 2] = [|n| n % 16 == 11, |n| n < 16];
+    for recorded in windows {
+        let (mut batch, manifest) = run(|n| if recorded(n) { 1_170_000 } else { 1_000_000 + n % 5 * 1_000 });
+        for n in (0..64).filter(|n| recorded(*n)) {
+            let own = kernel("GPU-1", n as i64 * PERIOD + 1_000, 500_000);
+            batch.kernels.push(with(own, |r| (r.step, r.phase) = (Some(n), Some(Phase::Decode))));
+        }
+        let found = diagnose(&(batch, manifest));
+        found.none(AdviceCode::StragglerStep);
+        found.none(AdviceCode::WarmupUnsettled);
+    }
+    // Prompts of 16 tokens, and longer ones.
+    let prompts = |short: u64, late: u64| {
+        let mut batch = Batch::default();
+        for n in 0..short + 4 {
+            let (tokens, ns) =
+                if n % 5 == 4 && n / 5 < 4 { (2_000, 50_000_000) } else { (16, 1_000_000 + n % 3 * 1_000) };
+            let ns = if n < late { 9_000_000 } else { ns };
+            let seq = (1 << 40) + n * 1_000_000;
+            batch.steps.push(with(step(n, "prefill", n as i64 * PERIOD, ns), |r| {
+                (r.seq, r.phase, r.tokens) = (seq, Some(Phase::Prefill), Some(tokens));
+            }));
+            batch.spans.push(with(span(seq, None, "prefill", n as i64 * PERIOD, ns), |r| {
+                (r.step, r.phase) = (Some(n), Some(Phase::Prefill));
+            }));
+        }
+        let mut manifest = manifest(&batch);
+        manifest.options.insert("device".into(), "cpu".into());
+        diagnose(&(batch, manifest))
+    };
+    assert_eq!(prompts(18, 0).lacks(AdviceCode::StragglerStep), Some(Missing::Steps));
+    prompts(30, 0).none(AdviceCode::StragglerStep);
+    // One of 30 short ones takes nine times as long: of 239 ms.
+    near(
+        prompts(30, 1).one(AdviceCode::StragglerStep).gain,
+        0.75 * 8.0 / 238.0,
+        0.875 * 8.0 / 238.0,
+        8.0 / 238.0,
+        0.002,
+    );
+}
+
+#[test]
+fn steps_inside_another_one_are_the_run_s_time_once() {
+    let mut made = run(|_| 1_000_000);
+    for span in &mut made.0.spans {
+        (span.path, span.parent_seq) = (path("generate/token_loop/decode"), Some(2));
+    }
+    made.0.steps.iter_mut().for_each(|step| step.path = path("generate/token_loop/decode"));
+    let ns = 64 * PERIOD as u64;
+    for (seq, parent, text) in [(1, None, "generate"), (2, Some(1), "generate/token_loop")] {
+        made.0.spans.push(with(span(seq, parent, text, 0, ns), |r| r.step = Some(1_000)));
+    }
+    made.0.steps.push(with(step(1_000, "generate", 0, ns), |r| r.seq = 1));
+    let found = diagnose(&made);
+    let decode = found.diagnosis.steps.iter().find(|step| step.phase == "decode").unwrap();
+    assert!((decode.share_of_time - 1.0).abs() < 1e-9, "{decode:?}");
+    assert!(found.diagnosis.steps.iter().all(|step| step.phase != "generate"), "{:?}", found.diagnosis.steps);
+}
+
+#[test]
+fn the_cost_in_place_is_that_of_the_steps_span() {
+    // The phase is `decode`, the span `generate_token`.
+    let mut made = run(|_| 1_000_000);
+    made.0.steps.iter_mut().for_each(|step| step.path = path("generate_token[0]"));
+    made.0.spans.iter_mut().for_each(|span| span.path = path("generate_token[0]"));
+    let kind = InPlaceKind { n_plain: 9, n_recorded: 9, ratio: 0.25, ..InPlaceKind::default() };
+    let kinds = [("generate_token".to_string(), kind)].into();
+    made.1.overhead.in_place = Some(InPlaceOverhead { kinds, ..InPlaceOverhead::default() });
+    let step = &diagnose(&made).diagnosis.steps[0];
+    // 1 ms is 1.25 times the plain step. A replay that takes nothing out does not agree with that.
+    assert!((step.unobserved_ns - 800e3).abs() < 1.0, "{step:?}");
 }

@@ -1,7 +1,9 @@
 //! Findings that rest on recorded kernels.
 
 use super::made::{Piece, diagnose, gpu_run, near, piece, queued, with_result};
+use crate::common::{T0, kernel, thread};
 use candlescope_analysis::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_core::HostNs;
 use candlescope_testkit::with;
 
 /// 100 kernels of 2 µs, each launched 20 µs after the one before and starting 3 µs later; two in each interval.
@@ -201,7 +203,11 @@ fn a_wait_that_lets_the_queue_run_dry() {
     let advice = found.one(AdviceCode::SyncDrain);
     near(advice.gain, 0.15, 0.175, 0.2, 0.005);
     assert_eq!(advice.place.path.as_deref(), Some("decode/route"));
+    // A copy to the device that has ended when its call returns is nothing that was waited for.
+    pieces[1].name = "htod";
+    diagnose(&gpu_run(&pieces, 1_000_000)).none(AdviceCode::SyncDrain);
     // The next launch follows at once.
+    pieces[1].name = "dtoh";
     pieces[2].launch = 401_000;
     diagnose(&gpu_run(&pieces, 1_000_000)).none(AdviceCode::SyncDrain);
 }
@@ -234,6 +240,13 @@ fn a_last_wave_that_is_nearly_empty() {
     let share = 0.25 * 1e6 / ns as f64;
     near(advice.gain, 0.75 * share, 0.875 * share, share, 0.01);
     assert_eq!(advice.figure("waves"), Some(1.5));
+    // Another GPU of the machine, listed first.
+    let mut several = manifest.clone();
+    let own = manifest.environment["gpus"][0].clone();
+    let mut other = own.clone();
+    (other["uuid"], other["multiprocessors"]) = ("GPU-0".into(), 15.into());
+    several.environment.insert("gpus".into(), vec![other, own].into());
+    diagnose(&(batch.clone(), several)).one(AdviceCode::WaveTail);
     manifest.environment.get_mut("gpus").unwrap()[0]["multiprocessors"] = 15.into();
     diagnose(&(batch, manifest)).none(AdviceCode::WaveTail);
 }
@@ -289,4 +302,134 @@ fn steps_that_are_late_on_the_device_s_line_alone_gain_nothing_from_quicker_kern
     let advice = found.one(AdviceCode::Upcast);
     // 50 launches of 20 µs, and none of the 100 µs that they take on the device.
     near(advice.gain, 0.375, 0.4375, 0.5, 0.01);
+}
+
+#[test]
+fn a_cache_that_the_device_copies_at_every_token() {
+    // A kernel of 5 ms and 8 µs a token of context; reading the cache takes next to nothing.
+    let pieces = vec![
+        piece("decode/linear", "ucopy_bf16", 2_000, 5_000, 90_000),
+        piece("decode/attn", "ucopy_bf16", 4_000, 96_000, 80_000),
+        piece("decode/attn/kv_cache", "ucopy_bf16", 6_000, 177_000, 10_000),
+        piece("decode/linear", "gemm", 8_000, 188_000, 1),
+    ];
+    let (mut batch, mut manifest) = gpu_run(&pieces, 1);
+    for n in 0..batch.steps.len() {
+        let context = 100 * (n as u32 + 1);
+        let ns = 5_000_000 + 8_000 * u64::from(context);
+        let (step, span) = (batch.steps[n].step, batch.steps[n].seq);
+        (batch.steps[n].context_len, batch.steps[n].host_dur_ns) = (Some(context), ns + 300_000);
+        let own = batch.kernels.iter_mut().filter(|kernel| kernel.step == Some(step) && &*kernel.name == "gemm");
+        own.for_each(|kernel| kernel.gpu_dur_ns = ns);
+        batch.spans.iter_mut().filter(|own| own.seq == span).for_each(|own| own.host_dur_ns = ns + 300_000);
+    }
+    for (key, value) in [("layers", 2), ("kv_heads", 2), ("head_dim", 64)] {
+        manifest.model.insert(key.into(), value.into());
+    }
+    let found = diagnose(&(batch, manifest));
+    // The mean context is 450 tokens. The device is busy for nearly all of the step.
+    let share = 8e3 * 450.0 / found.diagnosis.steps[0].unobserved_ns;
+    let advice = found.one(AdviceCode::CacheCopied);
+    near(advice.gain, 0.75 * share, 0.875 * share, share, 0.01);
+    assert_eq!(advice.place.path.as_deref(), Some("decode/attn/kv_cache"), "{advice:?}");
+}
+
+#[test]
+fn a_synchronisation_is_no_work_of_the_host() {
+    // The host waits for all kernels in a call that is not recorded, then fetches the result in a short one.
+    let (mut pieces, ns) = between(20, "cast_bf16_f32", "decode/attn/softmax", 20_000);
+    let copy = pieces.last_mut().unwrap();
+    copy.launch = copy.start - 500;
+    copy.launch_ns = 2_000;
+    let found = diagnose(&gpu_run(&pieces, ns + 500));
+    let share = 20.0 * 21e3 / ns as f64;
+    near(found.one(AdviceCode::Upcast).gain, 0.75 * share, 0.875 * share, share, 0.01);
+}
+
+#[test]
+fn a_graph_does_not_take_over_what_other_threads_run() {
+    // The same on a second thread at the same time, its kernels 10 µs later.
+    let (mut batch, manifest) = gpu_run(&eager(), 2_000_000);
+    let other = |seq: u64| seq + (1 << 40);
+    let second = thread(2, "other");
+    for step in batch.steps.clone() {
+        let thread = second.clone();
+        batch.steps.push(with(step, |r| (r.step, r.seq, r.thread) = (r.step + 100, other(r.seq), thread)));
+    }
+    for span in batch.spans.clone() {
+        let (thread, step) = (second.clone(), span.step.map(|step| step + 100));
+        let parent_seq = span.parent_seq.map(other);
+        batch.spans.push(with(span, |r| {
+            (r.seq, r.parent_seq, r.step, r.thread) = (other(r.seq), parent_seq, step, thread);
+        }));
+    }
+    for kernel in batch.kernels.clone() {
+        batch.kernels.push(with(kernel, |r| {
+            (r.seq, r.step) = (r.seq.map(other), r.step.map(|step| step + 100));
+            (r.gpu_start, r.correlation) = (r.gpu_start.plus_ns(10_000), r.correlation + 10_000);
+            r.launch_start = r.launch_start.map(|at| at.plus_ns(10_000));
+        }));
+    }
+    let found = diagnose(&(batch, manifest));
+    // 200 µs of its own kernels and 200 µs of the other's.
+    let advice = found.one(AdviceCode::LaunchBound);
+    let most = 1.0 - 400e3 / found.diagnosis.steps[0].unobserved_ns;
+    assert!(advice.gain.high <= most + 1e-9 && advice.gain.high > most - 0.06, "{advice:?} {most}");
+}
+
+#[test]
+fn a_step_recorded_on_another_device_is_not_plain() {
+    let (mut batch, manifest) = gpu_run(&eager(), 2_000_000);
+    for n in 0..8 {
+        let begin = (100 + n as i64) * 100_000_000;
+        batch.steps.push(super::made::decode(100 + n, begin, 1_600_000, 120));
+        batch.kernels.push(with(kernel("GPU-2", begin + 1_000, 2_000), |r| {
+            (r.step, r.launch_start) = (Some(100 + n), Some(HostNs(T0 + begin)));
+        }));
+    }
+    let step = &diagnose(&(batch, manifest)).diagnosis.steps[0];
+    assert_eq!((step.n, step.observed_ns > 1_700_000.0), (16, true), "{step:?}");
+}
+
+#[test]
+fn a_place_is_where_most_of_the_time_is() {
+    // One kernel of 100 µs at one path, two kinds of 60 µs at another.
+    let list = [
+        ("decode/mlp", "ucopy_bf16", 100_000, 0),
+        ("decode/attn", "ucopy_f32", 60_000, 0),
+        ("decode/attn", "copy2d_bf16", 60_000, 0),
+        ("decode/linear", "gemm", 500_000, 0),
+    ];
+    let (pieces, ns) = with_result(queued(&list));
+    let found = diagnose(&gpu_run(&pieces, ns));
+    assert_eq!(found.one(AdviceCode::DataMovement).place.path.as_deref(), Some("decode/attn"));
+}
+
+#[test]
+fn late_gaps_are_those_of_the_unobserved_step() {
+    // 99 gaps of 18 µs; steps without recorded kernels are 0.8 ms shorter, by what recording adds to the gaps.
+    let (mut batch, manifest) = gpu_run(&eager(), 2_000_000);
+    for n in 0..8 {
+        batch.steps.push(super::made::decode(100 + n, (100 + n as i64) * 100_000_000, 1_200_000, 104));
+    }
+    let found = diagnose(&(batch, manifest));
+    let t = found.diagnosis.steps[0].unobserved_ns;
+    assert!((t - 1.2e6).abs() < 50e3, "{t}");
+    let late = found.one(AdviceCode::LaunchBound).figure("late").unwrap();
+    assert!((late - (99.0 * 18e3 - (2e6 - t)) / t).abs() < 0.01, "{late}");
+}
+
+#[test]
+fn a_replay_without_a_check_has_to_agree_with_the_steps_that_are_known() {
+    // Steps without recorded kernels are of other contexts, so that none is near enough for a check.
+    let step = |plain_ns: u64| {
+        let (mut batch, manifest) = gpu_run(&eager(), 2_000_000);
+        for n in 0..8 {
+            batch.steps.push(super::made::decode(100 + n, (100 + n as i64) * 100_000_000, plain_ns, 4_000));
+        }
+        diagnose(&(batch, manifest)).diagnosis.steps[0].clone()
+    };
+    assert_eq!((step(2_000_000).basis, step(3_000_000).basis), (step(2_100_000).basis, step(1_000_000).basis));
+    assert!(step(3_000_000).unobserved_ns > 2_900_000.0, "{:?}", step(3_000_000));
+    assert!(step(3_000_000).basis.starts_with("median of steps without"), "{:?}", step(3_000_000));
 }

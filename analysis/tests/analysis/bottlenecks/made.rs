@@ -120,9 +120,6 @@ fn record(piece: &Piece, step: u64, begin: i64, seq: u64, nth: u32) -> KernelRec
 pub(super) fn gpu_run(pieces: &[Piece], dur_ns: u64) -> (Batch, RunManifest) {
     let mut batch = Batch::default();
     (0..STEPS).for_each(|number| one_step(&mut batch, number, pieces, dur_ns));
-    batch.requests = vec![one_request(&batch)];
-    // The request is its steps and nothing beside them.
-    batch.requests[0].host_dur_ns = batch.steps.iter().map(|step| step.host_dur_ns).sum();
     let mut manifest = manifest(&batch);
     let kernels = KernelAccount { clock_bound_ns: Some(0), ..KernelAccount::default() };
     manifest.gpu = Some(GpuAccount { kernels: Some(kernels), ..GpuAccount::default() });

@@ -1,9 +1,11 @@
 //! Findings that hold operations against what the device allows: 10 TFLOP/s, 1 TB/s.
 
 use super::made::{Piece, diagnose, gpu_run, near, queued, with_result};
+use crate::common::span;
 use candlescope_analysis::advice::{AdviceCode, ConfidenceLevel, FigureSource, Missing};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, DType, HostNs, SampleRecord};
+use candlescope_testkit::with;
 use serde_json::json;
 
 /// 10 kernels of 100 µs at `path`, with what each interval there does.
@@ -40,6 +42,24 @@ fn a_product_far_below_its_roof() {
     assert_eq!(advice.place.path.as_deref(), Some("decode/linear"));
     assert!((advice.figure("of_roof").unwrap() - 0.1).abs() < 1e-6);
     assert_eq!(advice.confidence.level, ConfidenceLevel::Medium);
+
+    // What steps without recorded kernels compute is in none of the kernels' time.
+    let mut longer = batch.clone();
+    for n in 0..8 {
+        let begin = (100 + n as i64) * 100_000_000;
+        let seq = (1 << 40) + (100 + n) * 1_000_000;
+        let own = with(super::made::decode(100 + n, begin, ns as u64, 110), |r| r.seq = seq);
+        longer.spans.push(with(span(seq, None, "decode", begin, ns as u64), |r| r.step = Some(100 + n)));
+        for at in 0..10 {
+            longer.spans.push(with(span(seq + 1 + at, Some(seq), "decode/linear", begin + 10, 10), |r| {
+                (r.step, r.flops) = (Some(100 + n), Some(1_000));
+                (r.bytes, r.io_bytes) = (Some(100_000_000), Some(100_000_000));
+            }));
+        }
+        longer.steps.push(own);
+    }
+    let found = diagnose(&(longer, manifest.clone()));
+    assert!((found.one(AdviceCode::BelowRoof).figure("of_roof").unwrap() - 0.1).abs() < 1e-6);
 
     // The datasheet is trusted less, and without any peak nothing is said.
     let mut datasheet = manifest.clone();
@@ -121,6 +141,17 @@ fn clocks_that_power_holds_down() {
     sample(&mut batch, 2e9, 0.0);
     diagnose(&(batch.clone(), manifest.clone())).none(AdviceCode::ClocksLow);
     sample(&mut batch, 1e9, 1.0);
+    // Without kernels, or without what they compute, it is not known what a higher clock would bring.
+    let mut without = batch.clone();
+    without.kernels.clear();
+    assert_eq!(diagnose(&(without, manifest.clone())).lacks(AdviceCode::ClocksLow), Some(Missing::Kernels));
+    let mut silent = batch.clone();
+    silent.spans.iter_mut().for_each(|span| (span.flops, span.bytes, span.io_bytes) = (None, None, None));
+    assert_eq!(diagnose(&(silent, manifest.clone())).lacks(AdviceCode::ClocksLow), Some(Missing::Work));
+    // Those of a GPU on which nothing ran are not this one's.
+    let mut other = batch.clone();
+    other.samples.iter_mut().for_each(|sample| sample.device = "GPU-0".into());
+    assert_eq!(diagnose(&(other, manifest.clone())).lacks(AdviceCode::ClocksLow), Some(Missing::ClockSamples));
     let found = diagnose(&(batch, manifest));
     let advice = found.one(AdviceCode::ClocksLow);
     // One of eight samples has 2 GHz: the mean is 1.125.
@@ -138,7 +169,7 @@ fn layers_and_their_siblings_on_the_device() {
         "decode/block[4]",
         "decode/block[5]",
     ];
-    let run = |slow: u64| {
+    let run = |slow: u64, kernels: bool| {
         let list: Vec<_> =
             paths.iter().enumerate().map(|(n, path)| (*path, "gemm", if n == 3 { slow } else { 100_000 }, 0)).collect();
         let (pieces, ns): (Vec<Piece>, u64) = with_result(queued(&list));
@@ -152,11 +183,15 @@ fn layers_and_their_siblings_on_the_device() {
                 source: candlescope_core::GpuSource::Cupti,
             });
         }
+        if !kernels {
+            batch.kernels.clear();
+        }
         (diagnose(&(batch, manifest)), ns as f64)
     };
-    let (found, ns) = run(200_000);
+    let (found, ns) = run(200_000, true);
     let advice = found.one(AdviceCode::StragglerLayer);
     assert_eq!(advice.place.path.as_deref(), Some("decode/block[3]"));
     near(advice.gain, 75e3 / ns, 87.5e3 / ns, 100e3 / ns, 0.005);
-    run(100_000).0.none(AdviceCode::StragglerLayer);
+    run(100_000, true).0.none(AdviceCode::StragglerLayer);
+    assert_eq!(run(200_000, false).0.lacks(AdviceCode::StragglerLayer), Some(Missing::Kernels));
 }

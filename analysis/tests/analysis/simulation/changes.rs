@@ -216,6 +216,16 @@ fn fewer_bits_shorten_what_streams_weights() {
     let norms = |per_byte: f64| 12.0 * 1_000.0 * (1.0 - ratio) * per_byte;
     near(saved.high, 12.0 * 2e6 * (1.0 - ratio) / 100.0 + norms(1.0 / 100.0));
     near(saved.low, 12.0 * 40_000.0 * (2e6 / 2.01e6) * (1.0 - ratio) + 12.0 * 60_000.0 * (1.0 / 20.0) * (1.0 - ratio));
+    // A projection of attention reads weights like any other.
+    let mut projections = made.clone();
+    for span in projections.spans.iter_mut().filter(|span| span.flops.is_some()) {
+        let text = span.path.path.replace("linear", "attn_q");
+        span.path = crate::common::path(&text);
+    }
+    near(
+        outcome(&with_peaks(&projections), "bits=8").seconds.mid * 1e9,
+        outcome(&simulation, "bits=8").seconds.mid * 1e9,
+    );
     assert!(outcome(&simulation, "bits=4").seconds.mid < outcome(&simulation, "bits=8").seconds.mid);
     let unknown = free(&made).groups()[0].simulate(&[Change::Bits { bits: 8 }]).unwrap_err();
     assert!(matches!(unknown, Abstain::NoPeak { .. }) && unknown.to_string().contains("bench peaks"), "{unknown}");

@@ -4,9 +4,9 @@ use super::steps::{Maker, free, run_of, simulation};
 use crate::common::{T0, manifest, span, step, thread, write_run};
 use candlescope_analysis::Run;
 use candlescope_analysis::render::what_if as render;
-use candlescope_analysis::simulation::{Abstain, Change, SimulationOptions, parse_changes, what_if};
+use candlescope_analysis::simulation::{Abstain, Change, Simulation, SimulationOptions, parse_changes, what_if};
 use candlescope_core::run::{GpuAccount, InPlaceKind, InPlaceOverhead, KernelAccount};
-use candlescope_core::{Batch, Phase};
+use candlescope_core::{Batch, KernelRecord, Phase};
 use candlescope_testkit::scenario::{Scenario, make};
 use candlescope_testkit::with;
 
@@ -94,6 +94,38 @@ fn what_is_missing_is_said_with_how_to_record_it() {
 
     batch.steps.clear();
     assert_eq!(simulation(&batch, &manifest).unwrap_err(), Abstain::NoSteps);
+}
+
+/// A run of `copies` of a step, the kernels of the last of which `edit` changes.
+fn with_last(copies: u64, edit: impl Fn(&mut KernelRecord)) -> Simulation {
+    let (mut batch, manifest) = run_of(&small().end(), copies, 0, 0);
+    batch.kernels.iter_mut().filter(|kernel| kernel.step == Some(copies - 1)).for_each(edit);
+    simulation(&batch, &manifest).unwrap()
+}
+
+#[test]
+fn a_change_that_finds_nothing_in_one_step_leaves_it_as_it_is() {
+    let changes = parse_changes("kernel=gemv×0").unwrap();
+    let renamed = with_last(4, |kernel| {
+        if &*kernel.name == "gemv" {
+            kernel.name = "other".into();
+        }
+    });
+    let outcome = renamed.groups()[0].simulate(&changes).unwrap();
+    assert!(outcome.share_of_step.mid > 0.0, "{outcome:?}");
+    let nowhere = renamed.groups()[0].simulate(&parse_changes("kernel=gemv×0+kernel=absent×0").unwrap()).unwrap_err();
+    assert!(matches!(&nowhere, Abstain::NothingToChange { change, .. } if change.contains("absent")), "{nowhere}");
+}
+
+#[test]
+fn figures_of_a_typical_step_are_of_the_replayed_ones() {
+    // The device is busy with something else for most of the last step.
+    let late = |kernel: &mut KernelRecord| kernel.gpu_start = kernel.gpu_start.plus_ns(60_000);
+    let one = with_last(2, late).groups()[0].typical().unwrap_err();
+    assert!(matches!(one, Abstain::OneStep { .. }), "{one}");
+    let (usual, three) = (with_last(2, |_| {}), with_last(3, late));
+    let (usual, three) = (usual.groups()[0].typical().unwrap(), three.groups()[0].typical().unwrap());
+    assert_eq!((three.steps, three.measured_seconds), (2, usual.measured_seconds));
 }
 
 #[test]
