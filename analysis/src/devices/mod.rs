@@ -3,11 +3,15 @@
 //! Findings, the simulation of steps and rooflines all read their denominators here, so that one device has one set of
 //! figures, each with its origin.
 
+mod attained;
+mod classes;
 mod device;
 mod formats;
 mod known_devices;
 mod peaks_file;
 
+pub use attained::Attained;
+pub use classes::{ByClass, OperationClass};
 pub use device::{Cost, Device, DeviceKind, Link, Origin};
 pub use formats::{FORMATS, Format, Multiply, UnknownFormat};
 pub use known_devices::{KERNEL_FLOOR_NS, LAUNCH_NS, UnknownDevice, known_device, known_devices};

@@ -5,14 +5,13 @@
 //! no time, and then the step has none either. Operations that `bench kernels` has no kernel for (writing the cache,
 //! changes of type and layout) keep their roof, and the share of it is told.
 
-use super::classes::OperationClass;
 use super::kernel_study::{Found, KernelStudy, Wanted};
 use super::latency_figures::Figure;
 use super::predict::{OperationTime, StepPrediction, with_times};
 use super::scenario::Scenario;
 use super::shape::{FeedForward, ModelShape};
 use super::work::Input;
-use crate::devices::{Cost, Device, Multiply};
+use crate::devices::{Cost, Device, Multiply, OperationClass};
 use serde::Serialize;
 
 /// Where an operation's time comes from.

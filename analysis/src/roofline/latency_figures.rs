@@ -1,9 +1,8 @@
 //! Latencies that are both measured and predicted.
 
-use super::classes::OperationClass;
 use super::predict::{StepPrediction, StepTimes};
 use super::shape::ModelShape;
-use crate::devices::Cost;
+use crate::devices::{Cost, OperationClass};
 use crate::passes::{Analysis, Distribution};
 use candlescope_core::{GpuSource, Phase};
 use serde::{Serialize, Serializer};

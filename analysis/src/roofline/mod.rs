@@ -13,7 +13,6 @@
 
 mod attained;
 mod calibrate;
-mod classes;
 mod from_kernels;
 mod heat;
 mod hf_config;
@@ -32,12 +31,10 @@ mod scenario;
 mod shape;
 pub mod work;
 
-pub use attained::Attained;
 pub use calibrate::{
     Calibration, CalibrationError, CalibrationRun, ErrorSummary, Fitted, Form, HeldOut, LeftOut, RepeatSummary,
     calibrate,
 };
-pub use classes::{ByClass, OperationClass};
 pub use from_kernels::{FromKernels, KernelTime, StepFromKernels, TimeSource};
 pub use heat::{HeatCell, HeatMap};
 pub use hf_config::{ConfigError, config_shape};

@@ -10,9 +10,8 @@
 //! with the layers, and nothing hides them. Launches and kernels are two stations in a row, so a step takes the longest
 //! of all ways that go over from the host to the device at one operation.
 
-use super::classes::ByClass;
 use super::work::{Operands, Operation, Storage};
-use crate::devices::{Cost, Device, Multiply};
+use crate::devices::{ByClass, Cost, Device, Multiply};
 use serde::Serialize;
 
 /// What decides how long something takes.

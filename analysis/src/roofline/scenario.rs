@@ -2,6 +2,7 @@
 
 use super::shape::ModelShape;
 use super::work::{Input, Storage};
+use crate::devices::{Device, DeviceKind, Format, Multiply};
 use serde::Serialize;
 
 /// Latencies to keep, in nanoseconds.

@@ -6,9 +6,8 @@
 //! are beyond what a byte count in 64 bits of a config.json could be trusted with, and whole numbers are exact up to
 //! 2⁵³.
 
-use super::classes::OperationClass;
 use super::shape::{FeedForward, ModelShape};
-use crate::devices::Format;
+use crate::devices::{Format, OperationClass};
 use serde::Serialize;
 
 /// A step's input. Sequences of a batch have equal lengths.

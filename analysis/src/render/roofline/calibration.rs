@@ -53,7 +53,7 @@ fn projections(calibration: &Calibration) -> Option<&Fitted> {
     calibration
         .fitted
         .iter()
-        .find(|fitted| fitted.kind == "read" && fitted.of == Some(crate::roofline::OperationClass::Projections))
+        .find(|fitted| fitted.kind == "read" && fitted.of == Some(crate::devices::OperationClass::Projections))
 }
 
 fn figure(fitted: &Fitted, n: usize) -> Value {

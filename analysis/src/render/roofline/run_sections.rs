@@ -3,6 +3,7 @@
 use super::chart::{ChartPoint, RoofLine, chart};
 use super::section::{Heat, HeatText, Section, UNKNOWN, shown, signed};
 use super::static_sections::{bound, lacking, spread};
+use crate::devices::Multiply;
 use crate::render::format::{count, duration, head as cut, path, percent, significant};
 use crate::roofline::{HeatMap, Measured, Point, PointKind, Status};
 

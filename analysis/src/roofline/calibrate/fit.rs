@@ -2,9 +2,7 @@
 
 use super::search::{self, Residuals};
 use super::{CalibrationRun, Form};
-use crate::devices::{Cost, Device, DeviceKind, Multiply, Origin};
-use crate::roofline::attained::Attained;
-use crate::roofline::classes::{ByClass, OperationClass};
+use crate::devices::{Attained, ByClass, Cost, Device, DeviceKind, Multiply, OperationClass, Origin};
 use crate::roofline::latency_figures::Figure;
 use crate::roofline::outlook::operations;
 use crate::roofline::predict::step_times;

@@ -17,12 +17,11 @@ mod search;
 
 pub use held_out::{ErrorSummary, HeldOut, LeftOut, RepeatSummary};
 
-use super::classes::OperationClass;
 use super::latency_figures::{self, Figure, is_watched};
 use super::run_facts;
 use super::scenario::Scenario;
 use super::shape::ModelShape;
-use crate::devices::{Device, Multiply, known_device};
+use crate::devices::{Device, Multiply, OperationClass, known_device};
 use crate::passes::Analysis;
 use crate::passes::stats::{SplitMix, percentile};
 use candlescope_core::Phase;

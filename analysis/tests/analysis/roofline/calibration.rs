@@ -1,10 +1,12 @@
 //! Peaks fitted to latencies that a known device made.
 
-use candlescope_analysis::devices::{Cost, Device, Format, Multiply, known_device, peaks_device};
+use candlescope_analysis::devices::{
+    Attained, ByClass, Cost, Device, Format, Multiply, OperationClass, known_device, peaks_device,
+};
 use candlescope_analysis::render::roofline::{calibration_json, calibration_markdown, calibration_text};
 use candlescope_analysis::roofline::{
-    Attained, ByClass, Calibration, CalibrationRun, Figure, Form, HeldOut, LeftOut, OperationClass, Outlook, Scenario,
-    StepPrediction, calibrate, known_model,
+    Calibration, CalibrationRun, Figure, Form, HeldOut, LeftOut, Outlook, Scenario, StepPrediction, calibrate,
+    known_model,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
