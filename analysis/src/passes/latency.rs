@@ -127,10 +127,7 @@ impl Latency {
             .map(|request| {
                 let steps = by_request.get(&request.request).map_or(&[][..], Vec::as_slice);
                 let outside_steps = outside_steps(request, steps, &open);
-                RequestFigures {
-                    outside_steps,
-                    ..figures(request, steps, warmup.contains(&request.request), whole)
-                }
+                RequestFigures { outside_steps, ..figures(request, steps, warmup.contains(&request.request), whole) }
             })
             .collect();
         let measured: Vec<&RequestFigures> = rows.iter().filter(|r| !r.warmup).collect();

@@ -52,7 +52,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         ),
     };
     let ns = excess * mean;
-    out.found.push(draft.changes(|rate| if scene.on_gpu { shorter(step, ns * rate) } else { vec![Change::Host(ns * rate)] }));
+    out.found.push(
+        draft.changes(|rate| if scene.on_gpu { shorter(step, ns * rate) } else { vec![Change::Host(ns * rate)] }),
+    );
 }
 
 /// A step on a GPU that takes `ns` less, as it grew by that: the copies are on the device's line, and what the line
@@ -68,7 +70,8 @@ fn shorter(step: &StepScene<'_>, ns: f64) -> Vec<Change> {
 fn moved<'a>(step: &StepScene<'_>, work: &'a PhaseWork) -> Option<&'a PlacedKernel> {
     let within = |cache_only: bool| {
         let fits = move |row: &&PlacedKernel| {
-            let inside = row.path.as_deref().filter(|path| step.has(path)).into_iter().flat_map(|path| path.split(['/', '.']));
+            let inside =
+                row.path.as_deref().filter(|path| step.has(path)).into_iter().flat_map(|path| path.split(['/', '.']));
             let mut inside = inside.skip(1);
             KernelFamily::of(&row.name) == KernelFamily::Move
                 && inside.any(|name| name.contains("cache") || (!cache_only && name.contains("att")))

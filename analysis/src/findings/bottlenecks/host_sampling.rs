@@ -40,7 +40,11 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     } else {
         draft.sure(ConfidenceLevel::High, "measured on the host, where the step runs")
     };
-    out.found.push(draft.change(|rate| {
-        if scene.on_gpu { Change::Wait(path.clone(), work * rate) } else { Change::Host(work * rate) }
-    }));
+    out.found.push(
+        draft.change(
+            |rate| {
+                if scene.on_gpu { Change::Wait(path.clone(), work * rate) } else { Change::Host(work * rate) }
+            },
+        ),
+    );
 }

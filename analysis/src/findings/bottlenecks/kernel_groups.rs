@@ -23,16 +23,12 @@ pub(super) fn of_family(
         return;
     }
     let Some(work) = step.work else { return out.abstain(code, step, Missing::Kernels) };
-    let is_one = |row: &PlacedKernel| {
-        row.kind == KernelKind::Kernel && KernelFamily::of(&row.name) == family
-    };
+    let is_one = |row: &PlacedKernel| row.kind == KernelKind::Kernel && KernelFamily::of(&row.name) == family;
     let rows: Vec<usize> = (0..work.rows.len()).filter(|at| is_one(&work.rows[*at])).collect();
     if rows.is_empty() {
         return;
     }
-    let of = |value: fn(&PlacedKernel) -> u64| {
-        rows.iter().map(|at| value(&work.rows[*at])).sum::<u64>()
-    };
+    let of = |value: fn(&PlacedKernel) -> u64| rows.iter().map(|at| value(&work.rows[*at])).sum::<u64>();
     let (count, ns) = (of(|row| row.count), of(|row| row.ns));
     let names: BTreeSet<&str> = rows.iter().map(|at| &*work.rows[*at].name).collect();
     let names: Vec<&str> = names.into_iter().collect();

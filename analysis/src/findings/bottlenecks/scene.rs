@@ -96,7 +96,8 @@ fn steps<'a>(
     let rows = &analysis.phases.rows;
     // What is right around a step may be a span inside another one.
     let around: Vec<&str> = rows.iter().filter_map(|row| row.inside.as_deref()).collect();
-    let is_around = |name: &str, path: &str| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let is_around =
+        |name: &str, path: &str| path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let holds_others = |row: &PhaseRow| around.iter().any(|path| is_around(&row.name, path));
     let is_sampling = |row: &PhaseRow| row.name == Phase::Sample.as_str();
     let whole: u64 = rows.iter().filter(|row| !is_sampling(row) && !holds_others(row)).map(|row| row.total_ns).sum();
@@ -279,9 +280,10 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, h
         .map_or(0.0, |gaps| gaps.ns as f64 / gaps.n as f64);
     let busy = work.busy_ns as f64 / n;
     // While one of several threads' steps is open, the device works for all of them.
-    let others = line.filter(|line| line.steps > 0).zip(line.and_then(Line::steps_at_once)).map_or(0.0, |(line, at_once)| {
-        if at_once < SEVERAL { 0.0 } else { (line.busy_ns as f64 / line.steps as f64 * at_once - busy).max(0.0) }
-    });
+    let others =
+        line.filter(|line| line.steps > 0).zip(line.and_then(Line::steps_at_once)).map_or(0.0, |(line, at_once)| {
+            if at_once < SEVERAL { 0.0 } else { (line.busy_ns as f64 / line.steps as f64 * at_once - busy).max(0.0) }
+        });
     let launches = work.kernels as f64 / n;
     let blocked = work.blocked_ns.saturating_add(work.waited_at_end_ns) as f64 / n * slowed;
     // A launch cannot cost more than the step has time for.

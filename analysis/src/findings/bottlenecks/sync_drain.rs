@@ -29,7 +29,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             .measured("waits", "count", step.each(drain.count), drain.count)
             .measured("blocked_ns", "ns", step.each(drain.blocked_ns), drain.count)
             .measured("idle_ns", "ns", step.each(drain.idle_ns), drain.count)
-            .query(kernels(step, "kind = 'memcpy' AND name = 'dtoh' AND launch_start_ns + launch_dur_ns >= gpu_start_ns + gpu_dur_ns"))
+            .query(kernels(
+                step,
+                "kind = 'memcpy' AND name = 'dtoh' AND launch_start_ns + launch_dur_ns >= gpu_start_ns + gpu_dur_ns",
+            ))
             .sure(
                 ConfidenceLevel::Medium,
                 "the idle time is measured; whether the next launch needs what was waited for is not known",

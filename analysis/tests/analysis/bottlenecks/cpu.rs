@@ -219,7 +219,8 @@ fn steps_are_late_only_beside_those_like_them() {
     let prompts = |short: u64, late: u64| {
         let mut batch = Batch::default();
         for n in 0..short + 4 {
-            let (tokens, ns) = if n % 5 == 4 && n / 5 < 4 { (2_000, 50_000_000) } else { (16, 1_000_000 + n % 3 * 1_000) };
+            let (tokens, ns) =
+                if n % 5 == 4 && n / 5 < 4 { (2_000, 50_000_000) } else { (16, 1_000_000 + n % 3 * 1_000) };
             let ns = if n < late { 9_000_000 } else { ns };
             let seq = (1 << 40) + n * 1_000_000;
             batch.steps.push(with(step(n, "prefill", n as i64 * PERIOD, ns), |r| {
@@ -236,7 +237,13 @@ fn steps_are_late_only_beside_those_like_them() {
     assert_eq!(prompts(18, 0).lacks(AdviceCode::StragglerStep), Some(Missing::Steps));
     prompts(30, 0).none(AdviceCode::StragglerStep);
     // One of 30 short ones takes nine times as long: of 239 ms.
-    near(prompts(30, 1).one(AdviceCode::StragglerStep).gain, 0.75 * 8.0 / 238.0, 0.875 * 8.0 / 238.0, 8.0 / 238.0, 0.002);
+    near(
+        prompts(30, 1).one(AdviceCode::StragglerStep).gain,
+        0.75 * 8.0 / 238.0,
+        0.875 * 8.0 / 238.0,
+        8.0 / 238.0,
+        0.002,
+    );
 }
 
 #[test]

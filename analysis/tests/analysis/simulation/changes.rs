@@ -222,7 +222,10 @@ fn fewer_bits_shorten_what_streams_weights() {
         let text = span.path.path.replace("linear", "attn_q");
         span.path = crate::common::path(&text);
     }
-    near(outcome(&with_peaks(&projections), "bits=8").seconds.mid * 1e9, outcome(&simulation, "bits=8").seconds.mid * 1e9);
+    near(
+        outcome(&with_peaks(&projections), "bits=8").seconds.mid * 1e9,
+        outcome(&simulation, "bits=8").seconds.mid * 1e9,
+    );
     assert!(outcome(&simulation, "bits=4").seconds.mid < outcome(&simulation, "bits=8").seconds.mid);
     let unknown = free(&made).groups()[0].simulate(&[Change::Bits { bits: 8 }]).unwrap_err();
     assert!(matches!(unknown, Abstain::NoPeak { .. }) && unknown.to_string().contains("bench peaks"), "{unknown}");
