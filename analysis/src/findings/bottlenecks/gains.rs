@@ -91,7 +91,11 @@ impl StepModel {
                 }
                 Change::Fuse { rows: list, ns, rate } => {
                     fuse(&mut rows, list, ns / rate);
-                    list.iter().filter_map(|at| saved.get_mut(*at)).for_each(|saved| *saved = saved.max(*rate));
+                    for at in list {
+                        if let Some(saved) = saved.get_mut(*at) {
+                            *saved = saved.max(*rate);
+                        }
+                    }
                 }
                 Change::Launches(rate) => saved.iter_mut().for_each(|saved| *saved = saved.max(*rate)),
                 Change::Host(ns) => saved_host += ns,
