@@ -87,6 +87,15 @@ impl Goal {
         }
     }
 
+    /// Whether two measured batches cannot be told apart: the spreads of what counts overlap.
+    pub(super) fn alike(&self, a: &Found, b: &Found) -> bool {
+        let spread = |found: &Found| match self.metric {
+            Metric::Latency => found.e2e_ns_spread,
+            _ => found.output_tps_spread,
+        };
+        spread(a).zip(spread(b)).is_some_and(|((a_low, a_high), (b_low, b_high))| a_low <= b_high && b_low <= a_high)
+    }
+
     /// How well a measured batch serves.
     pub fn score_of(&self, found: &Found) -> f64 {
         self.score(&found.latency, found.output_tps, found.kept)

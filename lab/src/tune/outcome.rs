@@ -1,7 +1,7 @@
 //! What a search found, as data.
 
 use super::forecast::Latency;
-use super::goal::{Found, Goal, Metric};
+use super::goal::{Found, Goal};
 use super::prediction::Prediction;
 use super::search::{Attempt, Search, Stop, Why};
 use crate::method::StopReason;
@@ -172,18 +172,14 @@ impl Tuned {
     }
 }
 
-/// Measured batches that keep the limits and whose spreads overlap that of the best.
+/// Measured batches that serve and cannot be told from the best.
 fn equal_to(best: u64, points: &[TunePoint], goal: &Goal) -> Vec<u64> {
-    let spread = |point: &TunePoint| match goal.metric {
-        Metric::Latency => point.found?.e2e_ns_spread,
-        _ => point.found?.output_tps_spread,
-    };
-    let Some((low, high)) = points.iter().find(|point| point.batch == best).and_then(spread) else { return Vec::new() };
-    let overlaps = |point: &&TunePoint| {
-        spread(point).is_some_and(|(other_low, other_high)| other_low <= high && low <= other_high)
+    let Some(own) = points.iter().find(|point| point.batch == best).and_then(|point| point.found) else {
+        return Vec::new();
     };
     let serves = |point: &&TunePoint| point.batch != best && point.score.is_some_and(|score| score > 0.0);
-    points.iter().filter(serves).filter(overlaps).map(|point| point.batch).collect()
+    let alike = |point: &&TunePoint| point.found.is_some_and(|found| goal.alike(&own, &found));
+    points.iter().filter(serves).filter(alike).map(|point| point.batch).collect()
 }
 
 fn error(points: &[TunePoint], output: u64, of: impl Fn(&TunePoint) -> Option<Latency>) -> Option<f64> {

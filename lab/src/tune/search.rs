@@ -13,6 +13,10 @@ const WORTH: f64 = 0.02;
 const APART: u64 = 8;
 /// The knee: the smallest batch with this share of the highest throughput, as in `candlescope roofline`.
 const KNEE: f64 = 0.8;
+/// Batches with this share of the best one's score are measured again beside it.
+const NEARLY: f64 = 0.95;
+/// As are, of those whose spreads overlap its own, the best ones up to this many.
+const FINALISTS: usize = 6;
 
 /// Why a batch is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -251,16 +255,20 @@ impl Search {
         (!near).then_some((knee, Why::Knee))
     }
 
-    /// Batches to measure again, side by side: the best, those beside it, and all that are nearly as good.
+    /// Batches to measure again, side by side: the best, those beside it, and those of the next highest scores that
+    /// cannot be told from it by what was measured one after the other.
     pub fn finalists(&self) -> Vec<u64> {
-        let Some((best, found)) = self.best() else {
+        let Some((best, own)) = self.best() else {
             return self.nearest().map(|(batch, _)| batch).into_iter().collect();
         };
-        let highest = self.goal.score_of(found);
         let below = self.found().map(|(batch, _)| batch).rfind(|batch| *batch < best);
         let above = self.found().map(|(batch, _)| batch).find(|batch| *batch > best);
-        let close =
-            self.found().filter(|(_, found)| self.goal.score_of(found) >= highest * 0.95).map(|(batch, _)| batch);
+        let near = |found: &Found| self.goal.score_of(found) >= self.goal.score_of(own) * NEARLY;
+        let serves = |found: &Found| self.goal.score_of(found) > 0.0;
+        let mut close: Vec<(u64, &Found)> =
+            self.found().filter(|(_, found)| serves(found) && (near(found) || self.goal.alike(own, found))).collect();
+        close.sort_by(|a, b| self.goal.score_of(b.1).total_cmp(&self.goal.score_of(a.1)));
+        let close = close.into_iter().map(|(batch, _)| batch).take(FINALISTS);
         let mut all: Vec<u64> = [below, Some(best), above].into_iter().flatten().chain(close).collect();
         all.sort_unstable();
         all.dedup();

@@ -2,11 +2,11 @@
 
 use super::made::{diagnose, gpu_run, piece, queued, with_result};
 use crate::common::scenario::{Scenario, make};
-use crate::common::write_run;
+use crate::common::{T0, write_run};
 use candlescope_analysis::advice::{Advice, AdviceCode, Diagnosis, LEAST_GAIN, Missing};
 use candlescope_analysis::render::advice::{json, text};
 use candlescope_analysis::{Analysis, ReportOptions, Run, write_report};
-use candlescope_core::GpuSource;
+use candlescope_core::{GpuSource, HostNs, SampleRecord};
 use candlescope_testkit::ROOT;
 use candlescope_testkit::tools::{PYTHON, require};
 use serde_json::Value;
@@ -30,6 +30,8 @@ fn rich() -> (candlescope_core::Batch, candlescope_core::run::RunManifest) {
     for span in batch.spans.iter_mut().filter(|span| span.path.path == "decode/linear") {
         (span.flops, span.bytes, span.io_bytes) = (Some(1_000), Some(5_000_000), Some(5_000_000));
     }
+    // A table of each kind, without which the views of docs/sql.md cannot be made.
+    batch.samples.push(SampleRecord::new(HostNs(T0), "host", "process_cpu_utilization_ratio", 1.0, "1"));
     (batch, manifest)
 }
 
