@@ -63,6 +63,11 @@ impl Figure {
         matches!(self, Self::Ttft | Self::PrefillKernels | Self::PrefillOf(_))
     }
 
+    /// The phase that it is of.
+    pub(super) fn phase(self) -> Phase {
+        if self.is_prefill() { Phase::Prefill } else { Phase::Decode }
+    }
+
     /// Whether a user sees it.
     pub(super) fn is_latency(self) -> bool {
         matches!(self, Self::Ttft | Self::Tpot)
@@ -75,7 +80,7 @@ impl Figure {
             Self::Ttft | Self::Tpot => step.ns,
             Self::PrefillKernels | Self::DecodeKernels => step.device_ns.map(Cost::exact),
             Self::PrefillOf(class) | Self::DecodeOf(class) => {
-                let own = step.operations.iter().filter(|timed| timed.operation.class() == class);
+                let own = step.operations.iter().filter(|timed| timed.operation.class == class);
                 own.map(|timed| timed.device_ns).sum::<Option<f64>>().map(Cost::exact)
             }
         }
@@ -143,6 +148,17 @@ fn class_share(analysis: &Analysis, phase: Phase, class: OperationClass) -> Opti
         }
     }
     (whole > 0).then(|| own as f64 / whole as f64)
+}
+
+/// Kernels recorded a step of a phase; `None` if none were.
+pub(super) fn kernels_a_step(analysis: &Analysis, phase: Phase) -> Option<f64> {
+    let (_, steps) = kernels(analysis, phase)?;
+    let own = analysis
+        .kernels
+        .by_path
+        .iter()
+        .filter(|row| row.path.as_deref().and_then(|path| path.split('/').next()) == Some(phase.as_str()));
+    Some(own.map(|row| row.kernels).sum::<u64>() as f64 / steps as f64)
 }
 
 /// Whether kernels were recorded in so many of a phase's steps that the host's times are those of a recorded program.

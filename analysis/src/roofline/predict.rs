@@ -213,7 +213,7 @@ pub(super) fn step_times(operations: &[Operation], device: &Device, storage: &St
     let (mut device_ns, mut each) = (0.0, Vec::with_capacity(operations.len()));
     for operation in operations {
         let ns = Parts::of(operation, device, storage).device_ns(device)? * operation.calls;
-        *by_class.of_mut(operation.class()) += ns;
+        *by_class.of_mut(operation.class) += ns;
         device_ns += ns;
         each.push((operation, ns));
     }

@@ -85,6 +85,8 @@ pub enum Operands {
 pub struct Operation {
     /// Name, as the instrumented layers call it.
     pub name: &'static str,
+    /// Its kind.
+    pub class: OperationClass,
     /// How often it is done in a step; the other figures are for one time.
     pub calls: f64,
     /// Kernels that candle launches for it on a GPU, copies included.
@@ -108,6 +110,9 @@ pub struct Operation {
     /// Kernels on strided operands, whose layout candle uploads before the launch: copies to another layout, sums with
     /// a row or a mask.
     pub strided: f64,
+    /// Kernels that cuBLAS adds to a product of few rows, few columns and a long sum, which it divides among them: seen
+    /// on an H200 up to 32 rows, below 132 blocks of 64 columns and above 2,048 terms. They are not among `kernels`.
+    pub divided: f64,
     /// Loads that one thread of candle's CUDA kernels does one after the other, where few threads share a row: 32 in a
     /// softmax and in a norm below 1,024 features, 1,024 in wider norms and in the choice of a token.
     pub serial: f64,
@@ -126,6 +131,7 @@ impl Operation {
     fn new(name: &'static str, calls: u64) -> Self {
         Self {
             name,
+            class: OperationClass::of(name),
             calls: calls as f64,
             kernels: 1.0,
             flops: 0.0,
@@ -137,13 +143,9 @@ impl Operation {
             operands: Operands::Weights,
             products: 0.0,
             strided: 0.0,
+            divided: 0.0,
             serial: 0.0,
         }
-    }
-
-    /// Its kind.
-    pub fn class(&self) -> OperationClass {
-        OperationClass::of(self.name)
     }
 
     /// Bytes of weights, keys and values, once.
@@ -310,6 +312,7 @@ impl Maker<'_> {
             kernels: 1.0 + f64::from(u8::from(bias)) + f64::from(u8::from(self.storage.weights.in_blocks)),
             products: 1.0,
             strided: f64::from(u8::from(bias)),
+            divided: f64::from(u8::from(rows <= 32.0 && n <= 132.0 * 64.0 && k > 2048.0)),
             ..Operation::new(name, calls)
         }
     }

@@ -36,6 +36,8 @@ pub fn calibration_json(calibration: &Calibration) -> Value {
         "source": device.source,
         "memory_bytes": device.memory,
         "form": calibration.form,
+        // Part of the finer form even where the runs do not tell its size.
+        "sync_ns": device.sync.filter(|_| calibration.form == Form::Attained),
         "figures": figures,
         "attained": device.attained,
         "runs": calibration.runs,

@@ -5,7 +5,7 @@ use super::{CalibrationRun, Form};
 use crate::devices::{Attained, ByClass, Cost, Device, DeviceKind, Multiply, OperationClass, Origin};
 use crate::roofline::latency_figures::Figure;
 use crate::roofline::outlook::operations;
-use crate::roofline::predict::step_times;
+use crate::roofline::predict::{StepTimes, step_times};
 use crate::roofline::work::{Operation, Storage};
 use std::collections::BTreeMap;
 
@@ -45,6 +45,8 @@ pub(super) enum Parameter {
 
 /// What a run is compared by: the operations of its two steps, and its figures with their weights.
 pub(super) struct Observed {
+    /// Number of its case, which repetitions share.
+    case: usize,
     prefill: Vec<Operation>,
     decode: Vec<Operation>,
     storage: Storage,
@@ -54,9 +56,10 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    pub(super) fn of(run: &CalibrationRun, device: &Device) -> Self {
+    pub(super) fn of(run: &CalibrationRun, device: &Device, case: usize) -> Self {
         let (prefill, decode) = operations(&run.shape, device, &run.scenario);
         Self {
+            case,
             prefill,
             decode,
             storage: run.scenario.storage(device),
@@ -67,11 +70,16 @@ impl Observed {
 
     /// Nanoseconds predicted for each of its figures; empty if the device lacks something.
     pub(super) fn predicted(&self, device: &Device) -> Vec<f64> {
-        let prefill = step_times(&self.prefill, device, &self.storage);
-        let decode = step_times(&self.decode, device, &self.storage);
-        let (Some(prefill), Some(decode)) = (prefill, decode) else { return Vec::new() };
-        let of = |figure: Figure| figure.of_times(if figure.is_prefill() { &prefill } else { &decode });
-        self.figures.iter().map(|(figure, ..)| of(*figure)).collect()
+        self.times(device).map_or_else(Vec::new, |times| self.of_times(&times).collect())
+    }
+
+    fn times(&self, device: &Device) -> Option<[StepTimes; 2]> {
+        let of = |step| step_times(step, device, &self.storage);
+        Some([of(&self.prefill)?, of(&self.decode)?])
+    }
+
+    fn of_times<'a>(&'a self, [prefill, decode]: &'a [StepTimes; 2]) -> impl Iterator<Item = f64> + 'a {
+        self.figures.iter().map(|(figure, ..)| figure.of_times(if figure.is_prefill() { prefill } else { decode }))
     }
 }
 
@@ -114,8 +122,15 @@ impl Residuals for Compared<'_> {
     fn of(&self, values: &[f64]) -> Vec<f64> {
         let device = self.fit.device(values);
         let mut all = Vec::new();
+        let mut known: Option<(usize, [StepTimes; 2])> = None;
         for run in self.runs {
-            for (predicted, (_, ns, weight)) in run.predicted(&device).into_iter().zip(&run.figures) {
+            let times = match known {
+                Some((case, times)) if case == run.case => Some(times),
+                _ => run.times(&device),
+            };
+            let Some(times) = times else { continue };
+            known = Some((run.case, times));
+            for (predicted, (_, ns, weight)) in run.of_times(&times).zip(&run.figures) {
                 if *weight > 0.0 {
                     all.push(weight.sqrt() * tamed((predicted / ns).ln()));
                 }

