@@ -29,6 +29,8 @@ impl Form {
     pub fn name(self) -> &'static str {
         match self {
             Self::Dense(dtype) => dtype.as_str(),
+            // llama.cpp's word; records have `q4k`.
+            Self::Quantized(GgmlDType::Q4K) => "q4_k",
             Self::Quantized(dtype) => ggml_dtype_word(dtype).as_str(),
         }
     }
@@ -119,7 +121,7 @@ fn check_blocks(name: &str, tensor: &Tensor, dtype: GgmlDType) -> Result<(), Wei
         true => "choose a type with blocks of 32, such as q4_0 or q8_0",
         false => "leave this model's weights dense, as f16 or bf16",
     };
-    let dtype = ggml_dtype_word(dtype).as_str();
+    let dtype = Form::Quantized(dtype).name();
     Err(WeightError::Blocks { tensor: name.to_string(), row, dtype, block, remedy })
 }
 

@@ -38,5 +38,4 @@ pub(crate) use report_page::scaled;
 pub use results::write_results;
 pub(crate) use suite_tables::throughput_table;
 pub use terminal::lines;
-pub(crate) use terminal::{ms, tokens};
-pub(crate) use terminal::{ms, without};
+pub(crate) use terminal::{ms, tokens, without};
