@@ -111,7 +111,7 @@ fn wrong(database: &Connection, error: rusqlite::Error) -> QueryError {
         rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
         other => other.to_string(),
     };
-    let hint = if code == Some(ErrorCode::AuthorizationForStatementDenied) || why == "not authorized" {
+    let hint = if code == Some(ErrorCode::AuthorizationForStatementDenied) || why.starts_with("not authorized") {
         "; queries only read: SELECT, WITH, and the functions of docs/sql.md".to_string()
     } else if why.starts_with("no such table") {
         format!("; tables and views are {}", schema::names(database).join(", "))
