@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Clocks that differ by more than this share are another machine's, as far as times are concerned.
 const CLOCKS: f64 = 0.03;
 /// Lengths that differ by less than this share are the same work.
-const TOKENS: f64 = 0.001;
+const TOKENS: f64 = 0.01;
 
 /// What follows from a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

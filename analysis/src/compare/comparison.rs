@@ -6,7 +6,7 @@ use super::estimate::{Basis, Design, Estimate, Floor, FloorSource, Scale, estima
 use super::figure::{self, Better};
 use super::options::CompareOptions;
 use super::outcome::{DecidedBy, Outcome, judge};
-use super::path_changes::{PathChanges, Whole, path_changes, wants_more};
+use super::path_changes::{Clock, PathChange, PathChanges, Whole, path_changes, wants_more};
 use super::run_facts::RunFacts;
 use super::sampled::Sampled;
 use serde::Serialize;
@@ -107,9 +107,11 @@ impl Comparison {
         match self.outcome {
             Outcome::Undecided => true,
             Outcome::Equivalent => false,
-            Outcome::Worse | Outcome::Better => {
-                self.decided_by != Some(DecidedBy::Times) || wants_more(&self.paths, basis)
-            }
+            Outcome::Worse | Outcome::Better => match self.decided_by {
+                Some(DecidedBy::Times) => wants_more(&self.paths, basis),
+                Some(DecidedBy::Paths) => false,
+                _ => true,
+            },
         }
     }
 }
@@ -172,7 +174,7 @@ fn judged(a: &Side, b: &Side, design: &Design, found: Vec<Difference>, options: 
     };
     let paths = changes(|path| &path.path);
     let modules = changes(|path| &path.rollup);
-    let (outcome, decided_by) = outcome(step.as_ref(), &counts, options.margin);
+    let (outcome, decided_by) = outcome(step.as_ref(), &paths, &counts, options);
     Comparison {
         schema: 1,
         outcome,
@@ -193,14 +195,39 @@ fn judged(a: &Side, b: &Side, design: &Design, found: Vec<Difference>, options: 
     }
 }
 
-/// Times decide where they can. Where they cannot, more work than the margin is worse by itself: it is exact.
-fn outcome(step: Option<&FigureChange>, counts: &[CountChange], margin: f64) -> (Outcome, Option<DecidedBy>) {
+/// The time of the step decides where it can. Where it cannot, because the whole machine was now faster and now slower,
+/// paths may still be clear: each is small, and changes against the others. Where they are not, more work than the margin
+/// is worse by itself: it is exact.
+fn outcome(
+    step: Option<&FigureChange>,
+    paths: &PathChanges,
+    counts: &[CountChange],
+    options: &CompareOptions,
+) -> (Outcome, Option<DecidedBy>) {
     let times = step.and_then(|step| step.outcome).unwrap_or(Outcome::Undecided);
     if times != Outcome::Undecided {
         return (times, Some(DecidedBy::Times));
     }
+    // The step's own estimate has to agree: work that only moved from many paths to one makes nothing longer.
+    let estimate = step.and_then(|step| step.estimate).filter(|estimate| estimate.basis != Basis::Parts);
+    let agreed = estimate.map_or(0.0, |estimate| estimate.change);
+    let clear = clear_share(paths, options.alpha / 2.0);
+    if clear.min(agreed) > options.margin {
+        return (Outcome::Worse, Some(DecidedBy::Paths));
+    }
+    if clear.max(agreed) < -options.margin {
+        return (Outcome::Better, Some(DecidedBy::Paths));
+    }
     let more = counts.iter().filter_map(CountChange::more_work).fold(0.0, f64::max);
-    if more > margin { (Outcome::Worse, Some(DecidedBy::Counts)) } else { (Outcome::Undecided, None) }
+    if more > options.margin { (Outcome::Worse, Some(DecidedBy::Counts)) } else { (Outcome::Undecided, None) }
+}
+
+/// What the paths that are beyond doubt add to a step, as a share of it. Beyond doubt: with a probability of at most
+/// `alpha` that any of all that were tested is wrong (Bonferroni), which is stricter than what it takes to be named.
+fn clear_share(paths: &PathChanges, alpha: f64) -> f64 {
+    let beyond_doubt =
+        |change: &&PathChange| change.clock == Clock::Host && change.estimate.p * paths.tested as f64 <= alpha;
+    paths.changed.iter().filter(beyond_doubt).map(|change| change.share_of_step).sum()
 }
 
 /// The change of one figure from the values of A's runs to those of B's; `None` if a side does not have it.

@@ -44,7 +44,9 @@ impl Outcome {
 pub enum DecidedBy {
     /// Times.
     Times,
-    /// Counts, which are exact, where times could not decide.
+    /// Paths that clearly changed, where the time of the whole step could not decide.
+    Paths,
+    /// Counts, which are exact, where neither could.
     Counts,
     /// The history of a gate.
     History,

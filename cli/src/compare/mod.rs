@@ -101,6 +101,13 @@ fn in_turns(commands: &[String], args: &CompareArgs, limits: ReadLimits) -> Resu
             PairsEnded::AllTaken => "as many as were asked for".to_string(),
             PairsEnded::Cancelled => "then it was interrupted".to_string(),
         };
+        if taken.spoiled > 0 {
+            let spoiled = count(taken.spoiled as u64);
+            say(&format!(
+                "\n{spoiled} pairs were taken again, because a run lost records: see {}/spoiled.",
+                out.display()
+            ))?;
+        }
         say(&format!("\n{pairs} pairs, {why}. Runs, compare.html and compare.json: {}", out.display()))?;
     }
     Ok(status)

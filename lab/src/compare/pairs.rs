@@ -23,6 +23,7 @@ pub struct PairOptions {
     least: usize,
     seed: u64,
     warm_up: bool,
+    retakes: usize,
     compare: CompareOptions,
     limits: ReadLimits,
 }
@@ -36,6 +37,7 @@ impl PairOptions {
             least: 8,
             seed: 42,
             warm_up: true,
+            retakes: 10,
             compare: CompareOptions::default(),
             limits: ReadLimits::default(),
         }
@@ -63,6 +65,12 @@ impl PairOptions {
     #[must_use]
     pub fn warm_up(self, warm_up: bool) -> Self {
         Self { warm_up, ..self }
+    }
+
+    /// How many pairs are taken again because a run lost records, as on a machine that is too busy: 10 by default.
+    #[must_use]
+    pub fn retakes(self, retakes: usize) -> Self {
+        Self { retakes, ..self }
     }
 
     /// How sides are compared.
@@ -107,6 +115,8 @@ pub struct PairsResult {
     pub comparison: Option<Comparison>,
     /// Complete pairs.
     pub pairs: usize,
+    /// Pairs that were taken again, because one of their runs lost records.
+    pub spoiled: usize,
     /// Why it ended.
     pub ended: PairsEnded,
 }
@@ -126,6 +136,7 @@ pub fn take_pairs(
     let mut taking = Taking {
         commands: [RunCommand::new(a), RunCommand::new(b)],
         sides: [a, b].map(|text| Side { name: text.to_string(), runs: Vec::new() }),
+        started: [0; 2],
         options,
         cancel,
     };
@@ -133,12 +144,12 @@ pub fn take_pairs(
     if options.warm_up {
         for is_b in [false, true] {
             if !taking.warm_up(is_b)? {
-                return Ok(PairsResult { comparison, pairs: 0, ended: PairsEnded::Cancelled });
+                return Ok(PairsResult { comparison, pairs: 0, spoiled: 0, ended: PairsEnded::Cancelled });
             }
         }
     }
     let mut lot = StdRng::seed_from_u64(options.seed);
-    let mut pairs = 0;
+    let (mut pairs, mut spoiled) = (0, 0);
     let mut b_first = false;
     while pairs < options.most {
         // The second pair of a block is the first one turned round.
@@ -146,19 +157,26 @@ pub fn take_pairs(
         for is_b in [b_first, !b_first] {
             if cancel.is_cancelled() || !taking.take(is_b)? {
                 taking.even(pairs);
-                return Ok(PairsResult { comparison, pairs, ended: PairsEnded::Cancelled });
+                return Ok(PairsResult { comparison, pairs, spoiled, ended: PairsEnded::Cancelled });
             }
             observe(Taken { pairs, most: options.most, is_b });
+        }
+        if spoiled < options.retakes && taking.spoiled(pairs) {
+            // Both, so that which pairs count does not depend on which side was hit.
+            taking.set_aside(pairs)?;
+            b_first = !b_first;
+            spoiled += 1;
+            continue;
         }
         pairs += 1;
         let made = compare(&taking.sides[0], &taking.sides[1], &options.compare)?;
         let decided = pairs >= options.least && !made.wants_more_pairs();
         comparison = Some(made);
         if decided {
-            return Ok(PairsResult { comparison, pairs, ended: PairsEnded::Decided });
+            return Ok(PairsResult { comparison, pairs, spoiled, ended: PairsEnded::Decided });
         }
     }
-    Ok(PairsResult { comparison, pairs, ended: PairsEnded::AllTaken })
+    Ok(PairsResult { comparison, pairs, spoiled, ended: PairsEnded::AllTaken })
 }
 
 fn prepare(out: &Path) -> Result<(), CompareFailed> {
@@ -173,6 +191,8 @@ fn prepare(out: &Path) -> Result<(), CompareFailed> {
 struct Taking<'a> {
     commands: [RunCommand; 2],
     sides: [Side; 2],
+    /// Runs that were started.
+    started: [usize; 2],
     options: &'a PairOptions,
     cancel: &'a Cancel,
 }
@@ -180,7 +200,8 @@ struct Taking<'a> {
 impl Taking<'_> {
     /// One more run of a side; `false` if it was interrupted.
     fn take(&mut self, is_b: bool) -> Result<bool, CompareFailed> {
-        let n = self.sides[usize::from(is_b)].runs.len();
+        let n = self.started[usize::from(is_b)];
+        self.started[usize::from(is_b)] += 1;
         let dir = self.options.out.join(if is_b { "b" } else { "a" }).join(format!("{n:03}"));
         let Some(run) = self.start(is_b, &dir)? else { return Ok(false) };
         let facts = RunFacts::of(&Run::open_within(run, self.options.limits.clone())?);
@@ -208,6 +229,25 @@ impl Taking<'_> {
             _ => "Nothing had been compared before".to_string(),
         };
         self.commands[usize::from(is_b)].run(dir, &printed, || self.cancel.is_cancelled(), &kept)
+    }
+
+    /// Whether a run of the last pair has figures that are doubtful.
+    fn spoiled(&self, pairs: usize) -> bool {
+        self.sides.iter().any(|side| side.runs.get(pairs).is_some_and(|run| !run.damage.is_empty()))
+    }
+
+    /// Takes the last pair out of the comparison, and its runs out of the folders of A and B.
+    fn set_aside(&mut self, pairs: usize) -> Result<(), CompareFailed> {
+        self.even(pairs);
+        let aside = self.options.out.join("spoiled");
+        for (letter, started) in ["a", "b"].into_iter().zip(self.started) {
+            let name = format!("{:03}", started - 1);
+            let failed = |cause| CompareFailed::Write { path: aside.clone(), cause };
+            std::fs::create_dir_all(&aside).map_err(failed)?;
+            let from = self.options.out.join(letter).join(&name);
+            std::fs::rename(from, aside.join(format!("{letter}-{name}"))).map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// Forgets a run whose partner was not taken any more.

@@ -79,17 +79,34 @@ fn beside(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The count that adds 5 % to a step, measured once for all comparisons.
+/// The count that adds 5 % to a step, measured once for all comparisons: each try says what its count added, and the
+/// median of what one count adds decides.
 fn calibrated(plan: &Plan) -> Result<u64> {
     let file = plan.dir.join("calibration.json");
     if !file.exists() {
-        let output = Command::new(beside("slow_layer")?).args(["--share", "0.05"]).output()?;
-        std::fs::write(&file, &output.stdout)?;
+        let tries = (0..5).map(|_| -> Result<Value> {
+            let output = program("slow_layer")?.args(["--share", "0.05"]).output()?;
+            serde_json::from_slice(&output.stdout).context("slow_layer --share")
+        });
+        let tries = tries.collect::<Result<Vec<Value>>>()?;
+        let each = |one: &Value| Some(one["measured_share"].as_f64()? / one["spin"].as_f64()?);
+        let mut shares: Vec<f64> = tries.iter().filter_map(each).filter(|share| *share > 0.0).collect();
+        shares.sort_by(f64::total_cmp);
+        let share = shares.get(shares.len() / 2).context("slow_layer --share measured nothing")?;
+        let spin = (0.05 / share).round();
+        std::fs::write(&file, json!({ "spin": spin as u64, "tries": tries }).to_string())?;
     }
     let text = std::fs::read_to_string(&file)?;
     println!("calibration: {}", text.trim());
-    let calibration: Value = serde_json::from_str(&text).context("slow_layer --share")?;
-    calibration["spin"].as_u64().context("slow_layer --share tells no count")
+    let calibration: Value = serde_json::from_str(&text)?;
+    calibration["spin"].as_u64().context("the calibration tells no count: delete it")
+}
+
+/// A program beside this one, with one thread for matrix products: two on two busy processors mostly wait for each other.
+fn program(name: &str) -> Result<Command> {
+    let mut command = Command::new(beside(name)?);
+    command.env("RAYON_NUM_THREADS", "1").env_remove("CANDLESCOPE");
+    Ok(command)
 }
 
 fn one(plan: &Plan, change: bool, n: usize, spin: u64) -> Result<Value> {
@@ -97,22 +114,22 @@ fn one(plan: &Plan, change: bool, n: usize, spin: u64) -> Result<Value> {
     let _ = std::fs::remove_dir_all(&out);
     let (a, b) = if change {
         let program = beside("slow_layer")?;
-        (format!("{} --spin 0", program.display()), format!("{} --spin {spin}", program.display()))
+        let same = format!("{} --requests 14 --tokens 64", program.display());
+        (format!("{same} --spin 0"), format!("{same} --spin {spin}"))
     } else {
         let program = beside("candlescope")?;
         let same = format!(
-            "{} profile --model embedded --prompt-tokens 16 --max-new-tokens 20 --repeats 4 --warmup 1",
+            "{} profile --model embedded --prompt-tokens 16 --max-new-tokens 64 --repeats 12 --warmup 2",
             program.display()
         );
         (same.clone(), same)
     };
     let pairs = plan.equal_pairs.filter(|_| !change).unwrap_or(plan.pairs);
     let began = Instant::now();
-    let output = Command::new(beside("candlescope")?)
+    let output = program("candlescope")?
         .args(["compare", "--run", &a, &b, "--json", "--pairs", &pairs.to_string(), "--seed", &n.to_string()])
         .arg("--out")
         .arg(&out)
-        .env_remove("CANDLESCOPE")
         .output()?;
     let found: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("compare: {}", String::from_utf8_lossy(&output.stderr)))?;

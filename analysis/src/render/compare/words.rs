@@ -15,6 +15,11 @@ pub fn conclusion(comparison: &Comparison) -> String {
             "worse: B does more work ({}), which is exact. Its times do not decide: a step takes {change}",
             more_work(comparison)
         ),
+        (outcome @ (Outcome::Worse | Outcome::Better), Some(DecidedBy::Paths)) => format!(
+            "{}: {} beyond doubt, which the time of the whole step does not show yet: it takes {change}",
+            outcome.as_str(),
+            changed_paths(comparison)
+        ),
         (Outcome::Worse, Some(DecidedBy::History)) => {
             format!("worse: the history has changed its level; against the baseline a step takes {change}")
         }
@@ -23,6 +28,13 @@ pub fn conclusion(comparison: &Comparison) -> String {
         (Outcome::Equivalent, _) => format!("equivalent within {margin}: a step takes {change}"),
         (Outcome::Undecided, _) => format!("undecided: a step takes {change}. {}", undecided(step)),
     }
+}
+
+/// The path that changed most, and by how much of a step.
+fn changed_paths(comparison: &Comparison) -> String {
+    comparison.paths.changed.first().map_or("paths changed".to_string(), |path| {
+        format!("{} changed by {} of a step", printable(&path.path), signed(path.share_of_step))
+    })
 }
 
 /// What a comparison of cases comes to.
