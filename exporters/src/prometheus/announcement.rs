@@ -128,12 +128,9 @@ fn reachable(ip: IpAddr) -> IpAddr {
 /// has, so all are looked through.
 fn directories() -> Vec<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let runtime = absolute("XDG_RUNTIME_DIR").into_iter().chain(users_runtime());
+    let runtime = absolute("XDG_RUNTIME_DIR").or_else(users_runtime);
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
-    let mut all: Vec<PathBuf> =
-        runtime.chain(cache).map(|directory| directory.join("candlescope").join("running")).collect();
-    all.dedup();
-    all
+    runtime.into_iter().chain(cache).map(|directory| directory.join("candlescope").join("running")).collect()
 }
 
 /// The runtime directory that systemd makes at log-in.

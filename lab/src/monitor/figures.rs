@@ -30,6 +30,7 @@ pub struct GpuFigures {
 
 impl GpuFigures {
     /// From values by the metric's name.
+    #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing reads GPUs there"))]
     pub(super) fn of<'a>(samples: impl IntoIterator<Item = (&'a str, f64)>) -> Self {
         let mut figures = Self::default();
         for (metric, value) in samples {
@@ -53,6 +54,7 @@ impl GpuFigures {
         figures
     }
 
+    #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing reads GPUs there"))]
     fn reason(&mut self, metric: &str, value: f64) {
         let Some(reason) = metric.strip_prefix("candlescope_gpu_throttled_") else { return };
         let active = self.throttled.get_or_insert_default();

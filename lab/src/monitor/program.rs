@@ -113,7 +113,7 @@ pub(super) fn clean(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
     let mut short: String = plain.take(MOST_CHARS + 1).collect();
     if short.chars().count() > MOST_CHARS {
-        short.pop();
+        short.truncate(short.char_indices().nth(MOST_CHARS - 1).map_or(short.len(), |(at, _)| at));
         short.push('…');
     }
     short
