@@ -113,6 +113,7 @@ fn time_of_requests_outside_their_steps() {
     }
     let request = with(one_request(&made.0), |r| r.host_dur_ns = 80_000_000);
     made.0.requests = vec![request];
+    made.1 = RunManifest { options: made.1.options, environment: made.1.environment, ..manifest(&made.0) };
     let found = diagnose(&made);
     // 16 of 80 ms.
     near(found.one(AdviceCode::BetweenSteps).gain, 0.15, 0.175, 0.2, 0.005);
