@@ -72,7 +72,7 @@ fn kernels_end_to_end() {
     assert_eq!(columns(&out.join("kernels.csv")).join(","), wanted);
     let rows = json(&std::fs::read_to_string(out.join("kernels.json")).unwrap());
     let rows = rows["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 15, "14 kernels, one of them in two types");
+    assert_eq!(rows.len(), 23, "22 kernels, one of them in two types");
     for row in rows {
         assert_eq!((row["n"].as_u64(), row["clock"].as_str()), (Some(2), Some("host")), "{row}");
         assert_eq!((row["cache"].as_str(), row["stop_reason"].as_str()), (Some("warm"), Some("runs_reached")));

@@ -189,7 +189,7 @@ fn runs_calibrate_the_machine_that_they_ran_on() {
     let [a, b, c] = &runs;
     let peaks = path("peaks");
     let text = ok(&["roofline", "--calibrate", a, b, c, "--out", &peaks]);
-    assert!(text.contains("bandwidth") && text.contains("Left out, one run at a time"), "{text}");
+    assert!(text.contains("bandwidth") && text.contains("Left out, one at a time"), "{text}");
     let file = path("peaks/calibrated-peaks.json");
     let written = json(&fs::read_to_string(&file).unwrap());
     let held_out = written["held_out"].as_array().unwrap();

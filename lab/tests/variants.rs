@@ -117,7 +117,11 @@ fn a_study_of_variants_writes_its_files() {
     let cached = of(Variant::KvCache).over_no_cache.as_ref().unwrap();
     assert!(cached.ratio > 0.0 && cached.ci95.is_some(), "{cached:?}");
     assert_eq!(of(Variant::NoCache).over_no_cache.as_ref().unwrap().ratio, 1.0, "itself");
-    assert!(of(Variant::Q4K).absent().unwrap().starts_with("`lm_head.weight` has rows of 128"), "{:?}", of(Variant::Q4K).absent());
+    assert!(
+        of(Variant::Q4K).absent().unwrap().starts_with("`lm_head.weight` has rows of 128"),
+        "{:?}",
+        of(Variant::Q4K).absent()
+    );
     let read = |name: &str| std::fs::read_to_string(study.dir().join(name)).unwrap();
     let names = |file: &str| -> Vec<String> {
         let json: serde_json::Value = serde_json::from_str(&read(file)).unwrap();

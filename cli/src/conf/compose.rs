@@ -125,7 +125,7 @@ impl<'a> Layers<'a> {
             let value = key.parsed(value.trim()).with_context(|| format!("in --set {text}"))?;
             sets.push((key, Setting { value, origin: Origin::Set }));
         }
-        composed.lay(sets);
+        composed.lay(last_prompt(sets));
         // One layer, whatever the order: a data set's variant may stand before its path.
         let mut given = Vec::new();
         for argument in &arguments {
@@ -133,7 +133,7 @@ impl<'a> Layers<'a> {
                 given.push((*key, Setting { value: key.parsed(text)?, origin: Origin::Argument }));
             }
         }
-        composed.lay(given);
+        composed.lay(last_prompt(given));
         let flags = self
             .flags
             .iter()
@@ -155,6 +155,14 @@ impl<'a> Layers<'a> {
         }
         chosen.into_values().collect()
     }
+}
+
+/// Of settings that were given one after the other, the last one that names a prompt, and all others.
+fn last_prompt(given: Vec<(&'static Key, Setting)>) -> Vec<(&'static Key, Setting)> {
+    let is_prompt = |key: &Key| key.group == "dataset" && PROMPTS.contains(&key.name);
+    let last = given.iter().rposition(|(key, _)| is_prompt(key));
+    let kept = given.into_iter().enumerate().filter(|(at, (key, _))| !is_prompt(key) || Some(*at) == last);
+    kept.map(|(_, setting)| setting).collect()
 }
 
 impl Composed {

@@ -181,7 +181,12 @@ impl VariantHost {
         }
         let text = read_text_limited(path, MAX_TEXT)
             .map_err(|error| format!("cannot read the text {}: {error}", path.display()))?;
-        let tokens = self.held.loaded.encode_prompt(&text).map_err(|error| error.to_string())?;
+        let tokens = match self.held.loaded.encode_prompt(&text) {
+            Ok(tokens) => tokens,
+            // Nobody asked for this text.
+            Err(error) if asked.is_none() => return Ok(Err(error.to_string())),
+            Err(error) => return Err(error.to_string()),
+        };
         let chunk = self.options.chunk;
         if tokens.len() < chunk {
             return Err(format!(
