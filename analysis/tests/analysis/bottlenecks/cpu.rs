@@ -125,13 +125,13 @@ fn time_of_requests_outside_their_steps() {
     // Nor what it waits before its first step, nor time in another's steps, nor a step inside another.
     made.0.requests[0].host_start = HostNs(T0 - 40_000_000);
     made.0.requests[0].host_dur_ns = 120_000_000;
-    let inside = with(made.0.steps[3].clone(), |r| (r.step, r.seq, r.host_dur_ns) = (1_000, (1 << 40) + 999, 500_000));
+    let inside = with(made.0.steps[3].clone(), |r| (r.step, r.seq, r.host_dur_ns) = (64, (1 << 40) + 999, 500_000));
     made.0.steps.push(inside);
     whole(&mut made);
     near(diagnose(&made).one(AdviceCode::BetweenSteps).gain, 0.15, 0.175, 0.2, 0.005);
     let others = made.0.steps.clone().into_iter().enumerate().map(|(n, step)| {
         with(step, |r| {
-            (r.step, r.request, r.seq) = (2_000 + n as u64, Some(2), (2 << 40) + n as u64);
+            (r.step, r.request, r.seq) = (65 + n as u64, Some(2), (2 << 40) + n as u64);
             r.host_start = HostNs(r.host_start.0 + 500_000);
             r.thread = thread(2, "other");
         })
