@@ -106,7 +106,8 @@ codes! {
         "its excess over the median";
     /// Single steps take much longer than the others.
     StragglerStep = "straggler_step",
-        "steps above the median + 3 IQR of those like them (with recorded kernels or without, of about the same length), the growth with the context taken out",
+        "steps above the median + 3 IQR of those like them (with recorded kernels or without, of about the same \
+         length), the growth with the context taken out",
         "their excess over the median";
     /// Values are converted to a wider type and back.
     Upcast = "upcast",

@@ -113,26 +113,35 @@ fn time_of_requests_outside_their_steps() {
     }
     let request = with(one_request(&made.0), |r| r.host_dur_ns = 80_000_000);
     made.0.requests = vec![request];
-    made.1 = RunManifest { options: made.1.options, environment: made.1.environment, ..manifest(&made.0) };
+    // With no step missing.
+    let whole = |run: &mut (Batch, RunManifest)| {
+        let (options, environment) = (run.1.options.clone(), run.1.environment.clone());
+        run.1 = RunManifest { options, environment, ..manifest(&run.0) };
+    };
+    whole(&mut made);
     let found = diagnose(&made);
     // 16 of 80 ms.
     near(found.one(AdviceCode::BetweenSteps).gain, 0.15, 0.175, 0.2, 0.005);
     // Nor what it waits before its first step, nor time in another's steps, nor a step inside another.
     made.0.requests[0].host_start = HostNs(T0 - 40_000_000);
     made.0.requests[0].host_dur_ns = 120_000_000;
-    let inside = with(made.0.steps[3].clone(), |r| (r.step, r.seq, r.host_dur_ns) = (1_000, (1 << 40) + 999, 500_000));
+    let inside = with(made.0.steps[3].clone(), |r| (r.step, r.seq, r.host_dur_ns) = (64, (1 << 40) + 999, 500_000));
     made.0.steps.push(inside);
+    whole(&mut made);
     near(diagnose(&made).one(AdviceCode::BetweenSteps).gain, 0.15, 0.175, 0.2, 0.005);
     let others = made.0.steps.clone().into_iter().enumerate().map(|(n, step)| {
         with(step, |r| {
-            (r.step, r.request, r.seq) = (2_000 + n as u64, Some(2), (2 << 40) + n as u64);
+            (r.step, r.request, r.seq) = (65 + n as u64, Some(2), (2 << 40) + n as u64);
             r.host_start = HostNs(r.host_start.0 + 500_000);
             r.thread = thread(2, "other");
         })
     });
     let mut busy = made.clone();
     busy.0.steps.extend(others);
-    diagnose(&busy).none(AdviceCode::BetweenSteps);
+    whole(&mut busy);
+    let found = diagnose(&busy);
+    found.none(AdviceCode::BetweenSteps);
+    assert_eq!(found.lacks(AdviceCode::BetweenSteps), None);
     made.0.requests.clear();
     made.0.steps.iter_mut().for_each(|step| step.request = None);
     assert_eq!(diagnose(&made).lacks(AdviceCode::BetweenSteps), Some(Missing::WholeRequests));
