@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_gpu_that_was_slowed_down_is_told() {
-        let with = |key: &str, value: f64| [run(|f| drop(f.clocks.insert(key.to_string(), value)))];
+        let with = |key: &str, value: f64| [run(|f| _ = f.clocks.insert(key.to_string(), value))];
         let key = "throttled sw_power_cap GPU-1";
         let found = differences(&with(key, 0.0), &with(key, 0.4), &[]);
         assert_eq!((found[0].what, found[0].b.as_str()), ("clocks", Some("slowed down")));

@@ -1,5 +1,6 @@
 //! Arguments of `candlescope bench`.
 
+use super::common_args::CommonArgs;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -20,8 +21,8 @@ pub(crate) enum BenchCommand {
     /// Latency, throughput and sequence length in one study
     Suite(Box<SuiteArgs>),
     /// The same model without KV cache, with it, in 16 bits, quantised and as ONNX: speed, size and quality
-    #[command(after_help = super::variants::EXAMPLES)]
-    Variants(Box<super::variants::VariantsArgs>),
+    #[command(after_help = super::variants_args::EXAMPLES)]
+    Variants(Box<super::variants_args::VariantsArgs>),
     /// Measure single operations (GEMM, attention, norms, …) over shapes and element types
     #[command(after_help = super::kernels::EXAMPLES)]
     Kernels(Box<super::kernels::KernelsArgs>),
@@ -87,60 +88,6 @@ pub(crate) struct SuiteArgs {
     /// Tokens of the outputs of the suite seqlen [default: 50,100,200]
     #[arg(long, value_name = "LIST")]
     pub(crate) outputs: Option<String>,
-}
-
-/// What is measured, where the results go, and how often cases are repeated.
-#[derive(Debug, Args)]
-pub(crate) struct CommonArgs {
-    /// embedded, FILE.gguf, a directory with config.json and *.safetensors, a hub id (org/name), or config:NAME
-    #[arg(long, value_name = "MODEL", default_value = "embedded")]
-    pub(crate) model: String,
-    /// cpu or cuda:N
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
-    pub(crate) device: String,
-    /// f32, f16 or bf16 for dense weights [default: f32 on a CPU, bf16 on a GPU]
-    #[arg(long, value_name = "DTYPE")]
-    pub(crate) dtype: Option<String>,
-    /// Widen a GGUF's quantised weights to --dtype
-    #[arg(long)]
-    pub(crate) dequantize: bool,
-    /// instrumented or candle
-    #[arg(long, value_name = "ENGINE", default_value = "instrumented")]
-    pub(crate) engine: String,
-    /// Seed of random weights, of prompts, and of the order of cases
-    #[arg(long, value_name = "N", default_value_t = 42)]
-    pub(crate) seed: u64,
-    /// Directory of the study; must be empty or absent, unless --resume is given
-    #[arg(long, value_name = "STUDY", default_value = "results")]
-    pub(crate) out: PathBuf,
-    /// Exactly this many requests of each case, in place of the rules that stop it
-    #[arg(long, value_name = "N")]
-    pub(crate) runs: Option<u32>,
-    /// Longest time that a case may take, in seconds [default: 60, with --quick 3]
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
-    pub(crate) time_limit: Option<f64>,
-    /// Starts of the process that a case is spread over; from 6 on medians have a 95 % interval over them
-    /// [default: 6, with --quick 1]
-    #[arg(long, value_name = "N")]
-    pub(crate) processes: Option<u32>,
-    /// Recorded requests of each case, whose runs are kept in STUDY/runs; 0 for none [default: 3, with --quick 1]
-    #[arg(long, value_name = "N")]
-    pub(crate) profiled: Option<u32>,
-    /// Memory that a case may need on its device, in MiB [default: what the machine has left; no limit on a GPU]
-    #[arg(long, value_name = "MIB")]
-    pub(crate) memory_limit: Option<u64>,
-    /// Short requests and three of each, in one process start: a look, no measurement to rely on
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Go on with the study in --out, which was begun with the same options
-    #[arg(long)]
-    pub(crate) resume: bool,
-    /// Print baseline_metrics.json on standard output instead of text
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// No progress bar
-    #[arg(long)]
-    pub(crate) no_progress: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 //! Drives a study: starts the processes that measure it, one after the other, and makes its files at the end.
 
-use super::args::CommonArgs;
+use super::common_args::CommonArgs;
 use super::operations::{begin, cancel_on_interrupt, end, state};
 use crate::output::{note, say};
 use anyhow::{Context, Result, anyhow, bail};

@@ -2,13 +2,16 @@
 
 mod args;
 mod bar;
+mod common_args;
 mod drive;
+pub(crate) mod environment;
 mod kernels;
 pub(crate) mod operations;
 mod peaks;
 mod plan;
-pub(crate) mod round;
+mod round;
 mod variants;
+mod variants_args;
 mod variants_round;
 
 use anyhow::Result;

@@ -1,6 +1,7 @@
 //! What is to be measured, from the arguments.
 
-use super::args::{CommonArgs, LatencyArgs, SeqlenArgs, SuiteArgs, ThroughputArgs};
+use super::args::{LatencyArgs, SeqlenArgs, SuiteArgs, ThroughputArgs};
+use super::common_args::CommonArgs;
 use crate::options::MAX_BATCH;
 use anyhow::{Result, bail};
 use candlescope_lab::method::Method;

@@ -3,18 +3,17 @@
 
 use super::args::RoundArgs;
 use super::bar::Bar;
+use super::environment::{environment, record};
 use super::operations::{cancel_on_interrupt, surroundings_of};
 use crate::output::say;
 use crate::profile::start_thread_pool;
 use anyhow::{Context, Result};
 use candlescope::Scope;
-use candlescope_collectors::host::HostCollector;
-use candlescope_core::Collector;
 use candlescope_lab::method::{Ended, Engine};
 use candlescope_lab::study::{Facts, Study};
 use candlescope_lab::suites::{LmOptions, ModelHost, Recorder, cases};
 use candlescope_models::LoadOptions;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -82,31 +81,4 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
     drop(host);
     drop(scope.map(Scope::finish));
     Ok(ended?)
-}
-
-/// A session that records nothing until a case asks for it.
-pub(super) fn record(device: &str) -> Result<Scope> {
-    let builder = candlescope::builder()
-        .paused(true)
-        .on_problem(candlescope_core::diagnostics::to_stderr)
-        .session(|session| session.environment("candle", candlescope_models::CANDLE_VERSION));
-    Ok(on_gpu(builder, device.starts_with("cuda")).install()?)
-}
-
-#[cfg(feature = "gpu")]
-fn on_gpu(builder: candlescope::Builder, gpu: bool) -> candlescope::Builder {
-    match gpu {
-        true => builder.nvml(true).cupti(candlescope::KernelWindows::OnRequest),
-        false => builder.nvml(false),
-    }
-}
-#[cfg(not(feature = "gpu"))]
-fn on_gpu(builder: candlescope::Builder, _: bool) -> candlescope::Builder {
-    builder
-}
-
-/// Facts about the machine.
-pub(crate) fn environment() -> Map<String, Value> {
-    let facts = HostCollector::new().describe();
-    facts.into_iter().filter(|(key, _)| key != "pid").collect()
 }

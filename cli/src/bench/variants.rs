@@ -1,9 +1,10 @@
 //! `candlescope bench variants`: drives the study.
 
-use super::args::CommonArgs;
+use super::common_args::CommonArgs;
 use super::drive::{next_process, start};
 use super::operations::{cancel_on_interrupt, state};
 use super::plan;
+use super::variants_args::VariantsArgs;
 use crate::output::{note, say};
 use anyhow::{Context, Result, bail, ensure};
 use candlescope_analysis::Run;
@@ -15,54 +16,12 @@ use candlescope_lab::variants::{
     Closing, SUITE, Variant, VariantOptions, VariantRow, object, read_closing, variant_lines, write_variants,
 };
 use candlescope_models::ModelSource;
-use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Where files are made that a variant is run from, in the study; removed at the end.
 pub(super) const FILES: &str = "variant_files";
-
-pub(super) const EXAMPLES: &str = "\
-Examples:
-  candlescope bench variants --quick
-  candlescope bench variants --model MODEL.gguf --text BOOK.txt --out results/variants
-  candlescope bench variants --model config:gpt2 --variants no_cache,kv_cache,q8_0,q4_k,onnx --keep files";
-
-#[derive(Debug, Args)]
-pub(crate) struct VariantsArgs {
-    #[command(flatten)]
-    pub(crate) common: CommonArgs,
-    /// Variants, separated by commas: no_cache, kv_cache, f16, bf16, q8_0, q4_0, q4_1, q4_k, onnx [default: all but
-    /// q4_1]. kv_cache in f32 is always there, as the base
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    variants: Vec<String>,
-    /// Tokens of the prompt, seeded random ones [default: 32, with --quick 16]
-    #[arg(long, value_name = "N")]
-    prompt_tokens: Option<usize>,
-    /// Tokens of the output [default: 50, with --quick 8]
-    #[arg(long, value_name = "N")]
-    output_tokens: Option<usize>,
-    /// Text that quality is measured on; recorded nowhere [default: /usr/share/common-licenses/GPL-3 for a model with
-    /// real weights]
-    #[arg(long, value_name = "FILE", conflicts_with = "no_quality")]
-    text: Option<PathBuf>,
-    /// Tokens of a piece of the text, of which the second half is scored [default: 256, with --quick 64]
-    #[arg(long, value_name = "N")]
-    chunk: Option<usize>,
-    /// Most pieces of the text [default: 8, with --quick 2]
-    #[arg(long, value_name = "N")]
-    chunks: Option<usize>,
-    /// Measure speed and size only
-    #[arg(long)]
-    no_quality: bool,
-    /// Directory for the variants' GGUF and ONNX files; must be empty or absent
-    #[arg(long, value_name = "DIR")]
-    keep: Option<PathBuf>,
-    /// ONNX Runtime's library [default: that of an activated Python environment with onnxruntime, or ORT_DYLIB_PATH]
-    #[arg(long, value_name = "FILE")]
-    onnxruntime: Option<PathBuf>,
-}
 
 pub(super) fn run(args: &VariantsArgs) -> Result<u8> {
     let (options, common) = (options(args)?, &args.common);

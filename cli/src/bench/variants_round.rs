@@ -2,8 +2,8 @@
 
 use super::args::RoundArgs;
 use super::bar::Bar;
+use super::environment::{environment, record};
 use super::operations::{cancel_on_interrupt, surroundings_of};
-use super::round::{environment, record};
 use super::variants::FILES;
 use crate::profile::start_thread_pool;
 use anyhow::{Context, Result};

@@ -1,10 +1,10 @@
 //! `candlescope tune batch`.
 
 use super::args::{BatchArgs, MetricArg};
+use crate::bench::environment::environment;
 use crate::bench::operations::{
     begin, cancel_on_interrupt, end, last_repetition, state, surroundings_of, warn_of_debug_build, watch,
 };
-use crate::bench::round::environment;
 use crate::options::MAX_BATCH;
 use crate::output::{note, printable, say};
 use crate::profile::start_thread_pool;

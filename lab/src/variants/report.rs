@@ -4,7 +4,7 @@ use super::closing::{Closed, Closing};
 use super::divergence::DIVERGED;
 use super::options::VariantOptions;
 use super::quality::Estimate;
-use super::results::VariantRow;
+use super::row::VariantRow;
 use super::speedup::Speedup;
 use super::variant::Variant;
 use crate::study::{IntervalOf, Manifest};

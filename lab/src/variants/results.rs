@@ -3,54 +3,16 @@
 use super::closing::{Closed, Closing};
 use super::options::VariantOptions;
 use super::report::report;
-use super::speedup::{Speedup, speedup};
+use super::row::{VariantRow, rows};
+use super::speedup::Speedup;
 use super::variant::{Group, Variant};
-use crate::study::{Bar, Bars, CaseSummary, Column, Panel, Records, Study, StudyError, Table, summaries};
-use crate::suites::{figure, ms, without};
+use crate::study::{Bar, Bars, Column, Panel, Records, Study, StudyError, Table};
+use crate::suites::{figure, ms};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// Where what was measured once of each variant is kept.
 pub const CLOSING_FILE: &str = "quality_results.json";
-
-/// A variant with all that is known about it.
-#[derive(Debug, Clone)]
-pub struct VariantRow {
-    /// The variant.
-    pub variant: Variant,
-    /// Its samples.
-    pub summary: CaseSummary,
-    /// What was measured once.
-    pub closed: Option<Closed>,
-    /// How many times as fast it is as the model without a cache.
-    pub over_no_cache: Option<Speedup>,
-    /// How many times as fast it is as the model in f32 with a cache.
-    pub over_kv_cache: Option<Speedup>,
-}
-
-impl VariantRow {
-    /// Why it has no latency; `None` if it has one.
-    pub fn absent(&self) -> Option<String> {
-        self.summary.plain.is_empty().then(|| {
-            let why = without(&self.summary);
-            why.strip_prefix("not tried: ").map_or(why.clone(), str::to_string)
-        })
-    }
-}
-
-/// The rows of all variants.
-pub fn rows(options: &VariantOptions, records: &Records, closing: Option<&Closing>) -> Vec<VariantRow> {
-    let summaries = summaries(&options.case_ids(), records);
-    let of = |variant: Variant| options.variants.iter().position(|known| *known == variant).map(|at| &summaries[at]);
-    let row = |(variant, summary): (&Variant, &CaseSummary)| VariantRow {
-        variant: *variant,
-        summary: summary.clone(),
-        closed: closing.and_then(|closing| closing.variants.iter().find(|own| own.variant == *variant).cloned()),
-        over_no_cache: of(Variant::NoCache).and_then(|base| speedup(base, summary)),
-        over_kv_cache: of(Variant::KvCache).and_then(|base| speedup(base, summary)),
-    };
-    options.variants.iter().zip(&summaries).map(row).collect()
-}
 
 /// Reads what was measured once of each variant; `None` if it was not yet.
 ///

@@ -1,0 +1,58 @@
+//! Arguments that benchmarks of models share.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// What is measured, where the results go, and how often cases are repeated.
+#[derive(Debug, Args)]
+pub(crate) struct CommonArgs {
+    /// embedded, FILE.gguf, a directory with config.json and *.safetensors, a hub id (org/name), or config:NAME
+    #[arg(long, value_name = "MODEL", default_value = "embedded")]
+    pub(crate) model: String,
+    /// cpu or cuda:N
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub(crate) device: String,
+    /// f32, f16 or bf16 for dense weights [default: f32 on a CPU, bf16 on a GPU]
+    #[arg(long, value_name = "DTYPE")]
+    pub(crate) dtype: Option<String>,
+    /// Widen a GGUF's quantised weights to --dtype
+    #[arg(long)]
+    pub(crate) dequantize: bool,
+    /// instrumented or candle
+    #[arg(long, value_name = "ENGINE", default_value = "instrumented")]
+    pub(crate) engine: String,
+    /// Seed of random weights, of prompts, and of the order of cases
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    pub(crate) seed: u64,
+    /// Directory of the study; must be empty or absent, unless --resume is given
+    #[arg(long, value_name = "STUDY", default_value = "results")]
+    pub(crate) out: PathBuf,
+    /// Exactly this many requests of each case, in place of the rules that stop it
+    #[arg(long, value_name = "N")]
+    pub(crate) runs: Option<u32>,
+    /// Longest time that a case may take, in seconds [default: 60, with --quick 3]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub(crate) time_limit: Option<f64>,
+    /// Starts of the process that a case is spread over; from 6 on medians have a 95 % interval over them
+    /// [default: 6, with --quick 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) processes: Option<u32>,
+    /// Recorded requests of each case, whose runs are kept in STUDY/runs; 0 for none [default: 3, with --quick 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) profiled: Option<u32>,
+    /// Memory that a case may need on its device, in MiB [default: what the machine has left; no limit on a GPU]
+    #[arg(long, value_name = "MIB")]
+    pub(crate) memory_limit: Option<u64>,
+    /// Short requests and three of each, in one process start: a look, no measurement to rely on
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Go on with the study in --out, which was begun with the same options
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Print baseline_metrics.json on standard output instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress bar
+    #[arg(long)]
+    pub(crate) no_progress: bool,
+}
