@@ -100,7 +100,7 @@ fn kernels_end_to_end() {
     }
     assert!(out.join("results.parquet").exists() && out.join("study.json").exists());
     let runs = std::fs::read_dir(out.join("runs")).unwrap().flatten().collect::<Vec<_>>();
-    assert_eq!(runs.len(), 15);
+    assert_eq!(runs.len(), 23);
     assert!(runs[0].path().join("run.json").exists());
 
     // A second one into the same directory is refused, unless it goes on with the first, which is done.

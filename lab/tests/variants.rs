@@ -101,7 +101,7 @@ fn a_study_of_variants_writes_its_files() {
     let options = options(&[Variant::NoCache, Variant::Q8_0, Variant::Q4K]);
     let mut manifest = Manifest::new("variants of embedded", options.case_ids(), &Method::quick().runs(Some(6)));
     manifest.options = serde_json::to_value(&options).unwrap().as_object().unwrap().clone();
-    let mut study = Study::create(&dir.path().join("s"), manifest).unwrap();
+    let mut study = Study::create(dir.path().join("s"), manifest).unwrap();
     let host = Rc::new(RefCell::new(host(&options, dir.path())));
     let mut kept = InMemory::default();
     Engine::new(Method::quick().runs(Some(6)), &mut Unknown).run(&mut cases(&host), &mut kept).unwrap();

@@ -44,7 +44,7 @@ impl Sizes {
 
     fn check(self, kernel: &'static str, shape: &Shape) -> Result<Self, KernelError> {
         let wrong = |why| Err(KernelError::Shape { kernel, shape: shape.to_string(), why });
-        if self.heads % self.kv_heads != 0 {
+        if !self.heads.is_multiple_of(self.kv_heads) {
             return wrong("heads must be a multiple of kv_heads");
         }
         if self.tokens > self.context {

@@ -91,7 +91,7 @@ mod tests {
         ] {
             assert_eq!(url(given).expose(), full);
         }
-        assert_eq!(place(&url("http://user:secret@h:1/x")).contains("secret"), false);
+        assert!(!place(&url("http://user:secret@h:1/x")).contains("secret"));
         assert_eq!(place(&url("9464")), "127.0.0.1:9464");
     }
 

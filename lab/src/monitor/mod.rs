@@ -5,7 +5,7 @@
 //! ```
 //!
 //! [`Sampler`] looks, once a period; [`Monitor`] is what all looks together tell: current figures, their course, idle
-//! periods, what has ended. [`draw`], [`line`], [`snapshot`], [`rows`] and [`summary`] show it and read nothing else.
+//! periods, what has ended. [`draw`], [`line()`], [`snapshot`], [`rows`] and [`summary`] show it and read nothing else.
 //! Programs that serve metrics are found by the files that they write where they start to
 //! ([`announced`](candlescope::announced)).
 

@@ -5,7 +5,7 @@ use super::options::VariantOptions;
 use super::report::report;
 use super::row::{VariantRow, rows};
 use super::speedup::Speedup;
-use super::variant::{Group, Variant};
+use super::variant::Group;
 use crate::study::{Bar, Bars, Column, Panel, Records, Study, StudyError, Table};
 use crate::suites::{figure, ms};
 use serde_json::{Value, json};

@@ -171,7 +171,8 @@ fn rates_by_kind_of_operation_are_found_again() {
     };
     near("read", Some(OperationClass::Projections), 4.4e12, 0.05);
     near("flops", None, 640e12, 0.05);
-    near("launch", None, 6e-6, 0.10);
+    // What launching a product costs beyond it is fitted beside it: the two share what the latencies tell.
+    near("launch", None, 6e-6, 0.20);
     near("product", None, 3.4e-6, 0.10);
     near("serial", None, 260e-9, 0.10);
     let bandwidth = found.fitted.iter().find(|fitted| fitted.of == Some(OperationClass::Projections)).unwrap();
