@@ -1,5 +1,5 @@
 # The commands a person runs; CI runs the same ones.
-.PHONY: demo lab test test-services test-grafana test-models-without-spans test-candle-examples instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
+.PHONY: demo lab test test-services test-grafana test-models-without-spans test-candle-examples test-candle-onnx instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
 	bench bench-server compare-false-alarms hot-path hostile fuzz loom miri soak soak-server doc pictures clean models venv nsys services
 
 # From nothing, our own crates are built a fifth faster without the state for later builds, and this is what most builds here do. Whoever
@@ -67,6 +67,12 @@ test-candle-examples:
 	$(BUILD) --bin candlescope
 	tests/candle_examples/run.sh "$$(tests/candle_examples/build.sh)" target/debug/candlescope target/candle-examples
 
+# `bench variants` with candle-onnx: apart from the other tests, because its build needs protoc and builds candle anew, some minutes.
+test-candle-onnx: venv
+	@scripts/setup.sh candle-onnx
+	$(TESTS),candlescope-models/candle-onnx,candlescope-cli/candle-onnx --test candle_onnx
+	$(TESTS),candlescope-models/candle-onnx,candlescope-cli/candle-onnx --test bench_variants -- candle_onnx
+
 # Mutated inputs for every reader and parser, an hour each: panics, aborts, hangs over 20 s and more than 512 MB all fail it. SECONDS=60
 # shortens it, TARGET=spans chooses one, SEED=2 makes other inputs. Models have their own mutations.
 SECONDS ?= 3600
@@ -88,10 +94,11 @@ lint:
 # The crates that are published, in the order in which they depend on each other.
 PUBLISHED = candlescope-core candlescope-collectors candlescope-exporters candlescope-analysis candlescope candlescope-models candlescope-lab candlescope-cli
 
-# Each feature by itself and all pairs of them, without those that need CUDA's toolkit or libclang (cargo install cargo-hack).
+# Each feature by itself and all pairs of them, without those that need CUDA's toolkit, libclang or protoc (cargo install cargo-hack).
 check-features:
-	cargo hack check -q $(foreach c,$(filter-out candlescope-cli candlescope-models,$(PUBLISHED)),-p $(c)) --feature-powerset --depth 2 --exclude-features nvtx
-	cargo hack check -q -p candlescope-models -p candlescope-cli --each-feature --exclude-features cuda,nvtx --exclude-all-features
+	cargo hack check -q $(foreach c,$(filter-out candlescope-cli candlescope-models candlescope-lab,$(PUBLISHED)),-p $(c)) --feature-powerset --depth 2 --exclude-features nvtx
+	cargo hack check -q -p candlescope-lab --feature-powerset --depth 2 --exclude-features cuda,candle-onnx --exclude-all-features
+	cargo hack check -q -p candlescope-models -p candlescope-cli --each-feature --exclude-features cuda,nvtx,candle-onnx --exclude-all-features
 
 # With the oldest Rust that Cargo.toml promises, which rustup fetches.
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

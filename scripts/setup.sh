@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Makes sure that what the build needs besides Rust is there: a C compiler (zstd), and for the tests Python with venv and libclang
-# (NVTX's bindings are generated from its headers) and valgrind (the hot path's instructions are counted).
+# (NVTX's bindings are generated from its headers) and valgrind (the hot path's instructions are counted). `candle-onnx` is what
+# the feature of that name needs: protoc, the one on the PATH or the one that PROTOC names.
 # On Debian and its kin it installs what is missing; elsewhere it says what to install.
-# Usage: scripts/setup.sh [build|test]
+# Usage: scripts/setup.sh [build|test|candle-onnx]
 set -euo pipefail
 what=${1:-build}
 missing=()
@@ -15,6 +16,9 @@ if [ "$what" = test ]; then
   clang=$(compgen -G '/usr/lib/llvm-*/lib/libclang[.-][0-9s]*' || compgen -G '/usr/lib*/libclang.so*' || true)
   headers=$(compgen -G '/usr/lib/llvm-*/lib/clang/*/include/stddef.h' || compgen -G '/usr/lib*/clang/*/include/stddef.h' || true)
   [ -n "${LIBCLANG_PATH:-}" ] || { [ -n "$clang" ] && [ -n "$headers" ]; } || missing+=(libclang-dev)
+fi
+if [ "$what" = candle-onnx ]; then
+  command -v "${PROTOC:-protoc}" >/dev/null 2>&1 || missing+=(protobuf-compiler)
 fi
 command -v cargo >/dev/null 2>&1 || { echo "error: cargo is not on the PATH: install Rust with rustup first" >&2; exit 1; }
 [ ${#missing[@]} -eq 0 ] && exit 0

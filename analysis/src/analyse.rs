@@ -1,10 +1,12 @@
 //! Computes a run's figures, its verdict, and what would make it faster.
 
 use crate::findings::{diagnose, verdict};
+use crate::limits::Limit;
 use crate::passes::account::{Account, AccountError, AccountOptions, account};
-use crate::passes::{Analysis, figures};
+use crate::passes::{Analysis, Beside, ChosenDevice, figures};
 use crate::reader::Run;
-use crate::simulation::{Simulation, SimulationOptions};
+use crate::simulation::{ChosenSteps, Simulation, SimulationOptions};
+use candlescope_core::RecordKind;
 use candlescope_core::run::Finding;
 
 impl Analysis {
@@ -19,8 +21,26 @@ impl Analysis {
     /// # Ok::<(), candlescope_analysis::OpenError>(())
     /// ```
     pub fn of(run: &Run) -> Self {
-        let (analysis, seen) = figures(run);
+        Self::beside(run, &mut None::<ChosenSteps>)
+    }
+
+    fn beside(run: &Run, beside: &mut impl Beside) -> Self {
+        let (analysis, seen) = figures(run, beside);
         verdict(analysis, run.manifest().is_some(), seen)
+    }
+
+    /// Whether the model ran on a GPU, so that time on the host is not the operations' own.
+    pub(crate) fn ran_on_gpu(&self) -> bool {
+        ChosenDevice::of(&self.manifest) == ChosenDevice::Gpu
+            || !self.gpu.devices.is_empty()
+            || self.gpu.kinds.iter().any(|kind| !kind.elapsed.is_empty())
+    }
+
+    /// Whether the model may have run on the GPU of this UUID: others of the machine are sampled, too. Without times on
+    /// devices nobody knows which one of several it was.
+    pub(crate) fn may_have_run_on(&self, uuid: &str) -> bool {
+        self.ran_on_gpu()
+            && (self.gpu.devices.is_empty() || self.gpu.devices.iter().any(|(device, _)| **device == *uuid))
     }
 }
 
@@ -68,13 +88,30 @@ pub struct Analyzed {
 /// # Ok::<(), candlescope_analysis::OpenError>(())
 /// ```
 pub fn analyze(run: &Run, options: &AnalyzeOptions) -> Analyzed {
-    let mut analysis = Analysis::of(run);
-    let (account, seen) = match account(run, &options.account) {
+    let of_devices = || match account(run, &options.account) {
         Ok((account, seen)) => (Ok(account), seen),
         Err(error) => (Err(error), Vec::new()),
     };
+    // Where figures are of a part of the kernels only, steps are read apart: one without all its kernels is not replayed.
+    let whole = run.rows(RecordKind::Kernel) <= run.limits().get(Limit::Kernels);
+    let mut chosen = whole.then(|| ChosenSteps::of(run, options.simulation.counts_warmup()).ok()).flatten();
+    // Both read the whole run, and share nothing but the files.
+    let (mut analysis, (account, seen)) = std::thread::scope(|threads| {
+        let beside = std::thread::Builder::new().name("cs-account".into()).spawn_scoped(threads, of_devices);
+        let analysis = Analysis::beside(run, &mut chosen);
+        let devices = match beside {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            // A system that gives no more threads: one after the other.
+            Err(_) => of_devices(),
+        };
+        (analysis, devices)
+    });
     // Where steps cannot be replayed, gains follow from their two lines.
-    let simulation = Simulation::of(run, &options.simulation).ok();
+    let simulation = match chosen {
+        Some(chosen) => Simulation::of_chosen(chosen, &options.simulation).ok(),
+        None if whole => None,
+        None => Simulation::of(run, &options.simulation).ok(),
+    };
     analysis.diagnosis = Some(diagnose(&analysis, account.as_ref().ok(), simulation.as_ref()));
     Analyzed { analysis, account, seen }
 }

@@ -293,7 +293,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Energy",
         "J",
         "derived",
-        "Difference of the GPU's energy counter, interpolated by power between its readings and cross-checked with the integral of power, while measured steps ran; warm-up and loading (session start to first step) are listed apart. The bound covers only the energy that a sensor period can misplace and the sensor's accuracy of ±5 % (datasheet). Windows under five sensor periods are below resolution: power × time, with the lowest and highest sampled power as bounds. Net: less idle power × time; unknown if idle power is not known or above the mean power",
+        "Difference of the energy counter of each GPU that the run worked on (of none for a run told to use processors), interpolated by power between its readings and cross-checked with the integral of power, while measured steps ran; warm-up and loading (session start to first step) are listed apart. The bound covers only the energy that a sensor period can misplace and the sensor's accuracy of ±5 % (datasheet). Windows under five sensor periods are below resolution: power × time, with the lowest and highest sampled power as bounds. Net: less idle power × time; unknown if idle power is not known or above the mean power",
         "zeus",
     ),
     def(

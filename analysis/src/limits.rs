@@ -70,8 +70,8 @@ limits! {
     Steps = "steps", 10_000_000, "steps held in memory";
     /// Requests that an analysis holds.
     Requests = "requests", 1_000_000, "requests held in memory";
-    /// Kernels that an analysis holds.
-    Kernels = "kernels", 3_000_000, "kernels held in memory";
+    /// Kernels that an analysis holds, of some 80 bytes each beside those of an account: 4 GB for both.
+    Kernels = "kernels", 20_000_000, "kernels held in memory";
     /// Kernels that an account of a device's time holds, of some 80 bytes each.
     AccountKernels = "account-kernels", 20_000_000, "kernels held by an account of a device's time";
     /// Devices that an account holds; each has tables of its own.

@@ -6,11 +6,11 @@ use candlescope_lab::peaks::{Condition, DeviceIdentity, PeakFigure, PeakKind, Pe
 use common::*;
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 /// With a cache directory of its own.
 fn bench(cache: &Path, args: &[&str]) -> Output {
-    Command::new(BINARY).args(args).env("XDG_CACHE_HOME", cache).env_remove("CANDLESCOPE").output().unwrap()
+    candlescope().args(args).env("XDG_CACHE_HOME", cache).env_remove("CANDLESCOPE").output().unwrap()
 }
 
 fn good(output: &Output) -> String {

@@ -244,11 +244,69 @@ fn onnx_is_valid_and_computes_the_same() {
     }
 }
 
+/// The same file by candle-onnx, beside ONNX Runtime where there is one. `make test-candle-onnx` builds it.
+#[cfg(feature = "candle-onnx")]
+#[test]
+fn candle_onnx_computes_the_same() {
+    let library = require(&PYTHON).and_then(|python| onnx_runtime(&python));
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("text.txt");
+    fs::write(&text, "A text that is long enough for two pieces of sixty-four bytes each. ".repeat(3)).unwrap();
+    let gpt2 = dir.path().join("tiny");
+    tiny_gpt2(&gpt2);
+    for (name, model) in [("llama", "embedded"), ("gpt2", gpt2.to_str().unwrap())] {
+        let (out, keep) = (dir.path().join(name), dir.path().join(format!("{name}-files")));
+        let mut args = vec!["bench", "variants", "--quick", "--model", model, "--profiled", "0", "--runs", "1"];
+        args.extend([
+            "--variants",
+            "onnx,onnx-candle",
+            "--keep",
+            keep.to_str().unwrap(),
+            "--out",
+            out.to_str().unwrap(),
+        ]);
+        args.extend(["--text", text.to_str().unwrap()]);
+        if let Some(library) = &library {
+            args.extend(["--onnxruntime", library.to_str().unwrap()]);
+        }
+        ok(&args);
+        let own = variant(&out, "onnx_results.json", "onnx_candle");
+        assert_eq!((&own["outcome"], &own["absent"]), (&"ok".into(), &serde_json::Value::Null), "{own}");
+        assert!(own["runs_on"].as_str().unwrap().starts_with("candle-onnx 0."), "{own}");
+        for layer in own["layers"].as_array().unwrap() {
+            assert!(layer["relative"]["value"].as_f64().unwrap() < 1e-4, "{layer}");
+        }
+        assert!(own["quality"]["kl"]["max"].as_f64().unwrap() < 1e-5, "{own}");
+        assert_eq!(own["first_token"]["differ"]["value"], 0.0);
+        assert!(own["kv_bytes"].as_u64().unwrap() > 0 && own["latency_ms"]["n"] == 1, "{own}");
+        if library.is_some() {
+            let other = variant(&out, "onnx_results.json", "onnx");
+            assert_eq!((&other["disk_bytes"], &other["outcome"]), (&own["disk_bytes"], &"ok".into()), "one file");
+        }
+        let report = fs::read_to_string(out.join("profiling_report.md")).unwrap();
+        assert!(report.contains("ONNX f32 (candle-onnx) is run by candle-onnx 0."), "{report}");
+    }
+}
+
+#[cfg(not(feature = "candle-onnx"))]
+#[test]
+fn a_build_without_candle_onnx_says_how_to_get_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("s");
+    let args = ["bench", "variants", "--quick", "--variants", "onnx_candle", "--profiled", "0", "--runs", "1", "--out"];
+    let said = ok(&[&args[..], &[out.to_str().unwrap()]].concat());
+    assert!(said.contains("ONNX f32 (candle-onnx): absent; this build has no candle-onnx"), "{said}");
+    let own = variant(&out, "onnx_results.json", "onnx_candle");
+    let absent = own["absent"].as_str().unwrap();
+    assert!(absent.contains("--features candle-onnx") && absent.contains("protobuf-compiler"), "{absent}");
+    assert_eq!(variant(&out, "baseline_results.json", "kv_cache")["latency_ms"]["n"], 1);
+}
+
 #[test]
 fn a_missing_library_costs_the_onnx_variant_only() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("s");
-    let output = std::process::Command::new(BINARY)
+    let output = candlescope()
         .args(["bench", "variants", "--quick", "--variants", "onnx", "--profiled", "0", "--runs", "1", "--out"])
         .arg(&out)
         .current_dir(dir.path())

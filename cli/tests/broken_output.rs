@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use std::fs::OpenOptions;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 const SHORT: [&str; 6] = ["--max-new-tokens", "2", "--repeats", "1", "--warmup", "0"];
 
@@ -18,7 +18,7 @@ fn a_run(dir: &Path) -> String {
 
 /// Runs the command with the reading end of standard output closed before a byte is written.
 fn unread(args: &[&str]) -> Output {
-    let mut command = Command::new(BINARY);
+    let mut command = candlescope();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     command.args(args).stdout(writer).stderr(Stdio::piped()).env("RUST_BACKTRACE", "1").output().unwrap()
@@ -67,7 +67,7 @@ fn a_full_disk_for_standard_output_is_an_error() {
     let all: [&[&str]; 5] =
         [&["report", &run], &["report", &run, "--json"], &["export", "chrome", &run], &["doctor"], &profile];
     for args in all {
-        let output = Command::new(BINARY).args(args).stdout(full()).output().unwrap();
+        let output = candlescope().args(args).stdout(full()).output().unwrap();
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
         assert!(said.contains("error: cannot write to standard output") && said.contains("No space left"), "{said}");
@@ -84,9 +84,9 @@ fn standard_error_that_takes_nothing_changes_no_status() {
     let status = |args: &[&str]| {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let mut closed = Command::new(BINARY);
+        let mut closed = candlescope();
         let closed = closed.args(args).stdout(Stdio::null()).stderr(writer).status().unwrap();
-        let on_full = Command::new(BINARY).args(args).stdout(Stdio::null()).stderr(full()).status().unwrap();
+        let on_full = candlescope().args(args).stdout(Stdio::null()).stderr(full()).status().unwrap();
         assert_eq!(closed.code(), on_full.code());
         closed.code()
     };
@@ -127,7 +127,7 @@ fn text_from_outside_does_not_steer_the_terminal() {
         serde_json::json!([{ "severity": "warning", "code": EVIL, "message": EVIL, "remedy": EVIL }]);
     std::fs::write(run.join("run.json"), hostile.to_string()).unwrap();
     for args in [&["report", run_arg][..], &["report", run_arg, "--json"], &["export", "chrome", run_arg, "--json"]] {
-        let output = Command::new(BINARY).args(args).output().unwrap();
+        let output = candlescope().args(args).output().unwrap();
         assert!(output.status.success(), "{args:?}");
         assert_harmless(&text(&output.stdout));
         assert_harmless(&text(&output.stderr));

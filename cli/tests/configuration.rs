@@ -5,11 +5,11 @@ use common::*;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 /// Runs the command in `dir`.
 fn run_in(dir: &Path, args: &[&str]) -> Output {
-    Command::new(BINARY)
+    candlescope()
         .args(args)
         .current_dir(dir)
         .env_remove("CANDLESCOPE")
@@ -287,7 +287,7 @@ fn a_run_that_fails_does_not_end_the_others() {
 #[test]
 fn an_interrupt_keeps_what_is_there() {
     let dir = tempfile::tempdir().unwrap();
-    let mut child = Command::new(BINARY)
+    let mut child = candlescope()
         .args(["profile", "-m", "max_new_tokens=2,400", "repeats=1,100000", "warmup=0", "--out", "all", "--ignore-eos"])
         .current_dir(dir.path())
         .stdout(Stdio::piped())

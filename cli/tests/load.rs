@@ -37,7 +37,7 @@ fn figures_files_and_one_object() {
 #[test]
 fn ctrl_c_keeps_what_there_is() {
     let (server, dir) = (server(300), tempfile::tempdir().expect("a directory"));
-    let child = Command::new(BINARY)
+    let child = candlescope()
         .args(["load", &server.url(), "--duration", "60s", "--prompt", "x", "--warmup", "1", "--concurrency", "2"])
         .arg("--out")
         .arg(dir.path())

@@ -23,7 +23,7 @@ fn signal(child: &Child, name: &str) {
 
 /// The command, with a runtime directory of the test's own: other programs of this user are not found.
 fn command(home: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(BINARY);
+    let mut command = candlescope();
     command.args(args).env_remove("CANDLESCOPE").env("XDG_RUNTIME_DIR", home).env("XDG_CACHE_HOME", home);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -2,10 +2,10 @@
 #![cfg(unix)]
 #![allow(missing_docs, reason = "a test")]
 mod common;
-use common::{BINARY, text};
+use common::{candlescope, text};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../analysis/tests/fixtures/ncu-raw-page.csv");
 
@@ -30,7 +30,7 @@ echo "==PROF== Connected"
 }
 
 fn run(dir: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(BINARY);
+    let mut command = candlescope();
     command.arg("ncu").args(args).env_remove("CANDLESCOPE").env("CANDLESCOPE_NCU", dir.join("ncu"));
     command.current_dir(dir).stdin(Stdio::null()).output().unwrap()
 }
@@ -69,7 +69,7 @@ fn what_goes_wrong_is_named() {
     fake(dir.path(), r#"touch "$out.ncu-rep""#);
     let output = run(dir.path(), &["--run", "nowhere", "--", "true"]);
     assert!(!output.status.success() && text(&output.stderr).contains("nowhere"), "{}", text(&output.stderr));
-    let mut command = Command::new(BINARY);
+    let mut command = candlescope();
     command.args(["ncu", "--", "true"]).env("CANDLESCOPE_NCU", "").env("PATH", dir.path().join("none"));
     let output = command.output().unwrap();
     assert!(text(&output.stderr).contains("CANDLESCOPE_NCU"), "{}", text(&output.stderr));

@@ -65,7 +65,7 @@ exit $status
 }
 
 fn nsys_command(args: &[&str]) -> Command {
-    let mut command = Command::new(BINARY);
+    let mut command = candlescope();
     command.arg("nsys").args(args).env_remove("CANDLESCOPE").env_remove("RUST_LOG").stdin(Stdio::null());
     command
 }
@@ -201,7 +201,7 @@ fn under_the_real_nsys() {
         "--out",
         run.to_str().unwrap(),
     ]);
-    let output = Command::new(BINARY)
+    let output = candlescope()
         .arg("report")
         .arg(&run)
         .arg("--nsys")

@@ -195,7 +195,7 @@ fn doctor_says_what_is_there() {
 fn an_interrupt_keeps_what_was_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
-    let mut child = Command::new(BINARY)
+    let mut child = candlescope()
         .args(["profile", "--out", run.to_str().unwrap(), "--repeats", "100000", "--max-new-tokens", "32"])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())

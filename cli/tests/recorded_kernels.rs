@@ -128,7 +128,7 @@ fn output_that_cannot_be_written() {
     }
     for args in [&["analyze", run][..], &["analyze", run, "--json"], &["export", "kineto", run]] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let output = std::process::Command::new(BINARY).args(args).stdout(full).output().unwrap();
+        let output = candlescope().args(args).stdout(full).output().unwrap();
         let said = text(&output.stderr);
         assert!(!output.status.success() && said.contains("cannot write to standard output"), "{args:?}: {said}");
     }

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 /// Rounds of the race; `CANDLESCOPE_RACES=100` for more.
 fn rounds() -> usize {
@@ -15,7 +15,7 @@ fn rounds() -> usize {
 const SHORT: [&str; 6] = ["--max-new-tokens", "2", "--repeats", "1", "--warmup", "0"];
 
 fn start(out: &Path, more: &[&str]) -> Child {
-    Command::new(BINARY)
+    candlescope()
         .args(["profile", "--out"])
         .arg(out)
         .args(SHORT)

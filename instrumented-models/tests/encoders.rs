@@ -26,7 +26,7 @@ use tracing_subscriber::prelude::*;
 fn record<T>(f: impl FnOnce() -> T) -> (Batch, T) {
     let memory = MemoryExporter::new();
     let (layer, session) = Session::builder().exporter(memory.clone()).start().unwrap();
-    let result = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), f);
+    let result = common::listening(tracing_subscriber::registry().with(layer), f);
     let manifest = session.finish();
     assert!(manifest.verdict.ok, "{:?}", manifest.verdict);
     let mut batch = memory.batch();

@@ -142,7 +142,7 @@ fn a_batch_gives_what_its_sequences_give_alone() {
 fn record(f: impl FnOnce()) -> Batch {
     let memory = MemoryExporter::new();
     let (layer, session) = Session::builder().exporter(memory.clone()).start().unwrap();
-    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), f);
+    listening(tracing_subscriber::registry().with(layer), f);
     let manifest = session.finish();
     assert!(manifest.verdict.ok, "{:?}", manifest.verdict);
     memory.batch()

@@ -205,7 +205,12 @@ fn failures_by_kind_keep_what_had_arrived() {
 
 #[test]
 fn a_server_that_dies_leaves_its_results() {
-    let server = streaming(4, 5, 5);
+    let server = Server::start(|request| {
+        if request.path == "/metrics" {
+            return vec![Act::Whole(200, "text/plain", "candlescope_run_info{run_id=\"r-8\"} 1\n".into())];
+        }
+        models(request).unwrap_or_else(|| stream(4, 5, 5, 5))
+    });
     let options = options(&server, 1).levels([Level::Concurrency(2), Level::Concurrency(3)]);
     let options = options.amount(Amount::Seconds(Duration::from_secs(30)));
     let results = std::thread::scope(|scope| {
@@ -220,7 +225,11 @@ fn a_server_that_dies_leaves_its_results() {
     assert!(ok.len() >= 20 && figures(&results).ok >= 20);
     let last = ok.iter().map(|r| r.ended_at()).max().expect("some");
     assert!(last <= *since_ns, "the last answer at {last}, gone since {since_ns}");
-    assert!(results.summary().contains("did not answer any more"));
+    let summary = results.summary();
+    assert!(summary.contains("did not answer any more"), "{summary}");
+    assert!(summary.contains("as the run r-8"), "{summary}");
+    assert!(summary.contains("read before the load, and not after it"), "{summary}");
+    assert!(!summary.contains("--metrics URL"), "its metrics had been found: {summary}");
 }
 
 #[test]
@@ -242,6 +251,36 @@ fn a_server_that_refuses_some_and_answers_others_is_there() {
     assert_eq!(results.end, End::Complete);
     let f = figures(&results);
     assert!(f.ok == 1 && f.failed["hung_up"] > 10, "{:?}", f.failed);
+}
+
+#[test]
+fn a_connection_that_the_server_closed_between_answers_costs_no_request() {
+    // The first request leaves an open connection behind. Then each odd one finds it closed.
+    let server = Server::start(|request| match models(request) {
+        Some(answer) => answer,
+        None if request.number % 2 == 1 => vec![Act::HangUp],
+        None => stream(2, 0, 0, 5),
+    });
+    let results = load(&options(&server, 4));
+    let f = figures(&results);
+    assert_eq!((f.ok, f.sent_again, f.failed.len(), server.seen().len()), (4, 4, 0, 1 + 2 * 4), "{:?}", f.failed);
+    assert!(measured(&results).iter().all(|r| r.sent_again && r.connect_ns.is_some()));
+    assert!(results.summary().contains("4 of 4 requests were sent twice"), "{}", results.summary());
+
+    // As llama.cpp's server does it: closed after each stream, without a word. Whoever sees it first, nothing fails.
+    let closing = Server::start(|r| models(r).unwrap_or_else(|| [stream(2, 0, 0, 5), vec![Act::HangUp]].concat()));
+    let results = load(&options(&closing, 20).levels([Level::Concurrency(2)]));
+    assert_eq!((figures(&results).ok, figures(&results).failed.len()), (20, 0), "{:?}", figures(&results).failed);
+
+    // One that was closed because of the request is a failure.
+    let server = Server::start(|request| match models(request) {
+        Some(answer) => answer,
+        None if request.is_first() => stream(2, 0, 0, 5),
+        None => vec![Act::Wait(1100), Act::HangUp],
+    });
+    let results = load(&options(&server, 1));
+    let failed = measured(&results).iter().filter_map(|r| Some((r.failure.as_ref()?.kind, r.sent_again))).next();
+    assert_eq!((failed, server.seen().len()), (Some((FailureKind::HungUp, false)), 2));
 }
 
 #[test]

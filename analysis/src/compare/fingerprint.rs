@@ -1,5 +1,6 @@
 //! Who measured what where: what has to agree before times may be compared.
 
+use crate::passes::ChosenDevice;
 use candlescope_core::run::RunManifest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -79,10 +80,11 @@ impl Fingerprint {
         if !names.is_empty() {
             machine.insert("gpus".into(), Value::from(names));
         }
-        let asked = manifest.options.get("device").and_then(Value::as_str);
-        let on_gpu = asked.map_or(manifest.gpu.as_ref().is_some_and(|gpu| !gpu.devices.is_empty()), |device| {
-            device.starts_with("cuda") || device.starts_with("gpu")
-        });
+        let on_gpu = match ChosenDevice::of(manifest) {
+            ChosenDevice::Gpu => true,
+            ChosenDevice::Cpu => false,
+            ChosenDevice::Unsaid => manifest.gpu.as_ref().is_some_and(|gpu| !gpu.devices.is_empty()),
+        };
         let device = Facts::from([("device".to_string(), Value::from(if on_gpu { "gpu" } else { "cpu" }))]);
         let others = manifest.options.iter().filter(|(key, value)| {
             let key = key.as_str();

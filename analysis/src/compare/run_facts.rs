@@ -118,7 +118,8 @@ fn fingerprint(analysis: &Analysis, steps: &[StepRow]) -> Fingerprint {
         }
     }
     fingerprint.shapes = groups.into_iter().filter(|(_, value)| !value.is_null()).collect();
-    for series in &analysis.memory.series {
+    // A GPU that the program does not use rests at any clock.
+    for series in analysis.memory.series.iter().filter(|series| analysis.may_have_run_on(&series.device)) {
         let Some(inside) = series.in_steps else { continue };
         if series.metric == SM_CLOCK {
             fingerprint.clocks.insert(format!("sm_hertz {}", series.device), inside.mean);
@@ -145,7 +146,8 @@ fn figures(analysis: &Analysis) -> BTreeMap<String, Sampled> {
     add("output_tps", latency.output_tps);
     add("energy_per_token_j", analysis.energy.per_output_token().map(|(gross, _)| gross));
     add("peak_memory_bytes", analysis.memory.peak_resident().map(|peak| peak.bytes));
-    let on_gpus = analysis.memory.series.iter().filter(|series| series.metric == GPU_MEMORY);
+    let used = |device: &str| analysis.may_have_run_on(device);
+    let on_gpus = analysis.memory.series.iter().filter(|series| series.metric == GPU_MEMORY && used(&series.device));
     let gpu_memory = on_gpus.filter_map(|series| series.in_steps.map(|inside| inside.max)).reduce(|a, b| a + b);
     add("gpu_memory_bytes", gpu_memory);
     // What the program itself measured of its answers.

@@ -14,27 +14,59 @@ use serde::{Deserialize, Serialize};
 pub struct Attained {
     /// Bytes/s, activations included.
     pub bandwidth: ByClass,
+    /// Bytes/s of attention's products from several tokens at once; in files that do not have it those of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_attention_bandwidth: Option<f64>,
     /// FLOP/s of attention's products; those with weights are in the device's own table.
     pub attention_flops: f64,
     /// What a product takes on the device beside its work.
     pub product_ns: f64,
     /// What any other kernel takes there.
     pub kernel_ns: f64,
+    /// What a strided operand costs there beyond that: its layout is uploaded, and walked once. 0 in files that do not
+    /// have it, where it is within other figures.
+    #[serde(default)]
+    pub strided_ns: f64,
+    /// Bytes/s of products of several rows with matrices whose rows do not end on 16 bytes. Files that do not have it
+    /// were fitted without telling these apart: they take the bandwidth of all products with weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unaligned_bandwidth: Option<f64>,
     /// What one of the loads that a thread does one after the other takes.
     pub serial_ns: f64,
+    /// What lies between two kernels, or an upload and a kernel, that wait for each other in a stream: part of a step's
+    /// time on the device, and of no kernel's. 0 in files that do not have it.
+    #[serde(default)]
+    pub gap_ns: f64,
     /// What launching a product costs the host beyond another kernel's launch.
     pub product_launch_ns: f64,
     /// What launching a kernel on a strided operand costs it beyond that.
     pub strided_launch_ns: f64,
+    /// What launching the sum of a divided product costs the host, which follows the product at once. As any other
+    /// launch in files that do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub divided_launch_ns: Option<f64>,
 }
 
 impl Attained {
     /// Whether all figures can be computed with.
     pub(super) fn is_sound(&self) -> bool {
-        let costs = [self.product_ns, self.kernel_ns, self.serial_ns, self.product_launch_ns, self.strided_launch_ns];
+        let costs = [
+            self.product_ns,
+            self.kernel_ns,
+            self.strided_ns,
+            self.serial_ns,
+            self.product_launch_ns,
+            self.strided_launch_ns,
+            self.gap_ns,
+            self.divided_launch_ns.unwrap_or(0.0),
+        ];
+        let rates = [
+            self.attention_flops,
+            self.prompt_attention_bandwidth.unwrap_or(self.bandwidth.attention),
+            self.unaligned_bandwidth.unwrap_or(self.bandwidth.projections),
+        ];
         self.bandwidth.is_positive()
-            && self.attention_flops.is_finite()
-            && self.attention_flops > 0.0
+            && rates.iter().all(|rate| rate.is_finite() && *rate > 0.0)
             && costs.iter().all(|cost| cost.is_finite() && *cost >= 0.0)
     }
 }

@@ -104,6 +104,15 @@ pub struct Device {
     pub kernel_floor: Option<f64>,
     /// What waiting for a token costs beyond the device's work, in nanoseconds; `None` if it is within other figures.
     pub sync: Option<f64>,
+    /// Steps of index arithmetic a second, which candle's kernels need for strided operands; `None` if it is not known,
+    /// or within other figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index_rate: Option<f64>,
+    /// Bytes of panels a second at which a processor's products of several rows copy f32 and f16 weights before they
+    /// multiply, as the crate `gemm` does with the transposed matrices of linear layers; a row alone is multiplied
+    /// without. `None` on other devices, if it is not known, or within other figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub panel_rate: Option<f64>,
     /// Rates and costs by kind of operation, of a device that was calibrated in the finer form; they take the place of
     /// `bandwidth` and `kernel_floor` in predictions.
     #[serde(skip_serializing_if = "Option::is_none")]

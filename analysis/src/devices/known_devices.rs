@@ -23,6 +23,11 @@ pub struct UnknownDevice {
 pub const LAUNCH_NS: Cost = Cost { low: 7_150.0, mid: 7_710.0, high: 11_330.0 };
 /// Nanoseconds of a small kernel, mean: 2,091.7 µs of kernels a token ÷ 695 kernels, the same decode.
 pub const KERNEL_FLOOR_NS: f64 = 3_010.0;
+/// FLOPs in f32 that a GPU's lanes could do in the time of a step of index arithmetic: 67 TFLOP/s of an H200 ÷
+/// 4.8 · 10¹¹ steps a second, which sums with a bias and copies to another layout were seen to reach beside their bytes.
+/// A step divides 64-bit numbers twice (`candle-kernels/src/cuda_utils.cuh`), for which a lane takes some 70
+/// instructions.
+const INDEX_FLOPS: f64 = 140.0;
 const LAUNCH_SOURCE: &str = "decoding SmolLM2-135M with candle 0.11.1 on H200s: docs/measurements/gpu.md and truth.md";
 
 /// FLOP/s in 10¹², `None` if the maker gives none.
@@ -211,6 +216,8 @@ fn device(row: &Row) -> Device {
         launch: launches.then_some(LAUNCH_NS),
         kernel_floor: launches.then_some(KERNEL_FLOOR_NS),
         sync: None,
+        index_rate: known(f32).filter(|_| launches).map(|tera| tera * 1e12 / INDEX_FLOPS),
+        panel_rate: None,
         attained: None,
         launch_source: launches.then(|| LAUNCH_SOURCE.to_string()),
     }

@@ -6,7 +6,8 @@
 //!   bandwidth; `launch`, but not of `bench peaks`, `kernel_floor`, `sync`), `value` in FLOP/s, B/s or seconds, and
 //!   `range`, two numbers;
 //! - `peaks`, a list of objects with `kind` (`flops`, `bandwidth`) and `value`, as `environment.peaks` of a run;
-//! - fields: `flops` with a number by type, `bandwidth`, `memory_bytes`, `launch_ns`, `kernel_floor_ns`, `sync_ns`;
+//! - fields: `flops` with a number by type, `bandwidth`, `memory_bytes`, `launch_ns`, `kernel_floor_ns`, `sync_ns`,
+//!   `index_rate`, `panel_rate`;
 //! - `attained`, the finer form of a calibration: [`Attained`].
 
 use super::attained::Attained;
@@ -73,6 +74,7 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
     }
     found.fields(fields)?;
     let attained = attained(fields)?;
+    let is_fitted = word(&["format"]).as_deref() == Some(FITTED_FORMAT);
     let stands_in = found.stand_in(base.as_ref());
     let lacks = |name, undetermined| {
         if undetermined { PeaksError::NotDetermined(name) } else { PeaksError::Lacks(name) }
@@ -98,6 +100,9 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
         launch: found.launch.or_else(|| base.as_ref()?.launch),
         kernel_floor: found.floor.or_else(|| base.as_ref()?.kernel_floor),
         sync: found.sync,
+        // What a calibration does not have apart is within its other figures.
+        index_rate: found.index_rate.or_else(|| base.as_ref()?.index_rate.filter(|_| !is_fitted)),
+        panel_rate: found.panel_rate.filter(|_| kind == DeviceKind::Cpu),
         attained,
         launch_source: if found.launch.is_some() {
             Some("the peaks file".to_string())
@@ -130,6 +135,8 @@ struct Found {
     launch: Option<Cost>,
     floor: Option<f64>,
     sync: Option<f64>,
+    index_rate: Option<f64>,
+    panel_rate: Option<f64>,
     source: Option<String>,
     datasheet: bool,
     /// Whether a `launch` is the driver's alone.
@@ -140,6 +147,8 @@ struct Found {
     undetermined_bandwidth: bool,
 }
 
+/// The format of what `roofline --calibrate` writes.
+pub(crate) const FITTED_FORMAT: &str = "candlescope-calibration";
 /// The format of what `bench peaks` writes. A launch in it is the driver's alone; what a kernel costs candle's host is
 /// more than twice that, with allocation and shapes, and only a calibration knows it.
 const BENCH_FORMAT: &str = "candlescope-peaks";
@@ -253,6 +262,8 @@ impl Found {
         self.launch = field("launch_ns")?.map(Cost::exact).or(self.launch);
         self.floor = field("kernel_floor_ns")?.or(self.floor);
         self.sync = field("sync_ns")?.or(self.sync);
+        self.index_rate = field("index_rate")?.or(self.index_rate);
+        self.panel_rate = field("panel_rate")?.or(self.panel_rate);
         Ok(())
     }
 }

@@ -42,7 +42,7 @@ pub struct Busy {
     pub launches: u64,
     /// Copies and memsets.
     pub copies: u64,
-    /// From the end of the launching call to the start on the device, of kernels, in nanoseconds.
+    /// From the end of the launching call to the start on the device, of kernels, in nanoseconds; without its samples.
     pub queue_delay: Option<Distribution>,
     /// The error bound of the clocks is not known, and so neither is why the device was idle: gaps have no class, and
     /// there is no `queue_delay`.

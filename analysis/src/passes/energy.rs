@@ -5,6 +5,7 @@
 //! cross-checked against the integral of power. It is given gross, and net of what the GPU draws while nothing runs.
 //! Every figure has an error bound, and windows too short for the sensors are marked.
 
+use super::chosen_device::ChosenDevice;
 use super::kernel_sums::Kernels;
 use super::latency::Latency;
 use super::phases::Phases;
@@ -94,14 +95,17 @@ pub(crate) struct Around<'a> {
     pub started_ns: Option<i64>,
     /// Whether steps are known to be missing; these ran while no recorded step did.
     pub steps_missing: bool,
-    /// GPUs the run worked on, by UUID. If none of them was sampled, or none is known, all sampled GPUs count.
-    pub used: BTreeSet<String>,
+    /// GPUs the run worked on, by UUID; `None` if it is known to have worked on none. If none of them was sampled, or the
+    /// set is empty because nothing says which, all sampled GPUs count.
+    pub used: Option<BTreeSet<String>>,
 }
 
-/// GPUs that the run is known to have worked on.
-pub(crate) fn used_devices(manifest: &RunManifest, kernels: &Kernels) -> BTreeSet<String> {
+/// GPUs that the run is known to have worked on; `None` if it is known to have worked on none: it was told to use the
+/// processors, and no device has marks or kernels of it.
+pub(crate) fn used_devices(manifest: &RunManifest, kernels: &Kernels) -> Option<BTreeSet<String>> {
     let marked = manifest.gpu.iter().flat_map(|gpu| &gpu.devices).map(|device| device.uuid.clone());
-    marked.chain(kernels.devices.iter().map(|uuid| uuid.to_string())).collect()
+    let used: BTreeSet<String> = marked.chain(kernels.devices.iter().map(|uuid| uuid.to_string())).collect();
+    (ChosenDevice::of(manifest) != ChosenDevice::Cpu || !used.is_empty()).then_some(used)
 }
 
 /// Collects the two sensors' samples.
@@ -133,6 +137,8 @@ impl EnergyPass {
     /// The figures, once every sample was added.
     pub(crate) fn finish(mut self, around: &Around<'_>) -> Energy {
         let Around { requests, steps, phases, latency, warmup, started_ns, steps_missing, used } = around;
+        // What a GPU draws while it rests is no energy of a program that does not use it.
+        let Some(used) = used else { return Energy::default() };
         if self.devices.keys().any(|device| used.contains(device)) {
             self.devices.retain(|device, _| used.contains(device));
         }

@@ -4,7 +4,7 @@
 //! `hta/analyzers/breakdown_analysis.py`, `get_idle_time_breakdown`]. Everything is a figure of one *device* within
 //! windows of time, whoever launched the work: two threads that keep a device busy in turns keep it busy.
 
-use candlescope_core::stretches::length;
+use candlescope_core::stretches::{Stretch, length};
 use serde::Serialize;
 
 /// A kernel, copy or memset on one device. Times are Unix nanoseconds.
@@ -79,19 +79,48 @@ pub struct Block {
 
 /// What ran, in any order, as blocks in order of start that do not touch each other.
 pub fn blocks<'a>(activities: impl IntoIterator<Item = &'a Activity>) -> Vec<Block> {
-    let mut list: Vec<Block> = activities
-        .into_iter()
-        .map(|a| Block { start_ns: a.start_ns, end_ns: a.end_ns.max(a.start_ns), launch_ns: a.launch_ns })
-        .collect();
-    list.sort_unstable_by_key(|b| (b.start_ns, b.end_ns));
-    let mut merged: Vec<Block> = Vec::new();
-    for block in list {
+    let (mut merged, mut late): (Vec<Block>, Vec<Block>) = Default::default();
+    let block = |a: &Activity| Block { start_ns: a.start_ns, end_ns: a.end_ns.max(a.start_ns), launch_ns: a.launch_ns };
+    // There may be tens of millions of them, nearly in order: only what comes late is sorted in.
+    for block in activities.into_iter().map(block) {
+        match merged.last_mut() {
+            Some(last) if block.start_ns < last.start_ns => late.push(block),
+            Some(last) if block.start_ns <= last.end_ns => last.end_ns = last.end_ns.max(block.end_ns),
+            _ => merged.push(block),
+        }
+    }
+    if late.is_empty() {
+        return merged;
+    }
+    late.append(&mut merged);
+    late.sort_by_key(|b| (b.start_ns, b.end_ns));
+    for block in late {
         match merged.last_mut() {
             Some(last) if block.start_ns <= last.end_ns => last.end_ns = last.end_ns.max(block.end_ns),
             _ => merged.push(block),
         }
     }
     merged
+}
+
+/// Time in which any of them ran, in nanoseconds: the length of their [`blocks`] together.
+pub(crate) fn merged_ns<'a, I: Iterator<Item = &'a Activity>>(activities: impl Fn() -> I) -> u64 {
+    let (mut sum, mut open): (u64, Option<Stretch>) = (0, None);
+    for one in activities() {
+        match &mut open {
+            // Not in order.
+            Some((start, _)) if one.start_ns < *start => {
+                let blocks = blocks(activities());
+                return blocks.iter().map(|b| b.end_ns.abs_diff(b.start_ns)).fold(0, u64::saturating_add);
+            }
+            Some((_, end)) if one.start_ns <= *end => *end = (*end).max(one.end_ns),
+            _ => {
+                sum = open.map_or(0, |(start, end)| sum.saturating_add(end.abs_diff(start)));
+                open = Some((one.start_ns, one.end_ns.max(one.start_ns)));
+            }
+        }
+    }
+    open.map_or(sum, |(start, end)| sum.saturating_add(end.abs_diff(start)))
 }
 
 /// How a device's time divides within windows. `wall_ns` = `busy_ns` + all gaps + `edges_ns`, to the nanosecond.

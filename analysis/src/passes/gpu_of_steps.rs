@@ -97,7 +97,11 @@ impl Gpu {
                 .collect(),
             ..Self::default()
         };
-        out.busy = together(&timelines, None);
+        out.busy = match (&*timelines, &*out.devices) {
+            // It is all of them, and there may be tens of millions of delays to sort.
+            ([_], [(_, busy)]) => Some(busy.clone()),
+            _ => together(&timelines, None),
+        };
         let mut groups: HashMap<&str, Vec<&StepRow>> = HashMap::new();
         for step in steps {
             groups.entry(step.group()).or_default().push(step);

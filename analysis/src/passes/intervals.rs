@@ -13,12 +13,12 @@ mod nodes;
 mod relatives;
 mod settled;
 
+use super::int_map::IntSet;
 use super::path_totals::Intervals;
 use candlescope_core::SpanRecord;
 use held::{Held, Inside, Waiting};
 use nodes::Nodes;
 use relatives::{Around, MOST_REQUESTS_DEEP, Relatives};
-use std::collections::HashSet;
 
 /// Most intervals around a warm-up interval. Real ones nest a few deep; in a crafted run they may form a cycle.
 const MOST_AROUND_WARMUP: usize = 1_024;
@@ -35,7 +35,9 @@ pub struct IntervalPass {
     nodes: Nodes,
     relatives: Relatives,
     /// Steps whose kernels were recorded.
-    recorded: HashSet<u64>,
+    recorded: IntSet<u64>,
+    /// The step that was looked up in it last, and whether it is there.
+    last_step: (u64, bool),
     out: Intervals,
 }
 
@@ -51,7 +53,8 @@ impl IntervalPass {
         Self {
             nodes: Nodes::default(),
             relatives: Relatives::holding(hold_most),
-            recorded: HashSet::new(),
+            recorded: IntSet::default(),
+            last_step: (0, false),
             out: Intervals::default(),
         }
     }
@@ -66,7 +69,22 @@ impl IntervalPass {
 
     /// Names the steps whose kernels were recorded. To be called before the spans of these steps are added.
     pub fn recorded(&mut self, steps: impl IntoIterator<Item = u64>) {
-        self.recorded.extend(steps);
+        let mut steps = steps.into_iter().peekable();
+        while let Some(step) = steps.next() {
+            // Rows of a step mostly come one after the other.
+            if steps.peek() != Some(&step) {
+                self.recorded.insert(step);
+            }
+        }
+        self.last_step = (0, self.recorded.contains(&0));
+    }
+
+    fn is_recorded(&mut self, step: Option<u64>) -> bool {
+        let Some(step) = step else { return false };
+        if self.last_step.0 != step {
+            self.last_step = (step, self.recorded.contains(&step));
+        }
+        self.last_step.1
     }
 
     /// Takes one span. All must come from the same [`Batches`](crate::Batches), which numbers rollups.
@@ -80,7 +98,8 @@ impl IntervalPass {
             self.out.above_steps += 1;
         } else {
             self.out.count += 1;
-            self.nodes.add(node, span, span.step.is_some_and(|step| self.recorded.contains(&step)));
+            let recorded = self.is_recorded(span.step);
+            self.nodes.add(node, span, recorded);
             if let (Some(dtype), Some(flops)) = (span.dtype, span.flops) {
                 let sum = self.out.flops_by_dtype.entry(dtype.as_str()).or_default();
                 *sum = sum.saturating_add(flops);
@@ -132,7 +151,7 @@ impl IntervalPass {
             above_steps: span.step.is_none(),
             is_warmup,
             gpu: span.gpu.map(|gpu| (gpu.source, gpu.dur_ns)),
-            kernels_recorded: span.step.is_some_and(|step| self.recorded.contains(&step)),
+            kernels_recorded: self.is_recorded(span.step),
             group: group_of(span.step),
             generation: 0,
         };

@@ -2,12 +2,16 @@
 
 use super::device_work::DeviceWork;
 use super::gaps::{Activity, blocks};
+use super::int_map::IntMap;
+use super::launch_pace::{LaunchPace, LaunchPacePass};
+use super::numbered::Numbered;
 use super::overlap::merged_shares;
 use super::path_totals::{Intervals, by_rollup};
 use super::stats::{P95_FROM, percentile};
 use super::tree::ratio;
 use super::warmup::Warmup;
 use candlescope_core::{KernelKind, KernelRecord};
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -34,6 +38,8 @@ pub struct Kernels {
     pub merged: BTreeMap<String, f64>,
     /// GPUs they ran on, by UUID.
     pub devices: Vec<Arc<str>>,
+    /// How long the host took from launch to launch.
+    pub pace: LaunchPace,
 }
 
 /// All kernels of one name.
@@ -98,16 +104,25 @@ pub struct CopyRow {
     pub share: f64,
 }
 
+/// A step, and a device that it has work on.
+type StepOnDevice = (u64, Arc<str>);
+
 /// Collects [`Kernels`] from records in any order.
 #[derive(Debug, Default)]
 pub struct KernelPass {
-    kernels: HashMap<Arc<str>, Vec<f64>>,
+    names: Numbered,
+    /// Durations by the name's number.
+    kernels: Vec<Vec<f64>>,
     copies: HashMap<Arc<str>, CopySums>,
-    paths: HashMap<Option<u32>, PathSums>,
+    paths: IntMap<Option<u32>, PathSums>,
     recorded: DeviceWork,
+    /// The work of the step on the device that the last row was of: rows of a step mostly come one after the other.
+    open: Option<(StepOnDevice, Vec<Activity>)>,
     before_steps: (u64, u64),
     warmup: u64,
     devices: BTreeSet<Arc<str>>,
+    pace: LaunchPacePass,
+    last_device: Option<Arc<str>>,
     records: u64,
     total_ns: u64,
 }
@@ -128,7 +143,8 @@ struct PathSums {
     copies: u64,
     total_ns: u64,
     waited_ns: Option<u64>,
-    names: HashMap<Arc<str>, u64>,
+    /// Time by the name's number.
+    names: FxHashMap<u32, u64>,
 }
 
 impl KernelPass {
@@ -147,7 +163,7 @@ impl KernelPass {
         };
         let warms_up = warmup.has_step(record.step);
         match record.step.filter(|_| !warms_up) {
-            Some(step) => self.recorded.steps.entry((step, record.device.clone())).or_default().push(activity),
+            Some(step) => self.in_step(step, &record.device).push(activity),
             None => self.recorded.loose.entry(record.device.clone()).or_default().push(activity),
         }
         if warms_up {
@@ -161,12 +177,19 @@ impl KernelPass {
         }
         self.records += 1;
         self.total_ns = self.total_ns.saturating_add(ns);
-        if !self.devices.contains(&record.device) {
+        if !self.last_device.as_ref().is_some_and(|last| Arc::ptr_eq(last, &record.device)) {
             self.devices.insert(record.device.clone());
+            self.last_device = Some(record.device.clone());
         }
+        self.pace.add(record);
         let is_kernel = record.kind == KernelKind::Kernel;
+        let name = self.names.number(&record.name);
         if is_kernel {
-            self.kernels.entry(record.name.clone()).or_default().push(ns as f64);
+            let at = name as usize;
+            if self.kernels.len() <= at {
+                self.kernels.resize_with(at + 1, Vec::new);
+            }
+            self.kernels[at].push(ns as f64);
         } else {
             let sums = self.copies.entry(record.name.clone()).or_default();
             sums.count += 1;
@@ -187,15 +210,38 @@ impl KernelPass {
         if let Some(waited) = waited(record) {
             sums.waited_ns = Some(sums.waited_ns.unwrap_or(0).saturating_add(waited));
         }
-        let named = sums.names.entry(record.name.clone()).or_default();
+        let named = sums.names.entry(name).or_default();
         *named = named.saturating_add(ns);
     }
 
+    /// The work of a step on a device.
+    fn in_step(&mut self, step: u64, device: &Arc<str>) -> &mut Vec<Activity> {
+        let is_it = |of: &StepOnDevice| of.0 == step && (Arc::ptr_eq(&of.1, device) || of.1 == *device);
+        if !self.open.as_ref().is_some_and(|(of, _)| is_it(of)) {
+            self.close();
+        }
+        &mut self.open.get_or_insert_with(|| ((step, device.clone()), Vec::new())).1
+    }
+
+    /// Puts away the work that is being collected.
+    fn close(&mut self) {
+        let Some((of, mut work)) = self.open.take() else { return };
+        let all = self.recorded.steps.entry(of).or_default();
+        if all.is_empty() {
+            // There are tens of millions of rows: room that stays free counts.
+            work.shrink_to_fit();
+            *all = work;
+        } else {
+            all.append(&mut work);
+        }
+    }
+
     /// The tables, and the work of each recorded step on each device.
-    pub fn finish(self, intervals: &Intervals) -> (Kernels, DeviceWork) {
+    pub fn finish(mut self, intervals: &Intervals) -> (Kernels, DeviceWork) {
+        self.close();
         let whole = self.total_ns;
-        let mut by_name: Vec<KernelRow> =
-            self.kernels.into_iter().map(|(name, ns)| kernel_row(name, ns, whole)).collect();
+        let named = self.names.texts().iter().zip(self.kernels).filter(|(_, ns)| !ns.is_empty());
+        let mut by_name: Vec<KernelRow> = named.map(|(name, ns)| kernel_row(name.clone(), ns, whole)).collect();
         by_name.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.cmp(&b.name)));
         let mut copies: Vec<CopyRow> =
             self.copies.into_iter().map(|(name, sums)| copy_row(name, &sums, whole)).collect();
@@ -207,7 +253,7 @@ impl KernelPass {
         let known = by_rollup(&intervals.paths);
         let calls = |path: &str| known.get(path).map_or(0, |totals| totals.gpu.recorded_calls);
         let mut by_path: Vec<KernelPathRow> =
-            self.paths.into_values().map(|sums| path_row(sums, calls, whole)).collect();
+            self.paths.into_values().map(|sums| path_row(sums, &self.names, calls, whole)).collect();
         by_path.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.path.cmp(&b.path)));
         let devices = self.devices.into_iter().collect();
         let merged = merged_shares(&self.recorded, |path| rollups.get(&path).cloned());
@@ -222,6 +268,7 @@ impl KernelPass {
             warmup: self.warmup,
             merged,
             devices,
+            pace: self.pace.finish(),
         };
         (kernels, self.recorded)
     }
@@ -242,7 +289,7 @@ fn waited(record: &KernelRecord) -> Option<u64> {
 }
 
 fn kernel_row(name: Arc<str>, mut ns: Vec<f64>, whole: u64) -> KernelRow {
-    ns.sort_by(f64::total_cmp);
+    ns.sort_unstable_by(f64::total_cmp);
     let sum: f64 = ns.iter().sum();
     // Durations are whole nanoseconds, so their sum is exact up to 2⁵³.
     let total_ns = sum as u64;
@@ -271,9 +318,10 @@ fn copy_row(direction: Arc<str>, sums: &CopySums, whole: u64) -> CopyRow {
     }
 }
 
-fn path_row(sums: PathSums, calls: impl Fn(&str) -> u64, whole: u64) -> KernelPathRow {
+fn path_row(sums: PathSums, names: &Numbered, calls: impl Fn(&str) -> u64, whole: u64) -> KernelPathRow {
     let calls = sums.rollup.as_deref().map_or(0, calls);
-    let top = sums.names.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
+    let named = sums.names.into_iter().map(|(name, ns)| (names.text(name).clone(), ns));
+    let top = named.max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
     KernelPathRow {
         path: sums.rollup,
         kernels: sums.kernels,

@@ -7,6 +7,7 @@ pub mod account;
 #[doc(hidden)]
 pub mod busy;
 pub(crate) mod cache_reads;
+mod chosen_device;
 #[doc(hidden)]
 pub mod covered;
 #[doc(hidden)]
@@ -20,6 +21,7 @@ pub mod gaps;
 #[doc(hidden)]
 pub mod gpu_of_steps;
 pub(crate) mod gpu_time;
+pub(crate) mod int_map;
 #[doc(hidden)]
 pub mod intervals;
 pub(crate) mod kernel_family;
@@ -28,9 +30,11 @@ pub mod kernel_sums;
 pub(crate) mod kernels_by_path;
 #[doc(hidden)]
 pub mod latency;
+mod launch_pace;
 pub(crate) mod layers;
 pub(crate) mod memory;
 mod module_groups;
+pub(crate) mod numbered;
 #[doc(hidden)]
 pub mod operators;
 pub(crate) mod overhead;
@@ -57,10 +61,11 @@ use crate::limits::Limit;
 use crate::reader::Run;
 use candlescope_core::run::{Finding, RunManifest, Verdict};
 use candlescope_core::stretches::difference;
-use candlescope_core::{RecordKind, RequestRecord, SpanRecord};
-use std::collections::{BTreeMap, HashSet};
+use candlescope_core::{KernelRecord, RecordKind, RequestRecord, SpanRecord};
+use std::collections::BTreeMap;
 
 pub use busy::{Busy, Clocks};
+pub(crate) use chosen_device::ChosenDevice;
 pub use covered::{Covered, Part};
 pub use device_work::DeviceWork;
 pub use devices::Device;
@@ -71,6 +76,7 @@ pub use gpu_time::{GpuBySource, GpuSums};
 pub use kernel_sums::{CopyRow, KernelPathRow, KernelRow, Kernels};
 pub use kernels_by_path::{Comparison, KernelSum, KernelsByPath, PathKernels};
 pub use latency::{Latency, RequestFigures};
+pub use launch_pace::{LaunchPace, Launched};
 pub use layers::Layer;
 pub use memory::{InSteps, Memory, PeakResident, Series};
 pub use operators::{Operator, OperatorGpu};
@@ -141,9 +147,62 @@ pub struct Analysis {
     pub verdict: Verdict,
 }
 
+/// Columns of intervals that no figure comes from.
+const NOT_OF_SPANS: &[&str] =
+    &["host", "rank", "trace_id", "phase", "depth", "tokens", "context_len", "batch", "shape"];
+/// Columns of kernels that no figure comes from.
+const NOT_OF_KERNELS: &[&str] = &[
+    "host",
+    "rank",
+    "span_id",
+    "grid_x",
+    "grid_y",
+    "grid_z",
+    "block_x",
+    "block_y",
+    "block_z",
+    "registers",
+    "shared_static",
+    "shared_dynamic",
+    "launch",
+    "graph",
+];
+
+/// What looks at the rows that figures come from, too. Kernels come before intervals; columns that no figure comes from
+/// are null.
+pub(crate) trait Beside {
+    /// A kernel, copy or memset.
+    fn kernel(&mut self, record: &KernelRecord);
+    /// All kernels have come.
+    fn end_kernels(&mut self);
+    /// An interval.
+    fn span(&mut self, span: &SpanRecord);
+}
+
+/// `None` looks at nothing.
+impl<T: Beside> Beside for Option<T> {
+    fn kernel(&mut self, record: &KernelRecord) {
+        if let Some(beside) = self {
+            beside.kernel(record);
+        }
+    }
+
+    fn end_kernels(&mut self) {
+        if let Some(beside) = self {
+            beside.end_kernels();
+        }
+    }
+
+    fn span(&mut self, span: &SpanRecord) {
+        if let Some(beside) = self {
+            beside.span(span);
+        }
+    }
+}
+
 /// Reads the whole run and computes every figure. Also returns what was noticed on the way; the verdict is not made
 /// here.
-pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
+pub(crate) fn figures(run: &Run, beside: &mut impl Beside) -> (Analysis, Vec<Finding>) {
     let manifest = run.manifest().cloned().unwrap_or_default();
     let mut requests: Vec<RequestRecord> = Vec::new();
     let mut steps: Vec<StepRow> = Vec::new();
@@ -153,12 +212,13 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
     let mut kernels = kernel_sums::KernelPass::default();
     let mut power = energy::EnergyPass::default();
     let mut layers = layers::LayerPass::default();
-    let mut batches = run.batches().held();
+    let mut batches =
+        run.batches().held().without(RecordKind::Span, NOT_OF_SPANS).without(RecordKind::Kernel, NOT_OF_KERNELS);
     let mut known: Option<(Warmup, memory::MemoryPass)> = None;
-    let mut first_step = None;
+    let (mut first_step, mut all_kernels) = (None, false);
     let clocks = busy::Clocks::of(&manifest);
     let cold_steps = manifest.gpu.iter().flat_map(|gpu| &gpu.cold_steps);
-    let cold: HashSet<Option<u64>> = cold_steps.map(|step| Some(*step)).collect();
+    let cold: int_map::IntSet<Option<u64>> = cold_steps.map(|step| Some(*step)).collect();
     for batch in batches.by_ref() {
         batch.steps.iter().for_each(|step| steps.push(StepRow::of(step)));
         if !batch.samples.is_empty() || !batch.kernels.is_empty() || !batch.spans.is_empty() {
@@ -179,9 +239,17 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
             });
             // If the error bound of the clocks is too large, it is not known what ran before the first step.
             let loaded_until = first_step.filter(|_| !clocks.apart());
-            batch.kernels.iter().for_each(|kernel| kernels.add(kernel, warmup, loaded_until));
+            for kernel in &batch.kernels {
+                kernels.add(kernel, warmup, loaded_until);
+                beside.kernel(kernel);
+            }
             spans.recorded(batch.kernels.iter().filter_map(|kernel| kernel.step));
+            if !batch.spans.is_empty() && !all_kernels {
+                all_kernels = true;
+                beside.end_kernels();
+            }
             for span in &batch.spans {
+                beside.span(span);
                 if warmup.takes(span) {
                     spans.add_warmup(span);
                     continue;
@@ -278,6 +346,22 @@ pub(crate) fn figures(run: &Run) -> (Analysis, Vec<Finding>) {
         seen.push(run.limits().reached(Limit::OpenIntervals).finding("table `spans`", &effect));
     }
     (analysis, seen)
+}
+
+/// Steps and requests in the order in which they began, and what was noticed of their files.
+pub(crate) fn steps_and_requests(run: &Run) -> (Vec<StepRow>, Vec<RequestRecord>, Vec<Finding>) {
+    let mut seen = run.findings().to_vec();
+    let (mut steps, mut requests): (Vec<StepRow>, Vec<RequestRecord>) = (Vec::new(), Vec::new());
+    for kind in [RecordKind::Request, RecordKind::Step] {
+        let mut batches = run.table(kind).held();
+        for batch in batches.by_ref() {
+            steps.extend(batch.steps.iter().map(StepRow::of));
+            requests.extend(batch.requests);
+        }
+        seen.extend(batches.findings());
+    }
+    in_order(&mut requests, &mut steps);
+    (steps, requests, seen)
 }
 
 /// Segments are in the order in which records ended; figures need the order in which they began.

@@ -110,7 +110,7 @@ impl Distribution {
             return Self::of(samples);
         }
         let pooled = sorted(&samples)?;
-        clusters.iter_mut().for_each(|cluster| cluster.sort_by(f64::total_cmp));
+        clusters.iter_mut().for_each(|cluster| cluster.sort_unstable_by(f64::total_cmp));
         let mut medians: Vec<f64> = clusters.iter().map(|cluster| percentile(cluster, 0.5)).collect();
         medians.sort_by(f64::total_cmp);
         let units = clusters.len();
@@ -142,6 +142,11 @@ impl Distribution {
         }
     }
 
+    /// The same for a figure of which nobody is shown the samples: there may be tens of millions.
+    pub(crate) fn without_samples(self) -> Self {
+        Self { samples: Vec::new(), ..self }
+    }
+
     /// The same figure in another unit.
     pub fn scaled(&self, factor: f64) -> Self {
         let option = |v: Option<f64>| v.map(|v| v * factor);
@@ -169,7 +174,7 @@ fn sorted(samples: &[f64]) -> Option<Vec<f64>> {
         return None;
     }
     let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    sorted.sort_unstable_by(f64::total_cmp);
     Some(sorted)
 }
 

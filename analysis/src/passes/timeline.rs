@@ -3,7 +3,7 @@
 use super::busy::{Busy, Clocks};
 use super::covered::Covered;
 use super::device_work::DeviceWork;
-use super::gaps::{Activity, Block, Occupancy, blocks};
+use super::gaps::{Activity, Block, Occupancy, blocks, merged_ns};
 use super::stats::Distribution;
 use super::step_rows::StepRow;
 use candlescope_core::stretches::{beside, difference, length, merged_but_touching};
@@ -17,7 +17,7 @@ pub(super) struct Timeline<'a> {
     own: Vec<OnDevice<'a>>,
     /// Everything that ran on it, merged.
     blocks: Vec<Block>,
-    /// The same stream by stream.
+    /// The same stream by stream; empty where there is only one.
     streams: Vec<Vec<Block>>,
     clocks: Clocks,
     covered: &'a Covered,
@@ -60,14 +60,20 @@ pub(super) fn timelines<'a>(
     for (device, activities) in &recorded.loose {
         work.entry(device).or_default().push(activities);
     }
+    // Sorting what is nearly in order takes no time to speak of.
+    work.values_mut().for_each(|lists| lists.sort_by_key(|list| list.first().map(|first| first.start_ns)));
     let around = around_others(steps, &numbers);
     devices
         .into_iter()
         .map(|(device, mut own)| {
             own.sort_by_key(|(step, _)| (step.start_ns, step.step));
             let everything = || work.get(device).into_iter().flatten().flat_map(|list| list.iter());
+            let first = everything().next().map(|activity| activity.stream);
             let mut streams: BTreeMap<u32, Vec<&Activity>> = BTreeMap::new();
-            everything().for_each(|activity| streams.entry(activity.stream).or_default().push(activity));
+            // A single one is busy whenever the device is.
+            if everything().any(|activity| Some(activity.stream) != first) {
+                everything().for_each(|activity| streams.entry(activity.stream).or_default().push(activity));
+            }
             Timeline {
                 device: device.clone(),
                 own: own
@@ -109,7 +115,8 @@ pub(super) fn together(timelines: &[Timeline<'_>], group: Option<&str>) -> Optio
     }
     let all = all?;
     // A step on several devices is one step.
-    let queue_delay = Distribution::clustered(delays).filter(|_| !all.clocks_unknown);
+    let queue_delay =
+        Distribution::clustered(delays).map(Distribution::without_samples).filter(|_| !all.clocks_unknown);
     Some(Busy { steps: numbers.len() as u64, queue_delay, ..all })
 }
 
@@ -123,8 +130,8 @@ impl<'a> Timeline<'a> {
 
     /// How this device's time divides during these steps.
     pub(super) fn busy(&self, steps: Vec<OnDevice<'_>>) -> Option<Busy> {
-        let queue_delay =
-            Distribution::clustered(queue_delays(&steps).collect()).filter(|_| self.clocks.within().is_some());
+        let queue_delay = Distribution::clustered(queue_delays(&steps).collect());
+        let queue_delay = queue_delay.map(Distribution::without_samples).filter(|_| self.clocks.within().is_some());
         Some(Busy { queue_delay, ..self.sums(&steps)? })
     }
 
@@ -139,8 +146,6 @@ impl<'a> Timeline<'a> {
         let occupancy = Occupancy::within(&self.blocks, &windows, self.clocks.within().unwrap_or(u64::MAX));
         let mut threads: BTreeMap<u32, Vec<(i64, i64)>> = BTreeMap::new();
         steps.iter().for_each(|own| threads.entry(own.step.thread).or_default().push(window(own)));
-        let own = blocks(steps.iter().flat_map(|own| own.activities));
-        let own_ns = length(&own.iter().map(|block| (block.start_ns, block.end_ns)).collect::<Vec<_>>());
         let activities = || steps.iter().flat_map(|own| own.activities);
         let kernels = activities().filter(|activity| activity.is_kernel).count() as u64;
         Some(Busy {
@@ -149,13 +154,15 @@ impl<'a> Timeline<'a> {
             wall_ns: occupancy.wall_ns,
             open_ns: threads.into_values().map(|windows| length(&counts(windows))).fold(0, u64::saturating_add),
             busy_ns: occupancy.busy_ns,
-            own_ns,
+            own_ns: merged_ns(activities),
             after_ns: steps.iter().map(after).fold(0, u64::saturating_add),
-            streams_ns: self
-                .streams
-                .iter()
-                .map(|blocks| Occupancy::within(blocks, &windows, 0).busy_ns)
-                .fold(0, u64::saturating_add),
+            streams_ns: match &*self.streams {
+                [] => occupancy.busy_ns,
+                streams => {
+                    let busy = streams.iter().map(|blocks| Occupancy::within(blocks, &windows, 0).busy_ns);
+                    busy.fold(0, u64::saturating_add)
+                }
+            },
             host_bound: occupancy.host_bound,
             launch_overhead: occupancy.launch_overhead,
             uncertain: occupancy.uncertain,
@@ -175,7 +182,7 @@ fn after(own: &OnDevice<'_>) -> u64 {
     let late = own.activities.iter().filter(|activity| activity.end_ns > end);
     let late = late.map(|activity| Activity { start_ns: activity.start_ns.max(end), ..*activity });
     let late: Vec<Activity> = late.collect();
-    blocks(&late).iter().map(|block| block.end_ns.abs_diff(block.start_ns)).fold(0, u64::saturating_add)
+    merged_ns(|| late.iter())
 }
 
 /// Delays of kernels by step, because those of one step are correlated.

@@ -3,6 +3,7 @@
 //! The option `warmup` of a run says how many requests came before those that count. Their steps, intervals and kernels
 //! are in no other figure of a report; here they are listed apart, so that a cold start can be seen.
 
+use super::int_map::IntSet;
 use super::latency::warmup_requests;
 use super::stats::{Distribution, total};
 use super::step_rows::{StepRow, windows as open_windows};
@@ -10,15 +11,15 @@ use candlescope_core::run::RunManifest;
 use candlescope_core::stretches::{Stretch, difference, merged};
 use candlescope_core::{RequestRecord, SpanId, SpanRecord};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Requests and steps that are left out of every other figure.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Warmup {
     requests: BTreeSet<u64>,
-    steps: HashSet<u64>,
+    steps: IntSet<u64>,
     /// Ids of the requests' own spans.
-    spans: HashSet<SpanId>,
+    spans: IntSet<SpanId>,
     /// Time in which its steps ran, or nothing else did; ordered and disjoint.
     left_out: Vec<Stretch>,
     /// Time in which nothing else ran; ordered and disjoint.

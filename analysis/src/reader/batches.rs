@@ -1,6 +1,6 @@
 //! Streams a run's records in batches of bounded size, so that a run of any length is read in constant memory.
 
-use super::columns::{TextColumn, longest_text};
+use super::columns::{IntColumn, TextColumn, longest_text};
 use super::discover::{MOST_FINDINGS, more_segments, short};
 use super::footer::{self, Refusal, guarded};
 use super::intern::{Interner, OTHER};
@@ -32,6 +32,8 @@ pub struct Batches<'a> {
     limits: &'a ReadLimits,
     /// Whether the caller holds the records, so that their number is limited.
     held: bool,
+    /// Columns that are not read.
+    left_out: Vec<(RecordKind, &'static [&'static str])>,
     interner: Interner,
     run_id: Option<String>,
     /// Names of some other runs, and the number of rows of all of them.
@@ -60,6 +62,7 @@ impl<'a> Batches<'a> {
             open: None,
             limits: &run.limits,
             held: false,
+            left_out: Vec::new(),
             interner: Interner::new(&run.limits),
             run_id: run.manifest.as_ref().map(|m| m.run_id.clone()).filter(|id| !id.is_empty()),
             other_runs: (Vec::new(), 0),
@@ -75,6 +78,19 @@ impl<'a> Batches<'a> {
     #[must_use]
     pub fn held(self) -> Self {
         Self { held: true, ..self }
+    }
+
+    /// The same without reading these columns of a table: they come as if they were null, or zero where a record has no
+    /// place for null. A column without which a row is malformed must not be among them.
+    #[must_use]
+    pub(crate) fn without(mut self, kind: RecordKind, columns: &'static [&'static str]) -> Self {
+        self.left_out.push((kind, columns));
+        self
+    }
+
+    /// The next records of the steps that are wanted; the other rows are not looked at any further.
+    pub(crate) fn next_of_steps(&mut self, wanted: &mut dyn FnMut(Option<u64>) -> bool) -> Option<Batch> {
+        self.advance(Some(wanted))
     }
 
     /// Records read so far.
@@ -112,9 +128,52 @@ impl<'a> Batches<'a> {
         findings
     }
 
+    fn advance(&mut self, mut wanted: Option<Wanted<'_>>) -> Option<Batch> {
+        loop {
+            let Some(mut open) = self.open.take() else {
+                self.open_next()?;
+                continue;
+            };
+            let (kind, limits) = (open.segment.kind, self.limits);
+            let next = guarded("one of its pages", || {
+                let Some(rows) = open.reader.next().transpose().map_err(parquet::errors::ParquetError::from)? else {
+                    return Ok(None);
+                };
+                limits.check(Limit::TextBytes, longest_text(&rows))?;
+                Ok(Some(rows))
+            });
+            match next {
+                Ok(None) => {}
+                Ok(Some(mut rows)) => {
+                    open.rows += rows.num_rows() as u64;
+                    let room = self.room(kind);
+                    if rows.num_rows() as u64 > room {
+                        let queued = self.queue.iter().filter(|segment| segment.kind == kind);
+                        let left = queued.map(|segment| segment.rows).fold(rows.num_rows() as u64, u64::saturating_add);
+                        let here = open.segment.rows.saturating_sub(open.rows);
+                        self.full(kind, self.records(kind).saturating_add(left).saturating_add(here));
+                        rows = rows.slice(0, room as usize);
+                    } else {
+                        self.open = Some(open);
+                    }
+                    let batch = match &mut wanted {
+                        Some(wanted) => self.convert(kind, &rows, Some(&mut **wanted)),
+                        None => self.convert(kind, &rows, None),
+                    };
+                    if !batch.is_empty() {
+                        return Some(batch);
+                    }
+                }
+                Err(why) => self.refused(open.segment, open.rows, &why),
+            }
+        }
+    }
+
     fn open_next(&mut self) -> Option<()> {
         let segment = self.queue.pop()?;
-        match open(segment, self.limits) {
+        let left_out = self.left_out.iter().filter(|(kind, _)| *kind == segment.kind);
+        let left_out: Vec<&str> = left_out.flat_map(|(_, names)| names.iter().copied()).collect();
+        match open(segment, self.limits, &left_out) {
             Ok(reader) => self.open = Some(Open { segment, reader, rows: 0 }),
             Err(why) => self.refused(segment, 0, &why),
         }
@@ -170,41 +229,52 @@ impl<'a> Batches<'a> {
     /// Which rows belong to this run. Without a manifest that names the run, the first row decides.
     fn keep(&mut self, rows: &RecordBatch) -> Vec<bool> {
         let ids = TextColumn::of(rows, "run_id");
-        (0..rows.num_rows())
-            .map(|row| {
-                let id = ids.get(row).unwrap_or_default();
-                let own = self.run_id.get_or_insert_with(|| id.to_string()) == id;
-                if !own {
-                    let (names, rows) = &mut self.other_runs;
-                    *rows += 1;
-                    if names.len() < OTHER_RUNS && !names.iter().any(|name| name == id) {
-                        names.push(id.to_string());
-                    }
-                }
-                own
-            })
-            .collect()
+        if rows.num_rows() == 0 {
+            return Vec::new();
+        }
+        let own = self.run_id.get_or_insert_with(|| ids.get(0).unwrap_or_default().to_string());
+        // Each value is compared once, not in each row.
+        let (is_own, no_name_is_own) = (ids.map_values(|id| id == own), own.is_empty());
+        let is_own = |row| is_own.get(ids.id(row) as usize).copied().unwrap_or(no_name_is_own);
+        let keep: Vec<bool> = (0..rows.num_rows()).map(is_own).collect();
+        let (names, others) = &mut self.other_runs;
+        for (row, _) in keep.iter().enumerate().filter(|(_, own)| !**own) {
+            let id = ids.get(row).unwrap_or_default();
+            *others += 1;
+            if names.len() < OTHER_RUNS && !names.iter().any(|name| name == id) {
+                names.push(id.to_string());
+            }
+        }
+        keep
     }
 
-    fn convert(&mut self, kind: RecordKind, rows: &RecordBatch) -> Batch {
-        let keep = self.keep(rows);
+    fn convert(&mut self, kind: RecordKind, rows: &RecordBatch, wanted: Option<Wanted<'_>>) -> Batch {
+        let mut keep = self.keep(rows);
+        if let Some(wanted) = wanted {
+            let step = IntColumn::of(rows, "step");
+            for (row, keep) in keep.iter_mut().enumerate() {
+                *keep = *keep && wanted(step.unsigned(row));
+            }
+        }
         let interner = &mut self.interner;
         let mut batch = Batch::default();
-        let kept = match kind {
-            RecordKind::Span => unpack(spans_table::rows(rows, interner, &keep), &mut batch.spans),
-            RecordKind::Step => unpack(steps_table::rows(rows, interner, &keep), &mut batch.steps),
-            RecordKind::Request => unpack(requests_table::rows(rows, interner, &keep), &mut batch.requests),
-            RecordKind::Sample => unpack(samples_table::rows(rows, interner, &keep), &mut batch.samples),
-            RecordKind::Kernel => unpack(kernels_table::rows(rows, interner, &keep), &mut batch.kernels),
+        let malformed = match kind {
+            RecordKind::Span => spans_table::rows(rows, interner, &keep, &mut batch.spans),
+            RecordKind::Step => steps_table::rows(rows, interner, &keep, &mut batch.steps),
+            RecordKind::Request => requests_table::rows(rows, interner, &keep, &mut batch.requests),
+            RecordKind::Sample => samples_table::rows(rows, interner, &keep, &mut batch.samples),
+            RecordKind::Kernel => kernels_table::rows(rows, interner, &keep, &mut batch.kernels),
         };
         *self.read.entry(kind).or_default() += batch.count(kind);
-        let malformed = kept - batch.count(kind);
         if malformed > 0 {
             *self.malformed.entry(kind).or_default() += malformed;
         }
         batch
     }
 }
+
+/// Chooses rows by their step.
+type Wanted<'a> = &'a mut dyn FnMut(Option<u64>) -> bool;
 
 /// The limit on held rows of a table. There is none for intervals, because passes do not keep them.
 fn held_limit(kind: RecordKind) -> Option<Limit> {
@@ -217,17 +287,11 @@ fn held_limit(kind: RecordKind) -> Option<Limit> {
     }
 }
 
-/// Moves the good rows over; returns how many were good and how many were not.
-fn unpack<T>(rows: Vec<Option<T>>, into: &mut Vec<T>) -> u64 {
-    let all = rows.len() as u64;
-    into.extend(rows.into_iter().flatten());
-    all
-}
-
-fn open(segment: &Segment, limits: &ReadLimits) -> Result<ParquetRecordBatchReader, Refusal> {
+fn open(segment: &Segment, limits: &ReadLimits, left_out: &[&str]) -> Result<ParquetRecordBatchReader, Refusal> {
     let (file, metadata) = footer::open(&segment.path, limits)?;
     guarded("its footer", || {
-        let wanted: Vec<_> = columns(segment.kind).iter().map(|c| c.name).collect();
+        let wanted: Vec<_> =
+            columns(segment.kind).iter().map(|c| c.name).filter(|name| !left_out.contains(name)).collect();
         let schema = metadata.parquet_schema();
         let leaves: Vec<_> =
             (0..schema.num_columns()).filter(|&i| wanted.contains(&schema.get_column_root(i).name())).collect();
@@ -242,40 +306,6 @@ impl Iterator for Batches<'_> {
     type Item = Batch;
 
     fn next(&mut self) -> Option<Batch> {
-        loop {
-            let Some(mut open) = self.open.take() else {
-                self.open_next()?;
-                continue;
-            };
-            let (kind, limits) = (open.segment.kind, self.limits);
-            let next = guarded("one of its pages", || {
-                let Some(rows) = open.reader.next().transpose().map_err(parquet::errors::ParquetError::from)? else {
-                    return Ok(None);
-                };
-                limits.check(Limit::TextBytes, longest_text(&rows))?;
-                Ok(Some(rows))
-            });
-            match next {
-                Ok(None) => {}
-                Ok(Some(mut rows)) => {
-                    open.rows += rows.num_rows() as u64;
-                    let room = self.room(kind);
-                    if rows.num_rows() as u64 > room {
-                        let queued = self.queue.iter().filter(|segment| segment.kind == kind);
-                        let left = queued.map(|segment| segment.rows).fold(rows.num_rows() as u64, u64::saturating_add);
-                        let here = open.segment.rows.saturating_sub(open.rows);
-                        self.full(kind, self.records(kind).saturating_add(left).saturating_add(here));
-                        rows = rows.slice(0, room as usize);
-                    } else {
-                        self.open = Some(open);
-                    }
-                    let batch = self.convert(kind, &rows);
-                    if !batch.is_empty() {
-                        return Some(batch);
-                    }
-                }
-                Err(why) => self.refused(open.segment, open.rows, &why),
-            }
-        }
+        self.advance(None)
     }
 }

@@ -8,7 +8,7 @@ use arrow_array::types::{
     ArrowDictionaryKeyType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
+use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Schema, TimeUnit};
 use candlescope_core::HostNs;
 use candlescope_core::run::{Column, ColumnType};
@@ -57,48 +57,57 @@ fn readable(found: &DataType, wanted: ColumnType) -> bool {
     }
 }
 
-/// An integer column.
-pub(crate) struct IntColumn(Vec<Option<i64>>);
+/// An integer column. The types that our own writer uses are read where they lie.
+pub(crate) enum IntColumn {
+    Wide(Int64Array),
+    Narrow(Int32Array),
+    Other(Vec<Option<i64>>),
+    Absent,
+}
 
 impl IntColumn {
     /// The column `name`; all null where the batch has none.
     pub(super) fn of(batch: &RecordBatch, name: &str) -> Self {
-        let rows = batch.num_rows();
-        let Some(array) = batch.column_by_name(name) else { return Self(vec![None; rows]) };
+        let Some(array) = batch.column_by_name(name) else { return Self::Absent };
         macro_rules! widen {
             ($t:ty) => {
-                array.as_primitive::<$t>().iter().map(|v| v.and_then(|v| i64::try_from(v).ok())).collect()
+                Self::Other(array.as_primitive::<$t>().iter().map(|v| v.and_then(|v| i64::try_from(v).ok())).collect())
             };
         }
-        Self(match array.data_type() {
-            DataType::Int64 => array.as_primitive::<Int64Type>().iter().collect(),
-            DataType::Int32 => widen!(Int32Type),
+        match array.data_type() {
+            DataType::Int64 => Self::Wide(array.as_primitive::<Int64Type>().clone()),
+            DataType::Int32 => Self::Narrow(array.as_primitive::<Int32Type>().clone()),
             DataType::Int16 => widen!(Int16Type),
             DataType::Int8 => widen!(Int8Type),
             DataType::UInt64 => widen!(UInt64Type),
             DataType::UInt32 => widen!(UInt32Type),
             DataType::UInt16 => widen!(UInt16Type),
             DataType::UInt8 => widen!(UInt8Type),
-            DataType::Boolean => array.as_boolean().iter().map(|v| v.map(i64::from)).collect(),
+            DataType::Boolean => Self::Other(array.as_boolean().iter().map(|v| v.map(i64::from)).collect()),
             DataType::Timestamp(TimeUnit::Nanosecond, _) => {
-                array.as_primitive::<arrow_array::types::TimestampNanosecondType>().iter().collect()
+                Self::Other(array.as_primitive::<arrow_array::types::TimestampNanosecondType>().iter().collect())
             }
-            _ => vec![None; rows],
-        })
+            _ => Self::Absent,
+        }
     }
 
     pub(crate) fn get(&self, row: usize) -> Option<i64> {
-        self.0[row]
+        match self {
+            Self::Wide(array) => array.is_valid(row).then(|| array.value(row)),
+            Self::Narrow(array) => array.is_valid(row).then(|| i64::from(array.value(row))),
+            Self::Other(values) => values[row],
+            Self::Absent => None,
+        }
     }
 
     /// The value as an unsigned number; null if it is negative, which counts and durations never are.
     pub(super) fn unsigned(&self, row: usize) -> Option<u64> {
-        self.0[row].and_then(|v| u64::try_from(v).ok())
+        self.get(row).and_then(|v| u64::try_from(v).ok())
     }
 
     /// The value as a small unsigned number; null if it does not fit.
     pub(super) fn small(&self, row: usize) -> Option<u32> {
-        self.0[row].and_then(|v| u32::try_from(v).ok())
+        self.get(row).and_then(|v| u32::try_from(v).ok())
     }
 }
 
@@ -127,7 +136,10 @@ impl FloatColumn {
         let values: Vec<Option<f64>> = match array.data_type() {
             DataType::Float64 => array.as_primitive::<Float64Type>().iter().collect(),
             DataType::Float32 => array.as_primitive::<Float32Type>().iter().map(|v| v.map(f64::from)).collect(),
-            _ => IntColumn::of(batch, name).0.into_iter().map(|v| v.map(|v| v as f64)).collect(),
+            _ => {
+                let ints = IntColumn::of(batch, name);
+                (0..batch.num_rows()).map(|row| ints.get(row).map(|v| v as f64)).collect()
+            }
         };
         Self(values.into_iter().map(|v| v.filter(|v| v.is_finite())).collect())
     }
@@ -145,6 +157,9 @@ pub(crate) struct TextColumn {
 }
 
 const NULL: u32 = u32::MAX;
+
+/// Views whose numbers are at hand.
+const RECENT: usize = 512;
 
 impl TextColumn {
     /// The column `name`; all null where the batch has none.
@@ -175,24 +190,41 @@ impl TextColumn {
         Self { ids, values: values.values }
     }
 
-    /// Rows with the same dictionary entry have the same view, which is cheaper to compare than the text.
+    /// Rows with the same dictionary entry have the same view, which is cheaper to compare than the text. Most views were
+    /// seen shortly before: they are looked up at a place of their own first.
     fn viewed(array: &StringViewArray) -> Self {
+        let mut recent = [(0u128, NULL); RECENT];
         let mut by_view: FxHashMap<u128, u32> = FxHashMap::default();
         let mut seen: HashMap<&str, u32> = HashMap::new();
         let mut values = Vec::new();
-        let number = |(row, view): (usize, &u128)| {
-            if array.is_null(row) {
-                return NULL;
+        // Many columns say the same in row after row.
+        let mut last = (0u128, NULL);
+        let mut number = |row: usize, view: u128| {
+            if view == last.0 && last.1 != NULL {
+                return last.1;
             }
-            *by_view.entry(*view).or_insert_with(|| {
-                let text = array.value(row);
-                *seen.entry(text).or_insert_with(|| {
-                    values.push(text.to_string());
-                    (values.len() - 1) as u32
-                })
-            })
+            let mixed = (view as u64 ^ (view >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let place = &mut recent[(mixed >> 32) as usize % RECENT];
+            if place.1 == NULL || place.0 != view {
+                let id = *by_view.entry(view).or_insert_with(|| {
+                    let text = array.value(row);
+                    *seen.entry(text).or_insert_with(|| {
+                        values.push(text.to_string());
+                        (values.len() - 1) as u32
+                    })
+                });
+                *place = (view, id);
+            }
+            last = *place;
+            place.1
         };
-        let ids = array.views().iter().enumerate().map(number).collect();
+        let views = array.views().iter().enumerate();
+        let ids = match array.nulls() {
+            None => views.map(|(row, view)| number(row, *view)).collect(),
+            Some(nulls) => {
+                views.map(|(row, view)| if nulls.is_null(row) { NULL } else { number(row, *view) }).collect()
+            }
+        };
         Self { ids, values }
     }
 
@@ -225,6 +257,19 @@ impl TextColumn {
     pub(super) fn map_values<T>(&self, f: impl FnMut(&str) -> T) -> Vec<T> {
         self.values.iter().map(String::as_str).map(f).collect()
     }
+}
+
+/// Adds what `row` makes of the rows that `keep` selects; returns of how many it makes nothing.
+pub(super) fn add<T>(into: &mut Vec<T>, keep: &[bool], mut row: impl FnMut(usize) -> Option<T>) -> u64 {
+    let mut malformed = 0;
+    into.reserve(keep.iter().filter(|keep| **keep).count());
+    for (at, _) in keep.iter().enumerate().filter(|(_, keep)| **keep) {
+        match row(at) {
+            Some(record) => into.push(record),
+            None => malformed += 1,
+        }
+    }
+    malformed
 }
 
 /// Bytes of the longest text of a batch as it was read.

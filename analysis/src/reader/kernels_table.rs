@@ -1,14 +1,14 @@
 //! Rows of `RUN/kernels` as records.
 
-use super::columns::{IntColumn, TextColumn, time, times};
+use super::columns::{IntColumn, TextColumn, add, time, times};
 use super::intern::{Interner, forever};
 use arrow_array::RecordBatch;
 use candlescope_core::{KernelKind, KernelRecord, PathInfo, Phase, SpanId};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// The rows of a batch that `keep` selects; `None` for a row without the values that a kernel must have.
-pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<KernelRecord>> {
+/// Adds the rows of a batch that `keep` selects; returns how many lack the values that a kernel must have.
+pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], into: &mut Vec<KernelRecord>) -> u64 {
     let int = |name| IntColumn::of(batch, name);
     let text = |name| TextColumn::of(batch, name);
     let (seq, span_id, step, stream) = (int("seq"), int("span_id"), int("step"), int("stream"));
@@ -27,9 +27,9 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
     let names = name.map_values(|name| interner.word(name));
     let devices = device.map_values(|name| interner.word(name));
     let launches = launch.map_values(forever);
-    let mut paths: HashMap<(u32, u32), Arc<PathInfo>> = HashMap::new();
+    let mut paths: FxHashMap<(u32, u32), Arc<PathInfo>> = FxHashMap::default();
 
-    let mut row = |row: usize| -> Option<KernelRecord> {
+    let row = |row: usize| -> Option<KernelRecord> {
         let path = path.get(row).map(|full| {
             let own = full.rsplit('/').next().unwrap_or_default();
             let own = own.split('[').next().unwrap_or_default();
@@ -67,5 +67,5 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
         record.graph = graph.small(row);
         Some(record)
     };
-    (0..batch.num_rows()).filter(|&i| keep[i]).map(&mut row).collect()
+    add(into, keep, row)
 }

@@ -1,14 +1,14 @@
 //! Rows of `RUN/requests` as records.
 
-use super::columns::times;
 use super::columns::{IntColumn, TextColumn};
+use super::columns::{add, times};
 use super::intern::Interner;
 use super::spans_table::trace_id;
 use arrow_array::RecordBatch;
 use candlescope_core::{RequestRecord, SpanId, TraceId};
 
-/// The rows of a batch that `keep` selects; `None` for a row without the values that a request must have.
-pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<RequestRecord>> {
+/// Adds the rows of a batch that `keep` selects; returns how many lack the values that a request must have.
+pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], into: &mut Vec<RequestRecord>) -> u64 {
     let int = |name| IntColumn::of(batch, name);
     let text = |name| TextColumn::of(batch, name);
     let (request, span_id, start, dur) = (int("request"), int("span_id"), int("host_start_ns"), int("host_dur_ns"));
@@ -35,5 +35,5 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
         record.batch = sequences.small(row);
         Some(record)
     };
-    (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()
+    add(into, keep, row)
 }

@@ -1,12 +1,12 @@
 //! Rows of `RUN/samples` as records.
 
-use super::columns::{FloatColumn, IntColumn, TextColumn, time as instant};
+use super::columns::{FloatColumn, IntColumn, TextColumn, add, time as instant};
 use super::intern::{Interner, forever};
 use arrow_array::RecordBatch;
 use candlescope_core::SampleRecord;
 
-/// The rows of a batch that `keep` selects; `None` for a row without the values that a sample must have.
-pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<SampleRecord>> {
+/// Adds the rows of a batch that `keep` selects; returns how many lack the values that a sample must have.
+pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], into: &mut Vec<SampleRecord>) -> u64 {
     let (time, value) = (IntColumn::of(batch, "time_ns"), FloatColumn::of(batch, "value"));
     let text = |name| TextColumn::of(batch, name);
     let (device, metric, unit) = (text("device"), text("metric"), text("unit"));
@@ -23,5 +23,5 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
             units.get(unit.id(row) as usize)?,
         ))
     };
-    (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()
+    add(into, keep, row)
 }

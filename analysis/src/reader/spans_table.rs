@@ -1,15 +1,15 @@
 //! Rows of `RUN/spans` as records.
 
-use super::columns::times;
 use super::columns::{IntColumn, TextColumn};
+use super::columns::{add, times};
 use super::intern::Interner;
 use arrow_array::RecordBatch;
 use candlescope_core::{DType, GpuSource, GpuTime, PathInfo, Phase, Shape, SpanId, SpanRecord, TraceId};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// The rows of a batch that `keep` selects; `None` for a row without the values that a span must have.
-pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<SpanRecord>> {
+/// Adds the rows of a batch that `keep` selects; returns how many lack the values that a span must have.
+pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], into: &mut Vec<SpanRecord>) -> u64 {
     let int = |name| IntColumn::of(batch, name);
     let text = |name| TextColumn::of(batch, name);
     let (seq, parent_seq, span_id, step) = (int("seq"), int("parent_seq"), int("span_id"), int("step"));
@@ -28,7 +28,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
     let threads = thread.map_values(|name| interner.thread(name));
     let dtypes = dtype.map_values(|word| DType::from_word(word).unwrap_or(DType::Other));
     let shapes = shape.map_values(|text| text.parse::<Shape>().ok());
-    let mut paths: HashMap<[u32; 4], Arc<PathInfo>> = HashMap::new();
+    let mut paths: FxHashMap<[u32; 4], Arc<PathInfo>> = FxHashMap::default();
 
     let row = |row: usize| -> Option<SpanRecord> {
         let path = paths
@@ -66,7 +66,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
         record.shape = shapes.get(shape.id(row) as usize).copied().flatten();
         Some(record)
     };
-    (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()
+    add(into, keep, row)
 }
 
 /// A W3C trace id of 32 hex digits.

@@ -1,14 +1,14 @@
 //! Rows of `RUN/steps` as records.
 
-use super::columns::times;
 use super::columns::{FloatColumn, IntColumn, TextColumn};
+use super::columns::{add, times};
 use super::intern::Interner;
 use super::spans_table::{GpuColumns, trace_id};
 use arrow_array::RecordBatch;
 use candlescope_core::{Phase, StepRecord, TraceId};
 
-/// The rows of a batch that `keep` selects; `None` for a row without the values that a step must have.
-pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) -> Vec<Option<StepRecord>> {
+/// Adds the rows of a batch that `keep` selects; returns how many lack the values that a step must have.
+pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], into: &mut Vec<StepRecord>) -> u64 {
     let int = |name| IntColumn::of(batch, name);
     let text = |name| TextColumn::of(batch, name);
     let (step, seq, request) = (int("step"), int("seq"), int("request"));
@@ -53,5 +53,5 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool]) 
         record.io_bytes = io_bytes.unsigned(row);
         Some(record)
     };
-    (0..batch.num_rows()).filter(|&i| keep[i]).map(row).collect()
+    add(into, keep, row)
 }

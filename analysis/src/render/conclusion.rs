@@ -2,7 +2,7 @@
 
 use super::format::{count, day, duration, percent, printable, significant, tail};
 use super::head_facts::{gpu_names, model_name, processor};
-use crate::passes::Analysis;
+use crate::passes::{Analysis, ChosenDevice};
 use candlescope_core::run::{Code, Severity};
 
 /// Share of GPU time that must be in known self times before the report says where most of it goes.
@@ -13,7 +13,8 @@ pub(super) fn title(analysis: &Analysis) -> String {
     let manifest = &analysis.manifest;
     let of_request = || analysis.latency.requests.first().map(|request| printable(&request.model));
     let model = model_name(manifest).or_else(of_request).filter(|name| !name.is_empty());
-    let on_gpu = manifest.gpu.is_some() || !analysis.gpu.kinds.is_empty();
+    // Nothing may be known of what ran where but that a GPU was sampled.
+    let on_gpu = analysis.ran_on_gpu() || (manifest.gpu.is_some() && ChosenDevice::of(manifest) != ChosenDevice::Cpu);
     let device = gpu_names(manifest).filter(|_| on_gpu).or_else(|| processor(manifest));
     let named = match (model, device) {
         (Some(model), Some(device)) => format!("{model} on {device}"),

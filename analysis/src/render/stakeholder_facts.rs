@@ -165,10 +165,17 @@ fn cost(analysis: &Analysis) -> Vec<(&'static str, String)> {
         || "not known: the process was not sampled".to_string(),
         |peak| format!("{} of the process at most (measured)", bytes(peak.bytes)),
     );
-    let energy = analysis.energy.per_output_token().map_or_else(
-        || "not known: no sensor of power was sampled, or the run was too short for it".to_string(),
-        |(gross, _)| format!("{} an output token (derived)", joules(gross)),
-    );
+    let energy = match analysis.energy.per_output_token() {
+        Some((gross, _)) => format!("{} an output token (derived)", joules(gross)),
+        // Too few samples of a GPU that it used are no sensor either.
+        None if analysis.energy.sensors.is_empty()
+            && !analysis.ran_on_gpu()
+            && analysis.devices.iter().any(|gpu| gpu.power_watts.is_some()) =>
+        {
+            "not known: it ran on processors, whose power is not sampled; the GPU's is not the run's".to_string()
+        }
+        None => "not known: no sensor of power was sampled, or the run was too short for it".to_string(),
+    };
     let mut facts = vec![("tokens", tokens), ("memory", memory), ("energy", energy)];
     facts.extend(overhead(&analysis.manifest).map(|text| ("recording", text)));
     facts

@@ -81,6 +81,7 @@ impl FromKernels {
                 let own = step.operations.iter().filter(|time| OperationClass::of(time.operation) == class);
                 own.map(|time| time.ns).sum()
             }
+            Figure::Launch(_) => None,
         }
     }
 }

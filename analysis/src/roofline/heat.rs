@@ -1,7 +1,7 @@
 //! Utilisation maps: layer × operator of a run, batch × context of one or several runs.
 
 use super::points::multiplied;
-use super::run_facts::{Roof, ran_on_gpu};
+use super::run_facts::Roof;
 use crate::devices::Multiply;
 use crate::passes::Analysis;
 use crate::reader::Run;
@@ -73,7 +73,7 @@ impl Sums {
 /// Layer × operator, one map a phase. An operator is an interval that states its own work; its layer is the first
 /// number in its module's name or in its path.
 pub(super) fn layers(run: &Run, analysis: &Analysis, roof: Option<&Roof>) -> Vec<HeatMap> {
-    let on_gpu = ran_on_gpu(analysis);
+    let on_gpu = analysis.ran_on_gpu();
     let roof = roof.map(Roof::of_one);
     let mut sums: BTreeMap<(Phase, u64, String), Sums> = BTreeMap::new();
     for batch in run.table(RecordKind::Span) {
@@ -140,7 +140,7 @@ fn place(span: &SpanRecord) -> Option<(Phase, u64, String)> {
 pub(super) fn contexts(runs: &[(&Run, &Analysis, Option<&Roof>)]) -> Option<HeatMap> {
     let mut cells: BTreeMap<(u64, u32), HeatCell> = BTreeMap::new();
     for (run, analysis, roof) in runs {
-        let on_gpu = ran_on_gpu(analysis);
+        let on_gpu = analysis.ran_on_gpu();
         let mut own: BTreeMap<(u64, u32), Sums> = BTreeMap::new();
         let measured =
             |step: &&StepRecord| step.phase == Some(Phase::Decode) && !analysis.warmup.has_step(Some(step.step));

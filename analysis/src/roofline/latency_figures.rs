@@ -3,7 +3,7 @@
 use super::predict::{StepPrediction, StepTimes};
 use super::shape::ModelShape;
 use crate::devices::{Cost, OperationClass};
-use crate::passes::{Analysis, Distribution};
+use crate::passes::{Analysis, Distribution, Launched};
 use candlescope_core::{GpuSource, Phase};
 use serde::{Serialize, Serializer};
 
@@ -22,6 +22,8 @@ pub enum Figure {
     PrefillOf(OperationClass),
     /// Mean time of a decoding step's kernels of one kind.
     DecodeOf(OperationClass),
+    /// Median time of the host from launch to launch while it decodes and kernels are recorded.
+    Launch(Launched),
 }
 
 impl Figure {
@@ -43,6 +45,10 @@ impl Figure {
             Self::DecodeOf(Softmax) => "decode, softmax",
             Self::DecodeOf(Activations) => "decode, activations",
             Self::DecodeOf(Pointwise) => "decode, pointwise",
+            Self::Launch(Launched::Plain) => "launch to launch, recorded",
+            Self::Launch(Launched::Product) => "launch to launch, recorded, products",
+            Self::Launch(Launched::Divided) => "launch to launch, recorded, sums of divided products",
+            Self::Launch(Launched::Strided) => "launch to launch, recorded, strided operands",
         }
     }
 
@@ -55,6 +61,7 @@ impl Figure {
             Self::DecodeKernels => "decode_kernels".to_string(),
             Self::PrefillOf(class) => format!("prefill_{}", class.name()),
             Self::DecodeOf(class) => format!("decode_{}", class.name()),
+            Self::Launch(launched) => format!("launch_{}", launched.name()),
         }
     }
 
@@ -83,6 +90,8 @@ impl Figure {
                 let own = step.operations.iter().filter(|timed| timed.operation.class == class);
                 own.map(|timed| timed.device_ns).sum::<Option<f64>>().map(Cost::exact)
             }
+            // No run is predicted as it is recorded.
+            Self::Launch(_) => None,
         }
     }
 
@@ -92,6 +101,7 @@ impl Figure {
             Self::Ttft | Self::Tpot => step.ns,
             Self::PrefillKernels | Self::DecodeKernels => step.device_ns,
             Self::PrefillOf(class) | Self::DecodeOf(class) => step.by_class.of(class),
+            Self::Launch(launched) => step.launches.of(launched),
         }
     }
 }
@@ -124,6 +134,12 @@ pub(super) fn measured(analysis: &Analysis, shape: &ModelShape) -> Vec<(Figure, 
     }
     let known = all.into_iter().filter_map(|(figure, found)| found.map(|(ns, n)| (figure, ns, n)));
     known.filter(|(_, ns, _)| *ns > 0.0).collect()
+}
+
+/// The times from launch to launch of a run in nanoseconds, as far as they were recorded.
+pub(super) fn launch_paces(analysis: &Analysis) -> impl Iterator<Item = (Figure, f64)> {
+    let of = |launched| Some((Figure::Launch(launched), analysis.kernels.pace.of(launched)?.0));
+    Launched::ALL.into_iter().filter_map(of)
 }
 
 /// Mean time of the kernels of a phase's steps, and of how many steps.

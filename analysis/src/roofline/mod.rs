@@ -22,6 +22,7 @@ mod latency_figures;
 mod load_test;
 mod measured;
 mod memory;
+mod operation;
 mod outlook;
 mod points;
 mod predict;

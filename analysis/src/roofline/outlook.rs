@@ -309,6 +309,19 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
                  peaks were measured or calibrated"
             .to_string(),
     });
+    if let (Some(rate), None) = (device.index_rate, &device.attained) {
+        all.push(format!(
+            "index arithmetic of sums with a row or a mask and of copies to another layout comes on top, at {:.0} · 10⁹ \
+             steps a second: an H200's, in proportion to FLOP/s in f32",
+            rate / 1e9
+        ));
+    }
+    if let Some(rate) = device.panel_rate {
+        all.push(format!(
+            "products of several rows copy their weights into panels first, which comes on top, at {:.1} GB/s",
+            rate / 1e9
+        ));
+    }
     all.push(
         "operations are those of candlescope's instrumented layers as candle executes them: each reads its inputs and \
          writes its output, attention multiplies every position and masks afterwards, nothing is fused"

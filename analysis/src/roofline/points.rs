@@ -5,7 +5,7 @@
 //! measurement (of the time, of the work that is stated, or of the peak): the point is invalid, and never clipped.
 
 use super::predict::Bound;
-use super::run_facts::{Roof, ran_on_gpu};
+use super::run_facts::Roof;
 use crate::devices::{Multiply, Origin};
 use crate::passes::gpu_time::source_name;
 use crate::passes::path_totals::by_rollup;
@@ -234,7 +234,7 @@ fn phases(analysis: &Analysis) -> Vec<Achieved> {
 }
 
 fn operators(analysis: &Analysis) -> Vec<Achieved> {
-    let on_gpu = ran_on_gpu(analysis);
+    let on_gpu = analysis.ran_on_gpu();
     let one = |operator: &Operator| {
         let phase = operator.path.split('/').next().unwrap_or_default();
         let stated = operator.flops.is_some() || operator.io_bytes.is_some();

@@ -4,14 +4,23 @@
 //! Waterman, Patterson 2009], `floorᵢ` the number of its kernels × the shortest time of a kernel. What other predictors
 //! lack is the first sum: candle launches kernel by kernel, and a small model's kernels end before the next is there.
 //!
+//! Kernels on strided operands need index arithmetic, which comes on top where the device has a rate for it
+//! ([`Device::index_rate`](crate::devices::Device::index_rate)): candle's CUDA kernels divide twice for each dimension
+//! of each element.
+//!
+//! A processor's products of several rows copy their weights into panels, which comes on top where the device has a rate
+//! for it ([`Device::panel_rate`](crate::devices::Device::panel_rate)).
+//!
 //! A device that was calibrated in the finer form ([`Attained`](super::Attained)) has rates by kind of operation, and a
 //! kernel's own time comes before that of its work instead of standing in for it. There a step also ends later than
 //! the longer of the two sums: its last operations (the head, the choice of a token) are launched when the host is done
 //! with the layers, and nothing hides them. Launches and kernels are two stations in a row, so a step takes the longest
 //! of all ways that go over from the host to the device at one operation.
 
-use super::work::{Operands, Operation, Storage};
-use crate::devices::{ByClass, Cost, Device, Multiply};
+use super::operation::{Operands, Operation};
+use super::work::Storage;
+use crate::devices::{Attained, ByClass, Cost, Device, Multiply};
+use crate::passes::Launched;
 use serde::Serialize;
 
 /// What decides how long something takes.
@@ -28,7 +37,8 @@ pub enum Bound {
     Host,
     /// Bytes/s between devices.
     Link,
-    /// None of these: a measurement stays far below its roof, and what operations cost beside their work comes first.
+    /// None of these: index arithmetic, or a measurement that stays far below its roof, where what operations cost
+    /// beside their work comes first.
     Overhead,
 }
 
@@ -59,7 +69,7 @@ pub struct OperationTime {
     /// Nanoseconds at its roof, once; `None` if the device has no FLOP/s for what it multiplies, or no link.
     pub roof_ns: Option<f64>,
     /// Nanoseconds on the device, all times together: at the roof or at the kernels' floor, of a calibrated device the
-    /// kernels' own time and that of the work.
+    /// kernels' own time and that of the work; index arithmetic and copies into panels come on top.
     pub device_ns: Option<f64>,
     /// What decides that.
     pub bound: Option<Bound>,
@@ -114,6 +124,9 @@ pub fn predict(
     let (flops, flops_executed) = (sum(|o| o.flops), sum(Operation::executed));
     let (bytes, io_bytes) = (sum(Operation::bytes), sum(Operation::io_bytes));
     let kernels = sum(|o| o.kernels);
+    let gap =
+        |t: &OperationTime| device.attained.map_or(0.0, |attained| t.operation.calls * attained.gaps(&t.operation));
+    let gaps: f64 = timed.iter().map(gap).sum();
     let device_ns: Option<f64> = timed.iter().map(|t| t.device_ns).sum();
     let launches_ns = device.launch.map(|cost| {
         cost.map(|launch| timed.iter().map(|t| t.operation.calls * launch_ns(&t.operation, device, launch)).sum())
@@ -139,7 +152,7 @@ pub fn predict(
         intensity: flops / io_bytes,
         ridge: device.ridge(weights),
         bound: device_ns.and_then(|on_device| match launches_ns {
-            Some(launches) if launches.mid > on_device => Some(Bound::Host),
+            Some(launches) if launches.mid > on_device + gaps => Some(Bound::Host),
             _ => most_time(&timed),
         }),
         operations: timed,
@@ -150,7 +163,7 @@ pub fn predict(
 fn most_time(timed: &[OperationTime]) -> Option<Bound> {
     let of =
         |bound: Bound| -> f64 { timed.iter().filter(|t| t.bound == Some(bound)).filter_map(|t| t.device_ns).sum() };
-    let bounds = [Bound::Compute, Bound::Memory, Bound::KernelFloor, Bound::Link];
+    let bounds = [Bound::Compute, Bound::Memory, Bound::KernelFloor, Bound::Link, Bound::Overhead];
     bounds.into_iter().max_by(|a, b| of(*a).total_cmp(&of(*b))).filter(|bound| of(*bound) > 0.0)
 }
 
@@ -160,7 +173,7 @@ pub(super) fn with_times(timed: &[OperationTime], times: &[f64], device: &Device
     match device.launch {
         Some(launch) => launch.map(|launch| {
             let each = timed.iter().map(|t| &t.operation).zip(times.iter().copied());
-            ends(each, on_device, device, launch) + sync
+            ends(each, device, launch) + sync
         }),
         None => Cost::exact(on_device + sync),
     }
@@ -175,17 +188,12 @@ fn launch_ns(operation: &Operation, device: &Device, launch: f64) -> f64 {
 }
 
 /// When the device has done all of a step whose operations take so long on it, each with all its calls.
-fn ends<'a>(
-    timed: impl DoubleEndedIterator<Item = (&'a Operation, f64)> + Clone,
-    on_device: f64,
-    device: &Device,
-    launch: f64,
-) -> f64 {
+fn ends<'a>(timed: impl DoubleEndedIterator<Item = (&'a Operation, f64)> + Clone, device: &Device, launch: f64) -> f64 {
     let launches = |o: &Operation| o.calls * launch_ns(o, device, launch);
     let on_host: f64 = timed.clone().map(|(operation, _)| launches(operation)).sum();
-    if device.attained.is_none() {
-        return on_host.max(on_device);
-    }
+    let Some(attained) = &device.attained else { return on_host.max(timed.map(|(_, ns)| ns).sum()) };
+    let timed = timed.map(|(operation, ns)| (operation, ns + operation.calls * attained.gaps(operation)));
+    let on_device: f64 = timed.clone().map(|(_, ns)| ns).sum();
     // What comes once, after the layers, from the end: the host has launched up to its first kernel, and the device
     // still has it and all after it to do.
     let (mut latest, mut host, mut left) = (on_device.max(on_host), on_host, 0.0);
@@ -205,6 +213,48 @@ pub(super) struct StepTimes {
     pub(super) ns: f64,
     pub(super) device_ns: f64,
     pub(super) by_class: ByClass,
+    pub(super) launches: LaunchTimes,
+}
+
+/// Nanoseconds from launch to launch on the host, by what is launched.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LaunchTimes {
+    plain: f64,
+    product: f64,
+    strided: f64,
+    divided: f64,
+}
+
+impl LaunchTimes {
+    fn of_device(device: &Device) -> Self {
+        let plain = device.launch.map_or(0.0, |launch| launch.mid);
+        let beyond = |of: fn(&Attained) -> f64| plain + device.attained.as_ref().map_or(0.0, of);
+        Self {
+            plain,
+            product: beyond(|a| a.product_launch_ns),
+            strided: beyond(|a| a.strided_launch_ns),
+            divided: device.attained.as_ref().and_then(|a| a.divided_launch_ns).unwrap_or(plain),
+        }
+    }
+
+    /// Where each launch is recorded at this cost, an upload being another one.
+    pub(super) fn recorded(self, ns: f64) -> Self {
+        Self {
+            plain: self.plain + ns,
+            product: self.product + ns,
+            strided: self.strided + 2.0 * ns,
+            divided: self.divided + ns,
+        }
+    }
+
+    pub(super) fn of(&self, launched: Launched) -> f64 {
+        match launched {
+            Launched::Plain => self.plain,
+            Launched::Product => self.product,
+            Launched::Strided => self.strided,
+            Launched::Divided => self.divided,
+        }
+    }
 }
 
 /// The times alone, as [`predict`] gives them.
@@ -218,10 +268,11 @@ pub(super) fn step_times(operations: &[Operation], device: &Device, storage: &St
         each.push((operation, ns));
     }
     let end = match device.launch {
-        Some(launch) => ends(each.iter().copied(), device_ns, device, launch.mid),
+        Some(launch) => ends(each.iter().copied(), device, launch.mid),
         None => device_ns,
     };
-    Some(StepTimes { ns: end + device.sync.unwrap_or(0.0), device_ns, by_class })
+    let launches = LaunchTimes::of_device(device);
+    Some(StepTimes { ns: end + device.sync.unwrap_or(0.0), device_ns, by_class, launches })
 }
 
 /// What the time of an operation on the device is made of, once, in nanoseconds.
@@ -238,6 +289,10 @@ struct Parts {
     linking: Option<f64>,
     /// The shortest time of its kernels, or what they take beside their work.
     floor: f64,
+    /// Index arithmetic of kernels on strided operands.
+    indexing: f64,
+    /// Copying weights into panels.
+    panels: f64,
 }
 
 impl Parts {
@@ -253,7 +308,7 @@ impl Parts {
             Operands::Activations => Multiply::F16,
         };
         let multiply = device.multiplies(multiply);
-        let (executed, io_bytes) = (operation.executed(), operation.io_bytes());
+        let executed = operation.executed();
         let attained = device.attained.as_ref();
         let peak = attained
             .and_then(|attained| attained.flops(operation))
@@ -264,7 +319,7 @@ impl Parts {
             peak,
             bandwidth,
             computing: if executed > 0.0 { peak.map(|peak| executed / peak * 1e9) } else { Some(0.0) },
-            moving: io_bytes / bandwidth * 1e9,
+            moving: attained.map_or(operation.io_bytes() / bandwidth * 1e9, |attained| attained.moving(operation)),
             linking: match (&device.link, operation.link_bytes) {
                 (_, 0.0) => Some(0.0),
                 (Some(link), sent) => Some(sent / link.bytes_per_s * 1e9),
@@ -274,6 +329,8 @@ impl Parts {
                 Some(attained) => attained.beside_work(operation),
                 None => device.kernel_floor.unwrap_or(0.0) * operation.kernels,
             },
+            indexing: device.index_rate.map_or(0.0, |rate| operation.index_steps / rate * 1e9),
+            panels: device.panel_rate.map_or(0.0, |rate| operation.panel_bytes / rate * 1e9),
         }
     }
 
@@ -284,15 +341,20 @@ impl Parts {
 
     fn device_ns(&self, device: &Device) -> Option<f64> {
         let roof = self.roof_ns()?;
-        Some(if device.attained.is_some() { roof + self.floor } else { roof.max(self.floor) })
+        let work = if device.attained.is_some() { roof + self.floor } else { roof.max(self.floor) };
+        Some(work + self.indexing + self.panels)
     }
 
     fn bound(&self) -> Option<Bound> {
+        let computing = self.computing?;
+        // Copies into panels come on top of the longer of the two.
+        let moving = if computing > self.moving { self.panels.max(self.moving) } else { self.moving + self.panels };
         let times = [
-            (self.computing?, Bound::Compute),
-            (self.moving, Bound::Memory),
+            (computing, Bound::Compute),
+            (moving, Bound::Memory),
             (self.linking.unwrap_or(0.0), Bound::Link),
             (self.floor, Bound::KernelFloor),
+            (self.indexing, Bound::Overhead),
         ];
         times.into_iter().filter(|(ns, _)| *ns > 0.0).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, bound)| bound)
     }

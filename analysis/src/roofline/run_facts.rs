@@ -104,7 +104,7 @@ fn named_device(analysis: &Analysis, roof: &Roof, bandwidth: f64) -> Device {
     let known = gpu_name(&analysis.manifest).and_then(|name| known_device(&name).ok());
     let environment = &analysis.manifest.environment;
     let text = |key: &str| environment.get(key).and_then(Value::as_str).map(str::to_string);
-    let on_gpu = ran_on_gpu(analysis);
+    let on_gpu = analysis.ran_on_gpu();
     let memory = environment.get("memory_total_bytes").and_then(Value::as_f64).filter(|_| !on_gpu);
     let known = known.filter(|_| on_gpu);
     Device {
@@ -123,6 +123,8 @@ fn named_device(analysis: &Analysis, roof: &Roof, bandwidth: f64) -> Device {
         launch: known.as_ref().and_then(|device| device.launch),
         kernel_floor: known.as_ref().and_then(|device| device.kernel_floor),
         sync: None,
+        index_rate: known.as_ref().and_then(|device| device.index_rate),
+        panel_rate: None,
         attained: None,
         launch_source: known.and_then(|device| device.launch_source),
     }
@@ -138,14 +140,6 @@ pub(super) fn bare_device(analysis: &Analysis) -> Device {
         devices: 1,
     };
     named_device(analysis, &roof, 1.0)
-}
-
-/// Whether the model ran on a GPU, so that times on the host are not the operations' own.
-pub(super) fn ran_on_gpu(analysis: &Analysis) -> bool {
-    let chosen = analysis.manifest.options.get("device").and_then(Value::as_str);
-    chosen.is_some_and(|device| device.starts_with("cuda"))
-        || !analysis.gpu.devices.is_empty()
-        || analysis.gpu.kinds.iter().any(|kind| !kind.elapsed.is_empty())
 }
 
 fn gpu_name(manifest: &RunManifest) -> Option<String> {

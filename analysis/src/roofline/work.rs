@@ -6,9 +6,12 @@
 //! are beyond what a byte count in 64 bits of a config.json could be trusted with, and whole numbers are exact up to
 //! 2⁵³.
 
+use super::operation::{SUMMED, THREADS, norm_loads};
 use super::shape::{FeedForward, ModelShape};
-use crate::devices::{Format, OperationClass};
+use crate::devices::Format;
 use serde::Serialize;
+
+pub use super::operation::{Operands, Operation};
 
 /// A step's input. Sequences of a batch have equal lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -68,124 +71,6 @@ pub struct Storage {
     pub cached: f64,
     /// Bytes of a number in attention's products: 4 for 16-bit floats on a CPU, else an activation's.
     pub product: f64,
-}
-
-/// In which type an operation multiplies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Operands {
-    /// Weights and activations.
-    Weights,
-    /// Activations alone.
-    Activations,
-}
-
-/// One operation of a step.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Operation {
-    /// Name, as the instrumented layers call it.
-    pub name: &'static str,
-    /// Its kind.
-    pub class: OperationClass,
-    /// How often it is done in a step; the other figures are for one time.
-    pub calls: f64,
-    /// Kernels that candle launches for it on a GPU, copies included.
-    pub kernels: f64,
-    /// FLOPs that the model needs.
-    pub flops: f64,
-    /// Further FLOPs that candle executes: masked positions.
-    pub surplus_flops: f64,
-    /// Bytes of weights read.
-    pub weight_bytes: f64,
-    /// Bytes of cached keys and values read and written.
-    pub kv_bytes: f64,
-    /// Bytes of activations read and written, operation by operation.
-    pub activation_bytes: f64,
-    /// Bytes that all devices exchange: sent by each.
-    pub link_bytes: f64,
-    /// What is multiplied.
-    pub operands: Operands,
-    /// Products of matrices among the kernels.
-    pub products: f64,
-    /// Kernels on strided operands, whose layout candle uploads before the launch: copies to another layout, sums with
-    /// a row or a mask.
-    pub strided: f64,
-    /// Kernels that cuBLAS adds to a product of few rows, few columns and a long sum, which it divides among them: seen
-    /// on an H200 up to 32 rows, below 132 blocks of 64 columns and above 2,048 terms. They are not among `kernels`.
-    pub divided: f64,
-    /// Loads that one thread of candle's CUDA kernels does one after the other, where few threads share a row: 32 in a
-    /// softmax and in a norm below 1,024 features, 1,024 in wider norms and in the choice of a token.
-    pub serial: f64,
-}
-
-/// Threads of candle's CUDA kernels that share a row: a softmax's, a narrow norm's; a wide norm's, a choice's
-/// (`candle-core/src/cuda_backend`, `candle-nn/src/ops.rs`, `candle-kernels/src/reduce.cu`, 0.11).
-const THREADS: (f64, f64) = (32.0, 1024.0);
-
-/// Loads of a thread in a norm over so many features: twice its part of the row.
-fn norm_loads(features: f64) -> f64 {
-    2.0 * (features / if features < THREADS.1 { THREADS.0 } else { THREADS.1 }).ceil()
-}
-
-impl Operation {
-    fn new(name: &'static str, calls: u64) -> Self {
-        Self {
-            name,
-            class: OperationClass::of(name),
-            calls: calls as f64,
-            kernels: 1.0,
-            flops: 0.0,
-            surplus_flops: 0.0,
-            weight_bytes: 0.0,
-            kv_bytes: 0.0,
-            activation_bytes: 0.0,
-            link_bytes: 0.0,
-            operands: Operands::Weights,
-            products: 0.0,
-            strided: 0.0,
-            divided: 0.0,
-            serial: 0.0,
-        }
-    }
-
-    /// Bytes of weights, keys and values, once.
-    pub fn bytes(&self) -> f64 {
-        self.weight_bytes + self.kv_bytes
-    }
-
-    /// All bytes, activations included, once.
-    pub fn io_bytes(&self) -> f64 {
-        self.bytes() + self.activation_bytes
-    }
-
-    /// FLOPs executed, once.
-    pub fn executed(&self) -> f64 {
-        self.flops + self.surplus_flops
-    }
-
-    fn kernels(self, kernels: f64) -> Self {
-        Self { kernels, ..self }
-    }
-
-    fn moves(self, activation_bytes: f64) -> Self {
-        Self { activation_bytes, ..self }
-    }
-
-    fn strided(self, strided: f64) -> Self {
-        Self { strided, ..self }
-    }
-
-    fn product(self) -> Self {
-        Self { products: 1.0, ..self }
-    }
-
-    fn serial(self, serial: f64) -> Self {
-        Self { serial, ..self }
-    }
-
-    fn on_activations(self) -> Self {
-        Self { operands: Operands::Activations, ..self }
-    }
 }
 
 /// The operations of one step of `shape` on one of `devices` that share every layer's matrices (tensor parallelism): 1
@@ -253,6 +138,11 @@ pub fn encode(shape: &ModelShape, batch: u64, tokens: u64, storage: &Storage, de
     all
 }
 
+/// Dimensions of the layout from which queries, keys, values and contexts are copied: sequence, head, token, feature.
+const TURNED: f64 = 4.0;
+/// Bytes on whose multiples rows have to end for cuBLAS's faster kernels.
+const ALIGNED: f64 = 16.0;
+
 /// Which side of a matrix devices divide among them.
 #[derive(Clone, Copy, PartialEq)]
 enum Split {
@@ -305,13 +195,21 @@ impl Maker<'_> {
         let a = self.storage.activation;
         // A bias is added by an operation of its own, after the product, which reads and writes the output.
         let (bias_values, added) = if bias { (n, 2.0 * rows * n * a) } else { (0.0, 0.0) };
+        // One row and its bias have the same layout.
+        let stretched = bias && rows > 1.0;
+        let ends_evenly = |values: f64| values * a % ALIGNED == 0.0;
+        let dense = rows > 1.0 && !self.storage.weights.in_blocks;
         Operation {
             flops: 2.0 * rows * k * n,
             weight_bytes: self.storage.weights.bytes(k * n + bias_values),
             activation_bytes: rows * (k + n) * a + added,
             kernels: 1.0 + f64::from(u8::from(bias)) + f64::from(u8::from(self.storage.weights.in_blocks)),
             products: 1.0,
-            strided: f64::from(u8::from(bias)),
+            strided: f64::from(u8::from(stretched)),
+            index_steps: if stretched { rows * n * SUMMED * 3.0 } else { 0.0 },
+            added_bytes: added,
+            unaligned: dense && !(ends_evenly(n) && ends_evenly(k)),
+            panel_bytes: if dense { k * n * self.storage.product } else { 0.0 },
             divided: f64::from(u8::from(rows <= 32.0 && n <= 132.0 * 64.0 && k > 2048.0)),
             ..Operation::new(name, calls)
         }
@@ -329,10 +227,13 @@ impl Maker<'_> {
         let placed = if positions { self.input.tokens as f64 } else { 0.0 };
         let sum = if positions { (2.0 * self.rows() + placed) * d * a } else { 0.0 };
         let looked_up = self.rows() + placed;
+        let stretched = positions && self.input.batch > 1;
         Operation {
             weight_bytes: self.storage.weights.bytes(looked_up * d),
             activation_bytes: looked_up * (4.0 + d * a) + sum,
             kernels: if positions { 3.0 } else { 1.0 },
+            strided: f64::from(u8::from(stretched)),
+            index_steps: if stretched { self.rows() * d * SUMMED * 3.0 } else { 0.0 },
             ..Operation::new("embed_tokens", 1)
         }
     }
@@ -358,6 +259,7 @@ impl Maker<'_> {
             activation_bytes: 2.0 * batch * self.hidden() * a + last,
             kernels: if copied { 2.0 } else { 1.0 },
             strided: if copied { 1.0 } else { 0.0 },
+            index_steps: if copied { batch * self.hidden() * 2.0 } else { 0.0 },
             serial: norm_loads(self.hidden()),
             ..Operation::new("norm", 1)
         }
@@ -384,7 +286,7 @@ impl Maker<'_> {
             true => (q + k, 2.0),
             false => (q + 2.0 * k, 3.0),
         };
-        Operation::new("split", layers).kernels(kernels).strided(kernels).moves(2.0 * copied * a)
+        Operation::new("split", layers).kernels(kernels).strided(kernels, copied * TURNED).moves(2.0 * copied * a)
     }
 
     fn qk_norm(&self, layers: u64) -> Operation {
@@ -413,7 +315,7 @@ impl Maker<'_> {
         let tables = 2.0 * self.input.tokens as f64 * d;
         let copies = f64::from(u8::from(turn_q)) + f64::from(u8::from(turn_k));
         let moved = (2.0 * (q + k + copied) + tables) * a;
-        Operation::new("rotary", layers).kernels(2.0 + copies).strided(copies).moves(moved)
+        Operation::new("rotary", layers).kernels(2.0 + copies).strided(copies, copied * TURNED).moves(moved)
     }
 
     /// Writes the new keys and values into the cache, the values copied to its layout before.
@@ -426,6 +328,7 @@ impl Maker<'_> {
             activation_bytes: 2.0 * keys * a + if turns { 2.0 * keys * a } else { 0.0 },
             kernels: if turns { 3.0 } else { 2.0 },
             strided: if turns { 1.0 } else { 0.0 },
+            index_steps: if turns { keys * TURNED } else { 0.0 },
             ..Operation::new("kv_cache", layers)
         }
     }
@@ -448,13 +351,14 @@ impl Maker<'_> {
         let all = 2.0 * heads * d * rows * seen;
         let cast = |elements: f64, from: f64, to: f64| if from == to { 0.0 } else { elements * (from + to) };
         let widened = if cached == p { 0.0 } else { 2.0 * keys * p } + (keys - needed_keys) * cached;
+        let several = self.input.tokens > 1;
         let multiplied = |name| Operation {
             flops: needed,
             surplus_flops: (all - needed).max(0.0),
             kv_bytes: needed_keys * cached,
+            from_several: several,
             ..Operation::new(name, layers).on_activations()
         };
-        let several = self.input.tokens > 1;
         let masked = if several { pairs * 2.0 * 4.0 + self.input.tokens as f64 * seen * 4.0 } else { 0.0 };
         let turned = if self.turns(self.shape.heads) { queries } else { 0.0 };
         let count = |happens: bool| f64::from(u8::from(happens));
@@ -466,7 +370,7 @@ impl Maker<'_> {
                 .moves(widened + cast(queries, a, p) + 3.0 * queries * p + pairs * p),
             Operation::new(names[1], layers)
                 .kernels(1.0 + count(p != 4.0) + count(several))
-                .strided(count(several))
+                .strided(count(several), if several { pairs * SUMMED * 4.0 } else { 0.0 })
                 // The largest, the sum, and the division.
                 .serial(3.0 * (seen / THREADS.0).ceil())
                 .moves(cast(pairs, p, 4.0) + masked + pairs * 2.0 * 4.0)
@@ -474,7 +378,7 @@ impl Maker<'_> {
             multiplied(names[2])
                 .kernels(1.0 + narrow_kv + count(p != 4.0) + count(turned > 0.0) + narrow_q)
                 .product()
-                .strided(count(turned > 0.0))
+                .strided(count(turned > 0.0), turned * TURNED)
                 .moves(
                     widened + cast(pairs, 4.0, p) + pairs * p + queries * p + 2.0 * turned * p + cast(queries, p, a),
                 ),
@@ -535,7 +439,9 @@ impl Maker<'_> {
                 let product = |name, size: (f64, f64), split| {
                     let one = self.product(name, layers, routed, size, split, false);
                     let (weight_bytes, kernels) = (one.weight_bytes * read, one.kernels * read);
-                    Operation { weight_bytes, kernels, products: read, ..one }
+                    // Experts to which two or more go, if they are spread evenly.
+                    let panel_bytes = one.panel_bytes * (routed - read).min(read);
+                    Operation { weight_bytes, kernels, products: read, panel_bytes, ..one }
                 };
                 let (wide, d) = (i as f64, d as f64);
                 vec![

@@ -1,7 +1,7 @@
 //! What a step would take if something were different: simulated from the step's own dependencies.
 //!
 //! ```text
-//! run ─► read (records of some steps) ─► build, waits (a model of each) ─► StepGroup
+//! run ─► chosen_steps (records of some) ─► read ─► build, waits (a model of each) ─► StepGroup
 //! model ─► unrecorded (without the profiler) ─► apply: rates, fusing, graphs ─► play (time)
 //! ```
 //!
@@ -23,6 +23,7 @@ mod apply;
 mod build;
 mod calls;
 mod change;
+mod chosen_steps;
 mod estimate;
 mod fusing;
 mod graphs;
@@ -40,6 +41,7 @@ mod what_if;
 
 pub use abstain::Abstain;
 pub use change::{Change, ChangeError, FORMS, NamePattern, PathPattern, parse_changes};
+pub(crate) use chosen_steps::ChosenSteps;
 pub use estimate::Estimate;
 pub use group::{Outside, StepGroup, Typical};
 pub use read::{Simulation, SimulationOptions};

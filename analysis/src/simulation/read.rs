@@ -1,24 +1,22 @@
-//! Reads the steps of a run that are replayed.
+//! Makes models of the steps of a run that are replayed.
 
 use super::abstain::Abstain;
 use super::build::{StepRecords, build};
+use super::chosen_steps::{ChosenSteps, Collected};
 use super::estimate::{Estimate, median};
 use super::group::{Outside, StepGroup};
 use super::recording::{GivenPeaks, facts};
 use super::replay::Replay;
 use super::step_model::StepModel;
 use crate::devices::PeaksError;
-use crate::limits::Limit;
-use crate::passes::{Clocks, Distribution, StepRow, Warmup};
+use crate::passes::{Distribution, StepRow};
 use crate::reader::Run;
+use candlescope_core::SpanRecord;
 use candlescope_core::run::{Finding, RunManifest};
-use candlescope_core::{KernelRecord, RecordKind, RequestRecord, SpanRecord};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Steps of a kind that are replayed, spread over the run.
-const MOST_STEPS: usize = 64;
 /// A call costs no more to record than this, in nanoseconds.
 const MOST_OF_A_CALL_NS: f64 = 10_000.0;
 /// Steps outside the windows of kernels from which on what CUPTI costs is taken from them.
@@ -37,6 +35,10 @@ impl SimulationOptions {
     #[must_use]
     pub fn warmup(self, counts: bool) -> Self {
         Self { warmup: counts, ..self }
+    }
+
+    pub(crate) fn counts_warmup(&self) -> bool {
+        self.warmup
     }
 
     /// Peaks from a file that `bench peaks` wrote, or of any form that
@@ -63,26 +65,22 @@ impl Simulation {
     /// # Errors
     /// If no step of the run can be replayed.
     pub fn of(run: &Run, options: &SimulationOptions) -> Result<Self, Abstain> {
-        let manifest = run.manifest().cloned().unwrap_or_default();
-        let (steps, requests, mut findings) = steps_and_requests(run);
-        let warmup = if options.warmup { Warmup::default() } else { Warmup::of(&manifest, &requests, &steps) };
-        let inner = inner(&steps);
-        let counting: Vec<&StepRow> =
-            inner.into_iter().map(|at| &steps[at]).filter(|step| !warmup.has_step(Some(step.step))).collect();
-        if counting.is_empty() {
-            return Err(Abstain::NoSteps);
-        }
-        let has_kernels = run.rows(RecordKind::Kernel) > 0;
-        let clocks = Clocks::of(&manifest);
-        if !has_kernels && of_a_gpu(&manifest) {
-            return Err(Abstain::NoKernels);
-        }
-        if let Some(bound_ns) = clocks.bound_ns.filter(|_| has_kernels && clocks.apart()) {
-            return Err(Abstain::ClocksApart { bound_ns });
-        }
-        let reader = Reader { run, manifest: &manifest, options, counting: &counting };
-        let (groups, absent) =
-            if has_kernels { reader.of_device(&mut findings)? } else { reader.of_host(&mut findings) };
+        let mut chosen = ChosenSteps::of(run, options.warmup)?;
+        chosen.read_kernels(run)?;
+        chosen.read_spans(run);
+        Self::of_chosen(chosen, options)
+    }
+
+    /// The same of rows that were read on another occasion.
+    ///
+    /// # Errors
+    /// Those of [`of`](Self::of).
+    pub(crate) fn of_chosen(chosen: ChosenSteps, options: &SimulationOptions) -> Result<Self, Abstain> {
+        chosen.have_launches()?;
+        let ChosenSteps { manifest, steps, counting, has_kernels, rows, findings, .. } = chosen;
+        let counting: Vec<&StepRow> = counting.into_iter().map(|at| &steps[at]).collect();
+        let reader = Reader { manifest: &manifest, options, counting: &counting };
+        let (groups, absent) = if has_kernels { reader.of_device(rows) } else { reader.of_host(rows) };
         if groups.is_empty() {
             return Err(absent.into_iter().next().map_or(Abstain::NoSteps, |(_, abstain)| abstain));
         }
@@ -105,47 +103,7 @@ impl Simulation {
     }
 }
 
-fn steps_and_requests(run: &Run) -> (Vec<StepRow>, Vec<RequestRecord>, Vec<Finding>) {
-    let mut seen = run.findings().to_vec();
-    let (mut steps, mut requests): (Vec<StepRow>, Vec<RequestRecord>) = (Vec::new(), Vec::new());
-    for kind in [RecordKind::Request, RecordKind::Step] {
-        let mut batches = run.table(kind).held();
-        for batch in batches.by_ref() {
-            steps.extend(batch.steps.iter().map(StepRow::of));
-            requests.extend(batch.requests);
-        }
-        seen.extend(batches.findings());
-    }
-    requests.sort_by_key(|request| (request.host_start, request.request));
-    steps.sort_by_key(|step| (step.start_ns, step.step));
-    (steps, requests, seen)
-}
-
-/// Indices of the steps, in order of start, that have no other step of their thread inside.
-fn inner(steps: &[StepRow]) -> Vec<usize> {
-    let mut last: FxHashMap<u32, usize> = FxHashMap::default();
-    let mut around: FxHashSet<usize> = FxHashSet::default();
-    for (at, step) in steps.iter().enumerate() {
-        // Steps of a thread nest, so that the latest one is open if any is.
-        if let Some(before) = last.insert(step.thread, at)
-            && steps[before].end_ns() > step.start_ns
-        {
-            around.insert(before);
-        }
-    }
-    (0..steps.len()).filter(|at| !around.contains(at)).collect()
-}
-
-/// Whether the run says that its steps launched work on a GPU.
-fn of_a_gpu(manifest: &RunManifest) -> bool {
-    let named = manifest.options.get("device").and_then(|device| device.as_str());
-    let marked = manifest.gpu.as_ref().is_some_and(|gpu| gpu.marks.get("recorded").is_some_and(|n| *n > 0));
-    let recorded = manifest.gpu.as_ref().and_then(|gpu| gpu.kernels.as_ref()).is_some_and(|all| all.recorded > 0);
-    marked || recorded || named.is_some_and(|name| name.starts_with("cuda"))
-}
-
 struct Reader<'a> {
-    run: &'a Run,
     manifest: &'a RunManifest,
     options: &'a SimulationOptions,
     counting: &'a [&'a StepRow],
@@ -153,101 +111,28 @@ struct Reader<'a> {
 
 type Groups = (Vec<StepGroup>, Vec<(String, Abstain)>);
 
-/// Some of a kind's steps, evenly spread: every one of the first, then every second, fourth, …
-#[derive(Default)]
-struct Spread {
-    seen: usize,
-    stride: usize,
-    kept: Vec<u64>,
-}
-
-impl Spread {
-    /// Whether to keep a step; what is no longer kept is in `dropped`.
-    fn offer(&mut self, step: u64, dropped: &mut Vec<u64>) -> bool {
-        self.stride = self.stride.max(1);
-        let keep = self.seen.is_multiple_of(self.stride);
-        self.seen += 1;
-        if keep {
-            self.kept.push(step);
-            if self.kept.len() > MOST_STEPS {
-                let (mut at, kept) = (0, std::mem::take(&mut self.kept));
-                for step in kept {
-                    if at % 2 == 0 {
-                        self.kept.push(step)
-                    } else {
-                        dropped.push(step)
-                    }
-                    at += 1;
-                }
-                self.stride *= 2;
-            }
-        }
-        keep && self.kept.contains(&step)
-    }
-}
-
 impl Reader<'_> {
-    fn of_device(&self, findings: &mut Vec<Finding>) -> Result<Groups, Abstain> {
-        let rows: FxHashMap<u64, &StepRow> = self.counting.iter().map(|step| (step.step, *step)).collect();
-        let mut spreads: BTreeMap<&str, Spread> = BTreeMap::new();
-        let mut kept: FxHashMap<u64, Vec<KernelRecord>> = FxHashMap::default();
-        let mut met: FxHashSet<u64> = FxHashSet::default();
-        let (mut calls, mut records) = (false, false);
-        let (most, mut held, mut full) = (self.run.limits().get(Limit::Kernels), 0_u64, false);
-        let mut batches = self.run.table(RecordKind::Kernel);
-        for batch in batches.by_ref() {
-            for record in batch.kernels {
-                let Some(row) = record.step.and_then(|step| rows.get(&step)) else { continue };
-                (calls, records) = (calls || record.launch_start.is_some(), true);
-                if met.insert(row.step) {
-                    let mut dropped = Vec::new();
-                    if spreads.entry(row.group()).or_default().offer(row.step, &mut dropped) {
-                        kept.insert(row.step, Vec::new());
-                    }
-                    let gone = dropped.iter().filter_map(|step| kept.remove(step));
-                    held -= gone.map(|list| list.len() as u64).sum::<u64>();
-                }
-                if let Some(list) = kept.get_mut(&row.step) {
-                    list.push(record);
-                    held += 1;
-                }
-                if held > most {
-                    // Without all its kernels, a step cannot be replayed.
-                    full = true;
-                    held -= kept.remove(&row.step).map_or(0, |list| list.len() as u64);
-                }
-            }
-        }
-        findings.extend(batches.findings());
-        if full {
-            let effect = "steps that do not fit are not simulated";
-            findings.push(self.run.limits().reached(Limit::Kernels).finding("table `kernels`", effect));
-        }
-        if !records {
-            return Err(Abstain::NoKernels);
-        }
-        if !calls {
-            return Err(Abstain::NoLaunchCalls);
-        }
+    fn of_device(&self, rows: Collected) -> Groups {
+        let Collected { spreads, mut kernels, mut spans, met } = rows;
+        let by_number: FxHashMap<u64, &StepRow> = self.counting.iter().map(|step| (step.step, *step)).collect();
         let alone = alone(self.counting, &met);
         let (mut groups, mut absent) = (Vec::new(), Vec::new());
-        let mut spans = self.spans(kept.keys().copied().collect(), findings);
         for (name, spread) in &spreads {
-            let list: Vec<&StepRow> = spread.kept.iter().filter_map(|step| rows.get(step).copied()).collect();
+            let list: Vec<&StepRow> = spread.steps().iter().filter_map(|step| by_number.get(step).copied()).collect();
             let refused = if list.iter().all(|step| !alone.contains(&step.step)) {
-                Some(Abstain::Concurrent { group: (*name).to_string() })
+                Some(Abstain::Concurrent { group: name.clone() })
             } else if list.iter().all(|step| step.intervals_lost.is_some_and(|n| n > 0)) {
-                Some(Abstain::IntervalsLost { group: (*name).to_string() })
+                Some(Abstain::IntervalsLost { group: name.clone() })
             } else {
                 None
             };
             if let Some(abstain) = refused {
-                absent.push(((*name).to_string(), abstain));
+                absent.push((name.clone(), abstain));
                 continue;
             }
             let usable = |step: &&StepRow| alone.contains(&step.step) && step.intervals_lost.is_none_or(|n| n == 0);
             let records = list.into_iter().filter(usable).filter_map(|step| {
-                let kernels = kept.remove(&step.step)?;
+                let kernels = kernels.remove(&step.step)?;
                 // A work without its call waited for nobody knows what.
                 let complete = kernels.iter().all(|kernel| kernel.launch_start.is_some());
                 let spans = spans.remove(&step.step).unwrap_or_default();
@@ -255,7 +140,7 @@ impl Reader<'_> {
             });
             let records: Vec<StepRecords> = records.collect();
             if records.is_empty() {
-                absent.push(((*name).to_string(), Abstain::NoLaunchCalls));
+                absent.push((name.clone(), Abstain::NoLaunchCalls));
                 continue;
             }
             groups.push(self.group(name, records, Some(&met)));
@@ -266,19 +151,14 @@ impl Reader<'_> {
             }
         }
         most_time_first(&mut groups, self.counting);
-        Ok((groups, absent))
+        (groups, absent)
     }
 
-    fn of_host(&self, findings: &mut Vec<Finding>) -> Groups {
-        let mut spreads: BTreeMap<&str, Spread> = BTreeMap::new();
-        for step in self.counting {
-            spreads.entry(step.group()).or_default().offer(step.step, &mut Vec::new());
-        }
-        let wanted: FxHashSet<u64> = spreads.values().flat_map(|spread| spread.kept.iter().copied()).collect();
-        let mut spans = self.spans(wanted, findings);
-        let rows: FxHashMap<u64, &StepRow> = self.counting.iter().map(|step| (step.step, *step)).collect();
+    fn of_host(&self, rows: Collected) -> Groups {
+        let Collected { spreads, mut spans, .. } = rows;
+        let by_number: FxHashMap<u64, &StepRow> = self.counting.iter().map(|step| (step.step, *step)).collect();
         let groups = spreads.iter().map(|(name, spread)| {
-            let steps = spread.kept.iter().filter_map(|step| rows.get(step).copied());
+            let steps = spread.steps().iter().filter_map(|step| by_number.get(step).copied());
             let records = steps.map(|step| StepRecords {
                 step: step.clone(),
                 kernels: Vec::new(),
@@ -289,28 +169,6 @@ impl Reader<'_> {
         let mut groups: Vec<StepGroup> = groups.collect();
         most_time_first(&mut groups, self.counting);
         (groups, Vec::new())
-    }
-
-    /// The intervals of some steps.
-    fn spans(&self, steps: FxHashSet<u64>, findings: &mut Vec<Finding>) -> FxHashMap<u64, Vec<SpanRecord>> {
-        let mut all: FxHashMap<u64, Vec<SpanRecord>> = FxHashMap::default();
-        let (most, mut held) = (self.run.limits().get(Limit::OpenIntervals), 0_u64);
-        let mut batches = self.run.table(RecordKind::Span);
-        'table: for batch in batches.by_ref() {
-            for span in batch.spans {
-                if let Some(step) = span.step.filter(|step| steps.contains(step)) {
-                    if held >= most {
-                        let effect = "what comes after them is in no simulation: less of recording's cost is taken out";
-                        findings.push(self.run.limits().reached(Limit::OpenIntervals).finding("table `spans`", effect));
-                        break 'table;
-                    }
-                    held += 1;
-                    all.entry(step).or_default().push(span);
-                }
-            }
-        }
-        findings.extend(batches.findings());
-        all
     }
 
     fn group(&self, name: &str, records: Vec<StepRecords>, with_kernels: Option<&FxHashSet<u64>>) -> StepGroup {

@@ -187,6 +187,27 @@ fn a_run_has_energy_for_its_phases_and_tokens() {
     assert_eq!(analysis.manifest.gpu.as_ref().unwrap().devices[0].uuid, GPU);
 }
 
+#[test]
+fn a_gpu_that_rests_beside_a_run_on_processors_is_none_of_its_energy() {
+    let energy = |options: &[(&str, &str)]| {
+        let dir = tempdir().unwrap();
+        let (mut batch, mut manifest) = make(&Scenario::default());
+        batch.samples.clear();
+        for at in 0..400 {
+            batch.samples.push(SampleRecord::new(HostNs(T0 + at * 50 * MS), GPU, "hw_power_watts", 75.0, "watts"));
+        }
+        manifest.options = options.iter().map(|(key, value)| (key.to_string(), serde_json::json!(value))).collect();
+        write_run(dir.path(), &batch, &manifest, 100_000);
+        let analysis = Analysis::of(&Run::open(dir.path()).unwrap());
+        assert_eq!(analysis.devices[0].power_watts, Some((75.0, 75.0)), "the GPU is shown as it is");
+        analysis.energy
+    };
+    assert_eq!(energy(&[("device", "cpu")]), candlescope_analysis::passes::Energy::default());
+    // Nothing says where a program ran that has no such option.
+    assert_eq!(energy(&[]).sensors.len(), 1);
+    assert_eq!(energy(&[("device", "cuda:0")]).sensors.len(), 1);
+}
+
 /// A synthetic run: 75 W for a second, ten seconds of loading at 300 W, a request of warm-up and four that are
 /// measured, each of a second at 500 W (the warm-up at 450 W) with 200 output tokens, with half a second between them.
 fn loads_then_works(between: f64) -> Analysis {

@@ -1,11 +1,15 @@
 //! Arguments that benchmarks of models share.
 
+use crate::device;
+use anyhow::Result;
+use candlescope_lab::suites::LmOptions;
+use candlescope_models::ModelSource;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// What is measured, where the results go, and how often cases are repeated.
+/// The model that is measured, and how it is run.
 #[derive(Debug, Args)]
-pub(crate) struct CommonArgs {
+pub(crate) struct ModelArgs {
     /// embedded, FILE.gguf, a directory with config.json and *.safetensors, a hub id (org/name), or config:NAME
     #[arg(long, value_name = "MODEL", default_value = "embedded")]
     pub(crate) model: String,
@@ -21,6 +25,41 @@ pub(crate) struct CommonArgs {
     /// instrumented or candle
     #[arg(long, value_name = "ENGINE", default_value = "instrumented")]
     pub(crate) engine: String,
+}
+
+impl ModelArgs {
+    /// Finds out what is wrong with the words before a directory is made.
+    pub(crate) fn check(&self) -> Result<()> {
+        ModelSource::parse(&self.model)?;
+        device::engine(&self.engine)?;
+        self.dtype.as_deref().map(device::dtype).transpose()?;
+        Ok(())
+    }
+
+    /// The model by a name that means the same in a process that is started elsewhere.
+    pub(crate) fn anywhere(&self) -> Result<String> {
+        Ok(match Path::new(&self.model) {
+            path if path.exists() => std::path::absolute(path)?.display().to_string(),
+            _ => self.model.clone(),
+        })
+    }
+
+    /// Tells `options` which model they are about, and how it runs.
+    pub(crate) fn tell(&self, options: &mut LmOptions) -> Result<()> {
+        options.model = self.anywhere()?;
+        options.device = self.device.clone();
+        options.dtype = self.dtype.clone();
+        options.dequantize = self.dequantize;
+        options.engine = self.engine.clone();
+        Ok(())
+    }
+}
+
+/// What is measured, where the results go, and how often cases are repeated.
+#[derive(Debug, Args)]
+pub(crate) struct CommonArgs {
+    #[command(flatten)]
+    pub(crate) subject: ModelArgs,
     /// Seed of random weights, of prompts, and of the order of cases
     #[arg(long, value_name = "N", default_value_t = 42)]
     pub(crate) seed: u64,

@@ -13,20 +13,41 @@ use std::time::{Duration, Instant};
 
 /// Measures what `plan` says and returns the exit status: 130 where it was interrupted.
 pub(super) fn run(plan: &Manifest, args: &CommonArgs) -> Result<u8> {
+    let all = |rounds: &mut Rounds<'_>| match rounds.plain()? {
+        Ended::Done if rounds.study.manifest().method.profiled_runs > 0 && rounds.lacks_last()? => rounds.last(),
+        ended => Ok(ended),
+    };
+    let tell = |study: &Study, records: &Records, _| {
+        let (summaries, _) = write_results(study, records)?;
+        show(study, &summaries, args)?;
+        Ok(summaries)
+    };
+    measure(plan, args, all, tell, |summaries| verdict(summaries))
+}
+
+/// Opens the study of `plan`, has it measured by `rounds`, and has `tell` write and say what was measured, also where
+/// that ended early. Returns what `verdict` says of a study that was finished, and 130 for one that was interrupted.
+pub(super) fn measure<T>(
+    plan: &Manifest,
+    args: &CommonArgs,
+    rounds: impl FnOnce(&mut Rounds<'_>) -> Result<Ended>,
+    tell: impl FnOnce(&Study, &Records, Option<Ended>) -> Result<T>,
+    verdict: impl FnOnce(&T) -> Result<u8>,
+) -> Result<u8> {
     let mut study = match args.resume {
         true => Study::resume(&args.out, plan)?,
         false => Study::create(&args.out, plan.clone())?,
     };
     let cancel = cancel_on_interrupt(|| ());
-    let outcome = rounds(&mut study, args, &cancel);
+    let outcome = Rounds::new(&mut study, args, &cancel).and_then(|mut all| rounds(&mut all));
     if outcome.is_err() && !args.resume && study.records()?.samples.is_empty() {
         // An empty study would only be in the way of the next try.
         study.discard();
         return outcome.map(|_| 1);
     }
-    let records = study.finish(state(outcome.as_ref().ok().copied()))?;
-    let (summaries, _) = write_results(&study, &records)?;
-    show(&study, &summaries, args)?;
+    let ended = outcome.as_ref().ok().copied();
+    let records = study.finish(state(ended))?;
+    let told = tell(&study, &records, ended)?;
     match outcome {
         Err(error) => {
             let dir = study.dir().display();
@@ -36,7 +57,7 @@ pub(super) fn run(plan: &Manifest, args: &CommonArgs) -> Result<u8> {
             note(&format!("interrupted: {} keeps what was measured; --resume goes on with it", study.dir().display()));
             Ok(130)
         }
-        Ok(Ended::Done) => verdict(&summaries),
+        Ok(Ended::Done) => verdict(&told),
     }
 }
 
@@ -55,44 +76,65 @@ fn verdict(summaries: &[CaseSummary]) -> Result<u8> {
     }
 }
 
-fn rounds(study: &mut Study, args: &CommonArgs, cancel: &Cancel) -> Result<Ended> {
-    let (rounds, recorded) = (study.manifest().rounds, study.manifest().method.profiled_runs > 0);
-    let cases = study.manifest().cases.len();
-    let began = Instant::now();
-    let first = next_process(study, &study.records()?);
-    let plan = (0..rounds).map(|round| (round, false)).chain(recorded.then_some((rounds, true)));
-    for (round, recorded) in plan {
-        if study.records()?.done(round, recorded, first).len() >= cases {
-            continue;
-        }
-        if let Ended::Cancelled = start(study, args, (round, recorded), first, began, cancel)? {
-            return Ok(Ended::Cancelled);
-        }
-    }
-    Ok(Ended::Done)
-}
-
-/// Has one round measured by a process of its own. `first` is the number of the first start since the study was begun
-/// or gone on with.
-pub(super) fn start(
-    study: &mut Study,
-    args: &CommonArgs,
-    (round, recorded): (u32, bool),
+/// The rounds of a study, each measured by a process of its own; one that is gone on with leaves out what it has.
+pub(super) struct Rounds<'a> {
+    study: &'a mut Study,
+    args: &'a CommonArgs,
+    cancel: &'a Cancel,
+    /// The number of the first process start since the study was begun or gone on with.
     first: u32,
     began: Instant,
-    cancel: &Cancel,
-) -> Result<Ended> {
-    let process = next_process(study, &study.records()?);
-    begin(study, process, round, recorded)?;
-    let ended = one_round(study, args, (process, first), (round, recorded), began.elapsed(), cancel)?;
-    if ended == Ended::Done {
-        end(study, process)?;
+}
+
+impl<'a> Rounds<'a> {
+    fn new(study: &'a mut Study, args: &'a CommonArgs, cancel: &'a Cancel) -> Result<Self> {
+        let first = next_process(study, &study.records()?);
+        Ok(Self { study, args, cancel, first, began: Instant::now() })
     }
-    Ok(ended)
+
+    pub(super) fn study(&self) -> &Study {
+        self.study
+    }
+
+    /// Those that give the figures.
+    pub(super) fn plain(&mut self) -> Result<Ended> {
+        for round in 0..self.study.manifest().rounds {
+            if self.lacks(round, false)?
+                && let Ended::Cancelled = self.round(round, false)?
+            {
+                return Ok(Ended::Cancelled);
+            }
+        }
+        Ok(Ended::Done)
+    }
+
+    /// The one after them, which records runs.
+    pub(super) fn last(&mut self) -> Result<Ended> {
+        self.round(self.study.manifest().rounds, true)
+    }
+
+    fn lacks_last(&self) -> Result<bool> {
+        self.lacks(self.study.manifest().rounds, true)
+    }
+
+    fn lacks(&self, round: u32, recorded: bool) -> Result<bool> {
+        Ok(self.study.records()?.done(round, recorded, self.first).len() < self.study.manifest().cases.len())
+    }
+
+    fn round(&mut self, round: u32, recorded: bool) -> Result<Ended> {
+        let process = next_process(self.study, &self.study.records()?);
+        begin(self.study, process, round, recorded)?;
+        let since = self.began.elapsed();
+        let ended = one_round(self.study, self.args, (process, self.first), (round, recorded), since, self.cancel)?;
+        if ended == Ended::Done {
+            end(self.study, process)?;
+        }
+        Ok(ended)
+    }
 }
 
 /// The number of the next process start: one that neither a sample nor `study.json` has.
-pub(super) fn next_process(study: &Study, records: &Records) -> u32 {
+fn next_process(study: &Study, records: &Records) -> u32 {
     let known = study.manifest().processes.iter().map(|start| start.process + 1).max().unwrap_or(0);
     records.next_process().max(known)
 }
@@ -170,18 +212,23 @@ fn show(study: &Study, summaries: &[CaseSummary], args: &CommonArgs) -> Result<(
         let metrics: Value = serde_json::from_str(&text)?;
         return say(&serde_json::json!({ "study": dir, "metrics": metrics }).to_string());
     }
-    let records = study.manifest();
-    for text in &records.disturbances {
+    for text in &study.manifest().disturbances {
         note(&format!("warning: {text}"));
     }
     for line in lines(summaries) {
         say(&line)?;
     }
-    let processes = records.method.processes;
+    say_processes(study)?;
+    say(&format!("Study: {}   Report: {}", dir.display(), dir.join("report.html").display()))
+}
+
+/// Says why there is no interval where the study has too few process starts for one.
+pub(super) fn say_processes(study: &Study) -> Result<()> {
+    let processes = study.manifest().method.processes;
     if (processes as usize) < candlescope_analysis::passes::stats::INTERVAL_FROM {
         say(&format!(
             "Process starts: {processes}. There is no 95 % interval over them: that takes 6 (--processes 6)."
         ))?;
     }
-    say(&format!("Study: {}   Report: {}", dir.display(), dir.join("report.html").display()))
+    Ok(())
 }

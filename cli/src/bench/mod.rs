@@ -17,6 +17,7 @@ mod variants_round;
 use anyhow::Result;
 pub(crate) use args::BenchArgs;
 use args::BenchCommand;
+pub(crate) use common_args::ModelArgs;
 
 /// Runs the suite and returns the exit status of the command.
 pub(crate) fn run(args: &BenchArgs) -> Result<u8> {

@@ -7,7 +7,6 @@ use anyhow::{Result, bail};
 use candlescope_lab::method::Method;
 use candlescope_lab::study::Manifest;
 use candlescope_lab::suites::{LmOptions, SuiteName, parse_range};
-use candlescope_models::ModelSource;
 use std::time::Duration;
 
 pub(super) fn latency(args: &LatencyArgs) -> Result<Manifest> {
@@ -70,19 +69,8 @@ fn at_least_one(name: &str, value: usize) -> Result<usize> {
 
 fn common(args: &CommonArgs, suites: &[SuiteName]) -> Result<LmOptions> {
     let mut options = if args.quick { LmOptions::quick() } else { LmOptions::default() };
-    // What is wrong with the words is found out before a directory is made.
-    ModelSource::parse(&args.model)?;
-    crate::device::engine(&args.engine)?;
-    args.dtype.as_deref().map(crate::device::dtype).transpose()?;
-    options.model = match std::path::Path::new(&args.model) {
-        // The processes that measure may be started elsewhere.
-        path if path.exists() => std::path::absolute(path)?.display().to_string(),
-        _ => args.model.clone(),
-    };
-    options.device = args.device.clone();
-    options.dtype = args.dtype.clone();
-    options.dequantize = args.dequantize;
-    options.engine = args.engine.clone();
+    args.subject.check()?;
+    args.subject.tell(&mut options)?;
     options.seed = args.seed;
     options.suites = suites.to_vec();
     options.memory_limit = args.memory_limit.map(|mib| mib.saturating_mul(1 << 20));
@@ -91,7 +79,7 @@ fn common(args: &CommonArgs, suites: &[SuiteName]) -> Result<LmOptions> {
 
 fn manifest(name: &str, options: LmOptions, args: &CommonArgs) -> Result<Manifest> {
     let method = method(args)?;
-    let mut manifest = Manifest::new(format!("{name} of {}", args.model), options.case_ids(), &method);
+    let mut manifest = Manifest::new(format!("{name} of {}", args.subject.model), options.case_ids(), &method);
     if let serde_json::Value::Object(map) = serde_json::to_value(&options)? {
         manifest.options = map;
     }

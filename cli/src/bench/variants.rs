@@ -1,8 +1,7 @@
 //! `candlescope bench variants`: drives the study.
 
 use super::common_args::CommonArgs;
-use super::drive::{next_process, start};
-use super::operations::{cancel_on_interrupt, state};
+use super::drive::{Rounds, measure, say_processes};
 use super::plan;
 use super::variants_args::VariantsArgs;
 use crate::output::{note, say};
@@ -10,15 +9,13 @@ use anyhow::{Context, Result, bail, ensure};
 use candlescope_analysis::Run;
 use candlescope_core::files::write_whole;
 use candlescope_exporters::chrome;
-use candlescope_lab::method::{Cancel, Ended};
+use candlescope_lab::method::Ended;
 use candlescope_lab::study::{Manifest, Records, Study, summaries};
 use candlescope_lab::variants::{
     Closing, SUITE, Variant, VariantOptions, VariantRow, object, read_closing, variant_lines, write_variants,
 };
-use candlescope_models::ModelSource;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// Where files are made that a variant is run from, in the study; removed at the end.
 pub(super) const FILES: &str = "variant_files";
@@ -26,38 +23,24 @@ pub(super) const FILES: &str = "variant_files";
 pub(super) fn run(args: &VariantsArgs) -> Result<u8> {
     let (options, common) = (options(args)?, &args.common);
     let plan = manifest(&options, common)?;
-    let mut study = match common.resume {
-        true => Study::resume(&common.out, &plan)?,
-        false => Study::create(&common.out, plan)?,
+    // What is measured once is measured by the round that records.
+    let all = |rounds: &mut Rounds<'_>| match rounds.plain()? {
+        Ended::Done if !matches!(read_closing(rounds.study()), Ok(Some(_))) => rounds.last(),
+        ended => Ok(ended),
     };
-    let cancel = cancel_on_interrupt(|| ());
-    let outcome = rounds(&mut study, common, &cancel);
-    if outcome.is_err() && !common.resume && study.records()?.samples.is_empty() {
-        // An empty study would only be in the way of the next try.
-        study.discard();
-        return outcome.map(|_| 1);
-    }
-    let records = study.finish(state(outcome.as_ref().ok().copied()))?;
-    let closing =
-        read_closing(&study).context("the study's quality_results.json is damaged: remove it and --resume")?;
-    let traces = traces(&study, &options, &records)?;
-    let rows = write_variants(&study, &options, &records, closing.as_ref(), &traces)?;
-    let files = study.dir().join(FILES);
-    if matches!(outcome, Ok(Ended::Done)) && files.is_dir() {
-        let _ = std::fs::remove_dir_all(files);
-    }
-    show(&study, &rows, closing.as_ref(), common)?;
-    match outcome {
-        Err(error) => {
-            let dir = study.dir().display();
-            Err(error.context(format!("what was measured until then is in {dir}; --resume goes on with it")))
+    let tell = |study: &Study, records: &Records, ended| {
+        let closing =
+            read_closing(study).context("the study's quality_results.json is damaged: remove it and --resume")?;
+        let traces = traces(study, &options, records)?;
+        let rows = write_variants(study, &options, records, closing.as_ref(), &traces)?;
+        let files = study.dir().join(FILES);
+        if ended == Some(Ended::Done) && files.is_dir() {
+            let _ = std::fs::remove_dir_all(files);
         }
-        Ok(Ended::Cancelled) => {
-            note(&format!("interrupted: {} keeps what was measured; --resume goes on with it", study.dir().display()));
-            Ok(130)
-        }
-        Ok(Ended::Done) => verdict(&rows, closing.as_ref()),
-    }
+        show(study, &rows, closing.as_ref(), common)?;
+        Ok((rows, closing))
+    };
+    measure(&plan, common, all, tell, |(rows, closing)| verdict(rows, closing.as_ref()))
 }
 
 /// A text that was asked for and cannot be used is an error, and so is a study without figures.
@@ -78,22 +61,18 @@ fn verdict(rows: &[VariantRow], closing: Option<&Closing>) -> Result<u8> {
 fn options(args: &VariantsArgs) -> Result<VariantOptions> {
     let common = &args.common;
     ensure!(
-        common.dtype.is_none() && !common.dequantize && common.engine == "instrumented",
+        common.subject.dtype.is_none() && !common.subject.dequantize && common.subject.engine == "instrumented",
         "--dtype, --dequantize and --engine are for other benchmarks: variants choose their own types; name them with \
          --variants"
     );
-    ModelSource::parse(&common.model)?;
+    common.subject.check()?;
     let mut options = if common.quick { VariantOptions::quick() } else { VariantOptions::default() };
     if !args.variants.is_empty() {
         let variants: Vec<Variant> = args.variants.iter().map(|name| Variant::parse(name)).collect::<Result<_, _>>()?;
         options.choose(&variants);
     }
-    options.model = match Path::new(&common.model) {
-        // The processes that measure may be started elsewhere.
-        path if path.exists() => std::path::absolute(path)?.display().to_string(),
-        _ => common.model.clone(),
-    };
-    options.device = common.device.clone();
+    options.model = common.subject.anywhere()?;
+    options.device = common.subject.device.clone();
     options.seed = common.seed;
     for (given, name, least, option) in [
         (args.prompt_tokens, "--prompt-tokens", 1, &mut options.prompt_tokens),
@@ -141,29 +120,11 @@ fn check_text(path: &Path, chunk: usize) -> Result<()> {
 
 fn manifest(options: &VariantOptions, common: &CommonArgs) -> Result<Manifest> {
     let method = plan::method(common)?;
-    let mut manifest = Manifest::new(format!("{SUITE} of {}", common.model), options.case_ids(), &method);
+    let mut manifest = Manifest::new(format!("{SUITE} of {}", common.subject.model), options.case_ids(), &method);
     if let Value::Object(map) = serde_json::to_value(options)? {
         manifest.options = map;
     }
     Ok(manifest)
-}
-
-/// The rounds of the plan, and a last one that records and measures what is measured once.
-fn rounds(study: &mut Study, common: &CommonArgs, cancel: &Cancel) -> Result<Ended> {
-    let (rounds, cases, began) = (study.manifest().rounds, study.manifest().cases.len(), Instant::now());
-    let first = next_process(study, &study.records()?);
-    for round in 0..rounds {
-        if study.records()?.done(round, false, first).len() >= cases {
-            continue;
-        }
-        if let Ended::Cancelled = start(study, common, (round, false), first, began, cancel)? {
-            return Ok(Ended::Cancelled);
-        }
-    }
-    match read_closing(study) {
-        Ok(Some(_)) => Ok(Ended::Done),
-        _ => start(study, common, (rounds, true), first, began, cancel),
-    }
 }
 
 /// Traces of the recorded cases for a viewer, relative to the study.
@@ -198,11 +159,6 @@ fn show(study: &Study, rows: &[VariantRow], closing: Option<&Closing>, common: &
     if let Some(why) = closing.and_then(|closing| closing.no_quality.as_deref()) {
         say(&format!("Quality: not measured: {why}"))?;
     }
-    let processes = study.manifest().method.processes;
-    if (processes as usize) < candlescope_analysis::passes::stats::INTERVAL_FROM {
-        say(&format!(
-            "Process starts: {processes}. There is no 95 % interval over them: that takes 6 (--processes 6)."
-        ))?;
-    }
+    say_processes(study)?;
     say(&format!("Study: {}   Report: {}", dir.display(), dir.join("profiling_report.md").display()))
 }

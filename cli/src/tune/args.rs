@@ -1,5 +1,6 @@
 //! Arguments of `candlescope tune`.
 
+use crate::bench::ModelArgs;
 use candlescope_lab::load::Slo;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -29,9 +30,8 @@ pub(crate) enum TuneCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct BatchArgs {
-    /// embedded, FILE.gguf, a directory with config.json and *.safetensors, a hub id (org/name), or config:NAME
-    #[arg(long, value_name = "MODEL", default_value = "embedded")]
-    pub(crate) model: String,
+    #[command(flatten)]
+    pub(crate) subject: ModelArgs,
     /// The smallest batch
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) start: u64,
@@ -66,18 +66,6 @@ pub(crate) struct BatchArgs {
     /// Peaks to predict with, instead of those that `bench peaks` keeps of this device, or its datasheet's
     #[arg(long, value_name = "FILE")]
     pub(crate) peaks: Option<PathBuf>,
-    /// cpu or cuda:N
-    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
-    pub(crate) device: String,
-    /// f32, f16 or bf16 for dense weights [default: f32 on a CPU, bf16 on a GPU]
-    #[arg(long, value_name = "DTYPE")]
-    pub(crate) dtype: Option<String>,
-    /// Widen a GGUF's quantised weights to --dtype
-    #[arg(long)]
-    pub(crate) dequantize: bool,
-    /// instrumented or candle
-    #[arg(long, value_name = "ENGINE", default_value = "instrumented")]
-    pub(crate) engine: String,
     /// Seed of random weights, of prompts, and of the order of repetitions
     #[arg(long, value_name = "N", default_value_t = 42)]
     pub(crate) seed: u64,

@@ -19,7 +19,7 @@ use candlescope_lab::suites::{LmOptions, ModelHost, Shape};
 use candlescope_lab::tune::{
     Goal, Metric, Prediction, Stop, TuneDriver, TuneOptions, Tuned, Why, lines, nearest_words, tune, write_tuned,
 };
-use candlescope_models::{LoadOptions, ModelSource};
+use candlescope_models::LoadOptions;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -31,24 +31,24 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
     let options = options(args)?;
     // What is wrong with the words is found out before a directory is made.
     options.check()?;
-    let device = crate::device::device(&args.device)?;
+    let device = crate::device::device(&args.subject.device)?;
     let load = LoadOptions {
         device,
-        dtype: args.dtype.as_deref().map(crate::device::dtype).transpose()?,
-        dequantize: args.dequantize,
+        dtype: args.subject.dtype.as_deref().map(crate::device::dtype).transpose()?,
+        dequantize: args.subject.dequantize,
         seed: args.seed,
-        engine: crate::device::engine(&args.engine)?,
+        engine: crate::device::engine(&args.subject.engine)?,
     };
     let peaks = peaks(args)?;
     start_thread_pool()?;
     warn_of_debug_build();
     let progress = Progress::new(!args.no_progress && !args.json);
-    progress.wait(&printable(&format!("loading {}", args.model)));
+    progress.wait(&printable(&format!("loading {}", args.subject.model)));
     let cancel = cancel_on_interrupt(last_repetition);
     let host = ModelHost::new(&options.lm, load)?.cancel(&cancel);
     let mut study = Study::create(&args.out, manifest(args, &options))?;
     begin(&mut study, 0, 0, false)?;
-    let mut around = surroundings_of(&args.device);
+    let mut around = surroundings_of(&args.subject.device);
     let mut observe = watch(&progress);
     let mut chosen = |batches: &[u64], why: Option<Why>| tell(&progress, args, batches, why);
     let driver = TuneDriver {
@@ -95,7 +95,7 @@ fn options(args: &BatchArgs) -> Result<TuneOptions> {
     if args.end > MAX_BATCH as u64 {
         bail!("--end is {}; at most {MAX_BATCH} sequences can be asked for", args.end);
     }
-    ModelSource::parse(&args.model)?;
+    args.subject.check()?;
     let mut lm = if args.quick { LmOptions::quick() } else { LmOptions::default() };
     let shape = Shape {
         prompt: args.prompt_tokens.unwrap_or(lm.throughput.prompt),
@@ -105,11 +105,7 @@ fn options(args: &BatchArgs) -> Result<TuneOptions> {
         bail!("--prompt-tokens and --output-tokens must be at least 1");
     }
     lm.throughput = shape;
-    lm.model = args.model.clone();
-    lm.device = args.device.clone();
-    lm.dtype = args.dtype.clone();
-    lm.dequantize = args.dequantize;
-    lm.engine = args.engine.clone();
+    args.subject.tell(&mut lm)?;
     lm.seed = args.seed;
     lm.memory_limit = args.memory_limit.map(|mib| mib.saturating_mul(1 << 20));
     let metric = match args.metric {
@@ -128,7 +124,7 @@ fn options(args: &BatchArgs) -> Result<TuneOptions> {
 /// The device to predict with: of a file that was named, as `bench peaks` keeps it, or by its datasheet. The inner error
 /// says why there is none; then batches are expected from those measured before them.
 fn peaks(args: &BatchArgs) -> Result<Result<Device, String>> {
-    let identity = DeviceIdentity::of(&args.device);
+    let identity = DeviceIdentity::of(&args.subject.device);
     let known = identity.as_ref().ok().and_then(|identity| known_device(&identity.name).ok());
     if let Some(path) = &args.peaks {
         let named = || format!("in `{}`", path.display());
@@ -149,7 +145,7 @@ fn peaks(args: &BatchArgs) -> Result<Result<Device, String>> {
 
 fn manifest(args: &BatchArgs, options: &TuneOptions) -> Manifest {
     let [_, method] = options.methods();
-    let mut manifest = Manifest::new(format!("tune batch of {}", args.model), Vec::new(), &method);
+    let mut manifest = Manifest::new(format!("tune batch of {}", args.subject.model), Vec::new(), &method);
     if let Ok(Value::Object(map)) = serde_json::to_value(&options.lm) {
         manifest.options = map;
     }

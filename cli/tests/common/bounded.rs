@@ -1,7 +1,7 @@
 //! Runs the command with limits on memory and time; a process beyond them is ended before it harms the machine.
 #![allow(dead_code, unreachable_pub, reason = "shared by several test binaries")]
 
-use crate::common::{BINARY, text};
+use crate::common::{candlescope, text};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub struct Ended {
 /// If it takes more than `seconds`, has more than `ceiling_mb` resident at once, ends by a signal, or panics.
 #[track_caller]
 pub fn bounded(args: &[&str], ceiling_mb: u64, seconds: u64) -> Ended {
-    let mut command = Command::new(BINARY);
+    let mut command = candlescope();
     command.args(args).env_remove("CANDLESCOPE").env_remove("RUST_LOG").env_remove("CANDLESCOPE_LIMITS");
     within(command, ceiling_mb, seconds)
 }

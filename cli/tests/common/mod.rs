@@ -7,15 +7,18 @@ use std::process::{Command, Output};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_candlescope");
 
+/// The command of a user who has set nothing up and measured nothing: peaks that are kept for this machine would become
+/// roofs of the runs that a test makes.
+pub fn candlescope() -> Command {
+    let mut command = Command::new(BINARY);
+    command.env_remove("CANDLESCOPE").env_remove("CANDLESCOPE_LIMITS").env_remove("RUST_LOG");
+    command.env("XDG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/nothing-kept"));
+    command
+}
+
 /// With backtraces on: the messages must be readable even then.
 pub fn run(args: &[&str]) -> Output {
-    Command::new(BINARY)
-        .args(args)
-        .env_remove("CANDLESCOPE")
-        .env_remove("RUST_LOG")
-        .env("RUST_BACKTRACE", "1")
-        .output()
-        .expect("the command runs")
+    candlescope().args(args).env("RUST_BACKTRACE", "1").output().expect("the command runs")
 }
 
 /// Runs the command, expects success, and returns standard output.

@@ -134,7 +134,7 @@ fn limits_that_are_none() {
     for limit in candlescope_analysis::Limit::ALL {
         assert!(help.contains(limit.name()), "{} is not in: {help}", limit.name());
     }
-    let mut command = Command::new(crate::common::BINARY);
+    let mut command = crate::common::candlescope();
     command.args(["report", "run"]).env("CANDLESCOPE_LIMITS", "nonsense");
     let ended = crate::bounded::within(command, MB, SECONDS);
     assert!(ended.err.contains("in the variable CANDLESCOPE_LIMITS"), "{}", ended.err);

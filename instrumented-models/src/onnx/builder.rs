@@ -78,10 +78,15 @@ impl Builder {
         self.op("Reshape", &[input, &shape], &[])
     }
 
-    /// `x·Wᵀ + b` for a weight (out, in).
+    /// `x·Wᵀ + b` for a weight (out, in). Without a bias a zero is added: candle-onnx wants three inputs.
     pub(super) fn linear(&mut self, x: &str, weight: &str, bias: Option<&str>) -> Value {
-        let inputs: Vec<&str> = [x, weight].into_iter().chain(bias).collect();
-        self.op("Gemm", &inputs, &[int("transB", 1)])
+        let bias = bias.map_or_else(|| self.number(0.0), str::to_string);
+        self.op("Gemm", &[x, weight, &bias], &[int("transB", 1)])
+    }
+
+    /// The mean of each row.
+    pub(super) fn mean(&mut self, x: &str) -> Value {
+        self.op("ReduceMean", &[x], &[ints("axes", &[-1]), int("keepdims", 1)])
     }
 
     /// A constant list of whole numbers.
@@ -168,9 +173,4 @@ pub(super) fn int(name: &str, value: i64) -> Attribute {
 /// Whole numbers as an attribute.
 pub(super) fn ints(name: &str, values: &[i64]) -> Attribute {
     Attribute { name: name.to_string(), ints: values.to_vec(), kind: 7, ..Attribute::default() }
-}
-
-/// A number as an attribute.
-pub(super) fn float(name: &str, value: f32) -> Attribute {
-    Attribute { name: name.to_string(), f: Some(value), kind: 1, ..Attribute::default() }
 }

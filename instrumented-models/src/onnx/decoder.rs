@@ -1,6 +1,6 @@
 //! The graph of a decoder: what `llama.rs` and `gpt2.rs` compute, operation by operation, for one sequence.
 
-use super::builder::{Builder, FLOAT, INT64, Size, Value, float, int, ints};
+use super::builder::{Builder, FLOAT, INT64, Size, Value, int, ints};
 use crate::config::ModelConfig;
 use crate::layers::rotary_frequencies;
 use crate::weights::{HeldWeights, WeightError};
@@ -128,17 +128,28 @@ impl Decoder<'_> {
         let graph = &mut self.graph;
         let (two, eps) = (graph.number(2.0), graph.number(self.config.rms_norm_eps as f32));
         let squares = graph.op("Pow", &[x, &two], &[]);
-        let mean = graph.op("ReduceMean", &[&squares], &[ints("axes", &[-1]), int("keepdims", 1)]);
+        let mean = graph.mean(&squares);
         let mean = graph.op("Add", &[&mean, &eps], &[]);
         let root = graph.op("Sqrt", &[&mean], &[]);
         let normal = graph.op("Div", &[x, &root], &[]);
         Ok(graph.op("Mul", &[&normal, &weight], &[]))
     }
 
+    /// `(x − mean(x)) / √(var(x) + ε) · w + b`, in parts: candle-onnx has no LayerNormalization, and ONNX Runtime makes one
+    /// of them.
     fn layer_norm(&mut self, x: &str, path: &str) -> Result<Value, WeightError> {
         let (weight, bias) = (self.weight(&format!("{path}.weight"))?, self.weight(&format!("{path}.bias"))?);
-        let eps = float("epsilon", self.config.rms_norm_eps as f32);
-        Ok(self.graph.op("LayerNormalization", &[x, &weight, &bias], &[int("axis", -1), eps]))
+        let graph = &mut self.graph;
+        let (two, eps) = (graph.number(2.0), graph.number(self.config.rms_norm_eps as f32));
+        let mean = graph.mean(x);
+        let centred = graph.op("Sub", &[x, &mean], &[]);
+        let squares = graph.op("Pow", &[&centred, &two], &[]);
+        let variance = graph.mean(&squares);
+        let variance = graph.op("Add", &[&variance, &eps], &[]);
+        let root = graph.op("Sqrt", &[&variance], &[]);
+        let normal = graph.op("Div", &[&centred, &root], &[]);
+        let scaled = graph.op("Mul", &[&normal, &weight], &[]);
+        Ok(graph.op("Add", &[&scaled, &bias], &[]))
     }
 
     /// From (tokens, heads·head) to (1, heads, tokens, head).
@@ -252,7 +263,8 @@ impl Decoder<'_> {
             false => (self.rms_norm(&xs, "model.norm")?, "model.embed_tokens.weight"),
         };
         let table = self.weight(if self.config.tie_embeddings { table } else { "lm_head.weight" })?;
-        self.graph.named("Gemm", &[&normal, &table], &[int("transB", 1)], &["logits"]);
+        let nothing = self.graph.number(0.0);
+        self.graph.named("Gemm", &[&normal, &table, &nothing], &[int("transB", 1)], &["logits"]);
         Ok(())
     }
 }

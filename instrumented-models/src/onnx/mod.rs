@@ -4,10 +4,12 @@
 //! this call, whose logits are wanted), and `past_key_values.N.key` and `.value` (1, kv heads, past, head) for each
 //! layer, with a `past` of 0 at the beginning of a text. Outputs: `logits` (positions, vocabulary), and
 //! `present.N.key`, `present.N.value`, which are the next call's past. All numbers are f32. Operators are those of opset
-//! 17, of which runtimes need no more than two dozen.
+//! 17, of which runtimes need no more than two dozen: those that both ONNX Runtime and candle-onnx have.
 
 mod builder;
 mod decoder;
+#[cfg(feature = "candle-onnx")]
+mod evaluator;
 mod proto;
 
 use crate::config::ModelConfig;
@@ -15,6 +17,8 @@ use crate::weights::{HeldWeights, WeightError};
 use builder::Builder;
 use candle_core::{DType, Device};
 use candlescope_core::files::write_whole;
+#[cfg(feature = "candle-onnx")]
+pub use evaluator::Evaluator;
 use prost::Message;
 use proto::{Model, OperatorSet};
 use std::io::{self, Write};

@@ -57,18 +57,16 @@ pub(super) struct Node {
     pub(super) attribute: Vec<Attribute>,
 }
 
-/// A fixed property of an operation. Its value is one of three.
+/// A fixed property of an operation. Its value is one of two.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Attribute {
     #[prost(string, tag = "1")]
     pub(super) name: String,
-    #[prost(float, optional, tag = "2")]
-    pub(super) f: Option<f32>,
     #[prost(int64, optional, tag = "3")]
     pub(super) i: Option<i64>,
     #[prost(int64, repeated, packed = "false", tag = "8")]
     pub(super) ints: Vec<i64>,
-    /// 1 for `f`, 2 for `i`, 7 for `ints`.
+    /// 2 for `i`, 7 for `ints`.
     #[prost(int32, tag = "20")]
     pub(super) kind: i32,
 }

@@ -6,7 +6,7 @@ use crate::config::ModelConfig;
 use crate::gpt2::Gpt2;
 use crate::layers::{ggml_dtype_word, tensor_bytes};
 use crate::llama::Llama;
-use candle_core::quantized::{GgmlDType, QTensor};
+use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{DType, Device, Tensor};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -128,11 +128,23 @@ fn check_blocks(name: &str, tensor: &Tensor, dtype: GgmlDType) -> Result<(), Wei
 /// `tensor` stored as `dtype`, on `device`. Rows are checked, because candle counts blocks over the whole tensor.
 pub(super) fn quantise(name: &str, tensor: &Tensor, dtype: GgmlDType, device: &Device) -> Result<QTensor, WeightError> {
     check_blocks(name, tensor, dtype)?;
-    let made = tensor.to_device(&Device::Cpu).and_then(|tensor| match device.is_cpu() {
-        true => QTensor::quantize(&tensor, dtype),
-        false => QTensor::quantize_onto(&tensor.to_dtype(DType::F32)?, dtype, device),
-    });
-    made.map_err(tensor_error(name))
+    quantize_onto(tensor, dtype, device).map_err(tensor_error(name))
+}
+
+/// `tensor` stored as `dtype`, on `device`: quantised on the host and loaded as from a file.
+///
+/// candle's own `QTensor::quantize_onto` (0.11) leaves the memory after the last row on a GPU as it found it. Its products
+/// of many rows take several blocks of a row of weights at a time, and read on past the end of a row that does not fill
+/// them; what they read there is multiplied by zero, which is no number if a scale is none.
+///
+/// # Errors
+/// candle's, when the number of values is no multiple of the type's blocks, or memory ends.
+pub fn quantize_onto(tensor: &Tensor, dtype: GgmlDType, device: &Device) -> candle_core::Result<QTensor> {
+    let made = QTensor::quantize(&tensor.to_device(&Device::Cpu)?, dtype)?;
+    match device.is_cpu() {
+        true => Ok(made),
+        false => QTensor::new(QStorage::from_data(made.data()?, device, dtype)?, made.shape().clone()),
+    }
 }
 
 /// Held weights as a source, in a form.

@@ -15,7 +15,7 @@ use candle_core::Tensor;
 use candle_core::quantized::QTensor;
 pub use gguf_writer::{GgufText, write_gguf};
 pub(crate) use held::Holding;
-pub use held::{Form, HeldModel, HeldWeights};
+pub use held::{Form, HeldModel, HeldWeights, quantize_onto};
 pub use prefixed::WithoutPrefix;
 use std::path::PathBuf;
 use std::sync::Arc;

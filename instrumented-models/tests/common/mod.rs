@@ -227,3 +227,12 @@ pub fn compare(ours: &mut dyn CausalLm, theirs: &mut dyn CausalLm, batch: usize)
     found.cache = found.cache.max(relative(&whole, &pieces));
     found
 }
+
+/// Runs `f` with `subscriber` on this thread.
+///
+/// A second one is held meanwhile: with one alone, tracing lets the thread that comes upon a span first decide for all
+/// threads whether anybody listens to it, and a test beside this one has nobody who does.
+pub fn listening<T>(subscriber: impl tracing::Subscriber + Send + Sync + 'static, f: impl FnOnce() -> T) -> T {
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
+    tracing::subscriber::with_default(subscriber, f)
+}

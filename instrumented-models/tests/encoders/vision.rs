@@ -50,7 +50,7 @@ fn loaded(directory: &Path) -> LoadedVision {
 fn record_phases<T>(f: impl FnOnce() -> T) -> (Batch, T) {
     let memory = MemoryExporter::new();
     let (layer, session) = Session::builder().exporter(memory.clone()).start().unwrap();
-    let result = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), f);
+    let result = crate::common::listening(tracing_subscriber::registry().with(layer), f);
     let findings = session.finish().verdict.findings;
     assert!(findings.iter().any(|finding| finding.code.as_str() == "no_model_spans"), "{findings:?}");
     let mut batch = memory.batch();

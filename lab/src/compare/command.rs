@@ -25,10 +25,18 @@ impl RunCommand {
         let mut words = text.split_whitespace();
         let program = words.next().map(|word| word.rsplit(['/', '\\']).next().unwrap_or(word));
         let profiles = matches!(program, Some("candlescope" | "candlescope-cuda")) && words.next() == Some("profile");
-        let directed =
-            text.contains(OUT) || text.split_whitespace().any(|word| word == "--out" || word.starts_with("--out="));
-        let text = if profiles && !directed { format!("{text} --out {OUT} --no-progress") } else { text.to_string() };
-        Self { text }
+        let has = |option: &str| {
+            let given =
+                |word: &str| word.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
+            text.split_whitespace().any(given)
+        };
+        let mut text_to_run = text.to_string();
+        if profiles && !text.contains(OUT) && !has("--out") {
+            text_to_run += &format!(" --out {OUT}");
+            // Twice is an error.
+            text_to_run += if has("--no-progress") { "" } else { " --no-progress" };
+        }
+        Self { text: text_to_run }
     }
 
     /// Runs it, with `out` for its run and `printed` for what it prints, and returns the run's directory. `Ok(None)`
@@ -116,6 +124,7 @@ mod tests {
             text("target/debug/candlescope profile --model embedded"),
             "target/debug/candlescope profile --model embedded --out {out} --no-progress"
         );
+        assert_eq!(text("candlescope profile --no-progress"), "candlescope profile --no-progress --out {out}");
         assert_eq!(text("candlescope profile --out {out}/x"), "candlescope profile --out {out}/x");
         assert_eq!(text("./server --model x"), "./server --model x");
     }

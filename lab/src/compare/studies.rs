@@ -56,16 +56,20 @@ fn values(study: &Study, summary: &CaseSummary, limits: &ReadLimits) -> CaseValu
     let names: BTreeSet<&String> = summary.plain.iter().flat_map(|sample| sample.measurement.figures.keys()).collect();
     let mut figures: BTreeMap<String, Vec<Sampled>> = BTreeMap::new();
     let mut add = |name: &str, of: &dyn Fn(&Sample) -> Option<f64>| {
-        if let Some(values) = by_process(&summary.plain, of) {
+        if let Some(values) = by_process(summary.plain.iter(), of) {
             figures.insert(name.to_string(), values);
         }
     };
     add("host_ns", &|sample| Some(sample.measurement.host_ns as f64));
     add("device_ns", &|sample| sample.measurement.device_ns.map(|ns| ns as f64));
     add("energy_mj", &|sample| sample.measurement.energy_mj);
-    add("memory_bytes", &|sample| sample.measurement.memory_bytes.map(|bytes| bytes as f64));
     for name in names {
         add(name, &|sample| sample.measurement.figures.get(name).copied());
+    }
+    // On a CPU the first sample of a start has it.
+    let with_memory = summary.plain.iter().filter(|sample| sample.measurement.memory_bytes.is_some());
+    if let Some(values) = by_process(with_memory, &|sample| sample.measurement.memory_bytes.map(|bytes| bytes as f64)) {
+        figures.insert("memory_bytes".to_string(), values);
     }
     let run = summary.last_run().map(|run| study.dir().join(run));
     CaseValues {
@@ -76,10 +80,16 @@ fn values(study: &Study, summary: &CaseSummary, limits: &ReadLimits) -> CaseValu
 }
 
 /// The median of each process start; the samples of a single one are its parts. `None` if a sample lacks the figure.
-fn by_process(samples: &[Sample], of: &dyn Fn(&Sample) -> Option<f64>) -> Option<Vec<Sampled>> {
+fn by_process<'a>(
+    samples: impl Iterator<Item = &'a Sample>,
+    of: &dyn Fn(&Sample) -> Option<f64>,
+) -> Option<Vec<Sampled>> {
     let mut processes: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for sample in samples {
         processes.entry(sample.process).or_default().push(of(sample)?);
+    }
+    if processes.is_empty() {
+        return None;
     }
     let single = processes.len() == 1;
     let values = processes.into_values().map(|values| {

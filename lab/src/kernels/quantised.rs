@@ -5,8 +5,9 @@ use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
 use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;
-use candle_core::quantized::{GgmlDType, QMatMul, QTensor};
-use candle_core::{Device, Module};
+use candle_core::Module;
+use candle_core::quantized::{GgmlDType, QMatMul};
+use candlescope_models::weights::quantize_onto;
 
 /// candle's `QMatMul`: f32 activations by weights in GGML's blocks.
 pub(super) struct Quantised;
@@ -48,7 +49,7 @@ impl Kernel for Quantised {
         let dense = inputs.values((n, k), element)?;
         let (dtype, ..) = element.blocks().unwrap_or((GgmlDType::F32, 1, 4));
         // Quantised on the host, which has all types.
-        let weights = QTensor::quantize_onto(&dense.to_device(&Device::Cpu)?, dtype, inputs.device())?;
+        let weights = quantize_onto(&dense, dtype, inputs.device())?;
         let product = QMatMul::from_qtensor(weights)?;
         Ok(Prepared::new(vec![xs], move |xs| product.forward(&xs[0])))
     }

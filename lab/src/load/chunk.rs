@@ -43,6 +43,13 @@ struct Delta {
 pub(super) struct Usage {
     pub(super) prompt_tokens: Option<u64>,
     pub(super) completion_tokens: Option<u64>,
+    /// Tokens of the prompt that a cache of prefixes had.
+    #[serde(rename = "prompt_tokens_details", deserialize_with = "cached_tokens")]
+    pub(super) cached_tokens: Option<u64>,
+}
+
+fn cached_tokens<'de, D: Deserializer<'de>>(details: D) -> Result<Option<u64>, D::Error> {
+    Ok(Value::deserialize(details)?.get("cached_tokens").and_then(Value::as_u64))
 }
 
 impl Chunk {
@@ -210,7 +217,12 @@ mod tests {
     #[test]
     fn usage_ends_and_errors() {
         let last = chunk(r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":9,"total_tokens":12}}"#);
-        assert_eq!(last.usage(), Some(Usage { prompt_tokens: Some(3), completion_tokens: Some(9) }));
+        let expected = Usage { prompt_tokens: Some(3), completion_tokens: Some(9), cached_tokens: None };
+        assert_eq!(last.usage(), Some(expected));
+        for (details, cached) in [(r#"{"cached_tokens":2}"#, Some(2)), ("null", None), ("[1]", None)] {
+            let text = format!(r#"{{"usage":{{"prompt_tokens":3,"prompt_tokens_details":{details}}}}}"#);
+            assert_eq!(chunk(&text).usage().and_then(|u| u.cached_tokens), cached, "{details}");
+        }
         assert_eq!(chunk(r#"{"usage":{}}"#).usage(), None);
         assert_eq!(chunk(r#"{"choices":[{"finish_reason":"length"}]}"#).finish(), Some("length"));
         for (text, words) in [

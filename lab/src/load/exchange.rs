@@ -27,6 +27,10 @@ const MOST_PLAIN: usize = 32 << 20;
 /// After the end of an answer, a connection that does not end its body within this time is not used again.
 const TAIL: Duration = Duration::from_millis(200);
 
+/// A connection that was open before and ends within this time, without an answer, had been closed by the server before
+/// the request came; one that ends later was closed because of the request. Longer than any way there and back.
+const STALE: Duration = Duration::from_secs(1);
+
 /// Sends requests to one server.
 pub(super) struct Client {
     pub(super) clock: Clock,
@@ -192,21 +196,25 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a request on an idle connection, or on a new one.
+    /// Sends a request on an idle connection, or on a new one. A server may close an idle connection just before a
+    /// request comes (llama.cpp's does so after each stream, without announcing it): then the request is sent once
+    /// more, on a new connection, as other clients do.
     async fn send(
         &self,
         request: Request<Full<Bytes>>,
         record: &mut RequestRecord,
     ) -> Result<(Response<Incoming>, Sender), Failure> {
-        let mut request = request;
         while let Some(mut sender) = self.connections.idle().await {
-            match sender.try_send_request(request).await {
+            let sent = self.clock.now();
+            match sender.try_send_request(request.clone()).await {
                 Ok(response) => return Ok((response, sender)),
-                // Closed meanwhile, before anything was sent: the server has seen nothing of it.
-                Err(mut error) => match error.take_message() {
-                    Some(unsent) => request = unsent,
-                    None => return Err(Failure::new(FailureKind::HungUp, with_cause(error.error()))),
-                },
+                // The server has seen nothing of it.
+                Err(error) if error.message().is_some() => {}
+                Err(error) if was_closed(error.error()) && self.clock.now() - sent < STALE.as_nanos() as u64 => {
+                    record.sent_again = true;
+                    break;
+                }
+                Err(error) => return Err(Failure::new(FailureKind::HungUp, with_cause(error.error()))),
             }
         }
         let opened = self.connections.open().await;
@@ -253,6 +261,7 @@ fn keep(answer: Answer, record: &mut RequestRecord) {
     let chunks = state.token_ns.len() as u64;
     record.streamed = state.streamed;
     record.prompt_tokens = usage.prompt_tokens;
+    record.cached_tokens = usage.cached_tokens;
     (record.output_tokens, record.output_tokens_by) = match usage.completion_tokens {
         Some(tokens) => (Some(tokens), Some(TokensBy::Usage)),
         None if state.streamed => (Some(chunks), Some(TokensBy::Chunks)),
@@ -275,6 +284,12 @@ async fn limited(mut body: Incoming, most: usize) -> Result<Vec<u8>, String> {
         }
     }
     Ok(bytes)
+}
+
+/// Whether the connection ended, rather than brought something that is no answer.
+fn was_closed(error: &hyper::Error) -> bool {
+    let by_io = std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>());
+    by_io || error.is_incomplete_message() || error.is_closed() || error.is_canceled()
 }
 
 /// An error of the HTTP library with what caused it.

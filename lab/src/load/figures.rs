@@ -93,6 +93,8 @@ pub struct Figures {
     pub ok: u64,
     /// Those of them that failed, by kind.
     pub failed: BTreeMap<String, u64>,
+    /// Measured requests that were sent a second time, because the server had closed a connection that was open.
+    pub sent_again: u64,
     /// Time to first token.
     pub ttft_ns: Option<Spread>,
     /// The same from the planned arrival.
@@ -107,6 +109,9 @@ pub struct Figures {
     pub e2e_from_planned_ns: Option<Spread>,
     /// Tokens of the prompts.
     pub prompt_tokens: Option<Spread>,
+    /// Share of the prompts' tokens that the server had in a cache of prefixes; absent where it does not tell. TTFT is
+    /// shorter by the time that these would have taken.
+    pub cached_share: Option<f64>,
     /// Tokens of the answers.
     pub output_tokens: Option<Spread>,
     /// Who counted them; absent if it was not the same for all.
@@ -176,6 +181,7 @@ impl Figures {
             measured: measured.len() as u64,
             ok: ok.len() as u64,
             failed,
+            sent_again: measured.iter().filter(|r| r.sent_again).count() as u64,
             ttft_from_planned_ns: of(&ttft_planned),
             ttft_ns,
             tpot_ns: of(&RequestRecord::tpot_ns),
@@ -183,6 +189,7 @@ impl Figures {
             e2e_ns: of(&e2e),
             e2e_from_planned_ns: of(&e2e_planned),
             prompt_tokens: of(&|r| r.prompt_tokens.map(|n| n as f64)),
+            cached_share: cached_share(&ok),
             output_tokens: of(&|r| r.output_tokens.map(|n| n as f64)),
             output_tokens_by: counted_by(&ok),
             arrived_together,
@@ -201,6 +208,12 @@ impl Figures {
 fn counted_by(ok: &[&RequestRecord]) -> Option<TokensBy> {
     let first = ok.first()?.output_tokens_by?;
     ok.iter().all(|r| r.output_tokens_by == Some(first)).then_some(first)
+}
+
+fn cached_share(ok: &[&RequestRecord]) -> Option<f64> {
+    let told = ok.iter().filter_map(|r| Some((r.cached_tokens?, r.prompt_tokens?)));
+    let (cached, all) = told.fold((0, 0), |(cached, all), (c, n)| (cached + c, all + n));
+    (all > 0).then(|| cached as f64 / all as f64)
 }
 
 fn together(gaps: &[Vec<f64>]) -> Option<f64> {
@@ -343,6 +356,9 @@ mod tests {
             all.iter().flat_map(|r| r.token_ns.iter().map(|t| t + r.start_ns)).filter(|t| (100..=150).contains(t));
         assert!((f.output_tokens_per_s.unwrap() * 50e-9 - expected.count() as f64).abs() < 1e-6);
         assert_eq!((f.chunks_per_token, f.output_tokens_by), (Some(1.0), Some(TokensBy::Usage)));
+        assert_eq!(f.cached_share, None, "nobody said");
+        let told = RequestRecord { prompt_tokens: Some(8), cached_tokens: Some(2), ..all[0].clone() };
+        assert_eq!(cached_share(&[&told, &all[1]]), Some(0.25));
     }
 
     #[test]

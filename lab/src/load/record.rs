@@ -53,8 +53,11 @@ pub struct RequestRecord {
     pub planned_ns: Option<u64>,
     /// When it began: connecting, where no connection was open, is part of it.
     pub start_ns: u64,
-    /// Time to connect; absent on a connection that was open.
+    /// When the connection was there; absent on one that was open.
     pub connect_ns: Option<u64>,
+    /// Whether it was sent a second time, on a new connection, because the server had closed the one that was open.
+    /// Its latencies count from the first time.
+    pub sent_again: bool,
     /// Arrival of the answer's head.
     pub head_ns: Option<u64>,
     /// HTTP's status.
@@ -67,6 +70,8 @@ pub struct RequestRecord {
     pub end_ns: u64,
     /// Tokens of the prompt, by the server's usage.
     pub prompt_tokens: Option<u64>,
+    /// Those of them that the server had in a cache of prefixes, by its usage.
+    pub cached_tokens: Option<u64>,
     /// Tokens of the answer.
     pub output_tokens: Option<u64>,
     /// Who counted them.
@@ -91,12 +96,14 @@ impl RequestRecord {
             planned_ns: None,
             start_ns,
             connect_ns: None,
+            sent_again: false,
             head_ns: None,
             status: None,
             streamed: false,
             token_ns: Vec::new(),
             end_ns: 0,
             prompt_tokens: None,
+            cached_tokens: None,
             output_tokens: None,
             output_tokens_by: None,
             finish: None,

@@ -6,7 +6,7 @@ use super::results::LoadResults;
 use std::io::{self, Write};
 
 const HEAD: &str = "stage,level_kind,level,number,part,prompt,planned_ns,start_ns,connect_ns,head_ns,ttft_ns,e2e_ns,end_ns,tpot_ns,\
-                    prompt_tokens,output_tokens,output_tokens_by,chunks,status,finish,failure,message";
+                    prompt_tokens,cached_tokens,output_tokens,output_tokens_by,chunks,sent_again,status,finish,failure,message";
 
 /// Unknown values stay empty.
 pub(super) fn write(out: &mut impl Write, results: &LoadResults) -> io::Result<()> {
@@ -44,9 +44,11 @@ fn row(r: &RequestRecord) -> String {
         r.end_ns.to_string(),
         or_empty(r.tpot_ns().map(|ns| format!("{ns:.1}"))),
         or_empty(r.prompt_tokens),
+        or_empty(r.cached_tokens),
         or_empty(r.output_tokens),
         or_empty(by),
         r.token_ns.len().to_string(),
+        r.sent_again.to_string(),
         or_empty(r.status),
         quoted(r.finish.as_deref().unwrap_or_default()),
         or_empty(failure.map(|f| f.kind)),
@@ -71,7 +73,7 @@ mod tests {
         let mut r = RequestRecord::new(0, 3, Part::Measured, 9, 1000);
         r.failure = Some(Failure { kind: FailureKind::Status(500), message: "no, \"never\"".into() });
         let row = row(&r);
-        assert_eq!(row, "3,measured,9,,1000,,,,,0,,,,,0,,,status_500,\"no, \"\"never\"\"\"");
+        assert_eq!(row, "3,measured,9,,1000,,,,,0,,,,,,0,false,,,status_500,\"no, \"\"never\"\"\"");
         // The message has a comma of its own; stage, kind and level come before.
         assert_eq!(row.matches(',').count() - 1 + 3, HEAD.matches(',').count());
         assert_eq!(quoted("=1+1"), "'=1+1");

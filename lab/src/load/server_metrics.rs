@@ -34,8 +34,11 @@ pub struct Changed {
 pub struct ServerMetrics {
     /// Where they were looked for.
     pub url: RedactedUrl,
-    /// Why there are none, if there are none.
+    /// Why there are none, or none after the load.
     pub absent: Option<String>,
+    /// Whether they were read before the load.
+    #[serde(skip)]
+    pub(super) found_before: bool,
     /// The run of candlescope that observes the server, if it says so.
     pub run: Option<String>,
     /// Series that changed, warm-up and first requests included.
@@ -71,20 +74,18 @@ impl Before {
 
     /// Reads them again.
     pub(super) async fn after(&self, ca_file: Option<&Path>, clock: Clock) -> ServerMetrics {
-        let read = match &self.read {
-            Ok(before) => read(&self.url, ca_file, clock).await.map(|after| (before, after)),
-            Err(why) => Err(why.clone()),
-        };
-        match read {
-            Ok((before, after)) => compare(self.url.clone(), before, &after),
-            Err(why) => ServerMetrics {
-                url: self.url.clone(),
-                absent: Some(why),
-                run: None,
-                changed: BTreeMap::new(),
-                means: BTreeMap::new(),
+        match &self.read {
+            Ok(before) => match read(&self.url, ca_file, clock).await {
+                Ok(after) => compare(self.url.clone(), before, &after),
+                Err(why) => self.absent(run_of(before), format!("read before the load, and not after it: {why}")),
             },
+            Err(why) => self.absent(None, why.clone()),
         }
+    }
+
+    fn absent(&self, run: Option<String>, why: String) -> ServerMetrics {
+        let (changed, means) = (BTreeMap::new(), BTreeMap::new());
+        ServerMetrics { url: self.url.clone(), absent: Some(why), found_before: self.read.is_ok(), run, changed, means }
     }
 }
 
@@ -108,9 +109,13 @@ fn compare(url: RedactedUrl, before: &BTreeMap<String, f64>, after: &BTreeMap<St
             changed.insert(series.clone(), Changed { before: was, after: value });
         }
     }
-    let info = after.keys().find(|series| series.starts_with(RUN_INFO));
-    let run = info.and_then(|series| label(series, "run_id")).map(str::to_string);
-    ServerMetrics { url, absent: None, run, changed, means }
+    ServerMetrics { url, absent: None, found_before: true, run: run_of(after), changed, means }
+}
+
+/// The run that a server of ours names.
+fn run_of(series: &BTreeMap<String, f64>) -> Option<String> {
+    let info = series.keys().find(|series| series.starts_with(RUN_INFO))?;
+    label(info, "run_id").map(str::to_string)
 }
 
 /// For `name_count{…}` the series of its sum, and the histogram itself.

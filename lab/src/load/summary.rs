@@ -83,6 +83,13 @@ fn notes(results: &LoadResults) -> Vec<String> {
             let kinds: Vec<String> = f.failed.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
             notes.push(format!("{level}: failed: {}", kinds.join(", ")));
         }
+        if f.sent_again > 0 {
+            notes.push(format!(
+                "{level}: {} of {} requests were sent twice, because the server had closed a connection after its last \
+                 answer",
+                f.sent_again, f.measured
+            ));
+        }
         if f.saturation.saturated == Some(true) {
             notes.push(format!("{level}: the server does not keep up ({})", f.saturation.signs.join(", ")));
         }
@@ -122,8 +129,9 @@ fn notes(results: &LoadResults) -> Vec<String> {
     if let Some(run) = results.server_metrics.as_ref().and_then(|m| m.run.as_ref()) {
         notes.push(format!("the server is observed by candlescope as the run {run}"));
     }
-    if let Some(why) = results.server_metrics.as_ref().and_then(|m| m.absent.as_ref()) {
-        notes.push(format!("no metrics of the server: {why} (--metrics URL names them)"));
+    if let Some((metrics, why)) = results.server_metrics.as_ref().and_then(|m| Some((m, m.absent.as_ref()?))) {
+        let remedy = if metrics.found_before { "" } else { " (--metrics URL names them)" };
+        notes.push(format!("no metrics of the server: {why}{remedy}"));
     }
     match &results.end {
         End::Stopped => notes.push("ended early: the figures are of what there is".to_string()),
@@ -152,6 +160,12 @@ fn token_notes(results: &LoadResults) -> Vec<String> {
         let share = percent(share);
         notes.push(format!(
             "up to {share} of the chunks arrived together with the one before: TPOT is the pace, not ITL"
+        ));
+    }
+    if let Some(share) = figures().filter_map(|f| f.cached_share).reduce(f64::max).filter(|share| *share > 0.1) {
+        let share = percent(share);
+        notes.push(format!(
+            "up to {share} of the prompts' tokens were in the server's cache of prefixes: TTFT is less for it"
         ));
     }
     if results.target.prompt_tokens_counted == Some(false) {

@@ -18,6 +18,7 @@ mod journal;
 mod manifest;
 mod raster;
 mod rows;
+mod speedup;
 mod summary;
 mod table;
 mod writing;
@@ -27,6 +28,8 @@ pub use chart::{Chart, Line, Point};
 pub use journal::{Facts, Journal, Records};
 pub use manifest::{Manifest, ProcessStart, State};
 pub use rows::{FIXED_COLUMNS, table};
+pub(crate) use speedup::ratio;
+pub use speedup::{Speedup, speedup};
 pub use summary::{CaseSummary, IntervalOf, summaries};
 pub use table::{Column, Table};
 

@@ -83,6 +83,14 @@ impl CaseSummary {
         Some(recorded.median / self.host_ns()?.median - 1.0)
     }
 
+    /// The smallest and the largest ratio of a recorded repetition to a plain one, less one. Recorded ones have a process
+    /// start of their own, so that how far starts differ is in it.
+    pub fn recording_cost_range(&self) -> Option<(f64, f64)> {
+        let recorded = self.profiled(|sample| Some(sample.measurement.host_ns as f64))?;
+        let plain = self.host_ns()?;
+        Some((recorded.min / plain.max - 1.0, recorded.max / plain.min - 1.0))
+    }
+
     /// Why it gave no figures, if it gave none.
     pub fn outcome(&self) -> Option<StopReason> {
         let bad = [StopReason::OutOfMemory, StopReason::Refused, StopReason::Failed];

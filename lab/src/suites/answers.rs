@@ -1,7 +1,7 @@
 //! What the figures of a study mean, in words made of the figures themselves.
 
 use super::lm_options::SuiteName;
-use super::suite_tables::{median, of_suite, prompt_tokens, size};
+use super::suite_tables::{median, of_suite, prompt_tokens, size, throughput_gain};
 use super::terminal::{ms, tokens};
 use crate::method::Sample;
 use crate::study::CaseSummary;
@@ -9,6 +9,7 @@ use candlescope_analysis::passes::stats::percentile_of;
 use candlescope_analysis::{Analysis, Run};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::Path;
 
 /// Less gain than this from a larger batch does not pay: a share of the throughput before it.
@@ -66,51 +67,99 @@ fn none(code: &'static str, question: &'static str, why: &str) -> Answer {
     Answer { code, question, text: why.into(), figures: Value::Null }
 }
 
+/// A batch that was measured.
+struct Batch<'a> {
+    size: usize,
+    case: &'a CaseSummary,
+    tps: f64,
+    tpot_ns: Option<f64>,
+}
+
+/// What a larger batch gains in tokens a second, for each doubling: a small step cannot gain much however well it scales.
+struct Gain {
+    each: f64,
+    /// The 95 % interval over process starts.
+    ci95: Option<(f64, f64)>,
+}
+
+impl Gain {
+    fn of(from: &Batch<'_>, to: &Batch<'_>) -> Option<Self> {
+        let over = throughput_gain(from.case, to.case)?;
+        let doublings = (to.size as f64 / from.size.max(1) as f64).log2();
+        let each = |ratio: f64| ratio.powf(1.0 / doublings) - 1.0;
+        Some(Self { each: each(over.ratio), ci95: over.ci95.map(|(low, high)| (each(low), each(high))) })
+    }
+
+    fn words(&self) -> String {
+        let interval = self.ci95.map(|(low, high)| format!(" (95 % {:+.0} to {:+.0} %)", low * 100.0, high * 100.0));
+        format!("{:+.0} %{}", self.each * 100.0, interval.unwrap_or_default())
+    }
+
+    /// Whether its interval says that it pays, or that it does not; `None` if it has none.
+    fn settled(&self) -> Option<bool> {
+        self.ci95.map(|(low, high)| low >= PAYS || high < PAYS)
+    }
+}
+
 fn batching(summaries: &[CaseSummary]) -> Answer {
     let (code, question) = ("batching", "Where does batching stop paying?");
     let cases = of_suite(summaries, SuiteName::Throughput);
-    let mut known: Vec<(usize, f64, Option<f64>)> = cases
+    let batch =
+        |case: &&'_ CaseSummary| Some((size(case, "batch")?, median(case, "output_tps")?, median(case, "tpot_ns")));
+    let mut known: Vec<Batch<'_>> = cases
         .iter()
-        .filter_map(|case| Some((size(case, "batch")?, median(case, "output_tps")?, median(case, "tpot_ns"))))
+        .filter_map(|case| batch(case).map(|(size, tps, tpot_ns)| Batch { size, case, tps, tpot_ns }))
         .collect();
-    known.sort_by_key(|(batch, ..)| *batch);
-    if known.len() < 2 {
+    known.sort_by_key(|batch| batch.size);
+    let gains: Vec<Gain> = known.windows(2).map_while(|pair| Gain::of(&pair[0], &pair[1])).collect();
+    let (Some(first), Some(last), false) = (known.first(), known.last(), gains.is_empty()) else {
         return none(code, question, "Not measured: that takes the suite throughput with two batches at least.");
-    }
-    // For each doubling of the batch, because a small step cannot gain much however well it scales.
-    let gain = |from: &(usize, f64, Option<f64>), to: &(usize, f64, Option<f64>)| {
-        (to.1 / from.1).powf(1.0 / (to.0 as f64 / from.0.max(1) as f64).log2()) - 1.0
     };
-    let gains: Vec<f64> = known.windows(2).map(|pair| gain(&pair[0], &pair[1])).collect();
-    let pays = gains.iter().take_while(|gain| **gain >= PAYS).count();
-    let (first, at, last) = (known[0], known[pays], known[known.len() - 1]);
-    let so_far = format!(
-        "a batch of {} gives {} tokens/s, {:.1} times those of {}",
-        at.0,
-        tokens(at.1),
-        at.1 / first.1,
-        first.0
-    );
-    let mut text = match known.get(pays + 1) {
-        None => format!("Not up to {}, the largest batch measured: {so_far}.", last.0),
-        Some(next) => {
-            let longer =
-                next.2.zip(at.2).map(|(next, at)| format!(", and each token takes {:.2} times as long", next / at));
+    let pays = gains.iter().take_while(|gain| gain.each >= PAYS).count();
+    let at = &known[pays];
+    let times = throughput_gain(first.case, at.case).filter(|_| pays > 0);
+    let times = times.map(|gain| format!(", {:.1} times those of {}", gain.ratio, first.size)).unwrap_or_default();
+    let so_far = format!("a batch of {} gives {} tokens/s{times}", at.size, tokens(at.tps));
+    let mut text = match (known.get(pays + 1), gains.get(pays)) {
+        (Some(next), Some(gain)) => {
+            let longer = next.tpot_ns.zip(at.tpot_ns);
+            let longer = longer.map(|(next, at)| format!(", and each token takes {:.2} times as long", next / at));
             format!(
-                "At {}: {so_far}; going on to {} gives {:+.0} % tokens/s for each doubling{}.",
-                at.0,
-                next.0,
-                gains[pays] * 100.0,
+                "At {}: {so_far}; going on to {} gives {} tokens/s for each doubling{}.",
+                at.size,
+                next.size,
+                gain.words(),
                 longer.unwrap_or_default()
             )
         }
+        _ => format!("Not up to {}, the largest batch measured: {so_far}.", last.size),
     };
+    // The steps on which the answer rests: those that pay, and the one that does not.
+    let each: Vec<Option<bool>> = gains.iter().take(pays + 1).map(Gain::settled).collect();
+    let settled = match each.contains(&Some(false)) {
+        true => Some(false),
+        false => each.iter().all(Option::is_some).then_some(true),
+    };
+    if settled == Some(false) {
+        let _ = write!(
+            text,
+            " These process starts do not settle it: {} % for each doubling, from which on batching is said to pay, lies \
+             in an interval of a gain.",
+            PAYS * 100.0
+        );
+    }
     if let Some(case) = cases.iter().find(|case| case.plain.is_empty() && case.outcome().is_some()) {
         let batch = size(case, "batch").unwrap_or(0);
         text += &format!(" A batch of {batch} gave no figures: {}.", super::terminal::without(case));
     }
-    let rows: Vec<Value> = known.iter().map(|(batch, tps, _)| json!({ "batch": batch, "output_tps": tps })).collect();
-    Answer { code, question, text, figures: json!({ "pays_up_to": at.0, "gain_from": PAYS, "batches": rows }) }
+    let gained = std::iter::once(None).chain(gains.iter().map(Some)).chain(std::iter::repeat(None));
+    let row = |(batch, gain): (&Batch<'_>, Option<&Gain>)| {
+        let (each, ci95) = (gain.map(|gain| gain.each), gain.and_then(|gain| gain.ci95));
+        json!({ "batch": batch.size, "output_tps": batch.tps, "gain_by_doubling": each, "gain_ci95": ci95 })
+    };
+    let rows: Vec<Value> = known.iter().zip(gained).map(row).collect();
+    let figures = json!({ "pays_up_to": at.size, "gain_from": PAYS, "settled": settled, "batches": rows });
+    Answer { code, question, text, figures }
 }
 
 fn prompts(summaries: &[CaseSummary]) -> Answer {

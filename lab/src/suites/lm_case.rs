@@ -4,7 +4,7 @@ use super::generate_error::case_error;
 use super::lm_options::LmOptions;
 use super::machine_memory::{Need, PeakResident, shown};
 use super::model_host::ModelHost;
-use crate::hardware::{self, DeviceTimer, PeakAllocated};
+use crate::hardware::{self, DeviceTimer, PeakAllocated, give_back_freed};
 use crate::method::{Case, CaseError, CaseId, Measurement, Mode};
 use candlescope_models::{FinishReason, GenerateOptions, GenerationOutput, generate_for};
 use std::cell::RefCell;
@@ -21,6 +21,7 @@ pub fn cases(options: &LmOptions, host: &Rc<RefCell<ModelHost>>) -> Vec<Box<dyn 
             output: size("output_tokens").unwrap_or(1),
             prompts: Vec::new(),
             need: String::new(),
+            memory: Memory::NotRead,
             host: host.clone(),
             id,
         })
@@ -38,7 +39,20 @@ struct LmCase {
     prompts: Vec<Vec<u32>>,
     /// What it was predicted to need, for the message if memory ends.
     need: String,
+    memory: Memory,
     host: Rc<RefCell<ModelHost>>,
+}
+
+/// The most memory that the process had resident, on a CPU. It is read once, in the first repetition, before which freed
+/// memory is given back where the C library can: later repetitions lie between those of other cases, and what these freed
+/// would count; and giving it back before each would make each take longer.
+#[derive(Debug, Clone, Copy)]
+enum Memory {
+    NotRead,
+    /// Read in a warm-up repetition, for the next sample.
+    Read(Option<u64>),
+    /// In a sample. Another one with it would be no further observation.
+    Told,
 }
 
 impl Case for LmCase {
@@ -70,6 +84,7 @@ impl Case for LmCase {
             return Err(CaseError::Refused(format!("{}; {} are available", self.need, shown(limit))));
         }
         self.prompts = prompts;
+        self.memory = Memory::NotRead;
         Ok(())
     }
 
@@ -99,7 +114,10 @@ impl Case for LmCase {
         let loaded = host.loaded()?;
         let how = GenerateOptions { max_new_tokens: self.output, ignore_eos: true, seed, ..GenerateOptions::default() };
         let request = candlescope::llm::Request::new("text_completion", &loaded.info.name);
-        let memory = device.is_cpu().then(PeakResident::begin);
+        let resident = (device.is_cpu() && matches!(self.memory, Memory::NotRead)).then(|| {
+            give_back_freed();
+            PeakResident::begin()
+        });
         let device_memory = PeakAllocated::begin(&device);
         let timer = DeviceTimer::new(&device).map_err(|error| hardware::case_error(&error))?;
         if let Some(timer) = &timer {
@@ -119,7 +137,18 @@ impl Case for LmCase {
             }
             None => None,
         };
-        let memory = memory.and_then(|memory| memory.bytes()).or_else(|| device_memory?.bytes());
+        if let Some(resident) = resident {
+            self.memory = Memory::Read(resident.bytes());
+        }
+        let memory = match self.memory {
+            Memory::Read(bytes) if device.is_cpu() => {
+                if mode != Mode::WarmUp {
+                    self.memory = Memory::Told;
+                }
+                bytes
+            }
+            _ => device_memory.and_then(|memory| memory.bytes()),
+        };
         let mut measurement = measured(&output).device_ns(device_ns).memory_bytes(memory);
         measurement.run = run;
         Ok(measurement)

@@ -75,7 +75,10 @@ fn efficiency(manifest: &Manifest, summaries: &[CaseSummary]) -> Value {
     let memory = summaries.iter().filter_map(|case| case.memory_bytes().map(|d| d.max)).reduce(f64::max);
     let costs: Vec<Value> = summaries
         .iter()
-        .filter_map(|case| Some(json!({ "case": case.case.key(), "recorded_over_plain": case.recording_cost()? })))
+        .filter_map(|case| {
+            let (cost, range) = (case.recording_cost()?, case.recording_cost_range());
+            Some(json!({ "case": case.case.key(), "recorded_over_plain": cost, "range": range }))
+        })
         .collect();
     let energy = single(summaries).and_then(|case| case.plain(|sample| sample.measurement.energy_mj));
     json!({

@@ -90,11 +90,17 @@ fn row(case: &CaseSummary) -> Value {
         "ttft": time(case.figure("ttft_ns")), "tpot": time(case.figure("tpot_ns")), "e2e": time(case.host_ns()),
         "tps": interval(case, case.figure("output_tps"), &tokens),
         "memory": case.memory_bytes().map(|most| super::machine_memory::shown(most.max as u64)),
-        "recorded": case.recording_cost().map(|cost| format!("{:+.1} %", cost * 100.0)),
+        "recorded": recorded(case),
         "run": case.last_run(),
         "stops": stop_reasons(case), "retaken": case.retaken,
         "without": case.plain.is_empty().then(|| without(case)), "detail": case.detail,
     })
+}
+
+/// What recording costs, and what plain and recorded repetitions differ by.
+fn recorded(case: &CaseSummary) -> Option<String> {
+    let (cost, (low, high)) = (case.recording_cost()?, case.recording_cost_range()?);
+    Some(format!("{:+.1} % (range {:+.0} to {:+.0} %)", cost * 100.0, low * 100.0, high * 100.0))
 }
 
 /// A median with its interval, or its range.

@@ -2,7 +2,7 @@
 
 use super::lm_options::SuiteName;
 use crate::method::Sample;
-use crate::study::{CaseSummary, Column, Table};
+use crate::study::{CaseSummary, Column, IntervalOf, Speedup, Table, ratio};
 use candlescope_analysis::passes::stats::Distribution;
 
 /// Summaries of the cases of one suite.
@@ -98,11 +98,14 @@ fn by_case(summaries: &[&CaseSummary], speedup: bool) -> Table {
     }
     table = with_interval(table, "e2e_ms", &|s| s.host_ns().map(|d| d.scaled(1e-6)), summaries);
     if speedup {
-        let first = summaries.iter().find_map(|s| Some((size(s, "batch")?, median(s, "output_tps")?)));
-        let gain = |s: &CaseSummary| Some(median(s, "output_tps")? / first?.1);
+        let first = summaries.iter().copied().find(|s| median(s, "output_tps").is_some());
+        let gain = |s: &CaseSummary| throughput_gain(first?, s);
+        let per_row = |s: &CaseSummary| Some(size(first?, "batch")? as f64 / size(s, "batch")? as f64);
         table = table
-            .column("speedup", floats(&gain))
-            .column("efficiency", floats(&|s| Some(gain(s)? * first?.0 as f64 / s.case.int("batch")? as f64)));
+            .column("speedup", floats(&|s| Some(gain(s)?.ratio)))
+            .column("speedup_low", floats(&|s| Some(gain(s)?.ci95?.0)))
+            .column("speedup_high", floats(&|s| Some(gain(s)?.ci95?.1)))
+            .column("efficiency", floats(&|s| Some(gain(s)?.ratio * per_row(s)?)));
     }
     table
         .column("memory_bytes", ints(&|s| s.memory_bytes().map(|d| d.max as i64)))
@@ -110,6 +113,20 @@ fn by_case(summaries: &[&CaseSummary], speedup: bool) -> Table {
         .column("outcome", texts(&|s| Some(s.outcome().map_or("ok", |reason| reason.as_str()).to_string())))
         .column("stop_reasons", texts(&|s| Some(stop_reasons(s))))
         .column("detail", texts(&|s| s.detail.clone()))
+}
+
+/// Tokens a second of one case over those of another: of each process start that measured both, as starts differ more
+/// than batches may; of starts that have only one of them, the ratio of the medians. An interval is over starts: that of a
+/// single one says nothing about another.
+pub(super) fn throughput_gain(from: &CaseSummary, to: &CaseSummary) -> Option<Speedup> {
+    let tps = |sample: &Sample| sample.measurement.figures.get("output_tps").copied();
+    // A ratio of rates: the larger one is above.
+    let paired = ratio(to, from, &tps)
+        .map(|gain| Speedup { ci95: gain.ci95.filter(|_| gain.interval_of == IntervalOf::Processes), ..gain });
+    paired.or_else(|| {
+        let ratio = median(to, "output_tps")? / median(from, "output_tps")?;
+        Some(Speedup { ratio, ci95: None, range: None, interval_of: IntervalOf::Processes, processes: 0 })
+    })
 }
 
 fn with_interval(

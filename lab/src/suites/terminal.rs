@@ -1,7 +1,7 @@
 //! What a terminal shows of a study: a line for each case.
 
 use super::lm_options::SuiteName;
-use super::suite_tables::{median, of_suite, prompt_tokens, size};
+use super::suite_tables::{median, of_suite, prompt_tokens, size, throughput_gain};
 use crate::method::StopReason;
 use crate::study::CaseSummary;
 
@@ -10,7 +10,7 @@ pub fn lines(summaries: &[CaseSummary]) -> Vec<String> {
     let mut lines = Vec::new();
     for suite in SuiteName::ALL {
         let cases = of_suite(summaries, suite);
-        let first = cases.iter().find_map(|case| median(case, "output_tps"));
+        let first = cases.iter().copied().find(|case| median(case, "output_tps").is_some());
         lines.extend(cases.iter().map(|case| match suite {
             SuiteName::Latency => latency(case),
             SuiteName::Throughput => throughput(case, first),
@@ -36,11 +36,11 @@ fn latency(case: &CaseSummary) -> String {
     )
 }
 
-fn throughput(case: &CaseSummary, first: Option<f64>) -> String {
+fn throughput(case: &CaseSummary, first: Option<&CaseSummary>) -> String {
     let batch = size(case, "batch").unwrap_or(0);
-    match (median(case, "output_tps"), first) {
-        (Some(tps), Some(first)) => {
-            format!("Batch size {batch}: Throughput = {} tokens/sec ({:.1}x)", tokens(tps), tps / first)
+    match (median(case, "output_tps"), first.and_then(|first| throughput_gain(first, case))) {
+        (Some(tps), Some(gain)) => {
+            format!("Batch size {batch}: Throughput = {} tokens/sec ({:.1}x)", tokens(tps), gain.ratio)
         }
         _ => format!("Batch size {batch}: {}", without(case)),
     }

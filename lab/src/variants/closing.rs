@@ -233,12 +233,14 @@ fn disk_bytes(host: &VariantHost, variant: Variant) -> Option<u64> {
     let keep = host.options.keep.as_deref();
     match variant {
         #[cfg(feature = "onnx")]
-        Variant::Onnx => {
-            let files = keep.map_or_else(|| host.onnx_files(host.files(), true), |keep| host.onnx_files(keep, false));
+        Variant::Onnx | Variant::OnnxCandle => {
+            // The first of the two writes the files that are kept; the other one runs the same.
+            let written = variant == Variant::OnnxCandle && host.options.variants.contains(&Variant::Onnx);
+            let files = keep.map_or_else(|| host.onnx_files(host.files(), true), |keep| host.onnx_files(keep, written));
             files.ok().map(|files| files.bytes)
         }
         #[cfg(not(feature = "onnx"))]
-        Variant::Onnx => None,
+        Variant::Onnx | Variant::OnnxCandle => None,
         // One file for both.
         Variant::NoCache => host.gguf(variant, None).ok(),
         _ => host.gguf(variant, keep).ok(),

@@ -25,6 +25,7 @@ pub struct VariantHost {
     pub(super) recorder: Option<Recorder>,
     load: LoadOptions,
     /// Where files are made that a variant is run from.
+    #[cfg_attr(not(feature = "onnx"), expect(dead_code, reason = "only variants in ONNX are run from files"))]
     files: PathBuf,
 }
 
@@ -101,8 +102,10 @@ impl VariantHost {
     /// [`CaseError::Refused`] where the model cannot be run in this way, with the reason.
     pub fn build(&self, variant: Variant) -> Result<Box<dyn Runner>, CaseError> {
         self.check_memory(variant)?;
-        if variant == Variant::Onnx {
-            return self.onnx();
+        match variant {
+            Variant::Onnx => return self.onnx(),
+            Variant::OnnxCandle => return self.onnx_candle(),
+            _ => (),
         }
         let Held { loaded, weights, .. } = &self.held;
         let held = weights.model(&loaded.config, variant.form(), &self.load.device).map_err(|error| refused(&error))?;
@@ -143,6 +146,27 @@ impl VariantHost {
     fn onnx(&self) -> Result<Box<dyn Runner>, CaseError> {
         Err(CaseError::Refused(
             "this build has no ONNX: build it with `cargo build -p candlescope-cli --features onnx`".into(),
+        ))
+    }
+
+    #[cfg(feature = "candle-onnx")]
+    fn onnx_candle(&self) -> Result<Box<dyn Runner>, CaseError> {
+        if !self.on_cpu() {
+            return Err(CaseError::Refused(
+                "candle-onnx computes on the CPU only: measure it with --device cpu".into(),
+            ));
+        }
+        let files = self.onnx_files(&self.files, true)?;
+        Ok(Box::new(super::onnx_candle::CandleOnnxRunner::open(&files)?))
+    }
+
+    #[cfg(not(feature = "candle-onnx"))]
+    #[allow(clippy::unused_self, reason = "the same call in both builds")]
+    fn onnx_candle(&self) -> Result<Box<dyn Runner>, CaseError> {
+        Err(CaseError::Refused(
+            "this build has no candle-onnx: build it with `cargo build -p candlescope-cli --features candle-onnx`, which \
+             needs protoc (Debian's protobuf-compiler)"
+                .into(),
         ))
     }
 

@@ -9,6 +9,8 @@ mod case;
 mod closing;
 pub mod divergence;
 mod host;
+#[cfg(feature = "candle-onnx")]
+mod onnx_candle;
 #[cfg(feature = "onnx")]
 mod onnx_runtime;
 mod options;
@@ -17,9 +19,9 @@ mod report;
 mod results;
 mod row;
 mod runner;
-mod speedup;
 mod variant;
 
+pub use crate::study::{Speedup, speedup};
 pub use case::cases;
 pub use closing::{Closed, Closing, close};
 pub use divergence::DIVERGED;
@@ -30,5 +32,4 @@ pub use report::variant_lines;
 pub use results::{CLOSING_FILE, object, read_closing, table, write_variants};
 pub use row::{VariantRow, rows};
 pub use runner::{Generated, Inspected, Runner};
-pub use speedup::{Speedup, speedup};
 pub use variant::{Group, UnknownVariant, Variant};

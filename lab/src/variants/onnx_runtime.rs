@@ -1,7 +1,6 @@
 //! Runs a model's ONNX graph with ONNX Runtime, whose library is loaded while the program runs.
 
-use super::quality::top;
-use super::runner::{Generated, Inspected, Runner};
+use super::runner::{Generated, Inspected, Runner, greedy};
 use crate::method::{Cancel, CaseError};
 use candlescope_models::onnx::OnnxFiles;
 use candlescope_models::{LoadedModel, ModelConfig};
@@ -11,7 +10,6 @@ use ort::session::{Session, SessionInputValue};
 use ort::value::{DynValue, Tensor};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::Instant;
 
 /// The library, once it is loaded, or why it is not.
 static LIBRARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
@@ -160,26 +158,15 @@ fn step(
 
 impl Runner for OnnxRunner {
     fn generate(&mut self, prompt: &[u32], count: usize, cancel: &Cancel) -> Result<Generated, CaseError> {
-        let started = Instant::now();
-        let (mut tokens, mut times) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let mut cache = empty_cache(&self.config)?;
-        let (mut next, mut position) = (prompt.to_vec(), 0);
-        for _ in 0..count {
-            if cancel.is_cancelled() {
-                return Err(CaseError::Cancelled);
-            }
-            let made = step(&mut self.session, &self.config, &mut cache, (&next, position), &[next.len() - 1])?;
-            let token = top(&made.logits).and_then(|token| u32::try_from(token).ok());
-            let token = token.ok_or_else(|| CaseError::Failed("ONNX Runtime gave no logits".into()))?;
-            tokens.push(token);
-            times.push(Instant::now());
+        let (mut cache, mut position) = (empty_cache(&self.config)?, 0);
+        let generated = greedy(prompt, count, cancel, |next| {
+            let made = step(&mut self.session, &self.config, &mut cache, (next, position), &[next.len() - 1])?;
             position += next.len();
-            next = vec![token];
-        }
-        let ended = Instant::now();
+            Ok(made.logits)
+        })?;
         let held = [2, self.config.num_layers, self.config.num_kv_heads, self.config.head_dim, position, 4];
         self.kv_bytes = held.iter().map(|n| *n as u64).product();
-        Ok(Generated { tokens, started, times, ended })
+        Ok(generated)
     }
 
     /// Through the graph that shows its blocks, which is opened for this.

@@ -5,10 +5,10 @@ use super::divergence::DIVERGED;
 use super::options::VariantOptions;
 use super::quality::Estimate;
 use super::row::VariantRow;
-use super::speedup::Speedup;
 use super::variant::Variant;
-use crate::study::{IntervalOf, Manifest};
+use crate::study::{IntervalOf, Manifest, Speedup};
 use crate::suites::{ms, shown};
+use candlescope_models::weights::Form;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ fn line(row: &VariantRow) -> String {
     let closed = row.closed.as_ref();
     let size = closed.and_then(|closed| closed.weight_bytes).map_or(String::new(), |b| format!(", {}", shown(b)));
     let quality = closed.and_then(|closed| closed.quality.as_ref()).map_or(String::new(), |quality| {
-        format!(", KL {}, same top {}", plus_minus(quality.kl.mean, 4), percent(quality.same_top))
+        format!(", KL {}, same top {}", scientific(quality.kl.mean), percent(quality.same_top))
     });
     format!("{title}: {}{faster}{size}{quality}", ms(median))
 }
@@ -132,9 +132,17 @@ fn latency(text: &mut String, rows: &[VariantRow], manifest: &Manifest) {
     };
     let _ = writeln!(
         text,
-        "\nMedians, measured. {brackets}. Sizes of weights are derived from types and shapes. See \
-         `charts/final_comparison.svg`.\n"
+        "\nMedians, measured. {brackets}; a range is the smallest and the largest ratio, where there are too few for an \
+         interval. Sizes of weights are derived from types and shapes. See `charts/final_comparison.svg`.\n"
     );
+    for row in rows.iter().filter(|row| row.absent().is_none()) {
+        if let Some(runs_on) = row.closed.as_ref().and_then(|closed| closed.runs_on.as_ref()) {
+            let _ = writeln!(text, "{} is run by {runs_on}.\n", row.variant.title());
+        }
+    }
+    if let Some(why) = threads_that_wait(rows, manifest) {
+        let _ = writeln!(text, "{why}\n");
+    }
     let slow = rows.iter().find(|row| matches!(row.variant, Variant::F16 | Variant::Bf16) && row.absent().is_none());
     if slow.is_some() && fact_is_cpu(manifest) {
         let _ = writeln!(
@@ -143,6 +151,17 @@ fn latency(text: &mut String, rows: &[VariantRow], manifest: &Manifest) {
              that they save memory and rarely time.\n"
         );
     }
+}
+
+/// Why quantised variants may be slow in this study, where they may be.
+fn threads_that_wait(rows: &[VariantRow], manifest: &Manifest) -> Option<&'static str> {
+    let quantised = |row: &VariantRow| matches!(row.variant.form(), Form::Quantized(_)) && row.absent().is_none();
+    let shared = fact_is_cpu(manifest) && !manifest.disturbances.is_empty();
+    (shared && rows.iter().any(quantised)).then_some(
+        "Other programs used this machine meanwhile, which slows quantised variants down more than others: candle gives \
+         each of its threads a part of every quantised product and waits for all of them, so that one that has to wait \
+         for its core holds up the others. `RAYON_NUM_THREADS=1` measures without that.",
+    )
 }
 
 fn fact_is_cpu(manifest: &Manifest) -> bool {
@@ -166,7 +185,7 @@ fn quality(text: &mut String, rows: &[VariantRow], closing: &Closing, options: &
         "| variant | KL mean | median | 99 % | 99.9 % | max | same top token | perplexity ratio | Δp RMS | first other \
          token |\n|---|---|---|---|---|---|---|---|---|---|"
     );
-    let some = |value: Option<f64>| value.map_or("–".to_string(), |value| format!("{value:.4}"));
+    let some = |value: Option<f64>| value.map_or("–".to_string(), number);
     for (row, closed) in rows.iter().filter_map(|row| Some((row, row.closed.as_ref()?))) {
         let Some(q) = &closed.quality else { continue };
         let first = closed.first_token.as_ref().map_or("–".to_string(), |first| {
@@ -179,13 +198,13 @@ fn quality(text: &mut String, rows: &[VariantRow], closing: &Closing, options: &
         });
         let _ = writeln!(
             text,
-            "| {} | {} | {:.4} | {} | {} | {:.4} | {} | {} | {} | {first} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {first} |",
             row.variant.title(),
-            plus_minus(q.kl.mean, 4),
-            q.kl.median,
+            scientific(q.kl.mean),
+            number(q.kl.median),
             some(q.kl.p99),
             some(q.kl.p99_9),
-            q.kl.max,
+            number(q.kl.max),
             percent(q.same_top),
             plus_minus(q.perplexity_ratio, 4),
             percent(q.delta_p_rms),
@@ -197,7 +216,7 @@ fn quality(text: &mut String, rows: &[VariantRow], closing: &Closing, options: &
         text,
         "\nAgainst f32 with KV cache (perplexity {}), on {} pieces of {} tokens of `{}`, of which the second halves are \
          scored: {positions} positions. Figures with ± have their standard error, with positions taken as independent. \
-         KL divergence in nats; definitions are those of llama.cpp's perplexity tool. First other token: of the greedy \
+         KL divergence in nats, below zero by rounding only; definitions are those of llama.cpp's perplexity tool. First other token: of the greedy \
          continuation of the pieces' first {} tokens by {}.",
         base.map_or("–".to_string(), |base| plus_minus(base, 3)),
         closing.pieces,
@@ -257,10 +276,19 @@ fn layers(text: &mut String, rows: &[VariantRow], closing: &Closing) {
     );
 }
 
+/// A number that may be very small.
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1e-3 || size == 0.0 => format!("{value:.4}"),
+        _ => format!("{value:.1e}"),
+    }
+}
+
 fn scientific(estimate: Estimate) -> String {
-    match estimate.value {
-        v if v >= 1e-3 => plus_minus(estimate, 4),
-        v => format!("{v:.1e}"),
+    match (estimate.value, estimate.error) {
+        (value, Some(error)) if value.abs() < 1e-3 => format!("{} ± {error:.1e}", number(value)),
+        (value, None) if value.abs() < 1e-3 => number(value),
+        _ => plus_minus(estimate, 4),
     }
 }
 

@@ -2,9 +2,8 @@
 
 use super::closing::{Closed, Closing};
 use super::options::VariantOptions;
-use super::speedup::{Speedup, speedup};
 use super::variant::Variant;
-use crate::study::{CaseSummary, Records, summaries};
+use crate::study::{CaseSummary, Records, Speedup, speedup, summaries};
 use crate::suites::without;
 
 /// A variant with all that is known about it.

@@ -72,6 +72,31 @@ pub trait Runner {
     }
 }
 
+/// The greedy continuation of `prompt` by a graph: `step` takes the next tokens of a text, and gives the logits after
+/// the last one.
+#[cfg(feature = "onnx")]
+pub(super) fn greedy(
+    prompt: &[u32],
+    count: usize,
+    cancel: &Cancel,
+    mut step: impl FnMut(&[u32]) -> Result<Vec<f32>, CaseError>,
+) -> Result<Generated, CaseError> {
+    let started = Instant::now();
+    let (mut tokens, mut times) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let mut next = prompt.to_vec();
+    for _ in 0..count {
+        if cancel.is_cancelled() {
+            return Err(CaseError::Cancelled);
+        }
+        let token = super::quality::top(&step(&next)?).and_then(|token| u32::try_from(token).ok());
+        let token = token.ok_or_else(|| CaseError::Failed("the graph gave no logits".into()))?;
+        tokens.push(token);
+        times.push(Instant::now());
+        next = vec![token];
+    }
+    Ok(Generated { tokens, started, times, ended: Instant::now() })
+}
+
 /// A variant that candle runs.
 pub(super) struct CandleRunner {
     model: Box<dyn Inspect + Send>,

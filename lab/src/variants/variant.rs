@@ -33,6 +33,8 @@ pub enum Variant {
     Q4K,
     /// f32 as an ONNX graph with keys and values as inputs, run by ONNX Runtime.
     Onnx,
+    /// The same graph, run by candle-onnx.
+    OnnxCandle,
 }
 
 /// The file that a variant's results stand in.
@@ -56,7 +58,7 @@ pub struct UnknownVariant {
 
 impl Variant {
     /// All, in the order in which they are shown.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::NoCache,
         Self::KvCache,
         Self::F16,
@@ -66,6 +68,7 @@ impl Variant {
         Self::Q4_1,
         Self::Q4K,
         Self::Onnx,
+        Self::OnnxCandle,
     ];
 
     /// Those that are measured unless others are asked for.
@@ -84,6 +87,7 @@ impl Variant {
             Self::Q4_1 => "q4_1",
             Self::Q4K => "q4_k",
             Self::Onnx => "onnx",
+            Self::OnnxCandle => "onnx_candle",
         }
     }
 
@@ -99,6 +103,7 @@ impl Variant {
             Self::Q4_1 => "4 bits (Q4_1)",
             Self::Q4K => "4 bits (Q4_K)",
             Self::Onnx => "ONNX f32",
+            Self::OnnxCandle => "ONNX f32 (candle-onnx)",
         }
     }
 
@@ -119,7 +124,7 @@ impl Variant {
     /// What the weights are stored as.
     pub const fn form(self) -> Form {
         match self {
-            Self::NoCache | Self::KvCache | Self::Onnx => Form::Dense(DType::F32),
+            Self::NoCache | Self::KvCache | Self::Onnx | Self::OnnxCandle => Form::Dense(DType::F32),
             Self::F16 => Form::Dense(DType::F16),
             Self::Bf16 => Form::Dense(DType::BF16),
             Self::Q8_0 => Form::Quantized(GgmlDType::Q8_0),
@@ -138,7 +143,7 @@ impl Variant {
     pub const fn group(self) -> Group {
         match self {
             Self::NoCache | Self::KvCache => Group::Baseline,
-            Self::Onnx => Group::Onnx,
+            Self::Onnx | Self::OnnxCandle => Group::Onnx,
             _ => Group::Quantization,
         }
     }
@@ -161,6 +166,7 @@ mod tests {
             assert_eq!(serde_json::to_value(variant).unwrap(), variant.name(), "one name everywhere");
         }
         assert_eq!(Variant::parse("Q4-K"), Ok(Variant::Q4K));
+        assert_eq!(Variant::parse("onnx-candle"), Ok(Variant::OnnxCandle));
         let message = Variant::parse("q4_k_m").unwrap_err().to_string();
         assert!(message.contains("did you mean `q4_k`?") && message.contains("no_cache, kv_cache, f16"), "{message}");
     }

@@ -3,6 +3,7 @@
 use candlescope_lab::method::*;
 use candlescope_lab::study::{CaseSummary, Records, summaries};
 use candlescope_lab::suites::{Answer, answers, lines};
+use serde_json::json;
 use std::path::Path;
 
 /// A case of `suite` with requests of which each has these figures.
@@ -77,6 +78,39 @@ fn batching_pays_until_it_gains_less_than_a_tenth() {
 
     let still = answer(&summarised(vec![throughput(1, 100.0, 10.0), throughput(2, 190.0, 10.5)], vec![]), "batching");
     assert!(still.text.starts_with("Not up to 2"), "{}", still.text);
+}
+
+/// A machine that is up to six times as slow in some starts as in others, and a gain of 30, then of 11 to 16 % a doubling.
+#[test]
+fn batches_are_compared_within_process_starts() {
+    let mut samples = Vec::new();
+    for process in 0..6u32 {
+        let slow = f64::from(process + 1);
+        for (batch, tps) in [(1, 100.0), (2, 130.0), (4, 130.0 * (1.11 + 0.01 * slow))] {
+            let mut sample = throughput(batch, tps / slow, 10.0);
+            sample.process = process;
+            samples.push(sample);
+        }
+    }
+    let found = answer(&summarised(samples.clone(), vec![]), "batching");
+    assert_eq!(found.figures["settled"], json!(true), "{}", found.text);
+    assert_eq!(found.figures["pays_up_to"], 4);
+    let gain = |n: usize| found.figures["batches"][n]["gain_ci95"].clone();
+    assert!((gain(1)[0].as_f64().unwrap() - 0.3).abs() < 1e-9 && gain(0).is_null(), "{:?}", found.figures);
+    assert!((gain(2)[0].as_f64().unwrap() - 0.12).abs() < 1e-9, "{:?}", found.figures);
+
+    // Between 8 and 13 %: 10 % is in the interval.
+    for sample in samples.iter_mut().filter(|sample| sample.case.int("batch") == Some(4)) {
+        let slow = f64::from(sample.process + 1);
+        sample.measurement.figures.insert("output_tps".into(), 130.0 * (1.07 + 0.01 * slow) / slow);
+    }
+    let found = answer(&summarised(samples.clone(), vec![]), "batching");
+    assert_eq!((&found.figures["settled"], &found.figures["pays_up_to"]), (&json!(false), &json!(4)), "{}", found.text);
+    assert!(found.text.contains("do not settle it: 10 % for each doubling"), "{}", found.text);
+    // One start says nothing about another.
+    samples.retain(|sample| sample.process == 0);
+    let found = answer(&summarised(samples, vec![]), "batching");
+    assert!(found.figures["settled"].is_null() && !found.text.contains("95 %"), "{}", found.text);
 }
 
 #[test]

@@ -44,14 +44,19 @@ pub fn merged_but_touching(stretches: impl IntoIterator<Item = Stretch>) -> Vec<
 fn joined(stretches: impl IntoIterator<Item = Stretch>, joins: fn(i64, i64) -> bool) -> Vec<Stretch> {
     let mut list: Vec<Stretch> = stretches.into_iter().filter(|(start, end)| end > start).collect();
     list.sort_unstable();
-    let mut out: Vec<Stretch> = Vec::new();
-    for (start, end) in list {
-        match out.last_mut() {
-            Some(last) if joins(start, last.1) => last.1 = last.1.max(end),
-            _ => out.push((start, end)),
+    // Within the list: there may be tens of millions.
+    let mut kept = 0;
+    for at in 0..list.len() {
+        let (start, end) = list[at];
+        if kept > 0 && joins(start, list[kept - 1].1) {
+            list[kept - 1].1 = list[kept - 1].1.max(end);
+        } else {
+            list[kept] = (start, end);
+            kept += 1;
         }
     }
-    out
+    list.truncate(kept);
+    list
 }
 
 /// Total length, in nanoseconds, of stretches that do not overlap.

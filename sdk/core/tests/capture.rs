@@ -96,6 +96,7 @@ fn steps_of_many_threads_are_captured_exactly() {
     let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
     let stop = AtomicBool::new(false);
     let run = std::thread::scope(|scope| {
+        let stops = Stop(&stop);
         for _ in 0..3 {
             scope.spawn(|| {
                 tracing::dispatcher::with_default(&dispatch, || {
@@ -114,7 +115,7 @@ fn steps_of_many_threads_are_captured_exactly() {
         let capture = session.handle().capture(captured.clone(), 50).expect("begins");
         let expected: BTreeSet<u64> = capture.steps().collect();
         let run = capture.wait(SOON).expect("written");
-        stop.store(true, Ordering::Relaxed);
+        drop(stops);
         assert_eq!(steps_of(&captured.batch()), expected);
         run
     });

@@ -1,6 +1,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, MemoryExporter, Session, SessionBuilder, SpanRecord, StepRecord};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
@@ -49,5 +50,14 @@ pub fn assert_conserved(m: &RunManifest) {
     for e in &m.exporters {
         assert!(e.conserved(), "{e:?}");
         assert_eq!(e.received["spans"], m.counts["spans"]);
+    }
+}
+
+/// Ends the threads of a test also if it fails: a scope waits for them.
+pub struct Stop<'a>(pub &'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }

@@ -318,6 +318,43 @@ fn a_device_that_never_answers_costs_gpu_time_and_nothing_else() {
 }
 
 #[test]
+fn intervals_that_end_while_the_end_waits_for_the_device_are_recorded() {
+    use tracing_subscriber::prelude::*;
+    let device = Device::new();
+    device.running.store(false, Ordering::Relaxed);
+    let memory = MemoryExporter::new();
+    let builder = Session::builder().gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::All));
+    let (layer, session) = builder.exporter(memory.clone()).start().unwrap();
+    let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    let (inside, is_inside) = mpsc::channel();
+    let (ended, has_ended) = mpsc::channel::<()>();
+    let m = std::thread::scope(|scope| {
+        let (dispatch, device) = (&dispatch, &device);
+        scope.spawn(move || {
+            tracing::dispatcher::with_default(dispatch, || {
+                steps(device, 1);
+                let (step, inner) = (trace_span!("decode"), trace_span!("block"));
+                let _step = step.enter();
+                {
+                    let _inner = inner.enter();
+                    inside.send(()).unwrap();
+                    // Into the end, which waits longer than this for a device that does not answer.
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+                // The step is open until all is over.
+                let _ = has_ended.recv();
+            });
+        });
+        is_inside.recv().unwrap();
+        let manifest = session.finish();
+        drop(ended);
+        manifest
+    });
+    assert_eq!((m.counts["spans"], memory.batch().spans.len(), m.loss.open_at_end), (14, 14, 1), "{:?}", m.loss);
+    common::assert_conserved(&m);
+}
+
+#[test]
 fn lost_marks_are_counted() {
     let device = Device::new();
     device.lose.store(true, Ordering::Relaxed);

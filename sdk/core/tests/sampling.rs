@@ -231,6 +231,7 @@ fn the_counts_add_up_on_several_threads_whatever_is_switched() {
     let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
     let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let _stops = Stop(&stop);
         for worker in 0..4 {
             let (dispatch, stop, made) = (&dispatch, &stop, &made);
             scope.spawn(move || {
@@ -260,7 +261,6 @@ fn the_counts_add_up_on_several_threads_whatever_is_switched() {
             // It must also hold while recording goes on.
             identity(&session.handle().stats().steps);
         }
-        stop.store(true, Ordering::Relaxed);
     });
     let m = session.finish();
     let counts = steps_of(&m);

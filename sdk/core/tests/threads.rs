@@ -100,6 +100,7 @@ fn threads_that_outlive_the_session_do_no_harm() {
     let dispatch = Dispatch::new(tracing_subscriber::registry().with(layer));
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let stops = Stop(&stop);
         for _ in 0..4 {
             scope.spawn(|| {
                 dispatcher::with_default(&dispatch, || {
@@ -121,7 +122,7 @@ fn threads_that_outlive_the_session_do_no_harm() {
         assert!(manifest.complete && manifest.counts["steps"] > 100, "{:?}", manifest.loss);
         let after = done.load(Ordering::Relaxed);
         until(after + 10_000);
-        stop.store(true, Ordering::Relaxed);
+        drop(stops);
     });
     // Nothing was recorded after the end, and a new session finds the same threads in their initial state.
     let recorded = memory.batch().steps.len();

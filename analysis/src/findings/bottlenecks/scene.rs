@@ -47,7 +47,7 @@ pub(super) struct StepScene<'a> {
 
 impl<'a> Scene<'a> {
     pub(super) fn of(analysis: &'a Analysis, account: Option<&'a Account>, simulation: Option<&'a Simulation>) -> Self {
-        let on_gpu = ran_on_gpu(analysis);
+        let on_gpu = analysis.ran_on_gpu();
         // With several devices, the one that worked most.
         let device = account
             .and_then(|account| account.devices.iter().max_by_key(|device| device.trace.busy_ns))
@@ -78,14 +78,6 @@ fn described<'a>(analysis: &'a Analysis, uuid: Option<&str>) -> Option<&'a Value
     let gpus = analysis.manifest.gpus();
     let known = gpus.iter().find(|gpu| uuid.is_some() && gpu.get("uuid").and_then(Value::as_str) == uuid);
     known.or_else(|| gpus.first().filter(|_| gpus.len() == 1))
-}
-
-/// Whether the model ran on a GPU, so that time on the host is not the operations' own.
-fn ran_on_gpu(analysis: &Analysis) -> bool {
-    let chosen = analysis.manifest.options.get("device").and_then(|device| device.as_str());
-    chosen.is_some_and(|device| device.starts_with("cuda"))
-        || !analysis.gpu.devices.is_empty()
-        || analysis.gpu.kinds.iter().any(|kind| !kind.elapsed.is_empty())
 }
 
 fn steps<'a>(

@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, Out};
 use super::gains::Change;
-use super::operations::operations;
+use super::operations::{Operation, operations};
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::overhead::cores;
@@ -11,6 +11,9 @@ use crate::passes::overhead::cores;
 const BUSY: f64 = 0.75;
 /// From this share of the memory's rate on, more threads do not help.
 const MEMORY_BOUND: f64 = 0.6;
+/// A row multiplied by weights of f32 does two operations with four bytes, two rows twice as many, and weights of fewer
+/// bits more.
+const ONE_ROW_OF_F32: std::ops::RangeInclusive<f64> = 0.4..=0.6;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let code = AdviceCode::ThreadsWait;
@@ -34,11 +37,15 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         return;
     }
     let t = step.model.t;
+    // `gemm`, with which candle multiplies on a CPU unless it is built with a vendor's library, has no parallel form for
+    // one row.
+    let serial: f64 = all.iter().filter(|one| one_row_of_f32(one)).map(|one| one.ns).sum();
     let draft = Draft::new(code, step)
         .steps(step.row.steps)
         .measured("busy_processors", "count", sampled.mean, sampled.n)
         .measured("processors", "count", cores as f64, 1)
         .derived("used", "ratio", used, sampled.n)
+        .derived("one_row", "ratio", if t > 0.0 { (serial / t).min(1.0) } else { 0.0 }, step.row.steps)
         .query(
             "SELECT run_id, count(*) AS n, avg(value) AS busy_processors FROM \
              samples WHERE device = 'host' AND metric = \
@@ -51,4 +58,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         more threads",
         );
     out.found.push(draft.change(|rate| Change::Host(t * (1.0 - used) * rate)));
+}
+
+fn one_row_of_f32(operation: &Operation<'_>) -> bool {
+    let intensity =
+        operation.flops.zip(operation.bytes.filter(|bytes| *bytes > 0.0)).map(|(flops, bytes)| flops / bytes);
+    operation.reads_weights() && intensity.is_some_and(|intensity| ONE_ROW_OF_F32.contains(&intensity))
 }

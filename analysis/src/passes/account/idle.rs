@@ -142,15 +142,18 @@ impl<'a> Judge<'a> {
 pub(super) struct Worked<'a> {
     work: &'a [Work],
     all: Vec<Unbroken>,
-    /// Stream by stream.
+    /// Stream by stream; empty where there is only one.
     streams: Vec<Vec<Unbroken>>,
 }
 
 impl<'a> Worked<'a> {
     pub(super) fn of(device: &'a DeviceWorks) -> Self {
         let work = &device.work;
-        let streams = by_stream(work, |_| true).into_values().map(|indices| unbroken(work, indices.into_iter()));
-        Self { work, all: unbroken(work, 0..work.len() as u32), streams: streams.collect() }
+        let all = unbroken(work, 0..work.len() as u32);
+        let single = work.iter().all(|one| one.stream == work[0].stream);
+        let streams = if single { BTreeMap::new() } else { by_stream(work, |_| true) };
+        let streams = streams.into_values().map(|indices| unbroken(work, indices.into_iter()));
+        Self { work, all, streams: streams.collect() }
     }
 }
 
@@ -196,7 +199,11 @@ pub(super) fn line(
         busy_ns: divided.busy_ns,
         idle_ns: gaps.ns(),
         edges_ns: divided.edges_ns,
-        streams_ns: streams_ns.fold(0, u64::saturating_add),
+        streams_ns: match &*worked.streams {
+            // It is busy whenever the device is.
+            [] => divided.busy_ns,
+            _ => streams_ns.fold(0, u64::saturating_add),
+        },
         gaps,
         profiler_ns: judge.per_interval_ns.map(|_| profiler.round() as u64),
     }

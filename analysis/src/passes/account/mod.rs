@@ -41,7 +41,6 @@ use super::warmup::Warmup;
 use crate::reader::Run;
 use candlescope_core::run::{Finding, RunManifest};
 use candlescope_core::stretches::{Stretch, difference, intersection, length, merged, merged_but_touching};
-use candlescope_core::{RecordKind, RequestRecord};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -186,7 +185,7 @@ pub struct Trace {
 /// If no kernels were recorded, or only in the warm-up.
 pub fn account(run: &Run, options: &AccountOptions) -> Result<(Account, Vec<Finding>), AccountError> {
     let manifest = run.manifest().cloned().unwrap_or_default();
-    let (steps, requests, mut seen) = steps_and_requests(run);
+    let (steps, requests, mut seen) = super::steps_and_requests(run);
     let warmup = if options.warmup { Warmup::default() } else { Warmup::of(&manifest, &requests, &steps) };
     let clocks = Clocks::of(&manifest);
     // If the clocks are too far apart, it is not known what ran before the first step.
@@ -245,21 +244,6 @@ struct Context<'a> {
     options: &'a AccountOptions,
 }
 
-fn steps_and_requests(run: &Run) -> (Vec<StepRow>, Vec<RequestRecord>, Vec<Finding>) {
-    let mut seen = run.findings().to_vec();
-    let (mut steps, mut requests): (Vec<StepRow>, Vec<RequestRecord>) = (Vec::new(), Vec::new());
-    for kind in [RecordKind::Request, RecordKind::Step] {
-        let mut batches = run.table(kind).held();
-        for batch in batches.by_ref() {
-            steps.extend(batch.steps.iter().map(StepRow::of));
-            requests.extend(batch.requests);
-        }
-        seen.extend(batches.findings());
-    }
-    super::in_order(&mut requests, &mut steps);
-    (steps, requests, seen)
-}
-
 fn device_account(device: &DeviceWorks, works: &Works, context: &Context<'_>) -> DeviceAccount {
     let numbers: BTreeSet<u64> = device.steps.iter().copied().collect();
     let own: Vec<&StepRow> = context.steps.iter().filter(|step| numbers.contains(&step.step)).collect();
@@ -285,14 +269,14 @@ fn device_account(device: &DeviceWorks, works: &Works, context: &Context<'_>) ->
         PhaseLine { name: group.to_string(), line: idle::line(&worked, &steps, &windows(&steps), &judge, None) }
     });
     let phases = phases.collect();
-    let compute = merged(device.work.iter().filter(|work| works.is_compute(work)).map(works::Work::stretch_of));
+    drop(worked);
     let (paths, modules) = tables::by_place(device, works, &waits);
     DeviceAccount {
         device: device.device.to_string(),
         name: super::devices::name(&device.device, context.manifest),
         line,
         phases,
-        trace: trace(device, works, &compute),
+        trace: trace(device, works),
         streams: streams::streams(device, context.options.overhead_ns),
         kernels: tables::by_name(device, works),
         paths,
@@ -306,16 +290,18 @@ fn device_account(device: &DeviceWorks, works: &Works, context: &Context<'_>) ->
     }
 }
 
-fn trace(device: &DeviceWorks, works: &Works, compute: &[Stretch]) -> Trace {
+fn trace(device: &DeviceWorks, works: &Works) -> Trace {
     let counting = || device.work.iter().filter(|work| work.counts);
-    let all = merged(counting().map(works::Work::stretch_of));
+    // One list after the other, because each may be of tens of millions.
+    let (span_ns, busy_ns) = {
+        let all = merged(counting().map(works::Work::stretch_of));
+        let ends = all.first().zip(all.last());
+        (ends.map_or(0, |(first, last)| last.1.abs_diff(first.0)), length(&all))
+    };
     let memory = merged(counting().filter(|work| !work.is_kernel()).map(works::Work::stretch_of));
     let communication = merged(counting().filter(|work| works.is_communication(work)).map(works::Work::stretch_of));
-    let span_ns = match (all.first(), all.last()) {
-        (Some(first), Some(last)) => last.1.abs_diff(first.0),
-        _ => 0,
-    };
-    let (busy_ns, compute_ns) = (length(&all), length(compute));
+    let compute = merged(device.work.iter().filter(|work| works.is_compute(work)).map(works::Work::stretch_of));
+    let compute_ns = length(&compute);
     Trace {
         span_ns,
         busy_ns,
@@ -324,7 +310,7 @@ fn trace(device: &DeviceWorks, works: &Works, compute: &[Stretch]) -> Trace {
         communication_ns: length(&communication),
         memory_ns: length(&memory),
         non_compute_ns: busy_ns - compute_ns,
-        compute_and_memory_ns: length(&intersection(compute, &memory)),
+        compute_and_memory_ns: length(&intersection(&compute, &memory)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The work of each kind of step, kernel by kernel, and the waits around it: what findings with gains rest on.
 
-use super::works::{DeviceWorks, LaunchShape, NONE, NOWHERE, Work, Works, unbroken};
+use super::works::{DeviceWorks, LaunchShape, NONE, NOWHERE, Work, Works};
 use crate::passes::kernel_family::KernelFamily;
 use crate::passes::step_rows::StepRow;
 use candlescope_core::KernelKind;
@@ -330,8 +330,8 @@ fn around_calls(
         (work.thread(), work.launch)
     };
     order.sort_by_key(key);
-    let busy: Vec<Stretch> =
-        unbroken(&device.work, 0..device.work.len() as u32).iter().map(|block| (block.start, block.end)).collect();
+    let waits = device.work.iter().any(Work::is_blocking_copy);
+    let busy = if waits { merged(device.work.iter().map(Work::stretch_of)) } else { Vec::new() };
     let fuses: Vec<bool> = works.names.iter().map(|name| KernelFamily::of(name).can_fuse()).collect();
     for (at, index) in order.iter().enumerate() {
         let work = &device.work[*index as usize];

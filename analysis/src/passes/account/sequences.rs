@@ -46,17 +46,21 @@ struct Places {
     rollups: Vec<u32>,
     texts: Vec<String>,
     by_text: FxHashMap<String, u32>,
-    /// By the reader's number of a path: the path and all above it.
-    above: FxHashMap<u32, Vec<u32>>,
+    /// By the reader's number of a path, which is its place in [`Works::paths`]: the path and all above it.
+    above: Vec<Vec<u32>>,
 }
 
 impl Places {
     fn of(works: &Works) -> Self {
         let mut out = Self::default();
-        for path in works.paths.iter().flatten() {
+        for path in &works.paths {
+            let Some(path) = path else {
+                out.above.push(Vec::new());
+                continue;
+            };
             let ends = path.path.match_indices('/').map(|(at, _)| at).chain([path.path.len()]);
             let above: Vec<u32> = ends.map(|end| out.number(&path.path[..end])).collect();
-            out.above.insert(path.id, above);
+            out.above.push(above);
         }
         out
     }
@@ -83,22 +87,25 @@ pub(super) fn sequences(device: &DeviceWorks, works: &Works) -> Vec<KernelSequen
     let counting = || device.work.iter().filter(|work| work.counts);
     let whole = counting().map(Work::ns).fold(0, u64::saturating_add);
     let mut found: FxHashMap<(u32, Vec<u32>), (u64, u64)> = FxHashMap::default();
+    // By place: where it is in `open`.
+    let mut at: Vec<u32> = vec![NOWHERE; places.rollups.len()];
     for step in by_step(&device.work) {
         let mut open: Vec<Open> = Vec::new();
-        let mut at: FxHashMap<u32, usize> = FxHashMap::default();
         for work in step.iter().map(|index| &device.work[*index as usize]) {
-            for place in places.above.get(&work.path).into_iter().flatten() {
-                let index = *at.entry(*place).or_insert_with(|| {
+            for place in places.above.get(work.path as usize).into_iter().flatten() {
+                let index = &mut at[*place as usize];
+                if *index == NOWHERE {
+                    *index = open.len() as u32;
                     open.push(Open { place: *place, names: Vec::new(), n: 0, ns: 0 });
-                    open.len() - 1
-                });
-                let one = &mut open[index];
+                }
+                let one = &mut open[*index as usize];
                 (one.n, one.ns) = (one.n + 1, one.ns.saturating_add(work.ns()));
                 if one.n <= LONGEST {
                     one.names.push(work.name);
                 }
             }
         }
+        open.iter().for_each(|one| at[one.place as usize] = NOWHERE);
         for one in open.into_iter().filter(|one| (SHORTEST..=LONGEST).contains(&one.n)) {
             let sums = found.entry((places.rollups[one.place as usize], one.names)).or_default();
             (sums.0, sums.1) = (sums.0 + 1, sums.1.saturating_add(one.ns));
@@ -119,11 +126,20 @@ pub(super) fn sequences(device: &DeviceWorks, works: &Works) -> Vec<KernelSequen
 
 /// Indices of the work of each step that counts, in order of start.
 pub(super) fn by_step(work: &[Work]) -> Vec<Vec<u32>> {
-    let mut steps: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    // By step: its place in the list.
+    let mut places: FxHashMap<u32, usize> = FxHashMap::default();
+    let mut steps: Vec<(u32, Vec<u32>)> = Vec::new();
+    let mut last = (NOWHERE, 0);
     for (at, one) in work.iter().enumerate().filter(|(_, one)| one.counts && one.step != NOWHERE) {
-        steps.entry(one.step).or_default().push(at as u32);
+        if last.0 != one.step {
+            let place = *places.entry(one.step).or_insert_with(|| {
+                steps.push((one.step, Vec::new()));
+                steps.len() - 1
+            });
+            last = (one.step, place);
+        }
+        steps[last.1].1.push(at as u32);
     }
-    let mut steps: Vec<(u32, Vec<u32>)> = steps.into_iter().collect();
     steps.sort_unstable_by_key(|(step, _)| *step);
     steps.into_iter().map(|(_, list)| list).collect()
 }

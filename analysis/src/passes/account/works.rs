@@ -2,6 +2,7 @@
 
 use crate::limits::Limit;
 use crate::passes::gaps::Stretched;
+use crate::passes::int_map::IntMap;
 use crate::passes::step_rows::StepRow;
 use crate::passes::warmup::Warmup;
 use crate::reader::Run;
@@ -133,6 +134,10 @@ pub(super) struct Works {
     numbers: FxHashMap<usize, u32>,
 }
 
+/// Columns of kernels that no account comes from.
+const LEFT_OUT: &[&str] =
+    &["host", "rank", "span_id", "phase", "launch", "queue_delay_ns", "correlation", "graph_node"];
+
 impl Works {
     /// Reads the table of kernels. `steps` are all steps of the run, in order of start; work before `loaded_until` belongs
     /// to loading the model.
@@ -143,7 +148,7 @@ impl Works {
         loaded_until: Option<i64>,
     ) -> (Self, Vec<Finding>) {
         let mut out = Self { steps: steps.iter().map(|step| step.step).collect(), ..Self::default() };
-        let places: FxHashMap<u64, (u32, bool)> = steps
+        let places: IntMap<u64, (u32, bool)> = steps
             .iter()
             .enumerate()
             .map(|(at, step)| (step.step, (at as u32, warmup.has_step(Some(step.step)))))
@@ -152,7 +157,7 @@ impl Works {
         let most_devices = run.limits().get(Limit::AccountDevices);
         let (mut rows, mut full, mut more_devices) = (0, false, false);
         let mut last = (u64::MAX, (NOWHERE, false));
-        let mut batches = run.table(RecordKind::Kernel);
+        let mut batches = run.table(RecordKind::Kernel).without(RecordKind::Kernel, LEFT_OUT);
         'table: for batch in batches.by_ref() {
             for record in &batch.kernels {
                 if rows >= most {
@@ -197,7 +202,8 @@ impl Works {
 
     /// The place of a device among at most `most`.
     fn device(&mut self, device: &Arc<str>, most: u64) -> Option<usize> {
-        let known = self.devices.iter().position(|known| *known.device == **device);
+        let same = |known: &DeviceWorks| Arc::ptr_eq(&known.device, device) || *known.device == **device;
+        let known = self.devices.iter().position(same);
         known.or_else(|| {
             let device = device.clone();
             ((self.devices.len() as u64) < most).then(|| {
@@ -245,8 +251,11 @@ impl Works {
         };
         let device = &mut self.devices[device];
         self.records += u64::from(counts);
-        if counts && let Some(step) = record.step {
-            device.steps.insert(step);
+        if counts
+            && let Some(number) = record.step
+            && device.work.last().is_none_or(|last| last.step != step || !last.counts || step == NOWHERE)
+        {
+            device.steps.insert(number);
         }
         device.work.push(work);
     }

@@ -2,7 +2,6 @@
 
 use super::super::path_totals::PathTotals;
 use candlescope_core::{PathInfo, SpanRecord};
-use std::collections::HashMap;
 
 /// One path.
 #[derive(Debug, Default)]
@@ -36,18 +35,22 @@ impl Parents {
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     list: Vec<Node>,
-    by_rollup: HashMap<u32, u32>,
+    /// By the reader's number of a rollup, which is dense; `u32::MAX` for none.
+    by_rollup: Vec<u32>,
 }
 
 impl Nodes {
     /// The number of a path's node.
     pub(super) fn number(&mut self, path: &PathInfo) -> u32 {
-        if let Some(&node) = self.by_rollup.get(&path.rollup_id) {
-            return node;
+        let at = path.rollup_id as usize;
+        match self.by_rollup.get(at) {
+            Some(&node) if node != u32::MAX => return node,
+            Some(_) => {}
+            None => self.by_rollup.resize(at + 1, u32::MAX),
         }
         let node = self.list.len() as u32;
         self.list.push(Node { totals: PathTotals::of(path), ..Node::default() });
-        self.by_rollup.insert(path.rollup_id, node);
+        self.by_rollup[at] = node;
         node
     }
 

@@ -1,7 +1,7 @@
 //! The intervals in memory, which may still get a child or a parent, and how they nest.
 
+use super::super::int_map::IntMap;
 use super::held::{Held, Waiting};
-use std::collections::HashMap;
 
 /// Most requests inside requests that are followed. Real ones nest a few deep; in a crafted run they may form a cycle.
 pub(super) const MOST_REQUESTS_DEEP: usize = 64;
@@ -20,8 +20,8 @@ pub(super) enum Around {
 /// Intervals that may still get children, by number, and children that wait for their parent.
 #[derive(Debug)]
 pub(super) struct Relatives {
-    held: HashMap<u64, Held>,
-    waiting: HashMap<u64, Waiting>,
+    held: IntMap<u64, Held>,
+    waiting: IntMap<u64, Waiting>,
     generation: u32,
     /// Earliest start of what came in this generation.
     earliest_start: i64,
@@ -34,8 +34,8 @@ pub(super) struct Relatives {
 impl Relatives {
     pub(super) fn holding(hold_most: usize) -> Self {
         Self {
-            held: HashMap::new(),
-            waiting: HashMap::new(),
+            held: IntMap::default(),
+            waiting: IntMap::default(),
             generation: 0,
             earliest_start: i64::MAX,
             hold_most,

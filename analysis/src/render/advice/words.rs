@@ -421,16 +421,33 @@ fn warmup_unsettled(it: &Told<'_>) -> (String, String) {
 
 fn threads_wait(it: &Told<'_>) -> (String, String) {
     let Told { phase, .. } = it;
+    let one_row = it.of("one_row");
+    let serial = one_row >= 0.25;
+    let (busy, all) = (significant(it.of("busy_processors")), significant(it.of("processors")));
     (
         format!(
-            "the process keeps {} of {} processors busy while steps run",
-            significant(it.of("busy_processors")),
-            significant(it.of("processors"))
+            "the process keeps {busy} of {all} processors busy while steps run{}",
+            if serial {
+                format!(
+                    "; {} of a step `{phase}` multiplies one row by weights of f32, which candle's \
+                     own products do on one of them",
+                    percent(one_row)
+                )
+            } else {
+                String::new()
+            }
         ),
-        format!(
-            "Give `{phase}` more to do at once (batch), set RAYON_NUM_THREADS to the physical cores, and leave no \
-            serial work between products"
-        ),
+        if serial {
+            format!(
+                "Compute several sequences of `{phase}` at once (batch), or quantise the weights (a GGUF file in Q8_0): such \
+                products use all processors; `candlescope bench variants` says what that costs in quality"
+            )
+        } else {
+            format!(
+                "Give `{phase}` more to do at once (batch), set RAYON_NUM_THREADS to the physical cores, and leave no \
+                serial work between products"
+            )
+        },
     )
 }
 

@@ -2,14 +2,12 @@
 
 use super::section::{Section, UNKNOWN, signed};
 use super::terminal;
-use crate::devices::DeviceKind;
+use crate::devices::{DeviceKind, FITTED_FORMAT};
 use crate::render::format::{duration, percent, significant};
 use crate::roofline::{Calibration, ErrorSummary, Figure, Fitted, Form, HeldOut, LeftOut, RepeatSummary};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Name of the file's format.
-const FORMAT: &str = "candlescope-calibration";
 /// What can be left out, in the order of the tables.
 const LEFT_OUT: [LeftOut; 3] = [LeftOut::Nothing, LeftOut::Case, LeftOut::Model];
 
@@ -26,8 +24,9 @@ pub fn calibration_json(calibration: &Calibration) -> Value {
     for (kind, flops) in device.flops.iter().filter(|(kind, _)| !known(kind.name())) {
         figures.push(json!({ "kind": "flops", "dtype": kind.name(), "value": flops, "determined": false }));
     }
+    let panels_are_determined = calibration.fitted.iter().any(|fitted| fitted.kind == "panels" && fitted.determined);
     json!({
-        "format": FORMAT,
+        "format": FITTED_FORMAT,
         "format_version": 1,
         "device": {
             "kind": if device.kind == DeviceKind::Cpu { "cpu" } else { "cuda" },
@@ -39,6 +38,8 @@ pub fn calibration_json(calibration: &Calibration) -> Value {
         // Part of the finer form even where the runs do not tell its size.
         "sync_ns": device.sync.filter(|_| calibration.form == Form::Attained),
         "figures": figures,
+        "index_rate": device.index_rate,
+        "panel_rate": device.panel_rate.filter(|_| panels_are_determined),
         "attained": device.attained,
         "runs": calibration.runs,
         "cases": calibration.cases,
@@ -119,8 +120,9 @@ fn sections(calibration: &Calibration) -> Vec<Section> {
 
 fn fitted(calibration: &Calibration) -> Section {
     let show = |fitted: &Fitted, value: f64| match fitted.kind {
-        "read" => format!("{} GB/s", significant(value / 1e9)),
+        "read" | "read_prompt" | "read_unaligned" | "panels" => format!("{} GB/s", significant(value / 1e9)),
         "flops" => format!("{} TFLOP/s", significant(value / 1e12)),
+        "index" => format!("{} · 10⁹/s", significant(value / 1e9)),
         _ => duration(value * 1e9),
     };
     let rows = calibration.fitted.iter().map(|fitted| {
@@ -149,11 +151,19 @@ fn name(fitted: &Fitted) -> String {
         "read" => "bandwidth",
         "flops" => "FLOP/s",
         "kernel_floor" => "shortest operation",
+        "panels" => "copying weights into panels, products of several rows",
         "product" => "a product beside its work",
         "kernel" => "another kernel beside its work",
+        "read_prompt" => "bandwidth, several tokens'",
+        "strided" => "a strided operand, beyond that",
+        "index" => "steps of index arithmetic",
+        "read_unaligned" => "bandwidth, products of unaligned rows",
         "serial" => "one of a thread's loads",
+        "recording" => "recording a launch, in these runs",
         "product_launch" => "launching a product, beyond that",
         "strided_launch" => "launching on a strided operand, beyond that",
+        "divided_launch" => "launching the sum of a divided product",
+        "gap" => "between two kernels on the device",
         "sync" => "waiting for a token",
         kind => kind,
     };

@@ -99,9 +99,13 @@ fn latency(outlook: &Outlook) -> Section {
         row("FLOP/B at the ridge", &|step| shown(step.ridge, significant)),
     ];
     let rate = shown(outlook.tokens_per_s, significant);
+    let each = match outlook.device.index_rate {
+        Some(_) => "(max(roof, floor) + index arithmetic)",
+        None if outlook.device.panel_rate.is_some() => "(max(roof, floor) + copies into panels)",
+        None => "max(roof, floor)",
+    };
     let note = format!(
-        "Time = max(launches on the host, Σ max(roof, floor) on the device) + sync. Output: {rate} tokens/s of all \
-         sequences."
+        "Time = max(launches on the host, Σ {each} on the device) + sync. Output: {rate} tokens/s of all sequences."
     );
     Section::new("latency", "Latency", note).table(&["", "first token (prefill)", "output token (decode)"], rows)
 }

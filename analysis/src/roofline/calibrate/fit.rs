@@ -11,8 +11,13 @@ use std::collections::BTreeMap;
 
 /// Errors beyond this share count with their size, not with its square: one run that was disturbed must not decide.
 const WILD: f64 = 0.10;
-/// How little a value is drawn to where the search begins, in the finer form: what the runs do not feel stays there.
+/// How little a value is drawn to where the search begins: what the runs do not feel stays there.
 const DRAWN: f64 = 0.02;
+/// Steps of index arithmetic a second of a device without a datasheet, an H200's.
+const INDEX_RATE: f64 = 4.8e11;
+/// Share of the rate at which weights are read that products of unaligned rows begin with: GPT-2's head reached it with
+/// 8 to 32 rows on an H200.
+const UNALIGNED: f64 = 0.2;
 /// A parameter is determined if halving or doubling it changes some prediction by this share.
 const FELT: f64 = 0.01;
 
@@ -23,14 +28,24 @@ pub(super) enum Parameter {
     Bandwidth(Option<OperationClass>),
     /// FLOP/s of products with weights, and of all in the coarser form.
     Flops(Multiply),
+    /// Bytes/s of attention's products from several tokens at once.
+    PromptAttention,
     /// FLOP/s of attention's products.
     AttentionFlops,
     /// The shortest time of a kernel, in the coarser form.
     Floor,
+    /// Bytes/s of copying weights into panels, on a processor.
+    Panels,
     /// What a product takes beside its work.
     Product,
     /// What another kernel takes beside its work.
     Kernel,
+    /// What a strided operand costs beyond that.
+    Strided,
+    /// Steps of index arithmetic a second.
+    Index,
+    /// Bytes/s of products of several rows with matrices whose rows do not end on 16 bytes.
+    Unaligned,
     /// One of a thread's loads.
     Serial,
     /// A launch on the host.
@@ -39,8 +54,20 @@ pub(super) enum Parameter {
     ProductLaunch,
     /// What a strided operand costs beyond that.
     StridedLaunch,
+    /// What launching the sum of a divided product costs.
+    DividedLaunch,
+    /// What lies between two kernels on the device.
+    Gap,
     /// Waiting for a token.
     Sync,
+    /// What recording a launch costs, which nothing is predicted with.
+    Recording,
+}
+
+/// A device, and what it costs the host to record a launch to it.
+pub(super) struct Candidate {
+    pub(super) device: Device,
+    recording_ns: f64,
 }
 
 /// What a run is compared by: the operations of its two steps, and its figures with their weights.
@@ -69,12 +96,15 @@ impl Observed {
     }
 
     /// Nanoseconds predicted for each of its figures; empty if the device lacks something.
-    pub(super) fn predicted(&self, device: &Device) -> Vec<f64> {
-        self.times(device).map_or_else(Vec::new, |times| self.of_times(&times).collect())
+    pub(super) fn predicted(&self, candidate: &Candidate) -> Vec<f64> {
+        self.times(candidate).map_or_else(Vec::new, |times| self.of_times(&times).collect())
     }
 
-    fn times(&self, device: &Device) -> Option<[StepTimes; 2]> {
-        let of = |step| step_times(step, device, &self.storage);
+    fn times(&self, candidate: &Candidate) -> Option<[StepTimes; 2]> {
+        let of = |step| {
+            let times = step_times(step, &candidate.device, &self.storage)?;
+            Some(StepTimes { launches: times.launches.recorded(candidate.recording_ns), ..times })
+        };
         Some([of(&self.prefill)?, of(&self.decode)?])
     }
 
@@ -84,7 +114,7 @@ impl Observed {
 }
 
 /// Latencies count once. Of kernels, each kind counts by its share of its step, so that they count once together; the
-/// sum of all says nothing more.
+/// sum of all says nothing more. Launches count once together, too.
 fn weighted(measured: &[(Figure, f64)]) -> Vec<(Figure, f64, f64)> {
     let kinds = |prefill: bool| -> f64 {
         let own = measured.iter().filter(|(figure, _)| {
@@ -93,12 +123,14 @@ fn weighted(measured: &[(Figure, f64)]) -> Vec<(Figure, f64, f64)> {
         own.map(|(_, ns)| ns).sum()
     };
     let (prefill, decode) = (kinds(true), kinds(false));
+    let launches = measured.iter().filter(|(figure, _)| matches!(figure, Figure::Launch(_))).count();
     let weight = |figure: Figure, ns: f64| match figure {
         Figure::Ttft | Figure::Tpot => 1.0,
         Figure::PrefillKernels => f64::from(u8::from(prefill <= 0.0)),
         Figure::DecodeKernels => f64::from(u8::from(decode <= 0.0)),
         Figure::PrefillOf(_) => ns / prefill,
         Figure::DecodeOf(_) => ns / decode,
+        Figure::Launch(_) => 1.0 / launches as f64,
     };
     measured.iter().map(|(figure, ns)| (*figure, *ns, weight(*figure, *ns))).collect()
 }
@@ -120,13 +152,13 @@ struct Compared<'a> {
 
 impl Residuals for Compared<'_> {
     fn of(&self, values: &[f64]) -> Vec<f64> {
-        let device = self.fit.device(values);
+        let candidate = self.fit.candidate(values);
         let mut all = Vec::new();
         let mut known: Option<(usize, [StepTimes; 2])> = None;
         for run in self.runs {
             let times = match known {
                 Some((case, times)) if case == run.case => Some(times),
-                _ => run.times(&device),
+                _ => run.times(&candidate),
             };
             let Some(times) = times else { continue };
             known = Some((run.case, times));
@@ -136,9 +168,7 @@ impl Residuals for Compared<'_> {
                 }
             }
         }
-        if self.fit.form == Form::Attained {
-            all.extend(values.iter().zip(&self.fit.start).map(|(value, start)| DRAWN * (value - start)));
-        }
+        all.extend(values.iter().zip(&self.fit.start).map(|(value, start)| DRAWN * (value - start)));
         all
     }
 }
@@ -151,7 +181,14 @@ fn tamed(residual: f64) -> f64 {
 
 impl Fit {
     pub(super) fn new(form: Form, runs: &[Observed], device: &Device) -> Self {
-        let mut base = Device { origin: Origin::Measured, sync: None, attained: None, ..device.clone() };
+        let mut base = Device {
+            origin: Origin::Measured,
+            sync: None,
+            index_rate: None,
+            panel_rate: None,
+            attained: None,
+            ..device.clone()
+        };
         base.flops.clear();
         // What was reached is the least that a peak can be.
         let (mut bandwidth, mut flops) = (1.0f64, BTreeMap::<Multiply, f64>::new());
@@ -172,37 +209,59 @@ impl Fit {
             Form::Attained => {
                 let rates = OperationClass::ALL.map(|class| (Parameter::Bandwidth(Some(class)), bandwidth));
                 let most = flops.values().copied().fold(1.0, f64::max);
-                let costs =
-                    [(Parameter::AttentionFlops, most), (Parameter::Product, 3_000.0), (Parameter::Kernel, 1_000.0)];
+                let costs = [
+                    (Parameter::PromptAttention, bandwidth),
+                    (Parameter::AttentionFlops, most),
+                    (Parameter::Product, 3_000.0),
+                    (Parameter::Kernel, 1_000.0),
+                ];
                 rates.into_iter().chain(costs).collect()
             }
         };
         all.extend(flops.into_iter().map(|(kind, reached)| (Parameter::Flops(kind), reached)));
+        let copied = |run: &Observed| run.prefill.iter().chain(&run.decode).any(|o| o.panel_bytes > 0.0);
+        if base.kind == DeviceKind::Cpu && runs.iter().any(copied) {
+            all.push((Parameter::Panels, bandwidth));
+        }
         if on_gpu {
             all.push((Parameter::Launch, 5_000.0));
         }
         if on_gpu && form == Form::Attained {
             all.extend([
+                (Parameter::Strided, 2_000.0),
+                (Parameter::Index, device.index_rate.unwrap_or(INDEX_RATE)),
+                (Parameter::Unaligned, bandwidth * UNALIGNED),
                 (Parameter::Serial, 250.0),
                 (Parameter::ProductLaunch, 3_000.0),
                 (Parameter::StridedLaunch, 3_000.0),
+                (Parameter::DividedLaunch, 3_000.0),
+                (Parameter::Gap, 1_000.0),
                 (Parameter::Sync, 30_000.0),
             ]);
+        }
+        let recorded = |run: &Observed| run.figures.iter().any(|(figure, ..)| matches!(figure, Figure::Launch(_)));
+        if on_gpu && runs.iter().any(recorded) {
+            all.push((Parameter::Recording, 1_500.0));
         }
         let (parameters, start): (Vec<_>, Vec<f64>) = all.into_iter().map(|(p, v)| (p, v.ln())).unzip();
         Self { form, parameters, start, base }
     }
 
-    pub(super) fn device(&self, values: &[f64]) -> Device {
-        let mut device = self.base.clone();
+    pub(super) fn candidate(&self, values: &[f64]) -> Candidate {
+        let (mut device, mut recording_ns) = (self.base.clone(), 0.0);
         let mut attained = Attained {
             bandwidth: ByClass::all(1.0),
+            prompt_attention_bandwidth: None,
             attention_flops: 1.0,
             product_ns: 0.0,
             kernel_ns: 0.0,
+            strided_ns: 0.0,
+            unaligned_bandwidth: None,
             serial_ns: 0.0,
             product_launch_ns: 0.0,
             strided_launch_ns: 0.0,
+            divided_launch_ns: None,
+            gap_ns: 0.0,
         };
         for (parameter, value) in self.parameters.iter().zip(values) {
             let value = value.exp();
@@ -212,15 +271,23 @@ impl Fit {
                 Parameter::Flops(kind) => {
                     device.flops.insert(*kind, value);
                 }
+                Parameter::PromptAttention => attained.prompt_attention_bandwidth = Some(value),
                 Parameter::AttentionFlops => attained.attention_flops = value,
                 Parameter::Floor => device.kernel_floor = Some(value),
+                Parameter::Panels => device.panel_rate = Some(value),
                 Parameter::Product => attained.product_ns = value,
                 Parameter::Kernel => attained.kernel_ns = value,
+                Parameter::Strided => attained.strided_ns = value,
+                Parameter::Index => device.index_rate = Some(value),
+                Parameter::Unaligned => attained.unaligned_bandwidth = Some(value),
                 Parameter::Serial => attained.serial_ns = value,
                 Parameter::Launch => device.launch = Some(Cost::exact(value)),
                 Parameter::ProductLaunch => attained.product_launch_ns = value,
                 Parameter::StridedLaunch => attained.strided_launch_ns = value,
+                Parameter::DividedLaunch => attained.divided_launch_ns = Some(value),
+                Parameter::Gap => attained.gap_ns = value,
                 Parameter::Sync => device.sync = Some(value),
+                Parameter::Recording => recording_ns = value,
             }
         }
         // Attention multiplies 16-bit floats beside quantised weights: the slowest rate that was fitted stands in.
@@ -231,7 +298,7 @@ impl Fit {
             device.kernel_floor = Some(attained.kernel_ns);
             device.attained = Some(attained);
         }
-        device
+        Candidate { device, recording_ns }
     }
 
     /// The values that fit these runs best, wherever they lie.
@@ -253,10 +320,10 @@ impl Fit {
 
     /// Σ weight · log²(predicted ÷ measured), and the number of figures that count.
     pub(super) fn squares(&self, runs: &[&Observed], values: &[f64]) -> (f64, usize) {
-        let device = self.device(values);
+        let candidate = self.candidate(values);
         let (mut sum, mut n) = (0.0, 0);
         for run in runs {
-            for (predicted, (_, ns, weight)) in run.predicted(&device).into_iter().zip(&run.figures) {
+            for (predicted, (_, ns, weight)) in run.predicted(&candidate).into_iter().zip(&run.figures) {
                 sum += weight * (predicted / ns).ln().powi(2);
                 n += usize::from(*weight > 0.0);
             }
@@ -267,8 +334,8 @@ impl Fit {
     /// Which parameters the runs feel.
     pub(super) fn felt(&self, runs: &[&Observed], values: &[f64]) -> Vec<bool> {
         let all = |values: &[f64]| -> Vec<f64> {
-            let device = self.device(values);
-            runs.iter().flat_map(|run| run.predicted(&device)).collect()
+            let candidate = self.candidate(values);
+            runs.iter().flat_map(|run| run.predicted(&candidate)).collect()
         };
         let now = all(values);
         let feels = |at: usize, factor: f64| {

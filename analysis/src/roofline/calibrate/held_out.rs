@@ -1,8 +1,7 @@
 //! The account of errors: what was predicted from which runs, and how far repetitions differ from each other.
 
 use super::CalibrationRun;
-use super::fit::Observed;
-use crate::devices::Device;
+use super::fit::{Candidate, Observed};
 use crate::passes::Distribution;
 use crate::roofline::latency_figures::Figure;
 use serde::Serialize;
@@ -115,7 +114,12 @@ pub(super) fn models(runs: &[CalibrationRun]) -> Vec<Vec<usize>> {
 }
 
 /// The figures of a run as a device predicts them.
-pub(super) fn errors(run: &CalibrationRun, observed: &Observed, device: &Device, left_out: LeftOut) -> Vec<HeldOut> {
+pub(super) fn errors(
+    run: &CalibrationRun,
+    observed: &Observed,
+    candidate: &Candidate,
+    left_out: LeftOut,
+) -> Vec<HeldOut> {
     let one = |(predicted_ns, (figure, measured_ns, _)): (f64, &(Figure, f64, f64))| HeldOut {
         run: run.name.clone(),
         model: run.shape.name.clone(),
@@ -127,7 +131,7 @@ pub(super) fn errors(run: &CalibrationRun, observed: &Observed, device: &Device,
         predicted_ns,
         error: predicted_ns / measured_ns - 1.0,
     };
-    observed.predicted(device).into_iter().zip(&observed.figures).map(one).collect()
+    observed.predicted(candidate).into_iter().zip(&observed.figures).map(one).collect()
 }
 
 /// Errors by figure, of all models and of each.

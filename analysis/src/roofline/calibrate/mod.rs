@@ -26,7 +26,7 @@ use crate::devices::{Device, Multiply, OperationClass, known_device};
 use crate::passes::Analysis;
 use crate::passes::stats::{SplitMix, percentile};
 use candlescope_core::Phase;
-use fit::{Fit, Observed, Parameter};
+use fit::{Candidate, Fit, Observed, Parameter};
 use serde::Serialize;
 
 /// Fewest cases of a calibration: with fewer, leaving one out leaves too little, and any fit is perfect.
@@ -45,9 +45,9 @@ const SEED: u64 = 0x5eed;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
-    /// Bandwidth, FLOP/s, shortest kernel, launch.
+    /// Bandwidth, FLOP/s, shortest kernel, launch; on a processor the copies of weights into panels.
     Roof,
-    /// Rates by kind of operation, costs by kind of kernel, launches, waiting.
+    /// Rates by kind of operation, costs by kind of kernel, launches, waiting; the same copies.
     Attained,
 }
 
@@ -67,14 +67,16 @@ pub struct CalibrationRun {
 /// A parameter that was fitted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fitted {
-    /// `read`, `flops`, `kernel_floor`, `launch` or `sync`, as in a peaks file; in the finer form also `product`,
-    /// `kernel`, `serial`, `product_launch` and `strided_launch`.
+    /// `read`, `flops`, `kernel_floor`, `launch` or `sync`, as in a peaks file; on a processor also `panels`; in the
+    /// finer form also `product`, `kernel`, `strided`, `index`, `read_prompt`, `read_unaligned`, `serial`, `gap`,
+    /// `product_launch`, `strided_launch` and `divided_launch`; `recording` is what recording a launch cost in these
+    /// runs.
     pub kind: &'static str,
     /// Type of `flops`.
     pub dtype: Option<Multiply>,
     /// Which operations' `read` or `flops` it is; `None` for all that have none of their own.
     pub of: Option<OperationClass>,
-    /// B/s, FLOP/s, or seconds.
+    /// B/s, FLOP/s, steps/s of `index`, or seconds.
     pub value: f64,
     /// Its share of the datasheet's figure, if the device is known.
     pub share: Option<f64>,
@@ -171,10 +173,11 @@ impl CalibrationRun {
             Some(gaps) if figure == Figure::Tpot => (figure, gaps.median),
             _ => (figure, ns),
         };
-        let measured: Vec<_> = found.into_iter().filter(|(figure, ..)| usable(*figure)).map(unobserved).collect();
+        let mut measured: Vec<_> = found.into_iter().filter(|(figure, ..)| usable(*figure)).map(unobserved).collect();
         if measured.is_empty() {
             return Err(lacks("a request with a time to first token".to_string()));
         }
+        measured.extend(latency_figures::launch_paces(analysis));
         Ok((Self { name: name.to_string(), shape, scenario, measured }, device))
     }
 }
@@ -204,7 +207,7 @@ pub fn calibrate(runs: &[CalibrationRun], device: &Device) -> Result<Calibration
     let (squares, _) = fit.squares(&all, &best);
     let weights: f64 = all.iter().flat_map(|run| &run.figures).map(|(.., weight)| weight).sum();
 
-    let mut fitted_device = fit.device(&best);
+    let mut fitted_device = fit.candidate(&best).device;
     fitted_device.source =
         format!("fitted to {} runs of {} cases and {} models", runs.len(), cases.len(), models.len());
     fitted_device.launch_source = fitted_device.launch.map(|_| fitted_device.source.clone());
@@ -269,8 +272,8 @@ fn account(
     observed: &[Observed],
     [cases, models]: [&[Vec<usize>]; 2],
 ) -> Vec<HeldOut> {
-    let of = |at: usize, device: &Device, left_out| held_out::errors(&runs[at], &observed[at], device, left_out);
-    let fitted = fit.device(best);
+    let of = |at: usize, by: &Candidate, left_out| held_out::errors(&runs[at], &observed[at], by, left_out);
+    let fitted = fit.candidate(best);
     let mut all: Vec<HeldOut> = (0..runs.len()).flat_map(|at| of(at, &fitted, LeftOut::Nothing)).collect();
     let models = if models.len() > 1 { models } else { &[] };
     for (left_out, groups) in [(LeftOut::Case, cases), (LeftOut::Model, models)] {
@@ -282,8 +285,8 @@ fn account(
                 LeftOut::Model => fit.search(&others),
                 _ => fit.search_from(&others, best),
             };
-            let device = fit.device(&values);
-            all.extend(group.iter().flat_map(|at| of(*at, &device, left_out)));
+            let candidate = fit.candidate(&values);
+            all.extend(group.iter().flat_map(|at| of(*at, &candidate, left_out)));
         }
     }
     all
@@ -294,17 +297,26 @@ fn one(parameter: Parameter, value: f64, mut drawn: Vec<f64>, determined: bool, 
     let (kind, dtype, of) = match parameter {
         Parameter::Bandwidth(of) => ("read", None, of),
         Parameter::Flops(multiply) => ("flops", Some(multiply), None),
+        Parameter::PromptAttention => ("read_prompt", None, Some(OperationClass::Attention)),
         Parameter::AttentionFlops => ("flops", None, Some(OperationClass::Attention)),
         Parameter::Floor => ("kernel_floor", None, None),
+        Parameter::Panels => ("panels", None, None),
         Parameter::Product => ("product", None, None),
         Parameter::Kernel => ("kernel", None, None),
+        Parameter::Strided => ("strided", None, None),
+        Parameter::Index => ("index", None, None),
+        Parameter::Unaligned => ("read_unaligned", None, None),
         Parameter::Serial => ("serial", None, None),
         Parameter::Launch => ("launch", None, None),
         Parameter::ProductLaunch => ("product_launch", None, None),
         Parameter::StridedLaunch => ("strided_launch", None, None),
+        Parameter::DividedLaunch => ("divided_launch", None, None),
+        Parameter::Gap => ("gap", None, None),
         Parameter::Sync => ("sync", None, None),
+        Parameter::Recording => ("recording", None, None),
     };
-    let unit = if matches!(kind, "read" | "flops") { 1.0 } else { 1e-9 };
+    let rates = ["read", "read_prompt", "read_unaligned", "panels", "flops", "index"];
+    let unit = if rates.contains(&kind) { 1.0 } else { 1e-9 };
     drawn.sort_by(f64::total_cmp);
     let interval = (determined && !drawn.is_empty()).then(|| {
         let (low, high) = (percentile(&drawn, 0.025).min(value), percentile(&drawn, 0.975).max(value));
@@ -312,7 +324,7 @@ fn one(parameter: Parameter, value: f64, mut drawn: Vec<f64>, determined: bool, 
     });
     let value = value.exp() * unit;
     let peak = datasheet.and_then(|device| match (kind, dtype) {
-        ("read", _) => Some(device.bandwidth),
+        ("read" | "read_prompt" | "read_unaligned", _) => Some(device.bandwidth),
         ("flops", Some(dtype)) => device.flops.get(&dtype).copied(),
         _ => None,
     });

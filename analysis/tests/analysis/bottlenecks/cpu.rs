@@ -172,8 +172,10 @@ fn steps_that_still_get_faster() {
 
 #[test]
 fn processors_that_wait() {
-    let sampled = |used: f64| {
-        let (mut batch, manifest) = run(|_| 50_000_000);
+    let sampled_with = |used: f64, work: Option<(u64, u64)>| {
+        let mut made = run(|_| 50_000_000);
+        with_child(&mut made, "decode/block/mlp", 40_000_000, Phase::Decode, work);
+        let (mut batch, manifest) = made;
         for n in 0..64 {
             let at = HostNs(T0 + n * PERIOD + 10_000_000);
             batch.samples.push(SampleRecord::new(at, "host", "process_cpu_utilization_ratio", used, "ratio"));
@@ -181,8 +183,13 @@ fn processors_that_wait() {
         diagnose(&(batch, manifest))
     };
     // One of four processors works.
+    let sampled = |used| sampled_with(used, None);
     near(sampled(1.0).one(AdviceCode::ThreadsWait).gain, 0.5625, 0.65625, 0.75, 0.01);
     sampled(3.8).none(AdviceCode::ThreadsWait);
+    // One row by a million weights, in 80 % of the step: two operations for each of f32, Q8_0 and four rows of f32.
+    let one_row = |work| sampled_with(1.0, Some(work)).one(AdviceCode::ThreadsWait).figure("one_row").unwrap();
+    assert!((one_row((2_000_000, 4_000_000)) - 0.8).abs() < 0.01);
+    assert_eq!((one_row((2_000_000, 1_062_500)), one_row((8_000_000, 4_000_000))), (0.0, 0.0));
 }
 
 #[test]

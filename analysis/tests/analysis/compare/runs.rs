@@ -8,7 +8,7 @@ use candlescope_analysis::compare::{
 };
 use candlescope_analysis::render::compare::{page, text};
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, KernelKind};
+use candlescope_core::{Batch, KernelKind, SampleRecord};
 use serde_json::json;
 
 /// The facts of a run that `change` has altered.
@@ -169,4 +169,26 @@ fn json_has_its_keys() {
     ];
     assert_eq!(keys, wanted);
     assert_eq!(value["step"]["estimate"]["basis"], "parts");
+}
+
+/// The steps of a run with a GPU whose clock is `hertz`.
+fn beside_a_gpu(hertz: f64, change: impl FnOnce(&mut Batch, &mut RunManifest)) -> RunFacts {
+    facts(&small(), |batch, manifest| {
+        let device: std::sync::Arc<str> = "GPU-1".into();
+        for step in &batch.steps {
+            let sample = (step.host_start, device.clone(), "candlescope_gpu_clock_hertz_sm", hertz, "Hz");
+            batch.samples.push(SampleRecord::new(sample.0, sample.1, sample.2, sample.3, sample.4));
+        }
+        change(batch, manifest);
+    })
+}
+
+#[test]
+fn the_clock_of_a_gpu_that_rests_does_not_count() {
+    let on_a_cpu = |hertz: f64| beside_a_gpu(hertz, |_, _| ());
+    assert!(compared(on_a_cpu(345e6), on_a_cpu(840e6)).is_ok());
+    let on_it =
+        |hertz: f64| beside_a_gpu(hertz, |_, manifest| drop(manifest.options.insert("device".into(), "cuda:0".into())));
+    let error = compared(on_it(345e6), on_it(840e6)).unwrap_err().to_string();
+    assert!(error.contains("clocks sm_hertz is 345000000.0 in A") && error.contains("--allow clocks"), "{error}");
 }

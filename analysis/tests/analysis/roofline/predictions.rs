@@ -43,6 +43,58 @@ fn a_token_takes_the_bytes_it_reads() {
     assert!(near(mid(&slow.decode), slow.decode.flops_executed, 1e-6));
 }
 
+/// For each element of a kernel on strided operands, each dimension of each operand: on top of the roof, at a rate that
+/// a datasheet's FLOP/s in f32 stand for.
+#[test]
+fn index_arithmetic_comes_on_top_of_the_roof() {
+    let shape = known_model("gpt2").unwrap();
+    let scenario = Scenario::new(format("bf16")).batch(8).tokens(512, 64);
+    let device = known_device("H200").unwrap();
+    let (with, without) = (&device, &Device { index_rate: None, ..device.clone() });
+    assert!(near(with.index_rate.unwrap(), 67e12 / 140.0, 1e-9));
+    let of = |device: &Device| Outlook::of(&shape, device, &scenario);
+    let (with, without) = (of(with), of(without));
+    let steps = |step: &StepPrediction, name: &str| {
+        let own = step.operations.iter().find(|timed| timed.operation.name == name).unwrap();
+        own.operation.index_steps * own.operation.calls
+    };
+    let (rows, pairs) = (8.0 * 512.0, 8.0 * 12.0 * 512.0 * 512.0);
+    // Sums of (batch, tokens, features) with a row, of (batch, heads, tokens, context) with a mask; copies.
+    assert_eq!(steps(&with.prefill, "up_proj"), 12.0 * rows * 3072.0 * 2.0 * 3.0);
+    assert_eq!(steps(&with.prefill, "embed_tokens"), rows * 768.0 * 2.0 * 3.0);
+    assert_eq!(steps(&with.prefill, "softmax"), 12.0 * pairs * 2.0 * 4.0);
+    assert_eq!(steps(&with.prefill, "split"), 12.0 * rows * 2.0 * 768.0 * 4.0);
+    assert_eq!(steps(&with.prefill, "input_layernorm"), 0.0);
+    let all: f64 =
+        with.prefill.operations.iter().map(|timed| timed.operation.index_steps * timed.operation.calls).sum();
+    let more = with.prefill.device_ns.unwrap() - without.prefill.device_ns.unwrap();
+    assert!(near(more, all / (67e12 / 140.0) * 1e9, 1e-6), "{more}");
+    assert!(with.prefill.operations.iter().any(|timed| timed.bound == Some(Bound::Overhead)));
+    // A row and its bias have one layout, and a token alone needs no mask and no other layout.
+    let alone = Outlook::of(&shape, &device, &scenario.clone().batch(1));
+    assert!(alone.decode.operations.iter().all(|timed| timed.operation.index_steps + timed.operation.strided == 0.0));
+    assert_eq!(steps(&with.decode, "up_proj"), 12.0 * 8.0 * 3072.0 * 2.0 * 3.0);
+    assert_eq!(known_device("EPYC-9654").unwrap().index_rate, None, "a processor has no such rate");
+}
+
+/// cuBLAS's faster kernels take rows that end on 16 bytes.
+#[test]
+fn products_of_unaligned_rows_are_told_apart() {
+    let device = known_device("H200").unwrap();
+    let unaligned = |model: &str, batch: u64, stored: &str| -> Vec<&'static str> {
+        let scenario = Scenario::new(format(stored)).batch(batch).tokens(64, 64);
+        let outlook = Outlook::of(&known_model(model).unwrap(), &device, &scenario);
+        let own = outlook.decode.operations.into_iter().filter(|timed| timed.operation.unaligned);
+        own.map(|timed| timed.operation.name).collect()
+    };
+    assert_eq!(unaligned("gpt2", 8, "bf16"), ["lm_head"], "50,257 rows");
+    assert_eq!(unaligned("gpt2", 1, "bf16"), [""; 0], "one row is a product of another kind");
+    assert_eq!(unaligned("gpt2", 8, "q8_0"), [""; 0], "candle's own kernels");
+    for model in ["smollm2-135m", "tinyllama-1.1b", "qwen2.5-7b", "llama-3-8b"] {
+        assert_eq!(unaligned(model, 8, "bf16"), [""; 0], "{model}");
+    }
+}
+
 /// TPOT = max(Σ launches on the host, Σ max(roof, floor) on the device) + sync.
 #[test]
 fn a_small_model_is_bound_by_its_launches() {

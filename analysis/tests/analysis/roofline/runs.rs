@@ -2,6 +2,7 @@
 
 use crate::common::{self, path, request, span, step, write_run};
 use candlescope_analysis::devices::known_device;
+use candlescope_analysis::passes::Launched;
 use candlescope_analysis::render::roofline::{dynamic_json, dynamic_page, dynamic_text};
 use candlescope_analysis::roofline::{
     Bound, CalibrationRun, Figure, Grade, Measured, ModelShape, Point, PointKind, Status, Thresholds, batch_and_context,
@@ -232,8 +233,10 @@ fn kernels_of_a_prefill_are_nothing_to_fit_an_encoder_with() {
         assert_eq!(of_prefill, architecture == "llama", "by kind of operation as well");
         figures.into_iter().filter(whole).collect()
     };
-    assert_eq!(figures("llama"), [Figure::Ttft, Figure::Tpot, Figure::PrefillKernels, Figure::DecodeKernels]);
-    assert_eq!(figures("t5"), [Figure::Ttft, Figure::Tpot, Figure::DecodeKernels]);
+    let launches = [Figure::Launch(Launched::Plain), Figure::Launch(Launched::Product)];
+    let all = [Figure::Ttft, Figure::Tpot, Figure::PrefillKernels, Figure::DecodeKernels];
+    assert_eq!(figures("llama"), [&all[..], &launches].concat());
+    assert_eq!(figures("t5"), [&[Figure::Ttft, Figure::Tpot, Figure::DecodeKernels][..], &launches].concat());
 }
 
 #[test]

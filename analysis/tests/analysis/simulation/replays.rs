@@ -1,7 +1,9 @@
 //! Replays that change nothing, or only take out the profiler.
 
 use super::steps::{CALL, DELAY, GAP, Maker, WAKE, free, run_of, simulation};
-use candlescope_analysis::simulation::{Replay, TOLERANCE, parse_changes};
+use crate::common::write_run;
+use candlescope_analysis::simulation::{Replay, Simulation, SimulationOptions, TOLERANCE, parse_changes};
+use candlescope_analysis::{AnalyzeOptions, Limit, ReadLimits, Run, analyze};
 use candlescope_core::run::{InPlaceKind, InPlaceOverhead};
 use proptest::prelude::*;
 
@@ -214,6 +216,33 @@ proptest! {
             prop_assert!(nothing <= some + 1.0 && some <= all + 1.0 && all <= more + 1.0, "{change} {factor}");
             prop_assert!((all - unobserved.seconds.mid * 1e9).abs() < 1.0);
         }
+    }
+}
+
+#[test]
+fn findings_rest_on_the_same_replays_however_they_were_read() {
+    let mut step = Maker::recorded(200, 700);
+    for at in 0..20 {
+        step.enter("linear");
+        step.host(3_000 + 100 * at);
+        step.launch("gemv", 800, 1);
+        step.leave();
+    }
+    let made = step.end();
+    let (batch, manifest) = run_of(&made, 150, 8, made.ns - 20 * 700);
+    let dir = tempfile::tempdir().unwrap();
+    write_run(dir.path(), &batch, &manifest, 1_000);
+    let run = Run::open(dir.path()).unwrap();
+    let apart = Simulation::of(&run, &SimulationOptions::default()).unwrap();
+    let apart = apart.groups()[0].typical().unwrap();
+    assert!((32..=64).contains(&apart.steps), "{} of 150", apart.steps);
+    // One kernel too many for the figures: the steps are then read apart from them.
+    let limits = ReadLimits::default().with(Limit::Kernels, batch.kernels.len() as u64 - 1);
+    for run in [run, Run::open_within(dir.path(), limits).unwrap()] {
+        let found = analyze(&run, &AnalyzeOptions::default()).analysis.diagnosis.unwrap();
+        let step = found.steps.iter().find(|step| step.phase == "decode").unwrap();
+        assert!(step.basis.starts_with("steps replayed"), "{}", step.basis);
+        assert_eq!(step.unobserved_ns, apart.unobserved.seconds.mid * 1e9);
     }
 }
 

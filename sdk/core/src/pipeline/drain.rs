@@ -468,6 +468,15 @@ impl Drain {
         }
     }
 
+    /// Resolves what is buffered of every thread.
+    fn finish_threads(&mut self) {
+        let Self { shared, mapper, resolver, sources, resolved, .. } = self;
+        let around = Surroundings { shared, mapper };
+        for source in sources {
+            resolver.finish_thread(&mut source.stream, &around, resolved);
+        }
+    }
+
     fn stop(mut self, meter: &CpuMeter, answer: &Sender<DrainReport>) {
         self.shared.control.close();
         // Steps under way when the session closes may still write; a few rounds pick up what comes at once.
@@ -479,12 +488,11 @@ impl Drain {
             }
         }
         // What is still buffered belongs to steps that never ended.
-        let Self { shared, mapper, resolver, sources, resolved, .. } = &mut self;
-        let around = Surroundings { shared, mapper };
-        for source in sources.iter_mut() {
-            resolver.finish_thread(&mut source.stream, &around, resolved);
-        }
+        self.finish_threads();
         self.cycle_until_known(meter, self.pace.gpu_patience);
+        // Steps under way went on meanwhile. From here on nothing more is read.
+        self.finish_threads();
+        self.send(true);
         let Self { shared, pace, lanes, enricher, counts, capture, .. } = &mut self;
         enricher.stop_kernels(shared, pace.gpu_patience);
         enricher.release_all(shared, |batch| send_batch(lanes, capture, batch, counts));

@@ -1,7 +1,7 @@
-//! How much faster one variant is than another.
+//! How much more of something one case gives than another, start by start.
 
+use super::summary::{CaseSummary, IntervalOf};
 use crate::method::Sample;
-use crate::study::{CaseSummary, IntervalOf};
 use candlescope_analysis::passes::stats::{Distribution, INTERVAL_FROM, percentile_of};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Resamples of a single process start.
 const RESAMPLES: usize = 2_000;
 
-/// Duration of one case ÷ that of another.
+/// A figure of one case ÷ that of another: of how long one takes, or of what it gives in a second.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Speedup {
     /// The median ratio.
@@ -32,7 +32,22 @@ pub struct Speedup {
 /// interval of their median comes from these. Of a single start it comes from its samples, resampled, and says nothing
 /// about another start.
 pub fn speedup(base: &CaseSummary, case: &CaseSummary) -> Option<Speedup> {
-    let (before, after) = (by_process(&base.plain), by_process(&case.plain));
+    ratio(base, case, &|sample| Some(sample.measurement.host_ns as f64))
+}
+
+/// `figure` of one case ÷ that of another, as for [`speedup`].
+pub(crate) fn ratio(
+    base: &CaseSummary,
+    case: &CaseSummary,
+    figure: &dyn Fn(&Sample) -> Option<f64>,
+) -> Option<Speedup> {
+    if base.case == case.case && !case.plain.is_empty() {
+        // Itself: its samples differ from each other, and it does not from itself.
+        let processes = by_process(&case.plain, figure).len();
+        let interval_of = if processes == 1 { IntervalOf::OneProcess } else { IntervalOf::Processes };
+        return Some(Speedup { ratio: 1.0, ci95: None, range: None, interval_of, processes });
+    }
+    let (before, after) = (by_process(&base.plain, figure), by_process(&case.plain, figure));
     let pairs: Vec<(&Vec<f64>, &Vec<f64>)> =
         before.iter().filter_map(|(process, times)| Some((times, after.get(process)?))).collect();
     let ratio = |pair: &(&Vec<f64>, &Vec<f64>)| Some(percentile_of(pair.0, 0.5)? / percentile_of(pair.1, 0.5)?);
@@ -58,10 +73,12 @@ pub fn speedup(base: &CaseSummary, case: &CaseSummary) -> Option<Speedup> {
     })
 }
 
-fn by_process(samples: &[Sample]) -> BTreeMap<u32, Vec<f64>> {
+fn by_process(samples: &[Sample], figure: &dyn Fn(&Sample) -> Option<f64>) -> BTreeMap<u32, Vec<f64>> {
     let mut all: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for sample in samples {
-        all.entry(sample.process).or_default().push(sample.measurement.host_ns as f64);
+        if let Some(value) = figure(sample) {
+            all.entry(sample.process).or_default().push(value);
+        }
     }
     all
 }
@@ -81,9 +98,10 @@ mod tests {
     use super::*;
     use crate::method::{CaseId, Measurement, Mode, Reading, SampleVerdict};
 
-    fn case(times: &[(u32, u64)]) -> CaseSummary {
+    fn case(variant: &str, times: &[(u32, u64)]) -> CaseSummary {
+        let case = CaseId::new("variants").param("variant", variant);
         let sample = |(process, ns): &(u32, u64)| Sample {
-            case: CaseId::new("variants"),
+            case: case.clone(),
             process: *process,
             repetition: 0,
             mode: Mode::Plain,
@@ -93,8 +111,8 @@ mod tests {
             verdict: SampleVerdict::Ok,
         };
         CaseSummary {
-            case: CaseId::new("variants"),
             plain: times.iter().map(sample).collect(),
+            case,
             profiled: Vec::new(),
             retaken: 0,
             processes: 0,
@@ -108,23 +126,27 @@ mod tests {
         // Twice as fast in each start, although starts differ by a factor of 6.
         let base: Vec<(u32, u64)> = (0..6).map(|p| (p, 2_000 * u64::from(p + 1))).collect();
         let fast: Vec<(u32, u64)> = (0..7).map(|p| (p, 1_000 * u64::from(p + 1))).collect();
-        let found = speedup(&case(&base), &case(&fast)).unwrap();
+        let found = speedup(&case("a", &base), &case("b", &fast)).unwrap();
         assert_eq!((found.ratio, found.ci95, found.processes), (2.0, Some((2.0, 2.0)), 6));
         assert_eq!(found.interval_of, IntervalOf::Processes);
-        let few = speedup(&case(&base[..2]), &case(&fast)).unwrap();
+        let few = speedup(&case("a", &base[..2]), &case("b", &fast)).unwrap();
         assert_eq!((few.ci95, few.range), (None, Some((2.0, 2.0))));
-        assert_eq!(speedup(&case(&base), &case(&[(9, 1)])), None, "never in one start");
+        assert_eq!(speedup(&case("a", &base), &case("b", &[(9, 1)])), None, "never in one start");
+        let itself = speedup(&case("a", &base), &case("a", &base)).unwrap();
+        assert_eq!((itself.ratio, itself.ci95, itself.range, itself.processes), (1.0, None, None, 6));
     }
 
     #[test]
     fn one_start_gives_an_interval_of_its_own_samples() {
         let base: Vec<(u32, u64)> = (0..9).map(|n| (0, 300 + n)).collect();
         let fast: Vec<(u32, u64)> = (0..9).map(|n| (0, 100 + n)).collect();
-        let found = speedup(&case(&base), &case(&fast)).unwrap();
+        let found = speedup(&case("a", &base), &case("b", &fast)).unwrap();
         let (low, high) = found.ci95.unwrap();
         assert_eq!((found.ratio, found.interval_of), (304.0 / 104.0, IntervalOf::OneProcess));
         assert!(low > 2.7 && low < found.ratio && found.ratio < high && high < 3.1, "{found:?}");
-        let few = speedup(&case(&base[..3]), &case(&fast[..3])).unwrap();
+        let few = speedup(&case("a", &base[..3]), &case("b", &fast[..3])).unwrap();
+        let itself = speedup(&case("a", &base[..3]), &case("a", &base[..3])).unwrap();
+        assert_eq!((itself.ratio, itself.range), (1.0, None), "and not from 300/302 to 302/300");
         assert_eq!((few.ci95, few.range), (None, Some((300.0 / 102.0, 302.0 / 100.0))));
     }
 }

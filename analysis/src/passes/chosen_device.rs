@@ -1,0 +1,43 @@
+//! Where a run was told to compute.
+
+use candlescope_core::run::RunManifest;
+
+/// What the option `device` of a run says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChosenDevice {
+    /// The processors.
+    Cpu,
+    /// A GPU, whichever.
+    Gpu,
+    /// Nothing, or a word that is not known here: programs of others need not have such an option.
+    Unsaid,
+}
+
+impl ChosenDevice {
+    pub(crate) fn of(manifest: &RunManifest) -> Self {
+        match manifest.options.get("device").and_then(|device| device.as_str()) {
+            Some("cpu") => Self::Cpu,
+            Some(word) if word.starts_with("cuda") || word.starts_with("gpu") => Self::Gpu,
+            _ => Self::Unsaid,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words() {
+        let of = |word: &str| {
+            let mut manifest = RunManifest::default();
+            manifest.options.insert("device".into(), word.into());
+            ChosenDevice::of(&manifest)
+        };
+        assert_eq!((of("cpu"), of("cuda:1"), of("gpu")), (ChosenDevice::Cpu, ChosenDevice::Gpu, ChosenDevice::Gpu));
+        assert_eq!(
+            (of("metal"), ChosenDevice::of(&RunManifest::default())),
+            (ChosenDevice::Unsaid, ChosenDevice::Unsaid)
+        );
+    }
+}
