@@ -183,3 +183,45 @@ fn a_profile_has_the_measured_peaks_of_its_device() {
     let message = bad(&profile("damaged").0);
     assert!(message.contains("does not hold measured peaks") && message.contains("bench peaks"), "{message}");
 }
+
+#[test]
+fn recorded_requests_of_a_benchmark_have_them_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = dir.path().join("cache");
+    let latency = |name: &str| {
+        let study = dir.path().join(name);
+        let out = study.to_str().unwrap();
+        (bench(&cache, &["bench", "latency", "--quick", "--no-progress", "--out", out]), study)
+    };
+    let answers = |study: &Path| {
+        let metrics = json(&std::fs::read_to_string(study.join("baseline_metrics.json")).unwrap());
+        let find = |answers: &Value| answers.as_array().unwrap().iter().find(|a| a["code"] == "bound").unwrap().clone();
+        find(&metrics["answers"])
+    };
+    let (output, study) = latency("before");
+    good(&output);
+    let answer = answers(&study);
+    assert!(answer["answer"].as_str().unwrap().contains("no peaks of this device are known"), "{answer}");
+
+    let file = keep_peaks(&cache);
+    let (output, study) = latency("after");
+    good(&output);
+    let run = std::fs::read_dir(study.join("runs")).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(manifest(&run)["environment"]["measured_peaks"][1]["value"].as_f64(), Some(456e15));
+    let answer = answers(&study);
+    let phases = answer["figures"]["phases"].as_array().unwrap();
+    assert_eq!(phases.iter().map(|row| row["phase"].as_str().unwrap()).collect::<Vec<_>>(), ["prefill", "decode"]);
+    for row in phases {
+        assert_eq!((&row["roof"], &row["bound"]), (&"measured".into(), &"overhead".into()), "{row}");
+        assert!((row["ridge"].as_f64().unwrap() - 123.0 / 456.0).abs() < 1e-9, "{row}");
+    }
+    let text = answer["answer"].as_str().unwrap();
+    assert!(text.contains("What bounds decode: neither memory nor computing"), "{text}");
+    let page = std::fs::read_to_string(study.join("report.html")).unwrap();
+    assert!(page.contains("<br>cpu: ") && page.contains(" cores"), "what it ran on");
+
+    // A file of peaks that cannot be used is told before minutes of measuring.
+    std::fs::write(&file, "half a file").unwrap();
+    let (output, study) = latency("damaged");
+    assert!(bad(&output).contains("does not hold measured peaks") && !study.exists());
+}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Suites, the account of the device, and rooflines on a CUDA device: 6 minutes.
-# Usage: tests/gpu/suites.sh [suite] [large] [memory] [account] [lengths]
-# By default all but `lengths`, latency and sequence lengths of the 8B shape, which take some minutes more.
+# Usage: tests/gpu/suites.sh [suite] [large] [memory] [account] [latency] [lengths]
+# By default all but `latency` and `lengths`, those of the 8B shape, which take some minutes more.
 #   BIN    folder with `candlescope`, and `candlescope-cuda` beside it (default: the ones on the PATH)
 #   OUT    folder for results (default: target/bench)
 #   DEVICE cuda:0 unless told otherwise
@@ -31,9 +31,11 @@ suite() {
 large() {
   study llama-8b throughput --model config:llama-3-8b --batches 1,8,32 --processes 1 --runs 3 --profiled 1
 }
-lengths() {
-  study llama-8b-latency latency --model config:llama-3-8b --processes 3 --runs 6 --profiled 1
-  study llama-8b-seqlen seqlen --model config:llama-3-8b --processes 3 --runs 3 --profiled 1
+latency() {
+  study llama-8b-latency latency --model config:llama-3-8b --processes 6 --runs 12 --time-limit 30 --profiled 1
+}
+lengths() { # Six process starts, for intervals; the time limit bounds the warm-up of requests that take a second each.
+  study llama-8b-seqlen seqlen --model config:llama-3-8b --processes 6 --runs 6 --time-limit 30 --profiled 1
 }
 memory() { # A batch whose keys and values do not fit: it ends with a row, and the one after it is measured.
   study memory throughput --model config:smollm2-135m --batches 1,65536,2 --processes 1 --runs 2 --profiled 0

@@ -18,7 +18,7 @@ const HOST_BOUND: f64 = 0.15;
 
 /// Below this share of its roof a phase is bound neither by memory nor by computing [Nsight Compute, the rule of its
 /// section SpeedOfLight].
-const FAR_BELOW: f64 = 0.6;
+pub const FAR_BELOW: f64 = 0.6;
 
 /// A measured figure beside its prediction.
 #[derive(Debug, Clone, PartialEq, Serialize)]

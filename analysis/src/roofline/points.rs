@@ -5,8 +5,8 @@
 //! measurement (of the time, of the work that is stated, or of the peak): the point is invalid, and never clipped.
 
 use super::predict::Bound;
-use super::run_facts::Roof;
-use crate::devices::{Multiply, Origin};
+use super::run_facts::{Roof, roofs};
+use crate::devices::{Device, Multiply, Origin};
 use crate::passes::gpu_time::source_name;
 use crate::passes::path_totals::by_rollup;
 use crate::passes::{Analysis, Operator, peaks};
@@ -184,6 +184,14 @@ impl Achieved {
         };
         UnderRoof { utilisation: Some(utilisation), bound: Some(bound), status, ..base }
     }
+}
+
+/// Where the phases of a run stand under its own peaks and those of `given`: over the time of kernels and of marks, where
+/// they were recorded, and over the time on the host. Without peaks, the datasheet of the GPU that the run names makes
+/// the roof; without that there is none.
+pub fn phase_points(analysis: &Analysis, given: Option<&Device>) -> Vec<Point> {
+    let roofs = roofs(analysis, given);
+    phases(analysis).into_iter().map(|achieved| achieved.under(&roofs)).collect()
 }
 
 /// All points of a run: phases, operators by time, and groups of kernels.

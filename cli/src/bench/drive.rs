@@ -34,6 +34,10 @@ pub(super) fn measure<T>(
     tell: impl FnOnce(&Study, &Records, Option<Ended>) -> Result<T>,
     verdict: impl FnOnce(&T) -> Result<u8>,
 ) -> Result<u8> {
+    if plan.method.profiled_runs > 0 {
+        // Copied into the recorded runs, which come last: a file of peaks that cannot be used is told before anything else.
+        crate::measured_peaks::of(&args.subject.device)?;
+    }
     let mut study = match args.resume {
         true => Study::resume(&args.out, plan)?,
         false => Study::create(&args.out, plan.clone())?,

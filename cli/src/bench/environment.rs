@@ -4,14 +4,19 @@ use anyhow::Result;
 use candlescope::Scope;
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::Collector;
-use serde_json::{Map, Value};
+use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
+use serde_json::{Map, Value, json};
 
-/// A session that records nothing until a case asks for it.
+/// A session that records nothing until a case asks for it. Peaks that were measured on the device are copied into its
+/// runs, whose reports then have them as denominators.
 pub(super) fn record(device: &str) -> Result<Scope> {
-    let builder = candlescope::builder()
+    let mut builder = candlescope::builder()
         .paused(true)
         .on_problem(candlescope_core::diagnostics::to_stderr)
         .session(|session| session.environment("candle", candlescope_models::CANDLE_VERSION));
+    if let Some(peaks) = crate::measured_peaks::of(device)? {
+        builder = builder.session(|session| session.environment("measured_peaks", peaks));
+    }
     Ok(on_gpu(builder, device.starts_with("cuda")).install()?)
 }
 
@@ -27,8 +32,15 @@ fn on_gpu(builder: candlescope::Builder, _: bool) -> candlescope::Builder {
     builder
 }
 
-/// Facts about the machine.
-pub(crate) fn environment() -> Map<String, Value> {
+/// Facts about the machine, and about the GPU if `device` is one, under the names that they have in a run.
+pub(crate) fn environment(device: &str) -> Map<String, Value> {
     let facts = HostCollector::new().describe();
-    facts.into_iter().filter(|(key, _)| key != "pid").collect()
+    let mut facts: Map<String, Value> = facts.into_iter().filter(|(key, _)| key != "pid").collect();
+    if let Some(gpu) = DeviceIdentity::of(device).ok().filter(|device| device.kind == DeviceKind::Cuda) {
+        facts.insert("gpus".to_string(), json!([{ "name": gpu.name, "uuid": gpu.id }]));
+        // Where the kernel does not tell the driver's version, it is that of CUDA, which is something else.
+        let driver = gpu.driver.filter(|driver| !driver.starts_with("cuda-"));
+        facts.extend(driver.map(|driver| ("nvidia_driver".to_string(), Value::from(driver))));
+    }
+    facts
 }

@@ -69,7 +69,11 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
     }
     let mut surroundings = surroundings_of(&options.device);
     let mut journal = study.journal()?;
-    journal.facts(Facts { model: host.facts(), environment: environment(), surroundings: surroundings.source() })?;
+    journal.facts(Facts {
+        model: host.facts(),
+        environment: environment(&options.device),
+        surroundings: surroundings.source(),
+    })?;
     let host = Rc::new(RefCell::new(host));
     let ended = Engine::new(method, surroundings.as_mut())
         .place(args.process, args.round)

@@ -44,7 +44,11 @@ pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<Ended> {
     }
     let mut surroundings = surroundings_of(&options.device);
     let mut journal = study.journal()?;
-    journal.facts(Facts { model: host.facts(), environment: environment(), surroundings: surroundings.source() })?;
+    journal.facts(Facts {
+        model: host.facts(),
+        environment: environment(&options.device),
+        surroundings: surroundings.source(),
+    })?;
     let plan = manifest.method.round(args.round.min(manifest.rounds.saturating_sub(1)));
     let method = match args.recorded {
         false => plan.profiled_runs(0),

@@ -56,7 +56,7 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
         cancel,
         observe: &mut observe,
         chosen: &mut chosen,
-        environment: environment(),
+        environment: environment(&args.subject.device),
     };
     let range = (options.start, options.end);
     let predict = |facts: &Map<String, Value>| match &peaks {

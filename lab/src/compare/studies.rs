@@ -2,11 +2,10 @@
 
 use super::error::CompareFailed;
 use crate::method::Sample;
-use crate::study::{CaseSummary, Manifest, Study, summaries};
-use candlescope_analysis::compare::{CaseValues, CasesSide, Fingerprint, RunFacts, Sampled};
+use crate::study::{CaseSummary, Study, summaries};
+use candlescope_analysis::compare::{CaseValues, CasesSide, RunFacts, Sampled};
 use candlescope_analysis::passes::stats::percentile_of;
 use candlescope_analysis::{ReadLimits, Run};
-use candlescope_core::run::RunManifest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -20,7 +19,7 @@ pub fn cases_of(name: &str, studies: &[(String, PathBuf)], limits: &ReadLimits) 
         let study = Study::open(dir)?;
         let records = study.records()?;
         if side.cases.is_empty() {
-            side.fingerprint = fingerprint(study.manifest());
+            side.fingerprint = study.manifest().fingerprint();
         }
         for summary in summaries(&study.manifest().cases, &records) {
             let key = match prefix.is_empty() {
@@ -34,22 +33,6 @@ pub fn cases_of(name: &str, studies: &[(String, PathBuf)], limits: &ReadLimits) 
         }
     }
     Ok(side)
-}
-
-/// Who measured what where, as a run's manifest would say it.
-fn fingerprint(manifest: &Manifest) -> Fingerprint {
-    let facts = |map: &serde_json::Map<String, serde_json::Value>| map.clone().into_iter().collect();
-    let mut like_a_run = RunManifest {
-        environment: facts(&manifest.environment),
-        model: facts(&manifest.model),
-        options: facts(&manifest.options),
-        ..RunManifest::default()
-    };
-    // How much of it was measured is not what was measured.
-    for key in ["suites", "memory_limit", "seed"] {
-        like_a_run.options.remove(key);
-    }
-    Fingerprint::of(&like_a_run)
 }
 
 fn values(study: &Study, summary: &CaseSummary, limits: &ReadLimits) -> CaseValues {

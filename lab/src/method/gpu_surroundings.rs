@@ -1,16 +1,13 @@
 //! A GPU around a measurement, through NVML: who else uses it, its SM clock, temperature and throttling.
 
-use super::surroundings::{Reading, Surroundings};
+use super::surroundings::{ENERGY_LEAST, Reading, Surroundings};
 use candlescope_collectors::nvml::{GpuId, NvmlCollector, Unavailable};
 use candlescope_core::{Collector, HostNs, SampleRecord, Samples};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Reasons that slow a GPU down below what its power limit allows. The power limit itself is not among them: a GPU at
 /// full work is always at it.
 const SLOWS: [&str; 4] = ["hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown"];
-
-/// The energy counter moves every 100 ms or so: what is shorter than ten of these periods has no figure of its own.
-const ENERGY_LEAST: Duration = Duration::from_secs(1);
 
 /// The surroundings of one GPU.
 #[derive(Debug)]
@@ -54,7 +51,7 @@ impl Surroundings for GpuSurroundings {
     fn disturbances(&mut self) -> Vec<String> {
         self.round();
         // NVML's use is over the last second at most.
-        std::thread::sleep(Duration::from_millis(1_100));
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
         let used = self.round().into_iter().find(|sample| sample.metric == "hw_gpu_utilization_ratio");
         let told = used.filter(|sample| sample.value > 0.02).map(|sample| {
             format!(

@@ -51,4 +51,5 @@ pub use host_surroundings::HostSurroundings;
 pub use options::Method;
 pub use sample::{InMemory, Sample, SampleVerdict, Sink, SinkError, Stopped};
 pub use stop_reason::StopReason;
+pub(crate) use surroundings::ENERGY_LEAST;
 pub use surroundings::{Reading, Surroundings, Unknown};

@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+/// The energy counter of a GPU moves every 100 ms or so: what is shorter than ten of these periods has no figure of its own.
+pub(crate) const ENERGY_LEAST: Duration = Duration::from_secs(1);
+
 /// What was read beside a sample. What a source does not tell stays `None`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]

@@ -2,7 +2,9 @@
 
 use super::journal::Records;
 use crate::method::{CaseId, Method, Stopped};
+use candlescope_analysis::compare::Fingerprint;
 use candlescope_core::HostNs;
+use candlescope_core::run::RunManifest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -136,6 +138,27 @@ impl Manifest {
             return Some("how cases are measured".into());
         }
         (self.cases != other.cases).then(|| "its cases".to_string())
+    }
+
+    /// Whether it is of a GPU, by the option `device`.
+    pub fn is_on_gpu(&self) -> bool {
+        self.options.get("device").and_then(Value::as_str).is_some_and(|device| device.starts_with("cuda"))
+    }
+
+    /// Who measured what where, as a run's manifest would say it.
+    pub fn fingerprint(&self) -> Fingerprint {
+        let facts = |map: &Map<String, Value>| map.clone().into_iter().collect();
+        let mut like_a_run = RunManifest {
+            environment: facts(&self.environment),
+            model: facts(&self.model),
+            options: facts(&self.options),
+            ..RunManifest::default()
+        };
+        // How much of it was measured is not what was measured.
+        for key in ["suites", "memory-limit", "memory_limit", "seed"] {
+            like_a_run.options.remove(key);
+        }
+        Fingerprint::of(&like_a_run)
     }
 
     pub(super) fn end(&mut self, state: State, records: &Records) {

@@ -1,12 +1,12 @@
 //! What the figures of a study mean, in words made of the figures themselves.
 
+use super::bound::{self, PhaseBound};
 use super::lm_options::SuiteName;
+use super::recorded::{BUSY, Recorded, recorded};
 use super::suite_tables::{median, of_suite, prompt_tokens, size, throughput_gain};
 use super::terminal::{ms, tokens};
-use crate::method::Sample;
 use crate::study::CaseSummary;
 use candlescope_analysis::passes::stats::percentile_of;
-use candlescope_analysis::{Analysis, Run};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,8 +14,6 @@ use std::path::Path;
 
 /// Less gain than this from a larger batch does not pay: a share of the throughput before it.
 const PAYS: f64 = 0.10;
-/// Share of time above which a GPU is well used, and below which it is not.
-const BUSY: (f64, f64) = (0.70, 0.50);
 /// Relative standard deviation of the middle case above which no answer can be relied on.
 const UNSTEADY: f64 = 0.25;
 
@@ -42,25 +40,6 @@ impl Answer {
 pub fn answers(study: &Path, summaries: &[CaseSummary]) -> Vec<Answer> {
     let analyses = recorded(study, summaries);
     vec![batching(summaries), prompts(summaries), idle(&analyses), bound(summaries, &analyses), spread(summaries)]
-}
-
-/// A recorded run of a case.
-struct Recorded<'a> {
-    case: &'a CaseSummary,
-    analysis: Analysis,
-    /// Requests in it.
-    requests: usize,
-}
-
-/// The last recorded run of each case that has any.
-fn recorded<'a>(study: &Path, summaries: &'a [CaseSummary]) -> Vec<Recorded<'a>> {
-    let run = |case: &'a CaseSummary| {
-        let folder = case.last_run()?;
-        let of_run = |sample: &&Sample| sample.measurement.run.as_deref() == Some(folder);
-        let requests = case.profiled.iter().filter(of_run).count();
-        Some(Recorded { case, requests, analysis: Analysis::of(&Run::open(study.join(folder)).ok()?) })
-    };
-    summaries.iter().filter_map(run).collect()
 }
 
 fn none(code: &'static str, question: &'static str, why: &str) -> Answer {
@@ -205,12 +184,8 @@ fn idle(analyses: &[Recorded<'_>]) -> Answer {
     let (code, question) = ("gpu_busy", "Is the GPU busy during a request?");
     let busy: Vec<(&CaseSummary, f64)> = analyses
         .iter()
-        .filter_map(|Recorded { case, analysis, requests }| {
-            // Kernels of the recorded steps over the time that the same requests take unobserved: recording kernels
-            // itself makes steps longer.
-            let kernels = analysis.gpu.busy.as_ref()?.busy_ns as f64 / (*requests).max(1) as f64;
-            Some((*case, kernels / case.host_ns()?.median))
-        })
+        // Over the time that the same requests take unobserved: recording kernels itself makes steps longer.
+        .filter_map(|recorded| Some((recorded.case, recorded.kernels_ns()? / recorded.case.host_ns()?.median)))
         .filter(|(_, share)| *share > 0.0)
         .collect();
     let Some((_, least)) = busy.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else {
@@ -222,14 +197,12 @@ fn idle(analyses: &[Recorded<'_>]) -> Answer {
         s if s < BUSY.1 => "under-used",
         _ => "partly used",
     };
-    let text = format!(
-        "Kernels run for {:.0} % of the time in {} ({}), the most of all cases, and for {:.0} % in the least ({}).",
-        most * 100.0,
-        case.case.key(),
-        word(*most),
-        least * 100.0,
-        word(*least)
-    );
+    let mut text =
+        format!("Kernels run for {:.0} % of the time in {} ({})", most * 100.0, case.case.key(), word(*most));
+    if busy.len() > 1 {
+        let _ = write!(text, ", the most of all cases, and for {:.0} % in the least ({})", least * 100.0, word(*least));
+    }
+    text.push('.');
     let rows: Vec<Value> = busy.iter().map(|(case, share)| json!({ "case": case.case.key(), "busy": share })).collect();
     Answer { code, question, text, figures: json!({ "cases": rows, "good_above": BUSY.0, "under_used_below": BUSY.1 }) }
 }
@@ -261,38 +234,28 @@ fn bound(summaries: &[CaseSummary], analyses: &[Recorded<'_>]) -> Answer {
         ));
         figures.insert("step_ratio".into(), json!({ "rows": rows, "time": longer, "share_of_rows": share }));
     }
-    let phases = analyses.iter().find(|r| !r.case.plain.is_empty() || !r.case.profiled.is_empty());
-    if let Some(Recorded { case, analysis, .. }) = phases {
-        for phase in analysis.phases.rows.iter().filter(|row| row.is_phase && row.inside.is_none()) {
-            if let (Some(intensity), Some(gflops), Some(gbytes)) = (phase.intensity, phase.gflops, phase.gbytes) {
-                parts.push(format!(
-                    "In {} {} does {intensity:.2} FLOPs for each byte, {gflops:.1} GFLOP/s and {gbytes:.2} GB/s \
-                     (derived from the model's cost, recorded).",
-                    case.case.key(),
-                    phase.name
-                ));
-                figures.insert(
-                    phase.name.clone(),
-                    json!({ "flops_per_byte": intensity, "gflops": gflops, "gbytes": gbytes }),
-                );
-            }
-        }
-        for used in candlescope_analysis::passes::peaks::utilisation(analysis) {
-            parts.push(format!(
-                "{} of {} is {:.1} % of {} ({}), over {} time.",
-                used.metric.name(),
-                used.phase,
-                used.ratio * 100.0,
-                used.peak.source,
-                used.peak.label,
-                used.over.name()
-            ));
-        }
+    let bounds: Vec<PhaseBound<'_>> = analyses.iter().flat_map(PhaseBound::of_case).collect();
+    parts.extend(bound::words(&bounds));
+    if !bounds.is_empty() {
+        figures.insert("phases".into(), bounds.iter().map(PhaseBound::json).collect());
+        figures.insert("utilisation".into(), analyses.iter().flat_map(utilisation).collect());
     }
     if parts.is_empty() {
         return none(code, question, "Not known: that takes two batches, or a recorded case.");
     }
     Answer { code, question, text: parts.join(" "), figures: figures.into() }
+}
+
+/// MFU, HFU and MBU of a case's phases against each peak, in the recorded requests.
+fn utilisation(recorded: &Recorded<'_>) -> Vec<Value> {
+    let all = candlescope_analysis::passes::peaks::utilisation(&recorded.analysis);
+    let one = |used: candlescope_analysis::passes::peaks::Utilisation| {
+        json!({
+            "case": recorded.case.case.key(), "phase": used.phase, "metric": used.metric.name(), "ratio": used.ratio,
+            "over": used.over.name(), "label": used.peak.label, "peak": used.peak.source,
+        })
+    };
+    all.into_iter().map(one).collect()
 }
 
 fn spread(summaries: &[CaseSummary]) -> Answer {

@@ -3,7 +3,7 @@
 use super::answers::Answer;
 use super::lm_options::SuiteName;
 use super::suite_tables::{median, of_suite, size};
-use crate::method::StopReason;
+use crate::method::{ENERGY_LEAST as LEAST, StopReason};
 use crate::study::{CaseSummary, IntervalOf, Manifest};
 use candlescope_analysis::passes::stats::Distribution;
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ pub fn baseline_metrics(manifest: &Manifest, summaries: &[CaseSummary], answers:
         "study": manifest.study,
         "state": manifest.state,
         "model": manifest.model,
+        "machine": manifest.fingerprint().machine_name(),
         "processes": manifest.method.processes,
         "interval": "95 % interval of the median, over process starts where there are six or more of them",
         "user_experience": user_experience(summaries),
@@ -84,11 +85,28 @@ fn efficiency(manifest: &Manifest, summaries: &[CaseSummary]) -> Value {
     json!({
         "weight_bytes": manifest.model.get("weight_bytes"),
         "peak_memory_bytes": memory,
-        "peak_memory_of": memory.map(|_| "resident set of the process (VmHWM)"),
+        "peak_memory_of": memory.map(|_| match manifest.is_on_gpu() {
+            true => "high-water mark of the device memory that candle allocates, weights included",
+            false => "resident set of the process (VmHWM)",
+        }),
         "energy_mj": figure(energy.clone(), 1.0, IntervalOf::OneProcess),
-        "energy_absent": energy.is_none().then_some("no sensor was read beside these requests"),
+        "energy_absent": energy.is_none().then(|| energy_absent(manifest, summaries)),
         "recording_cost": costs,
     })
+}
+
+/// Why a single request has no energy.
+fn energy_absent(manifest: &Manifest, summaries: &[CaseSummary]) -> String {
+    let short = |case: &CaseSummary| case.plain.iter().all(|s| u128::from(s.measurement.host_ns) < LEAST.as_nanos());
+    match single(summaries) {
+        Some(case) if manifest.is_on_gpu() && short(case) => {
+            format!(
+                "a request takes less than the {} s from which on the GPU's counter tells its energy",
+                LEAST.as_secs()
+            )
+        }
+        _ => "no sensor was read beside these requests".to_string(),
+    }
 }
 
 fn reliability(summaries: &[CaseSummary]) -> Value {

@@ -10,6 +10,7 @@
 //! report of what was measured, and [`lines`] what a terminal shows.
 
 mod answers;
+mod bound;
 mod charts;
 mod generate_error;
 mod lm_case;
@@ -17,6 +18,7 @@ mod lm_options;
 mod machine_memory;
 mod metrics;
 mod model_host;
+mod recorded;
 mod report_page;
 mod results;
 mod suite_tables;

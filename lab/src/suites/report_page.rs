@@ -31,12 +31,20 @@ pub(super) fn page(
     let state = serde_json::to_value(manifest.state).unwrap_or_default();
     let rendered = environment.template_from_str(TEMPLATE).and_then(|template| {
         template.render(Serde(json!({
-            "study": manifest.study, "state": state, "model": model, "rows": rows, "answers": answers,
+            "study": manifest.study, "state": state, "model": model, "machine": machine(manifest), "rows": rows, "answers": answers,
             "charts": charts, "method": method(manifest), "surroundings": manifest.surroundings,
             "disturbances": records.disturbances, "damaged": records.damaged,
         })))
     });
     rendered.unwrap_or_else(|error| format!("<!doctype html><p>The report cannot be made: {error}"))
+}
+
+/// What it ran on, in a line: the device, the machine, the driver.
+fn machine(manifest: &Manifest) -> String {
+    let device = manifest.options.get("device").and_then(Value::as_str).unwrap_or("an unknown device");
+    let driver = manifest.environment.get("nvidia_driver").and_then(Value::as_str).filter(|_| manifest.is_on_gpu());
+    let driver = driver.map_or_else(String::new, |driver| format!(", driver {driver}"));
+    format!("{device}: {}{driver}", manifest.fingerprint().machine_name())
 }
 
 fn shown(value: &Value) -> String {

@@ -2,6 +2,7 @@
 #![allow(missing_docs, unreachable_pub, reason = "a test")]
 
 mod answers;
+mod bounds;
 mod coverage;
 mod engine;
 #[cfg(feature = "monitor")]

@@ -2,19 +2,40 @@
 
 use crate::exporter::{ExportError, describe};
 use crate::run::RunManifest;
+use crate::shared::Shared;
 use crossbeam_channel::Receiver;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A capture that is under way, from [`Handle::capture`](crate::Handle::capture). If it is dropped, the capture still
 /// goes on to its end.
-#[derive(Debug)]
 pub struct Capture {
     pub(crate) steps: Range<u64>,
     pub(crate) finished: Receiver<RunManifest>,
-    pub(crate) ended: Arc<AtomicBool>,
+    pub(crate) ended: Arc<EndedAt>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Capture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Capture").field("steps", &self.steps).finish_non_exhaustive()
+    }
+}
+
+/// The first step that is no more in a capture, once the user wants no more.
+#[derive(Debug)]
+pub(crate) struct EndedAt(AtomicU64);
+
+impl EndedAt {
+    pub(crate) fn not_yet() -> Self {
+        Self(AtomicU64::new(u64::MAX))
+    }
+
+    pub(crate) fn get(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Acquire)).filter(|step| *step != u64::MAX)
+    }
 }
 
 impl Capture {
@@ -29,10 +50,19 @@ impl Capture {
         self.finished.recv_timeout(timeout).ok()
     }
 
-    /// Ends the capture with the steps it has, for example because no more steps will come. [`wait`](Capture::wait)
-    /// then returns soon.
+    /// Ends the capture with the steps that have begun, for example because no more will come. [`wait`](Capture::wait)
+    /// then returns soon: once the device has answered for these steps, and after five seconds without an answer at the
+    /// latest, so that a step that goes on does not hold it up.
     pub fn end(&self) {
-        self.ended.store(true, Ordering::Relaxed);
+        if self.shared.is_forked() {
+            return;
+        }
+        let step = self.shared.control.steps().clamp(self.steps.start, self.steps.end);
+        // Only the first call counts: later there may be another window that ends with the same step. A step that takes
+        // its number before the window is closed is recorded as if it were captured, and is not in the run.
+        if self.ended.0.compare_exchange(u64::MAX, step, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.shared.control.close_window(self.steps.end);
+        }
     }
 }
 

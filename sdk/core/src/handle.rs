@@ -2,7 +2,7 @@
 
 use crate::HostNs;
 use crate::account::overhead;
-use crate::capture::{Capture, CaptureBusy, CaptureError};
+use crate::capture::{Capture, CaptureBusy, CaptureError, EndedAt};
 use crate::clock::deadline;
 use crate::exporter::Exporter;
 use crate::live_manifest::LiveManifest;
@@ -183,7 +183,7 @@ impl Handle {
         exporter.attach(&self.0.stats);
         let lane = Lane::start(exporter, &manifest, self.0.queue_records, background, diagnostics)
             .map_err(|cause| CaptureError::Exporter { name, cause })?;
-        let ended = Arc::new(AtomicBool::new(false));
+        let ended = Arc::new(EndedAt::not_yet());
         let ((finish, finished), (begin, begun)) = (bounded(1), bounded(1));
         let request =
             CaptureRequest { lane, run_id, steps, ended: ended.clone(), finished: finish, begun: begin, busy };
@@ -193,7 +193,7 @@ impl Handle {
         match begun.recv() {
             Ok(Some(steps)) => {
                 self.0.ever_started.store(true, Ordering::Relaxed);
-                Ok(Capture { steps, finished, ended })
+                Ok(Capture { steps, finished, ended, shared: self.0.shared.clone() })
             }
             Ok(None) => Err(self.busy().into()),
             Err(_) => Err(CaptureError::Ended),

@@ -247,6 +247,34 @@ fn a_capture_that_waits_for_steps_can_be_ended() {
 }
 
 #[test]
+fn a_step_that_goes_on_does_not_hold_up_the_end_of_a_capture() {
+    let captured = MemoryExporter::new();
+    record(Session::builder(), |handle| {
+        let capture = handle.capture(captured.clone(), 10).expect("begins");
+        step(1);
+        let long = llm::decode(llm::Tokens::new(1).context(2));
+        capture.end();
+        let run = capture.wait(SOON).expect("written without it");
+        drop(long);
+        assert_eq!((run.counts["steps"], run.steps.unwrap().open_at_end), (1, 1), "{:?}", run.steps);
+        let said = run.verdict.findings.iter().find(|f| f.code == "capture_cut_short").expect("a finding");
+        assert!(said.message().contains("1 of the 10 steps"), "{said:?}");
+    });
+    // One that ends in time is in it, as long as that takes.
+    let captured = MemoryExporter::new();
+    record(Session::builder(), |handle| {
+        let capture = handle.capture(captured.clone(), 10).expect("begins");
+        let long = llm::decode(llm::Tokens::new(1).context(2));
+        capture.end();
+        std::thread::sleep(Duration::from_millis(300));
+        drop(long);
+        step(3);
+        let run = capture.wait(SOON).expect("written");
+        assert_eq!((run.counts["steps"], steps_of(&captured.batch())), (1, [0].into()), "{:?}", run.steps);
+    });
+}
+
+#[test]
 fn a_session_that_ends_writes_the_capture_as_it_is() {
     let captured = MemoryExporter::new();
     let mut capture = None;

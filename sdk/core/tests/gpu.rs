@@ -719,6 +719,42 @@ fn a_capture_leaves_the_recorder_off_however_it_ends() {
     });
 }
 
+/// As a benchmark does it: the steps it asks for, and then the end, at once.
+#[test]
+fn a_capture_that_is_ended_waits_for_the_kernels_of_its_steps() {
+    for asked in [10, 40] {
+        let device = Device::new();
+        let memory = MemoryExporter::new();
+        let session = Session::builder()
+            .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::All))
+            .kernels(Recorder(device.clone()), None)
+            .paused(true);
+        record(session, |handle| {
+            let capture = handle.capture(memory.clone(), asked).expect("begins");
+            {
+                let request = candlescope_core::llm::Request::new("text_completion", "tiny");
+                let _in_request = request.enter();
+                steps(&device, 10);
+            }
+            capture.end();
+            // What comes after it is none of it.
+            steps(&device, 3);
+            let run = capture.wait(Duration::from_secs(20)).expect("written");
+            let taken = memory.batch();
+            assert_eq!((taken.steps.len(), taken.spans.len(), taken.kernels.len()), (10, 130, 80), "asked for {asked}");
+            assert!(taken.spans.iter().all(|s| s.gpu.is_some_and(|g| g.source == GpuSource::Cupti)));
+            let cut: Vec<String> =
+                run.verdict.findings.iter().filter(|f| f.code == "capture_cut_short").map(|f| f.message()).collect();
+            match asked {
+                10 => assert!(cut.is_empty(), "{cut:?}"),
+                _ => assert!(cut[0].contains("10 of the 40 steps"), "{cut:?}"),
+            }
+            assert_eq!((run.steps.unwrap().open_at_end, taken.requests.len()), (0, 1), "{:?}", run.steps);
+            wait_until(|| !device.recording(), "the recorder is off");
+        });
+    }
+}
+
 #[test]
 fn a_captured_step_that_goes_on_does_not_keep_the_recorder_on_for_the_others() {
     let device = Device::new();

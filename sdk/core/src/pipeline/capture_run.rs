@@ -5,6 +5,7 @@ use super::fanout::{Closed, Lane, close_all, finish_all};
 use super::threads;
 use crate::HostNs;
 use crate::account::Closing;
+use crate::capture::EndedAt;
 use crate::control::{Control, KernelWindow};
 use crate::diagnostics::Diagnostics;
 use crate::record::{Batch, RecordKind, RequestRecord};
@@ -24,6 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The same, if steps were lost: they may be the missing ones.
 const PATIENCE_AFTER_LOSS: Duration = Duration::from_secs(5);
 
+/// The same, once the user wants no more steps: until then those that have begun may still wait for the device.
+const PATIENCE_AT_END: Duration = Duration::from_secs(5);
+
+/// Time that the rows of requests get once all steps are there: a request ends after its steps.
+const ROWS_PATIENCE: Duration = Duration::from_millis(50);
+
 /// From this value on, it is not known how many intervals a step lost.
 const UNCOUNTED: u64 = u16::MAX as u64;
 
@@ -39,7 +46,7 @@ pub(crate) struct CaptureRequest {
     pub(crate) run_id: String,
     pub(crate) steps: u64,
     /// Set when the user wants no more steps.
-    pub(crate) ended: Arc<AtomicBool>,
+    pub(crate) ended: Arc<EndedAt>,
     /// Receives the manifest of the finished run.
     pub(crate) finished: Sender<RunManifest>,
     /// Receives the numbers of the steps before the first of them begins; `None` if a window is open already.
@@ -91,7 +98,14 @@ impl Waiting {
 /// A capture under way.
 pub(crate) struct Capturing {
     request: CaptureRequest,
+    /// Numbers of the steps; of those that had begun, once the user wants no more.
     window: Range<u64>,
+    /// Steps that were asked for.
+    wanted: u64,
+    /// When no more steps were let in, because all had come or the user wants no more.
+    closed: Option<Instant>,
+    /// When all of them had come.
+    complete: Option<Instant>,
     /// Requests that the captured steps work for and that have not ended.
     requests: FxHashSet<u64>,
     seen: u64,
@@ -122,7 +136,10 @@ impl Capturing {
         let request = waiting.request;
         Some(Self {
             request,
+            wanted: window.end - window.start,
             window,
+            closed: None,
+            complete: None,
             requests: FxHashSet::default(),
             seen: 0,
             started: now,
@@ -167,23 +184,52 @@ impl Capturing {
         }
     }
 
-    /// Whether no more records are to come.
-    pub(crate) fn is_done(&self, control: &Control, tally: &Tally) -> bool {
-        let patience = if tally.steps.lost > self.before.steps.lost { PATIENCE_AFTER_LOSS } else { PATIENCE };
-        self.seen >= self.window.end - self.window.start
-            || self.request.ended.load(Ordering::Relaxed)
-            || (control.steps() >= self.window.end && self.last_seen.elapsed() > patience)
+    /// Whether no more records are to come. Steps that have begun are waited for, also if the user wants no more: they
+    /// may have ended long ago, and their records wait for the device.
+    pub(crate) fn is_done(&mut self, control: &Control, tally: &Tally) -> bool {
+        if self.closed.is_none()
+            && let Some(end) = self.request.ended.get()
+        {
+            // Whoever ended it has closed the window.
+            self.closed = Some(Instant::now());
+            self.window.end = end;
+        }
+        let lost = tally.steps.lost.saturating_sub(self.before.steps.lost);
+        let here = if self.closed.is_some() { self.seen + lost } else { self.seen };
+        if self.complete.is_none() && here >= self.window.end - self.window.start {
+            self.complete = Some(Instant::now());
+            self.close(control);
+            // The kernels of all captured steps have come.
+            control.end_capture();
+        }
+        let last = self.closed.map_or(self.last_seen, |closed| closed.max(self.last_seen));
+        match (self.complete, self.closed) {
+            (Some(since), _) => self.requests.is_empty() || since.elapsed() > ROWS_PATIENCE,
+            (None, Some(_)) => last.elapsed() > PATIENCE_AT_END,
+            (None, None) => {
+                let patience = if lost > 0 { PATIENCE_AFTER_LOSS } else { PATIENCE };
+                control.steps() >= self.window.end && last.elapsed() > patience
+            }
+        }
+    }
+
+    /// Lets no more steps in.
+    fn close(&mut self, control: &Control) {
+        if self.closed.is_none() {
+            control.close_window(self.window.end);
+            self.closed = Some(Instant::now());
+        }
     }
 
     /// Writes the run on a thread of its own, because that may take long.
     pub(crate) fn finish(
-        self,
+        mut self,
         end: CaptureEnd,
         control: &Control,
         diagnostics: &Diagnostics,
     ) -> Option<JoinHandle<()>> {
-        control.close_window(self.window.end);
-        // The kernels of all captured steps have come by now, unless the capture was ended early.
+        self.close(control);
+        // The kernels of all captured steps have come by now, unless they were no longer waited for.
         control.end_capture();
         let begun = control.steps().min(self.window.end).saturating_sub(self.window.start);
         // If no thread can be started, the exporter sees its queue close and keeps what it can.
@@ -200,7 +246,7 @@ impl Capturing {
         // This thread reports no problems: those of the exporter are reported by the exporter's own thread.
         super::prepare_background_thread(&Diagnostics::default());
         let mut tally = end.tally.since(&self.before);
-        let Self { request, window, seen, started, step_ns, model_spans, requests, dropped, orphans, .. } = self;
+        let Self { request, wanted, seen, started, step_ns, model_spans, requests, dropped, orphans, .. } = self;
         let CaptureRequest { lane, run_id, finished, busy, .. } = request;
         let mut lanes = [lane];
         let deadline = Instant::now() + CLOSE_WITHIN;
@@ -246,7 +292,6 @@ impl Capturing {
             ..Closing::default()
         };
         closing.close(&mut m);
-        let wanted = window.end - window.start;
         if seen < wanted {
             let remedy = if missing > 0 {
                 "others were dropped (see ring_full): capture again when the machine has less to do"

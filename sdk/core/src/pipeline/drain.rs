@@ -272,7 +272,7 @@ impl Drain {
         self.shared.notices.tell(&self.shared.diagnostics);
         self.send(urgent);
         let tally = self.tally();
-        if self.capture.as_ref().is_some_and(|capture| capture.is_done(&self.shared.control, &tally)) {
+        if self.capture.as_mut().is_some_and(|capture| capture.is_done(&self.shared.control, &tally)) {
             self.end_capture();
         }
         // A guard that is late may still be dropped. It is certain to be forgotten only if its interval was given up,

@@ -1,0 +1,44 @@
+//! The recorded requests of a study's cases.
+
+use crate::method::Sample;
+use crate::study::CaseSummary;
+use candlescope_analysis::passes::PhaseRow;
+use candlescope_analysis::{Analysis, Run};
+use std::path::Path;
+
+/// Share of time above which a GPU is well used, and below which it is not.
+pub(super) const BUSY: (f64, f64) = (0.70, 0.50);
+
+/// A recorded run of a case.
+pub(super) struct Recorded<'a> {
+    pub(super) case: &'a CaseSummary,
+    pub(super) analysis: Analysis,
+    /// Requests in it.
+    pub(super) requests: usize,
+}
+
+impl Recorded<'_> {
+    /// Nanoseconds for which kernels of a request run on one device: the steps whose kernels were recorded stand for all
+    /// of their phase. `None` if a phase has no such step.
+    pub(super) fn kernels_ns(&self) -> Option<f64> {
+        let of_phase = |row: &PhaseRow| {
+            let kind = self.analysis.gpu.kinds.iter().find(|kind| kind.is_phase && kind.name == row.name)?;
+            let busy = kind.busy.as_ref().filter(|busy| busy.steps > 0)?;
+            Some(busy.own_ns as f64 / (busy.devices.max(1) * busy.steps) as f64 * row.steps as f64)
+        };
+        let phases = self.analysis.phases.rows.iter().filter(|row| row.is_phase && row.inside.is_none());
+        let all: f64 = phases.map(of_phase).sum::<Option<f64>>()?;
+        Some(all / self.requests.max(1) as f64)
+    }
+}
+
+/// The last recorded run of each case that has any.
+pub(super) fn recorded<'a>(study: &Path, summaries: &'a [CaseSummary]) -> Vec<Recorded<'a>> {
+    let run = |case: &'a CaseSummary| {
+        let folder = case.last_run()?;
+        let of_run = |sample: &&Sample| sample.measurement.run.as_deref() == Some(folder);
+        let requests = case.profiled.iter().filter(of_run).count();
+        Some(Recorded { case, requests, analysis: Analysis::of(&Run::open(study.join(folder)).ok()?) })
+    };
+    summaries.iter().filter_map(run).collect()
+}
