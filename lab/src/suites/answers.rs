@@ -189,7 +189,11 @@ fn idle(analyses: &[Recorded<'_>]) -> Answer {
         .filter(|(_, share)| *share > 0.0)
         .collect();
     let Some((_, least)) = busy.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else {
-        return none(code, question, "Not known: no kernels of a GPU were recorded.");
+        let why = match analyses.iter().any(Recorded::has_kernels) {
+            true => "Not known: the recorded requests have kernels of some phases only.",
+            false => "Not known: no kernels of a GPU were recorded.",
+        };
+        return none(code, question, why);
     };
     let (case, most) = busy.iter().fold(&busy[0], |a, b| if b.1 > a.1 { b } else { a });
     let word = |share: f64| match share {

@@ -8,7 +8,7 @@ use super::suite_tables::median;
 use crate::study::CaseSummary;
 use candlescope_analysis::devices::Origin;
 use candlescope_analysis::passes::PhaseRow;
-use candlescope_analysis::roofline::{Bound, FAR_BELOW, Point, Status, phase_points};
+use candlescope_analysis::roofline::{Bound, FAR_BELOW, Point, Status, UnderRoof, phase_points};
 use serde_json::{Value, json};
 
 /// A phase of a recorded case.
@@ -24,30 +24,35 @@ pub(super) struct PhaseBound<'a> {
     roof: Option<UnderTheRoof>,
 }
 
-/// How far below its roof the phase is: the measured roof where there is one.
+/// How far below its roof the phase is: the measured roof where that has what it takes, else the datasheet's.
 struct UnderTheRoof {
     origin: Origin,
     /// FLOP/B.
     ridge: Option<f64>,
-    /// Achieved ÷ attainable at this intensity.
+    /// Achieved ÷ attainable at this intensity; above 1 it is an error of measurement.
     share: f64,
     /// The time that it is over.
     over: &'static str,
 }
 
+const KERNELS: &str = "the time of kernels";
+const STREAM: &str = "the recorded time in the stream";
+const PLAIN: &str = "the time in plain requests";
+const RECORDED: &str = "the recorded time";
+
 impl<'a> PhaseBound<'a> {
     /// The phases of a case, in the order of its run; steps inside other steps are part of those.
     pub(super) fn of_case(recorded: &Recorded<'a>) -> Vec<Self> {
         let points = phase_points(&recorded.analysis, None);
-        let rows = recorded.analysis.phases.rows.iter();
-        rows.filter(|row| row.is_phase && row.inside.is_none() && (row.flops.is_some() || row.io_bytes.is_some()))
+        recorded
+            .outermost()
+            .filter(|row| row.is_phase && (row.flops.is_some() || row.io_bytes.is_some()))
             .map(|row| Self::of(recorded, row, &points))
             .collect()
     }
 
     fn of(recorded: &Recorded<'a>, row: &PhaseRow, points: &[Point]) -> Self {
         let at = |over: &str| points.iter().find(|point| point.name == row.name && point.over == over);
-        let (kernels, wall) = (at("kernels"), at("wall"));
         // Nanoseconds of one step in plain requests, in which nothing is recorded.
         let steps_a_request = row.steps as f64 / recorded.requests.max(1) as f64;
         let plain = match row.name.as_str() {
@@ -55,19 +60,36 @@ impl<'a> PhaseBound<'a> {
             "decode" => median(recorded.case, "tpot_ns"),
             _ => None,
         };
-        let longer = |point: &Point| Some(point.ns? / plain?);
-        let kernels_share = kernels.and_then(longer);
-        let decisive = kernels.or_else(|| at("stream elapsed")).or(wall);
-        let (roof, status) = match decisive {
-            Some(point) => under(point, longer(point)),
-            None => (None, Status::DataMissing("no time".to_string())),
+        let kernels_share = recorded.kernels_of_step(row).zip(plain).map(|(kernels, plain)| kernels / plain);
+        // What is over the host's time is over that of plain requests, where that is known.
+        let (point, factor, over) = match (at("kernels"), at("stream elapsed"), at("wall")) {
+            (Some(kernels), ..) => (Some(kernels), 1.0, KERNELS),
+            (None, Some(stream), _) => (Some(stream), 1.0, STREAM),
+            (None, None, wall) => match wall.and_then(|wall| wall.ns).zip(plain) {
+                Some((recorded, plain)) => (wall, recorded / plain, PLAIN),
+                None => (wall, 1.0, RECORDED),
+            },
         };
-        let side = decisive.and_then(|point| point.under.first()?.bound);
-        let bound = match (kernels_share, &roof, side, status) {
+        let usable = |under: &&UnderRoof| !matches!(under.status, Status::DataMissing(_));
+        let under = point.and_then(|point| point.under.iter().find(usable).or(point.under.first()));
+        let roof = under.and_then(|under| {
+            let share = under.utilisation? * factor;
+            Some(UnderTheRoof { origin: under.origin, ridge: under.ridge, share, over })
+        });
+        let bound = match (kernels_share, &roof, under) {
             (Some(share), ..) if share < BUSY.0 => Ok(Bound::Host),
-            (_, Some(roof), Some(_), _) if roof.share < FAR_BELOW => Ok(Bound::Overhead),
-            (_, Some(_), Some(side), _) => Ok(side),
-            (.., Status::DataMissing(why) | Status::Invalid(why)) => Err(why),
+            (_, _, None) => {
+                Err("no peaks of this device are known: `candlescope bench peaks` measures them".to_string())
+            }
+            (_, Some(roof), _) if roof.share > 1.0 => {
+                Err("these are more than the roof allows, an error of measurement".to_string())
+            }
+            (_, Some(roof), _) if roof.share < FAR_BELOW && over == STREAM => {
+                Err("kernels were not recorded, without which waiting for launches looks like slow kernels".to_string())
+            }
+            (_, Some(roof), _) if roof.share < FAR_BELOW => Ok(Bound::Overhead),
+            (_, Some(_), Some(UnderRoof { bound: Some(side), .. })) => Ok(*side),
+            (_, _, Some(UnderRoof { status: Status::DataMissing(why), .. })) => Err(why.clone()),
             _ => Err("no utilisation".to_string()),
         };
         Self {
@@ -75,9 +97,14 @@ impl<'a> PhaseBound<'a> {
             phase: row.name.clone(),
             bound,
             kernels_share,
-            intensity: decisive.and_then(|point| point.intensity),
+            intensity: point.and_then(|point| point.intensity),
             roof,
         }
+    }
+
+    /// Cases with the same are told together.
+    fn kind(&self) -> (&Result<Bound, String>, Option<(Origin, &'static str)>) {
+        (&self.bound, self.roof.as_ref().map(|roof| (roof.origin, roof.over)))
     }
 
     pub(super) fn json(&self) -> Value {
@@ -92,32 +119,6 @@ impl<'a> PhaseBound<'a> {
     }
 }
 
-/// A point under the first roof: the measured one, if there is one. `longer` is its time ÷ the plain one.
-fn under(point: &Point, longer: Option<f64>) -> (Option<UnderTheRoof>, Status) {
-    let Some(under) = point.under.first() else {
-        let why = "no peaks of this device are known: `candlescope bench peaks` measures them";
-        return (None, Status::DataMissing(why.to_string()));
-    };
-    // What is over the host's time is over that of plain requests.
-    let (factor, over) = match (point.over, longer) {
-        ("wall", Some(longer)) => (longer, "the unobserved time"),
-        ("wall", None) => (1.0, "the recorded time"),
-        ("kernels", _) => (1.0, "the time of kernels"),
-        _ => (1.0, "the time in the stream"),
-    };
-    let share = under.utilisation.map(|share| share * factor).filter(|_| under.status == Status::Ok);
-    match share {
-        Some(share) if share > 1.0 => {
-            let why = format!("{share:.2} times what the {} roof allows", under.origin.name());
-            (None, Status::Invalid(why))
-        }
-        Some(share) => {
-            (Some(UnderTheRoof { origin: under.origin, ridge: under.ridge, share, over }), under.status.clone())
-        }
-        None => (None, under.status.clone()),
-    }
-}
-
 /// A sentence for each phase: what bounds it, in how many cases, and the figures that say so.
 pub(super) fn words(all: &[PhaseBound<'_>]) -> Vec<String> {
     let mut phases: Vec<&str> = Vec::new();
@@ -126,27 +127,30 @@ pub(super) fn words(all: &[PhaseBound<'_>]) -> Vec<String> {
             phases.push(&one.phase);
         }
     }
-    let sentence = |phase: &&str| {
-        let of: Vec<&PhaseBound<'_>> = all.iter().filter(|one| one.phase == *phase).collect();
-        let mut kinds: Vec<&Result<Bound, String>> = Vec::new();
-        for one in &of {
-            if !kinds.contains(&&one.bound) {
-                kinds.push(&one.bound);
-            }
+    phases
+        .iter()
+        .map(|phase| sentence(phase, &all.iter().filter(|one| one.phase == *phase).collect::<Vec<_>>()))
+        .collect()
+}
+
+fn sentence(phase: &str, cases: &[&PhaseBound<'_>]) -> String {
+    let mut kinds = Vec::new();
+    for one in cases {
+        if !kinds.contains(&one.kind()) {
+            kinds.push(one.kind());
         }
-        let clause = |kind: &&Result<Bound, String>| {
-            let group: Vec<&PhaseBound<'_>> = of.iter().copied().filter(|one| one.bound == **kind).collect();
-            let number = match (group.len(), of.len()) {
-                (_, 1) => String::new(),
-                (n, all) if n == all => format!(" in all {all} cases"),
-                (n, all) => format!(" in {n} of {all} cases"),
-            };
-            format!("{}{number}{}", what(kind), details(&group, phase))
+    }
+    let clause = |kind: &_| {
+        let group: Vec<&PhaseBound<'_>> = cases.iter().copied().filter(|one| one.kind() == *kind).collect();
+        let number = match (group.len(), cases.len()) {
+            (_, 1) => String::new(),
+            (n, all) if n == all => format!(" in all {all} cases"),
+            (n, all) => format!(" in {n} of {all} cases"),
         };
-        let clauses: Vec<String> = kinds.iter().map(clause).collect();
-        format!("What bounds {phase}: {}.", clauses.join("; "))
+        format!("{}{number}{}", what(kind.0), details(&group, phase))
     };
-    phases.iter().map(sentence).collect()
+    let clauses: Vec<String> = kinds.iter().map(clause).collect();
+    format!("What bounds {phase}: {}.", clauses.join("; "))
 }
 
 fn what(bound: &Result<Bound, String>) -> String {
@@ -171,7 +175,8 @@ fn details(group: &[&PhaseBound<'_>], phase: &str) -> String {
     }
     if let Some(intensity) = range(group.iter().filter_map(|one| one.intensity), &|value| format!("{value:.2}")) {
         let ridge = group.iter().filter_map(|one| one.roof.as_ref()?.ridge);
-        let ridge = range(ridge, &|value| format!("{value:.0}")).map(|ridge| format!(", the ridge at {ridge}"));
+        let ridge = range(ridge, &|value| format!("{value:.*}", if value < 10.0 { 2 } else { 0 }))
+            .map(|ridge| format!(", the ridge at {ridge}"));
         parts.push(format!("{intensity} FLOP/B{}", ridge.unwrap_or_default()));
     }
     let roofs = || group.iter().filter_map(|one| one.roof.as_ref());

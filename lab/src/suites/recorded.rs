@@ -2,7 +2,7 @@
 
 use crate::method::Sample;
 use crate::study::CaseSummary;
-use candlescope_analysis::passes::PhaseRow;
+use candlescope_analysis::passes::{GpuKind, PhaseRow};
 use candlescope_analysis::{Analysis, Run};
 use std::path::Path;
 
@@ -18,16 +18,33 @@ pub(super) struct Recorded<'a> {
 }
 
 impl Recorded<'_> {
+    /// Nanoseconds for which kernels of a step of this row run on one device, whichever streams they are in: the mean of
+    /// the steps whose kernels were recorded. `None` if there are none.
+    pub(super) fn kernels_of_step(&self, row: &PhaseRow) -> Option<f64> {
+        let same = |kind: &&GpuKind| kind.is_phase == row.is_phase && kind.name == row.name;
+        let busy = self.analysis.gpu.kinds.iter().find(same)?.busy.as_ref().filter(|busy| busy.steps > 0)?;
+        Some(busy.own_ns as f64 / (busy.devices.max(1) * busy.steps) as f64)
+    }
+
+    /// Outermost steps; others are part of these.
+    pub(super) fn outermost(&self) -> impl Iterator<Item = &PhaseRow> {
+        self.analysis.phases.rows.iter().filter(|row| row.inside.is_none())
+    }
+
+    /// Whether kernels of anything were recorded.
+    pub(super) fn has_kernels(&self) -> bool {
+        self.analysis.gpu.busy.is_some()
+    }
+
     /// Nanoseconds for which kernels of a request run on one device: the steps whose kernels were recorded stand for all
-    /// of their phase. `None` if a phase has no such step.
+    /// of their kind. `None` if a phase has no such step.
     pub(super) fn kernels_ns(&self) -> Option<f64> {
-        let of_phase = |row: &PhaseRow| {
-            let kind = self.analysis.gpu.kinds.iter().find(|kind| kind.is_phase && kind.name == row.name)?;
-            let busy = kind.busy.as_ref().filter(|busy| busy.steps > 0)?;
-            Some(busy.own_ns as f64 / (busy.devices.max(1) * busy.steps) as f64 * row.steps as f64)
+        let of_row = |row: &PhaseRow| match self.kernels_of_step(row) {
+            Some(ns) => Some(ns * row.steps as f64),
+            // Steps that are no phase may have nothing to do with the device.
+            None => (!row.is_phase).then_some(0.0),
         };
-        let phases = self.analysis.phases.rows.iter().filter(|row| row.is_phase && row.inside.is_none());
-        let all: f64 = phases.map(of_phase).sum::<Option<f64>>()?;
+        let all: f64 = self.outermost().map(of_row).sum::<Option<f64>>()?;
         Some(all / self.requests.max(1) as f64)
     }
 }

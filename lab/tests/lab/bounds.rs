@@ -102,7 +102,7 @@ fn a_processor_s_share_of_its_roof_is_over_the_time_of_plain_requests() {
     assert_eq!((&found["bound"], &found["roof"]), (&json!("memory"), &json!("measured")), "{found}");
     assert!((found["share_of_roof"].as_f64().unwrap() - 0.8).abs() < 1e-9, "{found}");
     let text = "What bounds decode: memory (1.00 FLOP/B, the ridge at 50; 80 % of the roof at that intensity \
-                (measured) over the unobserved time).";
+                (measured) over the time in plain requests).";
     assert_eq!(memory.text, text);
     // Both peaks are denominators, in the recorded request: 7 GB/s of 20 and of 40.
     let mbu: Vec<(&str, f64)> = memory.figures["utilisation"]
@@ -122,14 +122,20 @@ fn a_processor_s_share_of_its_roof_is_over_the_time_of_plain_requests() {
     // Computing: the ridge at 0.1 FLOP/B, 16 of 20 GFLOP/s.
     let computing = one(5.0, None, json!([]), json!([flops("measured", 20e9), bandwidth("measured", 200e9)]));
     assert!(
-        computing.text.starts_with("What bounds decode: compute (1.00 FLOP/B, the ridge at 0;"),
+        computing.text.starts_with("What bounds decode: compute (1.00 FLOP/B, the ridge at 0.10;"),
         "{}",
         computing.text
     );
     // More than the roof allows is an error of measurement, and nothing is told.
     let above = one(2.0, None, json!([]), measured());
     assert!(above.figures["phases"][0]["bound"].is_null(), "{}", above.text);
-    assert!(above.text.contains("not known, 2.00 times what the measured roof allows"), "{}", above.text);
+    assert!(above.text.contains("not known, these are more than the roof allows"), "{}", above.text);
+    assert!(above.text.contains("200 % of the roof"), "{}", above.text);
+    // A type that was not measured has the roof of the datasheet.
+    let sheet = json!([flops("datasheet", 1e12), bandwidth("datasheet", 20e9)]);
+    let only = one(5.0, None, sheet, json!([bandwidth("measured", 20e9)]));
+    let found = &only.figures["phases"][0];
+    assert_eq!((&found["bound"], &found["roof"]), (&json!("memory"), &json!("datasheet")), "{found}");
     // Without peaks: where the work stands, and what to do.
     let bare = one(5.0, None, json!([]), json!([]));
     assert!(bare.text.contains("not known, no peaks") && bare.text.contains("bench peaks"), "{}", bare.text);
@@ -151,6 +157,22 @@ fn a_gpu_that_waits_for_launches_is_bound_by_them() {
     assert_eq!(busy.figures["phases"][0]["bound"], "memory", "{}", busy.text);
     let far = one(2.5, Some(2), json!([flops("datasheet", 1e12), bandwidth("datasheet", 100e9)]), json!([]));
     assert_eq!(far.figures["phases"][0]["bound"], "overhead", "40 % of the roof: {}", far.text);
+}
+
+/// Marks without kernels: gaps between launches are in the time of the stream.
+#[test]
+fn without_kernels_waiting_is_not_told_from_working() {
+    let study = tempfile::tempdir().unwrap();
+    let mut batch = decoding(None);
+    for (span, step) in batch.spans.iter_mut().zip(&mut batch.steps) {
+        let time = GpuTime { start: span.host_start, dur_ns: 8 * MS, source: GpuSource::Event };
+        (span.gpu, step.gpu) = (Some(time), Some(time));
+    }
+    let peaks = json!([flops("datasheet", 1e12), bandwidth("datasheet", 50e9)]);
+    write(&study.path().join("runs/a"), &batch, peaks, json!([]));
+    let found = answered(study.path(), vec![request(8, 4.0, None), request(8, 10.0, Some("runs/a"))], "bound");
+    assert!(found.figures["phases"][0]["bound"].is_null(), "{}", found.text);
+    assert!(found.text.contains("kernels were not recorded") && found.text.contains("in the stream"), "{}", found.text);
 }
 
 /// Ten kernels of 2 ms in a plain request of 100 ms, whether all of them were recorded or some.

@@ -51,18 +51,13 @@ impl Capture {
     }
 
     /// Ends the capture with the steps that have begun, for example because no more will come. [`wait`](Capture::wait)
-    /// then returns soon: once the device has answered for these steps, and after five seconds without an answer at the
-    /// latest, so that a step that goes on does not hold it up.
+    /// then returns soon: once the device has answered for these steps, and at the latest when no step has come for five
+    /// seconds, so that one that goes on does not hold it up.
     pub fn end(&self) {
         if self.shared.is_forked() {
             return;
         }
-        let step = self.shared.control.steps().clamp(self.steps.start, self.steps.end);
-        // Only the first call counts: later there may be another window that ends with the same step. A step that takes
-        // its number before the window is closed is recorded as if it were captured, and is not in the run.
-        if self.ended.0.compare_exchange(u64::MAX, step, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            self.shared.control.close_window(self.steps.end);
-        }
+        self.shared.control.cut_window(&self.steps, |step| self.ended.0.store(step, Ordering::Release));
     }
 }
 

@@ -260,18 +260,39 @@ fn a_step_that_goes_on_does_not_hold_up_the_end_of_a_capture() {
         let said = run.verdict.findings.iter().find(|f| f.code == "capture_cut_short").expect("a finding");
         assert!(said.message().contains("1 of the 10 steps"), "{said:?}");
     });
-    // One that ends in time is in it, as long as that takes.
+}
+
+/// One thread is in the middle of a step, another goes on with steps, and all of them are recorded.
+#[test]
+fn steps_that_had_begun_are_in_a_capture_that_is_ended_and_later_ones_are_not() {
     let captured = MemoryExporter::new();
-    record(Session::builder(), |handle| {
-        let capture = handle.capture(captured.clone(), 10).expect("begins");
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory.clone()).start().expect("starts");
+    let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    let capture = session.handle().capture(captured.clone(), 100).expect("begins");
+    tracing::dispatcher::with_default(&dispatch, || {
+        step(1);
         let long = llm::decode(llm::Tokens::new(1).context(2));
         capture.end();
-        std::thread::sleep(Duration::from_millis(300));
+        capture.end();
+        std::thread::scope(|scope| {
+            scope.spawn(|| tracing::dispatcher::with_default(&dispatch, || (3..=20).for_each(step)));
+        });
         drop(long);
-        step(3);
-        let run = capture.wait(SOON).expect("written");
-        assert_eq!((run.counts["steps"], steps_of(&captured.batch())), (1, [0].into()), "{:?}", run.steps);
+        (21..=23).for_each(step);
     });
+    let run = capture.wait(SOON).expect("written");
+    assert_eq!(steps_of(&captured.batch()), [0, 1].into());
+    let counts = run.steps.unwrap();
+    assert_eq!((counts.begun, counts.captured, counts.open_at_end), (2, 2, 0), "{counts:?}");
+    // The next one has the numbers that this one had been promised.
+    let next = MemoryExporter::new();
+    let capture = session.handle().capture(next.clone(), 3).expect("the window is free");
+    tracing::dispatcher::with_default(&dispatch, || (1..=3).for_each(step));
+    capture.wait(SOON).expect("written");
+    assert_eq!(steps_of(&next.batch()), (23..26).collect());
+    assert_eq!(steps_of(&memory.batch()).len(), 26);
+    assert_conserved(&session.finish());
 }
 
 #[test]

@@ -193,6 +193,14 @@ impl KernelWindow {
         }
     }
 
+    /// The capture that goes on has no steps from `end` on.
+    pub(super) fn cut_capture(&self, end: u64) {
+        let mut recorder = self.recorder();
+        if let Capture::Until(until) = &mut recorder.capture {
+            *until = end.min(*until);
+        }
+    }
+
     /// No capture needs the recorder any more.
     pub(super) fn end_capture(&self) {
         self.let_go(&mut self.recorder());

@@ -231,6 +231,25 @@ impl Control {
         }
     }
 
+    /// Ends the capture's window `window` with the steps that have begun, if it is still open. `told` is called with the first
+    /// step that is no more in it, before any step can see that. A step that begins meanwhile may be recorded in
+    /// addition.
+    pub(crate) fn cut_window(&self, window: &Range<u64>, told: impl FnOnce(u64)) {
+        let _one_at_a_time = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.window_end.load(SeqCst) != window.end {
+            return;
+        }
+        // Not zero: a step that has its number already, and looks at the window only now, is in it.
+        let cut = self.steps.load(SeqCst).clamp(window.start, window.end);
+        told(cut);
+        for end in [&self.kernels_end, &self.full_end, &self.window_end] {
+            end.fetch_min(cut, SeqCst);
+        }
+        if let Some(recorder) = &self.kernels {
+            recorder.cut_capture(cut);
+        }
+    }
+
     /// A capture has ended, or does not begin: the recorder of kernels need not be on for it any more.
     pub(crate) fn end_capture(&self) {
         if let Some(window) = &self.kernels {
@@ -316,6 +335,40 @@ mod tests {
             let inside = recorded.iter().filter(|n| window.contains(n)).count();
             assert_eq!(inside, 20, "{window:?}: {recorded:?}");
             assert!(recorded.iter().all(|n| *n < window.end), "{window:?}: {recorded:?}");
+        }
+    }
+
+    #[test]
+    fn a_window_that_is_cut_has_all_steps_that_had_begun_on_any_number_of_threads() {
+        for _ in 0..50 {
+            let control = Control::new(None, true);
+            let window = control.open_window(1 << 40, false).expect("none is open");
+            let stop = AtomicBool::new(false);
+            let mut cut = None;
+            let mut recorded: Vec<u64> = std::thread::scope(|scope| {
+                let work = || {
+                    let mut recorded = Vec::new();
+                    while !stop.load(Ordering::Relaxed) {
+                        let step = control.begin_step(true, || false);
+                        if step.fate.is_recorded() {
+                            recorded.push(step.number);
+                        }
+                    }
+                    recorded
+                };
+                let workers: Vec<_> = (0..3).map(|_| scope.spawn(work)).collect();
+                while control.steps() < 100 {
+                    std::thread::yield_now();
+                }
+                control.cut_window(&window, |step| cut = Some(step));
+                // There is nothing left to be cut.
+                control.cut_window(&window, |_| panic!("once"));
+                stop.store(true, Ordering::Relaxed);
+                workers.into_iter().flat_map(|w| w.join().expect("ends")).collect()
+            });
+            let cut = cut.expect("it was open");
+            recorded.retain(|number| *number < cut);
+            assert_eq!(recorded.len() as u64, cut, "none is missing");
         }
     }
 

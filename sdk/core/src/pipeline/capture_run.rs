@@ -112,6 +112,8 @@ pub(crate) struct Capturing {
     /// When the window was opened, on the run's time line: the system clock may have been set meanwhile.
     started: HostNs,
     last_seen: Instant,
+    /// A step that goes on may have intervals all the time; this is when one came that had ended.
+    last_step: Instant,
     before: Tally,
     step_ns: u64,
     model_spans: u64,
@@ -144,6 +146,7 @@ impl Capturing {
             seen: 0,
             started: now,
             last_seen: Instant::now(),
+            last_step: Instant::now(),
             before,
             step_ns: 0,
             model_spans: 0,
@@ -154,6 +157,7 @@ impl Capturing {
 
     /// Takes the records of the captured steps from `batch`.
     pub(crate) fn take(&mut self, batch: &Batch) {
+        self.take_end();
         let inside = |step: Option<u64>| step.is_some_and(|step| self.window.contains(&step));
         let steps: Vec<_> = batch.steps.iter().filter(|s| inside(Some(s.step))).cloned().collect();
         let mut spans: Vec<_> = batch.spans.iter().filter(|s| inside(s.step)).cloned().collect();
@@ -175,6 +179,9 @@ impl Capturing {
         self.orphans += spans.iter().filter(|s| s.path.is_orphan()).count() as u64;
         self.step_ns += steps.iter().map(|s| s.host_dur_ns).sum::<u64>();
         self.model_spans += spans.iter().filter(|s| &*s.path.target != crate::llm::TARGET).count() as u64;
+        if !steps.is_empty() {
+            self.last_step = Instant::now();
+        }
         if !spans.is_empty() || !steps.is_empty() {
             self.last_seen = Instant::now();
         }
@@ -187,30 +194,37 @@ impl Capturing {
     /// Whether no more records are to come. Steps that have begun are waited for, also if the user wants no more: they
     /// may have ended long ago, and their records wait for the device.
     pub(crate) fn is_done(&mut self, control: &Control, tally: &Tally) -> bool {
-        if self.closed.is_none()
-            && let Some(end) = self.request.ended.get()
-        {
-            // Whoever ended it has closed the window.
-            self.closed = Some(Instant::now());
-            self.window.end = end;
-        }
-        let lost = tally.steps.lost.saturating_sub(self.before.steps.lost);
-        let here = if self.closed.is_some() { self.seen + lost } else { self.seen };
-        if self.complete.is_none() && here >= self.window.end - self.window.start {
+        self.take_end();
+        if self.complete.is_none() && self.seen >= self.window.end - self.window.start {
             self.complete = Some(Instant::now());
             self.close(control);
             // The kernels of all captured steps have come.
             control.end_capture();
         }
-        let last = self.closed.map_or(self.last_seen, |closed| closed.max(self.last_seen));
         match (self.complete, self.closed) {
             (Some(since), _) => self.requests.is_empty() || since.elapsed() > ROWS_PATIENCE,
-            (None, Some(_)) => last.elapsed() > PATIENCE_AT_END,
+            (None, Some(since)) => since.max(self.last_step).elapsed() > PATIENCE_AT_END,
             (None, None) => {
-                let patience = if lost > 0 { PATIENCE_AFTER_LOSS } else { PATIENCE };
-                control.steps() >= self.window.end && last.elapsed() > patience
+                let lost = tally.steps.lost > self.before.steps.lost;
+                let patience = if lost { PATIENCE_AFTER_LOSS } else { PATIENCE };
+                control.steps() >= self.window.end && self.last_seen.elapsed() > patience
             }
         }
+    }
+
+    /// Leaves out the steps that the user does not want any more, who has closed the window.
+    fn take_end(&mut self) {
+        if self.closed.is_none()
+            && let Some(end) = self.request.ended.get()
+        {
+            self.closed = Some(Instant::now());
+            self.window.end = end;
+        }
+    }
+
+    /// Whether no more steps are let in.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closed.is_some()
     }
 
     /// Lets no more steps in.

@@ -30,6 +30,9 @@ const BATCH_SPANS: usize = 8_192;
 /// Pause between rounds in a window of kernels.
 const WINDOW_PAUSE: Duration = Duration::from_millis(2);
 
+/// The same while a capture waits for its last records.
+const CLOSING_PAUSE: Duration = Duration::from_millis(10);
+
 /// Time that a flush gives the device to reach the marks in its queue.
 const FLUSH_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -182,7 +185,9 @@ impl Drain {
         let meter = self.links.background.meter();
         let mut pause = self.pace.interval;
         loop {
-            match self.links.commands.recv_timeout(pause) {
+            // Somebody waits for a capture that lets no more steps in, also in a session that rarely empties its rings.
+            let closing = self.capture.as_ref().is_some_and(Capturing::is_closing);
+            match self.links.commands.recv_timeout(if closing { pause.min(CLOSING_PAUSE) } else { pause }) {
                 Err(RecvTimeoutError::Timeout) => {
                     let busiest = self.cycle(&meter, false);
                     pause = self.next_pause(pause, busiest);
