@@ -79,7 +79,7 @@ impl<'a> PhaseBound<'a> {
         let bound = match (kernels_share, &roof, under) {
             (Some(share), ..) if share < BUSY.0 => Ok(Bound::Host),
             (_, _, None) => {
-                Err("no peaks of this device are known: `candlescope bench peaks` measures them".to_string())
+                Err("no peaks of this device are known, which `candlescope bench peaks` measures".to_string())
             }
             (_, Some(roof), _) if roof.share > 1.0 => {
                 Err("these are more than the roof allows, an error of measurement".to_string())
@@ -147,7 +147,8 @@ fn sentence(phase: &str, cases: &[&PhaseBound<'_>]) -> String {
             (n, all) if n == all => format!(" in all {all} cases"),
             (n, all) => format!(" in {n} of {all} cases"),
         };
-        format!("{}{number}{}", what(kind.0), details(&group, phase))
+        let why = kind.0.as_ref().err().map_or_else(String::new, |why| format!(": {why}"));
+        format!("{}{number}{}{why}", what(kind.0), details(&group, phase))
     };
     let clauses: Vec<String> = kinds.iter().map(clause).collect();
     format!("What bounds {phase}: {}.", clauses.join("; "))
@@ -157,7 +158,7 @@ fn what(bound: &Result<Bound, String>) -> String {
     match bound {
         Ok(Bound::Overhead) => "neither memory nor computing, but what operations cost beside their work".to_string(),
         Ok(bound) => bound.name().to_string(),
-        Err(why) => format!("not known, {why}"),
+        Err(_) => "not known".to_string(),
     }
 }
 
