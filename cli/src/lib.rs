@@ -14,6 +14,7 @@ mod bench;
 mod compare;
 mod conf;
 mod conf_args;
+mod crash_report;
 mod device;
 mod doctor;
 mod export;
@@ -75,6 +76,7 @@ const COMPARE_FAILED: u8 = 3;
 
 /// The command: reads its arguments, does what they say, and returns the exit status.
 pub fn main() -> ExitCode {
+    crash_report::install();
     candlescope_models::chat::isolate();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

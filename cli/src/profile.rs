@@ -2,6 +2,7 @@
 
 use crate::args::ProfileArgs;
 use crate::conf::{Composed, multirun};
+use crate::crash_report;
 use crate::limits::limits;
 use crate::options::{Options, Prompt, composed, resolve};
 use crate::output::{note, printable, say};
@@ -125,6 +126,8 @@ pub(crate) fn record(options: &Options, progress: bool) -> Result<Recorded> {
     start_thread_pool()?;
     let dir = RunDir::make(options.out.clone().unwrap_or_else(|| default_out(&source)));
     let out = dir.path();
+    crash_report::writing(out);
+    crash_report::doing("starting the session");
     let scope = start(options, out, peaks).inspect_err(|_| dir.remove_if_empty())?;
     let progress = Progress::new(progress);
 
@@ -137,10 +140,12 @@ pub(crate) fn record(options: &Options, progress: bool) -> Result<Recorded> {
         Err(anyhow!("running {source} panicked: {}", text.lines().map(str::trim).collect::<Vec<_>>().join(" ")))
     });
     progress.clear();
+    crash_report::doing("ending the session");
     if let (Err(error), Some(handle)) = (&outcome, scope.handle()) {
         handle.set_result("error", format!("{error:#}"));
     }
     let manifest = scope.finish();
+    crash_report::doing("reading what was recorded");
     match outcome {
         Ok(outputs) => Ok(Recorded { out: out.to_path_buf(), manifest: manifest.unwrap_or_default(), outputs }),
         Err(error) if dir.remove_if_nothing_recorded(manifest.as_ref()) => Err(error),
@@ -246,6 +251,7 @@ fn generate_all(
     progress: &Progress,
 ) -> Result<Vec<Output>> {
     progress.wait(&printable(&format!("loading {source}")));
+    crash_report::doing("loading the model");
     let model = AnyModel::load(source, load)?;
     if let Some(handle) = scope.handle() {
         for (key, value) in model.info().to_map() {
@@ -258,6 +264,7 @@ fn generate_all(
         progress.wait("switching the recorder of kernels on");
         handle.wait_for_kernels(Duration::from_secs(30));
     }
+    crash_report::doing("generating");
     let work::Done { outputs, dataset } = work::run(model, source, picture, options, progress)?;
     if let (Some(handle), Some(facts)) = (scope.handle(), dataset) {
         handle.set_result("dataset", facts);

@@ -27,6 +27,8 @@
 pub mod cuda;
 #[cfg(feature = "cupti")]
 pub mod cupti;
+#[cfg(any(feature = "cuda", feature = "cupti"))]
+mod driver_gate;
 #[cfg(feature = "host")]
 pub mod host;
 #[cfg(feature = "nvml")]

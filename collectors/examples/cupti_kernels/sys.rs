@@ -259,6 +259,22 @@ impl Gpu {
         call!(self.library, "cuMemcpyHtoDAsync_v2"(to => u64, from => *const c_void, 4096 => usize, stream as Stream => Stream))
     }
 
+    /// A stream and a context are made, used and ended on this thread, and its context is what it was.
+    pub(crate) fn come_and_go(&self) -> Result<(), String> {
+        self.use_here()?;
+        let mut stream = null_mut();
+        call!(self.library, "cuStreamCreate"(&mut stream => *mut Stream, 1 => u32))?;
+        self.launch(Kernel::Other, stream as usize, 2, 1_000)?;
+        call!(self.library, "cuStreamDestroy_v2"(stream => Stream))?;
+        let (mut context, mut memory) = (null_mut(), 0u64);
+        call!(self.library, "cuCtxCreate_v2"(&mut context => *mut *mut c_void, 0 => u32, 0 => i32))?;
+        call!(self.library, "cuMemAlloc_v2"(&mut memory => *mut u64, 4096 => usize))?;
+        call!(self.library, "cuMemsetD8_v2"(memory => u64, 1 => u8, 4096 => usize))?;
+        call!(self.library, "cuMemFree_v2"(memory => u64))?;
+        call!(self.library, "cuCtxDestroy_v2"(context => *mut c_void))?;
+        self.use_here()
+    }
+
     pub(crate) fn synchronize(&self, stream: usize) -> Result<(), String> {
         call!(self.library, "cuStreamSynchronize"(stream as Stream => Stream))
     }

@@ -4,6 +4,7 @@ use super::backlog::{Backlog, PoolState};
 use super::context::{ContextState, Round, Tally};
 use super::driver_calls::{Driver, Fault, relaxed};
 use super::mark_pools::{Pool, Shared, Start};
+use crate::driver_gate::{GATE, Gate};
 use candlescope_core::HostNs;
 use candlescope_core::gpu::{DeviceInfo, GpuReport};
 use serde_json::Value;
@@ -23,12 +24,28 @@ pub(super) struct Poller<D: Driver> {
     /// In the order of their lanes.
     backlogs: Vec<Backlog<D>>,
     tally: Tally,
+    gate: &'static Gate,
 }
 
 impl<D: Driver> Poller<D> {
     pub(super) fn new(shared: Arc<Shared<D>>, devices: Vec<DeviceInfo>, age_out: Duration) -> Self {
         let age_out_ns = u64::try_from(age_out.as_nanos()).unwrap_or(u64::MAX);
-        Self { shared, devices, age_out_ns, contexts: Vec::new(), backlogs: Vec::new(), tally: Tally::default() }
+        Self {
+            shared,
+            devices,
+            age_out_ns,
+            contexts: Vec::new(),
+            backlogs: Vec::new(),
+            tally: Tally::default(),
+            gate: &GATE,
+        }
+    }
+
+    /// With a gate of its own, for tests.
+    #[cfg(test)]
+    pub(super) fn behind(mut self, gate: &'static Gate) -> Self {
+        self.gate = gate;
+        self
     }
 
     /// See [`GpuClock::poll`](candlescope_core::gpu::GpuClock::poll).
@@ -37,6 +54,8 @@ impl<D: Driver> Poller<D> {
         if self.contexts.is_empty() {
             return;
         }
+        // While CUPTI is being detached, a round is left out.
+        let Some(_inside) = self.gate.enter() else { return };
         let shared = self.shared.clone();
         // Querying events would break a graph capture begun in global mode on any thread; in relaxed mode it does not.
         relaxed(&shared.driver, || {
@@ -173,6 +192,15 @@ impl<D: Driver> Poller<D> {
 
 impl<D: Driver> Drop for Poller<D> {
     fn drop(&mut self) {
+        // Detaching CUPTI takes milliseconds. If it takes longer, the driver ends the events with their context.
+        let mut tries = 0..1_000;
+        let inside = loop {
+            match self.gate.enter() {
+                None if tries.next().is_some() => std::thread::sleep(Duration::from_millis(1)),
+                inside => break inside,
+            }
+        };
+        let Some(_inside) = inside else { return };
         let shared = self.shared.clone();
         relaxed(&shared.driver, || self.contexts.iter_mut().for_each(|c| c.end(&shared.driver)));
     }

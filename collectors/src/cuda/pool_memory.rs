@@ -3,6 +3,7 @@
 use super::cuda_device::CudaDevice;
 use super::error::CudaError;
 use super::sys::Cuda;
+use crate::driver_gate::GATE;
 use candlescope_core::{CollectError, Collector, Samples};
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,6 +93,8 @@ impl Collector for PoolMemory {
     }
 
     fn sample(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError> {
+        // While CUPTI is being detached, a round is left out.
+        let Some(_inside) = GATE.enter() else { return Ok(()) };
         let mut refused = None;
         let mut told = false;
         for (ordinal, device) in self.devices.iter().filter(|(ordinal, _)| self.pools.active(*ordinal)) {

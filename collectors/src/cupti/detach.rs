@@ -6,7 +6,7 @@
 //! it again. Until a launch comes the request stays pending, which costs nothing, because only launches are slowed
 //! down.
 
-use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Where CUPTI is.
@@ -67,11 +67,22 @@ pub(super) struct Link {
     state: AtomicU8,
     /// The status of the last detachment.
     status: AtomicU32,
+    /// Number of requests so far in the upper half; in the lower one the calls that have begun since the last request
+    /// and have not ended.
+    calls: AtomicU64,
+}
+
+/// A call that began while a detachment was requested: the number of the request, or zero if there was none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Began(u32);
+
+impl Began {
+    pub(super) const NONE: Began = Began(0);
 }
 
 impl Link {
     pub(super) const fn new() -> Self {
-        Self { state: AtomicU8::new(State::Detached as u8), status: AtomicU32::new(0) }
+        Self { state: AtomicU8::new(State::Detached as u8), status: AtomicU32::new(0), calls: AtomicU64::new(0) }
     }
 
     #[inline]
@@ -84,6 +95,32 @@ impl Link {
     #[inline]
     pub(super) fn is_requested(&self) -> bool {
         self.state.load(Ordering::Relaxed) == State::Requested as u8
+    }
+
+    /// Requests that the next launch detach, which is alone inside the driver as far as is known.
+    pub(super) fn request(&self) -> bool {
+        let anew = |calls: u64| Some(((calls >> 32) + 1) << 32);
+        let _ = self.calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, anew);
+        self.step(Event::Request)
+    }
+
+    /// A call begins on this thread, where one that began as `around` may go on.
+    pub(super) fn call_begins(&self, around: Began) -> Began {
+        if !self.is_requested() || around.0 == (self.calls.load(Ordering::Acquire) >> 32) as u32 {
+            return around;
+        }
+        Began((self.calls.fetch_add(1, Ordering::AcqRel) >> 32) as u32)
+    }
+
+    /// A call ends. Returns whether no other that has begun since the request goes on. A call that began before it is
+    /// not counted, so it is never known to be alone.
+    pub(super) fn call_ends(&self, began: Began) -> bool {
+        let one_less = |calls: u64| {
+            let of_this_request = (calls >> 32) as u32 == began.0 && began.0 != 0;
+            (of_this_request && calls as u32 > 0).then(|| calls - 1)
+        };
+        let before = self.calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
+        before.is_ok_and(|before| before as u32 == 1)
     }
 
     /// Changes the state if the event is allowed now. If several threads try, one succeeds; returns whether this one
@@ -205,6 +242,25 @@ mod tests {
             assert_eq!(done.load(Ordering::SeqCst), detached);
             assert!(detached >= rounds / 2);
         });
+    }
+
+    #[test]
+    fn a_call_that_is_not_alone_is_not_known_to_be() {
+        let link = Link::new();
+        let none = Began::default();
+        assert_eq!(link.call_begins(none), none, "nothing was requested");
+        assert!(link.step(Event::Attach) && link.request());
+        assert!(!link.call_ends(none), "it began before the request");
+        let one = link.call_begins(none);
+        let two = link.call_begins(none);
+        assert_eq!(link.call_begins(two), two, "a call inside a call is not counted");
+        assert!(!link.call_ends(one) && link.call_ends(two) && !link.call_ends(two));
+        // Another request: what still goes on since the one before says nothing.
+        let old = link.call_begins(none);
+        assert_eq!(link.settle(Duration::ZERO), State::Attached);
+        assert!(link.request());
+        let new = link.call_begins(none);
+        assert!(!link.call_ends(old) && link.call_ends(new));
     }
 
     #[test]

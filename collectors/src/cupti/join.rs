@@ -5,7 +5,8 @@
 
 use super::records::Work;
 use candlescope_core::SpanId;
-use rustc_hash::FxHashMap;
+use candlescope_core::gpu::OUTSIDE_WINDOW;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -27,6 +28,13 @@ pub(super) struct Call {
     pub(super) name: &'static str,
     pub(super) start: Option<u64>,
     pub(super) end: u64,
+}
+
+impl Call {
+    /// Whether each call of this name has its record. Copies of some kinds have none.
+    fn launches_a_kernel(self) -> bool {
+        matches!(self.name, "cuLaunchKernel" | "cuLaunchKernelEx" | "cuLaunchCooperativeKernel")
+    }
 }
 
 /// Something that ran, with its name.
@@ -64,6 +72,10 @@ pub(super) struct Join {
     waiting: VecDeque<(Ran, u8)>,
     /// Kernels that waited when ids started again, with what was known about them.
     settled: Vec<Joined>,
+    /// Launches of kernels inside intervals of which nothing has run yet, as far as is known: their calls' ends.
+    launched: FxHashMap<u32, u64>,
+    /// What ran before its call was seen.
+    early: FxHashSet<u32>,
     patience: u8,
     most_calls: usize,
     most_waiting: usize,
@@ -78,6 +90,8 @@ impl Join {
             serial: 0,
             waiting: VecDeque::new(),
             settled: Vec::new(),
+            launched: FxHashMap::default(),
+            early: FxHashSet::default(),
             patience: if calls { PATIENCE } else { 0 },
             most_calls: MOST_CALLS,
             most_waiting: MOST_WAITING,
@@ -91,6 +105,11 @@ impl Join {
             if self.known.get(&oldest).is_some_and(|known| known.serial == serial) {
                 self.known.remove(&oldest);
             }
+        }
+        let expected = span.is_some_and(|span| span != OUTSIDE_WINDOW) && call.launches_a_kernel();
+        let came = self.early.remove(&correlation);
+        if expected && !came && self.launched.len() < self.most_calls {
+            self.launched.insert(correlation, call.end);
         }
         match self.known.entry(correlation) {
             Entry::Occupied(mut known) => {
@@ -117,11 +136,40 @@ impl Join {
         settled.extend(waiting.drain(..).map(|(ran, _)| joined(known, ran)));
         self.known.clear();
         self.order.clear();
+        self.give_up();
     }
 
     /// Something ran.
     pub(super) fn ran(&mut self, ran: Ran) {
+        self.came(ran.work.correlation);
         self.waiting.push_back((ran, 0));
+    }
+
+    /// Something that this call launched has come, finished or not. Only a graph's launch brings more than one record,
+    /// and its first one counts.
+    fn came(&mut self, correlation: u32) {
+        let expected = self.launched.remove(&correlation).is_some() || self.known.contains_key(&correlation);
+        if !expected && self.early.len() < self.most_calls {
+            self.early.insert(correlation);
+        }
+    }
+
+    /// The end of the earliest call of which nothing has come.
+    pub(super) fn earliest_missing(&self) -> Option<u64> {
+        self.launched.values().copied().min()
+    }
+
+    /// What has not come by now never will: it was captured into a graph, or refused.
+    pub(super) fn give_up(&mut self) {
+        self.launched.clear();
+        self.early.clear();
+    }
+
+    /// A record that was handed over before its work had ended. Returns which interval had launched it, if the call is
+    /// known.
+    pub(super) fn unfinished(&mut self, correlation: u32) -> Option<SpanId> {
+        self.came(correlation);
+        self.known.get(&correlation)?.span
     }
 
     /// Hands on the kernels that are complete or have waited long enough; with `all`, every kernel.

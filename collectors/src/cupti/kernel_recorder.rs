@@ -9,7 +9,7 @@ use super::join::{Call, Join, Joined, Ran};
 use super::names::Names;
 use super::records::{self, Record, What, kind};
 use super::{Correlate, CuptiOptions, lanes, search};
-use candlescope_core::gpu::{ActivityError, ActivitySink, RawKernel};
+use candlescope_core::gpu::{ActivityError, ActivitySink, OUTSIDE_WINDOW, RawKernel, Undelivered};
 use candlescope_core::{HostNs, SpanId};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
@@ -44,6 +44,8 @@ pub(super) struct KernelRecorder<B: Backend> {
     exits: Vec<Switch>,
     recording: bool,
     join: Join,
+    /// What was read and has not been told.
+    carried: Read,
     numbers: Numbers,
     names: Names,
     devices: FxHashMap<u32, Arc<str>>,
@@ -77,6 +79,7 @@ impl<B: Backend> KernelRecorder<B> {
             exits: Vec::new(),
             recording: false,
             join: Join::new(options.correlate != Correlate::Nothing),
+            carried: Read::default(),
             numbers: Numbers::default(),
             names: Names::default(),
             devices: FxHashMap::default(),
@@ -139,7 +142,8 @@ impl<B: Backend> KernelRecorder<B> {
     fn begin_anew(&mut self) {
         if std::mem::replace(&mut self.mine, true) {
             // Buffers that came while it was being detached can only be read now, because CUPTI itself walks them.
-            self.read();
+            let read = self.read();
+            self.carried.add(read);
             self.join.new_ids();
         } else {
             // Records of another recorder.
@@ -160,7 +164,7 @@ impl<B: Backend> KernelRecorder<B> {
         }
         // If no call can detach it, CUPTI stays.
         if any {
-            self.backend.link().step(Event::Request);
+            self.backend.link().request();
         }
     }
 
@@ -259,9 +263,9 @@ impl<B: Backend> KernelRecorder<B> {
     /// Delivers the kernels recorded so far.
     ///
     /// A plain flush hands over the buffers whose records are all complete; a kernel that is still running holds its
-    /// buffer back, and no record is lost. That is right while a window goes on. With `all`, the device has finished
-    /// its work, so a plain flush brings everything; a forced one follows for buffers with a record that will never be
-    /// complete because its time stamp was lost. If CUPTI is detached there is nothing to fetch.
+    /// buffer back, and no record is lost. With `all`, a forced one follows, which hands over all buffers: the records
+    /// of what still runs are lost then, and some of what ran may never become complete because its time stamp was
+    /// lost. If CUPTI is detached there is nothing to fetch.
     pub(super) fn collect(
         &mut self,
         all: bool,
@@ -279,9 +283,24 @@ impl<B: Backend> KernelRecorder<B> {
         // After the flush, so that all times it brought lie between anchors.
         self.anchor(host, attached);
         if attached {
-            into.dropped += self.read() + self.backend.dropped();
+            let read = self.read();
+            self.carried.add(read);
+            into.dropped += self.backend.dropped();
         }
+        let Read { dropped, dropped_of, outside } = std::mem::take(&mut self.carried);
+        into.dropped += dropped;
+        into.dropped_of.extend(dropped_of);
+        into.outside_unfinished += outside;
         into.dropped += lanes::lost();
+        if all {
+            self.join.give_up();
+        }
+        into.undelivered = match self.join.earliest_missing() {
+            // Without calls, or where each is seen twice, it is not known what was launched.
+            _ if self.correlate == Correlate::Nothing || self.runtime => Undelivered::Unknown,
+            None => Undelivered::Nothing,
+            Some(end) => self.ticks.host(end).map_or(Undelivered::Unknown, Undelivered::Since),
+        };
         // The bounds of the clock that times kernels and of the clock that times calls, which kernels are compared
         // with.
         into.clock_bound_ns = self.cupti.bound_ns().map(|bound| bound + self.ticks.bound_ns().unwrap_or(0));
@@ -295,13 +314,13 @@ impl<B: Backend> KernelRecorder<B> {
         flushed.map_err(|code| errors::refused("hand over its records", code))
     }
 
-    /// Takes in the records of CUPTI's buffers and of the threads' rings. Returns how many could not be used.
-    fn read(&mut self) -> u64 {
+    /// Takes in the records of CUPTI's buffers and of the threads' rings.
+    fn read(&mut self) -> Read {
         let Self { backend, join, names, .. } = self;
-        let mut lost = 0;
+        let (mut lost, mut unfinished) = (0, Vec::new());
         lost += backend.records(&mut |bytes, name| match records::parse(bytes) {
             // Times are zero if the device had no room for them, or if the record was forced out before its end.
-            Some(Record::Work(work)) if work.start == 0 || work.end == 0 => lost += 1,
+            Some(Record::Work(work)) if work.start == 0 || work.end == 0 => unfinished.push(work.correlation),
             Some(Record::Work(work)) => {
                 let name = match &work.what {
                     What::Kernel { .. } => name.unwrap_or(b"unknown"),
@@ -321,7 +340,17 @@ impl<B: Backend> KernelRecorder<B> {
             let span = Some(SpanId(launch.span)).filter(|span| span.0 != 0);
             join.launched(launch.correlation, span, Call { name, start, end: nanoseconds(launch.end) });
         });
-        lost
+        let mut read = Read { dropped: lost, ..Read::default() };
+        for correlation in unfinished {
+            match join.unfinished(correlation) {
+                Some(OUTSIDE_WINDOW) => read.outside += 1,
+                launcher => {
+                    read.dropped += 1;
+                    read.dropped_of.extend(launcher);
+                }
+            }
+        }
+        read
     }
 
     fn now(&self) -> u64 {
@@ -379,6 +408,24 @@ impl<B: Backend> Drop for KernelRecorder<B> {
         if self.is_attached() {
             self.backend.stop();
         }
+    }
+}
+
+/// What could not be used of what was read.
+#[derive(Debug, Default)]
+struct Read {
+    /// Records that are lost, and (`dropped_of`) the intervals that launched some of them.
+    dropped: u64,
+    dropped_of: Vec<SpanId>,
+    /// Unfinished work of steps outside of windows.
+    outside: u64,
+}
+
+impl Read {
+    fn add(&mut self, other: Read) {
+        self.dropped += other.dropped;
+        self.dropped_of.extend(other.dropped_of);
+        self.outside += other.outside;
     }
 }
 

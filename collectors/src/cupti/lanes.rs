@@ -4,10 +4,11 @@
 //! between two changes of that stack, so the top of the stack is the launching interval.
 
 use super::calls::Domain;
+use super::detach::Began;
 use candlescope_core::SpanId;
 use quanta::Clock;
 use rtrb::{Consumer, Producer, RingBuffer};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -31,6 +32,8 @@ struct Lane {
 }
 
 thread_local! {
+    /// The call that this thread is inside, as [`Link::call_begins`](super::detach::Link::call_begins) numbers it.
+    static INSIDE: Cell<Began> = const { Cell::new(Began::NONE) };
     static LANE: RefCell<Lane> = const { RefCell::new(Lane { open: Vec::new(), ring: None }) };
 }
 
@@ -45,6 +48,12 @@ static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::new);
 /// The clock of [`Launch`]. Making it takes a while the first time.
 pub(super) fn clock() -> &'static Clock {
     &CLOCK
+}
+
+/// Exchanges what is known of the call that this thread is inside.
+#[inline]
+pub(super) fn inside(now: Began) -> Began {
+    INSIDE.try_with(|inside| inside.replace(now)).unwrap_or_default()
 }
 
 /// Sets how many calls a thread's ring holds, for threads that have none yet, and forgets what an earlier recorder

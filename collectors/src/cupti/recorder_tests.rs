@@ -327,6 +327,47 @@ fn a_window_that_comes_before_a_launch_keeps_the_library() {
 }
 
 #[test]
+fn what_was_launched_and_has_not_come_is_known_and_so_is_whose_it_was() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
+        recorder.enable().expect("enabled");
+        let launch = |correlation, span| {
+            lanes::push(span);
+            lanes::launched(Domain::Driver, 307, correlation, lanes::clock().raw(), lanes::clock().raw());
+            lanes::pop();
+        };
+        launch(1, SpanId(40));
+        launch(2, OUTSIDE_WINDOW);
+        launch(3, SpanId(41));
+        library.script().plain = vec![(built::kernel(1, 1_200, 1_500, 0), Some(b"k"))];
+        let sink = collect(&mut recorder, false, 1_000_000);
+        assert!(matches!(sink.undelivered, Undelivered::Since(_)), "the third: {:?}", sink.undelivered);
+        assert_eq!((sink.kernels.len(), sink.dropped), (1, 0));
+
+        // A record comes before its call is seen.
+        library.script().plain = vec![(built::kernel(4, 1_600, 1_700, 0), Some(b"k"))];
+        collect(&mut recorder, false, 1_100_000);
+        launch(4, SpanId(42));
+        recorder.disable().expect("disabled");
+        library.script().plain = vec![(built::kernel(3, 1_500, 1_600, 0), Some(b"k"))];
+        let sink = collect(&mut recorder, false, 1_200_000);
+        assert_eq!(
+            (sink.undelivered, sink.kernels.len()),
+            (Undelivered::Nothing, 2),
+            "what steps outside left is nobody's"
+        );
+
+        // Forced out while they run.
+        launch(5, SpanId(43));
+        library.script().forced =
+            [2, 5, 77].map(|id| (built::kernel(id, 1_800, 0, 0), Some(&b"k"[..]))).into_iter().collect();
+        let sink = collect(&mut recorder, true, 1_300_000);
+        assert_eq!((sink.dropped, sink.dropped_of, sink.outside_unfinished), (2, vec![SpanId(43)], 1));
+        assert_eq!(sink.undelivered, Undelivered::Nothing, "it is not waited for again");
+    });
+}
+
+#[test]
 fn it_can_be_attached_late_or_stay() {
     alone(|| {
         let library = Scripted::new();

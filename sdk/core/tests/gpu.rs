@@ -465,6 +465,42 @@ fn without_marks_kernels_still_come_in() {
     assert!(batch.spans.iter().all(|s| s.gpu.is_some()));
 }
 
+/// Where others use the device, too, it is far behind when a window ends.
+#[test]
+fn kernels_that_still_run_when_their_window_ends_are_waited_for() {
+    let device = Device::new().lags(Duration::from_millis(25));
+    let builder = Session::builder()
+        .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Steps))
+        .kernels(Recorder(device.clone()), Some(Schedule { skip_first: 0, wait: 5, warmup: 0, active: 6, repeat: 0 }));
+    let (batch, m) = record(builder, |_| {
+        let three_windows = || {
+            steps(&device, 1);
+            std::thread::sleep(Duration::from_millis(2));
+            device.enables.load(Ordering::Relaxed) > 3
+        };
+        wait_until(three_windows, "windows come and go");
+    });
+    let kernels = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
+    assert_eq!((kernels.dropped, kernels.late, kernels.unattributed), (0, 0, 0), "{kernels:?}");
+    assert_eq!((kernels.steps, kernels.attributed), (batch.kernels.len() as u64 / 8, kernels.steps * 8));
+    assert!(kernels.steps >= 18, "{kernels:?}");
+    let of_kernels = |gpu: &candlescope_core::GpuTime| gpu.source == GpuSource::Cupti;
+    let whole = batch.steps.iter().filter_map(|step| step.gpu).filter(of_kernels);
+    assert_eq!(whole.filter(|gpu| gpu.dur_ns == 150_000).count() as u64, kernels.steps);
+    assert_kernels_conserved(&kernels, &batch);
+}
+
+#[test]
+fn an_interval_whose_kernel_was_lost_has_no_gpu_time_from_kernels() {
+    let device = Device::new().lags(Duration::from_secs(3_600));
+    let (batch, m) = recorded(Some(ALWAYS), GpuTier::Steps, &device, 3);
+    let kernels = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
+    assert_eq!((kernels.dropped, kernels.steps), (24, 3));
+    assert!(finding(&m, "kernels_dropped").severity == Severity::Warning);
+    let sources: Vec<_> = batch.spans.iter().filter_map(|span| Some(span.gpu?.source)).collect();
+    assert_eq!(sources, [GpuSource::Event; 3], "the marks of the steps stay");
+}
+
 #[test]
 fn a_window_on_request_takes_its_steps_and_switches_off() {
     let device = Device::new();

@@ -4,6 +4,19 @@ use super::*;
 use crate::cuda::stream::{Stream, with_stream};
 
 #[test]
+fn while_cupti_is_being_detached_the_driver_is_not_called() {
+    let mut rig = Rig::new(1, 64);
+    let mut lane = rig.lane(1);
+    lane.mark().expect("a mark");
+    let closed = rig.gate.close().expect("nobody is inside");
+    rig.run_ms(50);
+    assert_eq!(rig.marks(), [], "a round is left out");
+    drop(closed);
+    rig.run_ms(50);
+    assert_eq!(rig.marks().len(), 1);
+}
+
+#[test]
 fn marks_measure_the_work_between_them() {
     let mut rig = Rig::new(1, 64);
     let mut lane = rig.lane(7);

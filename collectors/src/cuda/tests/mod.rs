@@ -10,6 +10,7 @@ use super::driver_calls::StreamId;
 use super::lane::Lane;
 use super::mark_pools::Shared;
 use super::poll::Poller;
+use crate::driver_gate::Gate;
 use candlescope_core::HostNs;
 use candlescope_core::gpu::{DeviceInfo, DeviceNs, GpuLane, GpuReport, MarkId, NoMark};
 use fake::{Fake, context};
@@ -24,6 +25,7 @@ struct Rig {
     shared: Arc<Shared<Fake>>,
     poller: Poller<Fake>,
     reports: Vec<GpuReport>,
+    gate: &'static Gate,
 }
 
 /// A mark as reported.
@@ -47,8 +49,10 @@ impl Rig {
         let shared = Arc::new(Shared::new(fake.clone(), in_flight, Vec::new()));
         let info = |n: usize| DeviceInfo { uuid: format!("GPU-{n}").into(), name: "fake".into() };
         let devices = (0..=ordinals.iter().copied().max().unwrap_or(0)).map(info).collect();
-        let poller = Poller::new(shared.clone(), devices, age_out);
-        Self { fake, shared, poller, reports: Vec::new() }
+        // Other tests of the process detach CUPTI.
+        let gate: &'static Gate = Box::leak(Box::new(Gate::new()));
+        let poller = Poller::new(shared.clone(), devices, age_out).behind(gate);
+        Self { gate, fake, shared, poller, reports: Vec::new() }
     }
 
     fn lane(&self, thread: u32) -> Lane<Fake> {

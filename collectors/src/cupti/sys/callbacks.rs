@@ -4,8 +4,9 @@
 
 use super::super::buffers::{Buffer, Filled, Pool};
 use super::super::calls::Domain;
-use super::super::detach::Link;
+use super::super::detach::{Began, Link};
 use super::super::lanes;
+use crate::driver_gate::GATE;
 use std::ffi::{c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
@@ -97,6 +98,10 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
     let data = unsafe { &*data.cast::<CallbackData>() };
     let now = lanes::clock().raw();
     if data.site == ENTER {
+        if LINK.is_requested() {
+            let around = lanes::inside(Began::NONE);
+            lanes::inside(LINK.call_begins(around));
+        }
         if !data.shared.is_null() {
             // SAFETY: where it is not null it is the call's own word, for our use.
             unsafe { *data.shared = now };
@@ -104,8 +109,9 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
         return;
     }
     if LINK.is_requested() {
+        let alone = LINK.call_ends(lanes::inside(Began::NONE));
         // SAFETY: by this function's own contract.
-        if let Some(leave) = unsafe { leave.cast::<Leave>().as_ref() } {
+        if let Some(leave) = unsafe { leave.cast::<Leave>().as_ref() }.filter(|_| alone) {
             detach(leave);
         }
         // Nothing is recorded any more.
@@ -126,6 +132,8 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
 /// Detaches CUPTI from the process, once, at the end of a call, as NVIDIA requires.
 #[cold]
 fn detach(leave: &Leave) {
+    // A thread of ours that is inside the driver is inside CUPTI's part of it, too: the next launch will do it.
+    let Some(_closed) = GATE.close() else { return };
     LINK.detach(|| {
         let subscriber = SUBSCRIBER.swap(null_mut(), Ordering::AcqRel);
         // First, because calling it afterwards would attach CUPTI again.
@@ -265,9 +273,19 @@ mod tests {
             unsafe { called(leave, 1, 307, (&raw const data).cast()) };
             FINALIZED.load(Ordering::SeqCst)
         };
-        assert!(LINK.step(Event::Attach) && LINK.step(Event::Request));
+        assert!(LINK.step(Event::Attach) && LINK.request());
+        assert_eq!(call(1, Some(&leave)), 0, "not by a call that began before, as others may have");
         assert_eq!(call(0, Some(&leave)), 0, "not at the beginning of a call");
         assert_eq!(call(1, None), 0, "not without the functions");
+        call(0, Some(&leave));
+        let other = LINK.call_begins(Began::NONE);
+        assert_eq!(call(1, Some(&leave)), 0, "not while a call of another thread goes on");
+        assert!(LINK.call_ends(other));
+        call(0, Some(&leave));
+        let inside = GATE.enter().expect("open");
+        assert_eq!(call(1, Some(&leave)), 0, "not while a thread of ours is inside the driver");
+        drop(inside);
+        call(0, Some(&leave));
         assert_eq!(call(1, Some(&leave)), 1);
         assert_eq!(UNSUBSCRIBED.load(Ordering::SeqCst), (&raw mut subscriber).cast());
         assert!(SUBSCRIBER.load(Ordering::SeqCst).is_null());

@@ -44,6 +44,8 @@ pub(crate) struct KernelWindow {
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
     on: bool,
+    /// On, but nothing more is recorded: all steps of the windows so far have ended.
+    paused: bool,
     capture: Capture,
 }
 
@@ -180,7 +182,7 @@ impl KernelWindow {
     /// The locked recorder, if it is on and a capture waits for it.
     pub(super) fn on_for_capture(&self) -> Option<MutexGuard<'_, Recorder>> {
         let recorder = self.recorder();
-        let ready = recorder.on && recorder.capture == Capture::Waits;
+        let ready = recorder.on && !recorder.paused && recorder.capture == Capture::Waits;
         self.windows.fetch_add(u64::from(ready), Ordering::Relaxed);
         ready.then_some(recorder)
     }
@@ -218,22 +220,30 @@ impl KernelWindow {
     /// Whether something that was asked for waits for the recorder to be switched on.
     pub(crate) fn is_wanted(&self) -> bool {
         let recorder = self.recorder();
-        self.counted.load(Ordering::Acquire) & PHASE == ASKED || (!recorder.on && recorder.capture != Capture::None)
+        let captures = match recorder.capture {
+            Capture::None => false,
+            Capture::Waits => !recorder.on || recorder.paused,
+            Capture::Until(_) => !recorder.on,
+        };
+        captures || self.counted.load(Ordering::Acquire) & PHASE == ASKED
     }
 
     /// Whether the recorder is on, or is about to be.
     pub(crate) fn is_active(&self) -> bool {
-        self.is_on() || self.is_wanted()
+        self.recorder().on || self.is_wanted()
     }
 
+    /// Whether what begins now can be recorded: the recorder is on, and not because of what has ended alone.
     pub(crate) fn is_on(&self) -> bool {
-        self.recorder().on
+        let recorder = self.recorder();
+        recorder.on && !recorder.paused
     }
 
     /// The recorder is on: the window that was asked for begins.
     pub(crate) fn ready(&self) {
         let mut recorder = self.recorder();
         recorder.on = !self.has_failed();
+        recorder.paused = false;
         let open = |counted: u64| (counted & PHASE == ASKED).then_some(counted & !PHASE | OPEN);
         let _ = self.counted.fetch_update(Ordering::AcqRel, Ordering::Relaxed, open);
     }
@@ -241,6 +251,13 @@ impl KernelWindow {
     /// See [`Control::kernels_used_up`](super::Control::kernels_used_up).
     pub(super) fn is_used_up(&self, begun: u64) -> bool {
         self.recorder().is_used_up(self.counted.load(Ordering::Acquire), begun)
+    }
+
+    /// See [`Control::pause_recorder`](super::Control::pause_recorder).
+    pub(super) fn pause(&self, begun: u64) -> bool {
+        let mut recorder = self.recorder();
+        recorder.paused = recorder.is_used_up(self.counted.load(Ordering::Acquire), begun);
+        recorder.paused
     }
 
     /// See [`Control::stop_recorder`](super::Control::stop_recorder).
@@ -346,6 +363,25 @@ mod tests {
         assert!(window.is_used_up(8) && window.has_capture() && !window.stop(), "its kernels may still come");
         window.end_capture();
         assert!(window.stop() && !window.is_active());
+    }
+
+    #[test]
+    fn a_paused_recorder_is_on_again_for_whoever_needs_it() {
+        let window = KernelWindow::new(None);
+        assert!(window.ask(1));
+        window.ready();
+        assert!(!window.pause(9), "a step is left");
+        assert!(window.begin_step(false) && window.pause(9));
+        assert!(window.is_active() && !window.is_on() && !window.is_wanted());
+        assert!(window.is_used_up(9), "its kernels are still to be fetched");
+        assert!(window.ask_for_capture() && window.is_wanted() && window.on_for_capture().is_none());
+        window.ready();
+        window.on_for_capture().expect("it is on again").capture_until(3);
+        assert!(!window.pause(3), "the capture's last step has just begun");
+        assert!(window.pause(4) && window.ask(1) && window.is_wanted(), "a window beside it");
+        window.end_capture();
+        window.ready();
+        assert!(window.begin_step(false) && window.stop() && !window.is_active());
     }
 
     #[test]

@@ -263,6 +263,12 @@ impl Control {
         self.kernels.as_ref().is_some_and(|window| window.is_used_up(self.steps.load(SeqCst)))
     }
 
+    /// Pauses the recorder of kernels while the last kernels of a window that is used up are fetched; `false` if it is
+    /// still needed. After `true` it is on as before, but records nothing more, and whoever needs it asks for it anew.
+    pub(crate) fn pause_recorder(&self) -> bool {
+        self.kernels.as_ref().is_some_and(|window| window.pause(self.steps.load(SeqCst)))
+    }
+
     /// Ends a window of kernels that is used up; `false` if the recorder is still needed, even if only by a capture
     /// whose kernels have not all come. After `true`, the recorder counts as off.
     pub(crate) fn stop_recorder(&self) -> bool {

@@ -76,9 +76,28 @@ pub struct ActivitySink {
     pub kernels: Vec<RawKernel>,
     /// Records that the recorder itself lost since the last delivery.
     pub dropped: u64,
+    /// Of these, the ones of which it is known which interval launched them: that interval's kernels are incomplete.
+    pub dropped_of: Vec<SpanId>,
+    /// Records without an end of work that steps outside of windows had launched. Nobody misses them.
+    pub outside_unfinished: u64,
+    /// What was launched inside intervals and has not been delivered.
+    pub undelivered: Undelivered,
     /// How far the recorder's clock may be off from the host's in nanoseconds, by its readings of both; `None` before
     /// the first reading.
     pub clock_bound_ns: Option<u64>,
+}
+
+/// What a recorder knows of work that was launched inside intervals and has not been delivered.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Undelivered {
+    /// The recorder does not follow launches.
+    #[default]
+    Unknown,
+    /// Everything has been delivered.
+    Nothing,
+    /// There is some; the earliest call that launched it ended then.
+    Since(HostNs),
 }
 
 /// A recorder of kernels. Lives on a thread of its own, because switching one on can take seconds.
@@ -122,8 +141,9 @@ pub trait Activity: Send + 'static {
     /// If the driver refuses.
     fn disable(&mut self) -> Result<(), ActivityError>;
 
-    /// Delivers what is known of finished kernels. With `all`, the device has finished the window's work, so nothing is
-    /// kept back. `host` reads the host's clock, to correlate the recorder's with it.
+    /// Delivers what is known of finished kernels. With `all`, nothing more is waited for: a record that is not complete
+    /// is lost, and counted. Without it no record is lost, and the recorder may keep finished ones back because of
+    /// others that are not. `host` reads the host's clock, to correlate the recorder's with it.
     ///
     /// # Errors
     /// If the driver refuses; what was delivered so far stays.

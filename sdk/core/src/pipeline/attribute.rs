@@ -7,7 +7,7 @@ use crate::run::KernelAccount;
 use crate::shared::Shared;
 use crate::vocabulary::Phase;
 use crossbeam_channel::{Receiver, Sender};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,6 +34,8 @@ const CLOSE_ANYWAY: Duration = Duration::from_secs(5);
 pub(crate) enum Ask {
     /// Deliver everything about work that the device has finished.
     Collect(u64),
+    /// All steps of the window have ended: nothing more is to be recorded.
+    Pause,
     /// All kernels of the window have arrived.
     CloseWindow,
     /// Deliver what there is, then end.
@@ -71,6 +73,15 @@ pub(crate) struct Kernels {
     remembered: FxHashMap<u64, Place>,
     /// Steps of windows that have arrived, or are no longer waited for.
     steps_seen: u64,
+    /// Steps of windows that have ended on the host, whether or not their kernels have come.
+    steps_ended: u64,
+    /// Whether the recorder was asked to pause, for the window under way.
+    pausing: bool,
+    /// Intervals of which a kernel's record was lost, by `seq`.
+    incomplete: FxHashSet<u64>,
+    /// Whether the last delivery was without records of which nobody knows whose they were: the kernels of intervals
+    /// that go out before the next one may be incomplete.
+    suspect: bool,
     /// Steps below this number are not waited for: their window was closed without them.
     given_up: u64,
     /// When the recorder was switched off for that reason; what such a step launched later is not known.
@@ -123,6 +134,8 @@ struct Place {
 pub(crate) struct Inside {
     /// Whether the interval's kernels were recorded.
     pub(crate) recorded: bool,
+    /// Whether the record of one of them was lost.
+    incomplete: bool,
     /// Sum of the kernels' durations.
     pub(crate) sum_ns: u64,
     /// First start and last end.
@@ -141,6 +154,7 @@ impl Attribution {
 impl Inside {
     fn add(&mut self, other: Inside) {
         self.recorded |= other.recorded;
+        self.incomplete |= other.incomplete;
         self.sum_ns += other.sum_ns;
         self.extent = join(self.extent, other.extent);
     }
@@ -177,6 +191,10 @@ impl Kernels {
             current: None,
             remembered: FxHashMap::default(),
             steps_seen: 0,
+            steps_ended: 0,
+            pausing: false,
+            incomplete: FxHashSet::default(),
+            suspect: false,
             given_up: 0,
             given_up_at: HostNs(0),
             closing_since: None,
@@ -191,7 +209,12 @@ impl Kernels {
         while let Ok(delivery) = self.deliveries.try_recv() {
             self.answered = self.answered.max(delivery.ticket);
             self.counts.dropped += delivery.sink.dropped;
-            self.counts.recorded += delivery.sink.kernels.len() as u64;
+            self.counts.recorded += delivery.sink.kernels.len() as u64 + delivery.sink.outside_unfinished;
+            self.counts.outside_window += delivery.sink.outside_unfinished;
+            self.suspect = delivery.sink.dropped > delivery.sink.dropped_of.len() as u64;
+            if self.incomplete.len() < MAX_REMEMBERED {
+                self.incomplete.extend(delivery.sink.dropped_of.iter().map(|span| shared.seq_of(*span)));
+            }
             self.clock_bound_ns = self.clock_bound_ns.max(delivery.sink.clock_bound_ns);
             for kernel in delivery.sink.kernels {
                 match kernel.span {
@@ -242,6 +265,11 @@ impl Kernels {
         self.asked
     }
 
+    /// Notes steps of a window that have ended on the host.
+    pub(crate) fn steps_ended(&mut self, steps: &[WindowStep]) {
+        self.steps_ended += steps.iter().filter(|step| step.number >= self.given_up).count() as u64;
+    }
+
     /// Notes steps of a window that have arrived.
     pub(crate) fn steps_came(&mut self, steps: &[WindowStep]) {
         for step in steps {
@@ -275,9 +303,11 @@ impl Kernels {
             let kernels = self.waiting.remove(&span.seq).unwrap_or_default();
             self.waiting_count -= kernels.len();
             inside[i].recorded = true;
+            inside[i].incomplete = self.suspect || self.incomplete.remove(&span.seq);
             for kernel in kernels {
                 let end = kernel.start.plus_ns(kernel.dur_ns);
-                inside[i].add(Inside { recorded: true, sum_ns: kernel.dur_ns, extent: Some((kernel.start, end)) });
+                let extent = Some((kernel.start, end));
+                inside[i].add(Inside { recorded: true, incomplete: false, sum_ns: kernel.dur_ns, extent });
                 self.counts.attributed += 1;
                 let row = self.row(kernel, Some(&place(span)), shared);
                 batch.kernels.push(row);
@@ -293,10 +323,11 @@ impl Kernels {
                 inside[parent].add(own);
             }
         }
-        // If the recorder was switched off while an interval went on, the interval has more kernels than these, and its
-        // GPU time is not known.
+        // If the recorder was switched off while an interval went on, or lost a record, the interval has more kernels
+        // than these, and its GPU time is not known.
         for &i in in_window {
-            inside[i as usize].recorded &= !self.outlasts_recorder(&batch.spans[i as usize]);
+            let inside = &mut inside[i as usize];
+            inside.recorded &= !inside.incomplete && !self.outlasts_recorder(&batch.spans[i as usize]);
         }
         Attribution(inside)
     }
@@ -419,9 +450,14 @@ impl Kernels {
         // Read before the window's state: a step that begins from here on may belong to another window.
         let begun = shared.control.steps();
         let Some(window) = shared.control.kernels().filter(|_| shared.control.kernels_used_up()) else {
-            self.closing_since = None;
+            (self.closing_since, self.pausing) = (None, false);
             return;
         };
+        // The steps that follow need not be recorded any more. That also lets buffers become complete.
+        if !self.pausing && self.steps_ended >= window.taken() {
+            self.pausing = true;
+            let _ = self.ask.send(Ask::Pause);
+        }
         let since = *self.closing_since.get_or_insert_with(Instant::now);
         let missing = window.taken().saturating_sub(self.steps_seen);
         if missing > 0 || window.has_capture() {
@@ -431,6 +467,7 @@ impl Kernels {
             // The capture goes on waiting for its steps, without the recorder.
             shared.control.end_capture();
             (self.steps_seen, self.given_up, self.given_up_at) = (self.steps_seen + missing, begun, host());
+            self.steps_ended = self.steps_ended.max(self.steps_seen);
             self.closing_since = None;
         }
         if let Some(extent) = self.current.take() {

@@ -269,6 +269,9 @@ impl Enricher {
         }
         self.held_spans += resolved.batch.spans.len();
         self.warm.extend(&resolved.warm);
+        if let Some(kernels) = &mut self.kernels {
+            kernels.steps_ended(&resolved.window_steps);
+        }
         self.held.push_back(Held::new(resolved));
     }
 

@@ -2,9 +2,10 @@
 //! each of these may take long.
 
 use super::attribute::{Ask, Delivery};
+use crate::HostNs;
 use crate::clock::HostClock;
 use crate::diagnostics::panic_message;
-use crate::gpu::{Activity, ActivityError, ActivitySink};
+use crate::gpu::{Activity, ActivityError, ActivitySink, Undelivered};
 use crate::shared::Shared;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,6 +19,60 @@ const BUSY: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_millis(20);
 /// Time between fetches inside a long window, so that buffers do not pile up.
 const FETCH_EVERY: Duration = Duration::from_millis(500);
+
+/// How long a delivery waits for records of work that was launched before it was asked for. Only then is the recorder
+/// made to hand over everything, which loses the records of what still runs: a device that others use too may be far
+/// behind.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The same at the end of a window and of the session, when all steps that are waited for have come.
+const PATIENCE_AT_END: Duration = Duration::from_millis(500);
+/// The same where the recorder does not know what was launched.
+const PATIENCE_UNKNOWN: Duration = Duration::from_millis(20);
+/// Longest pause between two tries. Each takes locks that launches need.
+const TRY_AGAIN: Duration = Duration::from_millis(16);
+
+/// A delivery that was asked for and is not complete.
+#[derive(Debug, Clone, Copy)]
+struct Awaited {
+    ticket: u64,
+    /// What was launched before this is to be in it.
+    asked: HostNs,
+    since: Instant,
+    next: Instant,
+    pause: Duration,
+}
+
+impl Awaited {
+    fn new(ticket: u64, asked: HostNs) -> Self {
+        let now = Instant::now();
+        Self { ticket, asked, since: now, next: now, pause: BUSY }
+    }
+
+    /// Whether there is no need, or no point any more, to wait for further records.
+    fn is_over(&self, undelivered: Undelivered, patience: Duration) -> Option<Over> {
+        let waited = self.since.elapsed();
+        match undelivered {
+            Undelivered::Nothing => Some(Over::Complete),
+            Undelivered::Since(at) if at > self.asked => Some(Over::Complete),
+            Undelivered::Since(_) => (waited >= patience).then_some(Over::GivenUp),
+            Undelivered::Unknown => (waited >= patience.min(PATIENCE_UNKNOWN)).then_some(Over::GivenUp),
+        }
+    }
+
+    fn later(&mut self) {
+        self.next = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(TRY_AGAIN);
+    }
+}
+
+/// How waiting for records ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    /// All have come.
+    Complete,
+    /// Some may be missing.
+    GivenUp,
+}
 
 /// Receives the recorder after `prepare`, to ask what it knows about the machine.
 pub(crate) type Describe = Box<dyn FnOnce(&mut dyn Activity) + Send>;
@@ -41,7 +96,8 @@ impl KernelThread {
     fn run(mut self) {
         super::prepare_background_thread(&self.shared.diagnostics);
         let meter = self.background.meter();
-        let mut on = false;
+        let (mut on, mut recording) = (false, false);
+        let mut awaited: Option<Awaited> = None;
         let mut fetched = Instant::now();
         if self.call(|activity, _| activity.prepare()).is_some() {
             let describe = std::mem::replace(&mut self.describe, Box::new(|_| {}));
@@ -51,39 +107,59 @@ impl KernelThread {
         loop {
             let shared = self.shared.clone();
             let Some(window) = shared.control.kernels() else { return };
-            match self.asks.recv_timeout(if window.is_active() { BUSY } else { IDLE }) {
-                Ok(Ask::Collect(ticket)) => self.deliver(ticket, true),
+            let busy = window.is_active() || awaited.is_some();
+            match self.asks.recv_timeout(if busy { BUSY } else { IDLE }) {
+                // Whoever asks again has no need of the answer before.
+                Ok(Ask::Collect(ticket)) => awaited = Some(Awaited::new(ticket, self.host.now())),
+                Ok(Ask::Pause) => {
+                    if recording && shared.control.pause_recorder() {
+                        self.call(|activity, _| activity.disable());
+                        recording = false;
+                    }
+                }
                 Ok(Ask::CloseWindow) => {
                     if on && shared.control.stop_recorder() {
-                        self.call(|activity, _| activity.disable());
-                        on = false;
+                        if recording {
+                            self.call(|activity, _| activity.disable());
+                        }
+                        (on, recording) = (false, false);
                         // What came to light by switching off.
-                        self.deliver(0, true);
+                        self.deliver_last(awaited.take().map_or(0, |awaited| awaited.ticket));
                         self.call(|activity, _| activity.release());
                     }
                 }
                 Ok(Ask::Stop(ticket)) => {
-                    if on {
+                    if recording {
                         self.call(|activity, _| activity.disable());
                     }
-                    self.deliver(ticket, true);
+                    self.deliver_last(ticket);
                     self.call(|activity, _| activity.release());
                     meter.update();
                     return;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    if on {
+                    if recording {
                         self.call(|activity, _| activity.disable());
                     }
                     return;
                 }
             }
             if window.is_wanted() {
-                on = on || (self.activity.wait().is_zero() && self.call(|activity, _| activity.enable()).is_some());
-                if on {
+                recording = recording
+                    || (self.activity.wait().is_zero() && self.call(|activity, _| activity.enable()).is_some());
+                if recording {
+                    on = true;
                     window.ready();
                 }
+            }
+            if let Some(waiting) = awaited.as_mut().filter(|waiting| waiting.next <= Instant::now()) {
+                waiting.later();
+                let waiting = *waiting;
+                if self.answer(&waiting, PATIENCE) {
+                    awaited = None;
+                }
+                fetched = Instant::now();
             }
             if on && fetched.elapsed() >= FETCH_EVERY {
                 self.deliver(0, false);
@@ -94,13 +170,50 @@ impl KernelThread {
     }
 
     fn deliver(&mut self, ticket: u64, all: bool) {
-        let mut sink = ActivitySink::default();
-        let failed = self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if !failed {
-            self.call(|activity, host| activity.collect(all, &|| host.now(), &mut sink));
-        }
+        let sink = self.collect(all).unwrap_or_default();
         // Sent even if that failed: whoever waits for the ticket must not wait forever.
         let _ = self.deliveries.send(Delivery { ticket, sink });
+    }
+
+    /// What the recorder hands over now; `None` if it has failed.
+    fn collect(&mut self, all: bool) -> Option<ActivitySink> {
+        if self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return None;
+        }
+        let mut sink = ActivitySink::default();
+        let outcome = self.call(|activity, host| activity.collect(all, &|| host.now(), &mut sink));
+        // What was delivered before a failure counts.
+        if outcome.is_none() {
+            let _ = self.deliveries.send(Delivery { ticket: 0, sink });
+            return None;
+        }
+        Some(sink)
+    }
+
+    /// Hands on what the recorder has. Returns whether that answers what was asked: everything has come, or nothing
+    /// more is waited for.
+    fn answer(&mut self, awaited: &Awaited, patience: Duration) -> bool {
+        let Some(sink) = self.collect(false) else {
+            self.deliver(awaited.ticket, true);
+            return true;
+        };
+        let over = awaited.is_over(sink.undelivered, patience);
+        let ticket = if over == Some(Over::Complete) { awaited.ticket } else { 0 };
+        let _ = self.deliveries.send(Delivery { ticket, sink });
+        if over == Some(Over::GivenUp) {
+            self.deliver(awaited.ticket, true);
+        }
+        over.is_some()
+    }
+
+    /// Recording is off: hands on what is still to come, and has the recorder give back its memory.
+    fn deliver_last(&mut self, ticket: u64) {
+        let mut awaited = Awaited::new(0, self.host.now());
+        while !self.answer(&awaited, PATIENCE_AT_END) {
+            std::thread::sleep(awaited.pause);
+            awaited.later();
+        }
+        self.deliver(ticket, true);
     }
 
     /// Calls the recorder. A failure or panic ends the recording of kernels for this session, with the reason.

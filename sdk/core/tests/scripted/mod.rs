@@ -22,6 +22,8 @@ struct State {
     reported: usize,
     announced: bool,
     kernels: Vec<RawKernel>,
+    /// When each of them was launched.
+    launched: Vec<Instant>,
     correlation: u32,
     on: bool,
 }
@@ -49,6 +51,8 @@ pub struct Device {
     pub start_after: i64,
     /// The clock's error bound, as the recorder states it.
     pub recorder_bound: Option<u64>,
+    /// How long after its launch a kernel is finished; the recorder hands nothing over while one is not, or loses it.
+    pub lag: Option<Duration>,
 }
 
 impl Device {
@@ -70,7 +74,14 @@ impl Device {
             anchor_bound: 25,
             start_after: 900,
             recorder_bound: None,
+            lag: None,
         }
+    }
+
+    /// Others use the device, too: a kernel is finished this long after its launch.
+    pub fn lags(mut self, lag: Duration) -> Self {
+        self.lag = Some(lag);
+        self
     }
 
     pub fn calls_take(mut self, call: Duration) -> Self {
@@ -130,6 +141,7 @@ impl Device {
                 graph: None,
             };
             s.kernels.push(kernel);
+            s.launched.push(Instant::now());
         }
     }
 }
@@ -214,6 +226,29 @@ impl Correlator for Stack {
     }
 }
 
+impl State {
+    /// As CUPTI does it: a buffer with an unfinished record is kept, or handed over with that record lost.
+    fn hand_over(&mut self, lag: Duration, all: bool, into: &mut ActivitySink) {
+        let finished = |at: &Instant| at.elapsed() >= lag;
+        if all || self.launched.iter().all(finished) {
+            for (kernel, at) in self.kernels.drain(..).zip(self.launched.drain(..)) {
+                match kernel.span {
+                    _ if finished(&at) => into.kernels.push(kernel),
+                    Some(OUTSIDE_WINDOW) => into.outside_unfinished += 1,
+                    span => {
+                        into.dropped += 1;
+                        into.dropped_of.extend(span);
+                    }
+                }
+            }
+        }
+        let inside = |kernel: &RawKernel| kernel.span.is_some_and(|span| span != OUTSIDE_WINDOW);
+        let of_windows = self.kernels.iter().zip(&self.launched).filter(|(kernel, _)| inside(kernel));
+        let earliest = of_windows.map(|(_, at)| HostNs(HostNs::now().0 - at.elapsed().as_nanos() as i64)).min();
+        into.undelivered = earliest.map_or(Undelivered::Nothing, Undelivered::Since);
+    }
+}
+
 impl Recorder {
     fn outcome(&self) -> Result<(), ActivityError> {
         let wanted = *self.0.kernel_error.lock().unwrap();
@@ -248,11 +283,17 @@ impl Activity for Recorder {
     }
     fn collect(&mut self, all: bool, _: &dyn Fn() -> HostNs, into: &mut ActivitySink) -> Result<(), ActivityError> {
         let mut s = self.0.state.lock().unwrap();
+        into.clock_bound_ns = self.0.recorder_bound;
+        if let Some(lag) = self.0.lag {
+            s.hand_over(lag, all, into);
+            drop(s);
+            return self.outcome();
+        }
         // A recorder may keep kernels back until it is told that all have finished.
         let keep = if all { 0 } else { s.kernels.len() / 2 };
         let give = s.kernels.len() - keep;
         into.kernels.extend(s.kernels.drain(..give));
-        into.clock_bound_ns = self.0.recorder_bound;
+        s.launched.clear();
         drop(s);
         self.outcome()
     }
