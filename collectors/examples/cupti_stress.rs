@@ -2,8 +2,12 @@
 //! streams and contexts come and go, marks are read back, and sessions begin and end, also within windows.
 //!
 //! ```sh
-//! cargo run --example cupti_stress --features cuda,cupti,host -- --sessions 20 --threads 4 --churn
+//! cargo run --example cupti_stress --features cuda,cupti,host -- --sessions 20 --threads 4 --churn all
 //! ```
+//!
+//! `--churn` takes what comes and goes beside the launching threads: `streams`, `contexts`, `threads`, or `all`.
+//! `--order LETTERS` does one thing after the other on one thread instead, in a window or not: `e` opens a window, `x` ends
+//! it, `l` launches, which detaches CUPTI after `x`; `c`, `u` and `k` make, use and end a context.
 //!
 //! Prints one JSON object: what was recorded, and whether everything that steps of windows launched has arrived. A crash
 //! tells its signal, thread and stack.
@@ -19,8 +23,8 @@ mod crash_report;
 
 use candlescope_collectors::cuda::{CudaClock, CudaClockOptions, PoolMemory};
 use candlescope_collectors::cupti::{Cupti, CuptiOptions};
-use candlescope_core::gpu::GpuTiming;
-use candlescope_core::{GpuTier, MemoryExporter, Schedule, Session};
+use candlescope_core::gpu::{Activity, ActivityError, ActivitySink, GpuTiming};
+use candlescope_core::{GpuTier, HostNs, MemoryExporter, Schedule, Session};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,27 +46,45 @@ struct Options {
     kernel_ns: u32,
     /// Whether a step waits for the device, as one that samples a token does.
     waits: bool,
-    churn: bool,
+    churn: Vec<String>,
+    order: Option<String>,
     /// Whether sessions may end within a window.
     cut: bool,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options =
-        Options { sessions: 5, threads: 1, seconds: 60, kernel_ns: 2_000, waits: true, churn: false, cut: false };
+    let mut options = Options {
+        sessions: 5,
+        threads: 1,
+        seconds: 60,
+        kernel_ns: 2_000,
+        waits: true,
+        churn: Vec::new(),
+        order: None,
+        cut: false,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let mut number = || {
+        let number = |words: &mut dyn Iterator<Item = String>| {
             let value = words.next().ok_or_else(|| format!("{word} needs a number"))?;
             value.parse::<u64>().map_err(|_| format!("{word}: `{value}` is no number"))
         };
         match word.as_str() {
-            "--sessions" => options.sessions = number()?,
-            "--threads" => options.threads = number()?.max(1),
-            "--seconds" => options.seconds = number()?,
-            "--kernel-ns" => options.kernel_ns = u32::try_from(number()?).map_err(|e| e.to_string())?,
+            "--order" => options.order = words.next(),
+            "--churn" => {
+                let what = words.next().ok_or("--churn needs a word")?;
+                let all = ["streams", "contexts", "threads"];
+                options.churn = match what.as_str() {
+                    "all" => all.map(String::from).to_vec(),
+                    one if all.contains(&one) => vec![what],
+                    other => return Err(format!("`{other}` cannot come and go")),
+                };
+            }
+            "--sessions" => options.sessions = number(&mut words)?,
+            "--threads" => options.threads = number(&mut words)?.max(1),
+            "--seconds" => options.seconds = number(&mut words)?,
+            "--kernel-ns" => options.kernel_ns = u32::try_from(number(&mut words)?).map_err(|e| e.to_string())?,
             "--async" => options.waits = false,
-            "--churn" => options.churn = true,
             "--cut" => options.cut = true,
             other => return Err(format!("`{other}` is not known")),
         }
@@ -88,6 +110,52 @@ fn step(gpu: &Gpu, options: &Options) -> Result<(), String> {
         }
     }
     if options.waits { gpu.synchronize(PER_THREAD) } else { Ok(()) }
+}
+
+fn come_and_go(gpu: &Gpu, what: &str) -> Result<(), String> {
+    match what {
+        "streams" => gpu.stream_comes_and_goes(),
+        "contexts" => {
+            let context = gpu.make_context()?;
+            gpu.use_context(&context)?;
+            gpu.end_context(context)
+        }
+        // A thread that launches once and ends.
+        _ => std::thread::scope(|short| {
+            short.spawn(|| gpu.use_here().and_then(|()| gpu.launch(Kernel::Other, PER_THREAD, 2, 0))).join()
+        })
+        .map_err(|_| "a thread panicked".to_string())?,
+    }
+}
+
+/// One thing after the other, with the recorder alone.
+fn in_order(gpu: &Gpu, order: &str) -> Result<(), String> {
+    let text = |error: ActivityError| error.to_string();
+    let mut recorder = Cupti::new(CuptiOptions::default());
+    recorder.prepare().map_err(text)?;
+    let mut contexts = Vec::new();
+    for letter in order.chars() {
+        match letter {
+            'e' => recorder.enable().map_err(text)?,
+            'x' => {
+                recorder.disable().map_err(text)?;
+                gpu.synchronize_all()?;
+                recorder.collect(true, &HostNs::now, &mut ActivitySink::default()).map_err(text)?;
+                recorder.release().map_err(text)?;
+            }
+            'l' => {
+                // The first one detaches CUPTI, the second one finds it gone.
+                gpu.launch(Kernel::Other, PER_THREAD, 2, 0)?;
+                gpu.launch(Kernel::Other, PER_THREAD, 2, 0)?;
+                gpu.synchronize(PER_THREAD)?;
+            }
+            'c' => contexts.push(gpu.make_context()?),
+            'u' => contexts.iter().try_for_each(|context| gpu.use_context(context))?,
+            'k' => contexts.pop().map_or(Ok(()), |context| gpu.end_context(context))?,
+            other => return Err(format!("`{other}` is not known")),
+        }
+    }
+    Ok(())
 }
 
 /// What one session recorded.
@@ -133,19 +201,18 @@ fn session(gpu: &Gpu, options: &Options, until: Instant, account: &mut Account) 
                 })
             })
             .collect();
-        let churning = options.churn.then(|| {
-            scope.spawn(|| -> Result<(), String> {
-                while !stop.load(Ordering::Relaxed) {
-                    gpu.come_and_go()?;
-                    // A thread that launches once and ends.
-                    std::thread::scope(|short| {
-                        short.spawn(|| gpu.use_here().and_then(|()| gpu.launch(Kernel::Other, PER_THREAD, 2, 0))).join()
-                    })
-                    .map_err(|_| "a thread panicked".to_string())??;
-                }
-                Ok(())
+        let churning: Vec<_> = (options.churn.iter())
+            .map(|what| {
+                let stop = &stop;
+                scope.spawn(move || -> Result<(), String> {
+                    gpu.use_here()?;
+                    while !stop.load(Ordering::Relaxed) {
+                        come_and_go(gpu, what)?;
+                    }
+                    Ok(())
+                })
             })
-        });
+            .collect();
         let end = until.min(Instant::now() + SESSION);
         while Instant::now() < end && !launching.iter().any(|thread| thread.is_finished()) {
             std::thread::sleep(Duration::from_millis(2));
@@ -186,6 +253,11 @@ fn run() -> Result<bool, String> {
     crash_report::install();
     let options = options()?;
     let gpu = Gpu::new()?;
+    if let Some(order) = &options.order {
+        in_order(&gpu, order)?;
+        println!("{}", json!({ "order": order, "whole": true }));
+        return Ok(true);
+    }
     let began = Instant::now();
     let until = began + Duration::from_secs(options.seconds);
     let (mut account, mut sessions) = (Account::default(), 0);

@@ -38,7 +38,7 @@ part() { # NAME PROCESSES WORDS…
 part one_thread 1 --threads 1
 part four_threads 1 --threads 4
 part never_waits 1 --threads 1 --async --kernel-ns 6000
-part come_and_go 1 --threads 4 --churn
-part ends_in_window 1 --threads 2 --cut --churn
+part come_and_go 1 --threads 4 --churn all
+part ends_in_window 1 --threads 2 --cut --churn all
 part seven_processes 7 --threads 1 --kernel-ns 4000
 [ "$failed" -eq 0 ] || { head -100 "$out/stress.txt"; exit 1; }

@@ -259,20 +259,40 @@ impl Gpu {
         call!(self.library, "cuMemcpyHtoDAsync_v2"(to => u64, from => *const c_void, 4096 => usize, stream as Stream => Stream))
     }
 
-    /// A stream and a context are made, used and ended on this thread, and its context is what it was.
-    pub(crate) fn come_and_go(&self) -> Result<(), String> {
-        self.use_here()?;
+    /// A stream is made, used and ended.
+    pub(crate) fn stream_comes_and_goes(&self) -> Result<(), String> {
         let mut stream = null_mut();
         call!(self.library, "cuStreamCreate"(&mut stream => *mut Stream, 1 => u32))?;
         self.launch(Kernel::Other, stream as usize, 2, 1_000)?;
-        call!(self.library, "cuStreamDestroy_v2"(stream => Stream))?;
-        let (mut context, mut memory) = (null_mut(), 0u64);
+        call!(self.library, "cuStreamDestroy_v2"(stream => Stream))
+    }
+
+    /// Another context on the device. This thread's context is the process's own one afterwards.
+    pub(crate) fn make_context(&self) -> Result<Context, String> {
+        let mut context = null_mut();
         call!(self.library, "cuCtxCreate_v2"(&mut context => *mut *mut c_void, 0 => u32, 0 => i32))?;
+        self.use_here()?;
+        Ok(Context(context))
+    }
+
+    /// Uses a context on this thread for a moment.
+    pub(crate) fn use_context(&self, context: &Context) -> Result<(), String> {
+        let mut memory = 0u64;
+        call!(self.library, "cuCtxSetCurrent"(context.0 => *mut c_void))?;
         call!(self.library, "cuMemAlloc_v2"(&mut memory => *mut u64, 4096 => usize))?;
         call!(self.library, "cuMemsetD8_v2"(memory => u64, 1 => u8, 4096 => usize))?;
         call!(self.library, "cuMemFree_v2"(memory => u64))?;
-        call!(self.library, "cuCtxDestroy_v2"(context => *mut c_void))?;
         self.use_here()
+    }
+
+    pub(crate) fn end_context(&self, context: Context) -> Result<(), String> {
+        call!(self.library, "cuCtxDestroy_v2"(context.0 => *mut c_void))?;
+        self.use_here()
+    }
+
+    /// Ends the process's context on the device, and makes it anew. Nothing that was made in it is valid any more.
+    pub(crate) fn reset_device(&self) -> Result<(), String> {
+        call!(self.library, "cuDevicePrimaryCtxReset_v2"(0 => i32))
     }
 
     pub(crate) fn synchronize(&self, stream: usize) -> Result<(), String> {
@@ -301,6 +321,9 @@ impl Gpu {
         call!(self.library, "cuGraphLaunch"(graph.exec => *mut c_void, graph.stream => Stream))
     }
 }
+
+/// A context that is not the process's own.
+pub(crate) struct Context(*mut c_void);
 
 pub(crate) struct Graph {
     exec: *mut c_void,

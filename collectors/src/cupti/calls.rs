@@ -40,6 +40,39 @@ pub(super) fn name(domain: Domain, cbid: u32) -> Option<&'static str> {
 /// copies. CUPTI is detached at the end of one of these.
 pub(super) const FREQUENT: [u32; 12] = [277, 279, 306, 307, 418, 421, 422, 442, 514, 515, 652, 653];
 
+/// Calls of the driver that make contexts. While a thread is inside one, CUPTI must not be detached.
+#[rustfmt::skip]
+pub(super) const MAKE_CONTEXTS: [(u32, &str); 7] = [
+    (10, "cuCtxCreate"), (235, "cuCtxCreate"), (386, "cuDevicePrimaryCtxRetain"), (645, "cuCtxCreate"),
+    (743, "cuGreenCtxCreate"), (753, "cuCtxFromGreenCtx"), (757, "cuCtxCreate"),
+];
+
+/// Calls that end contexts. In one of them CUPTI crashes (13.0, on an H100 and seen within seconds) if another thread
+/// detaches it at that moment.
+#[rustfmt::skip]
+pub(super) const END_CONTEXTS: [(u32, &str); 8] = [
+    (11, "cuCtxDestroy"), (13, "cuCtxDetach"), (322, "cuCtxDestroy"), (387, "cuDevicePrimaryCtxRelease"),
+    (389, "cuDevicePrimaryCtxReset"), (544, "cuDevicePrimaryCtxRelease"), (545, "cuDevicePrimaryCtxReset"),
+    (744, "cuGreenCtxDestroy"),
+];
+
+/// What a call does to contexts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnContexts {
+    Makes,
+    Ends,
+}
+
+/// What a call does to contexts, if anything.
+#[inline]
+pub(super) fn on_contexts(domain: Domain, cbid: u32) -> Option<OnContexts> {
+    let among = |calls: &[(u32, &str)]| domain == Domain::Driver && calls.iter().any(|(number, _)| *number == cbid);
+    if among(&END_CONTEXTS) {
+        return Some(OnContexts::Ends);
+    }
+    among(&MAKE_CONTEXTS).then_some(OnContexts::Makes)
+}
+
 /// A name as CUPTI writes it (`cuMemcpyHtoDAsync_v2_ptsz`, `cudaLaunchKernel_v7000`) without the suffixes of its
 /// variants.
 pub(super) fn plain(name: &str) -> &str {
@@ -122,6 +155,19 @@ mod tests {
         for cbid in FREQUENT {
             assert!(name(Domain::Driver, cbid).is_some_and(|name| !name.contains("Memset")), "{cbid}");
         }
+    }
+
+    #[test]
+    fn what_makes_and_ends_contexts_is_not_followed() {
+        for (cbid, plain_name) in MAKE_CONTEXTS.iter().chain(&END_CONTEXTS) {
+            assert!(name(Domain::Driver, *cbid).is_none() && plain(plain_name) == *plain_name, "{cbid}");
+            assert!(on_contexts(Domain::Driver, *cbid).is_some() && on_contexts(Domain::Runtime, *cbid).is_none());
+        }
+        assert_eq!(on_contexts(Domain::Driver, 322), Some(OnContexts::Ends));
+        assert_eq!(
+            (on_contexts(Domain::Driver, 386), on_contexts(Domain::Driver, 307)),
+            (Some(OnContexts::Makes), None)
+        );
     }
 
     #[test]

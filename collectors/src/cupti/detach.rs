@@ -6,7 +6,8 @@
 //! it again. Until a launch comes the request stays pending, which costs nothing, because only launches are slowed
 //! down.
 
-use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use super::in_flight::{Began, InFlight};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Where CUPTI is.
@@ -67,22 +68,23 @@ pub(super) struct Link {
     state: AtomicU8,
     /// The status of the last detachment.
     status: AtomicU32,
-    /// Number of requests so far in the upper half; in the lower one the calls that have begun since the last request
-    /// and have not ended.
-    calls: AtomicU64,
-}
-
-/// A call that began while a detachment was requested: the number of the request, or zero if there was none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Began(u32);
-
-impl Began {
-    pub(super) const NONE: Began = Began(0);
+    /// Calls that have begun since the last request.
+    calls: InFlight,
+    /// Calls that make or end contexts, of those that have begun since CUPTI was attached.
+    on_contexts: InFlight,
+    /// Whether a context was ended while CUPTI was attached.
+    contexts_end: AtomicBool,
 }
 
 impl Link {
     pub(super) const fn new() -> Self {
-        Self { state: AtomicU8::new(State::Detached as u8), status: AtomicU32::new(0), calls: AtomicU64::new(0) }
+        Self {
+            state: AtomicU8::new(State::Detached as u8),
+            status: AtomicU32::new(0),
+            calls: InFlight::new(),
+            on_contexts: InFlight::new(),
+            contexts_end: AtomicBool::new(false),
+        }
     }
 
     #[inline]
@@ -97,30 +99,52 @@ impl Link {
         self.state.load(Ordering::Relaxed) == State::Requested as u8
     }
 
+    /// The recorder's thread has attached it.
+    pub(super) fn attached(&self) -> bool {
+        self.on_contexts.begin_anew();
+        self.step(Event::Attach)
+    }
+
     /// Requests that the next launch detach, which is alone inside the driver as far as is known.
     pub(super) fn request(&self) -> bool {
-        let anew = |calls: u64| Some(((calls >> 32) + 1) << 32);
-        let _ = self.calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, anew);
+        self.calls.begin_anew();
         self.step(Event::Request)
     }
 
-    /// A call begins on this thread, where one that began as `around` may go on.
+    /// A followed call begins on this thread, where one that began as `around` may go on.
+    #[inline]
     pub(super) fn call_begins(&self, around: Began) -> Began {
-        if !self.is_requested() || around.0 == (self.calls.load(Ordering::Acquire) >> 32) as u32 {
-            return around;
-        }
-        Began((self.calls.fetch_add(1, Ordering::AcqRel) >> 32) as u32)
+        if self.is_requested() { self.calls.begin(around) } else { around }
     }
 
-    /// A call ends. Returns whether no other that has begun since the request goes on. A call that began before it is
-    /// not counted, so it is never known to be alone.
+    /// A followed call ends. Returns whether no other that has begun since the request goes on. A call that began
+    /// before it is not counted, so it is never known to be alone.
     pub(super) fn call_ends(&self, began: Began) -> bool {
-        let one_less = |calls: u64| {
-            let of_this_request = (calls >> 32) as u32 == began.0 && began.0 != 0;
-            (of_this_request && calls as u32 > 0).then(|| calls - 1)
-        };
-        let before = self.calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
-        before.is_ok_and(|before| before as u32 == 1)
+        self.calls.end(began) == Some(0)
+    }
+
+    /// A call that makes or ends contexts begins on this thread.
+    pub(super) fn context_call_begins(&self, around: Began, ends: bool) -> Began {
+        if ends {
+            self.contexts_end.store(true, Ordering::Relaxed);
+        }
+        self.on_contexts.begin(around)
+    }
+
+    /// That call ends.
+    pub(super) fn context_call_ends(&self, began: Began) {
+        self.on_contexts.end(began);
+    }
+
+    /// Whether this program ends contexts while CUPTI is attached. Then it stays: a context's end on one thread and
+    /// CUPTI's on another must not meet, and how long the next one takes to reach CUPTI is not known.
+    pub(super) fn must_stay(&self) -> bool {
+        self.contexts_end.load(Ordering::Relaxed)
+    }
+
+    /// Whether a context is being made or ended now, or CUPTI must stay.
+    pub(super) fn is_held(&self) -> bool {
+        self.must_stay() || self.on_contexts.count() > 0
     }
 
     /// Changes the state if the event is allowed now. If several threads try, one succeeds; returns whether this one
@@ -247,9 +271,9 @@ mod tests {
     #[test]
     fn a_call_that_is_not_alone_is_not_known_to_be() {
         let link = Link::new();
-        let none = Began::default();
+        let none = Began::NONE;
         assert_eq!(link.call_begins(none), none, "nothing was requested");
-        assert!(link.step(Event::Attach) && link.request());
+        assert!(link.attached() && link.request());
         assert!(!link.call_ends(none), "it began before the request");
         let one = link.call_begins(none);
         let two = link.call_begins(none);
@@ -261,6 +285,19 @@ mod tests {
         assert!(link.request());
         let new = link.call_begins(none);
         assert!(!link.call_ends(old) && link.call_ends(new));
+    }
+
+    #[test]
+    fn contexts_hold_it() {
+        let link = Link::new();
+        assert!(link.attached() && !link.is_held());
+        let making = link.context_call_begins(Began::NONE, false);
+        assert!(link.is_held() && !link.must_stay());
+        link.context_call_ends(making);
+        assert!(!link.is_held());
+        let ending = link.context_call_begins(Began::NONE, true);
+        link.context_call_ends(ending);
+        assert!(link.is_held() && link.must_stay(), "the next one may come at any moment");
     }
 
     #[test]

@@ -165,11 +165,11 @@ impl Join {
         self.early.clear();
     }
 
-    /// A record that was handed over before its work had ended. Returns which interval had launched it, if the call is
-    /// known.
-    pub(super) fn unfinished(&mut self, correlation: u32) -> Option<SpanId> {
+    /// A record that was handed over before its work had ended. Returns its call, if that is known, and the interval
+    /// that made it.
+    pub(super) fn unfinished(&mut self, correlation: u32) -> Option<(Call, Option<SpanId>)> {
         self.came(correlation);
-        self.known.get(&correlation)?.span
+        self.known.get(&correlation).map(|known| (known.call, known.span))
     }
 
     /// Hands on the kernels that are complete or have waited long enough; with `all`, every kernel.

@@ -3,7 +3,7 @@
 use super::backend::{Backend, Switch};
 use super::calls::{self, Domain};
 use super::clock::{Anchors, bracketed};
-use super::detach::{Event, State};
+use super::detach::State;
 use super::errors;
 use super::join::{Call, Join, Joined, Ran};
 use super::names::Names;
@@ -42,6 +42,8 @@ pub(super) struct KernelRecorder<B: Backend> {
     switches: Option<Vec<Switch>>,
     /// What has to be on for a launch to detach CUPTI.
     exits: Vec<Switch>,
+    /// Calls that make and end contexts, followed for as long as CUPTI is attached.
+    on_contexts: Vec<Switch>,
     recording: bool,
     join: Join,
     /// What was read and has not been told.
@@ -77,6 +79,7 @@ impl<B: Backend> KernelRecorder<B> {
             mine: false,
             switches: None,
             exits: Vec::new(),
+            on_contexts: Vec::new(),
             recording: false,
             join: Join::new(options.correlate != Correlate::Nothing),
             carried: Read::default(),
@@ -123,7 +126,8 @@ impl<B: Backend> KernelRecorder<B> {
                     self.backend.stop();
                     return Err(error);
                 }
-                self.backend.link().step(Event::Attach);
+                lanes::attached(lanes::clock().raw());
+                self.backend.link().attached();
                 self.begin_anew();
             }
             State::Requested | State::Detaching => {
@@ -134,7 +138,14 @@ impl<B: Backend> KernelRecorder<B> {
                 ));
             }
         }
-        if self.switches.is_none() { self.warm_up() } else { Ok(()) }
+        if self.switches.is_none() {
+            self.warm_up()?;
+        }
+        for call in &self.on_contexts {
+            // Without it, CUPTI may be detached while a context ends, as before.
+            let _ = self.backend.turn(*call, true);
+        }
+        Ok(())
     }
 
     /// CUPTI was attached again: nothing that it reports from now on refers to what it reported before, not even the
@@ -158,6 +169,13 @@ impl<B: Backend> KernelRecorder<B> {
         if self.recording || !self.detaches || !self.is_attached() {
             return;
         }
+        if self.backend.link().must_stay() {
+            self.detaches = false;
+            let message = "this program ends CUDA contexts while kernels are recorded, so CUPTI stays attached from now on: \
+                each launch costs some 300 ns more";
+            candlescope_core::diagnostics::report("cupti", message.to_string());
+            return;
+        }
         let mut any = false;
         for exit in &self.exits {
             any |= self.backend.turn(*exit, true).is_ok();
@@ -172,6 +190,10 @@ impl<B: Backend> KernelRecorder<B> {
     fn warm_up(&mut self) -> Result<(), ActivityError> {
         let exits = calls::FREQUENT.iter().filter(|cbid| self.knows(Domain::Driver, **cbid));
         self.exits = exits.map(|cbid| Switch::Callback(Domain::Driver, *cbid)).collect();
+        let on_contexts = calls::MAKE_CONTEXTS.iter().chain(&calls::END_CONTEXTS);
+        self.on_contexts = (on_contexts.filter(|(cbid, name)| self.is_named(Domain::Driver, *cbid, name)))
+            .map(|(cbid, _)| Switch::Callback(Domain::Driver, *cbid))
+            .collect();
         let mut wanted = self.followed();
         wanted.extend(WORK.map(Switch::Kind));
         wanted.push(Switch::Kind(kind::MEMCPY2));
@@ -195,8 +217,11 @@ impl<B: Backend> KernelRecorder<B> {
 
     /// Whether the library knows a call by this number. Its own name decides, not its version.
     fn knows(&self, domain: Domain, cbid: u32) -> bool {
-        let theirs = self.backend.call_name(domain, cbid);
-        theirs.is_some_and(|theirs| calls::name(domain, cbid) == Some(calls::plain(&theirs)))
+        calls::name(domain, cbid).is_some_and(|ours| self.is_named(domain, cbid, ours))
+    }
+
+    fn is_named(&self, domain: Domain, cbid: u32, ours: &str) -> bool {
+        self.backend.call_name(domain, cbid).is_some_and(|theirs| calls::plain(&theirs) == ours)
     }
 
     /// What has to be on to follow calls.
@@ -287,10 +312,11 @@ impl<B: Backend> KernelRecorder<B> {
             self.carried.add(read);
             into.dropped += self.backend.dropped();
         }
-        let Read { dropped, dropped_of, outside } = std::mem::take(&mut self.carried);
+        let Read { dropped, dropped_of, outside, strays } = std::mem::take(&mut self.carried);
         into.dropped += dropped;
         into.dropped_of.extend(dropped_of);
         into.outside_unfinished += outside;
+        into.stray_unfinished.extend(strays.into_iter().filter_map(|end| self.ticks.host(end)));
         into.dropped += lanes::lost();
         if all {
             self.join.give_up();
@@ -343,10 +369,11 @@ impl<B: Backend> KernelRecorder<B> {
         let mut read = Read { dropped: lost, ..Read::default() };
         for correlation in unfinished {
             match join.unfinished(correlation) {
-                Some(OUTSIDE_WINDOW) => read.outside += 1,
+                Some((_, Some(OUTSIDE_WINDOW))) => read.outside += 1,
+                Some((call, None)) => read.strays.push(call.end),
                 launcher => {
                     read.dropped += 1;
-                    read.dropped_of.extend(launcher);
+                    read.dropped_of.extend(launcher.and_then(|(_, span)| span));
                 }
             }
         }
@@ -417,8 +444,9 @@ struct Read {
     /// Records that are lost, and (`dropped_of`) the intervals that launched some of them.
     dropped: u64,
     dropped_of: Vec<SpanId>,
-    /// Unfinished work of steps outside of windows.
+    /// Unfinished work of steps outside of windows, and (`strays`) of calls outside all intervals, when these ended.
     outside: u64,
+    strays: Vec<u64>,
 }
 
 impl Read {
@@ -426,6 +454,7 @@ impl Read {
         self.dropped += other.dropped;
         self.dropped_of.extend(other.dropped_of);
         self.outside += other.outside;
+        self.strays.extend(other.strays);
     }
 }
 

@@ -4,13 +4,14 @@
 //! between two changes of that stack, so the top of the stack is the launching interval.
 
 use super::calls::Domain;
-use super::detach::Began;
+use super::in_flight::Began;
 use candlescope_core::SpanId;
 use quanta::Clock;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A call as its callbacks saw it. Times are raw readings of [`clock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +33,8 @@ struct Lane {
 }
 
 thread_local! {
-    /// The call that this thread is inside, as [`Link::call_begins`](super::detach::Link::call_begins) numbers it.
-    static INSIDE: Cell<Began> = const { Cell::new(Began::NONE) };
+    /// The followed call, and the call on contexts, that this thread is inside.
+    static INSIDE: [Cell<Began>; 2] = const { [const { Cell::new(Began::NONE) }; 2] };
     static LANE: RefCell<Lane> = const { RefCell::new(Lane { open: Vec::new(), ring: None }) };
 }
 
@@ -43,6 +44,8 @@ static CAPACITY: AtomicUsize = AtomicUsize::new(0);
 static LOST: AtomicU64 = AtomicU64::new(0);
 /// When recording began, by [`clock`].
 static BEGAN: AtomicU64 = AtomicU64::new(u64::MAX);
+/// When CUPTI was attached for the first time, by [`clock`].
+static ATTACHED: AtomicU64 = AtomicU64::new(u64::MAX);
 static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::new);
 
 /// The clock of [`Launch`]. Making it takes a while the first time.
@@ -50,10 +53,30 @@ pub(super) fn clock() -> &'static Clock {
     &CLOCK
 }
 
-/// Exchanges what is known of the call that this thread is inside.
+/// Exchanges what is known of the followed call that this thread is inside.
 #[inline]
 pub(super) fn inside(now: Began) -> Began {
-    INSIDE.try_with(|inside| inside.replace(now)).unwrap_or_default()
+    INSIDE.try_with(|[call, _]| call.replace(now)).unwrap_or(Began::NONE)
+}
+
+/// The same for calls that make or end contexts.
+pub(super) fn on_contexts(now: Began) -> Began {
+    INSIDE.try_with(|[_, call]| call.replace(now)).unwrap_or(Began::NONE)
+}
+
+/// How long CUPTI has to have been in the process before it is detached for the first time. By then it is known whether
+/// other threads make and end contexts: those that were inside such a call before have left it.
+const AT_FIRST: Duration = Duration::from_secs(1);
+
+/// CUPTI has been attached; the first time counts.
+pub(super) fn attached(now: u64) {
+    let _ = ATTACHED.compare_exchange(u64::MAX, now, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// Whether CUPTI was attached for the first time long enough ago.
+pub(super) fn has_been_attached(now: u64) -> bool {
+    let since = ATTACHED.load(Ordering::Relaxed);
+    since <= now && u128::from(CLOCK.delta_as_nanos(since, now)) >= AT_FIRST.as_nanos()
 }
 
 /// Sets how many calls a thread's ring holds, for threads that have none yet, and forgets what an earlier recorder
@@ -144,6 +167,12 @@ fn lock_rings() -> MutexGuard<'static, Vec<Consumer<Launch>>> {
 /// Calls that found their ring full since the last call of this function.
 pub(super) fn lost() -> u64 {
     LOST.swap(0, Ordering::Relaxed)
+}
+
+/// As if CUPTI had been attached for the first time then.
+#[cfg(test)]
+pub(super) fn attached_at(at: u64) {
+    ATTACHED.store(at, Ordering::Relaxed);
 }
 
 /// The rings belong to the process: one test at a time.

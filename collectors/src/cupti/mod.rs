@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `search`, `errors` | where the library may be; what prevents recording |
 //! | `sys` | C functions, and our callbacks, which CUPTI calls |
-//! | `detach` | when CUPTI leaves the process, and who may call it meanwhile |
+//! | `detach`, `in_flight` | when CUPTI leaves the process, and who may call it meanwhile |
 //! | `buffers`, `lanes` | what application threads hand over: full buffers, launch calls |
 //! | `records`, `names`, `clock` | bytes to records, symbols to names, CUPTI's time to the host's |
 //! | `join` | kernels to their calls and intervals |
@@ -38,6 +38,7 @@ mod calls;
 mod clock;
 mod detach;
 mod errors;
+mod in_flight;
 mod join;
 mod kernel_recorder;
 mod lanes;

@@ -4,6 +4,7 @@ use super::*;
 use crate::cupti::backend::Show;
 use crate::cupti::detach::Link;
 use crate::cupti::errors::{Code, code};
+use crate::cupti::in_flight::Began;
 use crate::cupti::records::built;
 use candlescope_core::KernelKind;
 use std::cell::Cell;
@@ -364,6 +365,28 @@ fn what_was_launched_and_has_not_come_is_known_and_so_is_whose_it_was() {
         let sink = collect(&mut recorder, true, 1_300_000);
         assert_eq!((sink.dropped, sink.dropped_of, sink.outside_unfinished), (2, vec![SpanId(43)], 1));
         assert_eq!(sink.undelivered, Undelivered::Nothing, "it is not waited for again");
+    });
+}
+
+#[test]
+fn where_contexts_end_while_it_is_attached_the_library_stays() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
+        recorder.enable().expect("enabled");
+        let making = library.1.context_call_begins(Began::NONE, false);
+        library.1.context_call_ends(making);
+        recorder.disable().expect("disabled");
+        recorder.release();
+        assert_eq!((library.1.state(), library.launch()), (State::Requested, 1), "one that is made does no harm");
+
+        recorder.enable().expect("enabled");
+        let ending = library.1.context_call_begins(Began::NONE, true);
+        library.1.context_call_ends(ending);
+        recorder.disable().expect("disabled");
+        recorder.release();
+        assert_eq!((library.1.state(), library.launch()), (State::Attached, 0));
+        assert_eq!(recorder.describe()["cupti_detaches"], false);
+        recorder.enable().expect("the next window");
     });
 }
 

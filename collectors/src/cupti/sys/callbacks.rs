@@ -4,7 +4,9 @@
 
 use super::super::buffers::{Buffer, Filled, Pool};
 use super::super::calls::Domain;
-use super::super::detach::{Began, Link};
+use super::super::calls::{OnContexts, on_contexts};
+use super::super::detach::Link;
+use super::super::in_flight::Began;
 use super::super::lanes;
 use crate::driver_gate::GATE;
 use std::ffi::{c_char, c_void};
@@ -96,6 +98,15 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
     }
     // SAFETY: in these two domains the data is a `CUpti_CallbackData`, valid during this call.
     let data = unsafe { &*data.cast::<CallbackData>() };
+    if let Some(what) = on_contexts(domain, cbid) {
+        let began = lanes::on_contexts(Began::NONE);
+        if data.site == ENTER {
+            lanes::on_contexts(LINK.context_call_begins(began, what == OnContexts::Ends));
+        } else {
+            LINK.context_call_ends(began);
+        }
+        return;
+    }
     let now = lanes::clock().raw();
     if data.site == ENTER {
         if LINK.is_requested() {
@@ -111,7 +122,9 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
     if LINK.is_requested() {
         let alone = LINK.call_ends(lanes::inside(Began::NONE));
         // SAFETY: by this function's own contract.
-        if let Some(leave) = unsafe { leave.cast::<Leave>().as_ref() }.filter(|_| alone) {
+        if let Some(leave) =
+            unsafe { leave.cast::<Leave>().as_ref() }.filter(|_| alone && lanes::has_been_attached(now))
+        {
             detach(leave);
         }
         // Nothing is recorded any more.
@@ -133,7 +146,7 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
 #[cold]
 fn detach(leave: &Leave) {
     // A thread of ours that is inside the driver is inside CUPTI's part of it, too: the next launch will do it.
-    let Some(_closed) = GATE.close() else { return };
+    let Some(_closed) = GATE.close().filter(|_| !LINK.is_held()) else { return };
     LINK.detach(|| {
         let subscriber = SUBSCRIBER.swap(null_mut(), Ordering::AcqRel);
         // First, because calling it afterwards would attach CUPTI again.
@@ -147,7 +160,7 @@ fn detach(leave: &Leave) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::detach::{Event, State};
+    use super::super::super::detach::State;
     use super::super::super::lanes::tests_own;
     use super::*;
 
@@ -273,7 +286,11 @@ mod tests {
             unsafe { called(leave, 1, 307, (&raw const data).cast()) };
             FINALIZED.load(Ordering::SeqCst)
         };
-        assert!(LINK.step(Event::Attach) && LINK.request());
+        lanes::attached_at(lanes::clock().raw());
+        assert!(LINK.attached() && LINK.request());
+        call(0, Some(&leave));
+        assert_eq!(call(1, Some(&leave)), 0, "what other threads do is not known yet");
+        lanes::attached_at(0);
         assert_eq!(call(1, Some(&leave)), 0, "not by a call that began before, as others may have");
         assert_eq!(call(0, Some(&leave)), 0, "not at the beginning of a call");
         assert_eq!(call(1, None), 0, "not without the functions");
@@ -281,6 +298,10 @@ mod tests {
         let other = LINK.call_begins(Began::NONE);
         assert_eq!(call(1, Some(&leave)), 0, "not while a call of another thread goes on");
         assert!(LINK.call_ends(other));
+        call(0, Some(&leave));
+        let making = LINK.context_call_begins(Began::NONE, false);
+        assert_eq!(call(1, Some(&leave)), 0, "not while a context is being made");
+        LINK.context_call_ends(making);
         call(0, Some(&leave));
         let inside = GATE.enter().expect("open");
         assert_eq!(call(1, Some(&leave)), 0, "not while a thread of ours is inside the driver");

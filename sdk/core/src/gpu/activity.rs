@@ -80,6 +80,8 @@ pub struct ActivitySink {
     pub dropped_of: Vec<SpanId>,
     /// Records without an end of work that steps outside of windows had launched. Nobody misses them.
     pub outside_unfinished: u64,
+    /// The same of work that was launched outside all intervals: when that was. Those launched in a window are lost.
+    pub stray_unfinished: Vec<HostNs>,
     /// What was launched inside intervals and has not been delivered.
     pub undelivered: Undelivered,
     /// How far the recorder's clock may be off from the host's in nanoseconds, by its readings of both; `None` before

@@ -209,8 +209,13 @@ impl Kernels {
         while let Ok(delivery) = self.deliveries.try_recv() {
             self.answered = self.answered.max(delivery.ticket);
             self.counts.dropped += delivery.sink.dropped;
-            self.counts.recorded += delivery.sink.kernels.len() as u64 + delivery.sink.outside_unfinished;
-            self.counts.outside_window += delivery.sink.outside_unfinished;
+            let known = || self.windows.iter().chain(&self.current);
+            let within = |at: &&HostNs| known().any(|(start, end)| (*start..=*end).contains(at));
+            let strays = delivery.sink.stray_unfinished.iter().filter(within).count() as u64;
+            let outside = delivery.sink.outside_unfinished + delivery.sink.stray_unfinished.len() as u64 - strays;
+            self.counts.dropped += strays;
+            self.counts.recorded += delivery.sink.kernels.len() as u64 + outside;
+            self.counts.outside_window += outside;
             self.suspect = delivery.sink.dropped > delivery.sink.dropped_of.len() as u64;
             if self.incomplete.len() < MAX_REMEMBERED {
                 self.incomplete.extend(delivery.sink.dropped_of.iter().map(|span| shared.seq_of(*span)));
