@@ -205,7 +205,8 @@ fn how_requests_ended_is_counted() {
             let request = Request::new("chat", "m");
             outcome.into_iter().for_each(|outcome| request.outcome(outcome));
         };
-        [Some(Outcome::Done), Some(Outcome::Done), Some(Outcome::Cancelled), Some(Outcome::Failed), None].map(end);
+        let ends = [Some(Outcome::Done), Some(Outcome::Done), Some(Outcome::Cancelled), Some(Outcome::Failed), None];
+        ends.into_iter().for_each(end);
     });
     for (outcome, n) in [("done", 2.0), ("cancelled", 1.0), ("failed", 1.0), ("unstated", 1.0)] {
         let labels = format!("{{gen_ai_request_model=\"m\",outcome=\"{outcome}\"}}");

@@ -104,6 +104,7 @@ fn the_caller_and_the_outcome_are_kept() {
     let run = dir.path().join("run");
     recorded(&run, || {
         let caller = |flags| format!("00-4bf92f3577b34da6a3ce929d0e0e4736-f0f067aa0ba902b7-{flags}");
+        work(Duration::ZERO);
         Request::new("chat", "m").traceparent(&caller("01")).outcome(Outcome::Failed);
         drop(Request::new("chat", "m").traceparent(&caller("00")));
         drop(Request::new("chat", "m"));
