@@ -238,6 +238,7 @@ def dashboard(uid, title, description, variables, rows):
 TTFT = "gen_ai_server_time_to_first_token_seconds"
 TPOT = "gen_ai_server_time_per_output_token_seconds"
 E2E = "gen_ai_server_request_duration_seconds"
+QUEUE = "candlescope_request_queue_time_seconds"
 ITL = "candlescope_inter_token_latency_seconds"
 SPAN = "candlescope_span_duration_seconds"
 PHASES_ON_GPU = total_on_gpu(
@@ -251,6 +252,9 @@ LLM = dashboard(
         ("Requests", 6, 7, [
             ("Requests", "reqps", "Requests that ended, a second, by model.", "timeseries",
              [(rate(f"{E2E}_count", M, "gen_ai_request_model"), "{{gen_ai_request_model}}")], TRACES),
+            ("Requests by outcome", "reqps",
+             "Requests that ended, a second, by how: done, cancelled, failed, or unstated where the program does not say.", "timeseries",
+             [(rate("candlescope_requests_total", M, "outcome"), "{{outcome}}")], TRACES),
             ("Active requests", "short", "Requests that had a step and have not ended.", "timeseries",
              [(f"sum by (instance) (candlescope_requests_active{{{I}}})", "{{instance}}")], TRACES, "requests"),
             ("Tokens in flight", "short", "Context of all active requests together, in tokens: what the KV cache holds.", "timeseries",
@@ -274,6 +278,8 @@ LLM = dashboard(
         ("Latency", 6, 9, [
             ("Time to first token", "s", "From a request's start to its first output token on the host.", "timeseries",
              quantiles(TTFT, M), SLOW),
+            ("Queue time", "s", "From a request's start to its first step: what it waits for others. It is part of the time to first token.",
+             "timeseries", quantiles(QUEUE, M), SLOW),
             ("Time per output token", "s", "Mean of each request's tokens after the first.", "timeseries", quantiles(TPOT, M), TRACES),
             ("Inter-token latency", "s", "Gap between consecutive tokens of a request: its tail is what a reader notices.", "timeseries",
              quantiles(ITL, I), TRACES),

@@ -59,7 +59,7 @@ limits! {
     /// whose values repeat.
     RowsPerByte = "rows-per-byte", 4, "rows of a table for each byte on disk";
     /// Bytes of one text, such as a path or a kernel's name.
-    TextBytes = "text-bytes", 16 << 10, "bytes of one text";
+    TextBytes = "text-bytes", candlescope_core::MOST_TEXT_BYTES as u64, "bytes of one text";
     /// Distinct names: of paths, kernels, threads, devices, models, metrics. Further names all read as one name.
     Names = "names", 500_000, "distinct names";
     /// Bytes of these names together.

@@ -112,16 +112,16 @@ fn otlp(args: &ExportArgs, run: &Run) -> Result<()> {
     let limits = candlescope_exporters::otlp::OtlpLimits::default().spans_per_second(u64::MAX);
     let config = crate::services::collector(args.endpoint.as_deref()).limits(limits);
     let mut batches = run.batches();
-    let report = send_run(config, &run.manifest().cloned().unwrap_or_default(), batches.by_ref())
+    let sent = send_run(config, &run.manifest().cloned().unwrap_or_default(), batches.by_ref())
         .context("start a collector such as Jaeger, or name another with --endpoint")?;
+    let (report, spans) = (sent.report, sent.spans);
     let findings = batches.findings();
     if args.json {
-        say(&json!({ "report": report, "findings": findings }).to_string())?;
+        say(&json!({ "report": report, "spans": spans, "findings": findings }).to_string())?;
     } else {
         warn(&findings);
         let left_out = report.dropped.get("spans").and_then(|reasons| reasons.get("limit")).copied().unwrap_or(0);
-        let sent = report.exported["spans"];
-        say(&format!("sent {sent} intervals; {left_out} were left out to keep traces readable"))?;
+        say(&format!("sent {spans} spans; {left_out} intervals were left out to keep traces readable"))?;
     }
     match &report.last_error {
         Some(error) => anyhow::bail!("not everything arrived: {error}"),

@@ -69,6 +69,19 @@ fn the_others() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("decode/block/linear") && text.contains("6 calls"), "{text}");
     run(env!("CARGO_BIN_EXE_capture_window"), dir.path(), &[], &[]);
+    run(env!("CARGO_BIN_EXE_requests"), dir.path(), &[], &[]);
+}
+
+/// The example counts for itself, and ends with an error where the records say something else.
+#[test]
+fn batching_engine() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(env!("CARGO_BIN_EXE_batching_engine"), dir.path(), &["run"], &[]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("11 requests done, 1 cancelled") && said.contains("as the engine counted"), "{said}");
+    let m = manifest(&dir.path().join("run"));
+    assert_eq!(m["counts"]["requests"], 12);
+    assert_eq!(m["verdict"]["ok"], true, "{m}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use candlescope_core::llm::{self, Request};
 use candlescope_core::run::{ExporterReport, RunManifest};
-use candlescope_core::{Batch, MemoryExporter, RecordKind, Session, SpanId};
+use candlescope_core::{Batch, MemoryExporter, Outcome, RecordKind, Session, SpanId};
 use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, send_run};
 use candlescope_testkit::collector::{Got, nobody, ok, reply, serve};
 use opentelemetry_proto::tonic::collector::trace::v1::{
@@ -251,10 +251,13 @@ fn a_run_read_back_arrives_too_and_a_missing_collector_is_an_error() {
         tables[2].spans.clone_from(&all.spans);
         tables
     };
-    let report = send_run(config(address), &manifest, tables()).expect("sent");
+    let sent = send_run(config(address), &manifest, tables()).expect("sent");
+    let report = sent.report;
     assert!(report.conserved() && report.last_error.is_none(), "{report:?}");
     assert_eq!(report.exported["spans"], all.spans.len() as u64);
-    assert_eq!(spans(&got).len(), 17);
+    assert_eq!((spans(&got).len(), sent.spans), (17, 17), "not the intervals, which are {}", all.spans.len());
+    let root = spans(&got).into_iter().find(|span| span.name == "chat test-model").expect("the request");
+    assert_eq!(root.parent_span_id, 0x00f0_67aa_0ba9_02b7u64.to_be_bytes(), "below its caller");
 
     let nobody = nobody();
     let error = send_run(config(nobody), &manifest, tables()).expect_err("nobody is there");
@@ -346,4 +349,59 @@ fn many_failures_are_one_line_in_the_log() {
     let lines: Vec<&str> = log.lines().filter(|line| line.starts_with("candlescope: otlp")).collect();
     assert_eq!(lines.len(), 1, "{log}");
     assert!(lines[0].contains("is a collector listening there?"), "{log}");
+}
+
+/// Two requests in three steps, the first of which passes a chunk of the second one's prompt.
+#[test]
+fn a_request_has_links_to_the_steps_that_it_shares() {
+    let (address, got) = serve(ok);
+    let memory = MemoryExporter::new();
+    let session = Session::builder().exporter(memory.clone()).exporter(OtlpExporter::new(config(address)));
+    let (layer, session) = session.start().expect("starts");
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let (old, new) = (Request::new("chat", "old"), Request::new("chat", "new"));
+        for (passed, out) in [(6, 0), (2, 1), (1, 1)] {
+            let _step = llm::decode(llm::Tokens::new(1 + passed).batch(2));
+            std::thread::sleep(Duration::from_micros(200));
+            llm::serves(&old, llm::Tokens::new(1), 1);
+            llm::serves(&new, llm::Tokens::new(passed), out);
+        }
+        old.outcome(Outcome::Done);
+        new.outcome(Outcome::Failed);
+    });
+    let manifest = session.finish();
+    let check = |arrived: &[Span]| {
+        let steps: Vec<&Span> = arrived.iter().filter(|span| span.name == "decode").collect();
+        assert_eq!((arrived.len(), steps.len()), (5, 3));
+        let attribute = |span: &Span, key: &str| {
+            let found = span.attributes.iter().find(|a| a.key == key).and_then(|a| a.value.clone()?.value);
+            found.unwrap_or_else(|| panic!("{key} of {}", span.name))
+        };
+        let mut shares = 0.0;
+        for (name, outcome) in [("chat old", "done"), ("chat new", "failed")] {
+            let request = arrived.iter().find(|span| span.name == name).expect(name);
+            let linked: Vec<_> = request.links.iter().map(|link| (&link.trace_id, &link.span_id)).collect();
+            let of_steps: Vec<_> = steps.iter().map(|step| (&step.trace_id, &step.span_id)).collect();
+            assert_eq!(linked, of_steps, "{name}");
+            assert_eq!(attribute(request, "candlescope.shared.steps"), Value::IntValue(3));
+            assert_eq!(attribute(request, "candlescope.outcome"), Value::StringValue(outcome.into()));
+            assert_eq!(request.status.as_ref().is_some_and(|status| status.code == 2), outcome == "failed");
+            let Value::DoubleValue(share) = attribute(request, "candlescope.shared.step_share") else { panic!() };
+            shares += share;
+        }
+        let all: u64 = steps.iter().map(|step| step.end_time_unix_nano - step.start_time_unix_nano).sum();
+        assert!((shares - all as f64 / 1e9).abs() < 1e-8, "{shares} s of {all} ns");
+        assert_eq!(attribute(steps[0], "candlescope.shared.requests"), Value::IntValue(2));
+    };
+    check(&spans(&got));
+
+    // The same from a run, whose tables come one after the other.
+    let (address, got) = serve(ok);
+    let all = memory.batch();
+    let mut tables = [Batch::default(), Batch::default(), Batch::default()];
+    tables[0].requests.clone_from(&all.requests);
+    tables[1].steps.clone_from(&all.steps);
+    tables[2].spans.clone_from(&all.spans);
+    send_run(config(address), &manifest, tables).expect("sent");
+    check(&spans(&got));
 }

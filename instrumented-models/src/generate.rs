@@ -20,7 +20,7 @@ use crate::load::{LoadedModel, PromptTooLong, SourceTooLong};
 use crate::sampling::{Sampler, SamplingOptions};
 use candle_core::{Device, Tensor};
 use candlescope_core::llm::{self, Request};
-use candlescope_core::{Annotation, annotate};
+use candlescope_core::{Annotation, Outcome, annotate};
 pub use encoder::{Encoding, encode};
 pub use encoder_decoder::{generate_from, generate_from_with};
 use std::ops::ControlFlow;
@@ -320,6 +320,8 @@ fn run(
 
     let started = Instant::now();
     let request = request().prompt_tokens(prompt_tokens).batch(batch);
+    // What holds wherever this ends with an error.
+    request.outcome(Outcome::Failed);
     let in_request = request.enter();
     let mut sampler = Sampler::new(&options.sampling, options.seed, batch);
     let mut texts: Vec<Vec<u32>> = prompts.to_vec();
@@ -363,6 +365,7 @@ fn run(
         }
     }
     let sequences = output.finish(limit)?;
+    request.outcome(if limit == FinishReason::Cancelled { Outcome::Cancelled } else { Outcome::Done });
     drop(in_request);
     Ok(GenerationOutput { sequences, prompt_tokens, started, token_times, ended: Instant::now() })
 }

@@ -104,6 +104,10 @@ tell it otherwise.\n\
 sums by wall time, and compute no gap between two steps unless all numbers between them are there (`run.json` has\n  \
 `steps`). `requests` holds all requests, except those that began and ended while recording was off\n  \
 (`loss.requests_paused`).\n\
+- `serves` in `steps`, such as `[[7,1,1],[9,512,0]]`, is of a step for several requests: request 7 had one token passed\n  \
+and one out, request 9 a chunk of 512 of its prompt and none out. `request` is null there. The view `served` of\n  \
+[sql.md](sql.md) makes rows of it. At most 1,000 requests of a step are kept.\n\
+- Texts have at most 16,384 bytes; one that was longer ends in `…`.\n\
 - A table may be empty or missing: `kernels` if none were recorded, `requests` of a program that marks none.\n";
 
 #[test]

@@ -4,11 +4,12 @@
 //! recorded. Steps fill in what the request does not say, but only if they show that none of them is missing: a figure
 //! that cannot be known from sampled steps stays empty.
 
+use super::shared_steps;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::{StepRow, windows};
 use candlescope_core::run::RunManifest;
 use candlescope_core::stretches::{Stretch, difference, length};
-use candlescope_core::{Phase, RequestRecord};
+use candlescope_core::{Outcome, Phase, RequestRecord, Served};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Latency and throughput over the measured requests. Distributions of times are in nanoseconds.
@@ -40,6 +41,8 @@ pub struct Latency {
     pub prompt_tokens: Option<u64>,
     /// Output tokens of the measured requests; `None` if one of them does not say.
     pub output_tokens: Option<u64>,
+    /// Measured requests by how they ended; those whose program does not say are under `None`.
+    pub outcomes: BTreeMap<Option<Outcome>, usize>,
 }
 
 /// One request's figures.
@@ -73,6 +76,11 @@ pub struct RequestFigures {
     pub decode_tps: Option<f64>,
     /// The request's own duration.
     pub dur_ns: u64,
+    /// How it ended, if the program says.
+    pub outcome: Option<Outcome>,
+    /// Its share of its steps' time: all of a step that works for it alone, of a step for several requests by its tokens
+    /// in it. `None` like [`steps_ns`](Self::steps_ns).
+    pub step_share_ns: Option<f64>,
     /// Time in which one of its steps was open; `None` if it has none, or some of them have no record.
     pub steps_ns: Option<u64>,
     /// From the start of its first step to its end, and how much of that no step of the run was open; `None` like
@@ -109,15 +117,31 @@ impl RequestFigures {
 }
 
 impl Latency {
+    /// How the measured requests ended, in words: `37 done, 2 cancelled, 1 not said`. `None` if the program did not say so,
+    /// or all are done.
+    pub(crate) fn outcomes_in_words(&self) -> Option<String> {
+        let told = self.outcomes.keys().any(Option::is_some);
+        let all_done = self.outcomes.keys().all(|outcome| *outcome == Some(Outcome::Done));
+        (told && !all_done).then(|| {
+            let words =
+                Outcome::ALL.iter().map(|outcome| (Some(*outcome), outcome.as_str())).chain([(None, "not said")]);
+            let told = words.filter_map(|(outcome, word)| Some(format!("{} {word}", self.outcomes.get(&outcome)?)));
+            told.collect::<Vec<_>>().join(", ")
+        })
+    }
+
     /// Figures of `requests` from their own records and their steps, both in order of start.
     ///
     /// `whole` says that every step of the run is known to have its record: [`every_step_recorded`]. If not, nothing is
     /// counted from a request's steps unless their context lengths, or their number, show that none is missing.
     pub fn of(requests: &[RequestRecord], steps: &[StepRow], warmup: &BTreeSet<u64>, whole: bool) -> Self {
-        let mut by_request: BTreeMap<u64, Vec<&StepRow>> = BTreeMap::new();
+        let mut by_request: BTreeMap<u64, Vec<(&StepRow, Option<Served>)>> = BTreeMap::new();
         for step in steps {
-            if let Some(request) = step.request {
-                by_request.entry(request).or_default().push(step);
+            for served in &step.serves {
+                by_request.entry(served.request).or_default().push((step, Some(*served)));
+            }
+            if let Some(request) = step.request.filter(|_| step.serves.is_empty()) {
+                by_request.entry(request).or_default().push((step, None));
             }
         }
         // Steps that are inside each other, or run at once, count once.
@@ -125,9 +149,13 @@ impl Latency {
         let rows: Vec<RequestFigures> = requests
             .iter()
             .map(|request| {
-                let steps = by_request.get(&request.request).map_or(&[][..], Vec::as_slice);
-                let outside_steps = outside_steps(request, steps, &open);
-                RequestFigures { outside_steps, ..figures(request, steps, warmup.contains(&request.request), whole) }
+                let told = by_request.get(&request.request).map_or(&[][..], Vec::as_slice);
+                let own = shared_steps::of_request(request.request, told);
+                let steps: Vec<&StepRow> = own.iter().map(AsRef::as_ref).collect();
+                let outside_steps = outside_steps(request, &steps, &open);
+                let step_share_ns = shared_steps::share_ns(request.request, told);
+                let figures = figures(request, &steps, warmup.contains(&request.request), whole);
+                RequestFigures { outside_steps, step_share_ns, ..figures }
             })
             .collect();
         let measured: Vec<&RequestFigures> = rows.iter().filter(|r| !r.warmup).collect();
@@ -143,7 +171,10 @@ impl Latency {
         let end = kept().map(|r| r.host_start.plus_ns(r.host_dur_ns).0).max();
         let wall_ns = start.zip(end).map_or(0, |(start, end)| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
         let output_tokens = sum(&|r| r.output_tokens);
+        let mut outcomes = BTreeMap::new();
+        measured.iter().for_each(|request| *outcomes.entry(request.outcome).or_default() += 1);
         Self {
+            outcomes,
             warmup: warmup.len(),
             queue: over(&|r| r.queue_ns.map(|v| v as f64)),
             ttft: over(&|r| r.ttft_ns.map(|v| v as f64)),
@@ -312,6 +343,8 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool, whole: boo
             .map(|n| per_second(n as f64, prefill_ns as f64)),
         decode_tps: decoding.zip(after_first).map(|(ns, n)| per_second(n as f64, ns as f64)),
         dur_ns: request.host_dur_ns,
+        outcome: request.outcome,
+        step_share_ns: None,
         steps_ns: (!steps.is_empty()).then(|| length(&windows(steps.iter().copied()))),
         outside_steps: None,
     }

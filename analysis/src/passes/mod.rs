@@ -48,6 +48,7 @@ pub(crate) mod rates;
 pub(crate) mod sampling;
 #[doc(hidden)]
 pub mod sensor;
+mod shared_steps;
 pub mod stats;
 pub(crate) mod step_rows;
 pub(crate) mod step_series;

@@ -2,7 +2,7 @@
 
 use super::stats::{Distribution, total_if_known};
 use candlescope_core::stretches::{StepTime, Stretch, merged};
-use candlescope_core::{GpuSource, PathInfo, Phase, StepRecord};
+use candlescope_core::{GpuSource, PathInfo, Phase, Served, StepRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ pub struct StepRow {
     pub phase: Option<Phase>,
     /// Request it works for.
     pub request: Option<u64>,
+    /// The requests that it serves, if it states them.
+    pub serves: Vec<Served>,
     /// Name of its interval.
     pub path: Arc<PathInfo>,
     /// Number of the thread that ran it.
@@ -64,6 +66,7 @@ impl StepRow {
             step: step.step,
             phase: step.phase,
             request: step.request,
+            serves: step.serves.clone(),
             path: step.path.clone(),
             thread: step.thread.index,
             start_ns: step.host_start.0,
@@ -147,7 +150,15 @@ impl StepRow {
 
     /// Whether it is measured, and not part of a warm-up request.
     pub fn is_measured(&self, warmup: &BTreeSet<u64>) -> bool {
-        self.request.is_none_or(|request| !warmup.contains(&request))
+        !self.is_warmup(warmup)
+    }
+
+    /// Whether all requests that it works for are among those of the warm-up. A step without a request is not.
+    pub fn is_warmup(&self, warmup: &BTreeSet<u64>) -> bool {
+        if self.serves.is_empty() {
+            return self.request.is_some_and(|request| warmup.contains(&request));
+        }
+        self.serves.iter().all(|served| warmup.contains(&served.request))
     }
 
     /// Name of its span without an ordinal, or its module's: by it the run has what recording costs in place.

@@ -56,7 +56,7 @@ impl Tokens {
                 Some(Phase::Prefill) => {
                     next.insert(step.request, 0);
                 }
-                Some(Phase::Decode) if step.request.is_none_or(|r| !warmup.contains(&r)) => {
+                Some(Phase::Decode) if step.is_measured(warmup) => {
                     let index = next.entry(step.request).or_default();
                     *index += 1;
                     points.push(TokenPoint {

@@ -52,7 +52,7 @@ impl Warmup {
     /// request is measured.
     pub fn of(manifest: &RunManifest, all: &[RequestRecord], steps: &[StepRow]) -> Self {
         let requests = warmup_requests(manifest, all);
-        let is_warmup = |step: &&StepRow| step.request.is_some_and(|request| requests.contains(&request));
+        let is_warmup = |step: &&StepRow| step.is_warmup(&requests);
         let mut first: Vec<&str> = Vec::new();
         let mut groups: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
         for step in steps.iter().filter(is_warmup) {
@@ -170,9 +170,10 @@ fn alone(
     let is_around = |step: &StepRow| {
         let from = warm.partition_point(|warm| warm.start_ns < step.start_ns);
         let inside = warm[from..].iter().take_while(|warm| warm.start_ns < step.end_ns());
-        step.request.is_none() && inside.into_iter().any(|warm| warm.end_ns() <= step.end_ns())
+        step.request.is_none()
+            && step.serves.is_empty()
+            && inside.into_iter().any(|warm| warm.end_ns() <= step.end_ns())
     };
-    let is_warmup = |step: &StepRow| step.request.is_some_and(|request| warmup.contains(&request));
-    let counting = steps.iter().filter(|step| !is_warmup(step) && !is_around(step)).map(StepRow::window);
+    let counting = steps.iter().filter(|step| step.is_measured(warmup) && !is_around(step)).map(StepRow::window);
     difference(&open, &merged(others.into_iter().map(window).chain(counting)))
 }

@@ -1,9 +1,10 @@
 //! Streams a run's records in batches of bounded size, so that a run of any length is read in constant memory.
 
-use super::columns::{IntColumn, TextColumn, longest_text};
+use super::columns::{IntColumn, TextColumn};
 use super::discover::{MOST_FINDINGS, more_segments, short};
 use super::footer::{self, Refusal, guarded};
 use super::intern::{Interner, OTHER};
+use super::long_texts::LongTexts;
 use super::pages::rows_at_a_time;
 use super::{Run, Segment, kernels_table, requests_table, samples_table, spans_table, steps_table};
 use crate::limits::{Exceeded, Limit, ReadLimits};
@@ -35,6 +36,7 @@ pub struct Batches<'a> {
     /// Columns that are not read.
     left_out: Vec<(RecordKind, &'static [&'static str])>,
     interner: Interner,
+    long_texts: LongTexts,
     run_id: Option<String>,
     /// Names of some other runs, and the number of rows of all of them.
     other_runs: (Vec<String>, u64),
@@ -64,6 +66,7 @@ impl<'a> Batches<'a> {
             held: false,
             left_out: Vec::new(),
             interner: Interner::new(&run.limits),
+            long_texts: LongTexts::default(),
             run_id: run.manifest.as_ref().map(|m| m.run_id.clone()).filter(|id| !id.is_empty()),
             other_runs: (Vec::new(), 0),
             malformed: BTreeMap::new(),
@@ -102,6 +105,7 @@ impl<'a> Batches<'a> {
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = self.findings.clone();
         findings.extend(more_segments(self.unsaid));
+        findings.extend(self.long_texts.finding(self.limits));
         for met in self.interner.met() {
             findings.push(met.finding("the run", &format!("what comes after them reads as `{OTHER}`")));
         }
@@ -134,13 +138,13 @@ impl<'a> Batches<'a> {
                 self.open_next()?;
                 continue;
             };
-            let (kind, limits) = (open.segment.kind, self.limits);
+            let (kind, limits, long_texts) = (open.segment.kind, self.limits, &mut self.long_texts);
             let next = guarded("one of its pages", || {
                 let Some(rows) = open.reader.next().transpose().map_err(parquet::errors::ParquetError::from)? else {
                     return Ok(None);
                 };
-                limits.check(Limit::TextBytes, longest_text(&rows))?;
-                Ok(Some(rows))
+                let rows = long_texts.cut(rows, limits, &open.segment.path);
+                Ok(Some(rows.map_err(parquet::errors::ParquetError::from)?))
             });
             match next {
                 Ok(None) => {}

@@ -9,6 +9,7 @@ mod discover;
 mod footer;
 mod intern;
 mod kernels_table;
+mod long_texts;
 mod manifest;
 mod pages;
 #[cfg(feature = "sql")]

@@ -1,11 +1,12 @@
 //! Columns of a table as they are, for queries: every row, whatever run it belongs to and whatever it lacks.
 
 use super::Run;
-use super::columns::{FloatColumn, IntColumn, TextColumn, longest_text};
+use super::columns::{FloatColumn, IntColumn, TextColumn};
 use super::discover::short;
 use super::footer::{self, Refusal, guarded};
+use super::long_texts::LongTexts;
 use super::pages::rows_at_a_time;
-use crate::limits::{Limit, ReadLimits};
+use crate::limits::ReadLimits;
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
 use candlescope_core::RecordKind;
@@ -36,6 +37,7 @@ pub(crate) struct RawTable<'a> {
     limits: &'a ReadLimits,
     open: Option<(PathBuf, ParquetRecordBatchReader)>,
     findings: Vec<Finding>,
+    long_texts: LongTexts,
 }
 
 impl<'a> RawTable<'a> {
@@ -52,7 +54,7 @@ impl<'a> RawTable<'a> {
 
     fn new(queue: Vec<PathBuf>, names: &[&str], limits: &'a ReadLimits) -> Self {
         let names = names.iter().map(|name| (*name).to_string()).collect();
-        Self { names, queue, limits, open: None, findings: Vec::new() }
+        Self { names, queue, limits, open: None, findings: Vec::new(), long_texts: LongTexts::default() }
     }
 
     /// Names of the columns of a file that can be read; none if it cannot be opened.
@@ -70,7 +72,8 @@ impl<'a> RawTable<'a> {
     }
 
     /// What was noticed.
-    pub(crate) fn into_findings(self) -> Vec<Finding> {
+    pub(crate) fn into_findings(mut self) -> Vec<Finding> {
+        self.findings.extend(self.long_texts.finding(self.limits));
         self.findings
     }
 
@@ -85,13 +88,13 @@ impl<'a> RawTable<'a> {
                 }
                 continue;
             };
-            let limits = self.limits;
+            let (limits, long_texts) = (self.limits, &mut self.long_texts);
             let next = guarded("one of its pages", || {
                 let Some(rows) = reader.next().transpose().map_err(parquet::errors::ParquetError::from)? else {
                     return Ok(None);
                 };
-                limits.check(Limit::TextBytes, longest_text(&rows))?;
-                Ok(Some(rows))
+                let rows = long_texts.cut(rows, limits, &file);
+                Ok(Some(rows.map_err(parquet::errors::ParquetError::from)?))
             });
             match next {
                 Ok(Some(rows)) => {

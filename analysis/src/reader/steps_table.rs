@@ -5,7 +5,7 @@ use super::columns::{add, times};
 use super::intern::Interner;
 use super::spans_table::{GpuColumns, trace_id};
 use arrow_array::RecordBatch;
-use candlescope_core::{Phase, StepRecord, TraceId};
+use candlescope_core::{Phase, Served, StepRecord, TraceId};
 
 /// Adds the rows of a batch that `keep` selects; returns how many lack the values that a step must have.
 pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], into: &mut Vec<StepRecord>) -> u64 {
@@ -21,7 +21,9 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], 
     let (new_tokens, context_sum, going_on) = (int("new_tokens"), int("context_sum"), int("sequences"));
     let (executed, io_bytes) = (int("flops_executed"), int("io_bytes"));
     let (trace, phase, path, thread) = (text("trace_id"), text("phase"), text("path"), text("thread"));
-    let module = text("module");
+    let (module, serves) = (text("module"), text("serves"));
+    // Steps one after the other often serve the same requests.
+    let served = serves.map_values(Served::from_text);
 
     let row = |row: usize| -> Option<StepRecord> {
         let path = path.get(row).unwrap_or_default();
@@ -37,6 +39,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], 
         );
         record.phase = phase.get(row).and_then(Phase::from_word);
         record.request = request.unsigned(row);
+        record.serves = served.get(serves.id(row) as usize).cloned().unwrap_or_default();
         record.gpu = gpu.get(row);
         record.energy_mj = energy.get(row);
         record.tokens = tokens.small(row);

@@ -109,7 +109,8 @@ impl Out {
         if requests > 0 {
             let warm = analysis.latency.warmup;
             let left_out = if warm > 0 { format!(" ({warm} warm-up, left out of latencies)") } else { String::new() };
-            what.push(format!("{} requests{left_out}", count(requests as u64)));
+            let ended = analysis.latency.outcomes_in_words().map(|words| format!(" ({words})")).unwrap_or_default();
+            what.push(format!("{} requests{left_out}{ended}", count(requests as u64)));
         }
         what.push(format!("{} steps", count(analysis.rows.get("steps").copied().unwrap_or(0))));
         what.push(format!("{} intervals", count(analysis.rows.get("spans").copied().unwrap_or(0))));

@@ -111,8 +111,16 @@ fn listing(results: &[String]) -> String {
 }
 
 /// Names of the views below.
-const VIEW_NAMES: [&str; 7] =
-    ["warmup", "measured_requests", "measured_steps", "measured_spans", "recorded_steps", "gpu_intervals", "gpu_time"];
+const VIEW_NAMES: [&str; 8] = [
+    "warmup",
+    "served",
+    "measured_requests",
+    "measured_steps",
+    "measured_spans",
+    "recorded_steps",
+    "gpu_intervals",
+    "gpu_time",
+];
 
 /// The views of `docs/sql.md`.
 const VIEWS: &str = "
@@ -123,8 +131,14 @@ FROM runs LEFT JOIN requests ON requests.run = runs.run GROUP BY runs.run, asked
 CREATE VIEW measured_requests AS
 SELECT requests.* FROM requests JOIN warmup USING (run) WHERE request > warmup;
 
+CREATE VIEW served AS
+SELECT run, step, json_extract(value, '$[0]') AS request, json_extract(value, '$[1]') AS tokens,
+       json_extract(value, '$[2]') AS output_tokens
+FROM steps, json_each(CASE WHEN json_valid(serves) THEN serves ELSE '[]' END);
+
 CREATE VIEW measured_steps AS
-SELECT steps.* FROM steps JOIN warmup USING (run) WHERE request IS NULL OR request > warmup;
+SELECT steps.* FROM steps JOIN warmup USING (run) WHERE (request IS NULL OR request > warmup)
+AND (serves IS NULL OR (run, step) IN (SELECT run, step FROM served JOIN warmup USING (run) WHERE request > warmup));
 
 CREATE VIEW measured_spans AS
 SELECT * FROM spans WHERE (run, step) IN (SELECT run, step FROM measured_steps);

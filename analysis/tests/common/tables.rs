@@ -109,6 +109,7 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "flops_executed" => maybe(s.flops_executed),
                 "io_bytes" => maybe(s.io_bytes),
                 "module" => Cell::Text(s.path.module.as_ref().map(ToString::to_string)),
+                "serves" => Cell::Text(candlescope_core::Served::to_text(&s.serves)),
                 _ => gpu_cell(s.gpu, name),
             }
         }
@@ -127,6 +128,9 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "queue_ns" => maybe(r.queue_ns),
                 "prompt_tokens" => maybe(r.prompt_tokens),
                 "output_tokens" => maybe(r.output_tokens),
+                "parent_span_id" => Cell::Int(r.parent_span_id.map(|id| id.0 as i64)),
+                "caller_sampled" => Cell::Int(r.caller_sampled.map(i64::from)),
+                "outcome" => Cell::Text(r.outcome.map(|o| o.to_string())),
                 _ => maybe(r.batch),
             }
         }

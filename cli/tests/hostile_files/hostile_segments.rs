@@ -299,8 +299,9 @@ fn a_limit_can_be_raised() {
     }
     let dir = tempdir().unwrap();
     Table { text, ..Table::new(RecordKind::Span, 10) }.write(dir.path());
-    let (_, said) = report(&dir, &[], SMALL_MB);
-    assert_says(&said, &["20000 bytes of one text, more than the limit `text-bytes` of 16384"]);
+    let (metrics, said) = report(&dir, &[], SMALL_MB);
+    assert_says(&said, &["20000 bytes of one text, more than the limit `text-bytes` of 16384", "10 values are cut"]);
+    assert_eq!(metrics["run"]["rows"]["spans"], 10, "no row is left out");
     let (metrics, said) = report(&dir, &["text-bytes=20000"], SMALL_MB);
     assert!(metrics["run"]["rows"]["spans"] == 10 && !said.contains("limit_reached"), "{said}");
 }

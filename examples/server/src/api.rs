@@ -10,6 +10,7 @@ use axum::response::sse::{self, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use candlescope::Outcome;
 use candlescope::llm::Request;
 use candlescope_models::chat::Message;
 use candlescope_models::{FinishReason, GenerateOptions, SamplingOptions};
@@ -176,6 +177,8 @@ async fn respond(
     let mut receive = Events { receive, end: Instant::now() + api.longest, longest: api.longest };
     let job = || {
         let mut request = Request::new(kind.operation(), model);
+        // A client that leaves while its request waits removes it from the queue.
+        request.outcome(Outcome::Cancelled);
         if let Some(caller) = headers.get("traceparent").and_then(|h| h.to_str().ok()) {
             request = request.traceparent(caller);
         }

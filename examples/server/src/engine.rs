@@ -2,6 +2,7 @@
 
 use crate::queue::{Queue, Refused, Waiting};
 use anyhow::{Context, Result};
+use candlescope::Outcome;
 use candlescope::llm::Request;
 use candlescope_models::chat::{ChatError, Message};
 use candlescope_models::{
@@ -185,6 +186,8 @@ fn unless_it_panics<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, F
 
 fn answer(model: &mut LoadedModel, job: Job, stopping: &AtomicBool) -> Result<Usage, Failure> {
     let Job { request, prompt, options, events } = job;
+    // If the prompt cannot be processed; otherwise the generation says.
+    request.outcome(Outcome::Failed);
     let prompt = match prompt {
         Prompt::Text(text) => model.encode_prompt(&text)?,
         Prompt::Tokens(tokens) => tokens,

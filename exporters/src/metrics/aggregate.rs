@@ -1,19 +1,24 @@
 //! Batches → metrics. Pure: no thread, no socket, no clock.
 
+use super::MAX_LABEL_BYTES;
 use super::catalogue as cat;
 use super::catalogue::Metric;
 use super::computed;
-use super::request_metrics::Requests;
+use super::request_metrics::{Gap, Requests};
 use super::sample_series::Samples;
 use super::utilisation::Utilisation;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, GpuSource, HostNs, KernelKind, Phase, Schedule, SpanId, SpanRecord, Stats, StepRecord};
+use candlescope_core::{
+    Batch, GpuSource, HostNs, KernelKind, Outcome, Phase, RequestRecord, Schedule, SpanId, SpanRecord, Stats,
+    StepRecord, cut_text,
+};
 use prometheus::core::Collector;
 use prometheus::{
     Counter, CounterVec, Error, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
     Opts, Registry,
 };
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -46,7 +51,7 @@ struct PathSeries {
 
 impl PathSeries {
     fn new(label: &str) -> Self {
-        Self { label: label.into(), clocks: [const { None }; 3] }
+        Self { label: cut_text(label, MAX_LABEL_BYTES).into(), clocks: [const { None }; 3] }
     }
 }
 
@@ -67,9 +72,11 @@ enum Place {
 
 #[derive(Debug, Clone)]
 struct ModelSeries {
+    label: Arc<str>,
     ttft: Histogram,
     tpot: Histogram,
     duration: Histogram,
+    queue: Histogram,
 }
 
 /// A counter and a summed time of a phase.
@@ -100,6 +107,8 @@ pub(crate) struct Aggregate {
     ttft: HistogramVec,
     tpot: HistogramVec,
     duration: HistogramVec,
+    queue: HistogramVec,
+    ended: IntCounterVec,
     models: HashMap<Arc<str>, ModelSeries>,
     itl: Histogram,
     tokens: IntCounterVec,
@@ -180,6 +189,8 @@ impl Aggregate {
             ttft: histograms(&cat::TTFT, cat::TTFT_BUCKETS)?,
             tpot: histograms(&cat::TPOT, cat::TPOT_BUCKETS)?,
             duration: histograms(&cat::REQUEST, cat::REQUEST_BUCKETS)?,
+            queue: histograms(&cat::QUEUE, cat::REQUEST_BUCKETS)?,
+            ended: counters(&cat::REQUESTS)?,
             models: HashMap::new(),
             itl: registered(r, Histogram::with_opts(buckets(&cat::ITL, cat::TPOT_BUCKETS)))?,
             tokens: counters(&cat::TOKENS)?,
@@ -227,13 +238,18 @@ impl Aggregate {
             map.get(key).and_then(Value::as_str).unwrap_or_default().to_string()
         };
         let (model, version) = (text(&run.model, "name"), text(&run.environment, "candlescope"));
-        *lock(&self.run_info) = vec![run.run_id.clone(), run.host.clone(), model, version];
+        let labels = [run.run_id.clone(), run.host.clone(), model, version];
+        *lock(&self.run_info) = labels.map(|label| cut_text(&label, MAX_LABEL_BYTES).into_owned()).into();
     }
 
     /// Notes that some steps have no record: those that `schedule` leaves out, if nothing else leaves out steps.
     fn sampled(&mut self, schedule: Option<Schedule>) {
         self.requests.sampled(schedule);
         lock(&self.utilisation).sampled();
+    }
+
+    fn step_warms_up(&self, step: &StepRecord) -> bool {
+        super::step_warms_up(step, self.warmup)
     }
 
     fn warms_up(&self, request: Option<u64>) -> bool {
@@ -245,7 +261,7 @@ impl Aggregate {
         let recorded = recorded_steps(batch);
         // A step's intervals and kernels come in the same batch; those of a very long step may come earlier, and then
         // they count.
-        let warm = batch.steps.iter().filter(|step| self.warms_up(step.request)).map(|step| step.step);
+        let warm = batch.steps.iter().filter(|step| self.step_warms_up(step)).map(|step| step.step);
         let warm: HashSet<u64> = warm.collect();
         let counts = |step: Option<u64>| step.is_none_or(|step| !warm.contains(&step));
         let warm_requests = batch.requests.iter().filter(|request| self.warms_up(Some(request.request)));
@@ -259,25 +275,10 @@ impl Aggregate {
             self.step(step);
         }
         for request in &batch.requests {
-            let per_token = self.requests.end(request);
-            if self.warms_up(Some(request.request)) {
-                self.warmup_requests.inc();
-                continue;
-            }
-            let series = self.model(&request.model);
-            series.duration.observe(request.host_dur_ns as f64 / 1e9);
-            if let Some(ttft) = request.ttft_ns {
-                series.ttft.observe(ttft as f64 / 1e9);
-            }
-            if let Some(ns) = per_token {
-                series.tpot.observe(ns / 1e9);
-            }
-            for (kind, tokens) in [("input", request.input_tokens()), ("output", request.output_tokens)] {
-                if let Some(tokens) = tokens {
-                    self.tokens.with_label_values(&[kind]).inc_by(tokens);
-                }
-            }
+            self.request(request);
         }
+        let gaps = self.requests.gaps(HostNs(i64::MIN));
+        self.observe_gaps(gaps);
         for kernel in batch.kernels.iter().filter(|kernel| counts(kernel.step)) {
             let kind: KernelKind = kernel.kind;
             self.kernels.with_label_values(&[kind.as_str()]).inc();
@@ -294,6 +295,46 @@ impl Aggregate {
     /// Removes what is older than the time window, even if no batch comes.
     pub(crate) fn expire(&mut self, now: HostNs) {
         lock(&self.utilisation).expire(now);
+        let gaps = self.requests.gaps(now);
+        self.observe_gaps(gaps);
+    }
+
+    /// Shows what is held back for records that might still come, because all have come.
+    pub(crate) fn settle(&mut self) {
+        let gaps = self.requests.all_gaps();
+        self.observe_gaps(gaps);
+    }
+
+    fn observe_gaps(&self, gaps: Vec<Gap>) {
+        for gap in gaps.into_iter().filter(|gap| !self.warms_up(Some(gap.request))) {
+            self.itl.observe(gap.ns as f64 / 1e9);
+        }
+    }
+
+    fn request(&mut self, request: &RequestRecord) {
+        let per_token = self.requests.end(request);
+        if self.warms_up(Some(request.request)) {
+            return self.warmup_requests.inc();
+        }
+        let series = self.model(&request.model);
+        series.duration.observe(request.host_dur_ns as f64 / 1e9);
+        let told = [(&series.ttft, request.ttft_ns), (&series.queue, request.queue_ns)];
+        for (histogram, ns) in told {
+            if let Some(ns) = ns {
+                histogram.observe(ns as f64 / 1e9);
+            }
+        }
+        if let Some(ns) = per_token {
+            series.tpot.observe(ns / 1e9);
+        }
+        let model = series.label.clone();
+        let outcome = request.outcome.map_or(cat::UNSTATED, Outcome::as_str);
+        self.ended.with_label_values(&[&*model, outcome]).inc();
+        for (kind, tokens) in [("input", request.input_tokens()), ("output", request.output_tokens)] {
+            if let Some(tokens) = tokens {
+                self.tokens.with_label_values(&[kind]).inc_by(tokens);
+            }
+        }
     }
 
     /// Takes an interval; `recorded` says that the kernels of its step were recorded.
@@ -350,8 +391,8 @@ impl Aggregate {
 
     fn step(&mut self, step: &StepRecord) {
         let phase = step.phase.map_or("none", Phase::as_str);
-        let gap = self.requests.step(step);
-        if self.warms_up(step.request) {
+        self.requests.step(step);
+        if self.step_warms_up(step) {
             return self.warmup_steps.with_label_values(&[phase]).inc();
         }
         let series = self.phases.entry(step.phase).or_insert_with(|| PhaseSeries {
@@ -373,18 +414,21 @@ impl Aggregate {
                 counter.with_label_values(&[phase]).inc_by(amount);
             }
         }
-        if let Some(gap) = gap {
-            self.itl.observe(gap as f64 / 1e9);
-        }
     }
 
     fn model(&mut self, model: &Arc<str>) -> &ModelSeries {
-        let known = self.models.contains_key(model);
-        let name: Arc<str> = if known || self.models.len() < MAX_MODELS { model.clone() } else { OVERFLOW.into() };
-        self.models.entry(name.clone()).or_insert_with(|| ModelSeries {
-            ttft: self.ttft.with_label_values(&[&*name]),
-            tpot: self.tpot.with_label_values(&[&*name]),
-            duration: self.duration.with_label_values(&[&*name]),
+        let label: Arc<str> = match cut_text(model, MAX_LABEL_BYTES) {
+            Cow::Borrowed(_) => model.clone(),
+            Cow::Owned(cut) => cut.into(),
+        };
+        let known = self.models.contains_key(&label);
+        let label: Arc<str> = if known || self.models.len() < MAX_MODELS { label } else { OVERFLOW.into() };
+        self.models.entry(label.clone()).or_insert_with(|| ModelSeries {
+            ttft: self.ttft.with_label_values(&[&*label]),
+            tpot: self.tpot.with_label_values(&[&*label]),
+            duration: self.duration.with_label_values(&[&*label]),
+            queue: self.queue.with_label_values(&[&*label]),
+            label,
         })
     }
 

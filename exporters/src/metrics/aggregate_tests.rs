@@ -180,6 +180,7 @@ fn sampling_as_a_step_of_its_own_yields_the_tokens() {
         step(None, Some(1), 22, 30),
         step(decode, None, 22, 30),
     ]));
+    a.settle();
     assert_eq!(value(&a, "candlescope_inter_token_latency_seconds_count"), Some(1.0));
     let sum = value(&a, "candlescope_inter_token_latency_seconds_sum").unwrap();
     assert!((sum - 0.010).abs() < 1e-12, "from the end of one sampling to the end of the next: {sum}");
@@ -253,12 +254,14 @@ fn steps_that_do_not_tell_their_context_are_adjacent_in_a_window_of_the_schedule
     let decode = |number| with(step(Some(Phase::Decode), Some(1), number * 10, number * 10 + 5), |r| r.step = number);
     a.add(&steps(vec![decode(6), decode(9), decode(16)]));
     let count = "candlescope_inter_token_latency_seconds_count";
+    a.settle();
     assert_eq!(value(&a, count), Some(1.0), "6 to 9, and not 9 to 16");
     // Recording was off for some steps: only the next number shows that steps are adjacent.
     let mut account = stats(0, 0, 0);
     account.steps = StepCounts { paused: 1, schedule: Some(schedule), ..StepCounts::default() };
     a.account(&account);
     a.add(&steps(vec![decode(17), decode(19)]));
+    a.settle();
     assert_eq!(value(&a, count), Some(2.0));
 }
 

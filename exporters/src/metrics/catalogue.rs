@@ -50,6 +50,16 @@ pub(crate) const TPOT: Metric = histogram(
 );
 pub(crate) const REQUEST: Metric =
     histogram("gen_ai_server_request_duration_seconds", MODEL, "Duration of a request on the host");
+pub(crate) const QUEUE: Metric = histogram(
+    "candlescope_request_queue_time_seconds",
+    MODEL,
+    "Time from a request's start to its first step, of requests that had a step",
+);
+pub(crate) const REQUESTS: Metric = counter(
+    "candlescope_requests_total",
+    &["gen_ai_request_model", "outcome"],
+    "Requests that ended by how, as the program says: done, cancelled, failed, or unstated",
+);
 pub(crate) const ITL: Metric = histogram(
     "candlescope_inter_token_latency_seconds",
     &[],
@@ -162,11 +172,16 @@ pub(crate) const OVERHEAD: Metric = gauge(
 pub(crate) const RUN_INFO: Metric =
     gauge("candlescope_run_info", &["run_id", "host", "model", "version"], "The run that is observed; always 1");
 
+/// Value of the label `outcome` for requests whose program does not say how they ended.
+pub(crate) const UNSTATED: &str = "unstated";
+
 /// Metrics made from spans, steps, requests, kernels and the session's own account.
 pub const METRICS: &[Metric] = &[
     TTFT,
     TPOT,
     REQUEST,
+    QUEUE,
+    REQUESTS,
     ITL,
     SPAN,
     PHASE_SECONDS,
@@ -291,6 +306,8 @@ mod tests {
             ("gen_ai_server_time_to_first_token_seconds", model),
             ("gen_ai_server_time_per_output_token_seconds", model),
             ("gen_ai_server_request_duration_seconds", model),
+            ("candlescope_request_queue_time_seconds", model),
+            ("candlescope_requests_total", &["gen_ai_request_model", "outcome"]),
             ("candlescope_tokens_total", &["type"]),
             ("candlescope_span_duration_seconds", &["path", "clock", "source"]),
             ("candlescope_mfu_ratio", &["phase", "peak"]),

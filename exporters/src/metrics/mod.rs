@@ -1,7 +1,7 @@
 //! The aggregation of all batches, which Prometheus scrapes and OTLP sends.
 //!
 //! [`METRICS`] and [`SAMPLES`] name every metric with its labels. Labels are bounded: paths carry no ordinals and are
-//! limited in number, requests have no ids.
+//! limited in number, requests have no ids. So is their length, 256 bytes.
 //!
 //! **Figures of the device.** `candlescope_mfu_ratio`, `candlescope_mbu_ratio`, `candlescope_tokens_per_second` and
 //! `candlescope_step_concurrency` are over the *union* of the steps of the last 15 seconds: the work of threads is
@@ -31,6 +31,7 @@ mod request_metrics;
 mod sample_series;
 mod utilisation;
 
+use candlescope_core::StepRecord;
 use prometheus::Registry;
 use prometheus::proto::MetricFamily;
 
@@ -47,6 +48,16 @@ pub(crate) const DEFAULT_MAX_PATHS: usize = 500;
 fn warms_up(request: Option<u64>, warmup: u64) -> bool {
     request.is_some_and(|request| (1..=warmup).contains(&request))
 }
+
+/// Whether a step works only for requests that warm up.
+fn step_warms_up(step: &StepRecord, warmup: u64) -> bool {
+    let mut requests = step.requests().peekable();
+    requests.peek().is_some() && requests.all(|request| warms_up(Some(request), warmup))
+}
+
+/// The longest label in bytes: a path of ten names, or the name of a model and where it is from. What is longer is cut.
+/// Names may be what a client sent, and each label is sent with each scrape, in each of some twenty buckets.
+pub(crate) const MAX_LABEL_BYTES: usize = 256;
 
 /// Everything in `registry`, ready to be shown. A label with an empty value is left out, which for Prometheus is the
 /// same.

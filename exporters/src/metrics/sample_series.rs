@@ -1,7 +1,8 @@
 //! Turns samples into gauges and counters, which are made when they first occur.
 
+use super::MAX_LABEL_BYTES;
 use super::catalogue::{Kind, family};
-use candlescope_core::SampleRecord;
+use candlescope_core::{SampleRecord, cut_text};
 use prometheus::{Counter, CounterVec, Gauge, GaugeVec, Opts, Registry};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -69,11 +70,12 @@ impl Samples {
                 (sample.metric, kind, format!("Sample of a collector, in {}", sample.unit), None)
             }
         };
+        let device = cut_text(&sample.device, MAX_LABEL_BYTES);
         let mut labels = Vec::new();
         let mut values = Vec::new();
         if !of_host {
             labels.push("hw_id");
-            values.push(&*sample.device);
+            values.push(&*device);
         }
         if let Some((value, label)) = label {
             labels.push(label);

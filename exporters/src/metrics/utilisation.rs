@@ -209,7 +209,7 @@ impl Utilisation {
             phase: step.phase,
             kernels: launched_on.is_some() || step.gpu.is_some_and(|gpu| gpu.source == GpuSource::Cupti),
         });
-        if super::warms_up(step.request, self.warmup) {
+        if super::step_warms_up(step, self.warmup) {
             return self.warm.push(stretch, 0.0);
         }
         // If there are phases, a step without one may be around others, and the same time would count twice.

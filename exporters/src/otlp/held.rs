@@ -4,6 +4,7 @@ use super::counts::Counts;
 use super::decodes::Decodes;
 use super::otlp_config::OtlpLimits;
 use super::otlp_spans::{MAX_ENTRIES, Totals};
+use super::shared_steps::SharedSteps;
 use candlescope_core::{Phase, SpanRecord, StepRecord, TraceId};
 use std::collections::HashSet;
 
@@ -44,6 +45,8 @@ pub(super) struct Open {
     pub(super) omitted: u64,
     /// When the latest step came, as a number of batches.
     pub(super) touched: u64,
+    /// What steps did for it and others.
+    pub(super) shared: SharedSteps,
 }
 
 impl Open {

@@ -105,6 +105,7 @@ impl Exporter for OtlpMetricsExporter {
 
     fn flush(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
         let Some(r) = &mut self.running else { return Ok(()) };
+        r.aggregate.settle();
         r.accountant.account_now(&mut r.aggregate);
         r.send(ledger, Instant::now() + r.settings.common.timeout)
     }
@@ -117,6 +118,7 @@ impl Exporter for OtlpMetricsExporter {
 
     fn close(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
         let Some(r) = &mut self.running else { return Ok(()) };
+        r.aggregate.settle();
         r.accountant.account_now(&mut r.aggregate);
         let sent = r.send(ledger, Instant::now() + r.settings.common.timeout.min(LAST_WORDS));
         for (kind, n) in RecordKind::ALL.into_iter().zip(std::mem::take(&mut r.unsettled)) {

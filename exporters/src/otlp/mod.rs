@@ -53,6 +53,7 @@ mod points;
 mod replay;
 mod sealed;
 mod settings;
+mod shared_steps;
 mod sink;
 mod step_plan;
 mod tls;
@@ -63,7 +64,7 @@ mod volume;
 
 pub use metrics_exporter::OtlpMetricsExporter;
 pub use otlp_config::{OtlpConfig, OtlpLimits, OtlpProtocol, OtlpSampler};
-pub use replay::send_run;
+pub use replay::{SentRun, send_run};
 pub use sink::RecordIds;
 pub use trace_exporter::OtlpExporter;
 

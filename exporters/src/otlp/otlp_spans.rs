@@ -3,7 +3,9 @@
 use candlescope_core::estimate::{Measured, MeasuredBySource};
 use candlescope_core::llm::SEMCONV_VERSION;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{GpuSource, GpuTime, HostNs, Phase, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId};
+use candlescope_core::{
+    GpuSource, GpuTime, HostNs, Outcome, Phase, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId,
+};
 use opentelemetry::trace::{Event, SpanContext, SpanKind, Status, TraceFlags, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::Resource;
@@ -244,10 +246,19 @@ pub(super) fn request(
         // So that a reader of the trace can see that it is incomplete.
         a.put("candlescope.spans_omitted", int(spans_omitted));
     }
+    a.maybe("candlescope.outcome", record.outcome.map(|outcome| outcome.as_str()));
+    let failed = record.outcome == Some(Outcome::Failed);
+    if failed {
+        // The conventions' word for an error of which no more is known.
+        a.put("error.type", "_OTHER");
+    }
     let name = format!("{} {}", record.operation, record.model);
     let time = (record.host_start, record.host_dur_ns);
     let mut span = finish(record.trace_id, record.span_id, record.parent_span_id, name, time, a, scope);
     span.parent_span_is_remote = record.parent_span_id.is_some();
+    if failed {
+        span.status = Status::error("");
+    }
     span.events = SpanEvents::default();
     span.events.events = entries.iter().map(entered).chain(course.iter().map(decoded)).collect();
     span

@@ -8,6 +8,17 @@ use candlescope_core::run::{ExporterReport, RunManifest};
 use candlescope_core::{Batch, ExportError, Exporter, Ledger, RequestRecord, StepRecord};
 use std::collections::HashMap;
 
+/// What became of a run that was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SentRun {
+    /// The account of its records.
+    pub report: ExporterReport,
+    /// Spans that the collector accepted. Not the number of intervals: a request is a span that is no interval, and
+    /// the intervals in which threads worked for it are its events.
+    pub spans: u64,
+}
+
 /// Sends a run that has ended to a collector. `batches` should have steps and requests before spans: spans whose step
 /// comes later are kept in memory until then.
 ///
@@ -18,7 +29,7 @@ pub fn send_run(
     config: OtlpConfig,
     run: &RunManifest,
     batches: impl IntoIterator<Item = Batch>,
-) -> Result<ExporterReport, ExportError> {
+) -> Result<SentRun, ExportError> {
     let mut exporter = OtlpExporter::new(config);
     let ledger = Ledger::new();
     exporter.start(run)?;
@@ -38,10 +49,11 @@ pub fn send_run(
     pass(&mut exporter, &order.finish())?;
     let closed = exporter.close(&ledger);
     let report = ledger.report("otlp");
+    let spans = exporter.spans_sent();
     match closed {
         Err(error) if report.exported.values().all(|n| *n == 0) => Err(error),
-        Err(error) => Ok(ExporterReport { last_error: Some(error.to_string()), ..report }),
-        Ok(()) => Ok(report),
+        Err(error) => Ok(SentRun { report: ExporterReport { last_error: Some(error.to_string()), ..report }, spans }),
+        Ok(()) => Ok(SentRun { report, spans }),
     }
 }
 
@@ -60,7 +72,7 @@ pub(super) struct Order {
 impl Order {
     pub(super) fn take(&mut self, mut batch: Batch) -> Batch {
         for step in std::mem::take(&mut batch.steps) {
-            if let Some(request) = step.request {
+            for request in step.requests() {
                 self.requests.entry(request).or_default().1 += 1;
             }
             let intervals = step.intervals;
@@ -86,11 +98,12 @@ impl Order {
     }
 
     fn step_ended(&mut self, step: &StepRecord) {
-        let Some(number) = step.request else { return };
-        if let Some((record, left)) = self.requests.get_mut(&number) {
-            *left = left.saturating_sub(1);
-            if *left == 0 {
-                self.ended.extend(record.take());
+        for number in step.requests() {
+            if let Some((record, left)) = self.requests.get_mut(&number) {
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    self.ended.extend(record.take());
+                }
             }
         }
     }

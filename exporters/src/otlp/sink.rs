@@ -237,7 +237,8 @@ impl Provider {
             .with_kind(span.span_kind)
             .with_start_time(span.start_time)
             .with_attributes(span.attributes)
-            .with_events(span.events.events);
+            .with_events(span.events.events)
+            .with_links(span.links.links);
         IDS.set(Some((span.span_context.trace_id(), id)));
         let mut made = builder.start_with_context(&tracer, &parent);
         IDS.set(None);
@@ -245,6 +246,7 @@ impl Provider {
             return None;
         }
         self.remember(id, made.span_context().clone());
+        made.set_status(span.status);
         // Processors pass on sampled spans only, not all recorded ones.
         let taken = made.is_recording() && made.span_context().is_sampled();
         made.end_with_timestamp(span.end_time);

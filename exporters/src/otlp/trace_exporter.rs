@@ -40,6 +40,8 @@ struct Running {
     sink: Box<dyn SpanSink>,
     traces: Traces,
     waiting: Vec<Outgoing>,
+    /// Spans that were delivered.
+    sent: u64,
     /// When the oldest of `waiting` came.
     since: Option<Instant>,
     pause: Pause,
@@ -113,6 +115,11 @@ impl OtlpExporter {
         self
     }
 
+    /// Spans that were delivered so far.
+    pub(super) fn spans_sent(&self) -> u64 {
+        self.running.as_ref().map_or(0, |running| running.sent)
+    }
+
     /// The collector, if the configuration names one.
     pub fn endpoint(&self) -> Option<&RedactedUrl> {
         self.config.endpoint.as_ref()
@@ -143,7 +150,7 @@ impl Exporter for OtlpExporter {
         sink.describe(&otlp_spans::resource(run, &common));
         let traces = Traces::new(self.config.limits, common.sampler);
         let (waiting, since, pause) = (Vec::new(), None, Pause::default());
-        self.running = Some(Running { common, sink, traces, waiting, since, pause });
+        self.running = Some(Running { common, sink, traces, waiting, since, pause, sent: 0 });
         Ok(())
     }
 
@@ -236,6 +243,8 @@ impl Running {
         match self.sink.deliver(spans, deadline.map_or(timeout, |d| d.min(timeout))) {
             Ok(delivered) => {
                 self.pause = Pause::default();
+                let lacking = delivered.rejected.saturating_add(delivered.sampled_out);
+                self.sent += (n as u64).saturating_sub(lacking);
                 settle_partly(records, delivered, ledger);
                 match delivered.rejected {
                     0 => Ok(()),

@@ -7,6 +7,7 @@ use super::counts::Counts;
 use super::held::{Fits, Held, Open, depth};
 use super::otlp_config::{OtlpLimits, OtlpSampler};
 use super::otlp_spans::{self, MAX_ENTRIES};
+use super::shared_steps;
 use super::step_plan::{Keep, Plan, Whose};
 use super::volume::Allowance;
 use candlescope_core::{Batch, Phase, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId};
@@ -175,11 +176,29 @@ impl Traces {
             }
             _ => Some(Held { step: step.clone(), detail: plan.detail, spans }),
         };
+        let before = self.out.len();
         match (plan.whose, held) {
             (Whose::Open(number), held) => self.hold(number, step, inside, left_out, held),
             (Whose::Nobody | Whose::Ended(None), Some(held)) => self.send_step(held, None),
             (Whose::Ended(Some(request)), Some(held)) => self.send_step(held, Some((request, step.trace_id))),
             (_, None) => {}
+        }
+        self.share(step, before);
+    }
+
+    /// Adds a step that serves several requests to each of them. If it was sent, that was after the first `before` of
+    /// what is to go out.
+    fn share(&mut self, step: &StepRecord, before: usize) {
+        if step.serves.is_empty() {
+            return;
+        }
+        let sent =
+            self.out[before..].iter().find(|sent| sent.records.steps > 0).map(|sent| sent.span.span_context.clone());
+        for served in &step.serves {
+            // A request that has ended has been sent.
+            if !self.ended.iter().any(|(number, ..)| *number == served.request) {
+                self.open.entry(served.request).or_default().shared.add(step, *served, sent.as_ref());
+            }
         }
     }
 
@@ -273,7 +292,8 @@ impl Traces {
         open.omitted += self.omitted.spans - before.1;
         // If all steps are sent in full, their sums would be redundant.
         let course = if open.omitted > 0 { open.course.groups() } else { &[] };
-        let span = otlp_spans::request(request, &open.totals, course, &mine, open.omitted, &self.scope);
+        let mut span = otlp_spans::request(request, &open.totals, course, &mine, open.omitted, &self.scope);
+        open.shared.describe(&mut span);
         let records = Counts { spans: mine.len() as u64, steps: 0, requests: 1 };
         // Parents first, for tools that show traces while they arrive.
         self.out.insert(before.0, Outgoing { span, records });
@@ -344,7 +364,10 @@ impl Traces {
     }
 
     fn send(&mut self, record: &SpanRecord, parent: Option<SpanId>, step: Option<&StepRecord>) {
-        let span = otlp_spans::span(record, parent, step, &self.scope);
+        let mut span = otlp_spans::span(record, parent, step, &self.scope);
+        if let Some(step) = step {
+            shared_steps::name_requests(step, &mut span);
+        }
         self.out.push(Outgoing { span, records: Counts { spans: 1, steps: u64::from(step.is_some()), requests: 0 } });
         self.allowance.spend_one();
     }

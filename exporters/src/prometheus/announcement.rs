@@ -102,6 +102,9 @@ fn announced_within(directories: &[PathBuf]) -> Vec<Announced> {
 
 /// What a file announces, if its process is one of this machine and still there.
 fn read(path: &Path, here: &str) -> Option<Announced> {
+    if !is_own(path) {
+        return None;
+    }
     // A file that is being written is found in the next round; one of a later version is somebody else's.
     let content: Content = serde_json::from_str(&read_text_limited(path, MOST_BYTES).ok()?).ok()?;
     if content.version != VERSION || content.machine != here {
@@ -112,7 +115,24 @@ fn read(path: &Path, here: &str) -> Option<Announced> {
         return None;
     }
     let address = SocketAddr::new(reachable(content.address.ip()), content.address.port());
-    Some(Announced { pid: content.pid, address, program: content.program })
+    // What it is shown on may act on these characters.
+    let acts = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let program = content.program.chars().map(|c| if acts(c) { '\u{fffd}' } else { c }).collect();
+    Some(Announced { pid: content.pid, address, program })
+}
+
+/// Whether the file is this user's. The variables that say where files lie may name a directory of somebody else, who
+/// could send this user's programs to any address.
+#[cfg(unix)]
+fn is_own(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let owner = std::fs::symlink_metadata(path).map(|file| file.uid());
+    owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
+}
+
+#[cfg(not(unix))]
+fn is_own(_: &Path) -> bool {
+    true
 }
 
 /// An address that stands for all of this machine's, as one of them.
@@ -246,5 +266,28 @@ mod tests {
         write(&dirs[0], &Content { began: Some(1), ..content(std::process::id(), machine()) }).unwrap();
         assert_eq!(announced_within(&dirs), []);
         assert_eq!(files(dir.path()).len(), 3);
+    }
+
+    #[test]
+    fn what_another_user_announces_is_not_believed_and_names_do_not_act() {
+        let dir = tempfile::tempdir().unwrap();
+        let dirs = [dir.path().to_path_buf()];
+        let own = std::process::id();
+        let content = Content {
+            version: VERSION,
+            pid: own,
+            began: began(own),
+            machine: machine(),
+            program: "a\u{202e}b\u{1b}[2J".into(),
+            address: "127.0.0.1:1".parse().unwrap(),
+        };
+        let path = write(&dirs[0], &content).unwrap();
+        let found = announced_within(&dirs);
+        assert_eq!(found.iter().map(|found| found.program.as_str()).collect::<Vec<_>>(), ["a\u{fffd}b\u{fffd}[2J"]);
+        // Only root can give a file to somebody else.
+        if std::os::unix::fs::chown(&path, Some(65_534), None).is_ok() {
+            assert_eq!(announced_within(&dirs), []);
+            assert!(path.exists(), "it is not ours to remove");
+        }
     }
 }

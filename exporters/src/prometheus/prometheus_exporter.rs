@@ -154,6 +154,7 @@ impl Exporter for PrometheusExporter {
     fn flush(&mut self, _: &Ledger) -> Result<(), ExportError> {
         // After a flush, a scrape should show the current state.
         if let Some(running) = &mut self.running {
+            running.aggregate.settle();
             running.accountant.account_now(&mut running.aggregate);
         }
         Ok(())

@@ -6,8 +6,8 @@
 use super::{GenerateError, check_tokens, common_length, wanted_of};
 use crate::load::{LoadedEncoder, SourceTooLong};
 use candle_core::{DType, Tensor};
-use candlescope_core::annotate;
 use candlescope_core::llm::{self, Request};
+use candlescope_core::{Outcome, annotate};
 use std::time::Instant;
 
 /// The result of [`encode`].
@@ -35,6 +35,8 @@ pub fn encode(loaded: &LoadedEncoder, texts: &[Vec<u32>]) -> Result<Encoding, Ge
     let batch = texts.len();
     let started = Instant::now();
     let request = Request::new("embeddings", &loaded.info.name).prompt_tokens(tokens).batch(batch);
+    // What holds wherever this ends with an error.
+    request.outcome(Outcome::Failed);
     let in_request = request.enter();
     let vectors = {
         let _step = llm::encode(llm::Tokens::new(batch * tokens).context(tokens).batch(batch));
@@ -48,6 +50,7 @@ pub fn encode(loaded: &LoadedEncoder, texts: &[Vec<u32>]) -> Result<Encoding, Ge
         };
         pass().map_err(|cause| GenerateError::Step { step: "the encoder's pass".into(), cause })?
     };
+    request.outcome(Outcome::Done);
     drop(in_request);
     Ok(Encoding { vectors, tokens, started, ended: Instant::now() })
 }

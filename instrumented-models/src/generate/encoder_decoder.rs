@@ -13,8 +13,8 @@ use crate::encoder_decoder::{EncoderDecoder, Source};
 use crate::load::{LoadedEncoderDecoder, SourceTooLong, random_tokens};
 use crate::sampling::Sampler;
 use candle_core::Tensor;
-use candlescope_core::annotate;
 use candlescope_core::llm::{self, Request};
+use candlescope_core::{Outcome, annotate};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -102,6 +102,8 @@ pub fn generate_from_with(
 
     let started = Instant::now();
     let request = Request::new(&options.operation, context.name).prompt_tokens(positions).batch(batch);
+    // What holds wherever this ends with an error.
+    request.outcome(Outcome::Failed);
     let in_request = request.enter();
     {
         let _step = llm::encode(llm::Tokens::new(batch * positions).context(positions).batch(batch));
@@ -144,6 +146,7 @@ pub fn generate_from_with(
         }
     }
     let sequences = output.finish(limit)?;
+    request.outcome(Outcome::Done);
     drop(in_request);
     Ok(GenerationOutput { sequences, prompt_tokens: positions, started, token_times, ended: Instant::now() })
 }

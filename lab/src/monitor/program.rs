@@ -110,7 +110,8 @@ impl Counters {
 
 /// Names come from another program: they become one short line.
 pub(super) fn clean(text: &str) -> String {
-    let plain = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    let acts = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let plain = text.chars().map(|c| if acts(c) { '\u{fffd}' } else { c });
     let mut short: String = plain.take(MOST_CHARS + 1).collect();
     if short.chars().count() > MOST_CHARS {
         short.truncate(short.char_indices().nth(MOST_CHARS - 1).map_or(short.len(), |(at, _)| at));

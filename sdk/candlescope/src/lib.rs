@@ -56,8 +56,8 @@ pub use candlescope_core::modules::{begin_loading, loaded, model};
 pub use candlescope_core::run::RunManifest;
 pub use candlescope_core::{
     Annotation, Batch, CandlescopeLayer, Capture, CaptureBusy, CaptureError, Collector, DType, ExportError, Exporter,
-    FlushError, GpuTier, GpuTiming, Handle, KernelsRefused, MemoryExporter, Phase, Problem, RedactedUrl, Schedule,
-    ScheduleError, Shape, StartError, Stats, Tap, annotate, is_recording, llm,
+    FlushError, GpuTier, GpuTiming, Handle, KernelsRefused, MemoryExporter, Outcome, Phase, Problem, RedactedUrl,
+    Schedule, ScheduleError, Shape, StartError, Stats, Tap, annotate, is_recording, llm,
 };
 #[cfg(feature = "otlp")]
 pub use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, OtlpProtocol, OtlpSampler, RecordIds};

@@ -1,10 +1,12 @@
 //! Reads the fields of spans that candlescope knows.
 
 use crate::annotation::Annotation;
-use crate::llm::{
-    CALLER_SAMPLED_FIELD, LAST_TOKEN_FIELD, PARENT_SPAN_ID_FIELD, PHASE_FIELD, REQUEST_MODEL_FIELD, TRACE_ID_FIELD,
+use crate::field_names::{
+    CALLER_SAMPLED_FIELD, LAST_TOKEN_FIELD, OUTCOME_FIELD, PARENT_SPAN_ID_FIELD, PHASE_FIELD, REQUEST_MODEL_FIELD,
+    TRACE_ID_FIELD,
 };
-use crate::vocabulary::{DType, Phase, Shape};
+use crate::text_limit::{cut_debug, cut_text};
+use crate::vocabulary::{DType, Outcome, Phase, Shape};
 use std::fmt;
 use std::sync::Arc;
 use tracing_core::Metadata;
@@ -27,6 +29,9 @@ const KNOWN: [&str; 12] = [
 ];
 /// Renames an interval, as in tracing-opentelemetry.
 const NAME_FIELD: &str = "otel.name";
+/// The longest name, model or operation in bytes; what is longer is cut. They may be what a client sent, they are kept
+/// as long as the session, and a path is made of several.
+const MOST_NAME_BYTES: usize = 512;
 
 /// What the names of a callsite's fields say about its spans.
 #[derive(Debug, Clone, Copy, Default)]
@@ -72,6 +77,7 @@ pub(crate) struct FieldValues {
     pub(crate) trace_id: Option<u128>,
     pub(crate) parent_span_id: Option<u64>,
     pub(crate) caller_sampled: Option<bool>,
+    pub(crate) outcome: Option<Outcome>,
 }
 
 impl FieldValues {
@@ -111,8 +117,9 @@ impl FieldValues {
     fn text(&mut self, name: &str, value: &str) {
         match name {
             PHASE_FIELD => self.phase = Phase::from_word(value),
-            NAME_FIELD => self.name = Some(value.into()),
-            REQUEST_MODEL_FIELD => self.model = Some(value.into()),
+            NAME_FIELD => self.name = Some(cut_text(value, MOST_NAME_BYTES).into()),
+            REQUEST_MODEL_FIELD => self.model = Some(cut_text(value, MOST_NAME_BYTES).into()),
+            OUTCOME_FIELD => self.outcome = Outcome::from_word(value),
             TRACE_ID_FIELD => {
                 self.trace_id = u128::from_str_radix(value, 16).ok().filter(|id| *id != 0 && value.len() == 32);
             }
@@ -120,7 +127,7 @@ impl FieldValues {
                 let id = crate::traceparent::hex(value, 16).and_then(|id| u64::try_from(id).ok());
                 self.parent_span_id = id.filter(|id| *id != 0);
             }
-            "gen_ai.operation.name" => self.operation = Some(value.into()),
+            "gen_ai.operation.name" => self.operation = Some(cut_text(value, MOST_NAME_BYTES).into()),
             "dtype" => {
                 let word = value.to_ascii_lowercase();
                 self.annotation = self.annotation.dtype(DType::from_word(&word).unwrap_or(DType::Other));
@@ -171,11 +178,11 @@ impl Visit for FieldValues {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let known = matches!(
             field.name(),
-            PHASE_FIELD | NAME_FIELD | REQUEST_MODEL_FIELD | TRACE_ID_FIELD | PARENT_SPAN_ID_FIELD
+            PHASE_FIELD | NAME_FIELD | REQUEST_MODEL_FIELD | TRACE_ID_FIELD | PARENT_SPAN_ID_FIELD | OUTCOME_FIELD
         ) || matches!(field.name(), "gen_ai.operation.name" | "dtype" | "shape");
         // Other values are never formatted: they may be large or private.
         if known {
-            self.text(field.name(), &format!("{value:?}"));
+            self.text(field.name(), &cut_debug(value, MOST_NAME_BYTES));
         }
     }
 }

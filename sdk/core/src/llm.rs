@@ -21,7 +21,15 @@
 //! }
 //! ```
 
+pub use crate::field_names::{
+    CALLER_SAMPLED_FIELD, LAST_TOKEN_FIELD, OUTCOME_FIELD, PARENT_SPAN_ID_FIELD, PHASE_FIELD, REQUEST_MODEL_FIELD,
+    TRACE_ID_FIELD,
+};
+use crate::layer::thread;
+use crate::request_handle::{self, RequestHandle};
 use crate::traceparent::Traceparent;
+use crate::vocabulary::Outcome;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tracing::field::Empty;
@@ -33,25 +41,6 @@ pub const SEMCONV_VERSION: &str = "1.42.0";
 
 /// `tracing` target of the helpers' spans.
 pub const TARGET: &str = "candlescope::llm";
-
-/// Field that marks a span as a phase; its value is a [`Phase`](crate::Phase) word.
-pub const PHASE_FIELD: &str = "candlescope.phase";
-
-/// Field that marks a span as a request, together with the model's name.
-pub const REQUEST_MODEL_FIELD: &str = "gen_ai.request.model";
-
-/// Field that joins a request to its caller's trace: a W3C trace id of 32 hex digits.
-pub const TRACE_ID_FIELD: &str = "candlescope.trace_id";
-
-/// Field that names the caller's span: a W3C span id of 16 hex digits.
-pub const PARENT_SPAN_ID_FIELD: &str = "candlescope.parent_span_id";
-
-/// Field that says whether the caller's trace is recorded: a boolean.
-pub const CALLER_SAMPLED_FIELD: &str = "candlescope.caller_sampled";
-
-/// Field that states when a request's latest output token existed on the host: seconds since the request's start, as a
-/// float.
-pub const LAST_TOKEN_FIELD: &str = "candlescope.time_to_last_token";
 
 /// The tokens that a step passes through the model.
 ///
@@ -145,11 +134,46 @@ pub fn vision(Tokens { new, context, batch }: Tokens) -> EnteredSpan {
         .entered()
 }
 
+/// Says that the step that is open on this thread serves `request`: it passes `tokens` of it through the model, and
+/// `output_tokens` of it exist on the host when this is called. Call it once for each request of the step, before the
+/// step's guard is dropped.
+///
+/// This is for engines that batch continuously, where one step works for many requests. Such a step is not begun under a
+/// request's [`enter`](Request::enter). The output tokens are counted here, so [`token`](Request::token) is not called
+/// for them: none for a chunk of a prompt that is not its last, usually one otherwise, several with speculative
+/// decoding. [`Tokens::context`] is the request's own context after the step.
+///
+/// From this each request has its queue time, TTFT, inter-token latency and share of the steps' time. It allocates
+/// nothing and takes no lock but for a request's first token. At most [`MOST_SERVED`](crate::MOST_SERVED) requests of a
+/// step are kept. Outside a step only the output tokens are counted.
+///
+/// ```
+/// use candlescope_core::llm::{self, Request, Tokens};
+/// let (old, new) = (Request::new("chat", "m").prompt_tokens(9), Request::new("chat", "m").prompt_tokens(5));
+/// {
+///     // One token of a request that generates, and the prompt of one that has just come.
+///     let _step = llm::decode(Tokens::new(1 + 5).batch(2));
+///     // model.forward(...), then the next tokens are chosen
+///     llm::serves(&old, Tokens::new(1).context(12), 1);
+///     llm::serves(&new, Tokens::new(5).context(5), 1);
+/// }
+/// ```
+pub fn serves(request: &Request, tokens: Tokens, output_tokens: usize) {
+    let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    if let Some(handle) = &request.handle {
+        let sequences = tokens.batch.max(1) as u64;
+        let context = tokens.context.map(|context| (context as u64).saturating_mul(sequences));
+        thread::serve(handle, small(tokens.new), small(output_tokens), context);
+    }
+    request.record_tokens(output_tokens);
+}
+
 /// One inference request. Its span lasts as long as this value and carries the request's context: enter it on every
 /// thread that works for the request.
-#[derive(Debug)]
 pub struct Request {
     span: Span,
+    /// `None` if nobody records the request.
+    handle: Option<RequestHandle>,
     started: Instant,
     tokens: AtomicU64,
     /// Nanoseconds from `started` to the latest token.
@@ -159,23 +183,27 @@ pub struct Request {
 impl Request {
     /// A request for `operation` (`text_completion`, `chat`, `embeddings`, …) to `model`.
     pub fn new(operation: &str, model: &str) -> Self {
-        let span = info_span!(
-            target: TARGET,
-            "request",
-            otel.name = format_args!("{operation} {model}"),
-            gen_ai.operation.name = operation,
-            gen_ai.provider.name = "candle",
-            gen_ai.request.model = model,
-            gen_ai.usage.input_tokens = Empty,
-            gen_ai.usage.output_tokens = Empty,
-            gen_ai.response.time_to_first_chunk = Empty,
-            candlescope.time_to_last_token = Empty,
-            candlescope.trace_id = Empty,
-            candlescope.parent_span_id = Empty,
-            candlescope.caller_sampled = Empty,
-            batch = Empty,
-        );
-        Self { span, started: Instant::now(), tokens: AtomicU64::new(0), last_token_ns: AtomicU64::new(0) }
+        let make_span = || {
+            info_span!(
+                target: TARGET,
+                "request",
+                otel.name = format_args!("{operation} {model}"),
+                gen_ai.operation.name = operation,
+                gen_ai.provider.name = "candle",
+                gen_ai.request.model = model,
+                gen_ai.usage.input_tokens = Empty,
+                gen_ai.usage.output_tokens = Empty,
+                gen_ai.response.time_to_first_chunk = Empty,
+                candlescope.time_to_last_token = Empty,
+                candlescope.trace_id = Empty,
+                candlescope.parent_span_id = Empty,
+                candlescope.caller_sampled = Empty,
+                candlescope.outcome = Empty,
+                batch = Empty,
+            )
+        };
+        let (span, handle) = request_handle::of_span(make_span);
+        Self { span, handle, started: Instant::now(), tokens: AtomicU64::new(0), last_token_ns: AtomicU64::new(0) }
     }
 
     /// Tokens in the prompt.
@@ -242,6 +270,15 @@ impl Request {
         }
     }
 
+    /// Says how the request ended, or how it ends if nothing else is said: the last word counts. Say `Cancelled` where
+    /// the request begins and `Done` where its last token is out, and a request whose future is dropped in between, as
+    /// that of a client who left, is recorded as cancelled.
+    ///
+    /// A request that is dropped without a word has no outcome, unless its thread panics: then it failed.
+    pub fn outcome(&self, outcome: Outcome) {
+        self.span.record(OUTCOME_FIELD, outcome.as_str());
+    }
+
     /// Output tokens so far.
     pub fn output_tokens(&self) -> u64 {
         self.tokens.load(Ordering::Relaxed)
@@ -256,5 +293,14 @@ impl Drop for Request {
             let last = Duration::from_nanos(self.last_token_ns.load(Ordering::Relaxed));
             self.span.record("candlescope.time_to_last_token", last.as_secs_f64());
         }
+        if std::thread::panicking() {
+            self.outcome(Outcome::Failed);
+        }
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request").field("span", &self.span).field("tokens", &self.tokens).finish_non_exhaustive()
     }
 }

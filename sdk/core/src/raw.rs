@@ -59,6 +59,15 @@ pub(crate) struct PlainStep {
     pub(crate) name: u32,
 }
 
+/// What an open step does for one of several requests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawServed {
+    pub(crate) step: u64,
+    pub(crate) request: u32,
+    pub(crate) tokens: u32,
+    pub(crate) output_tokens: u32,
+}
+
 /// What is written into a ring.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Raw {
@@ -70,6 +79,8 @@ pub(crate) enum Raw {
     Work(Work),
     /// For whom the interval in the next record works.
     Counts(Counts),
+    /// A request that a step which is still open serves. It is not counted as an interval.
+    Served(RawServed),
 }
 
 const _: () = assert!(std::mem::size_of::<Raw>() <= 64, "a raw record fits a cache line");

@@ -4,7 +4,8 @@
 //! types here, and every exporter turns these into its own form. Nothing here depends on the `tracing` registry.
 
 use crate::host_ns::HostNs;
-use crate::vocabulary::{DType, GpuSource, KernelKind, Phase, Shape};
+use crate::served::Served;
+use crate::vocabulary::{DType, GpuSource, KernelKind, Outcome, Phase, Shape};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -218,6 +219,8 @@ pub struct StepRecord {
     pub phase: Option<Phase>,
     /// Number of the request that this step works for.
     pub request: Option<u64>,
+    /// The requests that the step serves, if it states them: [`llm::serves`](crate::llm::serves). In order of request.
+    pub serves: Vec<Served>,
     /// Path of the step's interval (its own name).
     pub path: Arc<PathInfo>,
     /// Thread that ran it.
@@ -258,6 +261,14 @@ pub struct StepRecord {
     pub intervals_lost: Option<u64>,
 }
 
+impl StepRecord {
+    /// The requests that the step works for: those that it states, or else the one that it was begun under.
+    pub fn requests(&self) -> impl Iterator<Item = u64> {
+        let under = self.request.filter(|_| self.serves.is_empty());
+        self.serves.iter().map(|served| served.request).chain(under)
+    }
+}
+
 /// One inference request, from the creation of its span to its close.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -268,9 +279,9 @@ pub struct RequestRecord {
     pub trace_id: TraceId,
     /// Span id of the request itself.
     pub span_id: SpanId,
-    /// The caller's span, in another process, if the request was given one. Runs on disk do not keep it.
+    /// The caller's span, in another process, if the request was given one.
     pub parent_span_id: Option<SpanId>,
-    /// Whether the caller's trace is recorded, if the caller says so. Runs on disk do not keep it.
+    /// Whether the caller's trace is recorded, if the caller says so.
     pub caller_sampled: Option<bool>,
     /// `gen_ai.operation.name`, for example `text_completion` or `chat`.
     pub operation: Arc<str>,
@@ -292,6 +303,8 @@ pub struct RequestRecord {
     pub output_tokens: Option<u64>,
     /// Sequences in the batch.
     pub batch: Option<u32>,
+    /// How it ended; `None` if the program does not say.
+    pub outcome: Option<Outcome>,
 }
 
 impl RequestRecord {
@@ -435,6 +448,7 @@ impl StepRecord {
             trace_id,
             phase: None,
             request: None,
+            serves: Vec::new(),
             path,
             thread,
             host_start,
@@ -484,6 +498,7 @@ impl RequestRecord {
             prompt_tokens: None,
             output_tokens: None,
             batch: None,
+            outcome: None,
         }
     }
 }

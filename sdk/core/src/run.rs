@@ -652,6 +652,7 @@ pub const STEPS: &[Column] = &[
         true,
         "Module of the model that the step's interval stands for, in a program that marks no phases",
     ),
+    col("serves", Utf8, true, "Requests that the step serves: a JSON list of [request, tokens, output tokens]"),
 ];
 
 /// Columns of `RUN/requests`.
@@ -672,6 +673,9 @@ pub const REQUESTS: &[Column] = &[
     BATCH,
     col("last_token_ns", Int64, true, "Request start to last output token on the host, nanoseconds"),
     col("queue_ns", Int64, true, "Request start to the start of its first step, recorded or not, nanoseconds"),
+    col("parent_span_id", Int64, true, "Span id of the caller, in another process, as a signed 64-bit integer"),
+    col("caller_sampled", Int32, true, "1 if the caller's trace is recorded, 0 if not; null if the caller did not say"),
+    col("outcome", Utf8, true, "done, cancelled or failed; null if the program does not say how the request ended"),
 ];
 
 /// Columns of `RUN/samples`.

@@ -53,6 +53,18 @@ words! {
 }
 
 words! {
+    /// How a request ended, as the program says.
+    Outcome {
+        /// It got what it asked for.
+        Done = "done",
+        /// Nobody waits for it any more: its caller left, or it was withdrawn.
+        Cancelled = "cancelled",
+        /// It could not be answered.
+        Failed = "failed",
+    }
+}
+
+words! {
     /// Element type of an operation's weights or data.
     DType {
         /// 64-bit floating point.

@@ -32,6 +32,24 @@ fn enter_exit_and_annotate_allocate_nothing_once_warm() {
 }
 
 #[test]
+fn a_step_that_says_whom_it_serves_allocates_nothing_once_warm() {
+    use candlescope_core::llm::{self, Request, Tokens};
+    let (batch, m) = common::record_default(|| {
+        let requests: Vec<Request> = (0..8).map(|_| Request::new("chat", "m")).collect();
+        let step = trace_span!("step");
+        let serve = || {
+            let _step = step.enter();
+            requests.iter().for_each(|request| llm::serves(request, Tokens::new(1).context(9), 1));
+        };
+        // The first token of a request is recorded with its span.
+        serve();
+        assert_eq!(allocator_calls(|| (0..50).for_each(|_| serve())), 0, "allocations in 50 steps for 8 requests");
+    });
+    assert_eq!((batch.steps.len(), m.loss.emitted), (51, 51));
+    assert!(batch.steps.iter().all(|step| step.serves.len() == 8));
+}
+
+#[test]
 fn marking_allocates_nothing_once_warm() {
     use candlescope_core::gpu::GpuTiming;
     use candlescope_core::{GpuTier, Session};

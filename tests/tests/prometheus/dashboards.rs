@@ -42,6 +42,8 @@ const CONTENTS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("timeseries", "(rate(gen_ai_server_request_duration_seconds_count{"),
             ("timeseries", "(candlescope_requests_active{"),
+            ("timeseries", "sum by (outcome) (rate(candlescope_requests_total{"),
+            ("timeseries", "histogram_quantile(0.99, sum by (le) (rate(candlescope_request_queue_time_seconds_bucket{"),
             (
                 "timeseries",
                 "histogram_quantile(0.5, sum by (le) (rate(gen_ai_server_time_to_first_token_seconds_bucket{",

@@ -101,6 +101,7 @@ fn head_facts(analysis: &Analysis) -> Value {
     if !manifest.host.is_empty() {
         all.push(printable(&manifest.host));
     }
+    all.extend(analysis.latency.outcomes_in_words().map(|words| format!("requests: {words}")));
     json!(all)
 }
 

@@ -11,6 +11,7 @@ use crate::passes::peaks::{of_operators, utilisation};
 use crate::passes::{Analysis, Background, Distribution, usd_per_million_output_tokens};
 use candlescope_core::run::RunManifest;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Version of this layout.
 pub const FORMAT_VERSION: u32 = 1;
@@ -181,9 +182,19 @@ fn requests(analysis: &Analysis) -> Value {
             "decode_tps": r.decode_tps,
             "dur_ns": r.dur_ns,
             "steps_ns": r.steps_ns,
+            "step_share_ns": r.step_share_ns,
+            "outcome": r.outcome.map(|outcome| outcome.as_str()),
         })
     });
-    json!({ "n": analysis.latency.requests.len(), "warmup": analysis.latency.warmup, "rows": rows.collect::<Vec<_>>() })
+    let outcomes = analysis.latency.outcomes.iter();
+    let outcomes: BTreeMap<&str, usize> =
+        outcomes.map(|(outcome, n)| (outcome.map_or("unstated", |outcome| outcome.as_str()), *n)).collect();
+    json!({
+        "n": analysis.latency.requests.len(),
+        "warmup": analysis.latency.warmup,
+        "outcomes": outcomes,
+        "rows": rows.collect::<Vec<_>>(),
+    })
 }
 
 /// The warm-up, listed apart: it is in no other figure.

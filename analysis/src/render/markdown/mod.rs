@@ -49,6 +49,9 @@ pub fn report(analysis: &Analysis) -> String {
             .collect::<Vec<_>>()
             .join(", "),
     ));
+    if let Some(words) = analysis.latency.outcomes_in_words() {
+        facts.push(("requests ended", words));
+    }
     for (key, value) in facts {
         let _ = writeln!(out, "- {key}: {}", escape(&value));
     }

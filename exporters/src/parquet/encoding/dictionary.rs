@@ -12,6 +12,8 @@ use std::sync::Arc;
 pub(in crate::parquet) struct TextDict {
     values: Vec<Arc<str>>,
     keys: HashMap<Arc<str>, u32>,
+    /// Length of all texts.
+    bytes: usize,
 }
 
 impl TextDict {
@@ -20,6 +22,7 @@ impl TextDict {
             return *key;
         }
         let key = self.values.len() as u32;
+        self.bytes += text.len();
         self.values.push(text.clone());
         self.keys.insert(text.clone(), key);
         key
@@ -32,6 +35,11 @@ impl TextDict {
     pub(in crate::parquet) fn clear(&mut self) {
         self.values.clear();
         self.keys.clear();
+        self.bytes = 0;
+    }
+
+    pub(in crate::parquet) fn memory(&self) -> usize {
+        self.bytes + self.values.len() * (size_of::<Arc<str>>() * 2 + size_of::<u32>())
     }
 }
 
@@ -90,6 +98,11 @@ impl PathDict {
         self.targets.clear();
         self.modules.clear();
     }
+
+    /// The paths themselves belong to the session.
+    pub(in crate::parquet) fn memory(&self) -> usize {
+        self.paths.len() * (size_of::<Arc<PathInfo>>() + 3 * size_of::<u32>())
+    }
 }
 
 /// Distinct threads, found by [`ThreadInfo::index`].
@@ -126,6 +139,10 @@ impl ThreadDict {
     pub(in crate::parquet) fn clear(&mut self) {
         self.key_of.fill(NULL);
         self.names.clear();
+    }
+
+    pub(in crate::parquet) fn memory(&self) -> usize {
+        self.names.memory()
     }
 }
 

@@ -3,7 +3,9 @@
 use crate::parquet::encoding::chunk::{ColumnData, KeySource};
 use crate::parquet::encoding::column::{KeyColumn, NULL, ValueColumn};
 use crate::parquet::encoding::dictionary::{PathDict, TextDict, ThreadDict, ValueDict};
-use candlescope_core::{DType, GpuSource, KernelKind, PathInfo, Phase, Shape, ThreadInfo, TraceId};
+use candlescope_core::{
+    DType, GpuSource, KernelKind, MOST_TEXT_BYTES, Outcome, PathInfo, Phase, Shape, ThreadInfo, TraceId, cut_text,
+};
 use std::borrow::Cow;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -156,6 +158,7 @@ impl Texts {
 trait Word: Copy + Eq + Hash + ToString {}
 impl Word for TraceId {}
 impl Word for Phase {}
+impl Word for Outcome {}
 impl Word for GpuSource {}
 impl Word for DType {}
 impl Word for Shape {}
@@ -202,7 +205,8 @@ impl Dictionary for ValueDict<i32> {
 }
 
 fn texts<'a>(keys: KeySource<'a>, values: impl Iterator<Item = &'a str>) -> ColumnData<'a> {
-    ColumnData::Text(keys, values.map(Cow::Borrowed).collect())
+    // Two that are the same once they are cut stand twice in the dictionary, which readers accept.
+    ColumnData::Text(keys, values.map(|text| cut_text(text, MOST_TEXT_BYTES)).collect())
 }
 
 macro_rules! texts {
@@ -214,6 +218,10 @@ macro_rules! texts {
 
             fn clear(&mut self) {
                 <$dictionary>::clear(self);
+            }
+
+            fn memory(&self) -> usize {
+                <$dictionary>::memory(self)
             }
         }
     };

@@ -1,9 +1,10 @@
 //! `RUN/requests`: one row per inference request.
 
-use super::columns::{Columns, Ints, Texts, Words};
+use super::columns::{Columns, Ints, Keyed, Texts, Words};
 use super::table;
 use crate::parquet::encoding::chunk::signed;
-use candlescope_core::{RequestRecord, TraceId};
+use crate::parquet::encoding::dictionary::ValueDict;
+use candlescope_core::{Outcome, RequestRecord, TraceId};
 
 table! {
     /// Requests of the next row group.
@@ -21,6 +22,9 @@ table! {
         batch: Ints,
         last_token: Ints,
         queue: Ints,
+        parent_span_id: Ints,
+        caller_sampled: Keyed<ValueDict<i32>>,
+        outcome: Words<Outcome>,
     }
 }
 
@@ -39,5 +43,8 @@ impl Requests {
         self.batch.push_opt(request.batch.map(i64::from));
         self.last_token.push_opt(request.last_token_ns.map(signed));
         self.queue.push_opt(request.queue_ns.map(signed));
+        self.parent_span_id.push_opt(request.parent_span_id.map(|id| id.0 as i64));
+        self.caller_sampled.push(0, request.caller_sampled.map(i32::from));
+        self.outcome.push(0, request.outcome);
     }
 }

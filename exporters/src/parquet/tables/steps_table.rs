@@ -3,7 +3,8 @@
 use super::columns::{Columns, Floats, Ints, Paths, Texts, Threads, Words};
 use super::table;
 use crate::parquet::encoding::chunk::signed;
-use candlescope_core::{GpuSource, Phase, StepRecord, TraceId};
+use candlescope_core::{GpuSource, Phase, Served, StepRecord, TraceId};
+use std::sync::Arc;
 
 table! {
     /// Steps of the next row group.
@@ -34,6 +35,7 @@ table! {
         flops_executed: Ints,
         io_bytes: Ints,
         module: Texts,
+        serves: Texts,
     }
 }
 
@@ -65,5 +67,6 @@ impl Steps {
         self.flops_executed.push_opt(step.flops_executed.map(signed));
         self.io_bytes.push_opt(step.io_bytes.map(signed));
         self.module.push_opt(step.path.module.as_ref());
+        self.serves.push_opt(Served::to_text(&step.serves).map(Arc::from).as_ref());
     }
 }

@@ -13,6 +13,7 @@ use crate::modules::rules::{self, Rule};
 use crate::modules::{self, Slot};
 use crate::names::{self, Role};
 use crate::raw::NO_PHASE;
+use crate::request_handle;
 use crate::shared::{RawRequest, Shared};
 use cache::{Meta, meta_flag};
 use callsites::Callsite;
@@ -243,6 +244,7 @@ where
                 if is_request {
                     self.shared.open_requests.fetch_add(1, Ordering::Relaxed);
                     self.shared.steps_of_requests.open(request);
+                    request_handle::leave(&self.shared, request);
                 }
                 return;
             }

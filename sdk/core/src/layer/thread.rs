@@ -4,6 +4,7 @@
 
 mod aside;
 pub(crate) mod outlived;
+mod serving;
 
 use super::cache::{Meta, MetaCache, meta_flag};
 use super::frame::{Frame, Kind, Placement, place};
@@ -18,6 +19,7 @@ use crate::shared::{NewThread, Shared, ThreadCounts};
 use crate::tap::TapInterval;
 use crate::vocabulary::Phase;
 use aside::Aside;
+pub(crate) use serving::serve;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -492,10 +494,9 @@ impl ThreadState {
             frame.outside_window = true;
             correlator.push(OUTSIDE_WINDOW);
         }
-        if frame.plain {
-            // Last, as for a recorded step.
-            frame.start = shared.ticks.now();
-        }
+        // Last, as for a recorded step: a plain one is compared with those, and a request that the step serves has
+        // waited until now.
+        frame.start = shared.ticks.now();
     }
 
     /// Called when a step ends that was not recorded.

@@ -8,7 +8,7 @@ use crate::account::Closing;
 use crate::capture::EndedAt;
 use crate::control::{Control, KernelWindow};
 use crate::diagnostics::Diagnostics;
-use crate::record::{Batch, RecordKind, RequestRecord};
+use crate::record::{Batch, RecordKind, RequestRecord, StepRecord};
 use crate::run::{ClockInfo, Code, Finding, RunManifest, Severity, StepCounts};
 use crate::tally::Tally;
 use crossbeam_channel::Sender;
@@ -165,7 +165,7 @@ impl Capturing {
         let roots: FxHashSet<u64> = steps.iter().map(|s| s.seq).collect();
         spans.iter_mut().filter(|s| roots.contains(&s.seq)).for_each(|s| s.parent_seq = None);
         let kernels: Vec<_> = batch.kernels.iter().filter(|k| inside(k.step)).cloned().collect();
-        self.requests.extend(steps.iter().filter_map(|s| s.request));
+        self.requests.extend(steps.iter().flat_map(StepRecord::requests));
         // A request ends after its steps: its row may come later, or the capture may end before it does. A request that
         // began before the capture has steps that are missing here, and would look as if it had been idle.
         let whole = |r: &&RequestRecord| self.requests.remove(&r.request) && r.host_start >= self.started;

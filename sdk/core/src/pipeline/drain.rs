@@ -420,6 +420,7 @@ impl Drain {
                 prompt_tokens: v.prompt_tokens,
                 output_tokens: v.output_tokens,
                 batch: v.annotation.get_batch(),
+                outcome: v.outcome,
             });
             self.shared.forget_request(raw.number);
         }

@@ -18,6 +18,7 @@ use crate::clock::TickMapper;
 use crate::names::{NameInfo, OTHER};
 use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
 use crate::record::{PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId};
+use crate::served::{MOST_SERVED, Served};
 use crate::shared::Shared;
 use crate::vocabulary::Phase;
 use buffers::StepBuffer;
@@ -126,6 +127,12 @@ impl Resolver {
         match raw {
             Raw::Work(work) => thread.pending.get_or_insert_default().work = work,
             Raw::Counts(counts) => thread.pending.get_or_insert_default().counts = counts,
+            Raw::Served(served) => {
+                let serves = &mut thread.buffer(served.step).serves;
+                if serves.len() < MOST_SERVED {
+                    serves.push(Served::new(served.request.into(), served.tokens, served.output_tokens));
+                }
+            }
             Raw::Plain(step) => {
                 let ns = around.mapper.to_host(step.end).since(around.mapper.to_host(step.start));
                 if let Some(in_place) = &mut self.in_place {
@@ -160,7 +167,7 @@ impl Resolver {
                     buffer.source = thread.source(interval.request);
                     thread.remember_source(&interval, annotation);
                     self.resolve_part(&mut buffer, &thread.info, around, out);
-                    self.finish_step(&interval, annotation, &buffer, &thread.info, around, out);
+                    self.finish_step(&interval, annotation, &mut buffer, &thread.info, around, out);
                     thread.recycle(buffer);
                 } else if thread.steps.len() > MAX_OPEN_STEPS {
                     // Its end was lost: its intervals go out without their place, which is better than not at all.
@@ -309,7 +316,7 @@ impl Resolver {
         &mut self,
         root: &RawInterval,
         annotation: Option<Annotation>,
-        buffer: &StepBuffer,
+        buffer: &mut StepBuffer,
         thread: &Arc<ThreadInfo>,
         around: &Surroundings<'_>,
         out: &mut Resolved,
@@ -341,6 +348,7 @@ impl Resolver {
             trace_id: trace_of(root, around.shared),
             phase: phase_of(root),
             request: (root.request != 0).then_some(u64::from(root.request)),
+            serves: Served::merged(std::mem::take(&mut buffer.serves)),
             path: self.paths.child(None, root.name, &name, UNIQUE),
             thread: thread.clone(),
             host_start: start,

@@ -4,6 +4,7 @@ use super::phase_of;
 use crate::annotation::Annotation;
 use crate::raw::RawInterval;
 use crate::record::{PathInfo, ThreadInfo};
+use crate::served::Served;
 use crate::vocabulary::Phase;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
@@ -35,6 +36,7 @@ pub(super) struct StepBuffer {
     pub(super) closing: FxHashSet<u64>,
     pub(super) announced: Vec<RawInterval>,
     pub(super) done: StepTotals,
+    pub(super) serves: Vec<Served>,
 }
 
 /// Sums over all parts of a step.
@@ -134,6 +136,7 @@ impl ThreadStream {
         buffer.announced.clear();
         buffer.done = StepTotals::default();
         buffer.source = None;
+        buffer.serves.clear();
         if self.spare.len() < 4 {
             self.spare.push(buffer);
         }

@@ -1,0 +1,47 @@
+//! Steps that serve several requests: what an open step says of each of them goes into the ring before the step.
+
+use super::{RESERVED_FOR_STEPS, STATES, ThreadState, add};
+use crate::raw::{Raw, RawServed};
+use crate::request_handle::RequestHandle;
+use crate::shared::Shared;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// See [`crate::llm::serves`]. Nothing if no step is open on this thread.
+#[inline]
+pub(crate) fn serve(request: &RequestHandle, tokens: u32, output_tokens: u32, context: Option<u64>) {
+    let RequestHandle { shared, number } = request;
+    let _ = STATES.try_with(|states| {
+        if let Ok(mut states) = states.try_borrow_mut()
+            && let Some(state) = states.iter_mut().find(|state| state.session == shared.session)
+        {
+            state.serve(shared, *number, tokens, output_tokens);
+        }
+    });
+    if let Some(context) = context {
+        shared.steps_of_requests.context(*number, context);
+    }
+}
+
+impl ThreadState {
+    fn serve(&mut self, shared: &Shared, request: u32, tokens: u32, output_tokens: u32) {
+        let Some(at) = self.open().iter().rposition(|frame| frame.is_step() && !frame.is_detached()) else { return };
+        let frame = &self.frames[at];
+        let (step, recorded, start) = (frame.step, frame.recorded, frame.start);
+        // The request has waited until this step began, which may be long ago by now.
+        if shared.steps_of_requests.step(request, recorded) {
+            shared.steps_of_requests.first_step(request, start);
+        }
+        if !recorded {
+            return;
+        }
+        if self.room_for(1 + RESERVED_FOR_STEPS) {
+            let _ = self.ring.push(Raw::Served(RawServed { step, request, tokens, output_tokens }));
+        } else {
+            // Counted like an interval of the step that was lost, so that the step is known to be incomplete.
+            self.next_seq += 1;
+            self.counts.entered.store(self.next_seq, Relaxed);
+            self.count_emitted();
+            add(&self.counts.ring_full);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Requests in runs on disk: what a program says of them comes back from Parquet, in figures and in SQL.
+#![allow(missing_docs, reason = "a test")]
+
+use candlescope::ParquetConfig;
+use candlescope::llm::{self, Request, Tokens};
+use candlescope_analysis::sql::{Answer, Sources, SqlValue, query};
+use candlescope_analysis::{Analysis, ReadLimits, Run};
+use candlescope_core::{Outcome, RecordKind, RequestRecord, Served, Session, SpanId};
+use candlescope_exporters::parquet::ParquetExporter;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tracing_subscriber::prelude::*;
+
+fn recorded(dir: &Path, program: impl FnOnce()) {
+    let session = Session::builder().exporter(ParquetExporter::new(ParquetConfig::new(dir)));
+    let (layer, session) = session.start().expect("starts");
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), program);
+    let manifest = session.finish();
+    assert!(manifest.verdict.ok, "{:?}", manifest.verdict);
+}
+
+fn read(dir: &Path) -> (Run, Vec<RequestRecord>) {
+    let run = Run::open(dir).expect("opens");
+    let requests = run.table(RecordKind::Request).flat_map(|batch| batch.requests).collect();
+    (run, requests)
+}
+
+fn ask(dir: &Path, sql: &str) -> Answer {
+    let limits = ReadLimits::default();
+    let sources = Sources::open([dir], &limits).expect("opens");
+    query(sql, &sources, &limits, 0).unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+fn work(at_least: Duration) {
+    tracing::trace_span!("linear").in_scope(|| std::thread::sleep(at_least));
+}
+
+/// Three requests that come one after the other and are served together. The prompt of each takes two steps.
+#[test]
+fn a_batching_loop_gives_each_request_its_figures() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let mut own_gaps: Vec<Vec<Duration>> = vec![Vec::new(); 3];
+    recorded(&run, || {
+        let requests: Vec<Request> = (0..3).map(|_| Request::new("chat", "m").prompt_tokens(10)).collect();
+        let mut latest: [Option<Instant>; 3] = [None; 3];
+        for step in 0..12 {
+            let span = llm::decode(Tokens::new(3).batch(3));
+            work(Duration::from_millis(1));
+            // The second one comes two steps after the first, and so on.
+            for (n, request) in requests.iter().enumerate() {
+                match step - 2 * n as i32 {
+                    ..0 => {}
+                    0 => llm::serves(request, Tokens::new(6), 0),
+                    1 => llm::serves(request, Tokens::new(4), 1),
+                    _ => llm::serves(request, Tokens::new(1), 1),
+                }
+            }
+            drop(span);
+            let now = Instant::now();
+            for n in (0..3).filter(|n| step > 2 * *n) {
+                own_gaps[n as usize].extend(latest[n as usize].replace(now).map(|before| now - before));
+            }
+        }
+        requests[0].outcome(Outcome::Done);
+        requests[1].outcome(Outcome::Cancelled);
+    });
+    let (read, _) = read(&run);
+    let analysis = Analysis::of(&read);
+    let latency = &analysis.latency;
+    assert_eq!(latency.requests.len(), 3);
+    for (figures, own) in latency.requests.iter().zip(&own_gaps) {
+        assert_eq!(figures.itl_ns.len(), own.len());
+        let (theirs, all) = (figures.itl_ns.iter().sum::<u64>(), own.iter().sum::<Duration>().as_nanos() as u64);
+        assert!(theirs.abs_diff(all) < all / 10 + 20_000_000, "{theirs} ns of gaps for {all}");
+        assert_eq!(figures.output_tokens, Some(own.len() as u64 + 1));
+        assert_eq!(figures.prompt_tokens, Some(10));
+        assert!(figures.queue_ns < figures.ttft_ns && figures.ttft_ns < figures.e2e_ns);
+    }
+    let queues: Vec<u64> = latency.requests.iter().map(|r| r.queue_ns.unwrap()).collect();
+    // Each waited two steps of a millisecond longer than the one before.
+    assert!(queues[1] >= queues[0] + 2_000_000 && queues[2] >= queues[1] + 2_000_000, "{queues:?}");
+    // All time of the steps is shared out.
+    let shares: f64 = latency.requests.iter().map(|r| r.step_share_ns.unwrap()).sum();
+    let all = ask(&run, "SELECT sum(host_dur_ns) FROM steps");
+    let SqlValue::Int(all) = all.rows[0][0] else { panic!("{all:?}") };
+    assert!((shares - all as f64).abs() < 1.0, "{shares} of {all}");
+    let outcomes: Vec<_> = latency.outcomes.iter().map(|(outcome, n)| (*outcome, *n)).collect();
+    assert_eq!(outcomes, [(None, 1), (Some(Outcome::Done), 1), (Some(Outcome::Cancelled), 1)]);
+
+    let served = ask(&run, "SELECT request, count(*), sum(tokens), sum(output_tokens) FROM served GROUP BY request");
+    let int = SqlValue::Int;
+    let row = |n: i64, steps: i64| vec![int(n), int(steps), int(10 + steps - 2), int(steps - 1)];
+    assert_eq!(served.rows, [row(1, 12), row(2, 10), row(3, 8)]);
+    let measured = ask(&run, "SELECT count(*), (SELECT count(*) FROM steps WHERE serves IS NULL) FROM measured_steps");
+    assert_eq!(measured.rows, [[int(12), int(0)]]);
+    let steps: Vec<_> = read.table(RecordKind::Step).flat_map(|batch| batch.steps).collect();
+    assert_eq!(steps[3].serves, [Served::new(1, 1, 1), Served::new(2, 4, 1)]);
+}
+
+#[test]
+fn the_caller_and_the_outcome_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    recorded(&run, || {
+        let caller = |flags| format!("00-4bf92f3577b34da6a3ce929d0e0e4736-f0f067aa0ba902b7-{flags}");
+        work(Duration::ZERO);
+        Request::new("chat", "m").traceparent(&caller("01")).outcome(Outcome::Failed);
+        drop(Request::new("chat", "m").traceparent(&caller("00")));
+        drop(Request::new("chat", "m"));
+    });
+    let (_, requests) = read(&run);
+    let kept: Vec<_> = requests.iter().map(|r| (r.parent_span_id, r.caller_sampled, r.outcome)).collect();
+    let caller = Some(SpanId(0xf0f0_67aa_0ba9_02b7));
+    assert_eq!(kept, [(caller, Some(true), Some(Outcome::Failed)), (caller, Some(false), None), (None, None, None)]);
+}
+
+/// The writer says that all is well, so a reader with the usual limits must find all.
+#[test]
+fn a_name_of_any_length_hides_no_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    recorded(&run, || {
+        for n in 0..200 {
+            let long = "ä".repeat(if n == 100 { 20_000 } else { 10 });
+            let request = Request::new("chat", &long);
+            let _in_request = request.enter();
+            let _step = llm::decode(Tokens::new(1));
+            // Forty levels of names as long as they may be are a path that is longer than a text may be.
+            let depth = if n == 100 { 40 } else { 2 };
+            let spans: Vec<_> = (0..depth).map(|_| tracing::info_span!("inner", otel.name = %long).entered()).collect();
+            drop(spans.into_iter().rev().collect::<Vec<_>>());
+        }
+    });
+    let (run, requests) = read(&run);
+    assert_eq!(requests.len(), 200);
+    let analysis = Analysis::of(&run);
+    assert_eq!(analysis.latency.requests.len(), 200);
+    let spans: usize = run.table(RecordKind::Span).map(|batch| batch.spans.len()).sum();
+    assert_eq!(spans, 199 * 4 + 42);
+    let said = format!("{:?}", analysis.verdict.findings);
+    assert!(!said.contains("limit_reached"), "{said}");
+}
