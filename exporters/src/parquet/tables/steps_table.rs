@@ -3,7 +3,7 @@
 use super::columns::{Columns, Floats, Ints, Paths, Texts, Threads, Words};
 use super::table;
 use crate::parquet::encoding::chunk::signed;
-use candlescope_core::{GpuSource, Phase, StepRecord, TraceId};
+use candlescope_core::{GpuSource, Phase, StepRecord, TraceId, UnrecordedStep};
 
 table! {
     /// Steps of the next row group.
@@ -34,6 +34,8 @@ table! {
         flops_executed: Ints,
         io_bytes: Ints,
         module: Texts,
+        target: Texts,
+        unrecorded: Texts,
     }
 }
 
@@ -65,5 +67,8 @@ impl Steps {
         self.flops_executed.push_opt(step.flops_executed.map(signed));
         self.io_bytes.push_opt(step.io_bytes.map(signed));
         self.module.push_opt(step.path.module.as_ref());
+        self.target.push_opt(Some(&step.path.target).filter(|target| !target.is_empty()));
+        let unrecorded = step.unrecorded.as_deref().map(|steps| UnrecordedStep::to_text(steps).into());
+        self.unrecorded.push_opt(unrecorded.as_ref());
     }
 }
