@@ -37,7 +37,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Queue time",
         "ns",
         "measured",
-        "Request start to the start of its first step, whether that step was recorded or not. It is part of the time to first token",
+        "Request start to the start of its first phase, or of its first step if it has no phase, whether that was recorded or not. It is part of the time to first token",
         "vLLM queue time",
     ),
     def(
@@ -45,7 +45,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Time to first token (TTFT)",
         "ns",
         "measured",
-        "Request start to the first output token on the host; if the request does not say, to the end of the step that yields it, if that was recorded",
+        "Request start to the first output token on the host; if the request does not say, to the end of the step that yields it, if that was recorded. A request that ended without a token has none",
         "OTel gen_ai.server.time_to_first_token, vLLM TTFT",
     ),
     def(

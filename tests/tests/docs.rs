@@ -108,6 +108,13 @@ sums by wall time, and compute no gap between two steps unless all numbers betwe
 and one out, request 9 a chunk of 512 of its prompt and none out. `request` is null there. The view `served` of\n  \
 [sql.md](sql.md) makes rows of it. At most 1,000 requests of a step are kept.\n\
 - Texts have at most 16,384 bytes; one that was longer ends in `…`.\n\
+- Rates of such runs are over rows of steps with consecutive numbers: the tokens (FLOPs, bytes) of all steps of a\n  \
+phase that begin in a row, over the time in which steps of the phase were open from the start of the row's first step\n  \
+to that of the step after its last. Threads that idle, join and leave make no difference to that. The times of steps\n  \
+without a record that are needed are in `steps.unrecorded`: of those that follow a row, and of those still open when\n  \
+one begins. Runs of older versions do not have it.\n\
+- A span of the application, such as a handler's, is no step once a phase is marked; one that was entered before is, and\n  \
+`steps.target` tells. Reports leave it out.\n\
 - A table may be empty or missing: `kernels` if none were recorded, `requests` of a program that marks none.\n";
 
 #[test]

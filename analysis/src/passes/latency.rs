@@ -60,11 +60,13 @@ pub struct RequestFigures {
     pub prompt_tokens: Option<u64>,
     /// Output tokens, all sequences together.
     pub output_tokens: Option<u64>,
-    /// Request start to the start of its first step, recorded or not.
+    /// Request start to the start of its first phase, recorded or not; of its first step if it has no phase.
     pub queue_ns: Option<u64>,
     /// Request start to first output token.
     pub ttft_ns: Option<u64>,
-    /// Request start to last output token, or to the request's end if that is not known.
+    /// Request start to last output token, or to the request's end if that is not known, or if it is of a kind that
+    /// yields no tokens. A request that ended without a token has none, where others of its model and operation have
+    /// tokens.
     pub e2e_ns: Option<u64>,
     /// (e2e − ttft) / (output tokens − 1), of the longest sequence.
     pub tpot_ns: Option<f64>,
@@ -146,6 +148,7 @@ impl Latency {
         }
         // Steps that are inside each other, or run at once, count once.
         let open = windows(steps);
+        let generating = generating(requests);
         let rows: Vec<RequestFigures> = requests
             .iter()
             .map(|request| {
@@ -155,7 +158,10 @@ impl Latency {
                 let outside_steps = outside_steps(request, &steps, &open);
                 let step_share_ns = shared_steps::share_ns(request.request, told);
                 let figures = figures(request, &steps, warmup.contains(&request.request), whole);
-                RequestFigures { outside_steps, step_share_ns, ..figures }
+                // It has no last token, so its end is not that token's time, where others of its kind have one.
+                let no_token = request.output_tokens == Some(0) && generating.contains(&kind(request));
+                let e2e_ns = figures.e2e_ns.filter(|_| !no_token);
+                RequestFigures { outside_steps, step_share_ns, e2e_ns, ..figures }
             })
             .collect();
         let measured: Vec<&RequestFigures> = rows.iter().filter(|r| !r.warmup).collect();
@@ -195,6 +201,16 @@ impl Latency {
             requests: rows,
         }
     }
+}
+
+/// What requests of one kind have in common: operation and model.
+fn kind(request: &RequestRecord) -> (&str, &str) {
+    (&request.operation, &request.model)
+}
+
+/// The kinds of requests that have output tokens; those of encoders have none.
+fn generating(requests: &[RequestRecord]) -> BTreeSet<(&str, &str)> {
+    requests.iter().filter(|request| request.output_tokens.is_some_and(|n| n > 0)).map(kind).collect()
 }
 
 /// A count over nanoseconds as a rate a second.
@@ -305,8 +321,11 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool, whole: boo
     let sequences = u64::from(batch.unwrap_or(1).max(1));
     let tokens = Tokens::of(steps, sequences, request.output_tokens.map(|n| n / sequences), whole);
     let end_of = |t: Option<&TokenStep<'_>>| t.and_then(|t| since_start(t.step.end_ns()));
-    let ttft_ns = request.ttft_ns.or_else(|| end_of(tokens.steps.first()).filter(|_| tokens.has_first));
-    let by_steps = end_of(tokens.steps.last()).filter(|_| tokens.complete);
+    // A request that says how many tokens it yielded, and yielded none, has no first token.
+    let may_have_token = request.output_tokens != Some(0);
+    let by_steps = end_of(tokens.steps.first()).filter(|_| tokens.has_first && may_have_token);
+    let ttft_ns = request.ttft_ns.or(by_steps);
+    let by_steps = end_of(tokens.steps.last()).filter(|_| tokens.complete && may_have_token);
     // If steps are missing, the request's own end is the best estimate of its last token's time.
     let e2e_ns = request.last_token_ns.or(by_steps).or(Some(request.host_dur_ns));
     let output_tokens = request.output_tokens.or_else(|| tokens.counted(sequences));

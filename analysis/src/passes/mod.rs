@@ -4,6 +4,7 @@
 //! hidden from the documentation are reachable for this crate's tests and may change at any time.
 
 pub mod account;
+mod application;
 #[doc(hidden)]
 pub mod busy;
 pub(crate) mod cache_reads;
@@ -216,6 +217,7 @@ pub(crate) fn figures(run: &Run, beside: &mut impl Beside) -> (Analysis, Vec<Fin
     let mut batches =
         run.batches().held().without(RecordKind::Span, NOT_OF_SPANS).without(RecordKind::Kernel, NOT_OF_KERNELS);
     let mut known: Option<(Warmup, memory::MemoryPass)> = None;
+    let mut application = application::Application::default();
     let (mut first_step, mut all_kernels) = (None, false);
     let clocks = busy::Clocks::of(&manifest);
     let cold_steps = manifest.gpu.iter().flat_map(|gpu| &gpu.cold_steps);
@@ -227,6 +229,7 @@ pub(crate) fn figures(run: &Run, beside: &mut impl Beside) -> (Analysis, Vec<Fin
             // earlier lists are known when later records are handled.
             let (warmup, samples) = known.get_or_insert_with(|| {
                 in_order(&mut requests, &mut steps);
+                application = application::Application::take(&mut steps);
                 first_step = steps.first().map(|step| step.start_ns);
                 let warmup = Warmup::of(&manifest, &requests, &steps);
                 let measured = step_rows::windows(steps.iter().filter(|step| !warmup.has_step(Some(step.step))));
@@ -251,7 +254,8 @@ pub(crate) fn figures(run: &Run, beside: &mut impl Beside) -> (Analysis, Vec<Fin
             }
             for span in &batch.spans {
                 beside.span(span);
-                if warmup.takes(span) {
+                // What is inside these, and not of their step, counts as if they were not there.
+                if warmup.takes(span) || application.has_step(span.step) {
                     spans.add_warmup(span);
                     continue;
                 }
@@ -272,6 +276,7 @@ pub(crate) fn figures(run: &Run, beside: &mut impl Beside) -> (Analysis, Vec<Fin
     }
     let (mut warmup, samples) = known.unwrap_or_else(|| {
         in_order(&mut requests, &mut steps);
+        application = application::Application::take(&mut steps);
         (Warmup::of(&manifest, &requests, &steps), memory::MemoryPass::default())
     });
     let measured = warmup.measured(&steps);
@@ -280,10 +285,11 @@ pub(crate) fn figures(run: &Run, beside: &mut impl Beside) -> (Analysis, Vec<Fin
 
     let intervals = spans.finish();
     let whole = latency::every_step_recorded(&manifest);
-    let sampling = Sampling::of(&manifest, &steps);
+    let every_step = application.with(&steps);
+    let sampling = Sampling::of(&manifest, &every_step);
     // Records of the session may have been lost since.
     let whole = whole && sampling.missing == 0;
-    let covered = covered::Covered::of(&sampling, &steps).without_warmup(warmup.left_out());
+    let covered = covered::Covered::of(&sampling, &every_step, warmup.requests()).without_warmup(warmup.left_out());
     let mut latency = latency::Latency::of(&requests, &steps, warmup.requests(), whole);
     if sampling.requests_missing(&manifest, &measured_requests) {
         // It would be the tokens of some requests over the time of all of them.

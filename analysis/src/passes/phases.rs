@@ -2,7 +2,8 @@
 //!
 //! Rates (tokens/s, FLOP/s, bytes/s) are over the time in which at least one step of the phase was open, whichever
 //! thread ran it: two threads that decode at once do twice the work in that time. If some steps have no record, rates
-//! are over the time in which none of these was open ([`Covered`]). Durations are of single steps.
+//! are over windows of recorded steps, in which steps without a record count with their time ([`Covered`]). Durations
+//! are of single steps.
 
 use super::covered::{Covered, Part};
 use super::path_totals::{Intervals, by_rollup};
@@ -41,8 +42,8 @@ pub struct PhaseRow {
     pub total_ns: u64,
     /// `total_ns` ÷ the time of all outermost steps.
     pub share: f64,
-    /// Time in which at least one of them was open and no step without a record was, in nanoseconds: the denominator of
-    /// rates.
+    /// Time in which at least one of them was open, in nanoseconds: the denominator of rates. If some steps have no
+    /// record, only the time in windows of recorded steps, and that of steps of this kind without a record.
     pub union_ns: u64,
     /// Steps open at once, on average over that time.
     pub steps_at_once: Option<f64>,
@@ -102,8 +103,8 @@ impl PhaseGpu {
 }
 
 impl Phases {
-    /// Divides the time of `steps`, which are ordered by start and do not include warm-up. `covered` is the time in
-    /// which no step lacks a record, `warmup` the time in which nothing but warm-up ran.
+    /// Divides the time of `steps`, which are ordered by start and do not include warm-up. `covered` is the time over
+    /// which rates are taken, `warmup` the time in which nothing but warm-up ran.
     pub fn of(
         requests: &[&RequestRecord],
         steps: &[StepRow],
@@ -161,11 +162,11 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, cover
     let tokens = new_tokens.or_else(|| sum(|s| s.tokens.map(u64::from)));
     let (flops, bytes, io_bytes) = (sum(|s| s.flops), sum(|s| s.bytes), sum(|s| s.io_bytes));
     let flops_executed = sum(|s| s.flops_executed);
-    let open = covered.cut(merged_but_touching(steps.iter().map(|s| (s.start_ns, s.end_ns()))));
+    let open = covered.open(name, merged_but_touching(steps.iter().map(|s| (s.start_ns, s.end_ns()))));
     let union_ns = length(&open);
     let tokens_of: fn(&StepRow) -> Option<u64> =
         if all_new { |s| s.new_tokens.map(u64::from) } else { |s| s.tokens.map(u64::from) };
-    // A step that is only partly in the time that counts contributes that part of its work.
+    // Of a step that counts only in part, that part of its work counts.
     let parts: Vec<Vec<Part>> = steps.iter().map(|step| covered.parts(step)).collect();
     let share = |parts: &Vec<Part>| parts.iter().map(|part| part.share).sum();
     let shares: Option<Vec<f64>> = (!covered.is_all()).then(|| parts.iter().map(share).collect());
@@ -179,7 +180,10 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, cover
     let rate = |work: Option<u64>, of: fn(&StepRow) -> Option<u64>| {
         within(work, of).filter(|_| union_ns > 0).map(|n| n / union_ns as f64)
     };
-    let open_ns = within(Some(total_ns), |s| Some(s.dur_ns)).unwrap_or(0.0);
+    let open_ns = match covered.open_sum(name, steps) {
+        Some(ns) => ns as f64,
+        None => within(Some(total_ns), |s| Some(s.dur_ns)).unwrap_or(0.0),
+    };
     PhaseRow {
         name: name.to_string(),
         is_phase: steps[0].phase.is_some(),

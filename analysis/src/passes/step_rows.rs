@@ -2,7 +2,7 @@
 
 use super::stats::{Distribution, total_if_known};
 use candlescope_core::stretches::{StepTime, Stretch, merged};
-use candlescope_core::{GpuSource, PathInfo, Phase, Served, StepRecord};
+use candlescope_core::{GpuSource, PathInfo, Phase, Served, StepRecord, UnrecordedStep};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -57,6 +57,10 @@ pub struct StepRow {
     pub intervals: u64,
     /// Intervals of it that were lost; `None` in runs that do not say.
     pub intervals_lost: Option<u64>,
+    /// Steps without a record whose times became known with this one; `None` in runs that do not say.
+    pub unrecorded: Option<Box<[UnrecordedStep]>>,
+    /// Whether it is a span of the application, which is in no figure where phases are marked.
+    pub is_application: bool,
 }
 
 impl StepRow {
@@ -87,6 +91,8 @@ impl StepRow {
             io_bytes: step.io_bytes,
             intervals: step.intervals,
             intervals_lost: step.intervals_lost,
+            unrecorded: step.unrecorded.clone().map(Vec::into_boxed_slice),
+            is_application: step.is_application(),
         }
     }
 

@@ -5,7 +5,8 @@ use super::columns::{add, times};
 use super::intern::Interner;
 use super::spans_table::{GpuColumns, trace_id};
 use arrow_array::RecordBatch;
-use candlescope_core::{Phase, Served, StepRecord, TraceId};
+use candlescope_core::run::{STEP_TARGET, UNRECORDED_STEPS};
+use candlescope_core::{Phase, Served, StepRecord, TraceId, UnrecordedStep};
 
 /// Adds the rows of a batch that `keep` selects; returns how many lack the values that a step must have.
 pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], into: &mut Vec<StepRecord>) -> u64 {
@@ -22,6 +23,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], 
     let (executed, io_bytes) = (int("flops_executed"), int("io_bytes"));
     let (trace, phase, path, thread) = (text("trace_id"), text("phase"), text("path"), text("thread"));
     let (module, serves) = (text("module"), text("serves"));
+    let (target, unrecorded) = (text(STEP_TARGET), text(UNRECORDED_STEPS));
     // Steps one after the other often serve the same requests.
     let served = serves.map_values(Served::from_text);
 
@@ -32,7 +34,12 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], 
             step.unsigned(row)?,
             seq.unsigned(row)?,
             trace.get(row).and_then(trace_id).unwrap_or(TraceId(0)),
-            interner.path(path, path.rsplit('/').next().unwrap_or_default(), "", module.get(row)),
+            interner.path(
+                path,
+                path.rsplit('/').next().unwrap_or_default(),
+                target.get(row).unwrap_or_default(),
+                module.get(row),
+            ),
             interner.thread(thread.get(row)?),
             when.0,
             when.1,
@@ -54,6 +61,7 @@ pub(super) fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], 
         record.sequences = going_on.small(row);
         record.flops_executed = executed.unsigned(row);
         record.io_bytes = io_bytes.unsigned(row);
+        record.unrecorded = unrecorded.get(row).map(UnrecordedStep::of_text);
         Some(record)
     };
     add(into, keep, row)

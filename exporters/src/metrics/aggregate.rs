@@ -118,6 +118,8 @@ pub(crate) struct Aggregate {
     steps_begun: IntCounterVec,
     /// Requests up to this number warm up.
     warmup: u64,
+    /// Whether any step had a phase.
+    phased: bool,
     warmup_steps: IntCounterVec,
     warmup_requests: IntCounter,
     phase_seconds: CounterVec,
@@ -198,6 +200,7 @@ impl Aggregate {
             steps: counters(&cat::STEPS)?,
             steps_begun: counters(&cat::STEPS_BEGUN)?,
             warmup: 0,
+            phased: false,
             warmup_steps: counters(&cat::WARMUP_STEPS)?,
             warmup_requests: registered(r, IntCounter::with_opts(opts(&cat::WARMUP_REQUESTS)))?,
             phase_seconds: seconds(&cat::PHASE_SECONDS)?,
@@ -263,15 +266,18 @@ impl Aggregate {
         // they count.
         let warm = batch.steps.iter().filter(|step| self.step_warms_up(step)).map(|step| step.step);
         let warm: HashSet<u64> = warm.collect();
-        let counts = |step: Option<u64>| step.is_none_or(|step| !warm.contains(&step));
-        let warm_requests = batch.requests.iter().filter(|request| self.warms_up(Some(request.request)));
-        let warm_requests: HashSet<SpanId> = warm_requests.map(|request| request.span_id).collect();
+        // Where phases are marked, spans of the application are no steps; those that began before the first phase are.
+        self.phased |= batch.steps.iter().any(|step| step.phase.is_some());
+        let application = batch.steps.iter().filter(|step| self.phased && step.is_application());
+        let application: HashSet<u64> = application.map(|step| step.step).collect();
+        let counts = |step: Option<u64>| step.is_none_or(|step| !warm.contains(&step) && !application.contains(&step));
         for span in batch.spans.iter().filter(|span| counts(span.step)) {
-            if span.step.is_some() || !warm_requests.contains(&span.span_id) {
-                self.span(span, span.step.is_some_and(|step| recorded.contains(&step)));
+            // An entry of a request's span stands above steps: one poll of its future, or all of it.
+            if let Some(step) = span.step {
+                self.span(span, recorded.contains(&step));
             }
         }
-        for step in &batch.steps {
+        for step in batch.steps.iter().filter(|step| !application.contains(&step.step)) {
             self.step(step);
         }
         for request in &batch.requests {

@@ -5,16 +5,18 @@
 //! same work in twice the time. A step counts once it has ended; if it began before the window, its part inside the
 //! window counts.
 //!
-//! Warm-up is in none of them. If some steps have no record, only the time counts in which every open step has one, as
-//! in reports: [`candlescope_core::stretches::covered`].
+//! Warm-up is in none of them. If some steps have no record, figures are over rows of recorded steps, as in reports:
+//! [`candlescope_core::stretches::rows`].
 //!
 //! Steps do not say which device they ran on. Recorded kernels do: the devices that they name share the work, so MFU
 //! and MBU are then the mean over these devices. If no kernels are recorded, everything counts as one device.
 
-use super::recent::{ALWAYS, Recent};
+use super::recent::{ALWAYS, Recent, Sums};
 use candlescope_core::run::{RunManifest, multiplied_dtype};
-use candlescope_core::stretches::{StepTime, Stretch, beside, covered, difference, intersection, length};
-use candlescope_core::{Batch, DType, GpuSource, HostNs, KernelRecord, Phase, StepRecord};
+use candlescope_core::stretches::{
+    Row as StepsInRow, StepTime, Stretch, beside, covered, difference, intersection, length, merged, rows,
+};
+use candlescope_core::{Batch, DType, GpuSource, HostNs, KernelRecord, Phase, StepRecord, UnrecordedStep};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -52,6 +54,13 @@ pub(crate) enum Figure {
     Busy,
 }
 
+/// The figures of work, in the order of [`Seen::work`].
+const WORK: [Figure; 3] = [Figure::Mfu, Figure::Mbu, Figure::TokenRate];
+
+fn span_of(time: &StepTime) -> Stretch {
+    (time.start_ns, time.end_ns)
+}
+
 /// One value of one figure, with the values of its labels.
 pub(crate) type Row = (Figure, Vec<String>, f64);
 
@@ -77,6 +86,26 @@ struct Seen {
     phase: Option<Phase>,
     /// Whether its kernels were recorded.
     kernels: bool,
+    /// Whether it warms up.
+    warm: bool,
+    /// Its work, by [`Figure`]: FLOPs, bytes, tokens.
+    work: [Option<u64>; 3],
+}
+
+/// A step of the last seconds that has no record.
+#[derive(Debug, Clone, Copy)]
+struct Unrecorded {
+    time: StepTime,
+    phase: Option<Phase>,
+    warm: bool,
+}
+
+/// The rows of recorded steps in the last seconds, and the time in them.
+struct Sampled {
+    rows: Vec<StepsInRow>,
+    /// Time of the rows, without warm-up.
+    windows: Vec<Stretch>,
+    warm: Vec<Stretch>,
 }
 
 /// Work and time of the last seconds.
@@ -91,6 +120,8 @@ pub(crate) struct Utilisation {
     all: Recent,
     /// Every step, including warm-up and steps around others.
     seen: VecDeque<Seen>,
+    /// Steps without a record whose times are known; `None` if the session does not tell them.
+    unrecorded: Option<VecDeque<Unrecorded>>,
     /// All steps before this number were seen, or are older than the window.
     known_from: u64,
     /// Numbers from there on that were seen, so that a scrape does not have to count them.
@@ -118,6 +149,7 @@ impl Default for Utilisation {
             work: BTreeMap::new(),
             all: Recent::new(MOST_STEPS),
             seen: VecDeque::new(),
+            unrecorded: None,
             known_from: 0,
             known: BTreeSet::new(),
             warmup: 0,
@@ -204,12 +236,22 @@ impl Utilisation {
         if step.step >= self.known_from {
             self.known.insert(step.step);
         }
+        let warm = super::warms_up(step.request, self.warmup);
+        // A sequence that has ended is computed on with the others, but yields no token.
+        let tokens = step.new_tokens.or(step.tokens).map(u64::from);
+        let work = [step.flops, step.bytes, tokens];
         self.seen.push_back(Seen {
             time: StepTime { step: step.step, thread: step.thread.index, start_ns: stretch.0, end_ns: stretch.1 },
             phase: step.phase,
             kernels: launched_on.is_some() || step.gpu.is_some_and(|gpu| gpu.source == GpuSource::Cupti),
+            warm,
+            work,
         });
-        if super::step_warms_up(step, self.warmup) {
+        if let Some(steps) = &step.unrecorded {
+            self.unrecorded.get_or_insert_default();
+            steps.iter().for_each(|step| self.add_unrecorded(step));
+        }
+        if warm {
             return self.warm.push(stretch, 0.0);
         }
         // If there are phases, a step without one may be around others, and the same time would count twice.
@@ -223,19 +265,23 @@ impl Utilisation {
             }
         }
         let Some(phase) = step.phase else { return };
-        // A sequence that has ended is computed on with the others, but yields no token.
-        let tokens = step.new_tokens.or(step.tokens).map(u64::from);
-        for (figure, amount) in [
-            (Figure::Mfu, step.flops),
-            (Figure::Mbu, step.bytes),
-            (Figure::TokenRate, tokens),
-            (Figure::Concurrency, Some(0)),
-        ] {
+        let concurrency = (Figure::Concurrency, Some(0));
+        for (figure, amount) in WORK.into_iter().zip(work).chain([concurrency]) {
             if let Some(amount) = amount {
                 let recent = self.work.entry((phase, figure)).or_insert_with(|| Recent::new(MOST_STEPS));
                 recent.push(stretch, amount as f64);
             }
         }
+    }
+
+    fn add_unrecorded(&mut self, step: &UnrecordedStep) {
+        let warm = super::warms_up(step.request, self.warmup);
+        let time = StepTime { step: step.step, thread: 0, start_ns: step.host_start.0, end_ns: step.host_end().0 };
+        let steps = self.unrecorded.get_or_insert_default();
+        if steps.len() >= MOST_STEPS {
+            steps.pop_front();
+        }
+        steps.push_back(Unrecorded { time, phase: step.phase, warm });
     }
 
     /// Removes what is older than the window.
@@ -247,6 +293,11 @@ impl Utilisation {
         of_steps.chain(of_devices).for_each(|recent| recent.forget_before(start));
         while self.seen.front().is_some_and(|seen| seen.time.end_ns <= start) {
             self.forget_first();
+        }
+        if let Some(steps) = &mut self.unrecorded {
+            while steps.front().is_some_and(|step| step.time.end_ns <= start) {
+                steps.pop_front();
+            }
         }
     }
 
@@ -268,8 +319,53 @@ impl Utilisation {
         self.known.last().is_some_and(|last| last.saturating_add(1).saturating_sub(self.known_from) > known)
     }
 
-    /// Time in which rates can be taken, ordered and disjoint.
-    fn counted(&self, start: i64) -> Vec<Stretch> {
+    /// The rows of recorded steps since `start`; `None` if no step lacks a record, or if nothing is told of those that
+    /// do.
+    fn in_rows(&self, start: i64) -> Option<Sampled> {
+        let others = self.unrecorded.as_ref().filter(|_| self.sampled && self.has_holes())?;
+        let others: Vec<StepTime> = others.iter().map(|step| step.time).collect();
+        let since: Vec<StepTime> =
+            self.seen.iter().map(|seen| seen.time).filter(|time| time.start_ns >= start).collect();
+        let rows = rows(&since, &others, u64::MAX);
+        let warm = self.unrecorded.iter().flatten().filter(|step| step.warm);
+        let warm = merged(self.warm.stretches(start).into_iter().chain(warm.map(|step| span_of(&step.time))));
+        let windows: Vec<Stretch> = rows.iter().map(|row| row.window).collect();
+        Some(Sampled { windows: difference(&windows, &warm), warm, rows })
+    }
+
+    /// Sums over rows of recorded steps, of those steps that `which` selects by their phase and that state the work of
+    /// `figure`: work of the steps that begin in them, and time of all.
+    fn sums_in_rows(&self, sampled: &Sampled, figure: Figure, which: impl Fn(Option<Phase>) -> bool) -> Sums {
+        let at = WORK.iter().position(|work| *work == figure);
+        let stated = |seen: &&Seen| at.is_none_or(|at| seen.work[at].is_some());
+        let steps = || self.seen.iter().filter(|seen| !seen.warm && which(seen.phase)).filter(stated);
+        let others = self.unrecorded.iter().flatten().filter(|step| !step.warm && which(step.phase));
+        let open = steps().map(|seen| seen.time).chain(others.map(|step| step.time));
+        let open: Vec<Stretch> = open.map(|time| span_of(&time)).collect();
+        let inside = |open: &Stretch| length(&intersection(&[*open], &sampled.windows));
+        let sum_ns = open.iter().map(inside).fold(0, u64::saturating_add);
+        let share = |time: &StepTime| {
+            let open = span_of(time);
+            match length(&[open]) {
+                0 => 1.0,
+                whole => length(&difference(&[open], &sampled.warm)) as f64 / whole as f64,
+            }
+        };
+        let counts = |step: u64| {
+            let row = sampled.rows.partition_point(|row| row.steps.end <= step);
+            sampled.rows.get(row).is_some_and(|row| row.steps.contains(&step))
+        };
+        let amount = |seen: &Seen| at.and_then(|at| seen.work[at]).unwrap_or(0) as f64 * share(&seen.time);
+        let amount = steps().filter(|seen| counts(seen.time.step)).map(amount).sum();
+        Sums { amount, sum_ns, merged: intersection(&merged(open), &sampled.windows) }
+    }
+
+    /// Time in which all that was open has a record, ordered and disjoint.
+    fn counted(&self, start: i64, sampled: Option<&Sampled>) -> Vec<Stretch> {
+        if let Some(sampled) = sampled {
+            let others = self.unrecorded.iter().flatten().map(|step| span_of(&step.time));
+            return difference(&sampled.windows, &merged(others));
+        }
         let recorded = match self.sampled && self.has_holes() {
             true => covered(&self.seen.iter().map(|seen| seen.time).collect::<Vec<_>>(), self.known_from..u64::MAX),
             false => vec![ALWAYS],
@@ -290,9 +386,13 @@ impl Utilisation {
         let start = self.window_start();
         let mut rows: Vec<Row> = Vec::new();
         let devices = self.devices.len().max(1) as f64;
-        let counted = self.counted(start);
+        let sampled = self.in_rows(start);
+        let counted = self.counted(start, sampled.as_ref());
         for (&(phase, figure), recent) in &self.work {
-            let sums = recent.within(start, &counted);
+            let sums = match &sampled {
+                Some(sampled) => self.sums_in_rows(sampled, figure, |of| of == Some(phase)),
+                None => recent.within(start, &counted),
+            };
             let union = sums.union_ns();
             if union == 0 {
                 continue;
@@ -313,7 +413,10 @@ impl Utilisation {
                 }
             }
         }
-        let all = self.all.within(start, &counted);
+        let all = match &sampled {
+            Some(sampled) => self.sums_in_rows(sampled, Figure::Concurrency, |phase| phase.is_some() || !self.phased),
+            None => self.all.within(start, &counted),
+        };
         if all.union_ns() > 0 {
             let open_at_once = all.sum_ns as f64 / all.union_ns() as f64;
             rows.push((Figure::Concurrency, vec![ALL_PHASES.into()], open_at_once));

@@ -7,7 +7,9 @@ use crate::field_names::{
 };
 use crate::text_limit::{cut_debug, cut_text};
 use crate::vocabulary::{DType, Outcome, Phase, Shape};
+use std::cell::Cell;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tracing_core::Metadata;
 use tracing_core::field::{Field, Visit};
@@ -144,15 +146,126 @@ impl FieldValues {
     }
 }
 
-impl Visit for FieldValues {
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        if field.name() == "gen_ai.response.time_to_first_chunk" {
+impl FieldValues {
+    fn float(&mut self, name: &str, value: f64) {
+        if name == "gen_ai.response.time_to_first_chunk" {
             self.ttft_seconds = Some(value).filter(|v| v.is_finite() && *v >= 0.0);
-        } else if field.name() == LAST_TOKEN_FIELD {
+        } else if name == LAST_TOKEN_FIELD {
             self.last_token_seconds = Some(value).filter(|v| v.is_finite() && *v >= 0.0);
         } else if value.is_finite() && value >= 0.0 {
-            self.number(field.name(), value as u64);
+            self.number(name, value as u64);
         }
+    }
+
+    fn flag(&mut self, name: &str, value: bool) {
+        if name == CALLER_SAMPLED_FIELD {
+            self.caller_sampled = Some(value);
+        }
+    }
+}
+
+thread_local! {
+    /// Set while a value's `Debug` runs on this thread.
+    static FORMATTING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The text of a field's value. `Debug` is the program's own code: if it panics, the value is unknown, and if it
+/// records further values, their `Debug` is not asked in turn.
+fn formatted(value: &dyn fmt::Debug) -> Option<String> {
+    struct Done;
+    impl Drop for Done {
+        fn drop(&mut self) {
+            FORMATTING.set(false);
+        }
+    }
+    if FORMATTING.replace(true) {
+        return None;
+    }
+    let _done = Done;
+    catch_unwind(AssertUnwindSafe(|| cut_debug(value, MOST_NAME_BYTES))).ok()
+}
+
+/// Whether a field's value is formatted. Others never are: they may be large or private.
+fn is_text(name: &str) -> bool {
+    matches!(name, PHASE_FIELD | NAME_FIELD | REQUEST_MODEL_FIELD | TRACE_ID_FIELD | PARENT_SPAN_ID_FIELD)
+        || matches!(name, OUTCOME_FIELD | "gen_ai.operation.name" | "dtype" | "shape")
+}
+
+/// A value that is recorded in a span.
+#[derive(Debug)]
+enum Value {
+    Number(u64),
+    Float(f64),
+    Flag(bool),
+    Text(String),
+}
+
+/// Values recorded after a span was made, apart from the span: it is locked only once they are all known.
+#[derive(Debug, Default)]
+pub(crate) struct RecordedFields {
+    /// Nearly always the only one.
+    first: Option<(&'static str, Value)>,
+    others: Vec<(&'static str, Value)>,
+}
+
+impl RecordedFields {
+    /// Sets the values.
+    pub(crate) fn apply(self, values: &mut FieldValues) {
+        for (name, value) in self.first.into_iter().chain(self.others) {
+            match value {
+                Value::Number(number) => values.number(name, number),
+                Value::Float(float) => values.float(name, float),
+                Value::Flag(flag) => values.flag(name, flag),
+                Value::Text(text) => values.text(name, &text),
+            }
+        }
+    }
+
+    fn add(&mut self, field: &Field, value: Value) {
+        match self.first {
+            None => self.first = Some((field.name(), value)),
+            Some(_) => self.others.push((field.name(), value)),
+        }
+    }
+}
+
+impl Visit for RecordedFields {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.add(field, Value::Float(value));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        if let Ok(value) = u64::try_from(value) {
+            self.add(field, Value::Number(value));
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, Value::Number(value));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, Value::Flag(value));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if is_text(field.name()) {
+            self.add(field, Value::Text(cut_text(value, MOST_NAME_BYTES).into_owned()));
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if is_text(field.name())
+            && let Some(text) = formatted(value)
+        {
+            self.add(field, Value::Text(text));
+        }
+    }
+}
+
+impl Visit for FieldValues {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.float(field.name(), value);
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
@@ -166,9 +279,7 @@ impl Visit for FieldValues {
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        if field.name() == CALLER_SAMPLED_FIELD {
-            self.caller_sampled = Some(value);
-        }
+        self.flag(field.name(), value);
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -176,13 +287,10 @@ impl Visit for FieldValues {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let known = matches!(
-            field.name(),
-            PHASE_FIELD | NAME_FIELD | REQUEST_MODEL_FIELD | TRACE_ID_FIELD | PARENT_SPAN_ID_FIELD | OUTCOME_FIELD
-        ) || matches!(field.name(), "gen_ai.operation.name" | "dtype" | "shape");
-        // Other values are never formatted: they may be large or private.
-        if known {
-            self.text(field.name(), &cut_debug(value, MOST_NAME_BYTES));
+        if is_text(field.name())
+            && let Some(text) = formatted(value)
+        {
+            self.text(field.name(), &text);
         }
     }
 }

@@ -31,6 +31,15 @@ impl Notices {
         self.keep(Notice { code: finding.code.clone(), line, finding: Some(finding), told: false });
     }
 
+    /// Keeps the finding for the verdict alone: it is worth knowing, and no problem to report.
+    pub(crate) fn note(&self, finding: Finding) {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        if list.iter().all(|known| known.code != finding.code) {
+            let code = finding.code.clone();
+            list.push(Notice { code, line: String::new(), finding: Some(finding), told: true });
+        }
+    }
+
     /// Keeps a line to be reported, once for each code.
     pub(crate) fn say(&self, code: Code, line: &str) {
         self.keep(Notice { code, line: line.into(), finding: None, told: false });

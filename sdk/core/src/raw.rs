@@ -51,12 +51,19 @@ pub(crate) struct RawInterval {
     pub(crate) open: bool,
 }
 
-/// A step that was left plain: its time only, without a row.
+/// A step that is not recorded: its time only, without a row.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PlainStep {
+pub(crate) struct UnrecordedStep {
     pub(crate) start: Ticks,
     pub(crate) end: Ticks,
+    pub(crate) step: u64,
     pub(crate) name: u32,
+    pub(crate) request: u32,
+    pub(crate) phase: u8,
+    /// It was left plain, to be compared with recorded steps.
+    pub(crate) plain: bool,
+    /// It was open when a recorded step began, or began right after one: rates need its time.
+    pub(crate) beside: bool,
 }
 
 /// What an open step does for one of several requests.
@@ -71,8 +78,8 @@ pub(crate) struct RawServed {
 /// What is written into a ring.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Raw {
-    /// A step that was not recorded, for measuring the cost of recording. It is not counted as an interval.
-    Plain(PlainStep),
+    /// A step that was not recorded. It is not counted as an interval.
+    Unrecorded(UnrecordedStep),
     /// An interval that ended, or that is announced as open.
     Interval(RawInterval),
     /// What the interval in the next record does.

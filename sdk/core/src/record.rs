@@ -3,6 +3,10 @@
 //! Data is converted once per boundary: the hot path writes a fixed-size raw record, the pipeline resolves it into the
 //! types here, and every exporter turns these into its own form. Nothing here depends on the `tracing` registry.
 
+mod unrecorded;
+
+pub use unrecorded::UnrecordedStep;
+
 use crate::host_ns::HostNs;
 use crate::served::Served;
 use crate::vocabulary::{DType, GpuSource, KernelKind, Outcome, Phase, Shape};
@@ -142,6 +146,17 @@ pub struct ThreadInfo {
     pub name: Arc<str>,
 }
 
+/// Whether spans of this target belong to a model wherever they are entered: those of candle's crates, and of ours.
+/// Spans of other targets may be a model's, too, or a handler's: they count as the model's inside a phase.
+///
+/// ```
+/// use candlescope_core::is_of_model;
+/// assert!(is_of_model("candle_transformers::models::qwen2") && !is_of_model("tower_http::trace::make_span"));
+/// ```
+pub fn is_of_model(target: &str) -> bool {
+    target.starts_with("candle")
+}
+
 /// An interval's time on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GpuTime {
@@ -259,6 +274,19 @@ pub struct StepRecord {
     /// Intervals of the step that were dropped because its thread's ring was full: if this is not 0, layers are missing
     /// from the step. 65,535 stands for that many or more; `None` if the run does not record it.
     pub intervals_lost: Option<u64>,
+    /// Steps without a record that rates of recorded steps need, as far as they became known since the step recorded
+    /// before; they need not have run beside this one. `None` if the run does not record them.
+    pub unrecorded: Option<Vec<UnrecordedStep>>,
+}
+
+impl StepRecord {
+    /// Whether the step is a span of the application, such as that of a handler: where phases are marked, it is in no
+    /// figure. Of a step whose target is not known that is not said.
+    pub fn is_application(&self) -> bool {
+        let stated = self.phase.is_some() || self.flops.is_some() || self.bytes.is_some() || self.tokens.is_some();
+        let target = &*self.path.target;
+        !stated && self.path.module.is_none() && !target.is_empty() && !is_of_model(target)
+    }
 }
 
 impl StepRecord {
@@ -295,7 +323,8 @@ pub struct RequestRecord {
     pub ttft_ns: Option<u64>,
     /// Time from the request's start to its last output token on the host, in nanoseconds.
     pub last_token_ns: Option<u64>,
-    /// Time from the request's start to the start of its first step, recorded or not, in nanoseconds.
+    /// Time from the request's start to the start of its first phase, recorded or not, in nanoseconds; to that of its
+    /// first step if it has no phase.
     pub queue_ns: Option<u64>,
     /// Prompt tokens of one sequence.
     pub prompt_tokens: Option<u64>,
@@ -467,6 +496,7 @@ impl StepRecord {
             io_bytes: None,
             intervals: 1,
             intervals_lost: None,
+            unrecorded: None,
         }
     }
 }

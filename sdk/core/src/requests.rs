@@ -5,7 +5,7 @@ use crate::clock::Ticks;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-/// The most requests that are followed at once; 24 bytes each.
+/// The most requests that are followed at once; 32 bytes each.
 ///
 /// Overload policy: if a request finds no free slot, its queue time is unknown, and it counts as having a recorded
 /// step, so that it gets its row. Nothing else is lost.
@@ -24,8 +24,17 @@ struct Slot {
     recorded: AtomicBool,
     /// Ticks at the start of the first step.
     first_step: AtomicU64,
+    /// Ticks at the start of the first step that is a phase.
+    first_phase: AtomicU64,
     /// Tokens in its context after the latest step that states them, over all sequences.
     context: AtomicU64,
+}
+
+impl Slot {
+    #[inline]
+    fn first(&self, is_phase: bool) -> &AtomicU64 {
+        if is_phase { &self.first_phase } else { &self.first_step }
+    }
 }
 
 /// The open requests of a session, found by their numbers.
@@ -36,6 +45,7 @@ pub(crate) struct OpenRequests {
 /// What is known of a request when it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
+    /// Start of its first phase, or of its first step if it has no phase.
     pub(crate) first_step: Option<Ticks>,
     pub(crate) recorded: bool,
 }
@@ -46,6 +56,7 @@ impl OpenRequests {
             number: AtomicU32::new(0),
             recorded: AtomicBool::new(false),
             first_step: AtomicU64::new(NONE),
+            first_phase: AtomicU64::new(NONE),
             context: AtomicU64::new(0),
         };
         Self { slots: (0..SLOTS).map(slot).collect() }
@@ -75,7 +86,9 @@ impl OpenRequests {
         let Some(slot) = self.find(number) else {
             return Ended { first_step: None, recorded: true };
         };
-        let first = slot.first_step.swap(NONE, Relaxed);
+        // A step that is no phase may be the application's: a poll of a handler that waits for its turn.
+        let (step, phase) = (slot.first_step.swap(NONE, Relaxed), slot.first_phase.swap(NONE, Relaxed));
+        let first = if phase == NONE { step } else { phase };
         let recorded = slot.recorded.swap(false, Relaxed);
         slot.context.store(0, Relaxed);
         slot.number.store(0, Release);
@@ -83,14 +96,14 @@ impl OpenRequests {
     }
 
     /// Called when a step of the request begins. Returns whether the caller must report the step's start, because it is
-    /// the request's first.
+    /// the request's first, or the first that is a phase.
     #[inline]
-    pub(crate) fn step(&self, number: u32, recorded: bool) -> bool {
+    pub(crate) fn step(&self, number: u32, recorded: bool, is_phase: bool) -> bool {
         let Some(slot) = self.find(number) else { return false };
         if recorded && !slot.recorded.load(Relaxed) {
             slot.recorded.store(true, Relaxed);
         }
-        slot.first_step.load(Relaxed) == NONE
+        slot.first(is_phase).load(Relaxed) == NONE
     }
 
     /// Something with the request's number is recorded that is not a step.
@@ -100,10 +113,11 @@ impl OpenRequests {
         }
     }
 
-    /// Notes when the first step began. If several threads report one, the earliest counts.
-    pub(crate) fn first_step(&self, number: u32, start: Ticks) {
+    /// Notes when the first step, or the first that is a phase, began. If several threads report one, the earliest
+    /// counts.
+    pub(crate) fn first_step(&self, number: u32, start: Ticks, is_phase: bool) {
         if let Some(slot) = self.find(number) {
-            slot.first_step.fetch_min(start.0, Relaxed);
+            slot.first(is_phase).fetch_min(start.0, Relaxed);
         }
     }
 
@@ -130,10 +144,10 @@ mod tests {
     fn the_earliest_step_counts_and_a_slot_forgets_its_request() {
         let requests = OpenRequests::new();
         requests.open(7);
-        assert!(requests.step(7, false), "nobody has told a start");
-        requests.first_step(7, Ticks(90));
-        requests.first_step(7, Ticks(80));
-        assert!(!requests.step(7, true));
+        assert!(requests.step(7, false, false), "nobody has told a start");
+        requests.first_step(7, Ticks(90), false);
+        requests.first_step(7, Ticks(80), false);
+        assert!(!requests.step(7, true, false));
         requests.context(7, 12);
         assert_eq!(requests.tokens_in_flight(), 12);
         assert_eq!(requests.close(7), Ended { first_step: Some(Ticks(80)), recorded: true });
@@ -142,14 +156,26 @@ mod tests {
         assert_eq!(requests.close(7), Ended { first_step: None, recorded: false });
     }
 
+    /// A handler is polled at 10 and waits for its turn; its prefill begins at 70.
+    #[test]
+    fn a_phase_counts_before_what_is_none() {
+        let requests = OpenRequests::new();
+        requests.open(7);
+        requests.first_step(7, Ticks(10), false);
+        assert!(requests.step(7, true, true), "no phase yet");
+        requests.first_step(7, Ticks(70), true);
+        assert!(!requests.step(7, true, true));
+        assert_eq!(requests.close(7), Ended { first_step: Some(Ticks(70)), recorded: true });
+    }
+
     #[test]
     fn one_that_found_no_room_is_taken_for_recorded_and_harms_nobody() {
         let requests = OpenRequests::new();
         (1..=20_000).for_each(|number| requests.open(number));
         let mut known = 0;
         for number in 1..=20_000 {
-            requests.step(number, false);
-            requests.first_step(number, Ticks(u64::from(number)));
+            requests.step(number, false, true);
+            requests.first_step(number, Ticks(u64::from(number)), true);
             let ended = requests.close(number);
             match ended.first_step {
                 Some(ticks) => {
@@ -162,6 +188,6 @@ mod tests {
         assert!(known > SLOTS * 9 / 10 && known <= SLOTS, "{known}");
         // All slots are free again, so a moderate number of requests finds room.
         (1..=1_000).for_each(|number| requests.open(number));
-        assert!((1..=1_000).all(|number| requests.step(number, true)));
+        assert!((1..=1_000).all(|number| requests.step(number, true, true)));
     }
 }

@@ -611,6 +611,12 @@ pub const SPANS: &[Column] = &[
     IO_BYTES,
 ];
 
+/// Column of `RUN/steps`: the target of the step's span.
+pub const STEP_TARGET: &str = "target";
+
+/// Column of `RUN/steps`: [`UnrecordedStep`](crate::UnrecordedStep)s, as its `to_text` writes them.
+pub const UNRECORDED_STEPS: &str = "unrecorded";
+
 /// Columns of `RUN/steps`.
 pub const STEPS: &[Column] = &[
     RUN_ID,
@@ -653,6 +659,14 @@ pub const STEPS: &[Column] = &[
         "Module of the model that the step's interval stands for, in a program that marks no phases",
     ),
     col("serves", Utf8, true, "Requests that the step serves: a JSON list of [request, tokens, output tokens]"),
+    col(STEP_TARGET, Utf8, true, "tracing target of the step's interval"),
+    col(
+        UNRECORDED_STEPS,
+        Utf8,
+        true,
+        "Steps without a record whose times rates need, as they became known: a line for each with number, start, \
+         duration (ns), request, phase and name, `-` where absent; empty: none",
+    ),
 ];
 
 /// Columns of `RUN/requests`.
@@ -672,7 +686,12 @@ pub const REQUESTS: &[Column] = &[
     col("output_tokens", Int64, true, "Output tokens, all sequences of the batch together"),
     BATCH,
     col("last_token_ns", Int64, true, "Request start to last output token on the host, nanoseconds"),
-    col("queue_ns", Int64, true, "Request start to the start of its first step, recorded or not, nanoseconds"),
+    col(
+        "queue_ns",
+        Int64,
+        true,
+        "Request start to the start of its first phase, recorded or not (of its first step if it has no phase), nanoseconds",
+    ),
     col("parent_span_id", Int64, true, "Span id of the caller, in another process, as a signed 64-bit integer"),
     col("caller_sampled", Int32, true, "1 if the caller's trace is recorded, 0 if not; null if the caller did not say"),
     col("outcome", Utf8, true, "done, cancelled or failed; null if the program does not say how the request ended"),

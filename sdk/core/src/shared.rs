@@ -16,7 +16,7 @@ use crate::run::LoadedModel;
 use crate::tap::{Tap, TapSlot};
 use crossbeam_channel::Sender;
 use rustc_hash::FxHashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Buckets of the table of epochs, which shows when a span id was last given out.
@@ -59,6 +59,10 @@ pub(crate) struct Shared {
     pub(crate) open_requests: AtomicU64,
     /// What steps report about open requests.
     pub(crate) steps_of_requests: OpenRequests,
+    /// Whether a phase was marked so far: then the application's own outermost spans are no steps.
+    pub(crate) phases_marked: AtomicBool,
+    /// Number of the name of the first of these.
+    pub(crate) outside_phases: AtomicU32,
     trace_overrides: Mutex<FxHashMap<u32, u128>>,
     span_base: u64,
     trace_base: u128,
@@ -115,6 +119,8 @@ pub(crate) struct ThreadCounts {
     pub(crate) forgotten: AtomicU64,
     /// `seq` of the latest interval entered.
     pub(crate) entered: AtomicU64,
+    /// Intervals of the application's own spans that were outside all phases in a program that marks them.
+    pub(crate) outside_phases: AtomicU64,
 }
 
 /// A request whose span closes.
@@ -179,6 +185,8 @@ impl Shared {
             requests_paused: AtomicU64::new(0),
             open_requests: AtomicU64::new(0),
             steps_of_requests: OpenRequests::new(),
+            phases_marked: AtomicBool::new(false),
+            outside_phases: AtomicU32::new(crate::names::OTHER),
             trace_overrides: Mutex::new(FxHashMap::default()),
             // Ids grow from a random base: they are unique over runs, and consecutive within a run, so that they
             // compress to almost nothing.

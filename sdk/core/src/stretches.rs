@@ -1,9 +1,15 @@
 //! Stretches of time on one time line, and the time over which rates of sampled steps can be taken: one rule for both
 //! reports and live metrics. Pure.
 //!
-//! If some steps have no record (a schedule, a window of kernels, a probe), then at the ends of a window recorded steps
-//! run beside unrecorded ones on other threads: there the device and the processor also worked for unrecorded steps.
-//! Rates over such time would be too low, so it is left out: [`covered`], [`beside`].
+//! If some steps have no record (a schedule, a window of kernels, a probe), rates are taken over rows of recorded steps
+//! with consecutive numbers. At the ends of a row recorded steps run beside unrecorded ones on other threads. [`rows`]
+//! counts the steps that *begin* in a row, whole, and all the time until the next step begins, also that of unrecorded
+//! steps, whose times the session notes. Over many rows that is neither too much nor too little, whatever threads do:
+//! each step, and each moment, is as likely to be in a row as any other.
+//!
+//! Runs of older versions do not note these times. There, time with an open step that has no record is left out:
+//! [`covered`]. So is the time in which threads idle, and rates of threads that are not always busy come out too high.
+//! What the device did for unrecorded steps is not known either way: [`beside`].
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -93,6 +99,45 @@ pub fn difference(a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
         if at < end {
             out.push((at, end));
         }
+    }
+    out
+}
+
+/// A row of recorded steps with consecutive numbers, over which rates can be taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Numbers of the steps that count. They begin in the row and count whole, wherever they end.
+    pub steps: Range<u64>,
+    /// From the start of the first of them to the start of the step after the last one.
+    pub window: Stretch,
+}
+
+/// The rows of consecutive numbers among `steps`, which have a record, in order, apart from each other. `unrecorded`
+/// are steps without one whose times are known: of these, at least those that follow a row, or are open when one
+/// begins. `end` is the number of all steps, or `u64::MAX` if it is not known.
+///
+/// If it is not known when the step after the last one began, the last one only ends the row.
+pub fn rows(steps: &[StepTime], unrecorded: &[StepTime], end: u64) -> Vec<Row> {
+    let starts: BTreeMap<u64, i64> = unrecorded.iter().map(|step| (step.step, step.start_ns)).collect();
+    let mut ordered: Vec<&StepTime> = steps.iter().collect();
+    ordered.sort_by_key(|step| step.step);
+    ordered.dedup_by_key(|step| step.step);
+    let mut out: Vec<Row> = Vec::new();
+    for row in ordered.chunk_by(|a, b| b.step.saturating_sub(a.step) <= 1) {
+        let (Some(first), Some(last)) = (row.first(), row.last()) else { continue };
+        let next = last.step.saturating_add(1);
+        let (until, to) = match starts.get(&next) {
+            // The run of a capture counts its own steps alone: only the last of all can be the last one.
+            _ if next >= end && ordered.last().is_some_and(|all| all.step == last.step) => (next, i64::MAX),
+            Some(start) => (next, *start),
+            None => (last.step, last.start_ns),
+        };
+        if until == first.step {
+            continue;
+        }
+        // Steps get their numbers a moment before their clocks are read, so starts may be in another order.
+        let from = first.start_ns.max(out.last().map_or(i64::MIN, |row| row.window.1));
+        out.push(Row { steps: first.step..until, window: (from, to.max(from)) });
     }
     out
 }
@@ -208,6 +253,79 @@ mod tests {
         let late = StepTime { step: 10, thread: 0, start_ns: 100, end_ns: 2_560 };
         let steps: Vec<StepTime> = (1..10).map(at).chain([late]).chain((100..110).map(at)).collect();
         assert_eq!(covered(&steps, 0..u64::MAX), [(10, 1_000), (1_000, 1_100)]);
+    }
+
+    /// Two workers that idle, join and leave, with steps of very different length: what the rule says of some of the
+    /// steps, over every place at which rows can begin, is what all of them say.
+    #[test]
+    fn rows_at_every_offset_give_what_all_steps_give() {
+        let all = bursts();
+        let truth = all.len() as f64 / length(&merged(all.iter().map(StepTime::stretch))) as f64;
+        for (active, cycle) in [(1, 20), (6, 10), (10, 100), (20, 200), (100, 1_000)] {
+            let (mut steps, mut time, mut old) = (0, 0, (0.0, 0));
+            // Every step is recorded equally often.
+            for offset in (0..cycle).step_by((cycle / 20).max(1) as usize) {
+                let is_recorded = |step: u64| (step + cycle - offset) % cycle < active;
+                let (recorded, others): (Vec<StepTime>, Vec<StepTime>) =
+                    all.iter().partition(|step| is_recorded(step.step));
+                // What the session notes.
+                let noted = |step: &StepTime| {
+                    let follows = step.step > 0 && is_recorded(step.step - 1);
+                    let next = (step.step + 1..all.len() as u64).find(|next| is_recorded(*next));
+                    follows || next.is_some_and(|next| all[next as usize].start_ns < step.end_ns)
+                };
+                let unrecorded: Vec<StepTime> = others.into_iter().filter(noted).collect();
+                let rows = rows(&recorded, &unrecorded, all.len() as u64);
+                let windows: Vec<Stretch> = rows.iter().map(|row| row.window).collect();
+                let open = merged(recorded.iter().chain(&unrecorded).map(StepTime::stretch));
+                steps += rows.iter().map(|row| row.steps.end - row.steps.start).sum::<u64>();
+                time += length(&intersection(&open, &windows));
+                let covered = covered(&recorded, 0..all.len() as u64);
+                old.1 += length(&intersection(&merged(recorded.iter().map(StepTime::stretch)), &covered));
+                let share = |step: &StepTime| {
+                    let inside = length(&intersection(&[step.stretch()], &covered));
+                    inside as f64 / length(&[step.stretch()]) as f64
+                };
+                old.0 += recorded.iter().map(share).sum::<f64>();
+            }
+            let (rate, before) = (steps as f64 / time as f64, old.0 / old.1.max(1) as f64);
+            assert!((rate / truth - 1.0).abs() < 0.005, "{active} in {cycle}: {rate} for {truth}");
+            if (6..=20).contains(&active) {
+                assert!(before / truth > 1.03, "{active} in {cycle}: the old rule said {before} for {truth}");
+            }
+        }
+    }
+
+    /// Two workers with pauses, numbered as they begin; the second one comes late, leaves early, and has one long step.
+    fn bursts() -> Vec<StepTime> {
+        let mut steps = Vec::new();
+        for (thread, from, to) in [(0, 0, 4_000_000), (1, 300_000, 3_300_000)] {
+            let (mut at, mut n): (i64, i64) = (from, 0);
+            while at < to {
+                // Between 300 and 1,299 each; after about twenty of them a pause of up to 15,000.
+                let mixed = (n * 7_919 + i64::from(thread) * 104_729) % 1_000;
+                let ns = if thread == 1 && n == 900 { 150_000 } else { 300 + mixed };
+                steps.push(StepTime { step: 0, thread, start_ns: at, end_ns: at + ns });
+                at += ns + 20 + if mixed % 20 == 7 { 15 * mixed } else { 0 };
+                n += 1;
+            }
+        }
+        steps.sort_by_key(|step| step.start_ns);
+        (0..).zip(&mut steps).for_each(|(n, step)| step.step = n);
+        steps
+    }
+
+    #[test]
+    fn a_row_ends_where_the_next_step_begins() {
+        let step = |n: u64| StepTime { step: n, thread: 0, start_ns: 10 * n as i64, end_ns: 10 * n as i64 + 25 };
+        let recorded: Vec<StepTime> = (2..5).chain([8]).chain(10..12).map(step).collect();
+        let row = |steps, from, to| Row { steps, window: (from, to) };
+        assert_eq!(rows(&recorded, &[step(5)], u64::MAX), [row(2..5, 20, 50), row(10..11, 100, 110)]);
+        assert_eq!(rows(&recorded, &[step(9)], 12)[1..], [row(8..9, 80, 90), row(10..12, 100, i64::MAX)]);
+        // Of two steps at nearly the same time the later number may have the earlier start.
+        let early = StepTime { start_ns: 115, ..step(12) };
+        let late = StepTime { start_ns: 118, ..step(11) };
+        assert_eq!(rows(&[late], &[early], u64::MAX), [row(11..12, 118, 118)]);
     }
 
     /// A worker that had one step and then nothing more to do does not end the covered time of the others.

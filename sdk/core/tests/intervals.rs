@@ -302,7 +302,7 @@ fn requests_carry_their_context_across_threads() {
                 })
             });
         });
-        let _unrelated = trace_span!("unrelated").entered();
+        let _unrelated = trace_span!(target: "candle", "unrelated").entered();
     });
     assert_eq!(batch.requests.len(), 1);
     let r = &batch.requests[0];

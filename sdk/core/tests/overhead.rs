@@ -96,7 +96,7 @@ fn a_window_that_was_asked_for_has_all_its_steps() {
 fn a_window_has_steps_inside_a_plain_one_too() {
     let captured = MemoryExporter::new();
     let (_, m) = record(Session::builder().overhead_probe(2), |handle| {
-        let around = trace_span!("generate");
+        let around = trace_span!(target: "candle", "generate");
         let step = trace_span!("decode", candlescope.phase = "decode");
         let work = |n: usize| {
             (0..n).for_each(|_| {
@@ -121,7 +121,7 @@ fn a_window_has_steps_inside_a_plain_one_too() {
 #[test]
 fn steps_inside_a_plain_one_are_part_of_it() {
     let (batch, m) = record(Session::builder().overhead_probe(2), |_| {
-        let around = trace_span!("generate");
+        let around = trace_span!(target: "candle", "generate");
         let step = trace_span!("decode", candlescope.phase = "decode");
         for _ in 0..43 {
             let _around = around.enter();

@@ -110,14 +110,14 @@ fn requests_and_their_steps(runs: usize) {
         // Another request comes and goes meanwhile, in a slot that may be the one that becomes free.
         let other = thread::spawn(move || {
             by.open(8);
-            by.first_step(8, Ticks(1));
+            by.first_step(8, Ticks(1), false);
             by.context(8, 1_000);
             by.close(8)
         });
         spawn_all(3, move |i| {
             let ticks = 90 - 10 * i as u64;
             if steps.step(7, i == 1) {
-                steps.first_step(7, Ticks(ticks));
+                steps.first_step(7, Ticks(ticks), false);
             }
             steps.context(7, 12);
         });

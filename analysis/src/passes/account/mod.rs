@@ -201,7 +201,7 @@ pub fn account(run: &Run, options: &AccountOptions) -> Result<(Account, Vec<Find
     }
     let measured = warmup.measured(&steps);
     let sampling = Sampling::of(&manifest, &steps);
-    let covered = Covered::of(&sampling, &steps).without_warmup(warmup.left_out());
+    let covered = Covered::of(&sampling, &steps, warmup.requests()).without_warmup(warmup.left_out());
     let context = Context { steps: &measured, covered: &covered, clocks, manifest: &manifest, options };
     let devices = works.devices.iter().map(|device| device_account(device, &works, &context)).collect();
     let account = Account {

@@ -3,7 +3,7 @@
 use super::columns::{Columns, Floats, Ints, Paths, Texts, Threads, Words};
 use super::table;
 use crate::parquet::encoding::chunk::signed;
-use candlescope_core::{GpuSource, Phase, Served, StepRecord, TraceId};
+use candlescope_core::{GpuSource, Phase, Served, StepRecord, TraceId, UnrecordedStep};
 use std::sync::Arc;
 
 table! {
@@ -36,6 +36,8 @@ table! {
         io_bytes: Ints,
         module: Texts,
         serves: Texts,
+        target: Texts,
+        unrecorded: Texts,
     }
 }
 
@@ -68,5 +70,8 @@ impl Steps {
         self.io_bytes.push_opt(step.io_bytes.map(signed));
         self.module.push_opt(step.path.module.as_ref());
         self.serves.push_opt(Served::to_text(&step.serves).map(Arc::from).as_ref());
+        self.target.push_opt(Some(&step.path.target).filter(|target| !target.is_empty()));
+        let unrecorded = step.unrecorded.as_deref().map(|steps| UnrecordedStep::to_text(steps).into());
+        self.unrecorded.push_opt(unrecorded.as_ref());
     }
 }

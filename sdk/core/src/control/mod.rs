@@ -33,6 +33,9 @@ pub(crate) struct Control {
     kernels_end: AtomicU64,
     /// `None` if the session has no recorder of kernels.
     kernels: Option<KernelWindow>,
+    /// Number after that of the latest step that is recorded; 0 if there is none. Threads that store at once may leave
+    /// the lower one.
+    recorded_until: AtomicU64,
     /// Held while a window is opened; no application thread takes it.
     opening: Mutex<()>,
     closed: AtomicBool,
@@ -47,6 +50,8 @@ pub(crate) struct StepDecision {
     pub(crate) full: bool,
     /// Its kernels are recorded.
     pub(crate) kernels: bool,
+    /// It has no record, and the step before it has one: it ends a row of recorded steps.
+    pub(crate) ends_row: bool,
 }
 
 /// What becomes of a step.
@@ -88,6 +93,7 @@ impl Control {
             full_end: AtomicU64::new(0),
             kernels_end: AtomicU64::new(0),
             kernels: None,
+            recorded_until: AtomicU64::new(0),
             opening: Mutex::new(()),
             closed: AtomicBool::new(false),
         }
@@ -125,7 +131,33 @@ impl Control {
             }
             _ => false,
         };
-        StepDecision { number, fate, full, kernels }
+        let ends_row = !self.note_recorded(number, fate) && fate != StepFate::Closed && self.follows_recorded(number);
+        StepDecision { number, fate, full, kernels, ends_row }
+    }
+
+    /// Notes a step that is recorded; returns whether it is.
+    #[inline]
+    fn note_recorded(&self, number: u64, fate: StepFate) -> bool {
+        let recorded = fate.is_recorded();
+        if recorded && self.recorded_until.load(Ordering::Relaxed) <= number {
+            self.recorded_until.store(number + 1, Ordering::Relaxed);
+        }
+        recorded
+    }
+
+    /// Whether the step before this one is recorded. Its thread may not have noted that yet; a schedule knows.
+    fn follows_recorded(&self, number: u64) -> bool {
+        let Some(before) = number.checked_sub(1) else { return false };
+        let by_schedule = || {
+            self.mode.load(Ordering::Relaxed) == SCHEDULED
+                && self.schedule.is_some_and(|s| s.action(before) == StepAction::Record)
+        };
+        self.recorded_until.load(Ordering::Relaxed) == number || by_schedule()
+    }
+
+    /// Whether a step that is recorded has begun since step `number`, which is not, began.
+    pub(crate) fn recorded_since(&self, number: u64) -> bool {
+        self.recorded_until.load(Ordering::Relaxed) > number
     }
 
     #[inline]

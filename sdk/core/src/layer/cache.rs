@@ -13,6 +13,8 @@ pub(crate) mod meta_flag {
     pub(crate) const REQUEST: u8 = 2;
     /// Is of an excluded target.
     pub(crate) const IGNORED: u8 = 4;
+    /// Is neither a phase nor a request, nor known to be the model's: where phases are marked, it is no step.
+    pub(crate) const APPLICATION: u8 = 8;
 }
 
 /// What the hot path must know about a span. It never changes while the span lives.

@@ -26,16 +26,31 @@ pub(super) struct Frame {
     pub(super) transparent: bool,
     pub(super) annotated: bool,
     pub(super) has_fields: bool,
-    /// A step that is in no window of kernels; the recorder was told so.
-    pub(super) outside_window: bool,
+    /// What is to be done when a step ends that is not recorded; see [`left_out`].
+    pub(super) left_out: u8,
+}
+
+/// Bits of [`Frame::left_out`].
+pub(super) mod left_out {
+    /// A step that is in no window of kernels, recorded or not; the recorder was told so.
+    pub(in crate::layer) const OUTSIDE_WINDOW: u8 = 1;
     /// A step that is left plain, to be compared with recorded ones.
-    pub(super) plain: bool,
+    pub(in crate::layer) const PLAIN: u8 = 2;
+    /// A step whose start is known although it is not recorded.
+    pub(in crate::layer) const TIMED: u8 = 4;
+    /// It follows a recorded step.
+    pub(in crate::layer) const ENDS_ROW: u8 = 8;
 }
 
 impl Frame {
     #[inline]
     pub(super) fn is_detached(&self) -> bool {
         self.flags & flag::DETACHED != 0
+    }
+
+    #[inline]
+    pub(super) fn is_left_out(&self, bit: u8) -> bool {
+        self.left_out & bit != 0
     }
 
     #[inline]

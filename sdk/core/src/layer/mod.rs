@@ -8,11 +8,12 @@ mod marker;
 pub(crate) mod place;
 pub(crate) mod thread;
 
-use crate::fields::{FieldKinds, FieldValues};
+use crate::fields::{FieldKinds, FieldValues, RecordedFields};
 use crate::modules::rules::{self, Rule};
 use crate::modules::{self, Slot};
 use crate::names::{self, Role};
 use crate::raw::NO_PHASE;
+use crate::record::is_of_model;
 use crate::request_handle;
 use crate::shared::{RawRequest, Shared};
 use cache::{Meta, meta_flag};
@@ -129,6 +130,7 @@ impl CandlescopeLayer {
         let announce =
             |id| shared.taps.iter().for_each(|tap| tap.call(&shared.notices, |tap| tap.name(id, &name, &target)));
         let id = self.shared.names.intern(&name, &target, role, module.clone(), announce);
+        let of_model = module.is_some() || kinds.annotation || is_of_model(&target);
         if let Some(slot) = module.filter(|_| id != names::OTHER) {
             shared.tell_module(id, &slot);
         }
@@ -139,7 +141,8 @@ impl CandlescopeLayer {
         match role {
             Role::Ignored => flags |= meta_flag::IGNORED,
             Role::Request => flags |= meta_flag::REQUEST,
-            _ => {}
+            Role::Plain if !of_model => flags |= meta_flag::APPLICATION,
+            Role::Plain | Role::Phase(_) => {}
         }
         Meta {
             name: id,
@@ -213,6 +216,9 @@ where
         let mut values = FieldValues::default();
         attrs.record(&mut values);
         let meta = meta.unwrap_or_else(|| self.describe(attrs.metadata(), kinds, &values, None));
+        if meta.phase != NO_PHASE && !self.shared.phases_marked.load(Ordering::Relaxed) {
+            self.shared.phases_marked.store(true, Ordering::Relaxed);
+        }
         let is_request = meta.flags & meta_flag::REQUEST != 0;
         if is_request {
             if let Some(trace) = values.trace_id {
@@ -258,6 +264,12 @@ where
             return;
         }
         let Some(span) = ctx.span(id) else { return };
+        if !self.callsite(span.metadata()).kinds.any() {
+            return;
+        }
+        // The program's own code may run while values are read: no lock of the span is held then.
+        let mut fields = RecordedFields::default();
+        record.record(&mut fields);
         let mut extensions = span.extensions_mut();
         let Some(state) = extensions.get_mut::<SpanState>().filter(|s| s.session == self.shared.session) else {
             return;
@@ -265,7 +277,7 @@ where
         let request = state.meta.request;
         if let Some(values) = &mut state.values {
             let before = values.trace_id;
-            record.record(values.as_mut());
+            fields.apply(values);
             if let Some(trace) = values.trace_id.filter(|id| request != 0 && Some(*id) != before) {
                 self.shared.set_request_trace(request, trace);
             }

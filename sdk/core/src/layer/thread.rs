@@ -7,14 +7,14 @@ pub(crate) mod outlived;
 mod serving;
 
 use super::cache::{Meta, MetaCache, meta_flag};
-use super::frame::{Frame, Kind, Placement, place};
+use super::frame::{Frame, Kind, Placement, left_out, place};
 use super::marker::Marker;
 use crate::annotation::Annotation;
 use crate::clock::Ticks;
 use crate::control::{StepDecision, StepFate};
 use crate::gpu::OUTSIDE_WINDOW;
 use crate::names;
-use crate::raw::{PlainStep, Raw, RawInterval, flag};
+use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, UnrecordedStep, flag};
 use crate::shared::{NewThread, Shared, ThreadCounts};
 use crate::tap::TapInterval;
 use crate::vocabulary::Phase;
@@ -259,12 +259,17 @@ impl ThreadState {
         if self.late_frames != 0 {
             around = self.around_among_late(shared, meta, around);
         }
-        let placed = place(self.frames.get(around), meta);
+        let mut placed = place(self.frames.get(around), meta);
+        if placed.kind == Kind::Step && self.is_outside_phases(shared, meta) {
+            placed.kind = Kind::Transparent;
+        }
         let Placement { parent, request, mut step, phase, mut recorded, nested, .. } = placed;
         let at = self.depth;
-        let mut flags = 0;
-        let (mut in_full, mut plain, mut first_of_request) = (false, false, false);
+        let (mut flags, mut left_out) = (0, 0);
+        let (mut in_full, mut first_of_request) = (false, false);
         match placed.kind {
+            // What is inside is inside the step around it, if there is one.
+            Kind::Transparent if step == NO_STEP => flags = nested,
             Kind::Transparent | Kind::Part => {}
             Kind::Request => {
                 flags = nested;
@@ -274,8 +279,7 @@ impl ThreadState {
                 }
             }
             Kind::Step => {
-                let decision;
-                (decision, plain) = self.begin_step(shared, meta.name, nested != 0);
+                let (decision, plain) = self.begin_step(shared, meta.name, nested != 0);
                 (step, in_full, recorded) = (decision.number, decision.full, decision.fate.is_recorded());
                 flags = flag::STEP_ROOT | nested;
                 if decision.fate == StepFate::Captured {
@@ -284,7 +288,12 @@ impl ThreadState {
                 if decision.kernels {
                     flags |= flag::KERNELS | flag::WINDOW_ROOT;
                 }
-                first_of_request = request != 0 && shared.steps_of_requests.step(request, recorded);
+                if decision.fate != StepFate::Closed && !recorded {
+                    left_out = left_out::TIMED;
+                    left_out |= if plain { left_out::PLAIN } else { 0 };
+                    left_out |= if decision.ends_row { left_out::ENDS_ROW } else { 0 };
+                }
+                first_of_request = request != 0 && shared.steps_of_requests.step(request, recorded, phase != NO_PHASE);
                 self.since_split = 0;
                 self.lost_before[at] = self.counts.ring_full.load(Relaxed);
             }
@@ -313,8 +322,7 @@ impl ThreadState {
             transparent,
             annotated: false,
             has_fields: meta.flags & meta_flag::FIELDS != 0,
-            outside_window: false,
-            plain,
+            left_out,
         };
         self.depth = at + 1;
         if placed.kind == Kind::Step && !recorded {
@@ -328,9 +336,24 @@ impl ThreadState {
             self.frames[at].start = shared.ticks.now();
         }
         if first_of_request {
-            let start = if writes { self.frames[at].start } else { shared.ticks.now() };
-            shared.steps_of_requests.first_step(request, start);
+            let known = writes || left_out != 0;
+            let start = if known { self.frames[at].start } else { shared.ticks.now() };
+            shared.steps_of_requests.first_step(request, start, phase != NO_PHASE);
         }
+    }
+
+    /// Whether a span that would be a step is the application's own, such as that of a handler, in a program that marks
+    /// the model's phases: then it is no step, and what is inside begins what it would have begun.
+    #[inline]
+    fn is_outside_phases(&self, shared: &Shared, meta: Meta) -> bool {
+        let is_outside = meta.flags & meta_flag::APPLICATION != 0 && shared.phases_marked.load(Relaxed);
+        if is_outside {
+            if shared.outside_phases.load(Relaxed) == names::OTHER {
+                shared.outside_phases.store(meta.name, Relaxed);
+            }
+            add(&self.counts.outside_phases);
+        }
+        is_outside
     }
 
     /// Called when a step of kind `name` begins. Returns what becomes of it, and whether it itself is left plain.
@@ -341,7 +364,7 @@ impl ThreadState {
         let decision = shared.control.begin_step(own_kernels, || {
             plain = !nested && shared.leaves_plain(name);
             // A step inside a plain one is part of it.
-            plain || self.open().iter().any(|f| f.plain)
+            plain || self.open().iter().any(|f| f.is_left_out(left_out::PLAIN))
         });
         self.count_step(decision.fate);
         (decision, plain)
@@ -383,9 +406,9 @@ impl ThreadState {
         if self.late_frames != 0 {
             depth = self.exit_among_late(at, depth);
         }
-        let Frame { recorded, transparent, mut annotated, has_fields, outside_window, plain, .. } = self.frames[at];
+        let Frame { recorded, transparent, mut annotated, has_fields, left_out, .. } = self.frames[at];
         if !recorded || transparent {
-            if plain || outside_window {
+            if left_out != 0 {
                 self.left_out(shared, at);
             }
             return;
@@ -491,7 +514,7 @@ impl ThreadState {
     fn leave_out(&mut self, shared: &Shared, at: usize) {
         let frame = &mut self.frames[at];
         if let Some(correlator) = &shared.correlator {
-            frame.outside_window = true;
+            frame.left_out |= left_out::OUTSIDE_WINDOW;
             correlator.push(OUTSIDE_WINDOW);
         }
         // Last, as for a recorded step: a plain one is compared with those, and a request that the step serves has
@@ -501,14 +524,20 @@ impl ThreadState {
 
     /// Called when a step ends that was not recorded.
     fn left_out(&mut self, shared: &Shared, at: usize) {
-        let Frame { plain, outside_window, start, name, .. } = self.frames[at];
-        if plain {
+        let Frame { left_out, start, step, name, request, phase, .. } = self.frames[at];
+        let plain = left_out & left_out::PLAIN != 0;
+        let beside = left_out & left_out::TIMED != 0
+            && (left_out & left_out::ENDS_ROW != 0 || shared.control.recorded_since(step));
+        if plain || beside {
             let end = shared.ticks.now();
-            // Overload policy: a step that finds no room is not used for the comparison.
-            if self.room_for(1 + RESERVED_FOR_STEPS) {
-                let _ = self.ring.push(Raw::Plain(PlainStep { start, end, name }));
+            // Overload policy: a step that finds no room is not used for the comparison, and rates over the recorded
+            // steps beside it are a little too high.
+            if self.room_for(1 + if beside { 0 } else { RESERVED_FOR_STEPS }) {
+                let unrecorded = UnrecordedStep { start, end, step, name, request, phase, plain, beside };
+                let _ = self.ring.push(Raw::Unrecorded(unrecorded));
             }
         }
+        let outside_window = left_out & left_out::OUTSIDE_WINDOW != 0;
         if let Some(correlator) = shared.correlator.as_ref().filter(|_| outside_window) {
             correlator.pop();
         }
@@ -534,7 +563,7 @@ impl ThreadState {
             if frame.flags & flag::KERNELS != 0 {
                 correlator.push(shared.span_id(frame.seq));
             } else if frame.is_step() {
-                frame.outside_window = true;
+                frame.left_out |= left_out::OUTSIDE_WINDOW;
                 correlator.push(OUTSIDE_WINDOW);
             }
         }
@@ -551,7 +580,7 @@ impl ThreadState {
             thread.exit(gpu, &shared.ticks, frame, end);
         }
         if let Some(correlator) = &shared.correlator
-            && (frame.flags & flag::KERNELS != 0 || frame.outside_window)
+            && (frame.flags & flag::KERNELS != 0 || frame.is_left_out(left_out::OUTSIDE_WINDOW))
         {
             correlator.pop();
         }

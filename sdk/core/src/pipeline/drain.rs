@@ -13,7 +13,7 @@ use crate::live_manifest::LiveManifest;
 use crate::raw::Raw;
 use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, SpanId, ThreadInfo};
 use crate::ring_room::RingShare;
-use crate::run::{ClockInfo, Code, GpuAccount, InPlaceOverhead, LossCounts, StepCounts};
+use crate::run::{ClockInfo, Code, Finding, GpuAccount, InPlaceOverhead, LossCounts, StepCounts};
 use crate::shared::{RawRequest, Shared, ThreadCounts};
 use crate::tally::Tally;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -75,6 +75,7 @@ struct ThreadSums {
     steps_scheduled_out: u64,
     steps_plain: u64,
     steps_paused: u64,
+    outside_phases: u64,
 }
 
 /// How the drain is connected with the session's other threads.
@@ -427,7 +428,8 @@ impl Drain {
     }
 
     fn send(&mut self, urgent: bool) {
-        let Self { shared, lanes, mapper, resolved, enricher, counts, capture, .. } = self;
+        let Self { shared, lanes, mapper, resolver, resolved, enricher, counts, capture, .. } = self;
+        resolver.add_unrecorded(resolved);
         enricher.add(std::mem::take(resolved));
         let send = |batch| send_batch(lanes, capture, batch, counts);
         enricher.advance(shared, urgent, &|| mapper.now(), send);
@@ -474,6 +476,27 @@ impl Drain {
         }
     }
 
+    /// Says in the verdict that spans of the application are no steps: they may have been a model's.
+    fn note_outside_phases(&self) {
+        let mut sums = self.gone;
+        self.sources.iter().for_each(|source| sums.add(source));
+        if sums.outside_phases == 0 {
+            return;
+        }
+        let mut names = Vec::new();
+        self.shared.names.extend(&mut names);
+        let name = names.get(self.shared.outside_phases.load(Ordering::Relaxed) as usize);
+        let name = name.map_or_else(String::new, |name| format!("{} ({})", name.name, name.target));
+        let finding = Finding::new(
+            Code::SpansOutsidePhases,
+            "{entered} times a span was entered outside all phases, {name} the first: as this program marks phases, such \
+             spans are taken for the application's and are no steps",
+            "nothing, if they are the application's; if the model runs in one, mark the pass as a phase: llm::prefill, \
+             llm::decode, llm::encode or llm::vision",
+        );
+        self.shared.notices.note(finding.count("entered", sums.outside_phases).text("name", name));
+    }
+
     /// Resolves what is buffered of every thread.
     fn finish_threads(&mut self) {
         let Self { shared, mapper, resolver, sources, resolved, .. } = self;
@@ -507,6 +530,7 @@ impl Drain {
             waiting.give_up(&self.shared.control);
         }
         self.end_capture();
+        self.note_outside_phases();
         let mut tally = self.tally();
         if tally.loss.forgotten_guards > 0 {
             self.shared.notices.say(Code::GuardsForgotten, FORGOTTEN);
@@ -575,5 +599,6 @@ impl ThreadSums {
         self.steps_scheduled_out += counts.steps_scheduled_out.load(Ordering::Relaxed);
         self.steps_plain += counts.steps_plain.load(Ordering::Relaxed);
         self.steps_paused += counts.steps_paused.load(Ordering::Relaxed);
+        self.outside_phases += counts.outside_phases.load(Ordering::Relaxed);
     }
 }

@@ -17,7 +17,7 @@ use crate::annotation::Annotation;
 use crate::clock::TickMapper;
 use crate::names::{NameInfo, OTHER};
 use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
-use crate::record::{PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId};
+use crate::record::{PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId, UnrecordedStep};
 use crate::served::{MOST_SERVED, Served};
 use crate::shared::Shared;
 use crate::vocabulary::Phase;
@@ -25,6 +25,11 @@ use buffers::StepBuffer;
 pub(crate) use buffers::ThreadStream;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
+
+/// Unrecorded steps that may wait for the next recorded one.
+///
+/// Overload policy: beyond this the oldest is forgotten, and rates of the steps beside it are a little too high.
+const MAX_UNRECORDED: usize = 4_096;
 
 /// Steps of one thread that may be buffered at once: nested ones, and ones whose end was lost.
 const MAX_OPEN_STEPS: usize = 32;
@@ -56,6 +61,8 @@ pub(crate) struct Resolver {
     pub(crate) hollow_phase_steps: u64,
     /// Compares recorded steps with plain ones; `None` unless some are left plain.
     pub(crate) in_place: Option<InPlace>,
+    /// Unrecorded steps that go out with the next recorded one.
+    unrecorded: Vec<UnrecordedStep>,
 }
 
 struct TemplateNode {
@@ -119,6 +126,7 @@ impl Resolver {
             phase_steps: 0,
             hollow_phase_steps: 0,
             in_place: None,
+            unrecorded: Vec::new(),
         }
     }
 
@@ -133,12 +141,7 @@ impl Resolver {
                     serves.push(Served::new(served.request.into(), served.tokens, served.output_tokens));
                 }
             }
-            Raw::Plain(step) => {
-                let ns = around.mapper.to_host(step.end).since(around.mapper.to_host(step.start));
-                if let Some(in_place) = &mut self.in_place {
-                    in_place.plain(thread.info.index, step.name, ns);
-                }
-            }
+            Raw::Unrecorded(step) => self.unrecorded(thread, &step, around),
             Raw::Interval(open) if open.open => {
                 let last = open.flags & flag::LAST_OPEN != 0;
                 let buffer = thread.buffer(open.step);
@@ -176,6 +179,35 @@ impl Resolver {
                     thread.recycle(buffer);
                 }
             }
+        }
+    }
+
+    fn unrecorded(&mut self, thread: &ThreadStream, step: &crate::raw::UnrecordedStep, around: &Surroundings<'_>) {
+        let start = around.mapper.to_host(step.start);
+        let ns = around.mapper.to_host(step.end).since(start);
+        if let Some(in_place) = self.in_place.as_mut().filter(|_| step.plain) {
+            in_place.plain(thread.info.index, step.name, ns);
+        }
+        if !step.beside {
+            return;
+        }
+        let name = self.name(step.name, around);
+        let path = self.paths.child(None, step.name, &name, UNIQUE);
+        if self.unrecorded.len() >= MAX_UNRECORDED {
+            self.unrecorded.remove(0);
+        }
+        self.unrecorded.push(UnrecordedStep {
+            request: (step.request != 0).then_some(u64::from(step.request)),
+            phase: Phase::from_index(step.phase).filter(|_| step.phase != NO_PHASE),
+            ..UnrecordedStep::new(step.step, start, ns, path.rollup.as_str())
+        });
+    }
+
+    /// Adds the unrecorded steps that have come since the last recorded one to it, if it is still here: it may have
+    /// been the last one for long.
+    pub(crate) fn add_unrecorded(&mut self, out: &mut Resolved) {
+        if let Some(step) = out.batch.steps.last_mut().filter(|_| !self.unrecorded.is_empty()) {
+            step.unrecorded.get_or_insert_default().append(&mut self.unrecorded);
         }
     }
 
@@ -362,6 +394,7 @@ impl Resolver {
             bytes: buffer.done.bytes.filter(|_| !buffer.done.work_missing),
             intervals: buffer.done.intervals,
             intervals_lost: Some(root.lost.into()),
+            unrecorded: Some(std::mem::take(&mut self.unrecorded)),
             new_tokens: a.get_new_tokens(),
             context_sum: a.get_context_sum(),
             sequences: a.get_sequences(),

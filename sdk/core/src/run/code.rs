@@ -148,6 +148,8 @@ codes! {
     // Spans in an unusual order.
     /// A span was left that had not been entered during the session.
     UnmatchedExits = "unmatched_exits", Warning;
+    /// Spans outside all phases of a program that marks them are no steps.
+    SpansOutsidePhases = "spans_outside_phases", Info;
     /// Spans were still open after their step or request had ended.
     GuardsForgotten = "guards_forgotten", Warning;
     /// The parents of some intervals are missing.

@@ -3,7 +3,7 @@
 
 use super::{ThreadState, add};
 use crate::layer::cache::{Meta, meta_flag};
-use crate::layer::frame::Frame;
+use crate::layer::frame::{Frame, left_out};
 use crate::raw::{NO_STEP, flag};
 use crate::shared::Shared;
 use std::sync::atomic::Ordering::Relaxed;
@@ -54,7 +54,8 @@ impl ThreadState {
     /// The step of the frame has ended. For taps, marks and the recorder the interval ends now; its record is written
     /// when it is left, if that ever happens.
     fn detach(&mut self, shared: &Shared, at: usize) {
-        let Frame { recorded, transparent, outside_window, .. } = self.frames[at];
+        let Frame { recorded, transparent, .. } = self.frames[at];
+        let outside_window = self.frames[at].is_left_out(left_out::OUTSIDE_WINDOW);
         if self.frames[at].is_detached() {
             return;
         }
@@ -67,7 +68,7 @@ impl ThreadState {
             correlator.pop();
         }
         let frame = &mut self.frames[at];
-        (frame.outside_window, frame.plain) = (false, false);
+        frame.left_out = 0;
         frame.flags |= flag::DETACHED;
         self.late_frames += usize::from(self.late[at] == 0);
         self.late[at] = late::OUTLIVED;

@@ -1,7 +1,7 @@
 //! Steps that serve several requests: what an open step says of each of them goes into the ring before the step.
 
 use super::{RESERVED_FOR_STEPS, STATES, ThreadState, add};
-use crate::raw::{Raw, RawServed};
+use crate::raw::{NO_PHASE, Raw, RawServed};
 use crate::request_handle::RequestHandle;
 use crate::shared::Shared;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,10 +26,10 @@ impl ThreadState {
     fn serve(&mut self, shared: &Shared, request: u32, tokens: u32, output_tokens: u32) {
         let Some(at) = self.open().iter().rposition(|frame| frame.is_step() && !frame.is_detached()) else { return };
         let frame = &self.frames[at];
-        let (step, recorded, start) = (frame.step, frame.recorded, frame.start);
+        let (step, recorded, start, is_phase) = (frame.step, frame.recorded, frame.start, frame.phase != NO_PHASE);
         // The request has waited until this step began, which may be long ago by now.
-        if shared.steps_of_requests.step(request, recorded) {
-            shared.steps_of_requests.first_step(request, start);
+        if shared.steps_of_requests.step(request, recorded, is_phase) {
+            shared.steps_of_requests.first_step(request, start, is_phase);
         }
         if !recorded {
             return;
