@@ -134,7 +134,9 @@ fn works(
             let anchor = if call.end <= start && !call.blocks { Anchor::End } else { Anchor::Begin };
             let ready = if anchor == Anchor::End { call.end } else { call.begin };
             match after.map(|before| times[before as usize].1) {
-                Some(end) if end > ready => queues.push(start - end),
+                // A copy that the host waits for takes its own time to begin.
+                Some(end) if end > ready && kernel.kind == KernelKind::Kernel => queues.push(start - end),
+                Some(end) if end > ready => {}
                 Some(_) if anchor == Anchor::End => delays.push(start - ready),
                 // The first of a stream may have waited for another step.
                 None if anchor == Anchor::End => first = first.min(start - ready),
