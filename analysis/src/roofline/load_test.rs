@@ -124,9 +124,10 @@ impl LoadTest {
     /// The prediction for the load itself: prompts, outputs and requests under way of the stage with the most of these.
     pub fn outlook(&self, shape: &ModelShape, device: &Device, base: &Scenario) -> Outlook {
         let figures = self.stages.iter().filter_map(|stage| stage.figures.as_ref());
-        let most = figures.max_by(|a, b| a.in_flight.total_cmp(&b.in_flight));
-        let asked = most.and_then(|figures| Some(asked(base, figures)?.batch(batch(figures))));
-        Outlook::of(shape, device, &asked.unwrap_or_else(|| base.clone()))
+        let known =
+            figures.filter_map(|figures| Some((figures.in_flight, asked(base, figures)?.batch(batch(figures)))));
+        let most = known.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, asked)| asked);
+        Outlook::of(shape, device, &most.unwrap_or_else(|| base.clone()))
     }
 
     /// The model that the server was asked for.

@@ -28,7 +28,8 @@ const STEPS: usize = 12;
 
 /// Records steps of kernels of `ns` nanoseconds. Of every `of` steps the kernels of one are recorded.
 fn recorded(dir: &Path, ns: i64, of: u64) -> Run {
-    let device = Device { recorder_bound: Some(100), ..Device::new() };
+    let mut device = Device::new();
+    device.recorder_bound = Some(100);
     let schedule = Schedule { skip_first: 0, wait: of - 1, warmup: 0, active: 1, repeat: u64::MAX };
     let schedule = if of == 1 { Schedule { active: u64::MAX, repeat: 1, ..schedule } } else { schedule };
     let builder = Session::builder().kernels(Recorder(device.clone()), Some(schedule));
