@@ -19,7 +19,8 @@ fn devices_make_a_table_with_prices() {
     }
     let told = json(&fs::read_to_string(dir.path().join("devices.json")).unwrap());
     assert_eq!(told["devices"].as_array().map(Vec::len), Some(3));
-    assert_eq!((&told["devices"][0]["price_per_hour"], &told["devices"][0]["fits"]), (&0.35.into(), &false.into()));
+    assert_eq!(told["devices"][0]["price_per_hour"], 0.35);
+    assert_eq!(told["devices"][0]["fits"], false);
     let alone = json(&ok(&["roofline", "qwen2.5-7b", "--gpu", "A100", "--json"]));
     assert_eq!(told["devices"][1]["tpot_ns"], alone["decode"]["ns"], "as of the device alone");
     assert!(fs::read_to_string(dir.path().join("roofline.html")).unwrap().contains("MI300X"));
@@ -63,15 +64,14 @@ fn a_model_in_a_file_is_known_by_its_header() {
     let told = json(&ok(&["roofline", file.to_str().unwrap(), "--gpu", "L4", "--json"]));
     let model = &told["model"];
     let sizes = ["vocab", "hidden", "layers", "heads", "kv_heads", "head_dim"].map(|key| model[key].as_u64().unwrap());
-    assert_eq!((sizes, &model["tied"]), ([96, 64, 2, 4, 2, 16], &true.into()));
+    assert_eq!(sizes, [96, 64, 2, 4, 2, 16]);
+    assert_eq!(model["tied"], true);
     assert_eq!(told["scenario"]["weights"]["name"], "q4_1");
     assert!(told["warnings"][0].as_str().unwrap().contains("256"), "a prompt of 512 is beyond its context");
     // One that is elsewhere, as a server names it.
     let named = json(&ok(&["roofline", "/models/SmolLM2-135M-Instruct-Q4_K_M.gguf", "--gpu", "L4", "--json"]));
-    assert_eq!(
-        (&named["model"]["name"], &named["scenario"]["weights"]["name"]),
-        (&"smollm2-135m".into(), &"q4_k".into())
-    );
+    assert_eq!(named["model"]["name"], "smollm2-135m");
+    assert_eq!(named["scenario"]["weights"]["name"], "q4_k");
     for (name, format) in [("TheBloke/Llama-2-7B-AWQ", "int4"), ("config:tinyllama-1.1b", "bf16")] {
         let told = json(&ok(&["roofline", name, "--gpu", "L4", "--json"]));
         assert_eq!(told["scenario"]["weights"]["name"], format, "{name}");
@@ -121,7 +121,8 @@ fn kept_peaks_are_this_machines() {
     fs::write(place.join(name + ".json"), peaks.to_string()).unwrap();
 
     let told = json(&cached(&["roofline", "smollm2-135m", "--gpu", "--json"]));
-    assert_eq!((&told["device"]["bandwidth"], &told["device"]["origin"]), (&1e15.into(), &"measured".into()));
+    assert_eq!(told["device"]["bandwidth"], 1e15);
+    assert_eq!(told["device"]["origin"], "measured");
     let bare = json(&cached(&["roofline", "smollm2-135m", "--json"]));
     assert_eq!(bare["device"], told["device"]);
     let held = json(&cached(&["roofline", run, "--json"]));
