@@ -221,15 +221,15 @@ pub const DEFINITIONS: &[Definition] = &[
         "Launch-bound share",
         "ratio",
         "derived",
-        "Gaps before a kernel whose launching call began after the kernel before had ended, by more than the error bound of the clocks / time in which at least one recorded step was open",
-        "HTA \"host wait\"",
+        "Gaps before a kernel whose launching call returned after the kernel before had ended, by more than the error bound of the clocks: until the kernel began, the latency of its launch included / time in which at least one recorded step was open",
+        "HTA \"host wait\", which asks for the begin of the call",
     ),
     def(
         "gpu_idle",
         "GPU idle time",
         "ns",
         "derived",
-        "Gaps between kernels, copies and memsets while recorded steps were open: host-bound, launch overhead (under 1.5 µs), unclear (the launch and the moment when the device ran out of work are closer together than the error bound of the clocks), and others. Busy + idle + unattributed = time in which a recorded step was open; unattributed is before the first kernel and after the last",
+        "Gaps between kernels, copies and memsets while recorded steps were open: host-bound (until the launch of what follows had returned), launch latency (from then until it began), launch overhead (under 1.5 µs), unclear (the end of the launch and the moment when the device ran out of work are closer together than the error bound of the clocks), and others. Busy + idle + unattributed = time in which a recorded step was open; unattributed is before the first kernel and after the last",
         "HTA idle time",
     ),
     def(

@@ -44,6 +44,8 @@ mod query;
 mod report;
 #[cfg(feature = "roofline")]
 mod roofline;
+#[cfg(feature = "roofline")]
+mod roofline_model;
 mod run_dir;
 mod samples;
 mod services;

@@ -1,6 +1,8 @@
 //! Peaks that `bench peaks` measured on a device, for the runs made on it.
 
 use anyhow::Result;
+#[cfg(feature = "roofline")]
+use candlescope_core::run::RunManifest;
 use serde_json::Value;
 
 /// The peaks of the device called `cpu` or `cuda:N`, in the form in which a run keeps them, if they have been measured.
@@ -17,4 +19,53 @@ pub(crate) fn of(device: &str) -> Result<Option<Value>> {
 #[cfg(not(feature = "lab"))]
 pub(crate) fn of(_: &str) -> Result<Option<Value>> {
     Ok(None)
+}
+
+/// The peaks file of this machine: of its first GPU, else of its processor.
+#[cfg(all(feature = "lab", feature = "roofline"))]
+pub(crate) fn of_this_machine() -> Result<Option<String>> {
+    use candlescope_lab::peaks::{DeviceIdentity, load};
+    for device in ["cuda:0", "cpu"] {
+        let Ok(device) = DeviceIdentity::of(device) else { continue };
+        if let Some(peaks) = load(&device)? {
+            return Ok(Some(serde_json::to_string(&peaks)?));
+        }
+    }
+    Ok(None)
+}
+
+/// Without the lab nothing is measured.
+#[cfg(all(not(feature = "lab"), feature = "roofline"))]
+pub(crate) fn of_this_machine() -> Result<Option<String>> {
+    Ok(None)
+}
+
+/// Gives a run without measured peaks those that are kept of the device that it ran on, whatever program made it.
+#[cfg(all(feature = "lab", feature = "roofline"))]
+pub(crate) fn add_to(manifest: &mut RunManifest, on_gpu: bool) -> Result<()> {
+    use candlescope_lab::peaks::{DeviceIdentity, DeviceKind, load};
+    const KEY: &str = "measured_peaks";
+    if manifest.environment.contains_key(KEY) {
+        return Ok(());
+    }
+    let text = |key: &str| manifest.environment.get(key).and_then(Value::as_str).map(str::to_string);
+    let device = if on_gpu {
+        let uuid = manifest.gpus().first().and_then(|gpu| Some(gpu.get("uuid")?.as_str()?.to_string()));
+        let named = uuid.zip(text("nvidia_driver"));
+        named.map(|(id, driver)| (DeviceKind::Cuda, id, Some(driver)))
+    } else {
+        text("cpu_model").map(|id| (DeviceKind::Cpu, id, None))
+    };
+    let Some((kind, id, driver)) = device else { return Ok(()) };
+    let device = DeviceIdentity { kind, name: id.clone(), id, driver, host: manifest.host.clone() };
+    if let Some(peaks) = load(&device)? {
+        manifest.environment.insert(KEY.to_string(), peaks.environment());
+    }
+    Ok(())
+}
+
+/// Without the lab nothing is measured.
+#[cfg(all(not(feature = "lab"), feature = "roofline"))]
+pub(crate) fn add_to(_: &mut RunManifest, _: bool) -> Result<()> {
+    Ok(())
 }

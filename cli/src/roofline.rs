@@ -1,13 +1,15 @@
 //! `candlescope roofline`: what a model can reach on a device, and how near runs came to it.
 
 use crate::limits::limits;
+use crate::measured_peaks;
 use crate::output::say;
+use crate::roofline_model::AskedModel;
 use anyhow::{Context, Result, bail};
 use candlescope_analysis::devices::{Device, DeviceKind, Format, Multiply, known_device, peaks_device};
 use candlescope_analysis::render::roofline as render;
 use candlescope_analysis::roofline::{
-    CalibrationError, CalibrationRun, Goal, KernelStudy, LoadTest, Measured, ModelShape, Outlook, Scenario, Thresholds,
-    batch_and_context, calibrate, config_shape, known_model, load_stages,
+    CalibrationError, CalibrationRun, Goal, KernelStudy, LoadTest, Measured, Outlook, Scenario, Thresholds,
+    USABLE_MEMORY, batch_and_context, calibrate, device_row, load_stages,
 };
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::files::{read_text_limited, write_whole};
@@ -29,6 +31,10 @@ Examples:
       latency, memory, batches and number formats, without running anything
   candlescope roofline path/to/config.json --peaks peaks.json --dtype q4_k --context 4096
       another model, on peaks that were measured
+  candlescope roofline model-q4_k_m.gguf --gpu
+      the model in a file, of which the header is read, on the peaks that `bench peaks` keeps of this machine
+  candlescope roofline qwen2.5-7b --gpu T4,L4,H100 --price 0.35,0.8,2.5
+      a table over devices, with what a million tokens cost
   candlescope roofline --calibrate runs/a runs/b runs/c --out peaks
       effective peaks of the device that these ran on, for --peaks peaks/calibrated-peaks.json
   candlescope roofline llama-3-8b --gpu H200 --kernels results
@@ -38,12 +44,13 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct RooflineArgs {
-    /// A model (a hub id, a short name such as llama-3-8b, or a config.json), directories of runs, or
-    /// load_test_results.json and the model that was served
+    /// A model (a hub id, a short name such as llama-3-8b, config:NAME, a config.json or a .gguf file), directories of
+    /// runs, or load_test_results.json and the model that was served
     #[arg(value_name = "MODEL|RUN", required = true)]
     targets: Vec<String>,
-    /// Device, by its datasheet: H100-SXM, H200, L4, MI300X, EPYC-9654, …; a wrong name lists them all
-    #[arg(long, value_name = "NAME")]
+    /// Device, by its datasheet: H100-SXM, H200, L4, MI300X, EPYC-9654, …; a wrong name lists them all. Several with commas
+    /// make a table. Without a name, and where no device is named at all: the peaks that `bench peaks` keeps of this machine
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
     gpu: Option<String>,
     /// Peaks of the device, measured: what `bench peaks` or a calibration wrote, or JSON with `flops` and `bandwidth`
     #[arg(long, value_name = "FILE", visible_alias = "calibration")]
@@ -75,6 +82,12 @@ pub(crate) struct RooflineArgs {
     /// Memory of a device in 10⁹ bytes, where its datasheet does not say
     #[arg(long, value_name = "GB")]
     memory_gb: Option<f64>,
+    /// Share of a device's memory that the model can have [default: 0.9]
+    #[arg(long, value_name = "SHARE")]
+    memory_share: Option<f64>,
+    /// What one device costs for an hour, for a table over devices in their order: 0.35,0.8,2.5
+    #[arg(long, value_name = "PRICE", value_delimiter = ',', visible_alias = "price-per-hour")]
+    price: Vec<f64>,
     /// Latency to keep, for which a batch is recommended: ttft=TIME, tpot=TIME or both, as in ttft=200ms,tpot=50ms
     #[arg(long, value_name = "GOAL")]
     slo: Option<String>,
@@ -133,16 +146,38 @@ fn read(path: &Path) -> Result<String> {
     read_text_limited(path, MOST_BYTES).with_context(|| format!("cannot read `{}`", path.display()))
 }
 
+/// Names of `--gpu`; none if it is given without one, or not given.
+fn named(args: &RooflineArgs) -> Vec<&str> {
+    let names = args.gpu.as_deref().unwrap_or_default().split(',').map(str::trim);
+    names.filter(|name| !name.is_empty()).collect()
+}
+
 /// The device of `--gpu` and `--peaks`, if either is given.
 fn device(args: &RooflineArgs) -> Result<Option<Device>> {
-    let known = args.gpu.as_deref().map(known_device).transpose()?;
+    let names = named(args);
+    if names.len() > 1 {
+        bail!("several devices make a table of one model: give `{}` alone here", names[0]);
+    }
+    let known = names.first().map(|name| known_device(name)).transpose()?;
     match &args.peaks {
+        None if known.is_none() && args.gpu.is_some() => match kept()? {
+            None => bail!(
+                "no peaks of this machine are kept: measure them with `candlescope bench peaks`, or name a device after --gpu"
+            ),
+            kept => Ok(kept),
+        },
         None => Ok(known),
         Some(path) => {
             let read = peaks_device(&read(path)?, known);
             Ok(Some(read.with_context(|| format!("in `{}`", path.display()))?))
         }
     }
+}
+
+/// This machine with the peaks that are kept of it.
+fn kept() -> Result<Option<Device>> {
+    let Some(text) = measured_peaks::of_this_machine()? else { return Ok(None) };
+    Ok(Some(peaks_device(&text, None).context("in the peaks that `bench peaks` keeps of this machine")?))
 }
 
 /// The study of `--kernels`, if one is given: a directory, or its kernels.json.
@@ -158,19 +193,6 @@ fn kernels(args: &RooflineArgs) -> Result<Option<KernelStudy>> {
     Ok(Some(found.with_context(|| format!("in `{}`", file.display()))?))
 }
 
-fn shape(target: &str) -> Result<ModelShape> {
-    let path = Path::new(target);
-    let file = if path.is_dir() { path.join("config.json") } else { path.to_path_buf() };
-    if file.is_file() {
-        let name = file.parent().and_then(Path::file_name).map_or(target.to_string(), |n| n.to_string_lossy().into());
-        return config_shape(&name, &read(&file)?).with_context(|| format!("in `{}`", file.display()));
-    }
-    if target.ends_with(".json") {
-        bail!("`{target}` is not there: give the path of a config.json, or the name of a model");
-    }
-    Ok(known_model(target)?)
-}
-
 /// bf16 where the device multiplies it, f16 where only that, f32 on a CPU.
 fn usual_format(device: &Device) -> &'static str {
     match device.kind {
@@ -180,8 +202,12 @@ fn usual_format(device: &Device) -> &'static str {
     }
 }
 
-fn scenario(args: &RooflineArgs, device: &Device) -> Result<Scenario> {
-    let weights = Format::named(args.dtype.as_deref().unwrap_or(usual_format(device)))?;
+fn scenario(args: &RooflineArgs, model: &AskedModel, device: &Device) -> Result<Scenario> {
+    let stored = args.dtype.as_deref().or(model.format.as_deref());
+    let weights = Format::named(stored.unwrap_or(usual_format(device)))?;
+    if args.memory_share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+        bail!("--memory-share is not a number above 0 and up to 1");
+    }
     if args.memory_gb.is_some_and(|gb| !gb.is_finite() || gb <= 0.0) {
         bail!("--memory-gb is not a number above 0");
     }
@@ -193,21 +219,41 @@ fn scenario(args: &RooflineArgs, device: &Device) -> Result<Scenario> {
         .context(args.context)
         .devices(args.tp.unwrap_or(1))
         .memory(args.memory_gb.map(|gb| gb * 1e9))
+        .memory_share(args.memory_share.unwrap_or(USABLE_MEMORY))
         .goal(goal.unwrap_or_default()))
 }
 
+/// The prediction for a model on a device.
+fn outlook(args: &RooflineArgs, model: &AskedModel, device: &Device) -> Result<Outlook> {
+    let mut outlook = Outlook::of(&model.shape, device, &scenario(args, model, device)?);
+    outlook.warnings.extend(model.note.clone().filter(|_| args.dtype.is_none()));
+    Ok(outlook)
+}
+
 fn of_model(args: &RooflineArgs) -> Result<()> {
-    let (shape, study) = (shape(&args.targets[0])?, kernels(args)?);
-    let Some(device) = device(args)?.or_else(|| study.as_ref()?.device()) else {
-        match study.as_ref().and_then(KernelStudy::device_name) {
-            Some(name) => bail!("the kernels were measured on `{name}`, which no table has: give --peaks FILE"),
-            None => bail!("no device: give --gpu NAME (such as H200, L4, EPYC-9654) or --peaks FILE"),
-        }
-    };
+    let model = AskedModel::of(&args.targets[0])?;
     if !args.rate.is_empty() {
         bail!("--rate is for runs: a prediction has nothing to rate");
     }
-    let mut outlook = Outlook::of(&shape, &device, &scenario(args, &device)?);
+    if named(args).len() > 1 || !args.price.is_empty() {
+        return of_devices(args, &model);
+    }
+    let study = kernels(args)?;
+    let given = match device(args)?.or_else(|| study.as_ref()?.device()) {
+        Some(device) => Some(device),
+        None if study.is_none() => kept()?,
+        None => None,
+    };
+    let Some(device) = given else {
+        match study.as_ref().and_then(KernelStudy::device_name) {
+            Some(name) => bail!("the kernels were measured on `{name}`, which no table has: give --peaks FILE"),
+            None => bail!(
+                "no device: give --gpu NAME (such as H200, L4, EPYC-9654) or --peaks FILE, or measure this machine with \
+                 `candlescope bench peaks`"
+            ),
+        }
+    };
+    let mut outlook = outlook(args, &model, &device)?;
     if let Some(study) = &study {
         outlook = outlook.with_kernels(study);
     }
@@ -220,6 +266,40 @@ fn of_model(args: &RooflineArgs) -> Result<()> {
     show(args, &json, || render::static_text(&outlook, WIDTH), &files)
 }
 
+/// One model on several devices.
+fn of_devices(args: &RooflineArgs, model: &AskedModel) -> Result<()> {
+    if args.kernels.is_some() {
+        bail!("--kernels are those of one device: name it alone after --gpu, without --price");
+    }
+    let names = named(args);
+    let devices = match names.len() {
+        0 | 1 => vec![device(args)?.map_or_else(kept, |device| Ok(Some(device)))?.context(
+            "no device: give --gpu NAME (such as H200, L4, EPYC-9654), or measure this machine with `candlescope bench peaks`",
+        )?],
+        _ if args.peaks.is_some() => bail!("--peaks is of one device: name it alone after --gpu"),
+        _ => names.iter().map(|name| known_device(name)).collect::<Result<Vec<_>, _>>()?,
+    };
+    let prices = &args.price;
+    if prices.iter().any(|price| !price.is_finite() || *price < 0.0) {
+        bail!("--price is not a number of 0 or more");
+    }
+    if !prices.is_empty() && prices.len() != devices.len() {
+        bail!("--price has {} prices for {} devices: give one for each, in their order", prices.len(), devices.len());
+    }
+    let mut all = Vec::new();
+    for (at, device) in devices.iter().enumerate() {
+        let outlook = outlook(args, model, device)?;
+        let row = device_row(&outlook, prices.get(at).copied());
+        all.push((outlook, row));
+    }
+    let json = render::devices_json(&all);
+    let mut files = Vec::new();
+    if let Some(out) = &args.out {
+        files = write(out, &[("devices.json", pretty(&json)), ("roofline.html", render::devices_page(&all)?)])?;
+    }
+    show(args, &json, || render::devices_text(&all, WIDTH), &files)
+}
+
 fn of_runs(args: &RooflineArgs) -> Result<()> {
     refuse_with_runs(args)?;
     let limits = limits(&args.limits)?;
@@ -228,7 +308,9 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
     let mut runs = Vec::new();
     for target in &args.targets {
         let run = Run::open_within(target, limits.clone())?;
-        let analysis = Analysis::of(&run);
+        let mut analysis = Analysis::of(&run);
+        let on_gpu = analysis.ran_on_gpu();
+        measured_peaks::add_to(&mut analysis.manifest, on_gpu)?;
         let mut measured = Measured::of(&run, &analysis, device.as_ref(), &thresholds);
         if let Some(study) = &study {
             measured = measured.with_kernels(study);
@@ -282,12 +364,15 @@ fn calibrate_runs(args: &RooflineArgs) -> Result<()> {
 /// Options that say what is asked of a model.
 const ASKED: &[&str] = &["--batch", "--prompt", "--output", "--context", "--slo"];
 /// Options that say how a model is stored, and where.
-const STORED: &[&str] = &["--dtype", "--kv-dtype", "--tp", "--memory-gb"];
+const STORED: &[&str] = &["--dtype", "--kv-dtype", "--tp", "--memory-gb", "--memory-share"];
+/// Options of a table over devices.
+const COMPARED: &[&str] = &["--price"];
 
 /// What a run says itself must not be said otherwise.
 fn refuse_with_runs(args: &RooflineArgs) -> Result<()> {
     refuse(args, "a run says itself what it ran", ASKED)?;
-    refuse(args, "a run says itself what it ran", STORED)
+    refuse(args, "a run says itself what it ran", STORED)?;
+    refuse(args, "it is for a model on devices", COMPARED)
 }
 
 fn refuse(args: &RooflineArgs, why: &str, options: &[&str]) -> Result<()> {
@@ -301,6 +386,8 @@ fn refuse(args: &RooflineArgs, why: &str, options: &[&str]) -> Result<()> {
         ("--tp", args.tp.is_some()),
         ("--memory-gb", args.memory_gb.is_some()),
         ("--slo", args.slo.is_some()),
+        ("--memory-share", args.memory_share.is_some()),
+        ("--price", !args.price.is_empty()),
     ];
     match given.iter().find(|(name, given)| *given && options.contains(name)) {
         Some((name, _)) => bail!("{name} cannot be given here: {why}; leave it out"),
@@ -311,20 +398,22 @@ fn refuse(args: &RooflineArgs, why: &str, options: &[&str]) -> Result<()> {
 /// A load test says what it asked; which model on which device in which format it does not say.
 fn of_load_test(args: &RooflineArgs, file: &Path) -> Result<()> {
     refuse(args, "a load test says itself what it asked", ASKED)?;
+    refuse(args, "it is for a model on devices", COMPARED)?;
     if args.kernels.is_some() {
         bail!("--kernels is for a model or for runs: a load test does not say which kernels ran");
     }
     let named = || format!("in `{}`", file.display());
     let test = LoadTest::read(BufReader::new(File::open(file).with_context(named)?)).with_context(named)?;
     let model = args.targets.get(1).map_or(test.model(), String::as_str);
-    let shape = shape(model).context("which model was served? Give it after the results: RESULTS MODEL")?;
+    let model = AskedModel::of(model).context("which model was served? Give it after the results: RESULTS MODEL")?;
     let Some(device) = device(args)? else {
         bail!("a load test does not know the server's device: give --gpu NAME or --peaks FILE");
     };
-    let (scenario, thresholds) = (scenario(args, &device)?, thresholds(args)?);
-    let outlook = Outlook::of(&shape, &device, &scenario);
-    let stages = load_stages(&test, &shape, &device, &scenario, &thresholds);
-    let json = render::load_json(&shape.name, &stages);
+    let (scenario, thresholds) = (scenario(args, &model, &device)?, thresholds(args)?);
+    let mut outlook = test.outlook(&model.shape, &device, &scenario);
+    outlook.warnings.extend(model.note.clone().filter(|_| args.dtype.is_none()));
+    let stages = load_stages(&test, &model.shape, &device, &scenario, &thresholds);
+    let json = render::load_json(&model.shape.name, &stages);
     let beside = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let contents = [("dynamic_analysis.json", pretty(&json)), ("roofline.html", render::load_page(&outlook, &stages)?)];
     let files = write(args.out.as_deref().unwrap_or(beside), &contents)?;

@@ -42,7 +42,7 @@ macro_rules! codes {
 codes! {
     /// The device waits for the host to launch work.
     LaunchBound = "launch_bound",
-        "gaps whose launch began after the kernel before had ended, less what recording adds to them, above 15 % of T",
+        "gaps whose launch returned after the kernel before had ended, less what recording adds to them, above 15 % of T",
         "T − max(K + n·g, host work outside the graph), as one CUDA graph would run it";
     /// Many kernels are so short that launching them costs more than running them.
     KernelCount = "kernel_count",

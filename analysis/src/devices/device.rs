@@ -100,8 +100,12 @@ pub struct Device {
     /// What launching one kernel from candle costs the host, in nanoseconds; `None` if nothing is launched, or it is
     /// not known.
     pub launch: Option<Cost>,
-    /// The shortest time of a kernel on the device with the gap before the next one, in nanoseconds.
+    /// What a small kernel takes on the device with the gap before the next one, in nanoseconds: a mean (what a
+    /// calibration fitted), which the shortest kernels stay below.
     pub kernel_floor: Option<f64>,
+    /// The shortest time of a kernel that was seen, in nanoseconds: what the low end of a prediction has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_least: Option<f64>,
     /// What waiting for a token costs beyond the device's work, in nanoseconds; `None` if it is within other figures.
     pub sync: Option<f64>,
     /// Steps of index arithmetic a second, which candle's kernels need for strided operands; `None` if it is not known,
@@ -128,6 +132,11 @@ impl Device {
         std::iter::once(&multiply)
             .chain(multiply.wider())
             .find_map(|kind| self.flops.get(kind).map(|flops| (*flops, *kind)))
+    }
+
+    /// Whether work is launched to it at a cost that is not known, which predictions leave out.
+    pub fn launches_unknown(&self) -> bool {
+        self.kind != DeviceKind::Cpu && self.launch.is_none()
     }
 
     /// FLOPs a byte from which on work of this type is bound by computing: peak FLOP/s ÷ bandwidth.

@@ -21,14 +21,23 @@ pub struct UnknownDevice {
 /// included: time of a token of a decode that the host bounds ÷ kernels launched for it, SmolLM2-135M in bf16 on hosts
 /// of H200s. Mid: 5.4 ms for 700 kernels; low and high: 4.8 and 7.6 ms for 671, on two other hosts.
 pub const LAUNCH_NS: Cost = Cost { low: 7_150.0, mid: 7_710.0, high: 11_330.0 };
+/// The same on any host: a launch is the work of a processor, of which a GPU's datasheet says nothing. On a host of an
+/// H100 tokens of five models took 1.27 to 2.04 times what [`LAUNCH_NS`] makes of them, which is up to 16.7 µs a launch.
+pub const LAUNCH_ANYWHERE_NS: Cost = Cost { high: 16_700.0, ..LAUNCH_NS };
+/// Nanoseconds of the driver's part of a launch on the hosts that [`LAUNCH_NS`] comes from, which `bench peaks`
+/// measures: what a launch costs elsewhere is in proportion.
+pub const DRIVER_LAUNCH_NS: f64 = 3_000.0;
 /// Nanoseconds of a small kernel, mean: 2,091.7 µs of kernels a token ÷ 695 kernels, the same decode.
 pub const KERNEL_FLOOR_NS: f64 = 3_010.0;
+/// The shortest kernel of these that was seen, in nanoseconds: sums of two rows (`badd_bf16`), n 31,180.
+pub const KERNEL_LEAST_NS: f64 = 1_170.0;
 /// FLOPs in f32 that a GPU's lanes could do in the time of a step of index arithmetic: 67 TFLOP/s of an H200 ÷
 /// 4.8 · 10¹¹ steps a second, which sums with a bias and copies to another layout were seen to reach beside their bytes.
 /// A step divides 64-bit numbers twice (`candle-kernels/src/cuda_utils.cuh`), for which a lane takes some 70
 /// instructions.
 const INDEX_FLOPS: f64 = 140.0;
-const LAUNCH_SOURCE: &str = "decoding SmolLM2-135M with candle 0.11.1 on H200s: docs/measurements/gpu.md and truth.md";
+const LAUNCH_SOURCE: &str = "decoding SmolLM2-135M with candle 0.11.1 on H200s (docs/measurements/gpu.md and truth.md); \
+                             the range of a launch is that of all hosts seen";
 
 /// FLOP/s in 10¹², `None` if the maker gives none.
 struct Tera {
@@ -213,8 +222,9 @@ fn device(row: &Row) -> Device {
         memory: known(row.memory).map(|gb| gb * 1e9),
         link: known(row.link.1).map(|gb| Link { name: row.link.0.to_string(), bytes_per_s: gb * 1e9 }),
         watts: known(row.watts),
-        launch: launches.then_some(LAUNCH_NS),
+        launch: launches.then_some(LAUNCH_ANYWHERE_NS),
         kernel_floor: launches.then_some(KERNEL_FLOOR_NS),
+        kernel_least: launches.then_some(KERNEL_LEAST_NS),
         sync: None,
         index_rate: known(f32).filter(|_| launches).map(|tera| tera * 1e12 / INDEX_FLOPS),
         panel_rate: None,

@@ -14,7 +14,10 @@ pub use attained::Attained;
 pub use classes::{ByClass, OperationClass};
 pub use device::{Cost, Device, DeviceKind, Link, Origin};
 pub use formats::{FORMATS, Format, Multiply, UnknownFormat};
-pub use known_devices::{KERNEL_FLOOR_NS, LAUNCH_NS, UnknownDevice, known_device, known_devices};
+pub use known_devices::{
+    DRIVER_LAUNCH_NS, KERNEL_FLOOR_NS, KERNEL_LEAST_NS, LAUNCH_ANYWHERE_NS, LAUNCH_NS, UnknownDevice, known_device,
+    known_devices,
+};
 #[cfg(feature = "roofline")]
 pub(crate) use peaks_file::FITTED_FORMAT;
 pub use peaks_file::{PeaksError, peaks_device};

@@ -3,8 +3,8 @@
 //! The reader is tolerant; what it does not know it leaves alone. It takes
 //!
 //! - `figures`, a list of objects with `kind` (`flops` with a `dtype`; `read`, else `copy`, `triad`, `write` for the
-//!   bandwidth; `launch`, but not of `bench peaks`, `kernel_floor`, `sync`), `value` in FLOP/s, B/s or seconds, and
-//!   `range`, two numbers;
+//!   bandwidth; `launch`, `kernel_floor`, `sync`), `value` in FLOP/s, B/s or seconds, and `range`, two numbers. A
+//!   `launch` of `bench peaks` is the driver's part alone, to which the cost of a launch is in proportion;
 //! - `peaks`, a list of objects with `kind` (`flops`, `bandwidth`) and `value`, as `environment.peaks` of a run;
 //! - fields: `flops` with a number by type, `bandwidth`, `memory_bytes`, `launch_ns`, `kernel_floor_ns`, `sync_ns`,
 //!   `index_rate`, `panel_rate`;
@@ -13,7 +13,7 @@
 use super::attained::Attained;
 use super::device::{Cost, Device, DeviceKind, Origin};
 use super::formats::Multiply;
-use super::known_devices::known_device;
+use super::known_devices::{DRIVER_LAUNCH_NS, LAUNCH_NS, known_device};
 use serde_json::{Map, Value};
 
 /// A peaks file cannot be used.
@@ -87,6 +87,9 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
         let candle = word(&["candle"])?;
         Some(format!("a file of {} with candle {candle}", word(&["format"]).unwrap_or_else(|| "peaks".into())))
     });
+    // What a launch costs with allocation and shapes goes with the driver's part, as far as is known.
+    let of_host = found.driver_launch.filter(|_| base.as_ref().is_some_and(|device| device.launch.is_some()));
+    let launch = found.launch.or_else(|| of_host.map(|driver| LAUNCH_NS.times(driver / DRIVER_LAUNCH_NS)));
     Ok(Device {
         name: named.or_else(|| base.as_ref().map(|device| device.name.clone())).unwrap_or_else(|| "this device".into()),
         kind,
@@ -97,17 +100,20 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
         memory: found.memory.or_else(|| base.as_ref()?.memory),
         link: base.as_ref().and_then(|device| device.link.clone()),
         watts: base.as_ref().and_then(|device| device.watts),
-        launch: found.launch.or_else(|| base.as_ref()?.launch),
+        launch: launch.or_else(|| base.as_ref()?.launch),
         kernel_floor: found.floor.or_else(|| base.as_ref()?.kernel_floor),
+        kernel_least: base.as_ref().and_then(|device| device.kernel_least).filter(|_| found.floor.is_none()),
         sync: found.sync,
         // What a calibration does not have apart is within its other figures.
         index_rate: found.index_rate.or_else(|| base.as_ref()?.index_rate.filter(|_| !is_fitted)),
         panel_rate: found.panel_rate.filter(|_| kind == DeviceKind::Cpu),
         attained,
-        launch_source: if found.launch.is_some() {
-            Some("the peaks file".to_string())
-        } else {
-            base.as_ref().and_then(|device| device.launch_source.clone())
+        launch_source: match found.launch {
+            Some(_) => Some("the peaks file".to_string()),
+            None => base.as_ref().and_then(|device| device.launch_source.clone()).map(|source| match launch {
+                Some(_) => format!("{source}, in proportion to the driver's part of a launch in the peaks file"),
+                None => source,
+            }),
         },
     })
 }
@@ -133,6 +139,8 @@ struct Found {
     rank: Option<usize>,
     memory: Option<f64>,
     launch: Option<Cost>,
+    /// The driver's part of a launch, in nanoseconds.
+    driver_launch: Option<f64>,
     floor: Option<f64>,
     sync: Option<f64>,
     index_rate: Option<f64>,
@@ -150,7 +158,7 @@ struct Found {
 /// The format of what `roofline --calibrate` writes.
 pub(crate) const FITTED_FORMAT: &str = "candlescope-calibration";
 /// The format of what `bench peaks` writes. A launch in it is the driver's alone; what a kernel costs candle's host is
-/// more than twice that, with allocation and shapes, and only a calibration knows it.
+/// more than twice that, with allocation and shapes.
 const BENCH_FORMAT: &str = "candlescope-peaks";
 
 /// Kinds of bandwidth, the one that inference is closest to first: it reads weights and keys.
@@ -191,7 +199,7 @@ impl Found {
         let cost = Cost { low: end(0), mid, high: end(1) }.times(1e9);
         match (kind, word("dtype").and_then(Multiply::named)) {
             ("flops", Some(dtype)) => self.add_flops(dtype, mid),
-            ("launch", _) if self.bare_launch => {}
+            ("launch", _) if self.bare_launch => self.driver_launch = Some(cost.mid),
             ("launch", _) => self.launch = Some(cost),
             ("kernel_floor", _) => self.floor = Some(cost.mid),
             ("sync", _) => self.sync = Some(cost.mid),

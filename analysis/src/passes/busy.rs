@@ -28,8 +28,10 @@ pub struct Busy {
     pub after_ns: u64,
     /// Busy time summed over streams: if two streams work at once, both count.
     pub streams_ns: u64,
-    /// Gaps before work that was launched only after the device had run out of work.
+    /// Gaps before work whose launch returned only after the device had run out of work, until it had.
     pub host_bound: GapSum,
+    /// The rest of these gaps: from the end of the launch to the start on the device.
+    pub launch_latency: GapSum,
     /// Gaps under 1.5 µs.
     pub launch_overhead: GapSum,
     /// Gaps for which the clocks are not exact enough to tell whether the host caused them.
@@ -55,14 +57,17 @@ impl Busy {
         self.of_wall(self.busy_ns as f64)
     }
 
-    /// Gaps that the host caused ÷ wall time of the steps; `None` if the error bound of the clocks is not known.
+    /// Gaps that late launches caused, until the work began, ÷ wall time of the steps; `None` if the error bound of the
+    /// clocks is not known.
     pub fn launch_bound_share(&self) -> Option<f64> {
-        self.of_wall(self.host_bound.ns as f64).filter(|_| !self.clocks_unknown)
+        let late = self.host_bound.ns.saturating_add(self.launch_latency.ns);
+        self.of_wall(late as f64).filter(|_| !self.clocks_unknown)
     }
 
     /// Gaps of all kinds.
     pub fn idle_ns(&self) -> u64 {
-        total([self.host_bound, self.launch_overhead, self.uncertain, self.other].map(|gaps| gaps.ns))
+        let kinds = [self.host_bound, self.launch_latency, self.launch_overhead, self.uncertain, self.other];
+        total(kinds.map(|gaps| gaps.ns))
     }
 
     /// [`unattributed_ns`](Self::unattributed_ns) ÷ wall time of the steps.

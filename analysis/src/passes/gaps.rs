@@ -14,8 +14,8 @@ pub struct Activity {
     pub start_ns: i64,
     /// End on the device.
     pub end_ns: i64,
-    /// Start of the call that launched it, if known.
-    pub launch_ns: Option<i64>,
+    /// When the device could have begun it, as far as its launching call tells: see [`ready`]. `None` if that is not known.
+    pub ready_ns: Option<i64>,
     /// From the end of that call to the start on the device, 0 if the device started before the call returned.
     pub queue_delay_ns: Option<u64>,
     /// Stream it ran in.
@@ -32,12 +32,13 @@ pub const LAUNCH_OVERHEAD_NS: u64 = 1_500;
 /// Why the device was idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gap {
-    /// The next work was launched only after the device had run out of work.
+    /// The device had run out of work before the call that launched the next one had returned. The gap has two parts: until
+    /// then the device waited for the host, afterwards for the launch to arrive.
     HostBound,
     /// Shorter than [`LAUNCH_OVERHEAD_NS`].
     LaunchOverhead,
-    /// The launch and the moment when the device ran out of work are closer together than the error bound of the
-    /// clocks: which came first is not known.
+    /// The end of the launch and the moment when the device ran out of work are closer together than the error bound of
+    /// the clocks: which came first is not known.
     Uncertain,
     /// None of these: the launch was early enough but something else delayed the work, or nothing is known about the
     /// launch.
@@ -59,6 +60,13 @@ impl GapSum {
         self.ns = self.ns.saturating_add(ns);
     }
 
+    /// Adds a gap, unless it is none.
+    pub(crate) fn add_some(&mut self, ns: u64) {
+        if ns > 0 {
+            self.add(ns);
+        }
+    }
+
     /// Adds another device's gaps of the same kind.
     pub(crate) fn plus(&mut self, other: GapSum) {
         self.n = self.n.saturating_add(other.n);
@@ -73,14 +81,14 @@ pub struct Block {
     pub start_ns: i64,
     /// Its end.
     pub end_ns: i64,
-    /// Start of the call that launched the first work in it.
-    pub launch_ns: Option<i64>,
+    /// When the device could have begun the first work in it: see [`ready`].
+    pub ready_ns: Option<i64>,
 }
 
 /// What ran, in any order, as blocks in order of start that do not touch each other.
 pub fn blocks<'a>(activities: impl IntoIterator<Item = &'a Activity>) -> Vec<Block> {
     let (mut merged, mut late): (Vec<Block>, Vec<Block>) = Default::default();
-    let block = |a: &Activity| Block { start_ns: a.start_ns, end_ns: a.end_ns.max(a.start_ns), launch_ns: a.launch_ns };
+    let block = |a: &Activity| Block { start_ns: a.start_ns, end_ns: a.end_ns.max(a.start_ns), ready_ns: a.ready_ns };
     // There may be tens of millions of them, nearly in order: only what comes late is sorted in.
     for block in activities.into_iter().map(block) {
         match merged.last_mut() {
@@ -130,8 +138,10 @@ pub struct Occupancy {
     pub wall_ns: u64,
     /// Time in which at least one activity ran.
     pub busy_ns: u64,
-    /// Gaps that are [`Gap::HostBound`].
+    /// Gaps that are [`Gap::HostBound`], each until its launch had returned.
     pub host_bound: GapSum,
+    /// The rest of these gaps: from the end of the launch to the start on the device.
+    pub launch_latency: GapSum,
     /// Gaps that are [`Gap::LaunchOverhead`].
     pub launch_overhead: GapSum,
     /// Gaps that are [`Gap::Uncertain`].
@@ -148,18 +158,18 @@ impl Occupancy {
     pub fn within(blocks: &[Block], windows: &[(i64, i64)], bound_ns: u64) -> Self {
         let mut out = Self::default();
         let divided = divide(blocks, windows, |_, after, idle_from, ns| {
-            out.sum_of(classify(after.launch_ns, idle_from, ns, bound_ns, LAUNCH_OVERHEAD_NS)).add(ns);
+            match classify(after.ready_ns, idle_from, ns, bound_ns, LAUNCH_OVERHEAD_NS) {
+                Gap::HostBound => {
+                    let (host, rest) = host_part(after.ready_ns, idle_from, ns);
+                    out.host_bound.add(host);
+                    out.launch_latency.add_some(rest);
+                }
+                Gap::LaunchOverhead => out.launch_overhead.add(ns),
+                Gap::Uncertain => out.uncertain.add(ns),
+                Gap::Other => out.other.add(ns),
+            }
         });
         Self { wall_ns: divided.wall_ns, busy_ns: divided.busy_ns, edges_ns: divided.edges_ns, ..out }
-    }
-
-    fn sum_of(&mut self, gap: Gap) -> &mut GapSum {
-        match gap {
-            Gap::HostBound => &mut self.host_bound,
-            Gap::LaunchOverhead => &mut self.launch_overhead,
-            Gap::Uncertain => &mut self.uncertain,
-            Gap::Other => &mut self.other,
-        }
     }
 }
 
@@ -216,14 +226,36 @@ pub(crate) fn divide<B: Stretched>(
     out
 }
 
-/// Classifies the gap of `ns` between `idle_from`, when the device ran out of work, and an activity launched at
-/// `launch_ns`. A gap below `overhead_ns` is launch overhead.
-pub(crate) fn classify(launch_ns: Option<i64>, idle_from: i64, ns: u64, bound_ns: u64, overhead_ns: u64) -> Gap {
-    let after = |launch: i64| launch.saturating_sub(idle_from);
-    match launch_ns.map(after) {
+/// When the device could have begun a work that started at `start` and was launched by `call` (begin and end): when the
+/// call had returned, because the work is in the queue only towards its end. `alone`: the call launched one kernel and
+/// nothing else.
+///
+/// If the device began before the call returned, a kernel that was launched alone was there when it began. A copy may be
+/// all its call waits for, and of the kernels of a graph only the first one waits for the call: for these the begin of
+/// the call is taken.
+pub(crate) fn ready(call: Option<(i64, i64)>, start: i64, alone: bool) -> Option<i64> {
+    let (begin, end) = call?;
+    Some(match () {
+        () if end <= start => end,
+        () if alone => start,
+        () => begin.min(start),
+    })
+}
+
+/// Classifies the gap of `ns` between `idle_from`, when the device ran out of work, and a work that could begin at
+/// `ready_ns`. A gap below `overhead_ns` is launch overhead.
+pub(crate) fn classify(ready_ns: Option<i64>, idle_from: i64, ns: u64, bound_ns: u64, overhead_ns: u64) -> Gap {
+    let after = |ready: i64| ready.saturating_sub(idle_from);
+    match ready_ns.map(after) {
         Some(after) if after > 0 && after.unsigned_abs() > bound_ns => Gap::HostBound,
         Some(after) if after.unsigned_abs() <= bound_ns && bound_ns > 0 => Gap::Uncertain,
         _ if ns < overhead_ns => Gap::LaunchOverhead,
         _ => Gap::Other,
     }
+}
+
+/// Divides a host-bound gap of `ns`: before the work was there, and after.
+pub(crate) fn host_part(ready_ns: Option<i64>, idle_from: i64, ns: u64) -> (u64, u64) {
+    let host = ready_ns.map_or(ns, |ready| ready.saturating_sub(idle_from).max(0).unsigned_abs()).min(ns);
+    (host, ns - host)
 }

@@ -1,7 +1,7 @@
 //! What ran on the device: kernels by name and by the path that launched them, and copies by direction.
 
 use super::device_work::DeviceWork;
-use super::gaps::{Activity, blocks};
+use super::gaps::{Activity, blocks, ready};
 use super::int_map::IntMap;
 use super::launch_pace::{LaunchPace, LaunchPacePass};
 use super::numbered::Numbered;
@@ -152,14 +152,16 @@ impl KernelPass {
     /// `first_step` began (Unix nanoseconds) belongs to loading the model.
     pub fn add(&mut self, record: &KernelRecord, warmup: &Warmup, first_step: Option<i64>) {
         let ns = record.gpu_dur_ns;
+        let is_kernel = record.kind == KernelKind::Kernel;
+        let call = record.launch_start.map(|at| (at.0, at.plus_ns(record.launch_dur_ns.unwrap_or(0)).0));
         let activity = Activity {
             start_ns: record.gpu_start.0,
             end_ns: record.gpu_start.plus_ns(ns).0,
-            launch_ns: record.launch_start.map(|at| at.0),
+            ready_ns: ready(call, record.gpu_start.0, is_kernel && record.graph.is_none()),
             queue_delay_ns: record.queue_delay_ns,
             stream: record.stream,
             path: record.path.as_ref().filter(|_| record.seq.is_some()).map(|path| path.rollup_id),
-            is_kernel: record.kind == KernelKind::Kernel,
+            is_kernel,
         };
         let warms_up = warmup.has_step(record.step);
         match record.step.filter(|_| !warms_up) {
@@ -182,7 +184,6 @@ impl KernelPass {
             self.last_device = Some(record.device.clone());
         }
         self.pace.add(record);
-        let is_kernel = record.kind == KernelKind::Kernel;
         let name = self.names.number(&record.name);
         if is_kernel {
             let at = name as usize;

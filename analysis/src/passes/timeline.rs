@@ -164,6 +164,7 @@ impl<'a> Timeline<'a> {
                 }
             },
             host_bound: occupancy.host_bound,
+            launch_latency: occupancy.launch_latency,
             launch_overhead: occupancy.launch_overhead,
             uncertain: occupancy.uncertain,
             other: occupancy.other,
@@ -211,6 +212,7 @@ fn add(all: &mut Busy, one: &Busy) {
         sum(into, ns);
     }
     all.host_bound.plus(one.host_bound);
+    all.launch_latency.plus(one.launch_latency);
     all.launch_overhead.plus(one.launch_overhead);
     all.uncertain.plus(one.uncertain);
     all.other.plus(one.other);

@@ -82,7 +82,7 @@ fn gaps(out: &mut String, device: &DeviceAccount) {
     let header: Vec<String> = std::iter::once("gaps".to_string())
         .chain(lines.iter().flat_map(|(name, _)| [format!("{}: n", printable(name)), "time".into(), "of open".into()]))
         .collect();
-    let mut rows: Vec<Vec<String>> = (0..6)
+    let mut rows: Vec<Vec<String>> = (0..all.gaps.classes().len())
         .map(|at| {
             let name = all.gaps.classes()[at].0.to_string();
             let cells = lines.iter().flat_map(|(_, line)| {
@@ -106,7 +106,8 @@ fn trace(out: &mut String, device: &DeviceAccount) {
     let share = |ns: u64| if trace.span_ns > 0 { percent(ns as f64 / trace.span_ns as f64) } else { missing() };
     let _ = writeln!(
         out,
-        "\nFrom the first start to the last end {}: compute {}, other work alone {}, idle {}",
+        "\nFrom the first start to the last end{} {}: compute {}, other work alone {}, idle {}",
+        if trace.windows > 1 { format!(" of {} windows", count(trace.windows)) } else { String::new() },
         duration(trace.span_ns as f64),
         share(trace.compute_ns),
         share(trace.non_compute_ns),
@@ -115,7 +116,7 @@ fn trace(out: &mut String, device: &DeviceAccount) {
 }
 
 fn streams(out: &mut String, device: &DeviceAccount) {
-    let sum = |gaps: GapSum| duration(gaps.ns as f64);
+    let sum = |gaps: Option<GapSum>| gaps.map_or(missing(), |gaps| duration(gaps.ns as f64));
     let row = |stream: &crate::passes::account::StreamAccount| {
         let queue = stream.queue.as_ref();
         vec![
@@ -125,13 +126,15 @@ fn streams(out: &mut String, device: &DeviceAccount) {
             sum(stream.host_wait),
             sum(stream.kernel_wait),
             sum(stream.other),
+            sum(stream.uncertain),
             queue.map_or(missing(), |queue| significant(queue.mean_over_time)),
             queue.map_or(missing(), |queue| significant(queue.at_changes.max)),
             queue.map_or(missing(), |queue| percent(queue.empty_share)),
         ]
     };
     let rows = device.streams.iter().map(row).collect();
-    let header = ["stream", "n", "busy", "host wait", "kernel wait", "other", "queue, mean", "most", "empty"];
+    let header =
+        ["stream", "n", "busy", "launched late", "between kernels", "other", "unclear", "queue, mean", "most", "empty"];
     table(out, "Streams", &header, rows, &[], 0);
 }
 
@@ -143,7 +146,7 @@ fn places(out: &mut String, title: &str, first: &str, places: &[PlaceRow], top: 
             count(row.copies),
             duration(row.total_ns as f64),
             percent(row.share),
-            duration(row.late.ns as f64),
+            row.late.map_or(missing(), |late| duration(late.ns as f64)),
             row.top.as_ref().map_or(missing(), |(name, _)| head(&printable(&short(name)), 32)),
         ]
     };
@@ -203,11 +206,9 @@ fn launches(out: &mut String, device: &DeviceAccount) {
             time(spread.max),
         ]
     };
-    let rows = vec![
-        row("call on the host", &launches.call),
-        row("from its end to the start", &launches.delay),
-        row("on the device", &launches.device),
-    ];
+    let mut rows = vec![row("call on the host", &launches.call)];
+    rows.extend(launches.delay.as_ref().map(|delay| row("from its end to the start", delay)));
+    rows.push(row("on the device", &launches.device));
     table(out, "Launches", &["", "n", "total", "mean", "median", "p95", "p99", "max"], rows, &[0], 0);
     let _ = writeln!(
         out,

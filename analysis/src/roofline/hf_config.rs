@@ -43,10 +43,10 @@ pub enum ConfigError {
 }
 
 /// No real model has more parameters: beyond this, sums in 64 bits would no longer hold.
-const MOST_PARAMETERS: u128 = 1_000_000_000_000_000;
+pub(super) const MOST_PARAMETERS: u128 = 1_000_000_000_000_000;
 
 /// No dimension of a real model is larger.
-const LARGEST: u64 = 100_000_000;
+pub(super) const LARGEST: u64 = 100_000_000;
 
 /// The dimensions that a `config.json` gives; `name` is for people.
 ///
@@ -141,7 +141,7 @@ fn window(architecture: &str, layers: u64, config: &Config<'_>) -> Result<Option
 
 /// An upper bound of the parameters, in numbers that cannot overflow: every dimension is at most [`LARGEST`], below
 /// 2²⁷.
-fn parameters_at_most(shape: &ModelShape) -> u128 {
+pub(super) fn parameters_at_most(shape: &ModelShape) -> u128 {
     let wide = |value: u64| u128::from(value);
     let (d, heads, head_dim) = (wide(shape.hidden), wide(shape.heads) + wide(shape.kv_heads), wide(shape.head_dim));
     let attention = 2 * (d + 1) * heads * head_dim;

@@ -178,7 +178,7 @@ const MODELS: &[KnownModel] = &[
 
 /// The dimensions of a model of the table, by a hub id or a short name, in any case. The organisation may differ (a
 /// copy of the weights), and words that do not change the dimensions may follow: `-hf`, `-instruct`, `-chat`, `-it`,
-/// `-base`, `-pt`, `-gguf`.
+/// `-base`, `-pt`, and those that say how weights are stored ([`stored_format`]). `config:NAME` is NAME.
 ///
 /// # Errors
 /// If no model has this name; the error tells the nearest ones.
@@ -192,12 +192,41 @@ pub fn known_model(name: &str) -> Result<ModelShape, UnknownModel> {
 
 /// Words at a name's end that do not change the dimensions.
 const SAME: &[&str] = &["-hf", "-instruct", "-chat", "-it", "-base", "-pt", "-gguf"];
+/// Words at a name's end that say how weights are stored, each with the name of its format.
+const STORED: &[(&str, &str)] = &[
+    ("-awq", "int4"),
+    ("-gptq", "int4"),
+    ("-int4", "int4"),
+    ("-4bit", "int4"),
+    ("-gptq-int4", "int4"),
+    ("-gptq-int8", "int8"),
+    ("-int8", "int8"),
+    ("-8bit", "int8"),
+    ("-w8a8", "int8"),
+    ("-w4a16", "int4"),
+    ("-fp8-dynamic", "fp8"),
+    ("-fp8", "fp8"),
+    ("-fp16", "f16"),
+    ("-f16", "f16"),
+    ("-bf16", "bf16"),
+    ("-fp32", "f32"),
+];
+
+/// The format in which the weights of a copy are stored, as far as the end of its name says so: `-AWQ` and `-GPTQ` are
+/// `int4`, `-FP8` is `fp8`, `-fp16` is `f16`. A name ending in `-GGUF` says that it is one of GGML's types, but not which.
+pub fn stored_format(name: &str) -> Option<&'static str> {
+    let lower = name.trim().to_ascii_lowercase();
+    let named = STORED.iter().filter(|(word, _)| lower.ends_with(word));
+    // The longest says most.
+    named.max_by_key(|(word, _)| word.len()).map(|(_, format)| *format)
+}
 
 fn normal(name: &str) -> String {
     let lower = name.trim().to_ascii_lowercase();
-    let own = lower.rsplit('/').next().unwrap_or_default();
+    let own = lower.rsplit(['/', ':']).next().unwrap_or_default();
     let mut own = own.strip_prefix("meta-").unwrap_or(own);
-    while let Some(shorter) = SAME.iter().find_map(|word| own.strip_suffix(word)) {
+    let words = || SAME.iter().chain(STORED.iter().map(|(word, _)| word));
+    while let Some(shorter) = words().find_map(|word| own.strip_suffix(word)) {
         own = shorter;
     }
     // `Mistral-7B-Instruct-v0.2` has the word in the middle.

@@ -149,8 +149,17 @@ fn kernels(analysis: &Analysis, phase: Phase) -> Option<(f64, u64)> {
     Some((cupti.measured_ns as f64 / cupti.measured as f64, cupti.measured))
 }
 
-/// Which share of the kernels' time in a phase was launched by intervals of this kind.
+/// Whether the steps of a phase state their work: only then do the names of intervals say what kind of operation they are.
+pub(super) fn states_work(analysis: &Analysis, phase: Phase) -> bool {
+    let row = analysis.phases.rows.iter().find(|row| row.is_phase && row.name == phase.as_str());
+    row.is_some_and(|row| row.flops.is_some() || row.bytes.is_some() || row.io_bytes.is_some())
+}
+
+/// Which share of the kernels' time in a phase was launched by intervals of this kind; `None` if that is not known.
 fn class_share(analysis: &Analysis, phase: Phase, class: OperationClass) -> Option<f64> {
+    if !states_work(analysis, phase) {
+        return None;
+    }
     let (mut own, mut whole) = (0u64, 0u64);
     for row in &analysis.kernels.by_path {
         let Some(path) = row.path.as_deref() else { continue };

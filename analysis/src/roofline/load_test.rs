@@ -4,10 +4,10 @@
 //! prompt at a time. So the time per output token is predicted for a batch of the mean number of requests under way,
 //! and the time to first token for a prompt alone: what a request waits for others is what the measurement has more.
 
-use super::outlook::latencies;
+use super::outlook::{Outlook, latencies};
 use super::predict::Bound;
 use super::ratings::{Rating, Thresholds, rate_figures};
-use super::scenario::Scenario;
+use super::scenario::{MOST, Scenario};
 use super::shape::ModelShape;
 use crate::devices::{Cost, Device};
 use serde::{Deserialize, Serialize};
@@ -21,8 +21,19 @@ const SCHEMA_VERSION: u64 = 1;
 #[non_exhaustive]
 pub enum LoadTestError {
     /// It is not the file of a load test.
-    #[error("this is not the result of a load test: {0}. Give load_test_results.json as `candlescope load` wrote it")]
-    Form(#[from] serde_json::Error),
+    #[error(
+        "this is not the result of a load test: {0}. Give load_test_results.json as `candlescope load` wrote it; results of \
+         other generators are not read"
+    )]
+    Form(String),
+    /// A figure that no load test has.
+    #[error("`{figure}` is {value} in the results, which no load test gives: the file is damaged, run the load again")]
+    Damaged {
+        /// Which one.
+        figure: &'static str,
+        /// Its value.
+        value: f64,
+    },
     /// It was written by a newer release.
     #[error(
         "the results have schema version {0}, and this candlescope reads version {SCHEMA_VERSION}: update candlescope"
@@ -68,6 +79,22 @@ struct Figures {
     in_flight: f64,
 }
 
+impl Figures {
+    fn check(&self) -> Result<(), LoadTestError> {
+        let median = |spread: &Option<Spread>| spread.map_or(0.0, |spread| spread.median);
+        let counts = [
+            ("in_flight", self.in_flight),
+            ("prompt_tokens", median(&self.prompt_tokens)),
+            ("output_tokens", median(&self.output_tokens)),
+        ];
+        let damaged = |value: f64| !(0.0..=MOST as f64).contains(&value);
+        match counts.into_iter().find(|(_, value)| damaged(*value)) {
+            Some((figure, value)) => Err(LoadTestError::Damaged { figure, value }),
+            None => Ok(()),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
 struct Spread {
     n: u64,
@@ -81,14 +108,26 @@ impl LoadTest {
     /// # Errors
     /// If they are not those of a load test, are of a newer version, or have no figures.
     pub fn read(from: impl Read) -> Result<Self, LoadTestError> {
-        let read: Self = serde_json::from_reader(from)?;
+        let read: Self = serde_json::from_reader(from).map_err(|error| LoadTestError::Form(error.to_string()))?;
         if read.schema_version > SCHEMA_VERSION {
             return Err(LoadTestError::Version(read.schema_version));
+        }
+        for figures in read.stages.iter().filter_map(|stage| stage.figures.as_ref()) {
+            figures.check()?;
         }
         if read.stages.iter().all(|stage| stage.figures.is_none()) {
             return Err(LoadTestError::NoFigures);
         }
         Ok(read)
+    }
+
+    /// The prediction for the load itself: prompts, outputs and requests under way of the stage with the most of these.
+    pub fn outlook(&self, shape: &ModelShape, device: &Device, base: &Scenario) -> Outlook {
+        let figures = self.stages.iter().filter_map(|stage| stage.figures.as_ref());
+        let known =
+            figures.filter_map(|figures| Some((figures.in_flight, asked(base, figures)?.batch(batch(figures)))));
+        let most = known.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, asked)| asked);
+        Outlook::of(shape, device, &most.unwrap_or_else(|| base.clone()))
     }
 
     /// The model that the server was asked for.
@@ -112,6 +151,15 @@ pub struct LoadLatency {
     pub error: Option<f64>,
 }
 
+/// A token of each request under way, on the roofline.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LoadPoint {
+    /// FLOPs ÷ bytes with activations, as predicted for this batch.
+    pub intensity: f64,
+    /// FLOPs of these tokens ÷ the median time per output token measured.
+    pub flops_per_s: f64,
+}
+
 /// A stage of a load test beside its prediction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoadStage {
@@ -129,8 +177,12 @@ pub struct LoadStage {
     pub tpot: Option<LoadLatency>,
     /// Output tokens a second measured.
     pub tokens_per_s: Option<f64>,
-    /// The same predicted: batch ÷ time per output token.
+    /// The same predicted, like for like: requests under way × output tokens ÷ (time to first token + the other tokens' time).
     pub predicted_tokens_per_s: Option<f64>,
+    /// Predicted without the waiting for first tokens: requests under way ÷ time per output token.
+    pub predicted_decode_tokens_per_s: Option<f64>,
+    /// Where a token of this stage is on the roofline, by the measured time per output token.
+    pub point: Option<LoadPoint>,
     /// What the prediction says bounds a token.
     pub bound: Option<Bound>,
     /// Ratings of the measured figures.
@@ -151,16 +203,30 @@ pub fn load_stages(
     with_figures.map(|(level, figures)| one(level, figures, (shape, device, base), thresholds)).collect()
 }
 
+fn tokens(spread: Option<Spread>) -> Option<u64> {
+    spread.map(|s| s.median.round() as u64).filter(|n| *n > 0)
+}
+
+/// Requests under way: the batch of a token.
+fn batch(figures: &Figures) -> u64 {
+    (figures.in_flight.round() as u64).max(1)
+}
+
+/// What the requests of a stage asked, for one of them.
+fn asked(base: &Scenario, figures: &Figures) -> Option<Scenario> {
+    let (prompt, output) = (tokens(figures.prompt_tokens)?, tokens(figures.output_tokens)?);
+    Some(base.clone().tokens(prompt, output))
+}
+
 fn one(
     level: &Level,
     figures: &Figures,
     (shape, device, base): (&ModelShape, &Device, &Scenario),
     thresholds: &Thresholds,
 ) -> LoadStage {
-    let tokens = |spread: Option<Spread>| spread.map(|s| s.median.round() as u64).filter(|n| *n > 0);
     let (prompt, output) = (tokens(figures.prompt_tokens), tokens(figures.output_tokens));
-    let batch = (figures.in_flight.round() as u64).max(1);
-    let asked = prompt.zip(output).map(|(prompt, output)| base.clone().tokens(prompt, output));
+    let batch = batch(figures);
+    let asked = asked(base, figures);
     let alone = asked.as_ref().map(|asked| latencies(shape, device, &asked.clone().batch(1)));
     let together = asked.as_ref().map(|asked| latencies(shape, device, &asked.clone().batch(batch)));
     let latency = |spread: Option<Spread>, predicted_ns: Option<Cost>| {
@@ -173,6 +239,12 @@ fn one(
         })
     };
     let tpot = together.as_ref().and_then(|both| both.decode.ns);
+    let ttft = alone.as_ref().and_then(|both| both.prefill.ns);
+    // A request's tokens come within its first token's time and that of the others.
+    let whole = ttft.zip(tpot).zip(output).map(|((ttft, tpot), output)| {
+        let request = ttft.mid + (output - 1) as f64 * tpot.mid;
+        batch as f64 * output as f64 / request * 1e9
+    });
     let millis = |spread: Option<Spread>| spread.map(|s| s.median / 1e6);
     let clients = if level.value == 1.0 { "client" } else { "clients" };
     LoadStage {
@@ -183,10 +255,14 @@ fn one(
         in_flight: figures.in_flight,
         prompt,
         output,
-        ttft: latency(figures.ttft_ns, alone.as_ref().and_then(|both| both.prefill.ns)),
+        ttft: latency(figures.ttft_ns, ttft),
         tpot: latency(figures.tpot_ns, tpot),
         tokens_per_s: figures.output_tokens_per_s,
-        predicted_tokens_per_s: tpot.map(|ns| batch as f64 / ns.mid * 1e9),
+        predicted_tokens_per_s: whole,
+        predicted_decode_tokens_per_s: tpot.map(|ns| batch as f64 / ns.mid * 1e9),
+        point: together.as_ref().zip(figures.tpot_ns).filter(|(_, tpot)| tpot.median > 0.0).map(|(both, tpot)| {
+            LoadPoint { intensity: both.decode.intensity, flops_per_s: both.decode.flops / tpot.median * 1e9 }
+        }),
         bound: together.as_ref().and_then(|both| both.decode.bound),
         ratings: rate_figures(
             (millis(figures.ttft_ns), millis(figures.tpot_ns), figures.output_tokens_per_s),

@@ -7,10 +7,11 @@ use super::outlook::Outlook;
 use super::points::{Point, PointKind, points};
 use super::predict::{Bound, StepPrediction};
 use super::ratings::{Rating, Thresholds, rate};
-use super::run_facts::{Roof, device, roofs, scenario, shape};
-use crate::devices::{Cost, Device};
+use super::run_facts::{Roof, bare_device, device, roofs, scenario, shape};
+use crate::devices::{Cost, Device, DeviceKind, known_device};
 use crate::passes::Analysis;
 use crate::reader::Run;
+use candlescope_core::{GpuSource, Phase};
 use serde::Serialize;
 
 /// Gaps that the host caused make a phase host-bound above this share of its time [HTA's host wait].
@@ -68,6 +69,8 @@ pub struct Measured {
     pub outlook: Option<Outlook>,
     /// Why there is no prediction.
     pub outlook_missing: Option<String>,
+    /// What the device that was named cannot be held against, and what cannot be compared.
+    pub notes: Vec<String>,
     /// Measured against predicted.
     pub comparisons: Vec<Comparison>,
     /// By phase.
@@ -81,19 +84,25 @@ pub struct Measured {
 impl Measured {
     /// Holds a run against its own peaks and those of `given`, if a device is named.
     pub fn of(run: &Run, analysis: &Analysis, given: Option<&Device>, thresholds: &Thresholds) -> Self {
-        let roofs = roofs(analysis, given);
+        // A run's points stand under the roofs of its own device alone.
+        let other = given.and_then(|device| not_the_runs(analysis, device));
+        let roofs = roofs(analysis, given.filter(|_| other.is_none()));
         let mut points = points(analysis, &roofs);
         let (outlook, outlook_missing) = match outlook(analysis, &roofs, given) {
             Ok(outlook) => (Some(outlook), None),
             Err(missing) => (None, Some(missing)),
         };
-        if let Some(outlook) = &outlook {
+        if let Some(outlook) = outlook.as_ref().filter(|_| other.is_none()) {
             points.iter_mut().for_each(|point| point.predicted_ns = predicted(point, outlook));
         }
         Self {
             run: run.dir().display().to_string(),
             bottlenecks: bottlenecks(analysis, &points),
-            comparisons: outlook.as_ref().map_or_else(Vec::new, |outlook| compare(analysis, outlook)),
+            comparisons: match &outlook {
+                Some(outlook) if other.is_none() => compare(analysis, outlook),
+                _ => Vec::new(),
+            },
+            notes: other.into_iter().chain(untold_kinds(analysis)).collect(),
             ratings: rate(analysis, thresholds),
             layers: layers(run, analysis, roofs.first()),
             points,
@@ -121,6 +130,39 @@ impl Measured {
 pub fn batch_and_context(runs: &[(&Run, &Analysis, &Measured)]) -> Option<HeatMap> {
     let runs: Vec<_> = runs.iter().map(|(run, analysis, measured)| (*run, *analysis, measured.roofs.first())).collect();
     contexts(&runs)
+}
+
+/// Why a device is another one than the run's, if it is.
+fn not_the_runs(analysis: &Analysis, device: &Device) -> Option<String> {
+    let own = bare_device(analysis);
+    let ran_on = match own.kind {
+        DeviceKind::Cpu => format!("a processor ({})", own.name),
+        _ => own.name.clone(),
+    };
+    let known = |name: &str| known_device(name).ok().map(|device| device.name);
+    let other = (own.kind == DeviceKind::Cpu) != (device.kind == DeviceKind::Cpu)
+        || known(&own.name).zip(known(&device.name)).is_some_and(|(own, given)| own != given);
+    other.then(|| {
+        format!(
+            "{} is not the device of this run, which ran on {ran_on}: its points are not held against that roof, and only \
+             the prediction is for {}",
+            device.name, device.name
+        )
+    })
+}
+
+/// Phases with recorded kernels whose kinds of operation are not known.
+fn untold_kinds(analysis: &Analysis) -> Option<String> {
+    let untold = |phase: &Phase| {
+        let kind = analysis.gpu.kinds.iter().find(|kind| kind.is_phase && kind.name == phase.as_str());
+        let recorded = kind.is_some_and(|kind| kind.elapsed.iter().any(|e| e.source == GpuSource::Cupti));
+        recorded && !latency_figures::states_work(analysis, *phase)
+    };
+    [Phase::Prefill, Phase::Decode].iter().any(untold).then(|| {
+        "kernels by kind of operation are missing: the run's steps state no work, so its intervals do not say what they \
+         compute"
+            .to_string()
+    })
 }
 
 fn outlook(analysis: &Analysis, roofs: &[Roof], given: Option<&Device>) -> Result<Outlook, String> {
@@ -189,7 +231,7 @@ fn bottlenecks(analysis: &Analysis, points: &[Point]) -> Vec<Bottleneck> {
                     let bound = if utilisation < FAR_BELOW { Bound::Overhead } else { bound };
                     let ridge = under.ridge.map_or_else(String::new, |ridge| format!(", the ridge at {ridge:.0}"));
                     let text = format!(
-                        "{intensity:.2} FLOP/B{ridge}; {:.1} % of the {} roof over {} time",
+                        "{intensity:.2} FLOP/B{ridge}; {:.1} % of the {} roofs of its operations over {} time",
                         utilisation * 100.0,
                         under.origin.name(),
                         point.over

@@ -30,6 +30,7 @@ mod ratings;
 mod run_facts;
 mod scenario;
 mod shape;
+mod table;
 pub mod work;
 
 pub use calibrate::{
@@ -40,15 +41,16 @@ pub use from_kernels::{FromKernels, KernelTime, StepFromKernels, TimeSource};
 pub use heat::{HeatCell, HeatMap};
 pub use hf_config::{ConfigError, config_shape};
 pub use kernel_study::{KernelStudy, KernelStudyError};
-pub use known_models::{KnownModel, UnknownModel, known_model, known_models};
+pub use known_models::{KnownModel, UnknownModel, known_model, known_models, stored_format};
 pub use latency_figures::Figure;
-pub use load_test::{LoadLatency, LoadStage, LoadTest, LoadTestError, load_stages};
+pub use load_test::{LoadLatency, LoadPoint, LoadStage, LoadTest, LoadTestError, load_stages};
 pub use measured::{Bottleneck, Comparison, FAR_BELOW, Measured, batch_and_context};
 pub use memory::MemoryNeed;
-pub use outlook::{BatchRow, Outlook, Recommendation, USABLE_MEMORY, Variant, step_times};
+pub use outlook::{BatchRow, Outlook, Recommendation, Variant, step_times};
 pub use points::{Point, PointKind, Status, UnderRoof, phase_points};
 pub use predict::{Bound, OperationTime, StepPrediction, predict};
 pub use ratings::{Grade, Rating, ThresholdError, Thresholds};
 pub use run_facts::{Roof, facts_shape};
-pub use scenario::{Goal, GoalError, Scenario};
+pub use scenario::{Goal, GoalError, MOST, Scenario, USABLE_MEMORY};
 pub use shape::{ARCHITECTURES, Biases, FeedForward, ModelShape, Window};
+pub use table::{DeviceRow, device_row};

@@ -10,9 +10,6 @@ use super::work::{Operation, encode, step};
 use crate::devices::{Cost, Device, DeviceKind, FORMATS, Format, Multiply, Origin};
 use serde::Serialize;
 
-/// Share of a device's memory that a model can have: vLLM's default of `gpu_memory_utilization`. The rest goes to the
-/// driver's context, libraries' workspaces and fragmentation.
-pub const USABLE_MEMORY: f64 = 0.9;
 /// No larger batch is looked at.
 const MOST_SEQUENCES: u64 = 4096;
 /// The knee: the smallest batch with this share of the highest throughput.
@@ -107,6 +104,8 @@ pub struct Outlook {
     pub assumptions: Vec<String>,
     /// What could not be told, and why.
     pub missing: Vec<String>,
+    /// What is asked of the model beyond what it can do.
+    pub warnings: Vec<String>,
 }
 
 impl Outlook {
@@ -114,7 +113,7 @@ impl Outlook {
     pub fn of(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Self {
         let Latencies { prefill, decode, mut missing } = latencies(shape, device, scenario);
         let memory = need(shape, device, scenario);
-        let usable_memory = scenario.memory.or(device.memory).map(|bytes| bytes * USABLE_MEMORY);
+        let usable_memory = scenario.memory.or(device.memory).map(|bytes| bytes * scenario.memory_share);
         if usable_memory.is_none() {
             missing.push(format!("the memory of {} depends on the machine: give --memory-gb", device.name));
         }
@@ -127,6 +126,7 @@ impl Outlook {
             active_parameters: shape.active_parameters(),
             tokens_per_s: throughput(scenario.batch, decode.ns),
             assumptions: assumptions(shape, device, scenario),
+            warnings: warnings(shape, scenario),
             model: shape.clone(),
             device: device.clone(),
             scenario: scenario.clone(),
@@ -141,6 +141,12 @@ impl Outlook {
             from_kernels: None,
             missing,
         }
+    }
+
+    /// Output tokens a second of all sequences at another batch.
+    pub fn tokens_per_s_at(&self, batch: u64) -> Option<f64> {
+        let (_, tpot) = step_times(&self.model, &self.device, &self.scenario.clone().batch(batch));
+        throughput(batch, tpot)
     }
 
     /// Predicts the same from measured kernels as well.
@@ -238,7 +244,18 @@ fn recommend(
 ) -> Recommendation {
     let fitting = || rows.iter().filter(|row| row.fits != Some(false));
     let highest = fitting().filter_map(|row| row.tokens_per_s).fold(0.0, f64::max);
-    let knee = fitting().find(|row| row.tokens_per_s.is_some_and(|rate| rate >= KNEE * highest)).map(|row| row.batch);
+    let reaches = |rate: Option<f64>| rate.is_some_and(|rate| highest > 0.0 && rate >= KNEE * highest);
+    let knee = fitting().position(|row| reaches(row.tokens_per_s)).map(|at| {
+        // Between this row and the one before, which does not reach it, throughput rises with the batch.
+        let rows: Vec<&BatchRow> = fitting().collect();
+        let (mut low, mut high) = (at.checked_sub(1).map_or(0, |before| rows[before].batch), rows[at].batch);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let (_, tpot) = step_times(shape, device, &scenario.clone().batch(middle));
+            if reaches(throughput(middle, tpot)) { high = middle } else { low = middle }
+        }
+        high
+    });
     let goal = scenario.goal;
     let none = |reason: &str| Recommendation { batch: None, knee, reason: reason.to_string() };
     if goal.ttft_ns.is_none() && goal.tpot_ns.is_none() {
@@ -248,14 +265,10 @@ fn recommend(
         return none("not even one sequence fits beside the weights");
     }
     // Latency does not fall with the batch, so the largest batch that keeps the goal is found by halving.
-    let keeps = |batch: u64| {
-        let row = batch_row(shape, device, scenario, None, batch);
-        let within =
-            |time: Option<Cost>, most: Option<f64>| most.is_none_or(|most| time.is_some_and(|t| t.mid <= most));
-        within(row.ttft_ns, goal.ttft_ns) && within(row.tpot_ns, goal.tpot_ns)
-    };
-    if !keeps(1) {
-        return none("one sequence alone misses the goal, or its time is not known");
+    let keeps = |batch: u64| misses(shape, device, scenario, batch).is_empty();
+    let alone = misses(shape, device, scenario, 1);
+    if !alone.is_empty() {
+        return none(&format!("one sequence alone misses the goal: {}", alone.join("; ")));
     }
     let (mut good, mut bad) = (1, largest.unwrap_or(MOST_SEQUENCES).min(MOST_SEQUENCES) + 1);
     while bad - good > 1 {
@@ -265,9 +278,28 @@ fn recommend(
     let limit = match largest {
         Some(most) if most == good => "memory ends it",
         _ if good == MOST_SEQUENCES => "larger ones were not looked at",
-        _ => "one more sequence misses the goal",
+        _ => {
+            let missed = misses(shape, device, scenario, good + 1).join("; ");
+            let reason = format!("the largest batch that keeps the goal; with one more sequence {missed}");
+            return Recommendation { batch: Some(good), knee, reason };
+        }
     };
     Recommendation { batch: Some(good), knee, reason: format!("the largest batch that keeps the goal; {limit}") }
+}
+
+/// Which limits of the goal a batch misses, with its time.
+fn misses(shape: &ModelShape, device: &Device, scenario: &Scenario, batch: u64) -> Vec<String> {
+    let (ttft, tpot) = step_times(shape, device, &scenario.clone().batch(batch));
+    let one = |name: &str, time: Option<Cost>, most: Option<f64>| match (time, most) {
+        (_, None) => None,
+        (None, Some(_)) => Some(format!("{name} is not known")),
+        (Some(time), Some(most)) => (time.mid > most).then(|| {
+            let ms = |ns: f64| format!("{:.3} ms", ns / 1e6);
+            format!("{name} is {}, the limit {}", ms(time.mid), ms(most))
+        }),
+    };
+    let missed = [one("ttft", ttft, scenario.goal.ttft_ns), one("tpot", tpot, scenario.goal.tpot_ns)];
+    missed.into_iter().flatten().collect()
 }
 
 fn variants(
@@ -305,10 +337,19 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
         Some(_) => "operations take what kernels of their kind were fitted to take: a time of their own, then that of \
                     their bytes or FLOPs"
             .to_string(),
-        None => "every operation runs at its roof; real kernels reach a part of it, so times are a lower bound unless \
-                 peaks were measured or calibrated"
+        None => "every operation runs at its roof, of which real kernels reach a part: times are rather too short"
             .to_string(),
     });
+    if let (Some(usual), None) = (device.kernel_floor, &device.attained) {
+        let shortest = device.kernel_least.map_or_else(String::new, |least| {
+            format!("; the low ends of times have the shortest that was seen, {:.2} µs", least / 1e3)
+        });
+        all.push(format!(
+            "a kernel whose roof is shorter takes {:.2} µs, the mean of small ones: some take less, so this is a usual \
+             time and no bound{shortest}",
+            usual / 1e3
+        ));
+    }
     if let (Some(rate), None) = (device.index_rate, &device.attained) {
         all.push(format!(
             "index arithmetic of sums with a row or a mask and of copies to another layout comes on top, at {:.0} · 10⁹ \
@@ -328,11 +369,17 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
             .to_string(),
     );
     match (device.kind, &device.launch_source) {
-        (_, Some(source)) if device.launch.is_some() => all.push(format!("launch cost and kernel floor: {source}")),
+        (_, Some(source)) if device.launch.is_some() => {
+            all.push(format!("cost of a launch and usual time of a small kernel: {source}"));
+        }
         (DeviceKind::Cpu, _) => {
             all.push("nothing is launched on a CPU; what an operation costs beside its work is left out".into())
         }
-        _ => all.push("launches on the host are left out: no figure for this device".to_string()),
+        _ => all.push(
+            "launches on the host are left out, as no figure is known for this device: times are lower bounds, and \
+             those on the device are what can be compared with other devices"
+                .to_string(),
+        ),
     }
     if device.sync.is_none() {
         all.push("waiting for a token costs nothing beyond the launch cost, which includes it".to_string());
@@ -356,10 +403,14 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
     all.push(format!(
         "memory: {} % of the device for weights, cache and activations; prompts of a batch are processed together, the \
          cache is as long as the longest sequence",
-        USABLE_MEMORY * 100.0
+        scenario.memory_share * 100.0
     ));
     if let FeedForward::Experts { .. } = shape.feed_forward {
-        all.push("tokens of a step go to different experts as far as there are any".to_string());
+        all.push(
+            "the experts that a step reads are the expected number where every token chooses among all alike; tokens that \
+             spread over as many as possible read more of them, and such that choose the same fewer"
+                .to_string(),
+        );
     }
     if shape.encoder_layers > 0 {
         all.push("keys and values of the encoder's output are made anew for every token, as candle's T5 does".into());
@@ -381,10 +432,20 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
     if scenario.cached.is_some_and(|format| format.in_blocks || format.bits < 16.0) {
         all.push("a quantised cache is widened before each product; candle has none".to_string());
     }
-    if shape.max_context.is_some_and(|most| scenario.longest(shape) > most) {
-        all.push(format!("{} tokens are more than the model was trained for", scenario.longest(shape)));
-    }
     all
+}
+
+/// What does not fit the model, which stands above the figures.
+fn warnings(shape: &ModelShape, scenario: &Scenario) -> Vec<String> {
+    let longest = scenario.longest(shape).max(scenario.told_context(shape));
+    let beyond = shape.max_context.filter(|most| longest > *most);
+    let told = beyond.map(|most| {
+        format!(
+            "{longest} tokens are more than the {most} of this model's context: it was not trained for them, and candle \
+             ends there"
+        )
+    });
+    told.into_iter().collect()
 }
 
 /// Where a device has no figure for a type and another's stands in.

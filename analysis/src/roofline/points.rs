@@ -3,6 +3,10 @@
 //! Achieved = FLOPs ÷ time and bytes (with activations) ÷ time. Intensity = FLOPs ÷ bytes. Attainable(intensity) =
 //! min(peak, intensity × bandwidth). Utilisation = achieved ÷ attainable. A utilisation above 1 is an error of
 //! measurement (of the time, of the work that is stated, or of the peak): the point is invalid, and never clipped.
+//!
+//! A phase is a row of operations, some limited by memory and others by computing, one after the other: what it can
+//! attain is the sum of their roofs, as a prediction has it, and not the roof at the intensity of all together, at which
+//! nothing runs.
 
 use super::predict::Bound;
 use super::run_facts::{Roof, roofs};
@@ -56,11 +60,11 @@ pub struct UnderRoof {
     pub multiply: Option<Multiply>,
     /// FLOPs a byte from which on work is bound by computing.
     pub ridge: Option<f64>,
-    /// FLOP/s that the intensity allows.
+    /// FLOP/s that the intensity allows; of a phase those that its operations one after the other allow.
     pub attainable_flops: Option<f64>,
     /// Achieved ÷ attainable; above 1 if the point is invalid.
     pub utilisation: Option<f64>,
-    /// Which side of the ridge it is on.
+    /// Which side of the ridge it is on; of a phase, on which its operations spend most of the time at their roofs.
     pub bound: Option<Bound>,
     /// Whether this can be used.
     #[serde(flatten)]
@@ -119,6 +123,16 @@ pub(super) struct Achieved {
     /// Why there is no rate.
     pub(super) lacks: Option<String>,
     pub(super) multiply: Option<Multiply>,
+    /// FLOPs and bytes of each operation of a phase; empty for a single operation, or if operations state no work.
+    pub(super) operations: Vec<(f64, f64)>,
+}
+
+/// Time at the roofs of several operations, one after the other.
+struct Mixture {
+    /// Σ max(computing, moving) ÷ max(Σ computing, Σ moving): 1 if all are on one side of the ridge.
+    factor: f64,
+    /// Which side takes more of that time.
+    bound: Bound,
 }
 
 impl Achieved {
@@ -143,12 +157,32 @@ impl Achieved {
         }
     }
 
+    /// How the operations of a phase share its time at their roofs.
+    fn mixture(&self, roof: &Roof, peak: Option<f64>) -> Option<Mixture> {
+        let bandwidth = roof.bandwidth?;
+        let (mut computing, mut moving, mut by_computing, mut by_memory) = (0.0, 0.0, 0.0, 0.0);
+        for (flops, bytes) in &self.operations {
+            let (own_computing, own_moving) = (peak.map_or(0.0, |peak| flops / peak), bytes / bandwidth);
+            computing += own_computing;
+            moving += own_moving;
+            match own_computing > own_moving {
+                true => by_computing += own_computing,
+                false => by_memory += own_moving,
+            }
+        }
+        let together = f64::max(computing, moving);
+        let bound = if by_computing > by_memory { Bound::Compute } else { Bound::Memory };
+        (together > 0.0).then(|| Mixture { factor: (by_computing + by_memory) / together, bound })
+    }
+
     fn one(&self, roof: &Roof, intensity: Option<f64>) -> UnderRoof {
         let peak = self.multiply.and_then(|kind| roof.flops.get(&kind).copied());
+        let mixture = self.mixture(roof, peak);
+        let factor = mixture.as_ref().map_or(1.0, |mixture| mixture.factor);
         let ridge = peak.zip(roof.bandwidth).map(|(peak, bandwidth)| peak / bandwidth);
         let attainable = intensity.zip(roof.bandwidth).map(|(intensity, bandwidth)| {
             let by_memory = intensity * bandwidth;
-            peak.map_or(by_memory, |peak| peak.min(by_memory))
+            peak.map_or(by_memory, |peak| peak.min(by_memory)) / factor
         });
         let missing = |why: &str| Status::DataMissing(why.to_string());
         let base = UnderRoof {
@@ -173,8 +207,10 @@ impl Achieved {
             let kind = self.multiply.map_or("the type that is multiplied", Multiply::name);
             return UnderRoof { status: missing(&format!("the roof has no FLOP/s for {kind}")), ..base };
         };
-        let bound = match (intensity, ridge) {
-            (Some(intensity), Some(ridge)) if intensity > ridge => Bound::Compute,
+        let utilisation = utilisation * factor;
+        let bound = match (mixture, intensity, ridge) {
+            (Some(mixture), ..) => mixture.bound,
+            (None, Some(intensity), Some(ridge)) if intensity > ridge => Bound::Compute,
             _ => Bound::Memory,
         };
         let status = if utilisation > 1.0 {
@@ -211,10 +247,20 @@ fn giga(rate: Option<f64>) -> Option<f64> {
     rate.map(|rate| rate * 1e9)
 }
 
+/// FLOPs and bytes with activations that the operations of a phase state, each path of intervals being one.
+fn operations_of(analysis: &Analysis, phase: &str) -> Vec<(f64, f64)> {
+    let inside = |rollup: &str| rollup.split('/').next() == Some(phase);
+    let paths = analysis.intervals.paths.iter().filter(|path| inside(&path.rollup));
+    let work = |n: Option<u64>| n.unwrap_or(0) as f64;
+    let each = paths.map(|path| (work(path.flops), work(path.io_bytes.filter(|_| !path.io_missing))));
+    each.filter(|(flops, bytes)| *flops > 0.0 || *bytes > 0.0).collect()
+}
+
 fn phases(analysis: &Analysis) -> Vec<Achieved> {
     let mut all = Vec::new();
     for phase in analysis.phases.rows.iter().filter(|row| row.is_phase) {
         let multiply = multiplied(analysis, &phase.name);
+        let operations = operations_of(analysis, &phase.name);
         let lacks = |stated: bool| (!stated).then(|| "the steps state neither FLOPs nor bytes".to_string());
         let point = |over, ns, flops: Option<f64>, bytes: Option<f64>| Achieved {
             name: phase.name.clone(),
@@ -226,6 +272,7 @@ fn phases(analysis: &Analysis) -> Vec<Achieved> {
             bytes_per_s: bytes,
             lacks: lacks(flops.is_some() || bytes.is_some()),
             multiply,
+            operations: operations.clone(),
         };
         let kind = analysis.gpu.kinds.iter().find(|kind| kind.is_phase && kind.name == phase.name);
         // Kernels before marks, both before the host's time.
@@ -269,6 +316,7 @@ fn operators(analysis: &Analysis) -> Vec<Achieved> {
             bytes_per_s: bytes,
             lacks,
             multiply: multiplied(analysis, phase),
+            operations: Vec::new(),
         }
     };
     // Phases are operators, too, and have their own points.
@@ -305,6 +353,7 @@ fn kernels(analysis: &Analysis) -> Vec<Achieved> {
             bytes_per_s: of(totals.io_bytes.filter(|_| !totals.io_missing)),
             lacks: (!stated).then(|| "its intervals state neither FLOPs nor bytes".to_string()),
             multiply: multiplied(analysis, path.split('/').next().unwrap_or_default()),
+            operations: Vec::new(),
         })
     };
     analysis.kernels.by_path.iter().filter_map(one).collect()

@@ -1,8 +1,8 @@
 //! The time of a step on a device: `max(Σ launches on the host, Σ max(roofᵢ, floorᵢ) on the device) + sync`.
 //!
 //! `roofᵢ` of an operation is the larger of FLOPs executed ÷ FLOP/s and bytes (with activations) ÷ bandwidth [Williams,
-//! Waterman, Patterson 2009], `floorᵢ` the number of its kernels × the shortest time of a kernel. What other predictors
-//! lack is the first sum: candle launches kernel by kernel, and a small model's kernels end before the next is there.
+//! Waterman, Patterson 2009], `floorᵢ` the number of its kernels × the usual time of a small kernel, in the low end of the
+//! result the shortest that was seen. What other predictors lack is the first sum: candle launches kernel by kernel, and a small model's kernels end before the next is there.
 //!
 //! Kernels on strided operands need index arithmetic, which comes on top where the device has a rate for it
 //! ([`Device::index_rate`](crate::devices::Device::index_rate)): candle's CUDA kernels divide twice for each dimension
@@ -31,7 +31,7 @@ pub enum Bound {
     Compute,
     /// Bytes/s of memory.
     Memory,
-    /// The shortest time of a kernel.
+    /// What small kernels take beside their work.
     KernelFloor,
     /// Launches on the host.
     Host,
@@ -48,7 +48,7 @@ impl Bound {
         match self {
             Self::Compute => "compute",
             Self::Memory => "memory",
-            Self::KernelFloor => "kernel floor",
+            Self::KernelFloor => "small kernels",
             Self::Host => "launches on the host",
             Self::Link => "link between devices",
             Self::Overhead => "neither: overhead",
@@ -68,7 +68,7 @@ pub struct OperationTime {
     pub attainable_flops: Option<f64>,
     /// Nanoseconds at its roof, once; `None` if the device has no FLOP/s for what it multiplies, or no link.
     pub roof_ns: Option<f64>,
-    /// Nanoseconds on the device, all times together: at the roof or at the kernels' floor, of a calibrated device the
+    /// Nanoseconds on the device, all times together: at the roof or what small kernels take, of a calibrated device the
     /// kernels' own time and that of the work; index arithmetic and copies into panels come on top.
     pub device_ns: Option<f64>,
     /// What decides that.
@@ -80,8 +80,10 @@ pub struct OperationTime {
 /// One step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepPrediction {
-    /// Nanoseconds it takes, by the spread of the launch cost; `None` if something needed is not known.
+    /// Nanoseconds it takes, by the spread of the launch cost and of small kernels; `None` if something needed is not known.
     pub ns: Option<Cost>,
+    /// What launches cost on this device is not known and left out: the time is a lower bound.
+    pub launches_unknown: bool,
     /// Nanoseconds that launches take on the host; `None` if none are counted.
     pub launches_ns: Option<Cost>,
     /// Nanoseconds on the device.
@@ -132,7 +134,12 @@ pub fn predict(
         cost.map(|launch| timed.iter().map(|t| t.operation.calls * launch_ns(&t.operation, device, launch)).sum())
     });
     let times: Option<Vec<f64>> = timed.iter().map(|t| t.device_ns).collect();
-    let ns = times.map(|times| with_times(&timed, &times, device));
+    let shortest: Option<Vec<f64>> =
+        timed.iter().map(|t| Parts::of(&t.operation, device, storage).least_ns(device, &t.operation)).collect();
+    let ns = times.zip(shortest).map(|(times, shortest)| {
+        let low = with_times(&timed, &shortest, device).low;
+        Cost { low, ..with_times(&timed, &times, device) }
+    });
     for each in &mut timed {
         each.share = each.device_ns.zip(device_ns).filter(|(_, all)| *all > 0.0).map(|(own, all)| own / all);
     }
@@ -140,6 +147,7 @@ pub fn predict(
     let in_memory = bytes / device.bandwidth * 1e9;
     StepPrediction {
         ns,
+        launches_unknown: device.launches_unknown(),
         launches_ns,
         device_ns,
         sync_ns: device.sync,
@@ -287,7 +295,7 @@ struct Parts {
     moving: f64,
     /// `None` without a link.
     linking: Option<f64>,
-    /// The shortest time of its kernels, or what they take beside their work.
+    /// What its kernels take if they are small, or beside their work.
     floor: f64,
     /// Index arithmetic of kernels on strided operands.
     indexing: f64,
@@ -343,6 +351,14 @@ impl Parts {
         let roof = self.roof_ns()?;
         let work = if device.attained.is_some() { roof + self.floor } else { roof.max(self.floor) };
         Some(work + self.indexing + self.panels)
+    }
+
+    /// The same for all calls, with the shortest kernels that were seen in the place of usual ones.
+    fn least_ns(mut self, device: &Device, operation: &Operation) -> Option<f64> {
+        if let (Some(least), None) = (device.kernel_least, &device.attained) {
+            self.floor = self.floor.min(least * operation.kernels);
+        }
+        Some(self.device_ns(device)? * operation.calls)
     }
 
     fn bound(&self) -> Option<Bound> {

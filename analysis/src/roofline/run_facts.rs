@@ -1,11 +1,12 @@
 //! What a run says about its model and its machine: the shape, how it was stored, what it was asked, its peaks.
 
+use super::hf_config::{LARGEST, MOST_PARAMETERS, parameters_at_most};
 use super::scenario::Scenario;
 use super::shape::ModelShape;
-use crate::devices::{Device, DeviceKind, Format, Multiply, Origin, known_device};
+use crate::devices::{DRIVER_LAUNCH_NS, Device, DeviceKind, Format, LAUNCH_NS, Multiply, Origin, known_device};
 use crate::passes::peaks::{devices, peaks};
 use crate::passes::{Analysis, Distribution};
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{LAUNCH, RunManifest};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -26,13 +27,24 @@ pub struct Roof {
 
 impl Roof {
     /// Achieved ÷ attainable: the larger of bytes/s ÷ bandwidth and, where anything is computed, FLOP/s ÷ its peak.
-    /// `None` if the roof lacks one of these.
+    /// `None` if the roof lacks one of these. Without FLOP/s of 8 bits, memory alone decides for work at an intensity below
+    /// every ridge that the roof has.
     pub(super) fn utilisation(&self, flops_per_s: f64, bytes_per_s: f64, multiply: Option<Multiply>) -> Option<f64> {
         let by_memory = bytes_per_s / self.bandwidth?;
         if flops_per_s <= 0.0 {
             return Some(by_memory);
         }
-        Some(by_memory.max(flops_per_s / self.flops.get(&multiply?)?))
+        match multiply.and_then(|kind| self.flops.get(&kind)) {
+            Some(peak) => Some(by_memory.max(flops_per_s / peak)),
+            None => {
+                // Eight bits are there to be multiplied faster than wider types, so their peak is no lower than the
+                // lowest of these.
+                let narrow = matches!(multiply, Some(Multiply::Int8 | Multiply::Fp8));
+                let least = self.flops.values().copied().fold(f64::INFINITY, f64::min);
+                let below = least.is_finite() && bytes_per_s > 0.0 && flops_per_s / least <= by_memory;
+                (narrow && below).then_some(by_memory)
+            }
+        }
     }
 
     /// One device's share, which is the roof of what runs on one device: operators, kernels, single steps.
@@ -107,6 +119,10 @@ fn named_device(analysis: &Analysis, roof: &Roof, bandwidth: f64) -> Device {
     let on_gpu = analysis.ran_on_gpu();
     let memory = environment.get("memory_total_bytes").and_then(Value::as_f64).filter(|_| !on_gpu);
     let known = known.filter(|_| on_gpu);
+    let driver = analysis.manifest.peaks().find(|peak| peak.get("kind").and_then(Value::as_str) == Some(LAUNCH));
+    let driver = driver.and_then(|peak| peak.get("value")?.as_f64()).filter(|s| s.is_finite() && *s > 0.0);
+    // What a launch costs on this host, where the driver's part of it was measured.
+    let launch = driver.map(|seconds| LAUNCH_NS.times(seconds * 1e9 / DRIVER_LAUNCH_NS)).filter(|_| on_gpu);
     Device {
         name: gpu_name(&analysis.manifest)
             .filter(|_| on_gpu)
@@ -120,8 +136,9 @@ fn named_device(analysis: &Analysis, roof: &Roof, bandwidth: f64) -> Device {
         memory: memory.or_else(|| known.as_ref()?.memory),
         link: known.as_ref().and_then(|device| device.link.clone()),
         watts: known.as_ref().and_then(|device| device.watts),
-        launch: known.as_ref().and_then(|device| device.launch),
+        launch: known.as_ref().and_then(|device| device.launch).map(|usual| launch.unwrap_or(usual)),
         kernel_floor: known.as_ref().and_then(|device| device.kernel_floor),
+        kernel_least: known.as_ref().and_then(|device| device.kernel_least),
         sync: None,
         index_rate: known.as_ref().and_then(|device| device.index_rate),
         panel_rate: None,
@@ -159,7 +176,12 @@ pub(super) fn shape(manifest: &RunManifest) -> Result<ModelShape, String> {
 pub fn facts_shape(model: &BTreeMap<String, Value>) -> Result<ModelShape, String> {
     let number = |key: &str| {
         let value = model.get(key).and_then(Value::as_u64).filter(|value| *value > 0);
-        value.ok_or_else(|| format!("`model.{key}` of run.json"))
+        let value = value.ok_or_else(|| format!("`model.{key}` of run.json"))?;
+        // Beyond this no product of dimensions would hold, and no real model is so large.
+        match key == "parameters" || value <= LARGEST {
+            true => Ok(value),
+            false => Err(format!("a `model.{key}` of run.json that is no more than {LARGEST}: it is {value}")),
+        }
     };
     let text = |key: &str| model.get(key).and_then(Value::as_str);
     let size = (number("vocab_size")?, number("hidden_size")?, number("layers")?);
@@ -168,6 +190,9 @@ pub fn facts_shape(model: &BTreeMap<String, Value>) -> Result<ModelShape, String
     let mut shape = ModelShape::decoder(name, size, heads, number("intermediate_size")?);
     shape.max_context = number("context_length").ok();
     let mut shape = shape.built_as(text("architecture").unwrap_or("llama"));
+    if parameters_at_most(&shape) > MOST_PARAMETERS {
+        return Err(format!("dimensions in run.json that make no more than {MOST_PARAMETERS} parameters"));
+    }
     // Whether the head is the embedding table is not told, but the number of parameters tells it.
     let parameters = number("parameters")?;
     shape.tied = false;

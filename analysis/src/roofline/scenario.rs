@@ -5,6 +5,13 @@ use super::work::{Input, Storage};
 use crate::devices::{Device, DeviceKind, Format, Multiply};
 use serde::Serialize;
 
+/// No more sequences, tokens or devices are looked at: beyond this no figure means anything.
+pub const MOST: u64 = 10_000_000;
+
+/// Share of a device's memory that a model can have: vLLM's default of `gpu_memory_utilization`. The rest goes to the
+/// driver's context, libraries' workspaces and fragmentation.
+pub const USABLE_MEMORY: f64 = 0.9;
+
 /// Latencies to keep, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Goal {
@@ -75,6 +82,8 @@ pub struct Scenario {
     pub goal: Goal,
     /// Bytes of memory where the device does not say, or other than it says.
     pub memory: Option<f64>,
+    /// Share of the memory that the model can have.
+    pub memory_share: f64,
 }
 
 impl Scenario {
@@ -90,6 +99,7 @@ impl Scenario {
             devices: 1,
             goal: Goal::default(),
             memory: None,
+            memory_share: USABLE_MEMORY,
         }
     }
 
@@ -99,28 +109,28 @@ impl Scenario {
         Self { cached, ..self }
     }
 
-    /// Sequences at once, at least one.
+    /// Sequences at once, from one to [`MOST`].
     #[must_use]
     pub fn batch(self, batch: u64) -> Self {
-        Self { batch: batch.max(1), ..self }
+        Self { batch: batch.clamp(1, MOST), ..self }
     }
 
-    /// Tokens of a prompt and tokens to generate, at least one each.
+    /// Tokens of a prompt and tokens to generate, from one to [`MOST`] each.
     #[must_use]
     pub fn tokens(self, prompt: u64, output: u64) -> Self {
-        Self { prompt: prompt.max(1), output: output.max(1), ..self }
+        Self { prompt: prompt.clamp(1, MOST), output: output.clamp(1, MOST), ..self }
     }
 
     /// Context at which the time of a token is told.
     #[must_use]
     pub fn context(self, context: Option<u64>) -> Self {
-        Self { context: context.map(|context| context.max(1)), ..self }
+        Self { context: context.map(|context| context.clamp(1, MOST)), ..self }
     }
 
     /// Devices that share every matrix, at least one.
     #[must_use]
     pub fn devices(self, devices: u64) -> Self {
-        Self { devices: devices.max(1), ..self }
+        Self { devices: devices.clamp(1, MOST), ..self }
     }
 
     /// Goal that a batch is recommended for.
@@ -133,6 +143,12 @@ impl Scenario {
     #[must_use]
     pub fn memory(self, memory: Option<f64>) -> Self {
         Self { memory, ..self }
+    }
+
+    /// Share of a device's memory that the model can have, above 0 and up to 1.
+    #[must_use]
+    pub fn memory_share(self, memory_share: f64) -> Self {
+        Self { memory_share: if memory_share > 0.0 { memory_share.min(1.0) } else { USABLE_MEMORY }, ..self }
     }
 
     /// The same in another format.

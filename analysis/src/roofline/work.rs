@@ -44,7 +44,7 @@ impl Input {
     }
 
     fn rows(&self) -> f64 {
-        (self.batch * self.tokens) as f64
+        self.batch as f64 * self.tokens as f64
     }
 
     /// Positions attended to, over all new tokens, where a token reaches back over `reach` positions: T·C − T(T−1)/2
@@ -433,14 +433,20 @@ impl Maker<'_> {
                 linear("down_proj", (i, d), Split::Rows),
             ],
             FeedForward::Experts { intermediate: i, experts, active } => {
-                // Each token goes to `active` experts; those that any token goes to are read and launched.
+                // Each token goes to `active` experts; those that any token goes to are read and launched: how many these
+                // are depends on the tokens. Expected are, if all experts are chosen alike, those that not all tokens
+                // pass by. A step that spreads its tokens as far as possible reads more, up to all.
                 let routed = self.rows() * active as f64;
-                let read = routed.min(experts as f64);
+                let all = experts as f64;
+                let share = (active as f64 / all).min(1.0);
+                let passed_by = all * (1.0 - share).powf(self.rows());
+                let read = all - passed_by;
+                let by_one = (all * self.rows() * share * (1.0 - share).powf((self.rows() - 1.0).max(0.0))).min(read);
                 let product = |name, size: (f64, f64), split| {
                     let one = self.product(name, layers, routed, size, split, false);
                     let (weight_bytes, kernels) = (one.weight_bytes * read, one.kernels * read);
-                    // Experts to which two or more go, if they are spread evenly.
-                    let panel_bytes = one.panel_bytes * (routed - read).min(read);
+                    // Experts to which two or more go.
+                    let panel_bytes = one.panel_bytes * (read - by_one);
                     Operation { weight_bytes, kernels, products: read, panel_bytes, ..one }
                 };
                 let (wide, d) = (i as f64, d as f64);

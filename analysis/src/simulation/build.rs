@@ -123,7 +123,7 @@ fn works(
     let mut works: Vec<DeviceWork> = Vec::with_capacity(kernels.len());
     // When the call had launched it.
     let mut readies = Vec::with_capacity(kernels.len());
-    let (mut delays, mut queues, mut first) = (Vec::new(), Vec::new(), DELAY_NS);
+    let (mut delays, mut queues, mut copies, mut first) = (Vec::new(), Vec::new(), Vec::new(), DELAY_NS);
     for call in calls {
         for index in call.first..call.first + call.count {
             let kernel = &kernels[index as usize];
@@ -134,7 +134,9 @@ fn works(
             let anchor = if call.end <= start && !call.blocks { Anchor::End } else { Anchor::Begin };
             let ready = if anchor == Anchor::End { call.end } else { call.begin };
             match after.map(|before| times[before as usize].1) {
-                Some(end) if end > ready => queues.push(start - end),
+                // A copy that the host waits for takes its own time to begin, but no less than a kernel.
+                Some(end) if end > ready && kernel.kind == KernelKind::Kernel => queues.push(start - end),
+                Some(end) if end > ready => copies.push(start - end),
                 Some(_) if anchor == Anchor::End => delays.push(start - ready),
                 // The first of a stream may have waited for another step.
                 None if anchor == Anchor::End => first = first.min(start - ready),
@@ -161,7 +163,7 @@ fn works(
     // Where most wait for something else, the usual is what a device needs at most.
     let usual = Usual {
         delay: median(delays).unwrap_or(first).min(4.0 * LONG_NS),
-        queue: median(queues).unwrap_or(QUEUE_NS).min(LONG_NS),
+        queue: median(queues).unwrap_or(QUEUE_NS.min(median(copies).unwrap_or(QUEUE_NS))).min(LONG_NS),
     };
     let mut backlog_ns = 0.0_f64;
     for index in 0..works.len() {

@@ -79,10 +79,11 @@ fn a_time_line_by_hand() {
     let device = device(&[(0, 20_000)], by_hand(), 0);
     let line = device.line.unwrap();
     assert_eq!((line.steps, line.wall_ns, line.busy_ns, line.idle_ns, line.edges_ns), (1, 20_000, 6_000, 6_000, 8_000));
-    assert_eq!(line.gaps.host_bound, GapSum { n: 1, ns: 1_000 });
+    assert_eq!(line.gaps.host_bound, GapSum { n: 1, ns: 600 }, "until the call had returned");
+    assert_eq!(line.gaps.launch_latency, GapSum { n: 2, ns: 400 + 900 });
     assert_eq!(line.gaps.launch_overhead, GapSum { n: 1, ns: 500 });
     assert_eq!(line.gaps.copy, GapSum { n: 1, ns: 2_000 }, "launched in time, before a copy");
-    assert_eq!(line.gaps.sync, GapSum { n: 1, ns: 2_500 }, "after a copy that the host had waited for");
+    assert_eq!(line.gaps.sync, GapSum { n: 1, ns: 1_600 }, "after a copy that the host had waited for");
     assert_eq!((line.gaps.other, line.gaps.uncertain), (GapSum::default(), GapSum::default()));
     assert_eq!(line.streams_ns, 6_500, "stream 2 is at work for 500 ns beside stream 1");
     assert_eq!(device.phases.len(), 1);
@@ -100,7 +101,7 @@ fn a_time_line_by_hand() {
     // 3000–5000 (launched at 4500), 9500–12000 (at 11000); 6000–6500; 7000–9000.
     assert_eq!(
         (one.host_wait, one.kernel_wait, one.other),
-        (GapSum { n: 2, ns: 4_500 }, GapSum { n: 1, ns: 500 }, GapSum { n: 1, ns: 2_000 },)
+        (Some(GapSum { n: 2, ns: 4_500 }), Some(GapSum { n: 1, ns: 500 }), Some(GapSum { n: 1, ns: 2_000 }),)
     );
     // Stream 1: launches 500, 4500, 5000, 6000, 11000; starts 1000, 5000, 6500, 9000, 12000. At 5000 one is launched first.
     let queue = one.queue.unwrap();
@@ -113,8 +114,8 @@ fn a_time_line_by_hand() {
     assert_eq!((dtoh.count, dtoh.bytes, dtoh.merged_ns, dtoh.exposed_ns), (1, Some(1_000), 500, 500));
     assert_eq!(dtoh.rate.map(|rate| (rate.overall, rate.each.n, rate.each.p50)), Some((2.0, 1, 2.0)));
     let launches = device.launches.unwrap();
-    assert_eq!((launches.call.n, launches.call.total, launches.delay.max), (6, 4_100.0, 1_800.0));
-    assert_eq!(launches.delay.min, 0.0, "the copy began before its call returned");
+    assert_eq!((launches.call.n, launches.call.total, launches.delay.unwrap().max), (6, 4_100.0, 1_800.0));
+    assert_eq!(launches.delay.unwrap().min, 0.0, "the copy began before its call returned");
     assert_eq!(launches.shorter_than_their_call, 1, "the copy");
 }
 
@@ -124,7 +125,7 @@ fn places_have_their_work_and_the_gaps_before_it() {
     let rows: Vec<_> = device
         .paths
         .iter()
-        .map(|row| (row.place.as_deref(), row.kernels, row.copies, row.total_ns, row.late.ns))
+        .map(|row| (row.place.as_deref(), row.kernels, row.copies, row.total_ns, row.late.unwrap().ns))
         .collect();
     assert_eq!(
         rows,
@@ -137,9 +138,9 @@ fn places_have_their_work_and_the_gaps_before_it() {
 
 #[test]
 fn clocks_that_are_apart_judge_no_gap() {
-    let line = device(&[(0, 20_000)], by_hand(), 500).line.unwrap();
+    let line = device(&[(0, 20_000)], by_hand(), 600).line.unwrap();
     assert_eq!((line.gaps.host_bound.n, line.gaps.uncertain), (0, GapSum { n: 1, ns: 1_000 }));
-    assert_eq!(line.gaps.sync.ns, 2_500, "1500 ns late is late");
+    assert_eq!(line.gaps.sync.ns, 1_600, "1600 ns late is late");
     let mut batch = Batch::default();
     batch.steps = vec![step(0, "decode", 0, 20_000)];
     batch.kernels = by_hand();
@@ -160,7 +161,7 @@ fn steps_that_overlap_count_once_and_what_runs_between_them_is_nobodys() {
     kernels[1].step = Some(1);
     let line = device(&[(0, 1_000), (500, 1_000)], kernels, 0).line.unwrap();
     assert_eq!((line.steps, line.wall_ns, line.busy_ns), (2, 1_500, 500));
-    assert_eq!(line.gaps.host_bound, GapSum { n: 1, ns: 800 });
+    assert_eq!((line.gaps.host_bound.n, line.gaps.host_bound.ns + line.gaps.launch_latency.ns), (1, 800));
     assert_eq!(line.edges_ns, 100 + 100);
 }
 
@@ -186,7 +187,11 @@ fn the_critical_path_by_hand() {
         let (_, part) = path.by_path.iter().find(|(at, _)| at.as_deref() == place).expect("the place is on the path");
         part.host_ns
     };
-    assert_eq!((host(Some("decode/a")), host(None)), (100, 200), "the way to a's launch is a's, the end nobody's");
+    assert_eq!(
+        (host(Some("decode/a")), host(Some("decode"))),
+        (100, 200),
+        "the way to a's launch is a's, the end the step's"
+    );
 }
 
 /// The host prepares for 5000 ns before it launches anything, and waits for nothing.
@@ -269,6 +274,7 @@ fn the_report_agrees() {
     assert_eq!(line.gaps.host_bound.ns + line.gaps.sync.ns, busy.host_bound.ns);
     assert_eq!(line.gaps.other.ns + line.gaps.copy.ns, busy.other.ns);
     assert_eq!((line.gaps.launch_overhead, line.gaps.uncertain), (busy.launch_overhead, busy.uncertain));
+    assert_eq!(line.gaps.launch_latency, busy.launch_latency);
     let json = serde_json::to_value(account.top(3)).unwrap();
     assert_eq!(json["devices"][0]["kernels"].as_array().map(Vec::len), Some(3));
 }

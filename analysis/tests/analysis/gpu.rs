@@ -192,7 +192,7 @@ fn activity(start: i64, end: i64, launch: Option<i64>, delay: u64, is_kernel: bo
     Activity {
         start_ns: T0 + start,
         end_ns: T0 + end,
-        launch_ns: launch.map(|at| T0 + at),
+        ready_ns: launch.map(|at| T0 + at),
         queue_delay_ns: Some(delay),
         stream: 7,
         path: None,
@@ -217,7 +217,7 @@ fn gaps_by_hand() {
     let within = |list: &[Activity], bound_ns| Occupancy::within(&blocks(list), &[(T0, T0 + 10_000)], bound_ns);
     let o = within(&activities(), 0);
     assert_eq!((o.wall_ns, o.busy_ns, o.edges_ns), (10_000, 5000, 1500));
-    assert_eq!(o.host_bound, GapSum { n: 1, ns: 1000 });
+    assert_eq!((o.host_bound, o.launch_latency), (GapSum { n: 1, ns: 500 }, GapSum { n: 1, ns: 500 }));
     assert_eq!(o.launch_overhead, GapSum { n: 1, ns: 500 });
     assert_eq!(o.other, GapSum { n: 1, ns: 2000 });
     assert_eq!(within(&[], 0), Occupancy { wall_ns: 10_000, edges_ns: 10_000, ..Occupancy::default() });
@@ -232,7 +232,7 @@ fn gaps_by_hand() {
     // The launch at 4500 came 500 ns after the device ran out of work: clocks with an error of that size cannot tell.
     // The one at 6000 was early by 1000 ns.
     let o = within(&activities(), 499);
-    assert_eq!((o.host_bound.ns, o.uncertain.ns), (1000, 0));
+    assert_eq!((o.host_bound.ns + o.launch_latency.ns, o.uncertain.ns), (1000, 0));
     let o = within(&activities(), 500);
     assert_eq!((o.host_bound, o.uncertain), (GapSum::default(), GapSum { n: 1, ns: 1000 }));
     let o = within(&activities(), 999);
@@ -373,7 +373,7 @@ proptest! {
         let inside = |at: &usize| windows.iter().any(|(a, b)| (*a - T0..*b - T0).contains(&(*at as i64)));
         prop_assert_eq!(o.busy_ns, (0..4_000).filter(inside).filter(|at| covered[*at]).count() as u64);
         prop_assert_eq!(o.wall_ns, 1_900);
-        let gaps = o.host_bound.ns + o.launch_overhead.ns + o.other.ns;
+        let gaps = o.host_bound.ns + o.launch_latency.ns + o.launch_overhead.ns + o.other.ns;
         prop_assert_eq!(o.busy_ns + gaps + o.edges_ns, o.wall_ns, "busy + gaps + edges = wall");
         let mut reversed = activities.clone();
         reversed.reverse();
@@ -387,7 +387,7 @@ proptest! {
     fn no_time_makes_it_panic(list in prop::collection::vec((any::<i64>(), any::<i64>(), prop::option::of(any::<i64>())), 0..12)) {
         let activities: Vec<Activity> = list
             .iter()
-            .map(|&(start_ns, end_ns, launch_ns)| Activity { start_ns, end_ns, launch_ns, queue_delay_ns: None, stream: 0, path: None, is_kernel: true })
+            .map(|&(start_ns, end_ns, ready_ns)| Activity { start_ns, end_ns, ready_ns, queue_delay_ns: None, stream: 0, path: None, is_kernel: true })
             .collect();
         let windows = merged_but_touching(list.iter().map(|&(start, end, _)| (start.wrapping_sub(9), end)));
         let o = Occupancy::within(&blocks(&activities), &windows, 1);

@@ -101,7 +101,7 @@ fn a_recorded_run_comes_out_whole() {
     let busy = analysis.gpu.busy.as_ref().unwrap();
     assert_eq!(busy.steps, 8);
     assert_eq!(busy.busy_ns + busy.idle_ns() + busy.unattributed_ns, busy.wall_ns);
-    assert_eq!(busy.idle_ns(), busy.host_bound.ns + busy.launch_overhead.ns + busy.other.ns);
+    assert_eq!(busy.idle_ns(), busy.host_bound.ns + busy.launch_latency.ns + busy.launch_overhead.ns + busy.other.ns);
     // 6 blocks of (2 norms, 4 + 3 linears, rope), embedding, norm and head.
     assert_eq!(busy.launches_per_step(), Some(6.0 * 10.0 + 3.0));
     let decode = analysis.operators.iter().find(|o| o.path == "decode").unwrap();

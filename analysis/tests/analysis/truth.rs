@@ -213,7 +213,7 @@ fn gaps_within_the_clocks_error_have_a_class_of_their_own() {
         write_run(dir.path(), &run.batch, &manifest, 1_000);
         let busy = Analysis::of(&Run::open(dir.path()).expect("opens")).gpu.busy?;
         assert_eq!(busy.launch_bound_share().is_none(), ns.is_none());
-        Some((busy.host_bound.ns, busy.uncertain.ns, busy.busy_ns))
+        Some((busy.host_bound.ns + busy.launch_latency.ns, busy.uncertain.ns, busy.busy_ns))
     };
     assert_eq!(with_bound(Some(1_000)), Some((20_000, 0, 980_000)));
     assert_eq!(with_bound(Some(10_000)), Some((0, 20_000, 980_000)));

@@ -1,5 +1,6 @@
 use crate::roofline::peaks;
 use candle_core::Device;
+use candlescope_core::run::LAUNCH;
 use candlescope_lab::method::*;
 use candlescope_lab::operands::Element;
 use candlescope_lab::peaks::*;
@@ -183,12 +184,16 @@ fn a_run_gets_the_best_figures_with_where_they_come_from() {
     assert_eq!(peaks.ridge("f16"), None);
     // The gap between kernels of a graph comes along, in seconds.
     let read = peaks.of(PeakKind::Read).next().unwrap().clone();
-    peaks.figures.push(PeakFigure { kind: PeakKind::GraphGap, value: 6.4e-7, ..read });
+    peaks.figures.push(PeakFigure { kind: PeakKind::GraphGap, value: 6.4e-7, ..read.clone() });
     let gap = peaks.environment()[2].clone();
     assert_eq!(
         (gap["kind"].as_str(), gap["value"].as_f64(), gap["label"].as_str()),
         (Some("graph_gap"), Some(6.4e-7), Some("measured"))
     );
+    // So does the driver's part of a launch, from which follows what one costs on this host.
+    peaks.figures.push(PeakFigure { kind: PeakKind::Launch, value: 3e-6, ..read });
+    let launch = peaks.environment()[2].clone();
+    assert_eq!((launch["kind"].as_str(), launch["value"].as_f64()), (Some(LAUNCH), Some(3e-6)));
     // Where reading was not measured, the best of the other loops stands in.
     peaks.figures.retain(|figure| figure.kind != PeakKind::Read);
     let copy = peaks.of(PeakKind::Copy).next().unwrap().clone();

@@ -25,7 +25,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let share = |ns: u64| late_share(step, line, ns);
     // Gaps that the clocks cannot judge may all have waited for the host, or none. How long they are is measured on the
     // device's own clock, and whether a graph closes them is simulated, so they count where the replay holds.
-    let (late, late_at_most) = (share(gaps.host_bound.ns), share(gaps.host_bound.ns + gaps.uncertain.ns));
+    // A graph closes such a gap as a whole, with the way of the launch to the device.
+    let waited = gaps.late_ns();
+    let (late, late_at_most) = (share(waited), share(waited.saturating_add(gaps.uncertain.ns)));
     if late_at_most <= LATE {
         return;
     }
@@ -68,13 +70,13 @@ fn late_share(step: &StepScene<'_>, line: &Line, ns: u64) -> f64 {
         return 0.0;
     }
     let recorded = line.open_ns as f64 / line.steps as f64;
-    let part = ns as f64 / (ns + line.gaps.sync.ns).max(1) as f64;
+    let part = ns as f64 / (ns.saturating_add(line.gaps.sync.ns)).max(1) as f64;
     let late = ns as f64 / line.wall_ns as f64 * recorded - (recorded - t).max(0.0) * part;
     (late / t).clamp(0.0, 1.0)
 }
 
-/// Gaps within a step that were followed by a late launch, beyond the error of the clocks, and that no wait for a copy
-/// preceded.
+/// Gaps within a step that ended with work whose launch had returned only after the device had run out of work, beyond
+/// the error of the clocks, and that no wait for a copy preceded.
 fn sql(scene: &Scene<'_>, step: &StepScene<'_>) -> String {
     let kernels = scene.analysis.manifest.gpu.as_ref().and_then(|gpu| gpu.kernels.as_ref());
     let bound_ns = kernels.and_then(|kernels| kernels.clock_bound_ns).unwrap_or(0);
@@ -85,7 +87,9 @@ fn sql(scene: &Scene<'_>, step: &StepScene<'_>) -> String {
          lag(kind = 'memcpy' AND name = 'dtoh' AND launch_start_ns + launch_dur_ns >= gpu_start_ns + gpu_dur_ns) \
          OVER (PARTITION BY run, device ORDER BY gpu_start_ns, correlation) AS after_wait FROM kernels) AS k \
          JOIN (SELECT run, step, host_start_ns FROM measured_steps WHERE (run, step) IN {}) AS s \
-         ON k.run = s.run AND k.step = s.step WHERE launch_start_ns > idle_from_ns + {bound_ns} \
+         ON k.run = s.run AND k.step = s.step WHERE CASE \
+         WHEN launch_start_ns + coalesce(launch_dur_ns, 0) <= gpu_start_ns THEN launch_start_ns + coalesce(launch_dur_ns, 0) \
+         WHEN kind = 'kernel' AND graph IS NULL THEN gpu_start_ns ELSE launch_start_ns END > idle_from_ns + {bound_ns} \
          AND idle_from_ns >= s.host_start_ns AND NOT coalesce(after_wait, false) ORDER BY gap_ns DESC",
         steps_of(step)
     )

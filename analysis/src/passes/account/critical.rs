@@ -7,7 +7,7 @@
 //! another stream is never waited for.
 
 use super::sequences::by_step;
-use super::works::{DeviceWorks, NOWHERE, Work, Works};
+use super::works::{DeviceWorks, Work, Works};
 use crate::passes::step_rows::StepRow;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -23,8 +23,8 @@ pub struct CriticalPath {
     #[serde(flatten)]
     pub parts: CriticalPart,
     /// By path without ordinals, the most time first. The host's time before a launch is that of what was launched,
-    /// also from a step's begin to its first launch; `None` is the host's time after the last one, and what was
-    /// launched outside every interval.
+    /// also from a step's begin to its first launch; after the last one it is the step's. `None` is what was launched
+    /// outside every interval.
     pub by_path: Vec<(Option<String>, CriticalPart)>,
 }
 
@@ -52,6 +52,20 @@ impl CriticalPart {
     pub fn total_ns(&self) -> u64 {
         let parts = [self.kernels_ns, self.copies_ns, self.queue_ns, self.launch_delay_ns, self.launch_calls_ns];
         parts.into_iter().chain([self.host_ns, self.wake_up_ns]).fold(0, u64::saturating_add)
+    }
+
+    fn plus(&mut self, other: &Self) {
+        for (into, ns) in [
+            (&mut self.kernels_ns, other.kernels_ns),
+            (&mut self.copies_ns, other.copies_ns),
+            (&mut self.queue_ns, other.queue_ns),
+            (&mut self.launch_delay_ns, other.launch_delay_ns),
+            (&mut self.launch_calls_ns, other.launch_calls_ns),
+            (&mut self.host_ns, other.host_ns),
+            (&mut self.wake_up_ns, other.wake_up_ns),
+        ] {
+            *into = into.saturating_add(ns);
+        }
     }
 
     fn add(&mut self, kind: Kind, ns: u64) {
@@ -84,6 +98,7 @@ pub(super) fn critical_path(device: &DeviceWorks, works: &Works, steps: &[&StepR
     let by_number: FxHashMap<u64, &StepRow> = steps.iter().map(|step| (step.step, *step)).collect();
     let mut out = CriticalPath::default();
     let mut places: FxHashMap<u32, CriticalPart> = FxHashMap::default();
+    let mut ends: FxHashMap<&str, CriticalPart> = FxHashMap::default();
     for list in by_step(&device.work) {
         let list: Vec<&Work> = list.into_iter().map(|at| &device.work[at as usize]).collect();
         let Some(step) = list.first().and_then(|work| by_number.get(&works.steps[work.step as usize])) else {
@@ -97,12 +112,22 @@ pub(super) fn critical_path(device: &DeviceWorks, works: &Works, steps: &[&StepR
         out.total_ns = out.total_ns.saturating_add(back.at.abs_diff(step.start_ns));
         back.follow(|kind, work, ns| {
             out.parts.add(kind, ns);
-            let place = work.map_or(NOWHERE, |work| works.rollup_of(work));
-            places.entry(place).or_default().add(kind, ns);
+            let part = match work {
+                Some(work) => places.entry(works.rollup_of(work)).or_default(),
+                // After the last launch the host is somewhere in the step.
+                None => ends.entry(step.path.rollup.as_str()).or_default(),
+            };
+            part.add(kind, ns);
         });
     }
     let texts = works.rollups();
     out.by_path = places.into_iter().map(|(id, part)| (texts.get(&id).map(|text| text.to_string()), part)).collect();
+    for (place, end) in ends {
+        match out.by_path.iter_mut().find(|(known, _)| known.as_deref() == Some(place)) {
+            Some((_, part)) => part.plus(&end),
+            None => out.by_path.push((Some(place.to_string()), end)),
+        }
+    }
     out.by_path.sort_by(|a, b| b.1.total_ns().cmp(&a.1.total_ns()).then_with(|| a.0.cmp(&b.0)));
     (out.steps > 0).then_some(out)
 }

@@ -3,7 +3,7 @@
 use super::Context;
 use super::tables::Waits;
 use super::works::{DeviceWorks, Unbroken, Work, Works, by_stream, unbroken};
-use crate::passes::gaps::{Gap, GapSum, classify, divide};
+use crate::passes::gaps::{Gap, GapSum, classify, divide, host_part};
 use crate::passes::step_rows::StepRow;
 use candlescope_core::stretches::{Stretch, intersection, length, merged};
 use serde::Serialize;
@@ -37,10 +37,12 @@ pub struct Line {
 /// Gaps by class. The classes are those of `docs/definitions.md`, divided further where the data carry it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Gaps {
-    /// The next work was launched only after the device had run out of work.
+    /// The launch of the next work returned only after the device had run out of work: until it had.
     pub host_bound: GapSum,
     /// The same after a copy that the host had waited for: the queue was empty because the host had drained it.
     pub sync: GapSum,
+    /// The rest of gaps of these two kinds: from the end of the launch to the start on the device.
+    pub launch_latency: GapSum,
     /// Shorter than what a device needs between two kernels.
     pub launch_overhead: GapSum,
     /// Launched in time, but before or after a copy or memset, which takes its own time to begin.
@@ -53,15 +55,23 @@ pub struct Gaps {
 
 impl Gaps {
     /// Name and sum of each class.
-    pub fn classes(&self) -> [(&'static str, GapSum); 6] {
+    pub fn classes(&self) -> [(&'static str, GapSum); 7] {
         [
             ("host-bound", self.host_bound),
             ("sync", self.sync),
+            ("launch latency", self.launch_latency),
             ("launch overhead", self.launch_overhead),
             ("copy", self.copy),
             ("other", self.other),
             ("within the clocks' error", self.uncertain),
         ]
+    }
+
+    /// Time that the device waited for launches that came too late, until the work began, in nanoseconds. Of the latency
+    /// of launches, the part after waits for a copy is left out by number.
+    pub fn late_ns(&self) -> u64 {
+        let (late, all) = (self.host_bound.n as f64, self.host_bound.n.saturating_add(self.sync.n).max(1) as f64);
+        self.host_bound.ns.saturating_add((self.launch_latency.ns as f64 * late / all) as u64)
     }
 
     /// All of them.
@@ -111,8 +121,7 @@ impl<'a> Judge<'a> {
     }
 
     fn class(&self, before: &Work, after: &Work, idle_from: i64, ns: u64) -> Class {
-        let launch = after.call().map(|(start, _)| start);
-        match classify(launch, idle_from, ns, self.bound_ns, self.overhead_ns) {
+        match classify(after.ready(), idle_from, ns, self.bound_ns, self.overhead_ns) {
             Gap::HostBound if before.is_blocking_copy() && before.thread() == after.thread() => Class::Sync,
             Gap::HostBound => Class::HostBound,
             Gap::LaunchOverhead => Class::LaunchOverhead,
@@ -123,7 +132,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Nanoseconds of a host-bound gap that recording took: the intervals that the thread began between the two
-    /// launches are taken to lie evenly between them.
+    /// launches are taken to lie evenly between them. The launching call is the host's as well, and has none.
     fn profiler_ns(&self, before: &Work, after: &Work, idle_from: i64) -> f64 {
         let (Some(cost), Some(called), Some(launched)) = (self.per_interval_ns, before.call(), after.call()) else {
             return 0.0;
@@ -180,7 +189,13 @@ pub(super) fn line(
             Class::Other => &mut gaps.other,
             Class::Uncertain => &mut gaps.uncertain,
         };
-        sum.add(ns);
+        if late {
+            let (host, rest) = host_part(after.ready(), idle_from, ns);
+            sum.add(host);
+            gaps.launch_latency.add_some(rest);
+        } else {
+            sum.add(ns);
+        }
         if late {
             profiler += judge.profiler_ns(before, after, idle_from);
         }

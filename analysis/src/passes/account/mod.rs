@@ -12,6 +12,7 @@ mod critical;
 mod idle;
 mod launches;
 mod phase_work;
+mod recorded;
 mod sequences;
 mod spread;
 mod step_line;
@@ -132,7 +133,7 @@ pub struct DeviceAccount {
     pub line: Option<Line>,
     /// The same for the steps of each phase, or name.
     pub phases: Vec<PhaseLine>,
-    /// From the first start to the last end of the recorded work, whether steps were open or not.
+    /// While work was recorded, whether steps were open or not.
     pub trace: Trace,
     /// Each stream, by number.
     pub streams: Vec<StreamAccount>,
@@ -158,10 +159,13 @@ pub struct DeviceAccount {
     pub median_step: Option<StepLine>,
 }
 
-/// The time from the first start to the last end, as HTA's temporal and kernel breakdowns have it.
+/// The time in which work was recorded, as HTA's temporal and kernel breakdowns have it: from the first start to the last
+/// end, in each row of steps that follow each other without a step between them whose kernels were not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Trace {
-    /// From the first start to the last end.
+    /// Rows of such steps.
+    pub windows: u64,
+    /// From the first start to the last end in each.
     pub span_ns: u64,
     /// Time in which anything ran.
     pub busy_ns: u64,
@@ -256,6 +260,7 @@ fn device_account(device: &DeviceWorks, works: &Works, context: &Context<'_>) ->
     };
     let (mut waits, placed) = (tables::Waits::default(), !context.clocks.apart());
     let judge = idle::Judge::of(works, context);
+    let recorded = recorded::recorded(device, works, context.steps, context.covered);
     let worked = idle::Worked::of(device);
     let line = placed.then(|| idle::line(&worked, &inner, &windows(&inner), &judge, Some(&mut waits)));
     let mut groups: Vec<&str> = Vec::new();
@@ -270,18 +275,19 @@ fn device_account(device: &DeviceWorks, works: &Works, context: &Context<'_>) ->
     });
     let phases = phases.collect();
     drop(worked);
-    let (paths, modules) = tables::by_place(device, works, &waits);
+    let waits = context.clocks.within().map(|_| waits);
+    let (paths, modules) = tables::by_place(device, works, waits.as_ref());
     DeviceAccount {
         device: device.device.to_string(),
         name: super::devices::name(&device.device, context.manifest),
         line,
         phases,
-        trace: trace(device, works),
-        streams: streams::streams(device, context.options.overhead_ns),
+        trace: trace(device, works, &recorded),
+        streams: streams::streams(device, &recorded, context),
         kernels: tables::by_name(device, works),
         paths,
         modules,
-        launches: launches::launches(device),
+        launches: launches::launches(device, context.clocks),
         copies: copies::copies(device, works),
         sequences: sequences::sequences(device, works),
         critical_path: if placed { critical::critical_path(device, works, &inner) } else { None },
@@ -290,22 +296,19 @@ fn device_account(device: &DeviceWorks, works: &Works, context: &Context<'_>) ->
     }
 }
 
-fn trace(device: &DeviceWorks, works: &Works) -> Trace {
+fn trace(device: &DeviceWorks, works: &Works, recorded: &recorded::Recorded) -> Trace {
     let counting = || device.work.iter().filter(|work| work.counts);
     // One list after the other, because each may be of tens of millions.
-    let (span_ns, busy_ns) = {
-        let all = merged(counting().map(works::Work::stretch_of));
-        let ends = all.first().zip(all.last());
-        (ends.map_or(0, |(first, last)| last.1.abs_diff(first.0)), length(&all))
-    };
+    let (span_ns, busy_ns) = (length(&recorded.on_device), length(&merged(counting().map(works::Work::stretch_of))));
     let memory = merged(counting().filter(|work| !work.is_kernel()).map(works::Work::stretch_of));
     let communication = merged(counting().filter(|work| works.is_communication(work)).map(works::Work::stretch_of));
     let compute = merged(device.work.iter().filter(|work| works.is_compute(work)).map(works::Work::stretch_of));
     let compute_ns = length(&compute);
     Trace {
+        windows: recorded.windows,
         span_ns,
         busy_ns,
-        idle_ns: span_ns - busy_ns,
+        idle_ns: span_ns.saturating_sub(busy_ns),
         compute_ns,
         communication_ns: length(&communication),
         memory_ns: length(&memory),
@@ -324,11 +327,12 @@ fn absent(works: &Works, clocks: Clocks) -> Vec<Absent> {
         out.push(Absent { what: "host-bound gaps, launches, queue lengths", why });
     }
     if clocks.apart() {
-        let why = "the clocks of host and device are too far apart to place steps on the device's time line";
-        out.push(Absent { what: "line, phases, critical path", why });
+        let why = "the clocks of host and device are too far apart to place steps on the device's time line, or to say \
+                   how long work waited for its launch";
+        out.push(Absent { what: "line, phases, critical path, waits and queues of streams, launch delays", why });
     } else if clocks.bound_ns.is_none() {
         let why = "the run does not say how far the clocks may be apart (gpu.kernels.clock_bound_ns): every gap is \
-                   `uncertain`";
+                   `uncertain`, and what streams waited for, their queues and launch delays are not known";
         out.push(Absent { what: "classes of gaps", why });
     }
     out

@@ -42,8 +42,9 @@ pub struct PlaceRow {
     pub total_ns: u64,
     /// Share of the time of all rows.
     pub share: f64,
-    /// Gaps that ended with its work because it was launched late: host-bound and sync.
-    pub late: GapSum,
+    /// Gaps that ended with its work because it was launched late: host-bound and sync. `None` if the clocks of host and
+    /// device cannot be compared.
+    pub late: Option<GapSum>,
     /// All gaps that ended with its work.
     pub gaps: GapSum,
     /// The kernel, copy or memset that took most of its time, and how much.
@@ -111,13 +112,13 @@ struct PlaceSums {
     kernels: u64,
     copies: u64,
     total: u64,
-    late: GapSum,
+    late: Option<GapSum>,
     gaps: GapSum,
     names: FxHashMap<u32, u64>,
 }
 
 /// By path without ordinals, and by module.
-pub(super) fn by_place(device: &DeviceWorks, works: &Works, waits: &Waits) -> (Vec<PlaceRow>, Vec<PlaceRow>) {
+pub(super) fn by_place(device: &DeviceWorks, works: &Works, waits: Option<&Waits>) -> (Vec<PlaceRow>, Vec<PlaceRow>) {
     let sums = by_rollup(device, works, waits);
     let modules = by_module(&sums, works);
     let texts = works.rollups();
@@ -142,7 +143,9 @@ fn by_module(sums: &FxHashMap<u32, PlaceSums>, works: &Works) -> Vec<PlaceRow> {
         into.kernels += sums.kernels;
         into.copies += sums.copies;
         into.total = into.total.saturating_add(sums.total);
-        into.late.plus(sums.late);
+        if let Some(late) = sums.late {
+            into.late.get_or_insert_default().plus(late);
+        }
         into.gaps.plus(sums.gaps);
         sums.names.iter().for_each(|(name, ns)| *into.names.entry(*name).or_default() += ns);
     }
@@ -155,18 +158,19 @@ fn without_numbers(module: &str) -> String {
     module.split('.').map(plain).collect::<Vec<_>>().join(".")
 }
 
-fn by_rollup(device: &DeviceWorks, works: &Works, waits: &Waits) -> FxHashMap<u32, PlaceSums> {
+fn by_rollup(device: &DeviceWorks, works: &Works, waits: Option<&Waits>) -> FxHashMap<u32, PlaceSums> {
     let mut sums: FxHashMap<u32, PlaceSums> = FxHashMap::default();
     for work in device.work.iter().filter(|work| work.counts) {
         let row = sums.entry(works.rollup_of(work)).or_default();
+        row.late = waits.map(|_| GapSum::default());
         *(if work.is_kernel() { &mut row.kernels } else { &mut row.copies }) += 1;
         row.total = row.total.saturating_add(work.ns());
         *row.names.entry(work.name).or_default() += work.ns();
     }
-    for (place, (late, gaps)) in &waits.paths {
+    for (place, (late, gaps)) in waits.into_iter().flat_map(|waits| &waits.paths) {
         // Work that does not count ends gaps, too; it has no row.
         if let Some(row) = sums.get_mut(place) {
-            (row.late, row.gaps) = (*late, *gaps);
+            (row.late, row.gaps) = (Some(*late), *gaps);
         }
     }
     sums

@@ -1,7 +1,7 @@
 //! Recorded work on the devices, as small as it can be kept: a run may have tens of millions of rows.
 
 use crate::limits::Limit;
-use crate::passes::gaps::Stretched;
+use crate::passes::gaps::{Stretched, ready};
 use crate::passes::int_map::IntMap;
 use crate::passes::step_rows::StepRow;
 use crate::passes::warmup::Warmup;
@@ -68,6 +68,11 @@ impl Work {
     /// The call that launched it, if it is known.
     pub(super) fn call(&self) -> Option<(i64, i64)> {
         (self.launch != NONE).then_some((self.launch, self.launch_end))
+    }
+
+    /// When the device could have begun it.
+    pub(super) fn ready(&self) -> Option<i64> {
+        ready(self.call(), self.start, self.is_kernel() && !self.in_graph)
     }
 
     /// Number of the thread that launched it.

@@ -93,8 +93,8 @@ pub(super) fn busy(analysis: &Analysis) -> Sheet {
         title: "How the GPU's time divides",
         note: format!(
             "Shares of the time in which recorded steps were open on the GPU, which they add up to: steps of several threads that overlap \
-             count once. Kernels, copies and memsets are merged first. A gap is host-bound if what follows was launched \
-             after the GPU had run out of work, launch overhead if it is under 1.5 µs, unclear if the clocks cannot \
+             count once. Kernels, copies and memsets are merged first. A gap is host-bound if the launch of what follows \
+             returned after the GPU had run out of work, launch overhead if it is under 1.5 µs, unclear if the clocks cannot \
              tell which of the two came first. {clocks}. \
              Unattributed is before the first kernel and after the last."
         ),
@@ -102,7 +102,7 @@ pub(super) fn busy(analysis: &Analysis) -> Sheet {
         columns: vec![
             column("recorded", "steps whose kernels were recorded"),
             column("busy", "something ran"),
-            column("host-bound", "gaps that the host caused: launch-bound share"),
+            column("host-bound", "gaps that the host caused, until the work began: launch-bound share"),
             column("overhead", "gaps under 1.5 µs"),
             wide("unclear", "gaps within the clocks' error"),
             column("other", "all other gaps"),

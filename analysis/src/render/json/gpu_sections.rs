@@ -118,6 +118,7 @@ fn busy(b: &Busy) -> Value {
         "launch_bound_share": b.launch_bound_share(),
         "unattributed_share": b.unattributed_share(),
         "host_bound": gap(b.host_bound),
+        "launch_latency": gap(b.launch_latency),
         "launch_overhead": gap(b.launch_overhead),
         "uncertain": gap(b.uncertain),
         "other": gap(b.other),

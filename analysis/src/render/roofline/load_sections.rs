@@ -1,9 +1,10 @@
 //! What a load test beside its prediction shows.
 
+use super::chart::{ChartPoint, chart};
 use super::section::{Section, UNKNOWN, shown, signed};
-use super::static_sections::{bound, spread};
+use super::static_sections::{bound, roof_line, spread};
 use crate::render::format::{count, duration, significant};
-use crate::roofline::{LoadLatency, LoadStage};
+use crate::roofline::{LoadLatency, LoadStage, Outlook};
 
 pub(super) fn sections(stages: &[LoadStage]) -> Vec<Section> {
     let rows = stages.iter().map(|stage| {
@@ -12,7 +13,8 @@ pub(super) fn sections(stages: &[LoadStage]) -> Vec<Section> {
         for latency in [&stage.ttft, &stage.tpot] {
             row.extend(cells(latency.as_ref()));
         }
-        row.extend([stage.tokens_per_s, stage.predicted_tokens_per_s].map(|rate| shown(rate, significant)));
+        let rates = [stage.tokens_per_s, stage.predicted_tokens_per_s, stage.predicted_decode_tokens_per_s];
+        row.extend(rates.map(|rate| shown(rate, significant)));
         row.push(bound(stage.bound));
         row
     });
@@ -31,10 +33,12 @@ pub(super) fn sections(stages: &[LoadStage]) -> Vec<Section> {
         "error",
         "tokens/s",
         "predicted",
+        "while decoding",
         "bound by",
     ];
     let note = "A token is predicted for a batch of the mean number of requests under way, the first token for a \
-                prompt alone: waiting for other requests is in the measurement only. Error = predicted ÷ median − 1.";
+                prompt alone: waiting for other requests is in the measurement only. Predicted tokens/s are those of \
+                whole requests, the wait for the first token included; beside them those while all decode. Error = predicted ÷ median − 1.";
     let mut all = vec![Section::new("load", "Load against prediction", note).table(&head, rows.collect())];
     let rated = stages.iter().flat_map(|stage| stage.ratings.iter().map(move |rating| (stage, rating)));
     let rows = rated.map(|(stage, rating)| {
@@ -65,4 +69,20 @@ fn cells(latency: Option<&LoadLatency>) -> [String; 4] {
         None => [UNKNOWN; 4].map(str::to_string),
         Some(l) => [duration(l.median_ns), shown(l.p95_ns, duration), spread(l.predicted_ns), shown(l.error, signed)],
     }
+}
+
+/// The stages on the roofline.
+pub(super) fn points(outlook: &Outlook, stages: &[LoadStage]) -> Section {
+    let points = stages.iter().filter_map(|stage| {
+        let point = stage.point?;
+        Some(ChartPoint {
+            name: stage.level.clone(),
+            intensity: point.intensity,
+            flops: point.flops_per_s,
+            marked: true,
+        })
+    });
+    let note = "A token of each request under way, by the median time per output token that was measured.";
+    let svg = chart(&roof_line(outlook).into_iter().collect::<Vec<_>>(), &points.collect::<Vec<_>>());
+    Section { svg, ..Section::new("load-roofline", "Measured tokens on the roofline", note) }
 }

@@ -2,6 +2,7 @@
 
 mod calibration;
 mod chart;
+mod device_table;
 mod html;
 mod load_sections;
 mod run_sections;
@@ -10,6 +11,7 @@ mod static_sections;
 mod terminal;
 
 pub use calibration::{calibration_json, calibration_markdown, calibration_text};
+pub use device_table::{devices_json, devices_page, devices_text};
 
 use super::html::HtmlError;
 use crate::roofline::{HeatMap, LoadStage, Measured, Outlook};
@@ -55,8 +57,9 @@ pub fn load_json(model: &str, stages: &[LoadStage]) -> Value {
 /// A load test beside its prediction, for a terminal.
 pub fn load_text(outlook: &Outlook, stages: &[LoadStage], width: usize) -> String {
     let assumed = Section { list: outlook.assumptions.clone(), ..Section::new("assumptions", "Assumptions", "") };
-    let sections: Vec<Section> = load_sections::sections(stages).into_iter().chain([assumed]).collect();
-    terminal::text(&static_sections::facts(outlook)[..2], &sections, width)
+    let beware = Section { list: outlook.warnings.clone(), ..Section::new("warnings", "Beware", "") };
+    let sections: Vec<Section> = load_sections::sections(stages).into_iter().chain([beware, assumed]).collect();
+    terminal::text(&static_sections::facts(outlook), &sections, width)
 }
 
 /// `roofline.html` of a load test.
@@ -66,8 +69,9 @@ pub fn load_text(outlook: &Outlook, stages: &[LoadStage], width: usize) -> Strin
 pub fn load_page(outlook: &Outlook, stages: &[LoadStage]) -> Result<String, HtmlError> {
     let title = format!("{} on {} under load", outlook.model.name, outlook.device.name);
     let predicted = static_sections::sections(outlook).into_iter().map(Section::predicted);
-    let sections: Vec<Section> = load_sections::sections(stages).into_iter().chain(predicted).collect();
-    html::page(&title, &static_sections::facts(outlook)[..2], &sections)
+    let points = load_sections::points(outlook, stages);
+    let sections: Vec<Section> = load_sections::sections(stages).into_iter().chain([points]).chain(predicted).collect();
+    html::page(&title, &static_sections::facts(outlook), &sections)
 }
 
 /// A prediction for a terminal.

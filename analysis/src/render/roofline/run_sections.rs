@@ -93,10 +93,11 @@ fn comparisons(run: &Measured) -> Section {
         }
         row
     });
-    let note =
-        "Error = predicted ÷ measured − 1. A prediction at the roofs is a lower bound: below zero is to be expected.";
+    let note = "Error = predicted ÷ measured − 1. At their roofs operations are rather too short, and small kernels at their usual \
+         time too short or too long.";
     let mut list: Vec<String> =
         run.outlook_missing.iter().map(|what| format!("no prediction: the run lacks {what}")).collect();
+    list.extend(run.notes.iter().cloned());
     list.extend(kernels.into_iter().flat_map(lacking));
     let mut head = vec!["", "measured", "n", "predicted", "error"];
     if kernels.is_some() {

@@ -2,7 +2,7 @@
 
 use super::chart::{ChartPoint, RoofLine, chart};
 use super::section::{Section, UNKNOWN, shown};
-use crate::devices::{Cost, Multiply};
+use crate::devices::{Cost, LAUNCH_ANYWHERE_NS, Multiply};
 use crate::render::format::{bytes, count, duration, flops, percent, significant};
 use crate::roofline::{Bound, FromKernels, Outlook, StepFromKernels, StepPrediction, TimeSource};
 
@@ -50,6 +50,7 @@ pub(super) fn facts(outlook: &Outlook) -> Vec<String> {
 
 pub(super) fn sections(outlook: &Outlook) -> Vec<Section> {
     vec![
+        Section { list: outlook.warnings.clone(), ..Section::new("warnings", "Beware", "") },
         latency(outlook),
         from_kernels(outlook),
         roofline(outlook),
@@ -62,6 +63,27 @@ pub(super) fn sections(outlook: &Outlook) -> Vec<Section> {
         Section { list: outlook.assumptions.clone(), ..Section::new("assumptions", "Assumptions", "") },
         Section { list: outlook.missing.clone(), ..Section::new("missing", "Not told", "") },
     ]
+}
+
+/// A step's time, as a lower bound where launches are not known.
+fn step_time(step: &StepPrediction) -> String {
+    match (step.ns, step.launches_unknown) {
+        (Some(ns), true) => format!("at least {} (launches unknown)", duration(ns.mid)),
+        (ns, _) => spread(ns),
+    }
+}
+
+/// A time of a device whose launches may not be known.
+pub(super) fn time_of(cost: Option<Cost>, launches_unknown: bool) -> String {
+    match cost {
+        Some(cost) if launches_unknown => format!("≥ {}", duration(cost.mid)),
+        cost => spread(cost),
+    }
+}
+
+/// A rate of a device whose launches may not be known.
+pub(super) fn rate_of(rate: Option<f64>, launches_unknown: bool) -> String {
+    shown(rate, |rate| format!("{}{}", if launches_unknown { "≤ " } else { "" }, significant(rate)))
 }
 
 /// A time with the spread of the launch cost.
@@ -85,9 +107,12 @@ fn latency(outlook: &Outlook) -> Section {
         std::iter::once(name.to_string()).chain(steps.map(show)).collect()
     };
     let rows = vec![
-        row("time", &|step| spread(step.ns)),
+        row("time", &step_time),
         row("on the device", &|step| shown(step.device_ns, duration)),
-        row("launches on the host", &|step| spread(step.launches_ns)),
+        row("launches on the host", &|step| match step.launches_unknown {
+            true => "unknown".to_string(),
+            false => spread(step.launches_ns),
+        }),
         row("least on this device", &|step| shown(step.least_ns, duration)),
         row("bound by", &|step| bound(step.bound)),
         row("kernels", &|step| count(step.kernels.round() as u64)),
@@ -98,16 +123,41 @@ fn latency(outlook: &Outlook) -> Section {
         row("FLOP/B", &|step| significant(step.intensity)),
         row("FLOP/B at the ridge", &|step| shown(step.ridge, significant)),
     ];
-    let rate = shown(outlook.tokens_per_s, significant);
+    let unknown = outlook.decode.launches_unknown;
+    let rate = match outlook.decode.ns.filter(|ns| !unknown && (ns.high - ns.low) / ns.mid > 0.005) {
+        Some(ns) => {
+            let rate = |ns: f64| significant(outlook.scenario.batch as f64 / ns * 1e9);
+            format!("{} ({} – {})", rate(ns.mid), rate(ns.high), rate(ns.low))
+        }
+        None => rate_of(outlook.tokens_per_s, unknown),
+    };
     let each = match outlook.device.index_rate {
-        Some(_) => "(max(roof, floor) + index arithmetic)",
-        None if outlook.device.panel_rate.is_some() => "(max(roof, floor) + copies into panels)",
-        None => "max(roof, floor)",
+        Some(_) => "(max(roof, small kernels) + index arithmetic)",
+        None if outlook.device.panel_rate.is_some() => "(max(roof, small kernels) + copies into panels)",
+        None => "max(roof, small kernels)",
     };
     let note = format!(
-        "Time = max(launches on the host, Σ {each} on the device) + sync. Output: {rate} tokens/s of all sequences."
+        "Time = max(launches on the host, Σ {each} on the device) + sync. Output: {rate} tokens/s of all sequences.{}",
+        launches(outlook)
     );
     Section::new("latency", "Latency", note).table(&["", "first token (prefill)", "output token (decode)"], rows)
+}
+
+/// What the range of times rests on, or what is left out of them.
+fn launches(outlook: &Outlook) -> &'static str {
+    let device = &outlook.device;
+    let hosts = device.launch.is_some_and(|launch| launch.high == LAUNCH_ANYWHERE_NS.high);
+    match () {
+        () if device.launches_unknown() => {
+            " What launches cost here is not known: times are lower bounds; the row `on the device` is the one to compare \
+             with other devices."
+        }
+        () if hosts => {
+            " The ranges are those of launch costs on other hosts: `candlescope bench peaks` on this machine, or --calibrate, \
+             sets its own."
+        }
+        () => "",
+    }
 }
 
 /// What a study of kernels lacks for a prediction, and how to measure it.
@@ -155,14 +205,19 @@ fn from_kernels(outlook: &Outlook) -> Section {
         .table(&["", "from kernels", "at the roofs", "where from"], rows)
 }
 
-fn roofline(outlook: &Outlook) -> Section {
+/// The roof of the device for what the weights multiply.
+pub(super) fn roof_line(outlook: &Outlook) -> Option<RoofLine> {
     let device = &outlook.device;
     let multiply = device.multiplies(outlook.scenario.weights.multiply);
-    let roofs = device.flops_for(multiply).map(|(flops, used)| RoofLine {
+    device.flops_for(multiply).map(|(flops, used)| RoofLine {
         name: format!("{} {}", device.name, used.name()),
         flops,
         bandwidth: device.bandwidth,
-    });
+    })
+}
+
+fn roofline(outlook: &Outlook) -> Section {
+    let roofs = roof_line(outlook);
     let mut points = Vec::new();
     for (name, step) in [("prefill", &outlook.prefill), ("decode", &outlook.decode)] {
         let whole = step.ns.map(|ns| ChartPoint {
@@ -213,6 +268,7 @@ fn recommended(outlook: &Outlook) -> Section {
 }
 
 fn batches(outlook: &Outlook) -> Section {
+    let unknown = outlook.decode.launches_unknown;
     let rows = outlook.batches.iter().map(|row| {
         let fits = match row.fits {
             Some(true) => "yes",
@@ -221,9 +277,9 @@ fn batches(outlook: &Outlook) -> Section {
         };
         vec![
             count(row.batch),
-            spread(row.ttft_ns),
-            spread(row.tpot_ns),
-            shown(row.tokens_per_s, significant),
+            time_of(row.ttft_ns, unknown),
+            time_of(row.tpot_ns, unknown),
+            rate_of(row.tokens_per_s, unknown),
             bytes(row.memory),
             fits.to_string(),
             bound(row.bound),
@@ -283,7 +339,7 @@ fn operations(phase: &str, step: &StepPrediction) -> Section {
         "share",
         "bound by",
     ];
-    let note = "FLOPs, bytes and roof of one call; `all calls` at the roof or the kernels' floor.";
+    let note = "FLOPs, bytes and roof of one call; `all calls` at the roof or what small kernels take.";
     Section { terminal_rows: 14, ..Section::new(phase, &format!("Operations of {phase}"), note) }
         .table(&head, rows.collect())
 }

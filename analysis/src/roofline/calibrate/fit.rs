@@ -273,7 +273,7 @@ impl Fit {
                 }
                 Parameter::PromptAttention => attained.prompt_attention_bandwidth = Some(value),
                 Parameter::AttentionFlops => attained.attention_flops = value,
-                Parameter::Floor => device.kernel_floor = Some(value),
+                Parameter::Floor => (device.kernel_floor, device.kernel_least) = (Some(value), None),
                 Parameter::Panels => device.panel_rate = Some(value),
                 Parameter::Product => attained.product_ns = value,
                 Parameter::Kernel => attained.kernel_ns = value,
@@ -295,7 +295,7 @@ impl Fit {
         device.flops.entry(Multiply::F32).or_insert(least);
         if self.form == Form::Attained {
             device.bandwidth = attained.bandwidth.projections;
-            device.kernel_floor = Some(attained.kernel_ns);
+            (device.kernel_floor, device.kernel_least) = (Some(attained.kernel_ns), None);
             device.attained = Some(attained);
         }
         Candidate { device, recording_ns }

@@ -1,5 +1,6 @@
 //! Rooflines: models and devices against published figures, predictions by hand, runs against their roofs.
 
+mod bounds;
 mod calibration;
 mod kernels;
 mod models;

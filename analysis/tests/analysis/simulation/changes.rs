@@ -2,7 +2,7 @@
 
 use super::steps::{CALL, DELAY, GAP, Made, Maker, WAKE, free, run_of, simulation};
 use candlescope_analysis::simulation::{Abstain, Change, Outcome, Simulation, SimulationOptions, parse_changes};
-use candlescope_core::DType;
+use candlescope_core::{DType, HostNs, KernelKind};
 use serde_json::json;
 
 fn outcome(simulation: &Simulation, text: &str) -> Outcome {
@@ -124,6 +124,23 @@ fn the_host_and_paths_of_a_step_scale() {
     let both = outcome(&simulation, "host×0.1+kernel=gemv×0.5").seconds.mid * 1e9;
     near(both, (700 + DELAY + 50 * 1_000 + 49 * GAP + GAP + 400 + WAKE) as f64);
     near(outcome(&simulation, "path=decode×0.5").seconds.mid * 1e9, both_by_hand(host));
+}
+
+/// Where no kernel waited in a queue, the copy at the end, which takes 5 µs to begin, says nothing of kernels.
+#[test]
+fn a_copy_does_not_say_what_lies_between_kernels() {
+    let mut made = launch_bound(0);
+    let gap = |made: &mut Made, ns: i64| {
+        let copy = made.kernels.iter_mut().find(|kernel| kernel.kind == KernelKind::Memcpy).unwrap();
+        copy.gpu_start = HostNs(copy.gpu_start.0 + ns);
+        copy.launch_dur_ns = copy.launch_dur_ns.map(|dur| dur + ns as u64);
+        made.ns += ns as u64;
+        made.spans[0].host_dur_ns += ns as u64;
+    };
+    gap(&mut made, 4_000);
+    // The host is so fast that only the kernels count: 50 of 2 µs with the documented 1.45 µs between.
+    let quick = outcome(&free(&made), "host×0.1").seconds.mid * 1e9;
+    assert!((50.0 * 3_450.0..50.0 * 3_450.0 + 12_000.0).contains(&quick), "{quick}");
 }
 
 /// All of `decode` at half its time: host, kernels, and the copy.

@@ -104,6 +104,22 @@ impl Device {
         self.state.lock().unwrap().on
     }
 
+    /// Launches a kernel of `ns` nanoseconds with a call that takes from `call.0` to `call.1`. It begins `latency` after
+    /// the call has returned, or when the one before has ended.
+    pub fn launch_at(&self, name: &'static str, call: (HostNs, HostNs), latency: i64, ns: i64) {
+        let mut s = self.state.lock().unwrap();
+        let start = s.end.max(call.1.0 + latency - self.origin);
+        s.end = start + ns;
+        s.correlation += 1;
+        if s.on {
+            let span = OPEN.with(|open| open.borrow().last().copied());
+            let (launch_start, start) = (call.0, HostNs(self.origin + start));
+            let launch_dur_ns = Some((call.1.0 - call.0.0) as u64);
+            let correlation = s.correlation;
+            s.kernels.push(RawKernel { launch_dur_ns, ..raw(name, span, launch_start, start, ns, correlation) });
+        }
+    }
+
     /// Queues a kernel of `ns` nanoseconds.
     pub fn launch(&self, name: &'static str, ns: i64) {
         // A launch takes longer than a mark.
@@ -120,29 +136,40 @@ impl Device {
                 Some(_) => (HostNs(self.origin + start - self.start_after), HostNs(self.origin + start)),
                 None => (HostNs::now(), HostNs::now().plus_ns(900)),
             };
-            let kernel = RawKernel {
-                kind: KernelKind::Kernel,
-                name: name.into(),
-                span,
-                device: "GPU-paper".into(),
-                stream: 7,
-                start,
-                dur_ns: ns as u64,
-                grid: Some([4, 2, 1]),
-                block: Some([128, 1, 1]),
-                registers: Some(32),
-                shared_static: Some(0),
-                shared_dynamic: Some(1024),
-                bytes: None,
-                launch: Some("cuLaunchKernel"),
-                launch_start: Some(launch_start),
-                launch_dur_ns: Some(400),
-                correlation: s.correlation,
-                graph: None,
-            };
+            let kernel = raw(name, span, launch_start, start, ns, s.correlation);
             s.kernels.push(kernel);
             s.launched.push(Instant::now());
         }
+    }
+}
+
+fn raw(
+    name: &'static str,
+    span: Option<SpanId>,
+    launch_start: HostNs,
+    start: HostNs,
+    ns: i64,
+    correlation: u32,
+) -> RawKernel {
+    RawKernel {
+        kind: KernelKind::Kernel,
+        name: name.into(),
+        span,
+        device: "GPU-paper".into(),
+        stream: 7,
+        start,
+        dur_ns: ns as u64,
+        grid: Some([4, 2, 1]),
+        block: Some([128, 1, 1]),
+        registers: Some(32),
+        shared_static: Some(0),
+        shared_dynamic: Some(1024),
+        bytes: None,
+        launch: Some("cuLaunchKernel"),
+        launch_start: Some(launch_start),
+        launch_dur_ns: Some(400),
+        correlation,
+        graph: None,
     }
 }
 

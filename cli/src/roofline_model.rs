@@ -1,0 +1,112 @@
+//! The model that `candlescope roofline` is asked for: by name, by its config.json, or by the header of its weights.
+
+use anyhow::{Context, Result, bail};
+use candlescope_analysis::roofline::{
+    FeedForward, ModelShape, UnknownModel, Window, config_shape, known_model, stored_format,
+};
+use candlescope_core::files::read_text_limited;
+use candlescope_models::ModelConfig;
+use candlescope_models::config::FeedForward as Layers;
+use candlescope_models::layers::ggml_dtype_word;
+use candlescope_models::weights::gguf::GgufFile;
+use std::path::Path;
+
+/// The largest config.json that is read: a thousand times what one holds.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// A model, and how its weights are stored as far as its file or its name says so.
+pub(crate) struct AskedModel {
+    pub(crate) shape: ModelShape,
+    /// Name of a format.
+    pub(crate) format: Option<String>,
+    /// What has to be said about the format.
+    pub(crate) note: Option<String>,
+}
+
+impl AskedModel {
+    /// `config:NAME`, `FILE.gguf`, `config.json` or its directory, a hub id or a short name.
+    pub(crate) fn of(target: &str) -> Result<Self> {
+        let path = Path::new(target);
+        let is_gguf = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+        if is_gguf && path.is_file() {
+            return of_gguf(path);
+        }
+        let file = if path.is_dir() { path.join("config.json") } else { path.to_path_buf() };
+        if file.is_file() {
+            return of_config(target, &file);
+        }
+        if target.ends_with(".json") {
+            bail!("`{target}` is not there: give the path of a config.json, or the name of a model");
+        }
+        if is_gguf {
+            let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+            return of_file_name(&stem)
+                .with_context(|| format!("`{target}` is not here: give its path, or the name of the model in it"));
+        }
+        match known_model(target) {
+            Ok(shape) => Ok(Self::named(target, shape)),
+            Err(unknown) => match target.strip_prefix("config:").and_then(|name| ModelConfig::named(name).ok()) {
+                Some(config) => Ok(Self { shape: of_dimensions(&config), format: None, note: None }),
+                None => Err(unknown.into()),
+            },
+        }
+    }
+
+    fn named(name: &str, shape: ModelShape) -> Self {
+        let stored = name.to_ascii_lowercase().ends_with("-gguf");
+        Self {
+            shape,
+            format: stored_format(name).map(str::to_string),
+            note: stored.then(|| {
+                "the name says that weights are in a GGUF file, but not of which type: --dtype q4_k (or q8_0, …) says it, and \
+                 `candlescope roofline FILE.gguf` reads it"
+                    .to_string()
+            }),
+        }
+    }
+}
+
+fn of_config(target: &str, file: &Path) -> Result<AskedModel> {
+    let text = read_text_limited(file, MOST_BYTES).with_context(|| format!("cannot read `{}`", file.display()))?;
+    let name = file.parent().and_then(Path::file_name).map_or(target.to_string(), |n| n.to_string_lossy().into());
+    let shape = config_shape(&name, &text).with_context(|| format!("in `{}`", file.display()))?;
+    Ok(AskedModel { format: stored_format(&name).map(str::to_string), shape, note: None })
+}
+
+/// The header alone is read.
+fn of_gguf(path: &Path) -> Result<AskedModel> {
+    let file = GgufFile::open(path)?;
+    let format = file.quantization().0.map(|dtype| ggml_dtype_word(dtype).as_str().to_string());
+    Ok(AskedModel { shape: of_dimensions(&file.config()?), format, note: None })
+}
+
+/// A file that is elsewhere, such as `SmolLM2-135M-Instruct-Q4_K_M`: its name says which model and which type it has.
+fn of_file_name(stem: &str) -> Result<AskedModel, UnknownModel> {
+    let lower = stem.to_ascii_lowercase();
+    let parted =
+        lower.rsplit_once(['-', '.']).filter(|(_, last)| candlescope_analysis::devices::Format::named(last).is_ok());
+    let (model, format) = parted.map_or((lower.as_str(), None), |(model, format)| (model, Some(format.to_string())));
+    let shape = known_model(model)?;
+    Ok(AskedModel { format: format.or_else(|| stored_format(model).map(str::to_string)), shape, note: None })
+}
+
+fn of_dimensions(config: &ModelConfig) -> ModelShape {
+    let wide = |n: usize| n as u64;
+    let intermediate = match config.feed_forward {
+        Layers::SwiGlu { intermediate } | Layers::Gelu { intermediate } | Layers::MoeSwiGlu { intermediate, .. } => {
+            wide(intermediate)
+        }
+    };
+    let size = (wide(config.vocab_size), wide(config.hidden_size), wide(config.num_layers));
+    let heads = (wide(config.num_heads), wide(config.num_kv_heads), wide(config.head_dim));
+    let mut shape = ModelShape::decoder(&config.name, size, heads, intermediate);
+    shape.max_context = Some(wide(config.max_context));
+    let mut shape = shape.built_as(&config.architecture);
+    shape.tied = config.tie_embeddings;
+    shape.biases.qkv |= config.qkv_bias;
+    shape.window = config.window.map(|size| Window { size: wide(size), layers: wide(config.num_layers) });
+    if let Layers::MoeSwiGlu { experts, active, .. } = config.feed_forward {
+        shape.feed_forward = FeedForward::Experts { intermediate, experts: wide(experts), active: wide(active) };
+    }
+    shape
+}

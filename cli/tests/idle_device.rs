@@ -1,0 +1,125 @@
+//! Why a device was idle: a scripted one, recorded by a session, written to a run and read from it.
+#![allow(missing_docs, reason = "a test")]
+
+#[path = "../../sdk/core/tests/scripted/mod.rs"]
+mod scripted;
+
+use candlescope_analysis::advice::AdviceCode;
+use candlescope_analysis::passes::account::DeviceAccount;
+use candlescope_analysis::simulation::{Change, SimulationOptions, what_if};
+use candlescope_analysis::{AnalyzeOptions, Analyzed, Run, analyze};
+use candlescope_core::{HostNs, Schedule, Session};
+use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
+use candlescope_testkit::SOON;
+use scripted::{Device, Recorder};
+use std::path::Path;
+use tracing::trace_span;
+use tracing_subscriber::prelude::*;
+
+/// A kernel is launched every so many nanoseconds,
+const EVERY: i64 = 8_000;
+/// by a call that takes so long,
+const CALL: i64 = 3_000;
+/// and arrives so long after its end.
+const LATENCY: i64 = 1_000;
+/// Kernels of a step.
+const KERNELS: i64 = 300;
+const STEPS: usize = 12;
+
+/// Records steps of kernels of `ns` nanoseconds. Of every `of` steps the kernels of one are recorded.
+fn recorded(dir: &Path, ns: i64, of: u64) -> Run {
+    let mut device = Device::new();
+    device.recorder_bound = Some(100);
+    let schedule = Schedule { skip_first: 0, wait: of - 1, warmup: 0, active: 1, repeat: u64::MAX };
+    let schedule = if of == 1 { Schedule { active: u64::MAX, repeat: 1, ..schedule } } else { schedule };
+    let builder = Session::builder().kernels(Recorder(device.clone()), Some(schedule));
+    let (layer, session) = builder.exporter(ParquetExporter::new(ParquetConfig::new(dir))).start().unwrap();
+    let handle = session.handle().clone();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        handle.wait_for_kernels(SOON);
+        let step = trace_span!("decode", candlescope.phase = "decode");
+        for _ in 0..STEPS * of as usize {
+            let _step = step.enter();
+            let begin = HostNs::now().0;
+            for at in 0..KERNELS {
+                let call = begin + at * EVERY;
+                device.launch_at("gemv", (HostNs(call), HostNs(call + CALL)), LATENCY, ns);
+            }
+            while HostNs::now().0 < begin + KERNELS * EVERY {
+                std::hint::spin_loop();
+            }
+        }
+    });
+    session.finish();
+    Run::open(dir).unwrap()
+}
+
+fn device(analyzed: &Analyzed) -> &DeviceAccount {
+    &analyzed.account.as_ref().unwrap().devices[0]
+}
+
+/// Whether the launching call begins before the device has run out of work (5 µs) or after (4 µs), the device waits
+/// for it.
+#[test]
+fn a_launch_that_returns_too_late_is_the_hosts_whenever_it_began() {
+    for ns in [4_000, 5_000] {
+        let dir = tempfile::tempdir().unwrap();
+        let run = recorded(dir.path(), ns, 1);
+        let analyzed = analyze(&run, &AnalyzeOptions::default());
+        let line = device(&analyzed).line.unwrap();
+        let gaps = line.gaps;
+        let n = STEPS as u64 * (KERNELS as u64 - 1);
+        assert_eq!((gaps.host_bound.n, gaps.launch_latency.n, gaps.other.n), (n, n, 0), "{ns}: {gaps:?}");
+        let each = |sum: u64| sum as f64 / n as f64;
+        assert_eq!(each(gaps.host_bound.ns), (EVERY - ns - LATENCY) as f64, "until the call had returned");
+        assert_eq!(each(gaps.launch_latency.ns), LATENCY as f64);
+
+        let busy = analyzed.analysis.gpu.busy.as_ref().unwrap();
+        assert_eq!((busy.host_bound, busy.launch_latency), (gaps.host_bound, gaps.launch_latency), "as in the report");
+
+        let diagnosis = analyzed.analysis.diagnosis.as_ref().unwrap();
+        let found = diagnosis.findings.iter().find(|found| found.code == AdviceCode::LaunchBound);
+        let found = found.unwrap_or_else(|| panic!("{ns}: {:?}", diagnosis.findings));
+        let (simulated, _) = what_if(&run, &SimulationOptions::default(), &[vec![Change::Graph]]);
+        let graph = simulated.steps[0].scenarios[0].outcome.as_ref().unwrap().share_of_step.mid;
+        assert!((found.gain.mid - graph).abs() < 0.02, "{ns}: {} and {graph}", found.gain.mid);
+    }
+}
+
+/// Where the kernels of some steps are recorded, the time of the others is neither idle nor a wait.
+#[test]
+fn steps_between_windows_count_for_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let analyzed = analyze(&recorded(dir.path(), 5_000, 2), &AnalyzeOptions::default());
+    let device = device(&analyzed);
+    let (line, trace, stream) = (device.line.unwrap(), device.trace, &device.streams[0]);
+    assert!(line.steps >= 3 && trace.windows == line.steps, "{line:?} {trace:?}");
+    let own = line.steps * (KERNELS * EVERY) as u64;
+    assert!(trace.span_ns < own + own / 10, "{trace:?}");
+    assert_eq!(trace.span_ns, trace.busy_ns + trace.idle_ns);
+    let late = stream.host_wait.unwrap();
+    assert_eq!(late.n, line.gaps.host_bound.n);
+    assert_eq!(late.ns, line.gaps.host_bound.ns + line.gaps.launch_latency.ns);
+    assert!(stream.queue.unwrap().empty_share < 0.9);
+}
+
+/// What needs the clocks of both is not known where these are not.
+#[test]
+fn unknown_clocks_give_no_zeros() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path(), 5_000, 1);
+    for bound in [serde_json::Value::Null, 150_000.into(), 7_330_000_000_u64.into()] {
+        let file = dir.path().join("run.json");
+        let mut manifest: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        manifest["gpu"]["kernels"]["clock_bound_ns"] = bound.clone();
+        std::fs::write(&file, manifest.to_string()).unwrap();
+        let analyzed = analyze(&Run::open(dir.path()).unwrap(), &AnalyzeOptions::default());
+        let device = device(&analyzed);
+        let stream = &device.streams[0];
+        assert_eq!((stream.host_wait, stream.kernel_wait, stream.other, stream.queue), (None, None, None, None));
+        assert!(device.paths.iter().all(|row| row.late.is_none()), "{bound}");
+        assert_eq!(device.launches.unwrap().delay, None);
+        let shown = candlescope_analysis::render::account::text(analyzed.account.as_ref().unwrap(), 10, &[]);
+        assert!(!shown.contains("from its end to the start"), "{shown}");
+    }
+}
