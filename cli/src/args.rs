@@ -212,6 +212,10 @@ pub(crate) struct PartialOptions {
     #[arg(long, value_name = "EVERY")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) overhead_probe: Option<u64>,
+    /// Records that a thread's ring holds [default: 32768]; more where the verdict says `ring_full`
+    #[arg(long, value_name = "RECORDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ring_capacity: Option<u64>,
     /// Make NVTX ranges; on anyway where Nsight Systems is attached, unless =false
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]

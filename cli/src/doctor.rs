@@ -107,6 +107,7 @@ fn host() -> Result<Vec<Check>> {
             },
         },
     ];
+    rows.push(candle_threads());
     let simd = simd();
     rows.push(Check::new(
         "SIMD kernels",
@@ -114,6 +115,35 @@ fn host() -> Result<Vec<Check>> {
         "candle's quantised and half-precision kernels run without AVX2: several times slower",
     ));
     Ok(rows)
+}
+
+/// What candle pays at each product of matrices on a CPU to know on how many threads it computes.
+fn candle_threads() -> Check {
+    let asked = || {
+        let begun = std::time::Instant::now();
+        std::hint::black_box(candle_core::utils::get_num_threads());
+        begun.elapsed().as_nanos() as f64 / 1e3
+    };
+    let each = (0..3).map(|_| asked()).fold(f64::INFINITY, f64::min);
+    let set = std::env::var("RAYON_NUM_THREADS").ok();
+    let ok = each < 5.0;
+    Check {
+        name: "candle's threads",
+        ok,
+        found: format!(
+            "RAYON_NUM_THREADS {}; candle asks for it in {each:.1} µs (measured)",
+            set.map_or_else(|| "is not set".into(), |value| format!("is {value}"))
+        ),
+        cost: if ok {
+            String::new()
+        } else {
+            format!(
+                "so much time at every product of matrices on a CPU: set RAYON_NUM_THREADS, such as \
+                 RAYON_NUM_THREADS={}",
+                std::thread::available_parallelism().map_or(1, usize::from)
+            )
+        },
+    }
 }
 
 /// What the build uses, not what the CPU could do: candle chooses at compile time.

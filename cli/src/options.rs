@@ -45,6 +45,9 @@ pub(crate) struct Options {
     #[serde(skip)]
     pub(crate) kernels: Option<Schedule>,
     pub(crate) overhead_probe: Option<u64>,
+    /// The session records it, resolved.
+    #[serde(skip)]
+    pub(crate) ring_capacity: Option<usize>,
     pub(crate) nvtx: Option<bool>,
     /// May carry a password: never recorded.
     #[serde(skip)]
@@ -110,6 +113,7 @@ pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
         kernels: p.cupti.as_deref().map(windows).transpose()?,
         cupti: p.cupti.clone(),
         overhead_probe: p.overhead_probe,
+        ring_capacity: p.ring_capacity.map(|records| usize::try_from(records).unwrap_or(usize::MAX)),
         nvtx: p.nvtx,
         prompt: prompt(&p, composed)?,
         image: p.image,

@@ -208,6 +208,9 @@ fn start(options: &Options, out: &std::path::Path, peaks: Option<serde_json::Val
     if let Some(every) = options.overhead_probe {
         builder = builder.overhead_probe(every);
     }
+    if let Some(records) = options.ring_capacity {
+        builder = builder.ring_capacity(records);
+    }
     builder = crate::gpu::observe(builder, options)?;
     if let Ok(serde_json::Value::Object(map)) = serde_json::to_value(options) {
         for (key, value) in map {
@@ -226,12 +229,14 @@ fn start(options: &Options, out: &std::path::Path, peaks: Option<serde_json::Val
     Ok(scope)
 }
 
-/// On Ctrl-C, writes what was recorded before the program ends.
+/// On Ctrl-C, writes what was recorded before the program ends. The run is closed when the process exits, and says that
+/// it was interrupted.
 fn keep_data_on_interrupt(scope: &Scope) {
     let Some(handle) = scope.handle().cloned() else { return };
     let installed = ctrlc::set_handler(move || {
         note("");
         note("interrupted: writing what has been recorded");
+        handle.set_result("error", "interrupted");
         if let Err(error) = handle.flush(Duration::from_secs(5)) {
             note(&error.to_string());
         }

@@ -207,9 +207,9 @@ fn an_interrupt_keeps_what_was_recorded() {
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    // The run was not closed, and says so; everything up to the interrupt can be read.
+    // The run was closed as the process exited, and says why it ended; everything up to the interrupt can be read.
     let metrics = json(&ok(&["report", run.to_str().unwrap(), "--json"]));
-    assert_eq!(manifest(&run)["complete"], false);
-    assert!(metrics.to_string().contains("incomplete"), "{metrics}");
+    assert_eq!(manifest(&run)["complete"], true);
+    assert!(metrics.to_string().contains("the program ended with an error: interrupted"), "{metrics}");
     assert_eq!(manifest(&run)["model"]["name"], "embedded", "what is known of the run is in run.json while it goes on");
 }

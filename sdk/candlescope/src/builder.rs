@@ -4,8 +4,17 @@ use crate::InitError;
 use crate::guard::Scope;
 use candlescope_core::diagnostics;
 use candlescope_core::{CandlescopeLayer, Collector, Exporter, Problem, Schedule, Session, SessionBuilder, Tap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
+
+/// Whether the global subscriber is one that [`Builder::install`] made.
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+
+/// Why there cannot be another global subscriber.
+fn in_place() -> InitError {
+    if INSTALLED.load(Ordering::Relaxed) { InitError::InstalledBefore } else { InitError::SubscriberInPlace }
+}
 
 /// Options of a session: destinations, collectors, schedule. Finish with [`install`](Builder::install), or with
 /// [`layer`](Builder::layer) if the program has its own subscriber.
@@ -17,6 +26,8 @@ pub struct Builder {
     report_at_end: bool,
     /// Whether the program handles problems itself (`on_problem`).
     tells: bool,
+    /// Whether SIGTERM ends the run.
+    ends_on_sigterm: bool,
     gpu: crate::gpu::Gpu,
     #[cfg(feature = "host")]
     host: bool,
@@ -31,6 +42,7 @@ pub fn builder() -> Builder {
         destinations: Vec::new(),
         report_at_end: false,
         tells: false,
+        ends_on_sigterm: false,
         gpu: crate::gpu::Gpu::default(),
         #[cfg(feature = "host")]
         host: true,
@@ -210,6 +222,25 @@ impl Builder {
         self.session(|s| s.shutdown_timeout(timeout))
     }
 
+    /// Records that a thread's ring holds (64 bytes each; default 32,768), for threads whose intervals come faster than
+    /// they are processed: the finding `ring_full` says when. At least 128.
+    pub fn ring_capacity(self, records: usize) -> Self {
+        self.session(|s| s.ring_capacity(records))
+    }
+
+    /// Whether SIGTERM, by which services are ended, ends the run first. Off by default, because it needs a handler of
+    /// the signal.
+    ///
+    /// A program without a handler of its own ends as it would have, once the run is written. If it has one before the
+    /// session starts, what was recorded is made durable at the signal, and the rest is left to the program: have its
+    /// handler drop the scope, or call `std::process::exit`. A handler that a program installs later replaces this one,
+    /// or, with the crates `signal-hook` and `tokio`, runs beside it; such a program does not need this option. On systems
+    /// without signals it does nothing.
+    pub fn end_on_sigterm(mut self, on: bool) -> Self {
+        self.ends_on_sigterm = on;
+        self
+    }
+
     /// Calls `callback` with each problem as it occurs: an exporter that fails, a GPU that is missing. Problems are
     /// also `tracing` events of the target [`sdk::diagnostics::TARGET`](crate::sdk::diagnostics::TARGET). Without this
     /// call [`install`](Builder::install), whose subscriber shows events only if `RUST_LOG` asks for them, writes
@@ -233,7 +264,7 @@ impl Builder {
     }
 
     /// The layer for your own subscriber, and the scope to keep. Add the layer *before the model loads*, and not behind
-    /// a per-layer filter.
+    /// a filter: see [`with_filter`](crate::with_filter).
     ///
     /// ```
     /// use tracing_subscriber::prelude::*;
@@ -253,6 +284,13 @@ impl Builder {
         if self.host {
             session = session.collector(candlescope_collectors::host::HostCollector::new());
         }
+        #[cfg(unix)]
+        if self.ends_on_sigterm
+            && let Err(error) = crate::sigterm::watch()
+        {
+            session
+                .report_problem("", &format!("SIGTERM is not handled: {error}; end the scope in a handler of yours"));
+        }
         let (layer, session) = session.start()?;
         Ok((layer, Scope::new(session, self.report_at_end, self.destinations)))
     }
@@ -261,10 +299,12 @@ impl Builder {
     /// error if `RUST_LOG` asks for them.
     ///
     /// # Errors
-    /// If a destination cannot be used or a global subscriber is installed already.
+    /// If a destination cannot be used or a global subscriber is installed already. That stays for the life of a process:
+    /// so does the session that is installed, and captures ([`Handle::capture`](crate::Handle::capture)) write parts of
+    /// it as runs of their own.
     pub fn install(self) -> Result<Scope, InitError> {
         if tracing::dispatcher::has_been_set() {
-            return Err(InitError::SubscriberInPlace);
+            return Err(in_place());
         }
         let (this, quiet) = self.tell_on_stderr();
         let (layer, scope) = this.layer()?;
@@ -279,7 +319,8 @@ impl Builder {
             tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false).with_filter(filter)
         });
         let subscriber = tracing_subscriber::registry().with(layer).with(logs);
-        tracing::subscriber::set_global_default(subscriber).map_err(|_| InitError::SubscriberInPlace)?;
+        tracing::subscriber::set_global_default(subscriber).map_err(|_| in_place())?;
+        INSTALLED.store(true, Ordering::Relaxed);
         Ok(scope)
     }
 

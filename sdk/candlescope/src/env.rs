@@ -31,6 +31,10 @@ pub const VARIABLE: &str = "CANDLESCOPE";
 /// | `paused` | start with recording off |
 /// | `report`, `report=off` | the account of the run on standard error when it ends; on by default |
 /// | `exclude=TARGET` | leave out spans of a target; can be repeated |
+/// | `sigterm` | SIGTERM ends the run first, see [`Builder::end_on_sigterm`] |
+/// | `ring-capacity=N` | records that a thread's ring holds; default 32768 |
+///
+/// A comma inside a value is written `\,`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EnvConfig {
@@ -70,17 +74,27 @@ pub struct EnvConfig {
     pub no_report: bool,
     /// Targets whose spans are left out.
     pub exclude: Vec<String>,
+    /// Whether SIGTERM ends the run first.
+    pub sigterm: bool,
+    /// Records that a thread's ring holds.
+    pub ring_capacity: Option<usize>,
 }
 
 /// The value of `CANDLESCOPE` is not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A key that does not exist.
+    /// A key that does not exist. The text says which entry it is; what stands there is shown only if it is almost a
+    /// known key, because it may be part of a password.
     #[error(
-        "{VARIABLE}: `{0}` is not known; known are parquet=DIR, perfetto=FILE, chrome=FILE, otlp=URL, otlp-metrics=URL, prometheus=ADDR, prometheus-host=NAME, host=on|off, gpu-timing=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=N/EVERY, nvml=on|off, nvtx=on|off, schedule=N/EVERY, overhead-probe=EVERY, paused, report=on|off, exclude=TARGET"
+        "{VARIABLE}: {0} is not known (a comma inside a value is written `\\,`); known are parquet=DIR, perfetto=FILE, chrome=FILE, otlp=URL, otlp-metrics=URL, prometheus=ADDR, prometheus-host=NAME, host=on|off, gpu-timing=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=N/EVERY, nvml=on|off, nvtx=on|off, schedule=N/EVERY, overhead-probe=EVERY, paused, report=on|off, exclude=TARGET, sigterm, ring-capacity=N"
     )]
     UnknownKey(String),
+    /// What stands behind an address is no key: the address has a comma in it.
+    #[error(
+        "{VARIABLE}: what follows `{0}` is no known key, so its address seems to hold a comma: write it as `\\,`; `{0}` is left out, and nothing is sent to an address cut short"
+    )]
+    Comma(&'static str),
     /// A key without the value that it needs, or with an impossible value.
     #[error("{VARIABLE}: `{key}` wants {wanted}{}", not(value))]
     Value {
@@ -102,7 +116,7 @@ pub enum ConfigError {
 }
 
 /// All keys.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 20] = [
     "parquet",
     "perfetto",
     "chrome",
@@ -121,6 +135,8 @@ const KEYS: [&str; 18] = [
     "paused",
     "report",
     "exclude",
+    "sigterm",
+    "ring-capacity",
 ];
 
 /// The rest of a message that says which value was given instead, if any was.
@@ -135,15 +151,25 @@ impl EnvConfig {
     /// let config = candlescope::EnvConfig::parse("parquet=./runs,schedule=10/0/1/5/1,exclude=hyper")?;
     /// assert_eq!(config.parquet.as_deref(), Some("./runs"));
     /// assert_eq!(config.schedule.unwrap().active, 5);
-    /// assert!(candlescope::EnvConfig::parse("parket=./runs").unwrap_err().to_string().contains("`parket` is not known"));
+    /// assert!(candlescope::EnvConfig::parse("parket=./runs").unwrap_err().to_string().contains("did you mean `parquet`?"));
     /// # Ok::<(), candlescope::ConfigError>(())
     /// ```
     ///
     /// # Errors
     /// Names the key that is not understood and what it accepts.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let (config, left_out) = Self::understood(text)?;
+        left_out.into_iter().next().map_or(Ok(config), Err)
+    }
+
+    /// What is understood of the variable's value, and the keys that are not known. A value that a known key does not
+    /// accept is an error: without it more may be recorded than was asked for.
+    pub(crate) fn understood(text: &str) -> Result<(Self, Vec<ConfigError>), ConfigError> {
         let mut config = Self::default();
-        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+        let mut left_out = Vec::new();
+        // The address that stands directly before an entry.
+        let mut address = None;
+        for (at, part) in entries(text).iter().map(|part| part.trim()).enumerate().filter(|(_, p)| !p.is_empty()) {
             // Inside a value a semicolon is accepted: addresses and file names may contain one.
             let second = part.split(';').skip(1).map(|rest| rest.split('=').next().unwrap_or_default().trim());
             if let Some(key) = second.into_iter().find(|rest| KEYS.contains(rest)) {
@@ -178,10 +204,68 @@ impl EnvConfig {
                     let wanted = "the target of spans, as in exclude=hyper";
                     config.exclude.push(given("exclude", value, wanted)?);
                 }
-                other => return Err(ConfigError::UnknownKey(word(other))),
+                "sigterm" => config.sigterm = switch("sigterm", value)?,
+                "ring-capacity" => config.ring_capacity = Some(capacity(value)?),
+                other => {
+                    let near = near(other);
+                    left_out.push(match (near, address.take()) {
+                        (Some(known), _) => ConfigError::UnknownKey(format!("`{other}` (did you mean `{known}`?)")),
+                        (None, Some(cut)) => {
+                            if cut == "otlp" {
+                                config.otlp = None
+                            } else {
+                                config.otlp_metrics = None
+                            }
+                            ConfigError::Comma(cut)
+                        }
+                        (None, None) => ConfigError::UnknownKey(format!("entry {}", at + 1)),
+                    });
+                    continue;
+                }
             }
+            address = ["otlp", "otlp-metrics"].into_iter().find(|known| *known == key && !value.is_empty());
         }
-        Ok(config)
+        Ok((config, left_out))
+    }
+
+    /// Takes out what the build has no feature for.
+    pub(crate) fn take_lacking(&mut self) -> Vec<ConfigError> {
+        let mut lacking = Vec::new();
+        let mut lacks = |has: bool, feature: &'static str, asked: bool| {
+            if asked && !has {
+                lacking.push(ConfigError::NotInThisBuild(feature));
+            }
+            asked && !has
+        };
+        if lacks(cfg!(feature = "parquet"), "parquet", self.parquet.is_some()) {
+            self.parquet = None;
+        }
+        if lacks(cfg!(feature = "perfetto"), "perfetto", self.perfetto.is_some()) {
+            self.perfetto = None;
+        }
+        if lacks(cfg!(feature = "chrome"), "chrome", self.chrome.is_some()) {
+            self.chrome = None;
+        }
+        if lacks(cfg!(feature = "otlp"), "otlp", self.otlp.is_some() || self.otlp_metrics.is_some()) {
+            (self.otlp, self.otlp_metrics) = (None, None);
+        }
+        if lacks(cfg!(feature = "prometheus"), "prometheus", self.prometheus.is_some()) {
+            self.prometheus = None;
+        }
+        let times_gpu = self.gpu.map_or(self.gpu_budget.is_some(), |tier| tier != GpuTier::Off);
+        if lacks(cfg!(feature = "cuda"), "cuda", times_gpu) {
+            (self.gpu, self.gpu_budget) = (None, None);
+        }
+        if lacks(cfg!(feature = "cupti"), "cupti", self.cupti.is_some()) {
+            self.cupti = None;
+        }
+        if lacks(cfg!(feature = "nvml"), "nvml", self.nvml == Some(true)) {
+            self.nvml = None;
+        }
+        if lacks(cfg!(feature = "nvtx"), "nvtx", self.nvtx == Some(true)) {
+            self.nvtx = None;
+        }
+        lacking
     }
 
     /// Whether records go anywhere.
@@ -224,6 +308,10 @@ impl EnvConfig {
         for target in &self.exclude {
             b = b.exclude_target(target);
         }
+        if let Some(records) = self.ring_capacity {
+            b = b.ring_capacity(records);
+        }
+        b = b.end_on_sigterm(self.sigterm);
         if self.gpu.is_some() || self.gpu_budget.is_some() {
             let timing = GpuTiming::tier(self.gpu.unwrap_or(GpuTier::Adaptive));
             // The text was checked when it was read.
@@ -358,11 +446,28 @@ fn budget(value: &str) -> Result<String, ConfigError> {
     }
 }
 
-/// The start of the key, as far as it can be one: text in a key's place may be an address with a password in it.
-fn word(key: &str) -> String {
-    let is_part = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_');
-    let word: String = key.chars().take_while(is_part).collect();
-    if word.len() < key.len() { format!("{word}…") } else { word }
+/// The entries of the variable: joined by commas, except those that are written `\,`.
+fn entries(text: &str) -> Vec<String> {
+    let mut entries = vec![String::new()];
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let last = entries.len() - 1;
+        match c {
+            '\\' if rest.next_if_eq(&',').is_some() => entries[last].push(','),
+            ',' => entries.push(String::new()),
+            other => entries[last].push(other),
+        }
+    }
+    entries
+}
+
+/// The known key that is almost this one: one letter too many or too few, or up to two others.
+fn near(key: &str) -> Option<&'static str> {
+    let is_word = key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    let names = candlescope_core::nearest::nearest(key, KEYS);
+    let known = *names.first().filter(|_| is_word)?;
+    let apart = |a: &str, b: &str| a.chars().filter(|c| !b.contains(*c)).count() + a.len().saturating_sub(b.len());
+    (apart(key, known) <= 2 && apart(known, key) <= 2).then_some(known)
 }
 
 fn given(key: &'static str, value: &str, wanted: &'static str) -> Result<String, ConfigError> {
@@ -397,6 +502,12 @@ fn windows(value: &str) -> Result<KernelWindows, ConfigError> {
     }
 }
 
+fn capacity(value: &str) -> Result<usize, ConfigError> {
+    let wanted = "a number of records from 128, as in ring-capacity=131072";
+    let wrong = || ConfigError::Value { key: "ring-capacity", wanted, value: value.into() };
+    value.parse().ok().filter(|records| *records >= 128).ok_or_else(wrong)
+}
+
 fn every(value: &str) -> Result<u64, ConfigError> {
     let wanted = "a number of steps from 2, as in overhead-probe=10";
     let wrong = || ConfigError::Value { key: "overhead-probe", wanted, value: value.into() };
@@ -404,81 +515,4 @@ fn every(value: &str) -> Result<u64, ConfigError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn everything_is_read() {
-        let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,prometheus=:9464,prometheus-host=gpu-box,otlp=http://c:4318,otlp-metrics,host=off,gpu-timing=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,overhead-probe=9,paused,report=off,schedule=1/2/3/4/5,exclude=h2,exclude=hyper ")
-            .unwrap();
-        assert_eq!(
-            c,
-            EnvConfig {
-                parquet: Some("a/b".into()),
-                perfetto: Some("t.pftrace".into()),
-                chrome: Some("t.json".into()),
-                prometheus: Some(":9464".into()),
-                prometheus_hosts: vec!["gpu-box".into()],
-                otlp: Some("http://c:4318".into()),
-                otlp_metrics: Some("".into()),
-                no_host: true,
-                gpu: Some(GpuTier::Blocks),
-                gpu_budget: Some("0.05".into()),
-                cupti: Some(KernelWindows::Scheduled(Schedule {
-                    skip_first: 9,
-                    wait: 8,
-                    warmup: 7,
-                    active: 6,
-                    repeat: 5
-                })),
-                nvml: Some(true),
-                nvtx: Some(false),
-                schedule: Some(Schedule { skip_first: 1, wait: 2, warmup: 3, active: 4, repeat: 5 }),
-                overhead_probe: Some(9),
-                paused: true,
-                no_report: true,
-                exclude: vec!["h2".into(), "hyper".into()],
-            }
-        );
-        assert_eq!(EnvConfig::parse("").unwrap(), EnvConfig::default());
-        let windows = |text| EnvConfig::parse(text).unwrap().cupti.unwrap();
-        for (text, schedule) in [("cupti", "all"), ("cupti=all", "all"), ("cupti=5/500", "5/500")] {
-            assert_eq!(windows(text), KernelWindows::Scheduled(schedule.parse().unwrap()));
-        }
-        assert_eq!(windows("cupti=on-request"), KernelWindows::OnRequest);
-    }
-
-    #[test]
-    fn a_configuration_without_destination_is_known() {
-        for text in ["parquet=a", "perfetto=a", "chrome=a", "otlp", "otlp-metrics", "prometheus=1", "nvtx"] {
-            assert!(EnvConfig::parse(text).unwrap().has_destination(), "{text}");
-        }
-        for text in ["", "schedule=5/500", "host,cupti=on-request", "nvtx=off"] {
-            assert!(!EnvConfig::parse(text).unwrap().has_destination(), "{text}");
-        }
-    }
-
-    #[test]
-    fn mistakes_are_named() {
-        for (text, part) in [
-            ("parquet", "`parquet` wants a directory, as in parquet=./runs"),
-            ("prometheus=", "`prometheus` wants an address or a port, as in prometheus=9464"),
-            ("parquet=./a;prometheus=9464", "`prometheus` stands behind a semicolon"),
-            ("host=off; paused", "`paused` stands behind a semicolon"),
-            ("cupti=off", "`on-request`"),
-            ("overhead-probe=1", "from 2, as in overhead-probe=10, not `1`"),
-            ("host=maybe", "on or off"),
-            ("schedule=1/2/3", "N/EVERY such as 5/500"),
-            ("schedule=a/b/c/d/e", "not `a/b/c/d/e`"),
-            ("gpu-timing=most", "off, steps, blocks, all or adaptive"),
-            ("gpu-budget=2", "a share of step time"),
-            ("cupti=5", "`cupti` wants `all`, N/EVERY"),
-            ("otlp=http://u:pa;ss@host:1;x=2,nonsense", "`nonsense` is not known"),
-            ("cuda=on", "`cuda` is not known"),
-            ("http://user:pass@host:4318", "`http…` is not known"),
-        ] {
-            let message = EnvConfig::parse(text).unwrap_err().to_string();
-            assert!(message.contains(part) && message.starts_with("CANDLESCOPE"), "{message}");
-        }
-    }
-}
+mod tests;

@@ -1,21 +1,29 @@
 //! Observability for LLM inference written with [candle](https://github.com/huggingface/candle).
 //!
-//! Three lines make an existing program observable; the models it uses need no change:
+//! For candle 0.11.1 (feature `candle`) and Rust 1.94. Three lines make an existing program observable; the models it
+//! uses need no change:
 //!
 //! ```
-//! use candlescope::llm::{self, Tokens};
+//! use candlescope::llm::{self, Request, Tokens};
 //!
 //! // 1. Before the model loads, because candle creates its spans then.
 //! let scope = candlescope::builder().install()?;
+//! // With the feature `candle`, every layer has its name and its work:
+//! // let weights = candlescope::observe(weights);
 //!
-//! // 2. The program as it is. Marking phases is optional; without it every outermost span is a step.
-//! let _step = llm::decode(Tokens::new(1).context(128));
-//! // let logits = model.forward(&tokens, position)?;
-//! # drop(_step);
+//! // 2. The program as it is. Marking requests and phases is optional; without it every outermost span is a step.
+//! let request = Request::new("chat", "smollm2-135m").prompt_tokens(5);
+//! {
+//!     let _in_request = request.enter();
+//!     let _step = llm::prefill(Tokens::new(5).context(5));
+//!     // let logits = model.forward(&tokens, position)?;
+//!     request.token(); // time to first token
+//! }
+//! drop(request);
 //!
 //! // 3. The end: flushed, accounted for, with a verdict on whether the data can be trusted.
-//! let manifest = scope.finish();
-//! # assert_eq!(manifest.unwrap().counts["spans"], 1);
+//! let manifest = scope.finish().expect("a session");
+//! assert_eq!((manifest.counts["steps"], manifest.counts["requests"]), (1, 1));
 //! # Ok::<(), candlescope::InitError>(())
 //! ```
 //!
@@ -24,6 +32,35 @@
 //! ```text
 //! CANDLESCOPE="parquet=./runs,perfetto=trace.pftrace" ./my-program
 //! ```
+//!
+//! # A program with its own subscriber
+//! There is one global `tracing` subscriber in a program. Add candlescope's layer to yours, and keep filters on the layers
+//! that print: candle's spans are of the level TRACE, and an `EnvFilter` above the registry disables them.
+//!
+//! ```
+//! use tracing_subscriber::{EnvFilter, fmt, prelude::*};
+//! let (layer, _scope) = candlescope::layer_from_env();
+//! tracing_subscriber::registry()
+//!     .with(candlescope::with_filter(layer, EnvFilter::from_default_env(), fmt::layer()))
+//!     .init();
+//! ```
+//!
+//! # Async programs
+//! A model computes on a thread: `tokio::task::spawn_blocking`, or a worker with a queue. Make the [`llm::Request`] where
+//! the request arrives, send it to that thread and enter it there; queue time is then what lies between. Do not hold the
+//! guard of [`enter`](llm::Request::enter) across an `.await`; a future that works for a request is instrumented with
+//! `request.span().clone()`.
+//!
+//! # Guides
+//! - [Quick start](https://github.com/candlescope/candlescope/blob/main/docs/quick-start.md): profile a model from the
+//!   command line.
+//! - [Instrument your code](https://github.com/candlescope/candlescope/blob/main/docs/instrument.md): subscribers, steps,
+//!   requests across threads, names and work of layers.
+//! - [Servers and long runs](https://github.com/candlescope/candlescope/blob/main/docs/production.md): schedules, captures,
+//!   metrics, traces, how a service ends.
+//! - [Reference](https://github.com/candlescope/candlescope/blob/main/docs/reference.md): keys of `CANDLESCOPE`, findings
+//!   and their remedies.
+//! - [Examples](https://github.com/candlescope/candlescope/tree/main/examples): whole programs, a server among them.
 //!
 //! # Features
 //! Features are additive. With everything off the crate still records, and hands records to your own exporters.
@@ -37,14 +74,23 @@
 //! - `candle`: the modules of a model by name (`observe`), for programs on the version of candle that this release was
 //!   written for.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod account;
 mod builder;
 mod env;
+#[cfg_attr(not(unix), allow(dead_code, reason = "nothing is called at the end of a process there"))]
+mod exit;
+mod filter;
 mod gpu;
 mod guard;
 #[cfg(feature = "candle")]
 mod observe;
+#[cfg(unix)]
+mod sigterm;
+#[cfg(unix)]
+mod sys;
 
 pub use builder::{Builder, builder};
 #[cfg(feature = "cuda")]
@@ -66,6 +112,7 @@ pub use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 #[cfg(feature = "prometheus")]
 pub use candlescope_exporters::prometheus::{Announced, PrometheusConfig, announced};
 pub use env::{ConfigError, EnvConfig, VARIABLE};
+pub use filter::with_filter;
 pub use gpu::KernelWindows;
 pub use guard::Scope;
 #[cfg(feature = "candle")]
@@ -85,9 +132,18 @@ pub enum InitError {
     #[error(
         "a global tracing subscriber is installed already; add the layer to it instead: \
          let (layer, scope) = candlescope::layer_from_env(), or builder.layer()?, \
-         then registry().with(layer).with(…).init()"
+         then registry().with(candlescope::with_filter(layer, EnvFilter::from_default_env(), fmt::layer())).init() \
+         in place of fmt().with_env_filter(…).init()"
     )]
     SubscriberInPlace,
+    /// This process had a session that installed the global subscriber.
+    #[error(
+        "this process has had a session with candlescope's own subscriber, which stays for the life of the process, and \
+         spans of models that are loaded belong to that session: keep one scope for the whole process, and write parts \
+         of it with captures (scope.handle(), Handle::capture, or start and stop); for sessions one after the other use \
+         builder.layer()? with tracing::subscriber::with_default, and load the model anew in each"
+    )]
+    InstalledBefore,
 }
 
 /// Sets candlescope up from the environment variable `CANDLESCOPE`. If it is unset, this only reads the environment.
@@ -105,7 +161,7 @@ pub enum InitError {
 /// ```
 pub fn init() -> Scope {
     match said_by_env() {
-        Some(value) => init_from(&value).unwrap_or_else(without),
+        Some(value) => builder_from(&value).and_then(Builder::install).unwrap_or_else(without),
         None => Scope::disabled(),
     }
 }
@@ -142,17 +198,27 @@ fn without(error: InitError) -> Scope {
 /// # Errors
 /// If the value is not understood, a destination cannot be used, or a global subscriber is installed.
 pub fn init_from(value: &str) -> Result<Scope, InitError> {
-    builder_from(value)?.install()
+    EnvConfig::parse(value)?.into_builder()?.install()
 }
 
+/// What is understood of the value. Keys that are not known, or that this build lacks, are reported and left out.
 fn builder_from(value: &str) -> Result<Builder, InitError> {
-    let config = EnvConfig::parse(value)?;
+    let (mut config, mut left_out) = EnvConfig::understood(value)?;
+    left_out.extend(config.take_lacking());
     if !config.has_destination() {
+        // Nothing is left of what was asked for.
+        if let Some(first) = left_out.into_iter().next() {
+            return Err(first.into());
+        }
         let nowhere = format!(
             "{VARIABLE} names no destination: unless the program takes captures or runs under a tool for NVTX, what is \
              recorded goes nowhere; add parquet=./runs, perfetto=FILE, prometheus=PORT or otlp=URL"
         );
         candlescope_core::diagnostics::to_stderr(&Problem::new("", nowhere));
+        return config.into_builder();
+    }
+    for error in left_out {
+        candlescope_core::diagnostics::to_stderr(&Problem::new("", format!("{error}; recording without it")));
     }
     config.into_builder()
 }

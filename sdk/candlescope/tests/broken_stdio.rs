@@ -118,5 +118,5 @@ fn problems_and_the_account_are_on_standard_error_where_somebody_reads() {
     }
     assert!(!said.contains("candlescope::diagnostics"), "not a second time as log lines:\n{said}");
     assert!(said.contains("a log line"), "{said}");
-    assert!(run("environment").contains("`nonsense` is not known"));
+    assert!(run("environment").contains("entry 1 is not known"));
 }

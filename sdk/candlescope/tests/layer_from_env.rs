@@ -37,7 +37,16 @@ fn the_programs_own_subscriber_is_installed_whatever_the_variable_says() {
     assert_eq!(run(Some(" ")), (Some(40), String::new()));
     let (code, said) = run(Some("nonsense=1"));
     assert_eq!(code, Some(40), "{said}");
-    assert!(said.contains("`nonsense` is not known") && said.contains("going on without it"), "{said}");
+    assert!(said.contains("entry 1 is not known") && said.contains("going on without it"), "{said}");
+    // A key that is not known does not cost the others.
+    let dir = tempfile::tempdir().expect("a folder");
+    let (code, said) = run(Some(&format!("perfetot=x,perfetto={}", dir.path().join("t.pftrace").display())));
+    assert_eq!(code, Some(41), "{said}");
+    assert!(said.contains("did you mean `perfetto`?") && said.contains("recording without it"), "{said}");
+    assert!(dir.path().join("t.pftrace").exists());
+    let (code, said) = run(Some("otlp=http://u:A,Zq7@host:4318"));
+    assert_eq!(code, Some(40), "{said}");
+    assert!(!said.contains("Zq") && said.contains(r"`\,`"), "{said}");
     let (code, said) = run(Some("paused=off"));
     assert_eq!(code, Some(41), "{said}");
     assert_eq!(said.matches("candlescope: 1 intervals in 1 steps").count(), 1, "{said}");

@@ -8,7 +8,8 @@ use crate::annotation::Annotation;
 /// call it unconditionally. FLOPs and bytes of several calls add up; all other values are replaced.
 ///
 /// ```
-/// use candlescope_core::{Annotation, DType, annotate};
+/// # use candlescope_core as candlescope;
+/// use candlescope::{Annotation, DType, annotate};
 /// let (m, k, n) = (1u64, 576, 1536); // m rows through a weight of k by n
 /// let work = Annotation::new().flops(2 * m * k * n).dtype(DType::F32);
 /// annotate(work.bytes(k * n * 4).io_bytes((m * k + k * n + m * n) * 4));

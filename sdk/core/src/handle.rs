@@ -143,8 +143,9 @@ impl Handle {
     /// them.
     ///
     /// ```
-    /// use candlescope_core::llm::{self, Tokens};
-    /// use candlescope_core::{MemoryExporter, Session};
+    /// # mod candlescope { pub use candlescope_core as sdk; pub use candlescope_core::*; }
+    /// use candlescope::llm::{self, Tokens};
+    /// use candlescope::{MemoryExporter, sdk::Session};
     /// use tracing_subscriber::prelude::*;
     /// let (layer, session) = Session::builder().paused(true).start()?;
     /// let _guard = tracing_subscriber::registry().with(layer).set_default();

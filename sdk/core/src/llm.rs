@@ -5,7 +5,8 @@
 //! (in development); our own fields have names under `candlescope.`.
 //!
 //! ```
-//! use candlescope_core::llm::{self, Request, Tokens};
+//! # use candlescope_core as candlescope;
+//! use candlescope::llm::{self, Request, Tokens};
 //! let request = Request::new("text_completion", "smollm2-135m").prompt_tokens(5);
 //! let _in_request = request.enter();
 //! {
@@ -45,7 +46,8 @@ pub const TARGET: &str = "candlescope::llm";
 /// The tokens that a step passes through the model.
 ///
 /// ```
-/// use candlescope_core::llm::Tokens;
+/// # use candlescope_core as candlescope;
+/// use candlescope::llm::Tokens;
 /// let one_sequence = Tokens::new(1).context(128); // one new token, which is the 128th
 /// let four = Tokens::new(4).context(128).batch(4); // one for each of four sequences
 /// # let _ = (one_sequence, four);
@@ -91,8 +93,9 @@ pub fn prefill(Tokens { new, context, batch }: Tokens) -> EnteredSpan {
 /// how many it still works for, because figures such as tokens a second count only those.
 ///
 /// ```
-/// use candlescope_core::llm::{self, Tokens};
-/// use candlescope_core::{Annotation, annotate};
+/// # use candlescope_core as candlescope;
+/// use candlescope::llm::{self, Tokens};
+/// use candlescope::{Annotation, annotate};
 /// let _step = llm::decode(Tokens::new(4).context(128).batch(4)); // four sequences are passed, one of them goes on
 /// annotate(Annotation::new().new_tokens(1).sequences(1).context_sum(128));
 /// // model.forward(...)
@@ -120,7 +123,8 @@ pub fn encode(Tokens { new, context, batch }: Tokens) -> EnteredSpan {
 /// A pass of images through a model's vision tower, before the prompt that they are part of. Tokens are patches.
 ///
 /// ```
-/// use candlescope_core::llm::{self, Tokens};
+/// # use candlescope_core as candlescope;
+/// use candlescope::llm::{self, Tokens};
 /// {
 ///     let _step = llm::vision(Tokens::new(14 * 14));
 ///     // let image = model.encode_image(&pixels)?;

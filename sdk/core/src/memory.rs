@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// It grows without limit: do not use it for long runs.
 ///
 /// ```
-/// use candlescope_core::{MemoryExporter, Session};
+/// # mod candlescope { pub use candlescope_core as sdk; pub use candlescope_core::*; }
+/// use candlescope::{MemoryExporter, sdk::Session};
 /// use tracing_subscriber::prelude::*;
 /// let memory = MemoryExporter::new();
 /// let (layer, session) = Session::builder().exporter(memory.clone()).start().unwrap();

@@ -30,7 +30,8 @@ impl Schedule {
 /// `all`, `N/EVERY`, or all five numbers.
 ///
 /// ```
-/// use candlescope_core::Schedule;
+/// # use candlescope_core as candlescope;
+/// use candlescope::Schedule;
 /// let schedule: Schedule = "5/500".parse()?;
 /// assert_eq!((schedule.wait + schedule.warmup, schedule.active, schedule.repeat), (495, 5, 0));
 /// assert_eq!("10/0/1/5/1".parse(), Ok(Schedule { skip_first: 10, wait: 0, warmup: 1, active: 5, repeat: 1 }));

@@ -13,7 +13,9 @@ use crate::record::{SEQ_BITS, SpanId, ThreadInfo, TraceId};
 use crate::requests::OpenRequests;
 use crate::ring_room::{RingRoom, RingShare};
 use crate::run::LoadedModel;
+use crate::setup_notes;
 use crate::tap::{Tap, TapSlot};
+use crate::visible::Visible;
 use crossbeam_channel::Sender;
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -42,6 +44,10 @@ pub(crate) struct Shared {
     pub(crate) excluded_targets: Vec<String>,
     pub(crate) diagnostics: Diagnostics,
     pub(crate) notices: Notices,
+    /// Whether the model's spans reach the layer.
+    pub(crate) visible: Visible,
+    /// Which findings about the process the session has.
+    pub(crate) setup_notes: setup_notes::Read,
     pub(crate) ring_capacity: usize,
     pub(crate) ring_room: Arc<RingRoom>,
     /// Incremented whenever a span id of the bucket is given out again, so that the threads' caches are safe although
@@ -173,6 +179,8 @@ impl Shared {
             excluded_targets,
             diagnostics: hooks.diagnostics,
             notices: Notices::default(),
+            visible: Visible::default(),
+            setup_notes: setup_notes::Read::new(),
             ring_capacity: rings.capacity,
             ring_room: Arc::new(RingRoom::new(rings.memory)),
             epochs: (0..EPOCHS).map(|_| AtomicU32::new(0)).collect(),

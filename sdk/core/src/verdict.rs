@@ -1,7 +1,7 @@
 //! Whether a run can be trusted, by its manifest and by what only the session knows when it ends.
 
 use crate::run::judge::{Circumstances, findings};
-use crate::run::{Code, Finding, Place, RunManifest, Verdict};
+use crate::run::{Code, Finding, Place, RunManifest, Severity, Verdict};
 use crate::tally::Tally;
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 
@@ -24,16 +24,33 @@ pub(crate) struct Evidence<'a> {
 
 pub(crate) fn verdict(e: &Evidence<'_>) -> Verdict {
     let stepped_back = e.noticed.iter().any(|f| f.code == Code::SecondSessionInRegistry);
-    let how = Circumstances { paused_throughout: e.paused_throughout, capture: e.capture, stepped_back };
+    let filtered = e.noticed.iter().any(|f| f.code == Code::SpansFiltered);
+    let how = Circumstances { paused_throughout: e.paused_throughout, capture: e.capture, stepped_back, filtered };
     let of_manifest = findings(e.manifest, how);
     let mut found = e.noticed.to_vec();
     if !stepped_back {
         spans_seen(e, &of_manifest, &mut found);
     }
+    if let Some(filter) = found.iter_mut().find(|f| f.code == Code::SpansFiltered) {
+        if !hides_the_model(e) {
+            filter.severity = Severity::Warning;
+        }
+        found.retain(|f| f.code != Code::NoModelSpans);
+    }
     found.extend(of_manifest);
     out_of_order(e.facts, &mut found);
     unresponsive(e, &mut found);
     Verdict::of(found)
+}
+
+/// Whether a model ran, as far as one knows, and nothing of it was recorded. A model of the program's own may have spans
+/// that pass the filter.
+fn hides_the_model(e: &Evidence<'_>) -> bool {
+    let facts = e.facts;
+    let hollow = facts.hollow_phase_steps == facts.phase_steps;
+    facts.model_spans == 0
+        || (facts.phase_steps > 0 && hollow)
+        || e.manifest.modules.as_ref().is_some_and(|model| model.weights > 0 && model.modules == 0)
 }
 
 /// Checks that spans were seen, and that some were the model's.

@@ -168,7 +168,8 @@ words! {
 /// allocating.
 ///
 /// ```
-/// use candlescope_core::Shape;
+/// # use candlescope_core as candlescope;
+/// use candlescope::Shape;
 /// let shape = Shape::new(&[1, 5, 576]);
 /// assert_eq!(shape.to_string(), "1x5x576");
 /// assert_eq!("1x5x576".parse::<Shape>().unwrap(), shape);

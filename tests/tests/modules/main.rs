@@ -12,3 +12,4 @@ mod common;
 mod costs;
 mod names;
 mod passed_through;
+mod recognised;

@@ -4,6 +4,7 @@
 //! are told to [`modules::loaded`](candlescope_core::modules::loaded).
 
 mod gguf;
+mod threads;
 mod var_builder;
 
 pub use gguf::{ObservedGguf, observe_gguf};

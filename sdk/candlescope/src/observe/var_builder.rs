@@ -13,6 +13,9 @@ use candlescope_core::modules;
 /// unchanged. Without a session hardly anything is done. `ShardedVarBuilder` and the `VarBuilder` of quantised
 /// models are types of their own that cannot be wrapped: for a GGUF file see [`observe_gguf`](crate::observe_gguf).
 ///
+/// Without [`model`](crate::model) the architecture is recognised where names of weights and places in candle's source
+/// leave no doubt; then FLOPs and bytes are known as well. A finding says where they are not.
+///
 /// Set candlescope up first: a span that is made before stays disabled.
 ///
 /// ```
@@ -27,6 +30,7 @@ use candlescope_core::modules;
 /// ```
 pub fn observe(vb: VarBuilder<'_>) -> VarBuilder<'_> {
     modules::begin_loading();
+    super::threads::check(vb.device());
     let (prefix, dtype, device) = (vb.prefix(), vb.dtype(), vb.device().clone());
     let observed: Box<dyn SimpleBackend> = Box::new(Observed { inner: vb.root() });
     let outer = VarBuilder::from_backend(observed, HIDDEN, device).to_dtype(dtype);

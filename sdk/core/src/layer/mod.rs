@@ -101,7 +101,10 @@ impl CandlescopeLayer {
             return None;
         }
         let (metadata, rule) = (attrs.metadata(), rule.of_span(attrs));
-        let slot = self.shared.watch.note(metadata.name(), modules::claim(rule, self.shared.session))?;
+        let slot = self
+            .shared
+            .watch
+            .note(metadata.name(), modules::claim(rule, metadata.module_path(), self.shared.session))?;
         let meta = self.describe(metadata, kinds, &FieldValues::default(), Some(slot));
         (meta.name != names::OTHER).then_some(meta)
     }
@@ -187,9 +190,18 @@ where
     // wrappers do not pass this call on. `tracing` holds locks here: nothing may be reported, and no span or event may
     // be made.
     fn on_register_dispatch(&self, dispatch: &Dispatch) {
+        if !self.steps_back() {
+            self.shared.visible.is_in(dispatch);
+        }
         if let Some(Err(why)) = self.place.get().map(|place| place.settle(dispatch)) {
             self.step_back(why);
         }
+    }
+
+    // Asked where callsites are registered, and where a filter decides anew for each span.
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        self.shared.visible.reaches(metadata);
+        true
     }
 
     fn on_new_span(&self, attrs: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {

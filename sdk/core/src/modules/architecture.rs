@@ -6,6 +6,7 @@
 
 use super::Weight;
 use super::hf_config::HfConfig;
+use super::signs::Recognised;
 use super::windows::{Reach, Window, Windows};
 
 /// How the rows of an architecture's layers follow from the tokens of a step.
@@ -109,6 +110,8 @@ pub(crate) struct Architecture {
     /// Features of the residual stream.
     hidden: Option<usize>,
     windows: Option<Windows>,
+    /// If nobody described the model: what was recognised.
+    recognised: Option<Recognised>,
 }
 
 /// A `config.json` that cannot be read.
@@ -127,7 +130,18 @@ impl Architecture {
             vocabulary: config.number(&["vocab_size"]).and_then(|words| words.try_into().ok()),
             hidden: config.number(&["hidden_size", "dim", "n_embd", "d_model"]).and_then(|n| n.try_into().ok()),
             heads: heads.zip(if keys.is_some() || !config.has("num_key_value_heads") { keys.or(heads) } else { None }),
+            recognised: None,
         })
+    }
+
+    /// Whether nothing is known of it.
+    pub(super) fn is_blank(&self) -> bool {
+        self.family.is_none() && self.vocabulary.is_none()
+    }
+
+    /// As it follows from the weights themselves.
+    pub(super) fn recognised(what: Recognised) -> Self {
+        Self { family: family(what.name), recognised: Some(what), ..Self::default() }
     }
 
     /// By its name, heads and window, as a GGUF file has them.
@@ -155,6 +169,9 @@ impl Architecture {
     pub(super) fn rows(&self, module: &str) -> Rows {
         let part = module.rsplit('.').next().unwrap_or(module);
         let Some(family) = self.family else { return Rows::Unknown };
+        if self.is_foreign(module) {
+            return Rows::Unknown;
+        }
         let routed = module.contains(".experts.") || Weight::is_number(part);
         match family {
             _ if routed => Rows::Unknown,
@@ -180,6 +197,9 @@ impl Architecture {
 
     /// What the module of this name, with so many features coming out, has to do with attention.
     pub(super) fn attention(&self, module: &str, out: u64) -> Option<Attention> {
+        if self.is_foreign(module) {
+            return None;
+        }
         let over = match self.family? {
             Family::Decoder => Over::Before,
             Family::Encoder => Over::All,
@@ -193,6 +213,7 @@ impl Architecture {
             "k_proj" | "attn_k" | "key" | "k_lin" => (0, out),
             "q" if t5 => (out, 0),
             "k" if t5 => (0, out),
+            "qkv_proj" | "query_key_value" | "attn_qkv" | "Wqkv" if self.recognised.is_some() => (0, 0),
             "qkv_proj" | "query_key_value" | "attn_qkv" | "Wqkv" => {
                 let (queries, keys) = self.heads?;
                 let each = out.checked_div(queries.checked_add(keys.checked_mul(2)?)?)?;
@@ -201,6 +222,7 @@ impl Architecture {
             _ => return None,
         };
         let reach = match &self.windows {
+            _ if self.recognised.is_some_and(|what| !what.attends_to_all) => Reach::Unknown,
             Some(windows) if over == Over::Before => windows.reach(module),
             _ => Reach::All,
         };
@@ -209,6 +231,13 @@ impl Architecture {
             Reach::Within(window) => Attention { queries, keys, over, window: Some(window) },
             Reach::Unknown => Attention { queries, keys, over: Over::Unknown, window: None },
         })
+    }
+}
+
+impl Architecture {
+    /// Whether a module is none of the architecture that was recognised.
+    fn is_foreign(&self, module: &str) -> bool {
+        self.recognised.is_some_and(|what| !what.has(module))
     }
 }
 

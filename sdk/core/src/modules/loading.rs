@@ -3,6 +3,8 @@
 
 mod claims;
 
+use super::model_facts::{Facts, Size};
+use super::signs::Signs;
 use super::{Architecture, Claim, Module, Operation, Rule, Slot, Weight};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -54,6 +56,17 @@ pub(crate) struct Loading {
     architecture: Architecture,
     /// Where it contradicts the weights, with the session.
     pub(super) contradictions: Vec<(u64, String)>,
+    /// Whether somebody said what the model is, or that it is not known.
+    described: bool,
+    /// If not: what its weights say, and the spans that wait for an answer.
+    signs: Signs,
+    undescribed: Vec<Arc<Slot>>,
+    /// The architecture recognised last, with the session.
+    pub(super) recognised: Option<(u64, &'static str)>,
+    /// Facts and size of the model being loaded, and of the largest one before it, with the session.
+    facts: Facts,
+    size: Size,
+    largest: Option<(u64, Facts, Size)>,
 }
 
 /// How much was read.
@@ -108,13 +121,25 @@ impl Loading {
         }
     }
 
-    pub(super) fn load_next(&mut self, architecture: Architecture) {
+    /// The model that somebody described is loaded next.
+    pub(super) fn load_told(&mut self, architecture: Architecture, facts: Facts) {
+        self.load_next(architecture);
+        (self.described, self.facts) = (true, facts);
+    }
+
+    fn load_next(&mut self, architecture: Architecture) {
         // Weights of the model before are not this one's, and what its spans still wait for does not come.
         for mut one in std::mem::take(&mut self.waiting) {
             one.missing = 0;
             self.keep(one);
         }
         self.architecture = architecture;
+        (self.described, self.signs) = (false, Signs::default());
+        self.undescribed.clear();
+        let (facts, size) = (std::mem::take(&mut self.facts), std::mem::take(&mut self.size));
+        if self.largest.as_ref().is_none_or(|(.., before)| before.bytes() < size.bytes()) {
+            self.largest = (size.bytes() > 0).then_some((self.session, facts, size)).or(self.largest.take());
+        }
         (self.fresh, self.width) = (0, None);
         self.has_read = false;
         let left = self.unowned.drain(..).chain(std::mem::take(&mut self.left)).take(MAX_LEFT);
@@ -130,6 +155,9 @@ impl Loading {
         }
         self.last = Some(weight.clone());
         self.has_read = true;
+        self.size.add(&weight);
+        self.signs.weight(&weight.name);
+        self.recognise();
         let told = self.told_to(0);
         told.weights += 1;
         told.bytes = told.bytes.saturating_add(weight.bytes);
@@ -195,7 +223,55 @@ impl Loading {
         };
         self.layer_before = matches!(rule, Rule::Layer(_) | Rule::Made { .. });
         self.fresh = 0;
+        if let (Claim::Module(slot), false) = (&claim, self.described) {
+            if slot.get().is_some_and(|module| &*module.name == TIED_HEAD) {
+                self.signs.has_head();
+            }
+            if !slot.is_group() && self.undescribed.len() < MAX_UNOWNED {
+                self.undescribed.push(slot.clone());
+            }
+            self.recognise();
+        }
         claim
+    }
+
+    /// A span is made in a module of the program or of a library.
+    pub(super) fn made_in(&mut self, place: Option<&str>) {
+        if let Some(file) = place.and_then(|place| place.strip_prefix("candle_transformers::")) {
+            self.signs.span(file);
+        }
+    }
+
+    /// Takes what the signs say, where nobody said anything, and tells the spans made so far.
+    fn recognise(&mut self) {
+        if self.described || !self.architecture.is_blank() {
+            return;
+        }
+        let Some(what) = self.signs.told() else { return };
+        self.described = true;
+        self.architecture = Architecture::recognised(what);
+        self.recognised = Some((self.session, what.name));
+        for slot in std::mem::take(&mut self.undescribed) {
+            slot.describe(&self.architecture);
+        }
+    }
+
+    /// Facts and size of the largest model that was loaded on this thread under a session.
+    pub(super) fn model(&self, session: u64) -> Option<(&Facts, &Size, Option<&'static str>)> {
+        let now = (self.size.bytes() > 0 || !self.facts.is_empty()) && self.session == session;
+        let now = now.then_some((&self.facts, &self.size));
+        let before = self.largest.as_ref().filter(|(of, ..)| *of == session).map(|(_, facts, size)| (facts, size));
+        let (facts, size) = match (now, before) {
+            (Some(now), Some(before)) => {
+                if now.1.bytes() < before.1.bytes() {
+                    before
+                } else {
+                    now
+                }
+            }
+            (now, before) => now.or(before)?,
+        };
+        Some((facts, size, self.recognised.filter(|(of, _)| *of == session).map(|(_, name)| name)))
     }
 
     /// What was read before a span is of the session that sees it.
@@ -246,7 +322,12 @@ fn known(module: Option<Module>) -> Claim {
     module.map_or(Claim::Missing, |module| Claim::Module(Slot::known(Arc::new(module))))
 }
 
-fn module(architecture: &Architecture, name: Arc<str>, operation: Operation, weights: Vec<Weight>) -> Module {
+pub(super) fn module(
+    architecture: &Architecture,
+    name: Arc<str>,
+    operation: Operation,
+    weights: Vec<Weight>,
+) -> Module {
     let rows = architecture.rows(&name);
     let attention = match weights.first().map(|weight| &*weight.dims) {
         Some(&[out, _]) if operation == Operation::Linear => architecture.attention(&name, out as u64),

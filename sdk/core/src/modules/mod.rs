@@ -10,7 +10,9 @@ mod architecture;
 mod cost;
 mod hf_config;
 mod loading;
+mod model_facts;
 pub(crate) mod rules;
+mod signs;
 mod table;
 mod watch;
 mod windows;
@@ -22,6 +24,7 @@ pub(crate) use cost::{StepWork, activation_width};
 use loading::Loading;
 use rules::Rule;
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -115,6 +118,8 @@ impl Module {
 pub(crate) struct Slot {
     module: OnceLock<Arc<Module>>,
     group: bool,
+    /// The module with what became known of its architecture after its span was made.
+    described: OnceLock<Arc<Module>>,
     /// What a group stands for in which nothing runs.
     alone: Option<Arc<Module>>,
     /// Whether the taps know.
@@ -135,7 +140,16 @@ impl Slot {
     }
 
     pub(crate) fn get(&self) -> Option<&Arc<Module>> {
-        self.module.get()
+        self.described.get().or_else(|| self.module.get())
+    }
+
+    /// Adds what follows from the architecture, which was recognised after the span was made.
+    fn describe(&self, architecture: &Architecture) {
+        if let Some(module) = self.module.get().filter(|module| !module.weights.is_empty()) {
+            let Module { name, operation, weights, .. } = (**module).clone();
+            // Once: an architecture is recognised once.
+            let _ = self.described.set(Arc::new(loading::module(architecture, name, operation, weights)));
+        }
     }
 
     /// Whether it is named after what runs inside.
@@ -145,7 +159,7 @@ impl Slot {
 
     /// The module, the first time that it is asked for with success.
     pub(crate) fn news(&self) -> Option<&Arc<Module>> {
-        self.module.get().filter(|_| !self.told.swap(true, Ordering::Relaxed))
+        self.get().filter(|_| !self.told.swap(true, Ordering::Relaxed))
     }
 
     fn fill(&self, module: Arc<Module>) {
@@ -203,6 +217,9 @@ const MAX_BOOKS: usize = 1_024;
 /// Weights told in this process.
 static READS: AtomicU64 = AtomicU64::new(0);
 
+/// Configurations told in this process.
+static CONFIGS: AtomicU64 = AtomicU64::new(0);
+
 thread_local! {
     /// This thread's, once it has loaded something.
     static LOADING: OnceCell<Arc<Mutex<Loading>>> = const { OnceCell::new() };
@@ -216,7 +233,8 @@ thread_local! {
 /// this is done by `candlescope::observe`.
 ///
 /// ```
-/// candlescope_core::modules::loaded("model.layers.0.mlp.up_proj.weight", &[1536, 576], "bf16", 1536 * 576 * 2);
+/// # use candlescope_core::modules as candlescope;
+/// candlescope::loaded("model.layers.0.mlp.up_proj.weight", &[1536, 576], "bf16", 1536 * 576 * 2);
 /// ```
 pub fn loaded(name: &str, dims: &[usize], dtype: &str, bytes: u64) {
     if watch::nobody() {
@@ -243,12 +261,15 @@ pub fn begin_loading() {
 /// When the text is not JSON, or has no `model_type`.
 ///
 /// ```
-/// candlescope_core::modules::model(r#"{"model_type": "qwen2", "vocab_size": 151936, "num_attention_heads": 14}"#)?;
+/// # use candlescope_core::modules as candlescope;
+/// candlescope::model(r#"{"model_type": "qwen2", "vocab_size": 151936, "num_attention_heads": 14}"#)?;
 /// # Ok::<(), candlescope_core::modules::ConfigUnreadable>(())
 /// ```
 pub fn model(config: &str) -> Result<(), ConfigUnreadable> {
     let architecture = Architecture::of_config(config)?;
-    with_loading(true, |loading| loading.load_next(architecture));
+    let facts = model_facts::of_config(config)?;
+    with_loading(true, |loading| loading.load_told(architecture, facts));
+    CONFIGS.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 
@@ -258,12 +279,16 @@ pub fn model(config: &str) -> Result<(), ConfigUnreadable> {
 /// Without a name nothing is known of it.
 pub fn architecture(name: Option<&str>, heads: Option<(u64, u64)>, window: Option<u64>) {
     let architecture = name.map_or_else(Architecture::default, |name| Architecture::named(name, heads, window));
-    with_loading(true, |loading| loading.load_next(architecture));
+    with_loading(true, |loading| loading.load_told(architecture, BTreeMap::new()));
 }
 
-/// What a span that is being made on this thread under a session stands for.
-pub(crate) fn claim(rule: Rule, session: u64) -> Claim {
-    with_loading(false, |loading| loading.span(rule, session)).unwrap_or(Claim::Nothing)
+/// What a span that is being made on this thread under a session stands for. `place` is the module of its callsite.
+pub(crate) fn claim(rule: Rule, place: Option<&str>, session: u64) -> Claim {
+    with_loading(false, |loading| {
+        loading.made_in(place);
+        loading.span(rule, session)
+    })
+    .unwrap_or(Claim::Nothing)
 }
 
 /// Calls `f` with this thread's book, which is made if there is none and `make` says so.
@@ -298,9 +323,9 @@ mod tests {
         // Somebody has to want to know.
         let _watch = Watch::new(1);
         let claimed = std::thread::spawn(move || {
-            assert!(matches!(claim(rule, 1), Claim::Nothing), "nobody loads anything");
+            assert!(matches!(claim(rule, None, 1), Claim::Nothing), "nobody loads anything");
             begin_loading();
-            let Claim::Module(slot) = claim(rule, 1) else { panic!("it waits for its weights") };
+            let Claim::Module(slot) = claim(rule, None, 1) else { panic!("it waits for its weights") };
             loaded("conv_in.weight", &[4, 3, 3, 3], "f32", 432);
             slot.get().map(|module| module.name.to_string())
         });

@@ -1,7 +1,8 @@
 //! What a session knows of the models that were loaded while it lived.
 
 use super::loading::Loading;
-use super::{BOOKS, READS, Slot};
+use super::model_facts::Facts;
+use super::{BOOKS, CONFIGS, READS, Slot};
 use crate::names::NameInfo;
 use crate::run::LoadedModel;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +40,7 @@ pub(crate) struct Watch {
     /// Weights that had been told when it began.
     before: u64,
     missing: Mutex<Missing>,
+    facts: Mutex<Noted>,
     /// Modules that get their name when they run.
     late: AtomicU64,
 }
@@ -56,10 +58,63 @@ struct Missing {
     unknown: BTreeMap<&'static str, u64>,
 }
 
+/// How much was told in this process: weights and configurations.
+fn told() -> u64 {
+    READS.load(Ordering::Relaxed).wrapping_add(CONFIGS.load(Ordering::Relaxed))
+}
+
+/// What a session's manifest has of the model.
+#[derive(Debug, Default)]
+struct Noted {
+    /// What had been told when somebody looked last.
+    seen: u64,
+    /// That of which the facts are.
+    reads: u64,
+    facts: Facts,
+}
+
 impl Watch {
     pub(crate) fn new(session: u64) -> Self {
         LIVING.fetch_add(1, Ordering::Relaxed);
-        Self { session, before: READS.load(Ordering::Relaxed), missing: Mutex::default(), late: AtomicU64::new(0) }
+        let before = READS.load(Ordering::Relaxed);
+        let facts = Mutex::new(Noted { reads: told(), ..Noted::default() });
+        Self { session, before, missing: Mutex::default(), facts, late: AtomicU64::new(0) }
+    }
+
+    /// Facts of the model that was loaded, and those of it that were handed out before, if there are new ones. While
+    /// weights are being read there are none, unless it is `urgent`.
+    pub(crate) fn model_news(&self, urgent: bool) -> Option<(Facts, Facts)> {
+        let reads = told();
+        let mut noted = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        if reads == noted.reads {
+            return None;
+        }
+        if reads != noted.seen && !urgent {
+            noted.seen = reads;
+            return None;
+        }
+        noted.reads = reads;
+        let facts = self.model_facts().filter(|facts| *facts != noted.facts)?;
+        let before = std::mem::replace(&mut noted.facts, facts.clone());
+        Some((facts, before))
+    }
+
+    /// Of the largest model that was loaded; the first of several copies.
+    fn model_facts(&self) -> Option<Facts> {
+        let books = BOOKS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let largest = |session: u64| {
+            let mut found: Option<(u64, Facts)> = None;
+            for book in &books {
+                let book = book.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some((facts, size, recognised)) = book.model(session) else { continue };
+                if found.as_ref().is_none_or(|(bytes, _)| *bytes < size.bytes()) {
+                    found = Some((size.bytes(), size.with(facts, recognised)));
+                }
+            }
+            found.map(|(_, facts)| facts)
+        };
+        // A model without spans is of the session that goes on, if there is only one.
+        largest(self.session).or_else(|| (LIVING.load(Ordering::Relaxed) == 1).then(|| largest(0)).flatten())
     }
 
     /// Keeps account of a span, and hands out its module.
@@ -116,6 +171,9 @@ fn read(book: &Loading, session: u64, model: &mut LoadedModel, unowned: &mut Vec
         model.unowned_weights += 1;
         model.unowned_bytes = model.unowned_bytes.saturating_add(weight.bytes);
         unowned.push((weight.bytes, weight.name.to_string()));
+    }
+    if let Some((_, name)) = book.recognised.filter(|(of, _)| book.is_of(*of, session)) {
+        model.recognised.get_or_insert_with(|| name.to_owned());
     }
     let told = book.contradictions.iter().filter(|(of, _)| *of == session);
     model.contradictions.extend(told.map(|(_, words)| words.clone()));

@@ -1,5 +1,6 @@
 //! The drain: empties the threads' rings, resolves the records, and hands batches to the exporters' lanes.
 
+use super::ask_filters::Asking;
 use super::capture_run::{CaptureEnd, CaptureRequest, Capturing, Waiting};
 use super::enrich::{Enricher, Resolved};
 use super::fanout::Lane;
@@ -120,6 +121,8 @@ pub(crate) struct Drain {
     captures: Vec<JoinHandle<()>>,
     /// Whether new threads came in the latest round.
     threads_come: bool,
+    /// Whether filters hide the model's spans.
+    asking: Asking,
 }
 
 struct Source {
@@ -159,6 +162,7 @@ impl Drain {
             capture: None,
             captures: Vec::new(),
             threads_come: false,
+            asking: Asking::default(),
         }
     }
 
@@ -274,7 +278,10 @@ impl Drain {
         while let Ok(samples) = self.links.samples.try_recv() {
             self.resolved.batch.samples.extend(samples);
         }
+        self.note_model(urgent);
         self.pass_on_manifest();
+        self.asking.ask(&self.shared, urgent);
+        self.shared.setup_notes.take(&self.shared.notices);
         self.shared.notices.tell(&self.shared.diagnostics);
         self.send(urgent);
         let tally = self.tally();
@@ -315,6 +322,18 @@ impl Drain {
         };
         self.captures.retain(|thread| !thread.is_finished());
         self.captures.extend(capture.finish(end, &self.shared.control, &self.shared.diagnostics));
+    }
+
+    /// Adds what is known of the model that was loaded, where the program itself has said nothing.
+    fn note_model(&self, urgent: bool) {
+        let Some((facts, before)) = self.shared.watch.model_news(urgent) else { return };
+        self.links.manifest.note(|m| {
+            for (key, value) in facts {
+                if m.model.get(&key).is_none_or(|known| before.get(&key) == Some(known)) {
+                    m.model.insert(key, value);
+                }
+            }
+        });
     }
 
     /// Hands on what became known of the run at once, so that even a run that is killed says which model it was of.

@@ -1,5 +1,6 @@
 //! The pipeline behind the layer: drain → order → resolve → enrich → fan-out, on its own threads.
 
+pub(crate) mod ask_filters;
 pub(crate) mod attribute;
 pub(crate) mod capture_run;
 pub(crate) mod collect;

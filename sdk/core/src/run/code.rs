@@ -64,6 +64,8 @@ codes! {
     NoSpans = "no_spans", Error;
     /// Steps were seen, but no spans of a model inside them.
     NoModelSpans = "no_model_spans", Error;
+    /// A filter of the program's subscriber disables the model's spans.
+    SpansFiltered = "spans_filtered", Error;
     /// `tracing` was compiled without the trace level.
     StaticLevel = "static_level", Error;
     /// All steps ran while recording was off.
@@ -104,6 +106,8 @@ codes! {
     RowsUnknown = "rows_unknown", Info;
     /// The model was loaded before the session began.
     ModelLoadedBefore = "model_loaded_before", Warning;
+    /// candle looks up the number of processors at every product of matrices.
+    RayonThreadsUnset = "rayon_threads_unset", Info;
     /// The configuration contradicts the weights.
     ConfigContradictsWeights = "config_contradicts_weights", Error;
 

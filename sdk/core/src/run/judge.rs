@@ -23,6 +23,8 @@ pub(crate) struct Circumstances {
     pub(crate) capture: bool,
     /// Another session's layer was in the registry.
     pub(crate) stepped_back: bool,
+    /// A filter disables the model's spans.
+    pub(crate) filtered: bool,
 }
 
 impl Circumstances {
@@ -43,6 +45,7 @@ impl Circumstances {
             paused_throughout: never_on || (cut_short && steps.captured == 0),
             capture: cut_short || (steps.captured > 0 && others.iter().all(|n| *n == 0)),
             stepped_back: told(Code::SecondSessionInRegistry),
+            filtered: told(Code::SpansFiltered),
         }
     }
 }
@@ -51,18 +54,20 @@ impl Circumstances {
 pub(crate) fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(steps) = manifest.steps.filter(|_| !how.paused_throughout && !how.stepped_back) {
-        found.extend(nothing_recorded(manifest, &steps));
+        let why = nothing_recorded(manifest, &steps);
+        found.extend(why.filter(|finding| !(how.filtered && finding.code == Code::NoSpans)));
     }
     if !manifest.complete {
         found.push(Finding::new(
             Code::RunIncomplete,
             "the run was not closed in order: the tables hold the segments that were finished before it ended",
-            "Keep the session's guard until the end of main; after a crash, read the figures as those of the part that \
-             was written",
+            "Keep the session's guard until the end of main, and let SIGTERM end the run first if that is how the program \
+             ends (end_on_sigterm, or `sigterm` in CANDLESCOPE); after a crash or an abort, read the figures as those of \
+             the part that was written",
         ));
     }
     if let Some(model) = &manifest.modules {
-        modules(model, &mut found);
+        modules(model, how, &mut found);
     }
     lost(&manifest.loss, &mut found);
     requests(&manifest.loss, how, &mut found);
@@ -88,7 +93,7 @@ pub(crate) fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Findin
 }
 
 /// Checks which spans stand for which weights.
-fn modules(model: &LoadedModel, found: &mut Vec<Finding>) {
+fn modules(model: &LoadedModel, how: Circumstances, found: &mut Vec<Finding>) {
     let named = |names: &BTreeMap<String, u64>| {
         let words: Vec<String> = names.iter().map(|(name, n)| format!("{n} {name}")).collect();
         (names.values().sum::<u64>(), words.join(", "))
@@ -122,7 +127,8 @@ fn modules(model: &LoadedModel, found: &mut Vec<Finding>) {
         );
         found.push(finding.count("spans", n).text("names", names));
     }
-    if model.unowned_weights > 0 {
+    // Where a filter disables all spans, none stands for any weight.
+    if model.unowned_weights > 0 && !(how.filtered && model.modules == 0) {
         let finding = Finding::new(
             Code::WeightsUnowned,
             "no span stands for {weights} of {all} weights ({bytes} of {all_bytes}), {names} among them: their time and \
@@ -140,12 +146,22 @@ fn modules(model: &LoadedModel, found: &mut Vec<Finding>) {
         let finding = Finding::new(
             Code::RowsUnknown,
             "how many rows {modules} of {all} modules compute is not known, and so their FLOPs and bytes are not",
-            "give the model's config.json to candlescope::model before it loads; of architectures that are not known, and \
-             of experts, nothing is guessed",
+            "give the model's config.json to candlescope before it loads: \
+             candlescope::model(&std::fs::read_to_string(\"config.json\")?)?; of architectures that are not known, and of \
+             experts, nothing is guessed",
         );
         found.push(finding.count("modules", model.rows_unknown).count("all", model.modules));
     }
-    if model.windows_unknown > 0 {
+    if let (Some(name), true) = (&model.recognised, model.windows_unknown > 0) {
+        let finding = Finding::new(
+            Code::RowsUnknown,
+            "the model has the form of {architecture}, and its weights do not say which of {modules} projections attend \
+             over a window: the work of attention is not known, nor that of a step",
+            "give the model's config.json to candlescope before it loads: \
+             candlescope::model(&std::fs::read_to_string(\"config.json\")?)?",
+        );
+        found.push(finding.text("architecture", name).count("modules", model.windows_unknown));
+    } else if model.windows_unknown > 0 {
         let finding = Finding::new(
             Code::RowsUnknown,
             "the model's configuration names a sliding window, and of {modules} projections it is not known whether \

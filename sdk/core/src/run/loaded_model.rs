@@ -22,6 +22,9 @@ pub struct LoadedModel {
     /// Projections of queries or keys for which it is unknown whether their layer attends over the window that the
     /// configuration names, so that FLOPs and bytes of the attention are missing.
     pub windows_unknown: u64,
+    /// The architecture that was recognised from names of weights, if nobody described the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recognised: Option<String>,
     /// Spans that should have weights but for which none were found: number by name.
     pub unnamed: BTreeMap<String, u64>,
     /// candle's spans at callsites that this release does not know: number by name.

@@ -47,6 +47,11 @@ impl Session {
         &self.handle
     }
 
+    /// Longest time that ending the session may take.
+    pub fn shutdown_timeout(&self) -> Duration {
+        self.shutdown_timeout
+    }
+
     /// Ends the session and returns the final manifest: counts, losses, verdict.
     ///
     /// In a process that was forked from the one that started the session, it returns at once, with a manifest that

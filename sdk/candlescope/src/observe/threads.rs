@@ -1,0 +1,41 @@
+//! How candle finds out on how many threads it computes: at each product of matrices, and without `RAYON_NUM_THREADS` by
+//! reading `/proc/cpuinfo`, which can take longer than the product.
+
+use candle_core::Device;
+use candlescope_core::run::{Code, Finding};
+use std::time::{Duration, Instant};
+
+/// The variable that candle looks at first.
+const VARIABLE: &str = "RAYON_NUM_THREADS";
+
+/// Asking the environment alone takes well below a microsecond.
+const SLOW: Duration = Duration::from_micros(5);
+
+/// Tells the sessions that go on if candle computes on a processor and takes long to find out on how many threads.
+pub(super) fn check(device: &Device) {
+    // Libraries that do products themselves do not ask.
+    if !device.is_cpu() || candle_core::utils::has_mkl() || candle_core::utils::has_accelerate() || is_set() {
+        return;
+    }
+    let Some(each) = (0..3).map(|_| asked()).min().filter(|each| *each > SLOW) else { return };
+    let finding = Finding::new(
+        Code::RayonThreadsUnset,
+        "RAYON_NUM_THREADS is not set, so that candle counts the processors again at each product of matrices on a CPU, \
+         which takes {each} here (measured)",
+        "set RAYON_NUM_THREADS to the number of threads that are to compute, such as that of the cores which the program \
+         may use: RAYON_NUM_THREADS={cores:raw}",
+    );
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    candlescope_core::note(finding.ns("each", each.as_nanos() as u64).count("cores", cores as u64));
+}
+
+/// Whether it has a value that candle takes.
+fn is_set() -> bool {
+    std::env::var(VARIABLE).is_ok_and(|text| text.parse::<usize>().is_ok_and(|threads| threads > 0))
+}
+
+fn asked() -> Duration {
+    let begun = Instant::now();
+    std::hint::black_box(candle_core::utils::get_num_threads());
+    begun.elapsed()
+}
