@@ -47,7 +47,8 @@ fn two_runs_a_folder_and_a_page() {
     // The same program does the same work, whatever it took.
     let counts = object["counts"].as_array().unwrap();
     assert!(counts.len() > 4 && counts.iter().all(|count| count["equal"] == true), "{counts:?}");
-    // One run of each does not decide, whichever way round, and names no path: what hours and starts differ by is not known.
+    // One run of each does not decide, whichever way round, and names no path: what hours and starts differ by is not
+    // known.
     for (one, other) in [(at("a/1"), at("b")), (at("b"), at("a/1"))] {
         let (one, other) = (one.to_str().unwrap(), other.to_str().unwrap());
         let (code, out, _) = status(&["compare", one, other]);

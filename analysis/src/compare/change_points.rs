@@ -5,8 +5,8 @@
 //! nonparametric approach for multiple change point analysis of multivariate data*, JASA 109 (2014)]. It needs neither
 //! a model of the noise nor a threshold, and is what MongoDB watches its performance tests with [Daly et al., *The use
 //! of change point detection to identify software performance regressions*, ICPE 2020]. Random orders take values to be
-//! independent; days that hang together wander off and look like a change of level. So each change that is found is held
-//! against a [`sequence`](super::sequence) whose noise is passed on in part, and is dropped if that explains it.
+//! independent; days that hang together wander off and look like a change of level. So each change that is found is
+//! held against a [`sequence`](super::sequence) whose noise is passed on in part, and is dropped if that explains it.
 
 use super::sequence::{At, step};
 use rand::rngs::StdRng;
@@ -66,9 +66,9 @@ pub fn change_points(values: &[f64], alpha: f64) -> Vec<ChangePoint> {
 /// be wrong, which add up to 1.
 const RECENT: [(usize, f64); 7] = [(2, 0.25), (3, 0.2), (4, 0.15), (5, 0.1), (6, 0.1), (8, 0.1), (12, 0.1)];
 
-/// A change of level by more than `margin` upwards or downwards, not long before the end of `values`: of the last 2 to 12
-/// of them against those before, of which there have to be `least`. Finds one sooner than [`change_points`], which wants
-/// three values after it. At most the share `alpha` of histories without any is said to have one.
+/// A change of level by more than `margin` upwards or downwards, not long before the end of `values`: of the last 2 to
+/// 12 of them against those before, of which there have to be `least`. Finds one sooner than [`change_points`], which
+/// wants three values after it. At most the share `alpha` of histories without any is said to have one.
 pub fn recent_change(values: &[f64], least: usize, margin: f64, alpha: f64) -> Option<ChangePoint> {
     let recent = &values[values.len().saturating_sub(MOST_VALUES)..];
     let from = values.len() - recent.len();

@@ -30,8 +30,8 @@ pub enum Basis {
 pub enum Doubt {
     /// One run of each side: how much process starts, and hours, differ does not show in them.
     OneRunOfEach,
-    /// One side was recorded long after the other, compared with the time between runs of one side: what else changed on
-    /// the machine meanwhile does not show.
+    /// One side was recorded long after the other, compared with the time between runs of one side: what else changed
+    /// on the machine meanwhile does not show.
     RecordedApart {
         /// Time between a run of one side and the next one of the other, in nanoseconds.
         gap_ns: i64,

@@ -20,8 +20,8 @@ const OF_MODEL: [&str; 9] = [
 ];
 const OF_WEIGHTS: [&str; 4] = ["dtype", "quantization", "compute_dtype", "weight_bytes"];
 const OF_MACHINE: [&str; 4] = ["arch", "cpu_model", "cpu_available", "os"];
-/// Facts of the environment that decide how many threads compute, and on what. One that is null is known not to be set or
-/// limited; one that is missing is not known.
+/// Facts of the environment that decide how many threads compute, and on what. One that is null is known not to be set
+/// or limited; one that is missing is not known.
 const OF_THREADS: [&str; 6] =
     ["rayon_num_threads", "candle_num_threads", "compute_threads", "cpu_cores", "cpu_quota_cores", "cpu_affinity"];
 /// Facts of the environment that say how the program was built.

@@ -55,8 +55,8 @@ pub enum DecidedBy {
 /// The outcome of a figure of which less is better.
 ///
 /// Equivalent: the whole interval is within the margin. Worse or better: the interval does not hold 0, and the change
-/// itself is beyond the margin and beyond the floor. Where there is doubt about the runs themselves, such as one of each,
-/// only the user's own floor decides, and the interval has to be beyond it.
+/// itself is beyond the margin and beyond the floor. Where there is doubt about the runs themselves, such as one of
+/// each, only the user's own floor decides, and the interval has to be beyond it.
 pub(super) fn judge(estimate: &Estimate, floor: &Floor, margin: f64) -> Outcome {
     let Some((low, high)) = estimate.low.zip(estimate.high) else { return Outcome::Undecided };
     let share = floor.share.unwrap_or(0.0);

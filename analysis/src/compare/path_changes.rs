@@ -48,7 +48,8 @@ pub struct PathChange {
     pub share_of_change: Option<f64>,
     /// The probability that naming it is false, after all the tests beside it (Benjamini and Hochberg).
     pub adjusted_p: f64,
-    /// Whether other paths are inside it: what changed is then outside all of those, in what has no interval of its own.
+    /// Whether other paths are inside it: what changed is then outside all of those, in what has no interval of its
+    /// own.
     pub outside_others: bool,
 }
 

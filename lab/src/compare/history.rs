@@ -22,16 +22,16 @@ pub struct HistoryEntry {
     pub runs: Vec<String>,
     /// Time of a typical step, the median over the runs, in nanoseconds.
     pub step_ns: f64,
-    /// All figures that a comparison judges, by name, as medians over the runs: later uses learn from them how much days
-    /// differ. Empty in lines of older releases.
+    /// All figures that a comparison judges, by name, as medians over the runs: later uses learn from them how much
+    /// days differ. Empty in lines of older releases.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
     /// What the gate said.
     pub outcome: Outcome,
 }
 
-/// Entries since `since_ns`, in order. A line that a crash cut off is left out. A link is not followed: there is no history
-/// then, as there is none that could be added to.
+/// Entries since `since_ns`, in order. A line that a crash cut off is left out. A link is not followed: there is no
+/// history then, as there is none that could be added to.
 pub(super) fn read(dir: &Path, since_ns: i64) -> Vec<HistoryEntry> {
     if std::fs::symlink_metadata(dir.join(HISTORY_FILE)).is_ok_and(|there| there.is_symlink()) {
         return Vec::new();

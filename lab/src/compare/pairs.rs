@@ -75,8 +75,8 @@ impl PairOptions {
         Self { retakes, ..self }
     }
 
-    /// Whether results and messages have the words of the commands: not by default, because they may hold keys. Sides are
-    /// called by their programs then.
+    /// Whether results and messages have the words of the commands: not by default, because they may hold keys. Sides
+    /// are called by their programs then.
     #[must_use]
     pub fn keep_commands(self, keep_commands: bool) -> Self {
         Self { keep_commands, ..self }

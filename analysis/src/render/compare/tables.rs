@@ -198,9 +198,9 @@ fn paths(id: &'static str, title: &str, changes: &PathChanges, limit: f64, longe
     let more = if more > 0 { format!(" The {MOST} largest of {}.", changes.changed.len()) } else { String::new() };
     let note = match (changes.tested, changes.changed.len()) {
         (0, _) => "None could be tested.".to_string(),
-        (tested, 0) if !changes.unproven.is_empty() => format!(
-            "None of {tested} is named: the runs cannot decide. These differ most, which need not come from the program."
-        ),
+        (tested, 0) if !changes.unproven.is_empty() => {
+            format!("None of {tested} is named: the runs cannot decide. These differ most, for whatever reason.")
+        }
         (tested, 0) => format!("None of {tested} that were tested."),
         (tested, n) => format!(
             "{n} of {tested} tested; of those named, at most {} are expected to be wrong.{more}",

@@ -128,8 +128,8 @@ fn undecided(step: &FigureChange) -> String {
         Some((Basis::Pairs, None)) => "There are too few pairs for an interval: take at least 8".to_string(),
         Some((Basis::Pairs, Some(_))) => "More pairs narrow the interval (--pairs)".to_string(),
         Some((Basis::Days, _)) => {
-            "Days of this history differ by too much for one of them to decide; more days narrow that, and so does a wider \
-             margin (--within)"
+            "Days of this history differ by too much for one of them to decide; more days narrow that, and so does a \
+             wider margin (--within)"
                 .to_string()
         }
         _ => "More runs of each, best in turns (compare --run 'A' 'B'), narrow the interval".to_string(),
@@ -138,8 +138,8 @@ fn undecided(step: &FigureChange) -> String {
 
 /// Why runs cannot decide, and what would.
 fn doubted(doubt: Doubt) -> String {
-    const TURNS: &str = "Take them in turns: compare --run 'A' 'B'. Or say with --floor what the program differs by on this \
-                         machine when nothing has changed";
+    const TURNS: &str = "Take them in turns: compare --run 'A' 'B'. Or say with --floor what the program differs by on \
+                         this machine when nothing has changed";
     match doubt {
         Doubt::OneRunOfEach => {
             format!("One run of each does not show how much process starts and hours differ. {TURNS}")
@@ -150,8 +150,8 @@ fn doubted(doubt: Doubt) -> String {
             duration(gap_ns as f64)
         ),
         Doubt::FewDays { known, needed } => format!(
-            "How much days differ here is not known yet: the history has {} before today, and it takes {needed}. Or say \
-             with --floor what days differ by",
+            "How much days differ here is not known yet: the history has {} before today, and it takes {needed}. Or \
+             say with --floor what days differ by",
             plural(known as u64, "day")
         ),
     }
@@ -222,7 +222,7 @@ pub(super) fn followed(estimate: &Estimate) -> Option<String> {
         }
         (None, Some(drift)) => format!("{what}s drift: {} from A to B, which is taken out", signed(drift)),
         (Some(lasting), Some(drift)) => format!(
-            "{what}s drift ({} from A to B, which is taken out), and {} of what makes one slow is still there in the next",
+            "{what}s drift ({} from A to B, which is taken out), and {} of what makes one slow is still there later",
             signed(drift),
             percent(lasting)
         ),

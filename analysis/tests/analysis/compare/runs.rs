@@ -146,20 +146,19 @@ fn what_is_not_the_same_is_refused_or_asked_about() {
 
 #[test]
 fn what_runs_say_of_threads_and_of_others_comes_before_times() {
-    let a = facts(&small(), |_, manifest| {
-        manifest.environment.insert("rayon_num_threads".into(), json!(null));
-        manifest.environment.insert("cpu_available".into(), json!(2));
-    });
-    let b = facts(&small(), |batch, manifest| {
-        manifest.environment.insert("rayon_num_threads".into(), json!("2"));
-        manifest.environment.insert("cpu_available".into(), json!(2));
-        let device: std::sync::Arc<str> = "host".into();
-        for step in &batch.steps {
-            for (metric, value) in [("system_load_1m", 8.1), ("process_cpu_ratio", 1.2)] {
-                batch.samples.push(SampleRecord::new(step.host_start, device.clone(), metric, value, ""));
+    let with = |variable: serde_json::Value, load: f64| {
+        facts(&small(), |batch, manifest| {
+            manifest.environment.insert("rayon_num_threads".into(), variable);
+            manifest.environment.insert("cpu_available".into(), json!(2));
+            let device: std::sync::Arc<str> = "host".into();
+            for step in &batch.steps {
+                for (metric, value) in [("system_load_1m", load), ("process_cpu_ratio", 1.2)] {
+                    batch.samples.push(SampleRecord::new(step.host_start, device.clone(), metric, value, ""));
+                }
             }
-        }
-    });
+        })
+    };
+    let (a, b) = (with(json!(null), 1.4), with(json!("2"), 8.1));
     let found = compared(a, b).unwrap();
     assert_eq!(found.differences[0].key, "rayon_num_threads");
     let shown = text(&found, false);

@@ -119,8 +119,8 @@ fn a_layer_that_adds_five_percent_is_found_and_named() {
     assert!(found >= 57, "{found} of 60");
 }
 
-/// The noise is not harmless: the same machine, measured the usual way (runs of A and then runs of B), gives alarms where
-/// intervals take runs to be independent. The model of what lasts and drifts keeps them at the stated rate.
+/// The noise is not harmless: the same machine, measured the usual way (runs of A and then runs of B), gives alarms
+/// where intervals take runs to be independent. The model of what lasts and drifts keeps them at the stated rate.
 #[test]
 fn one_side_after_the_other_is_not_fooled_by_the_same_machine() {
     let after = |seed: u64| {

@@ -5,12 +5,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Opens the regular file at `path` to read it and to add to its end, and creates it if there is none. Nothing is written
-/// through a link: a directory that came from others, such as a repository, may hold one that leads anywhere.
+/// Opens the regular file at `path` to read it and to add to its end, and creates it if there is none. Nothing is
+/// written through a link: a directory that came from others, such as a repository, may hold one that leads anywhere.
 ///
 /// # Errors
-/// If it cannot be opened, or is a link, a pipe, a socket, a device or a directory; the error says which. Never waits for
-/// the other end of a pipe.
+/// If it cannot be opened, or is a link, a pipe, a socket, a device or a directory; the error says which. Never waits
+/// for the other end of a pipe.
 pub fn open_append(path: &Path) -> io::Result<File> {
     match std::fs::symlink_metadata(path) {
         Ok(there) if there.is_symlink() => {
