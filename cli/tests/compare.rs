@@ -47,6 +47,23 @@ fn two_runs_a_folder_and_a_page() {
     // The same program does the same work, whatever it took.
     let counts = object["counts"].as_array().unwrap();
     assert!(counts.len() > 4 && counts.iter().all(|count| count["equal"] == true), "{counts:?}");
+    // One run of each does not decide, whichever way round, and names no path: what hours and starts differ by is not
+    // known.
+    for (one, other) in [(at("a/1"), at("b")), (at("b"), at("a/1"))] {
+        let (one, other) = (one.to_str().unwrap(), other.to_str().unwrap());
+        let (code, out, _) = status(&["compare", one, other]);
+        assert!(code == 2 && out.contains("One run of each does not show"), "{code}\n{out}");
+        let (code, out, _) = status(&["compare", one, other, "--json"]);
+        let object = json(&out);
+        assert_eq!((code, object["outcome"].as_str()), (2, Some("undecided")));
+        assert_eq!(object["step"]["estimate"]["doubt"]["why"], "one_run_of_each");
+        assert!(
+            object["step"]["estimate"]["low"].is_null() && object["paths"]["changed"].as_array().unwrap().is_empty()
+        );
+        // The user may know what starts differ by.
+        let (code, out, _) = status(&["compare", one, other, "--floor", "99", "--within", "99"]);
+        assert!(code == 2 || code == 0, "{out}");
+    }
     // A margin of 99 % makes them equivalent, if anything was measured at all.
     let (code, out, _) = status(&["compare", a, b, "--within", "99"]);
     assert!(code == 0 || code == 2, "{out}");
@@ -58,8 +75,15 @@ fn programs_in_turns_and_what_they_leave() {
     let out = dir.path().join("turns");
     let out = out.to_str().unwrap();
     let short = format!("{BINARY} profile --max-new-tokens 6 --repeats 2 --warmup 1");
-    let (code, said, err) = status(&["compare", "--run", &short, &short, "--pairs", "3", "--out", out]);
+    let with_out = format!("TEST_KEY=sk-very-secret {short} --no-progress --out {{out}}");
+    let (code, said, err) = status(&["compare", "--run", &short, &with_out, "--pairs", "3", "--out", out]);
     assert!((0..=2).contains(&code), "{said}\n{err}");
+    let page = std::fs::read_to_string(Path::new(out).join("compare.html")).unwrap();
+    let object = std::fs::read_to_string(Path::new(out).join("compare.json")).unwrap();
+    for text in [&said, &err, &page, &object] {
+        assert!(!text.contains("sk-very-secret"), "{text}");
+    }
+    assert!(page.contains("<h1>candlescope (command A) → candlescope (command B)</h1>"), "a short title");
     assert!(said.contains("3 pairs") && said.contains("compare.json"), "{said}");
     let kept = json(&std::fs::read_to_string(Path::new(out).join("compare.json")).unwrap());
     assert_eq!(kept["step"]["estimate"]["basis"], "pairs");
@@ -130,8 +154,8 @@ fn what_cannot_be_compared_says_why_with_a_status_of_its_own() {
     wrong(&["compare", &a], "required");
     wrong(&["compare", &a, &a, "--allow", "model"], "wants one of");
     wrong(&["compare", &a, &a, "--within", "0"], "wants a percentage");
-    wrong(&["compare", "--run", "exit 7", "true", "--out", &at("x")], "exit 7");
-    wrong(&["compare", "--run", "true", "true", "--out", &at("y")], "wrote no run");
+    wrong(&["compare", "--run", "exit 7", "true", "--out", &at("x")], "`exit (command A)` ended with");
+    wrong(&["compare", "--run", "true", "true", "--out", &at("y")], "`true (command A)` wrote no run");
     wrong(&["gate", &a], "--baseline");
     // A run of another model: its manifest says so.
     let file = Path::new(&at("longer")).join("run.json");

@@ -167,7 +167,7 @@ mod tests {
 
     fn side(cases: &[(&str, f64)]) -> CasesSide {
         let values = |middle: f64| -> Vec<Sampled> {
-            [0.99, 1.0, 1.01, 1.0, 0.995, 1.005].iter().map(|f| Sampled::whole(f * middle)).collect()
+            [0.997, 1.0, 1.003, 1.0, 0.9985, 1.0015].iter().map(|f| Sampled::whole(f * middle)).collect()
         };
         let case = |middle: f64| CaseValues {
             decisive: "host_ns".to_string(),

@@ -4,8 +4,11 @@
 //! random orders of the same values have one as large, and both sides are split again [Matteson and James, *A
 //! nonparametric approach for multiple change point analysis of multivariate data*, JASA 109 (2014)]. It needs neither
 //! a model of the noise nor a threshold, and is what MongoDB watches its performance tests with [Daly et al., *The use
-//! of change point detection to identify software performance regressions*, ICPE 2020].
+//! of change point detection to identify software performance regressions*, ICPE 2020]. Random orders take values to be
+//! independent; days that hang together wander off and look like a change of level. So each change that is found is
+//! held against a [`sequence`](super::sequence) whose noise is passed on in part, and is dropped if that explains it.
 
+use super::sequence::{At, step};
 use rand::rngs::StdRng;
 use rand::{SeedableRng, seq::SliceRandom};
 use serde::{Deserialize, Serialize};
@@ -43,6 +46,7 @@ pub fn change_points(values: &[f64], alpha: f64) -> Vec<ChangePoint> {
         open.extend([(start, start + at), (start + at, end)]);
     }
     found.sort_by_key(|(at, _)| *at);
+    confirm(recent, &mut found, alpha);
     let ends: Vec<usize> = found.iter().map(|(at, _)| *at).chain([recent.len()]).collect();
     let mut start = 0;
     let points = found.iter().zip(&ends[1..]).map(|((at, p), end)| {
@@ -56,6 +60,63 @@ pub fn change_points(values: &[f64], alpha: f64) -> Vec<ChangePoint> {
         point
     });
     points.collect()
+}
+
+/// Values at the end in which a change that is only just there is looked for, with their shares of the probability to
+/// be wrong, which add up to 1.
+const RECENT: [(usize, f64); 7] = [(2, 0.25), (3, 0.2), (4, 0.15), (5, 0.1), (6, 0.1), (8, 0.1), (12, 0.1)];
+
+/// A change of level by more than `margin` upwards or downwards, not long before the end of `values`: of the last 2 to
+/// 12 of them against those before, of which there have to be `least`. Finds one sooner than [`change_points`], which
+/// wants three values after it. At most the share `alpha` of histories without any is said to have one.
+pub fn recent_change(values: &[f64], least: usize, margin: f64, alpha: f64) -> Option<ChangePoint> {
+    let recent = &values[values.len().saturating_sub(MOST_VALUES)..];
+    let from = values.len() - recent.len();
+    let tests = RECENT.into_iter().filter(|(last, _)| recent.len() >= last + least).filter_map(|(last, share)| {
+        let at = recent.len() - last;
+        let found = step(&ordered(recent, at), false, alpha)?;
+        Some((at, found, found.p / share))
+    });
+    let clear = tests.filter(|(_, found, p)| *p <= alpha && found.height.abs() > margin);
+    let (at, _, p) = clear.min_by(|a, b| a.2.total_cmp(&b.2))?;
+    let (before, after) = recent.split_at(at);
+    Some(ChangePoint { at: from + at, before: median(before), after: median(after), p })
+}
+
+fn ordered(values: &[f64], after: usize) -> Vec<At> {
+    let at = |(at, value): (usize, &f64)| At { time: at as f64, after: at >= after, value: *value };
+    values.iter().enumerate().map(at).collect()
+}
+
+/// Drops changes that noise explains which is passed on from value to value, the least clear one first, because without
+/// it there is more on either side of the others.
+fn confirm(values: &[f64], found: &mut Vec<(usize, f64)>, alpha: f64) {
+    loop {
+        let ends: Vec<usize> =
+            std::iter::once(0).chain(found.iter().map(|(at, _)| *at)).chain([values.len()]).collect();
+        let p = |at: usize| {
+            let (start, middle, end) = (ends[at], ends[at + 1], ends[at + 2]);
+            let mut part = calm(&values[start..middle]);
+            part.extend(calm(&values[middle..end]));
+            // Any place could have been found.
+            step(&ordered(&part, middle - start), false, alpha).map_or(1.0, |step| step.p * (end - start) as f64)
+        };
+        let worst = (0..found.len()).map(|at| (at, p(at))).max_by(|a, b| a.1.total_cmp(&b.1));
+        match worst {
+            Some((at, p)) if p > alpha => {
+                found.remove(at);
+            }
+            _ => return,
+        }
+    }
+}
+
+/// Values with those far off brought in to where others may be: one bad day is no level.
+fn calm(values: &[f64]) -> Vec<f64> {
+    let middle = median(values);
+    let far: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    let reach = 3.0 * 1.4826 * median(&far);
+    values.iter().map(|value| value.max(middle - reach).min(middle + reach)).collect()
 }
 
 /// The median of values; 0 of none.
@@ -136,5 +197,35 @@ mod tests {
         let wrong = (0..60).filter(|_| !change_points(&noise(30, &mut random), 0.01).is_empty()).count();
         assert!(wrong <= 3, "{wrong} of 60");
         assert!(change_points(&[1.0, 5.0, 9.0], 0.01).is_empty());
+    }
+
+    /// Days that hang together wander: of each ten, eight tenths are still there on the next.
+    #[test]
+    fn days_that_hang_together_have_no_step() {
+        let mut random = StdRng::seed_from_u64(3);
+        let history = |random: &mut StdRng| -> Vec<f64> {
+            let mut day = 0.0;
+            let mut next = || {
+                day = 0.8 * day + 0.006 * (0..12).map(|_| random.random::<f64>() - 0.5).sum::<f64>();
+                day
+            };
+            (0..30).map(|_| next()).skip(5).collect()
+        };
+        let histories: Vec<Vec<f64>> = (0..40).map(|_| history(&mut random)).collect();
+        let wrong = histories.iter().filter(|values| !change_points(values, 0.01).is_empty()).count();
+        assert!(wrong <= 1, "{wrong} of 40");
+        let soon = histories.iter().filter(|values| recent_change(values, 4, 0.02, 0.02).is_some()).count();
+        assert!(soon <= 2, "{soon} of 40");
+    }
+
+    #[test]
+    fn a_change_is_seen_soon_after_it() {
+        let mut random = StdRng::seed_from_u64(4);
+        let mut values: Vec<f64> = (0..15).map(|_| 0.01 * (random.random::<f64>() - 0.5)).collect();
+        values[12..].iter_mut().for_each(|value| *value += 0.04);
+        let found = recent_change(&values, 4, 0.02, 0.02).expect("a change");
+        assert!((11..=13).contains(&found.at) && found.after - found.before > 0.03, "{found:?}");
+        assert_eq!(recent_change(&values, 4, 0.05, 0.02), None, "less than the margin");
+        assert_eq!(recent_change(&values[..5], 4, 0.02, 0.02), None, "too few days");
     }
 }

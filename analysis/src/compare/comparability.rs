@@ -118,12 +118,21 @@ pub(super) fn differences(a: &[RunFacts], b: &[RunFacts], allow: &[String]) -> V
     let mut found = Vec::new();
     let (Some(one), Some(other)) = (a.first(), b.first()) else { return found };
     let (one, other) = (&one.fingerprint, &other.fingerprint);
+    // What only one side knows, such as a run of a later release, is no difference.
+    let known = |of: &Facts, to: &Facts| -> Facts {
+        of.iter().filter(|(key, _)| to.contains_key(*key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+    };
+    let threads = (known(&one.threads, &other.threads), known(&other.threads, &one.threads));
+    let build = (known(&one.build, &other.build), known(&other.build, &one.build));
     let mut add = |what, class, facts: (&Facts, &Facts), close: f64| {
         found.extend(differing(facts, close).into_iter().map(|(key, a, b)| {
             let allowed = class == Class::Warning && allow.iter().any(|name| name == what || name == "all");
             Difference { what, class, allowed, key, a, b }
         }));
     };
+    // First what makes the same program several times as fast or as slow.
+    add("threads", Class::Note, (&threads.0, &threads.1), 0.0);
+    add("build", Class::Note, (&build.0, &build.1), 0.0);
     add("model", Class::Refused, (&one.model, &other.model), 0.0);
     add("device", Class::Refused, (&one.device, &other.device), 0.0);
     add("shapes", Class::Refused, (&one.shapes, &other.shapes), 0.0);
@@ -147,8 +156,16 @@ pub(super) fn stop(differences: &[Difference]) -> Option<CompareError> {
         other => other.to_string(),
     };
     let remedy = match (difference.class, difference.what) {
+        (Class::Refused, "shapes") => {
+            " Nothing allows this: a step for more sequences does more work, so a comparison would \
+             only say that. What a batch costs and gains for each token: candlescope tune batch, or candlescope bench \
+             throughput with several batches."
+                .into()
+        }
         (Class::Refused, _) => {
-            " Compare runs of the same model, on the same kind of device, with the same batch.".into()
+            " Nothing allows this: compare runs of the same model, on the same kind of device, with the \
+                                same batch."
+                .into()
         }
         (_, "clocks") => {
             " Measure again when both are as cool and as free, or say --allow clocks to compare as they are.".into()
@@ -243,6 +260,32 @@ mod tests {
         let newer = [run(|f| drop(f.versions.insert("candle".into(), "0.12".into())))];
         let found = differences(&a, &newer, &[]);
         assert!(stop(&found).is_none() && found.len() == 1, "versions are a note");
+    }
+
+    #[test]
+    fn threads_and_the_build_are_named_first() {
+        let with = |threads: &str, build: &str| {
+            [run(|f| {
+                f.threads.insert("rayon_num_threads".into(), threads.into());
+                f.build.insert("build_profile".into(), build.into());
+                f.versions.insert("candle".into(), build.into());
+            })]
+        };
+        let found = differences(&with("not set", "debug"), &with("2", "release"), &[]);
+        let whats: Vec<_> = found.iter().map(|difference| difference.what).collect();
+        assert_eq!(whats, ["threads", "build", "versions"]);
+        assert_eq!((found[0].a.as_str(), found[0].b.as_str()), (Some("not set"), Some("2")));
+        assert!(stop(&found).is_none());
+        // An older run does not know.
+        let found = differences(&[run(|_| ())], &with("2", "release"), &[]);
+        assert!(found.iter().all(|difference| difference.what == "versions"), "{found:?}");
+    }
+
+    #[test]
+    fn nothing_allows_another_batch_and_the_message_says_what_answers() {
+        let with = |n: u64| [run(|f| drop(f.shapes.insert("batch of decode".into(), n.into())))];
+        let error = stop(&differences(&with(1), &with(8), &["all".to_string()])).unwrap().to_string();
+        assert!(error.contains("Nothing allows this") && error.contains("tune batch"), "{error}");
     }
 
     #[test]

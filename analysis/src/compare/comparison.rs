@@ -2,7 +2,8 @@
 
 use super::comparability::{CompareError, Difference, alike, differences, stop};
 use super::counts::{CountChange, NO_ALLOCATIONS, count_changes};
-use super::estimate::{Basis, Design, Estimate, Floor, FloorSource, Scale, estimate, floor};
+use super::disturbed::disturbances;
+use super::estimate::{Basis, Design, Estimate, Floor, FloorSource, Scale, estimate, floor, floor_of_days, of_days};
 use super::figure::{self, Better};
 use super::options::CompareOptions;
 use super::outcome::{DecidedBy, Outcome, judge};
@@ -41,7 +42,7 @@ pub struct FigureChange {
     pub unit: &'static str,
     /// Which direction is the better one.
     pub better: Better,
-    /// Median over the runs of A.
+    /// Median over the runs of A. Where days are compared, `estimate` is the change from all of them instead.
     pub a: f64,
     /// Median over the runs of B.
     pub b: f64,
@@ -79,6 +80,8 @@ pub struct Comparison {
     pub a: SideInfo,
     /// The second side.
     pub b: SideInfo,
+    /// What disturbed the machine while runs were recorded, a sentence for each side and cause.
+    pub disturbed: Vec<String>,
     /// What differs between the sides.
     pub differences: Vec<Difference>,
     /// Exact counts.
@@ -136,7 +139,10 @@ pub fn compare(a: &Side, b: &Side, options: &CompareOptions) -> Result<Compariso
         return Err(error);
     }
     let starts = |side: &Side| side.runs.iter().map(|run| run.started_ns).collect::<Vec<_>>();
-    let design = Design::of_starts(&starts(a), &starts(b));
+    let design = match &options.days {
+        Some(days) => Design::of_days(days.spread("step_ns")),
+        None => Design::of_starts(&starts(a), &starts(b)),
+    };
     Ok(judged(a, b, &design, found, options))
 }
 
@@ -172,8 +178,13 @@ fn judged(a: &Side, b: &Side, design: &Design, found: Vec<Difference>, options: 
     let changes = |name: fn(&super::path_times::PathFacts) -> &str| {
         path_changes(design, (&a.runs, &b.runs), whole, (options.alpha, options.false_discoveries), name)
     };
-    let paths = changes(|path| &path.path);
-    let modules = changes(|path| &path.rollup);
+    let (mut paths, mut modules) = (changes(|path| &path.path), changes(|path| &path.rollup));
+    // How much a single path differs between days is not known: where the whole did not change, none is named.
+    let clear = step.as_ref().and_then(|step| step.outcome);
+    if options.days.is_some() && !matches!(clear, Some(Outcome::Worse | Outcome::Better)) {
+        paths.name_none();
+        modules.name_none();
+    }
     let (outcome, decided_by) = outcome(step.as_ref(), &paths, &counts, options);
     Comparison {
         schema: 1,
@@ -183,6 +194,7 @@ fn judged(a: &Side, b: &Side, design: &Design, found: Vec<Difference>, options: 
         alpha: options.alpha,
         a: info(a),
         b: info(b),
+        disturbed: disturbances(&disturbed(a), &disturbed(b)),
         differences: found,
         counts,
         allocations: Some(NO_ALLOCATIONS),
@@ -208,8 +220,9 @@ fn outcome(
     if times != Outcome::Undecided {
         return (times, Some(DecidedBy::Times));
     }
-    // The step's own estimate has to agree: work that only moved from many paths to one makes nothing longer.
-    let estimate = step.and_then(|step| step.estimate).filter(|estimate| estimate.basis != Basis::Parts);
+    // The step's own estimate has to agree: work that only moved from many paths to one makes nothing longer. And only
+    // in turns do all paths see the same machine.
+    let estimate = step.and_then(|step| step.estimate).filter(|estimate| estimate.basis == Basis::Pairs);
     let agreed = estimate.map_or(0.0, |estimate| estimate.change);
     let clear = clear_share(paths, options.alpha / 2.0);
     if clear.min(agreed) > options.margin {
@@ -243,10 +256,15 @@ pub fn figure_change(
         (!values.is_empty()).then(|| super::change_points::median(&values))
     };
     let (of_a, of_b) = (middle(a)?, middle(b)?);
-    let found = estimate(design, a, b, Scale::Ratio, options.alpha);
-    let floor = match options.floor {
-        Some(share) => Floor { share: Some(share), source: FloorSource::Given, n: 0 },
-        None => floor(design, a, b.iter().flatten().count()),
+    let days = options.days.as_ref().map(|days| days.values(name));
+    let found = match &days {
+        Some(days) => of_days(days, a, b, options.alpha),
+        None => estimate(design, a, b, Scale::Ratio, options.alpha),
+    };
+    let floor = match (options.floor, &days) {
+        (Some(share), _) => Floor { share: Some(share), source: FloorSource::Given, n: 0 },
+        (None, Some(days)) => floor_of_days(days),
+        (None, None) => floor(design, a, b.iter().flatten().count()),
     };
     let better = figure::better(name);
     let outcome = found.as_ref().and_then(|estimate| match better {
@@ -264,7 +282,7 @@ pub fn figure_change(
         better,
         a: of_a,
         b: of_b,
-        estimate: found,
+        estimate: found.map(|estimate| if floor.source == FloorSource::Given { estimate } else { estimate.withheld() }),
         floor,
         outcome,
     })
@@ -275,6 +293,10 @@ fn whole(step: &FigureChange) -> Whole {
         |estimate: &Estimate| estimate.low.zip(estimate.high).is_some_and(|(low, high)| low > 0.0 || high < 0.0);
     let change_ns = step.estimate.filter(clear).map(|estimate| estimate.change * step.a);
     Whole { a_ns: step.a, change_ns }
+}
+
+fn disturbed(side: &Side) -> Vec<&[String]> {
+    side.runs.iter().map(|run| run.disturbed.as_slice()).collect()
 }
 
 fn info(side: &Side) -> SideInfo {

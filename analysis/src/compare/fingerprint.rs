@@ -20,6 +20,14 @@ const OF_MODEL: [&str; 9] = [
 ];
 const OF_WEIGHTS: [&str; 4] = ["dtype", "quantization", "compute_dtype", "weight_bytes"];
 const OF_MACHINE: [&str; 4] = ["arch", "cpu_model", "cpu_available", "os"];
+/// Facts of the environment that decide how many threads compute, and on what. One that is null is known not to be set
+/// or limited; one that is missing is not known.
+const OF_THREADS: [&str; 6] =
+    ["rayon_num_threads", "candle_num_threads", "compute_threads", "cpu_cores", "cpu_quota_cores", "cpu_affinity"];
+/// Facts of the environment that say how the program was built.
+const OF_BUILD: [&str; 4] = ["build_profile", "build_opt_level", "candle_features", "allocator"];
+/// What stands for a fact that is known to be absent.
+const NOT_SET: &str = "not set";
 const OF_VERSIONS: [&str; 5] = ["candlescope", "candle", "kernel", "nvidia_driver", "cuda_driver_version"];
 /// Options that decide how a run is recorded, and so what recording costs it.
 const OF_RECORDING: [&str; 6] = ["gpu-timing", "gpu-budget", "cupti", "nvtx", "overhead-probe", "schedule"];
@@ -58,6 +66,10 @@ pub struct Fingerprint {
     pub shapes: Facts,
     /// Prompt, output and context, in tokens.
     pub tokens: Facts,
+    /// How many threads compute, and what limits them. Facts that are not known are absent.
+    pub threads: Facts,
+    /// How the program was built. Facts that are not known are absent.
+    pub build: Facts,
     /// Options of the program.
     pub options: Facts,
     /// How it was recorded.
@@ -74,6 +86,11 @@ impl Fingerprint {
         let pick = |from: &Facts, keys: &[&str]| -> Facts {
             let known = keys.iter().filter_map(|key| Some(((*key).to_string(), from.get(*key)?.clone())));
             known.filter(|(_, value)| !value.is_null()).collect()
+        };
+        let told = |keys: &[&str]| -> Facts {
+            let known =
+                keys.iter().filter_map(|key| Some(((*key).to_string(), manifest.environment.get(*key)?.clone())));
+            known.map(|(key, value)| (key, if value.is_null() { NOT_SET.into() } else { value })).collect()
         };
         let mut machine = pick(&manifest.environment, &OF_MACHINE);
         let names: Vec<Value> = manifest.gpus().iter().filter_map(|gpu| gpu.get("name").cloned()).collect();
@@ -95,6 +112,8 @@ impl Fingerprint {
             dtype: pick(&manifest.model, &OF_WEIGHTS),
             device,
             machine,
+            threads: told(&OF_THREADS),
+            build: told(&OF_BUILD),
             options: others.map(|(key, value)| (key.clone(), value.clone())).collect(),
             recording: pick(&manifest.options, &OF_RECORDING),
             versions: pick(&manifest.environment, &OF_VERSIONS),

@@ -1,5 +1,7 @@
 //! Options of a comparison.
 
+use super::days::Days;
+
 /// How two sides are compared.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -9,12 +11,13 @@ pub struct CompareOptions {
     pub(super) false_discoveries: f64,
     pub(super) floor: Option<f64>,
     pub(super) allow: Vec<String>,
+    pub(super) days: Option<Days>,
 }
 
 impl Default for CompareOptions {
     /// Equivalent within 2 %; wrong about times with a probability of 2 %, about a path with 5 % of those named.
     fn default() -> Self {
-        Self { margin: 0.02, alpha: 0.02, false_discoveries: 0.05, floor: None, allow: Vec::new() }
+        Self { margin: 0.02, alpha: 0.02, false_discoveries: 0.05, floor: None, allow: Vec::new(), days: None }
     }
 }
 
@@ -47,5 +50,11 @@ impl CompareOptions {
     #[must_use]
     pub fn allow(self, allow: Vec<String>) -> Self {
         Self { allow, ..self }
+    }
+
+    /// Days on which the same was measured before: B is then held against them. The first one is that of A.
+    #[must_use]
+    pub fn days(self, days: Days) -> Self {
+        Self { days: Some(days), ..self }
     }
 }

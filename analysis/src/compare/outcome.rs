@@ -1,6 +1,6 @@
 //! What a comparison comes to.
 
-use super::estimate::{Estimate, Floor};
+use super::estimate::{Estimate, Floor, FloorSource};
 use serde::{Deserialize, Serialize};
 
 /// What a comparison comes to.
@@ -55,10 +55,17 @@ pub enum DecidedBy {
 /// The outcome of a figure of which less is better.
 ///
 /// Equivalent: the whole interval is within the margin. Worse or better: the interval does not hold 0, and the change
-/// itself is beyond the margin and beyond the floor.
+/// itself is beyond the margin and beyond the floor. Where there is doubt about the runs themselves, such as one of
+/// each, only the user's own floor decides, and the interval has to be beyond it.
 pub(super) fn judge(estimate: &Estimate, floor: &Floor, margin: f64) -> Outcome {
     let Some((low, high)) = estimate.low.zip(estimate.high) else { return Outcome::Undecided };
-    let beyond = margin.max(floor.share.unwrap_or(0.0));
+    let share = floor.share.unwrap_or(0.0);
+    let beyond = margin.max(share);
+    let (low, high) = match estimate.doubt {
+        None => (low, high),
+        Some(_) if floor.source == FloorSource::Given => (low - share, high + share),
+        Some(_) => return Outcome::Undecided,
+    };
     if low >= -margin && high <= margin {
         Outcome::Equivalent
     } else if low > 0.0 && estimate.change > beyond {
@@ -72,7 +79,7 @@ pub(super) fn judge(estimate: &Estimate, floor: &Floor, margin: f64) -> Outcome 
 
 #[cfg(test)]
 mod tests {
-    use super::super::estimate::{Basis, FloorSource};
+    use super::super::estimate::{Basis, Doubt};
     use super::*;
 
     #[test]
@@ -84,6 +91,9 @@ mod tests {
             p: 0.5,
             basis: Basis::Pairs,
             n: (9, 9),
+            doubt: None,
+            correlation: None,
+            drift: None,
         };
         let floor = |share: f64| Floor { share: Some(share), source: FloorSource::RepeatedA, n: 9 };
         let judged = |estimate: Estimate, at: f64| judge(&estimate, &floor(at), 0.02);
@@ -94,6 +104,11 @@ mod tests {
         assert_eq!(judged(of(0.05, -0.01, 0.11), 0.0), Outcome::Undecided);
         assert_eq!(judged(of(0.05, 0.01, 0.09), 0.06), Outcome::Undecided, "A alone shows as much");
         assert_eq!(judged(Estimate { low: None, ..of(0.5, 0.4, 0.6) }, 0.0), Outcome::Undecided);
+        let alone = Estimate { doubt: Some(Doubt::OneRunOfEach), ..of(-0.8, -0.85, -0.73) };
+        assert_eq!(judged(alone, 0.06), Outcome::Undecided, "whatever the parts of one run of each show");
+        let given = |share: f64| Floor { source: FloorSource::Given, ..floor(share) };
+        assert_eq!(judge(&alone, &given(0.06), 0.02), Outcome::Better, "the user knows how much process starts differ");
+        assert_eq!(judge(&alone, &given(0.75), 0.02), Outcome::Undecided);
         assert_eq!(
             [Outcome::Worse, Outcome::Equivalent, Outcome::Better, Outcome::Undecided].map(Outcome::exit_code),
             [1, 0, 0, 2]

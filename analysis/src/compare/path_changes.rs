@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 
 /// Paths below this share of a step on both sides together are not tested: each test makes the others harder to pass.
 const LEAST_SHARE: f64 = 0.005;
+/// Differences that are shown where runs cannot decide.
+const UNPROVEN: usize = 3;
 
 /// The clock by which a path was timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -46,6 +48,9 @@ pub struct PathChange {
     pub share_of_change: Option<f64>,
     /// The probability that naming it is false, after all the tests beside it (Benjamini and Hochberg).
     pub adjusted_p: f64,
+    /// Whether other paths are inside it: what changed is then outside all of those, in what has no interval of its
+    /// own.
+    pub outside_others: bool,
 }
 
 /// Paths that were looked at, and those that changed.
@@ -55,6 +60,21 @@ pub struct PathChanges {
     pub tested: usize,
     /// Those that changed, the largest change first.
     pub changed: Vec<PathChange>,
+    /// Where none could be named because the runs cannot decide: the largest differences. None of them is shown to be a
+    /// change of the program.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unproven: Vec<PathChange>,
+}
+
+impl PathChanges {
+    /// Takes back all names: what was named is only what differs most.
+    pub(super) fn name_none(&mut self) {
+        let mut all = std::mem::take(&mut self.changed);
+        all.truncate(UNPROVEN);
+        if self.unproven.is_empty() {
+            self.unproven = all;
+        }
+    }
 }
 
 /// What the whole step took and how it changed, which shares refer to.
@@ -118,14 +138,20 @@ pub(super) fn path_changes(
         .collect();
     let p_values: Vec<f64> = tests.iter().map(|test| test.estimate.p).collect();
     let tested = tests.len();
+    let largest = |changes: &mut Vec<PathChange>| {
+        changes.sort_by(|a, b| b.of_step_ns.abs().total_cmp(&a.of_step_ns.abs()).then_with(|| a.path.cmp(&b.path)));
+    };
+    let mut unproven: Vec<PathChange> = tests.iter().filter(|test| test.estimate.doubt.is_some()).cloned().collect();
+    largest(&mut unproven);
+    unproven.truncate(UNPROVEN);
     let mut changed: Vec<PathChange> = tests
         .into_iter()
         .zip(adjusted(&p_values))
         .filter(|(_, p)| *p <= limit)
         .map(|(test, adjusted_p)| PathChange { adjusted_p, ..test })
         .collect();
-    changed.sort_by(|a, b| b.of_step_ns.abs().total_cmp(&a.of_step_ns.abs()).then_with(|| a.path.cmp(&b.path)));
-    PathChanges { tested, changed }
+    largest(&mut changed);
+    PathChanges { tested, changed, unproven }
 }
 
 fn add(slot: &mut Option<Sampled>, more: &Sampled) {
@@ -159,7 +185,12 @@ fn test(
     if (a_ns + b_ns) / 2.0 * weight < LEAST_SHARE * whole.a_ns {
         return None;
     }
-    let estimate = estimate(design, &times.a, &times.b, Scale::Difference, alpha)?;
+    let estimate = estimate(design, &times.a, &times.b, Scale::Difference, alpha)?.withheld();
+    let inside = format!("{path}/");
+    let is_inside = |other: &PathFacts| {
+        other.kind == kind && (other.path.starts_with(&inside) || other.rollup.starts_with(&inside))
+    };
+    let outside_others = a.first().into_iter().chain(b.first()).flat_map(|run| &run.paths).any(is_inside);
     let of_step_ns = estimate.change * weight;
     Some(PathChange {
         kind,
@@ -173,6 +204,7 @@ fn test(
         share_of_step: of_step_ns / whole.a_ns,
         share_of_change: whole.change_ns.filter(|change| *change != 0.0).map(|change| of_step_ns / change),
         adjusted_p: 1.0,
+        outside_others,
     })
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A run becomes a few hundred numbers here. Baselines keep them as JSON, so that the runs themselves can be deleted.
 
+use super::disturbed::disturbances_of;
 use super::fingerprint::Fingerprint;
 use super::path_times::{PathFacts, path_times};
 use super::sampled::Sampled;
@@ -36,6 +37,8 @@ pub struct RunFacts {
     pub fingerprint: Fingerprint,
     /// Codes of findings that make its figures doubtful.
     pub damage: Vec<String>,
+    /// What else used the machine meanwhile.
+    pub disturbed: Vec<String>,
     /// Its steps by kind.
     pub kinds: BTreeMap<String, KindFacts>,
     /// Time of a typical step in nanoseconds, all kinds shared out among the steps of the most frequent one: Σ steps ×
@@ -66,6 +69,7 @@ impl RunFacts {
             run_id: analysis.manifest.run_id.clone(),
             started_ns: analysis.manifest.started_ns,
             fingerprint: fingerprint(&analysis, &steps),
+            disturbed: disturbances_of(&analysis),
             damage: damage.map(|finding| finding.code.as_str().to_string()).collect(),
             paths: path_times(run, &kinds, &parts),
             kinds: kind_facts(run, &kinds, &parts),

@@ -34,7 +34,8 @@ pub(crate) struct Judging {
     /// Share of the named paths, in percent, that may be wrong
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent, allow_negative_numbers = true)]
     false_discoveries: f64,
-    /// What the same program differs by on this machine, in percent, in place of what A shows
+    /// What the same program differs by on this machine, in percent, in place of what A shows. With it one run of each,
+    /// runs recorded apart, and a gate without a history can decide
     #[arg(long, value_name = "PERCENT", value_parser = percent, allow_negative_numbers = true)]
     floor: Option<f64>,
     /// Compare although this differs: clocks, damage, dtype, machine, options, recording, tokens, or all; can be
@@ -72,7 +73,7 @@ pub(crate) struct CompareArgs {
     #[arg(value_name = "B", required_unless_present = "run", conflicts_with = "run")]
     pub(super) b: Option<PathBuf>,
     /// Run two programs in turns and compare what they record: with the variable CANDLESCOPE, or in the directory that
-    /// stands for {out} in the command
+    /// stands for {out} in the command. Of their words, only the programs' names are kept and shown
     #[arg(long, num_args = 2, value_names = ["COMMAND_A", "COMMAND_B"])]
     pub(super) run: Option<Vec<String>>,
     /// Most pairs of runs; fewer where the answer is clear before
@@ -85,6 +86,9 @@ pub(crate) struct CompareArgs {
     /// Seed of the order in which programs run
     #[arg(long, value_name = "N", default_value_t = 42, requires = "run")]
     pub(super) seed: u64,
+    /// Keep the commands' words in compare.json and compare.html, and show them: they may hold keys
+    #[arg(long, requires = "run")]
+    pub(super) keep_commands: bool,
     /// No progress bar
     #[arg(long)]
     pub(super) no_progress: bool,

@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use args::Judging;
 use candlescope_analysis::ReadLimits;
-use candlescope_analysis::compare::{CasesComparison, Comparison, Outcome, Side, compare, compare_cases};
+use candlescope_analysis::compare::{CasesComparison, Comparison, LEAST_DAYS, Outcome, Side, compare, compare_cases};
 use candlescope_analysis::render::compare as render;
 use candlescope_core::HostNs;
 use candlescope_core::files::write_whole;
@@ -74,6 +74,7 @@ fn in_turns(commands: &[String], args: &CompareArgs, limits: ReadLimits) -> Resu
     let options = PairOptions::new(&out)
         .most(usize::from(args.pairs))
         .seed(args.seed)
+        .keep_commands(args.keep_commands)
         .compare(args.judging.options())
         .limits(limits);
     let cancel = Cancel::new();
@@ -148,6 +149,10 @@ fn saved(file: &Path, side: &Side, args: &GateArgs) -> Result<u8> {
     if runs < 6 {
         say("With six runs or more, each a process start of its own, smaller changes are seen.")?;
     }
+    say(&format!(
+        "How much days differ is learnt from each use: a gate decides on times once it has seen {LEAST_DAYS} days, this \
+         one included, or with --floor."
+    ))?;
     Ok(0)
 }
 
@@ -166,7 +171,8 @@ fn shown_gate(result: &GateResult, judging: &Judging) -> Result<u8> {
     }
     say(render::text(&result.comparison, colour()).trim_end())?;
     let since = utc(result.saved_ns);
-    say(&format!("\nHistory: {} since the baseline was saved ({since}).", entries(result.history)))?;
+    let days = if result.days == 1 { "1 day".to_string() } else { format!("{} days", count(result.days as u64)) };
+    say(&format!("\nHistory: {} since the baseline was saved ({since}), {days}.", entries(result.history)))?;
     for shift in &result.shifts {
         let runs = shift.runs.join(", ");
         say(&format!(

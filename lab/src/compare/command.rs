@@ -17,11 +17,15 @@ const SHOWN: usize = 600;
 #[derive(Debug, Clone)]
 pub(super) struct RunCommand {
     text: String,
+    /// What it is called in results and messages.
+    name: String,
 }
 
 impl RunCommand {
-    /// The command as the user gave it. `candlescope profile` without a directory is given one.
-    pub(super) fn new(text: &str) -> Self {
+    /// The command as the user gave it, `letter`'s side. `candlescope profile` without a directory is given one. Unless
+    /// `keep` says so, it is called by its program alone: other words may hold keys.
+    pub(super) fn new(text: &str, letter: char, keep: bool) -> Self {
+        let name = if keep { text.to_string() } else { format!("{} (command {letter})", program(text)) };
         let mut words = text.split_whitespace();
         let program = words.next().map(|word| word.rsplit(['/', '\\']).next().unwrap_or(word));
         let profiles = matches!(program, Some("candlescope" | "candlescope-cuda")) && words.next() == Some("profile");
@@ -36,7 +40,12 @@ impl RunCommand {
             // Twice is an error.
             text_to_run += if has("--no-progress") { "" } else { " --no-progress" };
         }
-        Self { text: text_to_run }
+        Self { text: text_to_run, name }
+    }
+
+    /// What it is called in results.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Runs it, with `out` for its run and `printed` for what it prints, and returns the run's directory. `Ok(None)`
@@ -49,7 +58,7 @@ impl RunCommand {
         kept: &str,
     ) -> Result<Option<PathBuf>, CompareFailed> {
         let text = self.text.replace(OUT, &quoted(out));
-        let start = |cause| CompareFailed::Start { command: text.clone(), cause };
+        let start = |cause| CompareFailed::Start { command: self.name.clone(), cause };
         let output = File::create(printed).map_err(|cause| CompareFailed::Write { path: printed.into(), cause })?;
         let errors = output.try_clone().map_err(start)?;
         let mut command = shell(&text);
@@ -63,7 +72,7 @@ impl RunCommand {
             }
             let said = tail(printed);
             return Err(CompareFailed::Command {
-                command: text,
+                command: self.name.clone(),
                 status: status.to_string(),
                 said,
                 kept: kept.to_string(),
@@ -71,7 +80,7 @@ impl RunCommand {
         }
         match Target::find(out) {
             Ok(Target::Runs(runs)) if runs.len() == 1 => Ok(runs.into_iter().next()),
-            _ => Err(CompareFailed::NoRun { command: text, kept: kept.to_string() }),
+            _ => Err(CompareFailed::NoRun { command: self.name.clone(), kept: kept.to_string() }),
         }
     }
 }
@@ -88,6 +97,20 @@ fn shell(text: &str) -> Command {
     let mut command = Command::new("cmd");
     command.args(["/C", text]);
     command
+}
+
+/// The program that a command starts, without its folder: the first word that sets no variable.
+fn program(text: &str) -> &str {
+    let sets = |word: &&str| {
+        word.split_once('=').is_some_and(|(name, _)| {
+            !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+        })
+    };
+    // A variable's value in quotes may have spaces, and then parts of it look like a program.
+    let plain = !text.contains(['"', '\'', '`', '\\', '$']);
+    let mut words = text.split_whitespace().skip_while(sets);
+    let first = words.next().filter(|_| plain || !text.split_whitespace().next().is_some_and(|word| sets(&word)));
+    first.map_or("a program", |word| word.rsplit(['/', '\\']).next().unwrap_or(word).trim_matches(['"', '\'']))
 }
 
 /// A path as one word for the shell.
@@ -119,7 +142,7 @@ mod tests {
 
     #[test]
     fn profile_is_given_a_directory_unless_it_has_one() {
-        let text = |given: &str| RunCommand::new(given).text;
+        let text = |given: &str| RunCommand::new(given, 'A', false).text;
         assert_eq!(
             text("target/debug/candlescope profile --model embedded"),
             "target/debug/candlescope profile --model embedded --out {out} --no-progress"
@@ -127,6 +150,16 @@ mod tests {
         assert_eq!(text("candlescope profile --no-progress"), "candlescope profile --no-progress --out {out}");
         assert_eq!(text("candlescope profile --out {out}/x"), "candlescope profile --out {out}/x");
         assert_eq!(text("./server --model x"), "./server --model x");
+    }
+
+    #[test]
+    fn a_command_is_called_by_its_program_alone() {
+        let name = |given: &str| RunCommand::new(given, 'A', false).name;
+        assert_eq!(name("KEY=sk-1 ./target/server --token sk-2"), "server (command A)");
+        assert_eq!(name("candlescope profile --hub-token sk-3"), "candlescope (command A)");
+        assert_eq!(name("KEY='sk 4' ./server"), "a program (command A)");
+        assert_eq!(name(""), "a program (command A)");
+        assert_eq!(RunCommand::new("KEY=sk-1 ./a", 'B', true).name, "KEY=sk-1 ./a");
     }
 
     #[test]

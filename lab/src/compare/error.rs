@@ -41,7 +41,7 @@ pub enum CompareFailed {
         path: PathBuf,
     },
     /// A file cannot be written.
-    #[error("cannot write {path}: {cause}. Free space, or name another directory", path = path.display())]
+    #[error("cannot write {path}: {cause}. Free space, remove what stands there, or name another directory", path = path.display())]
     Write {
         /// The file.
         path: PathBuf,

@@ -2,9 +2,9 @@
 
 use super::error::CompareFailed;
 use candlescope_analysis::compare::Outcome;
-use candlescope_core::files::read_limited;
+use candlescope_core::files::{open_append, read_limited};
 use serde::{Deserialize, Serialize};
-use std::fs::OpenOptions;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -22,12 +22,20 @@ pub struct HistoryEntry {
     pub runs: Vec<String>,
     /// Time of a typical step, the median over the runs, in nanoseconds.
     pub step_ns: f64,
+    /// All figures that a comparison judges, by name, as medians over the runs: later uses learn from them how much
+    /// days differ. Empty in lines of older releases.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
     /// What the gate said.
     pub outcome: Outcome,
 }
 
-/// Entries since `since_ns`, in order. A line that a crash cut off is left out.
+/// Entries since `since_ns`, in order. A line that a crash cut off is left out. A link is not followed: there is no
+/// history then, as there is none that could be added to.
 pub(super) fn read(dir: &Path, since_ns: i64) -> Vec<HistoryEntry> {
+    if std::fs::symlink_metadata(dir.join(HISTORY_FILE)).is_ok_and(|there| there.is_symlink()) {
+        return Vec::new();
+    }
     let bytes = read_limited(&dir.join(HISTORY_FILE), MOST_BYTES).unwrap_or_default();
     let lines = bytes.split(|byte| *byte == b'\n');
     let entries = lines.filter_map(|line| serde_json::from_slice::<HistoryEntry>(line).ok());
@@ -42,7 +50,7 @@ pub(super) fn append(dir: &Path, entry: &HistoryEntry) -> Result<(), CompareFail
         // A line that a crash cut off must not take this one with it.
         line.insert(0, b'\n');
         line.push(b'\n');
-        let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+        let mut file = open_append(&path)?;
         file.write_all(&line)?;
         file.sync_data()
     };

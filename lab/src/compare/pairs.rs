@@ -24,6 +24,7 @@ pub struct PairOptions {
     seed: u64,
     warm_up: bool,
     retakes: usize,
+    keep_commands: bool,
     compare: CompareOptions,
     limits: ReadLimits,
 }
@@ -38,6 +39,7 @@ impl PairOptions {
             seed: 42,
             warm_up: true,
             retakes: 10,
+            keep_commands: false,
             compare: CompareOptions::default(),
             limits: ReadLimits::default(),
         }
@@ -71,6 +73,13 @@ impl PairOptions {
     #[must_use]
     pub fn retakes(self, retakes: usize) -> Self {
         Self { retakes, ..self }
+    }
+
+    /// Whether results and messages have the words of the commands: not by default, because they may hold keys. Sides
+    /// are called by their programs then.
+    #[must_use]
+    pub fn keep_commands(self, keep_commands: bool) -> Self {
+        Self { keep_commands, ..self }
     }
 
     /// How sides are compared.
@@ -133,9 +142,11 @@ pub fn take_pairs(
 ) -> Result<PairsResult, CompareFailed> {
     let out = &options.out;
     prepare(out)?;
+    let keep = options.keep_commands;
+    let commands = [RunCommand::new(a, 'A', keep), RunCommand::new(b, 'B', keep)];
     let mut taking = Taking {
-        commands: [RunCommand::new(a), RunCommand::new(b)],
-        sides: [a, b].map(|text| Side { name: text.to_string(), runs: Vec::new() }),
+        sides: [commands[0].name(), commands[1].name()].map(|name| Side { name: name.to_string(), runs: Vec::new() }),
+        commands,
         started: [0; 2],
         options,
         cancel,

@@ -2,10 +2,11 @@
 
 use super::StudyError;
 use crate::method::{Sample, Sink, SinkError, StopReason, Stopped};
+use candlescope_core::files::{open_append, open_regular};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -48,7 +49,7 @@ pub struct Journal {
 impl Journal {
     pub(super) fn append(path: &Path) -> Result<Self, StudyError> {
         let open = || -> std::io::Result<File> {
-            let mut file = OpenOptions::new().create(true).read(true).append(true).open(path)?;
+            let mut file = open_append(path)?;
             // A line that a crash cut off must not take the next one with it.
             let mut last = [b'\n'];
             if file.metadata()?.len() > 0 {
@@ -122,7 +123,7 @@ pub struct Records {
 impl Records {
     pub(super) fn read(path: &Path) -> Result<Self, StudyError> {
         let failed = |cause| StudyError::Read { path: path.into(), cause };
-        let file = match File::open(path) {
+        let file = match open_regular(path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(failed(error)),

@@ -158,3 +158,26 @@ fn what_is_there_is_not_overwritten() {
     let error = message(Study::create(dir.path().join("file/s"), manifest(&["a"])).unwrap_err());
     assert!(error.contains("cannot write") && error.contains("file/s"), "{error}");
 }
+
+/// A directory that came from others, such as a repository, may hold a link or a pipe in place of the journal.
+#[cfg(unix)]
+#[test]
+fn a_journal_that_is_a_link_or_a_pipe_is_refused() {
+    for pipe in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let study = Study::create(dir.path().join("s"), manifest(&["a"])).unwrap();
+        round(&study, &["a"], 0, &[Ok(MS)]);
+        let (journal, target) = (study.dir().join("journal.jsonl"), dir.path().join("target"));
+        fs::rename(&journal, &target).unwrap();
+        let before = fs::read(&target).unwrap();
+        match pipe {
+            true => assert!(std::process::Command::new("mkfifo").arg(&journal).status().unwrap().success()),
+            false => std::os::unix::fs::symlink(&target, &journal).unwrap(),
+        }
+        let error = study.journal().unwrap_err().to_string();
+        let wanted = if pipe { "a named pipe" } else { "a symbolic link" };
+        assert!(error.contains(wanted) && error.contains("journal.jsonl"), "{error}");
+        assert!(!pipe || study.records().unwrap_err().to_string().contains("a named pipe"));
+        assert_eq!(fs::read(&target).unwrap(), before, "nothing is written through it");
+    }
+}

@@ -68,6 +68,20 @@ fn a_run_with_gpu_times() {
     assert_eq!(found["gpu_steps"], json!({ "event": steps }));
 }
 
+/// A program that marks requests without `batch(n)`, as most do.
+#[test]
+fn runs_that_state_no_batch_are_compared() {
+    let Some(python) = require(&PYTHON) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    make_runs(dir.path(), &["--runs", "1", "--warmup", "0", "--repeats", "6"]);
+    let (manifest, mut batch) = read(&dir.path().join("f32/run-0000"));
+    batch.requests.iter_mut().for_each(|request| request.batch = None);
+    let sides = ["a", "b"].map(|side| dir.path().join(side));
+    sides.iter().for_each(|side| write(&manifest, &batch, side));
+    let found = figures(&python, COMPARE, &[("CANDLESCOPE_RUN_A", &sides[0]), ("CANDLESCOPE_RUN_B", &sides[1])], 3);
+    assert_eq!((&found["cases"], &found["requests"]), (&json!(1), &json!({ "A": 6, "B": 6 })));
+}
+
 /// A path that launches kernels in some of its calls only.
 const LAUNCHES: &str = "decode/block/mlp/up_proj";
 

@@ -2,9 +2,9 @@
 
 use super::flames::frames;
 use super::tables::{Table, tables, tables_of_cases};
-use super::words::{conclusion, conclusion_of_cases, floor_source};
+use super::words::{before_times, conclusion, conclusion_of_cases, floor_source, followed};
 use crate::compare::{CasesComparison, Comparison, Stacks};
-use crate::render::format::{percent, plural, printable};
+use crate::render::format::{head, percent, plural, printable};
 use crate::render::html::HtmlError;
 use minijinja::Environment;
 use minijinja::value::Serde;
@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 
 /// Characters of a path on the page.
 const LONGEST_PATH: usize = 100;
+/// Characters of a side's name in the page's title.
+const LONGEST_NAME: usize = 40;
 
 /// The page of a comparison of runs.
 ///
@@ -24,15 +26,17 @@ pub fn page(comparison: &Comparison) -> Result<String, HtmlError> {
     });
     rendered(json!({
         "outcome": comparison.outcome.as_str(),
+        "before": before_times(&comparison.disturbed, &comparison.differences),
         "conclusion": conclusion(comparison),
-        "a": printable(&comparison.a.name),
-        "b": printable(&comparison.b.name),
+        "a": title(&comparison.a.name),
+        "b": title(&comparison.b.name),
         "facts": [
             printable(&comparison.a.machine),
             format!("A: {}", plural(comparison.a.runs.len() as u64, "run")),
             format!("B: {}", plural(comparison.b.runs.len() as u64, "run")),
             format!("margin {}", percent(comparison.margin)),
             floor.unwrap_or_default(),
+            comparison.step.as_ref().and_then(|step| followed(step.estimate.as_ref()?)).unwrap_or_default(),
         ],
         "sections": sections(tables(comparison, LONGEST_PATH)),
         "flames": frames(&comparison.stacks),
@@ -59,13 +63,19 @@ pub fn page_of_cases(comparison: &CasesComparison) -> Result<String, HtmlError> 
     let stacks = most.map_or_else(Stacks::default, |(_, recorded)| recorded.stacks.clone());
     rendered(json!({
         "outcome": comparison.outcome.as_str(),
+        "before": before_times(&[], &comparison.differences),
         "conclusion": conclusion_of_cases(comparison),
-        "a": printable(&comparison.a),
-        "b": printable(&comparison.b),
+        "a": title(&comparison.a),
+        "b": title(&comparison.b),
         "facts": [printable(&comparison.machine), format!("margin {}", percent(comparison.margin))],
         "sections": sections(all),
         "flames": frames(&stacks),
     }))
+}
+
+/// A side's name, as long as a heading bears. The facts below it, and the JSON, have the whole.
+fn title(name: &str) -> String {
+    head(&printable(name), LONGEST_NAME)
 }
 
 fn sections(tables: Vec<Table>) -> Vec<Value> {

@@ -8,4 +8,4 @@ mod words;
 
 pub use html::{page, page_of_cases};
 pub use terminal::{text, text_of_cases};
-pub use words::{conclusion, conclusion_of_cases, floor_source};
+pub use words::{before_times, conclusion, conclusion_of_cases, floor_source};

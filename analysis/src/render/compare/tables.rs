@@ -175,10 +175,14 @@ fn cells(change: &FigureChange) -> Vec<String> {
 
 fn paths(id: &'static str, title: &str, changes: &PathChanges, limit: f64, longest: usize) -> Table {
     const MOST: usize = 20;
-    let rows = changes.changed.iter().take(MOST).map(|change| {
+    let proven = if changes.changed.is_empty() { &changes.unproven } else { &changes.changed };
+    let rows = proven.iter().take(MOST).map(|change| {
         let mut name = path(&printable(&change.path), longest);
         if let Some(module) = change.module.as_deref().filter(|module| !change.path.ends_with(module)) {
             name = format!("{name} ({})", path(&printable(module), 40));
+        }
+        if change.outside_others {
+            name.push_str(" (self time)");
         }
         vec![
             name,
@@ -194,6 +198,9 @@ fn paths(id: &'static str, title: &str, changes: &PathChanges, limit: f64, longe
     let more = if more > 0 { format!(" The {MOST} largest of {}.", changes.changed.len()) } else { String::new() };
     let note = match (changes.tested, changes.changed.len()) {
         (0, _) => "None could be tested.".to_string(),
+        (tested, 0) if !changes.unproven.is_empty() => {
+            format!("None of {tested} is named: the runs cannot decide. These differ most, for whatever reason.")
+        }
         (tested, 0) => format!("None of {tested} that were tested."),
         (tested, n) => format!(
             "{n} of {tested} tested; of those named, at most {} are expected to be wrong.{more}",

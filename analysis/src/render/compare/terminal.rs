@@ -1,18 +1,19 @@
 //! A comparison on a terminal.
 
 use super::tables::{Table, tables, tables_of_cases};
-use super::words::{conclusion, conclusion_of_cases, floor_source};
+use super::words::{before_times, conclusion, conclusion_of_cases, floor_source, followed};
 use crate::compare::{CasesComparison, Comparison, SideInfo};
 use crate::render::format::{percent, plural, printable};
 use crate::render::text_table::text_table;
 use std::fmt::Write as _;
 
-/// The comparison as text: the conclusion, then what it rests on.
+/// The comparison as text: what has to be known before, the conclusion, then what it rests on.
 pub fn text(comparison: &Comparison, color: bool) -> String {
     let mut out = String::new();
     let mut line = |text: &str| {
         let _ = writeln!(out, "{text}");
     };
+    before_times(&comparison.disturbed, &comparison.differences).iter().for_each(|said| line(said));
     line(&sentence(&conclusion(comparison)));
     line(&side("A", &comparison.a));
     line(&side("B", &comparison.b));
@@ -25,6 +26,7 @@ pub fn text(comparison: &Comparison, color: bool) -> String {
             percent(comparison.margin),
             percent(comparison.alpha)
         ));
+        step.estimate.as_ref().and_then(followed).iter().for_each(|said| line(said));
     }
     add_tables(&mut out, tables(comparison, 60), color);
     out
@@ -32,7 +34,9 @@ pub fn text(comparison: &Comparison, color: bool) -> String {
 
 /// A comparison of cases as text, with the paths of recorded runs that changed.
 pub fn text_of_cases(comparison: &CasesComparison, color: bool) -> String {
-    let mut out = format!(
+    let mut out = before_times(&[], &comparison.differences).iter().map(|said| format!("{said}\n")).collect::<String>();
+    let _ = write!(
+        out,
         "{}\nA: {}\nB: {}\nMachine: {}\n",
         sentence(&conclusion_of_cases(comparison)),
         printable(&comparison.a),

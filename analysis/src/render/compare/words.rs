@@ -1,9 +1,31 @@
 //! Sentences about a comparison.
 
 use crate::compare::{
-    Basis, CasesComparison, Clock, Comparison, DecidedBy, Estimate, FigureChange, Floor, FloorSource, Outcome,
+    Basis, CasesComparison, Class, Clock, Comparison, DecidedBy, Difference, Doubt, Estimate, FigureChange, Floor,
+    FloorSource, Outcome,
 };
-use crate::render::format::{percent, plural, printable, value};
+use crate::render::format::{duration, head, json, percent, plural, printable, value};
+
+/// What has to be known before any time: what disturbed the runs, and what else differs between the sides.
+pub fn before_times(disturbed: &[String], differences: &[Difference]) -> Vec<String> {
+    /// Differences in a sentence; the table has all.
+    const MOST: usize = 6;
+    let mut said: Vec<String> = disturbed.iter().map(|text| format!("{}.", printable(text))).collect();
+    let shown = |value: &serde_json::Value| head(&printable(&json(value)), 40).trim_matches('"').to_string();
+    let one = |difference: &Difference| {
+        let (a, b) = (shown(&difference.a), shown(&difference.b));
+        format!("{} {}: {a} → {b}", difference.what, printable(&difference.key).replace('_', " "))
+    };
+    let first: Vec<String> = differences.iter().take(MOST).map(one).collect();
+    if !first.is_empty() {
+        let more = differences.len().saturating_sub(MOST);
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        let allowed = differences.iter().any(|difference| difference.class != Class::Note);
+        let so = if allowed { " (as allowed)" } else { "" };
+        said.push(format!("Not the same on both sides{so}: {}{more}.", first.join("; ")));
+    }
+    said
+}
 
 /// What a comparison comes to, in one sentence, and what to do where it comes to nothing.
 pub fn conclusion(comparison: &Comparison) -> String {
@@ -23,17 +45,46 @@ pub fn conclusion(comparison: &Comparison) -> String {
         (Outcome::Worse, Some(DecidedBy::History)) => {
             format!("worse: the history has changed its level; against the baseline a step takes {change}")
         }
-        (Outcome::Worse, _) => format!("worse: a step takes {change}"),
-        (Outcome::Better, _) => format!("better: a step takes {change}"),
+        (outcome @ (Outcome::Worse | Outcome::Better), _) => {
+            let known = step.estimate.map_or(String::new(), |estimate| margin_known(&estimate, comparison.margin));
+            format!("{}: a step takes {change}{known}{}", outcome.as_str(), mostly_in(comparison))
+        }
         (Outcome::Equivalent, _) => format!("equivalent within {margin}: a step takes {change}"),
         (Outcome::Undecided, _) => format!("undecided: a step takes {change}. {}", undecided(step)),
+    }
+}
+
+/// Whether it is known that a change is beyond the margin.
+fn margin_known(estimate: &Estimate, margin: f64) -> String {
+    let Some((low, high)) = estimate.low.zip(estimate.high) else { return String::new() };
+    let (beyond, margin) = (low > margin || high < -margin, percent(margin));
+    match beyond {
+        true => format!(", by more than the margin of {margin}"),
+        false => format!("; whether by more than the margin of {margin} is not known"),
+    }
+}
+
+/// The path that most of the change is in, if there is one.
+fn mostly_in(comparison: &Comparison) -> String {
+    let half = |share: &f64| *share >= 0.5;
+    let Some((path, share)) =
+        comparison.paths.changed.first().and_then(|path| Some((path, path.share_of_change.filter(half)?.min(1.0))))
+    else {
+        return String::new();
+    };
+    let name = printable(&path.path);
+    let share = percent(share);
+    match path.outside_others {
+        true => format!(". {share} of that is in the self time of {name}, outside all intervals inside it"),
+        false => format!(". {share} of that is in {name}"),
     }
 }
 
 /// The path that changed most, and by how much of a step.
 fn changed_paths(comparison: &Comparison) -> String {
     comparison.paths.changed.first().map_or("paths changed".to_string(), |path| {
-        format!("{} changed by {} of a step", printable(&path.path), signed(path.share_of_step))
+        let own = if path.outside_others { "the self time of " } else { "" };
+        format!("{own}{} changed by {} of a step", printable(&path.path), signed(path.share_of_step))
     })
 }
 
@@ -70,14 +121,39 @@ fn more_work(comparison: &Comparison) -> String {
 
 /// What would decide it.
 fn undecided(step: &FigureChange) -> String {
+    if let Some(doubt) = step.estimate.and_then(|estimate| estimate.doubt) {
+        return doubted(doubt);
+    }
     match step.estimate.map(|estimate| (estimate.basis, estimate.low)) {
         Some((Basis::Pairs, None)) => "There are too few pairs for an interval: take at least 8".to_string(),
         Some((Basis::Pairs, Some(_))) => "More pairs narrow the interval (--pairs)".to_string(),
-        Some((Basis::Parts, _)) => {
-            "One run of each does not show how much process starts differ: compare --run 'A' 'B' takes pairs of runs"
+        Some((Basis::Days, _)) => {
+            "Days of this history differ by too much for one of them to decide; more days narrow that, and so does a \
+             wider margin (--within)"
                 .to_string()
         }
         _ => "More runs of each, best in turns (compare --run 'A' 'B'), narrow the interval".to_string(),
+    }
+}
+
+/// Why runs cannot decide, and what would.
+fn doubted(doubt: Doubt) -> String {
+    const TURNS: &str = "Take them in turns: compare --run 'A' 'B'. Or say with --floor what the program differs by on \
+                         this machine when nothing has changed";
+    match doubt {
+        Doubt::OneRunOfEach => {
+            format!("One run of each does not show how much process starts and hours differ. {TURNS}")
+        }
+        Doubt::RecordedApart { gap_ns } => format!(
+            "{} lie between the sides, far more than between runs of one side, and what else changed on the machine \
+             meanwhile does not show. {TURNS}",
+            duration(gap_ns as f64)
+        ),
+        Doubt::FewDays { known, needed } => format!(
+            "How much days differ here is not known yet: the history has {} before today, and it takes {needed}. Or \
+             say with --floor what days differ by",
+            plural(known as u64, "day")
+        ),
     }
 }
 
@@ -92,6 +168,7 @@ pub(super) fn interval(estimate: &Estimate) -> String {
     let of = match estimate.basis {
         Basis::Pairs => plural(estimate.n.0 as u64, "pair"),
         Basis::Runs => format!("{} and {} runs", estimate.n.0, estimate.n.1),
+        Basis::Days => format!("{} before", plural(estimate.n.0 as u64, "day")),
         Basis::Parts => "one run of each".to_string(),
     };
     match estimate.low.zip(estimate.high) {
@@ -119,6 +196,7 @@ pub fn floor_source(floor: &Floor) -> String {
         FloorSource::PartsOfA => {
             format!("the spread of {} parts of A's only run; process starts may differ by more", floor.n)
         }
+        FloorSource::Days => format!("how much days differ, from {} so far", plural(floor.n as u64, "day")),
         FloorSource::Given => "as given".to_string(),
     }
 }
@@ -128,4 +206,26 @@ pub(super) fn clock(clock: Clock) -> &'static str {
         Clock::Host => "host",
         Clock::Device => "device",
     }
+}
+
+/// How runs that followed one another were judged, where that widened the interval.
+pub(super) fn followed(estimate: &Estimate) -> Option<String> {
+    /// Less than this is not worth a word.
+    const LITTLE: f64 = 0.3;
+    let lasting = estimate.correlation.filter(|correlation| *correlation >= LITTLE && estimate.low.is_some());
+    let drift = estimate.drift.filter(|drift| drift.abs() >= 0.01 && estimate.low.is_some());
+    let what = if estimate.basis == Basis::Days { "day" } else { "run" };
+    let said = match (lasting, drift) {
+        (None, None) => return None,
+        (Some(lasting), None) => {
+            format!("{} of what makes a {what} slow is still there in the next one", percent(lasting))
+        }
+        (None, Some(drift)) => format!("{what}s drift: {} from A to B, which is taken out", signed(drift)),
+        (Some(lasting), Some(drift)) => format!(
+            "{what}s drift ({} from A to B, which is taken out), and {} of what makes one slow is still there later",
+            signed(drift),
+            percent(lasting)
+        ),
+    };
+    Some(format!("The interval is wider because {said}."))
 }

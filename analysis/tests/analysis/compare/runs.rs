@@ -69,7 +69,21 @@ fn a_layer_that_takes_longer_is_named_with_its_share() {
     let slowed = a.paths.iter().find(|path| path.kind == "decode" && path.path.contains("[1]")).unwrap().path.clone();
     let tail = slowed.strip_prefix("decode/").unwrap().to_string();
     let b = facts(&scenario, |batch, _| slow(batch, &tail, 800_000));
-    let found = compared(a, b).unwrap();
+    // One run of each: nothing is decided, and no path is named, though the largest difference is shown as such.
+    let alone = compared(a.clone(), b.clone()).unwrap();
+    assert_eq!((alone.outcome, alone.decided_by, alone.paths.changed.len()), (Outcome::Undecided, None, 0));
+    assert!(alone.paths.unproven[0].path.ends_with(&tail), "{:?}", alone.paths.unproven);
+    let shown = text(&alone, false);
+    assert!(shown.starts_with("Undecided: ") && shown.contains("One run of each does not show"), "{shown}");
+
+    // In turns, fourteen of each.
+    let turns = |run: &RunFacts, first: i64| -> Vec<RunFacts> {
+        let again = |n: i64| RunFacts { started_ns: 1_000 * (2 * n + (n + first) % 2) + 1, ..run.clone() };
+        (0..14).map(again).collect()
+    };
+    let (a, b) = (turns(&a, 0), turns(&b, 1));
+    let sides = [("before", a), ("after", b)].map(|(name, runs)| Side { name: name.to_string(), runs });
+    let found = compare(&sides[0], &sides[1], &CompareOptions::default()).unwrap();
     let first = &found.paths.changed[0];
     assert!(first.path.ends_with(&tail) && first.clock == Clock::Host, "{:?}", found.paths.changed);
     assert_eq!((found.outcome, found.decided_by), (Outcome::Worse, Some(DecidedBy::Times)));
@@ -77,7 +91,7 @@ fn a_layer_that_takes_longer_is_named_with_its_share() {
     let share: f64 = found.paths.changed.iter().map(|path| path.share_of_change.unwrap()).sum();
     assert!((share - 1.0).abs() < 0.1, "{share}");
     let shown = text(&found, false);
-    assert!(shown.starts_with("Worse: a step takes "), "{shown}");
+    assert!(shown.starts_with("Worse: a step takes ") && shown.contains("by more than the margin of 2.0 %"), "{shown}");
     assert!(shown.contains("Paths that changed") && shown.contains("[1]"), "{shown}");
     let html = page(&found).unwrap();
     assert_eq!(html.matches("<iframe class=\"flame\"").count(), 3, "A, B and their difference");
@@ -131,6 +145,31 @@ fn what_is_not_the_same_is_refused_or_asked_about() {
 }
 
 #[test]
+fn what_runs_say_of_threads_and_of_others_comes_before_times() {
+    let with = |variable: serde_json::Value, load: f64| {
+        facts(&small(), |batch, manifest| {
+            manifest.environment.insert("rayon_num_threads".into(), variable);
+            manifest.environment.insert("cpu_available".into(), json!(2));
+            let device: std::sync::Arc<str> = "host".into();
+            for step in &batch.steps {
+                for (metric, value) in [("system_load_1m", load), ("process_cpu_ratio", 1.2)] {
+                    batch.samples.push(SampleRecord::new(step.host_start, device.clone(), metric, value, ""));
+                }
+            }
+        })
+    };
+    let (a, b) = (with(json!(null), 1.4), with(json!("2"), 8.1));
+    let found = compared(a, b).unwrap();
+    assert_eq!(found.differences[0].key, "rayon_num_threads");
+    let shown = text(&found, false);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines[0], "1 of 1 runs of B were disturbed: the load average was 8.10 on 2 processors.", "{shown}");
+    assert_eq!(lines[1], "Not the same on both sides: threads rayon num threads: not set → 2.", "{shown}");
+    assert!(lines[2].starts_with("Undecided"), "{shown}");
+    assert!(page(&found).unwrap().contains("not set → 2"));
+}
+
+#[test]
 fn facts_survive_being_stored() {
     let run = facts(&Scenario { layers: 2, output: 16, ..Scenario::on_gpu() }, |_, _| ());
     let stored: RunFacts = serde_json::from_str(&serde_json::to_string(&run).unwrap()).unwrap();
@@ -158,6 +197,7 @@ fn json_has_its_keys() {
         "counts",
         "decided_by",
         "differences",
+        "disturbed",
         "false_discoveries",
         "figures",
         "margin",

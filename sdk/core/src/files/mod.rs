@@ -4,8 +4,10 @@
 //! A path that somebody else chose can name a pipe that nobody writes to, an endless device, or a directory. To open or
 //! read such a thing like a file hangs or fills memory, so it is refused by its type before a byte is read.
 
+mod append;
 mod whole;
 
+pub use append::open_append;
 pub use whole::write_whole;
 
 use std::fs::{File, FileType, OpenOptions, TryLockError};
