@@ -46,6 +46,7 @@ mod roofline;
 mod run_dir;
 mod samples;
 mod services;
+mod threads;
 #[cfg(feature = "trace-candle")]
 mod trace_candle;
 #[cfg(feature = "lab")]
