@@ -117,7 +117,9 @@ pub(crate) fn record(options: &Options, progress: bool) -> Result<Recorded> {
     let picture = options.image.as_deref().map(Picture::read).transpose()?;
     let peaks = crate::measured_peaks::of(&options.device)?;
     let disturbances = disturbances(&options.device);
-    disturbances.iter().for_each(|what| progress.then(|| note(&format!("warning: {what}"))).unwrap_or_default());
+    if progress {
+        disturbances.iter().for_each(|what| note(&format!("warning: {what}")));
+    }
     crate::threads::start_pool()?;
     let dir = RunDir::make(options.out.clone().unwrap_or_else(|| default_out(&source)));
     let out = dir.path();

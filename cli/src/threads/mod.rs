@@ -70,6 +70,7 @@ pub(crate) fn settled() -> Option<&'static Threads> {
 
 impl Threads {
     /// `Threads: 2 (default; `tune threads` compares others).`
+    #[cfg(feature = "lab")]
     pub(crate) fn words(&self) -> String {
         let from = match self.from.as_str() {
             OPTION => "--threads",
