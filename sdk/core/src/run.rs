@@ -16,8 +16,7 @@ pub use evidence::{Evidence, EvidenceValue};
 pub use finding::{Finding, Place, Severity, Verdict};
 pub use judge::judge;
 pub use loaded_model::LoadedModel;
-pub(crate) use machine_use::MachineMeter;
-pub use machine_use::MachineUse;
+pub use machine_use::{MachineMeter, MachineUse};
 
 use crate::numbers::count;
 use crate::record::RecordKind;

@@ -158,9 +158,9 @@ impl Round {
     }
 }
 
-/// Sums up samples as they come.
+/// Sums up samples as they come, for a session and for readers of its tables.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct MachineMeter {
+pub struct MachineMeter {
     last: Option<Round>,
     sum: MachineUse,
     /// Most threads seen at any time, also where no step ran.
@@ -169,7 +169,7 @@ pub(crate) struct MachineMeter {
 
 impl MachineMeter {
     /// Takes the samples of one round; the time since the round before counts if steps ran in it.
-    pub(crate) fn add(&mut self, samples: &[SampleRecord], steps_ran: bool) {
+    pub fn add(&mut self, samples: &[SampleRecord], steps_ran: bool) {
         let mut round: Option<Round> = None;
         for sample in samples.iter().filter(|sample| &*sample.device == metric::HOST) {
             round.get_or_insert(Round { time: sample.time.0, ..Round::default() }).take(sample.metric, sample.value);
@@ -183,7 +183,7 @@ impl MachineMeter {
     }
 
     /// The sum; `None` if the host was not sampled while steps ran.
-    pub(crate) fn result(&self) -> Option<MachineUse> {
+    pub fn result(&self) -> Option<MachineUse> {
         let sum = MachineUse { pool_threads: self.pool_threads, ..self.sum };
         (sum.sampled_s > 0.0).then_some(sum)
     }
