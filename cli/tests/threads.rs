@@ -109,7 +109,7 @@ fn threads_are_tuned_in_turns() {
     let short = ["--quick", "--counts", "1,2", "--prompt-tokens", "4", "--output-tokens", "2", "--runs", "1"];
     let tune = [&["tune", "threads", "--no-progress", "--out", out.to_str().unwrap()], &short[..]].concat();
     let said = ok(&tune);
-    assert!(said.contains("is enough") && said.contains("takes 6 (--rounds 6)"), "two rounds decide nothing: {said}");
+    assert!(said.contains("Undecided; ") && said.contains("takes 6 (--rounds 6)"), "two rounds decide nothing: {said}");
     assert!(said.contains("Use it: --threads"), "{said}");
     let tuned = json(&fs::read_to_string(out.join("threads.json")).unwrap());
     let points = tuned["points"].as_array().unwrap();

@@ -50,8 +50,9 @@ pub(crate) fn settle(asked: Option<usize>, model: Option<&str>) -> Result<&'stat
     let inherited = std::env::var(FROM).ok();
     let threads = chosen(asked, variable.as_deref(), inherited.as_deref(), || usual(model));
     let number = threads.number.to_string();
-    // The user's own word about candle's quantised products stays.
-    let candle = std::env::var(CANDLE_NUM_THREADS).ok().filter(|text| asked.is_none() && threads_in(text).is_some());
+    // The user's own word about candle's quantised products stays, unless the option says something else.
+    let stays = asked.is_none() || inherited.is_some();
+    let candle = std::env::var(CANDLE_NUM_THREADS).ok().filter(|text| stays && threads_in(text).is_some());
     let candle = candle.unwrap_or_else(|| number.clone());
     let variables =
         [(RAYON_NUM_THREADS, number.as_str()), (CANDLE_NUM_THREADS, &candle), (FROM, threads.from.as_str())];

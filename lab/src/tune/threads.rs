@@ -54,7 +54,7 @@ pub struct ThreadsTuned {
     pub points: Vec<ThreadsPoint>,
     /// The count with the shortest median.
     pub fastest: usize,
-    /// The smallest of those that are not known to be slower than that.
+    /// The smallest of those that are not known to be slower than that; the fastest where there are too few rounds to know.
     pub best: usize,
     /// The others that are not known to be slower.
     pub undecided: Vec<usize>,
@@ -89,7 +89,8 @@ impl ThreadsTuned {
         });
         let points = points.collect::<Option<Vec<_>>>()?;
         let close: Vec<usize> = points.iter().filter(|point| !point.is_slower()).map(|point| point.threads).collect();
-        let best = *close.first()?;
+        let is_known = points.iter().any(|point| point.ratio_ci95.is_some());
+        let best = if is_known { *close.first()? } else { fastest };
         let undecided = close.into_iter().filter(|count| *count != best).collect();
         Some(Self { points, fastest, best, undecided, rounds: whole.len() })
     }
@@ -100,13 +101,16 @@ impl ThreadsTuned {
         let mut lines = Vec::new();
         if let Some(point) = self.points.iter().find(|point| point.threads == self.best) {
             let median = ms(point.median_ns);
-            lines.push(match self.undecided.is_empty() {
-                true => format!("Best: {} (a request takes {median})", count(self.best)),
-                false => format!("Undecided; {} is enough (a request takes {median})", count(self.best)),
+            let of = count(self.best);
+            lines.push(match (self.undecided.is_empty(), self.best == self.fastest) {
+                (true, _) => format!("Best: {of} (a request takes {median})"),
+                (false, true) => format!("Undecided; fastest so far: {of} (a request takes {median})"),
+                (false, false) => format!("Undecided; the fewest that may be as fast: {of} (a request takes {median})"),
             });
         }
         if !self.undecided.is_empty() {
-            let others: Vec<String> = self.undecided.iter().map(usize::to_string).collect();
+            let close = self.undecided.iter().chain([&self.best]).filter(|count| **count != self.fastest);
+            let others: Vec<String> = close.map(usize::to_string).collect();
             let why = match self.points.iter().any(|point| point.threads != self.fastest && point.ratio_ci95.is_some())
             {
                 true => "the interval of their ratio contains 1",
@@ -172,10 +176,10 @@ mod tests {
         let slices: Vec<&[(usize, f64)]> = noisy.iter().map(Vec::as_slice).collect();
         let tuned = ThreadsTuned::of(&rounds(&slices), 64).unwrap();
         assert_eq!((tuned.best, tuned.undecided.as_slice()), (1, &[2][..]));
-        assert!(tuned.lines()[0].starts_with("Undecided; 1 thread is enough"), "{:?}", tuned.lines());
+        assert!(tuned.lines()[0].contains("the fewest that may be as fast: 1 thread"), "{:?}", tuned.lines());
         // Two rounds decide nothing, however clear they look.
         let few = ThreadsTuned::of(&rounds(&[&[(1, 9e6), (2, 1e6)], &[(1, 9e6), (2, 1e6)]]), 64).unwrap();
-        assert_eq!(few.undecided, [2]);
+        assert_eq!((few.best, few.undecided.as_slice()), (2, &[1][..]));
         assert!(few.lines()[1].contains("takes 6 (--rounds 6)"), "{:?}", few.lines());
     }
 }

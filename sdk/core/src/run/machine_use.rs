@@ -280,7 +280,7 @@ fn system(manifest: &RunManifest, machine: &MachineUse, share: f64) -> Finding {
 mod tests {
     use super::*;
     use crate::HostNs;
-    use std::collections::BTreeMap;
+    use std::collections::HashMap;
 
     /// Rounds every 200 ms on two processors: CPU seconds of the program and of everybody so far.
     fn used(rounds: &[(f64, f64)], steps_ran: bool) -> Option<MachineUse> {
@@ -338,7 +338,7 @@ mod tests {
         let told = |manifest: &RunManifest| {
             let mut found = Vec::new();
             findings(manifest, &mut found);
-            found.iter().map(|f| (f.code.clone(), f.message())).collect::<BTreeMap<_, _>>()
+            found.iter().map(|f| (f.code.clone(), f.message())).collect::<HashMap<_, _>>()
         };
         let text = told(&manifest)[&Code::MachineBusy].clone();
         assert!(text.contains("other processes used 1.0 of 2 processors") && text.contains("20 times"), "{text}");
