@@ -16,7 +16,7 @@ fn every_program_says_how_many_threads_compute_and_how_it_used_the_machine() {
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         while Instant::now() < until {
             let _step = llm::decode(llm::Tokens::new(1));
-            tracing::trace_span!("linear").in_scope(|| std::hint::black_box((0..10_000u64).sum::<u64>()));
+            tracing::trace_span!("linear").in_scope(|| (0..200_000u64).fold(0, |sum, n| std::hint::black_box(sum ^ n)));
         }
     });
     let finished = scope.finish().expect("a manifest");
