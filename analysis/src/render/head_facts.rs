@@ -72,7 +72,7 @@ fn others(manifest: &RunManifest) -> String {
     let used = manifest.machine.and_then(|machine| Some((machine.others_cores()?, machine.processors?)));
     match used {
         Some((others, processors)) => format!("others used {others:.1} of {processors:.0} processors meanwhile"),
-        None => "whether others used the processors is not known".to_string(),
+        None => "others: not sampled".to_string(),
     }
 }
 
