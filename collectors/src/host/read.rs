@@ -6,7 +6,7 @@ use super::sys;
 use candlescope_core::process_facts::process_facts;
 use candlescope_core::run::env_key;
 use procfs::process::Process;
-use procfs::{CpuTime, Current, KernelStats, LoadAverage, Meminfo};
+use procfs::{CpuTime, Current, CurrentSI, KernelStats, LoadAverage, Meminfo};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
