@@ -158,6 +158,10 @@ pub(crate) struct PartialOptions {
     #[arg(long, value_name = "DEVICE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<usize>(), value_name = "N")]
+    #[arg(help = crate::threads::HELP)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) threads: Option<usize>,
     /// f32, f16 or bf16 for dense weights [default: f32 on a CPU, bf16 on a GPU]
     #[arg(long, value_name = "DTYPE")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -49,6 +49,7 @@ mod roofline_model;
 mod run_dir;
 mod samples;
 mod services;
+mod threads;
 #[cfg(feature = "trace-candle")]
 mod trace_candle;
 #[cfg(feature = "lab")]

@@ -32,6 +32,9 @@ pub(crate) struct Options {
     pub(crate) dtype: Option<String>,
     pub(crate) dequantize: bool,
     pub(crate) engine: String,
+    /// In the environment and in `inputs`, as settled.
+    #[serde(skip)]
+    pub(crate) threads: Option<usize>,
     pub(crate) seed: u64,
     pub(crate) temperature: f64,
     pub(crate) top_k: Option<usize>,
@@ -129,6 +132,7 @@ pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
         dtype: p.dtype,
         dequantize: p.dequantize.unwrap_or_default(),
         engine: p.engine.unwrap_or_default(),
+        threads: p.threads,
         seed: p.seed.unwrap_or_default(),
         temperature: p.temperature.unwrap_or_default(),
         top_k: p.top_k,
@@ -148,6 +152,9 @@ pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
         if value == 0 {
             bail!("--{name} is 0; it must be at least 1");
         }
+    }
+    if options.threads == Some(0) {
+        bail!("--threads is 0; it must be at least 1");
     }
     if options.batch > MAX_BATCH {
         bail!(

@@ -13,24 +13,13 @@ use crate::work::{self, Output};
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope::{ParquetConfig, Scope};
 use candlescope_analysis::{ReadLimits, ReportOptions, write_report};
-use candlescope_core::run::{Finding, RunManifest, Severity};
+use candlescope_core::run::{Finding, RunManifest, Severity, env_key};
 use candlescope_models::{AnyModel, LoadOptions, ModelSource, Picture};
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
-
-/// Starts candle's thread pool, which otherwise starts on first use and panics if it gets no threads. Here that is an
-/// error with the reason.
-pub(crate) fn start_thread_pool() -> Result<()> {
-    rayon::ThreadPoolBuilder::new().build_global().map_err(|error| {
-        anyhow!(
-            "the threads that compute cannot start ({error}): raise the number of threads that this user may have \
-             (ulimit -u), or ask for fewer with RAYON_NUM_THREADS"
-        )
-    })
-}
 
 pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     let combinations = composed(args)?;
@@ -119,16 +108,25 @@ pub(crate) struct Recorded {
 /// Runs the model and records it, and prints nothing.
 pub(crate) fn record(options: &Options, progress: bool) -> Result<Recorded> {
     let source = ModelSource::parse(&options.model)?;
+    // First of all, because it has to be known before any thread starts.
+    let threads = crate::threads::settle(options.threads, Some(&options.model))?;
+    let mut options = options.clone();
+    options.inputs["hardware"]["threads"] = json!(threads.number);
+    let options = &options;
     let load = load_options(options)?;
     // Before the model, which can take minutes to load.
     let picture = options.image.as_deref().map(Picture::read).transpose()?;
     let peaks = crate::measured_peaks::of(&options.device)?;
-    start_thread_pool()?;
+    let disturbances = disturbances(&options.device);
+    if progress {
+        disturbances.iter().for_each(|what| note(&format!("warning: {what}")));
+    }
+    crate::threads::start_pool()?;
     let dir = RunDir::make(options.out.clone().unwrap_or_else(|| default_out(&source)));
     let out = dir.path();
     crash_report::writing(out);
     crash_report::doing("starting the session");
-    let scope = start(options, out, peaks).inspect_err(|_| dir.remove_if_empty())?;
+    let scope = start(options, out, peaks, disturbances).inspect_err(|_| dir.remove_if_empty())?;
     let progress = Progress::new(progress);
 
     // The scope is always ended properly, so that what was recorded before an error can be read. A panic is treated
@@ -162,6 +160,18 @@ pub(crate) fn lost(manifest: &RunManifest) -> Result<()> {
     }
 }
 
+/// What disturbs the machine before the work begins, as benchmarks look for it.
+#[cfg(feature = "lab")]
+fn disturbances(device: &str) -> Vec<String> {
+    crate::bench::operations::surroundings_of(device).disturbances()
+}
+
+/// Without the lab, the samples of the run have to tell.
+#[cfg(not(feature = "lab"))]
+fn disturbances(_: &str) -> Vec<String> {
+    Vec::new()
+}
+
 fn load_options(options: &Options) -> Result<LoadOptions> {
     Ok(LoadOptions {
         device: crate::device::device(&options.device)?,
@@ -184,7 +194,12 @@ fn default_out(source: &ModelSource) -> PathBuf {
 }
 
 /// Installs the layer: before the model loads, because spans are made then.
-fn start(options: &Options, out: &std::path::Path, peaks: Option<serde_json::Value>) -> Result<Scope> {
+fn start(
+    options: &Options,
+    out: &std::path::Path,
+    peaks: Option<serde_json::Value>,
+    disturbances: Vec<String>,
+) -> Result<Scope> {
     let budget = options.disk_budget_mb.map(|mb| mb.saturating_mul(1 << 20));
     let config = ParquetConfig::new(out).disk_budget(budget);
     let run_id = out.file_name().map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned());
@@ -193,6 +208,12 @@ fn start(options: &Options, out: &std::path::Path, peaks: Option<serde_json::Val
         .run_id(&run_id)
         .on_problem(candlescope_core::diagnostics::to_stderr)
         .session(|s| s.environment("candle", candlescope_models::CANDLE_VERSION));
+    for (key, value) in crate::threads::facts() {
+        builder = builder.session(|s| s.environment(key, value));
+    }
+    if !disturbances.is_empty() {
+        builder = builder.session(|s| s.environment(env_key::DISTURBANCES, disturbances));
+    }
     if let Some(peaks) = peaks {
         builder = builder.session(|s| s.environment("measured_peaks", peaks));
     }

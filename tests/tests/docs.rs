@@ -8,7 +8,7 @@ use candlescope_analysis::Limit;
 use candlescope_analysis::advice::{AdviceCode, Missing};
 use candlescope_analysis::definitions::DEFINITIONS;
 use candlescope_core::RecordKind;
-use candlescope_core::run::{self, ColumnType, GpuAccount, RunManifest, StepCounts};
+use candlescope_core::run::{self, ColumnType, GpuAccount, MachineUse, RunManifest, StepCounts};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
@@ -31,7 +31,7 @@ const MANIFEST: &[(&str, &str)] = &[
     ("started_ns", "Start, nanoseconds since the Unix epoch"),
     ("ended_ns", "End, nanoseconds since the Unix epoch; null while the run goes on and after a crash"),
     ("complete", "Whether the run was closed properly; if not, the tables hold what had been finished"),
-    ("environment", "Object: machine, operating system, devices, versions"),
+    ("environment", "Object: machine, operating system, devices, versions, [threads and build](#threads-and-build)"),
     (
         "model",
         "Object: name, architecture, dimensions, element types, parameters, bytes. `dtype` is that of the activations, \
@@ -55,6 +55,11 @@ const MANIFEST: &[(&str, &str)] = &[
         "Object: what became of every step, and the schedule: `begun` = `recorded` + `captured` (only because a \
          window was asked for) + `scheduled_out` + `left_plain` (to measure the overhead) + `paused` + `lost` + `open_at_end`; missing while the run goes on, \
          after a crash, and in runs of older versions",
+    ),
+    (
+        "machine",
+        "Object: how the program and others [used the machine](#use-of-the-machine) while steps ran; missing if the host \
+         was not sampled then, and in runs of older versions: whether others were at work is not known there",
     ),
     ("counts", "Object: records handed to exporters, by table"),
     ("loss", "Object: intervals that never became records, by reason"),
@@ -162,6 +167,8 @@ fn run_format() {
     for (key, meaning) in MANIFEST {
         let _ = writeln!(text, "| `{key}` | {meaning} |");
     }
+    text.push('\n');
+    text.push_str(include_str!("docs/threads_and_machine.md"));
     text.push_str(NOTES);
     for kind in RecordKind::ALL {
         let _ = write!(text, "\n## `{}`\n\n| column | type | null | meaning |\n|---|---|---|---|\n", kind.table());
@@ -290,8 +297,12 @@ fn the_page_has_every_column_of_every_file() {
 
 #[test]
 fn the_page_has_every_key_of_the_manifest() {
-    let manifest =
-        RunManifest { gpu: Some(GpuAccount::default()), steps: Some(StepCounts::default()), ..RunManifest::default() };
+    let manifest = RunManifest {
+        gpu: Some(GpuAccount::default()),
+        steps: Some(StepCounts::default()),
+        machine: Some(MachineUse::default()),
+        ..RunManifest::default()
+    };
     let manifest = serde_json::to_value(manifest).expect("JSON");
     let keys: BTreeSet<&str> = manifest.as_object().expect("an object").keys().map(String::as_str).collect();
     assert_eq!(keys, MANIFEST.iter().map(|(key, _)| *key).collect());

@@ -32,7 +32,7 @@ const OF_VERSIONS: [&str; 5] = ["candlescope", "candle", "kernel", "nvidia_drive
 /// Options that decide how a run is recorded, and so what recording costs it.
 const OF_RECORDING: [&str; 6] = ["gpu-timing", "gpu-budget", "cupti", "nvtx", "overhead-probe", "schedule"];
 /// Options that say where results go, or how long to measure; and those that are compared in other places.
-const LEFT_OUT: [&str; 12] = [
+const LEFT_OUT: [&str; 13] = [
     "config",
     "device",
     "disk-budget-mb",
@@ -44,6 +44,7 @@ const LEFT_OUT: [&str; 12] = [
     "perfetto",
     "prometheus",
     "repeats",
+    "threads",
     "warmup",
 ];
 

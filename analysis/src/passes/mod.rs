@@ -33,6 +33,7 @@ pub(crate) mod kernels_by_path;
 pub mod latency;
 mod launch_pace;
 pub(crate) mod layers;
+mod machine;
 pub(crate) mod memory;
 mod module_groups;
 pub(crate) mod numbered;
@@ -205,7 +206,7 @@ impl<T: Beside> Beside for Option<T> {
 /// Reads the whole run and computes every figure. Also returns what was noticed on the way; the verdict is not made
 /// here.
 pub(crate) fn figures(run: &Run, beside: &mut impl Beside) -> (Analysis, Vec<Finding>) {
-    let manifest = run.manifest().cloned().unwrap_or_default();
+    let mut manifest = run.manifest().cloned().unwrap_or_default();
     let mut requests: Vec<RequestRecord> = Vec::new();
     let mut steps: Vec<StepRow> = Vec::new();
     let mut has_measured_steps = false;
@@ -219,6 +220,7 @@ pub(crate) fn figures(run: &Run, beside: &mut impl Beside) -> (Analysis, Vec<Fin
     let mut known: Option<(Warmup, memory::MemoryPass)> = None;
     let mut application = application::Application::default();
     let (mut first_step, mut all_kernels) = (None, false);
+    let mut machine: Option<machine::MachinePass> = None;
     let clocks = busy::Clocks::of(&manifest);
     let cold_steps = manifest.gpu.iter().flat_map(|gpu| &gpu.cold_steps);
     let cold: int_map::IntSet<Option<u64>> = cold_steps.map(|step| Some(*step)).collect();
@@ -232,6 +234,8 @@ pub(crate) fn figures(run: &Run, beside: &mut impl Beside) -> (Analysis, Vec<Fin
                 application = application::Application::take(&mut steps);
                 first_step = steps.first().map(|step| step.start_ns);
                 let warmup = Warmup::of(&manifest, &requests, &steps);
+                machine =
+                    manifest.machine.is_none().then(|| machine::MachinePass::beside_steps(step_rows::windows(&steps)));
                 let measured = step_rows::windows(steps.iter().filter(|step| !warmup.has_step(Some(step.step))));
                 let measured = difference(&measured, warmup.alone());
                 has_measured_steps = !measured.is_empty();
@@ -240,6 +244,9 @@ pub(crate) fn figures(run: &Run, beside: &mut impl Beside) -> (Analysis, Vec<Fin
             batch.samples.iter().for_each(|sample| {
                 samples.add(sample);
                 power.add(sample);
+                if let Some(machine) = &mut machine {
+                    machine.add(sample);
+                }
             });
             // If the error bound of the clocks is too large, it is not known what ran before the first step.
             let loaded_until = first_step.filter(|_| !clocks.apart());
@@ -318,6 +325,7 @@ pub(crate) fn figures(run: &Run, beside: &mut impl Beside) -> (Analysis, Vec<Fin
         used: energy::used_devices(&manifest, &kernels),
     });
     let memory = samples.finish();
+    manifest.machine = manifest.machine.or(machine.and_then(machine::MachinePass::finish));
     let analysis = Analysis {
         dir: run.dir().to_path_buf(),
         rows: RecordKind::ALL.iter().map(|&kind| (kind.table(), batches.records(kind))).collect(),

@@ -3,7 +3,7 @@
 
 use super::format::{bytes, count, duration, json, percent, printable, significant};
 use crate::passes::overhead::{Background, cores};
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{RunManifest, env_key};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -59,7 +59,21 @@ pub(super) fn machine(manifest: &RunManifest) -> Vec<String> {
         facts.push(system.join(" "));
     }
     facts.extend(text(&["candle_version", "candle"]).map(|version| format!("candle {version}")));
+    if let Some(n) = map.get(env_key::COMPUTE_THREADS).and_then(Value::as_u64) {
+        facts.push(format!("{n} thread{} to compute", if n == 1 { "" } else { "s" }));
+    }
+    // Of a manifest that was never begun nothing is said.
+    facts.extend((manifest.started_ns > 0).then(|| others(manifest)));
     facts
+}
+
+/// Whether others used the processors while the run's steps ran.
+fn others(manifest: &RunManifest) -> String {
+    let used = manifest.machine.and_then(|machine| Some((machine.others_cores()?, machine.processors?)));
+    match used {
+        Some((others, processors)) => format!("others used {others:.1} of {processors:.0} processors meanwhile"),
+        None => "others: not sampled".to_string(),
+    }
 }
 
 /// The processor's name.

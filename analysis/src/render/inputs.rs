@@ -1,7 +1,7 @@
 //! `inputs.yaml`: the configuration of a run as it was composed, from which it can be made again.
 
 use super::format::{printable, utc};
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{RunManifest, env_key};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 
@@ -32,6 +32,18 @@ pub fn inputs(manifest: &RunManifest) -> String {
             }
             for (key, value) in &manifest.options {
                 let _ = writeln!(out, "#   {}: {}", printable(key), scalar(value));
+            }
+            let threads = [
+                env_key::COMPUTE_THREADS,
+                env_key::COMPUTE_THREADS_FROM,
+                env_key::RAYON_NUM_THREADS,
+                env_key::CANDLE_NUM_THREADS,
+            ];
+            let known = threads.iter().filter_map(|key| Some((key, manifest.environment.get(*key)?)));
+            let lines: Vec<String> = known.map(|(key, value)| format!("#   {key}: {}\n", scalar(value))).collect();
+            if !lines.is_empty() {
+                out.push_str("# Threads that it computed with (null: the variable was not set):\n");
+                out.extend(lines);
             }
         }
     }

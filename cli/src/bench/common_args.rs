@@ -2,6 +2,7 @@
 
 use crate::device;
 use anyhow::Result;
+use candlescope_lab::study::Manifest;
 use candlescope_lab::suites::LmOptions;
 use candlescope_models::ModelSource;
 use clap::Args;
@@ -16,6 +17,8 @@ pub(crate) struct ModelArgs {
     /// cpu or cuda:N
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub(crate) device: String,
+    #[arg(long, value_name = "N", help = crate::threads::HELP)]
+    pub(crate) threads: Option<usize>,
     /// f32, f16 or bf16 for dense weights [default: f32 on a CPU, bf16 on a GPU]
     #[arg(long, value_name = "DTYPE")]
     pub(crate) dtype: Option<String>,
@@ -33,6 +36,14 @@ impl ModelArgs {
         ModelSource::parse(&self.model)?;
         device::engine(&self.engine)?;
         self.dtype.as_deref().map(device::dtype).transpose()?;
+        Ok(())
+    }
+
+    /// Settles how many threads compute, before any thread starts, and says it among the options of the study, so that
+    /// its processes and a `--resume` have as many.
+    pub(crate) fn settle_threads(&self, manifest: &mut Manifest) -> Result<()> {
+        let threads = crate::threads::settle(self.threads, Some(&self.model))?;
+        manifest.options.insert(crate::bench::THREADS.to_string(), threads.number.into());
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use anyhow::Result;
 use candlescope::Scope;
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::Collector;
+use candlescope_core::process_facts::process_facts;
 use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
 use serde_json::{Map, Value, json};
 
@@ -14,6 +15,9 @@ pub(super) fn record(device: &str) -> Result<Scope> {
         .paused(true)
         .on_problem(candlescope_core::diagnostics::to_stderr)
         .session(|session| session.environment("candle", candlescope_models::CANDLE_VERSION));
+    for (key, value) in crate::threads::facts() {
+        builder = builder.session(|session| session.environment(key, value));
+    }
     if let Some(peaks) = crate::measured_peaks::of(device)? {
         builder = builder.session(|session| session.environment("measured_peaks", peaks));
     }
@@ -36,6 +40,8 @@ fn on_gpu(builder: candlescope::Builder, _: bool) -> candlescope::Builder {
 pub(crate) fn environment(device: &str) -> Map<String, Value> {
     let facts = HostCollector::new().describe();
     let mut facts: Map<String, Value> = facts.into_iter().filter(|(key, _)| key != "pid").collect();
+    facts.extend(process_facts());
+    facts.extend(crate::threads::facts().into_iter().map(|(key, value)| (key.to_string(), value)));
     if let Some(gpu) = DeviceIdentity::of(device).ok().filter(|device| device.kind == DeviceKind::Cuda) {
         facts.insert("gpus".to_string(), json!([{ "name": gpu.name, "uuid": gpu.id }]));
         // Where the kernel does not tell the driver's version, it is that of CUDA, which is something else.

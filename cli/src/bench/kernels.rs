@@ -1,5 +1,6 @@
 //! `candlescope bench kernels`.
 
+use super::environment::environment;
 use super::operations::{
     begin, cancel_on_interrupt, datasheet, elements, end, interrupted, last_repetition, state, study, surroundings,
     watch,
@@ -45,6 +46,8 @@ pub(crate) struct KernelsArgs {
     /// cpu or cuda:N
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
+    #[arg(long, value_name = "N", help = crate::threads::HELP)]
+    threads: Option<usize>,
     /// Leave the caches as the repetition before left them, instead of writing over them
     #[arg(long)]
     warm: bool,
@@ -88,6 +91,7 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
         return list();
     }
     let cases = chosen(args)?;
+    crate::threads::settle(args.threads, None)?;
     let device = crate::device::device(&args.device)?;
     let identity = DeviceIdentity::of(&args.device)?;
     let ceilings = ceilings(args, &identity)?;
@@ -175,7 +179,9 @@ fn manifest(
     let mut manifest = Manifest::new("kernels", ids, method)
         .option("device", args.device.as_str())
         .option("warm", args.warm)
+        .option(super::THREADS, crate::threads::settled().map(|threads| threads.number))
         .option("seed", args.seed);
+    manifest.environment.extend(environment(&args.device));
     manifest.environment.insert("device".to_string(), json!(device));
     manifest
 }

@@ -19,6 +19,9 @@ pub(crate) use args::BenchArgs;
 use args::BenchCommand;
 pub(crate) use common_args::ModelArgs;
 
+/// The option of a study that says how many threads compute.
+pub(crate) const THREADS: &str = "threads";
+
 /// Runs the suite and returns the exit status of the command.
 pub(crate) fn run(args: &BenchArgs) -> Result<u8> {
     match &args.command {

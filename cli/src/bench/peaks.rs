@@ -1,5 +1,6 @@
 //! `candlescope bench peaks`.
 
+use super::environment::environment;
 use super::operations::{
     begin, cancel_on_interrupt, datasheet, elements, end, interrupted, last_repetition, state, study, surroundings,
     warn_of_debug_build, watch,
@@ -21,6 +22,8 @@ pub(crate) struct PeaksArgs {
     /// cpu or cuda:N
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
+    #[arg(long, value_name = "N", help = crate::threads::HELP)]
+    threads: Option<usize>,
     /// Element types of matrix products, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "f32,f16,bf16")]
     dtype: Vec<String>,
@@ -46,6 +49,7 @@ pub(crate) struct PeaksArgs {
 
 pub(crate) fn run(args: &PeaksArgs) -> Result<()> {
     let elements = elements(&args.dtype)?;
+    crate::threads::settle(args.threads, None)?;
     let device = crate::device::device(&args.device)?;
     let identity = DeviceIdentity::of(&args.device)?;
     let options = PeakOptions::new(device).elements(&elements).quick(args.quick).seed(args.seed);
@@ -78,7 +82,9 @@ fn manifest(args: &PeaksArgs, options: &PeakOptions, method: &Method, device: &D
         .option("device", args.device.as_str())
         .option("dtype", args.dtype.clone())
         .option("quick", args.quick)
+        .option(super::THREADS, crate::threads::settled().map(|threads| threads.number))
         .option("seed", args.seed);
+    manifest.environment.extend(environment(&args.device));
     manifest.environment.insert("device".to_string(), json!(device));
     manifest
 }

@@ -83,6 +83,7 @@ fn manifest(name: &str, options: LmOptions, args: &CommonArgs) -> Result<Manifes
     if let serde_json::Value::Object(map) = serde_json::to_value(&options)? {
         manifest.options = map;
     }
+    args.subject.settle_threads(&mut manifest)?;
     Ok(manifest)
 }
 

@@ -6,7 +6,6 @@ use super::bar::Bar;
 use super::environment::{environment, record};
 use super::operations::{cancel_on_interrupt, surroundings_of};
 use crate::output::say;
-use crate::profile::start_thread_pool;
 use anyhow::{Context, Result};
 use candlescope::Scope;
 use candlescope_lab::method::{Ended, Engine};
@@ -32,6 +31,8 @@ pub(super) fn run(args: &RoundArgs) -> Result<u8> {
 fn measure(args: &RoundArgs) -> Result<Ended> {
     let study = Study::open(&args.study)?;
     let manifest = study.manifest();
+    let threads = manifest.options.get(super::THREADS).and_then(Value::as_u64);
+    crate::threads::settle(threads.and_then(|n| usize::try_from(n).ok()), None)?;
     if manifest.options.contains_key(candlescope_lab::variants::SUITE) {
         return super::variants_round::measure(args, &study);
     }
@@ -45,7 +46,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
         engine: crate::device::engine(&options.engine)?,
     };
     let cancel = cancel_on_interrupt(|| ());
-    start_thread_pool()?;
+    crate::threads::start_pool()?;
     let starts = manifest.rounds + u32::from(manifest.method.profiled_runs > 0);
     let bar = Bar::new(!args.no_progress, args.round, starts, Duration::from_millis(args.since_ms));
     bar.loading(&options.model);

@@ -124,6 +124,7 @@ fn manifest(options: &VariantOptions, common: &CommonArgs) -> Result<Manifest> {
     if let Value::Object(map) = serde_json::to_value(options)? {
         manifest.options = map;
     }
+    common.subject.settle_threads(&mut manifest)?;
     Ok(manifest)
 }
 

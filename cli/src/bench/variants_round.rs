@@ -5,7 +5,6 @@ use super::bar::Bar;
 use super::environment::{environment, record};
 use super::operations::{cancel_on_interrupt, surroundings_of};
 use super::variants::FILES;
-use crate::profile::start_thread_pool;
 use anyhow::{Context, Result};
 use candlescope::Scope;
 use candlescope_lab::hardware::EnergyCounter;
@@ -27,7 +26,7 @@ pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<Ended> {
     let device = crate::device::device(&options.device)?;
     let load = LoadOptions { device, seed: options.seed, ..LoadOptions::default() };
     let cancel = cancel_on_interrupt(|| ());
-    start_thread_pool()?;
+    crate::threads::start_pool()?;
     let bar = Bar::new(!args.no_progress, args.round, manifest.rounds + 1, Duration::from_millis(args.since_ms));
     bar.loading(&options.model);
     let records = study.records()?;

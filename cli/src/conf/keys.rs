@@ -79,6 +79,7 @@ pub(super) const KEYS: &[Key] = &[
     key("runtime", "top_k", "top-k", Kind::Whole, None),
     key("runtime", "top_p", "top-p", Kind::Number, None),
     key("hardware", "device", "device", Kind::Text, Some("\"cpu\"")),
+    key("hardware", "threads", "threads", Kind::Whole, None),
     key("hardware", "price_per_hour", "price-per-hour", Kind::Number, None),
     key("profiling", "gpu_timing", "gpu-timing", Kind::Text, None),
     key("profiling", "gpu_budget", "gpu-budget", Kind::Number, None),

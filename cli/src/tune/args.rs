@@ -26,6 +26,9 @@ pub(crate) enum TuneCommand {
     /// end of memory are
     #[command(after_help = EXAMPLES)]
     Batch(Box<BatchArgs>),
+    /// How many threads compute on a CPU: tries counts in turns, says which is best, or that it is undecided
+    #[command(after_help = super::threads::EXAMPLES)]
+    Threads(Box<super::threads::ThreadsArgs>),
 }
 
 #[derive(Debug, Args)]

@@ -1,14 +1,15 @@
 //! `candlescope tune batch`.
 
 use super::args::{BatchArgs, MetricArg};
+use crate::bench::THREADS;
 use crate::bench::environment::environment;
 use crate::bench::operations::{
     begin, cancel_on_interrupt, end, last_repetition, state, surroundings_of, warn_of_debug_build, watch,
 };
 use crate::options::MAX_BATCH;
 use crate::output::{note, printable, say};
-use crate::profile::start_thread_pool;
 use crate::progress::Progress;
+use crate::threads::Threads;
 use anyhow::{Context, Result, bail};
 use candlescope_analysis::devices::{Device, known_device, peaks_device};
 use candlescope_core::files::read_text_limited;
@@ -31,6 +32,7 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
     let options = options(args)?;
     // What is wrong with the words is found out before a directory is made.
     options.check()?;
+    crate::threads::settle(args.subject.threads, Some(&args.subject.model))?;
     let device = crate::device::device(&args.subject.device)?;
     let load = LoadOptions {
         device,
@@ -40,13 +42,15 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
         engine: crate::device::engine(&args.subject.engine)?,
     };
     let peaks = peaks(args)?;
-    start_thread_pool()?;
+    crate::threads::start_pool()?;
     warn_of_debug_build();
     let progress = Progress::new(!args.no_progress && !args.json);
     progress.wait(&printable(&format!("loading {}", args.subject.model)));
     let cancel = cancel_on_interrupt(last_repetition);
     let host = ModelHost::new(&options.lm, load)?.cancel(&cancel);
-    let mut study = Study::create(&args.out, manifest(args, &options))?;
+    let mut plan = manifest(args, &options);
+    args.subject.settle_threads(&mut plan)?;
+    let mut study = Study::create(&args.out, plan)?;
     begin(&mut study, 0, 0, false)?;
     let mut around = surroundings_of(&args.subject.device);
     let mut observe = watch(&progress);
@@ -165,8 +169,12 @@ fn show(args: &BatchArgs, study: &Study, tuned: &Tuned) -> Result<u8> {
     if args.json {
         let mut object = serde_json::to_value(tuned)?;
         object["study"] = json!(dir);
+        object[THREADS] = json!(crate::threads::settled().map(|threads| threads.number));
         say(&object.to_string())?;
     } else {
+        if let Some(words) = crate::threads::settled().map(Threads::words) {
+            say(&words)?;
+        }
         lines(tuned).iter().try_for_each(|line| say(line))?;
         say(&format!("Study: {}   Report: {}", dir.display(), dir.join("report.html").display()))?;
     }

@@ -2,6 +2,7 @@
 
 mod args;
 mod batch;
+mod threads;
 
 use anyhow::Result;
 pub(crate) use args::TuneArgs;
@@ -11,5 +12,6 @@ use args::TuneCommand;
 pub(crate) fn run(args: &TuneArgs) -> Result<u8> {
     match &args.command {
         TuneCommand::Batch(args) => batch::run(args),
+        TuneCommand::Threads(args) => threads::run(args),
     }
 }

@@ -6,16 +6,25 @@
 //! | `process_peak_resident_memory_bytes` | bytes | its maximum so far |
 //! | `process_cpu_ratio` | ratio | CPU time since the sample before ÷ wall time; 2.0 is two cores busy |
 //! | `process_cpu_seconds_total` | seconds | CPU time so far, all threads, user and system |
+//! | `process_cpu_user_seconds_total` | seconds | the part of it in the program's own code |
+//! | `process_cpu_system_seconds_total` | seconds | the part of it in the kernel |
+//! | `process_cpu_throttled_seconds_total` | seconds | time in which the control group's quota kept it from running |
 //! | `process_context_switches_voluntary_total` | count | threads that went to wait |
 //! | `process_context_switches_involuntary_total` | count | threads that lost their core to another |
 //! | `process_page_faults_minor_total` | count | pages mapped without reading from disk |
 //! | `process_page_faults_major_total` | count | pages read from disk, such as memory-mapped weights |
 //! | `process_threads` | count | threads now |
+//! | `process_unnamed_threads` | count | those without a name of their own, such as rayon's and candle's pools |
+//! | `system_processors_usable` | count | processors that the process may use, by its affinity |
+//! | `system_cpu_busy_seconds_total` | seconds | CPU time of everybody on these processors |
+//! | `system_cpu_others_ratio` | ratio | CPU time of others on them since the sample before ÷ wall time |
 //! | `system_memory_available_bytes` | bytes | what could be allocated without swapping |
 //! | `system_load_1m` | count | load average of the last minute |
 //!
 //! On systems other than Linux every metric is absent.
 
+#[cfg(target_os = "linux")]
+mod cpu_group;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is read there yet"))]
 mod process_metrics;
 #[cfg(target_os = "linux")]
@@ -23,7 +32,8 @@ mod read;
 #[cfg(target_os = "linux")]
 mod sys;
 
-use candlescope_core::{CollectError, Collector, Samples};
+use candlescope_core::run::env_key;
+use candlescope_core::{CollectError, Collector, Samples, metric};
 use process_metrics::{Reading, samples};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,8 +41,8 @@ use std::time::{Duration, Instant};
 
 /// Samples this process and its machine.
 ///
-/// One round takes some tens of microseconds on the background thread, so the period below costs well under a
-/// thousandth of a core.
+/// One round takes some hundred microseconds on the background thread (more on machines with very many processors, whose
+/// `/proc/stat` is long), so the period below costs about a thousandth of a core.
 #[derive(Debug)]
 pub struct HostCollector {
     /// Another process than this one.
@@ -41,6 +51,8 @@ pub struct HostCollector {
     device: Arc<str>,
     began: Instant,
     last: Option<Reading>,
+    #[cfg(target_os = "linux")]
+    cpu_group: cpu_group::CpuGroup,
 }
 
 impl Default for HostCollector {
@@ -57,7 +69,15 @@ impl HostCollector {
 
     /// A collector with another period.
     pub fn with_period(period: Duration) -> Self {
-        Self { other: None, period, device: "host".into(), began: Instant::now(), last: None }
+        Self {
+            other: None,
+            period,
+            device: metric::HOST.into(),
+            began: Instant::now(),
+            last: None,
+            #[cfg(target_os = "linux")]
+            cpu_group: cpu_group::CpuGroup::of(None),
+        }
     }
 
     /// Samples the process `pid` in place of this one. Context switches are absent: the system keeps them of each thread
@@ -70,7 +90,27 @@ impl HostCollector {
         let other = OtherProcess::find(pid).ok_or_else(|| {
             CollectError(format!("there is no process {pid} on this machine: `ps -u $USER` lists your own"))
         })?;
-        Ok(Self { other: Some(other), ..Self::new() })
+        Ok(Self {
+            other: Some(other),
+            #[cfg(target_os = "linux")]
+            cpu_group: cpu_group::CpuGroup::of(Some(pid)),
+            ..Self::new()
+        })
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl HostCollector {
+    fn reading(&self) -> Reading {
+        let other = self.other.map(|other| other.pid);
+        let mut now = read::reading(self.began.elapsed(), other);
+        now.throttled = self.cpu_group.throttled();
+        // Names of threads are read where their number has changed: there may be hundreds.
+        now.unnamed_threads = match &self.last {
+            Some(last) if last.threads == now.threads && last.unnamed_threads.is_some() => last.unnamed_threads,
+            _ => read::unnamed_threads(other),
+        };
+        now
     }
 }
 
@@ -108,7 +148,7 @@ impl Collector for HostCollector {
         ]);
         if let Ok(cores) = std::thread::available_parallelism() {
             // Takes affinity and the container's quota into account, unlike the number of cores.
-            facts.insert("cpu_available".to_string(), cores.get().into());
+            facts.insert(env_key::CPU_AVAILABLE.to_string(), cores.get().into());
         }
         #[cfg(target_os = "linux")]
         read::describe(&mut facts);
@@ -120,7 +160,7 @@ impl Collector for HostCollector {
             return Err(CollectError(format!("the process {} has ended", other.pid)));
         }
         #[cfg(target_os = "linux")]
-        let reading = read::reading(self.began.elapsed(), self.other.map(|other| other.pid));
+        let reading = self.reading();
         #[cfg(not(target_os = "linux"))]
         let reading = Reading { at: self.began.elapsed(), ..Reading::default() };
         if cfg!(target_os = "linux") && reading.is_empty() {

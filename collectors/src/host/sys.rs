@@ -6,7 +6,8 @@ use std::time::Duration;
 /// Use of resources by all threads of this process so far, ended ones included.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Usage {
-    pub(super) cpu: Duration,
+    pub(super) user: Duration,
+    pub(super) system: Duration,
     pub(super) voluntary_switches: u64,
     pub(super) involuntary_switches: u64,
     pub(super) minor_faults: u64,
@@ -26,7 +27,8 @@ pub(super) fn usage() -> Option<Usage> {
     let count = |n: libc::c_long| u64::try_from(n).unwrap_or(0);
     let time = |t: libc::timeval| Duration::from_secs(count(t.tv_sec)) + Duration::from_micros(count(t.tv_usec));
     Some(Usage {
-        cpu: time(usage.ru_utime) + time(usage.ru_stime),
+        user: time(usage.ru_utime),
+        system: time(usage.ru_stime),
         voluntary_switches: count(usage.ru_nvcsw),
         involuntary_switches: count(usage.ru_nivcsw),
         minor_faults: count(usage.ru_minflt),

@@ -19,6 +19,7 @@ mod page;
 mod prediction;
 mod run;
 mod search;
+mod threads;
 mod words;
 
 pub use forecast::{Forecast, Latency};
@@ -28,4 +29,5 @@ pub use outcome::{MemoryPressure, TunePoint, Tuned};
 pub use prediction::Prediction;
 pub use run::{TuneDriver, TuneError, tune, write_tuned};
 pub use search::{Attempt, Next, Search, Stop, Why};
+pub use threads::{ThreadsPoint, ThreadsTuned, thread_counts};
 pub use words::{lines, markdown, nearest_words};

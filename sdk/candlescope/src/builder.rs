@@ -278,8 +278,13 @@ impl Builder {
     /// # Errors
     /// If a destination cannot be used; the message names it and the remedy.
     pub fn layer(self) -> Result<(CandlescopeLayer, Scope), InitError> {
-        #[allow(unused_mut, reason = "changed only with the feature `host`")]
+        #[allow(unused_mut, reason = "changed only with the features `host` and `candle`")]
         let mut session = self.gpu.apply(self.session);
+        #[cfg(feature = "candle")]
+        {
+            let features = crate::observe::candle_features();
+            session = session.environment(candlescope_core::run::env_key::CANDLE_FEATURES, features);
+        }
         #[cfg(feature = "host")]
         if self.host {
             session = session.collector(candlescope_collectors::host::HostCollector::new());

@@ -4,10 +4,11 @@ use crate::host_ns::HostNs;
 use crate::record::RecordKind;
 use crate::run::{
     ClockInfo, ESTIMATE_IN_PLACE, ESTIMATE_LOOP, ExporterReport, Finding, GpuAccount, InPlaceOverhead, LoadedModel,
-    OverheadInfo, RunManifest,
+    MachineUse, OverheadInfo, RunManifest, env_key,
 };
 use crate::tally::Tally;
 use crate::verdict::{Evidence, verdict};
+use serde_json::Value;
 
 /// What is known of a run when it ends.
 #[derive(Default)]
@@ -26,6 +27,8 @@ pub(crate) struct Closing<'a> {
     pub(crate) per_interval_ns: f64,
     /// The cost of recording, as plain steps show it.
     pub(crate) in_place: Option<InPlaceOverhead>,
+    /// How the machine was used while steps ran.
+    pub(crate) machine: Option<MachineUse>,
     pub(crate) background_cpu_ns: Option<u64>,
     pub(crate) collector_failures: &'a [(&'static str, String)],
     /// Whether the thread of the collectors is still busy.
@@ -51,6 +54,8 @@ impl Closing<'_> {
         m.modules = self.modules;
         m.exporters = self.exporters;
         m.gpu = self.gpu;
+        m.machine = self.machine;
+        note_threads_and_candle(m);
         let (application_ns, ratio) = overhead(self.per_interval_ns, tally);
         m.overhead = OverheadInfo {
             per_interval_ns: self.per_interval_ns,
@@ -71,6 +76,17 @@ impl Closing<'_> {
             capture: self.capture,
         });
     }
+}
+
+/// What the environment can say of candle and its threads only at the end.
+fn note_threads_and_candle(m: &mut RunManifest) {
+    let mut put = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            m.environment.entry(key.into()).or_insert(value);
+        }
+    };
+    put(env_key::CANDLE, crate::modules::seen_candle_version().map(Into::into));
+    put(env_key::UNNAMED_THREADS, m.machine.and_then(|machine| machine.pool_threads).map(Into::into));
 }
 
 /// Time taken from the application's threads in nanoseconds, by the loop's estimate, and its share of the time in

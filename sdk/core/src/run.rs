@@ -3,10 +3,12 @@
 //! A program that reads a run needs only this module of ours.
 
 mod code;
+pub mod env_key;
 mod evidence;
 mod finding;
 pub(crate) mod judge;
 mod loaded_model;
+mod machine_use;
 mod wording;
 
 pub use code::Code;
@@ -14,6 +16,7 @@ pub use evidence::{Evidence, EvidenceValue};
 pub use finding::{Finding, Place, Severity, Verdict};
 pub use judge::judge;
 pub use loaded_model::LoadedModel;
+pub use machine_use::{MachineMeter, MachineUse};
 
 use crate::numbers::count;
 use crate::record::RecordKind;
@@ -73,6 +76,9 @@ pub struct RunManifest {
     /// What was reported about the model's weights while it was loaded; absent if nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modules: Option<LoadedModel>,
+    /// How the program and others used the machine while steps ran; absent if the host was not sampled then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineUse>,
     /// Records handed to exporters, by table.
     pub counts: BTreeMap<String, u64>,
     /// Intervals that never became records, by reason.

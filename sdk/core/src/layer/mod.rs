@@ -87,6 +87,7 @@ impl CandlescopeLayer {
 
     fn callsite(&self, metadata: &'static Metadata<'static>) -> Callsite {
         callsites::get(self.shared.session, metadata, || {
+            modules::note_candle_version(metadata);
             let kinds = FieldKinds::of(metadata);
             let alike = !kinds.phase && !kinds.request && !kinds.name;
             let meta = alike.then(|| self.describe(metadata, kinds, &FieldValues::default(), None));

@@ -7,6 +7,7 @@
 //! Nothing of this is on the hot path: a span's module is part of its interned name.
 
 mod architecture;
+mod candle_version;
 mod cost;
 mod hf_config;
 mod loading;
@@ -20,6 +21,7 @@ mod windows;
 use crate::vocabulary::DType;
 use architecture::Architecture;
 pub use architecture::{Attention, ConfigUnreadable, Over, Rows};
+pub(crate) use candle_version::{note as note_candle_version, seen as seen_candle_version};
 pub(crate) use cost::{StepWork, activation_width};
 use loading::Loading;
 use rules::Rule;

@@ -8,8 +8,8 @@ use crate::account::Closing;
 use crate::capture::EndedAt;
 use crate::control::{Control, KernelWindow};
 use crate::diagnostics::Diagnostics;
-use crate::record::{Batch, RecordKind, RequestRecord, StepRecord};
-use crate::run::{ClockInfo, Code, Finding, RunManifest, Severity, StepCounts};
+use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, StepRecord};
+use crate::run::{ClockInfo, Code, Finding, MachineMeter, RunManifest, Severity, StepCounts};
 use crate::tally::Tally;
 use crossbeam_channel::Sender;
 use rustc_hash::FxHashSet;
@@ -121,6 +121,7 @@ pub(crate) struct Capturing {
     dropped: Option<u64>,
     /// Intervals whose parent was dropped.
     orphans: u64,
+    machine: MachineMeter,
 }
 
 impl Capturing {
@@ -152,7 +153,13 @@ impl Capturing {
             model_spans: 0,
             dropped: Some(0),
             orphans: 0,
+            machine: MachineMeter::default(),
         })
+    }
+
+    /// Takes samples as they come. A capture is short, and its steps follow each other: all its time counts.
+    pub(crate) fn add_samples(&mut self, samples: &[SampleRecord]) {
+        self.machine.add(samples, true);
     }
 
     /// Takes the records of the captured steps from `batch`.
@@ -260,7 +267,9 @@ impl Capturing {
         // This thread reports no problems: those of the exporter are reported by the exporter's own thread.
         super::prepare_background_thread(&Diagnostics::default());
         let mut tally = end.tally.since(&self.before);
-        let Self { request, wanted, seen, started, step_ns, model_spans, requests, dropped, orphans, .. } = self;
+        let Self { request, wanted, seen, started, step_ns, model_spans, requests, dropped, orphans, machine, .. } =
+            self;
+        let machine = machine.result();
         let CaptureRequest { lane, run_id, finished, busy, .. } = request;
         let mut lanes = [lane];
         let deadline = Instant::now() + CLOSE_WITHIN;
@@ -300,6 +309,7 @@ impl Capturing {
             exporters: reports,
             unresponsive: &unresponsive,
             per_interval_ns: end.per_interval_ns,
+            machine,
             // Without a step nothing can be said about its spans; the finding about the capture is added below.
             paused_throughout: seen == 0,
             capture: true,

@@ -14,7 +14,9 @@ use crate::live_manifest::LiveManifest;
 use crate::raw::Raw;
 use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, SpanId, ThreadInfo};
 use crate::ring_room::RingShare;
-use crate::run::{ClockInfo, Code, Finding, GpuAccount, InPlaceOverhead, LossCounts, StepCounts};
+use crate::run::{
+    ClockInfo, Code, Finding, GpuAccount, InPlaceOverhead, LossCounts, MachineMeter, MachineUse, StepCounts,
+};
 use crate::shared::{RawRequest, Shared, ThreadCounts};
 use crate::tally::Tally;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -62,6 +64,7 @@ pub(crate) struct DrainReport {
     pub(crate) clock: ClockInfo,
     pub(crate) gpu: Option<GpuAccount>,
     pub(crate) in_place: Option<InPlaceOverhead>,
+    pub(crate) machine: Option<MachineUse>,
     /// Threads that are writing captured runs.
     pub(crate) captures: Vec<JoinHandle<()>>,
 }
@@ -123,6 +126,9 @@ pub(crate) struct Drain {
     threads_come: bool,
     /// Whether filters hide the model's spans.
     asking: Asking,
+    machine: MachineMeter,
+    /// Steps that had begun when samples came last.
+    begun_at_samples: u64,
 }
 
 struct Source {
@@ -163,6 +169,8 @@ impl Drain {
             captures: Vec::new(),
             threads_come: false,
             asking: Asking::default(),
+            machine: MachineMeter::default(),
+            begun_at_samples: 0,
         }
     }
 
@@ -275,9 +283,7 @@ impl Drain {
         }
         self.retire_ended_threads();
         self.take_requests(closed);
-        while let Ok(samples) = self.links.samples.try_recv() {
-            self.resolved.batch.samples.extend(samples);
-        }
+        self.take_samples();
         self.note_model(urgent);
         self.pass_on_manifest();
         self.asking.ask(&self.shared, urgent);
@@ -297,6 +303,22 @@ impl Drain {
         *self.links.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
         meter.update();
         busiest
+    }
+
+    fn take_samples(&mut self) {
+        let mut steps_ran = None;
+        while let Ok(samples) = self.links.samples.try_recv() {
+            let steps_ran = *steps_ran.get_or_insert_with(|| {
+                let steps = self.tally().steps;
+                let before = std::mem::replace(&mut self.begun_at_samples, steps.begun);
+                steps.begun > before || steps.open_at_end > 0
+            });
+            self.machine.add(&samples, steps_ran);
+            if let Some(capture) = &mut self.capture {
+                capture.add_samples(&samples);
+            }
+            self.resolved.batch.samples.extend(samples);
+        }
     }
 
     /// Begins the capture that was asked for, once the recorder of kernels is on or is not waited for any longer.
@@ -566,7 +588,8 @@ impl Drain {
         let gpu = self.enricher.account(&self.shared, self.mapper.ns_per_tick());
         let in_place = self.resolver.in_place(&Surroundings { shared: &self.shared, mapper: &self.mapper });
         meter.update();
-        let _ = answer.send(DrainReport { lanes: self.lanes, tally, clock, gpu, in_place, captures: self.captures });
+        let (machine, captures) = (self.machine.result(), self.captures);
+        let _ = answer.send(DrainReport { lanes: self.lanes, tally, clock, gpu, in_place, machine, captures });
     }
 }
 

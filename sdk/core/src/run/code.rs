@@ -166,6 +166,12 @@ codes! {
     // Time.
     /// The system clock was set during the run, or the machine slept.
     ClockSet = "clock_set", Warning;
+    /// Other processes used the processors or the GPU: times are not the program's alone.
+    MachineBusy = "machine_busy", Warning;
+    /// A quota of the control group kept the program from running.
+    CpuThrottled = "cpu_throttled", Warning;
+    /// Much of the program's CPU time was spent in the kernel.
+    SystemTimeHigh = "system_time_high", Info;
     /// Recording takes a large share of step time.
     OverheadHigh = "overhead_high", Warning;
     /// Decoding slows down as the context grows.

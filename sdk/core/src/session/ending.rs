@@ -169,6 +169,7 @@ impl Session {
             gpu: report.gpu.clone(),
             per_interval_ns: inner.per_interval_ns,
             in_place: report.in_place.clone(),
+            machine: report.machine,
             background_cpu_ns: self.background.total_ns(),
             collector_failures: &failures,
             collectors_hang: self.collectors_hang,

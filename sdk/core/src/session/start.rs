@@ -16,6 +16,7 @@ use crate::pipeline::fanout::Lane;
 use crate::pipeline::kernel_thread::KernelThread;
 use crate::pipeline::{BackgroundCpu, collect, threads};
 use crate::probe::Probe;
+use crate::process_facts::process_facts;
 use crate::record::SampleRecord;
 use crate::run::SCHEMA_VERSION;
 use crate::shared::{Hooks, RawRequest, Rings, Shared};
@@ -176,6 +177,7 @@ impl SessionBuilder {
         m.environment.entry("candlescope".into()).or_insert_with(|| env!("CARGO_PKG_VERSION").into());
         m.environment.entry("os".into()).or_insert_with(|| std::env::consts::OS.into());
         m.environment.entry("arch".into()).or_insert_with(|| std::env::consts::ARCH.into());
+        add_environment(m, process_facts());
         for collector in &mut self.collectors {
             add_environment(m, collector.describe());
         }
