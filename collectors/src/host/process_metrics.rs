@@ -1,5 +1,6 @@
 //! Turns readings into samples. Pure.
 
+use candlescope_core::metric;
 use std::time::Duration;
 
 /// One look at the process and the machine. What could not be read is `None`.
@@ -31,17 +32,17 @@ impl Reading {
 pub(super) fn samples(last: Option<&Reading>, now: &Reading) -> Vec<(&'static str, f64, &'static str)> {
     let count = |n: Option<u64>| n.map(|n| n as f64);
     [
-        ("process_resident_memory_bytes", count(now.resident_bytes), "bytes"),
-        ("process_peak_resident_memory_bytes", count(now.peak_resident_bytes), "bytes"),
-        ("process_cpu_ratio", last.and_then(|last| cpu_ratio(last, now)), "ratio"),
-        ("process_cpu_seconds_total", now.cpu.map(|t| t.as_secs_f64()), "seconds"),
-        ("process_context_switches_voluntary_total", count(now.voluntary_switches), "count"),
-        ("process_context_switches_involuntary_total", count(now.involuntary_switches), "count"),
-        ("process_page_faults_minor_total", count(now.minor_faults), "count"),
-        ("process_page_faults_major_total", count(now.major_faults), "count"),
-        ("process_threads", count(now.threads), "count"),
-        ("system_memory_available_bytes", count(now.memory_available_bytes), "bytes"),
-        ("system_load_1m", now.load_1m, "count"),
+        (metric::RESIDENT_MEMORY, count(now.resident_bytes), "bytes"),
+        (metric::PEAK_RESIDENT_MEMORY, count(now.peak_resident_bytes), "bytes"),
+        (metric::CPU_RATIO, last.and_then(|last| cpu_ratio(last, now)), "ratio"),
+        (metric::CPU_SECONDS, now.cpu.map(|t| t.as_secs_f64()), "seconds"),
+        (metric::VOLUNTARY_SWITCHES, count(now.voluntary_switches), "count"),
+        (metric::INVOLUNTARY_SWITCHES, count(now.involuntary_switches), "count"),
+        (metric::MINOR_FAULTS, count(now.minor_faults), "count"),
+        (metric::MAJOR_FAULTS, count(now.major_faults), "count"),
+        (metric::THREADS, count(now.threads), "count"),
+        (metric::MEMORY_AVAILABLE, count(now.memory_available_bytes), "bytes"),
+        (metric::LOAD_1M, now.load_1m, "count"),
     ]
     .into_iter()
     .filter_map(|(metric, value, unit)| value.map(|value| (metric, value, unit)))

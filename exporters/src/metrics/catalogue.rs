@@ -1,5 +1,7 @@
 //! Every metric that is served: name, kind, labels, meaning. Dashboards, rules and tests depend on this table.
 
+use candlescope_core::metric;
+
 /// Kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -201,41 +203,37 @@ pub const METRICS: &[Metric] = &[
 /// Metrics made from samples of candlescope's own collectors. Samples of other collectors are served too, as gauges, or
 /// as counters if their name ends in `_total`.
 pub const SAMPLES: &[Metric] = &[
-    counter("hw_energy_joules_total", GPU, "Energy used by the GPU since its driver was loaded"),
-    gauge("hw_power_watts", GPU, "Power drawn by the whole board"),
-    gauge("hw_power_limit_watts", GPU, "Power limit that is enforced"),
-    gauge("hw_gpu_utilization_ratio", GPU, "Share of the last sampling period in which any kernel ran"),
-    gauge("hw_gpu_memory_usage_bytes", GPU, "Device memory in use by anyone"),
-    gauge("hw_gpu_memory_limit_bytes", GPU, "Device memory in all"),
-    gauge("hw_temperature_celsius", GPU, "Temperature of the die"),
-    gauge("candlescope_gpu_power_average_watts", GPU, "Mean power of the last second"),
-    gauge("candlescope_gpu_memory_free_bytes", GPU, "Device memory that can be allocated"),
-    gauge("candlescope_gpu_memory_reserved_bytes", GPU, "Device memory kept by driver and firmware"),
+    counter(metric::GPU_ENERGY, GPU, "Energy used by the GPU since its driver was loaded"),
+    gauge(metric::GPU_POWER, GPU, "Power drawn by the whole board"),
+    gauge(metric::GPU_POWER_LIMIT, GPU, "Power limit that is enforced"),
+    gauge(metric::GPU_UTILIZATION, GPU, "Share of the last sampling period in which any kernel ran"),
+    gauge(metric::GPU_MEMORY_USED, GPU, "Device memory in use by anyone"),
+    gauge(metric::GPU_MEMORY_LIMIT, GPU, "Device memory in all"),
+    gauge(metric::GPU_TEMPERATURE, GPU, "Temperature of the die"),
+    gauge(metric::GPU_POWER_AVERAGE, GPU, "Mean power of the last second"),
+    gauge(metric::GPU_MEMORY_FREE, GPU, "Device memory that can be allocated"),
+    gauge(metric::GPU_MEMORY_RESERVED, GPU, "Device memory kept by driver and firmware"),
+    gauge(metric::GPU_MEMORY_BUSY, GPU, "Share of the last sampling period in which device memory was accessed"),
+    gauge(metric::GPU_CLOCK, &["hw_id", "domain"], "Clock of a part of the GPU"),
+    gauge(metric::GPU_THROTTLED, &["hw_id", "reason"], "1 while this reason holds clocks down"),
+    gauge(metric::GPU_PCIE_GENERATION, GPU, "PCIe generation of the link now"),
+    gauge(metric::GPU_PCIE_WIDTH, GPU, "PCIe lanes of the link now"),
     gauge(
-        "candlescope_gpu_memory_busy_ratio",
-        GPU,
-        "Share of the last sampling period in which device memory was accessed",
-    ),
-    gauge("candlescope_gpu_clock_hertz", &["hw_id", "domain"], "Clock of a part of the GPU"),
-    gauge("candlescope_gpu_throttled", &["hw_id", "reason"], "1 while this reason holds clocks down"),
-    gauge("candlescope_gpu_pcie_link_generation", GPU, "PCIe generation of the link now"),
-    gauge("candlescope_gpu_pcie_link_width_lanes", GPU, "PCIe lanes of the link now"),
-    gauge(
-        "candlescope_gpu_pcie_throughput_bytes_per_second",
+        metric::GPU_PCIE_THROUGHPUT,
         &["hw_id", "direction"],
         "PCIe traffic over the last 20 ms, receive being to the GPU",
     ),
-    gauge("process_resident_memory_bytes", &[], "Resident memory of the process"),
-    gauge("process_peak_resident_memory_bytes", &[], "Most resident memory the process has had"),
-    gauge("process_cpu_ratio", &[], "CPU time over wall time since the last sample: 1 is one busy core"),
-    counter("process_cpu_seconds_total", &[], "User and system time of the process"),
-    counter("process_context_switches_voluntary_total", &[], "Context switches because threads waited"),
-    counter("process_context_switches_involuntary_total", &[], "Context switches because others wanted the core"),
-    counter("process_page_faults_minor_total", &[], "Page faults that needed no reading"),
-    counter("process_page_faults_major_total", &[], "Page faults that needed reading from disk"),
-    gauge("process_threads", &[], "Threads of the process"),
-    gauge("system_memory_available_bytes", &[], "Memory that programs could still get"),
-    gauge("system_load_1m", &[], "Load average over one minute"),
+    gauge(metric::RESIDENT_MEMORY, &[], "Resident memory of the process"),
+    gauge(metric::PEAK_RESIDENT_MEMORY, &[], "Most resident memory the process has had"),
+    gauge(metric::CPU_RATIO, &[], "CPU time over wall time since the last sample: 1 is one busy core"),
+    counter(metric::CPU_SECONDS, &[], "User and system time of the process"),
+    counter(metric::VOLUNTARY_SWITCHES, &[], "Context switches because threads waited"),
+    counter(metric::INVOLUNTARY_SWITCHES, &[], "Context switches because others wanted the core"),
+    counter(metric::MINOR_FAULTS, &[], "Page faults that needed no reading"),
+    counter(metric::MAJOR_FAULTS, &[], "Page faults that needed reading from disk"),
+    gauge(metric::THREADS, &[], "Threads of the process"),
+    gauge(metric::MEMORY_AVAILABLE, &[], "Memory that programs could still get"),
+    gauge(metric::LOAD_1M, &[], "Load average over one minute"),
 ];
 
 /// The family that a sample belongs to, and the value of its last label if the sample's name contains one:

@@ -3,6 +3,8 @@
 //! OpenTelemetry collectors translate them back to the names of the catalogue, so dashboards and rules work whichever
 //! way metrics come.
 
+use candlescope_core::metric;
+
 /// Suffixes of names that are units, with the unit in UCUM.
 const UNITS: &[(&str, &str)] = &[
     ("_bytes_per_second", "By/s"),
@@ -39,8 +41,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("candlescope_phase_seconds_total", "candlescope.phase.seconds"),
     ("candlescope_kernel_seconds_total", "candlescope.kernel.seconds"),
     ("candlescope_moved_bytes_total", "candlescope.moved_bytes"),
-    ("process_cpu_seconds_total", "process.cpu.seconds"),
-    ("process_cpu_ratio", "process.cpu.ratio"),
+    (metric::CPU_SECONDS, "process.cpu.seconds"),
+    (metric::CPU_RATIO, "process.cpu.ratio"),
 ];
 
 /// Name and unit of the metric that Prometheus knows as `name`.

@@ -22,6 +22,7 @@ pub mod ledger;
 mod live_manifest;
 pub mod llm;
 mod memory;
+pub mod metric;
 pub mod modules;
 mod names;
 pub mod nearest;

@@ -6,7 +6,7 @@ use crate::common::{T0, write_run};
 use candlescope_analysis::advice::{Advice, AdviceCode, Diagnosis, LEAST_GAIN, Missing};
 use candlescope_analysis::render::advice::{json, text};
 use candlescope_analysis::{Analysis, ReportOptions, Run, write_report};
-use candlescope_core::{GpuSource, HostNs, SampleRecord};
+use candlescope_core::{GpuSource, HostNs, SampleRecord, metric};
 use candlescope_testkit::ROOT;
 use candlescope_testkit::tools::{PYTHON, require};
 use serde_json::Value;
@@ -31,7 +31,7 @@ fn rich() -> (candlescope_core::Batch, candlescope_core::run::RunManifest) {
         (span.flops, span.bytes, span.io_bytes) = (Some(1_000), Some(5_000_000), Some(5_000_000));
     }
     // A table of each kind, without which the views of docs/sql.md cannot be made.
-    batch.samples.push(SampleRecord::new(HostNs(T0), "host", "process_cpu_utilization_ratio", 1.0, "1"));
+    batch.samples.push(SampleRecord::new(HostNs(T0), "host", metric::CPU_RATIO, 1.0, "1"));
     (batch, manifest)
 }
 
