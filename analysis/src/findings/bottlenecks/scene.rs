@@ -295,11 +295,14 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, h
     let t = time.unobserved_ns;
     let Some(work) = work else { return StepModel { t, host: t, overlap: 1.0, ..StepModel::default() } };
     let (n, slowed) = (work.steps.max(1) as f64, slowed(time, Some(work)));
+    // A step cannot be shorter than its work on the device. Where recorded steps are longer ones than the median, such as
+    // prefills of longer prompts, their work counts as its share of them.
+    let scale = if work.busy_ns as f64 / n > t { slowed } else { 1.0 };
     let rows: Vec<RowTime> = work
         .rows
         .iter()
         .map(|row| RowTime {
-            ns: row.ns as f64 / n,
+            ns: row.ns as f64 / n * scale,
             launches: if row.kind == KernelKind::Kernel { row.count as f64 / n } else { 0.0 },
             follows: row.follows as f64 / n,
         })
@@ -311,7 +314,7 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, h
         .map(|line| line.gaps.launch_overhead)
         .filter(|gaps| gaps.n >= 10 && gaps.n > host_bound / 10)
         .map_or(0.0, |gaps| gaps.ns as f64 / gaps.n as f64);
-    let busy = work.busy_ns as f64 / n;
+    let busy = work.busy_ns as f64 / n * scale;
     // While one of several threads' steps is open, the device works for all of them.
     let others =
         line.filter(|line| line.steps > 0).zip(line.and_then(Line::steps_at_once)).map_or(0.0, |(line, at_once)| {

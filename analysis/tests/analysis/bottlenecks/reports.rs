@@ -91,7 +91,8 @@ fn findings_are_ranked_and_bounded_and_name_their_place() {
 #[cfg(feature = "sql")]
 fn every_query_finds_rows_in_our_own_engine() {
     use candlescope_analysis::ReadLimits;
-    use candlescope_analysis::sql::{Sources, query};
+    use candlescope_analysis::advice::FigureSource;
+    use candlescope_analysis::sql::{Sources, SqlValue, query};
     let found = diagnose(&rich());
     let sources = Sources::open([found.dir.path()], &ReadLimits::default()).unwrap();
     assert!(found.diagnosis.findings.len() >= 4);
@@ -99,6 +100,27 @@ fn every_query_finds_rows_in_our_own_engine() {
         let answer = query(&advice.query, &sources, &ReadLimits::default(), 0);
         let answer = answer.unwrap_or_else(|error| panic!("{}: {error}: {}", advice.code, advice.query));
         assert!(!answer.rows.is_empty(), "{}: {}", advice.code, advice.query);
+        // A column with a figure's name is that figure.
+        let measured = advice.evidence.iter().filter(|figure| figure.source == FigureSource::Measured);
+        for figure in measured {
+            let Some(at) = answer.columns.iter().position(|column| column == figure.name) else {
+                let elsewhere = [AdviceCode::LaunchBound, AdviceCode::SyncDrain].contains(&advice.code);
+                assert!(elsewhere, "{}: no column {}: {}", advice.code, figure.name, advice.query);
+                continue;
+            };
+            let value = |row: &Vec<SqlValue>| match row[at] {
+                SqlValue::Int(value) => value as f64,
+                SqlValue::Float(value) => value,
+                _ => f64::NAN,
+            };
+            let sum: f64 = answer.rows.iter().map(value).sum();
+            let (code, name, sql) = (advice.code, figure.name, &advice.query);
+            assert!(
+                (sum - figure.value).abs() <= 1e-6 * figure.value.abs(),
+                "{code} {name}: {} {sum}: {sql}",
+                figure.value
+            );
+        }
     }
 }
 
