@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tempfile::TempDir;
 use tracing_subscriber::prelude::*;
 
 /// Variable by which rayon and candle know how many threads compute.
@@ -24,7 +23,7 @@ const THREADS: &str = "RAYON_NUM_THREADS";
 
 /// Runs of the built-in model that several tests look at.
 struct Recorded {
-    dir: TempDir,
+    dir: PathBuf,
     /// By a program of its own, with the variable not set: candle 0.11 then reads /proc/cpuinfo at each product.
     unset: PathBuf,
     /// On one thread.
@@ -98,8 +97,11 @@ fn program() {
 fn recorded() -> &'static Recorded {
     static RECORDED: OnceLock<Recorded> = OnceLock::new();
     RECORDED.get_or_init(|| {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path();
+        // Shared by tests and never dropped, so the next time removes it.
+        let dir = PathBuf::from(concat!(env!("CARGO_TARGET_TMPDIR"), "/recorded"));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let path = dir.as_path();
         let unset = by_a_program(path, "unset", None);
         let one = profiled(path, "one", Some("1"), &["--max-new-tokens", "60", "--repeats", "60", "--warmup", "2"]);
         let short = profiled(path, "short", Some("1"), &["--max-new-tokens", "2", "--repeats", "1", "--warmup", "0"]);

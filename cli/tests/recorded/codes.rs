@@ -166,7 +166,7 @@ fn segment(run: &Path, table: &str) -> PathBuf {
 
 /// A run with this done to its files.
 fn damaged(recorded: &Recorded, name: &str, damage: impl FnOnce(&Path)) -> PathBuf {
-    let run = recorded.dir.path().join(name);
+    let run = recorded.dir.join(name);
     copy(&recorded.short, &run);
     damage(&run);
     run
@@ -228,7 +228,7 @@ fn account(what: &str, all: &BTreeMap<&str, String>, reached: &BTreeSet<String>,
 fn every_code_is_reached_by_a_recorded_run_or_has_a_reason() {
     let recorded = recorded();
     let (mut advice, mut verdict) = (BTreeSet::new(), BTreeSet::new());
-    let other = profiled(recorded.dir.path(), "two_threads", Some("2"), &["--repeats", "20", "--warmup", "0"]);
+    let other = profiled(&recorded.dir, "two_threads", Some("2"), &["--repeats", "20", "--warmup", "0"]);
     let mut runs: Vec<PathBuf> = recorded.all().iter().map(|run| run.to_path_buf()).collect();
     runs.push(other);
     for run in &runs {
