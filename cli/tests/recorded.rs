@@ -241,7 +241,6 @@ const NOT_IN_TABLES: &[(&str, &str, &str)] = &[
     ("cache_copied", "slope_ns", "a regression over the rows"),
     ("cache_copied", "slope_error_ns", "a regression over the rows"),
     ("cache_copied", "mean_context", "the query returns the rows that it is the mean of"),
-    ("host_sampling", "waiting_ns", "zero on a CPU"),
 ];
 
 #[test]

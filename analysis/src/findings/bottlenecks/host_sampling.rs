@@ -35,7 +35,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .at(|place| place.path(&path))
         .steps(steps as u64)
         .measured("host_ns", "ns", host, if usual.is_some() { totals.usual.calls } else { totals.calls })
-        .measured("waiting_ns", "ns", waits, totals.calls)
+        .derived("waiting_ns", "ns", waits, totals.calls)
         .derived("work_ns", "ns", work, totals.calls)
         .query(if usual.is_some() { intervals(step, "host_ns", [path.as_str()]) } else { all_intervals(step, &path) });
     let draft = if scene.on_gpu {

@@ -20,7 +20,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         return;
     }
     let Alike { ns: all, share: of_all, cold, table } = alike(scene, step);
-    if all.len() < if cold > 0 { COLD_OF } else { FEWEST } {
+    let fewest = if cold > 0 { COLD_OF } else { FEWEST };
+    if all.len() < fewest {
         return out.abstain(code, step, Missing::Steps);
     }
     let later = &all[all.len() / 2..];
