@@ -178,8 +178,8 @@ fn a_stall_in_one_step_is_no_cost_of_an_operation() {
     // An operation takes a tenth of each step; in four steps of 64 it stalls for ten times the step.
     let stalls = |n: u64| n % 16 == 11;
     let mut made = run(|n| if stalls(n) { 11_000_000 } else { 1_000_000 + n % 5 * 1_000 });
-    with_child(&mut made, "decode/softmax", 100_000, Phase::Decode, Some((1_000, 10_000)));
-    for span in made.0.spans.iter_mut().filter(|span| span.path.path == "decode/softmax") {
+    with_child(&mut made, "decode/linear", 100_000, Phase::Decode, Some((1_000, 10_000)));
+    for span in made.0.spans.iter_mut().filter(|span| span.path.path == "decode/linear") {
         if span.step.is_some_and(stalls) {
             span.host_dur_ns = 10_100_000;
         }

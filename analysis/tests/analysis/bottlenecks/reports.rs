@@ -91,7 +91,7 @@ fn findings_are_ranked_and_bounded_and_name_their_place() {
 #[cfg(feature = "sql")]
 fn every_query_finds_rows_in_our_own_engine() {
     use candlescope_analysis::ReadLimits;
-    use candlescope_analysis::advice::FigureSource;
+    use candlescope_analysis::advice::{AdviceFigure, FigureSource};
     use candlescope_analysis::sql::{Sources, SqlValue, query};
     let found = diagnose(&rich());
     let sources = Sources::open([found.dir.path()], &ReadLimits::default()).unwrap();
@@ -101,7 +101,9 @@ fn every_query_finds_rows_in_our_own_engine() {
         let answer = answer.unwrap_or_else(|error| panic!("{}: {error}: {}", advice.code, advice.query));
         assert!(!answer.rows.is_empty(), "{}: {}", advice.code, advice.query);
         // A column with a figure's name is that figure.
-        let measured = advice.evidence.iter().filter(|figure| figure.source == FigureSource::Measured);
+        // A peak is in `run.json`.
+        let of_tables = |figure: &&AdviceFigure| figure.source == FigureSource::Measured && figure.name != "bandwidth";
+        let measured = advice.evidence.iter().filter(of_tables);
         for figure in measured {
             let Some(at) = answer.columns.iter().position(|column| column == figure.name) else {
                 let elsewhere = [AdviceCode::LaunchBound, AdviceCode::SyncDrain].contains(&advice.code);
