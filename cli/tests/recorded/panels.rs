@@ -68,6 +68,8 @@ fn every_panel_and_alert_asks_for_what_a_session_exposes() {
     let address = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port").to_string();
     let args = ["profile", "--model", "embedded", "--repeats", "1000000", "--prometheus", &address, "--no-progress"];
     let mut command = candlescope();
+    // With peaks, without which nothing is known of MFU and MBU.
+    command.env("XDG_CACHE_HOME", super::recorded().dir.join("home"));
     command.args(args).arg("--out").arg(dir.path().join("run")).stdout(Stdio::null()).stderr(Stdio::null());
     let _running = Running(command.spawn().expect("it starts"));
     let asked = all_asked();
