@@ -231,9 +231,16 @@ candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...]
 - **The unobserved step**, T, is that of the replay. Where there is none, or it is more than 10 % from the steps whose
   kernels were not recorded, it is the median of those steps, less what recording their intervals costs: as measured
   against plain steps where there are any (`--overhead-probe`), else twice the cost of an interval in a loop.
-  `runs[].steps` has it with its bound and its basis. Gains are shares of T, each kind of step by itself.
+  `runs[].steps` has it with its bound and its basis. Gains are shares of T, each kind of step by itself. On a CPU a part
+  of the steps is replayed: the share of them that recording takes is taken off the median of all. T is never above what
+  was observed; by how much a replay would be is in the bound, and so is the interval of the median.
 - **low, mid, high** are the gain at 75, 87.5 and 100 % of the attainable rate. Below 0.5 % (mid) a finding is left out,
   and counted in `negligible`.
+- **On a CPU, the time of an operation and of the step come from the same steps**: all *usual* ones, no longer than the
+  median + 3 IQR (or with more tokens than usual). A gain is never above the operation's share of them (`share` in the
+  evidence), and `low` is in the steps in which it takes least: nine of ten have more. What a stall, a cold start or another
+  program did to single steps is `straggler_step` or `warmup_unsettled`, and in no operation's gain. No changes together make
+  a step shorter than the roofs of its operations.
 - **A gain is computed by running the step again with the change.** Graphs and fused kernels are replayed from the step's
   own dependencies ([what-if.md](what-if.md)), and so is T. Other changes, and steps that cannot be replayed, are computed
   from two lines: a step takes as long as the longer of the host's (its work and launches, without waiting) and the
@@ -242,6 +249,10 @@ candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...]
   those of them that a replay knows, gain if all are done.
 - **Peaks** are those that `candlescope bench peaks` measured on this device; without them those of the datasheet, with
   less confidence. Without either, nothing is said.
+- **The query returns the figures**: a column with the name of a `measured` figure is that figure, added up over the rows.
+  Regressions (`cache_copied`) and what `run.json` says are in no table.
+- Figures of fewer than six steps have low confidence. `warmup_unsettled` is about the figures, and gains the program
+  nothing: it stands behind what does.
 - **What the data do not carry is not guessed.** A rule that cannot judge stands under `abstained`: `code`, `phases`,
   `missing` (the second table), `reason`, `record`.
 - Findings and abstentions of several runs stand in one list; each has its `run`.

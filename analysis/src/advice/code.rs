@@ -31,6 +31,11 @@ macro_rules! codes {
                 match self { $(AdviceCode::$name => $test,)+ }
             }
 
+            /// Whether only the figures gain from it, and the program stays as fast.
+            pub fn is_of_figures(self) -> bool {
+                matches!(self, AdviceCode::WarmupUnsettled)
+            }
+
             /// How its gain is computed.
             pub fn gain(self) -> &'static str {
                 match self { $(AdviceCode::$name => $gain,)+ }
@@ -40,6 +45,11 @@ macro_rules! codes {
 }
 
 codes! {
+    /// Operations take the same time whatever their size.
+    ConstantCost = "constant_cost",
+        "on a CPU, the line of products' time over their FLOPs meets the axis at 10 µs or more, half of their time and a \
+         quarter of a step",
+        "calls · that time · rate";
     /// The device waits for the host to launch work.
     LaunchBound = "launch_bound",
         "gaps whose launch returned after the kernel before had ended, less what recording adds to them, above 15 % of T",
@@ -74,7 +84,7 @@ codes! {
         "quantising: t·(1 − b′/b), to 8 bits (low, mid) or 4.5 bits a weight (high)";
     /// An operation is far below what the device can do.
     BelowRoof = "below_roof",
-        "achieved / attainable(intensity) below 50 %",
+        "achieved / attainable(intensity) below 50 %; on a CPU not of products with a constant cost",
         "share·(1 − eff/rate), no shorter than a kernel can be";
     /// A kernel's last wave of blocks leaves most of the device idle.
     WaveTail = "wave_tail",
@@ -107,7 +117,7 @@ codes! {
     /// Single steps take much longer than the others.
     StragglerStep = "straggler_step",
         "steps above the median + 3 IQR of those like them (with recorded kernels or without, of about the same \
-         length), the growth with the context taken out",
+         length), the growth with the context taken out; the first ones of a run are warm-up",
         "their excess over the median";
     /// Values are converted to a wider type and back.
     Upcast = "upcast",
@@ -123,11 +133,13 @@ codes! {
         "their time, and their launches";
     /// Measured steps still get faster: the warm-up was too short.
     WarmupUnsettled = "warmup_unsettled",
-        "the first measured steps are slower than the later ones, by their rolling median",
+        "the first measured steps are slower than the later ones, by their rolling median or each by itself (above the \
+         median + 3 IQR)",
         "what the figures lose once they are left out; the program itself gains nothing";
     /// Threads of the CPU wait.
     ThreadsWait = "threads_wait",
-        "CPU time of the process / (wall time · processors) below 75 %, on a CPU",
+        "CPU time of the process / (wall time · processors, or RAYON_NUM_THREADS if that is less) below 75 %, on a CPU, and \
+         no constant cost",
         "at most 1 − that use";
 }
 
@@ -218,10 +230,16 @@ lacks! {
     /// Layers that can be told apart.
     Layers = "layers", "no intervals are numbered siblings",
         "record a model whose blocks have spans";
+    /// Enough layers.
+    MoreLayers = "more_layers", "fewer than six numbered siblings have no spread",
+        "nothing: the model has too few layers to compare";
     /// Enough steps.
     Steps = "steps", "there are too few steps of about the same length to have a spread",
         "generate more tokens";
     /// Use of the processors.
     CpuSamples = "cpu_samples", "the use of the processors was not sampled, or their number is not known",
         "turn on the host collector; `candlescope profile` has it";
+    /// More samples of it.
+    MoreCpuSamples = "more_cpu_samples", "fewer than five samples of the processors' use fall into steps",
+        "record for longer: more requests, or more tokens";
 }

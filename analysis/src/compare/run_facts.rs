@@ -10,6 +10,7 @@ use super::step_times::{KindFacts, StepTimes, kind_facts, step_times};
 use crate::passes::flame::collapsed;
 use crate::passes::{Analysis, Distribution, StepRow};
 use crate::reader::Run;
+use candlescope_core::metric;
 use candlescope_core::run::Severity;
 use candlescope_core::{RecordKind, StepRecord};
 use serde::{Deserialize, Serialize};
@@ -17,11 +18,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Samples of the clock of a GPU's multiprocessors.
-const SM_CLOCK: &str = "candlescope_gpu_clock_hertz_sm";
+const SM_CLOCK: &str = metric::GPU_CLOCK_SM;
 /// Samples that are 1 while a GPU is slowed down; the reason follows.
-const THROTTLED: &str = "candlescope_gpu_throttled_";
+const THROTTLED: &str = metric::GPU_THROTTLED_BY;
 /// Memory of a GPU in use.
-const GPU_MEMORY: &str = "hw_gpu_memory_usage_bytes";
+const GPU_MEMORY: &str = metric::GPU_MEMORY_USED;
 
 /// One run as a comparison sees it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! Samples of each GPU: use, memory, power, clocks, temperature, and reasons for lowered clocks.
 
 use super::memory::{InSteps, Memory, Series};
+use candlescope_core::metric;
 use candlescope_core::run::RunManifest;
 use serde_json::Value;
 
@@ -46,7 +47,7 @@ pub struct Device {
     pub period_ns: Option<u64>,
 }
 
-const THROTTLED: &str = "candlescope_gpu_throttled_";
+const THROTTLED: &str = metric::GPU_THROTTLED_BY;
 /// Low clocks while nothing runs are not throttling.
 const IDLE: &str = "gpu_idle";
 
@@ -77,7 +78,7 @@ fn device(uuid: &str, memory: &Memory, manifest: &RunManifest, has_steps: bool) 
     let spread = |metric: &str| within(metric).map(|s| (s.mean, s.max));
     let most = |metrics: [&str; 2]| metrics.iter().filter_map(|metric| series(metric)).map(|s| s.max).reduce(f64::max);
     // The multiprocessors' clock is what kernels run at; if it is not sampled, the graphics clock is the same or close.
-    let clock = ["sm", "graphics"].iter().find_map(|domain| within(&format!("candlescope_gpu_clock_hertz_{domain}")));
+    let clock = [metric::GPU_CLOCK_SM, metric::GPU_CLOCK_GRAPHICS].into_iter().find_map(within);
     let reasons: Vec<(&str, f64)> = memory
         .series
         .iter()
@@ -95,18 +96,18 @@ fn device(uuid: &str, memory: &Memory, manifest: &RunManifest, has_steps: bool) 
         name: name(uuid, manifest),
         whole_run: !has_steps,
         power_samples: within(super::energy::POWER).map_or(0, |s| s.n),
-        utilisation: spread("hw_gpu_utilization_ratio"),
+        utilisation: spread(metric::GPU_UTILIZATION),
         power_watts: spread(super::energy::POWER),
-        power_limit_watts: series("hw_power_limit_watts").map(|s| s.last),
-        memory_bytes: series("hw_gpu_memory_usage_bytes").map(|s| s.max),
-        memory_limit_bytes: series("hw_gpu_memory_limit_bytes").map(|s| s.last),
+        power_limit_watts: series(metric::GPU_POWER_LIMIT).map(|s| s.last),
+        memory_bytes: series(metric::GPU_MEMORY_USED).map(|s| s.max),
+        memory_limit_bytes: series(metric::GPU_MEMORY_LIMIT).map(|s| s.last),
         pool_bytes: (
-            most(["candlescope_cuda_pool_used_high_bytes", "candlescope_cuda_pool_used_bytes"]),
-            most(["candlescope_cuda_pool_reserved_high_bytes", "candlescope_cuda_pool_reserved_bytes"]),
+            most([metric::POOL_USED_HIGH, metric::POOL_USED]),
+            most([metric::POOL_RESERVED_HIGH, metric::POOL_RESERVED]),
         ),
         clock_hertz: clock.map(|s| (s.min, s.mean, s.max)),
-        memory_clock_hertz: within("candlescope_gpu_clock_hertz_memory").map(|s| s.mean),
-        celsius: spread("hw_temperature_celsius"),
+        memory_clock_hertz: within(metric::GPU_CLOCK_MEMORY).map(|s| s.mean),
+        celsius: spread(metric::GPU_TEMPERATURE),
         throttling_known: !reasons.is_empty(),
         throttled,
         period_ns: series(super::energy::POWER).and_then(|s| s.period_ns),

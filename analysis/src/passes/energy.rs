@@ -13,15 +13,16 @@ use super::sensor::{Joules, Sensor};
 use super::stats::total_if_known;
 use super::step_rows::{StepRow, windows};
 use super::warmup::Warmup;
+use candlescope_core::metric;
 use candlescope_core::run::RunManifest;
 use candlescope_core::stretches::{difference, merged};
 use candlescope_core::{RequestRecord, SampleRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Counter of energy used, in joules.
-pub(crate) const ENERGY: &str = "hw_energy_joules_total";
+pub(crate) const ENERGY: &str = metric::GPU_ENERGY;
 /// Power drawn now, in watts.
-pub(crate) const POWER: &str = "hw_power_watts";
+pub(crate) const POWER: &str = metric::GPU_POWER;
 
 /// Energy of the GPUs that the run worked on, together.
 #[derive(Debug, Clone, PartialEq, Default)]

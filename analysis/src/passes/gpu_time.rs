@@ -181,9 +181,17 @@ fn point(tree: &[Sampled<'_>], sums: &[GpuBySource], source: GpuSource) -> Vec<O
             (own.calls > 0).then(|| extrapolated(own.total_ns, sums.measured(source), path.calls)).flatten()
         })
         .collect();
+    // A parent that was not measured is part of one that was, and so are its children: the innermost one that is known.
+    let known_parent = |path: &Sampled<'_>| {
+        let mut above = path.parent;
+        while let Some(at) = above.filter(|at| alone[*at].is_none()) {
+            above = tree[at].parent.filter(|next| *next < at);
+        }
+        above
+    };
     let mut children = vec![0.0; tree.len()];
     for (path, alone) in tree.iter().zip(&alone) {
-        if let (Some(parent), Some(alone)) = (path.parent, alone) {
+        if let (Some(parent), Some(alone)) = (known_parent(path), alone) {
             children[parent] += alone;
         }
     }
@@ -198,7 +206,7 @@ fn point(tree: &[Sampled<'_>], sums: &[GpuBySource], source: GpuSource) -> Vec<O
     let mut out: Vec<Option<Estimate>> = Vec::with_capacity(tree.len());
     for (i, path) in tree.iter().enumerate() {
         let total = alone[i].map(|alone| {
-            let parent = path.parent.and_then(|parent| Some((parent, out[parent]?.total_ns)));
+            let parent = known_parent(path).and_then(|parent| Some((parent, out[parent]?.total_ns)));
             match parent {
                 None => alone,
                 Some((parent, whole)) => match inside[parent] {
@@ -275,6 +283,23 @@ mod tests {
         let total = |i: usize| out[i].unwrap().total_ns;
         assert_eq!((total(0), out[0].unwrap().self_ns), (1000.0, None));
         assert!((total(1) - 600.0).abs() < 1e-9 && (total(2) - 400.0).abs() < 1e-9, "{out:?}");
+    }
+
+    #[test]
+    fn children_of_an_interval_without_a_mark_are_part_of_what_is_around_it() {
+        // A worker's prefill had no mark, as there was no context yet; its parts had. The decoding steps took the rest.
+        let (worker, none, norm, decode) =
+            (event(4, 1_000, 3, 800), GpuBySource::default(), event(4, 90, 4, 0), event(40, 80, 40, 0));
+        let tree = [
+            Sampled { parent: None, calls: 4, sums: &worker, groups: &[] },
+            Sampled { parent: Some(0), calls: 4, sums: &none, groups: &[] },
+            Sampled { parent: Some(1), calls: 4, sums: &norm, groups: &[] },
+            Sampled { parent: Some(0), calls: 40, sums: &decode, groups: &[] },
+        ];
+        let out = estimate(&tree, GpuSource::Event);
+        assert_eq!(out[1], None, "what was not measured stays unknown");
+        let own: f64 = out.iter().flatten().filter_map(|estimate| estimate.self_ns).sum();
+        assert!((own - 4_000.0).abs() < 1e-6, "self times add up to the worker's time: {own}");
     }
 
     #[test]

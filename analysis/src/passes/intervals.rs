@@ -15,6 +15,7 @@ mod settled;
 
 use super::int_map::IntSet;
 use super::path_totals::Intervals;
+use super::usual_steps::Usual;
 use candlescope_core::SpanRecord;
 use held::{Held, Inside, Waiting};
 use nodes::Nodes;
@@ -38,6 +39,9 @@ pub struct IntervalPass {
     recorded: IntSet<u64>,
     /// The step that was looked up in it last, and whether it is there.
     last_step: (u64, bool),
+    usual: Usual,
+    /// The same for them: its place.
+    last_usual: (Option<u64>, Option<u32>),
     out: Intervals,
 }
 
@@ -55,6 +59,8 @@ impl IntervalPass {
             relatives: Relatives::holding(hold_most),
             recorded: IntSet::default(),
             last_step: (0, false),
+            usual: Usual::default(),
+            last_usual: (None, None),
             out: Intervals::default(),
         }
     }
@@ -79,6 +85,20 @@ impl IntervalPass {
         self.last_step = (0, self.recorded.contains(&0));
     }
 
+    /// Says which steps are usual. To be called before any span is added.
+    pub(crate) fn usual(&mut self, usual: Usual) {
+        self.usual = usual;
+        self.last_usual = (None, None);
+    }
+
+    /// Whether a step is usual, and its place among those that are kept by themselves.
+    pub(crate) fn place(&mut self, step: Option<u64>) -> Option<u32> {
+        if self.last_usual.0 != step {
+            self.last_usual = (step, self.usual.place(step));
+        }
+        self.last_usual.1
+    }
+
     fn is_recorded(&mut self, step: Option<u64>) -> bool {
         let Some(step) = step else { return false };
         if self.last_step.0 != step {
@@ -100,6 +120,9 @@ impl IntervalPass {
             self.out.count += 1;
             let recorded = self.is_recorded(span.step);
             self.nodes.add(node, span, recorded);
+            if let Some(place) = self.place(span.step) {
+                self.nodes.at(node).totals.usual.add(span, place);
+            }
             if let (Some(dtype), Some(flops)) = (span.dtype, span.flops) {
                 let sum = self.out.flops_by_dtype.entry(dtype.as_str()).or_default();
                 *sum = sum.saturating_add(flops);
@@ -136,7 +159,7 @@ impl IntervalPass {
             self.outermost(waiting.inside.ns);
             self.warmed(Around::Nothing, &waiting.warm);
         }
-        Intervals { paths: self.nodes.into_paths(), ..self.out }
+        Intervals { paths: self.nodes.into_paths(), usual: self.usual.into_kinds(), ..self.out }
     }
 
     /// Keeps a span for as long as children of it may come.

@@ -1,13 +1,14 @@
 //! Samples over time: mainly resident memory, but also every other metric that was collected.
 
 use candlescope_core::SampleRecord;
+use candlescope_core::metric;
 use std::collections::BTreeMap;
 
 /// Resident memory of the process, as the host collector names it.
-pub(crate) const RESIDENT: &str = "process_resident_memory_bytes";
+pub(crate) const RESIDENT: &str = metric::RESIDENT_MEMORY;
 
 /// Its high-water mark, which Linux keeps (`VmHWM` in `/proc/self/status`).
-pub(crate) const RESIDENT_MARK: &str = "process_peak_resident_memory_bytes";
+pub(crate) const RESIDENT_MARK: &str = metric::PEAK_RESIDENT_MEMORY;
 
 /// All series of samples.
 #[derive(Debug, Clone, PartialEq, Default)]

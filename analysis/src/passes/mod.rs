@@ -9,6 +9,7 @@ mod application;
 pub mod busy;
 pub(crate) mod cache_reads;
 mod chosen_device;
+pub(crate) mod compute_threads;
 #[doc(hidden)]
 pub mod covered;
 #[doc(hidden)]
@@ -57,6 +58,7 @@ pub(crate) mod step_series;
 mod timeline;
 pub(crate) mod tokens;
 pub(crate) mod tree;
+pub(crate) mod usual_steps;
 pub(crate) mod warmup;
 
 use crate::advice::Diagnosis;
@@ -95,6 +97,7 @@ pub use step_rows::StepRow;
 pub use step_series::{StepPoint, StepSeries};
 pub use tokens::{TokenPoint, Tokens, Trend};
 pub use tree::{Tree, TreeRow};
+pub use usual_steps::{UsualSteps, UsualTime};
 pub use warmup::{Warmup, WarmupRow};
 
 /// Everything that is known about a run, in figures. Times are nanoseconds unless a name says otherwise.
@@ -239,6 +242,8 @@ pub(crate) fn figures(run: &Run, beside: &mut impl Beside) -> (Analysis, Vec<Fin
                 let measured = step_rows::windows(steps.iter().filter(|step| !warmup.has_step(Some(step.step))));
                 let measured = difference(&measured, warmup.alone());
                 has_measured_steps = !measured.is_empty();
+                let counted = steps.iter().filter(|step| !warmup.has_step(Some(step.step)));
+                spans.usual(usual_steps::Usual::of(counted));
                 (warmup, memory::MemoryPass::beside_steps(measured))
             });
             batch.samples.iter().for_each(|sample| {
@@ -266,7 +271,10 @@ pub(crate) fn figures(run: &Run, beside: &mut impl Beside) -> (Analysis, Vec<Fin
                     spans.add_warmup(span);
                     continue;
                 }
-                layers.add(span);
+                // One stall in a layer is not what the layer takes. Time on the device is sampled, and stalls less.
+                if span.gpu.is_some() || spans.place(span.step).is_some() {
+                    layers.add(span);
+                }
                 if cold.contains(&span.step) && span.path.rollup.contains('/') && span.gpu.is_some() {
                     // The step is the first of its kind and the only one with marks on every interval: its parts do not
                     // represent those of other steps. The step itself, which inside a request is not the outermost

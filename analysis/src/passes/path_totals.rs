@@ -1,6 +1,7 @@
 //! Sums over the intervals of each path, which other passes use.
 
 use super::gpu_time::{GROUPS, GpuBySource};
+use super::usual_steps::{UsualSteps, UsualTime};
 use candlescope_core::{PathInfo, SpanRecord};
 use std::collections::BTreeMap;
 
@@ -40,6 +41,8 @@ pub struct PathTotals {
     pub io_missing: bool,
     /// What is annotated on the intervals in steps whose kernels were recorded.
     pub recorded: RecordedWork,
+    /// The same in usual steps, without those that a stall or a cold start made far longer.
+    pub usual: UsualTime,
     /// GPU time, by what measured it.
     pub gpu: GpuBySource,
     /// The same by group of steps; empty if there is none, else 16 long.
@@ -126,6 +129,8 @@ impl PathTotals {
 pub struct Intervals {
     /// Totals by rollup, sorted by rollup.
     pub paths: Vec<PathTotals>,
+    /// The usual steps of each kind, whose intervals [`PathTotals::usual`] has.
+    pub usual: Vec<UsualSteps>,
     /// Intervals in steps.
     pub count: u64,
     /// Entries of request spans, which stand above steps and are not part of them.

@@ -4,17 +4,14 @@ use super::cuda_device::CudaDevice;
 use super::error::CudaError;
 use super::sys::Cuda;
 use crate::driver_gate::GATE;
+use candlescope_core::metric;
 use candlescope_core::{CollectError, Collector, Samples};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Metrics in the order of [`Pools::usage`]'s answer.
-const METRICS: [&str; 4] = [
-    "candlescope_cuda_pool_used_bytes",
-    "candlescope_cuda_pool_used_high_bytes",
-    "candlescope_cuda_pool_reserved_bytes",
-    "candlescope_cuda_pool_reserved_high_bytes",
-];
+const METRICS: [&str; 4] =
+    [metric::POOL_USED, metric::POOL_USED_HIGH, metric::POOL_RESERVED, metric::POOL_RESERVED_HIGH];
 
 /// What this collector needs from the driver.
 trait Pools: Send + 'static {

@@ -1,5 +1,6 @@
 //! Every metric of a GPU: its name, its unit, the question to NVML that answers it and how often that is asked. Pure.
 
+use candlescope_core::metric;
 use std::time::Duration;
 
 /// One question to NVML: one call, which succeeds or fails as a whole.
@@ -188,22 +189,22 @@ const ONE: Part = Part::Scaled(1.0);
 /// Every metric. `hw_power_watts` is listed twice because it has two sources, of which a GPU uses one.
 #[rustfmt::skip]
 pub const METRICS: &[Metric] = &[
-    metric("hw_energy_joules_total", "joules", Query::Energy, MILLI, "energy used since the driver was loaded (Volta and later)"),
-    metric("hw_power_watts", "watts", Query::PowerInstant, MILLI, "power drawn now, of the whole board (field 186)"),
-    metric("hw_power_watts", "watts", Query::PowerUsage, MILLI, "the same where field 186 is missing: drawn now up to GA100, later ones give the mean of the last second"),
-    metric("candlescope_gpu_power_average_watts", "watts", Query::PowerAverage, MILLI, "mean power of the last second (field 185; Ampere other than GA100, and later)"),
-    metric("hw_power_limit_watts", "watts", Query::PowerLimit, MILLI, "power limit that is enforced"),
-    metric("hw_gpu_memory_usage_bytes", "bytes", Query::Memory, Part::MemoryUsed, "memory in use by anyone; candle's pools count as used as soon as they reserve"),
-    metric("candlescope_gpu_memory_free_bytes", "bytes", Query::Memory, Part::MemoryFree, "memory that can be allocated"),
-    metric("candlescope_gpu_memory_reserved_bytes", "bytes", Query::Memory, Part::MemoryReserved, "memory the driver and firmware keep for themselves"),
-    metric("hw_gpu_memory_limit_bytes", "bytes", Query::Memory, Part::MemoryTotal, "memory of the GPU: used + free + reserved"),
-    metric("hw_gpu_utilization_ratio", "ratio", Query::Utilization, Part::UtilizationGpu, "share of the last sampling period (1/6 s to 1 s) in which any kernel ran"),
-    metric("candlescope_gpu_memory_busy_ratio", "ratio", Query::Utilization, Part::UtilizationMemory, "share of the same period in which device memory was read or written: time, not occupancy and not bandwidth"),
-    metric("candlescope_gpu_clock_hertz_graphics", "hertz", Query::ClockGraphics, MEGA, "graphics clock"),
-    metric("candlescope_gpu_clock_hertz_sm", "hertz", Query::ClockSm, MEGA, "clock of the multiprocessors"),
-    metric("candlescope_gpu_clock_hertz_memory", "hertz", Query::ClockMemory, MEGA, "memory clock"),
-    metric("candlescope_gpu_clock_hertz_video", "hertz", Query::ClockVideo, MEGA, "clock of the video engines"),
-    metric("hw_temperature_celsius", "celsius", Query::Temperature, ONE, "temperature of the die"),
+    metric(metric::GPU_ENERGY, "joules", Query::Energy, MILLI, "energy used since the driver was loaded (Volta and later)"),
+    metric(metric::GPU_POWER, "watts", Query::PowerInstant, MILLI, "power drawn now, of the whole board (field 186)"),
+    metric(metric::GPU_POWER, "watts", Query::PowerUsage, MILLI, "the same where field 186 is missing: drawn now up to GA100, later ones give the mean of the last second"),
+    metric(metric::GPU_POWER_AVERAGE, "watts", Query::PowerAverage, MILLI, "mean power of the last second (field 185; Ampere other than GA100, and later)"),
+    metric(metric::GPU_POWER_LIMIT, "watts", Query::PowerLimit, MILLI, "power limit that is enforced"),
+    metric(metric::GPU_MEMORY_USED, "bytes", Query::Memory, Part::MemoryUsed, "memory in use by anyone; candle's pools count as used as soon as they reserve"),
+    metric(metric::GPU_MEMORY_FREE, "bytes", Query::Memory, Part::MemoryFree, "memory that can be allocated"),
+    metric(metric::GPU_MEMORY_RESERVED, "bytes", Query::Memory, Part::MemoryReserved, "memory the driver and firmware keep for themselves"),
+    metric(metric::GPU_MEMORY_LIMIT, "bytes", Query::Memory, Part::MemoryTotal, "memory of the GPU: used + free + reserved"),
+    metric(metric::GPU_UTILIZATION, "ratio", Query::Utilization, Part::UtilizationGpu, "share of the last sampling period (1/6 s to 1 s) in which any kernel ran"),
+    metric(metric::GPU_MEMORY_BUSY, "ratio", Query::Utilization, Part::UtilizationMemory, "share of the same period in which device memory was read or written: time, not occupancy and not bandwidth"),
+    metric(metric::GPU_CLOCK_GRAPHICS, "hertz", Query::ClockGraphics, MEGA, "graphics clock"),
+    metric(metric::GPU_CLOCK_SM, "hertz", Query::ClockSm, MEGA, "clock of the multiprocessors"),
+    metric(metric::GPU_CLOCK_MEMORY, "hertz", Query::ClockMemory, MEGA, "memory clock"),
+    metric(metric::GPU_CLOCK_VIDEO, "hertz", Query::ClockVideo, MEGA, "clock of the video engines"),
+    metric(metric::GPU_TEMPERATURE, "celsius", Query::Temperature, ONE, "temperature of the die"),
     reason("candlescope_gpu_throttled_gpu_idle", 0x1, "1 while clocks are low because nothing runs"),
     reason("candlescope_gpu_throttled_applications_clocks_setting", 0x2, "1 while the applications clocks hold clocks down"),
     reason("candlescope_gpu_throttled_sw_power_cap", 0x4, "1 while the power limit holds clocks down"),
@@ -213,8 +214,8 @@ pub const METRICS: &[Metric] = &[
     reason("candlescope_gpu_throttled_hw_thermal_slowdown", 0x40, "1 while the hardware halves clocks or more for heat"),
     reason("candlescope_gpu_throttled_hw_power_brake_slowdown", 0x80, "1 while the power supply has pulled the brake"),
     reason("candlescope_gpu_throttled_display_clock_setting", 0x100, "1 while the display's clocks hold clocks down"),
-    metric("candlescope_gpu_pcie_link_generation", "count", Query::PcieGeneration, ONE, "PCIe generation of the link now; falls when idle"),
-    metric("candlescope_gpu_pcie_link_width_lanes", "count", Query::PcieWidth, ONE, "PCIe lanes of the link now"),
+    metric(metric::GPU_PCIE_GENERATION, "count", Query::PcieGeneration, ONE, "PCIe generation of the link now; falls when idle"),
+    metric(metric::GPU_PCIE_WIDTH, "count", Query::PcieWidth, ONE, "PCIe lanes of the link now"),
     metric("candlescope_gpu_pcie_throughput_bytes_per_second_receive", "bytes/s", Query::PcieReceive, KILO, "PCIe traffic to the GPU, over 20 ms (NVML's KB taken as 1000)"),
     metric("candlescope_gpu_pcie_throughput_bytes_per_second_transmit", "bytes/s", Query::PcieTransmit, KILO, "PCIe traffic from the GPU, over 20 ms (NVML's KB taken as 1000)"),
 ];

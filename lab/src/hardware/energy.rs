@@ -1,5 +1,6 @@
 //! Energy counters of a device.
 
+use candlescope_core::metric;
 use std::time::Duration;
 
 /// A counter of the energy that a device has taken.
@@ -64,7 +65,7 @@ impl EnergyCounter {
         let read = move || {
             let mut records = Vec::new();
             nvml.sample(&mut Samples::new(HostNs::now(), &mut records)).ok()?;
-            records.iter().find(|sample| sample.metric == "hw_energy_joules_total").map(|sample| sample.value)
+            records.iter().find(|sample| sample.metric == metric::GPU_ENERGY).map(|sample| sample.value)
         };
         let mut counter = Self::new("NVML, total energy of the GPU", Duration::from_millis(100), read);
         match counter.joules() {

@@ -2,6 +2,7 @@
 
 use super::surroundings::{ENERGY_LEAST, Reading, Surroundings};
 use candlescope_collectors::nvml::{GpuId, NvmlCollector, Unavailable};
+use candlescope_core::metric;
 use candlescope_core::{Collector, HostNs, SampleRecord, Samples};
 use std::time::Instant;
 
@@ -43,7 +44,7 @@ impl GpuSurroundings {
     fn energy(&mut self) -> Option<f64> {
         let mut records = Vec::new();
         let _ = self.nvml.last(&mut Samples::new(HostNs::now(), &mut records));
-        records.iter().find(|sample| sample.metric == "hw_energy_joules_total").map(|sample| sample.value)
+        records.iter().find(|sample| sample.metric == metric::GPU_ENERGY).map(|sample| sample.value)
     }
 }
 
@@ -52,7 +53,7 @@ impl Surroundings for GpuSurroundings {
         self.round();
         // NVML's use is over the last second at most.
         std::thread::sleep(std::time::Duration::from_millis(1_100));
-        let used = self.round().into_iter().find(|sample| sample.metric == "hw_gpu_utilization_ratio");
+        let used = self.round().into_iter().find(|sample| sample.metric == metric::GPU_UTILIZATION);
         let told = used.filter(|sample| sample.value > 0.02).map(|sample| {
             format!(
                 "the GPU is {:.0} % in use before anything is measured: another process works on it",
@@ -74,10 +75,10 @@ impl Surroundings for GpuSurroundings {
         self.last.energy_mj =
             before.and_then(|before| Some((self.energy()? - before) * 1e3)).filter(|used| *used > 0.0);
         for sample in self.round() {
-            let throttle = sample.metric.strip_prefix("candlescope_gpu_throttled_");
+            let throttle = sample.metric.strip_prefix(metric::GPU_THROTTLED_BY);
             match (sample.metric, throttle) {
-                ("candlescope_gpu_clock_hertz_sm", _) => self.last.clock_mhz = Some(sample.value / 1e6),
-                ("hw_temperature_celsius", _) => self.last.temperature_c = Some(sample.value),
+                (metric::GPU_CLOCK_SM, _) => self.last.clock_mhz = Some(sample.value / 1e6),
+                (metric::GPU_TEMPERATURE, _) => self.last.temperature_c = Some(sample.value),
                 (_, Some(reason)) if SLOWS.contains(&reason) => {
                     let slowed = self.last.throttled.unwrap_or(false) || sample.value > 0.0;
                     self.last.throttled = Some(slowed);

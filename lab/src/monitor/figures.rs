@@ -1,6 +1,7 @@
 //! Figures of a GPU, a process and the machine, by the names of our collectors' metrics. What is not told is `None`.
 
 use candlescope_core::SampleRecord;
+use candlescope_core::metric;
 
 /// A GPU now.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -35,15 +36,15 @@ impl GpuFigures {
         let mut figures = Self::default();
         for (metric, value) in samples {
             let place = match metric {
-                "hw_gpu_utilization_ratio" => &mut figures.use_ratio,
-                "hw_gpu_memory_usage_bytes" => &mut figures.memory_bytes,
-                "hw_gpu_memory_limit_bytes" => &mut figures.memory_limit_bytes,
-                "hw_power_watts" => &mut figures.power_watts,
-                "hw_power_limit_watts" => &mut figures.power_limit_watts,
-                "hw_energy_joules_total" => &mut figures.energy_joules,
-                "candlescope_gpu_clock_hertz_sm" => &mut figures.sm_clock_hertz,
-                "candlescope_gpu_clock_hertz_memory" => &mut figures.memory_clock_hertz,
-                "hw_temperature_celsius" => &mut figures.temperature_celsius,
+                metric::GPU_UTILIZATION => &mut figures.use_ratio,
+                metric::GPU_MEMORY_USED => &mut figures.memory_bytes,
+                metric::GPU_MEMORY_LIMIT => &mut figures.memory_limit_bytes,
+                metric::GPU_POWER => &mut figures.power_watts,
+                metric::GPU_POWER_LIMIT => &mut figures.power_limit_watts,
+                metric::GPU_ENERGY => &mut figures.energy_joules,
+                metric::GPU_CLOCK_SM => &mut figures.sm_clock_hertz,
+                metric::GPU_CLOCK_MEMORY => &mut figures.memory_clock_hertz,
+                metric::GPU_TEMPERATURE => &mut figures.temperature_celsius,
                 _ => {
                     figures.reason(metric, value);
                     continue;
@@ -56,7 +57,7 @@ impl GpuFigures {
 
     #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing reads GPUs there"))]
     fn reason(&mut self, metric: &str, value: f64) {
-        let Some(reason) = metric.strip_prefix("candlescope_gpu_throttled_") else { return };
+        let Some(reason) = metric.strip_prefix(metric::GPU_THROTTLED_BY) else { return };
         let active = self.throttled.get_or_insert_default();
         // Clocks of a GPU without work are low by themselves.
         if value > 0.0 && reason != "gpu_idle" {
@@ -84,10 +85,10 @@ impl ProcessFigures {
         let mut figures = Self::default();
         for (metric, value) in samples {
             let place = match metric {
-                "process_cpu_ratio" => &mut figures.cpu_ratio,
-                "process_resident_memory_bytes" => &mut figures.memory_bytes,
-                "process_peak_resident_memory_bytes" => &mut figures.peak_memory_bytes,
-                "process_threads" => &mut figures.threads,
+                metric::CPU_RATIO => &mut figures.cpu_ratio,
+                metric::RESIDENT_MEMORY => &mut figures.memory_bytes,
+                metric::PEAK_RESIDENT_MEMORY => &mut figures.peak_memory_bytes,
+                metric::THREADS => &mut figures.threads,
                 _ => continue,
             };
             *place = Some(value);
@@ -116,8 +117,8 @@ impl MachineFigures {
         let mut figures = Self::default();
         for (metric, value) in samples {
             match metric {
-                "system_memory_available_bytes" => figures.memory_available_bytes = Some(value),
-                "system_load_1m" => figures.load_1m = Some(value),
+                metric::MEMORY_AVAILABLE => figures.memory_available_bytes = Some(value),
+                metric::LOAD_1M => figures.load_1m = Some(value),
                 _ => {}
             }
         }

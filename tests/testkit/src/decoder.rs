@@ -4,7 +4,7 @@
 use crate::records::{T0, request, span, step, thread, with};
 use candlescope_core::{
     Batch, DType, GpuSource, GpuTime, HostNs, KernelKind, Phase, RequestRecord, SampleRecord, Shape, SpanId,
-    SpanRecord, ThreadInfo, TraceId,
+    SpanRecord, ThreadInfo, TraceId, metric,
 };
 use std::collections::HashMap;
 use std::ops::Range;
@@ -325,8 +325,8 @@ impl Decoder {
     /// A sample of each of two metrics, now.
     pub fn samples(&mut self) -> Vec<SampleRecord> {
         let (time, device) = (HostNs(self.now), Arc::<str>::from("host"));
-        let memory = ("process_resident_memory_bytes", 300e6 + self.uniform() * 1e6, "bytes");
-        [memory, ("process_cpu_ratio", self.uniform(), "ratio")]
+        let memory = (metric::RESIDENT_MEMORY, 300e6 + self.uniform() * 1e6, "bytes");
+        [memory, (metric::CPU_RATIO, self.uniform(), "ratio")]
             .map(|(metric, value, unit)| SampleRecord::new(time, device.clone(), metric, value, unit))
             .to_vec()
     }

@@ -9,7 +9,7 @@ use crate::records::{self, T0, with};
 use candlescope_core::run::{
     ClockInfo, CrossCheck, DeviceAnchor, GpuAccount, GpuDeviceAccount, KernelAccount, OverheadInfo, RunManifest,
 };
-use candlescope_core::{Batch, HostNs, SampleRecord, TraceId};
+use candlescope_core::{Batch, HostNs, SampleRecord, TraceId, metric};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -125,8 +125,8 @@ pub fn make(scenario: &Scenario) -> (Batch, RunManifest) {
         let mut sample = |metric, value, unit| {
             batch.samples.push(SampleRecord::new(HostNs(T0 + at), host.clone(), metric, value, unit));
         };
-        sample("process_resident_memory_bytes", 300e6 + 60e6 * share + if i % 7 == 0 { 4e6 } else { 0.0 }, "bytes");
-        sample("process_cpu_utilization_ratio", 1.9 + 0.1 * share, "ratio");
+        sample(metric::RESIDENT_MEMORY, 300e6 + 60e6 * share + if i % 7 == 0 { 4e6 } else { 0.0 }, "bytes");
+        sample(metric::CPU_RATIO, 1.9 + 0.1 * share, "ratio");
     }
     if scenario.sensors {
         sensors(&mut batch, end);
@@ -186,19 +186,19 @@ fn sensors(batch: &mut Batch, end: i64) {
         let mut sample = |metric, value, unit| {
             batch.samples.push(SampleRecord::new(HostNs(T0 + at), device.clone(), metric, value, unit));
         };
-        sample("hw_power_watts", watts, "watts");
-        sample("hw_gpu_utilization_ratio", if watts > 200.0 { 0.9 } else { 0.0 }, "ratio");
-        sample("hw_gpu_memory_usage_bytes", 2e9 + 1e6 * i as f64, "bytes");
-        sample("candlescope_gpu_clock_hertz_sm", if watts > 200.0 { 1.98e9 } else { 0.345e9 }, "hertz");
+        sample(metric::GPU_POWER, watts, "watts");
+        sample(metric::GPU_UTILIZATION, if watts > 200.0 { 0.9 } else { 0.0 }, "ratio");
+        sample(metric::GPU_MEMORY_USED, 2e9 + 1e6 * i as f64, "bytes");
+        sample(metric::GPU_CLOCK_SM, if watts > 200.0 { 1.98e9 } else { 0.345e9 }, "hertz");
         if i % 4 == 0 {
-            sample("hw_temperature_celsius", 40.0 + (i / 8) as f64, "celsius");
+            sample(metric::GPU_TEMPERATURE, 40.0 + (i / 8) as f64, "celsius");
             sample("candlescope_gpu_throttled_gpu_idle", f64::from(u8::from(watts < 200.0)), "count");
             sample("candlescope_gpu_throttled_sw_power_cap", 0.0, "count");
         }
         if i % 10 == 0 {
-            sample("hw_energy_joules_total", joules, "joules");
-            sample("hw_gpu_memory_limit_bytes", 150e9, "bytes");
-            sample("hw_power_limit_watts", 700.0, "watts");
+            sample(metric::GPU_ENERGY, joules, "joules");
+            sample(metric::GPU_MEMORY_LIMIT, 150e9, "bytes");
+            sample(metric::GPU_POWER_LIMIT, 700.0, "watts");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Operations far below what the device allows them.
 
 use super::draft::{Draft, Out};
-use super::operations::{lacking, operations};
+use super::operations::{Operation, lacking, operations, query};
 use super::scene::{Scene, StepScene};
 use super::unfused::shortest;
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
@@ -23,7 +23,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     }
     let floor = step.work.map_or(0.0, shortest);
     // Reading the KV cache has a finding of its own. Above the roof, the figures contradict each other.
-    let far = under.into_iter().filter(|(one, under)| !one.reads_cache() && under.share < FAR);
+    // Where a product waits for a constant cost, what it computes with is not what makes it slow.
+    let waits = |one: &Operation<'_>| step.constant.as_ref().is_some_and(|cost| cost.explains(&one.totals.rollup));
+    let far = under.into_iter().filter(|(one, under)| !one.reads_cache() && !waits(one) && under.share < FAR);
     for (one, under) in far.take(MOST) {
         let least = (floor * one.kernels / one.ns).min(1.0);
         let draft = Draft::new(code, step)
@@ -31,17 +33,18 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
                 Some(kernel) => place.path(&one.totals.rollup).kernel(&kernel),
                 None => place.path(&one.totals.rollup),
             })
-            .measured("time_ns", "ns", one.ns, one.n)
+            .measured("time_ns", "ns", one.measured_ns, one.n)
+            .measured_if("share", "ratio", one.recorded.map(|(_, share)| share), one.n)
             .derived("of_roof", "ratio", under.share, one.n)
             .derived("flops", "FLOP", one.flops.unwrap_or(0.0), one.n)
             .derived("bytes", "bytes", one.io_bytes.or(one.bytes).unwrap_or(0.0), one.n)
             .bandwidth(scene)
-            .query(one.query(step));
+            .query(query(scene, step, &[one]));
         let draft = match (under.measured, under.computes) {
             (true, _) => draft.sure(ConfidenceLevel::Medium, "held against a measured peak of this device"),
             (false, _) => draft.sure(ConfidenceLevel::Low, "held against the datasheet, which no kernel reaches"),
         };
-        let draft = if scene.on_gpu { draft } else { draft.steps(step.row.steps) };
-        out.found.push(draft.change(|rate| one.scaled((under.share / rate).max(least).min(1.0))));
+        let draft = if scene.on_gpu { draft } else { draft.steps(step.usual_steps()) };
+        out.found.push(draft.change(|rate| one.scaled(rate, (under.share / rate).max(least).min(1.0))));
     }
 }

@@ -27,9 +27,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured("steps_ns", "ns", whole - outside, n)
         .derived("each_step_ns", "ns", outside / steps, n)
         .query(
-            "SELECT run, request, max(r.host_start_ns + r.host_dur_ns) - min(s.host_start_ns) AS from_first_step_ns, \
+            "SELECT run, request, max(r.host_start_ns + r.host_dur_ns) - min(s.host_start_ns) AS requests_ns, \
              CAST(sum(s.host_dur_ns) AS BIGINT) AS steps_ns FROM measured_requests AS r JOIN measured_steps AS s \
-             USING (run, request) GROUP BY run, request ORDER BY from_first_step_ns - steps_ns DESC"
+             USING (run, request) GROUP BY run, request ORDER BY requests_ns - steps_ns DESC"
                 .to_string(),
         )
         .sure(ConfidenceLevel::Medium, "measured; a part of it cannot be left out");

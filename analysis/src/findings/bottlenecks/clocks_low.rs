@@ -6,6 +6,7 @@ use super::operations::{lacking, operations};
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::Device;
+use candlescope_core::metric;
 
 /// Below this share of its highest, a clock is low.
 const LOW: f64 = 0.75;
@@ -22,7 +23,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let Some((device, (_, mean, in_steps))) = sampled else { return out.abstain(code, step, Missing::ClockSamples) };
     let series = scene.analysis.memory.series.iter().filter(|series| {
         series.device == device.uuid
-            && series.metric.starts_with("candlescope_gpu_clock_hertz_")
+            && series.metric.starts_with(metric::GPU_CLOCK_OF)
             && !series.metric.ends_with("memory")
     });
     // The highest that was seen is the least that the device can do.

@@ -8,6 +8,9 @@ use crate::advice::{
 };
 use crate::simulation::Change as Replayed;
 
+/// Figures of fewer steps have no interval, and are no more than an indication.
+const FEW_STEPS: u64 = 6;
+
 /// A finding, and the changes that it stands for at each part of the attainable rate.
 pub(super) struct Found {
     pub(super) advice: Advice,
@@ -68,9 +71,25 @@ impl<'a> Draft<'a> {
         self
     }
 
+    /// The same, where it is known.
+    pub(super) fn measured_if(self, name: &'static str, unit: &'static str, value: Option<f64>, n: u64) -> Self {
+        match value {
+            Some(value) => self.measured(name, unit, value, n),
+            None => self,
+        }
+    }
+
     pub(super) fn derived(mut self, name: &'static str, unit: &'static str, value: f64, n: u64) -> Self {
         self.advice.evidence.push(AdviceFigure::derived(name, unit, value, n));
         self
+    }
+
+    /// The same, where it is known.
+    pub(super) fn derived_if(self, name: &'static str, unit: &'static str, value: Option<f64>, n: u64) -> Self {
+        match value {
+            Some(value) => self.derived(name, unit, value, n),
+            None => self,
+        }
     }
 
     /// The bandwidth that figures were compared with.
@@ -100,7 +119,16 @@ impl<'a> Draft<'a> {
     pub(super) fn changes(mut self, changes: impl Fn(f64) -> Vec<Change>) -> Found {
         let changes = RATES.map(changes);
         self.advice.gain = self.step.model.gain(&changes);
+        self.doubt();
         Found { advice: self.advice, changes, replay: None }
+    }
+
+    /// What rests on a few steps may be an accident of these.
+    fn doubt(&mut self) {
+        if self.advice.coverage.steps < FEW_STEPS {
+            self.advice.confidence =
+                Confidence { level: ConfidenceLevel::Low, reason: "so few steps do not show how much they differ" };
+        }
     }
 
     /// The gain of a change by replaying the steps with `replay`; if they cannot be, by their two lines.
@@ -123,6 +151,7 @@ impl<'a> Draft<'a> {
     /// A gain that no change of the step's own lines brings.
     pub(super) fn gain(mut self, gain: impl Fn(f64) -> f64) -> Found {
         self.advice.gain = Gain::at_rates(gain);
+        self.doubt();
         Found { advice: self.advice, changes: RATES.map(|_| Vec::new()), replay: None }
     }
 }

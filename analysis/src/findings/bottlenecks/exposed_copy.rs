@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, Out};
 use super::gains::Change;
-use super::query::kernels;
+use super::query::{kernels_as, quoted};
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_core::KernelKind;
@@ -29,10 +29,16 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
                 None => at.kernel(&copy.name),
             })
             .measured("copies", "count", step.each(copy.count), copy.count)
-            .measured("exposed_ns", "ns", step.each(copy.ns), copy.count)
+            .derived("exposed_ns", "ns", step.each(copy.ns), copy.count)
             .measured("bytes", "bytes", step.each(copy.bytes), copy.count)
-            .query(kernels(step, &format!("kind <> 'kernel' AND name = {}", super::query::quoted(&copy.name))))
+            .query(kernels_as(step, &of_copy(place, &copy.name), &[("copies", "count(*)"), ("bytes", "sum(bytes)")]))
             .sure(ConfidenceLevel::Medium, "measured; whether there is work to run beside the copy is not known");
         out.found.push(draft.change(|rate| Change::Remove(rows.clone(), share * rate)));
     }
+}
+
+/// Copies of one kind at one place.
+fn of_copy(path: Option<&str>, name: &str) -> String {
+    let at = path.map_or("path IS NULL".to_string(), |path| format!("operator_of(path, module) = {}", quoted(path)));
+    format!("kind <> 'kernel' AND name = {} AND {at}", quoted(name))
 }

@@ -6,6 +6,7 @@
 //! line gains nothing.
 
 use crate::advice::{Gain, RATES};
+use std::collections::BTreeMap;
 
 /// A step's two lines. Times are nanoseconds a step, as it runs unobserved.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +27,9 @@ pub(super) struct StepModel {
     pub(super) gap: f64,
     /// What launching one kernel costs the host.
     pub(super) launch: f64,
+    /// On a CPU: what each operation that states its work needs at its roof. No changes together make the step shorter
+    /// than all of these.
+    pub(super) floors: Vec<(String, f64)>,
 }
 
 /// The work of one row in one step.
@@ -53,6 +57,14 @@ pub(super) enum Change {
     Launches(f64),
     /// This much less work on the host.
     Host(f64),
+    /// This much less work on the host in this operation: of two changes of it, the larger one counts.
+    Operation(String, f64),
+    /// The same, because it has less to do: its roof is another one then.
+    Fewer(String, f64),
+    /// This share of all work is not done.
+    Undone(f64),
+    /// This share of what is left of the host's work is gone.
+    HostShare(f64),
     /// This much less on the device.
     Device(f64),
     /// This much less waiting of both, at this path. What is in it is part of it.
@@ -70,6 +82,8 @@ impl StepModel {
         // Of what follows in each row, the share that is launched no more: two changes may save the same launches.
         let mut saved = vec![0.0_f64; rows.len()];
         let (mut saved_host, mut saved_device, mut waits, mut graph) = (0.0, 0.0, Vec::new(), None);
+        let (mut operations, mut kept_host, mut done) = (BTreeMap::<&str, f64>::new(), 1.0_f64, 1.0_f64);
+        let mut fewer_bytes: Vec<&str> = Vec::new();
         for change in changes {
             match change {
                 Change::Graph(rate) => graph = Some(*rate),
@@ -99,6 +113,15 @@ impl StepModel {
                 }
                 Change::Launches(rate) => saved.iter_mut().for_each(|saved| *saved = saved.max(*rate)),
                 Change::Host(ns) => saved_host += ns,
+                Change::Operation(place, ns) | Change::Fewer(place, ns) => {
+                    let saved = operations.entry(place).or_default();
+                    *saved = saved.max(*ns);
+                    if matches!(change, Change::Fewer(..)) {
+                        fewer_bytes.push(place);
+                    }
+                }
+                Change::Undone(share) => done *= 1.0 - share.clamp(0.0, 1.0),
+                Change::HostShare(share) => kept_host *= 1.0 - share.clamp(0.0, 1.0),
                 Change::Device(ns) => saved_device += ns,
                 Change::Wait(place, ns) => waits.push((place.as_str(), *ns)),
             }
@@ -107,7 +130,10 @@ impl StepModel {
             row.launches = (row.launches - row.follows * saved).max(0.0);
         }
         let fewer = (launches(&self.rows) - launches(&rows)).max(0.0);
-        let host = (host - saved_host - fewer * self.launch).max(self.host_outside.min(host));
+        let floors = self.floors.iter().filter(|(place, _)| !fewer_bytes.contains(&place.as_str()));
+        let least = self.host_outside.max(floors.map(|(_, ns)| ns).sum()).min(host);
+        let saved_host = saved_host + operations.values().sum::<f64>();
+        let host = ((host - saved_host - fewer * self.launch) * kept_host).max(least) * done;
         let device = (self.device(&rows) - saved_device).max(0.0);
         match graph {
             // A graph takes what its kernels take together, those of other threads that run meanwhile, and the gaps
@@ -202,6 +228,26 @@ mod tests {
         let fuse = Change::Fuse { rows: vec![0, 1], ns: 500e3, rate: 1.0 };
         let after = busy().after(&[fuse, Change::Remove(vec![0], 1.0)]);
         assert!((after - 300e3).abs() < 1.0, "{after}");
+    }
+
+    #[test]
+    fn changes_of_one_operation_count_once_and_none_goes_below_the_roofs() {
+        let host = StepModel {
+            t: 1e6,
+            host: 1e6,
+            overlap: 1.0,
+            floors: vec![("decode/q_proj".to_string(), 150e3)],
+            ..StepModel::default()
+        };
+        let of = |place: &str, ns| Change::Operation(place.to_string(), ns);
+        let both = host.after(&[of("decode/q_proj", 300e3), of("decode/q_proj", 200e3), of("decode/softmax", 100e3)]);
+        assert!((both - 600e3).abs() < 1.0, "{both}");
+        let shared = host.after(&[of("decode/q_proj", 500e3), Change::HostShare(0.5)]);
+        assert!((shared - 250e3).abs() < 1.0, "a share of what is left: {shared}");
+        let all = host.after(&[of("decode/q_proj", 900e3), of("decode/softmax", 400e3), Change::HostShare(0.9)]);
+        assert!((all - 150e3).abs() < 1.0, "{all}");
+        let fewer = host.after(&[Change::Fewer("decode/q_proj".to_string(), 900e3), Change::Undone(0.5)]);
+        assert!((fewer - 50e3).abs() < 1.0, "fewer bytes have another roof: {fewer}");
     }
 
     #[test]

@@ -32,8 +32,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     }
     let draft = Draft::new(code, step)
         .measured("kernels", "count", count, work.steps)
-        .measured("kernel_mean_ns", "ns", mean, work.kernels)
-        .measured("could_join", "count", fewer, work.steps)
+        .derived("kernel_mean_ns", "ns", mean, work.kernels)
+        .derived("could_join", "count", fewer, work.steps)
         .derived("launch_ns", "ns", step.model.launch, work.launch_every.map_or(0, |(_, n)| n))
         .query(kernels(step, "kind = 'kernel'"))
         .sure(

@@ -11,6 +11,7 @@ mod below_roof;
 mod between_steps;
 mod cache_copied;
 mod clocks_low;
+mod constant_cost;
 mod data_movement;
 mod dequantise;
 mod draft;
@@ -23,6 +24,7 @@ mod kv_bandwidth;
 mod launch_bound;
 mod operations;
 mod padding;
+mod product_line;
 mod query;
 mod roof;
 mod scene;
@@ -50,6 +52,7 @@ type Rule = fn(&Scene<'_>, &StepScene<'_>, &mut Out);
 
 /// All rules.
 const RULES: &[Rule] = &[
+    constant_cost::find,
     launch_bound::find,
     kernel_count::find,
     unfused::find,
@@ -79,7 +82,14 @@ const TOGETHER: usize = 10;
 
 /// What holds the run back, and what changing that would gain.
 pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulation: Option<&Simulation>) -> Diagnosis {
-    let scene = Scene::of(analysis, account, simulation);
+    let mut scene = Scene::of(analysis, account, simulation);
+    // What rests on operations under the roof, once both are known.
+    let of_operations: Vec<_> =
+        scene.steps.iter().map(|step| (constant_cost::of(&scene, step), operations::floors(&scene, step))).collect();
+    for (step, (constant, floors)) in scene.steps.iter_mut().zip(of_operations) {
+        step.constant = constant;
+        step.model.floors = floors;
+    }
     let mut out = Out::default();
     for step in &scene.steps {
         RULES.iter().for_each(|rule| rule(&scene, step, &mut out));
@@ -91,11 +101,15 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
     let order = |found: &Found| found.advice.of_run().mid;
     found.sort_by(|a, b| {
         let named = |found: &Found| (found.advice.code, found.advice.place.path.clone());
-        order(b).total_cmp(&order(a)).then_with(|| named(a).cmp(&named(b)))
+        // What only the figures gain stands after what the program gains.
+        let figures = |found: &Found| found.advice.code.is_of_figures();
+        let by_gain = order(b).total_cmp(&order(a)).then_with(|| named(a).cmp(&named(b)));
+        figures(a).cmp(&figures(b)).then(by_gain)
     });
     let together = scene.steps.iter().filter_map(|step| together(step, &found)).collect();
     let finished = |mut found: Found| {
-        found.advice.severity = AdviceSeverity::of(found.advice.of_run().mid);
+        let gain = if found.advice.code.is_of_figures() { 0.0 } else { found.advice.of_run().mid };
+        found.advice.severity = AdviceSeverity::of(gain);
         found.advice
     };
     Diagnosis {

@@ -1,9 +1,10 @@
 //! The operations of a step that state their work: their time in one step, and what they do in it.
 
 use super::gains::Change;
-use super::query::{intervals, kernels_of_path};
+use super::query::{intervals, work_of_paths};
 use super::roof::UnderRoof;
 use super::scene::{Scene, StepScene};
+use crate::advice::RATES;
 use crate::passes::PathTotals;
 use crate::passes::cache_reads::reads_cache;
 use candlescope_core::KernelKind;
@@ -14,8 +15,14 @@ const OWN_SHARE: f64 = 0.9;
 /// All intervals of one path that state work. Times and work are those of one step.
 pub(super) struct Operation<'a> {
     pub(super) totals: &'a PathTotals,
-    /// Nanoseconds: of its kernels, or on a CPU of its intervals.
+    /// Nanoseconds of an unobserved step: of its kernels, or on a CPU its share of the usual steps' time.
     pub(super) ns: f64,
+    /// The same in the steps in which it takes least: nine of ten have more.
+    pub(super) least_ns: f64,
+    /// On a CPU: its time in a usual step as it was recorded, and its share of these steps' time.
+    pub(super) recorded: Option<(f64, f64)>,
+    /// The time that was measured, in one of the steps that it was measured in.
+    pub(super) measured_ns: f64,
     /// Intervals that were measured.
     pub(super) n: u64,
     pub(super) flops: Option<f64>,
@@ -52,9 +59,14 @@ fn on_device<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation
     };
     // Steps differ in what they compute: their time is held against their own work.
     let own = |work: Option<u64>| work.map(|work| step.each(work));
+    let measured_ns = each(|row| row.ns);
+    let ns = measured_ns * step.model.overlap;
     Some(Operation {
         totals: path,
-        ns: each(|row| row.ns) * step.model.overlap,
+        ns,
+        least_ns: ns,
+        recorded: None,
+        measured_ns,
         n: path.gpu.recorded_calls,
         flops: own(path.recorded.flops),
         io_bytes: own(path.recorded.io_bytes.filter(|_| !path.io_missing)),
@@ -66,15 +78,21 @@ fn on_device<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation
 
 fn on_host<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation<'a>> {
     let own = path.self_ns as f64 >= OWN_SHARE * path.total_ns as f64;
-    let steps = step.row.steps.max(1) as f64;
+    // Both times from the same steps: a stall in a single one is in neither.
+    let usual = step.usual.filter(|usual| own && usual.steps > 0)?;
+    let (share, least) = path.usual.share(usual)?;
+    let steps = usual.steps as f64;
     let of = |work: Option<u64>| work.map(|work| work as f64 / steps);
-    own.then(|| Operation {
+    Some(Operation {
         totals: path,
-        ns: path.total_ns as f64 / steps,
-        n: path.calls,
-        flops: of(path.flops),
-        io_bytes: of(path.io_bytes.filter(|_| !path.io_missing)),
-        bytes: of(path.bytes),
+        ns: share * step.time.unobserved_ns,
+        least_ns: least * step.time.unobserved_ns,
+        recorded: Some((path.usual.total_ns as f64 / steps, share)),
+        measured_ns: path.usual.total_ns as f64 / steps,
+        n: path.usual.calls,
+        flops: of(path.usual.flops),
+        io_bytes: of(path.usual.io_bytes.filter(|_| !path.io_missing)),
+        bytes: of(path.usual.bytes),
         rows: Vec::new(),
         kernels: 0.0,
     })
@@ -84,7 +102,8 @@ impl Operation<'_> {
     /// Where it stands under the roof; `None` if its work or the roof is not known.
     pub(super) fn under(&self, scene: &Scene<'_>, step: &StepScene<'_>) -> Option<UnderRoof> {
         let bytes = self.io_bytes.or(self.bytes)?;
-        scene.roof.under(scene.analysis, step.name, self.totals, (self.flops, bytes, self.ns))
+        let ns = self.recorded.map_or(self.ns, |(ns, _)| ns);
+        scene.roof.under(scene.analysis, step.name, self.totals, (self.flops, bytes, ns))
     }
 
     /// Whether it reads the KV cache.
@@ -98,18 +117,28 @@ impl Operation<'_> {
         most && self.flops.is_some() && !self.reads_cache()
     }
 
-    /// It takes this share of its time.
-    pub(super) fn scaled(&self, share: f64) -> Change {
-        if self.rows.is_empty() {
-            Change::Host(self.ns * (1.0 - share))
-        } else {
-            Change::Scale(self.rows.clone(), share)
+    /// Whether it multiplies: by weights, or by keys or values.
+    pub(super) fn is_product(&self) -> bool {
+        let most = self.bytes.zip(self.io_bytes.or(self.bytes)).is_some_and(|(bytes, all)| bytes >= 0.5 * all);
+        most && self.flops.is_some_and(|flops| flops > 0.0)
+    }
+
+    /// It takes this share of its time, because it reads fewer bytes.
+    pub(super) fn with_less_to_do(&self, rate: f64, share: f64) -> Change {
+        match self.scaled(rate, share) {
+            Change::Operation(place, ns) => Change::Fewer(place, ns),
+            other => other,
         }
     }
 
-    /// SQL that finds its rows.
-    pub(super) fn query(&self, step: &StepScene<'_>) -> String {
-        if self.rows.is_empty() { intervals(&self.totals.rollup) } else { kernels_of_path(step, &self.totals.rollup) }
+    /// It takes this share of its time. What can be had at the least is in the steps in which it takes least.
+    pub(super) fn scaled(&self, rate: f64, share: f64) -> Change {
+        if self.rows.is_empty() {
+            let ns = if rate <= RATES[0] { self.least_ns } else { self.ns };
+            Change::Operation(self.totals.rollup.clone(), ns * (1.0 - share))
+        } else {
+            Change::Scale(self.rows.clone(), share)
+        }
     }
 
     /// The kernel that takes most of its time.
@@ -117,6 +146,12 @@ impl Operation<'_> {
         let work = step.work?;
         self.rows.iter().map(|at| &work.rows[*at]).max_by_key(|row| row.ns).map(|row| row.name.to_string())
     }
+}
+
+/// SQL that finds the rows of these operations.
+pub(super) fn query(scene: &Scene<'_>, step: &StepScene<'_>, all: &[&Operation<'_>]) -> String {
+    let paths = all.iter().map(|one| one.totals.rollup.as_str());
+    if scene.on_gpu { work_of_paths(step, paths) } else { intervals(step, "time_ns", paths) }
 }
 
 /// Whether all that these rules need is there; if not, what is missing.
@@ -132,4 +167,17 @@ pub(super) fn lacking(
         () if scene.roof.bandwidth.is_none() => Some(Missing::Peaks),
         () => None,
     }
+}
+
+/// What each operation of a step on a CPU needs at least: its time at its roof, where work and roof are known.
+pub(super) fn floors(scene: &Scene<'_>, step: &StepScene<'_>) -> Vec<(String, f64)> {
+    if scene.on_gpu {
+        return Vec::new();
+    }
+    let all = operations(scene, step);
+    let one = |operation: &Operation<'_>| {
+        let share = operation.under(scene, step)?.share.clamp(0.0, 1.0);
+        Some((operation.totals.rollup.clone(), operation.ns * share))
+    };
+    all.iter().filter_map(one).collect()
 }

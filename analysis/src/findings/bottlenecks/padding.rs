@@ -26,8 +26,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured("new_tokens", "tokens", new as f64, n)
         .derived("padded", "ratio", padded, n)
         .query(format!(
-            "SELECT run, step, batch, tokens, new_tokens FROM measured_steps WHERE (run, step) IN {} \
-             AND new_tokens < tokens ORDER BY tokens - new_tokens DESC",
+            "SELECT run, count(*) AS steps, CAST(sum(tokens) AS BIGINT) AS computed_tokens, \
+             CAST(sum(new_tokens) AS BIGINT) AS new_tokens FROM measured_steps WHERE (run, step) IN {} GROUP BY run",
             steps_of(step)
         ));
     let draft = if step.decodes() {
@@ -43,7 +43,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         if scene.on_gpu && device > 0.0 {
             Change::Device(device * padded * rate)
         } else {
-            Change::Host(step.model.t * padded * rate)
+            Change::Undone(padded * rate)
         }
     }));
 }

@@ -1,11 +1,20 @@
 //! SQL over the views of `docs/sql.md` that finds a finding's rows again: such that both `candlescope query` and DuckDB
 //! understand it.
+//!
+//! A column that has the name of a figure of the evidence is that figure: of all rows together, if there are several.
+//! So figures of one step are sums divided by the number of steps, and a median stands in one row.
 
 use super::scene::StepScene;
+use candlescope_core::metric;
 
 /// Text as SQL writes it.
 pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
+}
+
+/// Texts as the list of `IN`.
+fn list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    texts.into_iter().map(quoted).collect::<Vec<_>>().join(", ")
 }
 
 /// The measured steps of a kind.
@@ -16,32 +25,102 @@ pub(super) fn steps_of(step: &StepScene<'_>) -> String {
     )
 }
 
-/// Kernels of these steps by path and name, where `condition` holds.
-pub(super) fn kernels(step: &StepScene<'_>, condition: &str) -> String {
+/// The steps of a kind without those that were set apart, as a table `usual`.
+fn usual(step: &StepScene<'_>) -> String {
+    let limit = step.usual.and_then(|usual| {
+        let limit = usual.limit_ns?;
+        let longer = usual.many_tokens.map_or(String::new(), |many| format!(" OR tokens > {many}"));
+        Some(format!(" AND (host_dur_ns <= {limit}{longer})"))
+    });
     format!(
-        "SELECT operator_of(path, module) AS operator, name, count(*) AS n, CAST(sum(gpu_dur_ns) AS BIGINT) AS device_ns \
-         FROM kernels WHERE (run, step) IN {} AND ({condition}) GROUP BY 1, 2 ORDER BY device_ns DESC",
-        steps_of(step)
+        "usual AS (SELECT run, step, host_dur_ns FROM measured_steps WHERE (run, step) IN {}{})",
+        steps_of(step),
+        limit.unwrap_or_default()
     )
 }
 
-/// Kernels of one path.
-pub(super) fn kernels_of_path(step: &StepScene<'_>, path: &str) -> String {
-    kernels(step, &format!("operator_of(path, module) = {}", quoted(path)))
+/// A sum over the rows, for one of the usual steps.
+fn each_usual(column: &str) -> String {
+    format!("CAST(sum({column}) AS DOUBLE) / (SELECT count(*) FROM usual)")
+}
+
+/// A sum over the rows, for one of the steps with recorded kernels.
+fn each_recorded(value: &str) -> String {
+    format!("CAST({value} AS DOUBLE) / (SELECT count(*) FROM recorded)")
+}
+
+/// Kernels of these steps by path and name, where `condition` holds: what they take of one step on the device.
+pub(super) fn kernels(step: &StepScene<'_>, condition: &str) -> String {
+    kernels_as(step, condition, &[("kernels", "count(*)"), ("device_ns", "sum(gpu_dur_ns)")])
+}
+
+/// The same with these columns, sums for one step.
+pub(super) fn kernels_as(step: &StepScene<'_>, condition: &str, columns: &[(&str, &str)]) -> String {
+    let columns: Vec<String> =
+        columns.iter().map(|(name, value)| format!("{} AS {name}", each_recorded(value))).collect();
+    format!(
+        "WITH recorded AS (SELECT DISTINCT run, step FROM kernels WHERE (run, step) IN {}) \
+         SELECT operator_of(path, module) AS operator, name, {} \
+         FROM kernels WHERE (run, step) IN (SELECT run, step FROM recorded) AND ({condition}) \
+         GROUP BY 1, 2 ORDER BY sum(gpu_dur_ns) DESC",
+        steps_of(step),
+        columns.join(", ")
+    )
+}
+
+/// All that these paths launch, as the time of one step.
+pub(super) fn work_of_paths<'a>(step: &StepScene<'_>, paths: impl IntoIterator<Item = &'a str>) -> String {
+    let condition = format!("operator_of(path, module) IN ({})", list(paths));
+    kernels_as(step, &condition, &[("kernels", "count(*)"), ("time_ns", "sum(gpu_dur_ns)")])
+}
+
+/// Kernels of these names of one path.
+pub(super) fn kernels_of_path(step: &StepScene<'_>, path: &str, names: &[&str]) -> String {
+    let names = list(names.iter().copied());
+    kernels(step, &format!("kind = 'kernel' AND operator_of(path, module) = {} AND name IN ({names})", quoted(path)))
 }
 
 /// Kernels of these names.
 pub(super) fn kernels_named(step: &StepScene<'_>, names: &[&str]) -> String {
-    let list: Vec<String> = names.iter().map(|name| quoted(name)).collect();
-    kernels(step, &format!("kind = 'kernel' AND name IN ({})", list.join(", ")))
+    kernels(step, &format!("kind = 'kernel' AND name IN ({})", list(names.iter().copied())))
 }
 
-/// Intervals of one path.
-pub(super) fn intervals(path: &str) -> String {
+/// Intervals of these paths in the usual steps: their time in one step as `time`, and their share.
+pub(super) fn intervals<'a>(step: &StepScene<'_>, time: &str, paths: impl IntoIterator<Item = &'a str>) -> String {
     format!(
-        "SELECT operator, count(*) AS calls, CAST(sum(host_dur_ns) AS BIGINT) AS host_ns, \
-         CAST(sum(flops) AS BIGINT) AS flops, CAST(sum(io_bytes) AS BIGINT) AS io_bytes \
-         FROM measured_spans WHERE operator = {} GROUP BY operator",
+        "WITH {} SELECT operator, {} AS calls, {} AS {time}, \
+         CAST(sum(host_dur_ns) AS DOUBLE) / (SELECT sum(host_dur_ns) FROM usual) AS share, {} AS flops, {} AS bytes, \
+         {} AS io_bytes FROM measured_spans WHERE operator IN ({}) AND (run, step) IN (SELECT run, step FROM usual) \
+         GROUP BY operator ORDER BY 3 DESC",
+        usual(step),
+        "CAST(count(*) AS DOUBLE) / (SELECT count(*) FROM usual)",
+        each_usual("host_dur_ns"),
+        each_usual("flops"),
+        each_usual("bytes"),
+        each_usual("io_bytes"),
+        list(paths)
+    )
+}
+
+/// Intervals of a path in all measured steps of a kind: their time in one step as `host_ns`.
+pub(super) fn all_intervals(step: &StepScene<'_>, path: &str) -> String {
+    let steps = steps_of(step);
+    format!(
+        "SELECT operator, count(*) AS calls, CAST(sum(host_dur_ns) AS DOUBLE) / (SELECT count(*) FROM {steps} AS s) \
+         AS host_ns FROM measured_spans WHERE operator = {} AND (run, step) IN {steps} GROUP BY operator",
+        quoted(path)
+    )
+}
+
+/// A layer beside its siblings, in the usual steps where time on the host counts.
+pub(super) fn layer(step: &StepScene<'_>, on_gpu: bool, path: &str, siblings: &[&str]) -> String {
+    let (steps, time) =
+        if on_gpu { (format!("usual AS {}", steps_of(step)), "gpu_dur_ns") } else { (usual(step), "host_dur_ns") };
+    format!(
+        "WITH {steps}, layers AS (SELECT path, count({time}) AS calls, avg({time}) AS mean_ns FROM measured_spans \
+         WHERE path IN ({}) AND (run, step) IN (SELECT run, step FROM usual) GROUP BY path) \
+         SELECT path, calls, mean_ns, (SELECT median(mean_ns) FROM layers) AS siblings_ns FROM layers WHERE path = {}",
+        list(siblings.iter().copied()),
         quoted(path)
     )
 }
@@ -52,5 +131,25 @@ pub(super) fn durations(step: &StepScene<'_>) -> String {
         "SELECT run, step, context_len, host_dur_ns FROM measured_steps WHERE (run, step) IN {} \
          ORDER BY run, host_start_ns",
         steps_of(step)
+    )
+}
+
+/// Steps that can be compared, as a table `alike` with their durations as `ns`, in order as `nth`.
+pub(super) fn alike(step: &StepScene<'_>, ns: &str, condition: &str) -> String {
+    format!(
+        "alike AS (SELECT run, step, {ns} AS ns, row_number() OVER (ORDER BY host_start_ns, step) AS nth \
+         FROM measured_steps WHERE (run, step) IN {}{condition})",
+        steps_of(step)
+    )
+}
+
+/// How many processors the process kept busy while measured steps ran.
+pub(super) fn busy_processors() -> String {
+    format!(
+        "SELECT run, count(*) AS n, avg(value) AS busy_processors FROM samples AS s WHERE device = {} AND metric = {} \
+         AND EXISTS (SELECT 1 FROM measured_steps AS m WHERE m.run = s.run AND m.host_start_ns <= s.time_ns \
+         AND s.time_ns < m.host_start_ns + m.host_dur_ns) GROUP BY run",
+        quoted(metric::HOST),
+        quoted(metric::CPU_RATIO)
     )
 }

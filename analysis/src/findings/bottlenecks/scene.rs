@@ -1,11 +1,12 @@
 //! What the rules look at, prepared once: each kind of step with its unobserved time, its kernels, and the roofs.
 
 use super::gains::{RowTime, StepModel};
+use super::product_line::ConstantCost;
 use super::roof::Roof;
 use crate::advice::{AdvicePlace, UnobservedStep};
 use crate::passes::account::{Account, DeviceAccount, Line, PhaseWork};
 use crate::passes::path_totals::by_rollup;
-use crate::passes::{Analysis, PathTotals, PhaseRow, StepSeries};
+use crate::passes::{Analysis, PathTotals, PhaseRow, StepSeries, UsualSteps};
 use crate::simulation::{Simulation, StepGroup, Typical};
 use candlescope_core::run::InPlaceKind;
 use candlescope_core::{KernelKind, Phase};
@@ -37,10 +38,14 @@ pub(super) struct StepScene<'a> {
     pub(super) name: &'a str,
     pub(super) row: &'a PhaseRow,
     pub(super) series: Option<&'a StepSeries>,
+    /// Those that no stall and no cold start made far longer.
+    pub(super) usual: Option<&'a UsualSteps>,
     pub(super) time: UnobservedStep,
     pub(super) work: Option<&'a PhaseWork>,
     pub(super) line: Option<&'a Line>,
     pub(super) model: StepModel,
+    /// What its products cost each, whatever their size.
+    pub(super) constant: Option<ConstantCost>,
     /// The same steps, to be replayed with changes.
     pub(super) replays: Option<&'a StepGroup>,
 }
@@ -119,22 +124,28 @@ impl<'a> StepScene<'a> {
         let mut time = unobserved(analysis, row, duration.median, duration.n as u64, work, share_of_time);
         let replays = group.and_then(|group| Some((group, group.typical().ok()?)));
         let replays = replays.filter(|(_, typical)| holds(typical, &time, work));
+        // What other programs did to single steps is in the spread of the median.
+        let spread = duration.median_ci95.map(|(low, high)| (high - low) / 2.0);
+        let mut replayed = 1.0;
         if let Some((_, typical)) = &replays {
-            let seconds = typical.unobserved.seconds;
-            time.unobserved_ns = seconds.mid * 1e9;
-            time.bound_ns = Some((seconds.high - seconds.low).abs() / 2.0 * 1e9);
-            time.basis = "steps replayed without what recording their intervals and calls costs";
+            let before = typical.unobserved.seconds.mid * 1e9;
+            without_recording(&mut time, typical, work.is_some());
+            replayed = time.unobserved_ns / before;
         }
-        let host = replays.as_ref().and_then(|(group, _)| group.host_ns());
+        time.bound_ns =
+            time.bound_ns.map(|bound| spread.filter(|_| work.is_none()).map_or(bound, |ns| bound.hypot(ns)));
+        let host = replays.as_ref().and_then(|(group, _)| group.host_ns()).map(|ns| ns * replayed);
         let model = model(&time, work, line.map(|phase| &phase.line), host);
         Some(Self {
             name: &row.name,
             row,
             series: analysis.series.iter().find(|series| named(&series.name)),
+            usual: analysis.intervals.usual.iter().find(|usual| named(&usual.name)),
             time,
             work,
             line: line.map(|phase| &phase.line),
             model,
+            constant: None,
             replays: replays.map(|(group, _)| group),
         })
     }
@@ -142,6 +153,17 @@ impl<'a> StepScene<'a> {
     /// The place of the step itself.
     pub(super) fn place(&self) -> AdvicePlace {
         AdvicePlace::of(self.name)
+    }
+
+    /// How many steps are usual.
+    pub(super) fn usual_steps(&self) -> u64 {
+        self.usual.map_or(self.row.steps, |usual| usual.steps)
+    }
+
+    /// The mean of the usual steps, in nanoseconds.
+    pub(super) fn usual_mean_ns(&self) -> Option<f64> {
+        let usual = self.usual.filter(|usual| usual.steps > 0 && usual.total_ns > 0)?;
+        Some(usual.total_ns as f64 / usual.steps as f64)
     }
 
     /// Whether it generates tokens.
@@ -168,6 +190,25 @@ impl<'a> StepScene<'a> {
     pub(super) fn slowed(&self) -> f64 {
         slowed(&self.time, self.work)
     }
+}
+
+/// T from replayed steps. Recording makes no step shorter: a replay that is longer than what was measured is off by at
+/// least that.
+fn without_recording(time: &mut UnobservedStep, typical: &Typical, has_kernels: bool) {
+    let seconds = typical.unobserved.seconds;
+    let bound = (seconds.high - seconds.low).abs() / 2.0;
+    let (unobserved, bound) = if has_kernels || typical.measured_seconds <= 0.0 {
+        // Held against steps without recorded kernels, which are others.
+        (seconds.mid * 1e9, bound * 1e9)
+    } else {
+        // Some steps are replayed: the share of them that recording takes is taken from the median of all.
+        let of_all = time.observed_ns / typical.measured_seconds;
+        (seconds.mid * of_all, bound * of_all)
+    };
+    let above = (unobserved - time.observed_ns).max(0.0);
+    time.unobserved_ns = unobserved - above;
+    time.bound_ns = Some(bound.max(above));
+    time.basis = "steps replayed without what recording their intervals and calls costs";
 }
 
 /// By how much a replayed step may differ from the steps whose kernels were not recorded.
@@ -254,11 +295,14 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, h
     let t = time.unobserved_ns;
     let Some(work) = work else { return StepModel { t, host: t, overlap: 1.0, ..StepModel::default() } };
     let (n, slowed) = (work.steps.max(1) as f64, slowed(time, Some(work)));
+    // A step cannot be shorter than its work on the device. Where recorded steps are longer ones than the median, such as
+    // prefills of longer prompts, their work counts as its share of them.
+    let scale = if work.busy_ns as f64 / n > t { slowed } else { 1.0 };
     let rows: Vec<RowTime> = work
         .rows
         .iter()
         .map(|row| RowTime {
-            ns: row.ns as f64 / n,
+            ns: row.ns as f64 / n * scale,
             launches: if row.kind == KernelKind::Kernel { row.count as f64 / n } else { 0.0 },
             follows: row.follows as f64 / n,
         })
@@ -270,7 +314,7 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, h
         .map(|line| line.gaps.launch_overhead)
         .filter(|gaps| gaps.n >= 10 && gaps.n > host_bound / 10)
         .map_or(0.0, |gaps| gaps.ns as f64 / gaps.n as f64);
-    let busy = work.busy_ns as f64 / n;
+    let busy = work.busy_ns as f64 / n * scale;
     // While one of several threads' steps is open, the device works for all of them.
     let others =
         line.filter(|line| line.steps > 0).zip(line.and_then(Line::steps_at_once)).map_or(0.0, |(line, at_once)| {
@@ -289,6 +333,7 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, h
         others,
         gap: if launches > 0.0 { gap.min(((t - busy) / launches).max(0.0)) } else { 0.0 },
         launch,
+        floors: Vec::new(),
         rows,
     }
 }

@@ -1,5 +1,6 @@
 //! Medians and quartiles of what rules compare, and steps without what their context explains.
 
+use super::query::alike as table;
 use super::scene::{Scene, StepScene};
 use crate::passes::StepPoint;
 use crate::passes::stats::percentile_of;
@@ -15,12 +16,19 @@ pub(super) fn beyond((low, median, high): (f64, f64, f64)) -> f64 {
     median + 3.0 * (high - low)
 }
 
+/// Fewer steps have no spread.
+pub(super) const FEWEST: usize = 20;
+
 /// Steps that can be compared with each other.
 pub(super) struct Alike {
     /// Their durations in order, as if all had the mean context.
     pub(super) ns: Vec<f64>,
     /// Their share of the time of all steps, beside those whose recording sets them apart.
     pub(super) share: f64,
+    /// The first of them that take far longer than the others: they are cold, and not stragglers.
+    pub(super) cold: usize,
+    /// The same as SQL: a table `alike` of these steps.
+    pub(super) table: String,
 }
 
 /// Two steps that decode nothing are alike if their tokens differ by less than this share.
@@ -29,7 +37,9 @@ const LENGTHS_APART: f64 = 0.10;
 /// The steps that differ in nothing that explains their durations: with recorded kernels or without, whichever are
 /// more, and, where they do not decode, of about the same number of tokens.
 pub(super) fn alike(scene: &Scene<'_>, step: &StepScene<'_>) -> Alike {
-    let Some(series) = step.series else { return Alike { ns: Vec::new(), share: 0.0 } };
+    let Some(series) = step.series else {
+        return Alike { ns: Vec::new(), share: 0.0, cold: 0, table: String::new() };
+    };
     let recorded = series.points.iter().filter(|point| point.recorded).count() * 2 > series.points.len();
     let all: Vec<&StepPoint> = series.points.iter().filter(|point| point.recorded == recorded).collect();
     let lengths: Vec<f64> = all.iter().filter_map(|point| point.tokens).map(f64::from).collect();
@@ -38,6 +48,7 @@ pub(super) fn alike(scene: &Scene<'_>, step: &StepScene<'_>) -> Alike {
         (Some(usual), Some(tokens)) => (f64::from(tokens) - usual).abs() <= LENGTHS_APART * usual,
         (usual, _) => usual.is_none(),
     };
+    let some_recorded = series.points.iter().any(|point| point.recorded);
     let whole: f64 = all.iter().map(|point| point.dur_ns as f64).sum();
     let points: Vec<&StepPoint> = all.into_iter().filter(fits).collect();
     let own: f64 = points.iter().map(|point| point.dur_ns as f64).sum();
@@ -49,5 +60,22 @@ pub(super) fn alike(scene: &Scene<'_>, step: &StepScene<'_>) -> Alike {
         (Some(trend), Some(context)) => point.dur_ns as f64 - trend.slope_ns * (f64::from(context) - mean),
         _ => point.dur_ns as f64,
     };
-    Alike { ns: points.iter().map(one).collect(), share: if whole > 0.0 { own / whole } else { 0.0 } }
+    let ns: Vec<f64> = points.iter().map(one).collect();
+
+    let mut condition = match (some_recorded, recorded) {
+        (false, _) => String::new(),
+        (true, true) => " AND (run, step) IN (SELECT run, step FROM recorded_steps)".to_string(),
+        (true, false) => " AND (run, step) NOT IN (SELECT run, step FROM recorded_steps)".to_string(),
+    };
+    if let Some(usual) = usual {
+        condition.push_str(&format!(" AND abs(tokens - {usual}) <= {}", LENGTHS_APART * usual));
+    }
+    let expression = match trend {
+        Some(trend) => format!("host_dur_ns - coalesce({} * (context_len - {mean}), 0)", trend.slope_ns),
+        None => "1.0 * host_dur_ns".to_string(),
+    };
+    let limit = quartiles(ns.clone()).filter(|_| ns.len() >= FEWEST).map(beyond);
+    let cold = limit.map_or(0, |limit| ns.iter().take_while(|ns| **ns > limit).count());
+    let table = table(step, &expression, &condition);
+    Alike { ns, share: if whole > 0.0 { own / whole } else { 0.0 }, cold, table }
 }

@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, Out};
 use super::gains::Change;
-use super::query::{quoted, steps_of};
+use super::query::layer as layer_query;
 use super::scene::{Scene, StepScene};
 use super::spread::{beyond, quartiles};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
@@ -24,9 +24,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             siblings.entry(&layer.path.rollup).or_default().push((layer, mean));
         }
     }
+    let any = !siblings.is_empty();
     siblings.retain(|_, layers| layers.len() >= FEWEST);
     if siblings.is_empty() {
-        return out.abstain(code, step, Missing::Layers);
+        return out.abstain(code, step, if any { Missing::MoreLayers } else { Missing::Layers });
     }
     // Marks tell the layers' time on the device, not whether the step is as long as the device's line.
     if scene.on_gpu && step.work.is_none() {
@@ -36,8 +37,11 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         let Some(quartiles) = quartiles(layers.iter().map(|(_, mean)| *mean).collect()) else { continue };
         let late = layers.iter().filter(|(_, mean)| *mean > beyond(quartiles).max(ABOVE * quartiles.1));
         for (layer, mean) in late {
-            let steps = step.row.steps.max(1) as f64;
-            let excess = (mean - quartiles.1) * layer.calls as f64 / steps;
+            let steps = if scene.on_gpu { step.row.steps } else { step.usual_steps() };
+            let excess = (mean - quartiles.1) * layer.calls as f64 / steps.max(1) as f64;
+            // On a CPU its share of the usual steps, in which layers are measured.
+            let of_step = step.usual_mean_ns().filter(|_| !scene.on_gpu).map_or(1.0, |ns| step.model.t / ns);
+            let paths: Vec<&str> = layers.iter().map(|(layer, _)| &*layer.path.path).collect();
             let path = &layer.path.path;
             let draft = Draft::new(code, step)
                 .at(|place| {
@@ -45,19 +49,18 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
                     place.module = layer.path.module.as_ref().map(ToString::to_string);
                     place
                 })
-                .steps(step.row.steps)
+                .steps(steps)
                 .measured("mean_ns", "ns", *mean, if scene.on_gpu { layer.gpu_calls } else { layer.calls })
                 .measured("siblings_ns", "ns", quartiles.1, layers.len() as u64)
                 .derived("excess_ns", "ns", excess, layer.calls)
-                .query(format!(
-                    "SELECT path, count(*) AS calls, avg(host_dur_ns) AS host_ns, avg(gpu_dur_ns) AS gpu_ns FROM \
-                     measured_spans WHERE (run, step) IN {} AND path = {} GROUP BY path",
-                    steps_of(step),
-                    quoted(path)
-                ))
+                .query(layer_query(step, scene.on_gpu, path, &paths))
                 .sure(ConfidenceLevel::Medium, "measured; some layers may have more to do than others");
             let change = |rate: f64| {
-                if scene.on_gpu { Change::Device(excess * rate) } else { Change::Host(excess * rate) }
+                if scene.on_gpu {
+                    Change::Device(excess * rate)
+                } else {
+                    Change::Operation(path.to_string(), excess * of_step * rate)
+                }
             };
             out.found.push(draft.change(change));
         }

@@ -3,10 +3,15 @@
 use super::draft::{Draft, Out};
 use super::gains::Change;
 use super::operations::{Operation, operations};
+use super::query::busy_processors;
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+use crate::passes::compute_threads::RayonThreads;
 use crate::passes::overhead::cores;
+use candlescope_core::metric;
 
+/// Fewer samples in steps do not show how busy they are.
+const FEWEST: u64 = 5;
 /// From this use of the processors on, they are busy.
 const BUSY: f64 = 0.75;
 /// From this share of the memory's rate on, more threads do not help.
@@ -21,13 +26,22 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if scene.on_gpu || scene.steps.first().is_none_or(|first| first.name != step.name) {
         return;
     }
+    let manifest = &scene.analysis.manifest;
     let series = &scene.analysis.memory.series;
-    let series =
-        series.iter().find(|series| series.device == "host" && series.metric == "process_cpu_utilization_ratio");
-    let sampled = series.and_then(|series| series.in_steps).filter(|sampled| sampled.n >= 5);
-    let Some((sampled, cores)) = sampled.zip(cores(&scene.analysis.manifest).filter(|cores| *cores > 0)) else {
+    let series = series.iter().find(|series| series.device == metric::HOST && series.metric == metric::CPU_RATIO);
+    let Some((series, cores)) = series.zip(cores(manifest).filter(|cores| *cores > 0)) else {
         return out.abstain(code, step, Missing::CpuSamples);
     };
+    let Some(sampled) = series.in_steps.filter(|sampled| sampled.n >= FEWEST) else {
+        return out.abstain(code, step, Missing::MoreCpuSamples);
+    };
+    // Who asks for fewer threads does not want the other processors.
+    let threads = RayonThreads::of(manifest);
+    let cores = if let RayonThreads::Set(threads) = threads { cores.min(threads) } else { cores };
+    // While products wait for something else, how many threads compute is not the question.
+    if scene.steps.iter().any(|step| step.constant.is_some()) {
+        return;
+    }
     let used = sampled.mean / cores as f64;
     let all = operations(scene, step);
     let (ns, bytes) = all.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.ns, sum.1 + one.io_bytes.unwrap_or(0.0)));
@@ -43,21 +57,17 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let draft = Draft::new(code, step)
         .steps(step.row.steps)
         .measured("busy_processors", "count", sampled.mean, sampled.n)
-        .measured("processors", "count", cores as f64, 1)
+        .derived("processors", "count", cores as f64, 1)
+        .derived_if("rayon_num_threads", "count", threads.told(), 1)
         .derived("used", "ratio", used, sampled.n)
         .derived("one_row", "ratio", if t > 0.0 { (serial / t).min(1.0) } else { 0.0 }, step.row.steps)
-        .query(
-            "SELECT run_id, count(*) AS n, avg(value) AS busy_processors FROM \
-             samples WHERE device = 'host' AND metric = \
-             'process_cpu_utilization_ratio' GROUP BY run_id"
-                .to_string(),
-        )
+        .query(busy_processors())
         .sure(
             ConfidenceLevel::Low,
             "what cannot run in parallel, and what the memory limits, does not gain from \
         more threads",
         );
-    out.found.push(draft.change(|rate| Change::Host(t * (1.0 - used) * rate)));
+    out.found.push(draft.change(|rate| Change::HostShare((1.0 - used) * rate)));
 }
 
 fn one_row_of_f32(operation: &Operation<'_>) -> bool {

@@ -56,7 +56,9 @@ fn one(
         .and_then(|totals| Some(totals.recorded.io_bytes? as f64 / totals.gpu.recorded_calls as f64));
     let longest = rows.iter().map(|at| &work.rows[*at]).map(|row| row.ns as f64 / row.count.max(1) as f64);
     let by_bytes = bytes.zip(scene.roof.bandwidth).map(|(bytes, (bandwidth, _))| bytes / bandwidth * 1e9);
-    let each = by_bytes.unwrap_or_else(|| longest.fold(0.0, f64::max)).max(floor);
+    // One kernel for all of them takes no longer than they do apart.
+    let apart = ns as f64 / chains as f64;
+    let each = by_bytes.unwrap_or_else(|| longest.fold(0.0, f64::max)).max(floor).min(apart);
     // One name may stand in several rows, launched in several ways.
     let mut names: Vec<&str> = Vec::new();
     for at in &rows {
@@ -71,7 +73,7 @@ fn one(
         .measured("device_ns", "ns", step.each(ns), count)
         .derived("become", "count", calls, work.steps)
         .derived("fused_ns", "ns", each * calls, work.steps)
-        .query(kernels_of_path(step, path));
+        .query(kernels_of_path(step, path, &names));
     let draft = match by_bytes {
         Some(_) => draft.bandwidth(scene).sure(
             ConfidenceLevel::Medium,

@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, Out};
 use super::gains::Change;
-use super::query::kernels_of_path;
+use super::query::{kernels, quoted};
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::account::LaunchShape;
@@ -30,17 +30,28 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         let place = row.path.as_deref();
         let draft = Draft::new(code, step)
             .at(|at| place.map_or(at.clone(), |path| at.path(path)).kernel(&row.name))
-            .measured("blocks", "count", shape.blocks as f64, row.count)
+            .derived("blocks", "count", shape.blocks as f64, row.count)
             .derived("waves", "count", waves, row.count)
             .derived("filled", "ratio", filled, row.count)
             .measured("device_ns", "ns", step.each(row.ns), row.count)
-            .query(kernels_of_path(step, place.unwrap_or_default()))
+            .query(kernels(step, &of_row(place, &row.name, &shape)))
             .sure(
                 ConfidenceLevel::Low,
                 "blocks of different lengths may fill the last wave better than their number says",
             );
         out.found.push(draft.change(|rate| Change::Scale(vec![at], 1.0 - (1.0 - filled) * rate)));
     }
+}
+
+/// The launches of one kernel at one place with one shape.
+fn of_row(path: Option<&str>, name: &str, shape: &LaunchShape) -> String {
+    let at = path.map_or("path IS NULL".to_string(), |path| format!("operator_of(path, module) = {}", quoted(path)));
+    format!(
+        "kind = 'kernel' AND {at} AND name = {} AND grid_x * grid_y * grid_z = {} AND block_x * block_y * block_z = {}",
+        quoted(name),
+        shape.blocks,
+        shape.threads
+    )
 }
 
 /// What one multiprocessor holds at once [CUDA C++ Programming Guide, "Technical Specifications per Compute

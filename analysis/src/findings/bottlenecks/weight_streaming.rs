@@ -1,8 +1,7 @@
 //! Weights are read at nearly the memory's rate: smaller weights are the only way to be faster.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
-use super::operations::{Operation, lacking, operations};
+use super::operations::{Operation, lacking, operations, query};
 use super::scene::{Scene, StepScene};
 use super::unfused::shortest;
 use crate::advice::{AdviceCode, ConfidenceLevel};
@@ -29,30 +28,32 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let Some(most) = reading.first() else { return };
     let Some((bandwidth, _)) = scene.roof.bandwidth else { return };
     let sum = |value: fn(&Operation<'_>) -> f64| reading.iter().map(|one| value(one)).sum::<f64>();
-    let (ns, bytes, kernels) = (sum(|one| one.ns), sum(|one| one.bytes.unwrap_or(0.0)), sum(|one| one.kernels));
+    let measured = sum(|one| one.measured_ns);
+    // On a CPU, work and time are those of the usual steps as they were recorded.
+    let ns = if scene.on_gpu { sum(|one| one.ns) } else { measured };
+    let (bytes, kernels) = (sum(|one| one.bytes.unwrap_or(0.0)), sum(|one| one.kernels));
     let (eff, bits) = (bytes / ns * 1e9 / bandwidth, bits_of_a_weight(scene));
     let Some(bits) = bits.filter(|bits| eff >= NEAR && *bits > FOUR_BIT + 1.0) else { return };
     let least = (step.work.map_or(0.0, shortest) * kernels / ns).min(1.0);
     // 8 bits a weight, but for the best case and for weights that have that already.
     let to_bits = |rate: f64| if rate < 1.0 && bits > 9.0 { 8.0 } else { FOUR_BIT };
-    let rows: Vec<usize> = reading.iter().flat_map(|one| one.rows.iter().copied()).collect();
     let draft = Draft::new(code, step)
         .at(|place| place.path(&most.totals.rollup))
-        .measured("time_ns", "ns", ns, most.n)
+        .measured("time_ns", "ns", measured, most.n)
         .derived("weight_bytes", "bytes", bytes, most.n)
         .derived("of_bandwidth", "ratio", eff, most.n)
         .derived("bits", "bits", bits, 1)
         .derived("to_bits", "bits", to_bits(0.875), 1)
         .bandwidth(scene)
-        .query(most.query(step))
+        .query(query(scene, step, &reading))
         .sure(
             ConfidenceLevel::Medium,
             "time in proportion to bytes; products of quantised weights may compute for longer",
         );
-    let draft = if scene.on_gpu { draft } else { draft.steps(step.row.steps) };
-    out.found.push(draft.change(|rate| {
+    let draft = if scene.on_gpu { draft } else { draft.steps(step.usual_steps()) };
+    out.found.push(draft.changes(|rate| {
         let share = (to_bits(rate) / bits / rate).max(least).min(1.0);
-        if rows.is_empty() { Change::Host(ns * (1.0 - share)) } else { Change::Scale(rows.clone(), share) }
+        reading.iter().map(|one| one.with_less_to_do(rate, share)).collect()
     }));
 }
 

@@ -85,6 +85,7 @@ pub(in crate::render) fn worded(advice: &Advice) -> Worded {
     let phase = printable(&advice.place.phase);
     let it = Told { advice, at: place(advice), kernel: kernel(advice), phase };
     let (message, remedy) = match advice.code {
+        AdviceCode::ConstantCost => constant_cost(&it),
         AdviceCode::LaunchBound => launch_bound(&it),
         AdviceCode::KernelCount => kernel_count(&it),
         AdviceCode::Unfused => unfused(&it),
@@ -127,6 +128,37 @@ impl Told<'_> {
     fn time(&self, name: &str) -> String {
         duration(self.of(name))
     }
+}
+
+fn constant_cost(it: &Told<'_>) -> (String, String) {
+    let Told { phase, .. } = it;
+    let (each, calls) = (it.time("each_ns"), significant(it.of("calls")));
+    let threads = it.advice.figure("rayon_num_threads");
+    let cause = if threads == Some(0.0) {
+        ": RAYON_NUM_THREADS is not set, and candle then reads /proc/cpuinfo at each product of dense matrices"
+    } else {
+        ""
+    };
+    (
+        format!(
+            "each of the {calls} products of a step `{phase}` takes {each} whatever its size, {} of the step{cause}",
+            percent(it.of("of_step"))
+        ),
+        match threads {
+            Some(0.0) => format!(
+                "Set RAYON_NUM_THREADS before the program starts, to the processors that it may use, or to 1 for a small \
+                 model: the products of `{phase}` then cost what they compute"
+            ),
+            Some(_) => format!(
+                "Find what the products of `{phase}` do beside computing (`perf record -g` names it), or make fewer and \
+                 larger ones: batch, or multiply by several weights at once"
+            ),
+            None => format!(
+                "See that RAYON_NUM_THREADS is set where the program of `{phase}` runs: without it candle 0.11 reads \
+                 /proc/cpuinfo at each product of dense matrices. If it is, `perf record -g` names what they do"
+            ),
+        },
+    )
 }
 
 fn launch_bound(it: &Told<'_>) -> (String, String) {
@@ -347,17 +379,19 @@ fn straggler_layer(it: &Told<'_>) -> (String, String) {
 
 fn straggler_step(it: &Told<'_>) -> (String, String) {
     let Told { phase, .. } = it;
+    let late = it.of("late_steps");
     (
         format!(
-            "{} of the steps `{phase}` take {} on average, where the median is {}",
-            count(it.of("late_steps") as u64),
+            "{} `{phase}` {} {}{}, where the median is {}: a stall of single steps, not what an operation takes",
+            if late == 1.0 { "one of the steps".to_string() } else { format!("{} of the steps", count(late as u64)) },
+            if late == 1.0 { "takes" } else { "take" },
             it.time("late_mean_ns"),
+            if late == 1.0 { "" } else { " on average" },
             it.time("median_ns")
         ),
         format!(
-            "Look at the latest steps `{phase}` on a timeline (`candlescope export perfetto`): growth of a cache, \
-            other \
-            work on the machine, paging"
+            "Record `{phase}` again while nothing else runs on the machine; if steps still stall, look at the longest on a \
+             timeline (`candlescope export perfetto`): growth of a cache, allocation, paging"
         ),
     )
 }
@@ -408,14 +442,21 @@ fn dequantise(it: &Told<'_>) -> (String, String) {
 
 fn warmup_unsettled(it: &Told<'_>) -> (String, String) {
     let Told { phase, .. } = it;
+    let first = it.of("unsettled_steps");
     (
         format!(
-            "the first {} steps `{phase}` take {} on average, the later ones {}",
-            count(it.of("unsettled_steps") as u64),
-            it.time("first_ns"),
+            "{}, half of the later ones at most {}",
+            if first == 1.0 {
+                format!("the first step `{phase}` takes {}", it.time("first_ns"))
+            } else {
+                format!("the first {} steps `{phase}` take {} on average", count(first as u64), it.time("first_ns"))
+            },
             it.time("settled_ns")
         ),
-        format!("Warm up longer before measuring `{phase}` (`--warmup`), until its rolling median settles"),
+        format!(
+            "Warm up longer before measuring `{phase}` (`--warmup`, or the option `warmup` of a program that \
+             marks its requests), until its rolling median settles"
+        ),
     )
 }
 
@@ -423,6 +464,11 @@ fn threads_wait(it: &Told<'_>) -> (String, String) {
     let Told { phase, .. } = it;
     let one_row = it.of("one_row");
     let serial = one_row >= 0.25;
+    let threads = if it.advice.figure("rayon_num_threads").is_some_and(|n| n > 0.0) {
+        "another number in RAYON_NUM_THREADS may do as well"
+    } else {
+        "see that RAYON_NUM_THREADS is set to the physical cores"
+    };
     let (busy, all) = (significant(it.of("busy_processors")), significant(it.of("processors")));
     (
         format!(
@@ -443,10 +489,7 @@ fn threads_wait(it: &Told<'_>) -> (String, String) {
                 products use all processors; `candlescope bench variants` says what that costs in quality"
             )
         } else {
-            format!(
-                "Give `{phase}` more to do at once (batch), set RAYON_NUM_THREADS to the physical cores, and leave no \
-                serial work between products"
-            )
+            format!("Give `{phase}` more to do at once (batch), and leave no serial work between products; {threads}")
         },
     )
 }

@@ -2,9 +2,10 @@
 
 use super::made::{decode, diagnose, measured_peaks, near, one_request};
 use crate::common::{T0, kernel, manifest, path, span, step, thread};
-use candlescope_analysis::advice::{AdviceCode, Missing};
+use candlescope_analysis::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_analysis::render::advice::text;
 use candlescope_core::run::{InPlaceKind, InPlaceOverhead, RunManifest};
-use candlescope_core::{Batch, HostNs, Phase, SampleRecord};
+use candlescope_core::{Batch, HostNs, Phase, SampleRecord, metric};
 use candlescope_testkit::with;
 use serde_json::json;
 
@@ -161,6 +162,64 @@ fn steps_far_from_the_others() {
 }
 
 #[test]
+fn a_cold_first_step_is_warm_up_and_no_straggler() {
+    // No request is marked, so nothing of it is warm-up by itself.
+    let mut made = run(|n| if n == 0 { 161_000_000 } else { 15_000_000 + n % 5 * 10_000 });
+    made.0.steps.iter_mut().for_each(|step| step.request = None);
+    let found = diagnose(&made);
+    found.none(AdviceCode::StragglerStep);
+    let advice = found.one(AdviceCode::WarmupUnsettled);
+    assert_eq!((advice.figure("unsettled_steps"), advice.figure("first_ns")), (Some(1.0), Some(161e6)));
+    assert!(advice.confidence.level < ConfidenceLevel::High, "the program gains nothing: {advice:?}");
+}
+
+#[test]
+fn a_stall_in_one_step_is_no_cost_of_an_operation() {
+    // An operation takes a tenth of each step; in four steps of 64 it stalls for ten times the step.
+    let stalls = |n: u64| n % 16 == 11;
+    let mut made = run(|n| if stalls(n) { 11_000_000 } else { 1_000_000 + n % 5 * 1_000 });
+    with_child(&mut made, "decode/linear", 100_000, Phase::Decode, Some((1_000, 10_000)));
+    for span in made.0.spans.iter_mut().filter(|span| span.path.path == "decode/linear") {
+        if span.step.is_some_and(stalls) {
+            span.host_dur_ns = 10_100_000;
+        }
+    }
+    let found = diagnose(&made);
+    let advice = found.one(AdviceCode::BelowRoof);
+    assert!(advice.gain.high <= 0.1 && advice.gain.high > 0.09, "{advice:?}");
+    assert!((advice.figure("share").unwrap() - 0.1).abs() < 0.001, "{advice:?}");
+    assert_eq!(found.one(AdviceCode::StragglerStep).figure("late_steps"), Some(4.0));
+}
+
+#[test]
+fn products_of_any_size_that_take_the_same_time() {
+    // Four products of very different sizes take 150 µs each in one run, and what their sizes say in the other.
+    let made = |same: bool, threads: Option<serde_json::Value>| {
+        let mut made = run(|_| 1_000_000);
+        for (nth, path) in ["decode/q_proj", "decode/k_proj", "decode/up_proj", "decode/head"].into_iter().enumerate() {
+            let work = 20_000 << nth;
+            let ns = if same { 150_000 } else { 40_000 << nth };
+            with_child(&mut made, path, ns, Phase::Decode, Some((work, 2 * work)));
+        }
+        threads.into_iter().for_each(|threads| {
+            made.1.environment.insert("rayon_num_threads".into(), threads);
+        });
+        diagnose(&made)
+    };
+    let found = made(true, Some(serde_json::Value::Null));
+    let advice = found.one(AdviceCode::ConstantCost);
+    near(advice.gain, 0.45, 0.525, 0.6, 0.01);
+    assert_eq!((advice.figure("calls"), advice.figure("rayon_num_threads")), (Some(4.0), Some(0.0)));
+    assert_eq!(found.diagnosis.findings[0].code, AdviceCode::ConstantCost, "{:?}", found.codes());
+    found.none(AdviceCode::BelowRoof);
+    let told = |found: &super::made::Diagnosed| text(&found.diagnosis).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told(&found).contains("RAYON_NUM_THREADS is not set"), "{}", told(&found));
+    assert!(told(&made(true, Some(json!("2")))).contains("perf record -g"), "set, so it is something else");
+    assert!(told(&made(true, None)).contains("See that RAYON_NUM_THREADS is set"));
+    made(false, None).none(AdviceCode::ConstantCost);
+}
+
+#[test]
 fn steps_that_still_get_faster() {
     let found = diagnose(&run(|n| if n < 16 { 3_000_000 } else { 1_000_000 + n % 5 * 1_000 }));
     let advice = found.one(AdviceCode::WarmupUnsettled);
@@ -178,7 +237,7 @@ fn processors_that_wait() {
         let (mut batch, manifest) = made;
         for n in 0..64 {
             let at = HostNs(T0 + n * PERIOD + 10_000_000);
-            batch.samples.push(SampleRecord::new(at, "host", "process_cpu_utilization_ratio", used, "ratio"));
+            batch.samples.push(SampleRecord::new(at, "host", metric::CPU_RATIO, used, "ratio"));
         }
         diagnose(&(batch, manifest))
     };
@@ -238,7 +297,7 @@ fn steps_are_late_only_beside_those_like_them() {
         for n in 0..short + 4 {
             let (tokens, ns) =
                 if n % 5 == 4 && n / 5 < 4 { (2_000, 50_000_000) } else { (16, 1_000_000 + n % 3 * 1_000) };
-            let ns = if n < late { 9_000_000 } else { ns };
+            let ns = if (1..=late).contains(&n) { 9_000_000 } else { ns };
             let seq = (1 << 40) + n * 1_000_000;
             batch.steps.push(with(step(n, "prefill", n as i64 * PERIOD, ns), |r| {
                 (r.seq, r.phase, r.tokens) = (seq, Some(Phase::Prefill), Some(tokens));

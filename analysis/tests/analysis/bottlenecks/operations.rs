@@ -21,6 +21,28 @@ fn run(path: &'static str, flops: u64, bytes: u64, io_bytes: u64) -> (Batch, Run
 }
 
 #[test]
+fn recorded_steps_that_are_longer_ones_gain_no_more_than_their_share() {
+    // Eight recorded steps of 1 ms, four fifths of it one kernel; forty others, not recorded, take a fifth of that.
+    let list = [("decode/linear", "gemm", 800_000, 0), ("decode/head", "gemm", 1_000, 0)];
+    let (pieces, _) = with_result(queued(&list));
+    let (mut batch, manifest) = gpu_run(&pieces, 1_000_000);
+    for span in batch.spans.iter_mut().filter(|span| span.path.path == "decode/linear") {
+        (span.flops, span.bytes, span.io_bytes) = (Some(1_000), Some(1_000_000), Some(1_000_000));
+    }
+    for n in 100..140 {
+        let (begin, seq) = (n as i64 * 100_000_000, (1 << 40) + n * 1_000_000);
+        batch.spans.push(with(span(seq, None, "decode", begin, 200_000), |r| r.step = Some(n)));
+        batch.steps.push(with(super::made::decode(n, begin, 200_000, 110), |r| r.seq = seq));
+    }
+    let mut counted = crate::common::manifest(&batch);
+    (counted.gpu, counted.options, counted.environment) = (manifest.gpu, manifest.options, manifest.environment);
+    counted.model = manifest.model;
+    let found = diagnose(&(batch, counted));
+    let gain = found.one(AdviceCode::BelowRoof).gain;
+    assert!(gain.high <= 0.81, "{gain:?}");
+}
+
+#[test]
 fn a_product_far_below_its_roof() {
     // 10 MB in 100 µs is 0.1 TB/s, a tenth of the roof; a short kernel shows how short they can be.
     let (batch, manifest, ns) = run("decode/linear", 1_000, 10_000_000, 10_000_000);

@@ -6,7 +6,7 @@ use crate::common::{T0, write_run};
 use candlescope_analysis::advice::{Advice, AdviceCode, Diagnosis, LEAST_GAIN, Missing};
 use candlescope_analysis::render::advice::{json, text};
 use candlescope_analysis::{Analysis, ReportOptions, Run, write_report};
-use candlescope_core::{GpuSource, HostNs, SampleRecord};
+use candlescope_core::{GpuSource, HostNs, SampleRecord, metric};
 use candlescope_testkit::ROOT;
 use candlescope_testkit::tools::{PYTHON, require};
 use serde_json::Value;
@@ -31,7 +31,7 @@ fn rich() -> (candlescope_core::Batch, candlescope_core::run::RunManifest) {
         (span.flops, span.bytes, span.io_bytes) = (Some(1_000), Some(5_000_000), Some(5_000_000));
     }
     // A table of each kind, without which the views of docs/sql.md cannot be made.
-    batch.samples.push(SampleRecord::new(HostNs(T0), "host", "process_cpu_utilization_ratio", 1.0, "1"));
+    batch.samples.push(SampleRecord::new(HostNs(T0), "host", metric::CPU_RATIO, 1.0, "1"));
     (batch, manifest)
 }
 
@@ -91,7 +91,8 @@ fn findings_are_ranked_and_bounded_and_name_their_place() {
 #[cfg(feature = "sql")]
 fn every_query_finds_rows_in_our_own_engine() {
     use candlescope_analysis::ReadLimits;
-    use candlescope_analysis::sql::{Sources, query};
+    use candlescope_analysis::advice::{AdviceFigure, FigureSource};
+    use candlescope_analysis::sql::{Sources, SqlValue, query};
     let found = diagnose(&rich());
     let sources = Sources::open([found.dir.path()], &ReadLimits::default()).unwrap();
     assert!(found.diagnosis.findings.len() >= 4);
@@ -99,6 +100,29 @@ fn every_query_finds_rows_in_our_own_engine() {
         let answer = query(&advice.query, &sources, &ReadLimits::default(), 0);
         let answer = answer.unwrap_or_else(|error| panic!("{}: {error}: {}", advice.code, advice.query));
         assert!(!answer.rows.is_empty(), "{}: {}", advice.code, advice.query);
+        // A column with a figure's name is that figure.
+        // A peak is in `run.json`.
+        let of_tables = |figure: &&AdviceFigure| figure.source == FigureSource::Measured && figure.name != "bandwidth";
+        let measured = advice.evidence.iter().filter(of_tables);
+        for figure in measured {
+            let Some(at) = answer.columns.iter().position(|column| column == figure.name) else {
+                let elsewhere = [AdviceCode::LaunchBound, AdviceCode::SyncDrain].contains(&advice.code);
+                assert!(elsewhere, "{}: no column {}: {}", advice.code, figure.name, advice.query);
+                continue;
+            };
+            let value = |row: &Vec<SqlValue>| match row[at] {
+                SqlValue::Int(value) => value as f64,
+                SqlValue::Float(value) => value,
+                _ => f64::NAN,
+            };
+            let sum: f64 = answer.rows.iter().map(value).sum();
+            let (code, name, sql) = (advice.code, figure.name, &advice.query);
+            assert!(
+                (sum - figure.value).abs() <= 1e-6 * figure.value.abs(),
+                "{code} {name}: {} {sum}: {sql}",
+                figure.value
+            );
+        }
     }
 }
 

@@ -1,0 +1,93 @@
+//! Operations of one kind that take the same time whatever their size: what they compute is not what they wait for.
+//!
+//! The time of a product over its FLOPs is a line. Where the line meets the axis far above zero, each product has a cost
+//! of its own, which neither a faster kernel nor fewer FLOPs take away.
+
+use super::draft::{Draft, Out};
+use super::gains::Change;
+use super::operations::{Operation, operations, query};
+use super::product_line::{ConstantCost, Point, intercept};
+use super::scene::{Scene, StepScene};
+use crate::advice::{AdviceCode, ConfidenceLevel, RATES};
+use crate::passes::compute_threads::RayonThreads;
+use candlescope_core::run::RunManifest;
+use serde_json::Value;
+
+/// A call that costs less by itself is none to look for, in nanoseconds.
+const LEAST_NS: f64 = 10_000.0;
+/// From this share of the products' own time on it is what they mostly do.
+const OF_PRODUCTS: f64 = 0.5;
+/// From this share of a step on.
+const OF_STEP: f64 = 0.25;
+/// Calls that a line rests on, at least.
+const FEWEST_CALLS: u64 = 64;
+
+/// Of the products of a step on a CPU; `None` if they have none that matters, or sizes do not differ.
+pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<ConstantCost> {
+    if scene.on_gpu {
+        return None;
+    }
+    let all = operations(scene, step);
+    let products: Vec<&Operation<'_>> = all.iter().filter(|one| one.is_product()).collect();
+    let steps = step.usual_steps().max(1) as f64;
+    let points: Vec<Point> = products
+        .iter()
+        .filter(|one| one.n > 0)
+        .map(|one| {
+            let calls = one.n as f64 / steps;
+            Point { calls, flops: one.flops.unwrap_or(0.0) / calls, ns: one.measured_ns / calls }
+        })
+        .collect();
+    let (each_ns, least_ns) = intercept(&points)?;
+    let calls: f64 = points.iter().map(|point| point.calls).sum();
+    let own: f64 = points.iter().map(|point| point.calls * point.ns).sum();
+    let enough = products.iter().map(|one| one.n).sum::<u64>() >= FEWEST_CALLS;
+    let matters = each_ns >= LEAST_NS
+        && each_ns * calls >= OF_PRODUCTS * own
+        && each_ns * calls >= OF_STEP * step.usual_mean_ns()?;
+    let paths = products.iter().map(|one| one.totals.rollup.clone()).collect();
+    (enough && matters).then_some(ConstantCost { each_ns, least_ns, calls, paths })
+}
+
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+    let code = AdviceCode::ConstantCost;
+    let Some(cost) = &step.constant else { return };
+    let Some(mean) = step.usual_mean_ns() else { return };
+    let all = operations(scene, step);
+    let products: Vec<&Operation<'_>> = all.iter().filter(|one| cost.explains(&one.totals.rollup)).collect();
+    let (time, n): (f64, u64) = products.iter().fold((0.0, 0), |sum, one| (sum.0 + one.measured_ns, sum.1 + one.n));
+    let manifest = &scene.analysis.manifest;
+    let threads = RayonThreads::of(manifest);
+    let draft = Draft::new(code, step)
+        .steps(step.usual_steps())
+        .measured("calls", "count", cost.calls, n)
+        .measured("time_ns", "ns", time, n)
+        .measured("share", "ratio", time / mean, n)
+        .derived("each_ns", "ns", cost.each_ns, n)
+        .derived("of_step", "ratio", cost.each_ns * cost.calls / mean, n)
+        .derived_if("rayon_num_threads", "count", threads.told(), 1)
+        .query(query(scene, step, &products));
+    let draft = match threads {
+        RayonThreads::Unset if counts_cores(manifest) => draft.sure(
+            ConfidenceLevel::High,
+            "measured, and known: this version of candle reads /proc/cpuinfo at each product while the variable is not set",
+        ),
+        _ => draft.sure(ConfidenceLevel::Medium, "measured; what the time is spent on is not"),
+    };
+    let of_step = step.model.t / mean;
+    out.found.push(draft.changes(|rate| {
+        let each = if rate <= RATES[0] { cost.least_ns } else { cost.each_ns };
+        let one = |product: &&Operation<'_>| {
+            let calls = product.n as f64 / step.usual_steps().max(1) as f64;
+            Change::Operation(product.totals.rollup.clone(), each * calls * of_step * rate)
+        };
+        products.iter().map(one).collect()
+    }));
+}
+
+/// Whether the program's candle asks for the number of physical cores at each product of dense matrices
+/// (`candle_core::utils::get_num_threads`, 0.11).
+fn counts_cores(manifest: &RunManifest) -> bool {
+    let version = manifest.environment.get("candle").and_then(Value::as_str);
+    version.is_none_or(|version| version.starts_with("0.11"))
+}

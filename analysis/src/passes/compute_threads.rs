@@ -1,0 +1,58 @@
+//! How many threads candle may compute with on a CPU, by what `run.json` says of the program's environment.
+
+use candlescope_core::run::RunManifest;
+use serde_json::Value;
+
+/// The key of `environment` for the variable `RAYON_NUM_THREADS`: its text, or null if it was not set. A run without the
+/// key does not know.
+const RAYON_NUM_THREADS: &str = "rayon_num_threads";
+
+/// The variable `RAYON_NUM_THREADS` of the program that was recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RayonThreads {
+    /// The run does not say.
+    Unknown,
+    /// It was not set, or to what rayon takes for not set.
+    Unset,
+    /// It was set to this number.
+    Set(u64),
+}
+
+impl RayonThreads {
+    pub(crate) fn of(manifest: &RunManifest) -> Self {
+        match manifest.environment.get(RAYON_NUM_THREADS) {
+            None => Self::Unknown,
+            Some(Value::Number(number)) => number.as_u64().filter(|n| *n > 0).map_or(Self::Unset, Self::Set),
+            Some(Value::String(text)) => text.trim().parse().ok().filter(|n| *n > 0).map_or(Self::Unset, Self::Set),
+            Some(_) => Self::Unset,
+        }
+    }
+
+    /// As a figure: 0 stands for a variable that was not set.
+    pub(crate) fn told(self) -> Option<f64> {
+        match self {
+            Self::Unknown => None,
+            Self::Unset => Some(0.0),
+            Self::Set(threads) => Some(threads as f64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_not_recorded_is_not_unset() {
+        let of = |value: Option<Value>| {
+            let mut manifest = RunManifest::default();
+            value.into_iter().for_each(|value| {
+                manifest.environment.insert(RAYON_NUM_THREADS.into(), value);
+            });
+            RayonThreads::of(&manifest)
+        };
+        assert_eq!((of(None), of(Some(Value::Null))), (RayonThreads::Unknown, RayonThreads::Unset));
+        assert_eq!((of(Some(json!("2"))), of(Some(json!("0")))), (RayonThreads::Set(2), RayonThreads::Unset));
+    }
+}

@@ -1,0 +1,159 @@
+//! Which steps are usual, and what their intervals take: a step that a stall, a cold start or another program made far
+//! longer says nothing about what an operation costs. Shares of a step come from these steps alone: the time of an
+//! operation and the time of the step from the same ones.
+
+use super::int_map::IntMap;
+use super::stats::percentile_of;
+use super::step_rows::StepRow;
+use candlescope_core::SpanRecord;
+use std::collections::BTreeMap;
+
+/// Fewer steps show no spread: all of them are usual.
+const FEWEST: usize = 20;
+/// Steps of a kind whose intervals are kept one by one, for the spread over steps.
+const SAMPLED: usize = 256;
+/// A step with more tokens than usual, by this factor, may take longer.
+const MORE_TOKENS: f64 = 1.10;
+/// The place of a usual step that is not kept by itself.
+const NOT_SAMPLED: u32 = u32::MAX;
+
+/// The usual steps of one kind: all that are no longer than the median + 3 IQR, and those with more tokens than usual.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct UsualSteps {
+    /// The phase, or the steps' name.
+    pub name: String,
+    /// How many.
+    pub steps: u64,
+    /// Sum of their durations in nanoseconds.
+    pub total_ns: u64,
+    /// Steps that were set apart.
+    pub set_apart: u64,
+    /// The longest that is usual, in nanoseconds; `None` if all are.
+    pub limit_ns: Option<u64>,
+    /// Steps of more tokens than this are usual however long they take; `None` if tokens are not stated.
+    pub many_tokens: Option<u32>,
+    /// Durations of some of them, evenly spread over the run: those of [`UsualTime::by_step`].
+    pub sampled_ns: Vec<u64>,
+}
+
+/// What the intervals of a path take in usual steps, and the work that they state.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct UsualTime {
+    /// Intervals.
+    pub calls: u64,
+    /// Sum of their durations in nanoseconds.
+    pub total_ns: u64,
+    /// FLOPs; `None` where no interval states them.
+    pub flops: Option<u64>,
+    /// Bytes of weights and KV cache.
+    pub bytes: Option<u64>,
+    /// The same with activations.
+    pub io_bytes: Option<u64>,
+    /// Their time in each of the steps that are kept by themselves; shorter if the last ones have none.
+    pub by_step: Vec<u64>,
+}
+
+impl UsualTime {
+    /// Adds an interval. `place` is that of its step.
+    pub(super) fn add(&mut self, span: &SpanRecord, place: u32) {
+        self.calls += 1;
+        self.total_ns = self.total_ns.saturating_add(span.host_dur_ns);
+        for (into, more) in
+            [(&mut self.flops, span.flops), (&mut self.bytes, span.bytes), (&mut self.io_bytes, span.io_bytes)]
+        {
+            if let Some(more) = more {
+                *into = Some(into.unwrap_or(0).saturating_add(more));
+            }
+        }
+        if place != NOT_SAMPLED {
+            let at = place as usize;
+            if self.by_step.len() <= at {
+                self.by_step.resize(at + 1, 0);
+            }
+            self.by_step[at] = self.by_step[at].saturating_add(span.host_dur_ns);
+        }
+    }
+
+    /// The share of the steps' time that it takes: in all of them together, and the least in nine of ten of those that
+    /// are kept by themselves. `None` without steps.
+    pub fn share(&self, steps: &UsualSteps) -> Option<(f64, f64)> {
+        let whole = (steps.total_ns > 0).then_some(steps.total_ns as f64)?;
+        let share = self.total_ns as f64 / whole;
+        let own = |at: usize| self.by_step.get(at).copied().unwrap_or(0) as f64;
+        let each: Vec<f64> = steps
+            .sampled_ns
+            .iter()
+            .enumerate()
+            .filter(|(_, ns)| **ns > 0)
+            .map(|(at, ns)| own(at) / *ns as f64)
+            .collect();
+        Some((share, percentile_of(&each, 0.1).map_or(share, |low| low.min(share))))
+    }
+}
+
+/// Which steps are usual.
+#[derive(Debug, Default)]
+pub(crate) struct Usual {
+    /// By number of a usual step: its place among those that are kept by themselves.
+    places: IntMap<u64, u32>,
+    kinds: Vec<UsualSteps>,
+}
+
+impl Usual {
+    /// Of the measured steps, which are in order of start.
+    pub(crate) fn of<'a>(steps: impl Iterator<Item = &'a StepRow>) -> Self {
+        let mut groups: BTreeMap<&str, Vec<&StepRow>> = BTreeMap::new();
+        for step in steps {
+            groups.entry(step.group()).or_default().push(step);
+        }
+        let mut usual = Self::default();
+        for (name, steps) in groups {
+            usual.add(name, &steps);
+        }
+        usual
+    }
+
+    fn add(&mut self, name: &str, steps: &[&StepRow]) {
+        let durations: Vec<f64> = steps.iter().map(|step| step.dur_ns as f64).collect();
+        let at = |p: f64| percentile_of(&durations, p);
+        let limit = match (at(0.25), at(0.5), at(0.75)) {
+            (Some(low), Some(middle), Some(high)) if steps.len() >= FEWEST => middle + 3.0 * (high - low),
+            _ => f64::INFINITY,
+        };
+        let lengths: Vec<f64> = steps.iter().filter_map(|step| step.tokens).map(f64::from).collect();
+        let many_tokens = percentile_of(&lengths, 0.5).map(|usual| (usual * MORE_TOKENS) as u32);
+        let has_more = |step: &StepRow| step.tokens.zip(many_tokens).is_some_and(|(own, many)| own > many);
+        let kept: Vec<&&StepRow> = steps.iter().filter(|step| step.dur_ns as f64 <= limit || has_more(step)).collect();
+        let mut kind = UsualSteps {
+            name: name.to_string(),
+            steps: kept.len() as u64,
+            set_apart: (steps.len() - kept.len()) as u64,
+            limit_ns: (kept.len() < steps.len()).then_some(limit as u64),
+            many_tokens,
+            ..UsualSteps::default()
+        };
+        // Every nth, so that they come from the whole run.
+        let every = kept.len().div_ceil(SAMPLED).max(1);
+        for (nth, step) in kept.into_iter().enumerate() {
+            kind.total_ns = kind.total_ns.saturating_add(step.dur_ns);
+            let place = if nth % every == 0 {
+                kind.sampled_ns.push(step.dur_ns);
+                kind.sampled_ns.len() as u32 - 1
+            } else {
+                NOT_SAMPLED
+            };
+            self.places.insert(step.step, place);
+        }
+        self.kinds.push(kind);
+    }
+
+    /// The place of a step among those that are kept by themselves; `None` if it is not usual.
+    pub(crate) fn place(&self, step: Option<u64>) -> Option<u32> {
+        self.places.get(&step?).copied()
+    }
+
+    /// The kinds of steps.
+    pub(crate) fn into_kinds(self) -> Vec<UsualSteps> {
+        self.kinds
+    }
+}

@@ -1,0 +1,314 @@
+//! What the program says of runs that it recorded itself, with the fault made on purpose: what is found, what a gain may
+//! be, and that the query of a finding returns its figures. Made-up rows cannot show that a rule reads what is written.
+#![allow(missing_docs, reason = "a test")]
+#![cfg(all(feature = "query", feature = "lab", target_os = "linux"))]
+#[path = "recorded/codes.rs"]
+mod codes;
+mod common;
+#[path = "recorded/panels.rs"]
+mod panels;
+
+use candlescope_core::metric;
+use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};
+use common::*;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing_subscriber::prelude::*;
+
+/// Variable by which rayon and candle know how many threads compute.
+const THREADS: &str = "RAYON_NUM_THREADS";
+
+/// Runs of the built-in model that several tests look at.
+struct Recorded {
+    dir: PathBuf,
+    /// By a program of its own, with the variable not set: candle 0.11 then reads /proc/cpuinfo at each product.
+    unset: PathBuf,
+    /// On one thread.
+    one: PathBuf,
+    /// On two, with the peaks of this machine, and several sequences that end at different tokens.
+    batch: PathBuf,
+    /// On one thread, while other threads keep all processors busy: some steps stall.
+    stalled: PathBuf,
+    /// A few steps.
+    short: PathBuf,
+}
+
+/// A command whose peaks are those of `home`.
+fn at(home: &Path, threads: Option<&str>, args: &[&str]) -> Command {
+    let mut command = candlescope();
+    command.args(args).env("XDG_CACHE_HOME", home).env_remove(THREADS);
+    if let Some(threads) = threads {
+        command.env(THREADS, threads);
+    }
+    command
+}
+
+fn profiled(dir: &Path, name: &str, threads: Option<&str>, args: &[&str]) -> PathBuf {
+    let out = dir.join(name);
+    let mut command = at(&dir.join("home"), threads, &["profile", "--model", "embedded", "--no-progress"]);
+    let output = command.args(args).arg("--out").arg(&out).output().expect("the command runs");
+    assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+    out
+}
+
+/// A run of a program that is not ours: this test as another process.
+fn by_a_program(dir: &Path, name: &str, threads: Option<&str>) -> PathBuf {
+    let out = dir.join(name);
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "--ignored", "program"]).env(OUT, &out).env_remove(THREADS);
+    command.env_remove("CANDLESCOPE").envs(threads.map(|threads| (THREADS, threads)));
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{}", text(&output.stdout));
+    out
+}
+
+/// Says to the program where its run is to be.
+const OUT: &str = "CANDLESCOPE_TEST_RUN";
+
+#[test]
+#[ignore = "the program that others record"]
+fn program() {
+    let Some(out) = std::env::var_os(OUT) else { return };
+    let builder = candlescope::builder().parquet(&out).host(true);
+    let (layer, scope) = builder
+        .session(|s| {
+            let s = s.environment("candle", candlescope_models::CANDLE_VERSION).option("warmup", 2);
+            s.option("model", "embedded").option("device", "cpu")
+        })
+        .layer()
+        .expect("a session");
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let load = LoadOptions::default();
+        let mut loaded = LoadedModel::load(&ModelSource::Embedded, &load).expect("the model");
+        let handle = scope.handle().expect("a handle");
+        loaded.info.to_map().into_iter().for_each(|(key, value)| handle.set_model(&key, value));
+        let how = GenerateOptions { max_new_tokens: 60, ignore_eos: true, ..GenerateOptions::default() };
+        let prompts = vec![loaded.random_prompt(16, 1).expect("a prompt")];
+        for _ in 0..16 {
+            generate(&mut loaded, &prompts, &how, &mut |_| {}).expect("tokens");
+        }
+    });
+    scope.finish().expect("a run");
+}
+
+fn recorded() -> &'static Recorded {
+    static RECORDED: OnceLock<Recorded> = OnceLock::new();
+    RECORDED.get_or_init(|| {
+        // Shared by tests and never dropped, so the next time removes it.
+        let dir = PathBuf::from(concat!(env!("CARGO_TARGET_TMPDIR"), "/recorded"));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let path = dir.as_path();
+        let unset = by_a_program(path, "unset", None);
+        let one = profiled(path, "one", Some("1"), &["--max-new-tokens", "60", "--repeats", "60", "--warmup", "2"]);
+        let short = profiled(path, "short", Some("1"), &["--max-new-tokens", "2", "--repeats", "1", "--warmup", "0"]);
+        let stalled = {
+            let busy = Busy::begin();
+            let run =
+                profiled(path, "stalled", Some("1"), &["--max-new-tokens", "60", "--repeats", "30", "--warmup", "0"]);
+            drop(busy);
+            run
+        };
+        peaks(path);
+        let batch = profiled(
+            path,
+            "batch",
+            Some("2"),
+            &["--max-new-tokens", "40", "--repeats", "12", "--warmup", "1", "--batch", "4"],
+        );
+        Recorded { unset, one, batch, stalled, short, dir }
+    })
+}
+
+/// Peaks as they are kept for this machine: of a quick look, which the command itself does not keep, written to where it
+/// looks for them.
+fn peaks(dir: &Path) {
+    let study = dir.join("peaks");
+    let mut command =
+        at(&dir.join("home"), Some("2"), &["bench", "peaks", "--quick", "--no-progress", "--dtype", "f32"]);
+    let output = command.arg("--out").arg(&study).output().expect("the command runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let own = candlescope_lab::peaks::DeviceIdentity::of("cpu").expect("a processor");
+    let name = candlescope_lab::peaks::path(&own).expect("a place").file_name().expect("a name").to_os_string();
+    let kept = dir.join("home/candlescope/peaks");
+    std::fs::create_dir_all(&kept).expect("a directory");
+    std::fs::copy(study.join("peaks.json"), kept.join(name)).expect("peaks");
+}
+
+/// Threads that keep every processor busy until they are dropped.
+struct Busy {
+    stop: &'static AtomicBool,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Busy {
+    fn begin() -> Self {
+        let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let n = 2 * std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        let spin = || while !stop.load(Ordering::Relaxed) {};
+        Self { stop, threads: (0..n).map(|_| std::thread::spawn(spin)).collect() }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+impl Recorded {
+    fn all(&self) -> [&Path; 5] {
+        [&self.unset, &self.one, &self.batch, &self.stalled, &self.short]
+    }
+}
+
+/// What `analyze` says of a run.
+fn analysed(run: &Path) -> Value {
+    json(&ok(&["analyze", run.to_str().expect("UTF-8"), "--json", "--top", "0"]))
+}
+
+fn findings(analysed: &Value) -> &Vec<Value> {
+    analysed["findings"].as_array().expect("findings")
+}
+
+fn figure(finding: &Value, name: &str) -> Option<f64> {
+    let all = finding["evidence"].as_array().expect("evidence");
+    all.iter().find(|figure| figure["name"] == name).and_then(|figure| figure["value"].as_f64())
+}
+
+#[test]
+fn products_that_wait_for_the_kernel_come_first_and_only_while_they_do() {
+    let recorded = recorded();
+    let object = analysed(&recorded.unset);
+    let first = &findings(&object)[0];
+    assert_eq!(first["code"], "constant_cost", "{object:#}");
+    let (message, remedy) = (first["message"].as_str().unwrap(), first["remedy"].as_str().unwrap());
+    assert!(message.contains("whatever its size") && remedy.contains(THREADS), "{first:#}");
+    if manifest(&recorded.unset)["environment"].as_object().unwrap().contains_key("rayon_num_threads") {
+        assert!(message.contains("/proc/cpuinfo") && first["confidence"]["level"] == "high", "{first:#}");
+    }
+    // Nothing leads elsewhere: to other kernels for these products, or to threads.
+    let paths = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"];
+    for other in &findings(&object)[1..] {
+        let at = other["place"]["path"].as_str().unwrap_or_default();
+        assert!(other["code"] != "threads_wait", "{other:#}");
+        assert!(other["code"] != "below_roof" || !paths.iter().any(|path| at.ends_with(path)), "{other:#}");
+    }
+    for run in [&recorded.one, &recorded.batch] {
+        let object = analysed(run);
+        assert!(findings(&object).iter().all(|finding| finding["code"] != "constant_cost"), "{object:#}");
+    }
+}
+
+#[test]
+fn no_gain_is_above_what_an_operation_takes() {
+    let mut seen = 0;
+    for run in recorded().all() {
+        let object = analysed(run);
+        for finding in findings(&object) {
+            let gain = |key: &str| finding["gain"][key].as_f64().unwrap();
+            assert!(gain("low") <= gain("mid") && gain("mid") <= gain("high"), "{finding:#}");
+            let Some(share) = figure(finding, "share") else { continue };
+            seen += 1;
+            assert!(gain("high") <= share + 1e-6, "{}: {finding:#}", run.display());
+            assert!(gain("low") < gain("high") * 0.999, "the interval shows the spread: {finding:#}");
+        }
+        for together in object["runs"][0]["together"].as_array().into_iter().flatten() {
+            assert!(together["gain"]["high"].as_f64().unwrap() < 1.0, "a step takes time: {together:#}");
+        }
+    }
+    assert!(seen > 0, "no finding of an operation");
+}
+
+#[test]
+fn an_unobserved_step_is_not_slower_than_an_observed_one() {
+    for run in recorded().all() {
+        let object = analysed(run);
+        for step in object["runs"][0]["steps"].as_array().unwrap() {
+            let of = |key: &str| step[key].as_f64().unwrap();
+            assert!(of("unobserved_ns") <= of("observed_ns"), "{}: {step:#}", run.display());
+            assert!(of("unobserved_ns") > 0.3 * of("observed_ns"), "{step:#}");
+        }
+    }
+}
+
+/// Figures that stand in no table, with the reason.
+const NOT_IN_TABLES: &[(&str, &str, &str)] = &[
+    ("cache_copied", "slope_ns", "a regression over the rows"),
+    ("cache_copied", "slope_error_ns", "a regression over the rows"),
+    ("cache_copied", "mean_context", "the query returns the rows that it is the mean of"),
+];
+
+#[test]
+fn the_query_of_a_finding_returns_its_figures() {
+    let mut compared = 0;
+    for run in recorded().all() {
+        for finding in findings(&analysed(run)) {
+            let (code, sql) = (finding["code"].as_str().unwrap(), finding["query"].as_str().unwrap());
+            let answer = json(&ok(&["query", sql, run.to_str().unwrap(), "--json", "--limit", "0"]));
+            let rows = answer["rows"].as_array().unwrap_or_else(|| panic!("{answer}"));
+            assert!(!rows.is_empty(), "{code}: {sql}");
+            for one in finding["evidence"].as_array().unwrap() {
+                let name = one["name"].as_str().unwrap();
+                let exempt = NOT_IN_TABLES.iter().any(|(of, figure, _)| (*of, *figure) == (code, name));
+                // A peak is in `run.json`.
+                if one["source"] != "measured" || name == "bandwidth" || exempt {
+                    continue;
+                }
+                let sum: Option<f64> = rows.iter().map(|row| row[name].as_f64()).sum();
+                let sum = sum.unwrap_or_else(|| panic!("{code}: no column {name}: {sql}\n{answer:#}"));
+                let value = one["value"].as_f64().unwrap();
+                assert!((sum - value).abs() <= 1e-6 * value.abs(), "{code}: {name} {value}, by its query {sum}: {sql}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared >= 10, "{compared} figures");
+}
+
+#[test]
+fn no_rule_abstains_for_samples_that_are_there() {
+    let recorded = recorded();
+    for run in [&recorded.unset, &recorded.one, &recorded.stalled] {
+        let sampled = json(&ok(&[
+            "query",
+            &format!("SELECT count(*) AS n FROM samples WHERE metric = '{}'", metric::CPU_RATIO),
+            run.to_str().unwrap(),
+            "--json",
+        ]));
+        assert!(sampled["rows"][0]["n"].as_u64().unwrap() >= 5, "{sampled}");
+        let object = analysed(run);
+        for abstained in object["abstained"].as_array().unwrap() {
+            let missing = abstained["missing"].as_str().unwrap();
+            assert!(!["cpu_samples", "clock_samples"].contains(&missing), "{}: {abstained:#}", run.display());
+        }
+    }
+    // Too few are told as that, and not as none.
+    let short = analysed(&recorded.short);
+    let of = |code: &str| {
+        let mut all = short["abstained"].as_array().unwrap().iter();
+        all.find(|abstained| abstained["code"] == code).map(|abstained| abstained["missing"].clone())
+    };
+    assert_eq!(of("straggler_layer").unwrap(), "more_layers", "four blocks are numbered siblings: {short:#}");
+}
+
+#[test]
+fn stalls_are_told_as_stalls_and_a_cold_step_as_warm_up() {
+    let object = analysed(&recorded().stalled);
+    for finding in findings(&object) {
+        let message = finding["message"].as_str().unwrap();
+        assert!(!message.contains("first 1 steps") && !message.contains("1 of the steps"), "{message}");
+        match finding["code"].as_str().unwrap() {
+            "straggler_step" => assert!(message.contains("stall of single steps"), "{message}"),
+            // It gains the program nothing, and stands behind what does.
+            "warmup_unsettled" => assert_eq!(finding["severity"], "low", "{finding:#}"),
+            _ => {}
+        }
+    }
+    let order: Vec<bool> = findings(&object).iter().map(|finding| finding["code"] == "warmup_unsettled").collect();
+    assert!(order.is_sorted(), "{order:?}");
+}
