@@ -27,7 +27,17 @@ impl LoadResults {
     /// # Errors
     /// If it cannot be written as JSON, which does not happen with numbers that are finite.
     pub fn to_json_without_requests(&self) -> serde_json::Result<Value> {
-        let mut value = serde_json::to_value(Self { requests: Vec::new(), ..self.clone() })?;
+        // Without a copy of the requests, which may be most of what this process holds.
+        let mut value = serde_json::to_value(Self {
+            requests: Vec::new(),
+            target: self.target.clone(),
+            end: self.end.clone(),
+            options: self.options.clone(),
+            machine: self.machine.clone(),
+            stages: self.stages.clone(),
+            server_metrics: self.server_metrics.clone(),
+            ..*self
+        })?;
         if let Some(fields) = value.as_object_mut() {
             fields.remove("requests");
         }
@@ -36,7 +46,7 @@ impl LoadResults {
 
     /// Writes [`RESULTS_FILE`], [`REQUESTS_FILE`] and, from two stages on, a chart into `dir`, which is made if it is
     /// missing. Files of an earlier run are replaced, each of them whole or not at all; its chart is removed where
-    /// there is none now. Returns their paths.
+    /// there is none now, but only from beside results. Returns their paths.
     ///
     /// # Errors
     /// If one cannot be written; those before it are there.
@@ -44,6 +54,8 @@ impl LoadResults {
         std::fs::create_dir_all(dir)?;
         let mut written = Vec::new();
         let results = dir.join(RESULTS_FILE);
+        let is_file = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
+        let replaces = is_file(&results);
         write_whole(&results, |out| {
             serde_json::to_writer(&mut *out, self)?;
             out.write_all(b"\n")
@@ -56,11 +68,15 @@ impl LoadResults {
         if let Some(svg) = chart::latency(&self.stages) {
             write_whole(&chart, |out| out.write_all(svg.as_bytes()))?;
             written.push(chart);
-        } else if let Err(error) = std::fs::remove_file(&chart)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            return Err(error);
+        } else if replaces && is_file(&chart) {
+            std::fs::remove_file(&chart)?;
         }
         Ok(written)
+    }
+
+    /// Those of the files that stand in `dir` already, whoever made them.
+    pub fn files_there(dir: &Path) -> Vec<PathBuf> {
+        let files = [RESULTS_FILE, REQUESTS_FILE, CHART_FILE].map(|name| dir.join(name));
+        files.into_iter().filter(|path| std::fs::symlink_metadata(path).is_ok()).collect()
     }
 }
