@@ -76,6 +76,8 @@ fn space(error: &rusqlite::Error) -> &'static str {
 
 /// Longest text that a query may make, unless longer ones may be read: functions can make texts of any length.
 const MOST_TEXT: u64 = 64 << 20;
+/// What a row takes besides its values: the list of them, its place in the answer, and room for that to grow.
+const BYTES_OF_A_ROW: usize = 64;
 /// Instructions of the engine between two looks at the clock.
 const INSTRUCTIONS: i32 = 100_000;
 
@@ -148,7 +150,7 @@ fn ask(database: &Connection, sql: &str, limit: usize, budget: &Budget) -> Resul
         }
         let values = (0..answer.columns.len()).map(|at| row.get_ref(at).map(SqlValue::from));
         let values: Vec<SqlValue> = values.collect::<Result<_, _>>().map_err(wrong)?;
-        if !budget.hold(values.iter().map(SqlValue::held).sum()) {
+        if !budget.hold(values.iter().map(SqlValue::held).sum::<usize>() + BYTES_OF_A_ROW) {
             return Err(QueryError::Limit(budget.exceeded()));
         }
         answer.rows.push(values);

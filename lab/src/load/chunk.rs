@@ -261,12 +261,12 @@ mod tests {
     fn usage_ends_and_errors() {
         let last = chunk(r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":9,"total_tokens":12}}"#);
         let expected = Usage { prompt_tokens: Some(3), completion_tokens: Some(9), cached_tokens: None };
-        assert_eq!(last.usage(), Some(expected));
+        assert_eq!(last.usage(), Ok(Some(expected)));
         for (details, cached) in [(r#"{"cached_tokens":2}"#, Some(2)), ("null", None), ("[1]", None)] {
             let text = format!(r#"{{"usage":{{"prompt_tokens":3,"prompt_tokens_details":{details}}}}}"#);
-            assert_eq!(chunk(&text).usage().and_then(|u| u.cached_tokens), cached, "{details}");
+            assert_eq!(chunk(&text).usage().unwrap().and_then(|u| u.cached_tokens), cached, "{details}");
         }
-        assert_eq!(chunk(r#"{"usage":{}}"#).usage(), None);
+        assert_eq!(chunk(r#"{"usage":{}}"#).usage(), Ok(None));
         assert_eq!(chunk(r#"{"choices":[{"finish_reason":"length"}]}"#).finish(), Some("length"));
         for (text, words) in [
             (r#"{"error":{"message":"too long","code":400}}"#, "too long"),

@@ -1,4 +1,5 @@
 //! A target under a fuzzer that sees which code an input reaches (libFuzzer, through `tests/fuzz/coverage`).
+#![allow(clippy::print_stderr, reason = "what a fuzzer shows of a finding")]
 
 use crate::targets;
 use std::cell::RefCell;
