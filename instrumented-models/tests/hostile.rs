@@ -329,11 +329,11 @@ fn tokenizers_that_make_much_of_little() {
         |pattern: serde_json::Value, content: &str| json!({"type": "Replace", "pattern": pattern, "content": content});
     let letter = |content: &str| replace(json!({"String": "a"}), content);
     let steps = |kind: &str, of: &str, step: serde_json::Value, n: usize| json!({"type": kind, of: vec![step; n]});
-    refused(&[("normalizer", steps("Sequence", "normalizers", letter("aaaa"), 8))], "its normalizer can make a text");
+    refused(&[("normalizer", steps("Sequence", "normalizers", letter("aaaa"), 12))], "its normalizer can make a text");
     refused(&[("normalizer", steps("Sequence", "normalizers", json!({"type": "NFC"}), 65))], "has 65 steps");
-    refused(&[("decoder", steps("Sequence", "decoders", letter("aaaaaaaaaa"), 5))], "its decoder can make a text");
+    refused(&[("decoder", steps("Sequence", "decoders", letter("aaaaaaaaaa"), 8))], "its decoder can make a text");
     let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
-    refused(&[("pre_tokenizer", steps("Sequence", "pretokenizers", bytes, 20))], "pre_tokenizer can make a text");
+    refused(&[("pre_tokenizer", steps("Sequence", "pretokenizers", bytes, 30))], "pre_tokenizer can make a text");
     let special = json!({"SpecialToken": {"id": "x", "type_id": 0}});
     let text = json!({"Sequence": {"id": "A", "type_id": 0}});
     let template = |single: Vec<serde_json::Value>| {
