@@ -134,7 +134,7 @@ const MOST_PROMPT: u64 = 64 << 20;
 pub(crate) fn run(args: &LoadArgs) -> Result<()> {
     let options = options(args)?;
     room_for_sockets(args)?;
-    let Room { made, lock } = make_room(args)?;
+    let Room { made, replaces, lock } = make_room(args)?;
     let stop = Stop::new();
     listen_for_interrupts(&stop)?;
     let progress = Progress::new(!args.no_progress && !args.json);
@@ -148,7 +148,11 @@ pub(crate) fn run(args: &LoadArgs) -> Result<()> {
             let _ = std::fs::remove_dir(&args.out);
         }
     })?;
-    let written = results.write(&args.out);
+    let written = results.write(&args.out).and_then(|files| {
+        // A chart beside results is of these; the new ones have three files or two.
+        let has_chart = files.iter().any(|file| file.extension().is_some_and(|end| end == "svg"));
+        if replaces && !has_chart { LoadResults::remove_chart(&args.out).map(|()| files) } else { Ok(files) }
+    });
     drop(lock);
     if args.json {
         let mut object = results.to_json_without_requests()?;
@@ -286,6 +290,8 @@ pub(crate) fn time(text: &str) -> Result<Duration> {
 struct Room {
     /// Whether it was made.
     made: bool,
+    /// Whether results of an earlier run are there.
+    replaces: bool,
     /// Held until they are written. Absent where directories cannot be locked.
     lock: Option<File>,
 }
@@ -303,7 +309,8 @@ fn make_room(args: &LoadArgs) -> Result<Room> {
     let written = file.write_all(b"trial");
     std::fs::remove_file(&trial).with_context(remedy)?;
     written.with_context(remedy)?;
-    Ok(Room { made, lock })
+    let replaces = args.out.join(load::RESULTS_FILE).is_file();
+    Ok(Room { made, replaces, lock })
 }
 
 /// A file under a name that nobody has: what stands there already is neither opened nor followed.

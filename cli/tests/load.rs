@@ -121,6 +121,9 @@ fn files_of_others_stay_and_one_load_has_its_directory_alone() {
     std::fs::write(&chart, "theirs").expect("written");
     ok(&[&base[..], &["--overwrite"]].concat());
     assert_eq!(std::fs::read(&chart).expect("there"), b"theirs");
+    // Beside results that are replaced it is of those.
+    ok(&[&base[..], &["--overwrite"]].concat());
+    assert!(!chart.exists());
     #[cfg(unix)]
     {
         let lock = candlescope_core::files::lock_directory(dir.path()).expect("locked");

@@ -32,7 +32,8 @@ fn a_long_text_is_shown_in_time_that_grows_with_its_length() {
     run(dir.path(), 3_900_000);
     let run = dir.path().to_str().unwrap();
     let table = bounded(&["query", "SELECT * FROM runs", run], MB, SECONDS);
-    assert!(table.code == Some(0) && table.out.contains("more characters: --format csv or json has them"));
+    // The cell is folded, so that its last words stand apart.
+    assert!(table.code == Some(0) && table.out.len() < 1_000_000 && table.out.contains('…'), "{}", table.err);
     for format in ["csv", "json"] {
         let whole = bounded(&["query", "SELECT * FROM runs", run, "--format", format], MB, SECONDS);
         assert!(whole.code == Some(0) && whole.out.len() > 3_900_000, "{format}: {}", whole.err);

@@ -45,8 +45,8 @@ impl LoadResults {
     }
 
     /// Writes [`RESULTS_FILE`], [`REQUESTS_FILE`] and, from two stages on, a chart into `dir`, which is made if it is
-    /// missing. Files of an earlier run are replaced, each of them whole or not at all; its chart is removed where
-    /// there is none now, but only from beside results. Returns their paths.
+    /// missing. Files of an earlier run are replaced, each of them whole or not at all. Returns their paths; a chart of an
+    /// earlier run stays where there is none now ([`remove_chart`](Self::remove_chart)).
     ///
     /// # Errors
     /// If one cannot be written; those before it are there.
@@ -54,8 +54,6 @@ impl LoadResults {
         std::fs::create_dir_all(dir)?;
         let mut written = Vec::new();
         let results = dir.join(RESULTS_FILE);
-        let is_file = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
-        let replaces = is_file(&results);
         write_whole(&results, |out| {
             serde_json::to_writer(&mut *out, self)?;
             out.write_all(b"\n")
@@ -68,10 +66,19 @@ impl LoadResults {
         if let Some(svg) = chart::latency(&self.stages) {
             write_whole(&chart, |out| out.write_all(svg.as_bytes()))?;
             written.push(chart);
-        } else if replaces && is_file(&chart) {
-            std::fs::remove_file(&chart)?;
         }
         Ok(written)
+    }
+
+    /// Removes the chart in `dir`: for whoever knows that it is of results that were replaced by some without a chart.
+    ///
+    /// # Errors
+    /// If it is there and cannot be removed.
+    pub fn remove_chart(dir: &Path) -> io::Result<()> {
+        match std::fs::remove_file(dir.join(CHART_FILE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Those of the files that stand in `dir` already, whoever made them.
