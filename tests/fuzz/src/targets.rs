@@ -240,7 +240,8 @@ fn study(scratch: &Path, file: &str, bytes: &[u8]) -> bool {
     fs::create_dir_all(&dir).expect("a folder in the scratch directory");
     for (name, corpus_of) in [("study.json", "study"), ("journal.jsonl", "journal")] {
         let own = corpus(corpus_of).into_iter().next().unwrap_or_default();
-        fs::write(dir.join(name), if name == file { bytes } else { &own }).expect("a file in the scratch directory");
+        fs::write(dir.join(name), if name == file { bytes } else { own.as_slice() })
+            .expect("a file in the scratch directory");
     }
     let Ok(mut study) = Study::open(&dir) else { return false };
     let resumed = Study::resume(&dir, &study.manifest().clone()).is_ok();
