@@ -6,7 +6,7 @@ use crate::output::say;
 use anyhow::{Context, Result, bail};
 use candlescope_analysis::passes::account::AccountOptions;
 use candlescope_analysis::render::{account, advice, what_if as what_if_text};
-use candlescope_analysis::simulation::{Change, ChangeError, SimulationOptions, WhatIf, parse_changes, what_if};
+use candlescope_analysis::simulation::{Change, SimulationOptions, WhatIf, parse_changes, what_if};
 use candlescope_analysis::{AnalyzeOptions, Analyzed, Run, analyze};
 use candlescope_core::files::read_limited;
 use clap::Args;
@@ -72,8 +72,15 @@ fn micros(text: &str) -> Result<f64, String> {
 #[derive(Debug, Clone)]
 struct Changes(Vec<Change>);
 
-fn changes(text: &str) -> Result<Changes, ChangeError> {
-    parse_changes(text).map(Changes)
+/// Most changes of one scenario, and most scenarios: each is applied to each kernel of a step.
+const MOST_CHANGES: usize = 64;
+
+fn changes(text: &str) -> Result<Changes, String> {
+    let changes = parse_changes(text).map_err(|error| error.to_string())?;
+    if changes.len() > MOST_CHANGES {
+        return Err(format!("a scenario of {} changes is more than the limit of {MOST_CHANGES}", changes.len()));
+    }
+    Ok(Changes(changes))
 }
 
 pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
@@ -96,6 +103,9 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
         bail!("{option} is about a run that is still to be made: give --full MODEL in place of runs, or leave it out");
     }
     let simulates = args.unobserved || !args.what_if.is_empty();
+    if args.what_if.len() > MOST_CHANGES {
+        bail!("{} scenarios of --what-if are more than the limit of {MOST_CHANGES}", args.what_if.len());
+    }
     let scenarios: Vec<Vec<Change>> = args.what_if.iter().map(|changes| changes.0.clone()).collect();
     let (mut runs, mut findings, mut abstained) = (Vec::new(), Vec::new(), Vec::new());
     for (at, dir) in args.runs.iter().enumerate() {

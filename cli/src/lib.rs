@@ -81,6 +81,13 @@ const COMPARE_FAILED: u8 = 3;
 pub fn main() -> ExitCode {
     crash_report::install();
     candlescope_models::chat::isolate();
+    let told = std::panic::take_hook();
+    // A library's panic on a file of others becomes an error, which is told then.
+    std::panic::set_hook(Box::new(move |panic| {
+        if !candlescope_core::caught::is_caught_here() {
+            told(panic);
+        }
+    }));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),

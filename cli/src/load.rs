@@ -4,12 +4,12 @@ use crate::interrupts::on_interrupt;
 use crate::output::{note, say};
 use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail};
-use candlescope_core::files::read_text_limited;
+use candlescope_core::files::{lock_directory, read_text_limited};
 use candlescope_core::numbers::duration;
-use candlescope_lab::load::{
-    self, Amount, End, Endpoint, Level, LoadOptions, LoadResults, PromptSource, RESULTS_FILE, Stop, Watch,
-};
+use candlescope_lab::load::{self, Amount, End, Endpoint, Level, LoadOptions, LoadResults, PromptSource, Stop, Watch};
 use clap::{Args, ValueEnum};
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -94,6 +94,10 @@ pub(crate) struct LoadArgs {
     /// Most requests under way at once, with --rate and --sweep; further ones wait, which is part of their latency
     #[arg(long, value_name = "N", default_value_t = 512)]
     max_in_flight: u32,
+    /// Most memory for times and requests of the whole run, in MiB; a run that needs more ends and keeps what it has.
+    /// Each chunk takes 8 bytes, each request some 300
+    #[arg(long, value_name = "MIB", default_value_t = 128)]
+    memory_limit: u64,
     /// Limits that a good request keeps: ttft=200ms,tpot=50ms,e2e=5s
     #[arg(long, value_name = "LIMITS")]
     slo: Option<String>,
@@ -129,7 +133,8 @@ const MOST_PROMPT: u64 = 64 << 20;
 
 pub(crate) fn run(args: &LoadArgs) -> Result<()> {
     let options = options(args)?;
-    let made = make_room(args)?;
+    room_for_sockets(args)?;
+    let Room { made, replaces, lock } = make_room(args)?;
     let stop = Stop::new();
     listen_for_interrupts(&stop)?;
     let progress = Progress::new(!args.no_progress && !args.json);
@@ -143,7 +148,12 @@ pub(crate) fn run(args: &LoadArgs) -> Result<()> {
             let _ = std::fs::remove_dir(&args.out);
         }
     })?;
-    let written = results.write(&args.out);
+    let written = results.write(&args.out).and_then(|files| {
+        // A chart beside results is of these; the new ones have three files or two.
+        let has_chart = files.iter().any(|file| file.extension().is_some_and(|end| end == "svg"));
+        if replaces && !has_chart { LoadResults::remove_chart(&args.out).map(|()| files) } else { Ok(files) }
+    });
+    drop(lock);
     if args.json {
         let mut object = results.to_json_without_requests()?;
         if let (Some(fields), Ok(files)) = (object.as_object_mut(), &written) {
@@ -171,6 +181,11 @@ pub(crate) fn run(args: &LoadArgs) -> Result<()> {
 fn judge(results: &LoadResults) -> Result<()> {
     match &results.end {
         End::Stopped => bail!("ended early: the results are of what there was by then"),
+        End::OutOfRoom { limit_bytes } => bail!(
+            "ended early: times and requests take more than {} MiB; the results are of what there was by then: send fewer \
+             requests, or raise --memory-limit",
+            limit_bytes >> 20
+        ),
         End::ServerGone { since_ns, why, .. } => bail!(
             "the server did not answer any more, {} after the beginning: {why}; the results are of what there was by then",
             duration(*since_ns as f64)
@@ -196,6 +211,7 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
         .ignore_eos(args.ignore_eos)
         .keep_prompts(args.keep_prompts)
         .max_in_flight(args.max_in_flight as usize)
+        .memory_limit(args.memory_limit.saturating_mul(1 << 20))
         .timeout(time(&args.timeout).context("--timeout")?)
         .prompts(prompts(args)?);
     options = match (&args.concurrency[..], &args.rate[..]) {
@@ -270,20 +286,72 @@ pub(crate) fn time(text: &str) -> Result<Duration> {
     time.ok_or_else(|| anyhow!("`{text}` is no time: write 30s, 200ms or 2m"))
 }
 
-/// Refuses to replace results, and finds out before the load whether they can be written. Returns whether the
-/// directory was made.
-fn make_room(args: &LoadArgs) -> Result<bool> {
-    let there = args.out.join(RESULTS_FILE);
-    if there.exists() && !args.overwrite {
+/// The directory that results are written into.
+struct Room {
+    /// Whether it was made.
+    made: bool,
+    /// Whether results of an earlier run are there.
+    replaces: bool,
+    /// Held until they are written. Absent where directories cannot be locked.
+    lock: Option<File>,
+}
+
+/// Refuses to replace what is there, and finds out before the load whether results can be written.
+fn make_room(args: &LoadArgs) -> Result<Room> {
+    if let (Some(there), false) = (LoadResults::files_there(&args.out).first(), args.overwrite) {
         bail!("{} is there already: name another directory with --out, or --overwrite it", there.display());
     }
     let remedy = || format!("cannot write into {}: name another directory with --out", args.out.display());
     let made = !args.out.exists();
     std::fs::create_dir_all(&args.out).with_context(remedy)?;
-    let trial = args.out.join(format!(".candlescope-{}", std::process::id()));
-    std::fs::write(&trial, b"trial").with_context(remedy)?;
+    let lock = lock_directory(&args.out).with_context(remedy)?;
+    let (trial, mut file) = new_file(&args.out).with_context(remedy)?;
+    let written = file.write_all(b"trial");
     std::fs::remove_file(&trial).with_context(remedy)?;
-    Ok(made)
+    written.with_context(remedy)?;
+    let replaces = args.out.join(load::RESULTS_FILE).is_file();
+    Ok(Room { made, replaces, lock })
+}
+
+/// A file under a name that nobody has: what stands there already is neither opened nor followed.
+fn new_file(dir: &Path) -> std::io::Result<(PathBuf, File)> {
+    let mut attempt = 0;
+    loop {
+        let path = dir.join(format!(".candlescope-{}-{attempt}", std::process::id()));
+        match File::create_new(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < 100 => attempt += 1,
+            made => return made.map(|file| (path, file)),
+        }
+    }
+}
+
+/// Descriptors that this process needs besides a socket for each client.
+const OTHER_FILES: u64 = 64;
+
+/// Raises the limit on open files as far as that is allowed, and refuses more clients than it has room for: they would
+/// look like a server that takes no connections.
+#[cfg(unix)]
+fn room_for_sockets(args: &LoadArgs) -> Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let clients = args.concurrency.iter().max().copied().unwrap_or(0);
+    let needed = u64::from(clients.max(if args.concurrency.is_empty() { args.max_in_flight } else { 0 })) + OTHER_FILES;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let Some(current) = current.filter(|current| *current < needed) else { return Ok(()) };
+    let wanted = maximum.map_or(needed, |maximum| maximum.min(needed));
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).is_ok();
+    let room = if raised { wanted } else { current };
+    if u64::from(clients) + OTHER_FILES > room {
+        bail!(
+            "{clients} clients need {needed} open files and sockets, and this process may have {room}: raise `ulimit -n`, \
+             or take fewer clients"
+        );
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn room_for_sockets(_: &LoadArgs) -> Result<()> {
+    Ok(())
 }
 
 /// The first Ctrl-C or SIGTERM ends the load and keeps what there is, the second one ends the command.
@@ -326,5 +394,21 @@ impl Watch for Watcher<'_> {
                 note(&format!("cannot write results into {} yet: {error}", self.out.display()));
             }
         }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_place_of_the_trial_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("target");
+        let link = dir.path().join(format!(".candlescope-{}-0", std::process::id()));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let (path, file) = new_file(dir.path()).unwrap();
+        drop(file);
+        assert!(path != link && !target.exists() && path.exists());
     }
 }

@@ -18,6 +18,23 @@ pub(crate) fn say(text: &str) -> Result<()> {
         .context("cannot write to standard output: free some space, or send it elsewhere")
 }
 
+/// The same for a text that comes in parts, none of which ends within a line ending.
+#[cfg(feature = "query")]
+pub(crate) fn say_in_parts(parts: impl IntoIterator<Item = String>) -> Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let write = || {
+        for part in parts {
+            out.write_all(printable(&part).as_bytes())?;
+        }
+        out.write_all(b"\n")?;
+        out.flush()
+    };
+    let outcome = write();
+    // What could not be written is not tried again.
+    drop(out.into_parts());
+    quiet(outcome).context("cannot write to standard output: free some space, or send it elsewhere")
+}
+
 /// Prints `text` and a line feed to standard output, and returns whether it is still read: for what goes on until then.
 #[cfg(feature = "monitor")]
 pub(crate) fn say_if_read(text: &str) -> Result<bool> {

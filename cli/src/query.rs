@@ -1,17 +1,22 @@
 //! `candlescope query`: SQL over runs and studies.
 
 use crate::limits::limits;
-use crate::output::{note, say};
+use crate::output::{note, say_in_parts};
 use anyhow::{Context, Result, bail};
 use candlescope_analysis::sql::{Answer, Sources, SqlValue, query};
 use clap::{Args, ValueEnum};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::io::Read as _;
 use std::path::PathBuf;
 
 /// The longest query that is read from standard input.
 const MOST_BYTES: u64 = 1 << 20;
+/// Characters of a cell in a table: the layout takes time with the square of a cell's length.
+const MOST_OF_A_CELL: usize = 1000;
+/// Rows that are laid out together: each cell takes some hundred bytes until they are written.
+const ROWS_OF_A_TABLE: usize = 1000;
 /// Columns of a terminal that a table takes at most where it cannot tell.
 const WIDTH: u16 = 160;
 
@@ -69,9 +74,9 @@ pub(crate) fn run(args: &QueryArgs) -> Result<()> {
     }
     let shown = if args.json { Format::Json } else { args.format };
     match shown {
-        Format::Table => say(table(&answer).trim_end())?,
-        Format::Csv => say(csv(&answer).trim_end_matches('\n'))?,
-        Format::Json => say(&object(&answer).to_string())?,
+        Format::Table => say_in_parts(table(&answer))?,
+        Format::Csv => say_in_parts(csv(&answer))?,
+        Format::Json => say_in_parts(object(&answer))?,
     }
     if answer.truncated {
         note(&format!("note: there are more rows than {}; --limit 0 gives all", args.limit));
@@ -91,22 +96,43 @@ fn from_stdin() -> Result<String> {
     Ok(sql)
 }
 
-fn table(answer: &Answer) -> String {
+/// A table, in parts of at most [`ROWS_OF_A_TABLE`] rows with their names above them.
+fn table(answer: &Answer) -> impl Iterator<Item = String> {
+    let rows = match answer.rows.len() {
+        1 => "(1 row)".to_string(),
+        n => format!("({n} rows)"),
+    };
+    // Without rows, the names alone.
+    let none = std::iter::once(&answer.rows[..0]).take(usize::from(answer.rows.is_empty()));
+    let parts = none.chain(answer.rows.chunks(ROWS_OF_A_TABLE));
+    parts.map(move |rows| laid_out(&answer.columns, rows) + "\n").chain(std::iter::once(rows))
+}
+
+fn laid_out(columns: &[String], rows: &[Vec<SqlValue>]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     if table.width().is_none() {
         table.set_width(WIDTH);
     }
-    table.set_header(&answer.columns);
-    for row in &answer.rows {
+    table.set_header(columns.iter().map(|name| shortened(name)));
+    for row in rows {
         table.add_row(row.iter().map(|value| match value {
             SqlValue::Int(_) | SqlValue::Float(_) => Cell::new(shown(value)).set_alignment(CellAlignment::Right),
             _ => Cell::new(shown(value)),
         }));
     }
-    let rows = if answer.rows.len() == 1 { "1 row".to_string() } else { format!("{} rows", answer.rows.len()) };
-    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
-    format!("{}\n({rows})", lines.join("\n"))
+    table.lines().map(|line| line.trim_end().to_string()).collect::<Vec<_>>().join("\n")
+}
+
+/// As much of a text as a cell has.
+fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MOST_OF_A_CELL) {
+        Some((end, _)) => {
+            let rest = text[end..].chars().count();
+            Cow::Owned(format!("{}… ({rest} more characters: --format csv or json has them)", &text[..end]))
+        }
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// A value for people: six digits of a fraction are as many as anybody compares.
@@ -121,32 +147,91 @@ fn shown(value: &SqlValue) -> String {
             let text = format!("{value:.6}");
             text.trim_end_matches('0').trim_end_matches('.').to_string()
         }
-        SqlValue::Text(text) => text.clone(),
+        SqlValue::Text(text) => shortened(text).into_owned(),
     }
 }
 
-/// CSV [RFC 4180, with line feeds]. Absent values are empty.
-fn csv(answer: &Answer) -> String {
-    let field = |text: &str| match text.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_string(),
-    };
+/// CSV [RFC 4180, with line feeds], a row at a time. Absent values are empty. Names in runs may be anybody's: a text that
+/// a spreadsheet would take for a formula begins with an apostrophe.
+fn csv(answer: &Answer) -> impl Iterator<Item = String> {
+    let head = answer.columns.iter().map(|name| field(name)).collect::<Vec<_>>().join(",");
     let value = |value: &SqlValue| match value {
         SqlValue::Null => String::new(),
         SqlValue::Int(value) => value.to_string(),
         SqlValue::Float(value) => value.to_string(),
         SqlValue::Text(text) => field(text),
     };
-    let head = answer.columns.iter().map(|name| field(name)).collect::<Vec<_>>().join(",");
-    let rows = answer.rows.iter().map(|row| row.iter().map(value).collect::<Vec<_>>().join(","));
-    std::iter::once(head).chain(rows).map(|line| line + "\n").collect()
+    let rows = answer.rows.iter().map(move |row| format!("\n{}", row.iter().map(value).collect::<Vec<_>>().join(",")));
+    std::iter::once(head).chain(rows)
 }
 
-fn object(answer: &Answer) -> Value {
-    let row = |row: &Vec<SqlValue>| -> Map<String, Value> {
-        answer.columns.iter().cloned().zip(row.iter().map(|value| json!(value))).collect()
+fn field(text: &str) -> String {
+    let is_formula = text.trim_start().starts_with(['=', '+', '-', '@']) || text.starts_with(['\t', '\r', '\n']);
+    let text = if is_formula { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) };
+    match text.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.into_owned(),
+    }
+}
+
+/// One object of JSON, a row at a time.
+fn object(answer: &Answer) -> impl Iterator<Item = String> {
+    let row = |row: &Vec<SqlValue>| -> Value {
+        Value::Object(answer.columns.iter().cloned().zip(row.iter().map(|value| json!(value))).collect::<Map<_, _>>())
     };
-    json!({
-        "columns": answer.columns, "rows": answer.rows.iter().map(row).collect::<Vec<_>>(), "truncated": answer.truncated,
-    })
+    let rows = answer.rows.iter().enumerate().map(move |(n, values)| {
+        let comma = if n > 0 { "," } else { "" };
+        format!("{comma}{}", row(values))
+    });
+    let head = format!("{{\"columns\":{},\"rows\":[", json!(answer.columns));
+    let tail = format!("],\"truncated\":{}}}", answer.truncated);
+    std::iter::once(head).chain(rows).chain(std::iter::once(tail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(rows: Vec<Vec<SqlValue>>) -> Answer {
+        let mut answer = Answer::default();
+        (answer.columns, answer.rows) = (vec!["a".into(), "b".into()], rows);
+        answer
+    }
+
+    fn text(text: &str) -> SqlValue {
+        SqlValue::Text(text.into())
+    }
+
+    #[test]
+    fn parts_together_are_one_answer() {
+        let some = answer(vec![vec![SqlValue::Int(-1), text("x,\"y")], vec![SqlValue::Null, text("=1+1")]]);
+        assert_eq!(csv(&some).collect::<String>(), "a,b\n-1,\"x,\"\"y\"\n,'=1+1");
+        let read: Value = serde_json::from_str(&object(&some).collect::<String>()).unwrap();
+        assert_eq!((&read["rows"][1]["b"], &read["truncated"]), (&json!("=1+1"), &json!(false)));
+        assert!(table(&some).collect::<String>().ends_with("(2 rows)"));
+        let none = answer(Vec::new());
+        assert_eq!(serde_json::from_str::<Value>(&object(&none).collect::<String>()).unwrap()["rows"], json!([]));
+        assert_eq!(table(&none).collect::<String>().trim_start().replace(' ', ""), "ab\n(0rows)");
+    }
+
+    #[test]
+    fn what_a_spreadsheet_would_run_is_quoted() {
+        for formula in ["=1", "+1", "-1", "@a", "\t=1", " =1"] {
+            assert!(field(formula).starts_with('\'') || field(formula).starts_with("\"'"), "{formula:?}");
+        }
+        assert_eq!(field("model.layers"), "model.layers");
+    }
+
+    #[test]
+    fn long_texts_and_many_rows_take_time_with_their_length() {
+        let long = "x".repeat(4_000_000);
+        let shown = table(&answer(vec![vec![text(&long), text("b")]])).collect::<String>();
+        assert!(
+            shown.len() < 20_000
+                && shown.contains("3999000 more")
+                && csv(&answer(vec![vec![text(&long)]])).count() == 2
+        );
+        let many = answer((0..ROWS_OF_A_TABLE as i64 * 3).map(|n| vec![SqlValue::Int(n), text("b")]).collect());
+        assert_eq!(table(&many).count(), 4);
+    }
 }

@@ -12,11 +12,10 @@ use candlescope_analysis::roofline::{
     USABLE_MEMORY, batch_and_context, calibrate, device_row, load_stages,
 };
 use candlescope_analysis::{Analysis, Run};
-use candlescope_core::files::{read_text_limited, write_whole};
+use candlescope_core::files::{open_regular, read_text_limited, write_whole};
 use candlescope_core::run::MANIFEST_FILE;
 use clap::Args;
 use serde_json::Value;
-use std::fs::File;
 use std::io::{BufReader, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -403,7 +402,7 @@ fn of_load_test(args: &RooflineArgs, file: &Path) -> Result<()> {
         bail!("--kernels is for a model or for runs: a load test does not say which kernels ran");
     }
     let named = || format!("in `{}`", file.display());
-    let test = LoadTest::read(BufReader::new(File::open(file).with_context(named)?)).with_context(named)?;
+    let test = LoadTest::read(BufReader::new(open_regular(file).with_context(named)?)).with_context(named)?;
     let model = args.targets.get(1).map_or(test.model(), String::as_str);
     let model = AskedModel::of(model).context("which model was served? Give it after the results: RESULTS MODEL")?;
     let Some(device) = device(args)? else {

@@ -29,6 +29,9 @@ fn scenarios_of_a_run_without_a_gpu() {
 fn a_bad_scenario_is_named_with_the_forms() {
     let error = fails(&["analyze", RUN, "--what-if", "graph+kernl=gemv×0.5"]);
     assert!(error.contains("`kernl=gemv×0.5` is not a change") && error.contains("kernel=REGEX×f"), "{error}");
+    let many = vec!["host×0.5"; 65].join("+");
+    let error = fails(&["analyze", RUN, "--what-if", &many]);
+    assert!(error.contains("65 changes") && error.contains("limit of 64"), "{error}");
     let error = fails(&["analyze", RUN, "--what-if", "kernel=(×2"]);
     assert!(error.contains("`kernel=(×2` is not a change: ") && error.contains("unclosed group"), "{error}");
     let missing = fails(&["analyze", RUN, "--what-if", "graph", "--peaks", "/nowhere/peaks.json"]);

@@ -224,7 +224,8 @@ fn onnx_is_valid_and_computes_the_same() {
         args.extend(["--onnxruntime", library.to_str().unwrap(), "--text", text.to_str().unwrap()]);
         ok(&args);
         let onnx = variant(&out, "onnx_results.json", "onnx");
-        assert!(onnx["runs_on"].as_str().unwrap().starts_with("ONNX Runtime"), "{onnx}");
+        let runs_on = onnx["runs_on"].as_str().unwrap();
+        assert!(runs_on.starts_with("ONNX Runtime") && runs_on.contains(library.to_str().unwrap()), "{onnx}");
         assert_eq!(onnx["outcome"], "ok", "{onnx}");
         // The same in another order of sums, with keys and values from one call to the next.
         for layer in onnx["layers"].as_array().unwrap() {
@@ -319,4 +320,56 @@ fn a_missing_library_costs_the_onnx_variant_only() {
     let absent = onnx["absent"].as_str().unwrap();
     assert!(absent.contains("/no/such/libonnxruntime.so") && absent.contains("--onnxruntime"), "{absent}");
     assert_eq!(variant(&out, "baseline_results.json", "kv_cache")["latency_ms"]["n"], 1);
+}
+
+/// A library runs code when it is opened: none is taken from below the working directory, unless it is named.
+#[cfg(all(unix, feature = "onnx"))]
+#[test]
+fn a_library_in_the_working_directory_is_not_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let capi = dir.path().join(".venv/lib/python3.11/site-packages/onnxruntime/capi");
+    fs::create_dir_all(&capi).unwrap();
+    let (source, library, mark) =
+        (dir.path().join("planted.c"), capi.join("libonnxruntime.so.1"), dir.path().join("RAN"));
+    let constructor =
+        "#include <stdio.h>\n__attribute__((constructor)) static void ran(void) { fclose(fopen(\"RAN\", \"w\")); }";
+    fs::write(&source, constructor).unwrap();
+    let built = std::process::Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status();
+    assert!(built.expect("a C compiler, which links every Rust program").success());
+    let study = |out: &str, variables: &[(&str, &str)], named: &[&str]| {
+        let output = candlescope()
+            .args([
+                "bench",
+                "variants",
+                "--quick",
+                "--variants",
+                "onnx",
+                "--profiled",
+                "0",
+                "--runs",
+                "1",
+                "--out",
+                out,
+            ])
+            .args(named)
+            .current_dir(dir.path())
+            .env_remove("ORT_DYLIB_PATH")
+            .env_remove("VIRTUAL_ENV")
+            .env_remove("CONDA_PREFIX")
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        variant(&dir.path().join(out), "onnx_results.json", "onnx")["absent"].as_str().unwrap().to_string()
+    };
+    let absent = study("none", &[], &[]);
+    assert!(absent.contains("was not found") && absent.contains("--onnxruntime"), "{absent}");
+    let absent = study("relative", &[("VIRTUAL_ENV", ".venv")], &[]);
+    assert!(absent.contains("was not found"), "{absent}");
+    let absent = study("path", &[("ORT_DYLIB_PATH", ".venv/libonnxruntime.so.1")], &[]);
+    assert!(absent.contains("whole path"), "{absent}");
+    assert!(!mark.exists(), "its constructor ran");
+    // One that is named is opened: this is what the others must not do.
+    let absent = study("named", &[], &["--onnxruntime", library.to_str().unwrap()]);
+    assert!(mark.exists() && absent.contains("libonnxruntime.so.1"), "{absent}");
 }

@@ -481,3 +481,28 @@ fn the_pages_commands_compose() {
         assert_eq!(said, names, "{group}");
     }
 }
+
+/// Of several commands that write into one folder, one has it to itself.
+#[cfg(unix)]
+#[test]
+fn several_runs_have_their_folder_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = [&["profile", "-m", "model=embedded", "batch=1,2", "--out", "all"], &SHORT[..]].concat();
+    let start = || {
+        let mut command = candlescope();
+        command.args(&args).current_dir(dir.path()).stdout(std::process::Stdio::piped());
+        command.stderr(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    let started = [start(), start(), start()];
+    let ended = started.map(|child| child.wait_with_output().unwrap());
+    let (won, lost): (Vec<_>, Vec<_>) = ended.iter().partition(|output| output.status.success());
+    assert_eq!(won.len(), 1, "{:?}", ended.iter().map(|output| text(&output.stderr)).collect::<Vec<_>>());
+    for output in lost {
+        let said = text(&output.stderr);
+        assert!(said.contains("another process is writing into it") || said.contains("is not empty"), "{said}");
+    }
+    let all = dir.path().join("all");
+    let summary: Value = json(&fs::read_to_string(all.join("summary.json")).unwrap());
+    assert!(summary["runs"].as_array().unwrap().iter().all(|run| run["status"] == "done"), "{summary}");
+    assert!(["1_batch=1", "2_batch=2"].iter().all(|run| manifest(&all.join(run))["complete"] == true));
+}

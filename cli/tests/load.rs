@@ -101,3 +101,64 @@ fn a_server_that_only_fails_is_an_error_with_results() {
     assert!(error.contains("no request succeeded: status_500: it broke"), "{error}");
     assert!(dir.path().join("load_test_results.json").exists());
 }
+
+#[test]
+fn files_of_others_stay_and_one_load_has_its_directory_alone() {
+    let (server, dir) = (server(0), tempfile::tempdir().expect("a directory"));
+    let (url, out) = (server.url(), dir.path().to_str().expect("UTF-8").to_string());
+    let base = ["load", &url, "--requests", "3", "--warmup", "1", "--prompt", "x", "--out", &out];
+    // Not ours, although they are called so.
+    for name in ["load_latency.svg", "load_requests.csv"] {
+        let theirs = dir.path().join(name);
+        std::fs::write(&theirs, "theirs").expect("written");
+        let told = fails(&base);
+        assert!(told.contains(name) && told.contains("is there already"), "{told}");
+        assert_eq!(std::fs::read(&theirs).expect("there"), b"theirs");
+        std::fs::remove_file(theirs).expect("removed");
+    }
+    // A chart without results beside it is nobody's of ours, whatever may be replaced.
+    let chart = dir.path().join("load_latency.svg");
+    std::fs::write(&chart, "theirs").expect("written");
+    ok(&[&base[..], &["--overwrite"]].concat());
+    assert_eq!(std::fs::read(&chart).expect("there"), b"theirs");
+    // Beside results that are replaced it is of those.
+    ok(&[&base[..], &["--overwrite"]].concat());
+    assert!(!chart.exists());
+    #[cfg(unix)]
+    {
+        let lock = candlescope_core::files::lock_directory(dir.path()).expect("locked");
+        let told = fails(&[&base[..], &["--overwrite"]].concat());
+        assert!(told.contains("another process is writing into it") && told.contains("--out"), "{told}");
+        drop(lock);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn more_clients_than_this_process_may_open_are_refused() {
+    let (server, dir) = (server(0), tempfile::tempdir().expect("a directory"));
+    let command = candlescope();
+    let (program, out) = (command.get_program(), dir.path().join("out"));
+    let said = Command::new("sh")
+        .args(["-c", "ulimit -n 200 && exec \"$0\" \"$@\""])
+        .arg(program)
+        .args(["load", &server.url(), "--concurrency", "2000", "--requests", "3", "--prompt", "x", "--out"])
+        .arg(&out)
+        .output()
+        .expect("it starts");
+    let told = text(&said.stderr);
+    assert!(!said.status.success() && told.contains("2000 clients need 2064") && told.contains("ulimit -n"), "{told}");
+    assert!(!out.exists() && server.seen().is_empty());
+}
+
+#[test]
+fn a_load_that_takes_more_memory_than_it_may_ends_with_what_it_has() {
+    let (server, dir) = (server(0), tempfile::tempdir().expect("a directory"));
+    let out = dir.path().to_str().expect("UTF-8");
+    let told =
+        fails(&["load", &server.url(), "--requests", "9000", "--prompt", "x", "--out", out, "--memory-limit", "1"]);
+    assert!(told.contains("ended early") && told.contains("--memory-limit"), "{told}");
+    let written = json(&std::fs::read_to_string(dir.path().join("load_test_results.json")).expect("results"));
+    assert_eq!((&written["end"]["how"], &written["end"]["limit_bytes"]), (&"out_of_room".into(), &(1 << 20).into()));
+    assert!(written["requests"].as_array().is_some_and(|requests| requests.len() > 500));
+}

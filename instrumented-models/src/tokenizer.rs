@@ -1,5 +1,7 @@
 //! Converts text to tokens and back, with streaming that never emits half a character.
 
+mod limits;
+
 use crate::candle_message;
 use crate::config::{BYTES_BOS, BYTES_VOCAB};
 use crate::untrusted::{caught, read_text};
@@ -56,12 +58,19 @@ pub enum Tokenizer {
 
 impl Tokenizer {
     /// Reads a `tokenizer.json`. Its padding and truncation, which are meant for training batches, are ignored.
+    ///
+    /// # Errors
+    /// If it cannot be read, or if it can make more of a text than any tokenizer does: both are checked here, and each
+    /// text and each list of tokens again when it is converted.
     pub fn from_file(path: &Path) -> Result<Self, TokenizerError> {
         let fail = |reason: String| TokenizerError::File { path: path.to_path_buf(), reason };
         let text = read_text(path, MAX_FILE).map_err(|reason| fail(format!("it {reason}")))?;
+        // The library panics here as well, on a normalizer that it does not read.
+        caught(|| limits::check_text_of_file(&text)).unwrap_or(Ok(())).map_err(&fail)?;
         let made = caught(|| text.parse::<tokenizers::Tokenizer>())
             .map_err(|panic| fail(format!("the library panicked ({panic})")))?;
         let mut tokenizer = made.map_err(|e| fail(e.to_string()))?;
+        limits::check(&tokenizer).map_err(&fail)?;
         let _ = tokenizer.with_padding(None).with_truncation(None);
         Ok(Self::Library(Box::new(tokenizer)))
     }
@@ -95,6 +104,7 @@ impl Tokenizer {
         match self {
             Self::Bytes => Ok(special.then_some(BYTES_BOS).into_iter().chain(text.bytes().map(u32::from)).collect()),
             Self::Library(t) => {
+                library(|| limits::check_text(t, text).map_err(Into::into))?;
                 let encoding = library(|| t.encode_fast(text, special))?;
                 Ok(encoding.get_ids().to_vec())
             }
@@ -108,7 +118,10 @@ impl Tokenizer {
                 let bytes: Vec<u8> = tokens.iter().filter_map(|&t| u8::try_from(t).ok()).collect();
                 Ok(String::from_utf8_lossy(&bytes).into_owned())
             }
-            Self::Library(t) => library(|| t.decode(tokens, true)),
+            Self::Library(t) => {
+                library(|| limits::check_tokens(t, tokens).map_err(Into::into))?;
+                library(|| t.decode(tokens, true))
+            }
         }
     }
 

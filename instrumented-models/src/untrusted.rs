@@ -1,19 +1,10 @@
 //! Handling of untrusted files and texts of models: they are read within limits, and a library's panic on them becomes
 //! an error.
 
+pub(crate) use candlescope_core::caught::caught;
 use candlescope_core::files::read_text_limited;
 use std::io::ErrorKind;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-
-/// Runs `work` and turns a panic into its message. Whatever `work` was making is dropped.
-pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into());
-        text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
-    })
-}
 
 /// The text of a regular file of at most `limit` bytes.
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String, String> {
@@ -35,12 +26,5 @@ mod tests {
         assert_eq!(read_text(&path, 5).unwrap(), "12345");
         assert_eq!(read_text(&path, 4).unwrap_err(), "is larger than the limit of 4 bytes");
         assert!(read_text(directory.path(), 4).unwrap_err().contains("it is a directory, not a regular file"));
-    }
-
-    #[test]
-    fn a_panic_is_its_message() {
-        assert_eq!(caught(|| 1), Ok(1));
-        assert_eq!(caught(|| panic!("at {}", "last")), Err::<(), _>("at last".into()));
-        assert_eq!(caught(|| std::panic::panic_any(1)), Err::<(), _>("no message".into()));
     }
 }

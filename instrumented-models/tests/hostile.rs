@@ -8,7 +8,7 @@ use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value;
 use candlescope_models::chat::{ChatError, ChatTemplate, Message};
 use candlescope_models::load::{Engine, LoadError, LoadOptions, LoadedModel};
-use candlescope_models::{GenerateOptions, ModelConfig, ModelSource, generate};
+use candlescope_models::{GenerateOptions, ModelConfig, ModelSource, Tokenizer, generate};
 use common::*;
 use peak::peak_bytes;
 use rand::rngs::StdRng;
@@ -308,6 +308,79 @@ fn tokenizers_that_pad_without_end() {
     assert_eq!(loaded.encode_prompt("ab").unwrap().len(), 2);
     std::fs::File::create(path.join("tokenizer.json")).unwrap().set_len((64 << 20) + 1).unwrap();
     refused(path, &["tokenizer.json", "larger than the limit of 67108864 bytes"]);
+}
+
+/// A tokenizer.json is a program: what it makes of a text has bounds, when it is read and when it is used.
+#[test]
+fn tokenizers_that_make_much_of_little() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tokenizer.json");
+    let with = |changes: &[(&str, serde_json::Value)]| {
+        let mut json: serde_json::Value = serde_json::from_str(&tokenizer_json()).unwrap();
+        changes.iter().for_each(|(field, value)| json[*field] = value.clone());
+        std::fs::write(&path, json.to_string()).unwrap();
+        Tokenizer::from_file(&path)
+    };
+    let refused = |changes: &[(&str, serde_json::Value)], part: &str| {
+        let error = with(changes).unwrap_err().to_string();
+        assert!(error.contains(part) && error.contains("tokenizer.json"), "{part}: {error}");
+    };
+    let replace =
+        |pattern: serde_json::Value, content: &str| json!({"type": "Replace", "pattern": pattern, "content": content});
+    let letter = |content: &str| replace(json!({"String": "a"}), content);
+    let steps = |kind: &str, of: &str, step: serde_json::Value, n: usize| json!({"type": kind, of: vec![step; n]});
+    refused(&[("normalizer", steps("Sequence", "normalizers", letter("aaaa"), 12))], "its normalizer can make a text");
+    refused(&[("normalizer", steps("Sequence", "normalizers", json!({"type": "NFC"}), 65))], "has 65 steps");
+    refused(&[("decoder", steps("Sequence", "decoders", letter("aaaaaaaaaa"), 8))], "its decoder can make a text");
+    let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+    refused(&[("pre_tokenizer", steps("Sequence", "pretokenizers", bytes, 30))], "pre_tokenizer can make a text");
+    let special = json!({"SpecialToken": {"id": "x", "type_id": 0}});
+    let text = json!({"Sequence": {"id": "A", "type_id": 0}});
+    let template = |single: Vec<serde_json::Value>| {
+        json!({"type": "TemplateProcessing", "single": single, "pair": [],
+               "special_tokens": {"x": {"id": "x", "ids": [1], "tokens": ["x"]}}})
+    };
+    let around = [vec![text.clone()], vec![special; 5000]].concat();
+    refused(&[("post_processor", template(around))], "puts 5000 tokens around a text");
+    refused(&[("post_processor", template(vec![text; 9]))], "stands there 9 times");
+    // A table that claims 4 GiB, and words that take the third power of their length.
+    let table = json!({"type": "Precompiled", "precompiled_charsmap": "/////w=="});
+    refused(&[("normalizer", table)], "claims 4294967295 bytes");
+    let mut model: serde_json::Value = serde_json::from_str(&tokenizer_json()).unwrap();
+    model["model"] = json!({"type": "WordPiece", "vocab": {"a": 0}, "unk_token": "a",
+        "continuing_subword_prefix": "##", "max_input_chars_per_word": 1_000_000});
+    refused(&[("model", model["model"].clone())], "words of 1000000 characters");
+    // The normalizer runs for each added token.
+    let added: Vec<_> = (0..200)
+        .map(|id| {
+            json!({"id": 96 + id, "content": format!("{id}{}", "a".repeat(100)), "single_word": false, "lstrip": false,
+               "rstrip": false, "normalized": true, "special": false})
+        })
+        .collect();
+    let grows = letter(&"a".repeat(2000));
+    refused(&[("normalizer", grows.clone()), ("added_tokens", json!(added))], "its added tokens have");
+    // A field that is there twice might be read once here and once there.
+    let twice = tokenizer_json().replacen('{', "{\"normalizer\":null,", 1);
+    std::fs::write(&path, twice).unwrap();
+    assert!(Tokenizer::from_file(&path).unwrap_err().to_string().contains("duplicate field"));
+
+    // What is within the limits for any text may still be too much of one.
+    let tokenizer = with(&[("normalizer", grows)]).unwrap();
+    assert_eq!(tokenizer.encode("ab", false).unwrap().len(), 2001);
+    let error = tokenizer.encode(&"a".repeat(10_000), false).unwrap_err().to_string();
+    assert!(error.contains("10000 bytes would become more than"), "{error}");
+    assert_eq!(tokenizer.encode(&"b".repeat(100_000), false).unwrap().len(), 100_000, "what does not grow is long");
+    let tokenizer = with(&[("decoder", letter(&"b".repeat(10_000)))]).unwrap();
+    assert_eq!(tokenizer.decode(&[65]).unwrap().len(), 10_000);
+    assert!(tokenizer.decode(&[65; 2000]).unwrap_err().to_string().contains("could become"));
+    // Llama's normalizer and decoder, with a text that is long.
+    let prepend = json!({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+        replace(json!({"String": " "}), "▁")]});
+    let decoder = json!({"type": "Sequence", "decoders": [replace(json!({"String": "▁"}), " "), {"type": "ByteFallback"},
+        {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]});
+    let tokenizer = with(&[("normalizer", prepend), ("decoder", decoder)]).unwrap();
+    assert_eq!(tokenizer.encode(&"b ".repeat(100_000), false).unwrap().len(), 100_000);
+    assert_eq!(tokenizer.decode(&vec![66; 100_000]).unwrap().len(), 100_000);
 }
 
 /// The same mutations on every machine.

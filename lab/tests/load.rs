@@ -563,9 +563,97 @@ fn what_cannot_be_written_is_an_error() {
     let chart = dir.path().join("load_latency.svg");
     std::fs::write(&chart, "of an earlier run").expect("written");
     assert_eq!(results.write(dir.path()).expect("written").len(), 2);
-    assert!(!chart.exists(), "one stage has no chart");
+    assert!(chart.exists(), "one stage has no chart, and whose this is nobody knows here");
+    LoadResults::remove_chart(dir.path()).expect("removed");
+    assert!(!chart.exists() && LoadResults::remove_chart(dir.path()).is_ok());
     let file = dir.path().join("file");
     std::fs::write(&file, "x").expect("written");
     assert!(results.write(&file).is_err());
     assert_eq!(std::fs::read_to_string(&file).expect("the file"), "x");
+}
+
+/// A server that sends more chunks than any answer has.
+fn endless() -> Server {
+    Server::start(|request| match models(request) {
+        Some(answer) => answer,
+        None if request.is_first() => stream(2, 0, 0, 3),
+        None => {
+            let chunks = "data: {\"choices\":[{\"text\":\"a\"}]}\n\n".repeat(10_000);
+            let mut acts = vec![Act::Head(200, SSE)];
+            acts.extend((0..30).map(|_| Act::Send(chunks.clone())));
+            acts
+        }
+    })
+}
+
+#[test]
+fn a_run_holds_no_more_than_it_may_and_keeps_its_stages() {
+    // The first stage is within the limit, the second is not.
+    let server = streaming(50, 0, 0);
+    let within = options(&server, 20).levels([Level::Concurrency(1)]).memory_limit(60_000);
+    assert_eq!(load(&within).end, End::Complete);
+    let beyond = within.levels([Level::Concurrency(1), Level::Concurrency(4), Level::Concurrency(8)]);
+    let results = load(&beyond.amount(Amount::Requests(60)));
+    assert_eq!(results.end, End::OutOfRoom { limit_bytes: 60_000 });
+    let all: usize = results.requests.iter().map(|r| size_of::<RequestRecord>() + r.token_ns.len() * 8).sum();
+    assert!(all < 80_000, "{all} bytes are held");
+    assert!(!results.stages.is_empty() && results.stages.iter().map(|s| s.requests).sum::<u64>() > 20);
+    assert!(results.summary().contains("--memory-limit"), "{}", results.summary());
+}
+
+#[test]
+fn chunks_without_end_fill_neither_memory_nor_results() {
+    let server = endless();
+    let results = load(&options(&server, 6).levels([Level::Concurrency(2)]));
+    assert_eq!((results.end.clone(), figures(&results).failed["malformed"]), (End::Complete, 6));
+    for r in measured(&results) {
+        assert!(r.token_ns.len() == 4096 && r.untimed_chunks > 200_000, "{} {}", r.token_ns.len(), r.untimed_chunks);
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let files = results.write(dir.path()).expect("written");
+    let bytes: u64 = files.iter().map(|file| std::fs::metadata(file).expect("there").len()).sum();
+    assert!(bytes < 1 << 20, "{bytes} bytes");
+    // Many at once hold as much as one run may.
+    let many = load(&options(&server, 16).levels([Level::Concurrency(16)]).memory_limit(1 << 20));
+    assert_eq!(many.end, End::OutOfRoom { limit_bytes: 1 << 20 });
+}
+
+#[test]
+fn requests_that_wait_here_are_bounded() {
+    let silent = Server::start(|request| match models(request) {
+        Some(answer) => answer,
+        None if request.is_first() => stream(2, 0, 0, 3),
+        None => vec![Act::Wait(30_000)],
+    });
+    let options = options(&silent, 1_000_000).levels([Level::Rate(50_000.0)]).max_in_flight(4).memory_limit(1 << 20);
+    let results = load(&options);
+    assert_eq!(results.end, End::OutOfRoom { limit_bytes: 1 << 20 });
+    // Each that arrived has its record, those that were never sent too.
+    let (n, most) = (results.requests.len(), (1 << 20) / size_of::<RequestRecord>());
+    assert!(n >= most / 2 && n <= most + 2, "{n} of {most}");
+    let numbers: Vec<u64> = results.requests.iter().map(|r| r.number).collect();
+    assert_eq!(numbers, (0..n as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_usage_that_no_answer_has_costs_the_answer_and_not_the_run() {
+    let server = Server::start(|request| match models(request) {
+        Some(answer) => answer,
+        None if request.is_first() => stream(2, 0, 0, 3),
+        None => {
+            let usage = json!({ "choices": [], "usage": { "completion_tokens": u64::MAX, "prompt_tokens": u64::MAX } });
+            vec![Act::Head(200, SSE), token("a"), Act::Send(format!("data: {usage}\n\ndata: [DONE]\n\n")), Act::End]
+        }
+    });
+    let results = load(&options(&server, 4));
+    assert_eq!((figures(&results).failed["malformed"], results.end), (4, End::Complete));
+}
+
+#[test]
+fn a_prompt_that_no_machine_holds_is_refused() {
+    let server = streaming(2, 0, 0);
+    for tokens in [u64::MAX, 1_000_000_000] {
+        let error = fails(&options(&server, 1).prompts(PromptSource::Tokens(tokens))).to_string();
+        assert!(error.contains("is not possible: give at most 4194304"), "{error}");
+    }
 }

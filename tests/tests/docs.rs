@@ -276,7 +276,9 @@ fn limits() {
         let _ = writeln!(text, "| `{}` | {} | {} |", limit.name(), limit.default_value(), limit.meaning());
     }
     text.push_str(
-        "\nIntervals are streamed and have no limit but `open-intervals`; requests, steps and kernels are held in memory while a\n\
+        "\n`candlescope query` ends with an error at its three limits; they hold whoever wrote the query, and a text in it has at\n\
+         most 64 MiB. A study's `results.parquet` is held against `columns` and `rows-per-byte` like a run's tables.\n\n\
+         Intervals are streamed and have no limit but `open-intervals`; requests, steps and kernels are held in memory while a\n\
          report is made, some 500 bytes each. Texts beyond `names`, `names-bytes` and `paths` read as `(other names)`, so that\n\
          sums stay right. Pipes, sockets, devices and directories are refused wherever a file is read. What crafted files took\n\
          with these limits is in [measurements/hostile.md](measurements/hostile.md).\n",

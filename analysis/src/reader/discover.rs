@@ -93,11 +93,16 @@ pub(super) fn more_segments(count: u64) -> Option<Finding> {
     (count > 0).then(|| finding.count("files", count))
 }
 
+/// Rows for each byte, those that any file may have left out.
+pub(super) fn rows_per_byte(rows: u64, bytes: u64) -> u64 {
+    rows.saturating_sub(FEW_ROWS).div_ceil(bytes.max(1))
+}
+
 /// Checks the number of rows against the size of the file. Identical rows take almost no space, but those of a run
 /// differ: each has a number and a time of its own.
 fn plausible(kind: RecordKind, rows: u64, bytes: u64, limits: &ReadLimits, path: &Path) -> Result<(), Finding> {
     let times = if kind == RecordKind::Sample { 16 } else { 1 };
-    let per_byte = rows.saturating_sub(FEW_ROWS).div_ceil(bytes.saturating_mul(times).max(1));
+    let per_byte = rows_per_byte(rows, bytes.saturating_mul(times));
     let place = format!("`{}`, with the files before it,", path.display());
     limits.check(Limit::RowsPerByte, per_byte).map_err(|exceeded| exceeded.finding(&place, "its rows are left out"))
 }

@@ -8,11 +8,11 @@ use super::structs::{FILE_META_DATA, Kind, SCHEMA_ELEMENT};
 use super::thrift::{Thrift, nonsense};
 use crate::limits::{Exceeded, Limit, ReadLimits};
 use arrow_schema::{DataType, Field, Schema};
+use candlescope_core::caught::caught;
 use candlescope_core::files::open_regular;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,8 +48,7 @@ impl From<parquet::errors::ParquetError> for Refusal {
 
 /// Runs a decoder that may panic on crafted input: a report must survive any file.
 pub(super) fn guarded<T>(what: &str, f: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
-    let outcome = catch_unwind(AssertUnwindSafe(f));
-    outcome.unwrap_or_else(|_| Err(Refusal::Damaged(format!("{what} makes no sense"))))
+    caught(f).unwrap_or_else(|_| Err(Refusal::Damaged(format!("{what} makes no sense"))))
 }
 
 /// The file and its metadata. Texts are read as views into their pages: a row that repeats a long text of the

@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::columns::{FloatColumn, IntColumn, TextColumn};
-use super::discover::short;
+use super::discover::{rows_per_byte, short};
 use super::footer::{self, Refusal, guarded};
 use super::long_texts::LongTexts;
 use super::pages::rows_at_a_time;
@@ -35,6 +35,8 @@ pub(crate) struct RawTable<'a> {
     /// Files to come, in reverse.
     queue: Vec<PathBuf>,
     limits: &'a ReadLimits,
+    /// Whether the number of rows is not yet held against the size of the file.
+    is_new: bool,
     open: Option<(PathBuf, ParquetRecordBatchReader)>,
     findings: Vec<Finding>,
     long_texts: LongTexts,
@@ -44,17 +46,18 @@ impl<'a> RawTable<'a> {
     /// The columns `names` of a table of a run.
     pub(crate) fn of_run(run: &'a Run, kind: RecordKind, names: &[&str]) -> Self {
         let files = run.segments().iter().filter(|segment| segment.kind == kind).map(|segment| segment.path.clone());
-        Self::new(files.rev().collect(), names, run.limits())
+        // A run's were checked when it was opened.
+        Self::new(files.rev().collect(), names, run.limits(), false)
     }
 
     /// The columns `names` of a file.
     pub(crate) fn of_file(file: &Path, names: &[&str], limits: &'a ReadLimits) -> Self {
-        Self::new(vec![file.to_path_buf()], names, limits)
+        Self::new(vec![file.to_path_buf()], names, limits, true)
     }
 
-    fn new(queue: Vec<PathBuf>, names: &[&str], limits: &'a ReadLimits) -> Self {
+    fn new(queue: Vec<PathBuf>, names: &[&str], limits: &'a ReadLimits, is_new: bool) -> Self {
         let names = names.iter().map(|name| (*name).to_string()).collect();
-        Self { names, queue, limits, open: None, findings: Vec::new(), long_texts: LongTexts::default() }
+        Self { names, queue, limits, is_new, open: None, findings: Vec::new(), long_texts: LongTexts::default() }
     }
 
     /// Names of the columns of a file that can be read; none if it cannot be opened.
@@ -110,6 +113,10 @@ impl<'a> RawTable<'a> {
 
     fn reader(&self, file: &Path) -> Result<ParquetRecordBatchReader, Refusal> {
         let (file, metadata) = footer::open(file, self.limits)?;
+        if self.is_new {
+            let rows = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(u64::MAX);
+            self.limits.check(Limit::RowsPerByte, rows_per_byte(rows, file.metadata()?.len()))?;
+        }
         guarded("its footer", || {
             let schema = metadata.parquet_schema();
             let wanted = |at: &usize| self.names.iter().any(|name| name == schema.get_column_root(*at).name());

@@ -1,5 +1,6 @@
 //! Loads the columns that a query reads, and no others.
 
+use super::budget::Budget;
 use super::schema::{RESULTS, RUN_COLUMNS, RUNS, quoted, table_of};
 use super::source::{DIR, Sources};
 use super::{QueryError, wrong};
@@ -8,7 +9,7 @@ use crate::reader::{RawColumn, RawTable, Run};
 use candlescope_core::RecordKind;
 use candlescope_core::run::{Finding, columns};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-use rusqlite::{Connection, ToSql, params_from_iter};
+use rusqlite::{Connection, Statement, ToSql, params_from_iter};
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -61,12 +62,18 @@ impl Loader {
         Ok(Self { wanted })
     }
 
+    /// Whether it reads samples of studies.
+    pub(super) fn reads_results(&self) -> bool {
+        self.wanted.contains_key(RESULTS)
+    }
+
     /// Loads them, and returns what was noticed.
     pub(super) fn load(
         &self,
         database: &mut Connection,
         sources: &Sources,
         limits: &ReadLimits,
+        budget: &Budget,
     ) -> Result<Vec<Finding>, QueryError> {
         let mut findings: Vec<Finding> = Vec::new();
         let transaction = database.transaction().map_err(QueryError::Engine)?;
@@ -81,7 +88,7 @@ impl Loader {
             for run in &sources.runs {
                 let dir = run.dir().display().to_string();
                 let mut table = RawTable::of_run(run, kind, &names);
-                insert(&transaction, &table_of(kind), Some(&dir), &mut table).map_err(QueryError::Engine)?;
+                insert(&transaction, &table_of(kind), Some(&dir), &mut table, budget)?;
                 findings.extend(table.into_findings());
             }
         }
@@ -90,7 +97,7 @@ impl Loader {
                 let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| *name != DIR).collect();
                 let mut table = RawTable::of_file(&study.join("results.parquet"), &names, limits);
                 let dir = study.display().to_string();
-                insert(&transaction, RESULTS, Some(&dir), &mut table).map_err(QueryError::Engine)?;
+                insert(&transaction, RESULTS, Some(&dir), &mut table, budget)?;
                 findings.extend(table.into_findings());
             }
         }
@@ -107,7 +114,7 @@ fn tables(sources: &Sources) -> Vec<(String, Vec<String>)> {
     };
     let mut all: Vec<(String, Vec<String>)> = RecordKind::ALL.iter().map(of).collect();
     all.push((RUNS.to_string(), RUN_COLUMNS.map(str::to_string).into()));
-    all.push((RESULTS.to_string(), sources.result_columns()));
+    all.push((RESULTS.to_string(), sources.result_columns().to_vec()));
     all
 }
 
@@ -157,23 +164,39 @@ fn facts(run: &Run) -> Vec<Value> {
 }
 
 /// Inserts all rows of a table of Parquet, with the directory first.
-fn insert(database: &Connection, table: &str, dir: Option<&str>, rows: &mut RawTable<'_>) -> rusqlite::Result<()> {
+fn insert(
+    database: &Connection,
+    table: &str,
+    dir: Option<&str>,
+    rows: &mut RawTable<'_>,
+    budget: &Budget,
+) -> Result<(), QueryError> {
     let mut names: Vec<String> = rows.names().iter().map(|name| quoted(name)).collect();
     let first = if table == RESULTS { DIR } else { "run" };
     names.insert(0, first.to_string());
     let places = vec!["?"; names.len()].join(", ");
-    let mut statement =
-        database.prepare(&format!("INSERT INTO {} ({}) VALUES ({places})", quoted(table), names.join(", ")))?;
+    let sql = format!("INSERT INTO {} ({}) VALUES ({places})", quoted(table), names.join(", "));
+    let mut statement = database.prepare(&sql).map_err(QueryError::Engine)?;
     while let Some((count, columns)) = rows.next_batch() {
-        for row in 0..count {
-            statement.raw_bind_parameter(1, dir)?;
-            for (at, column) in columns.iter().enumerate() {
-                statement.raw_bind_parameter(at + 2, Cell(column, row))?;
-            }
-            statement.raw_execute()?;
+        if !budget.load(count) {
+            return Err(QueryError::Limit(budget.exceeded()));
         }
+        (0..count).try_for_each(|row| execute(&mut statement, dir, &columns, row)).map_err(QueryError::Engine)?;
     }
     Ok(())
+}
+
+fn execute(
+    statement: &mut Statement<'_>,
+    dir: Option<&str>,
+    columns: &[RawColumn],
+    row: usize,
+) -> rusqlite::Result<()> {
+    statement.raw_bind_parameter(1, dir)?;
+    for (at, column) in columns.iter().enumerate() {
+        statement.raw_bind_parameter(at + 2, Cell(column, row))?;
+    }
+    statement.raw_execute().map(drop)
 }
 
 /// A value of a column.

@@ -5,6 +5,7 @@
 //! `docs/sql.md`. The engine is SQLite: it is compiled in anyway for profiles of Nsight Systems, and everything that
 //! the views need can be written in SQL that DuckDB understands as well.
 
+mod budget;
 mod functions;
 mod load;
 mod schema;
@@ -14,13 +15,15 @@ mod value;
 pub use source::{SourceError, Sources};
 pub use value::{Answer, SqlValue};
 
-use crate::limits::ReadLimits;
+use crate::limits::{Exceeded, Limit, ReadLimits, VARIABLE};
+use budget::Budget;
 use candlescope_core::run::Finding;
 use functions::register;
 use load::Loader;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{Connection, ErrorCode};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A query could not be answered.
 #[derive(Debug, thiserror::Error)]
@@ -40,10 +43,43 @@ pub enum QueryError {
     /// Several statements, or none.
     #[error("one query at a time: give a single SELECT")]
     NotOne,
+    /// It takes more time or memory than it may.
+    #[error(
+        "the query takes more than {} {} (limit `{}`): ask for less, or set {VARIABLE}={}={}",
+        .0.allowed, .0.limit.meaning(), .0.limit.name(), .0.limit.name(), .0.allowed.saturating_mul(4)
+    )]
+    Limit(Exceeded),
+    /// Studies have more columns together than a table can have.
+    #[error(
+        "the studies that are asked have {found} columns together, and a query can read {} at most: name fewer studies, \
+         or look for results.parquet that is no study's",
+        source::MOST_COLUMNS
+    )]
+    Columns {
+        /// How many there are.
+        found: usize,
+    },
     /// The database that exists while the query runs failed.
-    #[error("the database that holds what the query reads failed: {0}. It is in TMPDIR: free space there")]
+    #[error("the database that holds what the query reads failed: {0}{hint}", hint = space(.0))]
     Engine(rusqlite::Error),
 }
+
+/// What to do, where the place of the database is why it failed.
+fn space(error: &rusqlite::Error) -> &'static str {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
+            ". It is in TMPDIR: free space there"
+        }
+        _ => "",
+    }
+}
+
+/// Longest text that a query may make, unless longer ones may be read: functions can make texts of any length.
+const MOST_TEXT: u64 = 64 << 20;
+/// What a row takes besides its values: the list of them, its place in the answer, and room for that to grow.
+const BYTES_OF_A_ROW: usize = 64;
+/// Instructions of the engine between two looks at the clock.
+const INSTRUCTIONS: i32 = 100_000;
 
 /// Asks `sql` of runs and studies, and returns at most `limit` rows; 0 returns all.
 ///
@@ -62,15 +98,30 @@ pub enum QueryError {
 pub fn query(sql: &str, sources: &Sources, limits: &ReadLimits, limit: usize) -> Result<Answer, QueryError> {
     // An empty name is a database in a temporary file, which is removed with the connection.
     let mut database = Connection::open(Path::new("")).map_err(QueryError::Engine)?;
-    register(&database).map_err(QueryError::Engine)?;
+    let budget = Arc::new(Budget::new(limits));
+    let text = limits.get(Limit::TextBytes).max(limits.get(Limit::ManifestBytes)).max(MOST_TEXT);
+    let text = i32::try_from(text).unwrap_or(i32::MAX);
+    database.set_limit(rusqlite::limits::Limit::SQLITE_LIMIT_LENGTH, text).map_err(QueryError::Engine)?;
+    register(&database, &budget).map_err(QueryError::Engine)?;
     database.execute_batch(&schema::schema(sources)).map_err(QueryError::Engine)?;
     // From here on statements may only ask.
     database.authorizer(Some(only_asks)).map_err(QueryError::Engine)?;
-    let loader = Loader::of(&database, sql, sources)?;
+    let loader = Loader::of(&database, sql, sources);
+    if let Some(found) = sources.too_many_columns()
+        && loader.as_ref().map_or(true, Loader::reads_results)
+    {
+        return Err(QueryError::Columns { found });
+    }
+    let loader = loader?;
     database.authorizer(None::<fn(AuthContext<'_>) -> Authorization>).map_err(QueryError::Engine)?;
-    let findings = loader.load(&mut database, sources, limits)?;
+    let findings = loader.load(&mut database, sources, limits, &budget)?;
     database.authorizer(Some(only_asks)).map_err(QueryError::Engine)?;
-    let mut answer = ask(&database, sql, limit)?;
+    let clock = Arc::clone(&budget);
+    database.progress_handler(INSTRUCTIONS, Some(move || !clock.in_time())).map_err(QueryError::Engine)?;
+    let mut answer = ask(&database, sql, limit, &budget).map_err(|error| match budget.over() {
+        Some(exceeded) => QueryError::Limit(exceeded),
+        None => error,
+    })?;
     answer.findings = findings;
     Ok(answer)
 }
@@ -86,7 +137,7 @@ fn only_asks(context: AuthContext<'_>) -> Authorization {
     }
 }
 
-fn ask(database: &Connection, sql: &str, limit: usize) -> Result<Answer, QueryError> {
+fn ask(database: &Connection, sql: &str, limit: usize, budget: &Budget) -> Result<Answer, QueryError> {
     let wrong = |error| wrong(database, error);
     let mut statement = database.prepare(sql).map_err(wrong)?;
     let columns: Vec<String> = statement.column_names().map(str::to_string).collect();
@@ -98,7 +149,11 @@ fn ask(database: &Connection, sql: &str, limit: usize) -> Result<Answer, QueryEr
             break;
         }
         let values = (0..answer.columns.len()).map(|at| row.get_ref(at).map(SqlValue::from));
-        answer.rows.push(values.collect::<Result<_, _>>().map_err(wrong)?);
+        let values: Vec<SqlValue> = values.collect::<Result<_, _>>().map_err(wrong)?;
+        if !budget.hold(values.iter().map(SqlValue::held).sum::<usize>() + BYTES_OF_A_ROW) {
+            return Err(QueryError::Limit(budget.exceeded()));
+        }
+        answer.rows.push(values);
     }
     Ok(answer)
 }
@@ -119,6 +174,8 @@ fn wrong(database: &Connection, error: rusqlite::Error) -> QueryError {
         "; docs/run-format.md lists the columns of each table, and `SELECT * FROM columns` those that are here".into()
     } else if why.starts_with("no such function") {
         "; the functions of SQLite are there, and those that docs/sql.md lists".into()
+    } else if code == Some(ErrorCode::TooBig) {
+        format!("; a text has at most {} MiB in a query", MOST_TEXT >> 20)
     } else if matches!(code, Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory)) {
         return QueryError::Engine(error);
     } else {

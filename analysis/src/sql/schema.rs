@@ -61,7 +61,7 @@ pub(super) fn schema(sources: &Sources) -> String {
     let fields: Vec<String> = results.iter().map(|name| quoted(name)).collect();
     sql += &format!("CREATE TABLE {RESULTS} ({});\n", fields.join(", "));
     sql += VIEWS;
-    sql += &listing(&results);
+    sql += &listing(results);
     sql
 }
 

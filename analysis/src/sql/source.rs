@@ -3,12 +3,15 @@
 use crate::limits::ReadLimits;
 use crate::reader::{OpenError, RawTable, Run};
 use candlescope_core::run::MANIFEST_FILE;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// Folders below a directory that are looked through for runs.
 const DEEPEST: usize = 8;
 /// Runs of one query.
 const MOST: usize = 100_000;
+/// Columns of a table in SQLite.
+pub(super) const MOST_COLUMNS: usize = 2000;
 /// Name of the file with a study's samples.
 pub(super) const RESULTS: &str = "results.parquet";
 /// The column of a study's directory.
@@ -39,6 +42,10 @@ pub struct Sources {
     pub(super) runs: Vec<Run>,
     /// Directories of studies.
     pub(super) studies: Vec<PathBuf>,
+    /// Columns of the table of studies.
+    columns: Vec<String>,
+    /// How many there are, if a table can have fewer.
+    too_many: Option<usize>,
 }
 
 impl Sources {
@@ -68,6 +75,7 @@ impl Sources {
         sources.runs.dedup_by(|a, b| a.dir() == b.dir());
         sources.studies.sort();
         sources.studies.dedup();
+        sources.name_columns(limits);
         Ok(sources)
     }
 
@@ -82,16 +90,24 @@ impl Sources {
     }
 
     /// Columns of the table of studies: the study's directory, then all that any of them has.
-    pub(super) fn result_columns(&self) -> Vec<String> {
-        let mut names = vec![DIR.to_string()];
+    pub(super) fn result_columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// How many columns studies have together, if that is more than a table can have.
+    pub(super) fn too_many_columns(&self) -> Option<usize> {
+        self.too_many
+    }
+
+    fn name_columns(&mut self, limits: &ReadLimits) {
+        let mut known = HashSet::from([DIR.to_string()]);
+        self.columns = vec![DIR.to_string()];
         for study in &self.studies {
-            for name in RawTable::columns_of(&study.join(RESULTS), &ReadLimits::default()) {
-                if !names.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
-                    names.push(name);
-                }
-            }
+            let names = RawTable::columns_of(&study.join(RESULTS), limits);
+            self.columns.extend(names.into_iter().filter(|name| known.insert(name.to_ascii_lowercase())));
         }
-        names
+        self.too_many = Some(self.columns.len()).filter(|found| *found > MOST_COLUMNS);
+        self.columns.truncate(MOST_COLUMNS);
     }
 
     fn look(&mut self, dir: &Path, limits: &ReadLimits, depth: usize) -> Result<(), SourceError> {

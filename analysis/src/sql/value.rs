@@ -33,6 +33,14 @@ impl From<ValueRef<'_>> for SqlValue {
     }
 }
 
+impl SqlValue {
+    /// Bytes that it takes.
+    pub(super) fn held(&self) -> usize {
+        let text = if let Self::Text(text) = self { text.capacity() } else { 0 };
+        size_of::<Self>() + text
+    }
+}
+
 /// What a query returned.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]

@@ -156,3 +156,66 @@ fn a_folder_of_runs_is_one_data_set_and_damage_is_told() {
     let answer = query("SELECT count(host_dur_ns + seq) FROM spans", &sources, &ReadLimits::default(), 0).unwrap();
     assert!(!answer.findings().is_empty(), "{answer:?}");
 }
+
+fn within(limits: &ReadLimits, sql: &str, sources: &Sources) -> String {
+    query(sql, sources, limits, 0).expect_err(sql).to_string()
+}
+
+#[test]
+fn a_query_has_limits_on_time_memory_and_rows() {
+    let limit = |text: &str| ReadLimits::default().parse(text).unwrap();
+    let (sources, endless) = (sources(), "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)");
+    let error = within(&limit("query-seconds=1"), &format!("{endless} SELECT max(x) FROM n"), &sources);
+    assert!(error.contains("more than 1 seconds") && error.contains("CANDLESCOPE_LIMITS=query-seconds=4"), "{error}");
+    // A text that a function makes, values that one holds, and an answer.
+    let error = fails("SELECT length(printf('%999999999d', 1))");
+    assert!(error.contains("too big") && error.contains("64 MiB"), "{error}");
+    let little = limit("query-bytes=1000000");
+    for holds in ["median(x)", "quantile_cont(x, 0.9)", "stddev_samp(x)"] {
+        let error = within(&little, &format!("{endless} SELECT {holds} FROM (SELECT x FROM n LIMIT 200000)"), &sources);
+        assert!(error.contains("limit `query-bytes`"), "{holds}: {error}");
+    }
+    let error = within(&little, &format!("{endless} SELECT x FROM n LIMIT 100000"), &sources);
+    assert!(error.contains("limit `query-bytes`"), "{error}");
+    let error = within(&limit("query-rows=3"), "SELECT count(*) FROM spans", &sources);
+    assert!(error.contains("more than 3 rows that a query loads"), "{error}");
+    // What many groups hold one after another is not added up.
+    let groups = format!(
+        "{endless} SELECT count(m) FROM (SELECT median(x) AS m FROM (SELECT x FROM n LIMIT 300000) GROUP BY x / 1000)"
+    );
+    assert!(query(&groups, &sources, &little, 0).is_ok());
+}
+
+/// A study's table with so many columns and equal rows.
+fn study(dir: &std::path::Path, columns: usize, rows: usize) {
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    let column = |_| std::sync::Arc::new(Int64Array::from(vec![7; rows])) as ArrayRef;
+    let batch = RecordBatch::try_from_iter((0..columns).map(|n| (format!("c{n}"), column(n)))).unwrap();
+    std::fs::create_dir_all(dir).unwrap();
+    let file = std::fs::File::create(dir.join("results.parquet")).unwrap();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+    (0..4).for_each(|_| writer.write(&batch).unwrap());
+    writer.close().unwrap();
+}
+
+#[test]
+fn studies_are_held_against_the_limits_of_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (wide, long) = (dir.path().join("wide"), dir.path().join("long"));
+    study(&wide, 2500, 1);
+    let open = |limits: &ReadLimits| Sources::open([&wide], limits).unwrap();
+    let defaults = ReadLimits::default();
+    let error = within(&defaults, "SELECT count(*) FROM results", &open(&defaults));
+    assert!(error.contains("2501 columns together") && !error.contains("TMPDIR"), "{error}");
+    // What reads no study is answered all the same, and the limit on columns is the one that was given.
+    assert_eq!(query("SELECT count(*) FROM runs", &open(&defaults), &defaults, 0).unwrap().rows.len(), 1);
+    let few = defaults.clone().parse("columns=100").unwrap();
+    let answer = query("SELECT count(*) FROM results", &open(&few), &few, 0).unwrap();
+    assert!(answer.findings()[0].message().contains("limit `columns` of 100"), "{:?}", answer.findings());
+
+    study(&long, 1, 1_500_000);
+    let answer =
+        query("SELECT count(*) FROM results", &Sources::open([&long], &defaults).unwrap(), &defaults, 0).unwrap();
+    assert_eq!((int(&answer), answer.findings().len()), (0, 1), "six million rows in a few kilobytes");
+    assert!(answer.findings()[0].message().contains("rows-per-byte"), "{:?}", answer.findings());
+}

@@ -40,7 +40,8 @@ pub(crate) struct VariantsArgs {
     /// Directory for the variants' GGUF and ONNX files; must be empty or absent
     #[arg(long, value_name = "DIR")]
     pub(super) keep: Option<PathBuf>,
-    /// ONNX Runtime's library [default: that of an activated Python environment with onnxruntime, or ORT_DYLIB_PATH]
+    /// ONNX Runtime's library, which is loaded into this process [default: that of ORT_DYLIB_PATH, or of the activated
+    /// Python environment; never one that lies below the working directory]
     #[arg(long, value_name = "FILE")]
     pub(super) onnxruntime: Option<PathBuf>,
 }

@@ -3,7 +3,7 @@
 use super::compose::Composed;
 use crate::output::{note, say};
 use anyhow::{Context, Result, bail};
-use candlescope_core::files::write_whole;
+use candlescope_core::files::{lock_directory, write_whole};
 use candlescope_core::numbers::{bytes, count, duration, significant};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
@@ -43,10 +43,14 @@ pub(crate) fn run(combinations: &[Composed], out: Option<PathBuf>, quiet: bool) 
     let out = out.unwrap_or_else(|| {
         PathBuf::from("runs").join(format!("multirun-{}", candlescope_core::HostNs::now().0 / 1_000_000))
     });
+    std::fs::create_dir_all(&out).with_context(|| format!("cannot make the directory {}", out.display()))?;
+    // First the lock, then the look: of several commands that begin at once, one finds the folder empty.
+    let _lock = lock_directory(&out).with_context(|| {
+        format!("cannot write into {}; give another directory for the runs with --out", out.display())
+    })?;
     if std::fs::read_dir(&out).is_ok_and(|mut entries| entries.next().is_some()) {
         bail!("{} is not empty; give another directory for the runs with --out", out.display());
     }
-    std::fs::create_dir_all(&out).with_context(|| format!("cannot make the directory {}", out.display()))?;
     let stop = Arc::new(AtomicBool::new(false));
     let told = stop.clone();
     if let Err(error) = ctrlc::set_handler(move || told.store(true, Ordering::SeqCst)) {

@@ -5,12 +5,14 @@
 
 mod edits;
 
-use crate::output::say;
+use crate::output::{note, say};
 use anyhow::{Context, Result, bail};
+use candlescope_core::files::{read_limited, read_text_limited, write_whole};
 use cargo_metadata::{MetadataCommand, Package};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The version whose source the edits were written for.
@@ -18,6 +20,15 @@ const VERSION: &str = "0.11.1";
 
 /// The file that marks a folder as one that this command wrote.
 const MARK: &str = "src/candlescope.rs";
+
+/// Largest Cargo.toml, in bytes.
+const MOST_MANIFEST: u64 = 1 << 20;
+/// Bytes of all files of the source; candle-nn 0.11 has a quarter of a MiB.
+const MOST_BYTES: u64 = 16 << 20;
+/// Files of the source.
+const MOST_FILES: usize = 2000;
+/// Folders in each other.
+const DEEPEST: usize = 16;
 
 #[derive(Debug, Args)]
 pub(crate) struct TraceCandleArgs {
@@ -40,11 +51,15 @@ pub(crate) fn run(args: &TraceCandleArgs) -> Result<()> {
     check_version(&source)?;
     check_free(&args.out)?;
     // All of it before anything is written: a failed edit leaves nothing behind.
-    let mut files = BTreeMap::new();
-    read_into(&source, Path::new(""), &mut files)?;
-    edits::apply(&mut files)
+    let mut files = Files::default();
+    files.read_into(&source, Path::new(""))?;
+    edits::apply(&mut files.read)
         .with_context(|| format!("{} is not candle-nn {VERSION} as published", source.display()))?;
-    write(&args.out, &files)?;
+    let replaced = write(&args.out, &files.read)?;
+    if !replaced.is_empty() {
+        let names: Vec<String> = replaced.iter().map(|name| name.display().to_string()).collect();
+        note(&format!("note: files that had another content were replaced: {}", names.join(", ")));
+    }
     say(&format!(
         "candle-nn {VERSION} with spans in its layers: {}\n\nAdd to the Cargo.toml of your workspace:\n\n\
          [patch.crates-io]\ncandle-nn = {{ path = {:?} }}\n",
@@ -105,7 +120,7 @@ struct NameAndVersion {
 
 fn check_version(source: &Path) -> Result<()> {
     let path = source.join("Cargo.toml");
-    let text = fs::read_to_string(&path)
+    let text = read_text_limited(&path, MOST_MANIFEST)
         .with_context(|| format!("cannot read {}: name the folder of candle-nn's source", path.display()))?;
     let Manifest { package } =
         toml::from_str(&text).with_context(|| format!("{} is not of candle-nn", path.display()))?;
@@ -121,7 +136,7 @@ fn check_version(source: &Path) -> Result<()> {
 /// Only a folder that is free, or was written here, is written into.
 fn check_free(out: &Path) -> Result<()> {
     let occupied = match fs::read_dir(out) {
-        Ok(mut entries) => entries.next().is_some() && !out.join(MARK).exists(),
+        Ok(mut entries) => entries.next().is_some() && !is_file(&out.join(MARK)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
         Err(error) => return Err(error).with_context(|| format!("{} cannot be used as a folder", out.display())),
     };
@@ -131,35 +146,122 @@ fn check_free(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Files of a folder by their path below it.
-fn read_into(root: &Path, below: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
-    let folder = root.join(below);
-    let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    for entry in entries {
-        let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
-        let name = below.join(entry.file_name());
-        let kind = entry.file_type().with_context(|| format!("cannot read {}", entry.path().display()))?;
-        if kind.is_dir() {
-            read_into(root, &name, files)?;
-        } else if kind.is_file() && name != Path::new(".cargo-ok") {
-            let content = fs::read(entry.path()).with_context(|| format!("cannot read {}", entry.path().display()))?;
-            files.insert(name, content);
-        }
-    }
-    Ok(())
+/// Whether a file stands at `path` itself, and no link to one.
+fn is_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|there| there.is_file())
 }
 
-fn write(out: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
+/// Files of a folder, with their paths below it.
+#[derive(Default)]
+struct Files {
+    read: BTreeMap<PathBuf, Vec<u8>>,
+    bytes: u64,
+}
+
+impl Files {
+    /// Reads what is in `below` of `root`. Links and whatever else is no file are left out.
+    fn read_into(&mut self, root: &Path, below: &Path) -> Result<()> {
+        if below.components().count() > DEEPEST {
+            bail!("{} is too deep for candle-nn's source", root.join(below).display());
+        }
+        let folder = root.join(below);
+        let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        for entry in entries {
+            let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
+            let name = below.join(entry.file_name());
+            let cannot = || format!("cannot read {}", entry.path().display());
+            let kind = entry.file_type().with_context(cannot)?;
+            if kind.is_dir() {
+                self.read_into(root, &name)?;
+            } else if kind.is_file() && name != Path::new(".cargo-ok") {
+                let content = read_limited(&entry.path(), MOST_BYTES - self.bytes).with_context(cannot)?;
+                self.bytes += content.len() as u64;
+                self.read.insert(name, content);
+            }
+            if self.read.len() > MOST_FILES {
+                bail!("{} has more than {MOST_FILES} files: it is not candle-nn's source", root.display());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the files below `out`, and returns those that were there with another content. Nothing is written through a
+/// link.
+fn write(out: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<Vec<PathBuf>> {
+    let mut replaced = Vec::new();
+    fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
     for (name, content) in files {
         let path = out.join(name);
-        // What is as it should be is left alone, so that cargo does not build it again.
-        if fs::read(&path).is_ok_and(|there| there == *content) {
-            continue;
+        let remedy = || format!("cannot write {}: name a folder where there is space", path.display());
+        for folder in name.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev() {
+            own_folder(&out.join(folder))?;
         }
-        let folder = path.parent().unwrap_or(out);
-        fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&path, content))
-            .with_context(|| format!("cannot write {}: name a folder where there is space", path.display()))?;
+        // What is as it should be is left alone, so that cargo does not build it again.
+        if is_file(&path) {
+            if read_limited(&path, MOST_BYTES).is_ok_and(|there| there == *content) {
+                continue;
+            }
+            replaced.push(name.clone());
+        }
+        write_whole(&path, |file| file.write_all(content)).with_context(remedy)?;
     }
-    Ok(())
+    Ok(replaced)
+}
+
+/// Makes a folder, or takes the one that is there; a link to one is neither.
+fn own_folder(path: &Path) -> Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.is_dir() => Ok(()),
+        Ok(_) => bail!("{} is no folder, and links are not followed: name another folder with --out", path.display()),
+        Err(_) => fs::create_dir(path).with_context(|| format!("cannot make {}", path.display())),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn files() -> BTreeMap<PathBuf, Vec<u8>> {
+        ["Cargo.toml", MARK, "src/lib.rs"].map(|name| (PathBuf::from(name), name.as_bytes().to_vec())).into()
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link_and_edits_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (out, theirs) = (dir.path().join("out"), dir.path().join("theirs"));
+        assert!(write(&out, &files()).unwrap().is_empty() && check_free(&out).is_ok());
+        fs::write(out.join("src/lib.rs"), "edited").unwrap();
+        assert_eq!(write(&out, &files()).unwrap(), [PathBuf::from("src/lib.rs")]);
+        // A file, then a folder, that is a link.
+        fs::write(&theirs, "theirs").unwrap();
+        fs::remove_file(out.join("src/lib.rs")).unwrap();
+        symlink(&theirs, out.join("src/lib.rs")).unwrap();
+        assert!(format!("{:#}", write(&out, &files()).unwrap_err()).contains("links are not followed"));
+        assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
+        fs::remove_dir_all(out.join("src")).unwrap();
+        let behind = dir.path().join("behind");
+        fs::create_dir(&behind).unwrap();
+        symlink(&behind, out.join("src")).unwrap();
+        assert!(write(&out, &files()).unwrap_err().to_string().contains("links are not followed"));
+        assert_eq!(fs::read_dir(&behind).unwrap().count(), 0);
+        // A mark that is a link marks nothing.
+        fs::remove_file(out.join("src")).unwrap();
+        fs::create_dir(out.join("src")).unwrap();
+        symlink(&theirs, out.join(MARK)).unwrap();
+        assert!(check_free(&out).unwrap_err().to_string().contains("has other files"));
+    }
+
+    #[test]
+    fn a_source_that_is_none_is_neither_waited_for_nor_read_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let manifest = dir.path().join("Cargo.toml");
+        assert!(std::process::Command::new("mkfifo").arg(&manifest).status().unwrap().success());
+        assert!(format!("{:#}", check_version(dir.path()).unwrap_err()).contains("a named pipe"));
+        fs::remove_file(&manifest).unwrap();
+        fs::File::create(dir.path().join("sparse")).unwrap().set_len(6 << 30).unwrap();
+        let error = Files::default().read_into(dir.path(), Path::new("")).unwrap_err();
+        assert!(format!("{error:#}").contains("more than the limit"), "{error:#}");
+    }
 }

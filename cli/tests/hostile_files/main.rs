@@ -11,6 +11,8 @@ mod common;
 
 mod hostile_places;
 mod hostile_profiles;
+#[cfg(feature = "query")]
+mod hostile_queries;
 mod hostile_segments;
 mod tables;
 

@@ -31,7 +31,10 @@ pub(super) fn candidates(given: Option<&Path>, environment: Environment<'_>, dri
         .chain(newer.iter().map(|major| format!("libcupti.so.{major}")))
         .collect();
     let target = if cfg!(target_arch = "aarch64") { "targets/sbsa-linux/lib" } else { "targets/x86_64-linux/lib" };
-    let homes = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| environment(name)).filter(|home| !home.is_empty());
+    let homes = ["CUDA_HOME", "CUDA_PATH"]
+        .iter()
+        .filter_map(|name| environment(name))
+        .filter(|home| Path::new(home).is_absolute());
     let mut folders: Vec<PathBuf> = Vec::new();
     for home in homes.chain(["/usr/local/cuda".to_string()]) {
         for below in ["extras/CUPTI/lib64", target, "lib64", "lib"] {

@@ -8,6 +8,28 @@ use std::path::Path;
 /// Largest file, in bytes.
 const MOST_BYTES: u64 = 1 << 30;
 
+/// Longest prompt, in bytes: more than fits into any model's context. It is copied for each request.
+const MOST_OF_A_PROMPT: usize = 16 << 20;
+
+/// Refuses a line, or a part between separators, that is longer than any prompt.
+fn within_limit(path: &Path, place: impl FnOnce() -> String, bytes: usize) -> Result<(), DatasetError> {
+    if bytes <= MOST_OF_A_PROMPT {
+        return Ok(());
+    }
+    let why = format!("it has {bytes} bytes, more than the limit of {MOST_OF_A_PROMPT} for one prompt");
+    Err(DatasetError::Entry { path: path.to_path_buf(), place: place(), why })
+}
+
+fn text_bytes(prompt: &Prompt) -> usize {
+    match &prompt.content {
+        Content::Text(text) => text.len(),
+        Content::Messages(messages) => {
+            messages.iter().filter_map(|message| message.get("content")?.as_str()).map(str::len).sum()
+        }
+        Content::Image { text, .. } => text.as_ref().map_or(0, String::len),
+    }
+}
+
 /// The prompts of a file, by its extension. A plain text has a prompt a line, or between lines that are `separator`.
 pub(super) fn file(path: &Path, separator: Option<&str>) -> Result<Vec<Prompt>, DatasetError> {
     if is_image(path) {
@@ -17,8 +39,17 @@ pub(super) fn file(path: &Path, separator: Option<&str>) -> Result<Vec<Prompt>, 
     let prompts = match (extension(path).as_str(), separator) {
         ("jsonl" | "ndjson", _) => return jsonl(path, &text),
         ("json", _) => share_gpt(path, &text)?,
-        (_, Some(separator)) => separated(&text, separator),
+        (_, Some(separator)) => {
+            let prompts = separated(&text, separator);
+            for prompt in &prompts {
+                within_limit(path, || format!("line {}", prompt.id), text_bytes(prompt))?;
+            }
+            prompts
+        }
         _ => {
+            for (n, line) in text.lines().enumerate() {
+                within_limit(path, || format!("line {}", n + 1), line.len())?;
+            }
             let kept = text.lines().map(str::trim).enumerate().filter(|(_, line)| !line.is_empty());
             kept.map(|(n, line)| Prompt { id: n as u64 + 1, content: Content::Text(line.into()), max_tokens: None })
                 .collect()
@@ -60,6 +91,7 @@ fn separated(text: &str, separator: &str) -> Vec<Prompt> {
 pub fn jsonl(path: &Path, text: &str) -> Result<Vec<Prompt>, DatasetError> {
     let kept = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let prompts = kept.map(|(n, line)| {
+        within_limit(path, || format!("line {}", n + 1), line.len())?;
         let wrong =
             |why: String| DatasetError::Entry { path: path.to_path_buf(), place: format!("line {}", n + 1), why };
         let value: Value = serde_json::from_str(line).map_err(|e| wrong(format!("it is no JSON: {e}")))?;
@@ -152,8 +184,32 @@ fn share_gpt(path: &Path, text: &str) -> Result<Vec<Prompt>, DatasetError> {
             prompts.push(entry(path, id, value).map_err(|why| wrong(format!("entry {id}"), why))?);
         }
     }
+    for prompt in &prompts {
+        within_limit(path, || format!("entry {}", prompt.id), text_bytes(prompt))?;
+    }
     if prompts.is_empty() && !entries.is_empty() {
         return Err(empty(path, "none of its conversations begins with a person"));
     }
     of_one_kind(path, "entry", prompts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_longer_than_any_prompt_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = "x".repeat(MOST_OF_A_PROMPT);
+        for (name, text, place) in [
+            ("a.jsonl", format!("{{\"prompt\":\"a\"}}\n{{\"prompt\":\"{long}\"}}"), "line 2"),
+            ("a.txt", format!("a\n\n{long}x"), "line 3"),
+            ("a.json", format!("[{{\"prompt\":\"{long}x\"}}]"), "entry 1"),
+        ] {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            let error = file(&path, None).unwrap_err().to_string();
+            assert!(error.contains(place) && error.contains("limit of 16777216"), "{error}");
+        }
+    }
 }

@@ -45,8 +45,8 @@ impl Evaluator {
     pub fn open(files: &OnnxFiles) -> std::result::Result<Self, WeightError> {
         let (mut model, mut blocks) = (read(&files.model)?, read(&files.blocks)?);
         let mut weights = Values::new();
-        let mut data =
-            File::open(&files.data).map_err(|cause| WeightError::Read { path: files.data.clone(), cause })?;
+        let mut data = candlescope_core::files::open_regular(&files.data)
+            .map_err(|cause| WeightError::Read { path: files.data.clone(), cause })?;
         for weight in take_weights(&mut model).into_iter().chain(take_weights(&mut blocks)) {
             // Both graphs have the same.
             if !weights.contains_key(&weight.name) {

@@ -5,11 +5,11 @@ use super::failure::{Failure, FailureKind};
 use super::sse::{Event, Sse, Taken};
 
 /// Longest answer that is not a stream.
-const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: usize = 8 << 20;
 /// Most blanks before an answer of which nothing says in which form it comes.
 const MOST_BLANKS: usize = 64 << 10;
-/// Most chunks with output.
-const MOST_CHUNKS: usize = 4 << 20;
+/// Most chunks with output: more than any model's context has tokens that one streams.
+const MOST_CHUNKS: usize = 1 << 18;
 
 /// In which form the answer comes.
 #[derive(Debug)]
@@ -53,6 +53,15 @@ impl Answer {
 
     pub(super) fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn held(&self) -> usize {
+        let form = match &self.form {
+            Form::Stream(sse) => sse.held(),
+            Form::Whole(body) | Form::Unknown(body) => body.capacity(),
+        };
+        form + self.state.token_ns.capacity() * size_of::<u64>()
     }
 
     pub(super) fn into_state(self) -> State {
@@ -101,7 +110,7 @@ impl Answer {
             if let Some(error) = whole.error() {
                 return Err(Failure::new(FailureKind::ErrorInStream, error));
             }
-            self.state.usage = whole.usage();
+            self.state.usage = whole.usage().map_err(malformed)?;
             self.state.finish = whole.finish().map(str::to_string);
             if !whole.has_output() && self.state.finish.is_none() {
                 return Err(empty());
@@ -147,7 +156,7 @@ impl State {
             self.token_ns.push(at);
         }
         // Where every chunk counts, the last one has the total.
-        self.usage = chunk.usage().or(self.usage);
+        self.usage = chunk.usage()?.or(self.usage);
         if let Some(finish) = chunk.finish() {
             self.finish = Some(finish.to_string());
         }
@@ -218,7 +227,23 @@ mod tests {
         long.state.token_ns = vec![0; MOST_CHUNKS - 1];
         long.feed(token("a").as_bytes(), 1).unwrap();
         let error = long.feed(token("a").as_bytes(), 2).unwrap_err();
-        assert!(error.kind == FailureKind::Malformed && error.message.contains("4194304 chunks"), "{error}");
+        assert!(error.kind == FailureKind::Malformed && error.message.contains("262144 chunks"), "{error}");
+    }
+
+    #[test]
+    fn a_count_that_no_answer_has_is_refused() {
+        let usage =
+            |count: u64| format!("{{\"choices\":[{{\"text\":\"a\"}}],\"usage\":{{\"completion_tokens\":{count}}}}}");
+        let streamed = |count| Answer::new(STREAM).feed(format!("data: {}\n\n", usage(count)).as_bytes(), 1);
+        streamed(1 << 32).unwrap();
+        let error = streamed(u64::MAX).unwrap_err();
+        assert!(
+            error.kind == FailureKind::Malformed && error.message.contains("18446744073709551615 tokens"),
+            "{error}"
+        );
+        let mut whole = Answer::new("application/json");
+        whole.feed(usage(u64::MAX).as_bytes(), 1).unwrap();
+        assert_eq!(whole.end().unwrap_err().kind, FailureKind::Malformed);
     }
 
     #[test]

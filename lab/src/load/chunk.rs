@@ -8,6 +8,7 @@ use std::fmt;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Chunk {
+    #[serde(deserialize_with = "choices")]
     choices: Option<Vec<Choice>>,
     usage: Option<Usage>,
     error: Option<Value>,
@@ -37,6 +38,39 @@ struct Delta {
     function_call: Filled,
 }
 
+/// More tokens than this no prompt and no answer has: a server that says so counts wrongly.
+const MOST_TOKENS: u64 = 1 << 32;
+/// More choices than this nobody asks for.
+const MOST_CHOICES: usize = 1024;
+
+/// At most [`MOST_CHOICES`]: in JSON, an empty one has two bytes.
+fn choices<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Choice>>, D::Error> {
+    struct Choices;
+    impl<'de> Visitor<'de> for Choices {
+        type Value = Option<Vec<Choice>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {MOST_CHOICES} choices")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+            let mut choices = Vec::new();
+            while let Some(choice) = items.next_element()? {
+                choices.push(choice);
+                if choices.len() > MOST_CHOICES {
+                    return Err(serde::de::Error::invalid_length(choices.len(), &self));
+                }
+            }
+            Ok(Some(choices))
+        }
+    }
+    from.deserialize_any(Choices)
+}
+
 /// Token counts as the server gives them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
@@ -63,8 +97,17 @@ impl Chunk {
         self.choices.iter().flatten().any(|c| c.text.0 || filled(&c.delta) || filled(&c.message))
     }
 
-    pub(super) fn usage(&self) -> Option<Usage> {
-        self.usage.filter(|u| u.completion_tokens.is_some() || u.prompt_tokens.is_some())
+    /// Its counts, if it has any.
+    ///
+    /// # Errors
+    /// If they are more than any request has.
+    pub(super) fn usage(&self) -> Result<Option<Usage>, String> {
+        let Some(usage) = self.usage else { return Ok(None) };
+        let counts = [usage.completion_tokens, usage.prompt_tokens, usage.cached_tokens];
+        match counts.into_iter().flatten().find(|count| *count > MOST_TOKENS) {
+            Some(count) => Err(format!("a usage of {count} tokens")),
+            None => Ok(self.usage.filter(|u| u.completion_tokens.is_some() || u.prompt_tokens.is_some())),
+        }
     }
 
     pub(super) fn finish(&self) -> Option<&str> {
@@ -218,12 +261,12 @@ mod tests {
     fn usage_ends_and_errors() {
         let last = chunk(r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":9,"total_tokens":12}}"#);
         let expected = Usage { prompt_tokens: Some(3), completion_tokens: Some(9), cached_tokens: None };
-        assert_eq!(last.usage(), Some(expected));
+        assert_eq!(last.usage(), Ok(Some(expected)));
         for (details, cached) in [(r#"{"cached_tokens":2}"#, Some(2)), ("null", None), ("[1]", None)] {
             let text = format!(r#"{{"usage":{{"prompt_tokens":3,"prompt_tokens_details":{details}}}}}"#);
-            assert_eq!(chunk(&text).usage().and_then(|u| u.cached_tokens), cached, "{details}");
+            assert_eq!(chunk(&text).usage().unwrap().and_then(|u| u.cached_tokens), cached, "{details}");
         }
-        assert_eq!(chunk(r#"{"usage":{}}"#).usage(), None);
+        assert_eq!(chunk(r#"{"usage":{}}"#).usage(), Ok(None));
         assert_eq!(chunk(r#"{"choices":[{"finish_reason":"length"}]}"#).finish(), Some("length"));
         for (text, words) in [
             (r#"{"error":{"message":"too long","code":400}}"#, "too long"),

@@ -2,6 +2,7 @@
 
 use super::address::Address;
 use super::error::LoadError;
+use super::failure::{Failure, FailureKind};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -64,19 +65,28 @@ impl Connections {
     }
 
     /// A new connection.
-    pub(super) async fn open(&self) -> Result<Sender, String> {
+    ///
+    /// # Errors
+    /// [`FailureKind::NoSockets`] where this side has none left, else [`FailureKind::Connect`].
+    pub(super) async fn open(&self) -> Result<Sender, Failure> {
+        let failed = |text: String| Failure::new(FailureKind::Connect, text);
         let mut last = "the name has no address".to_string();
         for address in &self.addresses {
             match tokio::time::timeout(CONNECT, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
-                    stream.set_nodelay(true).map_err(|e| e.to_string())?;
-                    return self.secured(stream).await;
+                    stream.set_nodelay(true).map_err(|e| failed(e.to_string()))?;
+                    return self.secured(stream).await.map_err(failed);
                 }
-                Ok(Err(error)) => last = format!("{address}: {error}"),
+                Ok(Err(error)) => {
+                    if let Some(remedy) = ours(&error) {
+                        return Err(Failure::new(FailureKind::NoSockets, format!("{error}: {remedy}")));
+                    }
+                    last = format!("{address}: {error}");
+                }
                 Err(_) => last = format!("{address}: no connection within {} s", CONNECT.as_secs()),
             }
         }
-        Err(last)
+        Err(failed(last))
     }
 
     async fn secured(&self, stream: TcpStream) -> Result<Sender, String> {
@@ -84,6 +94,18 @@ impl Connections {
         let secured = tokio::time::timeout(CONNECT, connector.connect(name.clone(), stream)).await;
         let secured = secured.map_err(|_| format!("no TLS within {} s", CONNECT.as_secs()))?;
         spoken(secured.map_err(|e| format!("TLS: {e}"))?).await
+    }
+}
+
+/// What to do about an error that is this side's: without it, the server would be blamed.
+fn ours(error: &std::io::Error) -> Option<&'static str> {
+    // EMFILE and ENFILE have these numbers on every Unix; a port in use is one of this machine, as we connect.
+    match error.raw_os_error() {
+        Some(23 | 24) if cfg!(unix) => Some("this process can open no more: raise `ulimit -n`, or take fewer clients"),
+        _ if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
+            Some("this machine has no port left for a connection: take fewer clients, or a lower rate")
+        }
+        _ => None,
     }
 }
 
@@ -115,4 +137,20 @@ fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, LoadError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     Ok(versions.map_err(|e| wrong(e.to_string()))?.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn what_this_side_lacks_is_not_laid_on_the_server() {
+        #[cfg(unix)]
+        for own in [23, 24] {
+            assert!(ours(&Error::from_raw_os_error(own)).is_some_and(|remedy| remedy.contains("ulimit -n")));
+        }
+        assert!(ours(&ErrorKind::AddrNotAvailable.into()).is_some_and(|remedy| remedy.contains("port")));
+        assert!(ours(&ErrorKind::ConnectionRefused.into()).is_none());
+    }
 }

@@ -3,16 +3,17 @@
 use super::body::{Body, plain};
 use super::course::Course;
 use super::exchange::Client;
-use super::failure::FailureKind;
+use super::failure::{Failure, FailureKind};
 use super::level::Level;
 use super::options::LoadOptions;
 use super::pacer::{Arrivals, Tick, start};
 use super::prompts::Prompts;
 use super::record::{Part, RequestRecord};
 use super::watch::{Progress, Stop, Watch};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 /// A client that got no connection waits this long.
@@ -23,6 +24,8 @@ const ABSENT_REQUESTS: u32 = 5;
 const ABSENT_NS: u64 = 1_000_000_000;
 /// Requests that only kept the load up may end by themselves for this long, once they are no longer needed.
 const DRAIN_NS: u64 = 1_000_000_000;
+/// Most ticks that the pacer is ahead of the sender; then it waits. Arrivals keep the times that were planned.
+const MOST_TICKS: usize = 4096;
 /// How often the stage is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -42,6 +45,8 @@ pub(super) enum Ended {
     Stopped,
     /// Since when the server has not answered, in nanoseconds since the run began.
     ServerGone(u64, String),
+    /// The run holds as much as it may.
+    OutOfRoom,
 }
 
 /// What a stage recorded.
@@ -102,7 +107,7 @@ pub(super) async fn run_stage(
         gone: None,
     };
     let running = Arc::new(Running { shared: shared.clone(), stage, state: Mutex::new(state), cancel: cancelled });
-    let (ticks, heard) = mpsc::unbounded_channel();
+    let (ticks, heard) = mpsc::channel(MOST_TICKS);
     let arrivals = match level {
         // Each stage has its own times, and the same ones in each run with this seed.
         Level::Rate(rate) => Some(Arrivals::new(rate, shared.options.seed.wrapping_add(stage as u64), now)),
@@ -118,8 +123,9 @@ pub(super) async fn run_stage(
             _ = look.tick() => {
                 watcher.progress(&running.progress(stages, level));
                 if let Some(why) = running.to_be_ended(stop) {
-                    running.state().course.stop(clock.now());
+                    // First why: a request that waits here looks for it when the stage has stopped.
                     cancel.send_replace(Some(why));
+                    running.state().course.stop(clock.now());
                 }
             }
         }
@@ -132,14 +138,14 @@ impl Running {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn work(self: Arc<Self>, level: Level, ticks: mpsc::UnboundedReceiver<Tick>) {
+    async fn work(self: Arc<Self>, level: Level, ticks: mpsc::Receiver<Tick>) {
         match level {
             Level::Concurrency(clients) => self.closed_loop(clients, ticks).await,
             Level::Rate(_) => self.open_loop(ticks).await,
         }
     }
 
-    async fn closed_loop(self: Arc<Self>, clients: u32, mut ticks: mpsc::UnboundedReceiver<Tick>) {
+    async fn closed_loop(self: Arc<Self>, clients: u32, mut ticks: mpsc::Receiver<Tick>) {
         let mut tasks = JoinSet::new();
         for _ in 0..clients {
             let this = self.clone();
@@ -159,29 +165,36 @@ impl Running {
         }
     }
 
-    async fn open_loop(self: Arc<Self>, mut ticks: mpsc::UnboundedReceiver<Tick>) {
-        let room = Arc::new(Semaphore::new(self.shared.options.max_in_flight));
+    async fn open_loop(self: Arc<Self>, mut ticks: mpsc::Receiver<Tick>) {
+        let most = self.shared.options.max_in_flight;
         let mut tasks = JoinSet::new();
-        while let Some(tick) = ticks.recv().await {
-            while tasks.try_join_next().is_some() {}
-            match tick {
-                Tick::Beat(_) => self.beat(tick),
-                Tick::Arrival(planned) => {
-                    if let Some(ticket) = self.begin(Some(planned)) {
-                        let (this, room) = (self.clone(), room.clone());
-                        tasks.spawn(async move {
-                            // Never closed.
-                            let _place = room.acquire().await;
-                            this.send(ticket, Some(planned)).await;
-                        });
+        // What waits for room is a number and a time each, not a task: a server that does not answer makes many wait.
+        let mut waiting: VecDeque<(Ticket, u64)> = VecDeque::new();
+        loop {
+            tokio::select! {
+                tick = ticks.recv() => match tick {
+                    Some(Tick::Arrival(planned)) => {
+                        waiting.extend(self.begin(Some(planned)).map(|ticket| (ticket, planned)));
                     }
-                }
+                    Some(tick) => self.beat(tick),
+                    None => break,
+                },
+                Some(_) = tasks.join_next() => {}
+            }
+            while tasks.len() < most
+                && let Some((ticket, planned)) = waiting.pop_front()
+            {
+                let this = self.clone();
+                tasks.spawn(async move { this.send(ticket, Some(planned)).await });
             }
             if self.state().course.is_over(self.shared.client.clock.now()) {
                 break;
             }
         }
         drop(ticks);
+        for (ticket, planned) in waiting {
+            self.leave_out(ticket, planned);
+        }
         while tasks.join_next().await.is_some() {}
     }
 
@@ -193,11 +206,29 @@ impl Running {
     }
 
     fn begin(&self, planned: Option<u64>) -> Option<Ticket> {
+        // The stage is ended at the next look; until then nothing begins.
+        if self.shared.client.budget.is_spent() {
+            return None;
+        }
         let mut state = self.state();
         let part = state.course.begin(planned.unwrap_or_else(|| self.shared.client.clock.now()))?;
         state.started += 1;
         state.in_flight += 1;
+        // Of each request at least this is held until the run ends.
+        self.shared.client.budget.take(size_of::<RequestRecord>() as u64);
         Some(Ticket { part, number: state.started - 1 })
+    }
+
+    /// Keeps the record of a request that still waited for room when the stage ended.
+    fn leave_out(&self, ticket: Ticket, planned: u64) {
+        let shared = &*self.shared;
+        let kind = self.cancel.borrow().unwrap_or(FailureKind::Cancelled);
+        let prompt = shared.prompts.id_of(self.stage, ticket.number);
+        let now = shared.client.clock.now();
+        let mut record = RequestRecord::new(self.stage, ticket.number, ticket.part, prompt, now);
+        record.planned_ns = Some(planned);
+        record.failure = Some(Failure::new(kind, "it was not sent before the stage ended"));
+        self.end(record);
     }
 
     /// Sends a request and keeps its record; returns whether there was no connection.
@@ -213,13 +244,15 @@ impl Running {
         }
         let mut cancel = self.cancel.clone();
         shared.client.exchange(&shared.target, body, shared.options.timeout, &mut cancel, &mut record).await;
-        let no_connection = record.failure.as_ref().is_some_and(|f| f.kind == FailureKind::Connect);
+        let none = |kind| matches!(kind, FailureKind::Connect | FailureKind::NoSockets);
+        let no_connection = record.failure.as_ref().is_some_and(|f| none(f.kind));
         self.end(record);
         no_connection
     }
 
     fn end(&self, record: RequestRecord) {
         let now = self.shared.client.clock.now();
+        self.shared.client.budget.take(record.held() as u64);
         let mut state = self.state();
         state.in_flight -= 1;
         state.course.end(record.part, record.number, now);
@@ -260,7 +293,8 @@ impl Running {
         let mut state = self.state();
         state.course.is_over(now);
         let drained = state.course.over_since().is_some_and(|since| now - since >= DRAIN_NS);
-        if stop.is_stopped() || state.gone.is_some() || drained {
+        let spent = self.shared.client.budget.is_spent();
+        if stop.is_stopped() || state.gone.is_some() || drained || spent {
             return Some(FailureKind::Cancelled);
         }
         // A server that does not keep up would be waited for as long as the stage took, again and again.
@@ -280,6 +314,7 @@ impl Running {
         let ended = match state.gone.take() {
             Some((since, why)) => Ended::ServerGone(since, why),
             None if stop.is_stopped() => Ended::Stopped,
+            None if self.shared.client.budget.is_spent() => Ended::OutOfRoom,
             None => Ended::Complete,
         };
         StageRecords { records, window, beats, ended }

@@ -1,6 +1,7 @@
 //! One request and its answer, with the times at which its parts arrive.
 
 use super::answer::Answer;
+use super::budget::{Budget, Share};
 use super::chunk::error_text;
 use super::clock::Clock;
 use super::connect::{Connections, Sender};
@@ -22,7 +23,7 @@ use tokio::sync::watch;
 const MOST_ERROR: usize = 64 << 10;
 
 /// Longest answer to a question about the server itself.
-const MOST_PLAIN: usize = 32 << 20;
+const MOST_PLAIN: usize = 4 << 20;
 
 /// After the end of an answer, a connection that does not end its body within this time is not used again.
 const TAIL: Duration = Duration::from_millis(200);
@@ -34,6 +35,8 @@ const STALE: Duration = Duration::from_secs(1);
 /// Sends requests to one server.
 pub(super) struct Client {
     pub(super) clock: Clock,
+    /// What the run may hold.
+    pub(super) budget: Budget,
     connections: Connections,
     authority: HeaderValue,
     authorization: Option<HeaderValue>,
@@ -54,6 +57,7 @@ pub(super) struct Plain {
 impl Client {
     pub(super) fn new(
         clock: Clock,
+        budget: Budget,
         connections: Connections,
         authority: &str,
         url: RedactedUrl,
@@ -67,7 +71,7 @@ impl Client {
         });
         let authority = HeaderValue::from_str(authority).map_err(|e| e.to_string())?;
         let (authorization, heard) = (authorization.transpose()?, AtomicU64::new(0));
-        Ok(Self { clock, connections, authority, authorization, url, key, heard })
+        Ok(Self { clock, budget, connections, authority, authorization, url, key, heard })
     }
 
     /// When something of any answer to a request arrived last, in nanoseconds since the run began; 0 before that.
@@ -135,9 +139,10 @@ impl Client {
         record: &mut RequestRecord,
     ) {
         let mut answer = None;
+        let mut share = Share::of(&self.budget);
         let outcome = tokio::select! {
             biased;
-            outcome = self.receive(target, body, record, &mut answer) => outcome,
+            outcome = self.receive(target, body, record, &mut answer, &mut share) => outcome,
             kind = cancelled(cancel) => Err(Failure::new(kind, match kind {
                 FailureKind::Unfinished => "it had not ended when the stage did",
                 _ => "the load was ended",
@@ -153,6 +158,7 @@ impl Client {
         if let Some(answer) = answer {
             keep(answer, record);
             record.finish = record.finish.take().map(|finish| self.told(&finish));
+            record.shorten();
         }
     }
 
@@ -162,6 +168,7 @@ impl Client {
         body: Vec<u8>,
         record: &mut RequestRecord,
         answer: &mut Option<Answer>,
+        share: &mut Share<'_>,
     ) -> Result<(), Failure> {
         let request = self.request(Method::POST, target, body)?;
         let (response, sender) = self.send(request, record).await?;
@@ -180,6 +187,9 @@ impl Client {
             let at = self.hear(record.start_ns);
             let Ok(bytes) = frame.into_data() else { continue };
             answer.feed(&bytes, at)?;
+            if !share.set(answer.held()) {
+                return Err(Failure::new(FailureKind::Cancelled, "the load holds as much as it may"));
+            }
             if answer.state().done {
                 record.end_ns = at;
                 break;
@@ -217,8 +227,7 @@ impl Client {
                 Err(error) => return Err(Failure::new(FailureKind::HungUp, with_cause(error.error()))),
             }
         }
-        let opened = self.connections.open().await;
-        let mut sender = opened.map_err(|e| Failure::new(FailureKind::Connect, e))?;
+        let mut sender = self.connections.open().await?;
         record.connect_ns = Some(self.clock.now() - record.start_ns);
         let sent = sender.send_request(request).await;
         sent.map(|response| (response, sender)).map_err(|e| Failure::new(FailureKind::HungUp, with_cause(&e)))
@@ -228,8 +237,7 @@ impl Client {
     pub(super) async fn get(&self, target: &str, timeout: Duration) -> Result<Plain, Failure> {
         let asked = async {
             let request = self.request(Method::GET, target, Vec::new())?;
-            let opened = self.connections.open().await;
-            let mut sender = opened.map_err(|e| Failure::new(FailureKind::Connect, e))?;
+            let mut sender = self.connections.open().await?;
             let sent = sender.send_request(request).await;
             let response = sent.map_err(|e| Failure::new(FailureKind::HungUp, with_cause(&e)))?;
             let status = response.status().as_u16();

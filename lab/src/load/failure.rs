@@ -26,6 +26,8 @@ pub enum FailureKind {
     Unfinished,
     /// The load was ended meanwhile.
     Cancelled,
+    /// This process may open no further file or socket, or this machine has no further port.
+    NoSockets,
 }
 
 impl FailureKind {
@@ -36,7 +38,7 @@ impl FailureKind {
 
     /// Whether it is the load generator's doing and says nothing about the server.
     pub(super) fn is_ours(self) -> bool {
-        self == Self::Cancelled
+        matches!(self, Self::Cancelled | Self::NoSockets)
     }
 
     /// Whether it is what a server with too much work does.
@@ -57,6 +59,7 @@ impl fmt::Display for FailureKind {
             Self::Timeout => f.write_str("timeout"),
             Self::Unfinished => f.write_str("unfinished"),
             Self::Cancelled => f.write_str("cancelled"),
+            Self::NoSockets => f.write_str("no_sockets"),
         }
     }
 }

@@ -63,7 +63,7 @@ pub struct Goodput {
     pub slo: Slo,
     /// Share of the measured requests that kept all of them; failed ones did not.
     pub share: f64,
-    /// That share of the requests that ended in the window, a second.
+    /// Measured requests that kept all of them, a second of the window: never more than succeeded in it.
     pub requests_per_s: f64,
 }
 
@@ -93,6 +93,9 @@ pub struct Figures {
     pub ok: u64,
     /// Those of them that failed, by kind.
     pub failed: BTreeMap<String, u64>,
+    /// Requests that this side could not send, by kind; they say nothing about the server and are in no figure.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unsent: BTreeMap<String, u64>,
     /// Measured requests that were sent a second time, because the server had closed a connection that was open.
     pub sent_again: u64,
     /// Time to first token.
@@ -155,11 +158,16 @@ impl Figures {
         for failure in measured.iter().filter_map(|r| r.failure.as_ref()) {
             *failed.entry(failure.kind.to_string()).or_default() += 1;
         }
+        let mut unsent: BTreeMap<String, u64> = BTreeMap::new();
+        for kind in records.iter().filter_map(|r| r.failure.as_ref()).map(|failure| failure.kind) {
+            if kind == FailureKind::NoSockets {
+                *unsent.entry(kind.to_string()).or_default() += 1;
+            }
+        }
         let window = to - from;
         let seconds = window as f64 / 1e9;
         let inside = |at: u64| (from..=to).contains(&at);
-        let ended = records.iter().filter(|r| inside(r.ended_at()) && !is_ours(r));
-        let (done, all) = ended.fold((0u64, 0u64), |(done, all), r| (done + u64::from(r.is_ok()), all + 1));
+        let done = records.iter().filter(|r| inside(r.ended_at()) && r.is_ok()).count() as u64;
         let arrived = records.iter().filter(|r| inside(r.planned_ns.unwrap_or(r.start_ns))).count();
         let of = |f: &dyn Fn(&RequestRecord) -> Option<f64>| Spread::of(ok.iter().filter_map(|r| f(r)));
         let late = |r: &RequestRecord| r.late_ns();
@@ -173,14 +181,16 @@ impl Figures {
         let generator =
             lateness(Spread::of(measured.iter().filter_map(|r| late(r)).map(|ns| ns as f64)), beats, &ttft_ns);
         let goodput = slo.filter(|_| !measured.is_empty()).map(|slo| {
-            let share = ok.iter().filter(|r| keeps(r, &slo)).count() as f64 / measured.len() as f64;
-            Goodput { slo, share, requests_per_s: share * all as f64 / seconds }
+            let kept = ok.iter().filter(|r| keeps(r, &slo)).count() as u64;
+            // Some of those measured in a time end after it: no more are done in it than succeeded.
+            Goodput { slo, share: kept as f64 / measured.len() as f64, requests_per_s: kept.min(done) as f64 / seconds }
         });
         Self {
             window_ns: window,
             measured: measured.len() as u64,
             ok: ok.len() as u64,
             failed,
+            unsent,
             sent_again: measured.iter().filter(|r| r.sent_again).count() as u64,
             ttft_from_planned_ns: of(&ttft_planned),
             ttft_ns,
@@ -212,8 +222,9 @@ fn counted_by(ok: &[&RequestRecord]) -> Option<TokensBy> {
 
 fn cached_share(ok: &[&RequestRecord]) -> Option<f64> {
     let told = ok.iter().filter_map(|r| Some((r.cached_tokens?, r.prompt_tokens?)));
-    let (cached, all) = told.fold((0, 0), |(cached, all), (c, n)| (cached + c, all + n));
-    (all > 0).then(|| cached as f64 / all as f64)
+    // As real numbers: a server can say any count.
+    let (cached, all) = told.fold((0.0, 0.0), |(cached, all), (c, n)| (cached + c as f64, all + n as f64));
+    (all > 0.0).then(|| cached / all)
 }
 
 fn together(gaps: &[Vec<f64>]) -> Option<f64> {
@@ -224,8 +235,8 @@ fn together(gaps: &[Vec<f64>]) -> Option<f64> {
 
 fn chunks_per_token(ok: &[&RequestRecord]) -> Option<f64> {
     let streamed = || ok.iter().filter(|r| r.streamed && r.output_tokens_by == Some(TokensBy::Usage));
-    let tokens: u64 = streamed().filter_map(|r| r.output_tokens).sum();
-    (tokens > 0).then(|| streamed().map(|r| r.token_ns.len() as f64).sum::<f64>() / tokens as f64)
+    let tokens: f64 = streamed().filter_map(|r| r.output_tokens).map(|tokens| tokens as f64).sum();
+    (tokens > 0.0).then(|| streamed().map(|r| r.token_ns.len() as f64).sum::<f64>() / tokens)
 }
 
 /// Whether a request kept all limits. A figure that has a limit and could not be measured is not kept; a single token
@@ -260,8 +271,11 @@ fn tokens_between(records: &[RequestRecord], from: u64, to: u64) -> Option<f64> 
         }
         known = true;
         let inside = r.token_ns.iter().filter(|ns| (from..=to).contains(&(r.start_ns + **ns))).count();
-        let own = counted.filter(|_| r.output_tokens_by == Some(TokensBy::Usage)).map(|n| n / chunks as f64);
-        tokens += inside as f64 * own.unwrap_or(a_chunk);
+        // Those without a time of their own come by its end.
+        let untimed = if (from..=to).contains(&r.ended_at()) { r.untimed_chunks } else { 0 };
+        let all_chunks = chunks as f64 + r.untimed_chunks as f64;
+        let own = counted.filter(|_| r.output_tokens_by == Some(TokensBy::Usage)).map(|n| n / all_chunks);
+        tokens += (inside as f64 + untimed as f64) * own.unwrap_or(a_chunk);
     }
     known.then_some(tokens)
 }
@@ -350,7 +364,8 @@ mod tests {
         // Ended in the window: those that began at 80 to 120, and the one that failed.
         assert!((f.requests_per_s - 4.0 / 50e-9).abs() < 1.0, "{}", f.requests_per_s);
         let good = f.goodput.unwrap();
-        assert!((good.share - 6.0 / 7.0).abs() < 1e-12 && (good.requests_per_s - good.share * 5.0 / 50e-9).abs() < 1.0);
+        assert!((good.share - 6.0 / 7.0).abs() < 1e-12 && (good.requests_per_s - 4.0 / 50e-9).abs() < 1.0);
+        assert!(good.requests_per_s <= f.requests_per_s, "no more were good than succeeded");
         // Those of every part that arrived in the window count.
         let expected =
             all.iter().flat_map(|r| r.token_ns.iter().map(|t| t + r.start_ns)).filter(|t| (100..=150).contains(t));
@@ -359,6 +374,23 @@ mod tests {
         assert_eq!(f.cached_share, None, "nobody said");
         let told = RequestRecord { prompt_tokens: Some(8), cached_tokens: Some(2), ..all[0].clone() };
         assert_eq!(cached_share(&[&told, &all[1]]), Some(0.25));
+    }
+
+    #[test]
+    fn counts_of_any_size_are_added_and_what_was_not_sent_is_told() {
+        let told = |number, count| RequestRecord {
+            output_tokens: Some(count),
+            prompt_tokens: Some(count),
+            cached_tokens: Some(count),
+            ..request(number, Part::Measured, 100)
+        };
+        let mut unsent = request(2, Part::Measured, 100);
+        unsent.failure = Some(Failure::new(FailureKind::NoSockets, "Too many open files"));
+        let all = [told(0, u64::MAX), told(1, u64::MAX), unsent];
+        let f = Figures::of(&all, (100, 150), Level::Concurrency(2), None, &[]);
+        assert_eq!((f.measured, f.ok, f.failed.len(), f.unsent["no_sockets"]), (2, 2, 0, 1));
+        assert_eq!(f.cached_share, Some(1.0));
+        assert!(f.output_tokens_per_s.unwrap().is_finite() && f.chunks_per_token.unwrap() < 1e-18);
     }
 
     #[test]

@@ -21,6 +21,7 @@
 mod address;
 mod answer;
 mod body;
+mod budget;
 mod chart;
 mod chunk;
 mod clock;

@@ -11,6 +11,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Bytes that a run may hold.
+const MEMORY_LIMIT: u64 = 128 << 20;
+/// Longest synthetic prompt.
+const MOST_PROMPT_TOKENS: u64 = 1 << 22;
+
 /// Which of the API's endpoints gets the requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -62,6 +67,8 @@ pub struct LoadOptions {
     #[serde(rename = "timeout_s", serialize_with = "super::level::seconds")]
     pub(super) timeout: Duration,
     pub(super) max_in_flight: usize,
+    #[serde(rename = "memory_limit_bytes")]
+    pub(super) memory_limit: u64,
     pub(super) slo: Option<Slo>,
     pub(super) metrics: Option<RedactedUrl>,
     pub(super) keep_prompts: bool,
@@ -88,6 +95,7 @@ impl LoadOptions {
             extra: Map::new(),
             timeout: Duration::from_secs(120),
             max_in_flight: 512,
+            memory_limit: MEMORY_LIMIT,
             slo: None,
             metrics: None,
             keep_prompts: false,
@@ -188,6 +196,14 @@ impl LoadOptions {
         self
     }
 
+    /// Bytes of times and records that the run may hold, 128 MiB by default: some 16 million chunks, or half a million
+    /// requests. A run that needs more ends, and what it has by then is returned. Figures take up to four times as much
+    /// for a moment, and the file of results up to twice.
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = bytes;
+        self
+    }
+
     /// Limits for goodput.
     pub fn slo(mut self, slo: Slo) -> Self {
         self.slo = Some(slo);
@@ -248,8 +264,14 @@ impl LoadOptions {
         if self.timeout.is_zero() || self.max_in_flight == 0 {
             return wrong("the time limit of requests and the number of those under way must be above zero");
         }
-        if matches!(self.prompts, PromptSource::Tokens(0)) {
-            return wrong("a synthetic prompt needs at least one token");
+        match self.prompts {
+            PromptSource::Tokens(0) => return wrong("a synthetic prompt needs at least one token"),
+            PromptSource::Tokens(n) if n > MOST_PROMPT_TOKENS => {
+                return Err(LoadError::Option(format!(
+                    "a synthetic prompt of {n} tokens is not possible: give at most {MOST_PROMPT_TOKENS}"
+                )));
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use super::clock::Clock;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::Sender;
 
 /// Time between beats.
 const BEAT_NS: u64 = 10_000_000;
@@ -51,7 +51,7 @@ impl Iterator for Arrivals {
 }
 
 /// Starts the thread. It ends when nobody listens any more.
-pub(super) fn start(clock: Clock, arrivals: Option<Arrivals>, ticks: UnboundedSender<Tick>) -> std::io::Result<()> {
+pub(super) fn start(clock: Clock, arrivals: Option<Arrivals>, ticks: Sender<Tick>) -> std::io::Result<()> {
     let mut arrivals = arrivals.map(Iterator::peekable);
     let pace = move || {
         let mut beat = clock.now() + BEAT_NS;
@@ -69,7 +69,7 @@ pub(super) fn start(clock: Clock, arrivals: Option<Arrivals>, ticks: UnboundedSe
                 beat = (beat + BEAT_NS).max(clock.now());
                 Tick::Beat(at)
             };
-            if ticks.send(tick).is_err() {
+            if ticks.blocking_send(tick).is_err() {
                 return;
             }
         }

@@ -3,6 +3,7 @@
 
 use super::address::{Address, CHAT, COMPLETIONS};
 use super::body::Body;
+use super::budget::Budget;
 use super::clock::Clock;
 use super::connect::Connections;
 use super::drive::Shared;
@@ -15,7 +16,10 @@ use super::record::{Part, RequestRecord};
 use super::results::Target;
 use super::watch::Stop;
 use candlescope_core::RedactedUrl;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::Value;
+use std::fmt;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -36,14 +40,16 @@ pub(super) async fn prepare(options: &LoadOptions, clock: Clock, stop: &Stop) ->
     let address = Address::parse(&options.url)?;
     let mut prompts = Prompts::read(&options.prompts, options.seed)?;
     let connections = Connections::to(&address, options.ca_file.as_deref()).await?;
-    let client = Client::new(clock, connections, &address.authority(), options.url.clone(), options.api_key.clone());
+    let (budget, url) = (Budget::new(options.memory_limit), options.url.clone());
+    let client = Client::new(clock, budget, connections, &address.authority(), url, options.api_key.clone());
     let client = client.map_err(LoadError::Option)?;
     let listed = models(&client, &address).await?;
     let url = address.shown("/models");
     let model = match (&options.model, &listed) {
         (Some(model), _) => model.clone(),
-        (None, Ok((models, _))) => {
-            first_model(models).ok_or_else(|| LoadError::NoModel { url, why: "its list names none".to_string() })?
+        (None, Ok(listed)) => {
+            let first = listed.first.clone();
+            first.ok_or_else(|| LoadError::NoModel { url, why: "its list names none".to_string() })?
         }
         (None, Err(why)) => return Err(LoadError::NoModel { url, why: why.clone() }),
     };
@@ -57,7 +63,7 @@ pub(super) async fn prepare(options: &LoadOptions, clock: Clock, stop: &Stop) ->
     }
     let body = first.body;
     let endpoint = path_of(body.endpoint);
-    let (models, server) = listed.map_or_else(|why| (Err(why), None), |(models, server)| (Ok(models), server));
+    let (models, server) = listed.map_or_else(|why| (Err(why), None), |listed| (listed.whole, listed.server));
     let target = Target {
         url: address.shown(endpoint),
         endpoint: body.endpoint,
@@ -81,13 +87,63 @@ fn path_of(endpoint: Endpoint) -> &'static str {
     if endpoint == Endpoint::Completions { COMPLETIONS } else { CHAT }
 }
 
+/// Longest list of models that is kept: as values, JSON takes up to seventy times its bytes.
+const MOST_KEPT: usize = 256 << 10;
+
+/// The server's list of models.
+struct Listed {
+    first: Option<String>,
+    /// As it was answered, or why it is not kept.
+    whole: Result<Value, String>,
+    /// The header `Server`.
+    server: Option<String>,
+}
+
+/// The first name in a list of models; of the others nothing is held.
+struct FirstName(Option<String>);
+
+impl<'de> Deserialize<'de> for FirstName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Models;
+        impl<'de> Visitor<'de> for Models {
+            type Value = FirstName;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of models")
+            }
+
+            fn visit_unit<E>(self) -> Result<FirstName, E> {
+                Ok(FirstName(None))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<FirstName, A::Error> {
+                let mut first = None;
+                while first.is_none() {
+                    let Some(model) = items.next_element::<Value>()? else { break };
+                    first = model.get("id").or_else(|| model.get("name")).and_then(Value::as_str).map(str::to_string);
+                }
+                while items.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(FirstName(first))
+            }
+        }
+        from.deserialize_any(Models)
+    }
+}
+
+/// Of a list of models, what names them.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Names {
+    data: Option<FirstName>,
+    models: Option<FirstName>,
+}
+
 /// The server's list of models with its header `Server`, or why there is none.
-async fn models(client: &Client, address: &Address) -> Result<Result<(Value, Option<String>), String>, LoadError> {
+async fn models(client: &Client, address: &Address) -> Result<Result<Listed, String>, LoadError> {
     let shown = || address.shown("");
     match client.get(&address.target("/models"), LIST).await {
         Ok(plain) if plain.status == 200 => {
-            let parsed = serde_json::from_slice(&plain.body);
-            Ok(parsed.map(|models| (models, plain.server)).map_err(|e| format!("its list of models is no JSON: {e}")))
+            Ok(listed(&plain.body, plain.server).map_err(|e| format!("its list of models is no JSON: {e}")))
         }
         Ok(plain) if matches!(plain.status, 401 | 403) => {
             let message = client.told(&super::chunk::error_text(&plain.body));
@@ -101,10 +157,18 @@ async fn models(client: &Client, address: &Address) -> Result<Result<(Value, Opt
     }
 }
 
-fn first_model(models: &Value) -> Option<String> {
-    let listed = models.get("data").or_else(|| models.get("models"))?.as_array()?;
-    let id = listed.iter().find_map(|model| model.get("id").or_else(|| model.get("name"))?.as_str())?;
-    Some(id.to_string())
+fn listed(body: &[u8], server: Option<String>) -> serde_json::Result<Listed> {
+    let first = match serde_json::from_slice::<Names>(body) {
+        Ok(names) => names.data.or(names.models).and_then(|names| names.0),
+        // JSON of another form names none.
+        Err(error) if error.is_data() => None,
+        Err(error) => return Err(error),
+    };
+    let whole = match body.len() {
+        0..=MOST_KEPT => Ok(serde_json::from_slice(body)?),
+        bytes => Err(format!("its list of models has {bytes} bytes, and more than {MOST_KEPT} are not kept")),
+    };
+    Ok(Listed { first, whole, server })
 }
 
 /// Finds out how requests have to look.
@@ -192,5 +256,25 @@ impl First<'_> {
                 _ => return Err(LoadError::FirstRequest { url, why: failure.to_string() }),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_of_models_is_not_kept() {
+        let of = |count: usize| {
+            let models = vec!["{\"id\":\"m\"}"; count].join(",");
+            listed(format!("{{\"object\":\"list\",\"data\":[{models}]}}").as_bytes(), None).unwrap()
+        };
+        let few = of(3);
+        assert_eq!((few.first.as_deref(), few.whole.unwrap()["data"].as_array().unwrap().len()), (Some("m"), 3));
+        let many = of(300_000);
+        assert_eq!(many.first.as_deref(), Some("m"));
+        assert!(many.whole.unwrap_err().contains("are not kept"));
+        assert_eq!(listed(b"{\"models\":[{\"x\":1},{\"name\":\"n\"}]}", None).unwrap().first.as_deref(), Some("n"));
+        assert_eq!(listed(b"[1]", None).ok().and_then(|listed| listed.first), None);
     }
 }

@@ -3,6 +3,14 @@
 use super::failure::Failure;
 use serde::Serialize;
 
+/// Most chunks of a failed request whose times are kept.
+const MOST_OF_FAILED: usize = 4096;
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 /// Which part of its stage a request belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -66,6 +74,9 @@ pub struct RequestRecord {
     pub streamed: bool,
     /// Arrival of each chunk with output: of each token, where the server sends one a chunk.
     pub token_ns: Vec<u64>,
+    /// Further chunks of a request that failed, whose times were not kept.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub untimed_chunks: u64,
     /// End of the answer, or the moment of failure.
     pub end_ns: u64,
     /// Tokens of the prompt, by the server's usage.
@@ -101,6 +112,7 @@ impl RequestRecord {
             status: None,
             streamed: false,
             token_ns: Vec::new(),
+            untimed_chunks: 0,
             end_ns: 0,
             prompt_tokens: None,
             cached_tokens: None,
@@ -110,6 +122,22 @@ impl RequestRecord {
             failure: None,
             prompt_text: None,
         }
+    }
+
+    /// Bytes that it takes besides itself.
+    pub(super) fn held(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
+        let told = self.failure.as_ref().map_or(0, |failure| failure.message.capacity());
+        self.token_ns.capacity() * size_of::<u64>() + text(&self.finish) + text(&self.prompt_text) + told
+    }
+
+    /// Of a failed request only a beginning is kept: it is in no latency, and a server may send without end.
+    pub(super) fn shorten(&mut self) {
+        if !self.is_ok() && self.token_ns.len() > MOST_OF_FAILED {
+            self.untimed_chunks = (self.token_ns.len() - MOST_OF_FAILED) as u64;
+            self.token_ns.truncate(MOST_OF_FAILED);
+        }
+        self.token_ns.shrink_to_fit();
     }
 
     /// Whether the answer arrived whole.

@@ -47,7 +47,7 @@ fn row(r: &RequestRecord) -> String {
         or_empty(r.cached_tokens),
         or_empty(r.output_tokens),
         or_empty(by),
-        r.token_ns.len().to_string(),
+        (r.token_ns.len() as u64 + r.untimed_chunks).to_string(),
         r.sent_again.to_string(),
         or_empty(r.status),
         quoted(r.finish.as_deref().unwrap_or_default()),
@@ -57,9 +57,11 @@ fn row(r: &RequestRecord) -> String {
     .join(",")
 }
 
-/// A field as RFC 4180 has it. One that a spreadsheet would take for a formula begins with an apostrophe.
+/// A field of text that others wrote, as RFC 4180 has it. One that a spreadsheet would take for a formula begins with
+/// an apostrophe: blanks before it do not keep a spreadsheet from it.
 fn quoted(text: &str) -> String {
-    let text = if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text.to_string() };
+    let is_formula = text.trim_start().starts_with(['=', '+', '-', '@']) || text.starts_with(['\t', '\r', '\n']);
+    let text = if is_formula { format!("'{text}") } else { text.to_string() };
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 
@@ -77,5 +79,6 @@ mod tests {
         // The message has a comma of its own; stage, kind and level come before.
         assert_eq!(row.matches(',').count() - 1 + 3, HEAD.matches(',').count());
         assert_eq!(quoted("=1+1"), "'=1+1");
+        assert_eq!((quoted("\t=1+1"), quoted(" @x")), ("'\t=1+1".to_string(), "' @x".to_string()));
     }
 }

@@ -27,7 +27,17 @@ impl LoadResults {
     /// # Errors
     /// If it cannot be written as JSON, which does not happen with numbers that are finite.
     pub fn to_json_without_requests(&self) -> serde_json::Result<Value> {
-        let mut value = serde_json::to_value(Self { requests: Vec::new(), ..self.clone() })?;
+        // Without a copy of the requests, which may be most of what this process holds.
+        let mut value = serde_json::to_value(Self {
+            requests: Vec::new(),
+            target: self.target.clone(),
+            end: self.end.clone(),
+            options: self.options.clone(),
+            machine: self.machine.clone(),
+            stages: self.stages.clone(),
+            server_metrics: self.server_metrics.clone(),
+            ..*self
+        })?;
         if let Some(fields) = value.as_object_mut() {
             fields.remove("requests");
         }
@@ -35,8 +45,8 @@ impl LoadResults {
     }
 
     /// Writes [`RESULTS_FILE`], [`REQUESTS_FILE`] and, from two stages on, a chart into `dir`, which is made if it is
-    /// missing. Files of an earlier run are replaced, each of them whole or not at all; its chart is removed where
-    /// there is none now. Returns their paths.
+    /// missing. Files of an earlier run are replaced, each of them whole or not at all. Returns their paths; a chart of an
+    /// earlier run stays where there is none now ([`remove_chart`](Self::remove_chart)).
     ///
     /// # Errors
     /// If one cannot be written; those before it are there.
@@ -56,11 +66,24 @@ impl LoadResults {
         if let Some(svg) = chart::latency(&self.stages) {
             write_whole(&chart, |out| out.write_all(svg.as_bytes()))?;
             written.push(chart);
-        } else if let Err(error) = std::fs::remove_file(&chart)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            return Err(error);
         }
         Ok(written)
+    }
+
+    /// Removes the chart in `dir`: for whoever knows that it is of results that were replaced by some without a chart.
+    ///
+    /// # Errors
+    /// If it is there and cannot be removed.
+    pub fn remove_chart(dir: &Path) -> io::Result<()> {
+        match std::fs::remove_file(dir.join(CHART_FILE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Those of the files that stand in `dir` already, whoever made them.
+    pub fn files_there(dir: &Path) -> Vec<PathBuf> {
+        let files = [RESULTS_FILE, REQUESTS_FILE, CHART_FILE].map(|name| dir.join(name));
+        files.into_iter().filter(|path| std::fs::symlink_metadata(path).is_ok()).collect()
     }
 }

@@ -73,6 +73,11 @@ pub enum End {
         /// What the first requests without an answer said.
         why: String,
     },
+    /// What the server sent, or the number of requests, is more than this run may hold.
+    OutOfRoom {
+        /// How many bytes it may hold.
+        limit_bytes: u64,
+    },
     /// More stages are to come: what there is so far.
     UnderWay,
 }

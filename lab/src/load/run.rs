@@ -74,6 +74,7 @@ async fn all(options: &LoadOptions, stop: &Stop, watch: &dyn Watch) -> Result<Lo
         match ended {
             Ended::Complete => {}
             Ended::Stopped => break End::Stopped,
+            Ended::OutOfRoom => break End::OutOfRoom { limit_bytes: shared.client.budget.most() },
             Ended::ServerGone(since_ns, why) => {
                 let since = i64::try_from(since_ns).unwrap_or(i64::MAX);
                 break End::ServerGone { since_ns, since_unix_ns: clock.unix_ns().saturating_add(since), why };

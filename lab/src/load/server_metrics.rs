@@ -1,6 +1,7 @@
 //! What the server's own metrics say about the load: read before and after it.
 
 use super::address::Address;
+use super::budget::Budget;
 use super::clock::Clock;
 use super::connect::Connections;
 use super::exchange::Client;
@@ -57,7 +58,7 @@ pub(super) struct Before {
 async fn read(url: &RedactedUrl, ca_file: Option<&Path>, clock: Clock) -> Result<BTreeMap<String, f64>, String> {
     let address = Address::parse(url).map_err(|e| e.to_string())?;
     let connections = Connections::to(&address, ca_file).await.map_err(|e| e.to_string())?;
-    let client = Client::new(clock, connections, &address.authority(), url.clone(), None)?;
+    let client = Client::new(clock, Budget::new(u64::MAX), connections, &address.authority(), url.clone(), None)?;
     let plain = client.get(&address.exact(), LIMIT).await.map_err(|f| f.to_string())?;
     if plain.status != 200 {
         return Err(format!("status {}", plain.status));

@@ -5,7 +5,7 @@
 //! has it [WHATWG HTML, 9.2.6].
 
 /// Longest event.
-const MOST_BYTES: usize = 16 << 20;
+const MOST_BYTES: usize = 4 << 20;
 /// Most lines of data in an event: the receiver reads all of them anew with each further one.
 const MOST_LINES: usize = 1024;
 
@@ -37,6 +37,11 @@ pub(super) struct Sse {
 }
 
 impl Sse {
+    /// Bytes that it takes.
+    pub(super) fn held(&self) -> usize {
+        self.line.capacity() + self.data.capacity()
+    }
+
     /// Takes the next bytes. Errors are those of `each`, and that an event is too long or was never whole.
     pub(super) fn feed<'b>(
         &mut self,
@@ -147,7 +152,7 @@ mod tests {
     #[test]
     fn a_line_without_end_is_refused() {
         let long = "x".repeat(MOST_BYTES + 1);
-        assert!(read(&long, 1 << 20, |_| true).unwrap_err().contains("16 MiB"));
+        assert!(read(&long, 1 << 20, |_| true).unwrap_err().contains("4 MiB"));
         let lines = "data: 1\n".repeat(MOST_LINES + 1);
         assert_eq!(read(&lines, 1 << 20, |_| true).map(|found| found.len()), Ok(MOST_LINES + 1));
         assert!(read(&lines, 1 << 20, |_| false).unwrap_err().contains("1024 lines"));

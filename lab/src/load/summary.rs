@@ -83,6 +83,12 @@ fn notes(results: &LoadResults) -> Vec<String> {
             let kinds: Vec<String> = f.failed.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
             notes.push(format!("{level}: failed: {}", kinds.join(", ")));
         }
+        if let Some(unsent) = f.unsent.get("no_sockets") {
+            notes.push(format!(
+                "{level}: {unsent} requests were not sent because this machine had no sockets left, and are in no figure: \
+                 raise `ulimit -n`, or take fewer clients"
+            ));
+        }
         if f.sent_again > 0 {
             notes.push(format!(
                 "{level}: {} of {} requests were sent twice, because the server had closed a connection after its last \
@@ -135,6 +141,11 @@ fn notes(results: &LoadResults) -> Vec<String> {
     }
     match &results.end {
         End::Stopped => notes.push("ended early: the figures are of what there is".to_string()),
+        End::OutOfRoom { limit_bytes } => notes.push(format!(
+            "ended early, because times and requests take more than the {} MiB that may be held: the figures are of what \
+             there is; send fewer requests, or raise --memory-limit",
+            limit_bytes >> 20
+        )),
         End::ServerGone { since_ns, why, .. } => {
             notes.push(format!("the server did not answer any more after {}: {why}", duration(*since_ns as f64)));
         }

@@ -5,7 +5,7 @@ use super::error::MonitorError;
 use super::figures::{MachineFigures, ProcessFigures, named};
 use super::gpu::Gpus;
 use super::options::MonitorOptions;
-use super::program::clean;
+use super::program::{Counters, clean};
 use super::reading::{Answer, ProcessReading, ProgramReading, Reading};
 use candlescope::announced;
 use candlescope_collectors::host::HostCollector;
@@ -87,13 +87,21 @@ impl Sampler {
             reading.processes.push(ProcessReading::new(*pid, process.name.clone(), figures));
             runs
         });
-        let (processes, timeout) = (&self.processes, self.options.timeout);
         let there = announced();
+        let is_told = |program: &Program| there.iter().any(|a| Some(a.pid) == program.pid && program.is_at(a.address));
+        let is_gone = |program: &Program| {
+            let has_ended = program.pid.is_some_and(|pid| !self.processes.contains_key(&pid));
+            (program.found && !is_told(program)) || has_ended
+        };
+        let asked: Vec<Option<&RedactedUrl>> =
+            self.programs.iter().map(|program| Some(&program.url).filter(|_| !is_gone(program))).collect();
+        let mut answers = read_all(&asked, self.options.timeout).into_iter();
         self.programs.retain_mut(|program| {
-            let is_told = there.iter().any(|a| Some(a.pid) == program.pid && program.is_at(a.address));
-            let has_ended = program.pid.is_some_and(|pid| !processes.contains_key(&pid));
-            let gone = (program.found && !is_told) || has_ended;
-            let answer = if gone { Answer::Ended } else { program.ask(is_told, timeout) };
+            let is_told = is_told(program);
+            let answer = match answers.next().flatten() {
+                Some(answer) => program.answered(answer, is_told),
+                None => Answer::Ended,
+            };
             let goes_on = answer != Answer::Ended;
             reading.programs.push(ProgramReading::new(&program.endpoint, program.pid, &program.name, answer));
             goes_on
@@ -157,8 +165,8 @@ impl Program {
         }
     }
 
-    fn ask(&mut self, is_told: bool, timeout: Duration) -> Answer {
-        match endpoint::read(&self.url, timeout) {
+    fn answered(&mut self, answer: Result<Counters, String>, is_told: bool) -> Answer {
+        match answer {
             Ok(counters) => {
                 self.failures = 0;
                 Answer::Metrics(Box::new(counters))
@@ -172,8 +180,54 @@ impl Program {
     }
 }
 
+/// Most endpoints that are read at once.
+const AT_ONCE: usize = 64;
+
+/// What the endpoints answer, all at the same time: one that is slow does not keep the others waiting.
+fn read_all(urls: &[Option<&RedactedUrl>], timeout: Duration) -> Vec<Option<Result<Counters, String>>> {
+    let mut answers = Vec::with_capacity(urls.len());
+    for part in urls.chunks(AT_ONCE) {
+        std::thread::scope(|scope| {
+            let ask = |url: &RedactedUrl| {
+                let (own, name) = (url.clone(), "cs-monitor-read".to_string());
+                let read = move || endpoint::read(&own, timeout);
+                std::thread::Builder::new().name(name).spawn_scoped(scope, read)
+            };
+            let asked: Vec<_> = part.iter().map(|url| url.map(ask)).collect();
+            answers.extend(asked.into_iter().map(|thread| {
+                let answer = thread?.map_err(|error| format!("no thread can be started to read it: {error}"));
+                Some(answer.and_then(|thread| thread.join().unwrap_or_else(|_| Err("reading it failed".to_string()))))
+            }));
+        });
+    }
+    answers
+}
+
 fn round(collector: &mut HostCollector) -> Result<Vec<SampleRecord>, CollectError> {
     let mut samples = Vec::new();
     collector.sample(&mut Samples::new(HostNs::now(), &mut samples))?;
     Ok(samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// Programs that take a connection and say nothing.
+    #[test]
+    fn silent_endpoints_are_waited_for_at_the_same_time() {
+        let silent: Vec<TcpListener> = (0..20).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let url = |listener: &TcpListener| endpoint::url(&listener.local_addr().unwrap().to_string());
+        let urls: Vec<RedactedUrl> = silent.iter().map(url).collect();
+        let mut asked: Vec<Option<&RedactedUrl>> = urls.iter().map(Some).collect();
+        asked.push(None);
+        let (began, timeout) = (Instant::now(), Duration::from_millis(500));
+        let answers = read_all(&asked, timeout);
+        // One after another they take ten seconds.
+        assert!(began.elapsed() < timeout * 12, "{:?}", began.elapsed());
+        assert!(
+            answers[..20].iter().all(|answer| answer.as_ref().is_some_and(Result::is_err)) && answers[20].is_none()
+        );
+    }
 }

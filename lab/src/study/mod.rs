@@ -34,7 +34,7 @@ pub use summary::{CaseSummary, IntervalOf, summaries};
 pub use table::{Column, Table};
 
 use crate::method::CaseId;
-use candlescope_core::files::{read_limited, write_whole};
+use candlescope_core::files::{read_limited, remove_unfinished, write_whole};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -122,6 +122,8 @@ impl Study {
         check_cases(&manifest.cases)?;
         let failed = |cause| StudyError::Write { path: dir.clone(), cause };
         std::fs::create_dir_all(&dir).map_err(failed)?;
+        // What is left of a study that was killed before its first file was whole.
+        remove_unfinished(&dir.join(MANIFEST_FILE));
         if std::fs::read_dir(&dir).map_err(failed)?.next().is_some() {
             let there = dir.join(MANIFEST_FILE).exists();
             let resume = if there { ", or go on with the study in it with --resume" } else { "" };
@@ -150,6 +152,12 @@ impl Study {
     /// # Errors
     /// When there is none, or it is of something else.
     pub fn resume(dir: impl Into<PathBuf>, planned: &Manifest) -> Result<Self, StudyError> {
+        let dir = dir.into();
+        // One that was killed before its first file was whole had measured nothing: it begins anew.
+        let killed = !dir.join(MANIFEST_FILE).exists() && remove_unfinished(&dir.join(MANIFEST_FILE)) > 0;
+        if killed && std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_none()) {
+            return Self::create(dir, planned.clone());
+        }
         let study = Self::open(dir)?;
         match study.manifest.differs(planned) {
             None => Ok(study),

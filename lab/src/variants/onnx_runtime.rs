@@ -8,28 +8,30 @@ use ort::ep::ExecutionProvider;
 use ort::session::builder::GraphOptimizationLevel;
 use ort::session::{Session, SessionInputValue};
 use ort::value::{DynValue, Tensor};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The library, once it is loaded, or why it is not.
 static LIBRARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
 
-/// Loads the library `named`, or the first one found, unless one is loaded already.
+/// Loads the library `named`, or that of what is activated, unless one is loaded already.
 ///
 /// # Errors
 /// [`CaseError::Refused`] with what to do, where there is none or it cannot be loaded.
 pub(super) fn start(named: Option<&Path>) -> Result<(), CaseError> {
     let load = || {
         let library = match named {
-            Some(named) => named.to_path_buf(),
-            None => find().ok_or(
-                "ONNX Runtime's library was not found: `pip install onnxruntime` into a Python environment and activate \
-                 it, or name libonnxruntime.so.VERSION with --onnxruntime or ORT_DYLIB_PATH",
-            )?,
+            Some(named) => std::path::absolute(named).map_err(|error| format!("--onnxruntime: {error}"))?,
+            None => activated(|name| std::env::var_os(name))?,
         };
         let failed = |error: &dyn std::fmt::Display| {
-            format!("ONNX Runtime cannot be loaded ({error}): name another library with --onnxruntime")
+            format!(
+                "ONNX Runtime cannot be loaded from {} ({error}): name another library with --onnxruntime",
+                library.display()
+            )
         };
+        // A path with a directory in it is opened as it is: no search path takes part.
         let environment = ort::init_from(&library).map_err(|error| failed(&error))?;
         environment.with_name("candlescope").with_telemetry(false).commit();
         Ok(library)
@@ -37,13 +39,27 @@ pub(super) fn start(named: Option<&Path>) -> Result<(), CaseError> {
     LIBRARY.get_or_init(load).as_ref().map(drop).map_err(|why| CaseError::Refused(why.clone()))
 }
 
-/// The library named by `ORT_DYLIB_PATH`, or inside the wheel `onnxruntime` of a Python environment.
-fn find() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from) {
-        return Some(named);
+/// The library that `ORT_DYLIB_PATH` names, or the one inside the wheel `onnxruntime` of the activated Python
+/// environment. A library is code that runs when it is opened, so that nothing is taken from below the working
+/// directory, which may be somebody else's: what these variables have must be absolute.
+fn activated(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, String> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(named) = set("ORT_DYLIB_PATH") {
+        return match named.is_absolute() {
+            true => Ok(named),
+            false => Err(format!(
+                "ORT_DYLIB_PATH is {}, which depends on the working directory: give the library's whole path",
+                named.display()
+            )),
+        };
     }
-    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
-    active.chain([PathBuf::from(".venv")]).find_map(|environment| in_environment(&environment))
+    let mut active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(set).filter(|path| path.is_absolute());
+    let found = active.find_map(|environment| in_environment(&environment));
+    found.ok_or_else(|| {
+        "ONNX Runtime's library was not found: `pip install onnxruntime` into a Python environment and activate it, or \
+         name libonnxruntime.so.VERSION with --onnxruntime or ORT_DYLIB_PATH"
+            .to_string()
+    })
 }
 
 fn in_environment(environment: &Path) -> Option<PathBuf> {
@@ -188,6 +204,30 @@ impl Runner for OnnxRunner {
         let library = LIBRARY.get()?.as_ref().ok()?;
         let version = library.file_name()?.to_str()?.trim_start_matches("libonnxruntime.so").trim_start_matches('.');
         let version = if version.is_empty() { String::new() } else { format!(" {version}") };
-        Some(format!("ONNX Runtime{version}, {}", self.provider))
+        Some(format!("ONNX Runtime{version} ({}), {}", library.display(), self.provider))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_activated_with_its_whole_path_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let capi = dir.path().join("env/lib/python3.11/site-packages/onnxruntime/capi");
+        std::fs::create_dir_all(&capi).unwrap();
+        let library = capi.join("libonnxruntime.so.1.22.0");
+        std::fs::write(&library, "not opened").unwrap();
+        let with = |name: &'static str, value: &Path| {
+            let value = value.as_os_str().to_os_string();
+            activated(move |asked| (asked == name).then(|| value.clone()))
+        };
+        assert_eq!(with("VIRTUAL_ENV", &dir.path().join("env")).unwrap(), library);
+        assert_eq!(with("ORT_DYLIB_PATH", &library).unwrap(), library);
+        assert!(with("ORT_DYLIB_PATH", Path::new("libonnxruntime.so")).unwrap_err().contains("whole path"));
+        for relative in ["env", ".venv", ""] {
+            assert!(with("VIRTUAL_ENV", Path::new(relative)).unwrap_err().contains("was not found"));
+        }
     }
 }

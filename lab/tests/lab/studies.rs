@@ -181,3 +181,29 @@ fn a_journal_that_is_a_link_or_a_pipe_is_refused() {
         assert_eq!(fs::read(&target).unwrap(), before, "nothing is written through it");
     }
 }
+
+/// A process that was killed before its first file was whole has measured nothing: what it left is in nobody's way.
+#[cfg(unix)]
+#[test]
+fn what_is_left_of_a_study_that_never_began_is_taken_away() {
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    let number = ended.id();
+    ended.wait().unwrap();
+    for resumed in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let left = dir.path().join(format!("study.json.{number}-0.tmp"));
+        fs::write(&left, "{\"half").unwrap();
+        let study = match resumed {
+            true => Study::resume(dir.path(), &manifest(&["a"])),
+            false => Study::create(dir.path(), manifest(&["a"])),
+        };
+        assert_eq!((study.unwrap().manifest().cases.len(), left.exists()), (1, false));
+    }
+    // Somebody else's files stay, and in their directory no study begins.
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("study.json.old.tmp"), "theirs").unwrap();
+    assert!(
+        Study::resume(dir.path(), &manifest(&["a"])).is_err() && Study::create(dir.path(), manifest(&["a"])).is_err()
+    );
+    assert!(dir.path().join("study.json.old.tmp").exists());
+}

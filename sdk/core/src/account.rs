@@ -45,7 +45,8 @@ impl Closing<'_> {
     /// Writes the run's outcome into `m`, and whether the run can be trusted.
     pub(crate) fn close(self, m: &mut RunManifest) {
         let tally = &self.tally;
-        m.ended_ns = Some(self.ended.0);
+        // The system's clock may have been set back meanwhile.
+        m.ended_ns = Some(self.ended.0.max(m.started_ns));
         m.complete = true;
         m.clock = self.clock;
         m.counts = RecordKind::ALL.into_iter().map(|k| (k.table().into(), tally.counts[k as usize])).collect();

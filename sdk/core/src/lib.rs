@@ -6,6 +6,7 @@ mod account;
 mod annotate;
 mod annotation;
 mod capture;
+pub mod caught;
 mod clock;
 pub mod collector;
 mod control;

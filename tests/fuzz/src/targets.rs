@@ -1,10 +1,16 @@
 //! What is fuzzed: every reader of files, and every parser of text from outside.
 
+use candlescope_analysis::compare::{CompareOptions, compare};
+use candlescope_analysis::devices::{Format, known_device, peaks_device};
 use candlescope_analysis::nsys::Profile;
+use candlescope_analysis::roofline::{LoadTest, Outlook, Scenario, Thresholds, known_model, load_stages};
 use candlescope_analysis::{Analysis, ReadLimits, ReportOptions, Run, render, write_report};
 use candlescope_core::Traceparent;
 use candlescope_core::run::RunManifest;
 use candlescope_exporters::{chrome, fuzz, perfetto};
+use candlescope_lab::compare::{BASELINE_FILE, Baseline};
+use candlescope_lab::peaks::DeviceIdentity;
+use candlescope_lab::study::{State, Study};
 use candlescope_models::chat::{ChatTemplate, Message};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,6 +57,12 @@ pub static ALL: &[Target] = &[
     Target { name: "limits", weight: 100, seeds: || corpus("limits"), run: |_, b| limits(b) },
     Target { name: "otlp-settings", weight: 200, seeds: || corpus("otlp-settings"), run: |_, b| otlp(b) },
     Target { name: "http-request", weight: 200, seeds: || corpus("http-request"), run: |_, b| fuzz::http_request(b) },
+    Target { name: "study", weight: 20, seeds: || corpus("study"), run: |s, b| study(s, "study.json", b) },
+    Target { name: "journal", weight: 20, seeds: || corpus("journal"), run: |s, b| study(s, "journal.jsonl", b) },
+    Target { name: "baseline", weight: 50, seeds: || corpus("baseline"), run: baseline },
+    Target { name: "load-results", weight: 50, seeds: || corpus("load-results"), run: |_, b| load_results(b) },
+    Target { name: "peaks", weight: 100, seeds: || corpus("peaks"), run: peaks },
+    Target { name: "tokenizer", weight: 100, seeds: || corpus("tokenizer"), run: tokenizer },
     Target { name: "traceparent", weight: 200, seeds: || corpus("traceparent"), run: |_, b| traceparent(b) },
 ];
 
@@ -219,6 +231,65 @@ fn traceparent(bytes: &[u8]) -> bool {
         }
         Err(_) => false,
     }
+}
+
+/// A whole study with `bytes` in place of one of its files: read, and its tables written.
+fn study(scratch: &Path, file: &str, bytes: &[u8]) -> bool {
+    let dir = scratch.join("study");
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).expect("a folder in the scratch directory");
+    for (name, corpus_of) in [("study.json", "study"), ("journal.jsonl", "journal")] {
+        let own = corpus(corpus_of).into_iter().next().unwrap_or_default();
+        fs::write(dir.join(name), if name == file { bytes } else { own.as_slice() })
+            .expect("a file in the scratch directory");
+    }
+    let Ok(mut study) = Study::open(&dir) else { return false };
+    let resumed = Study::resume(&dir, &study.manifest().clone()).is_ok();
+    let finished = study.finish(State::Done).is_ok();
+    resumed && finished
+}
+
+/// A baseline, compared with itself.
+fn baseline(scratch: &Path, bytes: &[u8]) -> bool {
+    fs::write(scratch.join(BASELINE_FILE), bytes).expect("a file in the scratch directory");
+    let Ok(baseline) = Baseline::read(scratch) else { return false };
+    let side = baseline.side(scratch);
+    let Ok(comparison) = compare(&side, &side, &CompareOptions::default()) else { return false };
+    drop(render::compare::text(&comparison, true));
+    render::compare::page(&comparison).is_ok()
+}
+
+/// Results of a load test under a roofline.
+fn load_results(bytes: &[u8]) -> bool {
+    let Ok(test) = LoadTest::read(bytes) else { return false };
+    let shape = known_model("tinyllama-1.1b").expect("a model of the table");
+    let device = known_device("L4").expect("a device of the table");
+    let scenario = Scenario::new(Format::named("bf16").expect("a format of the table"));
+    let stages = load_stages(&test, &shape, &device, &scenario, &Thresholds::default());
+    drop(render::roofline::load_json(&shape.name, &stages).to_string());
+    render::roofline::load_page(&Outlook::of(&shape, &device, &scenario), &stages).is_ok()
+}
+
+/// Peaks, as `bench peaks` keeps them and as `roofline` takes them from anybody.
+fn peaks(scratch: &Path, bytes: &[u8]) -> bool {
+    let path = scratch.join("peaks.json");
+    fs::write(&path, bytes).expect("a file in the scratch directory");
+    let kept = candlescope_lab::peaks::read(&path, &DeviceIdentity::cpu()).is_ok();
+    let Ok(device) = peaks_device(&String::from_utf8_lossy(bytes), None) else { return kept };
+    let shape = known_model("tinyllama-1.1b").expect("a model of the table");
+    let scenario = Scenario::new(Format::named("f32").expect("a format of the table"));
+    drop(render::roofline::static_text(&Outlook::of(&shape, &device, &scenario), 100));
+    true
+}
+
+/// A tokenizer, with a text and a few tokens.
+fn tokenizer(scratch: &Path, bytes: &[u8]) -> bool {
+    let path = scratch.join("tokenizer.json");
+    fs::write(&path, bytes).expect("a file in the scratch directory");
+    let Ok(tokenizer) = candlescope_models::Tokenizer::from_file(&path) else { return false };
+    let encoded = tokenizer.encode("A text: naïve \u{1f56f}\u{fdfa}, 12 words\n", true);
+    let _ = tokenizer.decode(&[0, 1, 2, 40, 90, u32::MAX]);
+    encoded.is_ok_and(|tokens| tokenizer.decode(&tokens).is_ok())
 }
 
 fn fill_memory() -> bool {

@@ -23,6 +23,15 @@ fn every_input_ends_within_bounds() {
     }
 }
 
+/// Every target that runs in its own process is there for the fuzzer that sees coverage, too.
+#[test]
+fn coverage_has_the_same_targets() {
+    let manifest = include_str!("../coverage/Cargo.toml");
+    let has = |name: &str| manifest.contains(&format!("name = \"{name}\"\npath = \"target.rs\""));
+    let without: Vec<_> = targets::ALL.iter().map(|target| target.name).filter(|name| !has(name)).collect();
+    assert_eq!(without, ["command-line", "inputs-yaml"], "these start a process for each input");
+}
+
 /// The supervisor detects every kind of failure.
 #[test]
 fn what_goes_wrong_is_seen() {

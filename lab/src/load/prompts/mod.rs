@@ -81,7 +81,7 @@ impl Prompts {
         match self {
             Self::One(prompt) => prompt.clone(),
             Self::Synthetic { seed, length } => {
-                let id = ((stage as u64) << 40) | number;
+                let id = synthetic_id(stage, number);
                 Prompt { id, content: Content::Text(synthetic::text(*seed, id, length.words())), max_tokens: None }
             }
             Self::Set { seed, prompts, order } => {
@@ -99,6 +99,14 @@ impl Prompts {
         }
     }
 
+    /// Which prompt that is, without making it.
+    pub(super) fn id_of(&self, stage: usize, number: u64) -> u64 {
+        match self {
+            Self::Synthetic { .. } => synthetic_id(stage, number),
+            Self::One(_) | Self::Set { .. } => self.nth(stage, number).id,
+        }
+    }
+
     /// How many different prompts there are; absent where each is new.
     pub(super) fn different(&self) -> Option<usize> {
         match self {
@@ -107,6 +115,10 @@ impl Prompts {
             Self::Set { prompts, .. } => Some(prompts.len()),
         }
     }
+}
+
+fn synthetic_id(stage: usize, number: u64) -> u64 {
+    ((stage as u64) << 40) | number
 }
 
 /// Requests carry texts.

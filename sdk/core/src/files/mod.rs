@@ -8,7 +8,7 @@ mod append;
 mod whole;
 
 pub use append::open_append;
-pub use whole::write_whole;
+pub use whole::{remove_unfinished, write_whole};
 
 use std::fs::{File, FileType, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read};
@@ -111,6 +111,22 @@ pub fn create_alone(path: &Path) -> io::Result<(File, bool)> {
     Ok((file, made))
 }
 
+/// Locks the directory at `path` against other processes that lock it as well, until the file is dropped. The lock is on
+/// the directory itself, so that nothing is left of it. `None` where directories cannot be locked.
+///
+/// # Errors
+/// [`ErrorKind::ResourceBusy`] if another process has it.
+pub fn lock_directory(path: &Path) -> io::Result<Option<File>> {
+    let Ok(dir) = File::open(path) else { return Ok(None) };
+    match dir.try_lock() {
+        Ok(()) => Ok(Some(dir)),
+        Err(TryLockError::WouldBlock) => {
+            Err(io::Error::new(ErrorKind::ResourceBusy, "another process is writing into it"))
+        }
+        Err(TryLockError::Error(_)) => Ok(None),
+    }
+}
+
 fn regular(found: FileType) -> io::Result<()> {
     let what = match kind(found) {
         None => return Ok(()),
@@ -186,6 +202,18 @@ mod tests {
         }
         assert!(create_alone(&dir.path().join("new")).unwrap().1);
         assert_eq!(create_alone(dir.path()).unwrap_err().kind(), ErrorKind::IsADirectory);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_directory_is_locked_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = lock_directory(dir.path()).unwrap();
+        assert!(first.is_some());
+        assert_eq!(lock_directory(dir.path()).unwrap_err().kind(), ErrorKind::ResourceBusy);
+        drop(first);
+        assert!(lock_directory(dir.path()).unwrap().is_some());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[cfg(unix)]

@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 /// Writes `path` through a temporary file beside it, which is synced and then renamed: a reader sees either the old
 /// content or all of the new, also after a crash. If there is something other than a regular file at `path`, such as a
 /// symbolic link, it is refused: nothing is written through a link. The temporary file has a new name: two processes
-/// that write `path` at the same time do not write into each other's file, and the last to finish wins.
+/// that write `path` at the same time do not write into each other's file, and the last to finish wins. What killed
+/// processes left of the same attempt is removed ([`remove_unfinished`]).
 ///
 /// # Errors
 /// If there is something other than a regular file at `path`, if the directory cannot be written to, and those of
 /// `write`. Then only what was there before is left.
 pub fn write_whole<T>(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>) -> io::Result<T> {
     let before = ordinary(path)?;
+    remove_unfinished(path);
     let (temporary, file) = beside(path)?;
     let written = fill(file, before.as_ref(), write).and_then(|value| {
         fs::rename(&temporary, path)?;
@@ -24,6 +26,44 @@ pub fn write_whole<T>(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> i
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// Removes the temporary files of [`write_whole`] for `path` whose process was killed before it was done, and returns how
+/// many there were. Those of a process that runs stay, and so does everything under another name.
+pub fn remove_unfinished(path: &Path) -> usize {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return 0 };
+    let left = |entry: &fs::DirEntry| {
+        let is_ours = entry.file_name().to_str().and_then(|there| writer(name, there)).is_some_and(has_ended);
+        // A lock tells of a writer that has a number of another kind, such as one in a container.
+        is_ours && super::open_regular(&entry.path()).is_ok_and(|file| file.try_lock().is_ok())
+    };
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    entries.filter(left).filter(|entry| is_file(&entry.path()) && fs::remove_file(entry.path()).is_ok()).count()
+}
+
+fn is_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|there| there.is_file())
+}
+
+/// The process that writes `name` through a file called `there`.
+fn writer(name: &str, there: &str) -> Option<i32> {
+    let middle = there.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".tmp")?;
+    let (process, attempt) = middle.split_once('-')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (digits(process) && digits(attempt)).then(|| process.parse().ok()).flatten()
+}
+
+#[cfg(unix)]
+fn has_ended(process: i32) -> bool {
+    let found = rustix::process::Pid::from_raw(process).map(rustix::process::test_kill_process);
+    found == Some(Err(rustix::io::Errno::SRCH))
+}
+
+/// Here nothing tells.
+#[cfg(not(unix))]
+fn has_ended(_: i32) -> bool {
+    false
 }
 
 /// Metadata of the file that is there, if any.
@@ -47,7 +87,13 @@ fn beside(path: &Path) -> io::Result<(PathBuf, File)> {
         let temporary = path.with_file_name(name);
         match File::create_new(&temporary) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|file| (temporary, file)),
+            made => {
+                // Nobody else has it; where there are no locks, it is not needed either.
+                return made.map(|file| {
+                    let _ = file.try_lock();
+                    (temporary, file)
+                });
+            }
         }
     }
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "temporary files of earlier tries lie beside it: remove *.tmp"))
@@ -96,6 +142,32 @@ mod tests {
         write_whole(&file, |out| out.write_all(b"second")).unwrap();
         assert_eq!(fs::read(&file).unwrap(), b"second");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        let ended = (ended.id(), ended.wait().unwrap()).0;
+        let at = |name: String| dir.path().join(name);
+        let left = [at(format!("a.json.{ended}-0.tmp")), at(format!("a.json.{ended}-12.tmp"))];
+        let stays = [
+            at(format!("b.json.{ended}-0.tmp")),
+            at(format!("a.json.{}-7.tmp", std::process::id())),
+            at("a.json.1-0.tmp".to_string()),
+            at("a.json.old.tmp".to_string()),
+            at(format!("a.json.{ended}-0.tmp.txt")),
+        ];
+        left.iter().chain(&stays).for_each(|path| fs::write(path, "half").unwrap());
+        // One that is locked is being written, whatever its number says.
+        let written = fs::File::open(&left[1]).unwrap();
+        written.lock().unwrap();
+        assert_eq!(remove_unfinished(&at("a.json".to_string())), 1);
+        assert!(!left[0].exists() && left[1].exists() && stays.iter().all(|path| path.exists()));
+        drop(written);
+        write_whole(&at("a.json".to_string()), |out| out.write_all(b"whole")).unwrap();
+        assert!(!left[1].exists() && stays.iter().all(|path| path.exists()));
     }
 
     #[test]
