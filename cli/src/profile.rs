@@ -118,7 +118,8 @@ pub(crate) fn record(options: &Options, progress: bool) -> Result<Recorded> {
     let picture = options.image.as_deref().map(Picture::read).transpose()?;
     let peaks = crate::measured_peaks::of(&options.device)?;
     let disturbances = disturbances(&options.device);
-    if progress {
+    // The verdict says it, too; whoever reads the output by program is not told twice.
+    if progress && std::io::IsTerminal::is_terminal(&std::io::stderr()) {
         disturbances.iter().for_each(|what| note(&format!("warning: {what}")));
     }
     crate::threads::start_pool()?;

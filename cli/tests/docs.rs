@@ -70,7 +70,7 @@ fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
         options(&list.lines().filter(|line| line.trim_start().starts_with('-')).collect::<Vec<_>>().join("\n"))
     };
     let bench = suites.iter().flat_map(|suite| help(&["bench", suite])).collect();
-    let several = [("bench", bench), ("tune", help(&["tune", "batch"]))];
+    let several = [("bench", bench), ("tune", &help(&["tune", "batch"]) | &help(&["tune", "threads"]))];
     commands.into_iter().map(|command| (command, help(&[command]))).chain(several).collect()
 }
 

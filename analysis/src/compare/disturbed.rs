@@ -28,7 +28,7 @@ pub(super) fn disturbances_of(analysis: &Analysis) -> Vec<String> {
         }
         // Whoever waits for a processor counts in the load, the run's own threads among them.
         (None, Some(load), Some(own), Some(cores)) if load > cores && load - own >= 1.0 => {
-            let (load, cores) = (significant(load), significant(cores));
+            let load = significant(load);
             found.push(format!("the load average was {load} on {cores} processors"));
         }
         _ => {}

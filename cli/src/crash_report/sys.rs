@@ -205,15 +205,18 @@ unsafe extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, context:
             stack(to_file);
         }
     }
-    // What would have happened without this handler happens now: the instruction is tried again, or the signal sent again.
+    // A signal that was sent is sent again, and ends the process. Otherwise the instruction is tried again, and what
+    // handled the signal before has its turn: Rust's own handler, which knows an overflow of the stack.
+    // SAFETY: the kernel's own, for this handler.
+    let was_sent = unsafe { info.as_ref() }.is_none_or(|info| info.si_code <= 0);
     let before = SIGNALS.iter().position(|(number, _)| *number == signal).map(|at| BEFORE[at].load(Ordering::SeqCst));
-    // SAFETY: null, or what the system gave for this signal, never freed.
+    // SAFETY: what the system gave for this signal, never freed.
     unsafe {
-        match before.filter(|before| !before.is_null()) {
+        match before.filter(|before| !before.is_null() && !was_sent) {
             Some(before) => libc::sigaction(signal, before, null_mut()),
             None => libc::signal(signal, libc::SIG_DFL) as c_int,
         };
-        if info.as_ref().is_none_or(|info| info.si_code <= 0) {
+        if was_sent {
             libc::raise(signal);
         }
         *libc::__errno_location() = error;

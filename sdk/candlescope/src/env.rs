@@ -461,13 +461,14 @@ fn entries(text: &str) -> Vec<String> {
     entries
 }
 
-/// The known key that is almost this one: one letter too many or too few, or up to two others.
+/// The known key that is almost this one: two letters more or less, and up to two others.
 fn near(key: &str) -> Option<&'static str> {
     let is_word = key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
     let names = candlescope_core::nearest::nearest(key, KEYS);
     let known = *names.first().filter(|_| is_word)?;
-    let apart = |a: &str, b: &str| a.chars().filter(|c| !b.contains(*c)).count() + a.len().saturating_sub(b.len());
-    (apart(key, known) <= 2 && apart(known, key) <= 2).then_some(known)
+    let others = |a: &str, b: &str| a.chars().filter(|c| !b.contains(*c)).count();
+    let is_near = key.len().abs_diff(known.len()) <= 2 && others(key, known) <= 2 && others(known, key) <= 2;
+    is_near.then_some(known)
 }
 
 fn given(key: &'static str, value: &str, wanted: &'static str) -> Result<String, ConfigError> {
