@@ -29,10 +29,10 @@ impl Front {
     pub fn of(analysis: &Analysis) -> Self {
         let limit = conclusion::plain_limit(analysis, code);
         let said = [
-            Some(format!("Measured were {}", work(analysis))),
+            Some(format!("the figures rest on {}", work(analysis))),
             conclusion::speed(analysis, code),
             Some(limit.unwrap_or_else(|| "what limits it is not known: no intervals were recorded".to_string())),
-            limits(analysis).into_iter().next_back(),
+            limits(analysis).pop(),
             Some(conclusion::verdict_line(analysis)),
         ];
         Self {

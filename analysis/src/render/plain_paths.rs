@@ -4,7 +4,7 @@ use super::format::printable;
 
 /// Elements whose name says what they are, wherever they stand: parts of a name, and the words. The first that fits.
 const PARTS: &[(&[&str], &str)] = &[
-    (&["lm_head", "output.weight"], "the output layer, which rates the next token"),
+    (&["lm_head"], "the output layer, which rates the next token"),
     (&["embed", "wte", "wpe"], "the embedding of tokens"),
     (&["sample"], "the choice of the next token"),
     (&["softmax", "attention_sm", "attn_sm"], "the softmax of the attention"),
@@ -33,7 +33,7 @@ const HOLDERS: &[(&[&str], &str)] = &[
     (&["block", "layer", "blk"], "the model's layers"),
     (&["model", "transformer", "decoder", "encoder"], "the model"),
     (&["prefill"], "reading the prompt"),
-    (&["decode"], "a further token"),
+    (&["decode"], "the computation of a further token"),
 ];
 
 fn named(element: &str, list: &[(&[&str], &'static str)]) -> Option<&'static str> {

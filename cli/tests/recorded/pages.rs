@@ -32,11 +32,7 @@ fn the_page_for_who_decides_says_what_to_change() {
         let todo = text.split("## What to do\n").nth(1).expect("the part");
         let object = analysed(run);
         let found = findings(&object);
-        assert_eq!(
-            todo.contains("no finding asks for anything"),
-            found.is_empty() && !todo.contains("confidence"),
-            "{todo}"
-        );
+        assert!(found.is_empty() || !todo.contains("no finding asks for anything"), "{todo}");
         let changes: Vec<&str> = todo.lines().filter(|line| line.contains("; confidence ")).collect();
         assert_eq!(changes.len(), found.len().min(3), "{}: {todo}", run.display());
         for (line, finding) in changes.iter().zip(found) {
