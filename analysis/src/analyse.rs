@@ -30,7 +30,7 @@ impl Analysis {
     }
 
     /// Whether the model ran on a GPU, so that time on the host is not the operations' own.
-    pub(crate) fn ran_on_gpu(&self) -> bool {
+    pub fn ran_on_gpu(&self) -> bool {
         ChosenDevice::of(&self.manifest) == ChosenDevice::Gpu
             || !self.gpu.devices.is_empty()
             || self.gpu.kinds.iter().any(|kind| !kind.elapsed.is_empty())

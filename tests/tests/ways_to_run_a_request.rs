@@ -62,6 +62,8 @@ fn around<R>(f: impl FnOnce() -> R) -> (R, Moment) {
 #[derive(Clone)]
 struct Own {
     way: &'static str,
+    /// Tokens of its prompt, which no other request of the way has.
+    prompt: usize,
     arrival: Moment,
     /// When its first phase began.
     first_phase: Option<Moment>,
@@ -83,9 +85,10 @@ impl Drop for Job {
 }
 
 impl Job {
-    fn arrive(way: &'static str, service: &Service) -> Self {
-        let (request, arrival) = around(|| Request::new("chat", way).prompt_tokens(PROMPT));
-        let own = Own { way, arrival, first_phase: None, tokens: Vec::new() };
+    fn arrive(way: &'static str, number: usize, service: &Service) -> Self {
+        let prompt = PROMPT + number;
+        let (request, arrival) = around(|| Request::new("chat", way).prompt_tokens(prompt));
+        let own = Own { way, prompt, arrival, first_phase: None, tokens: Vec::new() };
         Self { request, own, log: service.log.clone(), model: service.model.clone() }
     }
 
@@ -95,7 +98,7 @@ impl Job {
     }
 
     fn prefill(&mut self) {
-        let (step, moment) = around(|| llm::prefill(Tokens::new(PROMPT).context(PROMPT)));
+        let (step, moment) = around(|| llm::prefill(Tokens::new(self.own.prompt).context(self.own.prompt)));
         self.own.first_phase.get_or_insert(moment);
         self.model.forward();
         self.token();
@@ -107,7 +110,7 @@ impl Job {
         match self.own.tokens.len() {
             0 => self.prefill(),
             n => {
-                let _step = llm::decode(Tokens::new(1).context(PROMPT + n));
+                let _step = llm::decode(Tokens::new(1).context(self.own.prompt + n));
                 self.model.forward();
                 self.token();
             }
@@ -153,8 +156,8 @@ async fn stream(job: &mut Job, turn: &Semaphore) {
     }
 }
 
-async fn answer(way: &'static str, service: Service) {
-    let mut job = Job::arrive(way, &service);
+async fn answer(way: &'static str, number: usize, service: Service) {
+    let mut job = Job::arrive(way, number, &service);
     let span = job.request.span().clone();
     match WAYS.iter().position(|each| *each == way) {
         Some(0) => handle(&mut job, &service.turn).instrument(span).await,
@@ -224,7 +227,7 @@ fn serve() -> (Vec<Own>, usize) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_time().build().expect("starts");
     let decodes = runtime.block_on(async {
         for way in WAYS.into_iter().take(6) {
-            let all: Vec<_> = (0..REQUESTS).map(|_| tokio::spawn(answer(way, service.clone()))).collect();
+            let all: Vec<_> = (0..REQUESTS).map(|n| tokio::spawn(answer(way, n, service.clone()))).collect();
             for each in all {
                 each.await.expect("answers");
             }
@@ -233,9 +236,9 @@ fn serve() -> (Vec<Own>, usize) {
         let model = service.model.clone();
         let engine = std::thread::spawn(move || engine(jobs, &model));
         let mut all = Vec::new();
-        for _ in 0..REQUESTS {
+        for number in 0..REQUESTS {
             let (done, end) = oneshot::channel();
-            queue.send((Job::arrive(WAYS[6], &service), done)).await.expect("runs");
+            queue.send((Job::arrive(WAYS[6], number, &service), done)).await.expect("runs");
             all.push(end);
             tokio::time::sleep(Duration::from_micros(700)).await;
         }
@@ -264,30 +267,22 @@ fn what_a_run_says_is_what_the_program_counts() {
     let run = dir.path().join("run");
     let (layer, scope) = candlescope::builder().parquet(&run).layer().expect("starts");
     tracing_subscriber::registry().with(layer).init();
-    let (mut own, decodes) = serve();
+    let (own, decodes) = serve();
     let manifest = scope.finish().expect("was on");
     assert_eq!(manifest.loss.lost(), 0, "{:?}", manifest.loss);
     let analysis = Analysis::of(&Run::open(&run).expect("opens"));
 
-    // Requests in order of arrival; no two of one way arrive within the time between two clock readings.
-    own.sort_by_key(|own| own.arrival.0);
     for way in WAYS {
         let own: Vec<&Own> = own.iter().filter(|own| own.way == way).collect();
         let rows: Vec<&RequestFigures> = analysis.latency.requests.iter().filter(|row| row.model == way).collect();
         assert_eq!((own.len(), rows.len()), (REQUESTS, REQUESTS), "{way}");
         for own in own {
             let last = own.tokens.last().expect("had tokens");
-            // Which row is its own: the one that arrived between its two readings.
-            let ttft = |row: &&&RequestFigures| {
-                let first = own.tokens[0];
-                let ns = first.1.saturating_duration_since(own.arrival.0).as_nanos() as i128;
-                (ns - i128::from(row.ttft_ns.unwrap_or(0))).abs()
-            };
-            let row = rows.iter().min_by_key(ttft).expect("has a row");
+            let row = rows.iter().find(|row| row.prompt_tokens == Some(own.prompt as u64)).expect("has a row");
             assert_between(row.ttft_ns, own.arrival, own.tokens[0], &format!("{way}: TTFT"));
             assert_between(row.e2e_ns, own.arrival, *last, &format!("{way}: end to end"));
             assert_between(row.queue_ns, own.arrival, own.first_phase.expect("had one"), &format!("{way}: queue"));
-            assert_eq!((row.prompt_tokens, row.output_tokens), (Some(PROMPT as u64), Some(TOKENS as u64)), "{way}");
+            assert_eq!((row.prompt_tokens, row.output_tokens), (Some(own.prompt as u64), Some(TOKENS as u64)), "{way}");
             // Decoding steps of the engine belong to no request.
             let gaps = if way == WAYS[6] { 0 } else { TOKENS - 1 };
             assert_eq!(row.itl_ns.len(), gaps, "{way}: gaps between tokens");

@@ -2,33 +2,27 @@
 
 use crate::passes::Analysis;
 use candlescope_core::numbers::significant;
+use candlescope_core::run::{Code, env_key};
+use candlescope_core::{host_metric, metric};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Samples of the load average of the last minute.
-const LOAD: &str = "system_load_1m";
-/// Samples of the processors that the process used.
-const OWN: &str = "process_cpu_ratio";
-/// Samples of the processors that others used, where they are recorded.
-const OTHERS: &str = "system_cpu_others_ratio";
 /// Processors that others use from which they disturb.
 const MOST_OTHERS: f64 = 0.3;
-/// What the run itself says before its work began, where it looked.
-const BEFORE: &str = "disturbances_before";
 /// Findings of a run that say that it was disturbed.
-const FINDINGS: [&str; 2] = ["machine_busy", "cpu_throttled"];
+const FINDINGS: [Code; 2] = [Code::MachineBusy, Code::CpuThrottled];
 
 /// What disturbed the machine during a run, a short sentence each; the numbers are means over its measured steps.
 pub(super) fn disturbances_of(analysis: &Analysis) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    let told = analysis.manifest.environment.get(BEFORE).and_then(Value::as_array);
+    let told = analysis.manifest.environment.get(env_key::DISTURBANCES).and_then(Value::as_array);
     found.extend(told.into_iter().flatten().filter_map(Value::as_str).map(str::to_string));
     let mean = |metric: &str| {
         let series = analysis.memory.series.iter().find(|series| series.metric == metric)?;
         Some(series.in_steps.map_or(series.mean, |inside| inside.mean)).filter(|mean| mean.is_finite())
     };
-    let cores = analysis.manifest.environment.get("cpu_available").and_then(Value::as_f64);
-    match (mean(OTHERS), mean(LOAD), mean(OWN), cores) {
+    let cores = analysis.manifest.environment.get(env_key::CPU_AVAILABLE).and_then(Value::as_f64);
+    match (mean(host_metric::OTHERS_RATIO), mean(metric::LOAD_1M), mean(metric::CPU_RATIO), cores) {
         (Some(others), ..) if others >= MOST_OTHERS => {
             found.push(format!("other processes used {} processors", significant(others)));
         }
@@ -41,7 +35,7 @@ pub(super) fn disturbances_of(analysis: &Analysis) -> Vec<String> {
     }
     for finding in &analysis.verdict.findings {
         let code = finding.code.as_str();
-        if FINDINGS.contains(&code) && found.is_empty() {
+        if FINDINGS.iter().any(|known| known.as_str() == code) && found.is_empty() {
             found.push(format!("the run's own verdict says {code}"));
         }
     }

@@ -1,7 +1,7 @@
 //! Who measured what where: what has to agree before times may be compared.
 
 use crate::passes::ChosenDevice;
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{RunManifest, env_key};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -19,13 +19,20 @@ const OF_MODEL: [&str; 9] = [
     "parameters",
 ];
 const OF_WEIGHTS: [&str; 4] = ["dtype", "quantization", "compute_dtype", "weight_bytes"];
-const OF_MACHINE: [&str; 4] = ["arch", "cpu_model", "cpu_available", "os"];
+const OF_MACHINE: [&str; 4] = ["arch", "cpu_model", env_key::CPU_AVAILABLE, "os"];
 /// Facts of the environment that decide how many threads compute, and on what. One that is null is known not to be set
 /// or limited; one that is missing is not known.
-const OF_THREADS: [&str; 6] =
-    ["rayon_num_threads", "candle_num_threads", "compute_threads", "cpu_cores", "cpu_quota_cores", "cpu_affinity"];
+const OF_THREADS: [&str; 6] = [
+    env_key::RAYON_NUM_THREADS,
+    env_key::CANDLE_NUM_THREADS,
+    env_key::COMPUTE_THREADS,
+    env_key::CPU_CORES,
+    env_key::CPU_QUOTA,
+    env_key::CPU_AFFINITY,
+];
 /// Facts of the environment that say how the program was built.
-const OF_BUILD: [&str; 4] = ["build_profile", "build_opt_level", "candle_features", "allocator"];
+const OF_BUILD: [&str; 4] =
+    [env_key::BUILD_PROFILE, env_key::BUILD_OPT_LEVEL, env_key::CANDLE_FEATURES, env_key::ALLOCATOR];
 /// What stands for a fact that is known to be absent.
 const NOT_SET: &str = "not set";
 const OF_VERSIONS: [&str; 5] = ["candlescope", "candle", "kernel", "nvidia_driver", "cuda_driver_version"];

@@ -1,11 +1,7 @@
 //! How many threads candle may compute with on a CPU, by what `run.json` says of the program's environment.
 
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{RunManifest, env_key};
 use serde_json::Value;
-
-/// The key of `environment` for the variable `RAYON_NUM_THREADS`: its text, or null if it was not set. A run without the
-/// key does not know.
-const RAYON_NUM_THREADS: &str = "rayon_num_threads";
 
 /// The variable `RAYON_NUM_THREADS` of the program that was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +16,7 @@ pub(crate) enum RayonThreads {
 
 impl RayonThreads {
     pub(crate) fn of(manifest: &RunManifest) -> Self {
-        match manifest.environment.get(RAYON_NUM_THREADS) {
+        match manifest.environment.get(env_key::RAYON_NUM_THREADS) {
             None => Self::Unknown,
             Some(Value::Number(number)) => number.as_u64().filter(|n| *n > 0).map_or(Self::Unset, Self::Set),
             Some(Value::String(text)) => text.trim().parse().ok().filter(|n| *n > 0).map_or(Self::Unset, Self::Set),
@@ -48,7 +44,7 @@ mod tests {
         let of = |value: Option<Value>| {
             let mut manifest = RunManifest::default();
             value.into_iter().for_each(|value| {
-                manifest.environment.insert(RAYON_NUM_THREADS.into(), value);
+                manifest.environment.insert(env_key::RAYON_NUM_THREADS.into(), value);
             });
             RayonThreads::of(&manifest)
         };

@@ -6,7 +6,7 @@ use super::discover::{rows_per_byte, short};
 use super::footer::{self, Refusal, guarded};
 use super::long_texts::LongTexts;
 use super::pages::rows_at_a_time;
-use crate::limits::ReadLimits;
+use crate::limits::{Limit, ReadLimits};
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
 use candlescope_core::RecordKind;

@@ -9,8 +9,8 @@ use super::sample_series::Samples;
 use super::utilisation::Utilisation;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{
-    Batch, GpuSource, HostNs, KernelKind, Outcome, Phase, RequestRecord, Schedule, SpanId, SpanRecord, Stats,
-    StepRecord, cut_text,
+    Batch, GpuSource, HostNs, KernelKind, Outcome, Phase, RequestRecord, Schedule, SpanRecord, Stats, StepRecord,
+    cut_text,
 };
 use prometheus::core::Collector;
 use prometheus::{

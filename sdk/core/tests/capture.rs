@@ -154,7 +154,7 @@ fn requests_that_end_in_the_capture_are_in_it() {
 
 /// A step of more intervals than the ring of [`tight`] holds.
 fn flood() {
-    let (step, inner) = (trace_span!("flood"), trace_span!("inner"));
+    let (step, inner) = (trace_span!(target: "candle", "flood"), trace_span!("inner"));
     let _step = step.enter();
     (0..1_000).for_each(|_| inner.in_scope(|| ()));
 }
