@@ -64,10 +64,10 @@ mod tests {
     fn rounds_without_steps_do_not_count() {
         let mut pass = MachinePass::beside_steps(vec![(250, 350), (700, 720)]);
         for n in 0..5i64 {
-            let sample = |metric, value| SampleRecord::new(HostNs(n * 200), HOST.into(), metric, value, "seconds");
+            let sample = |metric, value| SampleRecord::new(HostNs(n * 200), HOST, metric, value, "seconds");
             pass.add(&sample(host_metric::CPU_USER_SECONDS, n as f64 * 1e-7));
             pass.add(&sample(host_metric::CPU_SYSTEM_SECONDS, 0.0));
-            pass.add(&SampleRecord::new(HostNs(n * 200 + 1), "GPU-1".into(), "hw_power_watts", 1.0, "watts"));
+            pass.add(&SampleRecord::new(HostNs(n * 200 + 1), "GPU-1", "hw_power_watts", 1.0, "watts"));
         }
         // Steps ran between the second and third sample, and between the fourth and fifth.
         let machine = pass.finish().expect("sampled");

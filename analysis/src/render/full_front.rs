@@ -20,8 +20,8 @@ pub struct Front {
     /// What to change, the largest gain first.
     pub(super) changes: Vec<String>,
     pub(super) more: usize,
-    roofline: Option<String>,
-    flame: Value,
+    pub(super) roofline: Option<String>,
+    pub(super) flame: Value,
 }
 
 impl Front {

@@ -82,15 +82,10 @@ pub(super) fn latency(stages: &[Stage]) -> Option<String> {
             .margin_right(28)
             .x_label_area_size(44)
             .y_label_area_size(70)
-            .build_cartesian_2d(
-                (x.low..x.high).with_key_points(x.ticks()),
-                (y.low..y.high).log_scale().with_key_points(y.ticks()),
-            )
+            .build_cartesian_2d(x, y)
             .ok()?;
-        let (x_format, y_format) = (|v: &f64| label(*v), |v: &f64| label(*v));
         let mut mesh = chart.configure_mesh();
-        mesh.x_desc("requests answered a second").y_desc("ms").light_line_style(TRANSPARENT);
-        mesh.x_label_formatter(&x_format).y_label_formatter(&y_format).draw().ok()?;
+        mesh.x_desc("requests answered a second").y_desc("ms").light_line_style(TRANSPARENT).draw().ok()?;
         for (_, colour, is_tail, points) in series.iter().filter(|s| !s.3.is_empty()) {
             let style = if *is_tail { colour.mix(0.35) } else { colour.to_rgba() };
             chart.draw_series(LineSeries::new(points.iter().copied(), style.stroke_width(2))).ok()?;

@@ -2,7 +2,7 @@
 
 use super::legend;
 use super::raster::{Raster, png_of};
-use super::ticks::{Axis, label};
+use super::ticks::Axis;
 use super::{Study, StudyError};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -117,48 +117,34 @@ impl Chart {
         // Between two requests or two sequences there is nothing.
         let whole = points().all(|p| p.x.fract() == 0.0);
         let axis = |low: f64, high: f64, whole: bool| Axis { low, high, log: self.log, whole };
-        macro_rules! lines {
-            ($x:expr, $y:expr) => {{
-                let mut chart = builder.build_cartesian_2d($x, $y).ok()?;
-                chart
-                    .configure_mesh()
-                    .bold_line_style(GRID)
-                    .light_line_style(TRANSPARENT)
-                    .axis_style(GRID)
-                    .x_desc(self.x.as_str())
-                    .y_desc(self.y.as_str())
-                    .x_label_formatter(&|v| label(*v))
-                    .y_label_formatter(&|v| label(*v))
-                    .label_style(("sans-serif", 13, &TEXT))
-                    .axis_desc_style(("sans-serif", 14, &TEXT))
-                    .draw()
-                    .ok()?;
-                // What was measured lies above what was expected.
-                let (curves, measured): (Vec<_>, Vec<_>) = colored().partition(|(line, _)| line.connected);
-                for (line, color) in curves.into_iter().chain(measured) {
-                    let at = || line.points.iter().map(|p| (p.x, p.y));
-                    if line.connected {
-                        chart.draw_series(LineSeries::new(at(), color.stroke_width(2))).ok()?;
-                    }
-                    let bars =
-                        line.points.iter().filter_map(|p| p.spread.map(|(low, high)| vec![(p.x, low), (p.x, high)]));
-                    chart.draw_series(bars.map(|bar| PathElement::new(bar, color.stroke_width(1)))).ok()?;
-                    chart.draw_series(at().map(|p| Circle::new(p, 4, color.filled()))).ok()?;
-                }
-            }};
-        }
-        if self.log {
-            let x = axis(left * 0.8, right * 1.25, whole);
-            let y = axis(low.max(high * 1e-6) * 0.8, high * 1.25, false);
-            lines!(
-                (x.low..x.high).log_scale().with_key_points(x.ticks()),
-                (y.low..y.high).log_scale().with_key_points(y.ticks())
-            );
+        let (x, y) = if self.log {
+            (axis(left * 0.8, right * 1.25, whole), axis(low.max(high * 1e-6) * 0.8, high * 1.25, false))
         } else {
             let pad = ((right - left) * 0.03).max(0.5);
-            let x = axis(left - pad, right + pad, whole);
-            let y = axis(0.0, (high * 1.12).max(1e-9), false);
-            lines!((x.low..x.high).with_key_points(x.ticks()), (y.low..y.high).with_key_points(y.ticks()));
+            (axis(left - pad, right + pad, whole), axis(0.0, (high * 1.12).max(1e-9), false))
+        };
+        let mut chart = builder.build_cartesian_2d(x, y).ok()?;
+        chart
+            .configure_mesh()
+            .bold_line_style(GRID)
+            .light_line_style(TRANSPARENT)
+            .axis_style(GRID)
+            .x_desc(self.x.as_str())
+            .y_desc(self.y.as_str())
+            .label_style(("sans-serif", 13, &TEXT))
+            .axis_desc_style(("sans-serif", 14, &TEXT))
+            .draw()
+            .ok()?;
+        // What was measured lies above what was expected.
+        let (curves, measured): (Vec<_>, Vec<_>) = colored().partition(|(line, _)| line.connected);
+        for (line, color) in curves.into_iter().chain(measured) {
+            let at = || line.points.iter().map(|p| (p.x, p.y));
+            if line.connected {
+                chart.draw_series(LineSeries::new(at(), color.stroke_width(2))).ok()?;
+            }
+            let bars = line.points.iter().filter_map(|p| p.spread.map(|(low, high)| vec![(p.x, low), (p.x, high)]));
+            chart.draw_series(bars.map(|bar| PathElement::new(bar, color.stroke_width(1)))).ok()?;
+            chart.draw_series(at().map(|p| Circle::new(p, 4, color.filled()))).ok()?;
         }
         area.present().ok()
     }

@@ -1,5 +1,8 @@
 //! Numbers at the axes of charts: round, few enough to be read, and more than one on any axis.
 
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use std::ops::Range;
+
 /// Numbers wanted on an axis.
 const WANTED: f64 = 7.0;
 /// Up to this ratio of its ends, a logarithmic axis has evenly spaced numbers, as a linear one.
@@ -42,6 +45,34 @@ impl Axis {
         let all = (from..=to).step_by(stride).flat_map(|power| factors.iter().map(move |n| n * 10f64.powi(power)));
         let inside = all.filter(|tick| (self.low..=self.high).contains(tick));
         inside.filter(|tick| !self.whole || tick.fract() == 0.0).collect()
+    }
+}
+
+impl Ranged for Axis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
+        let at = |value: f64| if self.log { value.max(f64::MIN_POSITIVE).ln() } else { value };
+        let (low, high) = (at(self.low), at(self.high));
+        let share = if high > low { (at(*value) - low) / (high - low) } else { 0.5 };
+        // Far outside is outside.
+        from + (f64::from(to - from) * share.clamp(-9.0, 9.0)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        // There are no lines between the numbers.
+        if hint.weight().allow_light_points() { Vec::new() } else { self.ticks() }
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.low..self.high
+    }
+}
+
+impl ValueFormatter<f64> for Axis {
+    fn format(value: &f64) -> String {
+        label(*value)
     }
 }
 
