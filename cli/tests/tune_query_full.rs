@@ -131,7 +131,7 @@ fn everything_in_one_folder_and_every_finding_finds_its_rows() {
     let summary = page[at("<p class=\"lead\">")..].split("</p>").next().unwrap();
     assert_eq!(summary.split(". ").count(), 5, "five sentences: {summary}");
     assert!(
-        summary.contains("measured request") && summary.contains("tokens/s") && summary.contains("predicted"),
+        summary.contains("measured request") && summary.contains("request decodes") && summary.contains("predicted"),
         "{summary}"
     );
     let order =
