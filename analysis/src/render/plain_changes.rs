@@ -50,8 +50,12 @@ fn words(advice: &Advice, step: &str, code: fn(&str) -> String) -> (String, Stri
     match advice.code {
         AdviceCode::ConstantCost => (
             match advice.figure("rayon_num_threads") {
-                None | Some(0.0) => format!("Set the environment variable {} before the program starts", code("RAYON_NUM_THREADS")),
-                Some(_) => "Make fewer and larger products of matrices, or find what each does beside computing".to_string(),
+                None | Some(0.0) => {
+                    format!("Set the environment variable {} before the program starts", code("RAYON_NUM_THREADS"))
+                }
+                Some(_) => {
+                    "Make fewer and larger products of matrices, or find what each does beside computing".to_string()
+                }
             },
             format!(
                 "each of {} products of matrices costs {} whatever its size, {} of {step}",
@@ -70,7 +74,12 @@ fn words(advice: &Advice, step: &str, code: fn(&str) -> String) -> (String, Stri
         ),
         AdviceCode::Unfused => (
             format!("Compute {it} in one piece on the GPU"),
-            format!("it takes {} small programs (kernels) where {} would do", significant(of("kernels")), significant(of("become"))),
+            format!(
+                "it takes {} small programs (kernels) where {} would \
+                 do",
+                significant(of("kernels")),
+                significant(of("become"))
+            ),
         ),
         AdviceCode::SyncDrain => (
             format!("Give the GPU its next work before waiting for the last, in {it}"),
@@ -89,8 +98,17 @@ fn words(advice: &Advice, step: &str, code: fn(&str) -> String) -> (String, Stri
             format!("it is read at {} of the memory's rate", percent(of("of_bandwidth"))),
         ),
         AdviceCode::WeightStreaming => (
-            format!("Store the model's weights in fewer bits ({} instead of {}), or serve more requests at once", significant(of("to_bits")), significant(of("bits"))),
-            format!("{step} reads them at {} of the memory's rate, so only fewer bytes make it faster", percent(of("of_bandwidth"))),
+            format!(
+                "Store the model's weights in fewer bits ({} instead of {}), or serve more \
+                 requests at once",
+                significant(of("to_bits")),
+                significant(of("bits"))
+            ),
+            format!(
+                "{step} reads them at {} of the memory's rate, so only fewer bytes make it \
+                 faster",
+                percent(of("of_bandwidth"))
+            ),
         ),
         AdviceCode::BelowRoof => {
             (format!("Make {it} faster"), format!("it reaches {} of what the machine allows", percent(of("of_roof"))))
@@ -99,10 +117,9 @@ fn words(advice: &Advice, step: &str, code: fn(&str) -> String) -> (String, Stri
             format!("Divide {it} differently among the GPU's processors"),
             format!("{} of them have work at its end", percent(of("filled"))),
         ),
-        AdviceCode::ClocksLow => (
-            "Cool the GPU, or allow it more power".to_string(),
-            "it runs at a lower clock than it could".to_string(),
-        ),
+        AdviceCode::ClocksLow => {
+            ("Cool the GPU, or allow it more power".to_string(), "it runs at a lower clock than it could".to_string())
+        }
         AdviceCode::Allocator => ("Reuse memory".to_string(), "it is asked for anew while requests wait".to_string()),
         AdviceCode::Padding => (
             "Batch requests of similar lengths, and let new ones take the place of those that have ended".to_string(),
@@ -129,24 +146,29 @@ fn words(advice: &Advice, step: &str, code: fn(&str) -> String) -> (String, Stri
                 time("median_ns")
             ),
         ),
-        AdviceCode::Upcast => (
-            "Keep numbers in one format".to_string(),
-            format!("converting them takes {} each time", time("device_ns")),
-        ),
-        AdviceCode::DataMovement => (
-            "Leave out copies inside the GPU".to_string(),
-            format!("they take {} each time", time("device_ns")),
-        ),
+        AdviceCode::Upcast => {
+            ("Keep numbers in one format".to_string(), format!("converting them takes {} each time", time("device_ns")))
+        }
+        AdviceCode::DataMovement => {
+            ("Leave out copies inside the GPU".to_string(), format!("they take {} each time", time("device_ns")))
+        }
         AdviceCode::Dequantise => (
             "Compute with the compressed weights as they are".to_string(),
             format!("expanding them takes {} each time", time("device_ns")),
         ),
         AdviceCode::WarmupUnsettled => (
             "Let more requests warm up before measuring".to_string(),
-            format!("the first measured ones are slower than the later ones: {} and {}", time("first_ns"), time("settled_ns")),
+            format!(
+                "the first measured ones are slower than the later ones: {} and \
+                 {}",
+                time("first_ns"),
+                time("settled_ns")
+            ),
         ),
         AdviceCode::ThreadsWait => (
-            "Give the processors more to do at once: serve several requests together, or store the weights in fewer bits".to_string(),
+            "Give the processors more to do at once: serve several requests together, or store the \
+             weights in fewer bits"
+                .to_string(),
             format!("{} of {} are busy", significant(of("busy_processors")), significant(of("processors"))),
         ),
     }
