@@ -80,6 +80,12 @@ fn a_quick_suite_from_requests_to_report() {
         assert!(html.contains(question), "{question}");
     }
     assert!(html.contains("no kernels of a GPU were recorded") && !html.contains("src=\"http"));
+    // The head of a run's page, plain words, and an interval is only called so where it is one.
+    assert!(html.contains("<p class=\"brand\">") && html.contains("</html>"), "{html}");
+    assert!(html.contains("all samples asked for were taken") && html.contains("in 1 start<"), "{html}");
+    for odd in ["runs_reached", "time_limit", "1 starts", "95 % interval of the median over process starts"] {
+        assert!(!html.contains(odd), "{odd}: {html}");
+    }
 }
 
 #[test]

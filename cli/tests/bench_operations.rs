@@ -218,7 +218,7 @@ fn recorded_requests_of_a_benchmark_have_them_too() {
     let text = answer["answer"].as_str().unwrap();
     assert!(text.contains("What bounds decode: neither memory nor computing"), "{text}");
     let page = std::fs::read_to_string(study.join("report.html")).unwrap();
-    assert!(page.contains("<br>cpu: ") && page.contains(" cores"), "what it ran on");
+    assert!(page.contains("<span>cpu: ") && page.contains(" cores"), "what it ran on");
 
     // A file of peaks that cannot be used is told before minutes of measuring.
     std::fs::write(&file, "half a file").unwrap();

@@ -5,6 +5,8 @@
 #[path = "recorded/codes.rs"]
 mod codes;
 mod common;
+#[path = "recorded/pages.rs"]
+mod pages;
 #[path = "recorded/panels.rs"]
 mod panels;
 

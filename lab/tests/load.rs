@@ -544,7 +544,16 @@ fn files_have_every_request_and_every_token() {
     assert_eq!(rows.lines().count(), 1 + requests.len());
     let columns = rows.lines().next().map(|head| head.split(',').count());
     assert!(rows.lines().all(|row| Some(row.split(',').count()) == columns), "{rows}");
-    assert!(std::fs::read_to_string(&files[2]).expect("a chart").starts_with("<svg"));
+    let chart = std::fs::read_to_string(&files[2]).expect("a chart");
+    assert!(chart.starts_with("<svg"));
+    // The load of each stage stands at its points.
+    for stage in &results.stages {
+        let load = match stage.level {
+            Level::Concurrency(clients) => format!("\n{clients}\n</text>"),
+            Level::Rate(_) => "/s\n</text>".to_string(),
+        };
+        assert!(chart.contains(&load), "{load:?}: {chart}");
+    }
     // The measured ones lie within the window, and their load was never less.
     for (stage, s) in results.stages.iter().enumerate() {
         let (from, to) = s.window_ns.expect("a window");

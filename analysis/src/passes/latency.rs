@@ -4,6 +4,7 @@
 //! recorded. Steps fill in what the request does not say, but only if they show that none of them is missing: a figure
 //! that cannot be known from sampled steps stays empty.
 
+use super::request_parts::{RequestParts, UsualOfKind, parts};
 use super::shared_steps;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::{StepRow, windows};
@@ -88,6 +89,8 @@ pub struct RequestFigures {
     /// From the start of its first step to its end, and how much of that no step of the run was open; `None` like
     /// [`steps_ns`](Self::steps_ns).
     pub outside_steps: Option<(u64, u64)>,
+    /// Where its time went; `None` like [`steps_ns`](Self::steps_ns).
+    pub parts: Option<RequestParts>,
 }
 
 /// Numbers of the warm-up requests: the first ones, as many as the option `warmup` says.
@@ -149,6 +152,7 @@ impl Latency {
         // Steps that are inside each other, or run at once, count once.
         let open = windows(steps);
         let generating = generating(requests);
+        let usual = UsualOfKind::of(steps, warmup);
         let rows: Vec<RequestFigures> = requests
             .iter()
             .map(|request| {
@@ -161,7 +165,8 @@ impl Latency {
                 // It has no last token, so its end is not that token's time, where others of its kind have one.
                 let no_token = request.output_tokens == Some(0) && generating.contains(&kind(request));
                 let e2e_ns = figures.e2e_ns.filter(|_| !no_token);
-                RequestFigures { outside_steps, step_share_ns, e2e_ns, ..figures }
+                let parts = parts(request, &steps, figures.queue_ns, &usual);
+                RequestFigures { outside_steps, step_share_ns, e2e_ns, parts, ..figures }
             })
             .collect();
         let measured: Vec<&RequestFigures> = rows.iter().filter(|r| !r.warmup).collect();
@@ -366,6 +371,7 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool, whole: boo
         step_share_ns: None,
         steps_ns: (!steps.is_empty()).then(|| length(&windows(steps.iter().copied()))),
         outside_steps: None,
+        parts: None,
     }
 }
 

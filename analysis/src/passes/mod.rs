@@ -48,6 +48,7 @@ pub mod peaks;
 pub(crate) mod phases;
 pub(crate) mod price;
 pub(crate) mod rates;
+mod request_parts;
 pub(crate) mod sampling;
 #[doc(hidden)]
 pub mod sensor;
@@ -90,6 +91,7 @@ pub use path_totals::{Intervals, PathTotals, RecordedWork};
 pub use phases::{PhaseGpu, PhaseRow, Phases};
 pub use price::{Price, usd_per_million_output_tokens};
 pub use rates::RateErrors;
+pub use request_parts::{RequestParts, SlowStep};
 pub use sampling::Sampling;
 pub use sensor::{Idle, IdleFrom, Joules, Sensor, SensorCheck};
 pub use stats::{Distribution, Range};
@@ -311,7 +313,9 @@ pub(crate) fn figures(run: &Run, beside: &mut impl Beside) -> (Analysis, Vec<Fin
         latency.output_tps = None;
     }
     if sampling.is_sampled() {
-        latency.requests.iter_mut().for_each(|request| (request.steps_ns, request.outside_steps) = (None, None));
+        for request in &mut latency.requests {
+            (request.steps_ns, request.outside_steps, request.parts) = (None, None, None);
+        }
     }
     let phases = phases::Phases::of(&measured_requests, &measured, &intervals, &covered, warmup.alone());
     let tree = tree::Tree::of(&intervals);

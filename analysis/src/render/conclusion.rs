@@ -2,6 +2,7 @@
 
 use super::format::{count, day, duration, percent, printable, significant, tail};
 use super::head_facts::{gpu_names, model_name, processor};
+use super::plain_paths::part;
 use crate::passes::{Analysis, ChosenDevice};
 use candlescope_core::run::{Code, Severity};
 
@@ -34,7 +35,15 @@ pub(super) fn title(analysis: &Analysis) -> String {
 /// The conclusion in one sentence, with paths formatted by `code`. If the data cannot be trusted, the sentence begins
 /// with that.
 pub(super) fn sentence(analysis: &Analysis, code: fn(&str) -> String) -> String {
-    let mut parts: Vec<String> = speed(analysis, code).into_iter().chain(limit(analysis, code)).collect();
+    of_parts(analysis, speed(analysis, code).into_iter().chain(limit(analysis, code)).collect())
+}
+
+/// The same for somebody who does not know the model's paths.
+pub(super) fn plain_sentence(analysis: &Analysis, code: fn(&str) -> String) -> String {
+    of_parts(analysis, speed(analysis, code).into_iter().chain(plain_limit(analysis, code)).collect())
+}
+
+fn of_parts(analysis: &Analysis, mut parts: Vec<String>) -> String {
     if parts.is_empty() {
         parts.push("nothing was measured".to_string());
     }
@@ -70,7 +79,7 @@ pub(super) fn verdict_line(analysis: &Analysis) -> String {
 }
 
 /// How fast: tokens per second if there are requests, else the duration of the steps that take most of the time.
-fn speed(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
+pub(super) fn speed(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
     let latency = &analysis.latency;
     let first = latency.ttft.as_ref().map(|ttft| format!("the first token comes after {}", duration(ttft.median)));
     let decode = latency.decode_tps.as_ref();
@@ -89,6 +98,15 @@ fn speed(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
 
 /// What limits it: the host, if the GPU waits for it, or else the path that takes most of the time.
 pub(super) fn limit(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
+    limit_in(analysis, |path| code(&tail(path, 80)))
+}
+
+/// The same with the place in words, and its path after it.
+pub(super) fn plain_limit(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
+    limit_in(analysis, |path| format!("{} ({})", part(path, code), code(&tail(path, 80))))
+}
+
+fn limit_in(analysis: &Analysis, place: impl Fn(&str) -> String) -> Option<String> {
     let busy = analysis.gpu.busy.as_ref();
     // The finding is not made when such shares mean nothing.
     let waits = analysis.verdict.findings.iter().any(|finding| finding.code == Code::LaunchBound);
@@ -106,5 +124,5 @@ pub(super) fn limit(analysis: &Analysis, code: fn(&str) -> String) -> Option<Str
     let on_host = || analysis.operators.iter().reduce(|a, b| if b.self_ns > a.self_ns { b } else { a });
     let most = most.or_else(|| on_host().map(|operator| (operator, operator.self_share, "step time")));
     let (operator, share, of) = most.filter(|(_, share, _)| *share > 0.0)?;
-    Some(format!("{} of {of} is in {}", percent(share), code(&tail(&operator.path, 80))))
+    Some(format!("{} of {of} is in {}", percent(share), place(&operator.path)))
 }

@@ -1,6 +1,8 @@
-//! The report of a full analysis: its parts one after the other, each with the file that has all of it.
+//! The report of a full analysis: it begins with sentences, changes and charts; then its parts, each with the file that
+//! has all of it.
 
-use super::html::HtmlError;
+pub use super::full_front::Front;
+use super::html::{HtmlError, coded};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
@@ -28,8 +30,14 @@ impl Part {
 }
 
 /// `report.md`.
-pub fn markdown(title: &str, parts: &[Part]) -> String {
-    let mut text = format!("# {}\n", title.replace('\n', " "));
+pub fn markdown(title: &str, front: &Front, parts: &[Part]) -> String {
+    let mut text = format!("# {}\n\n{}\n", title.replace('\n', " "), front.sentences.join(" "));
+    if !front.changes.is_empty() {
+        text.push_str("\n## The changes that gain most\n\n");
+        front.changes.iter().enumerate().for_each(|(at, change)| {
+            let _ = writeln!(text, "{}. {change}", at + 1);
+        });
+    }
     for (number, part) in parts.iter().enumerate() {
         // A fence that nothing inside can end.
         let longest = part.text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -48,10 +56,17 @@ pub fn markdown(title: &str, parts: &[Part]) -> String {
 ///
 /// # Errors
 /// When the page cannot be rendered, which is a mistake in the template.
-pub fn page(title: &str, parts: &[Part]) -> Result<String, HtmlError> {
+pub fn page(title: &str, front: &Front, parts: &[Part]) -> Result<String, HtmlError> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    let values = serde_json::json!({ "title": title, "parts": parts });
+    coded::add_filter(&mut environment);
+    let values = serde_json::json!({
+        "title": title,
+        "front": front,
+        "parts": parts,
+        "css": include_str!("html/style.css"),
+        "version": env!("CARGO_PKG_VERSION"),
+    });
     Ok(environment.template_from_str(TEMPLATE)?.render(Serde(values))?)
 }
 
@@ -62,10 +77,12 @@ mod tests {
     #[test]
     fn names_cannot_break_out() {
         let parts = [Part::new("What?", "```\n<b>&", &["a.json"])];
-        let text = markdown("one\ntwo", &parts);
+        let front = Front { changes: vec!["Change `a<b`.".to_string()], ..Front::default() };
+        let text = markdown("one\ntwo", &front, &parts);
         assert!(text.starts_with("# one two\n") && text.contains("````text\n```\n<b>&\n````"), "{text}");
         assert!(text.contains("[a.json](a.json)"), "{text}");
-        let page = page("<script>", &parts).unwrap();
+        let page = page("<script>", &front, &parts).unwrap();
+        assert!(page.contains("Change <code>a&lt;b</code>."), "{page}");
         assert!(
             page.contains("&lt;b&gt;&amp;") && !page.contains("<script>") && page.contains("href=\"a.json\""),
             "{page}"

@@ -5,13 +5,16 @@ use super::conclusion;
 use super::format::{bytes, count, joules, percent, plural, significant, utc, value};
 use super::head_facts::{machine, model, model_name, overhead};
 use super::headline_figures::{FigureValue, figures, interval};
+use super::plain_changes::{changes, count_of};
 use crate::passes::peaks::{Metric, Over, utilisation};
 use crate::passes::{Analysis, usd_per_million_output_tokens};
 use candlescope_core::run::Severity;
 use serde_json::Value;
 
-/// Findings that the page names.
+/// Findings about the data that the page names.
 const MOST_FINDINGS: usize = 5;
+/// Changes that the page names.
+const MOST_CHANGES: usize = 3;
 
 /// Figures of the table, by key.
 const SPEED: [&str; 6] = ["ttft", "tpot", "e2e", "prefill_tps", "decode_tps", "output_tps"];
@@ -28,6 +31,9 @@ pub(super) struct StakeholderFacts {
     pub(super) limit: String,
     /// More about that, in plain text.
     pub(super) limits: Vec<String>,
+    /// What makes the program faster, the most first, with paths formatted already.
+    pub(super) changes: Vec<String>,
+    /// What the findings about the data ask for, in plain text.
     pub(super) todo: Vec<String>,
 }
 
@@ -46,12 +52,13 @@ pub(super) struct SpeedRow {
 pub(super) fn stakeholder_facts(analysis: &Analysis, code: fn(&str) -> String) -> StakeholderFacts {
     StakeholderFacts {
         title: conclusion::title(analysis),
-        conclusion: conclusion::sentence(analysis, code),
+        conclusion: conclusion::plain_sentence(analysis, code),
         ran: ran(analysis),
         speed: speed(analysis),
         cost: cost(analysis),
         limit: limit(analysis, code),
         limits: limits(analysis),
+        changes: changes_and_rest(analysis, code),
         todo: todo(analysis),
     }
 }
@@ -79,7 +86,7 @@ fn ran(analysis: &Analysis) -> Vec<(&'static str, String)> {
 }
 
 /// The requests that count: how many, and their lengths.
-fn work(analysis: &Analysis) -> String {
+pub(super) fn work(analysis: &Analysis) -> String {
     let latency = &analysis.latency;
     let measured: Vec<_> = latency.requests.iter().filter(|request| !request.warmup).collect();
     if measured.is_empty() {
@@ -182,13 +189,13 @@ fn cost(analysis: &Analysis) -> Vec<(&'static str, String)> {
 }
 
 fn limit(analysis: &Analysis, code: fn(&str) -> String) -> String {
-    match conclusion::limit(analysis, code) {
+    match conclusion::plain_limit(analysis, code) {
         Some(limit) => format!("{limit} (derived)"),
         None => "not known: no intervals were recorded".to_string(),
     }
 }
 
-fn limits(analysis: &Analysis) -> Vec<String> {
+pub(super) fn limits(analysis: &Analysis) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(busy) = analysis.gpu.busy.as_ref().and_then(|busy| busy.busy_share()) {
         lines.push(format!("the GPU is busy {} of the recorded steps' time (derived)", percent(busy)));
@@ -236,12 +243,23 @@ fn todo(analysis: &Analysis) -> Vec<String> {
         .map(|finding| format!("{}: {}", trimmed(finding.message()), trimmed(finding.remedy())))
         .collect();
     match findings().count().saturating_sub(MOST_FINDINGS) {
-        0 if lines.is_empty() => lines.push(
+        0 => {}
+        more => lines.push(format!("{} more about the data in report.md", plural(more as u64, "finding"))),
+    }
+    if lines.is_empty() && count_of(analysis) == 0 {
+        lines.push(
             "no finding asks for anything; to make it faster, begin with what takes most of the time, above"
                 .to_string(),
-        ),
+        );
+    }
+    lines
+}
+
+fn changes_and_rest(analysis: &Analysis, code: fn(&str) -> String) -> Vec<String> {
+    let mut lines = changes(analysis, MOST_CHANGES, code);
+    match count_of(analysis).saturating_sub(MOST_CHANGES) {
         0 => {}
-        more => lines.push(format!("{} more in report.md", plural(more as u64, "finding"))),
+        more => lines.push(format!("{} in report.md, with what each rests on", plural(more as u64, "further change"))),
     }
     lines
 }

@@ -10,7 +10,7 @@ use crate::profile::{Recorded, lost, record};
 use anyhow::{Context, Result, bail};
 use candlescope_analysis::devices::{Device, known_device, peaks_device};
 use candlescope_analysis::render::advice;
-use candlescope_analysis::render::full::{Part, markdown, page};
+use candlescope_analysis::render::full::{Front, Part, markdown, page};
 use candlescope_analysis::render::roofline as render;
 use candlescope_analysis::roofline::{Measured, Thresholds};
 use candlescope_analysis::{Analyzed, ReportOptions, ReportOutput, Run, analyze, write_report};
@@ -167,12 +167,14 @@ impl Whole<'_> {
             Part::new("Measured against predicted", self.against(), &["roofline.html", "dynamic_analysis.json"]),
             Part::new("What to change", self.findings(), &["findings.json", "run/report.html"]),
         ];
+        let front = Front::of(&self.analyzed.analysis)
+            .predicted(render::run_sentence(self.measured), render::run_chart(self.measured));
         let pretty = |json: &Value| format!("{json:#}\n");
         let object = self.object();
         let findings = json!({ "schema": 1, "findings": object["findings"], "abstained": object["abstained"] });
         let mut contents = vec![
-            ("report.html", page(&self.title(), &parts)?),
-            ("report.md", markdown(&self.title(), &parts)),
+            ("report.html", page(&self.title(), &front, &parts)?),
+            ("report.md", markdown(&self.title(), &front, &parts)),
             ("dynamic_analysis.json", pretty(&object["dynamic"])),
             ("roofline.html", render::dynamic_page(std::slice::from_ref(self.measured), None)?),
             ("findings.json", pretty(&findings)),

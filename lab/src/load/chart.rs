@@ -3,7 +3,11 @@
 use super::figures::Spread;
 use super::level::Level;
 use super::results::Stage;
+use crate::study::legend;
+use crate::study::ticks::{Axis, label};
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use std::collections::BTreeMap;
 
 const SIZE: (u32, u32) = (900, 420);
 const TTFT: RGBColor = RGBColor(31, 119, 180);
@@ -39,37 +43,58 @@ pub(super) fn latency(stages: &[Stage]) -> Option<String> {
     if all().count() < 2 || figures.len() < 2 {
         return None;
     }
-    let right = all().map(|p| p.0).fold(0.0, f64::max) * 1.05;
-    let (low, high) = all().map(|p| p.1).fold((f64::INFINITY, 0f64), |(l, h), y| (l.min(y), h.max(y)));
+    let ends = |values: &mut dyn Iterator<Item = f64>| {
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
+    };
+    let (left, right) = ends(&mut all().map(|p| p.0));
+    let (low, high) = ends(&mut all().map(|p| p.1));
+    // Points fill the chart: from 0 on only where that is near them.
+    let pad = ((right - left) * 0.08).max(right * 0.02);
+    let left = if left < right * 0.4 { 0.0 } else { left - pad };
+    let x = Axis { low: left, high: (right + pad).max(1e-9), log: false, whole: false };
+    // Room for the numbers above the highest points.
+    let y = Axis { low: low.max(1e-6) * 0.8, high: high.max(2e-6) * 1.6, log: true, whole: false };
+    // Above all points of a stage: how many clients it had, or how many requests were sent a second.
+    let mut loads: BTreeMap<u64, (f64, f64, String)> = BTreeMap::new();
+    for (level, f) in &figures {
+        let above = all().filter(|p| p.0 == f.requests_per_s).map(|p| p.1).fold(0.0, f64::max);
+        let name = match level {
+            Level::Concurrency(clients) => clients.to_string(),
+            Level::Rate(rate) => format!("{}/s", label(*rate)),
+        };
+        if above > 0.0 {
+            let all = loads.entry(f.requests_per_s.to_bits()).or_insert((f.requests_per_s, above, String::new()));
+            all.2 = if all.2.is_empty() { name } else { format!("{}, {name}", all.2) };
+        }
+    }
     let mut out = String::new();
     {
         let root = SVGBackend::with_string(&mut out, SIZE).into_drawing_area();
         root.fill(&WHITE).ok()?;
-        let mut chart = ChartBuilder::on(&root)
+        let title =
+            "latency against load: medians, and 95th percentiles in a lighter line; above each point its clients";
+        let area = root.titled(title, ("sans-serif", 15)).ok()?;
+        let named = series.iter().filter(|s| !s.2 && !s.3.is_empty());
+        let names: Vec<(&str, RGBColor)> = named.map(|(name, colour, ..)| (*name, *colour)).collect();
+        let area = legend::above(area, &names)?;
+        let mut chart = ChartBuilder::on(&area)
             .margin(12)
             .margin_right(28)
             .x_label_area_size(44)
             .y_label_area_size(70)
-            .caption("latency against load: medians, and 95th percentiles in a lighter line", ("sans-serif", 15))
-            .build_cartesian_2d(0.0..right.max(1e-9), (low.max(1e-6) * 0.8..high.max(2e-6) * 1.25).log_scale())
+            .build_cartesian_2d(x, y)
             .ok()?;
-        chart.configure_mesh().x_desc("requests answered a second").y_desc("ms").draw().ok()?;
-        for (name, colour, is_tail, points) in series.iter().filter(|s| !s.3.is_empty()) {
+        let mut mesh = chart.configure_mesh();
+        mesh.x_desc("requests answered a second").y_desc("ms").light_line_style(TRANSPARENT).draw().ok()?;
+        for (_, colour, is_tail, points) in series.iter().filter(|s| !s.3.is_empty()) {
             let style = if *is_tail { colour.mix(0.35) } else { colour.to_rgba() };
+            chart.draw_series(LineSeries::new(points.iter().copied(), style.stroke_width(2))).ok()?;
             chart.draw_series(points.iter().map(|&p| Circle::new(p, 3, style.filled()))).ok()?;
-            let drawn = chart.draw_series(LineSeries::new(points.iter().copied(), style.stroke_width(2))).ok()?;
-            if !is_tail {
-                let colour = *colour;
-                drawn.label(*name).legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 14, y + 4)], colour.filled()));
-            }
         }
-        chart
-            .configure_series_labels()
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK.mix(0.2))
-            .position(SeriesLabelPosition::UpperLeft)
-            .draw()
-            .ok()?;
+        let style = ("sans-serif", 13).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Bottom));
+        let numbers =
+            loads.into_values().map(|(x, y, name)| EmptyElement::at((x, y)) + Text::new(name, (0, -7), style.clone()));
+        chart.draw_series(numbers).ok()?;
         root.present().ok()?;
     }
     Some(out)

@@ -15,12 +15,14 @@
 mod bars;
 mod chart;
 mod journal;
+pub(crate) mod legend;
 mod manifest;
 mod raster;
 mod rows;
 mod speedup;
 mod summary;
 mod table;
+pub(crate) mod ticks;
 mod writing;
 
 pub use bars::{Bar, Bars, Panel};

@@ -1,13 +1,16 @@
 //! `report.html`: the study on one page, without anything from outside.
 
 use super::answers::Answer;
-use super::suite_tables::{prompt_tokens, size, stop_reasons};
+use super::suite_tables::{prompt_tokens, size};
 use super::terminal::{ms, tokens, without};
+use crate::method::StopReason;
 use crate::study::{CaseSummary, IntervalOf, Manifest, Records};
 use candlescope_analysis::passes::stats::{Distribution, INTERVAL_FROM};
+use candlescope_analysis::render::html::STYLE;
 use minijinja::Environment;
 use minijinja::value::Serde;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 const TEMPLATE: &str = include_str!("report.html.j2");
 
@@ -31,6 +34,7 @@ pub(super) fn page(
     let state = serde_json::to_value(manifest.state).unwrap_or_default();
     let rendered = environment.template_from_str(TEMPLATE).and_then(|template| {
         template.render(Serde(json!({
+            "css": STYLE, "version": env!("CARGO_PKG_VERSION"), "intervals": intervals(summaries),
             "study": manifest.study, "state": state, "model": model, "machine": machine(manifest), "rows": rows, "answers": answers,
             "charts": charts, "method": method(manifest), "surroundings": manifest.surroundings,
             "disturbances": records.disturbances, "damaged": records.damaged,
@@ -94,33 +98,63 @@ fn row(case: &CaseSummary) -> Value {
     let time = |d: Option<Distribution>| interval(case, d, &|ns| ms(Some(ns)));
     json!({
         "suite": case.case.suite(), "batch": size(case, "batch"), "prompt": prompt_tokens(case),
-        "output": size(case, "output_tokens"), "n": case.plain.len(), "processes": case.processes,
+        "output": size(case, "output_tokens"), "n": case.plain.len(), "starts": starts(case),
         "ttft": time(case.figure("ttft_ns")), "tpot": time(case.figure("tpot_ns")), "e2e": time(case.host_ns()),
         "tps": interval(case, case.figure("output_tps"), &tokens),
         "memory": case.memory_bytes().map(|most| super::machine_memory::shown(most.max as u64)),
         "recorded": recorded(case),
         "run": case.last_run(),
-        "stops": stop_reasons(case), "retaken": case.retaken,
+        "stops": stops(case),
         "without": case.plain.is_empty().then(|| without(case)), "detail": case.detail,
     })
 }
 
-/// What recording costs, and what plain and recorded repetitions differ by.
-fn recorded(case: &CaseSummary) -> Option<String> {
-    let (cost, (low, high)) = (case.recording_cost()?, case.recording_cost_range()?);
-    Some(format!("{:+.1} % (range {:+.0} to {:+.0} %)", cost * 100.0, low * 100.0, high * 100.0))
+/// `in 1 start`, `in 3 starts, 2 taken again`.
+fn starts(case: &CaseSummary) -> String {
+    let starts = match case.processes {
+        1 => "in 1 start".to_string(),
+        n => format!("in {n} starts"),
+    };
+    if case.retaken > 0 { format!("{starts}, {} taken again", case.retaken) } else { starts }
 }
 
-/// A median with its interval, or its range.
-fn interval(case: &CaseSummary, of: Option<Distribution>, shown: &dyn Fn(f64) -> String) -> String {
-    let Some(d) = of else { return "–".into() };
-    let median = shown(d.median);
-    match (d.median_ci95, d.range) {
-        (Some((low, high)), _) if case.interval_of() == IntervalOf::Processes => {
-            format!("{median} [{} to {}]", shown(low), shown(high))
-        }
-        (Some((low, high)), _) => format!("{median} ({} to {} in this process)", shown(low), shown(high)),
-        (None, Some(range)) => format!("{median} (range {} to {})", shown(range.low), shown(range.high)),
-        (None, None) => median,
+/// Why it was not repeated any more, each reason once.
+fn stops(case: &CaseSummary) -> String {
+    let reasons: BTreeSet<StopReason> = case.stops.iter().copied().collect();
+    reasons.iter().map(|reason| reason.words()).collect::<Vec<_>>().join("; ")
+}
+
+/// What stands below the medians: only an interval is called one.
+fn intervals(summaries: &[CaseSummary]) -> &'static str {
+    let over = |of| summaries.iter().any(|case| case.interval_of() == of && interval_of(case).is_some());
+    match (over(IntervalOf::Processes), over(IntervalOf::OneProcess)) {
+        (true, true) => "the 95 % interval of the median: over process starts, or within the only one",
+        (true, false) => "its 95 % interval over process starts, or the range where these are too few",
+        (false, true) => "its 95 % interval within the only process start, or the range of the samples",
+        (false, false) => "the range: there are too few process starts, or samples, for an interval",
     }
+}
+
+fn interval_of(case: &CaseSummary) -> Option<(f64, f64)> {
+    case.host_ns()?.median_ci95
+}
+
+/// What recording costs, and what plain and recorded repetitions differ by.
+fn recorded(case: &CaseSummary) -> Option<[String; 2]> {
+    let (cost, (low, high)) = (case.recording_cost()?, case.recording_cost_range()?);
+    Some([format!("{:+.1} %", cost * 100.0), format!("range {:+.0} to {:+.0} %", low * 100.0, high * 100.0)])
+}
+
+/// A median, and its interval or its range.
+fn interval(case: &CaseSummary, of: Option<Distribution>, shown: &dyn Fn(f64) -> String) -> [String; 2] {
+    let Some(d) = of else { return ["–".into(), String::new()] };
+    let spread = match (d.median_ci95, d.range) {
+        (Some((low, high)), _) if case.interval_of() == IntervalOf::Processes => {
+            format!("{} to {}", shown(low), shown(high))
+        }
+        (Some((low, high)), _) => format!("{} to {} in this process", shown(low), shown(high)),
+        (None, Some(range)) => format!("range {} to {}", shown(range.low), shown(range.high)),
+        (None, None) => String::new(),
+    };
+    [shown(d.median), spread]
 }

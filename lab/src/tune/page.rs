@@ -3,6 +3,7 @@
 use super::outcome::Tuned;
 use super::words::{HEADS, lines, row};
 use crate::study::Manifest;
+use candlescope_analysis::render::html::STYLE;
 use minijinja::Environment;
 use minijinja::value::Serde;
 use serde_json::json;
@@ -17,6 +18,7 @@ pub(super) fn page(manifest: &Manifest, tuned: &Tuned, charts: &[String]) -> Str
     let rows: Vec<[String; 8]> = tuned.points.iter().map(|point| row(point, tuned)).collect();
     let rendered = environment.template_from_str(TEMPLATE).and_then(|template| {
         template.render(Serde(json!({
+            "css": STYLE, "version": env!("CARGO_PKG_VERSION"),
             "study": manifest.study, "lines": lines(tuned), "heads": HEADS, "rows": rows, "charts": charts,
             "prompt": tuned.prompt_tokens, "output": tuned.output_tokens, "surroundings": manifest.surroundings,
             "seconds": manifest.method.time_limit.as_secs_f64(),

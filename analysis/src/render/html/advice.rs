@@ -28,15 +28,15 @@ fn line(analysis: &Analysis) -> Value {
 pub(super) fn values(analysis: &Analysis) -> Value {
     let Some(diagnosis) = &analysis.diagnosis else { return Value::Null };
     let found = rows(diagnosis);
-    let widest = found.iter().map(|row| row.advice.of_run().high).fold(1e-9, f64::max);
     let list = found.iter().take(MOST).map(|row| {
         let (advice, part) = (row.advice, row.advice.of_run());
         json!({
             "code": advice.code.as_str(),
             "severity": advice.severity.name(),
             "gain": row.gain,
-            "width": part.mid / widest * 100.0,
-            "most": part.high / widest * 100.0,
+            // One scale for every bar of every page: the whole width is the time of all steps of the run.
+            "width": part.mid * 100.0,
+            "most": part.high * 100.0,
             "phase": printable(&advice.place.phase),
             "place": row.place,
             "message": row.words.message,

@@ -16,7 +16,7 @@ svg{display:block;width:100%}rect[fill^=\"url\"]{fill:#fff}#frames text{fill:#1b
 <script>history.replaceState=function(){};</script>";
 
 /// The frame's document and its height in pixels; null if there is nothing to draw.
-pub(super) fn frame(tree: &Tree) -> Value {
+pub(in crate::render) fn frame(tree: &Tree) -> Value {
     let mut own: BTreeMap<String, u64> = BTreeMap::new();
     for row in &tree.rows {
         *own.entry(frame_name(&row.label)).or_default() += row.self_ns;

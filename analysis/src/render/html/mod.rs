@@ -4,8 +4,10 @@
 //! template engine escapes every value, because names of spans and models are untrusted.
 
 mod advice;
+pub(super) mod coded;
 pub(super) mod flame;
 mod plots;
+mod slow;
 mod spark;
 mod step_line;
 
@@ -33,6 +35,9 @@ use minijinja::value::Serde;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// The looks of every page: a style sheet, for pages that other crates make.
+pub const STYLE: &str = include_str!("style.css");
+
 /// The page could not be rendered.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot render report.html: {0}. This is a mistake in candlescope: please report it with the run")]
@@ -47,6 +52,7 @@ const MOST_ROWS: usize = 1000;
 /// If the template does not match the values, which its tests would find.
 pub fn page(analysis: &Analysis) -> Result<String, HtmlError> {
     let mut environment = Environment::new();
+    coded::add_filter(&mut environment);
     environment.add_template("report.html", include_str!("report.html"))?;
     let page = environment.get_template("report.html")?.render(Serde(values(analysis)))?;
     Ok(page)
@@ -58,7 +64,7 @@ fn values(analysis: &Analysis) -> Value {
     let first = models.first().map(|r| r.model.clone()).filter(|m| !m.is_empty());
     let title = facts::model_name(manifest).or(first).unwrap_or_else(|| "run".to_string());
     json!({
-        "css": include_str!("style.css"),
+        "css": STYLE,
         "js": include_str!("script.js"),
         "version": env!("CARGO_PKG_VERSION"),
         "title": printable(&title),
@@ -70,6 +76,7 @@ fn values(analysis: &Analysis) -> Value {
         "cards": cards(analysis),
         "figures": figure_rows(analysis),
         "warmup": analysis.latency.warmup,
+        "slow": slow::values(analysis),
         "phases": phases(analysis),
         "operators": operators(analysis),
         "gpu": gpu(analysis),

@@ -55,6 +55,7 @@ pub fn metrics(analysis: &Analysis) -> Value {
         "verdict": analysis.verdict,
         "figures": figure_map,
         "requests": requests(analysis),
+        "slow_requests": super::slow_requests::slow_json(analysis),
         "phases": phases(analysis),
         "operators": operators(analysis),
         "nsys": super::nsys_table::json(analysis),
@@ -183,6 +184,7 @@ fn requests(analysis: &Analysis) -> Value {
             "dur_ns": r.dur_ns,
             "steps_ns": r.steps_ns,
             "step_share_ns": r.step_share_ns,
+            "parts": super::slow_requests::parts_json(r.parts.as_ref()),
             "outcome": r.outcome.map(|outcome| outcome.as_str()),
         })
     });

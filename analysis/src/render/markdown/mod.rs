@@ -3,6 +3,7 @@
 
 mod advice;
 mod assumptions;
+mod slow;
 mod stakeholder;
 mod tables;
 mod text;
@@ -57,6 +58,7 @@ pub fn report(analysis: &Analysis) -> String {
     }
     advice::advice(&mut out, analysis);
     figures_table(&mut out, analysis);
+    slow::slow(&mut out, analysis);
     phases(&mut out, analysis);
     tree(&mut out, analysis);
     let _ = writeln!(

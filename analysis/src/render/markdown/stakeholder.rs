@@ -33,7 +33,15 @@ pub fn stakeholder_summary(analysis: &Analysis) -> String {
     let _ = writeln!(out, "\n## What limits it\n\n- {}", facts.limit);
     lines(&mut out, &facts.limits);
     let _ = writeln!(out, "\n## What to do\n");
+    // Their paths are code already, and their words are ours.
+    facts.changes.iter().for_each(|change| out.push_str(&format!("- {change}\n")));
     lines(&mut out, &facts.todo);
+    if !facts.changes.is_empty() {
+        out.push_str(
+            "\nA gain is a share of the time named with it, in brackets from the least that can be hoped for to the most; \
+             gains do not add up.\n",
+        );
+    }
     out.push_str(
         "\nMeasured: read off a clock or a sensor. Derived: computed from that. `assumptions.md` has peaks and formulas, \
          `report.html` the layers, `inputs.yaml` what to run again.\n",

@@ -2,13 +2,14 @@
 
 use super::section::{Heat, Section};
 use crate::render::format::printable;
-use crate::render::html::HtmlError;
+use crate::render::html::{HtmlError, coded};
 use minijinja::Environment;
 use minijinja::value::Serde;
 use serde_json::{Value, json};
 
 pub(super) fn page(title: &str, facts: &[String], sections: &[Section]) -> Result<String, HtmlError> {
     let mut environment = Environment::new();
+    coded::add_filter(&mut environment);
     environment.add_template("roofline.html", include_str!("roofline.html"))?;
     let facts: Vec<String> = facts.iter().map(|fact| printable(fact)).collect();
     let values = json!({

@@ -13,6 +13,7 @@ mod terminal;
 pub use calibration::{calibration_json, calibration_markdown, calibration_text};
 pub use device_table::{devices_json, devices_page, devices_text};
 
+use super::format::duration;
 use super::html::HtmlError;
 use crate::roofline::{HeatMap, LoadStage, Measured, Outlook};
 use section::Section;
@@ -92,6 +93,20 @@ pub fn dynamic_text(runs: &[Measured], contexts: Option<&HeatMap>, width: usize)
 pub fn static_page(outlook: &Outlook) -> Result<String, HtmlError> {
     let title = format!("{} on {}", outlook.model.name, outlook.device.name);
     html::page(&title, &static_sections::facts(outlook), &static_sections::sections(outlook))
+}
+
+/// The chart of a run against its roofs, as SVG with the looks of `report.html`; `None` without a roof or a point.
+pub fn run_chart(run: &Measured) -> Option<String> {
+    run_sections::roofline(run).svg
+}
+
+/// What was predicted and what was measured, in a sentence; `None` if nothing was predicted.
+pub fn run_sentence(run: &Measured) -> Option<String> {
+    let told = run.comparisons.iter().map(|c| {
+        format!("{} {} where {} was measured", c.figure, duration(c.predicted_ns.mid), duration(c.measured_ns))
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| format!("the device allows, as predicted: {}", told.join(", ")))
 }
 
 /// `roofline.html` of runs, with the prediction for the first one.

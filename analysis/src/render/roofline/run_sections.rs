@@ -106,7 +106,7 @@ fn comparisons(run: &Measured) -> Section {
     Section { list, ..Section::new("prediction", "Measured against predicted", note) }.table(&head, rows.collect())
 }
 
-fn roofline(run: &Measured) -> Section {
+pub(super) fn roofline(run: &Measured) -> Section {
     let of = |kind| run.points.iter().filter(move |point: &&Point| point.kind == kind);
     let multiply = of(PointKind::Phase).find_map(|point| point.under.first()?.multiply);
     let roofs = run.roofs.iter().filter_map(|roof| {

@@ -1,0 +1,73 @@
+//! How the page of a full analysis begins: five sentences, what to change, and the charts.
+
+use super::conclusion;
+use super::format::printable;
+use super::html::flame;
+use super::plain_changes::{changes, count_of};
+use super::stakeholder_facts::{limits, work};
+use crate::passes::Analysis;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Changes that are listed; the run's own report has all.
+const MOST_CHANGES: usize = 8;
+
+/// Sentences, changes, charts. Names in texts are between backticks.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Front {
+    /// What ran, how fast, what limits it, how near it comes to the device, whether that can be trusted.
+    pub(super) sentences: Vec<String>,
+    /// What to change, the largest gain first.
+    pub(super) changes: Vec<String>,
+    pub(super) more: usize,
+    pub(super) roofline: Option<String>,
+    pub(super) flame: Value,
+}
+
+impl Front {
+    /// Of a run.
+    pub fn of(analysis: &Analysis) -> Self {
+        let limit = conclusion::plain_limit(analysis, code);
+        let said = [
+            Some(format!("the figures rest on {}", work(analysis))),
+            conclusion::speed(analysis, code),
+            Some(limit.unwrap_or_else(|| "what limits it is not known: no intervals were recorded".to_string())),
+            limits(analysis).pop(),
+            Some(conclusion::verdict_line(analysis)),
+        ];
+        Self {
+            sentences: said.into_iter().flatten().map(|text| sentence(&text)).collect(),
+            changes: changes(analysis, MOST_CHANGES, code).iter().map(|text| sentence(text)).collect(),
+            more: count_of(analysis).saturating_sub(MOST_CHANGES),
+            roofline: None,
+            flame: flame::frame(&analysis.tree),
+        }
+    }
+
+    /// What was predicted, in a sentence before the last one, and the chart.
+    #[must_use]
+    pub fn predicted(mut self, text: Option<String>, chart: Option<String>) -> Self {
+        let last = self.sentences.len().saturating_sub(1);
+        if let Some(text) = text {
+            // It says how near to the device it comes, so the sentence about peaks is not needed.
+            if self.sentences.len() >= 5 {
+                self.sentences.remove(last - 1);
+            }
+            self.sentences.insert(self.sentences.len().saturating_sub(1), sentence(&text));
+        }
+        self.roofline = chart;
+        self
+    }
+}
+
+/// A name in a text.
+fn code(name: &str) -> String {
+    format!("`{}`", printable(name).replace('`', "ˋ"))
+}
+
+/// With a capital at its begin and a full stop.
+fn sentence(text: &str) -> String {
+    let text = text.trim_end_matches('.');
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
