@@ -49,7 +49,7 @@ fn environment() {
 
     // Mistakes and unusable destinations are reported, and the program goes on.
     let wrong = run(program, dir.path(), &[], &[("CANDLESCOPE", "parket=runs")]);
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("`parket` is not known"));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("`parket` (did you mean `parquet`?) is not known"));
     assert!(String::from_utf8_lossy(&wrong.stdout).contains("ten steps done"));
     std::fs::write(dir.path().join("file"), "").unwrap();
     let wrong = run(program, dir.path(), &[], &[("CANDLESCOPE", "parquet=file/below")]);

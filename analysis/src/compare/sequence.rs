@@ -175,6 +175,7 @@ fn answer(
 ) -> Option<Answer> {
     let n = y.len();
     let mut covariance = vec![vec![0.0; n]; n];
+    #[expect(clippy::needless_range_loop, reason = "two places of the matrix at a time")]
     for i in 0..n {
         covariance[i][i] = 1.0;
         let mut apart = 0.0;

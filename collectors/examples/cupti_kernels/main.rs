@@ -11,6 +11,7 @@
 
 mod checks;
 mod costs;
+#[allow(dead_code, reason = "shared with another program")]
 mod sys;
 
 use candlescope_collectors::cupti::{self, Correlate, Cupti, CuptiOptions};

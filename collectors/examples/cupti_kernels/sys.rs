@@ -290,11 +290,6 @@ impl Gpu {
         self.use_here()
     }
 
-    /// Ends the process's context on the device, and makes it anew. Nothing that was made in it is valid any more.
-    pub(crate) fn reset_device(&self) -> Result<(), String> {
-        call!(self.library, "cuDevicePrimaryCtxReset_v2"(0 => i32))
-    }
-
     pub(crate) fn synchronize(&self, stream: usize) -> Result<(), String> {
         call!(self.library, "cuStreamSynchronize"(stream as Stream => Stream))
     }

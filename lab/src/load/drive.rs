@@ -123,9 +123,11 @@ pub(super) async fn run_stage(
             _ = look.tick() => {
                 watcher.progress(&running.progress(stages, level));
                 if let Some(why) = running.to_be_ended(stop) {
-                    // First why: a request that waits here looks for it when the stage has stopped.
+                    // Both at once: a request that waits here looks for the reason when the stage has stopped, and a
+                    // client whose request was given up must not begin another one.
+                    let mut state = running.state();
                     cancel.send_replace(Some(why));
-                    running.state().course.stop(clock.now());
+                    state.course.stop(clock.now());
                 }
             }
         }

@@ -1,4 +1,7 @@
-//! Names of the fields by which spans are recognised as phases and requests.
+//! Names of the fields by which spans are recognised as phases and requests, and the target of the helpers' spans.
+
+/// `tracing` target of the helpers' spans.
+pub const TARGET: &str = "candlescope::llm";
 
 /// Field that marks a span as a phase; its value is a [`Phase`](crate::Phase) word.
 pub const PHASE_FIELD: &str = "candlescope.phase";

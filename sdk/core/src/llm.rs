@@ -24,7 +24,7 @@
 
 pub use crate::field_names::{
     CALLER_SAMPLED_FIELD, LAST_TOKEN_FIELD, OUTCOME_FIELD, PARENT_SPAN_ID_FIELD, PHASE_FIELD, REQUEST_MODEL_FIELD,
-    TRACE_ID_FIELD,
+    TARGET, TRACE_ID_FIELD,
 };
 use crate::layer::thread;
 use crate::request_handle::{self, RequestHandle};
@@ -39,9 +39,6 @@ use tracing::{Span, info_span};
 
 /// Version of the OpenTelemetry semantic conventions whose GenAI names are used.
 pub const SEMCONV_VERSION: &str = "1.42.0";
-
-/// `tracing` target of the helpers' spans.
-pub const TARGET: &str = "candlescope::llm";
 
 /// The tokens that a step passes through the model.
 ///

@@ -2,7 +2,7 @@
 //! own, `fmt().with_env_filter(…)`) disables them, and a filter around the layer hides them from it. Neither shows later:
 //! a span that is disabled is like one that was never made. So it is asked once, when the subscriber is in place.
 
-use crate::llm;
+use crate::field_names::TARGET;
 use crate::run::{Code, Finding};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -39,7 +39,7 @@ impl Visible {
     pub(crate) fn reaches(&self, metadata: &Metadata<'_>) {
         let what = match metadata.target() {
             OF_MODELS => MODELS,
-            llm::TARGET => PHASES,
+            TARGET => PHASES,
             _ => return,
         };
         self.reached.fetch_or(what, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl Visible {
     /// What a filter of this subscriber hides.
     pub(crate) fn answer(&self, dispatch: &Dispatch) -> Option<Finding> {
         let (models, phases) = tracing::dispatcher::with_default(dispatch, || {
-            (span_enabled!(target: OF_MODELS, Level::TRACE), span_enabled!(target: llm::TARGET, Level::INFO))
+            (span_enabled!(target: OF_MODELS, Level::TRACE), span_enabled!(target: TARGET, Level::INFO))
         });
         let reached = self.reached.load(Ordering::Relaxed);
         let (models, phases) = (models && reached & MODELS != 0, phases && reached & PHASES != 0);

@@ -333,7 +333,7 @@ fn intervals_that_end_while_the_end_waits_for_the_device_are_recorded() {
         scope.spawn(move || {
             tracing::dispatcher::with_default(dispatch, || {
                 steps(device, 1);
-                let (step, inner) = (trace_span!("decode"), trace_span!("block"));
+                let (step, inner) = (trace_span!("decode", candlescope.phase = "decode"), trace_span!("block"));
                 let _step = step.enter();
                 {
                     let _inner = inner.enter();

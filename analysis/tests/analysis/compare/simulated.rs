@@ -130,7 +130,7 @@ fn one_side_after_the_other_is_not_fooled_by_the_same_machine() {
         let (a, b) = (side(), side());
         compare(&a, &b, &CompareOptions::default()).expect("comparable")
     };
-    let all: Vec<Comparison> = (0..200).map(|seed| after(seed)).collect();
+    let all: Vec<Comparison> = (0..200).map(after).collect();
     let alarms = all.iter().filter(|comparison| decided(comparison)).count();
     assert!(alarms <= 4, "{alarms} of 200");
     let named = all.iter().filter(|comparison| !comparison.paths.changed.is_empty()).count();

@@ -122,9 +122,8 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
     if LINK.is_requested() {
         let alone = LINK.call_ends(lanes::inside(Began::NONE));
         // SAFETY: by this function's own contract.
-        if let Some(leave) =
-            unsafe { leave.cast::<Leave>().as_ref() }.filter(|_| alone && lanes::has_been_attached(now))
-        {
+        let leave = unsafe { leave.cast::<Leave>().as_ref() };
+        if let Some(leave) = leave.filter(|_| alone && lanes::has_been_attached(now)) {
             detach(leave);
         }
         // Nothing is recorded any more.

@@ -21,10 +21,10 @@ pub(crate) fn seen() -> Option<&'static str> {
 }
 
 fn of_file(file: &str) -> Option<&str> {
-    let versions = file.split(['/', '\\']).filter_map(|part| {
+    let mut versions = file.split(['/', '\\']).filter_map(|part| {
         ["candle-transformers-", "candle-nn-", "candle-core-"].into_iter().find_map(|name| part.strip_prefix(name))
     });
-    versions.filter(|version| version.starts_with(|c: char| c.is_ascii_digit()) && version.contains('.')).next_back()
+    versions.rfind(|version| version.starts_with(|c: char| c.is_ascii_digit()) && version.contains('.'))
 }
 
 #[cfg(test)]

@@ -317,7 +317,8 @@ impl Activity for Recorder {
             return self.outcome();
         }
         // A recorder may keep kernels back until it is told that all have finished.
-        let keep = if all { 0 } else { s.kernels.len() / 2 };
+        let keep = if all || !s.on { 0 } else { s.kernels.len() / 2 };
+        into.undelivered = if keep == 0 { Undelivered::Nothing } else { Undelivered::Unknown };
         let give = s.kernels.len() - keep;
         into.kernels.extend(s.kernels.drain(..give));
         s.launched.clear();
