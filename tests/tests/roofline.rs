@@ -97,7 +97,7 @@ fn the_work_of_every_operation_is_that_of_the_cost_model() {
 }
 
 #[test]
-fn a_mixture_reads_the_experts_that_the_cost_model_reads() {
+fn a_mixture_reads_the_experts_that_even_routing_expects_of_those_that_the_cost_model_allows() {
     let mut config = ModelConfig::named("llama-3-8b").unwrap();
     config.feed_forward = Network::MoeSwiGlu { intermediate: 14_336, experts: 8, active: 2 };
     for rows in [1, 2, 3, 4, 5, 64] {
@@ -105,7 +105,14 @@ fn a_mixture_reads_the_experts_that_the_cost_model_reads() {
         let storage = Storage { weights: Format::named("bf16").unwrap(), activation: 2.0, cached: 2.0, product: 2.0 };
         let operations = step(&shape(&config), Input::token(rows as u64, 101), &storage, 1);
         let cost = decoder_step(&config, work, Widths::of(2));
-        assert_eq!(sum(&operations, &["gate_proj", "up_proj", "down_proj"]), of(cost.ffn), "{rows} rows");
+        let mut expected = of(cost.ffn);
+        // The cost model counts the experts that rows can read at most: two each. Some rows choose the same ones.
+        let (most, usual) = ((2.0 * rows as f64).min(8.0), 8.0 * (1.0 - 0.75_f64.powi(rows as i32)));
+        expected[2] *= usual / most;
+        let found = sum(&operations, &["gate_proj", "up_proj", "down_proj"]);
+        for (found, expected) in found.into_iter().zip(expected) {
+            assert!((found - expected).abs() <= expected * 1e-9, "{rows} rows: {found} for {expected}");
+        }
     }
 }
 

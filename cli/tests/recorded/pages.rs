@@ -63,7 +63,10 @@ fn slow_requests_are_named_and_taken_apart() {
     for run in [&recorded().unset, &recorded().one, &recorded().batch, &recorded().stalled] {
         let metrics: Value = serde_json::from_str(&page(run, "metrics.json")).expect("JSON");
         let rows = metrics["requests"]["rows"].as_array().unwrap();
-        for row in rows {
+        // A request of which an interval was lost cannot be taken apart: on a machine without room this happens.
+        let whole = |row: &&Value| !row["parts"].is_null();
+        assert!(rows.iter().filter(whole).count() * 2 > rows.len(), "{}", run.display());
+        for row in rows.iter().filter(whole) {
             let parts = &row["parts"];
             let sum: u64 = ["queue_ns", "prefill_ns", "decode_ns", "other_steps_ns", "between_ns"]
                 .iter()
@@ -74,7 +77,8 @@ fn slow_requests_are_named_and_taken_apart() {
         }
         // The slowest of those that count, the slowest first.
         let duration = |row: &Value| row["dur_ns"].as_u64().unwrap();
-        let mut all: Vec<u64> = rows.iter().filter(|row| row["warmup"] == false).map(duration).collect();
+        let measured = rows.iter().filter(whole).filter(|row| row["warmup"] == false);
+        let mut all: Vec<u64> = measured.map(duration).collect();
         all.sort_unstable_by(|a, b| b.cmp(a));
         let slow = metrics["slow_requests"]["rows"].as_array().unwrap();
         assert_eq!(slow.iter().map(duration).collect::<Vec<_>>(), all[..slow.len()], "{slow:?}");

@@ -32,6 +32,11 @@ where
     F: Filter<S> + Send + Sync + 'static,
     L: Layer<S> + Send + Sync,
 {
-    let ours: Option<CandlescopeLayer> = ours.into();
-    others.with_filter(filter).and_then(ours)
+    let others = others.with_filter(filter);
+    // An `Option` of a layer that is none would tell the registry that nobody wants anything.
+    let both: Box<dyn Layer<S> + Send + Sync> = match ours.into() {
+        Some(ours) => Box::new(others.and_then(ours)),
+        None => Box::new(others),
+    };
+    both
 }
