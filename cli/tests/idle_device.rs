@@ -48,7 +48,8 @@ fn recorded(dir: &Path, ns: i64, of: u64) -> Run {
                 let call = begin + at * EVERY;
                 device.launch_at("gemv", (HostNs(call), HostNs(call + CALL)), LATENCY, ns);
             }
-            while HostNs::now().0 < begin + KERNELS * EVERY {
+            // The last kernel ends within its step.
+            while HostNs::now().0 < begin + (KERNELS + 2) * EVERY {
                 std::hint::spin_loop();
             }
         }
@@ -91,8 +92,8 @@ fn a_launch_that_returns_too_late_is_the_hosts_whenever_it_began() {
             let (simulated, _) = what_if(&run, &SimulationOptions::default(), &[vec![Change::Graph]]);
             let graph = simulated.steps[0].scenarios[0].outcome.as_ref().unwrap().share_of_step.mid;
             seen.push((found.map(|found| found.gain.mid), graph));
-            // The finding's share is of the step as it runs unobserved.
-            found.is_some_and(|found| found.gain.mid > 0.15 && found.gain.mid < graph + 0.02)
+            // The finding takes out what recording a launch costs with a real recorder, so it promises less.
+            found.is_some_and(|found| found.gain.mid > 0.05 && found.gain.mid < graph + 0.02)
         });
         assert!(found, "{ns}: {seen:?}");
     }
@@ -110,8 +111,10 @@ fn steps_between_windows_count_for_nothing() {
     assert!(trace.span_ns < own + own / 10, "{trace:?}");
     assert_eq!(trace.span_ns, trace.busy_ns + trace.idle_ns);
     let late = stream.host_wait.unwrap();
-    assert_eq!(late.n, line.gaps.host_bound.n);
-    assert_eq!(late.ns, line.gaps.host_bound.ns + line.gaps.launch_latency.ns);
+    // But for the first kernel of a step, which only one of them counts where work of the step before still ran.
+    assert!(late.n.abs_diff(line.gaps.host_bound.n) <= line.steps, "{late:?} {line:?}");
+    let gaps = line.gaps.host_bound.ns + line.gaps.launch_latency.ns;
+    assert!(late.ns.abs_diff(gaps) <= gaps / 50, "{late:?} {line:?}");
     assert!(stream.queue.unwrap().empty_share < 0.9);
 }
 

@@ -303,7 +303,7 @@ fn stalls_are_told_as_stalls_and_a_cold_step_as_warm_up() {
     let object = analysed(&recorded().stalled);
     for finding in findings(&object) {
         let message = finding["message"].as_str().unwrap();
-        assert!(!message.contains("first 1 steps") && !message.contains("1 of the steps"), "{message}");
+        assert!(!message.contains("first 1 steps") && !message.contains(" 1 of the steps"), "{message}");
         match finding["code"].as_str().unwrap() {
             "straggler_step" => assert!(message.contains("stall of single steps"), "{message}"),
             // It gains the program nothing, and stands behind what does.

@@ -208,8 +208,7 @@ fn faulty(recorded: &Recorded) -> Vec<PathBuf> {
     ]
 }
 
-/// Fails for a code that is neither reached nor listed, for one that is listed but always reached, and for a reference to
-/// a file that does not name it.
+/// Fails for a code that is neither reached nor listed, and for a reference to a file that does not name it.
 fn account(what: &str, all: &BTreeMap<&str, String>, reached: &BTreeSet<String>, listed: &[(&str, &str, &str)]) {
     for (code, variant) in all {
         let entry = listed.iter().find(|(of, ..)| of == code);
