@@ -14,7 +14,7 @@ pub struct Activity {
     pub start_ns: i64,
     /// End on the device.
     pub end_ns: i64,
-    /// When the device could have begun it, as far as its launching call tells: see [`ready`]. `None` if that is not known.
+    /// When the device could have begun it, as far as its launching call tells. `None` if that is not known.
     pub ready_ns: Option<i64>,
     /// From the end of that call to the start on the device, 0 if the device started before the call returned.
     pub queue_delay_ns: Option<u64>,
@@ -81,7 +81,7 @@ pub struct Block {
     pub start_ns: i64,
     /// Its end.
     pub end_ns: i64,
-    /// When the device could have begun the first work in it: see [`ready`].
+    /// When the device could have begun the first work in it.
     pub ready_ns: Option<i64>,
 }
 
