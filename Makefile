@@ -85,16 +85,18 @@ fuzz:
 		cargo test -p candlescope-models --test hostile -- --nocapture mutated
 
 # The same targets under libFuzzer, which sees what code an input reaches: an hour each, with the address sanitizer. Needs a nightly
-# compiler and cargo-fuzz. What is found is kept in target/fuzz-corpus, inputs that fail in tests/fuzz/coverage/artifacts.
-COVERED = $(shell sed -n 's/^name = "\([a-z-]*\)"$$/\1/p' tests/fuzz/coverage/Cargo.toml | tail -n +2)
+# compiler and cargo-fuzz. What is found is kept in target/fuzz-corpus, inputs that fail in target/fuzz-artifacts.
+COVERED = $(filter-out command-line inputs-yaml,$(notdir $(wildcard tests/fuzz/corpus/*)))
+FUZZED = target/fuzz-coverage/$(shell rustc -vV | sed -n 's/^host: //p')/release/target
 fuzz-coverage:
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || \
 		{ echo "fuzz-coverage: rustup toolchain install nightly, then cargo install cargo-fuzz"; exit 1; }
+	cargo +nightly fuzz build --fuzz-dir tests/fuzz/coverage --target-dir target/fuzz-coverage target
 	for target in $(or $(TARGET),$(COVERED)); do \
-		mkdir -p target/fuzz-corpus/$$target && \
-		cargo +nightly fuzz run --fuzz-dir tests/fuzz/coverage --target-dir target/fuzz-coverage $$target \
-			target/fuzz-corpus/$$target tests/fuzz/corpus/$$target -- -max_total_time=$(SECONDS) -seed=$(SEED) \
-			-rss_limit_mb=2048 -timeout=20 -max_len=65536 || exit 1; \
+		mkdir -p target/fuzz-corpus/$$target target/fuzz-artifacts && echo "== $$target" && \
+		CANDLESCOPE_FUZZ_TARGET=$$target $(FUZZED) target/fuzz-corpus/$$target tests/fuzz/corpus/$$target \
+			-max_total_time=$(SECONDS) -seed=$(SEED) -rss_limit_mb=2048 -timeout=20 -max_len=65536 \
+			-artifact_prefix=target/fuzz-artifacts/$$target- || exit 1; \
 	done
 
 lint:

@@ -4,16 +4,18 @@
 #[path = "../../sdk/core/tests/scripted/mod.rs"]
 mod scripted;
 
-use candlescope_analysis::advice::AdviceCode;
+use candlescope_analysis::advice::{AdviceCode, RATES};
 use candlescope_analysis::passes::account::DeviceAccount;
 use candlescope_analysis::simulation::{Change, SimulationOptions, what_if};
 use candlescope_analysis::{AnalyzeOptions, Analyzed, Run, analyze};
-use candlescope_core::{HostNs, Schedule, Session};
+use candlescope_core::{HostNs, RecordKind, Schedule, Session};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 use candlescope_testkit::SOON;
 use scripted::{Device, Recorder};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tracing::trace_span;
 use tracing_subscriber::prelude::*;
 
@@ -24,7 +26,7 @@ const CALL: i64 = 3_000;
 /// and arrives so long after its end.
 const LATENCY: i64 = 1_000;
 /// Kernels of a step.
-const KERNELS: i64 = 300;
+const KERNELS: i64 = 60;
 const STEPS: usize = 12;
 
 /// Records steps of kernels of `ns` nanoseconds. Of every `of` steps the kernels of one are recorded.
@@ -42,6 +44,8 @@ fn recorded(dir: &Path, ns: i64, of: u64) -> Run {
         // Where windows are asked for, it depends on the machine how soon the recorder is on.
         let is_enough = |n| n >= STEPS * of as usize && (of == 1 || device.enables.load(Ordering::Relaxed) > 5);
         for _ in (0..2_000).take_while(|n| !is_enough(*n)) {
+            // Who has slept is not sent away at once by a busy machine's scheduler.
+            std::thread::sleep(Duration::from_micros(100));
             let _step = step.enter();
             let begin = HostNs::now().0;
             for at in 0..KERNELS {
@@ -56,6 +60,27 @@ fn recorded(dir: &Path, ns: i64, of: u64) -> Run {
     });
     session.finish();
     Run::open(dir).unwrap()
+}
+
+/// Records until this part of the steps with kernels was not held up for long by other programs: what is asked is not what they do to
+/// a step.
+fn undisturbed(dir: &Path, ns: i64, of: u64, part: f64) -> Run {
+    let scripted = ((KERNELS + 2) * EVERY) as u64;
+    for at in 0..200 {
+        let dir = dir.join(at.to_string());
+        let run = recorded(&dir, ns, of);
+        let kernels = run.table(RecordKind::Kernel).flat_map(|batch| batch.kernels);
+        let with_kernels: BTreeSet<u64> = kernels.filter_map(|kernel| kernel.step).collect();
+        let steps = run.table(RecordKind::Step).flat_map(|batch| batch.steps);
+        let mut times: Vec<u64> =
+            steps.filter(|step| with_kernels.contains(&step.step)).map(|step| step.host_dur_ns).collect();
+        times.sort_unstable();
+        let last = (times.len() as f64 * part) as usize - 1;
+        if times[last] < scripted + scripted / 4 {
+            return run;
+        }
+    }
+    panic!("in each of 200 takes steps were held up by other programs");
 }
 
 fn device(analyzed: &Analyzed) -> &DeviceAccount {
@@ -83,30 +108,30 @@ fn a_launch_that_returns_too_late_is_the_hosts_whenever_it_began() {
     }
 }
 
-/// And the finding says so, where a graph would save that time.
+/// And the finding says so, where a graph would save that time: it promises what `--what-if graph` does at most, and
+/// 7/8 of the device's rate as the middle, as every gain does.
 #[test]
-#[ignore = "what a step takes on the host is disturbed on a busy machine: run it on an idle one"]
 fn such_a_device_is_launch_bound() {
     for ns in [4_000, 5_000] {
         let dir = tempfile::tempdir().unwrap();
-        let run = recorded(dir.path(), ns, 1);
+        let run = undisturbed(dir.path(), ns, 1, 0.8);
         let analyzed = analyze(&run, &AnalyzeOptions::default());
         let diagnosis = analyzed.analysis.diagnosis.as_ref().unwrap();
         let found = diagnosis.findings.iter().find(|found| found.code == AdviceCode::LaunchBound);
         let found = found.unwrap_or_else(|| panic!("{ns}: {:?}", diagnosis.findings));
         let (simulated, _) = what_if(&run, &SimulationOptions::default(), &[vec![Change::Graph]]);
         let graph = simulated.steps[0].scenarios[0].outcome.as_ref().unwrap().share_of_step.mid;
-        // The finding takes out what recording a launch costs with a real recorder, so it promises less.
-        assert!(found.gain.mid > 0.05 && found.gain.mid < graph + 0.02, "{ns}: {} and {graph}", found.gain.mid);
+        let gain = found.gain;
+        assert!(gain.mid > 0.05 && (gain.high - graph).abs() < 1e-6, "{ns}: {gain:?} and {graph}");
+        assert!((gain.mid - (1.0 - (1.0 - graph) / RATES[1])).abs() < 1e-6, "{ns}: {gain:?} and {graph}");
     }
 }
 
 /// Where the kernels of some steps are recorded, the time of the others is neither idle nor a wait.
 #[test]
-#[ignore = "depends on how the steps of a busy machine overlap: run it on an idle one"]
 fn steps_between_windows_count_for_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let analyzed = analyze(&recorded(dir.path(), 5_000, 2), &AnalyzeOptions::default());
+    let analyzed = analyze(&undisturbed(dir.path(), 5_000, 2, 1.0), &AnalyzeOptions::default());
     let device = device(&analyzed);
     let (line, trace, stream) = (device.line.unwrap(), device.trace, &device.streams[0]);
     assert!(line.steps >= 3 && trace.windows == line.steps, "{line:?} {trace:?}");

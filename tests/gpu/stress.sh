@@ -41,4 +41,45 @@ part never_waits 1 --threads 1 --async --kernel-ns 6000
 part come_and_go 1 --threads 4 --churn all
 part ends_in_window 1 --threads 2 --cut --churn all
 part seven_processes 7 --threads 1 --kernel-ns 4000
+
+# Seven profiles on one device, again and again: what a run says of its kernels, and how each program ended.
+profiles() {
+  local until=$((SECONDS + 2 * seconds)) take=0 pids pid n status
+  local words=(--device cuda:0 --model config:tinyllama-1.1b --dtype bf16 --prompt-tokens 128 --max-new-tokens 64 --repeats 6
+    --ignore-eos --cupti=10/50 --overhead-probe 8 --batch 8 --no-progress)
+  while [ "$SECONDS" -lt "$until" ]; do
+    take=$((take + 1)) pids=()
+    for n in 1 2 3 4 5 6 7; do
+      candlescope-cuda profile "${words[@]}" --out "$scratch/$take-$n" >"$scratch/$take-$n.out" 2>&1 &
+      pids+=($!)
+    done
+    n=0
+    for pid in "${pids[@]}"; do
+      n=$((n + 1))
+      wait "$pid"
+      status=$?
+      python3 - "$take" "$n" "$status" "$scratch/$take-$n" <<'PYTHON' | tee -a "$out/stress.jsonl"
+import json, sys
+take, n, status, run = sys.argv[1:]
+try:
+    kernels = json.load(open(run + "/run.json"))["gpu"]["kernels"]
+    result = {key: kernels[key] for key in ("windows", "steps", "recorded", "attributed", "late", "dropped", "error")}
+except Exception as error:
+    result = str(error)
+print(json.dumps({"part": "profile", "take": int(take), "process": int(n), "status": int(status), "result": result}))
+PYTHON
+      if [ "$status" -ne 0 ]; then
+        failed=1
+        { echo "== profile, take $take, process $n"; tail -20 "$scratch/$take-$n.out"; cat "$scratch/$take-$n/crash.txt"; } \
+          >>"$out/stress.txt" 2>/dev/null
+      fi
+      rm -rf "$scratch/$take-$n" "$scratch/$take-$n.out"
+    done
+  done
+}
+if command -v candlescope-cuda >/dev/null; then
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
+  profiles
+fi
 [ "$failed" -eq 0 ] || { head -100 "$out/stress.txt"; exit 1; }

@@ -1,4 +1,4 @@
-//! A target of `candlescope-fuzz`, by the name of this program.
+//! A target of `candlescope-fuzz`: the one that the environment variable `CANDLESCOPE_FUZZ_TARGET` names.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| candlescope_fuzz::coverage::run(env!("CARGO_BIN_NAME"), bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| candlescope_fuzz::coverage::run(bytes));

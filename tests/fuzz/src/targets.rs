@@ -40,6 +40,9 @@ macro_rules! segment {
     };
 }
 
+/// Those that start a process for each input, whose code no fuzzer sees.
+pub const APART: [&str; 2] = ["command-line", "inputs-yaml"];
+
 /// All of them.
 pub static ALL: &[Target] = &[
     segment!("spans"),

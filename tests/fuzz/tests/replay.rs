@@ -4,6 +4,7 @@
 #![allow(missing_docs, reason = "a test")]
 use candlescope_fuzz::supervise::{self, HEAD};
 use candlescope_fuzz::targets;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,13 +24,14 @@ fn every_input_ends_within_bounds() {
     }
 }
 
-/// Every target that runs in its own process is there for the fuzzer that sees coverage, too.
+/// `make fuzz-coverage` takes its targets from the folders of the corpus.
 #[test]
-fn coverage_has_the_same_targets() {
-    let manifest = include_str!("../coverage/Cargo.toml");
-    let has = |name: &str| manifest.contains(&format!("name = \"{name}\"\npath = \"target.rs\""));
-    let without: Vec<_> = targets::ALL.iter().map(|target| target.name).filter(|name| !has(name)).collect();
-    assert_eq!(without, ["command-line", "inputs-yaml"], "these start a process for each input");
+fn every_target_has_a_corpus() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let folders: BTreeSet<_> = std::fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: BTreeSet<_> = targets::ALL.iter().map(|target| target.name.into()).collect();
+    assert_eq!(folders, names);
+    assert!(targets::APART.iter().all(|name| names.contains(std::ffi::OsStr::new(name))));
 }
 
 /// The supervisor detects every kind of failure.

@@ -77,6 +77,7 @@ fn a_model_that_was_loaded_before() {
     tracing::subscriber::with_default(subscriber, || model.forward(&ids(2), 0).unwrap());
     let manifest = session.finish();
     assert!(manifest.modules.as_ref().is_some_and(|told| told.weights_before > 0), "{:?}", manifest.modules);
+    assert!(finding(&manifest, Code::ModelLoadedBefore).is_some(), "{:?}", manifest.verdict.findings);
 }
 
 #[test]
