@@ -63,7 +63,7 @@ import json, sys
 take, n, status, run = sys.argv[1:]
 try:
     kernels = json.load(open(run + "/run.json"))["gpu"]["kernels"]
-    result = {key: kernels[key] for key in ("windows", "steps", "recorded", "attributed", "late", "dropped", "error")}
+    result = {key: kernels.get(key) for key in ("windows", "steps", "recorded", "attributed", "late", "dropped", "error")}
 except Exception as error:
     result = str(error)
 print(json.dumps({"part": "profile", "take": int(take), "process": int(n), "status": int(status), "result": result}))

@@ -2,7 +2,7 @@
 //! with a session and a scripted device, or on a damaged run; a new code with neither fails.
 
 use super::common::*;
-use super::{Recorded, analysed, profiled, recorded};
+use super::{Recorded, analysed, every, profiled, recorded};
 use candlescope_analysis::advice::{AdviceCode, Missing};
 use candlescope_core::run::Code;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,15 +17,10 @@ const BY_CHANCE: &str = "depends on what else the machine does";
 
 /// Findings with gains and what may be missing that no run here has for certain: why, and where a test makes them.
 const ADVICE_ELSEWHERE: &[(&str, &str, &str)] = &[
-    ("launch_bound", GPU, MADE),
-    ("kernel_count", GPU, MADE),
-    ("unfused", GPU, MADE),
     ("sync_drain", GPU, MADE),
     ("exposed_copy", GPU, MADE),
     ("wave_tail", GPU, MADE),
     ("clocks_low", GPU, OPERATIONS),
-    ("upcast", GPU, MADE),
-    ("data_movement", GPU, MADE),
     ("dequantise", GPU, MADE),
     ("allocator", "calls that allocate are not recorded by any recorder yet", "docs/findings.md"),
     ("cache_copied", "the built-in model writes its cache in place", CPU),
@@ -124,7 +119,6 @@ const VERDICT_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("gpu_outside_parent", "only a device that tells wrong times makes it", JUDGE),
     ("gpu_parent_shorter_than_children", GPU, RULES),
     ("gpu_time_untold", GPU, "analysis/src/findings/gpu_time_untold.rs"),
-    ("gpu_clock_uncertain", SCRIPTED, DEVICE),
     ("gpu_outlasts_steps", GPU, RULES),
     ("launch_bound", GPU, RULES),
     ("gpu_throttled", GPU, "analysis/tests/analysis/energy.rs"),
@@ -233,7 +227,7 @@ fn every_code_is_reached_by_a_recorded_run_or_has_a_reason() {
     let recorded = recorded();
     let (mut advice, mut verdict) = (BTreeSet::new(), BTreeSet::new());
     let other = profiled(&recorded.dir, "two_threads", Some("2"), &["--repeats", "20", "--warmup", "0"]);
-    let mut runs: Vec<PathBuf> = recorded.all().iter().map(|run| run.to_path_buf()).collect();
+    let mut runs = every();
     runs.push(other);
     for run in &runs {
         let object = analysed(run);

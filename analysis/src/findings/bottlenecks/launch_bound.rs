@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, Out};
 use super::gains::Change;
-use super::query::steps_of;
+use super::query::{each_recorded, steps_of};
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::account::Line;
@@ -75,22 +75,39 @@ fn late_share(step: &StepScene<'_>, line: &Line, ns: u64) -> f64 {
     (late / t).clamp(0.0, 1.0)
 }
 
-/// Gaps within a step that ended with work whose launch had returned only after the device had run out of work, beyond
-/// the error of the clocks, and that no wait for a copy preceded.
+/// What each operation launches in a step, how long the device works on it, and for how long it had waited before: gaps
+/// within a step that ended with work whose launch had returned only after the device had run out of work, beyond the
+/// error of the clocks, and that no wait for a copy preceded.
 fn sql(scene: &Scene<'_>, step: &StepScene<'_>) -> String {
     let kernels = scene.analysis.manifest.gpu.as_ref().and_then(|gpu| gpu.kernels.as_ref());
     let bound_ns = kernels.and_then(|kernels| kernels.clock_bound_ns).unwrap_or(0);
+    let steps = steps_of(step);
+    // Work that runs beside other work takes the time by which it outlasts that.
+    let columns = [
+        ("kernels", "sum(kind = 'kernel')"),
+        ("device_ns", "sum(max(0, gpu_end_ns - max(gpu_start_ns, coalesce(idle_from_ns, gpu_start_ns))))"),
+        ("late_gaps", "count(gap_ns)"),
+        ("late_ns", "coalesce(sum(gap_ns), 0)"),
+    ];
+    let columns: Vec<String> =
+        columns.iter().map(|(name, value)| format!("{} AS {name}", each_recorded(value))).collect();
     format!(
-        "SELECT k.run, k.step, operator_of(k.path, k.module) AS operator, k.name, gpu_start_ns - idle_from_ns AS gap_ns \
-         FROM (SELECT *, max(gpu_start_ns + gpu_dur_ns) OVER (PARTITION BY run, device ORDER BY gpu_start_ns, \
+        "WITH recorded AS (SELECT DISTINCT run, step FROM kernels WHERE (run, step) IN {steps}), \
+         placed AS (SELECT *, gpu_start_ns + gpu_dur_ns AS gpu_end_ns, \
+         max(gpu_start_ns + gpu_dur_ns) OVER (PARTITION BY run, device ORDER BY gpu_start_ns, \
          correlation ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS idle_from_ns, \
          lag(kind = 'memcpy' AND name = 'dtoh' AND launch_start_ns + launch_dur_ns >= gpu_start_ns + gpu_dur_ns) \
-         OVER (PARTITION BY run, device ORDER BY gpu_start_ns, correlation) AS after_wait FROM kernels) AS k \
-         JOIN (SELECT run, step, host_start_ns FROM measured_steps WHERE (run, step) IN {}) AS s \
-         ON k.run = s.run AND k.step = s.step WHERE CASE \
-         WHEN launch_start_ns + coalesce(launch_dur_ns, 0) <= gpu_start_ns THEN launch_start_ns + coalesce(launch_dur_ns, 0) \
+         OVER (PARTITION BY run, device ORDER BY gpu_start_ns, correlation) AS after_wait FROM kernels), \
+         late AS (SELECT k.*, CASE WHEN CASE \
+         WHEN launch_start_ns + coalesce(launch_dur_ns, 0) <= gpu_start_ns \
+         THEN launch_start_ns + coalesce(launch_dur_ns, 0) \
          WHEN kind = 'kernel' AND graph IS NULL THEN gpu_start_ns ELSE launch_start_ns END > idle_from_ns + {bound_ns} \
-         AND idle_from_ns >= s.host_start_ns AND NOT coalesce(after_wait, false) ORDER BY gap_ns DESC",
-        steps_of(step)
+         AND idle_from_ns >= s.begun_ns AND NOT coalesce(after_wait, false) \
+         THEN gpu_start_ns - idle_from_ns END AS gap_ns \
+         FROM placed AS k JOIN (SELECT run, step, host_start_ns AS begun_ns FROM measured_steps) \
+         AS s ON k.run = s.run AND k.step = s.step) \
+         SELECT operator_of(path, module) AS operator, name, {} FROM late \
+         WHERE (run, step) IN (SELECT run, step FROM recorded) GROUP BY 1, 2 ORDER BY late_ns DESC",
+        columns.join(", ")
     )
 }

@@ -45,7 +45,7 @@ fn each_usual(column: &str) -> String {
 }
 
 /// A sum over the rows, for one of the steps with recorded kernels.
-fn each_recorded(value: &str) -> String {
+pub(super) fn each_recorded(value: &str) -> String {
     format!("CAST({value} AS DOUBLE) / (SELECT count(*) FROM recorded)")
 }
 
