@@ -1,6 +1,6 @@
 //! `baseline_metrics.json`: a study's figures, grouped by whom they concern.
 
-use super::answers::Answer;
+use super::answers::{Answer, caution};
 use super::lm_options::SuiteName;
 use super::suite_tables::{median, of_suite, size};
 use crate::method::{ENERGY_LEAST as LEAST, StopReason};
@@ -21,6 +21,7 @@ pub fn baseline_metrics(manifest: &Manifest, summaries: &[CaseSummary], answers:
         "capacity": capacity(summaries),
         "efficiency": efficiency(manifest, summaries),
         "reliability": reliability(summaries),
+        "caution": caution(summaries),
         "answers": answers.iter().map(Answer::json).collect::<Vec<_>>(),
     })
 }

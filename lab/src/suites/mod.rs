@@ -26,7 +26,7 @@ mod terminal;
 
 pub use crate::hardware::available_bytes;
 pub use crate::range::{RangeError, parse_range};
-pub use answers::{Answer, answers};
+pub use answers::{Answer, answers, caution};
 pub(crate) use generate_error::case_error;
 pub use lm_case::cases;
 pub use lm_options::{Grid, LmOptions, Shape, SuiteName};
