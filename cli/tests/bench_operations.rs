@@ -275,3 +275,28 @@ fn results_without_a_place_have_a_directory_of_their_own() {
     let refused = bad(&bench(&["bench", "latency", "--quick", "--resume"]));
     assert!(refused.contains("--resume") && refused.contains("--out"), "{refused}");
 }
+
+/// Weights of 8 bits are multiplied in 8 bits, for which `bench peaks` has no figure on a CPU.
+#[test]
+fn a_quantised_model_stands_under_the_roof_of_wider_types() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let (cache, keep, study) = (dir.path().join("cache"), path("files"), path("study"));
+    keep_peaks(&cache);
+    let variants = ["bench", "variants", "--quick", "--variants", "q8_0", "--no-quality", "--profiled", "0"];
+    good(&bench(&cache, &[&variants[..], &["--keep", &keep, "--out", &path("variants")]].concat()));
+    let model = format!("{keep}/model.q8_0.gguf");
+    let latency = ["bench", "latency", "--quick", "--no-progress", "--model", &model, "--out", &study];
+    good(&bench(&cache, &latency));
+    let metrics = json(&std::fs::read_to_string(Path::new(&study).join("baseline_metrics.json")).unwrap());
+    let answer = metrics["answers"].as_array().unwrap().iter().find(|answer| answer["code"] == "bound").unwrap();
+    for phase in answer["figures"]["phases"].as_array().unwrap() {
+        assert_eq!(
+            (&phase["flops_stand_in"], &phase["bound"]),
+            (&"f32 for int8".into(), &"overhead".into()),
+            "{phase}"
+        );
+        assert!(phase["share_of_roof"].is_number() && phase["why_not_known"].is_null(), "{phase}");
+    }
+    assert!(answer["answer"].as_str().unwrap().contains("with FLOP/s of f32 for int8"), "{answer}");
+}

@@ -58,7 +58,8 @@ pub(super) fn measure<T>(
     match outcome {
         Err(error) => {
             let dir = study.dir().display();
-            Err(error.context(format!("what was measured until then is in {dir}; --resume --out {dir} goes on with it")))
+            Err(error
+                .context(format!("what was measured until then is in {dir}; --resume --out {dir} goes on with it")))
         }
         Ok(Ended::Cancelled) => {
             let dir = study.dir().display();

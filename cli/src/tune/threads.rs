@@ -7,7 +7,7 @@ use crate::threads::physical_cores;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::write_whole;
 use candlescope_lab::method::{Mode, SampleVerdict};
-use candlescope_lab::study::Study;
+use candlescope_lab::study::{Study, told_once};
 use candlescope_lab::suites::parse_range;
 use candlescope_lab::tune::{ThreadsTuned, thread_counts};
 use clap::Args;
@@ -166,9 +166,11 @@ fn tell(args: &ThreadsArgs, out: &Path, tuned: &ThreadsTuned, warnings: &[String
     if args.json {
         return say(&object.to_string());
     }
-    if let Some(first) = warnings.first() {
+    // The number of the start says nothing here: each measurement has one.
+    let once = told_once(warnings);
+    if let Some(sentence) = once.first().map(|told| told.split_once(": ").map_or(told.as_str(), |(_, words)| words)) {
         let n = warnings.len();
-        note(&format!("warning: before {n} of the measurements others were at work, for example: {first}"));
+        note(&format!("warning: before {n} of the measurements others were at work, for example: {sentence}"));
     }
     tuned.lines().iter().try_for_each(|line| say(line))?;
     say(&format!(

@@ -3,6 +3,7 @@
 use super::bound::{self, PhaseBound};
 use super::lm_options::SuiteName;
 use super::recorded::{BUSY, Recorded, recorded};
+use super::spread::{deviations, middle};
 use super::suite_tables::{median, of_suite, prompt_tokens, size, throughput_gain};
 use super::terminal::{ms, tokens};
 use crate::study::CaseSummary;
@@ -14,8 +15,6 @@ use std::path::Path;
 
 /// Less gain than this from a larger batch does not pay: a share of the throughput before it.
 const PAYS: f64 = 0.10;
-/// Relative standard deviation of the middle case above which no answer can be relied on.
-const UNSTEADY: f64 = 0.25;
 
 /// A question and its answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -349,32 +348,6 @@ fn utilisation(recorded: &Recorded<'_>) -> Vec<Value> {
         })
     };
     all.into_iter().map(one).collect()
-}
-
-/// What has to be known before any figure is read: that requests of a case differ too much to rely on the answers.
-pub fn caution(summaries: &[CaseSummary]) -> Option<String> {
-    let middle = middle(&deviations(summaries)).filter(|middle| *middle > UNSTEADY)?;
-    Some(format!(
-        "Requests of one and the same case deviate by {:.0} % of their mean: that is too much to rely on what follows. \
-         Repeat it on an idle machine, or with more samples.",
-        middle * 100.0
-    ))
-}
-
-/// Of each case with several requests: their relative standard deviation, and the longest over the median.
-fn deviations(summaries: &[CaseSummary]) -> Vec<(&CaseSummary, f64, f64)> {
-    let of = |case| -> Option<(&CaseSummary, f64, f64)> {
-        let e2e = CaseSummary::host_ns(case).filter(|e2e| e2e.n > 1)?;
-        Some((case, e2e.stddev? / e2e.mean, e2e.max / e2e.median))
-    };
-    summaries.iter().filter_map(of).collect()
-}
-
-/// The deviation of the middle case.
-fn middle(all: &[(&CaseSummary, f64, f64)]) -> Option<f64> {
-    let mut deviations: Vec<f64> = all.iter().map(|(_, deviation, _)| *deviation).collect();
-    deviations.sort_by(f64::total_cmp);
-    deviations.get(deviations.len() / 2).copied()
 }
 
 fn spread(summaries: &[CaseSummary]) -> Answer {

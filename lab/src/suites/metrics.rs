@@ -1,7 +1,8 @@
 //! `baseline_metrics.json`: a study's figures, grouped by whom they concern.
 
-use super::answers::{Answer, caution};
+use super::answers::Answer;
 use super::lm_options::SuiteName;
+use super::spread::caution;
 use super::suite_tables::{median, of_suite, size};
 use crate::method::{ENERGY_LEAST as LEAST, StopReason};
 use crate::study::{CaseSummary, IntervalOf, Manifest};

@@ -1,6 +1,7 @@
 //! `report.html`: the study on one page, without anything from outside.
 
-use super::answers::{Answer, caution};
+use super::answers::Answer;
+use super::spread::caution;
 use super::suite_tables::{prompt_tokens, size};
 use super::terminal::{ms, tokens, used, without};
 use crate::method::StopReason;

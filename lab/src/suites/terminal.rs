@@ -1,7 +1,7 @@
 //! What a terminal shows of a study: a line for each case.
 
-use super::answers::caution;
 use super::lm_options::SuiteName;
+use super::spread::caution;
 use super::suite_tables::{median, of_suite, prompt_tokens, size, throughput_gain};
 use crate::method::StopReason;
 use crate::study::CaseSummary;
