@@ -1,5 +1,5 @@
-//! Where results go that were not given a place: a directory of their own below `results`, so that two commands in a row
-//! do not meet.
+//! Where results go that were not given a place: a directory of their own below `results`, so that two commands in a
+//! row do not meet.
 
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};

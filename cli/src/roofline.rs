@@ -54,8 +54,8 @@ pub(crate) struct RooflineArgs {
     /// Peaks of the device, measured: what `bench peaks` or a calibration wrote, or JSON with `flops` and `bandwidth`
     #[arg(long, value_name = "FILE", visible_alias = "calibration")]
     peaks: Option<PathBuf>,
-    /// Predict from measured kernels as well: the directory that `bench kernels --out STUDY` wrote; can be repeated, and of
-    /// a shape that several have the last one counts
+    /// Predict from measured kernels as well: the directory that `bench kernels --out STUDY` wrote; can be repeated, and
+    /// of a shape that several have the last one counts
     #[arg(long, value_name = "STUDY")]
     kernels: Vec<PathBuf>,
     /// Format of the weights: f32, bf16, f16, fp8, int8, int4, q8_0, q4_k, … [default: bf16 on a GPU, f32 on a CPU]

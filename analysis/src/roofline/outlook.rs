@@ -157,8 +157,8 @@ impl Outlook {
         self
     }
 
-    /// Every kernel that both steps are made of, as `bench kernels` measures them; none where it has none for the model:
-    /// for devices that share matrices, and for models with an encoder.
+    /// Every kernel that both steps are made of, as `bench kernels` measures them; none where it has none for the
+    /// model: for devices that share matrices, and for models with an encoder.
     pub fn kernels(&self) -> Vec<KernelShape> {
         kernel_shapes(&self.model, &self.device, &self.scenario, [&self.prefill, &self.decode])
     }

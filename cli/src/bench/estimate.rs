@@ -86,7 +86,8 @@ impl Estimate {
         ];
         let shorter: Vec<&str> = shorter.iter().filter(|(can, _)| *can).map(|(_, how)| *how).take(4).collect();
         format!(
-            "this will take up to {:.0} min: {} cases in {} process starts, and a repetition takes up to {}. Less to do: {}",
+            "this will take up to {:.0} min: {} cases in {} process starts, and a repetition takes up to {}. Less to do: \
+             {}",
             whole.as_secs_f64() / 60.0,
             self.cases,
             method.processes,

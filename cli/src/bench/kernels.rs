@@ -45,7 +45,8 @@ pub(crate) struct KernelsArgs {
     /// Sizes to sweep over, for example 'm=1,16,256;n=4096;k=64-256+64'; others are the kernel's usual ones
     #[arg(long, value_name = "SIZES", default_value = "", hide_default_value = true)]
     sizes: String,
-    /// Measure the kernels that a model's steps are made of, each at its shape: a model as `roofline` takes it, or a run
+    /// Measure the kernels that a model's steps are made of, each at its shape: of a model as `roofline` takes it, or of
+    /// a run
     #[cfg(feature = "roofline")]
     #[arg(long = "for", value_name = "MODEL|RUN", conflicts_with_all = ["ops", "sizes", "list"])]
     of_model: Option<String>,
@@ -158,8 +159,8 @@ fn tell_length(args: &KernelsArgs, cases: usize, method: &Method) {
         return;
     }
     note(&format!(
-        "up to {:.0} min: {cases} cases of at most {:.0} s each. Less to do: --quick (a look), fewer --ops or --sizes, a \
-         shorter --time-limit",
+        "up to {:.0} min: {cases} cases of at most {:.0} s each. Less to do: --quick (a look), fewer --ops or --sizes, \
+         a shorter --time-limit",
         most / 60.0,
         method.time_limit.as_secs_f64()
     ));
@@ -259,8 +260,8 @@ fn show(args: &KernelsArgs, out: &Path, cases: &[KernelCase], table: &Table) -> 
     say(&format!("Study: {}   Table: {}", out.display(), out.join("kernels.csv").display()))
 }
 
-/// `gemm bf16 m=1 n=4096 k=4096: 9.31 µs (95 % 9.25 to 9.4 µs) stream elapsed (kernels 9.02 µs), 3.60 GFLOP/s, 3.61 TB/s, 87 % of what
-/// measured bandwidth allows`.
+/// `gemm bf16 m=1 n=4096 k=4096: 9.31 µs (95 % 9.25 to 9.4 µs) stream elapsed (kernels 9.02 µs), 3.60 GFLOP/s,
+/// 3.61 TB/s, 87 % of what measured bandwidth allows`.
 fn line(case: &KernelCase, row: &Value) -> String {
     let number = |key: &str| row[key].as_f64();
     let text = |key: &str| row[key].as_str().unwrap_or_default();

@@ -271,7 +271,7 @@ impl Group<'_, '_, '_, '_> {
                 warm => {
                     state.warmup_settled = warm == Warm::Settled;
                     state.spent += state.warm_up.spent(&self.engine.method);
-                    // A slow case has a figure before the next one is warmed up: whoever stops it by then has something.
+                    // A slow case has a figure before the next one is warmed up: whoever stops it has something.
                     return match warm {
                         Warm::OutOfTime => self.advance(place, sink).map(|()| Ended::Done),
                         _ => Ok(Ended::Done),

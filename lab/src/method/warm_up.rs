@@ -38,8 +38,8 @@ impl WarmUp {
         self.times.push(ns as f64);
     }
 
-    /// The part of the case's time limit that warming up took. The first repetition loads kernels and fills caches, which
-    /// is no part of what the limit is for, unless it is long by itself.
+    /// The part of the case's time limit that warming up took. The first repetition loads kernels and fills caches,
+    /// which is no part of what the limit is for, unless it is long by itself.
     pub(super) fn spent(&self, method: &Method) -> Duration {
         self.others + if self.first >= most(method) { self.first } else { Duration::ZERO }
     }

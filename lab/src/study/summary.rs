@@ -65,8 +65,8 @@ impl CaseSummary {
         self.plain(|sample| sample.measurement.memory_bytes.map(|bytes| bytes as f64))
     }
 
-    /// Processors that the process used, over all plain samples whose CPU time is known; `None` where these are too short
-    /// for its clock.
+    /// Processors that the process used, over all plain samples whose CPU time is known; `None` where these are too
+    /// short for its clock.
     pub fn processors_used(&self) -> Option<f64> {
         let known = self.plain.iter().filter_map(|sample| Some((sample.reading.cpu_ms?, sample.measurement.host_ns)));
         let (cpu, wall) = known.fold((0.0, 0.0), |(cpu, wall), (ms, ns)| (cpu + ms, wall + ns as f64 / 1e6));

@@ -35,7 +35,8 @@ pub(super) fn page(
     let state = serde_json::to_value(manifest.state).unwrap_or_default();
     let rendered = environment.template_from_str(TEMPLATE).and_then(|template| {
         template.render(Serde(json!({
-            "css": STYLE, "version": env!("CARGO_PKG_VERSION"), "intervals": intervals(summaries), "caution": caution(summaries),
+            "css": STYLE, "version": env!("CARGO_PKG_VERSION"), "intervals": intervals(summaries),
+            "caution": caution(summaries),
             "study": manifest.study, "state": state, "model": model, "machine": machine(manifest), "rows": rows, "answers": answers,
             "charts": charts, "method": method(manifest), "surroundings": manifest.surroundings,
             "disturbances": told_once(&records.disturbances), "damaged": records.damaged,
