@@ -35,6 +35,8 @@ mod ncu;
 mod nsight;
 mod nsys;
 mod options;
+#[cfg(feature = "lab")]
+mod out_dir;
 mod output;
 mod profile;
 mod progress;

@@ -104,11 +104,11 @@ pub(crate) struct LoadArgs {
     /// Where the server shows its metrics for Prometheus [default: /metrics at the same address, if it is there]
     #[arg(long, value_name = "URL")]
     metrics: Option<String>,
-    /// Directory for load_test_results.json, load_requests.csv and a chart
-    #[arg(long, value_name = "DIR", default_value = "results")]
-    out: PathBuf,
+    /// Directory for load_test_results.json, load_requests.csv and a chart [default: results/load-TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Replace the results that are there
-    #[arg(long)]
+    #[arg(long, requires = "out")]
     overwrite: bool,
     /// Print the figures as one machine-readable object on standard output instead of text
     #[arg(long)]
@@ -134,24 +134,25 @@ const MOST_PROMPT: u64 = 64 << 20;
 pub(crate) fn run(args: &LoadArgs) -> Result<()> {
     let options = options(args)?;
     room_for_sockets(args)?;
-    let Room { made, replaces, lock } = make_room(args)?;
+    let out = crate::out_dir::chosen(args.out.as_deref(), "load", false)?;
+    let Room { made, replaces, lock } = make_room(&out, args.overwrite)?;
     let stop = Stop::new();
     listen_for_interrupts(&stop)?;
     let progress = Progress::new(!args.no_progress && !args.json);
     progress.wait("first requests");
-    let watcher = Watcher { progress, out: &args.out, begun: Mutex::new(false), failed: Mutex::new(None) };
+    let watcher = Watcher { progress, out: &out, begun: Mutex::new(false), failed: Mutex::new(None) };
     let results = load::run(&options, &stop, &watcher);
     watcher.progress.clear();
     let results = results.inspect_err(|_| {
         // An empty directory would only be in the way; one with anything in it stays.
         if made {
-            let _ = std::fs::remove_dir(&args.out);
+            let _ = std::fs::remove_dir(&out);
         }
     })?;
-    let written = results.write(&args.out).and_then(|files| {
+    let written = results.write(&out).and_then(|files| {
         // A chart beside results is of these; the new ones have three files or two.
         let has_chart = files.iter().any(|file| file.extension().is_some_and(|end| end == "svg"));
-        if replaces && !has_chart { LoadResults::remove_chart(&args.out).map(|()| files) } else { Ok(files) }
+        if replaces && !has_chart { LoadResults::remove_chart(&out).map(|()| files) } else { Ok(files) }
     });
     drop(lock);
     if args.json {
@@ -165,10 +166,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<()> {
     }
     // The figures above are there even if the files are not.
     let files = written.with_context(|| {
-        format!(
-            "cannot write the results into {}: free some space, or name another place with --out",
-            args.out.display()
-        )
+        format!("cannot write the results into {}: free some space, or name another place with --out", out.display())
     })?;
     if !args.json {
         let shown: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
@@ -297,19 +295,19 @@ struct Room {
 }
 
 /// Refuses to replace what is there, and finds out before the load whether results can be written.
-fn make_room(args: &LoadArgs) -> Result<Room> {
-    if let (Some(there), false) = (LoadResults::files_there(&args.out).first(), args.overwrite) {
+fn make_room(out: &Path, overwrite: bool) -> Result<Room> {
+    if let (Some(there), false) = (LoadResults::files_there(out).first(), overwrite) {
         bail!("{} is there already: name another directory with --out, or --overwrite it", there.display());
     }
-    let remedy = || format!("cannot write into {}: name another directory with --out", args.out.display());
-    let made = !args.out.exists();
-    std::fs::create_dir_all(&args.out).with_context(remedy)?;
-    let lock = lock_directory(&args.out).with_context(remedy)?;
-    let (trial, mut file) = new_file(&args.out).with_context(remedy)?;
+    let remedy = || format!("cannot write into {}: name another directory with --out", out.display());
+    let made = !out.exists();
+    std::fs::create_dir_all(out).with_context(remedy)?;
+    let lock = lock_directory(out).with_context(remedy)?;
+    let (trial, mut file) = new_file(out).with_context(remedy)?;
     let written = file.write_all(b"trial");
     std::fs::remove_file(&trial).with_context(remedy)?;
     written.with_context(remedy)?;
-    let replaces = args.out.join(load::RESULTS_FILE).is_file();
+    let replaces = out.join(load::RESULTS_FILE).is_file();
     Ok(Room { made, replaces, lock })
 }
 

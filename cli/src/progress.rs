@@ -7,15 +7,29 @@ use std::time::Duration;
 /// A progress bar, or nothing.
 pub(crate) struct Progress {
     bar: ProgressBar,
+    /// Whether it is wanted and there is no terminal for it.
+    #[cfg(feature = "lab")]
+    in_lines: bool,
 }
 
 impl Progress {
     pub(crate) fn new(wanted: bool) -> Self {
         let bar = ProgressBar::no_length();
-        if !wanted || !std::io::stderr().is_terminal() {
+        let on_terminal = std::io::stderr().is_terminal();
+        if !wanted || !on_terminal {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
-        Self { bar }
+        Self {
+            bar,
+            #[cfg(feature = "lab")]
+            in_lines: wanted && !on_terminal,
+        }
+    }
+
+    /// Whether lines stand in for the bar.
+    #[cfg(feature = "lab")]
+    pub(crate) fn in_lines(&self) -> bool {
+        self.in_lines
     }
 
     /// Something of unknown length.

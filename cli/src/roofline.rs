@@ -36,8 +36,8 @@ Examples:
       a table over devices, with what a million tokens cost
   candlescope roofline --calibrate runs/a runs/b runs/c --out peaks
       effective peaks of the device that these ran on, for --peaks peaks/calibrated-peaks.json
-  candlescope roofline llama-3-8b --gpu H200 --kernels results
-      from the kernels that `bench kernels --out results` measured, beside the roofline
+  candlescope roofline llama-3-8b --gpu H200 --kernels results/kernels
+      from what `bench kernels --for llama-3-8b --device cuda:0 --out results/kernels` measured, beside the roofline
   candlescope roofline runs/first --gpu H200
       a run: measured against predicted, with roofline.html beside it";
 
@@ -54,9 +54,10 @@ pub(crate) struct RooflineArgs {
     /// Peaks of the device, measured: what `bench peaks` or a calibration wrote, or JSON with `flops` and `bandwidth`
     #[arg(long, value_name = "FILE", visible_alias = "calibration")]
     peaks: Option<PathBuf>,
-    /// Predict from measured kernels as well: the directory that `bench kernels --out STUDY` wrote
+    /// Predict from measured kernels as well: the directory that `bench kernels --out STUDY` wrote; can be repeated, and
+    /// of a shape that several have the last one counts
     #[arg(long, value_name = "STUDY")]
-    kernels: Option<PathBuf>,
+    kernels: Vec<PathBuf>,
     /// Format of the weights: f32, bf16, f16, fp8, int8, int4, q8_0, q4_k, … [default: bf16 on a GPU, f32 on a CPU]
     #[arg(long, value_name = "FORMAT")]
     dtype: Option<String>,
@@ -132,7 +133,7 @@ pub(crate) fn run(args: &RooflineArgs) -> Result<()> {
 }
 
 /// Whether a path is meant as a run: a directory without a model in it.
-fn is_run(path: &Path) -> bool {
+pub(crate) fn is_run(path: &Path) -> bool {
     path.is_dir() && (path.join(MANIFEST_FILE).exists() || !path.join("config.json").exists())
 }
 
@@ -179,21 +180,32 @@ fn kept() -> Result<Option<Device>> {
     Ok(Some(peaks_device(&text, None).context("in the peaks that `bench peaks` keeps of this machine")?))
 }
 
-/// The study of `--kernels`, if one is given: a directory, or its kernels.json.
+/// The studies of `--kernels` as one, if some are given: directories, or their kernels.json.
 fn kernels(args: &RooflineArgs) -> Result<Option<KernelStudy>> {
-    let Some(path) = &args.kernels else { return Ok(None) };
-    let file = if path.is_dir() { path.join("kernels.json") } else { path.clone() };
+    let mut all: Option<KernelStudy> = None;
+    for path in &args.kernels {
+        let study = kernel_study(path)?;
+        all = Some(match all {
+            Some(before) => before.joined(study).with_context(|| format!("in `{}`", path.display()))?,
+            None => study,
+        });
+    }
+    Ok(all)
+}
+
+fn kernel_study(path: &Path) -> Result<KernelStudy> {
+    let file = if path.is_dir() { path.join("kernels.json") } else { path.to_path_buf() };
     if !file.is_file() {
         bail!("`{}` has no kernels.json: measure some with `candlescope bench kernels --out STUDY`", path.display());
     }
     let beside = file.with_file_name("study.json");
     let study = beside.is_file().then(|| read(&beside)).transpose()?;
     let found = KernelStudy::read(&read(&file)?, study.as_deref());
-    Ok(Some(found.with_context(|| format!("in `{}`", file.display()))?))
+    found.with_context(|| format!("in `{}`", file.display()))
 }
 
 /// bf16 where the device multiplies it, f16 where only that, f32 on a CPU.
-fn usual_format(device: &Device) -> &'static str {
+pub(crate) fn usual_format(device: &Device) -> &'static str {
     match device.kind {
         DeviceKind::Cpu => "f32",
         _ if device.flops.contains_key(&Multiply::F16) && !device.flops.contains_key(&Multiply::Bf16) => "f16",
@@ -254,7 +266,7 @@ fn of_model(args: &RooflineArgs) -> Result<()> {
     };
     let mut outlook = outlook(args, &model, &device)?;
     if let Some(study) = &study {
-        outlook = outlook.with_kernels(study);
+        outlook = outlook.with_kernels(study).asked_as(&args.targets[0], false);
     }
     let json = render::static_json(&outlook);
     let mut files = Vec::new();
@@ -267,7 +279,7 @@ fn of_model(args: &RooflineArgs) -> Result<()> {
 
 /// One model on several devices.
 fn of_devices(args: &RooflineArgs, model: &AskedModel) -> Result<()> {
-    if args.kernels.is_some() {
+    if !args.kernels.is_empty() {
         bail!("--kernels are those of one device: name it alone after --gpu, without --price");
     }
     let names = named(args);
@@ -312,7 +324,7 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
         measured_peaks::add_to(&mut analysis.manifest, on_gpu)?;
         let mut measured = Measured::of(&run, &analysis, device.as_ref(), &thresholds);
         if let Some(study) = &study {
-            measured = measured.with_kernels(study);
+            measured = measured.with_kernels(study).asked_as(target);
         }
         runs.push((run, analysis, measured));
     }
@@ -336,7 +348,7 @@ fn calibrate_runs(args: &RooflineArgs) -> Result<()> {
     if args.gpu.is_some() || args.peaks.is_some() {
         bail!("--calibrate fits the peaks: leave out --gpu and --peaks");
     }
-    if args.kernels.is_some() {
+    if !args.kernels.is_empty() {
         bail!("--calibrate fits what runs measured: leave out --kernels, and give it with the prediction");
     }
     let limits = limits(&args.limits)?;
@@ -398,7 +410,7 @@ fn refuse(args: &RooflineArgs, why: &str, options: &[&str]) -> Result<()> {
 fn of_load_test(args: &RooflineArgs, file: &Path) -> Result<()> {
     refuse(args, "a load test says itself what it asked", ASKED)?;
     refuse(args, "it is for a model on devices", COMPARED)?;
-    if args.kernels.is_some() {
+    if !args.kernels.is_empty() {
         bail!("--kernels is for a model or for runs: a load test does not say which kernels ran");
     }
     let named = || format!("in `{}`", file.display());

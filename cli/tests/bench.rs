@@ -62,7 +62,9 @@ fn a_quick_suite_from_requests_to_report() {
     assert!(
         head("throughput_results.csv").starts_with("batch,prompt_tokens,output_tokens,samples,processes,output_tps")
     );
-    assert!(head("throughput_results.csv").contains(",speedup,speedup_low,speedup_high,efficiency,memory_bytes,"));
+    assert!(head("throughput_results.csv").contains(
+        ",speedup,speedup_low,speedup_high,efficiency,memory_bytes,process_cpu_ratio,hw_gpu_utilization_ratio,"
+    ));
     assert!(head("sequence_length_results.csv").contains("ttft_ms,ttft_ms_low,ttft_ms_high"));
     for chart in ["latency", "throughput", "tpot_by_batch", "sequence_length"] {
         assert!(fs::read_to_string(out.join(format!("charts/{chart}.svg"))).unwrap().contains("<svg"));

@@ -225,3 +225,78 @@ fn recorded_requests_of_a_benchmark_have_them_too() {
     let (output, study) = latency("damaged");
     assert!(bad(&output).contains("does not hold measured peaks") && !study.exists());
 }
+
+#[test]
+fn an_interrupt_of_kernels_keeps_what_there_is_and_names_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cache, out) = (dir.path().join("cache"), dir.path().join("study"));
+    let args =
+        ["bench", "kernels", "--ops", "gemm,linear,softmax,gelu,swiglu,add,rmsnorm", "--runs", "16000000", "--warm"];
+    let sizes = ["--sizes", "m=8;n=8;k=8;rows=1;width=8", "--profiled", "0", "--out", out.to_str().unwrap()];
+    let mut command = candlescope();
+    command.args(args).args(sizes).env("XDG_CACHE_HOME", &cache);
+    let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let journal = out.join("journal.jsonl");
+    let sampled =
+        || std::fs::read_to_string(&journal).is_ok_and(|text| text.matches("\"kind\":\"sample\"").count() > 20);
+    wait_until(sampled, "some samples");
+    assert!(std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let ended = child.wait_with_output().unwrap();
+    let (shown, told) = (text(&ended.stdout), text(&ended.stderr));
+    assert_eq!(ended.status.code(), Some(130), "{shown}{told}");
+    assert!(told.contains("keeps what was measured") && !told.contains("error:"), "{told}");
+    // Four cases are measured at once; the others were not begun and have no line.
+    let cases: Vec<&str> = shown.lines().filter(|line| line.contains(" f32 ")).collect();
+    assert!((1..=4).contains(&cases.len()), "{shown}");
+    assert!(cases.iter().all(|line| line.contains("B/s")), "each has figures: {shown}");
+    assert!(out.join("kernels.csv").exists());
+}
+
+#[test]
+fn results_without_a_place_have_a_directory_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let bench = |args: &[&str]| {
+        let mut command = candlescope();
+        let output =
+            command.args(args).env("XDG_CACHE_HOME", dir.path().join("cache")).current_dir(dir.path()).output();
+        output.unwrap()
+    };
+    let kernels = ["bench", "kernels", "--quick", "--warm", "--ops", "add", "--runs", "1"];
+    good(&bench(&kernels));
+    good(&bench(&kernels));
+    good(&bench(&["bench", "latency", "--quick", "--profiled", "0"]));
+    good(&bench(&["tune", "batch", "--end", "2", "--quick"]));
+    let mut made: Vec<String> = std::fs::read_dir(dir.path().join("results"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().trim_end_matches(char::is_numeric).to_string())
+        .collect();
+    made.sort();
+    assert_eq!(made, ["kernels-", "kernels-", "latency-", "tune-batch-"]);
+    let refused = bad(&bench(&["bench", "latency", "--quick", "--resume"]));
+    assert!(refused.contains("--resume") && refused.contains("--out"), "{refused}");
+}
+
+/// Weights of 8 bits are multiplied in 8 bits, for which `bench peaks` has no figure on a CPU.
+#[test]
+fn a_quantised_model_stands_under_the_roof_of_wider_types() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let (cache, keep, study) = (dir.path().join("cache"), path("files"), path("study"));
+    keep_peaks(&cache);
+    let variants = ["bench", "variants", "--quick", "--variants", "q8_0", "--no-quality", "--profiled", "0"];
+    good(&bench(&cache, &[&variants[..], &["--keep", &keep, "--out", &path("variants")]].concat()));
+    let model = format!("{keep}/model.q8_0.gguf");
+    let latency = ["bench", "latency", "--quick", "--no-progress", "--model", &model, "--out", &study];
+    good(&bench(&cache, &latency));
+    let metrics = json(&std::fs::read_to_string(Path::new(&study).join("baseline_metrics.json")).unwrap());
+    let answer = metrics["answers"].as_array().unwrap().iter().find(|answer| answer["code"] == "bound").unwrap();
+    for phase in answer["figures"]["phases"].as_array().unwrap() {
+        assert_eq!(
+            (&phase["flops_stand_in"], &phase["bound"]),
+            (&"f32 for int8".into(), &"overhead".into()),
+            "{phase}"
+        );
+        assert!(phase["share_of_roof"].is_number() && phase["why_not_known"].is_null(), "{phase}");
+    }
+    assert!(answer["answer"].as_str().unwrap().contains("with FLOP/s of f32 for int8"), "{answer}");
+}

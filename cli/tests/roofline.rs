@@ -238,7 +238,8 @@ fn measured_kernels_beside_the_roofs() {
     let tpot = comparisons.iter().find(|c| c["code"] == "tpot").unwrap();
     assert!(tpot["error"].is_number() && tpot.get("from_kernels_ns").is_none(), "{tpot}");
     let text = ok(&args);
-    assert!(text.contains("candlescope bench kernels --ops linear --dtype f32"), "{text}");
+    let command = one_command(&text);
+    assert_eq!(command, ["bench", "kernels", "--for", run.as_str()], "{text}");
     let predicted = json(&fs::read_to_string(path("run/static_analysis.json")).unwrap());
     let operations = predicted["from_kernels"]["decode"]["operations"].as_array().unwrap();
     let from = |name: &str| operations.iter().find(|o| o["operation"] == name).unwrap()["from"].clone();
@@ -253,7 +254,67 @@ fn measured_kernels_beside_the_roofs() {
     };
     says(&["gpt2", "--gpu", "H200", "--kernels", &path("nowhere")], "bench kernels --out");
     says(&["gpt2", "--gpu", "H200", "--kernels", &peaks], "no table of kernels");
+    // What is missing is measured by that command, in one more study.
+    let second = path("second");
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    ok(&[&command[..], &["--runs", "1", "--warm", "--no-progress", "--out", &second]].concat());
+    let told = json(&ok(&[&args[..], &["--kernels", &second, "--json"]].concat()));
+    let comparisons = told["runs"][0]["comparisons"].as_array().unwrap();
+    assert!(comparisons.iter().all(|c| c["from_kernels_ns"].is_number()), "{comparisons:?}");
+    let predicted = json(&fs::read_to_string(path("run/static_analysis.json")).unwrap());
+    assert_eq!(predicted["from_kernels"]["to_measure"], serde_json::json!([]));
     // The study's own device is a processor that no table has.
     says(&["gpt2", "--kernels", &study], "--peaks FILE");
     says(&["--calibrate", &run, "--kernels", &study], "leave out --kernels");
+}
+
+/// The one command that a text names for what kernels lack, as a shell would pass it.
+fn one_command(text: &str) -> Vec<String> {
+    // A terminal's lines may be broken at spaces.
+    let after = text.split("candlescope bench kernels ").nth(1).unwrap_or_else(|| panic!("no command: {text}"));
+    assert!(!after.contains("candlescope bench kernels"), "one command: {text}");
+    let words = after.lines().take_while(|line| !line.trim().is_empty()).flat_map(str::split_whitespace);
+    let words = words.take_while(|word| !word.starts_with("wrote")).map(str::to_string);
+    ["bench", "kernels"].map(str::to_string).into_iter().chain(words).collect()
+}
+
+#[test]
+fn the_kernels_of_a_model_are_measured_by_one_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let (few, rest, peaks, config) = (path("few"), path("rest"), path("peaks.json"), path("config.json"));
+    fs::write(&peaks, r#"{"name": "a test", "kind": "cpu", "flops": {"f32": 1e11}, "bandwidth": 1e10}"#).unwrap();
+    let model = serde_json::json!({
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 128,
+        "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "tie_word_embeddings": false,
+    });
+    fs::write(&config, model.to_string()).unwrap();
+    let measure = ["--runs", "1", "--warm", "--no-progress"];
+    ok(&[&["bench", "kernels", "--ops", "add", "--sizes", "rows=1;width=64", "--out", &few], &measure[..]].concat());
+    let asked = ["--peaks", &peaks, "--batch", "2", "--prompt", "6", "--context", "9", "--kernels", &few];
+    let text = ok(&[&["roofline", &config], &asked[..]].concat());
+    let command = one_command(&text);
+    let words = ["--for", &config, "--batch", "2", "--prompt", "6", "--context", "9", "--dtype", "f32"];
+    assert_eq!(command[2..], words, "{text}");
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    let shown = ok(&[&command[..], &measure, &["--out", &rest]].concat());
+    assert!(shown.contains("linear f32 m=12 n=64 k=64: "), "a product of the prompts' step: {shown}");
+    let told = json(&ok(&[&["roofline", &config], &asked[..], &["--kernels", &rest, "--json"]].concat()));
+    let found = &told["from_kernels"];
+    assert_eq!(
+        (found["to_measure"].as_array().map(Vec::len), &found["measure_all"]),
+        (Some(0), &serde_json::Value::Null)
+    );
+    for step in ["prefill", "decode"] {
+        assert!(found[step]["ns"].is_object() || found[step]["ns"].is_number(), "{step}: {}", found[step]["ns"]);
+    }
+    let says = |args: &[&str], part: &str| {
+        let message = fails(&[&["bench", "kernels"], args].concat());
+        assert!(message.contains(part), "{args:?}: {message}");
+    };
+    says(&["--for", &config, "--ops", "add"], "--ops");
+    says(&["--batch", "2"], "--for");
+    says(&["--for", "nosuchmodel-7b"], "nosuchmodel-7b");
+    says(&["--for", &config, "--dtype", "f32,bf16"], "one format");
 }

@@ -53,7 +53,7 @@ impl Multiply {
 
     /// Types whose FLOP/s stand in where a device has no figure for this one, in order: wider ones, in which the same
     /// numbers can be multiplied exactly.
-    pub(super) fn wider(self) -> &'static [Self] {
+    pub(crate) fn wider(self) -> &'static [Self] {
         match self {
             Self::F32 => &[],
             Self::Tf32 | Self::Bf16 | Self::F16 => &[Self::F32],

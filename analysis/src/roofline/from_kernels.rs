@@ -66,8 +66,47 @@ pub struct FromKernels {
     pub prefill: StepFromKernels,
     /// One token of each sequence.
     pub decode: StepFromKernels,
-    /// Commands that measure what is missing.
+    /// Commands that measure what is missing, one shape each.
     pub to_measure: Vec<String>,
+    /// One command that measures every shape of the steps, if something is missing and it is known how the model was
+    /// asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measure_all: Option<String>,
+}
+
+/// A kernel at a shape, as `bench kernels` names both.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct KernelShape {
+    /// The kernel.
+    pub op: &'static str,
+    /// Its element type.
+    pub dtype: &'static str,
+    /// Its sizes.
+    pub sizes: Vec<(&'static str, u64)>,
+}
+
+/// Every kernel that both steps of a model, already predicted at their roofs, are made of, each shape once.
+pub(super) fn kernel_shapes(
+    shape: &ModelShape,
+    device: &Device,
+    scenario: &Scenario,
+    [prefill, decode]: [&StepPrediction; 2],
+) -> Vec<KernelShape> {
+    let [first, token] = scenario.inputs(shape);
+    let mut all: Vec<KernelShape> = Vec::new();
+    for (step, input) in [(prefill, first), (decode, token)] {
+        let asked = Asked { shape, scenario, device, input };
+        let names = step.operations.iter().map(|timed| &timed.operation).filter(|operation| operation.kernels > 0.0);
+        for wanted in names.filter_map(|operation| asked.kernels(operation.name)).flatten() {
+            let Wanted { op, dtype, sizes, .. } = wanted;
+            let one = KernelShape { op, dtype, sizes };
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
+    }
+    all
 }
 
 impl FromKernels {
@@ -101,7 +140,13 @@ pub(super) fn from_kernels(
     };
     let (prefill, decode) = (of(prefill, first), of(decode, token));
     let name = study.device_name().map_or_else(String::new, |name| format!(" on {name}"));
-    FromKernels { source: format!("{} kernels measured{name}", study.len()), prefill, decode, to_measure }
+    FromKernels {
+        source: format!("{} kernels measured{name}", study.len()),
+        prefill,
+        decode,
+        to_measure,
+        measure_all: None,
+    }
 }
 
 struct Asked<'a> {

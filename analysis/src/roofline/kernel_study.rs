@@ -22,6 +22,9 @@ pub enum KernelStudyError {
          `candlescope bench kernels --out STUDY` wrote"
     )]
     NotKernels,
+    /// Studies of two devices.
+    #[error("the kernels were measured on `{0}`, and others on `{1}`: give studies of one device")]
+    Devices(String, String),
     /// No kernel was measured.
     #[error("the study has no kernel with a time: measure some with `candlescope bench kernels --out STUDY`")]
     Empty,
@@ -120,6 +123,30 @@ impl KernelStudy {
         let study: Option<Value> = study.map(serde_json::from_str).transpose()?;
         let device = study.and_then(|study| Some(study["environment"]["device"]["name"].as_str()?.to_string()));
         Ok(Self { kernels: kernels.into_iter().map(|(_, kernel)| kernel).collect(), device })
+    }
+
+    /// This study with the kernels of `later` as well. Of a shape that both have, `later` has the time.
+    ///
+    /// # Errors
+    /// If they are of different devices.
+    pub fn joined(mut self, later: Self) -> Result<Self, KernelStudyError> {
+        match (&self.device, later.device) {
+            (Some(here), Some(there)) if *here != there => {
+                return Err(KernelStudyError::Devices(here.clone(), there));
+            }
+            (None, there) => self.device = there,
+            _ => {}
+        }
+        for kernel in later.kernels {
+            let same = |known: &&mut MeasuredKernel| {
+                (&known.op, &known.dtype, &known.sizes) == (&kernel.op, &kernel.dtype, &kernel.sizes)
+            };
+            match self.kernels.iter_mut().find(same) {
+                Some(known) => *known = kernel,
+                None => self.kernels.push(kernel),
+            }
+        }
+        Ok(self)
     }
 
     /// The device that they were measured on, if it is one of the table.

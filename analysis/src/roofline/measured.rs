@@ -112,6 +112,13 @@ impl Measured {
         }
     }
 
+    /// Names the run in the command that measures what kernels lack: [`Outlook::asked_as`].
+    #[must_use]
+    pub fn asked_as(mut self, run: &str) -> Self {
+        self.outlook = self.outlook.map(|outlook| outlook.asked_as(run, true));
+        self
+    }
+
     /// The same with predictions from measured kernels beside those from roofs.
     #[must_use]
     pub fn with_kernels(mut self, study: &KernelStudy) -> Self {

@@ -37,7 +37,7 @@ pub use calibrate::{
     Calibration, CalibrationError, CalibrationRun, ErrorSummary, Fitted, Form, HeldOut, LeftOut, RepeatSummary,
     calibrate,
 };
-pub use from_kernels::{FromKernels, KernelTime, StepFromKernels, TimeSource};
+pub use from_kernels::{FromKernels, KernelShape, KernelTime, StepFromKernels, TimeSource};
 pub use heat::{HeatCell, HeatMap};
 pub use hf_config::{ConfigError, config_shape};
 pub use kernel_study::{KernelStudy, KernelStudyError};

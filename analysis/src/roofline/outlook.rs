@@ -1,6 +1,6 @@
 //! The whole prediction for a model on a device, without running anything: latency, memory, batches, formats.
 
-use super::from_kernels::{FromKernels, from_kernels};
+use super::from_kernels::{FromKernels, KernelShape, from_kernels, kernel_shapes};
 use super::kernel_study::KernelStudy;
 use super::memory::MemoryNeed;
 use super::predict::{Bound, StepPrediction, predict};
@@ -155,6 +155,42 @@ impl Outlook {
         let steps = [&self.prefill, &self.decode];
         self.from_kernels = Some(from_kernels(&self.model, &self.device, &self.scenario, steps, study));
         self
+    }
+
+    /// Every kernel that both steps are made of, as `bench kernels` measures them; none where it has none for the
+    /// model: for devices that share matrices, and for models with an encoder.
+    pub fn kernels(&self) -> Vec<KernelShape> {
+        kernel_shapes(&self.model, &self.device, &self.scenario, [&self.prefill, &self.decode])
+    }
+
+    /// Says how the model was asked for (`smollm2-135m`, a file, a run), so that what measured kernels lack is named in
+    /// one command. A model that is not a run needs what was asked of it as well.
+    #[must_use]
+    pub fn asked_as(mut self, target: &str, is_run: bool) -> Self {
+        let asked = (!is_run).then(|| {
+            format!(
+                " --batch {} --prompt {} --context {} --dtype {}",
+                self.scenario.batch,
+                self.scenario.prompt,
+                self.scenario.told_context(&self.model),
+                self.scenario.weights.name
+            )
+        });
+        let device = if self.device.kind == DeviceKind::Cpu { "" } else { " --device cuda:0" };
+        if let Some(found) = self.from_kernels.as_mut().filter(|found| !found.to_measure.is_empty()) {
+            let asked = asked.unwrap_or_default();
+            found.measure_all = Some(format!("candlescope bench kernels --for {}{asked}{device}", quoted(target)));
+        }
+        self
+    }
+}
+
+/// As a shell takes it for one word.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:+=@".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 

@@ -58,6 +58,9 @@ pub struct UnderRoof {
     pub origin: Origin,
     /// The type whose FLOP/s count.
     pub multiply: Option<Multiply>,
+    /// The type whose FLOP/s stand in, where the roof has none for numbers of 8 bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stands_in: Option<Multiply>,
     /// FLOPs a byte from which on work is bound by computing.
     pub ridge: Option<f64>,
     /// FLOP/s that the intensity allows; of a phase those that its operations one after the other allow.
@@ -176,7 +179,8 @@ impl Achieved {
     }
 
     fn one(&self, roof: &Roof, intensity: Option<f64>) -> UnderRoof {
-        let peak = self.multiply.and_then(|kind| roof.flops.get(&kind).copied());
+        let stands_in = self.multiply.and_then(|kind| roof.stands_in_for(kind));
+        let peak = stands_in.or(self.multiply).and_then(|kind| roof.flops.get(&kind).copied());
         let mixture = self.mixture(roof, peak);
         let factor = mixture.as_ref().map_or(1.0, |mixture| mixture.factor);
         let ridge = peak.zip(roof.bandwidth).map(|(peak, bandwidth)| peak / bandwidth);
@@ -188,6 +192,7 @@ impl Achieved {
         let base = UnderRoof {
             origin: roof.origin,
             multiply: self.multiply,
+            stands_in,
             ridge,
             attainable_flops: attainable,
             utilisation: None,
@@ -203,22 +208,32 @@ impl Achieved {
         if roof.bandwidth.is_none() {
             return UnderRoof { status: missing("the roof has no bandwidth"), ..base };
         }
-        let Some(utilisation) = roof.utilisation(self.flops_per_s.unwrap_or(0.0), bytes, self.multiply) else {
+        let Some(utilisation) = roof.utilisation(self.flops_per_s.unwrap_or(0.0), bytes, stands_in.or(self.multiply))
+        else {
             let kind = self.multiply.map_or("the type that is multiplied", Multiply::name);
             return UnderRoof { status: missing(&format!("the roof has no FLOP/s for {kind}")), ..base };
         };
         let utilisation = utilisation * factor;
-        let bound = match (mixture, intensity, ridge) {
+        let bound = Some(match (mixture, intensity, ridge) {
             (Some(mixture), ..) => mixture.bound,
             (None, Some(intensity), Some(ridge)) if intensity > ridge => Bound::Compute,
             _ => Bound::Memory,
-        };
+        });
+        if let (Some(kind), Some(other)) = (self.multiply, stands_in)
+            && utilisation > 1.0
+            && bound == Some(Bound::Compute)
+        {
+            // Numbers of 8 bits may be multiplied faster than wider ones: that is no error.
+            let (kind, other) = (kind.name(), other.name());
+            let why = format!("the roof has no FLOP/s for {kind}, and these are more than those for {other}");
+            return UnderRoof { bound, status: missing(&why), ..base };
+        }
         let status = if utilisation > 1.0 {
             Status::Invalid(format!("{utilisation:.2} times what the {} roof allows", roof.origin.name()))
         } else {
             Status::Ok
         };
-        UnderRoof { utilisation: Some(utilisation), bound: Some(bound), status, ..base }
+        UnderRoof { utilisation: Some(utilisation), bound, status, ..base }
     }
 }
 

@@ -47,6 +47,13 @@ impl Roof {
         }
     }
 
+    /// The type whose FLOP/s stand in for `kind`: for numbers of 8 bits those of the next wider type that the roof has,
+    /// as predictions take them. Wider types are multiplied by other units, so that theirs stand in for nothing.
+    pub(super) fn stands_in_for(&self, kind: Multiply) -> Option<Multiply> {
+        let narrow = matches!(kind, Multiply::Int8 | Multiply::Fp8) && !self.flops.contains_key(&kind);
+        kind.wider().iter().copied().find(|wider| narrow && self.flops.contains_key(wider))
+    }
+
     /// One device's share, which is the roof of what runs on one device: operators, kernels, single steps.
     pub(super) fn of_one(&self) -> Roof {
         let n = self.devices.max(1) as f64;

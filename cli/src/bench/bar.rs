@@ -1,10 +1,11 @@
-//! How far a study is, on a terminal; nothing if standard error is not one.
+//! How far a study is: a bar on a terminal, and a line now and then if standard error is not one.
 
-use crate::output::printable;
+use super::pace::{Lines, left};
+use crate::output::{note, printable};
 use candlescope_lab::method::Event;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Steps of the bar for one round.
 const STEPS: f64 = 1_000.0;
@@ -14,22 +15,22 @@ pub(super) struct Bar {
     bar: ProgressBar,
     rounds: f64,
     round: f64,
-    /// Time that the study took before this process.
-    before: Duration,
-    began: Instant,
+    lines: Lines,
 }
 
 impl Bar {
     /// A bar for round `round` of `rounds`, which begins `before` after the study did.
     pub(super) fn new(wanted: bool, round: u32, rounds: u32, before: Duration) -> Self {
         let bar = ProgressBar::new((f64::from(rounds) * STEPS) as u64);
-        if !wanted || !std::io::stderr().is_terminal() {
+        let on_terminal = std::io::stderr().is_terminal();
+        if !wanted || !on_terminal {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
         // No steady tick: that is a thread, which would take time from what is measured.
         let style = ProgressStyle::with_template("{msg:<48} {wide_bar} {percent}% {prefix}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, rounds: rounds.into(), round: round.into(), before, began: Instant::now() }
+        let lines = Lines::new(wanted && !on_terminal, before);
+        Self { bar, rounds: rounds.into(), round: round.into(), lines }
     }
 
     pub(super) fn loading(&self, what: &str) {
@@ -39,7 +40,10 @@ impl Bar {
 
     pub(super) fn show(&self, event: &Event<'_>) {
         match event {
-            Event::WarmedUp { case, .. } => self.bar.set_message(format!("warm-up {}", case.key())),
+            Event::WarmedUp { case, took, .. } => {
+                self.bar.set_message(format!("warm-up {}", case.key()));
+                self.lines.tell(|| format!("{} warms up, {:.1} s a repetition", case.key(), took.as_secs_f64()));
+            }
             Event::Sampled { sample, share } => self.at(&sample.case.key(), *share),
             Event::Stopped { stopped, share } => self.at(&stopped.case.key(), *share),
             _ => {}
@@ -50,8 +54,17 @@ impl Bar {
         let done = (self.round + share) / self.rounds;
         self.bar.set_position((done * self.rounds * STEPS) as u64);
         self.bar.set_message(case.to_string());
-        let left = (self.before + self.began.elapsed()).as_secs_f64() * (1.0 / done.max(1e-3) - 1.0);
-        self.bar.set_prefix(format!("at most {:.0}:{:02.0} left", (left / 60.0).floor(), left % 60.0));
+        let left = left(self.lines.elapsed(), done).unwrap_or_default();
+        self.lines.tell(|| match left.as_str() {
+            "" => format!("{:.0} %: {case}", done * 100.0),
+            left => format!("{:.0} %, {left}: {case}", done * 100.0),
+        });
+        self.bar.set_prefix(left);
+    }
+
+    /// Prints a line that stays, with the bar out of the way.
+    pub(super) fn say(&self, text: &str) {
+        self.bar.suspend(|| note(text));
     }
 
     pub(super) fn clear(&self) {

@@ -74,9 +74,9 @@ pub(crate) struct CommonArgs {
     /// Seed of random weights, of prompts, and of the order of cases
     #[arg(long, value_name = "N", default_value_t = 42)]
     pub(crate) seed: u64,
-    /// Directory of the study; must be empty or absent, unless --resume is given
-    #[arg(long, value_name = "STUDY", default_value = "results")]
-    pub(crate) out: PathBuf,
+    /// Directory of the study; must be empty or absent, unless --resume is given [default: results/KIND-TIME]
+    #[arg(long, value_name = "STUDY")]
+    pub(crate) out: Option<PathBuf>,
     /// Exactly this many requests of each case, in place of the rules that stop it
     #[arg(long, value_name = "N")]
     pub(crate) runs: Option<u32>,
@@ -96,13 +96,13 @@ pub(crate) struct CommonArgs {
     /// Short requests and three of each, in one process start: a look, no measurement to rely on
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Go on with the study in --out, which was begun with the same options
+    /// Go on with the study in --out STUDY, which was begun with the same options
     #[arg(long)]
     pub(crate) resume: bool,
     /// Print baseline_metrics.json on standard output instead of text
     #[arg(long)]
     pub(crate) json: bool,
-    /// No progress bar
+    /// No progress bar, and where there is no terminal no lines of progress
     #[arg(long)]
     pub(crate) no_progress: bool,
 }

@@ -5,7 +5,7 @@ use super::operations::{begin, cancel_on_interrupt, end, state};
 use crate::output::{note, say};
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_lab::method::{Cancel, Ended, StopReason};
-use candlescope_lab::study::{CaseSummary, Manifest, Records, Study};
+use candlescope_lab::study::{CaseSummary, Manifest, Records, Study, told_once};
 use candlescope_lab::suites::{lines, write_results};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
@@ -38,9 +38,12 @@ pub(super) fn measure<T>(
         // Copied into the recorded runs, which come last: a file of peaks that cannot be used is told before anything else.
         crate::measured_peaks::of(&args.subject.device)?;
     }
+    // `latency of MODEL`.
+    let kind = plan.study.split(' ').next().unwrap_or("bench");
+    let out = crate::out_dir::chosen(args.out.as_deref(), kind, args.resume)?;
     let mut study = match args.resume {
-        true => Study::resume(&args.out, plan)?,
-        false => Study::create(&args.out, plan.clone())?,
+        true => Study::resume(out, plan)?,
+        false => Study::create(out, plan.clone())?,
     };
     let cancel = cancel_on_interrupt(|| ());
     let outcome = Rounds::new(&mut study, args, &cancel).and_then(|mut all| rounds(&mut all));
@@ -55,10 +58,12 @@ pub(super) fn measure<T>(
     match outcome {
         Err(error) => {
             let dir = study.dir().display();
-            Err(error.context(format!("what was measured until then is in {dir}; --resume goes on with it")))
+            Err(error
+                .context(format!("what was measured until then is in {dir}; --resume --out {dir} goes on with it")))
         }
         Ok(Ended::Cancelled) => {
-            note(&format!("interrupted: {} keeps what was measured; --resume goes on with it", study.dir().display()));
+            let dir = study.dir().display();
+            note(&format!("interrupted: {dir} keeps what was measured; --resume --out {dir} goes on with it"));
             Ok(130)
         }
         Ok(Ended::Done) => verdict(&told),
@@ -216,7 +221,7 @@ fn show(study: &Study, summaries: &[CaseSummary], args: &CommonArgs) -> Result<(
         let metrics: Value = serde_json::from_str(&text)?;
         return say(&serde_json::json!({ "study": dir, "metrics": metrics }).to_string());
     }
-    for text in &study.manifest().disturbances {
+    for text in told_once(&study.manifest().disturbances) {
         note(&format!("warning: {text}"));
     }
     for line in lines(summaries) {

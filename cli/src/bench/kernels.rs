@@ -12,14 +12,18 @@ use candlescope_lab::kernels::{
     Ceilings, Kernel, KernelCase, RunOptions, STREAM_ELAPSED, Sizes, all, by_name, case_id, cases, engine_cases, table,
     write,
 };
-use candlescope_lab::method::{Ended, Engine, Method};
+use candlescope_lab::method::{Ended, Engine, Method, StopReason};
 use candlescope_lab::peaks::{DeviceIdentity, PeakKind, load, read, shown};
 use candlescope_lab::study::{Manifest, Table};
 use clap::Args;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Seconds; what takes less needs no word.
+const LONG: f64 = 300.0;
+/// Why a case has no figure that an interrupt came before: cancelled, or not begun.
+const UNMEASURED: [Option<&str>; 2] = [None, Some(StopReason::Cancelled.as_str())];
 /// Recorded repetitions of each case on a GPU.
 const RECORDED: u32 = 5;
 /// Cases whose inputs are in memory at once.
@@ -29,7 +33,9 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   candlescope bench kernels --quick
   candlescope bench kernels --ops gemm,linear --sizes 'm=1,16,256;n=4096;k=4096' --dtype f32,bf16
-  candlescope bench kernels --device cuda:0 --ops attention_decode --sizes 'context=128-8192*4'";
+  candlescope bench kernels --device cuda:0 --ops attention_decode --sizes 'context=128-8192*4'
+  candlescope bench kernels --for smollm2-135m --batch 4 --prompt 512 --out results/kernels
+      the kernels that a model's steps are made of, for `candlescope roofline smollm2-135m --kernels results/kernels`";
 
 #[derive(Debug, Args)]
 pub(crate) struct KernelsArgs {
@@ -39,8 +45,25 @@ pub(crate) struct KernelsArgs {
     /// Sizes to sweep over, for example 'm=1,16,256;n=4096;k=64-256+64'; others are the kernel's usual ones
     #[arg(long, value_name = "SIZES", default_value = "", hide_default_value = true)]
     sizes: String,
+    /// Measure the kernels that a model's steps are made of, each at its shape: of a model as `roofline` takes it, or of
+    /// a run
+    #[cfg(feature = "roofline")]
+    #[arg(long = "for", value_name = "MODEL|RUN", conflicts_with_all = ["ops", "sizes", "list"])]
+    of_model: Option<String>,
+    /// With --for: sequences at once [default: 1]
+    #[cfg(feature = "roofline")]
+    #[arg(long, value_name = "N", requires = "of_model", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    batch: Option<u64>,
+    /// With --for: tokens of each prompt [default: 512]
+    #[cfg(feature = "roofline")]
+    #[arg(long, value_name = "N", requires = "of_model", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    prompt: Option<u64>,
+    /// With --for: context of a token [default: the prompt and 64 more]
+    #[cfg(feature = "roofline")]
+    #[arg(long, value_name = "N", requires = "of_model", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    context: Option<u64>,
     /// Element types, separated by commas: f32, f16, bf16, q4_k, q8_0 [default: f32 on a CPU, bf16 on a GPU, and each
-    /// for quantised weights]
+    /// for quantised weights]; with --for the format of the weights
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     dtype: Vec<String>,
     /// cpu or cuda:N
@@ -69,9 +92,9 @@ pub(crate) struct KernelsArgs {
     /// Peaks to hold figures against, instead of those that `bench peaks` keeps of this device
     #[arg(long, value_name = "FILE")]
     peaks: Option<PathBuf>,
-    /// Directory of the study; must be empty or absent
-    #[arg(long, value_name = "STUDY", default_value = "results")]
-    out: PathBuf,
+    /// Directory of the study; must be empty or absent [default: results/kernels-TIME]
+    #[arg(long, value_name = "STUDY")]
+    out: Option<PathBuf>,
     /// Go on with the study in that directory
     #[arg(long)]
     resume: bool,
@@ -86,21 +109,23 @@ pub(crate) struct KernelsArgs {
     no_progress: bool,
 }
 
-pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
+pub(crate) fn run(args: &KernelsArgs) -> Result<u8> {
     if args.list {
-        return list();
+        return list().map(|()| 0);
     }
     let cases = chosen(args)?;
     crate::threads::settle(args.threads, None)?;
     let device = crate::device::device(&args.device)?;
     let identity = DeviceIdentity::of(&args.device)?;
+    let out = crate::out_dir::chosen(args.out.as_deref(), "kernels", args.resume)?;
     let ceilings = ceilings(args, &identity)?;
     let on_gpu = !device.is_cpu();
     let method = method(args, on_gpu);
-    let options = RunOptions::new(device).warm(args.warm).seed(args.seed).runs(args.out.join("runs"));
-    let mut study = study(&args.out, args.resume, manifest(args, &cases, &options, &method, &identity))?;
+    let options = RunOptions::new(device).warm(args.warm).seed(args.seed).runs(out.join("runs"));
+    let mut study = study(&out, args.resume, manifest(args, &cases, &options, &method, &identity))?;
 
     let (cancel, progress) = (cancel_on_interrupt(last_repetition), Progress::new(!args.no_progress && !args.json));
+    tell_length(args, cases.len(), &method);
     let before = study.records()?;
     let process = before.next_process();
     begin(&mut study, process, 0, false)?;
@@ -112,7 +137,7 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
     let ended = Engine::new(method, around.as_mut())
         .place(process, 0)
         .cancel(&cancel)
-        .observe(watch(&progress))
+        .observe(watch(&progress, true))
         .skip(before.done(0, recorded, process))
         .run(&mut engine_cases(&cases, &options), &mut journal);
     progress.clear();
@@ -120,11 +145,25 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<()> {
     let records = study.finish(state(ended.as_ref().ok().copied()))?;
     let table = table(&cases, &options, &study, &records, &ceilings);
     write(&study, &table)?;
-    show(args, &cases, &table)?;
-    match ended.map_err(|error| anyhow!(error))? {
-        Ended::Done => Ok(()),
-        Ended::Cancelled => interrupted(&args.out),
+    show(args, &out, &cases, &table)?;
+    Ok(match ended.map_err(|error| anyhow!(error))? {
+        Ended::Done => 0,
+        Ended::Cancelled => interrupted(&out),
+    })
+}
+
+/// Says how long it may take, while there is time to ask for less.
+fn tell_length(args: &KernelsArgs, cases: usize, method: &Method) {
+    let most = method.time_limit.as_secs_f64() * cases as f64;
+    if method.runs.is_some() || most < LONG || args.no_progress || args.json {
+        return;
     }
+    note(&format!(
+        "up to {:.0} min: {cases} cases of at most {:.0} s each. Less to do: --quick (a look), fewer --ops or --sizes, \
+         a shorter --time-limit",
+        most / 60.0,
+        method.time_limit.as_secs_f64()
+    ));
 }
 
 fn list() -> Result<()> {
@@ -136,6 +175,12 @@ fn list() -> Result<()> {
 }
 
 fn chosen(args: &KernelsArgs) -> Result<Vec<KernelCase>> {
+    #[cfg(feature = "roofline")]
+    if let Some(target) = args.of_model.as_deref() {
+        let (batch, prompt, context) = (args.batch, args.prompt, args.context);
+        let asked = super::kernels_of_model::Asked { target, dtype: &args.dtype, batch, prompt, context };
+        return super::kernels_of_model::cases(&asked, &DeviceIdentity::of(&args.device)?);
+    }
     let kernels: Vec<&'static dyn Kernel> = match args.ops.as_slice() {
         [] => all().to_vec(),
         names => names.iter().map(|name| by_name(name.trim())).collect::<Result<_, _>>()?,
@@ -186,13 +231,16 @@ fn manifest(
     manifest
 }
 
-fn show(args: &KernelsArgs, cases: &[KernelCase], table: &Table) -> Result<()> {
+fn show(args: &KernelsArgs, out: &Path, cases: &[KernelCase], table: &Table) -> Result<()> {
     let rows = table.json();
     if args.json {
-        return say(&json!({ "study": args.out, "rows": rows }).to_string());
+        return say(&json!({ "study": out, "rows": rows }).to_string());
     }
     for (case, row) in cases.iter().zip(&rows) {
-        say(&line(case, row))?;
+        // One that an interrupt came before has neither a figure nor a reason of its own.
+        if row["median_ns"].is_number() || !UNMEASURED.contains(&row["stop_reason"].as_str()) {
+            say(&line(case, row))?;
+        }
     }
     if !rows.iter().any(|row| row["utilisation"].is_number()) {
         note("note: there are no peaks to hold these figures against; `candlescope bench peaks` measures them");
@@ -209,27 +257,56 @@ fn show(args: &KernelsArgs, cases: &[KernelCase], table: &Table) -> Result<()> {
             }
         ));
     }
-    say(&format!("Study: {}   Table: {}", args.out.display(), args.out.join("kernels.csv").display()))
+    say(&format!("Study: {}   Table: {}", out.display(), out.join("kernels.csv").display()))
 }
 
-/// `gemm bf16 m=1 n=4096 k=4096: 9.31 µs ± 1 % stream elapsed (kernels 9.02 µs), 3.60 GFLOP/s, 3.61 TB/s, 87 % of what
-/// measured bandwidth allows`.
+/// `gemm bf16 m=1 n=4096 k=4096: 9.31 µs (95 % 9.25 to 9.4 µs) stream elapsed (kernels 9.02 µs), 3.60 GFLOP/s,
+/// 3.61 TB/s, 87 % of what measured bandwidth allows`.
 fn line(case: &KernelCase, row: &Value) -> String {
     let number = |key: &str| row[key].as_f64();
     let text = |key: &str| row[key].as_str().unwrap_or_default();
     let name = case.name();
     let Some(median) = number("median_ns") else {
-        return format!("{name}: {} {}", text("stop_reason"), text("detail"));
+        return format!("{name}: {} {}", text("stop_reason").replace('_', " "), text("detail"));
     };
-    let spread = number("stddev_ns").map_or(String::new(), |sd| format!(" ± {:.0} %", sd / median * 100.0));
+    let seconds = |ns: f64| shown(PeakKind::Launch, ns / 1e9);
+    let spread = spread(row, seconds).unwrap_or_default();
     let flops = number("flops_per_s").map_or(String::new(), |rate| format!(", {}", shown(PeakKind::Flops, rate)));
     let bytes = number("bytes_per_s").map_or(String::new(), |rate| format!(", {}", shown(PeakKind::Read, rate)));
     let roof = if text("roof") == "compute" { "FLOP/s" } else { "bandwidth" };
     let used = number("utilisation").map_or(String::new(), |share| {
         format!(", {:.0} % of what {} {roof} allows", share * 100.0, text("peak_label"))
     });
-    let seconds = |ns: f64| shown(PeakKind::Launch, ns / 1e9);
     let what = if text("clock") == STREAM_ELAPSED { format!(" {STREAM_ELAPSED}") } else { String::new() };
     let kernels = number("kernel_ns").map_or(String::new(), |ns| format!(" (kernels {})", seconds(ns)));
     format!("{name}: {}{spread}{what}{kernels}{flops}{bytes}{used}", seconds(median))
+}
+
+/// How well the median is known: its 95 % interval, or the range of the samples where these are too few for one.
+fn spread(row: &Value, shown: impl Fn(f64) -> String) -> Option<String> {
+    let ends = |low: &str, high: &str| Some((row[low].as_f64()?, row[high].as_f64()?));
+    let words = |(low, high): (f64, f64)| format!("{} to {}", shown(low), shown(high));
+    match ends("median_low_ns", "median_high_ns") {
+        Some(interval) => Some(format!(" (95 % {})", words(interval))),
+        None => {
+            ends("min_ns", "max_ns").filter(|(low, high)| low < high).map(|range| format!(" (range {})", words(range)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spread_is_that_of_the_median() {
+        let row = |low: Option<f64>| {
+            json!({ "median_ns": 262e3, "median_low_ns": low, "median_high_ns": low.map(|_| 270e3), "stddev_ns": 421e3,
+                "min_ns": 240e3, "max_ns": 900e3 })
+        };
+        let shown = |ns: f64| format!("{:.0} µs", ns / 1e3);
+        assert_eq!(spread(&row(Some(254e3)), shown).as_deref(), Some(" (95 % 254 µs to 270 µs)"));
+        assert_eq!(spread(&row(None), shown).as_deref(), Some(" (range 240 µs to 900 µs)"), "too few samples");
+        assert_eq!(spread(&json!({ "median_ns": 1.0, "min_ns": 1.0, "max_ns": 1.0 }), shown), None, "a single one");
+    }
 }

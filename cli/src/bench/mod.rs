@@ -5,8 +5,12 @@ mod bar;
 mod common_args;
 mod drive;
 pub(crate) mod environment;
+mod estimate;
 mod kernels;
+#[cfg(feature = "roofline")]
+mod kernels_of_model;
 pub(crate) mod operations;
+pub(crate) mod pace;
 mod peaks;
 mod plan;
 mod round;
@@ -30,8 +34,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8> {
         BenchCommand::Seqlen(args) => drive::run(&plan::seqlen(args)?, &args.common),
         BenchCommand::Suite(args) => drive::run(&plan::suite(args)?, &args.common),
         BenchCommand::Variants(args) => variants::run(args),
-        BenchCommand::Kernels(args) => kernels::run(args).map(|()| 0),
-        BenchCommand::Peaks(args) => peaks::run(args).map(|()| 0),
+        BenchCommand::Kernels(args) => kernels::run(args),
+        BenchCommand::Peaks(args) => peaks::run(args),
         BenchCommand::Round(args) => round::run(args),
     }
 }

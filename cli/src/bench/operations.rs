@@ -1,16 +1,17 @@
 //! What measuring models, kernels and peaks have in common: the study, what is read beside samples, Ctrl-C, progress.
 
+use super::pace::{Lines, left};
 use crate::interrupts::on_interrupt;
 use crate::output::note;
 use crate::progress::Progress;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use candlescope_lab::method::{Cancel, Ended, Event, HostSurroundings, Surroundings, Unknown};
 use candlescope_lab::operands::Element;
 use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
 use candlescope_lab::study::{Manifest, ProcessStart, State, Study};
 use serde_json::Value;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Signals this close together are one interrupt.
 const ONE_INTERRUPT: Duration = Duration::from_millis(500);
@@ -109,13 +110,23 @@ pub(crate) fn cancel_on_interrupt(told: impl Fn() + Send + 'static) -> Cancel {
     cancel
 }
 
-/// Shows what happens.
-pub(crate) fn watch(progress: &Progress) -> impl FnMut(&Event<'_>) + '_ {
+/// Shows what happens. Where what happens is the `whole`, and not one batch of a search, it says how much is left.
+pub(crate) fn watch(progress: &Progress, whole: bool) -> impl FnMut(&Event<'_>) + '_ {
+    let lines = Lines::new(progress.in_lines(), Duration::ZERO);
+    let tell = move |text: &str| {
+        progress.wait(&crate::output::printable(text));
+        lines.tell(|| text.to_string());
+    };
+    let began = Instant::now();
     move |event| match event {
         Event::Disturbed(sentences) => sentences.iter().for_each(|sentence| note(&format!("warning: {sentence}"))),
-        Event::WarmedUp { case, .. } => progress.wait(&crate::output::printable(&format!("{} warms up", case.key()))),
+        Event::WarmedUp { case, took, .. } => {
+            tell(&format!("{} warms up, {:.1} s a repetition", case.key(), took.as_secs_f64()));
+        }
         Event::Sampled { sample, share } => {
-            progress.wait(&crate::output::printable(&format!("{:3.0} % {}", share * 100.0, sample.case.key())));
+            let left =
+                left(began.elapsed(), *share).filter(|_| whole).map_or_else(String::new, |left| format!(", {left}"));
+            tell(&format!("{:3.0} %{left}: {}", share * 100.0, sample.case.key()));
         }
         _ => {}
     }
@@ -128,7 +139,8 @@ pub(crate) fn warn_of_debug_build() {
     }
 }
 
-/// The end of a study that was interrupted.
-pub(super) fn interrupted(out: &Path) -> Result<()> {
-    bail!("interrupted: what was measured until then is in {}", out.display())
+/// The exit status of a study that was interrupted.
+pub(super) fn interrupted(out: &Path) -> u8 {
+    note(&format!("interrupted: {} keeps what was measured", out.display()));
+    130
 }

@@ -15,7 +15,7 @@ use candlescope_lab::peaks::{
 use candlescope_lab::study::Manifest;
 use clap::Args;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct PeaksArgs {
@@ -36,9 +36,9 @@ pub(crate) struct PeaksArgs {
     /// Seed of the inputs and of the order of the cases
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
-    /// Directory of the study; must be empty or absent
-    #[arg(long, value_name = "STUDY", default_value = "results")]
-    out: PathBuf,
+    /// Directory of the study; must be empty or absent [default: results/peaks-TIME]
+    #[arg(long, value_name = "STUDY")]
+    out: Option<PathBuf>,
     /// Print one machine-readable object on standard output instead of text
     #[arg(long)]
     json: bool,
@@ -47,7 +47,7 @@ pub(crate) struct PeaksArgs {
     no_progress: bool,
 }
 
-pub(crate) fn run(args: &PeaksArgs) -> Result<()> {
+pub(crate) fn run(args: &PeaksArgs) -> Result<u8> {
     let elements = elements(&args.dtype)?;
     crate::threads::settle(args.threads, None)?;
     let device = crate::device::device(&args.device)?;
@@ -55,14 +55,15 @@ pub(crate) fn run(args: &PeaksArgs) -> Result<()> {
     let options = PeakOptions::new(device).elements(&elements).quick(args.quick).seed(args.seed);
     let how = method(args.quick).seed(args.seed);
     warn_of_debug_build();
-    let mut study = study(&args.out, false, manifest(args, &options, &how, &identity))?;
+    let out = crate::out_dir::chosen(args.out.as_deref(), "peaks", false)?;
+    let mut study = study(&out, false, manifest(args, &options, &how, &identity))?;
     begin(&mut study, 0, 0, false)?;
     let mut around = surroundings(&identity);
     let source = around.source();
     study.update(|manifest| manifest.surroundings = source)?;
     let (cancel, progress) = (cancel_on_interrupt(last_repetition), Progress::new(!args.no_progress && !args.json));
     let mut journal = study.journal()?;
-    let driver = Driver { method: how, surroundings: around.as_mut(), cancel, observe: &mut watch(&progress) };
+    let driver = Driver { method: how, surroundings: around.as_mut(), cancel, observe: &mut watch(&progress, false) };
     let measured = measure(&options, identity.clone(), driver, &mut journal);
     progress.clear();
     end(&mut study, 0)?;
@@ -70,11 +71,11 @@ pub(crate) fn run(args: &PeaksArgs) -> Result<()> {
     let (peaks, ended) = measured.map_err(|error| anyhow::anyhow!(error))?;
     write(&study, &peaks)?;
     if ended == Ended::Cancelled {
-        return interrupted(&args.out);
+        return Ok(interrupted(&out));
     }
     // Figures of a quick run would make every report wrong, and a few of many would look like all there are.
     let kept = if args.quick || args.no_keep { None } else { Some(store(&peaks)?) };
-    show(args, &peaks, kept, &datasheet(&identity))
+    show(args, &out, &peaks, kept, &datasheet(&identity)).map(|()| 0)
 }
 
 fn manifest(args: &PeaksArgs, options: &PeakOptions, method: &Method, device: &DeviceIdentity) -> Manifest {
@@ -89,9 +90,9 @@ fn manifest(args: &PeaksArgs, options: &PeakOptions, method: &Method, device: &D
     manifest
 }
 
-fn show(args: &PeaksArgs, peaks: &Peaks, kept: Option<PathBuf>, sheet: &[Value]) -> Result<()> {
+fn show(args: &PeaksArgs, out: &Path, peaks: &Peaks, kept: Option<PathBuf>, sheet: &[Value]) -> Result<()> {
     if args.json {
-        return say(&json!({ "study": args.out, "kept": kept, "peaks": to_json(peaks) }).to_string());
+        return say(&json!({ "study": out, "kept": kept, "peaks": to_json(peaks) }).to_string());
     }
     say(&format!("Peaks of {}, measured {}", peaks.device, peaks.day()))?;
     for figure in &peaks.figures {
@@ -117,10 +118,10 @@ fn show(args: &PeaksArgs, peaks: &Peaks, kept: Option<PathBuf>, sheet: &[Value])
         say(&format!("  {}{dtype}: absent; {}", absent.kind.name(), absent.reason))?;
     }
     match &kept {
-        Some(path) => say(&format!("Kept for reports: {}   Study: {}", path.display(), args.out.display())),
+        Some(path) => say(&format!("Kept for reports: {}   Study: {}", path.display(), out.display())),
         None => {
             note("note: these figures are not kept for reports");
-            say(&format!("Study: {}", args.out.display()))
+            say(&format!("Study: {}", out.display()))
         }
     }
 }

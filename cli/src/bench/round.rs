@@ -4,6 +4,7 @@
 use super::args::RoundArgs;
 use super::bar::Bar;
 use super::environment::{environment, record};
+use super::estimate::Estimate;
 use super::operations::{cancel_on_interrupt, surroundings_of};
 use crate::output::say;
 use anyhow::{Context, Result};
@@ -76,10 +77,16 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
         surroundings: surroundings.source(),
     })?;
     let host = Rc::new(RefCell::new(host));
+    let mut estimate = (args.round == 0 && !args.recorded && !args.no_progress).then(|| Estimate::new(manifest));
     let ended = Engine::new(method, surroundings.as_mut())
         .place(args.process, args.round)
         .cancel(&cancel)
-        .observe(|event| bar.show(event))
+        .observe(|event| {
+            bar.show(event);
+            if let Some(words) = estimate.as_mut().and_then(|estimate| estimate.learn(event)) {
+                bar.say(&words);
+            }
+        })
         .skip(records.done(args.round, args.recorded, args.first))
         .run(&mut cases(&options, &host), &mut journal);
     bar.clear();

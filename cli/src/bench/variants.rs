@@ -10,7 +10,7 @@ use candlescope_analysis::Run;
 use candlescope_core::files::write_whole;
 use candlescope_exporters::chrome;
 use candlescope_lab::method::Ended;
-use candlescope_lab::study::{Manifest, Records, Study, summaries};
+use candlescope_lab::study::{Manifest, Records, Study, summaries, told_once};
 use candlescope_lab::variants::{
     Closing, SUITE, Variant, VariantOptions, VariantRow, object, read_closing, variant_lines, write_variants,
 };
@@ -153,7 +153,7 @@ fn show(study: &Study, rows: &[VariantRow], closing: Option<&Closing>, common: &
         let all: Vec<Value> = rows.iter().map(object).collect();
         return say(&json!({ "study": dir, "variants": all }).to_string());
     }
-    for text in &study.manifest().disturbances {
+    for text in told_once(&study.manifest().disturbances) {
         note(&format!("warning: {text}"));
     }
     variant_lines(rows).iter().try_for_each(|line| say(line))?;

@@ -72,9 +72,9 @@ pub(crate) struct BatchArgs {
     /// Seed of random weights, of prompts, and of the order of repetitions
     #[arg(long, value_name = "N", default_value_t = 42)]
     pub(crate) seed: u64,
-    /// Directory of the study; must be empty or absent
-    #[arg(long, value_name = "STUDY", default_value = "results")]
-    pub(crate) out: PathBuf,
+    /// Directory of the study; must be empty or absent [default: results/tune-batch-TIME]
+    #[arg(long, value_name = "STUDY")]
+    pub(crate) out: Option<PathBuf>,
     /// Short requests, and few of them: a look, no measurement to rely on
     #[arg(long)]
     pub(crate) quick: bool,

@@ -1,6 +1,7 @@
 //! `candlescope tune batch`.
 
 use super::args::{BatchArgs, MetricArg};
+use super::course::Course;
 use crate::bench::THREADS;
 use crate::bench::environment::environment;
 use crate::bench::operations::{
@@ -50,11 +51,13 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
     let host = ModelHost::new(&options.lm, load)?.cancel(&cancel);
     let mut plan = manifest(args, &options);
     args.subject.settle_threads(&mut plan)?;
-    let mut study = Study::create(&args.out, plan)?;
+    let out = crate::out_dir::chosen(args.out.as_deref(), "tune-batch", false)?;
+    let mut study = Study::create(&out, plan)?;
     begin(&mut study, 0, 0, false)?;
     let mut around = surroundings_of(&args.subject.device);
-    let mut observe = watch(&progress);
-    let mut chosen = |batches: &[u64], why: Option<Why>| tell(&progress, args, batches, why);
+    let mut observe = watch(&progress, false);
+    let mut course = Course::new(args);
+    let mut chosen = |batches: &[u64], why: Option<Why>| tell(&progress, args, &mut course, batches, why);
     let driver = TuneDriver {
         surroundings: around.as_mut(),
         cancel,
@@ -77,21 +80,22 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
     end(&mut study, 0)?;
     let ended = |tuned: &Tuned| if tuned.stop == Stop::Cancelled { Ended::Cancelled } else { Ended::Done };
     let records = study.finish(state(outcome.as_ref().ok().map(ended)))?;
-    let kept = || format!("what was measured until then is in {}", args.out.display());
+    let kept = || format!("what was measured until then is in {}", out.display());
     let tuned = outcome.with_context(kept)?;
     write_tuned(&study, &tuned, &records)?;
     show(args, &study, &tuned)
 }
 
 /// Says on standard error which batch comes next: a search takes minutes, and its course is a result.
-fn tell(progress: &Progress, args: &BatchArgs, batches: &[u64], why: Option<Why>) {
+fn tell(progress: &Progress, args: &BatchArgs, course: &mut Course, batches: &[u64], why: Option<Why>) {
+    let left = course.next(why.is_some()).map_or_else(String::new, |left| format!(" ({left})"));
     if args.json {
         return;
     }
     let list: Vec<String> = batches.iter().map(u64::to_string).collect();
     progress.aside(|| match why {
-        Some(why) => note(&format!("measuring a batch of {}: {}", list.join(", "), why.words())),
-        None => note(&format!("measuring again, side by side: {}", list.join(", "))),
+        Some(why) => note(&format!("measuring a batch of {}: {}{left}", list.join(", "), why.words())),
+        None => note(&format!("measuring again, side by side: {}{left}", list.join(", "))),
     });
 }
 

@@ -2,6 +2,7 @@
 
 mod args;
 mod batch;
+mod course;
 mod threads;
 
 use anyhow::Result;

@@ -7,7 +7,7 @@ use crate::threads::physical_cores;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::write_whole;
 use candlescope_lab::method::{Mode, SampleVerdict};
-use candlescope_lab::study::Study;
+use candlescope_lab::study::{Study, told_once};
 use candlescope_lab::suites::parse_range;
 use candlescope_lab::tune::{ThreadsTuned, thread_counts};
 use clap::Args;
@@ -53,9 +53,9 @@ pub(crate) struct ThreadsArgs {
     /// Seed of random weights, of prompts, and of the order of counts
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
-    /// Directory for the studies and threads.json; must be empty or absent
-    #[arg(long, value_name = "DIR", default_value = "results")]
-    out: PathBuf,
+    /// Directory for the studies and threads.json; must be empty or absent [default: results/tune-threads-TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Few short requests: a look, no measurement to rely on
     #[arg(long)]
     quick: bool,
@@ -83,10 +83,11 @@ pub(super) fn run(args: &ThreadsArgs) -> Result<u8> {
     if let Some(most) = counts.iter().find(|count| **count > available) {
         note(&format!("warning: {most} threads share the {available} processors that may be used"));
     }
-    if std::fs::read_dir(&args.out).is_ok_and(|mut there| there.next().is_some()) {
-        bail!("{} is not empty: name another directory with --out", args.out.display());
+    let out = crate::out_dir::chosen(args.out.as_deref(), "tune-threads", false)?;
+    if std::fs::read_dir(&out).is_ok_and(|mut there| there.next().is_some()) {
+        bail!("{} is not empty: name another directory with --out", out.display());
     }
-    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make the directory {}", args.out.display()))?;
+    std::fs::create_dir_all(&out).with_context(|| format!("cannot make the directory {}", out.display()))?;
     warn_of_debug_build();
     let cancel = cancel_on_interrupt(last_repetition);
     let planned = args.rounds.unwrap_or(if args.quick { 2 } else { 6 });
@@ -103,7 +104,7 @@ pub(super) fn run(args: &ThreadsArgs) -> Result<u8> {
             if !args.no_progress && !args.json {
                 note(&format!("round {} of {planned}: {threads} threads", n + 1));
             }
-            let dir = args.out.join(format!("round-{}-threads-{threads}", n + 1));
+            let dir = out.join(format!("round-{}-threads-{threads}", n + 1));
             match measure(args, threads, &dir, &mut warnings)? {
                 Some(ns) => _ = round.insert(threads, ns),
                 // The interrupt went to it as well.
@@ -115,9 +116,9 @@ pub(super) fn run(args: &ThreadsArgs) -> Result<u8> {
     }
     let tokens = args.output_tokens.unwrap_or(if args.quick { 16 } else { 64 });
     let Some(tuned) = ThreadsTuned::of(&rounds, tokens) else {
-        bail!("interrupted before a round was whole; {} keeps what was measured", args.out.display())
+        bail!("interrupted before a round was whole; {} keeps what was measured", out.display())
     };
-    tell(args, &tuned, &warnings)?;
+    tell(args, &out, &tuned, &warnings)?;
     Ok(if cancel.is_cancelled() { 130 } else { 0 })
 }
 
@@ -154,8 +155,8 @@ fn measure(args: &ThreadsArgs, threads: usize, dir: &Path, warnings: &mut Vec<St
     Ok(candlescope_analysis::passes::stats::Distribution::of(times).map(|all| all.median))
 }
 
-fn tell(args: &ThreadsArgs, tuned: &ThreadsTuned, warnings: &[String]) -> Result<()> {
-    let path = args.out.join(RESULT);
+fn tell(args: &ThreadsArgs, out: &Path, tuned: &ThreadsTuned, warnings: &[String]) -> Result<()> {
+    let path = out.join(RESULT);
     let mut object = serde_json::to_value(tuned)?;
     object["schema"] = json!(1);
     object["model"] = json!(args.subject.model);
@@ -165,14 +166,16 @@ fn tell(args: &ThreadsArgs, tuned: &ThreadsTuned, warnings: &[String]) -> Result
     if args.json {
         return say(&object.to_string());
     }
-    if let Some(first) = warnings.first() {
+    // The number of the start says nothing here: each measurement has one.
+    let once = told_once(warnings);
+    if let Some(sentence) = once.first().map(|told| told.split_once(": ").map_or(told.as_str(), |(_, words)| words)) {
         let n = warnings.len();
-        note(&format!("warning: before {n} of the measurements others were at work, for example: {first}"));
+        note(&format!("warning: before {n} of the measurements others were at work, for example: {sentence}"));
     }
     tuned.lines().iter().try_for_each(|line| say(line))?;
     say(&format!(
         "Use it: --threads {best}, or RAYON_NUM_THREADS={best} for a program of your own.",
         best = tuned.best
     ))?;
-    say(&format!("Studies: {}   Result: {}", args.out.display(), path.display()))
+    say(&format!("Studies: {}   Result: {}", out.display(), path.display()))
 }

@@ -2,7 +2,7 @@
 
 use super::error::KernelError;
 use super::kernel::{Kernel, Work};
-use super::sizes::{Shape, Sizes};
+use super::sizes::{LARGEST, Shape, Sizes};
 use super::{
     attention, conv2d, elementwise, embedding, gemm, grouped, lstm, norms, quantised, rotary, sampling, softmax,
 };
@@ -65,6 +65,40 @@ pub struct KernelCase {
 }
 
 impl KernelCase {
+    /// The kernel called `op` in the element type called `dtype` at one shape, whose sizes may come in any order.
+    ///
+    /// # Errors
+    /// There is no such kernel, it does not run in that type, or the sizes are not its own or do not fit each other.
+    pub fn named(op: &str, dtype: &str, sizes: &[(&str, u64)]) -> Result<Self, KernelError> {
+        let kernel = by_name(op)?;
+        let own = |name: &str| kernel.sizes().iter().any(|size| size.name == name);
+        if let Some((unknown, _)) = sizes.iter().find(|(name, _)| !own(name)) {
+            return Err(KernelError::UnknownSize {
+                name: (*unknown).to_string(),
+                kernel: op.to_string(),
+                known: names(kernel.sizes().iter().map(|size| size.name)),
+            });
+        }
+        let element = Element::parse(dtype).filter(|element| kernel.elements().contains(element));
+        let element = element.ok_or_else(|| KernelError::Element {
+            kernel: kernel.name(),
+            element: dtype.to_string(),
+            known: names(kernel.elements().iter().map(|element| element.name())),
+        })?;
+        let value = |name: &'static str| {
+            let given = sizes.iter().find(|(given, _)| *given == name).map(|(_, value)| *value);
+            let value =
+                given.and_then(|value| usize::try_from(value).ok()).filter(|value| (1..=LARGEST).contains(value));
+            let wrong =
+                || KernelError::Sizes { part: format!("{name}={}", given.map_or("?".into(), |v| v.to_string())) };
+            value.map(|value| (name, value)).ok_or_else(wrong)
+        };
+        let sizes = kernel.sizes().iter().map(|size| value(size.name)).collect::<Result<Vec<_>, _>>()?;
+        let shape = Shape::new(sizes);
+        let work = kernel.work(&shape, element)?;
+        Ok(Self { kernel, shape, element, work })
+    }
+
     /// A name that no other case of a sweep has: `linear f32 m=1 n=4096 k=4096`.
     pub fn name(&self) -> String {
         format!("{} {} {}", self.kernel.name(), self.element, self.shape)

@@ -26,6 +26,8 @@ pub enum Event<'a> {
         case: &'a CaseId,
         /// How many it has had.
         repetitions: u32,
+        /// How long this one took.
+        took: Duration,
     },
     /// A sample was taken.
     Sampled {
@@ -201,8 +203,7 @@ impl<'c, 'd> State<'c, 'd> {
         let begun = Instant::now();
         let measurement = self.case.run(mode)?;
         let spent = begun.elapsed().max(Duration::from_nanos(measurement.host_ns));
-        // The first repetition loads kernels and fills caches, which is no part of what the limit is for.
-        if mode != Mode::WarmUp || self.warm_up.repetitions() > 0 {
+        if mode != Mode::WarmUp {
             self.spent += spent;
         }
         Ok((measurement, spent))
@@ -269,14 +270,19 @@ impl Group<'_, '_, '_, '_> {
                 Warm::NotYet if self.engine.method.warmup_max > 0 => {}
                 warm => {
                     state.warmup_settled = warm == Warm::Settled;
-                    return Ok(Ended::Done);
+                    state.spent += state.warm_up.spent(&self.engine.method);
+                    // A slow case has a figure before the next one is warmed up: whoever stops it has something.
+                    return match warm {
+                        Warm::OutOfTime => self.advance(place, sink).map(|()| Ended::Done),
+                        _ => Ok(Ended::Done),
+                    };
                 }
             }
             match state.run(Mode::WarmUp) {
                 Ok((measurement, spent)) => {
                     state.warm_up.add(measurement.decisive_ns(), spent);
                     let (case, repetitions) = (state.case.id(), state.warm_up.repetitions());
-                    (self.engine.observe)(&Event::WarmedUp { case, repetitions });
+                    (self.engine.observe)(&Event::WarmedUp { case, repetitions, took: spent });
                 }
                 Err(error) => {
                     self.fail(place, &error, sink)?;

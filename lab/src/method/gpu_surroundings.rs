@@ -78,6 +78,7 @@ impl Surroundings for GpuSurroundings {
             let throttle = sample.metric.strip_prefix(metric::GPU_THROTTLED_BY);
             match (sample.metric, throttle) {
                 (metric::GPU_CLOCK_SM, _) => self.last.clock_mhz = Some(sample.value / 1e6),
+                (metric::GPU_UTILIZATION, _) => self.last.gpu_utilization = Some(sample.value),
                 (metric::GPU_TEMPERATURE, _) => self.last.temperature_c = Some(sample.value),
                 (_, Some(reason)) if SLOWS.contains(&reason) => {
                     let slowed = self.last.throttled.unwrap_or(false) || sample.value > 0.0;
@@ -95,7 +96,7 @@ impl Surroundings for GpuSurroundings {
     }
 
     fn source(&self) -> String {
-        "NVML: SM clock and temperature read after each sample, throttle reasons every 200 ms; energy \
+        "NVML: SM clock, temperature and use read after each sample, throttle reasons every 200 ms; energy \
          of the whole GPU by its counter's difference, for samples of a second and more after the first such; cycles are \
          device time × that clock unless a case reads a clock on the device"
             .into()

@@ -10,6 +10,8 @@ const WATCH: Duration = Duration::from_millis(300);
 const OTHERS: f64 = 0.2;
 /// Readings are taken anew after this time: reading every core's clock takes longer than many a sample.
 const FRESH: Duration = Duration::from_millis(20);
+/// CPU time of a process is counted in ticks of 10 ms: what is shorter has no figure.
+const TICKS: Duration = Duration::from_millis(20);
 
 /// The CPU's surroundings. Virtual machines mostly tell neither clock nor throttling; both stay absent then.
 #[derive(Debug)]
@@ -19,6 +21,11 @@ pub struct HostSurroundings {
     temperature: Option<PathBuf>,
     throttled_before: Option<u64>,
     last: Option<(Instant, Reading)>,
+    began: Instant,
+    /// This process's CPU time before the repetition, where repetitions are long enough for a difference.
+    cpu_before: Option<f64>,
+    /// Whether the repetition before lasted so long that reading the CPU time of the next one is worth it.
+    are_long: bool,
 }
 
 impl Default for HostSurroundings {
@@ -44,7 +51,18 @@ impl HostSurroundings {
             temperature: zones.into_iter().find(package).map(|zone| zone.join("temp")),
             throttled_before: None,
             last: None,
+            began: Instant::now(),
+            cpu_before: None,
+            are_long: true,
         }
+    }
+
+    /// CPU time of the repetition in milliseconds.
+    fn cpu_of_repetition(&mut self) -> Option<f64> {
+        let is_long = self.began.elapsed() >= TICKS;
+        self.are_long = is_long;
+        let before = self.cpu_before.take().filter(|_| is_long)?;
+        Some(cpu_ms()? - before).filter(|used| *used >= 0.0)
     }
 
     fn throttle_count(&self) -> Option<u64> {
@@ -88,6 +106,18 @@ fn cores_in_use() -> Option<f64> {
     None
 }
 
+/// CPU time of this process in milliseconds.
+#[cfg(target_os = "linux")]
+fn cpu_ms() -> Option<f64> {
+    let stat = procfs::process::Process::myself().ok()?.stat().ok()?;
+    Some((stat.utime + stat.stime) as f64 * 1e3 / procfs::ticks_per_second() as f64)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn cpu_ms() -> Option<f64> {
+    None
+}
+
 impl Surroundings for HostSurroundings {
     fn disturbances(&mut self) -> Vec<String> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -103,12 +133,15 @@ impl Surroundings for HostSurroundings {
         if !self.throttles.is_empty() {
             self.throttled_before = self.throttle_count();
         }
+        self.cpu_before = if self.are_long { cpu_ms() } else { None };
+        self.began = Instant::now();
     }
 
     fn after(&mut self) -> Reading {
+        let cpu_ms = self.cpu_of_repetition();
         let throttled = self.throttle_count().zip(self.throttled_before).map(|(now, before)| now > before);
         if let Some((_, reading)) = self.last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return Reading { throttled, ..reading.clone() };
+            return Reading { throttled, cpu_ms, ..reading.clone() };
         }
         let clocks: Vec<f64> = self.clocks.iter().filter_map(number).collect();
         let mean = (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64);
@@ -116,7 +149,8 @@ impl Surroundings for HostSurroundings {
             clock_mhz: mean.map(|khz| khz / 1e3),
             temperature_c: self.temperature.as_ref().and_then(number).map(|milli| milli / 1e3),
             throttled,
-            energy_mj: None,
+            cpu_ms,
+            ..Reading::default()
         };
         self.last = Some((Instant::now(), reading.clone()));
         reading

@@ -23,6 +23,14 @@ pub struct Reading {
     /// for its sensor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy_mj: Option<f64>,
+    /// CPU time that this process used since [`before`](Surroundings::before), in milliseconds, where the time was long
+    /// enough for its clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<f64>,
+    /// Share of its last period in which the GPU ran kernels, as its driver tells: of a second at most, so that the
+    /// repetitions before may be in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_utilization: Option<f64>,
 }
 
 /// A source of what goes on around a measurement.

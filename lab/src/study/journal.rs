@@ -1,6 +1,7 @@
 //! The journal: each sample on a line of its own, written before the next one is taken.
 
 use super::StudyError;
+use super::told_once::PROCESS;
 use crate::method::{Sample, Sink, SinkError, StopReason, Stopped};
 use candlescope_core::files::{open_append, open_regular};
 use serde::{Deserialize, Serialize};
@@ -138,7 +139,7 @@ impl Records {
                 Ok(Line::Sample(sample)) => records.samples.push(*sample),
                 Ok(Line::Stopped(stopped)) => records.stopped.push(stopped),
                 Ok(Line::Disturbed { process, sentences }) => {
-                    records.disturbances.extend(sentences.iter().map(|text| format!("process {process}: {text}")));
+                    records.disturbances.extend(sentences.iter().map(|text| format!("{PROCESS}{process}: {text}")));
                 }
                 Ok(Line::Facts(facts)) => records.facts = facts,
                 Err(_) => records.damaged += 1,

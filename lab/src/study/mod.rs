@@ -23,6 +23,7 @@ mod speedup;
 mod summary;
 mod table;
 pub(crate) mod ticks;
+mod told_once;
 mod writing;
 
 pub use bars::{Bar, Bars, Panel};
@@ -34,6 +35,7 @@ pub(crate) use speedup::ratio;
 pub use speedup::{Speedup, speedup};
 pub use summary::{CaseSummary, IntervalOf, summaries};
 pub use table::{Column, Table};
+pub use told_once::told_once;
 
 use crate::method::CaseId;
 use candlescope_core::files::{read_limited, remove_unfinished, write_whole};

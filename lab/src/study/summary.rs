@@ -16,6 +16,9 @@ pub enum IntervalOf {
     OneProcess,
 }
 
+/// Below this the CPU time of a process, counted in ticks of 10 ms, says nothing.
+const LEAST_WALL_MS: f64 = 200.0;
+
 /// A case and its samples.
 #[derive(Debug, Clone)]
 pub struct CaseSummary {
@@ -60,6 +63,19 @@ impl CaseSummary {
     /// Most memory in use, in bytes, if it was measured.
     pub fn memory_bytes(&self) -> Option<Distribution> {
         self.plain(|sample| sample.measurement.memory_bytes.map(|bytes| bytes as f64))
+    }
+
+    /// Processors that the process used, over all plain samples whose CPU time is known; `None` where these are too
+    /// short for its clock.
+    pub fn processors_used(&self) -> Option<f64> {
+        let known = self.plain.iter().filter_map(|sample| Some((sample.reading.cpu_ms?, sample.measurement.host_ns)));
+        let (cpu, wall) = known.fold((0.0, 0.0), |(cpu, wall), (ms, ns)| (cpu + ms, wall + ns as f64 / 1e6));
+        (wall >= LEAST_WALL_MS).then(|| cpu / wall)
+    }
+
+    /// Share of the time in which the GPU ran kernels, from 0 to 1, as its driver tells.
+    pub fn gpu_utilization(&self) -> Option<Distribution> {
+        self.plain(|sample| sample.reading.gpu_utilization)
     }
 
     /// The last recorded run, relative to the study: one before it may have been cut short.

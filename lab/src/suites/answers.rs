@@ -3,6 +3,7 @@
 use super::bound::{self, PhaseBound};
 use super::lm_options::SuiteName;
 use super::recorded::{BUSY, Recorded, recorded};
+use super::spread::{deviations, middle};
 use super::suite_tables::{median, of_suite, prompt_tokens, size, throughput_gain};
 use super::terminal::{ms, tokens};
 use crate::study::CaseSummary;
@@ -14,8 +15,6 @@ use std::path::Path;
 
 /// Less gain than this from a larger batch does not pay: a share of the throughput before it.
 const PAYS: f64 = 0.10;
-/// Relative standard deviation of the middle case above which no answer can be relied on.
-const UNSTEADY: f64 = 0.25;
 
 /// A question and its answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,14 +69,94 @@ impl Gain {
     }
 
     fn words(&self) -> String {
-        let interval = self.ci95.map(|(low, high)| format!(" (95 % {:+.0} to {:+.0} %)", low * 100.0, high * 100.0));
-        format!("{:+.0} %{}", self.each * 100.0, interval.unwrap_or_default())
+        // Rounded to what pays, it would not be told apart from it.
+        let shown = |gain: f64| match (gain * 100.0).round() == PAYS * 100.0 {
+            true => format!("{:+.1}", gain * 100.0),
+            false => format!("{:+.0}", gain * 100.0),
+        };
+        let interval = self.ci95.map(|(low, high)| format!(" (95 % {} to {} %)", shown(low), shown(high)));
+        format!("{} %{}", shown(self.each), interval.unwrap_or_default())
     }
 
     /// Whether its interval says that it pays, or that it does not; `None` if it has none.
     fn settled(&self) -> Option<bool> {
         self.ci95.map(|(low, high)| low >= PAYS || high < PAYS)
     }
+}
+
+/// Where a larger batch pays, over all batches that were measured.
+struct Curve {
+    /// Steps that pay, each from a batch to the next one that gains enough: a place, a larger one, the gain.
+    steps: Vec<(usize, usize, Gain)>,
+    /// The last batch: none of the larger ones pays.
+    at: usize,
+    /// What each of the larger ones gains over it.
+    beyond: Vec<Gain>,
+}
+
+impl Curve {
+    /// A small gain between two batches may be a pause: what counts is whether any larger batch gains enough. `None`
+    /// with fewer than two batches.
+    fn of(known: &[Batch<'_>]) -> Option<Self> {
+        let (mut at, mut steps) = (0, Vec::new());
+        let larger = |at: usize| -> Vec<(usize, Gain)> {
+            (at + 1..known.len()).filter_map(|to| Some((to, Gain::of(&known[at], &known[to])?))).collect()
+        };
+        if larger(0).is_empty() {
+            return None;
+        }
+        loop {
+            let gains = larger(at);
+            match gains.iter().position(|(_, gain)| gain.each >= PAYS) {
+                Some(place) => {
+                    let (to, gain) = gains.into_iter().nth(place)?;
+                    steps.push((at, to, gain));
+                    at = to;
+                }
+                None => return Some(Self { steps, at, beyond: gains.into_iter().map(|(_, gain)| gain).collect() }),
+            }
+        }
+    }
+
+    /// Batches that gain too little, though a larger one pays.
+    fn passed_over(&self) -> impl Iterator<Item = usize> + '_ {
+        self.steps.iter().flat_map(|(from, to, _)| from + 1..*to)
+    }
+
+    /// ` With a pause at 4: from 1 to 4 +9 %, to 8 +24 %.`
+    fn pauses(&self, known: &[Batch<'_>]) -> String {
+        let mut text = String::new();
+        for (from, to, gain) in self.steps.iter().filter(|(from, to, _)| to - from > 1) {
+            let between: Vec<String> = known[from + 1..*to].iter().map(|batch| batch.size.to_string()).collect();
+            let slow = Gain::of(&known[*from], &known[to - 1]).map(|gain| gain.words()).unwrap_or_default();
+            let _ = write!(
+                text,
+                " There is a pause at {}: from {} on to {} it is {slow} for each doubling, and then on to {} {}.",
+                between.join(", "),
+                known[*from].size,
+                known[to - 1].size,
+                known[*to].size,
+                gain.words()
+            );
+        }
+        text
+    }
+
+    /// Whether the gains on which the answer rests are known well enough: the steps that pay, and what the larger
+    /// batches gain. `None` if some have no interval, and none is known not to be.
+    fn settled(&self) -> Option<bool> {
+        let rests_on = self.steps.iter().map(|(_, _, gain)| gain).chain(&self.beyond);
+        let each: Vec<Option<bool>> = rests_on.map(Gain::settled).collect();
+        match each.contains(&Some(false)) {
+            true => Some(false),
+            false => each.iter().all(Option::is_some).then_some(true),
+        }
+    }
+}
+
+/// The batch with the most tokens a second: `best_batch` of `baseline_metrics.json`.
+fn most_tokens<'a, 'b>(known: &'a [Batch<'b>]) -> Option<&'a Batch<'b>> {
+    known.iter().max_by(|a, b| a.tps.total_cmp(&b.tps))
 }
 
 fn batching(summaries: &[CaseSummary]) -> Answer {
@@ -90,16 +169,15 @@ fn batching(summaries: &[CaseSummary]) -> Answer {
         .filter_map(|case| batch(case).map(|(size, tps, tpot_ns)| Batch { size, case, tps, tpot_ns }))
         .collect();
     known.sort_by_key(|batch| batch.size);
-    let gains: Vec<Gain> = known.windows(2).map_while(|pair| Gain::of(&pair[0], &pair[1])).collect();
-    let (Some(first), Some(last), false) = (known.first(), known.last(), gains.is_empty()) else {
+    let curve = Curve::of(&known);
+    let (Some(first), Some(best), Some(curve)) = (known.first(), most_tokens(&known), curve) else {
         return none(code, question, "Not measured: that takes the suite throughput with two batches at least.");
     };
-    let pays = gains.iter().take_while(|gain| gain.each >= PAYS).count();
-    let at = &known[pays];
-    let times = throughput_gain(first.case, at.case).filter(|_| pays > 0);
+    let at = &known[curve.at];
+    let times = throughput_gain(first.case, at.case).filter(|_| curve.at > 0);
     let times = times.map(|gain| format!(", {:.1} times those of {}", gain.ratio, first.size)).unwrap_or_default();
     let so_far = format!("a batch of {} gives {} tokens/s{times}", at.size, tokens(at.tps));
-    let mut text = match (known.get(pays + 1), gains.get(pays)) {
+    let mut text = match (known.get(curve.at + 1), curve.beyond.first()) {
         (Some(next), Some(gain)) => {
             let longer = next.tpot_ns.zip(at.tpot_ns);
             let longer = longer.map(|(next, at)| format!(", and each token takes {:.2} times as long", next / at));
@@ -111,14 +189,19 @@ fn batching(summaries: &[CaseSummary]) -> Answer {
                 longer.unwrap_or_default()
             )
         }
-        _ => format!("Not up to {}, the largest batch measured: {so_far}.", last.size),
+        _ => format!("Not up to {}, the largest batch measured: {so_far}.", at.size),
     };
-    // The steps on which the answer rests: those that pay, and the one that does not.
-    let each: Vec<Option<bool>> = gains.iter().take(pays + 1).map(Gain::settled).collect();
-    let settled = match each.contains(&Some(false)) {
-        true => Some(false),
-        false => each.iter().all(Option::is_some).then_some(true),
-    };
+    text += &curve.pauses(&known);
+    if best.size != at.size {
+        let _ = write!(
+            text,
+            " The most tokens/s were measured at {} ({}), which is less than {:.0} % more for each doubling.",
+            best.size,
+            tokens(best.tps),
+            PAYS * 100.0
+        );
+    }
+    let settled = curve.settled();
     if settled == Some(false) {
         let _ = write!(
             text,
@@ -131,13 +214,18 @@ fn batching(summaries: &[CaseSummary]) -> Answer {
         let batch = size(case, "batch").unwrap_or(0);
         text += &format!(" A batch of {batch} gave no figures: {}.", super::terminal::without(case));
     }
-    let gained = std::iter::once(None).chain(gains.iter().map(Some)).chain(std::iter::repeat(None));
-    let row = |(batch, gain): (&Batch<'_>, Option<&Gain>)| {
-        let (each, ci95) = (gain.map(|gain| gain.each), gain.and_then(|gain| gain.ci95));
+    let row = |place: usize| {
+        let (batch, gain) =
+            (&known[place], place.checked_sub(1).and_then(|before| Gain::of(&known[before], &known[place])));
+        let (each, ci95) = (gain.as_ref().map(|gain| gain.each), gain.and_then(|gain| gain.ci95));
         json!({ "batch": batch.size, "output_tps": batch.tps, "gain_by_doubling": each, "gain_ci95": ci95 })
     };
-    let rows: Vec<Value> = known.iter().zip(gained).map(row).collect();
-    let figures = json!({ "pays_up_to": at.size, "gain_from": PAYS, "settled": settled, "batches": rows });
+    let rows: Vec<Value> = (0..known.len()).map(row).collect();
+    let pauses: Vec<usize> = curve.passed_over().map(|place| known[place].size).collect();
+    let figures = json!({
+        "pays_up_to": at.size, "gain_from": PAYS, "settled": settled, "pauses": pauses, "best_batch": best.size,
+        "batches": rows,
+    });
     Answer { code, question, text, figures }
 }
 
@@ -264,19 +352,10 @@ fn utilisation(recorded: &Recorded<'_>) -> Vec<Value> {
 
 fn spread(summaries: &[CaseSummary]) -> Answer {
     let (code, question) = ("spread", "How large is the spread?");
-    let all: Vec<(&CaseSummary, f64, f64)> = summaries
-        .iter()
-        .filter_map(|case| {
-            let e2e = case.host_ns().filter(|e2e| e2e.n > 1)?;
-            Some((case, e2e.stddev? / e2e.mean, e2e.max / e2e.median))
-        })
-        .collect();
-    let Some(widest) = all.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+    let all = deviations(summaries);
+    let (Some(widest), Some(middle)) = (all.iter().max_by(|a, b| a.1.total_cmp(&b.1)), middle(&all)) else {
         return none(code, question, "Not known: that takes two requests of a case.");
     };
-    let mut deviations: Vec<f64> = all.iter().map(|(_, deviation, _)| *deviation).collect();
-    deviations.sort_by(f64::total_cmp);
-    let middle = deviations[deviations.len() / 2];
     let mut text = format!(
         "Requests of a case deviate by {:.1} % of their mean in the middle case, and by {:.1} % in {}, whose longest \
          took {:.2} times the median.",
@@ -291,10 +370,6 @@ fn spread(summaries: &[CaseSummary]) -> Answer {
         Some(share) => format!(" Medians of process starts differ by up to {:.1} %.", share * 100.0),
         None => " All samples are of one process start: another one may differ by more.".to_string(),
     };
-    if middle > UNSTEADY {
-        text +=
-            " That is too much for the other answers to rely on: repeat it on an idle machine, or with more samples.";
-    }
     let figures = json!({ "deviation_middle": middle, "deviation_most": widest.1, "between_processes": between });
     Answer { code, question, text, figures }
 }

@@ -22,6 +22,8 @@ pub(super) struct PhaseBound<'a> {
     /// FLOP/B, with activations.
     intensity: Option<f64>,
     roof: Option<UnderTheRoof>,
+    /// `f16 for int8`: whose FLOP/s stand in for which.
+    stands_in: Option<String>,
 }
 
 /// How far below its roof the phase is: the measured roof where that has what it takes, else the datasheet's.
@@ -99,6 +101,8 @@ impl<'a> PhaseBound<'a> {
             kernels_share,
             intensity: point.and_then(|point| point.intensity),
             roof,
+            stands_in: under
+                .and_then(|under| Some(format!("{} for {}", under.stands_in?.name(), under.multiply?.name()))),
         }
     }
 
@@ -114,7 +118,7 @@ impl<'a> PhaseBound<'a> {
             "why_not_known": self.bound.as_ref().err(), "kernels_share": self.kernels_share,
             "flops_per_byte": self.intensity, "ridge": roof.and_then(|roof| roof.ridge),
             "roof": roof.map(|roof| roof.origin), "share_of_roof": roof.map(|roof| roof.share),
-            "over": roof.map(|roof| roof.over),
+            "over": roof.map(|roof| roof.over), "flops_stand_in": self.stands_in,
         })
     }
 }
@@ -183,7 +187,9 @@ fn details(group: &[&PhaseBound<'_>], phase: &str) -> String {
     let roofs = || group.iter().filter_map(|one| one.roof.as_ref());
     if let (Some(share), Some(first)) = (range(roofs().map(|roof| roof.share), &percent), roofs().next()) {
         let origin = first.origin.name();
-        parts.push(format!("{share} % of the roof at that intensity ({origin}) over {}", first.over));
+        let stands_in = group.iter().find_map(|one| one.stands_in.as_deref());
+        let stands_in = stands_in.map_or_else(String::new, |which| format!(", with FLOP/s of {which}"));
+        parts.push(format!("{share} % of the roof at that intensity ({origin}{stands_in}) over {}", first.over));
     }
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) }
 }

@@ -2,6 +2,7 @@
 
 use super::answers::Answer;
 use super::lm_options::SuiteName;
+use super::spread::caution;
 use super::suite_tables::{median, of_suite, size};
 use crate::method::{ENERGY_LEAST as LEAST, StopReason};
 use crate::study::{CaseSummary, IntervalOf, Manifest};
@@ -21,6 +22,7 @@ pub fn baseline_metrics(manifest: &Manifest, summaries: &[CaseSummary], answers:
         "capacity": capacity(summaries),
         "efficiency": efficiency(manifest, summaries),
         "reliability": reliability(summaries),
+        "caution": caution(summaries),
         "answers": answers.iter().map(Answer::json).collect::<Vec<_>>(),
     })
 }

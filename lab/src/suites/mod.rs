@@ -21,6 +21,7 @@ mod model_host;
 mod recorded;
 mod report_page;
 mod results;
+mod spread;
 mod suite_tables;
 mod terminal;
 
@@ -38,6 +39,7 @@ pub(crate) use metrics::figure;
 pub use model_host::{HostError, ModelHost, Recorder};
 pub(crate) use report_page::scaled;
 pub use results::write_results;
+pub use spread::caution;
 pub(crate) use suite_tables::throughput_table;
 pub use terminal::lines;
 pub(crate) use terminal::{ms, tokens, without};

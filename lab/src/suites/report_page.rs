@@ -1,10 +1,11 @@
 //! `report.html`: the study on one page, without anything from outside.
 
 use super::answers::Answer;
+use super::spread::caution;
 use super::suite_tables::{prompt_tokens, size};
-use super::terminal::{ms, tokens, without};
+use super::terminal::{ms, tokens, used, without};
 use crate::method::StopReason;
-use crate::study::{CaseSummary, IntervalOf, Manifest, Records};
+use crate::study::{CaseSummary, IntervalOf, Manifest, Records, told_once};
 use candlescope_analysis::passes::stats::{Distribution, INTERVAL_FROM};
 use candlescope_analysis::render::html::STYLE;
 use minijinja::Environment;
@@ -35,9 +36,10 @@ pub(super) fn page(
     let rendered = environment.template_from_str(TEMPLATE).and_then(|template| {
         template.render(Serde(json!({
             "css": STYLE, "version": env!("CARGO_PKG_VERSION"), "intervals": intervals(summaries),
+            "caution": caution(summaries),
             "study": manifest.study, "state": state, "model": model, "machine": machine(manifest), "rows": rows, "answers": answers,
             "charts": charts, "method": method(manifest), "surroundings": manifest.surroundings,
-            "disturbances": records.disturbances, "damaged": records.damaged,
+            "disturbances": told_once(&records.disturbances), "damaged": records.damaged,
         })))
     });
     rendered.unwrap_or_else(|error| format!("<!doctype html><p>The report cannot be made: {error}"))
@@ -100,7 +102,7 @@ fn row(case: &CaseSummary) -> Value {
         "suite": case.case.suite(), "batch": size(case, "batch"), "prompt": prompt_tokens(case),
         "output": size(case, "output_tokens"), "n": case.plain.len(), "starts": starts(case),
         "ttft": time(case.figure("ttft_ns")), "tpot": time(case.figure("tpot_ns")), "e2e": time(case.host_ns()),
-        "tps": interval(case, case.figure("output_tps"), &tokens),
+        "tps": interval(case, case.figure("output_tps"), &tokens), "used": used(case),
         "memory": case.memory_bytes().map(|most| super::machine_memory::shown(most.max as u64)),
         "recorded": recorded(case),
         "run": case.last_run(),

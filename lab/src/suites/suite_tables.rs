@@ -4,6 +4,7 @@ use super::lm_options::SuiteName;
 use crate::method::Sample;
 use crate::study::{CaseSummary, Column, IntervalOf, Speedup, Table, ratio};
 use candlescope_analysis::passes::stats::Distribution;
+use candlescope_core::metric;
 
 /// Summaries of the cases of one suite.
 pub(super) fn of_suite(summaries: &[CaseSummary], suite: SuiteName) -> Vec<&CaseSummary> {
@@ -109,6 +110,8 @@ fn by_case(summaries: &[&CaseSummary], speedup: bool) -> Table {
     }
     table
         .column("memory_bytes", ints(&|s| s.memory_bytes().map(|d| d.max as i64)))
+        .column(metric::CPU_RATIO, floats(&CaseSummary::processors_used))
+        .column(metric::GPU_UTILIZATION, floats(&|s| s.gpu_utilization().map(|d| d.median)))
         .column("recording_cost", floats(&CaseSummary::recording_cost))
         .column("outcome", texts(&|s| Some(s.outcome().map_or("ok", |reason| reason.as_str()).to_string())))
         .column("stop_reasons", texts(&|s| Some(stop_reasons(s))))

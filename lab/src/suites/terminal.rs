@@ -1,13 +1,14 @@
 //! What a terminal shows of a study: a line for each case.
 
 use super::lm_options::SuiteName;
+use super::spread::caution;
 use super::suite_tables::{median, of_suite, prompt_tokens, size, throughput_gain};
 use crate::method::StopReason;
 use crate::study::CaseSummary;
 
-/// A line for each case, by suite.
+/// A line for each case, by suite, and before them what has to be known to read them.
 pub fn lines(summaries: &[CaseSummary]) -> Vec<String> {
-    let mut lines = Vec::new();
+    let mut lines: Vec<String> = caution(summaries).into_iter().collect();
     for suite in SuiteName::ALL {
         let cases = of_suite(summaries, suite);
         let first = cases.iter().copied().find(|case| median(case, "output_tps").is_some());
@@ -40,7 +41,8 @@ fn throughput(case: &CaseSummary, first: Option<&CaseSummary>) -> String {
     let batch = size(case, "batch").unwrap_or(0);
     match (median(case, "output_tps"), first.and_then(|first| throughput_gain(first, case))) {
         (Some(tps), Some(gain)) => {
-            format!("Batch size {batch}: Throughput = {} tokens/sec ({:.1}x)", tokens(tps), gain.ratio)
+            let used = used(case).map_or_else(String::new, |used| format!(", {used}"));
+            format!("Batch size {batch}: Throughput = {} tokens/sec ({:.1}x){used}", tokens(tps), gain.ratio)
         }
         _ => format!("Batch size {batch}: {}", without(case)),
     }
@@ -57,6 +59,12 @@ fn seqlen(case: &CaseSummary) -> String {
         ),
         None => format!("Prompt {prompt} + output {output} tokens: {}", without(case)),
     }
+}
+
+/// What a case used of the device: `1.9 processors in use`, `GPU 97 % in use`; `None` if that is not known.
+pub(super) fn used(case: &CaseSummary) -> Option<String> {
+    let gpu = case.gpu_utilization().map(|share| format!("GPU {:.0} % in use", share.median * 100.0));
+    gpu.or_else(|| case.processors_used().map(|n| format!("{n:.1} processors in use")))
 }
 
 /// Why a case has no figures.

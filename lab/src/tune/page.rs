@@ -2,7 +2,7 @@
 
 use super::outcome::Tuned;
 use super::words::{HEADS, lines, row};
-use crate::study::Manifest;
+use crate::study::{Manifest, told_once};
 use candlescope_analysis::render::html::STYLE;
 use minijinja::Environment;
 use minijinja::value::Serde;
@@ -22,7 +22,7 @@ pub(super) fn page(manifest: &Manifest, tuned: &Tuned, charts: &[String]) -> Str
             "study": manifest.study, "lines": lines(tuned), "heads": HEADS, "rows": rows, "charts": charts,
             "prompt": tuned.prompt_tokens, "output": tuned.output_tokens, "surroundings": manifest.surroundings,
             "seconds": manifest.method.time_limit.as_secs_f64(),
-            "disturbances": manifest.disturbances,
+            "disturbances": told_once(&manifest.disturbances),
         })))
     });
     rendered.unwrap_or_else(|error| format!("<!doctype html><p>The report cannot be made: {error}"))

@@ -2,7 +2,7 @@
 
 use candlescope_lab::method::*;
 use candlescope_lab::study::{CaseSummary, Records, summaries};
-use candlescope_lab::suites::{Answer, answers, lines};
+use candlescope_lab::suites::{Answer, answers, caution, lines};
 use serde_json::json;
 use std::path::Path;
 
@@ -80,6 +80,84 @@ fn batching_pays_until_it_gains_less_than_a_tenth() {
     assert!(still.text.starts_with("Not up to 2"), "{}", still.text);
 }
 
+#[test]
+fn a_pause_is_no_end() {
+    // 9.5 % for each doubling up to 4, and then 1.9 and 3.2 times those of 1.
+    let curve = [(1, 100.0), (4, 120.0), (8, 190.0), (16, 320.0)];
+    let all = |curve: &[(u64, f64)]| {
+        summarised(curve.iter().map(|(batch, tps)| throughput(*batch, *tps, 10.0)).collect(), vec![])
+    };
+    let found = answer(&all(&curve), "batching");
+    assert!(found.text.starts_with("Not up to 16, the largest batch measured"), "{}", found.text);
+    assert!(
+        found.text.contains("3.2 times those of 1") && found.text.contains("a pause at 4: from 1"),
+        "{}",
+        found.text
+    );
+    assert_eq!((&found.figures["pays_up_to"], &found.figures["best_batch"]), (&json!(16), &json!(16)));
+    assert_eq!(found.figures["pauses"], json!([4]));
+
+    // It ends where nothing larger pays, whatever lies in between.
+    let found = answer(&all(&[(1, 100.0), (2, 101.0), (4, 180.0), (8, 182.0), (16, 190.0)]), "batching");
+    assert!(found.text.starts_with("At 4: a batch of 4 gives 180 tokens/s"), "{}", found.text);
+    assert!(found.text.contains("The most tokens/s were measured at 16 (190)"), "{}", found.text);
+    assert_eq!((&found.figures["pays_up_to"], &found.figures["best_batch"]), (&json!(4), &json!(16)));
+    assert_eq!(found.figures["pauses"], json!([2]));
+}
+
+/// A batch and its tokens a second, from a table that `bench throughput` wrote.
+fn recorded(table: &str) -> Vec<(u64, f64)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/measurements/lab").join(table);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut lines = text.lines();
+    let heads: Vec<&str> = lines.next().expect("a head").split(',').collect();
+    let place = |name: &str| heads.iter().position(|head| *head == name).expect("a column");
+    let (batch, tps) = (place("batch"), place("output_tps"));
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        (cells[batch].parse().expect("a batch"), cells[tps].parse().expect("a rate"))
+    };
+    lines.map(row).collect()
+}
+
+#[test]
+fn the_answer_on_recorded_studies_is_the_last_batch_that_pays() {
+    for (table, pays, best) in [
+        ("cpu-smollm2-throughput.csv", 1, 8),
+        ("h200-smollm2-throughput.csv", 32, 32),
+        ("h200-smollm2-throughput-six-starts.csv", 32, 32),
+        ("h200-llama-8b-throughput.csv", 32, 32),
+    ] {
+        let rows = recorded(table);
+        let samples = rows.iter().map(|(batch, tps)| throughput(*batch, *tps, 10.0)).collect();
+        let found = answer(&summarised(samples, vec![]), "batching");
+        let figures = (found.figures["pays_up_to"].as_u64(), found.figures["best_batch"].as_u64());
+        assert_eq!(figures, (Some(pays), Some(best)), "{table}: {}", found.text);
+        let at = rows.iter().find(|(batch, _)| *batch == pays).expect("it was measured").1;
+        for (batch, tps) in rows.iter().filter(|(batch, _)| *batch > pays) {
+            let doublings = (*batch as f64 / pays as f64).log2();
+            assert!((tps / at).powf(1.0 / doublings) < 1.1, "{table}: {batch} pays as well: {}", found.text);
+        }
+    }
+}
+
+#[test]
+fn requests_that_differ_too_much_are_told_before_everything() {
+    let params = [("batch", 1), ("prompt_tokens", 8), ("output_tokens", 8)];
+    let of = |times: &[u64]| {
+        let samples = times.iter().map(|ms| sample("latency", params, 0, ms * 1_000_000, &[("ttft_ns", 1e6)]));
+        summarised(samples.collect(), vec![])
+    };
+    let wild = of(&[10, 12, 40, 11]);
+    let text = caution(&wild).expect("it differs");
+    assert!(text.contains("deviate by 80 %") && text.contains("Repeat it on an idle machine"), "{text}");
+    let shown = lines(&wild);
+    assert_eq!((shown[0].as_str(), shown.len()), (text.as_str(), 2), "above the figures");
+    assert!(!answer(&wild, "spread").text.contains("rely"), "and not once more as the last sentence");
+    let calm = of(&[10, 11, 10, 11]);
+    assert!(caution(&calm).is_none() && lines(&calm)[0].starts_with("Latency"));
+}
+
 /// A machine that is up to six times as slow in some starts as in others, and a gain of 30, then of 11 to 16 % a doubling.
 #[test]
 fn batches_are_compared_within_process_starts() {
@@ -111,6 +189,31 @@ fn batches_are_compared_within_process_starts() {
     samples.retain(|sample| sample.process == 0);
     let found = answer(&summarised(samples, vec![]), "batching");
     assert!(found.figures["settled"].is_null() && !found.text.contains("95 %"), "{}", found.text);
+}
+
+#[test]
+fn what_is_used_of_the_device_stands_beside_the_throughput() {
+    let of = |cpu_ms: &[Option<f64>], gpu: Option<f64>| {
+        let samples = cpu_ms.iter().map(|cpu_ms| {
+            let mut sample = throughput(4, 100.0, 10.0);
+            sample.measurement.host_ns = 100_000_000;
+            sample.reading = Reading { cpu_ms: *cpu_ms, gpu_utilization: gpu, ..Reading::default() };
+            sample
+        });
+        summarised(samples.collect(), vec![])
+    };
+    let cpu = of(&[None, Some(150.0), Some(170.0), Some(130.0)], None);
+    assert_eq!(cpu[0].processors_used(), Some(1.5), "450 ms of 300");
+    assert_eq!(lines(&cpu), ["Batch size 4: Throughput = 100 tokens/sec (1.0x), 1.5 processors in use"]);
+    let short = of(&[Some(150.0)], None);
+    assert!(short[0].processors_used().is_none(), "ticks of 10 ms say nothing of 100");
+    let gpu = of(&[None, None], Some(0.97));
+    assert_eq!(lines(&gpu), ["Batch size 4: Throughput = 100 tokens/sec (1.0x), GPU 97 % in use"]);
+    assert_eq!(
+        lines(&of(&[None], None)),
+        ["Batch size 4: Throughput = 100 tokens/sec (1.0x)"],
+        "not known is not zero"
+    );
 }
 
 #[test]

@@ -42,6 +42,30 @@ fn each_case_ends_for_its_own_reason_and_the_others_go_on() {
     assert_eq!(released, 5, "each gives back what it took, once");
 }
 
+/// A machine on which one repetition takes longer than the case may.
+#[test]
+fn a_slow_case_has_a_sample_before_the_next_one_warms_up() {
+    let log = Log::default();
+    let cases = ["a", "b", "c"].map(|name| case(name, &log, &[Ok(30_000 * MS)])).into();
+    let (kept, _) = measure(Method::default().time_limit(Duration::from_secs(12)), cases);
+    assert_eq!(kept.samples.len(), 3, "each once");
+    assert!(kept.stopped.iter().all(|stop| (stop.reason, stop.warmup) == (StopReason::TimeLimit, 1)), "{kept:?}");
+    let log = log.borrow();
+    let calls: Vec<&str> = log.iter().map(|call| call.split(' ').next().unwrap()).collect();
+    assert_eq!(calls[..9], ["prepare", "warm", "run", "prepare", "warm", "run", "prepare", "warm", "run"], "{log:?}");
+}
+
+#[test]
+fn warming_up_takes_of_the_limit() {
+    let log = Log::default();
+    // Repetitions of 4 s: one to warm up is a quarter of the limit, and is in it.
+    let (kept, _) = measure(Method::default(), vec![case("a", &log, &[Ok(4_000 * MS)])]);
+    assert_eq!((kept.stopped[0].warmup, kept.stopped[0].samples), (1, 3), "4 repetitions of 4 s in 15 s");
+    // A first one that is not long by itself loads kernels, which is no part of what the limit is for.
+    let (kept, _) = measure(Method::default(), vec![case("a", &log, &[Ok(3_000 * MS)])]);
+    assert_eq!((kept.stopped[0].warmup, kept.stopped[0].samples), (3, 3), "one for loading, 5 of 3 s");
+}
+
 #[test]
 fn warm_up_is_in_no_sample() {
     let log = Log::default();

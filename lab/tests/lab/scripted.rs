@@ -79,7 +79,7 @@ impl Surroundings for Throttling {
     fn after(&mut self) -> Reading {
         self.at += 1;
         let throttled = self.samples.contains(&(self.at - 1));
-        Reading { throttled: Some(throttled), clock_mhz: Some(1_000.0), temperature_c: None, energy_mj: None }
+        Reading { throttled: Some(throttled), clock_mhz: Some(1_000.0), ..Reading::default() }
     }
 
     fn recover(&mut self, _: Duration) {

@@ -262,3 +262,20 @@ fn what_does_not_fit_into_memory_is_not_tried() {
     assert_eq!((kept.samples.len(), kept.stopped[0].reason), (0, StopReason::Refused));
     assert!(kept.stopped[0].detail.as_ref().unwrap().contains("13194.14 GB"), "{:?}", kept.stopped[0].detail);
 }
+
+#[test]
+fn a_case_is_named_by_its_kernel_type_and_sizes_in_any_order() {
+    let case = KernelCase::named("linear", "bf16", &[("k", 16), ("m", 4), ("n", 32)]).unwrap();
+    let swept =
+        cases(&[by_name("linear").unwrap()], &Sizes::parse("m=4;n=32;k=16").unwrap(), &[Element::BF16], false, false);
+    assert_eq!((case.name(), case.work), (swept.unwrap()[0].name(), case.work));
+    let says = |op, dtype, sizes: &[(&str, u64)], part: &str| {
+        let message = KernelCase::named(op, dtype, sizes).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    };
+    says("gem", "f32", &[], "kernels are gemm");
+    says("linear", "q4_k", &[("m", 1), ("n", 1), ("k", 1)], "name a type among f32, f16, bf16");
+    says("linear", "f32", &[("rows", 1)], "linear's, which are m, n, k");
+    says("linear", "f32", &[("m", 1), ("n", 1)], "`k=?`");
+    says("linear", "f32", &[("m", 0), ("n", 1), ("k", 1)], "`m=0`");
+}

@@ -165,6 +165,15 @@ pub(super) fn lacking(found: &FromKernels) -> Vec<String> {
     if found.to_measure.is_empty() {
         return Vec::new();
     }
+    let n = found.to_measure.len();
+    if let Some(command) = &found.measure_all {
+        let shapes = if n == 1 {
+            "1 shape was not measured and has".to_string()
+        } else {
+            format!("{n} shapes were not measured and have")
+        };
+        return vec![format!("{shapes} no time. This measures all of them, for one more --kernels:"), command.clone()];
+    }
     let mut list = vec!["shapes that were not measured have no time; each of these measures one:".to_string()];
     list.extend(found.to_measure.iter().cloned());
     list

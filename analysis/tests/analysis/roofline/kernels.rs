@@ -131,6 +131,57 @@ fn what_was_not_measured_has_no_time() {
 }
 
 #[test]
+fn what_is_missing_is_one_command() {
+    let told = outlook(&known_device("H200").unwrap(), kernels(&[1000]), 1000).asked_as("smollm2-135m", false);
+    let found = told.from_kernels.as_ref().unwrap();
+    let command = "candlescope bench kernels --for smollm2-135m --batch 1 --prompt 8 --context 1000 --dtype bf16 --device \
+                   cuda:0";
+    assert_eq!(found.measure_all.as_deref(), Some(command));
+    let text = static_text(&told, 200);
+    assert!(text.contains(command) && !text.contains("--ops"), "{text}");
+    assert!(found.to_measure.len() > 10, "each by itself stays in the JSON");
+    // The shapes of the model are those of the steps: what was measured, and what was not.
+    let all = told.kernels();
+    let named: Vec<String> = all
+        .iter()
+        .map(|kernel| {
+            let sizes: Vec<String> = kernel.sizes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            format!("--ops {} --dtype {} --sizes '{}'", kernel.op, kernel.dtype, sizes.join(";"))
+        })
+        .collect();
+    for missing in &found.to_measure {
+        assert!(named.iter().any(|name| missing.ends_with(name.as_str())), "{missing} is not in {named:?}");
+    }
+    let norm = named.iter().filter(|name| name.contains("rmsnorm") && name.ends_with("'rows=1;width=576'")).count();
+    assert_eq!(norm, 1, "each shape once, the measured ones too");
+    // A file with a space in its name, a run, and nothing missing.
+    let odd = outlook(&on_device(), kernels(&[1000]), 1000).asked_as("it's mine/config.json", true);
+    let command = odd.from_kernels.unwrap().measure_all.unwrap();
+    assert_eq!(command, r"candlescope bench kernels --for 'it'\''s mine/config.json' --device cuda:0");
+}
+
+#[test]
+fn studies_of_one_device_are_joined() {
+    let head = linear(1, 49_152, 576);
+    let whole = study([kernels(&[1000]), vec![head.clone()]].concat());
+    let joined = study(kernels(&[1000])).joined(study(vec![head.clone()])).unwrap();
+    assert_eq!(joined.len(), whole.len());
+    let (shape, scenario) = (known_model("smollm2-135m").unwrap(), Scenario::new(Format::named("bf16").unwrap()));
+    let scenario = scenario.tokens(8, 8).context(Some(1000));
+    let of = |study: &KernelStudy| {
+        Outlook::of(&shape, &on_device(), &scenario).with_kernels(study).from_kernels.unwrap().decode.device_ns
+    };
+    assert!(of(&joined).is_some() && of(&joined) == of(&whole));
+    // Of a shape that both have, the later one counts.
+    let mut slow = head;
+    slow["kernel_ns"] = 1e9.into();
+    assert!(of(&joined.clone().joined(study(vec![slow])).unwrap()).unwrap() > 1e9);
+    let other = json!({ "rows": [linear(1, 2, 3)] }).to_string();
+    let other = KernelStudy::read(&other, Some(r#"{ "environment": { "device": { "name": "NVIDIA L4" } } }"#)).unwrap();
+    assert!(joined.joined(other).unwrap_err().to_string().contains("NVIDIA L4"));
+}
+
+#[test]
 fn warm_caches_stand_behind_flushed_ones() {
     let mut rows = kernels(&[1000]);
     rows.push(linear(1, 49_152, 576));

@@ -1,7 +1,7 @@
 //! Made-up runs with known utilisation against their roofs.
 
 use crate::common::{self, path, request, span, step, write_run};
-use candlescope_analysis::devices::known_device;
+use candlescope_analysis::devices::{Multiply, known_device};
 use candlescope_analysis::passes::Launched;
 use candlescope_analysis::render::roofline::{dynamic_json, dynamic_page, dynamic_text};
 use candlescope_analysis::roofline::{
@@ -191,6 +191,38 @@ fn what_a_run_lacks_is_said() {
     let (run, analysis) = open(&dir.path().join("e"), &batch(), &wrong);
     let wrong = Measured::of(&run, &analysis, None, &Thresholds::default());
     assert!(wrong.outlook_missing.as_deref().is_some_and(|why| why.contains("853888")), "{:?}", wrong.outlook_missing);
+}
+
+/// Quantised weights are multiplied in 8 bits, of which a processor's measured roof says nothing.
+#[test]
+fn wider_types_stand_in_for_eight_bits() {
+    let dir = tempfile::tempdir().unwrap();
+    let product = |name: &str, f32: f64| {
+        let mut quantised = manifest(json!([
+            { "kind": "flops", "value": f32, "label": "measured", "source": "made up", "dtype": "f32" },
+            { "kind": "bandwidth", "value": 20e9, "label": "measured", "source": "made up" },
+        ]));
+        quantised.model.insert("compute_dtype".into(), json!("int8"));
+        let (run, analysis) = open(&dir.path().join(name), &batch(), &quantised);
+        let measured = Measured::of(&run, &analysis, None, &Thresholds::default());
+        find(&measured, PointKind::Operator, "decode/block/down_proj").under[0].clone()
+    };
+    // One FLOP a byte: below the ridge of 50 memory decides, above that of 0.625 those of f32 do.
+    let below = product("below", 1e12);
+    assert!(near(below.utilisation, 0.5) && near(below.ridge, 50.0), "{below:?}");
+    assert_eq!((below.bound, below.stands_in), (Some(Bound::Memory), Some(Multiply::F32)));
+    let above = product("above", 12.5e9);
+    assert!(near(above.utilisation, 0.8) && near(above.ridge, 0.625), "{above:?}");
+    assert_eq!(
+        (above.bound, above.multiply, above.stands_in),
+        (Some(Bound::Compute), Some(Multiply::Int8), Some(Multiply::F32))
+    );
+    // Eight bits may be faster, which is no error of measurement.
+    let faster = product("faster", 5e9);
+    assert!(
+        matches!(&faster.status, Status::DataMissing(why) if why.contains("more than those for f32")),
+        "{faster:?}"
+    );
 }
 
 #[test]

@@ -1,0 +1,16 @@
+//! Where results go that were not given a place: a directory of their own below `results`, so that two commands in a
+//! row do not meet.
+
+use anyhow::{Result, bail};
+use std::path::{Path, PathBuf};
+
+/// The directory that was named, or `results/KIND-TIME`. Nobody can mean one of the latter with `resume`.
+pub(crate) fn chosen(named: Option<&Path>, kind: &str, resume: bool) -> Result<PathBuf> {
+    match named {
+        Some(named) => Ok(named.to_path_buf()),
+        None if resume => {
+            bail!("--resume goes on with a study: name it, as in --out {}", Path::new("results").join(kind).display())
+        }
+        None => Ok(Path::new("results").join(format!("{kind}-{}", candlescope_core::HostNs::now().0 / 1_000_000))),
+    }
+}
