@@ -9,6 +9,8 @@
 mod analyze;
 mod args;
 #[cfg(feature = "lab")]
+mod at_work;
+#[cfg(feature = "lab")]
 mod bench;
 #[cfg(feature = "lab")]
 mod compare;

@@ -1,5 +1,6 @@
 //! `candlescope load`.
 
+use crate::at_work::AtWork;
 use crate::interrupts::on_interrupt;
 use crate::output::{note, say};
 use crate::progress::Progress;
@@ -139,7 +140,8 @@ pub(crate) fn run(args: &LoadArgs) -> Result<()> {
     listen_for_interrupts(&stop)?;
     let progress = Progress::new(!args.no_progress && !args.json);
     progress.wait("first requests");
-    let watcher = Watcher { progress, out: &args.out, begun: Mutex::new(false), failed: Mutex::new(None) };
+    let work = Mutex::new(AtWork::on("load of a server"));
+    let watcher = Watcher { progress, work, out: &args.out, begun: Mutex::new(false), failed: Mutex::new(None) };
     let results = load::run(&options, &stop, &watcher);
     watcher.progress.clear();
     let results = results.inspect_err(|_| {
@@ -366,6 +368,8 @@ fn listen_for_interrupts(stop: &Stop) -> Result<()> {
 
 struct Watcher<'a> {
     progress: Progress,
+    /// What those who watch are told.
+    work: Mutex<AtWork>,
     out: &'a Path,
     begun: Mutex<bool>,
     /// Why results could not be written between stages, told once.
@@ -381,8 +385,9 @@ impl Watch for Watcher<'_> {
         let stage = p.stages.map_or_else(|| p.stage.to_string(), |all| format!("{}/{all}", p.stage + 1));
         let failed = if p.failed > 0 { format!(", {} failed", p.failed) } else { String::new() };
         let state = if p.done > 0.0 { "" } else { " (warm-up)" };
-        self.progress
-            .message(format!("{stage} {}{state}: {} answered{failed}, {} under way", p.level, p.ended, p.in_flight));
+        let text = format!("{stage} {}{state}: {} answered{failed}, {} under way", p.level, p.ended, p.in_flight);
+        self.work.lock().unwrap_or_else(PoisonError::into_inner).tell(|| format!("stage {text}"));
+        self.progress.message(text);
         self.progress.at((p.done * 1000.0) as u64);
     }
 

@@ -55,6 +55,9 @@ const LEFT_OUT: [&str; 13] = [
     "warmup",
 ];
 
+/// The option, and the fact about the model, that says which implementation runs it.
+const ENGINE: &str = "engine";
+
 /// Facts by name.
 pub type Facts = BTreeMap<String, Value>;
 
@@ -115,6 +118,11 @@ impl Fingerprint {
             let key = key.as_str();
             !value.is_null() && !LEFT_OUT.contains(&key) && !OF_RECORDING.contains(&key) && key != "inputs"
         });
+        let mut options: Facts = others.map(|(key, value)| (key.clone(), value.clone())).collect();
+        // The one that ran; the option may have left the choice open.
+        if let Some(engine) = manifest.model.get(ENGINE).filter(|_| options.contains_key(ENGINE)) {
+            options.insert(ENGINE.to_string(), engine.clone());
+        }
         Self {
             model: pick(&manifest.model, &OF_MODEL),
             dtype: pick(&manifest.model, &OF_WEIGHTS),
@@ -122,7 +130,7 @@ impl Fingerprint {
             machine,
             threads: told(&OF_THREADS),
             build: told(&OF_BUILD),
-            options: others.map(|(key, value)| (key.clone(), value.clone())).collect(),
+            options,
             recording: pick(&manifest.options, &OF_RECORDING),
             versions: pick(&manifest.environment, &OF_VERSIONS),
             ..Self::default()

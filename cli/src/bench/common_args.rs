@@ -25,8 +25,7 @@ pub(crate) struct ModelArgs {
     /// Widen a GGUF's quantised weights to --dtype
     #[arg(long)]
     pub(crate) dequantize: bool,
-    /// instrumented or candle
-    #[arg(long, value_name = "ENGINE", default_value = "instrumented")]
+    #[arg(long, value_name = "ENGINE", default_value = "auto", help = crate::device::ENGINE_HELP)]
     pub(crate) engine: String,
 }
 

@@ -219,6 +219,10 @@ fn show(study: &Study, summaries: &[CaseSummary], args: &CommonArgs) -> Result<(
     for text in &study.manifest().disturbances {
         note(&format!("warning: {text}"));
     }
+    let fact = |key: &str| study.manifest().model.get(key).and_then(Value::as_str).unwrap_or_default();
+    if let Some(text) = crate::device::engine_note(&args.subject.engine, fact("architecture"), fact("engine")) {
+        note(&text);
+    }
     for line in lines(summaries) {
         say(&line)?;
     }

@@ -1,5 +1,6 @@
 //! What measuring models, kernels and peaks have in common: the study, what is read beside samples, Ctrl-C, progress.
 
+use crate::at_work::AtWork;
 use crate::interrupts::on_interrupt;
 use crate::output::note;
 use crate::progress::Progress;
@@ -111,13 +112,19 @@ pub(crate) fn cancel_on_interrupt(told: impl Fn() + Send + 'static) -> Cancel {
 
 /// Shows what happens.
 pub(crate) fn watch(progress: &Progress) -> impl FnMut(&Event<'_>) + '_ {
-    move |event| match event {
-        Event::Disturbed(sentences) => sentences.iter().for_each(|sentence| note(&format!("warning: {sentence}"))),
-        Event::WarmedUp { case, .. } => progress.wait(&crate::output::printable(&format!("{} warms up", case.key()))),
-        Event::Sampled { sample, share } => {
-            progress.wait(&crate::output::printable(&format!("{:3.0} % {}", share * 100.0, sample.case.key())));
+    let mut work = AtWork::on_command();
+    move |event| {
+        work.show(event);
+        match event {
+            Event::Disturbed(sentences) => sentences.iter().for_each(|sentence| note(&format!("warning: {sentence}"))),
+            Event::WarmedUp { case, .. } => {
+                progress.wait(&crate::output::printable(&format!("{} warms up", case.key())));
+            }
+            Event::Sampled { sample, share } => {
+                progress.wait(&crate::output::printable(&format!("{:3.0} % {}", share * 100.0, sample.case.key())));
+            }
+            _ => {}
         }
-        _ => {}
     }
 }
 

@@ -5,11 +5,12 @@ use super::args::RoundArgs;
 use super::bar::Bar;
 use super::environment::{environment, record};
 use super::operations::{cancel_on_interrupt, surroundings_of};
+use crate::at_work::AtWork;
 use crate::output::say;
 use anyhow::{Context, Result};
 use candlescope::Scope;
 use candlescope_lab::method::{Ended, Engine};
-use candlescope_lab::study::{Facts, Study};
+use candlescope_lab::study::{Facts, Manifest, Study};
 use candlescope_lab::suites::{LmOptions, ModelHost, Recorder, cases};
 use candlescope_models::LoadOptions;
 use serde_json::{Value, json};
@@ -26,6 +27,15 @@ pub(super) fn run(args: &RoundArgs) -> Result<u8> {
     };
     say(&outcome.to_string())?;
     Ok(u8::from(outcome.get("error").is_some()))
+}
+
+/// Says to those who watch which round of which study this process measures.
+pub(super) fn at_work(study: &Study, args: &RoundArgs) -> AtWork {
+    let Manifest { study: name, rounds, .. } = study.manifest();
+    AtWork::on(&match args.recorded {
+        true => format!("bench {name}, recorded requests"),
+        false => format!("bench {name}, start {} of {rounds}", args.round + 1),
+    })
 }
 
 fn measure(args: &RoundArgs) -> Result<Ended> {
@@ -48,6 +58,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
     let cancel = cancel_on_interrupt(|| ());
     crate::threads::start_pool()?;
     let starts = manifest.rounds + u32::from(manifest.method.profiled_runs > 0);
+    let mut work = at_work(&study, args);
     let bar = Bar::new(!args.no_progress, args.round, starts, Duration::from_millis(args.since_ms));
     bar.loading(&options.model);
     let records = study.records()?;
@@ -79,7 +90,10 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
     let ended = Engine::new(method, surroundings.as_mut())
         .place(args.process, args.round)
         .cancel(&cancel)
-        .observe(|event| bar.show(event))
+        .observe(|event| {
+            bar.show(event);
+            work.show(event);
+        })
         .skip(records.done(args.round, args.recorded, args.first))
         .run(&mut cases(&options, &host), &mut journal);
     bar.clear();

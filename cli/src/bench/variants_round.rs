@@ -27,6 +27,7 @@ pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<Ended> {
     let load = LoadOptions { device, seed: options.seed, ..LoadOptions::default() };
     let cancel = cancel_on_interrupt(|| ());
     crate::threads::start_pool()?;
+    let mut work = super::round::at_work(study, args);
     let bar = Bar::new(!args.no_progress, args.round, manifest.rounds + 1, Duration::from_millis(args.since_ms));
     bar.loading(&options.model);
     let records = study.records()?;
@@ -63,7 +64,10 @@ pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<Ended> {
     let ended = Engine::new(method, surroundings.as_mut())
         .place(args.process, args.round)
         .cancel(&cancel)
-        .observe(|event| bar.show(event))
+        .observe(|event| {
+            bar.show(event);
+            work.show(event);
+        })
         .skip(records.done(args.round, args.recorded, args.first))
         .run(&mut all, &mut journal)?;
     drop(all);

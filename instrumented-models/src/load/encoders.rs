@@ -97,6 +97,12 @@ impl AnyModel {
     }
 }
 
+/// The architecture that a `config.json` tells, if it has an encoder.
+pub(super) fn with_encoder(json: &Value) -> Option<&str> {
+    let architecture = json.get("model_type").and_then(Value::as_str)?;
+    ENCODER_ARCHITECTURES.contains(&architecture).then_some(architecture)
+}
+
 /// A model with an encoder, not yet loaded.
 struct WithEncoder<'a> {
     name: String,
@@ -132,6 +138,7 @@ impl<'a> WithEncoder<'a> {
                 Engine::Candle => {
                     [&["llama"][..], candle_models::DECODER_ARCHITECTURES, ENCODER_ARCHITECTURES].concat()
                 }
+                Engine::Auto => [HF_ARCHITECTURES, ENCODER_ARCHITECTURES].concat(),
             };
             let (found, supported) = (architecture.to_string(), supported.join(", "));
             let path = directory.map_or_else(|| name.clone().into(), |path| path.join("config.json"));
@@ -142,7 +149,8 @@ impl<'a> WithEncoder<'a> {
         }
         if options.engine == Engine::Instrumented {
             return Err(LoadError::Engine(format!(
-                "architecture `{architecture}` runs as candle-transformers' own model only: choose the engine `candle`"
+                "architecture `{architecture}` runs as candle-transformers' own model only: choose the engine `candle`, or \
+                 leave the choice out"
             )));
         }
         Ok(Some(Self { name, json, directory }))
@@ -225,7 +233,7 @@ fn info(
         name: name.to_string(),
         source: source.to_string(),
         architecture: of.architecture.clone(),
-        engine: "candle",
+        engine: Engine::Candle.as_str(),
         parameters: size.parameters,
         weight_bytes: size.bytes,
         quantization: dtype.as_str().to_string(),

@@ -26,6 +26,8 @@ pub use case::cases;
 pub use closing::{Closed, Closing, close};
 pub use divergence::DIVERGED;
 pub use host::{DEFAULT_TEXT, VariantHost};
+#[cfg(feature = "onnx")]
+pub use onnx_runtime::onnx_library;
 pub use options::{SUITE, VariantOptions};
 pub use quality::{Estimate, Quality};
 pub use report::variant_lines;
