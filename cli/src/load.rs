@@ -102,6 +102,9 @@ pub(crate) struct LoadArgs {
     /// Limits that a good request keeps: ttft=200ms,tpot=50ms,e2e=5s
     #[arg(long, value_name = "LIMITS")]
     slo: Option<String>,
+    /// What the server's machine costs, in US dollars an hour, for the cost of a million tokens
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    price_per_hour: Option<f64>,
     /// Where the server shows its metrics for Prometheus [default: /metrics at the same address, if it is there]
     #[arg(long, value_name = "URL")]
     metrics: Option<String>,
@@ -212,6 +215,7 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
         .max_tokens(args.max_tokens)
         .ignore_eos(args.ignore_eos)
         .keep_prompts(args.keep_prompts)
+        .price_per_hour(crate::options::price_of(args.price_per_hour)?.map(|price| price.usd_per_hour))
         .max_in_flight(args.max_in_flight as usize)
         .memory_limit(args.memory_limit.saturating_mul(1 << 20))
         .timeout(time(&args.timeout).context("--timeout")?)

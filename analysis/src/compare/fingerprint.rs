@@ -1,6 +1,6 @@
 //! Who measured what where: what has to agree before times may be compared.
 
-use crate::passes::ChosenDevice;
+use crate::passes::{ChosenDevice, PRICE_PER_HOUR};
 use candlescope_core::run::{RunManifest, env_key};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -39,7 +39,7 @@ const OF_VERSIONS: [&str; 5] = ["candlescope", "candle", "kernel", "nvidia_drive
 /// Options that decide how a run is recorded, and so what recording costs it.
 const OF_RECORDING: [&str; 6] = ["gpu-timing", "gpu-budget", "cupti", "nvtx", "overhead-probe", "schedule"];
 /// Options that say where results go, or how long to measure; and those that are compared in other places.
-const LEFT_OUT: [&str; 13] = [
+const LEFT_OUT: [&str; 14] = [
     "config",
     "device",
     "disk-budget-mb",
@@ -49,6 +49,7 @@ const LEFT_OUT: [&str; 13] = [
     "otlp",
     "out",
     "perfetto",
+    PRICE_PER_HOUR,
     "prometheus",
     "repeats",
     "threads",

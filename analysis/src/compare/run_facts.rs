@@ -81,6 +81,30 @@ impl RunFacts {
     }
 }
 
+impl RunFacts {
+    /// The same for one of `n` sequences that every step had: times and counts of steps are divided. Figures of requests
+    /// and of the whole run stay.
+    #[must_use]
+    pub(super) fn for_one_of(mut self, n: f64) -> Self {
+        let divide = |sampled: &mut Sampled| {
+            sampled.value /= n;
+            sampled.parts.iter_mut().for_each(|part| *part /= n);
+        };
+        self.step_ns.iter_mut().for_each(divide);
+        for kind in self.kinds.values_mut() {
+            divide(&mut kind.host_ns);
+            kind.gpu_ns.iter_mut().for_each(divide);
+            kind.counts.values_mut().for_each(|count| *count /= n);
+        }
+        for path in &mut self.paths {
+            divide(&mut path.host_ns);
+            path.gpu_ns.iter_mut().for_each(divide);
+        }
+        self.stacks.iter_mut().for_each(|(_, ns)| *ns /= n);
+        self
+    }
+}
+
 /// Steps without warm-up: phases where any are marked, else the outermost steps.
 fn measured_steps(run: &Run, analysis: &Analysis) -> Vec<StepRow> {
     let mut rows: Vec<StepRow> = Vec::new();

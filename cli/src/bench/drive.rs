@@ -6,7 +6,7 @@ use crate::output::{note, say};
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_lab::method::{Cancel, Ended, StopReason};
 use candlescope_lab::study::{CaseSummary, Manifest, Records, Study};
-use candlescope_lab::suites::{lines, write_results};
+use candlescope_lab::suites::{cost_lines, lines, write_results};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -223,7 +223,7 @@ fn show(study: &Study, summaries: &[CaseSummary], args: &CommonArgs) -> Result<(
     if let Some(text) = crate::device::engine_note(&args.subject.engine, fact("architecture"), fact("engine")) {
         note(&text);
     }
-    for line in lines(summaries) {
+    for line in lines(summaries).into_iter().chain(cost_lines(study.manifest(), summaries)) {
         say(&line)?;
     }
     say_processes(study)?;

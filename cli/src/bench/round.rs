@@ -9,6 +9,7 @@ use crate::at_work::AtWork;
 use crate::output::say;
 use anyhow::{Context, Result};
 use candlescope::Scope;
+use candlescope_analysis::passes::PRICE_PER_HOUR;
 use candlescope_lab::method::{Ended, Engine};
 use candlescope_lab::study::{Facts, Manifest, Study};
 use candlescope_lab::suites::{LmOptions, ModelHost, Recorder, cases};
@@ -69,7 +70,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
         true => plan.runs(Some(0)).warmup_min(1).warmup_max(1),
     };
     // Before the model loads, because spans are made then.
-    let scope = args.recorded.then(|| record(&options.device)).transpose()?;
+    let scope = args.recorded.then(|| record(&options.device, manifest.options.get(PRICE_PER_HOUR))).transpose()?;
     let handle = scope.as_ref().and_then(Scope::handle).cloned();
     let recorder = handle.map(|handle| Recorder::new(handle, study.dir()));
     let mut host = ModelHost::new(&options, load)?.cancel(&cancel).recorder(recorder);

@@ -12,6 +12,7 @@
 mod answers;
 mod bound;
 mod charts;
+mod cost;
 mod generate_error;
 mod lm_case;
 mod lm_options;
@@ -27,6 +28,7 @@ mod terminal;
 pub use crate::hardware::available_bytes;
 pub use crate::range::{RangeError, parse_range};
 pub use answers::{Answer, answers};
+pub use cost::cost_lines;
 pub(crate) use generate_error::case_error;
 pub use lm_case::cases;
 pub use lm_options::{Grid, LmOptions, Shape, SuiteName};
