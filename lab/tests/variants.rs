@@ -139,6 +139,18 @@ fn a_study_of_variants_writes_its_files() {
     {
         assert!(report.contains(part), "{part} in {report}");
     }
+    assert!(read("report.html").contains("<svg") && read("report.html").contains("<h2>Speed and size</h2>"));
+    // On a busy machine, one thread is advice to those who have several.
+    for (threads, advised) in [(2, true), (1, false)] {
+        study
+            .update(|manifest| {
+                manifest.disturbances = vec!["other processes use 1.0 of 2 cores".into()];
+                manifest.options.insert("threads".into(), threads.into());
+            })
+            .unwrap();
+        write_variants(&study, &options, &records, Some(&closing), &[]).unwrap();
+        assert_eq!(read("profiling_report.md").contains("--threads 1"), advised, "{threads} threads");
+    }
     let table = read("variants.csv");
     assert_eq!(table.lines().count(), 5);
     assert!(table.lines().next().unwrap().starts_with("variant,samples,processes,latency_ms,"));

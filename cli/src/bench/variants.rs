@@ -164,5 +164,5 @@ fn show(study: &Study, rows: &[VariantRow], closing: Option<&Closing>, common: &
         say(&format!("Quality: not measured: {why}"))?;
     }
     say_processes(study)?;
-    say(&format!("Study: {}   Report: {}", dir.display(), dir.join("profiling_report.md").display()))
+    say(&format!("Study: {}   Report: {}", dir.display(), dir.join("report.html").display()))
 }

@@ -14,7 +14,9 @@ mod onnx_candle;
 #[cfg(feature = "onnx")]
 mod onnx_runtime;
 mod options;
+mod page;
 pub mod quality;
+mod recorded_requests;
 mod report;
 mod results;
 mod row;
