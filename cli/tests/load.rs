@@ -24,6 +24,7 @@ fn figures_files_and_one_object() {
     }
     let written = std::fs::read_to_string(format!("{out}/load_test_results.json")).expect("results");
     assert!(!written.contains("A secret?"));
+    assert!(std::fs::read(format!("{out}/load_latency.png")).expect("a chart").starts_with(b"\x89PNG"));
     assert_eq!(json(&written)["requests"][0]["token_ns"].as_array().map(Vec::len), Some(5));
 
     let told = fails(&base);

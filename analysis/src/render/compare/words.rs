@@ -61,7 +61,7 @@ fn takes(comparison: &Comparison) -> &'static str {
 }
 
 /// What has to be known of all times where sides with another batch are compared.
-pub fn divided(comparison: &Comparison) -> Option<String> {
+pub(super) fn divided(comparison: &Comparison) -> Option<String> {
     comparison.per_sequence.then(|| {
         "Times and counts of steps are divided by the sequences that a step has, as their number differs. Figures of \
          requests are those of one request beside the others of its batch; tokens a second are of all sequences."
