@@ -227,7 +227,7 @@ fn each_bad_configuration_is_named() {
     std::fs::write(path.join("preprocessor_config.json"), json!({"min_pixels": 9, "max_pixels": 8}).to_string())
         .unwrap();
     assert!(refuse().contains("no image has 9 pixels or more and 8 or fewer"));
-    let message = AnyModel::load(&at(path), &LoadOptions::default()).unwrap_err().to_string();
+    let message = AnyModel::load(&at(path), &ours()).unwrap_err().to_string();
     assert!(message.contains("`paddleocr_vl`") && message.contains("engine `candle`"), "{message}");
 }
 
