@@ -48,8 +48,8 @@ pub(crate) fn dtype(name: &str) -> Result<DType> {
 
 /// What `--engine` says.
 pub(crate) const ENGINE_HELP: &str = "auto: our layers, with FLOPs and bytes, where they have the architecture, else \
-candle-transformers' own model, unmodified, which is what qwen3, t5, bert, whisper and paddleocr_vl run as; instrumented \
-or candle: that one";
+candle-transformers' own model, unmodified, which is what qwen3, t5, bert and whisper run as; instrumented or candle: \
+that one";
 
 /// The implementation called `auto`, `instrumented` or `candle`.
 pub(crate) fn engine(name: &str) -> Result<Engine> {

@@ -308,6 +308,24 @@ fn paddleocr_vl_looks_at_an_image() {
     }
     assert!(!result["text"][0].as_str().unwrap().is_empty(), "{result}");
 
+    // By itself it runs as the wrapped layers, which are all seen.
+    let layers = dir.path().join("layers");
+    let args = ["profile", "--model", model.to_str().unwrap(), "--image", image, "--out", layers.to_str().unwrap()];
+    ok(&[&args[..], &["--repeats", "2", "--max-new-tokens", "4", "--ignore-eos"]].concat());
+    let m = manifest(&layers);
+    assert_eq!(
+        (&m["verdict"]["ok"], &m["model"]["engine"]),
+        (&json!(true), &json!("instrumented")),
+        "{}",
+        m["verdict"]
+    );
+    assert!(!m["verdict"]["findings"].to_string().contains("no_model_spans"), "{}", m["verdict"]);
+    let operators = std::fs::read_to_string(layers.join("operators.md")).unwrap();
+    for layer in ["vision/tower/block/self_attn/q_proj", "prefill/tower/projector/linear_1", "decode/block/mlp/up_proj"]
+    {
+        assert!(operators.contains(layer), "{layer} is not in {operators}");
+    }
+
     let run = dir.path().join("random");
     let (model, out) = (model.to_str().unwrap(), run.to_str().unwrap());
     let args =

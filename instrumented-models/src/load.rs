@@ -46,6 +46,7 @@ impl Engine {
     pub fn of(self, architecture: &str) -> Self {
         match self {
             Self::Auto if INSTRUMENTED_ARCHITECTURES.contains(&architecture) => Self::Instrumented,
+            Self::Auto if architecture == encoders::PADDLEOCR_VL => Self::Instrumented,
             Self::Auto => Self::Candle,
             chosen => chosen,
         }

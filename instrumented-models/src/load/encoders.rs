@@ -18,6 +18,9 @@ use candle_core::DType;
 use serde_json::Value;
 use std::path::Path;
 
+/// The one with an encoder that the wrapped layers run, too.
+pub(super) const PADDLEOCR_VL: &str = "paddleocr_vl";
+
 /// Architectures with an encoder, which candle runs.
 pub const ENCODER_ARCHITECTURES: &[&str] = &["bert", "t5", "whisper", "paddleocr_vl"];
 
@@ -147,7 +150,7 @@ impl<'a> WithEncoder<'a> {
         if !has_encoder {
             return Ok(None);
         }
-        if options.engine == Engine::Instrumented {
+        if options.engine == Engine::Instrumented && architecture != PADDLEOCR_VL {
             return Err(LoadError::Engine(format!(
                 "architecture `{architecture}` runs as candle-transformers' own model only: choose the engine `candle`, or \
                  leave the choice out"
@@ -201,9 +204,18 @@ impl<'a> WithEncoder<'a> {
             }
             "paddleocr_vl" => {
                 let processor = self.directory.map_or(Ok(Value::Null), Loader::processor_json)?;
-                let (model, size) =
-                    CandlePaddleOcrVl::load(name, &self.json, &processor, weights.as_mut(), dtype, device)?;
-                let info = info(model.dimensions(), size);
+                let wrapped = match options.engine {
+                    Engine::Instrumented => true,
+                    Engine::Candle => false,
+                    Engine::Auto => CandlePaddleOcrVl::can_be_wrapped(&self.json),
+                };
+                let (json, weights) = (&self.json, weights.as_mut());
+                let loaded = CandlePaddleOcrVl::load_as(name, (json, &processor), weights, (dtype, device), wrapped);
+                let (model, size) = loaded?;
+                let mut info = info(model.dimensions(), size);
+                if wrapped {
+                    info.engine = Engine::Instrumented.as_str();
+                }
                 AnyModel::Vision(Box::new(LoadedVision::new(model, tokenizer, info, no_tokenizer)))
             }
             _ => {
