@@ -258,7 +258,7 @@ fn bert_encodes_and_has_no_figures_of_tokens() {
     }
     let run = dir.path().join("text");
     let out = run.to_str().unwrap();
-    let output = run(&["profile", "--model", model.to_str().unwrap(), "--out", out, "--repeats", "1"]);
+    let output = common::run(&["profile", "--model", model.to_str().unwrap(), "--out", out, "--repeats", "1"]);
     let (shown, noted) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(
         noted.matches("note: bert runs as candle-transformers' own model (--engine candle)").count(),

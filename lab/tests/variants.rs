@@ -122,7 +122,8 @@ fn a_study_of_variants_writes_its_files() {
         "{:?}",
         of(Variant::Q4K).absent()
     );
-    let read = |name: &str| std::fs::read_to_string(study.dir().join(name)).unwrap();
+    let place = study.dir().to_path_buf();
+    let read = |name: &str| std::fs::read_to_string(place.join(name)).unwrap();
     let names = |file: &str| -> Vec<String> {
         let json: serde_json::Value = serde_json::from_str(&read(file)).unwrap();
         let all = json["variants"].as_array().unwrap();

@@ -95,7 +95,7 @@ impl Tower {
             head_dim: dims.head_dim,
             device: device.clone(),
             position_span: layer_span!("positions", &format!("{path}.embeddings.position_embedding")),
-            span: layer_span!("tower", "visual.tower"),
+            span: tracing::trace_span!(target: "candlescope_models", parent: None, "tower", weight = path),
         })
     }
 
@@ -191,7 +191,7 @@ impl Projector {
             linear_2: projection(source, &join(path, "linear_2"), (text_features, merged), true)?,
             merge: layer_span!("merge", "mlp_AR.merge"),
             act: layer_span!("act_fn", "mlp_AR.act_fn"),
-            span: layer_span!("projector", path),
+            span: tracing::trace_span!(target: "candlescope_models", parent: None, "projector", weight = path),
         })
     }
 
