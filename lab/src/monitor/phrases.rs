@@ -102,17 +102,17 @@ pub(super) fn tokens(figures: &ProgramFigures) -> Option<String> {
     })
 }
 
-/// `54.3 tokens/s since the last reading`, where the other rate stands beside it, which is of another time.
+/// `54.3 tokens/s, last period`, where the other rate stands beside it, which is of another time.
 pub(super) fn recent_tokens(figures: &ProgramFigures) -> Option<String> {
     let rate = tokens(figures)?;
-    Some(if working_tokens(figures).is_some() { format!("{rate} since the last reading") } else { rate })
+    Some(if working_tokens(figures).is_some() { format!("{rate}, last period") } else { rate })
 }
 
-/// `260 tokens/s of decode's own time, last 15 s`: as the program says (`candlescope_tokens_per_second`).
+/// `260 tokens/s while decode works, last 15 s`: as the program says (`candlescope_tokens_per_second`).
 pub(super) fn working_tokens(figures: &ProgramFigures) -> Option<String> {
     let phase = figures.token_phase.as_deref().filter(|phase| *phase != "none")?;
     let rate = significant(figures.working_tokens_per_second?);
-    Some(format!("{rate} tokens/s of {phase}'s own time, last 15 s"))
+    Some(format!("{rate} tokens/s while {phase} works, last 15 s"))
 }
 
 fn seconds(name: &str, value: Option<f64>) -> Option<String> {
