@@ -311,7 +311,7 @@ fn paddleocr_vl_looks_at_an_image() {
     // By itself it runs as the wrapped layers, which are all seen.
     let layers = dir.path().join("layers");
     let args = ["profile", "--model", model.to_str().unwrap(), "--image", image, "--out", layers.to_str().unwrap()];
-    ok(&[&args[..], &["--repeats", "2", "--max-new-tokens", "4", "--ignore-eos"]].concat());
+    ok(&[&args[..], &["--repeats", "2", "--max-new-tokens", "4", "--ignore-eos", "--prompt", "Hello there"]].concat());
     let m = manifest(&layers);
     assert_eq!(
         (&m["verdict"]["ok"], &m["model"]["engine"]),

@@ -52,6 +52,9 @@ impl Difference {
     }
 }
 
+/// The fact that counts the tokens of all sequences of a request.
+pub(super) const OUTPUT_TOKENS: &str = "output_tokens";
+
 /// Sequences at once: sides that differ in them are compared by what one sequence takes.
 pub(super) const BATCH: &str = "batch";
 
@@ -143,7 +146,9 @@ pub(super) fn differences(a: &[RunFacts], b: &[RunFacts], allow: &[String]) -> V
     add(BATCH, Class::Warning, (&batches.0, &batches.1), 0.0);
     add("machine", Class::Warning, (&one.machine, &other.machine), 0.0);
     add("dtype", Class::Warning, (&one.dtype, &other.dtype), 0.0);
-    add("tokens", Class::Warning, (&one.tokens, &other.tokens), TOKENS);
+    let another_batch = batches.0 != batches.1;
+    let tokens = |of: &Fingerprint| if another_batch { tokens_of_one(of) } else { of.tokens.clone() };
+    add("tokens", Class::Warning, (&tokens(one), &tokens(other)), TOKENS);
     // The batch is that of the steps where they say it.
     let known_of_steps = !one.shapes.is_empty() && !other.shapes.is_empty();
     let options = |of: &Facts| -> Facts {
@@ -168,6 +173,16 @@ fn shapes(one: &Facts, other: &Facts) -> ((Facts, Facts), (Facts, Facts)) {
         true => (sides, nothing()),
         false => (nothing(), sides),
     }
+}
+
+/// Lengths of one sequence: a request's output is that of all its sequences.
+fn tokens_of_one(of: &Fingerprint) -> Facts {
+    let n = sequences(&of.shapes).unwrap_or(1.0);
+    let each = |(key, value): (&String, &Value)| {
+        let all = value.as_f64().filter(|_| key == OUTPUT_TOKENS);
+        (key.clone(), all.map_or_else(|| value.clone(), |all| (all / n).into()))
+    };
+    of.tokens.iter().map(each).collect()
 }
 
 /// Sequences in every step of a side, if they are as many in all kinds of step.
@@ -320,6 +335,7 @@ mod tests {
             [run(|f| {
                 f.shapes.insert("batch of decode".into(), batch.clone());
                 f.options.insert("batch".into(), batch.clone());
+                f.tokens.insert(OUTPUT_TOKENS.into(), (64.0 * batch.as_f64().unwrap_or(1.0)).into());
             })]
         };
         let error = stop(&differences(&with(1.into()), &with(8.into()), &[])).unwrap().to_string();

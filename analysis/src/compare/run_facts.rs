@@ -2,6 +2,7 @@
 //!
 //! A run becomes a few hundred numbers here. Baselines keep them as JSON, so that the runs themselves can be deleted.
 
+use super::comparability::OUTPUT_TOKENS;
 use super::disturbed::disturbances_of;
 use super::fingerprint::Fingerprint;
 use super::path_times::{PathFacts, path_times};
@@ -134,7 +135,7 @@ fn fingerprint(analysis: &Analysis, steps: &[StepRow]) -> Fingerprint {
     let mean = |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
     let work = [
         ("prompt_tokens", mean(requests.iter().filter_map(|r| r.prompt_tokens.map(|n| n as f64)).collect())),
-        ("output_tokens", mean(requests.iter().filter_map(|r| r.output_tokens.map(|n| n as f64)).collect())),
+        (OUTPUT_TOKENS, mean(requests.iter().filter_map(|r| r.output_tokens.map(|n| n as f64)).collect())),
         ("context", mean(steps.iter().filter_map(|s| s.context_len.map(f64::from)).collect())),
     ];
     fingerprint.tokens = work.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?.into()))).collect();
