@@ -1,6 +1,7 @@
 //! Says to `candlescope monitor` what this process measures.
 
 use candlescope_lab::method::Event;
+use candlescope_lab::study::Manifest;
 
 /// Tells as long as it is there. Without the feature `prometheus`, nobody.
 pub(crate) struct AtWork {
@@ -24,6 +25,14 @@ impl AtWork {
     pub(crate) fn on_command() -> Self {
         let words = std::env::args().skip(1).take_while(|word| !word.starts_with('-')).take(2);
         Self::on(&words.collect::<Vec<_>>().join(" "))
+    }
+
+    /// This process measures one round of a study, or records it.
+    pub(crate) fn on_round(study: &Manifest, round: u32, recorded: bool) -> Self {
+        Self::on(&match recorded {
+            true => format!("bench {}, recorded requests", study.study),
+            false => format!("bench {}, start {} of {}", study.study, round + 1, study.rounds),
+        })
     }
 
     /// How far it is.

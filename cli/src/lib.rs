@@ -38,6 +38,7 @@ mod nsight;
 mod nsys;
 mod options;
 mod output;
+mod price;
 mod profile;
 mod progress;
 mod prompts;

@@ -215,7 +215,7 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
         .max_tokens(args.max_tokens)
         .ignore_eos(args.ignore_eos)
         .keep_prompts(args.keep_prompts)
-        .price_per_hour(crate::options::price_of(args.price_per_hour)?.map(|price| price.usd_per_hour))
+        .price_per_hour(crate::price::price_of(args.price_per_hour)?.map(|price| price.usd_per_hour))
         .max_in_flight(args.max_in_flight as usize)
         .memory_limit(args.memory_limit.saturating_mul(1 << 20))
         .timeout(time(&args.timeout).context("--timeout")?)

@@ -4,7 +4,6 @@ use crate::args::{PartialOptions, ProfileArgs};
 use crate::conf::{Composed, DEFAULT_PROMPT, Layers};
 use crate::samples;
 use anyhow::{Context, Result, anyhow, bail};
-use candlescope_analysis::passes::Price;
 use candlescope_core::files::read_text_limited;
 use candlescope_core::{GpuTier, GpuTiming, RedactedUrl, Schedule};
 use candlescope_models::dataset;
@@ -195,18 +194,6 @@ fn gpu_budget(share: Option<f64>) -> Result<f64> {
 
 fn windows(text: &str) -> Result<Schedule> {
     text.parse().map_err(|error| anyhow!("--cupti: {error}"))
-}
-
-/// The price of `--price-per-hour`.
-///
-/// # Errors
-/// If it is negative or no number.
-pub(crate) fn price_of(usd_per_hour: Option<f64>) -> Result<Option<Price>> {
-    let Some(usd) = usd_per_hour else { return Ok(None) };
-    match Price::given(usd) {
-        Some(price) => Ok(Some(price)),
-        None => bail!("--price-per-hour is {usd}; it is US dollars an hour, 0 or more"),
-    }
 }
 
 fn price(composed: &Composed) -> Result<Option<f64>> {

@@ -18,7 +18,7 @@ const MOST_BYTES: u64 = 64 << 20;
 
 pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     let limits = limits(&args.limits)?;
-    let price = crate::options::price_of(args.price_per_hour)?;
+    let price = crate::price::price_of(args.price_per_hour)?;
     let options = ReportOptions {
         price,
         out: args.out.clone(),

@@ -1,6 +1,6 @@
 //! Whether two sides may be compared at all: what differs between them, and what follows.
 
-use super::fingerprint::{Facts, Fingerprint};
+use super::fingerprint::{Facts, Fingerprint, OUTPUT_TOKENS};
 use super::options::CompareOptions;
 use super::run_facts::RunFacts;
 use serde::Serialize;
@@ -51,9 +51,6 @@ impl Difference {
         }
     }
 }
-
-/// The fact that counts the tokens of all sequences of a request.
-pub(super) const OUTPUT_TOKENS: &str = "output_tokens";
 
 /// Sequences at once: sides that differ in them are compared by what one sequence takes.
 pub(super) const BATCH: &str = "batch";

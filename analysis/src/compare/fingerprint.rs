@@ -59,6 +59,9 @@ const LEFT_OUT: [&str; 14] = [
 /// The option, and the fact about the model, that says which implementation runs it.
 const ENGINE: &str = "engine";
 
+/// The fact that counts the tokens of all sequences of a request.
+pub(super) const OUTPUT_TOKENS: &str = "output_tokens";
+
 /// Facts by name.
 pub type Facts = BTreeMap<String, Value>;
 

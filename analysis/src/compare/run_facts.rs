@@ -2,9 +2,8 @@
 //!
 //! A run becomes a few hundred numbers here. Baselines keep them as JSON, so that the runs themselves can be deleted.
 
-use super::comparability::OUTPUT_TOKENS;
 use super::disturbed::disturbances_of;
-use super::fingerprint::Fingerprint;
+use super::fingerprint::{Fingerprint, OUTPUT_TOKENS};
 use super::path_times::{PathFacts, path_times};
 use super::sampled::Sampled;
 use super::step_times::{KindFacts, StepTimes, kind_facts, step_times};

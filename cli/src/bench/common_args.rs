@@ -69,7 +69,7 @@ impl ModelArgs {
 impl CommonArgs {
     /// Says what the machine costs among the options of the study.
     pub(crate) fn tell_price(&self, manifest: &mut Manifest) -> Result<()> {
-        if let Some(price) = crate::options::price_of(self.price_per_hour)? {
+        if let Some(price) = crate::price::price_of(self.price_per_hour)? {
             manifest.options.insert(PRICE_PER_HOUR.to_string(), price.usd_per_hour.into());
         }
         Ok(())

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use candlescope::Scope;
 use candlescope_analysis::passes::PRICE_PER_HOUR;
 use candlescope_lab::method::{Ended, Engine};
-use candlescope_lab::study::{Facts, Manifest, Study};
+use candlescope_lab::study::{Facts, Study};
 use candlescope_lab::suites::{LmOptions, ModelHost, Recorder, cases};
 use candlescope_models::LoadOptions;
 use serde_json::{Value, json};
@@ -28,15 +28,6 @@ pub(super) fn run(args: &RoundArgs) -> Result<u8> {
     };
     say(&outcome.to_string())?;
     Ok(u8::from(outcome.get("error").is_some()))
-}
-
-/// Says to those who watch which round of which study this process measures.
-pub(super) fn at_work(study: &Study, args: &RoundArgs) -> AtWork {
-    let Manifest { study: name, rounds, .. } = study.manifest();
-    AtWork::on(&match args.recorded {
-        true => format!("bench {name}, recorded requests"),
-        false => format!("bench {name}, start {} of {rounds}", args.round + 1),
-    })
 }
 
 fn measure(args: &RoundArgs) -> Result<Ended> {
@@ -59,7 +50,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
     let cancel = cancel_on_interrupt(|| ());
     crate::threads::start_pool()?;
     let starts = manifest.rounds + u32::from(manifest.method.profiled_runs > 0);
-    let mut work = at_work(&study, args);
+    let mut work = AtWork::on_round(study.manifest(), args.round, args.recorded);
     let bar = Bar::new(!args.no_progress, args.round, starts, Duration::from_millis(args.since_ms));
     bar.loading(&options.model);
     let records = study.records()?;

@@ -28,7 +28,7 @@ pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<Ended> {
     let load = LoadOptions { device, seed: options.seed, ..LoadOptions::default() };
     let cancel = cancel_on_interrupt(|| ());
     crate::threads::start_pool()?;
-    let mut work = super::round::at_work(study, args);
+    let mut work = crate::at_work::AtWork::on_round(manifest, args.round, args.recorded);
     let bar = Bar::new(!args.no_progress, args.round, manifest.rounds + 1, Duration::from_millis(args.since_ms));
     bar.loading(&options.model);
     let records = study.records()?;

@@ -32,7 +32,7 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
     let options = options(args)?;
     // What is wrong with the words is found out before a directory is made.
     options.check()?;
-    let price = crate::options::price_of(args.price_per_hour)?;
+    let price = crate::price::price_of(args.price_per_hour)?;
     crate::threads::settle(args.subject.threads, Some(&args.subject.model))?;
     let device = crate::device::device(&args.subject.device)?;
     let load = LoadOptions {
