@@ -170,9 +170,7 @@ pub(crate) struct PartialOptions {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dequantize: Option<bool>,
-    /// instrumented: our layers, with FLOPs and bytes; candle: candle-transformers' own model, unmodified, which is
-    /// what qwen3, t5, bert, whisper and paddleocr_vl run as [default: instrumented]
-    #[arg(long, value_name = "ENGINE")]
+    #[arg(long, value_name = "ENGINE", help = format!("{} [default: auto]", crate::device::ENGINE_HELP))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) engine: Option<String>,
     /// Seed of random weights, random prompts and sampling [default: 42]

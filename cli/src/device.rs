@@ -46,11 +46,23 @@ pub(crate) fn dtype(name: &str) -> Result<DType> {
     }
 }
 
-/// The implementation called `instrumented` or `candle`.
+/// What `--engine` says.
+pub(crate) const ENGINE_HELP: &str = "auto: our layers, with FLOPs and bytes, where they have the architecture, else \
+candle-transformers' own model, unmodified, which is what qwen3, t5, bert and whisper run as; instrumented or candle: \
+that one";
+
+/// The implementation called `auto`, `instrumented` or `candle`.
 pub(crate) fn engine(name: &str) -> Result<Engine> {
-    match name {
-        "instrumented" => Ok(Engine::Instrumented),
-        "candle" => Ok(Engine::Candle),
-        other => bail!("engine `{other}` is not known; engines are instrumented and candle"),
+    let known = [Engine::Auto, Engine::Instrumented, Engine::Candle];
+    match known.into_iter().find(|engine| engine.as_str() == name) {
+        Some(engine) => Ok(engine),
+        None => bail!("engine `{name}` is not known; engines are auto, instrumented and candle"),
     }
+}
+
+/// What a user is told who did not choose an engine, if the model did not run as our layers. `architecture` and
+/// `engine` are what the loaded model says of itself.
+pub(crate) fn engine_note(asked: &str, architecture: &str, engine: &str) -> Option<String> {
+    let chosen = asked == Engine::Auto.as_str() && engine == Engine::Candle.as_str();
+    chosen.then(|| format!("note: {architecture} runs as candle-transformers' own model (--engine candle)"))
 }

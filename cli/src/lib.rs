@@ -9,6 +9,8 @@
 mod analyze;
 mod args;
 #[cfg(feature = "lab")]
+mod at_work;
+#[cfg(feature = "lab")]
 mod bench;
 #[cfg(feature = "lab")]
 mod compare;
@@ -38,6 +40,7 @@ mod options;
 #[cfg(feature = "lab")]
 mod out_dir;
 mod output;
+mod price;
 mod profile;
 mod progress;
 mod prompts;

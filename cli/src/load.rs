@@ -1,5 +1,6 @@
 //! `candlescope load`.
 
+use crate::at_work::AtWork;
 use crate::interrupts::on_interrupt;
 use crate::output::{note, say};
 use crate::progress::Progress;
@@ -101,6 +102,9 @@ pub(crate) struct LoadArgs {
     /// Limits that a good request keeps: ttft=200ms,tpot=50ms,e2e=5s
     #[arg(long, value_name = "LIMITS")]
     slo: Option<String>,
+    /// What the server's machine costs, in US dollars an hour, for the cost of a million tokens
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    price_per_hour: Option<f64>,
     /// Where the server shows its metrics for Prometheus [default: /metrics at the same address, if it is there]
     #[arg(long, value_name = "URL")]
     metrics: Option<String>,
@@ -140,7 +144,8 @@ pub(crate) fn run(args: &LoadArgs) -> Result<()> {
     listen_for_interrupts(&stop)?;
     let progress = Progress::new(!args.no_progress && !args.json);
     progress.wait("first requests");
-    let watcher = Watcher { progress, out: &out, begun: Mutex::new(false), failed: Mutex::new(None) };
+    let work = Mutex::new(AtWork::on("load of a server"));
+    let watcher = Watcher { progress, work, out: &out, begun: Mutex::new(false), failed: Mutex::new(None) };
     let results = load::run(&options, &stop, &watcher);
     watcher.progress.clear();
     let results = results.inspect_err(|_| {
@@ -208,6 +213,7 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
         .max_tokens(args.max_tokens)
         .ignore_eos(args.ignore_eos)
         .keep_prompts(args.keep_prompts)
+        .price_per_hour(crate::price::price_of(args.price_per_hour)?.map(|price| price.usd_per_hour))
         .max_in_flight(args.max_in_flight as usize)
         .memory_limit(args.memory_limit.saturating_mul(1 << 20))
         .timeout(time(&args.timeout).context("--timeout")?)
@@ -364,6 +370,8 @@ fn listen_for_interrupts(stop: &Stop) -> Result<()> {
 
 struct Watcher<'a> {
     progress: Progress,
+    /// What those who watch are told.
+    work: Mutex<AtWork>,
     out: &'a Path,
     begun: Mutex<bool>,
     /// Why results could not be written between stages, told once.
@@ -379,8 +387,9 @@ impl Watch for Watcher<'_> {
         let stage = p.stages.map_or_else(|| p.stage.to_string(), |all| format!("{}/{all}", p.stage + 1));
         let failed = if p.failed > 0 { format!(", {} failed", p.failed) } else { String::new() };
         let state = if p.done > 0.0 { "" } else { " (warm-up)" };
-        self.progress
-            .message(format!("{stage} {}{state}: {} answered{failed}, {} under way", p.level, p.ended, p.in_flight));
+        let text = format!("{stage} {}{state}: {} answered{failed}, {} under way", p.level, p.ended, p.in_flight);
+        self.work.lock().unwrap_or_else(PoisonError::into_inner).tell(|| format!("stage {text}"));
+        self.progress.message(text);
         self.progress.at((p.done * 1000.0) as u64);
     }
 

@@ -331,6 +331,10 @@ fn show(
         });
         return say(&serde_json::to_string(&object)?);
     }
+    let fact = |key: &str| manifest.model.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
+    if let Some(text) = crate::device::engine_note(&options.engine, fact("architecture"), fact("engine")) {
+        note(&text);
+    }
     if let Some(Output::Vectors(encoding)) = outputs.first() {
         let features = encoding.vectors.first().map_or(0, Vec::len);
         say(&format!("{} tokens encoded: a vector of {features} features a text\n", encoding.tokens))?;

@@ -2,28 +2,62 @@
 
 use crate::args::ReportArgs;
 use crate::limits::limits;
+use crate::output::note;
 use crate::output::say;
-use anyhow::{Result, bail};
-use candlescope_analysis::passes::Price;
+use anyhow::{Context, Result, bail};
+use candlescope_analysis::passes::{PRICE_PER_HOUR, Price};
 use candlescope_analysis::{ReportOptions, TerminalOptions, write_report};
+use candlescope_core::files::{read_text_limited, write_whole};
+use candlescope_core::run::MANIFEST_FILE;
+use serde_json::Value;
+use std::io::Write as _;
+use std::path::Path;
+
+/// The largest `run.json` that is changed.
+const MOST_BYTES: u64 = 64 << 20;
 
 pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     let limits = limits(&args.limits)?;
-    let price = args.price_per_hour.map(Price::given);
-    if let (Some(usd), Some(None)) = (args.price_per_hour, price) {
-        bail!("--price-per-hour is {usd}; it is US dollars an hour, 0 or more");
-    }
+    let price = crate::price::price_of(args.price_per_hour)?;
     let options = ReportOptions {
-        price: price.flatten(),
+        price,
         out: args.out.clone(),
         terminal: TerminalOptions { operators: args.top, ..TerminalOptions::default() },
         nsys: args.nsys.as_deref().map(|file| crate::nsys::open(file, &limits)).transpose()?,
         limits,
     };
     let report = write_report(&args.run, &options)?;
+    // Whoever names another place for the files wants the run left as it is.
+    if let Some(price) = price.filter(|_| args.out.is_none()) {
+        keep_price(&args.run, price);
+    }
     if args.json {
         return say(&serde_json::to_string(&report.metrics)?);
     }
     say(&report.summary)?;
     report.files.iter().try_for_each(|file| say(&format!("wrote {}", file.display())))
+}
+
+/// Keeps a price in `run.json`, so that the next report has it without being told.
+fn keep_price(run: &Path, price: Price) {
+    if let Err(error) = write_price(&run.join(MANIFEST_FILE), price) {
+        note(&format!("the price is in this report only: {error:#}"));
+    }
+}
+
+/// Changes the one option and leaves everything else of the file as it is.
+fn write_price(file: &Path, price: Price) -> Result<()> {
+    let text = read_text_limited(file, MOST_BYTES).with_context(|| format!("cannot read {}", file.display()))?;
+    let mut manifest: Value = serde_json::from_str(&text).with_context(|| format!("{} is no JSON", file.display()))?;
+    if manifest["complete"] != Value::Bool(true) {
+        bail!("the run was not closed, so its file is left as it is");
+    }
+    let options = manifest.get_mut("options").and_then(Value::as_object_mut).context("the run has no options")?;
+    let new = Value::from(price.usd_per_hour);
+    if options.get(PRICE_PER_HOUR) == Some(&new) {
+        return Ok(());
+    }
+    options.insert(PRICE_PER_HOUR.to_string(), new);
+    let text = format!("{manifest:#}\n");
+    write_whole(file, |out| out.write_all(text.as_bytes())).with_context(|| format!("cannot write {}", file.display()))
 }

@@ -19,7 +19,10 @@ fn rows(dir: &Path) -> serde_json::Value {
 fn a_quick_suite_from_requests_to_report() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("results");
-    let text = ok(&["bench", "suite", "--quick", "--out", out.to_str().unwrap()]);
+    let text = ok(&["bench", "suite", "--quick", "--price-per-hour", "3.6", "--out", out.to_str().unwrap()]);
+    for told in ["at US$ 3.60 an hour, one request at a time: US$ ", "; least at ", " at a batch of 4"] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
     assert!(text.contains("Latency: TTFT = "), "{text}");
     for batch in [1, 2, 4] {
         assert!(text.contains(&format!("Batch size {batch}: Throughput = ")), "{text}");
@@ -51,9 +54,13 @@ fn a_quick_suite_from_requests_to_report() {
         assert!(names.iter().any(|n| n == name), "{name} in {names:?}");
     }
 
+    let metrics = json(&fs::read_to_string(out.join("baseline_metrics.json")).unwrap());
+    assert_eq!(metrics["efficiency"]["cost"]["usd_per_hour"], 3.6);
+    assert_eq!(metrics["efficiency"]["cost"]["cases"].as_array().map(Vec::len), Some(10));
     // Each recorded case has a run with all of its steps, which the reader opens.
     for row in of(true) {
         let run = out.join(row["run"].as_str().unwrap());
+        assert_eq!(common::manifest(&run)["options"]["price-per-hour"], 3.6, "{}", run.display());
         assert_eq!(common::manifest(&run)["counts"]["steps"], row["output_tokens"], "{}", run.display());
         assert!(run.join("report.html").exists());
     }
@@ -196,7 +203,7 @@ fn mistakes_are_named_and_leave_nothing() {
     let error = |args: &[&str]| fails(&[&["bench"], args, &["--out", out.to_str().unwrap()]].concat());
     for (args, words) in [
         (vec!["latency", "--model", "emebdded"], "config:NAME"),
-        (vec!["latency", "--engine", "fast"], "instrumented and candle"),
+        (vec!["latency", "--engine", "fast"], "auto, instrumented and candle"),
         (vec!["latency", "--dtype", "q4"], "f32, f16 or bf16"),
         (vec!["latency", "--runs", "0"], "--runs is 0"),
         (vec!["latency", "--prompt-tokens", "0"], "--prompt-tokens is 0"),

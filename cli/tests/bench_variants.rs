@@ -34,7 +34,7 @@ fn a_quick_study_from_weights_to_report() {
         out.to_str().unwrap(),
     ]);
     assert!(said.contains("f32 with KV cache: ") && said.contains("INT8 (Q8_0): "), "{said}");
-    assert!(said.contains("4 bits (Q4_K): absent; ") && said.contains("profiling_report.md"), "{said}");
+    assert!(said.contains("4 bits (Q4_K): absent; ") && said.contains("report.html"), "{said}");
 
     let q8 = variant(&out, "quantization_results.json", "q8_0");
     assert_eq!((&q8["latency_ms"]["n"], &q8["outcome"]), (&3.into(), &"ok".into()), "{q8}");
@@ -51,6 +51,17 @@ fn a_quick_study_from_weights_to_report() {
     for part in ["## Quality", "The weights are random", "text.txt", "## Where it begins to differ", "## Absent"] {
         assert!(report.contains(part), "{part} in {report}");
     }
+    let operators = ["### Operators, f32 without KV cache", "### Operators, f32 with KV cache", "self time a request"];
+    for part in operators.into_iter().chain(["What bounds", "### Layers without and with the cache", "| less by |"]) {
+        assert!(report.contains(part), "{part} in {report}");
+    }
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    let links: Vec<&str> = page.split("href=\"runs/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(links.len(), 2, "{page}");
+    for link in links {
+        assert!(out.join("runs").join(link).is_file(), "{link}");
+    }
+    assert!(page.contains("<svg") && page.contains("<th>operator</th>") && !page.contains("| less by |"), "{page}");
     // Recorded repetitions are in the tables of the study too.
     let rows = read(&out, "results.json")["rows"].clone();
     assert_eq!(rows.as_array().unwrap().iter().filter(|row| row["profiled"] == true).count(), 2, "one of each base");
@@ -124,6 +135,9 @@ fn each_bad_input_is_named_and_loses_nothing() {
     assert!(error.contains("no variant `q8`") && error.contains("did you mean `q8_0`?"), "{error}");
     let error = fail(&["--dtype", "f16"]);
     assert!(error.contains("--variants"), "{error}");
+    let help = ok(&["bench", "variants", "--help"]);
+    let offered = |option: &str| help.lines().any(|line| line.trim_start().starts_with(option));
+    assert!(!["--dtype", "--dequantize", "--engine"].into_iter().any(offered) && offered("--variants"), "{help}");
     let short = dir.path().join("short.txt");
     fs::write(&short, "short").unwrap();
     let error = fail(&["--text", short.to_str().unwrap()]);

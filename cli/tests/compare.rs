@@ -20,6 +20,37 @@ fn status(args: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
 }
 
+/// A step for four sequences does four times the work: what one of them takes is a fair question.
+#[test]
+fn another_batch_is_compared_by_what_one_sequence_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, four) = (dir.path().join("one"), dir.path().join("four"));
+    for (out, batch) in [(&one, "1"), (&four, "4")] {
+        let out = out.to_str().unwrap();
+        let short = ["--max-new-tokens", "8", "--repeats", "2", "--warmup", "1", "--ignore-eos", "--no-progress"];
+        ok(&[&["profile", "--out", out, "--batch", batch], &short[..]].concat());
+    }
+    let (one, four) = (one.to_str().unwrap(), four.to_str().unwrap());
+    let (code, _, err) = status(&["compare", one, four]);
+    assert!(code != 0 && err.contains("say --allow batch"), "{code}: {err}");
+    for allow in ["batch", "all"] {
+        let (code, out, err) = status(&["compare", one, four, "--allow", allow, "--json"]);
+        assert_eq!((code, err.as_str()), (2, ""), "one run of each decides nothing");
+        let object = json(&out);
+        assert_eq!(object["per_sequence"], true);
+        let counts = object["counts"].as_array().unwrap();
+        let of = |name: &str| counts.iter().find(|c| c["kind"] == "decode" && c["name"] == name).unwrap();
+        // Each sequence gets one token in each step, whatever the batch.
+        assert_eq!((of("tokens")["a"].as_f64(), of("tokens")["b"].as_f64()), (Some(1.0), Some(1.0)));
+        assert!(of("intervals")["b"].as_f64() < of("intervals")["a"].as_f64(), "{counts:?}");
+    }
+    let (_, out, _) = status(&["compare", one, four, "--allow", "batch"]);
+    assert!(
+        out.contains("divided by the sequences") && out.contains("for each of its sequences, a step takes"),
+        "{out}"
+    );
+}
+
 #[test]
 fn two_runs_a_folder_and_a_page() {
     let dir = tempfile::tempdir().unwrap();

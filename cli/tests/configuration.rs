@@ -440,6 +440,22 @@ fn a_price_an_hour_makes_the_price_of_tokens() {
     let given = json(&ok_in(dir, &["report", "b", "--price-per-hour", "2", "--out", "r", "--json"]));
     assert_eq!(given["cost"]["usd_per_hour"], 2.0);
     assert!(manifest(&dir.join("b"))["options"]["price-per-hour"].is_null());
+    // A report in the run's own place keeps it for the next one, and changes nothing else.
+    let before = manifest(&dir.join("b"));
+    ok_in(dir, &["report", "b", "--price-per-hour", "2"]);
+    let again = json(&ok_in(dir, &["report", "b", "--json"]));
+    assert_eq!((&again["cost"]["usd_per_hour"], &again["cost"]["given_for_report"]), (&2.0.into(), &false.into()));
+    let mut after = manifest(&dir.join("b"));
+    assert_eq!(
+        after["options"].as_object_mut().unwrap().insert("price-per-hour".into(), serde_json::Value::Null),
+        Some(2.0.into())
+    );
+    assert_eq!(after["options"]["price-per-hour"], before["options"]["price-per-hour"]);
+    after["options"] = before["options"].clone();
+    assert_eq!(after, before);
+    // What a machine costs is no difference between runs of it.
+    let compared = run_in(dir, &["compare", "a", "b", "--allow", "tokens,options", "--json"]);
+    assert!(!text(&compared.stdout).contains("price"), "{}", text(&compared.stdout));
     let output = run_in(dir, &["report", "b", "--price-per-hour", "-2"]);
     assert!(text(&output.stderr).contains("--price-per-hour is -2"), "{}", text(&output.stderr));
 }

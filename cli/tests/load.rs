@@ -24,11 +24,16 @@ fn figures_files_and_one_object() {
     }
     let written = std::fs::read_to_string(format!("{out}/load_test_results.json")).expect("results");
     assert!(!written.contains("A secret?"));
+    assert!(std::fs::read(format!("{out}/load_latency.png")).expect("a chart").starts_with(b"\x89PNG"));
     assert_eq!(json(&written)["requests"][0]["token_ns"].as_array().map(Vec::len), Some(5));
 
     let told = fails(&base);
     assert!(told.contains("is there already") && told.contains("--overwrite"), "{told}");
-    let object = json(&ok(&[&base[..], &["--rate", "50", "--json", "--overwrite"]].concat()));
+    let object =
+        json(&ok(&[&base[..], &["--rate", "50", "--json", "--overwrite", "--price-per-hour", "3.6"]].concat()));
+    let figures = &object["stages"][0]["figures"];
+    let (usd, tps) = (&figures["usd_per_million_output_tokens"], &figures["output_tokens_per_s"]);
+    assert!((usd.as_f64().unwrap() * tps.as_f64().unwrap() / 1000.0 - 1.0).abs() < 1e-9, "{figures}");
     assert_eq!((object["stages"][0]["figures"]["ok"].as_u64(), object.get("requests")), (Some(6), None));
     assert_eq!(object["files"].as_array().map(Vec::len), Some(2));
     assert_eq!(object["options"]["plan"]["levels"][0]["value"], 50.0);

@@ -87,6 +87,33 @@ fn a_program_is_found_shown_and_its_end_is_told_with_its_last_figures() {
     assert_eq!(announced(home), 0);
 }
 
+/// A benchmark serves no metrics, and its own process waits for those that measure.
+#[test]
+fn a_benchmark_is_seen_and_its_processes_count_as_its_own() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let home = dir.path();
+    let args = ["bench", "latency", "--model", "embedded", "--processes", "1", "--runs", "1000000", "--no-progress"];
+    let mut bench = command(home, &args);
+    bench.arg("--out").arg(home.join("study")).stdout(Stdio::null()).stderr(Stdio::null());
+    let bench = Running(bench.spawn().expect("it starts"));
+    wait_until(|| said(home, &["monitor", "--once"]).1.contains("samples, last of latency"), "samples");
+    let (good, shown, _) = said(home, &["monitor", "--once"]);
+    assert!(good && shown.contains("bench latency of embedded, start 1 of 1 ("), "{shown}");
+    assert!(shown.contains("CPU") && !shown.contains("no candlescope program found"), "{shown}");
+
+    let pid = bench.0.id().to_string();
+    let args = ["monitor", "--pid", &pid, "--period", "300ms", "--duration", "3s", "--idle-below", "5"];
+    let (good, told, _) = said(home, &args);
+    assert!(good, "{told}");
+    let named = format!("bench latency of embedded, start 1 of 1 ({pid}, with the process that it started)");
+    assert!(told.contains(&named) && told.contains("samples, last of latency"), "{told}");
+    // The waiting process alone is idle all the time.
+    let busiest = told.match_indices("CPU ").filter_map(|(at, _)| told[at + 4..].split(' ').next()?.parse().ok());
+    let busiest = busiest.fold(0.0, f64::max);
+    assert!(busiest > 0.05, "{told}");
+    signal(&bench.0, "-TERM");
+}
+
 #[test]
 fn any_process_is_watched_by_its_number_and_its_idle_time_is_listed() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -186,8 +186,51 @@ fn help_shows_how_to_begin() {
 fn doctor_says_what_is_there() {
     let text = ok(&["doctor"]);
     assert!(text.contains("cost of an interval") && text.contains("NVIDIA driver"), "{text}");
+    for told in ["Processors and memory", "threads", "memory", "other users", "exporters", "RAPL", "peaks of the CPU"] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    for told in ["model hub", "ONNX Runtime"] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    assert!(!text.contains(" found. Whatever"), "{text}");
     let checks = json(&ok(&["doctor", "--json"]));
-    assert!(checks["checks"].as_array().unwrap().iter().any(|c| c["name"] == "clock"));
+    let checks = checks["checks"].as_array().unwrap();
+    let named = |name: &str| checks.iter().find(|c| c["name"] == name).unwrap_or_else(|| panic!("{name}: {checks:?}"));
+    assert_eq!(named("clock")["group"], "recording");
+    // Where there is no GPU, one line says so, and nothing is wrong with that.
+    if named("NVIDIA driver")["ok"] == false && named("CUDA devices")["ok"] == false {
+        assert!(text.contains("none: no NVIDIA driver is loaded") && !text.contains("libcu"), "{text}");
+        let of_gpu = checks.iter().filter(|c| c["group"] == "gpu");
+        assert!(of_gpu.clone().count() >= 6 && of_gpu.clone().all(|c| c["ok"] == true || c["optional"] == true));
+    }
+}
+
+/// A library is code: where it is said to be depends on what is named or activated, never on the working directory.
+#[cfg(feature = "onnx")]
+#[test]
+fn doctor_finds_onnx_runtime_where_it_is_activated_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let capi = dir.path().join("lib/python3.13/site-packages/onnxruntime/capi");
+    std::fs::create_dir_all(&capi).unwrap();
+    std::fs::write(capi.join("libonnxruntime.so.1.22.0"), "").unwrap();
+    let found = |variable: Option<(&str, &str)>| {
+        let mut command = candlescope();
+        command.args(["doctor", "--json"]).current_dir(dir.path());
+        for name in ["ORT_DYLIB_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"] {
+            command.env_remove(name);
+        }
+        command.envs(variable);
+        let checks = json(&text(&command.output().unwrap().stdout));
+        let checks = checks["checks"].as_array().unwrap().clone();
+        let check = checks.into_iter().find(|c| c["name"] == "ONNX Runtime").unwrap();
+        (check["ok"] == true, check["found"].as_str().unwrap().to_string())
+    };
+    let here = dir.path().to_str().unwrap();
+    let (ok, said) = found(Some(("VIRTUAL_ENV", here)));
+    assert!(ok && said.contains("libonnxruntime.so.1.22.0 (the activated Python environment)"), "{said}");
+    assert!(!found(Some(("VIRTUAL_ENV", "."))).0 && !found(None).0);
+    let (ok, said) = found(Some(("ORT_DYLIB_PATH", "/nowhere/libonnxruntime.so")));
+    assert!(!ok && said.contains("where no file is"), "{said}");
 }
 
 #[cfg(unix)]

@@ -21,7 +21,8 @@ fn rows(answer: &str) -> Vec<Value> {
 fn a_batch_is_tuned_with_few_points_and_the_study_is_asked() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("study");
-    let tuned = json(&ok(&tune(&out, &["--start", "1", "--end", "64", "--points", "6", "--json"])));
+    let asked = ["--start", "1", "--end", "64", "--points", "6", "--price-per-hour", "3.6", "--json"];
+    let tuned = json(&ok(&tune(&out, &asked)));
     let points = tuned["points"].as_array().unwrap();
     let measured: BTreeSet<u64> = points.iter().map(|point| point["batch"].as_u64().unwrap()).collect();
     assert!(measured.contains(&1) && measured.contains(&64), "both ends: {measured:?}");
@@ -34,6 +35,14 @@ fn a_batch_is_tuned_with_few_points_and_the_study_is_asked() {
     assert!(points.iter().all(|point| point["why"].is_string() && point["need_bytes"].as_u64().unwrap() > 0));
     assert!(tuned["memory"]["weight_bytes"].as_u64().unwrap() > 0 && tuned["memory"]["largest_found"] == 64);
     assert!(tuned["knee"].as_u64().unwrap() <= best);
+
+    // 1,000 tokens/s are 3.6 million an hour.
+    for point in points {
+        let usd = point["usd_per_million_output_tokens"].as_f64().unwrap();
+        assert!((usd * tps(point) / 1000.0 - 1.0).abs() < 1e-9, "{point}");
+    }
+    assert_eq!((&tuned["cheapest"], tuned["usd_per_hour"].as_f64()), (&tuned["best"], Some(3.6)));
+    assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("cost least at a batch of "));
 
     for file in ["report.html", "report.md", "tune.json", "study.json", "results.parquet", "throughput_results.csv"] {
         assert!(out.join(file).is_file(), "{file}");

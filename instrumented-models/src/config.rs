@@ -153,6 +153,15 @@ pub enum ConfigError {
         /// ` (did you mean …?)` or nothing.
         suggestion: String,
     },
+    /// The name is in [`NAMED_WITH_ENCODER`], and dimensions of a decoder are wanted.
+    #[error(
+        "`config:{name}` has an encoder, and only models that do nothing but continue a text can be used here; \
+         `candlescope profile --model config:{name}` runs it"
+    )]
+    WithEncoder {
+        /// The name that was given.
+        name: String,
+    },
     /// `config.json` lacks a field or has a wrong value in it.
     #[error(
         "`{field}` is missing from config.json or is not {expected}; take config.json from the model's own directory"
@@ -295,6 +304,9 @@ impl ModelConfig {
             other => {
                 if let Some(config) = gpt2::named(other) {
                     return Ok(config);
+                }
+                if NAMED_WITH_ENCODER.contains(&wanted.as_str()) {
+                    return Err(ConfigError::WithEncoder { name: wanted });
                 }
                 return Err(ConfigError::UnknownName { suggestion: suggest(&wanted), name: name.to_string() });
             }

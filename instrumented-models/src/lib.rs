@@ -35,6 +35,7 @@ pub mod llama;
 pub mod load;
 #[cfg(feature = "onnx")]
 pub mod onnx;
+mod paddleocr_vl;
 mod sampling;
 pub mod source;
 pub mod tokenizer;

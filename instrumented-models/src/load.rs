@@ -30,11 +30,36 @@ pub use vision::LoadedVision;
 /// Which implementation runs the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Engine {
-    /// Our layers, with their spans, FLOPs and bytes.
+    /// Our layers where they have the architecture, candle-transformers' own model where only that has it.
     #[default]
+    Auto,
+    /// Our layers, with their spans, FLOPs and bytes.
     Instrumented,
     /// candle-transformers' own model, unmodified.
     Candle,
+}
+
+impl Engine {
+    /// The one that runs models of `architecture`, a `model_type` of `config.json`: itself, unless it is
+    /// [`Auto`](Self::Auto).
+    #[must_use]
+    pub fn of(self, architecture: &str) -> Self {
+        match self {
+            Self::Auto if INSTRUMENTED_ARCHITECTURES.contains(&architecture) => Self::Instrumented,
+            Self::Auto if architecture == encoders::PADDLEOCR_VL => Self::Instrumented,
+            Self::Auto => Self::Candle,
+            chosen => chosen,
+        }
+    }
+
+    /// As options and `run.json` call it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Instrumented => "instrumented",
+            Self::Candle => "candle",
+        }
+    }
 }
 
 /// How to load a model.
@@ -89,6 +114,17 @@ pub enum LoadError {
     /// The engine cannot run this.
     #[error("{0}")]
     Engine(String),
+    /// A model with an encoder, where one that only continues a text is wanted. [`AnyModel::load`] loads it.
+    #[error(
+        "`{source_name}` is of the architecture {architecture}, which has an encoder, and only models that do nothing but \
+         continue a text can be used here; `candlescope profile --model {source_name}` runs it"
+    )]
+    WithEncoder {
+        /// The model, as it was named.
+        source_name: String,
+        /// Its architecture.
+        architecture: String,
+    },
     /// A library panicked on the model's files.
     #[error(
         "loading `{source_name}` failed: a library panicked ({message}); the files are damaged, or of a kind that it \
@@ -412,6 +448,9 @@ impl Loader<'_> {
     /// A model of a directory; one of the hub is called by its id, because its directory is called by a commit.
     fn directory(&self, directory: &Path, id: Option<&str>) -> Result<LoadedModel, LoadError> {
         let (name, json) = Self::config_json(directory, id)?;
+        if let Some(architecture) = encoders::with_encoder(&json) {
+            return Err(LoadError::WithEncoder { source_name: self.source.clone(), architecture: architecture.into() });
+        }
         let in_file = |cause| WeightError::Config { path: directory.join("config.json"), cause };
         let config = ModelConfig::from_hf(&name, &json).map_err(in_file)?;
         self.check_engine(&config)?;
@@ -434,7 +473,8 @@ impl Loader<'_> {
         let quantized = file.quantization();
         let model: Box<dyn CausalLm + Send> = match self.options.engine {
             Engine::Candle => Box::new(CandleQuantizedLlama::load(&file, device)?),
-            Engine::Instrumented => {
+            // candle's own model reads fewer architectures from these files than ours.
+            Engine::Instrumented | Engine::Auto => {
                 Box::new(Llama::load(&config, &mut GgufWeights::quantized(&mut file, device), DType::F32, device)?)
             }
         };
@@ -460,11 +500,12 @@ impl Loader<'_> {
             Some(held) => holding.insert(Holding::new(weights, held)),
             None => weights,
         };
-        Ok(match (self.options.engine, config.architecture.as_str()) {
-            (Engine::Instrumented, _) if config.is_gpt2() => Box::new(Gpt2::load(config, weights, self.dtype, device)?),
-            (Engine::Instrumented, _) => Box::new(Llama::load(config, weights, self.dtype, device)?),
+        let architecture = config.architecture.as_str();
+        Ok(match (self.options.engine.of(architecture), architecture) {
             (Engine::Candle, "llama") => Box::new(CandleLlama::load(config, weights, self.dtype, device)?),
             (Engine::Candle, _) => Box::new(CandleDecoder::load(config, weights, self.dtype, device)?),
+            _ if config.is_gpt2() => Box::new(Gpt2::load(config, weights, self.dtype, device)?),
+            _ => Box::new(Llama::load(config, weights, self.dtype, device)?),
         })
     }
 
@@ -478,7 +519,7 @@ impl Loader<'_> {
             Engine::Instrumented if !INSTRUMENTED_ARCHITECTURES.contains(&architecture) => {
                 Err(LoadError::Engine(format!(
                     "architecture `{architecture}` runs as candle-transformers' own model only: choose the engine \
-                     `candle`; the engine `instrumented` has {}",
+                     `candle`, or leave the choice out; the engine `instrumented` has {}",
                     INSTRUMENTED_ARCHITECTURES.join(", ")
                 )))
             }
@@ -512,9 +553,9 @@ impl Loader<'_> {
             name: config.name.clone(),
             source: self.source.clone(),
             architecture: config.architecture.clone(),
-            engine: match self.options.engine {
-                Engine::Instrumented => "instrumented",
-                Engine::Candle => "candle",
+            engine: match (self.options.engine, quantized.is_some()) {
+                (Engine::Auto, true) => Engine::Instrumented.as_str(),
+                (engine, _) => engine.of(&config.architecture).as_str(),
             },
             parameters,
             weight_bytes,

@@ -229,6 +229,10 @@ fn unknown_names_types_and_engines() {
         LoadedModel::load(&ModelSource::parse(text).unwrap(), &options).unwrap_err().to_string()
     };
     assert_says(&load("config:smolm2-135m", LoadOptions::default()), &["did you mean `smollm2-135m`?", "llama-3-8b"]);
+    // What is known, and cannot be used here, is not called unknown.
+    let message = load("config:t5-small", LoadOptions::default());
+    assert_says(&message, &["has an encoder", "candlescope profile --model config:t5-small"]);
+    assert!(!message.contains("did you mean"), "{message}");
     let options = LoadOptions { dtype: Some(DType::U8), ..LoadOptions::default() };
     assert_says(&load("embedded", options), &["cannot run in U8; pass f32, f16 or bf16"]);
     let options = LoadOptions { engine: Engine::Candle, ..LoadOptions::default() };

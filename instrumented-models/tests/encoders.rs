@@ -42,6 +42,10 @@ fn candle() -> LoadOptions {
     LoadOptions { engine: Engine::Candle, ..LoadOptions::default() }
 }
 
+fn ours() -> LoadOptions {
+    LoadOptions { engine: Engine::Instrumented, ..LoadOptions::default() }
+}
+
 fn at(directory: &Path) -> ModelSource {
     ModelSource::parse(directory.to_str().unwrap()).unwrap()
 }
@@ -305,10 +309,12 @@ fn each_bad_input_is_named() {
         (bert_json(), bert_shapes(""), ["hidden_size", "num_hidden_layers"], "encoder.layer.1.output.dense.weight"),
     ] {
         let all = write(path, &json, &shapes);
-        says(refuse(&LoadOptions::default()), &["candle-transformers' own model only", "engine `candle`"]);
+        says(refuse(&ours()), &["candle-transformers' own model only", "engine `candle`"]);
+        // Nobody has to know that.
+        assert_eq!(AnyModel::load(&at(path), &LoadOptions::default()).unwrap().info().engine, "candle");
         // A program that only continues texts says that this is none.
         let alone = LoadedModel::load(&at(path), &candle()).unwrap_err().to_string();
-        says(alone, &[json["model_type"].as_str().unwrap(), "supported are llama"]);
+        says(alone, &[json["model_type"].as_str().unwrap(), "has an encoder", "candlescope profile"]);
         for field in fields {
             for wrong in [json!("wide"), json!(0), Value::Null] {
                 let mut changed = json.clone();
@@ -342,14 +348,15 @@ fn each_bad_input_is_named() {
     mamba["model_type"] = json!("mamba");
     std::fs::write(path.join("config.json"), mamba.to_string()).unwrap();
     says(refuse(&candle()), &["`mamba` is not supported", "llama, mistral, qwen2, qwen3, bert, t5, whisper"]);
-    says(refuse(&LoadOptions::default()), &["`mamba` is not supported", "llama, mistral, qwen2, gpt2"]);
+    says(refuse(&ours()), &["`mamba` is not supported", "llama, mistral, qwen2, gpt2"]);
+    says(refuse(&LoadOptions::default()), &["`mamba` is not supported", "qwen3, gpt2, bert, t5, whisper"]);
 
     let named = |name: &str, options: &LoadOptions| {
         AnyModel::load(&ModelSource::Config(name.into()), options).unwrap_err().to_string()
     };
-    says(named("t5-small", &LoadOptions::default()), &["`t5`", "engine `candle`"]);
+    says(named("t5-small", &ours()), &["`t5`", "engine `candle`"]);
     says(named("gpt2", &candle()), &["candle-transformers has no GPT-2"]);
-    says(named("qwen3-0.6b", &LoadOptions::default()), &["`qwen3`", "engine `candle`"]);
+    says(named("qwen3-0.6b", &ours()), &["`qwen3`", "engine `candle`"]);
     says(named("t5-smal", &candle()), &["did you mean `t5-small`?"]);
     let half = LoadOptions { dtype: Some(DType::F16), ..candle() };
     says(named("whisper-tiny", &half), &["whisper computes in f32 only"]);

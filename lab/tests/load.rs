@@ -519,7 +519,7 @@ fn files_have_every_request_and_every_token() {
     let results = load(&options(&server, 10).levels(levels).prompts(source).warmup(Amount::Requests(3)));
     let dir = tempfile::tempdir().expect("a directory");
     let files = results.write(&dir.path().join("new/place")).expect("written");
-    assert_eq!(files.len(), 3, "with a chart: {files:?}");
+    assert_eq!(files.len(), 4, "with a chart in two forms: {files:?}");
     let text = std::fs::read_to_string(&files[0]).expect("the results");
     let written: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!((&written["schema_version"], &written["end"]["how"]), (&json!(1), &json!("complete")));

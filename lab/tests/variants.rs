@@ -122,7 +122,8 @@ fn a_study_of_variants_writes_its_files() {
         "{:?}",
         of(Variant::Q4K).absent()
     );
-    let read = |name: &str| std::fs::read_to_string(study.dir().join(name)).unwrap();
+    let place = study.dir().to_path_buf();
+    let read = |name: &str| std::fs::read_to_string(place.join(name)).unwrap();
     let names = |file: &str| -> Vec<String> {
         let json: serde_json::Value = serde_json::from_str(&read(file)).unwrap();
         let all = json["variants"].as_array().unwrap();
@@ -138,6 +139,18 @@ fn a_study_of_variants_writes_its_files() {
         ["## Speed and size", "Not measured: the weights are random", "## Absent", "`traces/a.json`", "95 % interval"]
     {
         assert!(report.contains(part), "{part} in {report}");
+    }
+    assert!(read("report.html").contains("<svg") && read("report.html").contains("<h2>Speed and size</h2>"));
+    // On a busy machine, one thread is advice to those who have several.
+    for (threads, advised) in [(2, true), (1, false)] {
+        study
+            .update(|manifest| {
+                manifest.disturbances = vec!["other processes use 1.0 of 2 cores".into()];
+                manifest.options.insert("threads".into(), threads.into());
+            })
+            .unwrap();
+        write_variants(&study, &options, &records, Some(&closing), &[]).unwrap();
+        assert_eq!(read("profiling_report.md").contains("--threads 1"), advised, "{threads} threads");
     }
     let table = read("variants.csv");
     assert_eq!(table.lines().count(), 5);

@@ -1,6 +1,6 @@
 //! Whether two sides may be compared at all: what differs between them, and what follows.
 
-use super::fingerprint::{Facts, Fingerprint};
+use super::fingerprint::{Facts, Fingerprint, OUTPUT_TOKENS};
 use super::options::CompareOptions;
 use super::run_facts::RunFacts;
 use candlescope_core::run::env_key;
@@ -53,8 +53,11 @@ impl Difference {
     }
 }
 
+/// Sequences at once: sides that differ in them are compared by what one sequence takes.
+pub(super) const BATCH: &str = "batch";
+
 /// Names that `--allow` takes.
-pub const ALLOWABLE: [&str; 7] = ["clocks", "damage", "dtype", "machine", "options", "recording", "tokens"];
+pub const ALLOWABLE: [&str; 8] = [BATCH, "clocks", "damage", "dtype", "machine", "options", "recording", "tokens"];
 
 /// The two cannot be compared.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -136,16 +139,55 @@ pub(super) fn differences(a: &[RunFacts], b: &[RunFacts], allow: &[String]) -> V
     add("build", Class::Note, (&build.0, &build.1), 0.0);
     add("model", Class::Refused, (&one.model, &other.model), 0.0);
     add("device", Class::Refused, (&one.device, &other.device), 0.0);
-    add("shapes", Class::Refused, (&one.shapes, &other.shapes), 0.0);
+    let (batches, shapes) = shapes(&one.shapes, &other.shapes);
+    add("shapes", Class::Refused, (&shapes.0, &shapes.1), 0.0);
+    add(BATCH, Class::Warning, (&batches.0, &batches.1), 0.0);
     add("machine", Class::Warning, (&one.machine, &other.machine), 0.0);
     add("dtype", Class::Warning, (&one.dtype, &other.dtype), 0.0);
-    add("tokens", Class::Warning, (&one.tokens, &other.tokens), TOKENS);
-    add("options", Class::Warning, (&one.options, &other.options), 0.0);
+    let another_batch = batches.0 != batches.1;
+    let tokens = |of: &Fingerprint| if another_batch { tokens_of_one(of) } else { of.tokens.clone() };
+    add("tokens", Class::Warning, (&tokens(one), &tokens(other)), TOKENS);
+    // The batch is that of the steps where they say it.
+    let known_of_steps = !one.shapes.is_empty() && !other.shapes.is_empty();
+    let options = |of: &Facts| -> Facts {
+        let others = of.iter().filter(|(key, _)| !known_of_steps || *key != BATCH);
+        others.map(|(key, value)| (key.clone(), value.clone())).collect()
+    };
+    add("options", Class::Warning, (&options(&one.options), &options(&other.options)), 0.0);
     add("recording", Class::Warning, (&one.recording, &other.recording), 0.0);
     add("clocks", Class::Warning, (&clocks(a), &clocks(b)), CLOCKS);
     add("damage", Class::Warning, (&damage(a), &damage(b)), 0.0);
     add("versions", Class::Note, (&one.versions, &other.versions), 0.0);
     found
+}
+
+/// The shapes of both sides, first those that one sequence can be told by: a number of sequences in each kind of step, and
+/// the same one in all kinds of a side.
+fn shapes(one: &Facts, other: &Facts) -> ((Facts, Facts), (Facts, Facts)) {
+    let sides = (one.clone(), other.clone());
+    let nothing = || (Facts::new(), Facts::new());
+    let same_kinds = one.keys().eq(other.keys());
+    match same_kinds && sequences(one).is_some() && sequences(other).is_some() {
+        true => (sides, nothing()),
+        false => (nothing(), sides),
+    }
+}
+
+/// Lengths of one sequence: a request's output is that of all its sequences.
+fn tokens_of_one(of: &Fingerprint) -> Facts {
+    let n = sequences(&of.shapes).unwrap_or(1.0);
+    let each = |(key, value): (&String, &Value)| {
+        let all = value.as_f64().filter(|_| key == OUTPUT_TOKENS);
+        (key.clone(), all.map_or_else(|| value.clone(), |all| (all / n).into()))
+    };
+    of.tokens.iter().map(each).collect()
+}
+
+/// Sequences in every step of a side, if they are as many in all kinds of step.
+pub(super) fn sequences(shapes: &Facts) -> Option<f64> {
+    let mut all = shapes.values().map(Value::as_f64);
+    let first = all.next()??;
+    (first > 0.0 && all.all(|n| n == Some(first))).then_some(first)
 }
 
 /// The first difference that stands in the way, as an error.
@@ -158,9 +200,9 @@ pub(super) fn stop(differences: &[Difference]) -> Option<CompareError> {
     };
     let remedy = match (difference.class, difference.what) {
         (Class::Refused, "shapes") => {
-            " Nothing allows this: a step for more sequences does more work, so a comparison would \
-             only say that. What a batch costs and gains for each token: candlescope tune batch, or candlescope bench \
-             throughput with several batches."
+            " Nothing allows this: the number of sequences is another one from step to step or from kind to kind, so that \
+             nothing tells what one of them takes. What a batch costs and gains for each token: candlescope tune batch, or \
+             candlescope bench throughput with several batches."
                 .into()
         }
         (Class::Refused, _) => {
@@ -171,6 +213,9 @@ pub(super) fn stop(differences: &[Difference]) -> Option<CompareError> {
         (_, "clocks") => {
             " Measure again when both are as cool and as free, or say --allow clocks to compare as they are.".into()
         }
+        (_, BATCH) => " A step for more sequences does more work: make them the same, or say --allow batch to compare what \
+                        one sequence takes."
+            .into(),
         (_, "damage") => " Record it again, or say --allow damage to compare what is there.".into(),
         (_, what) => format!(" Make them the same, or say --allow {what} if that is the change you are looking at."),
     };
@@ -287,9 +332,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_allows_another_batch_and_the_message_says_what_answers() {
-        let with = |n: u64| [run(|f| drop(f.shapes.insert("batch of decode".into(), n.into())))];
-        let error = stop(&differences(&with(1), &with(8), &["all".to_string()])).unwrap().to_string();
+    fn another_batch_is_allowed_where_one_sequence_can_be_told() {
+        let with = |batch: Value| {
+            [run(|f| {
+                f.shapes.insert("batch of decode".into(), batch.clone());
+                f.options.insert("batch".into(), batch.clone());
+                f.tokens.insert(OUTPUT_TOKENS.into(), (64.0 * batch.as_f64().unwrap_or(1.0)).into());
+            })]
+        };
+        let error = stop(&differences(&with(1.into()), &with(8.into()), &[])).unwrap().to_string();
+        assert!(error.contains("--allow batch"), "{error}");
+        for allow in ["batch", "all"] {
+            let found = differences(&with(1.into()), &with(8.into()), &[allow.to_string()]);
+            assert!(stop(&found).is_none() && found.len() == 1, "{found:?}");
+        }
+        let varies = differences(&with(1.into()), &with("varies".into()), &["all".to_string()]);
+        let error = stop(&varies).unwrap().to_string();
         assert!(error.contains("Nothing allows this") && error.contains("tune batch"), "{error}");
     }
 

@@ -1,6 +1,6 @@
 //! Two sides compared: whether they may be, counts, times, paths.
 
-use super::comparability::{CompareError, Difference, alike, differences, stop};
+use super::comparability::{BATCH, CompareError, Difference, alike, differences, sequences, stop};
 use super::counts::{CountChange, NO_ALLOCATIONS, count_changes};
 use super::disturbed::disturbances;
 use super::estimate::{Basis, Design, Estimate, Floor, FloorSource, Scale, estimate, floor, floor_of_days, of_days};
@@ -84,6 +84,9 @@ pub struct Comparison {
     pub disturbed: Vec<String>,
     /// What differs between the sides.
     pub differences: Vec<Difference>,
+    /// Whether times and counts of steps are divided by their sequences, because the sides differ in them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub per_sequence: bool,
     /// Exact counts.
     pub counts: Vec<CountChange>,
     /// Why allocations are not among them.
@@ -143,7 +146,18 @@ pub fn compare(a: &Side, b: &Side, options: &CompareOptions) -> Result<Compariso
         Some(days) => Design::of_days(days.spread("step_ns")),
         None => Design::of_starts(&starts(a), &starts(b)),
     };
-    Ok(judged(a, b, &design, found, options))
+    let per_sequence = found.iter().any(|difference| difference.what == BATCH);
+    let of_one = |side: &Side| {
+        let one = |run: &RunFacts| match sequences(&run.fingerprint.shapes) {
+            Some(n) => run.clone().for_one_of(n),
+            None => run.clone(),
+        };
+        Side { name: side.name.clone(), runs: side.runs.iter().map(one).collect() }
+    };
+    Ok(match per_sequence {
+        true => Comparison { per_sequence, ..judged(&of_one(a), &of_one(b), &design, found, options) },
+        false => judged(a, b, &design, found, options),
+    })
 }
 
 /// Both sides have the same kinds of step, or at least one.
@@ -196,6 +210,7 @@ fn judged(a: &Side, b: &Side, design: &Design, found: Vec<Difference>, options: 
         b: info(b),
         disturbed: disturbances(&disturbed(a), &disturbed(b)),
         differences: found,
+        per_sequence: false,
         counts,
         allocations: Some(NO_ALLOCATIONS),
         step,

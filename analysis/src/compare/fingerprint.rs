@@ -1,6 +1,6 @@
 //! Who measured what where: what has to agree before times may be compared.
 
-use crate::passes::ChosenDevice;
+use crate::passes::{ChosenDevice, PRICE_PER_HOUR};
 use candlescope_core::run::{RunManifest, env_key};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -39,7 +39,7 @@ const OF_VERSIONS: [&str; 5] = ["candlescope", "candle", "kernel", "nvidia_drive
 /// Options that decide how a run is recorded, and so what recording costs it.
 const OF_RECORDING: [&str; 6] = ["gpu-timing", "gpu-budget", "cupti", "nvtx", "overhead-probe", "schedule"];
 /// Options that say where results go, or how long to measure; and those that are compared in other places.
-const LEFT_OUT: [&str; 13] = [
+const LEFT_OUT: [&str; 14] = [
     "config",
     "device",
     "disk-budget-mb",
@@ -49,11 +49,18 @@ const LEFT_OUT: [&str; 13] = [
     "otlp",
     "out",
     "perfetto",
+    PRICE_PER_HOUR,
     "prometheus",
     "repeats",
     "threads",
     "warmup",
 ];
+
+/// The option, and the fact about the model, that says which implementation runs it.
+const ENGINE: &str = "engine";
+
+/// The fact that counts the tokens of all sequences of a request.
+pub(super) const OUTPUT_TOKENS: &str = "output_tokens";
 
 /// Facts by name.
 pub type Facts = BTreeMap<String, Value>;
@@ -115,6 +122,11 @@ impl Fingerprint {
             let key = key.as_str();
             !value.is_null() && !LEFT_OUT.contains(&key) && !OF_RECORDING.contains(&key) && key != "inputs"
         });
+        let mut options: Facts = others.map(|(key, value)| (key.clone(), value.clone())).collect();
+        // The one that ran; the option may have left the choice open.
+        if let Some(engine) = manifest.model.get(ENGINE).filter(|_| options.contains_key(ENGINE)) {
+            options.insert(ENGINE.to_string(), engine.clone());
+        }
         Self {
             model: pick(&manifest.model, &OF_MODEL),
             dtype: pick(&manifest.model, &OF_WEIGHTS),
@@ -122,7 +134,7 @@ impl Fingerprint {
             machine,
             threads: told(&OF_THREADS),
             build: told(&OF_BUILD),
-            options: others.map(|(key, value)| (key.clone(), value.clone())).collect(),
+            options,
             recording: pick(&manifest.options, &OF_RECORDING),
             versions: pick(&manifest.environment, &OF_VERSIONS),
             ..Self::default()

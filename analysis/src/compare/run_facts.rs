@@ -3,7 +3,7 @@
 //! A run becomes a few hundred numbers here. Baselines keep them as JSON, so that the runs themselves can be deleted.
 
 use super::disturbed::disturbances_of;
-use super::fingerprint::Fingerprint;
+use super::fingerprint::{Fingerprint, OUTPUT_TOKENS};
 use super::path_times::{PathFacts, path_times};
 use super::sampled::Sampled;
 use super::step_times::{KindFacts, StepTimes, kind_facts, step_times};
@@ -81,6 +81,30 @@ impl RunFacts {
     }
 }
 
+impl RunFacts {
+    /// The same for one of `n` sequences that every step had: times and counts of steps are divided. Figures of requests
+    /// and of the whole run stay.
+    #[must_use]
+    pub(super) fn for_one_of(mut self, n: f64) -> Self {
+        let divide = |sampled: &mut Sampled| {
+            sampled.value /= n;
+            sampled.parts.iter_mut().for_each(|part| *part /= n);
+        };
+        self.step_ns.iter_mut().for_each(divide);
+        for kind in self.kinds.values_mut() {
+            divide(&mut kind.host_ns);
+            kind.gpu_ns.iter_mut().for_each(divide);
+            kind.counts.values_mut().for_each(|count| *count /= n);
+        }
+        for path in &mut self.paths {
+            divide(&mut path.host_ns);
+            path.gpu_ns.iter_mut().for_each(divide);
+        }
+        self.stacks.iter_mut().for_each(|(_, ns)| *ns /= n);
+        self
+    }
+}
+
 /// Steps without warm-up: phases where any are marked, else the outermost steps.
 fn measured_steps(run: &Run, analysis: &Analysis) -> Vec<StepRow> {
     let mut rows: Vec<StepRow> = Vec::new();
@@ -110,7 +134,7 @@ fn fingerprint(analysis: &Analysis, steps: &[StepRow]) -> Fingerprint {
     let mean = |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
     let work = [
         ("prompt_tokens", mean(requests.iter().filter_map(|r| r.prompt_tokens.map(|n| n as f64)).collect())),
-        ("output_tokens", mean(requests.iter().filter_map(|r| r.output_tokens.map(|n| n as f64)).collect())),
+        (OUTPUT_TOKENS, mean(requests.iter().filter_map(|r| r.output_tokens.map(|n| n as f64)).collect())),
         ("context", mean(steps.iter().filter_map(|s| s.context_len.map(f64::from)).collect())),
     ];
     fingerprint.tokens = work.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?.into()))).collect();

@@ -89,7 +89,7 @@ pub use operators::{Operator, OperatorGpu};
 pub use overhead::{Background, Whole};
 pub use path_totals::{Intervals, PathTotals, RecordedWork};
 pub use phases::{PhaseGpu, PhaseRow, Phases};
-pub use price::{Price, usd_per_million_output_tokens};
+pub use price::{PRICE_PER_HOUR, Price, usd_per_million_output_tokens};
 pub use rates::RateErrors;
 pub use request_parts::{RequestParts, SlowStep};
 pub use sampling::Sampling;

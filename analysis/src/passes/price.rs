@@ -2,9 +2,10 @@
 
 use super::Analysis;
 use candlescope_core::run::RunManifest;
+use serde_json::Value;
 
-/// Key of a run's options.
-const OPTION: &str = "price-per-hour";
+/// The price among the options of a run or a study: US dollars an hour.
+pub const PRICE_PER_HOUR: &str = "price-per-hour";
 
 /// What the machine costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,7 +19,12 @@ pub struct Price {
 impl Price {
     /// The price that was given with the run.
     pub(crate) fn of(manifest: &RunManifest) -> Option<Self> {
-        let usd_per_hour = manifest.options.get(OPTION)?.as_f64()?;
+        Self::of_option(manifest.options.get(PRICE_PER_HOUR))
+    }
+
+    /// The price that the option [`PRICE_PER_HOUR`] of a run or a study has.
+    pub fn of_option(value: Option<&Value>) -> Option<Self> {
+        let usd_per_hour = value?.as_f64()?;
         Self::valid(usd_per_hour).map(|usd_per_hour| Self { usd_per_hour, given_for_report: false })
     }
 
@@ -56,7 +62,7 @@ mod tests {
         assert_eq!(Price::given(0.0).unwrap().per_million(5.0), Some(0.0));
         let mut manifest = RunManifest::default();
         assert_eq!(Price::of(&manifest), None);
-        manifest.options.insert(OPTION.to_string(), serde_json::json!(2));
+        manifest.options.insert(PRICE_PER_HOUR.to_string(), serde_json::json!(2));
         assert_eq!(Price::of(&manifest), Some(Price { usd_per_hour: 2.0, given_for_report: false }));
     }
 }

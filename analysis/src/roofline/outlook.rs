@@ -24,8 +24,12 @@ pub struct BatchRow {
     pub ttft_ns: Option<Cost>,
     /// Time per output token in nanoseconds.
     pub tpot_ns: Option<Cost>,
+    /// Nanoseconds for an output token that no program can undercut, however it fuses its kernels.
+    pub tpot_least_ns: Option<f64>,
     /// Output tokens a second of all sequences, after the first ones.
     pub tokens_per_s: Option<f64>,
+    /// The same at `tpot_least_ns`: more than any program reaches.
+    pub tokens_per_s_most: Option<f64>,
     /// Bytes on each device.
     pub memory: f64,
     /// Whether that is there; `None` if the device's memory is not known.
@@ -248,7 +252,9 @@ fn batch_row(shape: &ModelShape, device: &Device, scenario: &Scenario, usable: O
         batch,
         ttft_ns: prefill.ns,
         tpot_ns: decode.ns,
+        tpot_least_ns: decode.least_ns,
         tokens_per_s: throughput(batch, decode.ns),
+        tokens_per_s_most: decode.least_ns.filter(|ns| *ns > 0.0).map(|ns| batch as f64 / ns * 1e9),
         memory,
         fits: usable.map(|usable| memory <= usable),
         bound: decode.bound,

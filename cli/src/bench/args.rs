@@ -1,7 +1,7 @@
 //! Arguments of `candlescope bench`.
 
 use super::common_args::CommonArgs;
-use clap::{Args, Subcommand};
+use clap::{Arg, Args, Subcommand};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -21,7 +21,9 @@ pub(crate) enum BenchCommand {
     /// Latency, throughput and sequence length in one study
     Suite(Box<SuiteArgs>),
     /// The same model without KV cache, with it, in 16 bits, quantised and as ONNX: speed, size and quality
+    // Variants choose their own types, and our layers make them.
     #[command(after_help = super::variants_args::EXAMPLES)]
+    #[command(mut_arg("dtype", hidden), mut_arg("dequantize", hidden), mut_arg("engine", hidden))]
     Variants(Box<super::variants_args::VariantsArgs>),
     /// Measure single operations (GEMM, attention, norms, …) over shapes and element types
     #[command(after_help = super::kernels::EXAMPLES)]
@@ -31,6 +33,11 @@ pub(crate) enum BenchCommand {
     /// Measure one round of a study: the command starts itself with this
     #[command(hide = true)]
     Round(RoundArgs),
+}
+
+/// Takes an option out of a command's help.
+fn hidden(option: Arg) -> Arg {
+    option.hide(true)
 }
 
 #[derive(Debug, Args)]

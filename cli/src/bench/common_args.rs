@@ -2,6 +2,7 @@
 
 use crate::device;
 use anyhow::Result;
+use candlescope_analysis::passes::PRICE_PER_HOUR;
 use candlescope_lab::study::Manifest;
 use candlescope_lab::suites::LmOptions;
 use candlescope_models::ModelSource;
@@ -25,8 +26,7 @@ pub(crate) struct ModelArgs {
     /// Widen a GGUF's quantised weights to --dtype
     #[arg(long)]
     pub(crate) dequantize: bool,
-    /// instrumented or candle
-    #[arg(long, value_name = "ENGINE", default_value = "instrumented")]
+    #[arg(long, value_name = "ENGINE", default_value = "auto", help = crate::device::ENGINE_HELP)]
     pub(crate) engine: String,
 }
 
@@ -66,6 +66,16 @@ impl ModelArgs {
     }
 }
 
+impl CommonArgs {
+    /// Says what the machine costs among the options of the study.
+    pub(crate) fn tell_price(&self, manifest: &mut Manifest) -> Result<()> {
+        if let Some(price) = crate::price::price_of(self.price_per_hour)? {
+            manifest.options.insert(PRICE_PER_HOUR.to_string(), price.usd_per_hour.into());
+        }
+        Ok(())
+    }
+}
+
 /// What is measured, where the results go, and how often cases are repeated.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
@@ -90,6 +100,9 @@ pub(crate) struct CommonArgs {
     /// Recorded requests of each case, whose runs are kept in STUDY/runs; 0 for none [default: 3, with --quick 1]
     #[arg(long, value_name = "N")]
     pub(crate) profiled: Option<u32>,
+    /// What the machine costs, in US dollars an hour, for the cost of a million tokens
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    pub(crate) price_per_hour: Option<f64>,
     /// Memory that a case may need on its device, in MiB [default: what the machine has left; no limit on a GPU]
     #[arg(long, value_name = "MIB")]
     pub(crate) memory_limit: Option<u64>,

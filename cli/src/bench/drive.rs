@@ -6,7 +6,7 @@ use crate::output::{note, say};
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_lab::method::{Cancel, Ended, StopReason};
 use candlescope_lab::study::{CaseSummary, Manifest, Records, Study, told_once};
-use candlescope_lab::suites::{lines, write_results};
+use candlescope_lab::suites::{cost_lines, lines, write_results};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -224,7 +224,11 @@ fn show(study: &Study, summaries: &[CaseSummary], args: &CommonArgs) -> Result<(
     for text in told_once(&study.manifest().disturbances) {
         note(&format!("warning: {text}"));
     }
-    for line in lines(summaries) {
+    let fact = |key: &str| study.manifest().model.get(key).and_then(Value::as_str).unwrap_or_default();
+    if let Some(text) = crate::device::engine_note(&args.subject.engine, fact("architecture"), fact("engine")) {
+        note(&text);
+    }
+    for line in lines(summaries).into_iter().chain(cost_lines(study.manifest(), summaries)) {
         say(&line)?;
     }
     say_processes(study)?;

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use candlescope::Scope;
+use candlescope_analysis::passes::PRICE_PER_HOUR;
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::Collector;
 use candlescope_core::process_facts::process_facts;
@@ -10,13 +11,16 @@ use serde_json::{Map, Value, json};
 
 /// A session that records nothing until a case asks for it. Peaks that were measured on the device are copied into its
 /// runs, whose reports then have them as denominators.
-pub(super) fn record(device: &str) -> Result<Scope> {
+pub(super) fn record(device: &str, price_per_hour: Option<&Value>) -> Result<Scope> {
     let mut builder = candlescope::builder()
         .paused(true)
         .on_problem(candlescope_core::diagnostics::to_stderr)
         .session(|session| session.environment("candle", candlescope_models::CANDLE_VERSION));
     for (key, value) in crate::threads::facts() {
         builder = builder.session(|session| session.environment(key, value));
+    }
+    if let Some(price) = price_per_hour {
+        builder = builder.session(|session| session.option(PRICE_PER_HOUR, price.clone()));
     }
     if let Some(peaks) = crate::measured_peaks::of(device)? {
         builder = builder.session(|session| session.environment("measured_peaks", peaks));

@@ -1,6 +1,7 @@
 //! What measuring models, kernels and peaks have in common: the study, what is read beside samples, Ctrl-C, progress.
 
 use super::pace::{Lines, left};
+use crate::at_work::AtWork;
 use crate::interrupts::on_interrupt;
 use crate::output::note;
 use crate::progress::Progress;
@@ -112,23 +113,28 @@ pub(crate) fn cancel_on_interrupt(told: impl Fn() + Send + 'static) -> Cancel {
 
 /// Shows what happens. Where what happens is the `whole`, and not one batch of a search, it says how much is left.
 pub(crate) fn watch(progress: &Progress, whole: bool) -> impl FnMut(&Event<'_>) + '_ {
+    let mut work = AtWork::on_command();
     let lines = Lines::new(progress.in_lines(), Duration::ZERO);
     let tell = move |text: &str| {
         progress.wait(&crate::output::printable(text));
         lines.tell(|| text.to_string());
     };
     let began = Instant::now();
-    move |event| match event {
-        Event::Disturbed(sentences) => sentences.iter().for_each(|sentence| note(&format!("warning: {sentence}"))),
-        Event::WarmedUp { case, took, .. } => {
-            tell(&format!("{} warms up, {:.1} s a repetition", case.key(), took.as_secs_f64()));
+    move |event| {
+        work.show(event);
+        match event {
+            Event::Disturbed(sentences) => sentences.iter().for_each(|sentence| note(&format!("warning: {sentence}"))),
+            Event::WarmedUp { case, took, .. } => {
+                tell(&format!("{} warms up, {:.1} s a repetition", case.key(), took.as_secs_f64()));
+            }
+            Event::Sampled { sample, share } => {
+                let left = left(began.elapsed(), *share)
+                    .filter(|_| whole)
+                    .map_or_else(String::new, |left| format!(", {left}"));
+                tell(&format!("{:3.0} %{left}: {}", share * 100.0, sample.case.key()));
+            }
+            _ => {}
         }
-        Event::Sampled { sample, share } => {
-            let left =
-                left(began.elapsed(), *share).filter(|_| whole).map_or_else(String::new, |left| format!(", {left}"));
-            tell(&format!("{:3.0} %{left}: {}", share * 100.0, sample.case.key()));
-        }
-        _ => {}
     }
 }
 

@@ -84,6 +84,7 @@ fn manifest(name: &str, options: LmOptions, args: &CommonArgs) -> Result<Manifes
         manifest.options = map;
     }
     args.subject.settle_threads(&mut manifest)?;
+    args.tell_price(&mut manifest)?;
     Ok(manifest)
 }
 

@@ -6,9 +6,11 @@ use super::bar::Bar;
 use super::environment::{environment, record};
 use super::estimate::Estimate;
 use super::operations::{cancel_on_interrupt, surroundings_of};
+use crate::at_work::AtWork;
 use crate::output::say;
 use anyhow::{Context, Result};
 use candlescope::Scope;
+use candlescope_analysis::passes::PRICE_PER_HOUR;
 use candlescope_lab::method::{Ended, Engine};
 use candlescope_lab::study::{Facts, Study};
 use candlescope_lab::suites::{LmOptions, ModelHost, Recorder, cases};
@@ -49,6 +51,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
     let cancel = cancel_on_interrupt(|| ());
     crate::threads::start_pool()?;
     let starts = manifest.rounds + u32::from(manifest.method.profiled_runs > 0);
+    let mut work = AtWork::on_round(study.manifest(), args.round, args.recorded);
     let bar = Bar::new(!args.no_progress, args.round, starts, Duration::from_millis(args.since_ms));
     bar.loading(&options.model);
     let records = study.records()?;
@@ -59,7 +62,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
         true => plan.runs(Some(0)).warmup_min(1).warmup_max(1),
     };
     // Before the model loads, because spans are made then.
-    let scope = args.recorded.then(|| record(&options.device)).transpose()?;
+    let scope = args.recorded.then(|| record(&options.device, manifest.options.get(PRICE_PER_HOUR))).transpose()?;
     let handle = scope.as_ref().and_then(Scope::handle).cloned();
     let recorder = handle.map(|handle| Recorder::new(handle, study.dir()));
     let mut host = ModelHost::new(&options, load)?.cancel(&cancel).recorder(recorder);
@@ -86,6 +89,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
             if let Some(words) = estimate.as_mut().and_then(|estimate| estimate.learn(event)) {
                 bar.say(&words);
             }
+            work.show(event);
         })
         .skip(records.done(args.round, args.recorded, args.first))
         .run(&mut cases(&options, &host), &mut journal);

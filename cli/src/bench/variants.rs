@@ -61,7 +61,9 @@ fn verdict(rows: &[VariantRow], closing: Option<&Closing>) -> Result<u8> {
 fn options(args: &VariantsArgs) -> Result<VariantOptions> {
     let common = &args.common;
     ensure!(
-        common.subject.dtype.is_none() && !common.subject.dequantize && common.subject.engine == "instrumented",
+        common.subject.dtype.is_none()
+            && !common.subject.dequantize
+            && ["auto", "instrumented"].contains(&common.subject.engine.as_str()),
         "--dtype, --dequantize and --engine are for other benchmarks: variants choose their own types; name them with \
          --variants"
     );
@@ -125,6 +127,7 @@ fn manifest(options: &VariantOptions, common: &CommonArgs) -> Result<Manifest> {
         manifest.options = map;
     }
     common.subject.settle_threads(&mut manifest)?;
+    common.tell_price(&mut manifest)?;
     Ok(manifest)
 }
 
@@ -161,5 +164,5 @@ fn show(study: &Study, rows: &[VariantRow], closing: Option<&Closing>, common: &
         say(&format!("Quality: not measured: {why}"))?;
     }
     say_processes(study)?;
-    say(&format!("Study: {}   Report: {}", dir.display(), dir.join("profiling_report.md").display()))
+    say(&format!("Study: {}   Report: {}", dir.display(), dir.join("report.html").display()))
 }

@@ -7,6 +7,7 @@ use super::operations::{cancel_on_interrupt, surroundings_of};
 use super::variants::FILES;
 use anyhow::{Context, Result};
 use candlescope::Scope;
+use candlescope_analysis::passes::PRICE_PER_HOUR;
 use candlescope_lab::hardware::EnergyCounter;
 use candlescope_lab::method::{Ended, Engine};
 use candlescope_lab::study::{Facts, Study};
@@ -27,12 +28,13 @@ pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<Ended> {
     let load = LoadOptions { device, seed: options.seed, ..LoadOptions::default() };
     let cancel = cancel_on_interrupt(|| ());
     crate::threads::start_pool()?;
+    let mut work = crate::at_work::AtWork::on_round(manifest, args.round, args.recorded);
     let bar = Bar::new(!args.no_progress, args.round, manifest.rounds + 1, Duration::from_millis(args.since_ms));
     bar.loading(&options.model);
     let records = study.records()?;
     let recorded = args.recorded && manifest.method.profiled_runs > 0;
     // Before the model is loaded, because spans are made then.
-    let scope = recorded.then(|| record(&options.device)).transpose()?;
+    let scope = recorded.then(|| record(&options.device, manifest.options.get(PRICE_PER_HOUR))).transpose()?;
     let handle = scope.as_ref().and_then(Scope::handle).cloned();
     let recorder = handle.map(|handle| Recorder::new(handle, study.dir()));
     let host = VariantHost::load(&options, load, &study.dir().join(FILES))?.cancel(&cancel).recorder(recorder);
@@ -63,7 +65,10 @@ pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<Ended> {
     let ended = Engine::new(method, surroundings.as_mut())
         .place(args.process, args.round)
         .cancel(&cancel)
-        .observe(|event| bar.show(event))
+        .observe(|event| {
+            bar.show(event);
+            work.show(event);
+        })
         .skip(records.done(args.round, args.recorded, args.first))
         .run(&mut all, &mut journal)?;
     drop(all);

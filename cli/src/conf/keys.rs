@@ -54,7 +54,7 @@ const fn key(
 /// All keys, group by group.
 pub(super) const KEYS: &[Key] = &[
     key("model", "path", "model", Kind::Text, Some("\"embedded\"")),
-    key("model", "engine", "engine", Kind::Text, Some("\"instrumented\"")),
+    key("model", "engine", "engine", Kind::Text, Some("\"auto\"")),
     key("model", "dtype", "dtype", Kind::Text, None),
     key("model", "dequantize", "dequantize", Kind::Flag, Some("false")),
     key("dataset", "path", "dataset", Kind::Text, None),

@@ -48,6 +48,9 @@ pub(crate) struct BatchArgs {
     /// Limits to keep: ttft=TIME, tpot=TIME, e2e=TIME, separated by commas, as in ttft=200ms,tpot=50ms
     #[arg(long, value_name = "LIMITS")]
     pub(crate) slo: Option<Slo>,
+    /// What the machine costs, in US dollars an hour: which batch's tokens cost least
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    pub(crate) price_per_hour: Option<f64>,
     /// Tokens of each prompt, seeded random ones [default: 32, with --quick 16]
     #[arg(long, value_name = "N")]
     pub(crate) prompt_tokens: Option<usize>,

@@ -33,6 +33,7 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
     let options = options(args)?;
     // What is wrong with the words is found out before a directory is made.
     options.check()?;
+    let price = crate::price::price_of(args.price_per_hour)?;
     crate::threads::settle(args.subject.threads, Some(&args.subject.model))?;
     let device = crate::device::device(&args.subject.device)?;
     let load = LoadOptions {
@@ -81,7 +82,7 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
     let ended = |tuned: &Tuned| if tuned.stop == Stop::Cancelled { Ended::Cancelled } else { Ended::Done };
     let records = study.finish(state(outcome.as_ref().ok().map(ended)))?;
     let kept = || format!("what was measured until then is in {}", out.display());
-    let tuned = outcome.with_context(kept)?;
+    let tuned = outcome.with_context(kept)?.priced(price);
     write_tuned(&study, &tuned, &records)?;
     show(args, &study, &tuned)
 }

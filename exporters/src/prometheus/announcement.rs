@@ -115,23 +115,26 @@ fn read(path: &Path, here: &str) -> Option<Announced> {
         return None;
     }
     let address = SocketAddr::new(reachable(content.address.ip()), content.address.port());
-    // What it is shown on may act on these characters.
+    Some(Announced { pid: content.pid, address, program: harmless(&content.program) })
+}
+
+/// A text of another program, without the characters that what it is shown on may act on.
+pub(super) fn harmless(text: &str) -> String {
     let acts = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let program = content.program.chars().map(|c| if acts(c) { '\u{fffd}' } else { c }).collect();
-    Some(Announced { pid: content.pid, address, program })
+    text.chars().map(|c| if acts(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Whether the file is this user's. The variables that say where files lie may name a directory of somebody else, who
 /// could send this user's programs to any address.
 #[cfg(unix)]
-fn is_own(path: &Path) -> bool {
+pub(super) fn is_own(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let owner = std::fs::symlink_metadata(path).map(|file| file.uid());
     owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
 }
 
 #[cfg(not(unix))]
-fn is_own(_: &Path) -> bool {
+pub(super) fn is_own(_: &Path) -> bool {
     true
 }
 
@@ -146,7 +149,7 @@ fn reachable(ip: IpAddr) -> IpAddr {
 
 /// Where files may lie, best first. Another terminal, one opened over ssh for example, may lack a variable that this one
 /// has, so all are looked through.
-fn directories() -> Vec<PathBuf> {
+pub(super) fn directories() -> Vec<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let runtime = absolute("XDG_RUNTIME_DIR").or_else(users_runtime);
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
@@ -167,14 +170,14 @@ fn users_runtime() -> Option<PathBuf> {
 }
 
 /// Where process numbers count: two containers may share a home directory, and two machines, too.
-fn machine() -> String {
+pub(super) fn machine() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let space = std::fs::read_link("/proc/self/ns/pid").map(|link| link.to_string_lossy().into_owned());
     format!("{} {}", name.trim(), space.unwrap_or_default())
 }
 
 /// When a process began; `None` if there is none that runs. Field 22 of `/proc/PID/stat`.
-fn began(pid: u32) -> Option<u64> {
+pub(super) fn began(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the program's name in parentheses, which may contain anything.
     let mut fields = text[text.rfind(')')? + 1..].split_whitespace();

@@ -30,6 +30,7 @@
 //! miss it.
 
 mod announcement;
+mod at_work;
 mod hosts;
 mod http_request;
 mod prometheus_exporter;
@@ -37,6 +38,7 @@ mod server;
 
 pub use crate::metrics::{Kind, METRICS, Metric, SAMPLES};
 pub use announcement::{Announced, announced};
+pub use at_work::{AtWork, Working, at_work};
 pub use prometheus_exporter::{DEFAULT_PORT, Endpoint, PrometheusConfig, PrometheusExporter};
 
 /// For [`crate::fuzz`]: reads a request both piece by piece and all at once, and checks whether its host is accepted.

@@ -1,4 +1,4 @@
-//! candle's `paddleocr_vl`.
+//! candle's `paddleocr_vl`, and the same of the wrapped layers.
 
 use super::hf_fields::{candles, optional_count, shared_by_heads};
 use super::reading::{self, Size};
@@ -6,11 +6,14 @@ use crate::causal_lm::CausalLm;
 use crate::config::{ConfigError, token_ids};
 use crate::image::{Frame, Image};
 use crate::info::Dimensions;
+use crate::paddleocr_vl::PaddleOcrVl;
 use crate::weights::{WeightError, WeightSource};
 use candle_core::{DType, Device, Result, Tensor, bail};
+use candle_nn::VarBuilder;
 use candle_transformers::models::paddleocr_vl::{Config, PaddleOCRVLModel};
 use candlescope_core::modules;
 use serde_json::Value;
+use std::cell::RefCell;
 
 /// Patches on a side of those that become one token. candle's model has no other.
 const MERGE: usize = 2;
@@ -27,8 +30,10 @@ const PIXELS: (usize, usize) = (147_384, 2_822_400);
 ///
 /// candle's pass over the prompt passes the image through the tower as well: there is no way to hand over what the tower
 /// made before.
+///
+/// Where the engine is not candle's, the wrapped layers compute the same, with spans.
 pub struct CandlePaddleOcrVl {
-    model: PaddleOCRVLModel,
+    model: Model,
     seen: Option<Seen>,
     special: Special,
     frame: Frame,
@@ -44,6 +49,13 @@ impl std::fmt::Debug for CandlePaddleOcrVl {
     }
 }
 
+/// Whose layers run.
+enum Model {
+    Candles(Box<PaddleOCRVLModel>),
+    /// The tower keeps what it worked out for a size of images.
+    Wrapped(Box<RefCell<PaddleOcrVl>>),
+}
+
 /// The image that the next prompts are about.
 struct Seen {
     /// (batch, 3, height, width)
@@ -51,7 +63,8 @@ struct Seen {
     /// (batch, 3): one frame, patches of a column, patches of a row.
     grid: Tensor,
     batch: usize,
-    patches: usize,
+    /// Rows and columns of patches.
+    size: (usize, usize),
 }
 
 /// Tokens around an image.
@@ -167,14 +180,37 @@ impl CandlePaddleOcrVl {
         dtype: DType,
         device: &Device,
     ) -> std::result::Result<(Self, Size), WeightError> {
+        Self::load_as(name, (json, processor), source, (dtype, device), false)
+    }
+
+    /// Whether the wrapped layers have all that a `config.json` says, as far as it can be read.
+    pub(crate) fn can_be_wrapped(json: &Value) -> bool {
+        read(json).is_ok_and(|(config, _)| PaddleOcrVl::supports(&config).is_ok())
+    }
+
+    /// As [`load`](Self::load), of the wrapped layers where `wrapped` says so.
+    pub(crate) fn load_as(
+        name: &str,
+        (json, processor): (&Value, &Value),
+        source: &mut dyn WeightSource,
+        (dtype, device): (DType, &Device),
+        wrapped: bool,
+    ) -> std::result::Result<(Self, Size), WeightError> {
         let here = |cause| WeightError::Config { path: name.into(), cause };
         let (config, dimensions) = read(json).map_err(here)?;
         let patch = config.vision_config.patch_size;
         let frame = frame(patch, processor).map_err(here)?;
-        // It was read as JSON, with a `model_type`.
-        let _ = modules::model(&json.to_string());
-        let (model, size) =
-            reading::build("candle's paddleocr_vl", source, dtype, device, |vb| PaddleOCRVLModel::new(&config, vb))?;
+        let (model, size) = if wrapped {
+            let (model, read) = PaddleOcrVl::load(name, &config, source, dtype, device)?;
+            let size = Size { parameters: read.parameters, bytes: read.bytes };
+            (Model::Wrapped(Box::new(RefCell::new(model))), size)
+        } else {
+            // It was read as JSON, with a `model_type`.
+            let _ = modules::model(&json.to_string());
+            let make = |vb: VarBuilder<'_>| PaddleOCRVLModel::new(&config, vb);
+            let (model, size) = reading::build("candle's paddleocr_vl", source, dtype, device, make)?;
+            (Model::Candles(Box::new(model)), size)
+        };
         let special = Special {
             image: config.image_token_id,
             video: config.video_token_id,
@@ -218,14 +254,13 @@ impl CandlePaddleOcrVl {
         let pixels = pixels.to_dtype(self.dtype)?.repeat((batch, 1, 1, 1))?.contiguous()?;
         let grid = Tensor::new(&[[1u32, rows as u32, columns as u32]], &self.device)?;
         let grid = grid.repeat((batch, 1))?.contiguous()?;
-        let patches = rows * columns;
-        self.seen = Some(Seen { pixels, grid, batch, patches });
-        Ok(patches / (MERGE * MERGE))
+        self.seen = Some(Seen { pixels, grid, batch, size: (rows, columns) });
+        Ok(rows * columns / (MERGE * MERGE))
     }
 
     /// Sequences and patches of the image that was shown, if one was.
     pub fn shown(&self) -> Option<(usize, usize)> {
-        self.seen.as_ref().map(|seen| (seen.batch, seen.patches))
+        self.seen.as_ref().map(|seen| (seen.batch, seen.size.0 * seen.size.1))
     }
 
     /// One pass of the image through the tower, (tokens of all sequences, features of the decoder).
@@ -234,7 +269,10 @@ impl CandlePaddleOcrVl {
     /// If no image was shown, or as candle's.
     pub fn look(&self) -> Result<Tensor> {
         let Some(seen) = &self.seen else { bail!("no image has been shown: call show first") };
-        self.model.encode_image(&seen.pixels, &seen.grid)
+        match &self.model {
+            Model::Candles(model) => model.encode_image(&seen.pixels, &seen.grid),
+            Model::Wrapped(model) => model.borrow_mut().encode_image(&seen.pixels),
+        }
     }
 
     /// Its dimensions; those of the tower are not among them, but for its layers.
@@ -257,9 +295,17 @@ impl CausalLm for CandlePaddleOcrVl {
             if seen.batch != batch {
                 bail!("an image was shown to {} sequences, and {batch} are passed", seen.batch)
             }
-            self.model.forward(tokens, Some(&seen.pixels), Some(&seen.grid), 0)?
+            match &mut self.model {
+                Model::Candles(model) => model.forward(tokens, Some(&seen.pixels), Some(&seen.grid), 0)?,
+                Model::Wrapped(model) => {
+                    model.get_mut().forward(tokens, Some((&seen.pixels, seen.size.0, seen.size.1)), 0)?
+                }
+            }
         } else if count == 1 {
-            self.model.forward(tokens, None, None, position)?
+            match &mut self.model {
+                Model::Candles(model) => model.forward(tokens, None, None, position)?,
+                Model::Wrapped(model) => model.get_mut().forward(tokens, None, position)?,
+            }
         } else {
             // candle would put them all at one position.
             bail!("candle's paddleocr_vl continues by one token at a time, not by {count}")
@@ -268,7 +314,10 @@ impl CausalLm for CandlePaddleOcrVl {
     }
 
     fn reset(&mut self) {
-        self.model.clear_kv_cache();
+        match &mut self.model {
+            Model::Candles(model) => model.clear_kv_cache(),
+            Model::Wrapped(model) => model.get_mut().reset(),
+        }
     }
 
     fn max_context(&self) -> usize {

@@ -18,6 +18,9 @@ use candle_core::DType;
 use serde_json::Value;
 use std::path::Path;
 
+/// The one with an encoder that the wrapped layers run, too.
+pub(super) const PADDLEOCR_VL: &str = "paddleocr_vl";
+
 /// Architectures with an encoder, which candle runs.
 pub const ENCODER_ARCHITECTURES: &[&str] = &["bert", "t5", "whisper", "paddleocr_vl"];
 
@@ -97,6 +100,12 @@ impl AnyModel {
     }
 }
 
+/// The architecture that a `config.json` tells, if it has an encoder.
+pub(super) fn with_encoder(json: &Value) -> Option<&str> {
+    let architecture = json.get("model_type").and_then(Value::as_str)?;
+    ENCODER_ARCHITECTURES.contains(&architecture).then_some(architecture)
+}
+
 /// A model with an encoder, not yet loaded.
 struct WithEncoder<'a> {
     name: String,
@@ -132,6 +141,7 @@ impl<'a> WithEncoder<'a> {
                 Engine::Candle => {
                     [&["llama"][..], candle_models::DECODER_ARCHITECTURES, ENCODER_ARCHITECTURES].concat()
                 }
+                Engine::Auto => [HF_ARCHITECTURES, ENCODER_ARCHITECTURES].concat(),
             };
             let (found, supported) = (architecture.to_string(), supported.join(", "));
             let path = directory.map_or_else(|| name.clone().into(), |path| path.join("config.json"));
@@ -140,9 +150,10 @@ impl<'a> WithEncoder<'a> {
         if !has_encoder {
             return Ok(None);
         }
-        if options.engine == Engine::Instrumented {
+        if options.engine == Engine::Instrumented && architecture != PADDLEOCR_VL {
             return Err(LoadError::Engine(format!(
-                "architecture `{architecture}` runs as candle-transformers' own model only: choose the engine `candle`"
+                "architecture `{architecture}` runs as candle-transformers' own model only: choose the engine `candle`, or \
+                 leave the choice out"
             )));
         }
         Ok(Some(Self { name, json, directory }))
@@ -193,9 +204,18 @@ impl<'a> WithEncoder<'a> {
             }
             "paddleocr_vl" => {
                 let processor = self.directory.map_or(Ok(Value::Null), Loader::processor_json)?;
-                let (model, size) =
-                    CandlePaddleOcrVl::load(name, &self.json, &processor, weights.as_mut(), dtype, device)?;
-                let info = info(model.dimensions(), size);
+                let wrapped = match options.engine {
+                    Engine::Instrumented => true,
+                    Engine::Candle => false,
+                    Engine::Auto => CandlePaddleOcrVl::can_be_wrapped(&self.json),
+                };
+                let (json, weights) = (&self.json, weights.as_mut());
+                let loaded = CandlePaddleOcrVl::load_as(name, (json, &processor), weights, (dtype, device), wrapped);
+                let (model, size) = loaded?;
+                let mut info = info(model.dimensions(), size);
+                if wrapped {
+                    info.engine = Engine::Instrumented.as_str();
+                }
                 AnyModel::Vision(Box::new(LoadedVision::new(model, tokenizer, info, no_tokenizer)))
             }
             _ => {
@@ -225,7 +245,7 @@ fn info(
         name: name.to_string(),
         source: source.to_string(),
         architecture: of.architecture.clone(),
-        engine: "candle",
+        engine: Engine::Candle.as_str(),
         parameters: size.parameters,
         weight_bytes: size.bytes,
         quantization: dtype.as_str().to_string(),

@@ -1,10 +1,12 @@
-//! Latency against load, as SVG.
+//! Latency against load, as SVG and as PNG.
 
 use super::figures::Spread;
 use super::level::Level;
 use super::results::Stage;
 use crate::study::legend;
+use crate::study::raster::{Raster, png_of};
 use crate::study::ticks::{Axis, label};
+use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::collections::BTreeMap;
@@ -17,6 +19,19 @@ const E2E: RGBColor = RGBColor(44, 160, 44);
 /// Medians, and the 95th percentiles dashed where they are known, over the requests that were answered a second.
 /// `None` with fewer than two stages that have them.
 pub(super) fn latency(stages: &[Stage]) -> Option<String> {
+    let mut out = String::new();
+    draw(stages, &SVGBackend::with_string(&mut out, SIZE).into_drawing_area())?;
+    Some(out)
+}
+
+/// The same as a PNG file.
+pub(super) fn latency_png(stages: &[Stage]) -> Option<Vec<u8>> {
+    let mut pixels = Vec::new();
+    draw(stages, &Raster::new(SIZE, &mut pixels)?.into_drawing_area())?;
+    png_of(SIZE, &pixels).ok()
+}
+
+fn draw<B: DrawingBackend>(stages: &[Stage], root: &DrawingArea<B, Shift>) -> Option<()> {
     let figures: Vec<_> = stages.iter().filter_map(|s| s.figures.as_ref().map(|f| (s.level, f))).collect();
     let line = |of: &dyn Fn(Level, &super::figures::Figures) -> Option<f64>| -> Vec<(f64, f64)> {
         let mut points: Vec<(f64, f64)> =
@@ -67,35 +82,30 @@ pub(super) fn latency(stages: &[Stage]) -> Option<String> {
             all.2 = if all.2.is_empty() { name } else { format!("{}, {name}", all.2) };
         }
     }
-    let mut out = String::new();
-    {
-        let root = SVGBackend::with_string(&mut out, SIZE).into_drawing_area();
-        root.fill(&WHITE).ok()?;
-        let title =
-            "latency against load: medians, and 95th percentiles in a lighter line; above each point its clients";
-        let area = root.titled(title, ("sans-serif", 15)).ok()?;
-        let named = series.iter().filter(|s| !s.2 && !s.3.is_empty());
-        let names: Vec<(&str, RGBColor)> = named.map(|(name, colour, ..)| (*name, *colour)).collect();
-        let area = legend::above(area, &names)?;
-        let mut chart = ChartBuilder::on(&area)
-            .margin(12)
-            .margin_right(28)
-            .x_label_area_size(44)
-            .y_label_area_size(70)
-            .build_cartesian_2d(x, y)
-            .ok()?;
-        let mut mesh = chart.configure_mesh();
-        mesh.x_desc("requests answered a second").y_desc("ms").light_line_style(TRANSPARENT).draw().ok()?;
-        for (_, colour, is_tail, points) in series.iter().filter(|s| !s.3.is_empty()) {
-            let style = if *is_tail { colour.mix(0.35) } else { colour.to_rgba() };
-            chart.draw_series(LineSeries::new(points.iter().copied(), style.stroke_width(2))).ok()?;
-            chart.draw_series(points.iter().map(|&p| Circle::new(p, 3, style.filled()))).ok()?;
-        }
-        let style = ("sans-serif", 13).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Bottom));
-        let numbers =
-            loads.into_values().map(|(x, y, name)| EmptyElement::at((x, y)) + Text::new(name, (0, -7), style.clone()));
-        chart.draw_series(numbers).ok()?;
-        root.present().ok()?;
+    root.fill(&WHITE).ok()?;
+    let title = "latency against load: medians, and 95th percentiles in a lighter line; above each point its clients";
+    let area = root.titled(title, ("sans-serif", 15)).ok()?;
+    let named = series.iter().filter(|s| !s.2 && !s.3.is_empty());
+    let names: Vec<(&str, RGBColor)> = named.map(|(name, colour, ..)| (*name, *colour)).collect();
+    let area = legend::above(area, &names)?;
+    let mut chart = ChartBuilder::on(&area)
+        .margin(12)
+        .margin_right(28)
+        .x_label_area_size(44)
+        .y_label_area_size(70)
+        .build_cartesian_2d(x, y)
+        .ok()?;
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc("requests answered a second").y_desc("ms").light_line_style(TRANSPARENT).draw().ok()?;
+    for (_, colour, is_tail, points) in series.iter().filter(|s| !s.3.is_empty()) {
+        let style = if *is_tail { colour.mix(0.35) } else { colour.to_rgba() };
+        chart.draw_series(LineSeries::new(points.iter().copied(), style.stroke_width(2))).ok()?;
+        chart.draw_series(points.iter().map(|&p| Circle::new(p, 3, style.filled()))).ok()?;
     }
-    Some(out)
+    let style = ("sans-serif", 13).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Bottom));
+    let numbers =
+        loads.into_values().map(|(x, y, name)| EmptyElement::at((x, y)) + Text::new(name, (0, -7), style.clone()));
+    chart.draw_series(numbers).ok()?;
+    root.present().ok()?;
+    Some(())
 }

@@ -7,6 +7,7 @@ use super::record::{Part, RequestRecord, TokensBy};
 use super::slo::Slo;
 use super::trend::{Saturation, Seen, judge};
 use candlescope_analysis::passes::Distribution;
+use candlescope_analysis::passes::Price;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -131,6 +132,9 @@ pub struct Figures {
     /// Output tokens that arrived in the window, a second. Absent where answers do not come in streams and are not
     /// counted.
     pub output_tokens_per_s: Option<f64>,
+    /// US dollars for a million output tokens at this rate (derived), where the server has a price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd_per_million_output_tokens: Option<f64>,
     /// Mean number of requests under way.
     pub in_flight: f64,
     /// Requests that kept the service level, if there is one.
@@ -207,11 +211,22 @@ impl Figures {
             arrived_per_s: arrived as f64 / seconds,
             requests_per_s: done as f64 / seconds,
             output_tokens_per_s: tokens_between(records, from, to).map(|n| n / seconds),
+            usd_per_million_output_tokens: None,
             in_flight: in_flight(records, from, to),
             goodput,
             saturation: saturation(records, &measured, (from, to), level),
             generator,
         }
+    }
+}
+
+impl Figures {
+    /// With what tokens cost at `usd_per_hour`.
+    pub(super) fn priced(self, usd_per_hour: Option<f64>) -> Self {
+        let price = usd_per_hour.and_then(Price::given);
+        let usd_per_million_output_tokens =
+            price.zip(self.output_tokens_per_s).and_then(|(p, rate)| p.per_million(rate));
+        Self { usd_per_million_output_tokens, ..self }
     }
 }
 

@@ -70,6 +70,8 @@ pub struct LoadOptions {
     #[serde(rename = "memory_limit_bytes")]
     pub(super) memory_limit: u64,
     pub(super) slo: Option<Slo>,
+    /// US dollars.
+    pub(super) price_per_hour: Option<f64>,
     pub(super) metrics: Option<RedactedUrl>,
     pub(super) keep_prompts: bool,
 }
@@ -97,6 +99,7 @@ impl LoadOptions {
             max_in_flight: 512,
             memory_limit: MEMORY_LIMIT,
             slo: None,
+            price_per_hour: None,
             metrics: None,
             keep_prompts: false,
         }
@@ -207,6 +210,13 @@ impl LoadOptions {
     /// Limits for goodput.
     pub fn slo(mut self, slo: Slo) -> Self {
         self.slo = Some(slo);
+        self
+    }
+
+    /// What the server costs in US dollars an hour, for the cost of a million output tokens; a price that is negative or no
+    /// number counts as none.
+    pub fn price_per_hour(mut self, usd: Option<f64>) -> Self {
+        self.price_per_hour = usd;
         self
     }
 

@@ -15,6 +15,8 @@ pub const RESULTS_FILE: &str = "load_test_results.json";
 pub const REQUESTS_FILE: &str = "load_requests.csv";
 /// The chart of latency against load.
 const CHART_FILE: &str = "load_latency.svg";
+/// The same for what shows no SVG.
+const CHART_PNG: &str = "load_latency.png";
 
 impl LoadResults {
     /// The figures as text.
@@ -66,6 +68,11 @@ impl LoadResults {
         if let Some(svg) = chart::latency(&self.stages) {
             write_whole(&chart, |out| out.write_all(svg.as_bytes()))?;
             written.push(chart);
+            if let Some(png) = chart::latency_png(&self.stages) {
+                let chart = dir.join(CHART_PNG);
+                write_whole(&chart, |out| out.write_all(&png))?;
+                written.push(chart);
+            }
         }
         Ok(written)
     }
@@ -75,15 +82,18 @@ impl LoadResults {
     /// # Errors
     /// If it is there and cannot be removed.
     pub fn remove_chart(dir: &Path) -> io::Result<()> {
-        match std::fs::remove_file(dir.join(CHART_FILE)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        for name in [CHART_FILE, CHART_PNG] {
+            match std::fs::remove_file(dir.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
+        Ok(())
     }
 
     /// Those of the files that stand in `dir` already, whoever made them.
     pub fn files_there(dir: &Path) -> Vec<PathBuf> {
-        let files = [RESULTS_FILE, REQUESTS_FILE, CHART_FILE].map(|name| dir.join(name));
+        let files = [RESULTS_FILE, REQUESTS_FILE, CHART_FILE, CHART_PNG].map(|name| dir.join(name));
         files.into_iter().filter(|path| std::fs::symlink_metadata(path).is_ok()).collect()
     }
 }

@@ -89,7 +89,9 @@ async fn all(options: &LoadOptions, stop: &Stop, watch: &dyn Watch) -> Result<Lo
 
 fn add(results: &mut LoadResults, tried: &mut Vec<Tried>, shared: &Shared, level: Level, stage: StageRecords) {
     let StageRecords { records, window, beats, .. } = stage;
-    let figures = window.map(|window| Figures::of(&records, window, level, shared.options.slo, &beats));
+    let options = &shared.options;
+    let figures = window.map(|window| Figures::of(&records, window, level, options.slo, &beats));
+    let figures = figures.map(|figures| figures.priced(options.price_per_hour));
     if let Some(figures) = &figures {
         let requests_per_s = figures.requests_per_s;
         tried.push(Tried { level, requests_per_s, saturated: figures.saturation.saturated });

@@ -68,6 +68,17 @@ fn aligned(rows: &[Vec<String>]) -> String {
     out
 }
 
+/// What tokens cost at each load, and where they cost least.
+fn cost(results: &LoadResults) -> Option<String> {
+    let price = results.options.price_per_hour?;
+    let of = |stage: &Stage| Some((stage.level, stage.figures.as_ref()?.usd_per_million_output_tokens?));
+    let all: Vec<(Level, f64)> = results.stages.iter().filter_map(of).collect();
+    let (level, _) = all.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let each: Vec<String> = all.iter().map(|(level, usd)| format!("{level}: US$ {}", significant(*usd))).collect();
+    let least = if all.len() > 1 { format!("; least at {level}") } else { String::new() };
+    Some(format!("cost of a million output tokens at US$ {} an hour: {}{least}", significant(price), each.join(", ")))
+}
+
 fn notes(results: &LoadResults) -> Vec<String> {
     let mut notes = Vec::new();
     let stages = || results.stages.iter().filter_map(|s| Some((s.level, s.figures.as_ref()?)));
@@ -110,6 +121,7 @@ fn notes(results: &LoadResults) -> Vec<String> {
             ));
         }
     }
+    notes.extend(cost(results));
     notes.extend(token_notes(results));
     notes.extend(knee(results));
     if matches!(results.options.plan, Plan::Sweep) {

@@ -96,6 +96,18 @@ impl ProcessFigures {
         figures
     }
 
+    /// Those of a process and of those that it has started. What is not known of one is not known of all; the most
+    /// memory that each had, it need not have had at the same time.
+    pub(super) fn and(self, others: impl IntoIterator<Item = Self>) -> Self {
+        let sum = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
+        others.into_iter().fold(self, |all, one| Self {
+            cpu_ratio: sum(all.cpu_ratio, one.cpu_ratio),
+            memory_bytes: sum(all.memory_bytes, one.memory_bytes),
+            peak_memory_bytes: None,
+            threads: sum(all.threads, one.threads),
+        })
+    }
+
     /// Whether nothing is known.
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -7,8 +7,10 @@
 //! [`Sampler`] looks, once a period; [`Monitor`] is what all looks together tell: current figures, their course, idle
 //! periods, what has ended. [`draw`], [`line()`], [`snapshot`], [`rows`] and [`summary`] show it and read nothing else.
 //! Programs that serve metrics are found by the files that they write where they start to
-//! ([`announced`](candlescope::announced)).
+//! ([`announced`](candlescope::announced)), and so are processes that measure, which serve none
+//! ([`at_work`](candlescope::at_work())).
 
+mod children;
 mod endpoint;
 mod error;
 mod figures;
@@ -33,7 +35,7 @@ pub use options::MonitorOptions;
 pub use picture::picture;
 pub use plain::{line, snapshot, summary};
 pub use program::{Activity, Counters, ProgramFigures};
-pub use reading::{Answer, GpuReading, ProcessReading, ProgramReading, Reading};
+pub use reading::{Answer, GpuReading, ProcessReading, ProgramReading, Reading, Work};
 pub use rows::{Rows, rows};
 pub use sampler::Sampler;
 pub use screen::draw;

@@ -2,7 +2,7 @@
 
 use super::figures::{GpuFigures, ProcessFigures};
 use super::program::{Activity, ProgramFigures};
-use super::state::{GpuTrack, Monitor, ProgramTrack};
+use super::state::{GpuTrack, Monitor, ProcessTrack, ProgramTrack};
 use candlescope_core::numbers::{bytes, count, duration, significant, utc, watts};
 use std::time::Duration;
 
@@ -68,6 +68,21 @@ pub(super) fn program_name(program: &ProgramTrack) -> String {
     }
 }
 
+/// `bench throughput of embedded (4711)`, `make (4711, with 3 processes that it started)`.
+pub(super) fn process_name(process: &ProcessTrack) -> String {
+    let name = process.work.as_ref().map_or(&process.name, |work| &work.what);
+    match process.children {
+        0 => format!("{name} ({})", process.pid),
+        1 => format!("{name} ({}, with the process that it started)", process.pid),
+        n => format!("{name} ({}, with {n} processes that it started)", process.pid),
+    }
+}
+
+/// How far a process is that says what it is at.
+pub(super) fn work(process: &ProcessTrack) -> Option<String> {
+    process.work.as_ref().map(|work| &work.state).filter(|state| !state.is_empty()).cloned()
+}
+
 pub(super) fn activity(figures: &ProgramFigures) -> Option<String> {
     match &figures.activity {
         Activity::Unknown => None,
@@ -87,10 +102,17 @@ pub(super) fn tokens(figures: &ProgramFigures) -> Option<String> {
     })
 }
 
-/// `54.3 tokens/s while decode works`.
+/// `54.3 tokens/s, last period`, where the other rate stands beside it, which is of another time.
+pub(super) fn recent_tokens(figures: &ProgramFigures) -> Option<String> {
+    let rate = tokens(figures)?;
+    Some(if working_tokens(figures).is_some() { format!("{rate}, last period") } else { rate })
+}
+
+/// `260 tokens/s while decode works, last 15 s`: as the program says (`candlescope_tokens_per_second`).
 pub(super) fn working_tokens(figures: &ProgramFigures) -> Option<String> {
     let phase = figures.token_phase.as_deref().filter(|phase| *phase != "none")?;
-    Some(format!("{} tokens/s while in {phase}", significant(figures.working_tokens_per_second?)))
+    let rate = significant(figures.working_tokens_per_second?);
+    Some(format!("{rate} tokens/s while {phase} works, last 15 s"))
 }
 
 fn seconds(name: &str, value: Option<f64>) -> Option<String> {

@@ -3,7 +3,7 @@
 use super::idle::{Idle, IdleTracker};
 use super::phrases::*;
 use super::program::ProgramFigures;
-use super::state::{GpuTrack, Monitor, ProcessTrack, ProgramTrack};
+use super::state::{GpuTrack, Monitor, ProgramTrack};
 use candlescope_core::numbers::{joules, percent};
 use std::fmt::Write as _;
 
@@ -36,9 +36,9 @@ pub fn line(monitor: &Monitor) -> String {
     });
     let processes = monitor.other_processes().filter(|process| now(process.ended)).map(|process| {
         let f = &process.figures;
-        let figures = join([cpu(f), memory(f), threads(f)], " ").unwrap_or_else(|| NOTHING.into());
+        let figures = join([work(process), cpu(f), memory(f), threads(f)], " ").unwrap_or_else(|| NOTHING.into());
         let what = if process.ended.is_some() { "has ended".to_string() } else { figures };
-        format!("{} ({}) {what}", process.name, process.pid)
+        format!("{} {what}", process_name(process))
     });
     let mut parts: Vec<String> = gpus.chain(programs).chain(processes).collect();
     if parts.is_empty() {
@@ -66,12 +66,17 @@ pub fn snapshot(monitor: &Monitor) -> String {
     for process in monitor.other_processes() {
         let f = &process.figures;
         let figures = join([cpu(f), memory(f), peak_memory(f), threads(f)], "  ");
-        block(&mut out, &format!("{} ({})", process.name, process.pid), [ended(process.ended), figures]);
+        block(&mut out, &process_name(process), [ended(process.ended), work(process), figures]);
     }
-    if monitor.programs.is_empty() {
+    if sees_no_program(monitor) {
         let _ = writeln!(out, "{}", no_program());
     }
     out.trim_end().to_string()
+}
+
+/// Whether neither a program nor a process is there that could be shown.
+pub(super) fn sees_no_program(monitor: &Monitor) -> bool {
+    monitor.programs.is_empty() && monitor.processes.is_empty()
 }
 
 /// What to do where no program is found.
@@ -114,7 +119,7 @@ pub(super) fn program_lines(monitor: &Monitor, program: &ProgramTrack) -> Vec<Op
     let silent = program.silent.as_ref().map(|why| format!("does not answer: {why}; its last figures:"));
     vec![
         ended(program.ended).or(silent),
-        join([activity(f), tokens(f), working_tokens(f)], "  "),
+        join([activity(f), recent_tokens(f), working_tokens(f)], "  "),
         join([ttft(f), ttft_mean(f), tpot(f), requests(f)], "  "),
         join([cpu(process), memory(process), peak_memory(process), threads(process)], "  "),
     ]
@@ -135,7 +140,7 @@ pub fn summary(monitor: &Monitor) -> String {
     for process in monitor.other_processes().filter(|process| process.ended.is_some()) {
         let f = &process.figures;
         let figures = join([cpu(f), memory(f), peak_memory(f), threads(f)], "  ");
-        block(&mut out, &format!("{} ({})", process.name, process.pid), [ended(process.ended), figures]);
+        block(&mut out, &process_name(process), [ended(process.ended), work(process), figures]);
     }
     for gpu in &monitor.gpus {
         if let Some(energy) = gpu.energy_joules().filter(|energy| *energy > 0.0) {
@@ -143,8 +148,7 @@ pub fn summary(monitor: &Monitor) -> String {
         }
     }
     let gpus = monitor.gpus.iter().map(|gpu| (gpu_name(gpu), "use", &gpu.idle));
-    let named = |process: &ProcessTrack| format!("{} ({})", process.name, process.pid);
-    let processes = monitor.processes.iter().map(|process| (named(process), "CPU", &process.idle));
+    let processes = monitor.processes.iter().map(|process| (process_name(process), "CPU", &process.idle));
     for (name, what, tracker) in gpus.chain(processes) {
         idle_list(&mut out, monitor, &name, what, tracker);
     }

@@ -110,11 +110,20 @@ impl Counters {
 
 /// Names come from another program: they become one short line.
 pub(super) fn clean(text: &str) -> String {
+    line_of(text, MOST_CHARS)
+}
+
+/// As [`clean`], of a text that names a case with its parameters.
+pub(super) fn clean_long(text: &str) -> String {
+    line_of(text, 2 * MOST_CHARS)
+}
+
+fn line_of(text: &str, most: usize) -> String {
     let acts = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let plain = text.chars().map(|c| if acts(c) { '\u{fffd}' } else { c });
-    let mut short: String = plain.take(MOST_CHARS + 1).collect();
-    if short.chars().count() > MOST_CHARS {
-        short.truncate(short.char_indices().nth(MOST_CHARS - 1).map_or(short.len(), |(at, _)| at));
+    let mut short: String = plain.take(most + 1).collect();
+    if short.chars().count() > most {
+        short.truncate(short.char_indices().nth(most - 1).map_or(short.len(), |(at, _)| at));
         short.push('…');
     }
     short

@@ -61,14 +61,47 @@ pub struct ProcessReading {
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// Its figures; `None` once it has ended.
+    /// Its figures, those of `children` included; `None` once it has ended.
     pub figures: Option<ProcessFigures>,
+    /// The processes that it and those that it started have started, as far as they are counted in.
+    pub children: usize,
+    /// What it, or one of `children`, says that it is at.
+    pub work: Option<Work>,
 }
 
 impl ProcessReading {
     /// Figures of a process.
     pub fn new(pid: u32, name: impl Into<String>, figures: Option<ProcessFigures>) -> Self {
-        Self { pid, name: name.into(), figures }
+        Self { pid, name: name.into(), figures, children: 0, work: None }
+    }
+
+    /// Says what it is at.
+    #[must_use]
+    pub fn at(self, work: Option<Work>) -> Self {
+        Self { work, ..self }
+    }
+
+    /// Says how many processes that it has started are counted in.
+    #[must_use]
+    pub fn with_children(self, children: usize) -> Self {
+        Self { children, ..self }
+    }
+}
+
+/// What a process says that it is at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Work {
+    /// What it does, such as `bench throughput of embedded`.
+    pub what: String,
+    /// How far it is; empty at the beginning.
+    pub state: String,
+}
+
+impl Work {
+    /// Work called `what`, so far.
+    pub fn new(what: impl Into<String>, state: impl Into<String>) -> Self {
+        Self { what: what.into(), state: state.into() }
     }
 }
 

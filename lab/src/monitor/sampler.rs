@@ -1,13 +1,14 @@
 //! Looks at everything, once a period: GPUs, processes, programs that serve metrics.
 
+use super::children::descendants;
 use super::endpoint;
 use super::error::MonitorError;
 use super::figures::{MachineFigures, ProcessFigures, named};
 use super::gpu::Gpus;
 use super::options::MonitorOptions;
-use super::program::{Counters, clean};
-use super::reading::{Answer, ProcessReading, ProgramReading, Reading};
-use candlescope::announced;
+use super::program::{Counters, clean, clean_long};
+use super::reading::{Answer, ProcessReading, ProgramReading, Reading, Work};
+use candlescope::{announced, at_work};
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::{CollectError, Collector, HostNs, RedactedUrl, SampleRecord, Samples};
 use std::collections::BTreeMap;
@@ -31,6 +32,9 @@ pub struct Sampler {
 struct Process {
     name: String,
     collector: HostCollector,
+    /// Of a process that was named: those that it has started, which count as its own.
+    children: BTreeMap<u32, HostCollector>,
+    work: Option<Work>,
 }
 
 /// A program that serves metrics.
@@ -79,12 +83,16 @@ impl Sampler {
         reading.machine =
             round(&mut self.machine).map_or_else(|_| MachineFigures::default(), |s| MachineFigures::of(named(&s)));
         (reading.gpus, reading.gpu_trouble) = self.gpus.look(reading.at);
+        self.find_children();
         self.find();
         // Of a process that has ended there is nothing to read any more: it is told of once.
         self.processes.retain(|pid, process| {
             let figures = round(&mut process.collector).ok().map(|samples| ProcessFigures::of(named(&samples)));
-            let runs = figures.is_some();
-            reading.processes.push(ProcessReading::new(*pid, process.name.clone(), figures));
+            let of_children = process.look_at_children();
+            let (runs, children) = (figures.is_some(), of_children.len());
+            let figures = figures.map(|own| own.and(of_children));
+            let read = ProcessReading::new(*pid, process.name.clone(), figures);
+            reading.processes.push(read.with_children(children).at(process.work.take()));
             runs
         });
         let there = announced();
@@ -109,8 +117,49 @@ impl Sampler {
         reading
     }
 
-    /// Adds programs that have started meanwhile, and the processes of all programs that are known.
+    /// Looks which processes those that were named have started by now.
+    fn find_children(&mut self) {
+        for pid in &self.options.pids {
+            let Some(process) = self.processes.get_mut(pid) else { continue };
+            let there = descendants(*pid);
+            process.children.retain(|child, _| there.contains(child));
+            for child in there {
+                if let std::collections::btree_map::Entry::Vacant(place) = process.children.entry(child)
+                    && let Ok(collector) = HostCollector::of_process(child)
+                {
+                    place.insert(collector);
+                }
+            }
+        }
+    }
+
+    /// Whether a process is one that was named, or was started by one: the one that was named.
+    fn named_by(&self, pid: u32) -> Option<u32> {
+        let is_of = |named: &&u32| {
+            **named == pid || self.processes.get(*named).is_some_and(|process| process.children.contains_key(&pid))
+        };
+        self.options.pids.iter().find(is_of).copied()
+    }
+
+    /// Adds programs that have started meanwhile, processes that say what they are at, and the processes of all programs
+    /// that are known.
     fn find(&mut self) {
+        for there in at_work() {
+            let work = Work::new(clean_long(&there.what), clean_long(&there.state));
+            let shown = match (self.options.names_something(), self.named_by(there.pid)) {
+                (true, Some(named)) => named,
+                (false, _) if there.pid != std::process::id() => there.pid,
+                _ => continue,
+            };
+            if !self.processes.contains_key(&shown)
+                && let Ok(process) = Process::open(shown)
+            {
+                self.processes.insert(shown, process);
+            }
+            if let Some(process) = self.processes.get_mut(&shown) {
+                process.work = Some(work);
+            }
+        }
         for there in announced() {
             if let Some(known) = self.programs.iter_mut().find(|program| program.is_at(there.address)) {
                 known.learn(there.pid, &there.program);
@@ -119,7 +168,7 @@ impl Sampler {
             let wanted = if self.options.pids.is_empty() {
                 self.options.endpoints.is_empty()
             } else {
-                self.options.pids.contains(&there.pid)
+                self.named_by(there.pid).is_some()
             };
             // Ourselves we do not watch: a program may run this inside.
             if wanted && there.pid != std::process::id() {
@@ -144,7 +193,20 @@ impl Process {
         let collector = HostCollector::of_process(pid)?;
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let name = clean(name.trim());
-        Ok(Self { name: if name.is_empty() { "process".to_string() } else { name }, collector })
+        let name = if name.is_empty() { "process".to_string() } else { name };
+        Ok(Self { name, collector, children: BTreeMap::new(), work: None })
+    }
+
+    /// The figures of those that it has started and that still run.
+    fn look_at_children(&mut self) -> Vec<ProcessFigures> {
+        let mut figures = Vec::with_capacity(self.children.len());
+        self.children.retain(|_, collector| {
+            let read = round(collector).ok().map(|samples| ProcessFigures::of(named(&samples)));
+            let runs = read.is_some();
+            figures.extend(read);
+            runs
+        });
+        figures
     }
 }
 

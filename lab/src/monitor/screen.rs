@@ -1,7 +1,7 @@
 //! The screen: panels for GPUs, programs and processes, drawn into a buffer of characters. Pure.
 
 use super::phrases::*;
-use super::plain::{no_program, program_head, program_lines};
+use super::plain::{no_program, program_head, program_lines, sees_no_program};
 use super::state::{GpuTrack, Monitor, ProcessTrack, ProgramTrack};
 use super::trail::Trail;
 use candlescope_core::numbers::{significant, watts};
@@ -70,7 +70,7 @@ fn panels(monitor: &Monitor) -> Vec<Panel<'_>> {
     panels.extend(monitor.gpu_trouble.as_ref().map(|trouble| note(format!("GPU: {trouble}"))));
     let (ended, running): (Vec<_>, Vec<_>) = monitor.programs.iter().partition(|program| program.ended.is_some());
     panels.extend(running.iter().map(|program| program_panel(monitor, program)));
-    if monitor.programs.is_empty() {
+    if sees_no_program(monitor) {
         panels.push(note(no_program().to_string()));
     }
     let (gone, there): (Vec<_>, Vec<_>) = monitor.other_processes().partition(|process| process.ended.is_some());
@@ -151,19 +151,22 @@ fn program_panel<'a>(monitor: &'a Monitor, program: &'a ProgramTrack) -> Panel<'
 }
 
 fn process_panel(process: &ProcessTrack) -> Panel<'_> {
+    let far = work(process);
+    let rows = 1 + u16::from(far.is_some());
     let draw = move |area: Rect, buffer: &mut Buffer| {
-        let block = framed(format!("{} ({})", process.name, process.pid));
+        let block = framed(process_name(process));
         let inner = block.inner(area);
         block.render(area, buffer);
-        let [text, below] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(inner);
+        let [text, below] = Layout::vertical([Constraint::Length(rows), Constraint::Min(0)]).areas(inner);
         let f = &process.figures;
         let ended = process.ended.map(|at| format!("has ended after {}; last:", time(at)));
         let style = if ended.is_some() { WARN } else { Style::new() };
         let figures = join([ended, cpu(f), memory(f), peak_memory(f), threads(f)], "  ");
-        Line::styled(figures.unwrap_or_default(), style).render(text, buffer);
+        let lines = far.iter().cloned().chain(figures).map(|line| Line::styled(line, style));
+        Paragraph::new(lines.collect::<Vec<_>>()).render(text, buffer);
         curve("CPU", &process.cpu, None, |n| format!("{n:.2}"), below, buffer);
     };
-    Panel { height: 3 + if process.ended.is_some() { 0 } else { CURVE_ROWS }, draw: Box::new(draw) }
+    Panel { height: 2 + rows + if process.ended.is_some() { 0 } else { CURVE_ROWS }, draw: Box::new(draw) }
 }
 
 fn halves(area: Rect) -> [Rect; 2] {

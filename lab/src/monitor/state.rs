@@ -3,7 +3,7 @@
 use super::figures::{GpuFigures, MachineFigures, ProcessFigures};
 use super::idle::{Idle, IdleRule, IdleTracker};
 use super::program::{Counters, ProgramFigures};
-use super::reading::{Answer, GpuReading, ProcessReading, ProgramReading, Reading};
+use super::reading::{Answer, GpuReading, ProcessReading, ProgramReading, Reading, Work};
 use super::trail::Trail;
 use candlescope_core::HostNs;
 use std::time::Duration;
@@ -44,6 +44,10 @@ pub struct GpuTrack {
 pub struct ProcessTrack {
     pub(super) pid: u32,
     pub(super) name: String,
+    /// Processes that are counted in.
+    pub(super) children: usize,
+    /// The last that it said.
+    pub(super) work: Option<Work>,
     /// The last that are known.
     pub(super) figures: ProcessFigures,
     pub(super) cpu: Trail,
@@ -122,6 +126,8 @@ impl Monitor {
             self.processes.push(ProcessTrack {
                 pid: read.pid,
                 name: read.name,
+                children: 0,
+                work: None,
                 figures: ProcessFigures::default(),
                 cpu: Trail::default(),
                 idle: IdleTracker::default(),
@@ -134,6 +140,8 @@ impl Monitor {
             process.ended = Some(self.at);
             return;
         };
+        process.children = read.children;
+        process.work = read.work.or(process.work.take());
         process.cpu.push(figures.cpu_ratio);
         process.idle.push(self.at, figures.cpu_ratio, &self.rule);
         process.figures = figures;

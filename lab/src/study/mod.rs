@@ -17,7 +17,7 @@ mod chart;
 mod journal;
 pub(crate) mod legend;
 mod manifest;
-mod raster;
+pub(crate) mod raster;
 mod rows;
 mod speedup;
 mod summary;

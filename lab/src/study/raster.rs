@@ -8,7 +8,7 @@ use std::io;
 type Failure = DrawingErrorKind<io::Error>;
 
 /// An image in the making, white at first.
-pub(super) struct Raster<'a> {
+pub(crate) struct Raster<'a> {
     width: u32,
     height: u32,
     pixels: &'a mut Vec<u8>,
@@ -17,7 +17,7 @@ pub(super) struct Raster<'a> {
 
 impl<'a> Raster<'a> {
     /// An image of `size`, whose bytes (red, green, blue) go into `pixels`.
-    pub(super) fn new((width, height): (u32, u32), pixels: &'a mut Vec<u8>) -> Option<Self> {
+    pub(crate) fn new((width, height): (u32, u32), pixels: &'a mut Vec<u8>) -> Option<Self> {
         let font = FontRef::try_from_slice(dejavu::sans::regular()).ok()?;
         pixels.clear();
         pixels.resize(width as usize * height as usize * 3, u8::MAX);
@@ -32,7 +32,7 @@ impl<'a> Raster<'a> {
 }
 
 /// The bytes of `pixels` as a PNG file.
-pub(super) fn png_of((width, height): (u32, u32), pixels: &[u8]) -> io::Result<Vec<u8>> {
+pub(crate) fn png_of((width, height): (u32, u32), pixels: &[u8]) -> io::Result<Vec<u8>> {
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(png::ColorType::Rgb);

@@ -123,6 +123,11 @@ impl<'a> PhaseBound<'a> {
     }
 }
 
+/// The same of a single case.
+pub(crate) fn bound_sentences(recorded: &Recorded<'_>) -> Vec<String> {
+    words(&PhaseBound::of_case(recorded))
+}
+
 /// A sentence for each phase: what bounds it, in how many cases, and the figures that say so.
 pub(super) fn words(all: &[PhaseBound<'_>]) -> Vec<String> {
     let mut phases: Vec<&str> = Vec::new();

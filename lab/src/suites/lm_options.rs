@@ -89,7 +89,7 @@ impl Default for LmOptions {
             device: "cpu".into(),
             dtype: None,
             dequantize: false,
-            engine: "instrumented".into(),
+            engine: candlescope_models::Engine::Auto.as_str().into(),
             seed: 42,
             suites: SuiteName::ALL.into(),
             latency: Shape { prompt: 32, output: 64 },

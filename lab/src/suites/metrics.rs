@@ -1,6 +1,7 @@
 //! `baseline_metrics.json`: a study's figures, grouped by whom they concern.
 
 use super::answers::Answer;
+use super::cost::cost_json;
 use super::lm_options::SuiteName;
 use super::spread::caution;
 use super::suite_tables::{median, of_suite, size};
@@ -94,6 +95,7 @@ fn efficiency(manifest: &Manifest, summaries: &[CaseSummary]) -> Value {
         "energy_mj": figure(energy.clone(), 1.0, IntervalOf::OneProcess),
         "energy_absent": energy.is_none().then(|| energy_absent(manifest, summaries)),
         "recording_cost": costs,
+        "cost": cost_json(manifest, summaries),
     })
 }
 

@@ -10,11 +10,11 @@ use std::path::Path;
 pub(super) const BUSY: (f64, f64) = (0.70, 0.50);
 
 /// A recorded run of a case.
-pub(super) struct Recorded<'a> {
-    pub(super) case: &'a CaseSummary,
-    pub(super) analysis: Analysis,
+pub(crate) struct Recorded<'a> {
+    pub(crate) case: &'a CaseSummary,
+    pub(crate) analysis: Analysis,
     /// Requests in it.
-    pub(super) requests: usize,
+    pub(crate) requests: usize,
 }
 
 impl Recorded<'_> {
@@ -50,7 +50,7 @@ impl Recorded<'_> {
 }
 
 /// The last recorded run of each case that has any.
-pub(super) fn recorded<'a>(study: &Path, summaries: &'a [CaseSummary]) -> Vec<Recorded<'a>> {
+pub(crate) fn recorded<'a>(study: &Path, summaries: &'a [CaseSummary]) -> Vec<Recorded<'a>> {
     let run = |case: &'a CaseSummary| {
         let folder = case.last_run()?;
         let of_run = |sample: &&Sample| sample.measurement.run.as_deref() == Some(folder);

@@ -1,6 +1,7 @@
 //! `report.html`: the study on one page, without anything from outside.
 
 use super::answers::Answer;
+use super::cost::cost_lines;
 use super::spread::caution;
 use super::suite_tables::{prompt_tokens, size};
 use super::terminal::{ms, tokens, used, without};
@@ -38,6 +39,7 @@ pub(super) fn page(
             "css": STYLE, "version": env!("CARGO_PKG_VERSION"), "intervals": intervals(summaries),
             "caution": caution(summaries),
             "study": manifest.study, "state": state, "model": model, "machine": machine(manifest), "rows": rows, "answers": answers,
+            "costs": cost_lines(manifest, summaries),
             "charts": charts, "method": method(manifest), "surroundings": manifest.surroundings,
             "disturbances": told_once(&records.disturbances), "damaged": records.damaged,
         })))

@@ -5,6 +5,7 @@ use super::goal::{Found, Goal};
 use super::prediction::Prediction;
 use super::search::{Attempt, Search, Stop, Why};
 use crate::method::StopReason;
+use candlescope_analysis::passes::Price;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -35,6 +36,8 @@ pub struct TunePoint {
     pub need_bytes: Option<u64>,
     /// The same ÷ the memory available.
     pub pressure: Option<f64>,
+    /// US dollars for a million output tokens at the rate found (derived), where the machine has a price.
+    pub usd_per_million_output_tokens: Option<f64>,
 }
 
 /// Memory: what there is, and where it ends.
@@ -92,6 +95,10 @@ pub struct Tuned {
     pub expectation_error: Option<f64>,
     /// Memory.
     pub memory: MemoryPressure,
+    /// What the machine costs, in US dollars an hour, if somebody said it.
+    pub usd_per_hour: Option<f64>,
+    /// The measured batch whose tokens cost least, of those that keep the service level; `None` without a price.
+    pub cheapest: Option<u64>,
     /// Curves for the charts: expected output tokens a second by batch.
     #[serde(skip)]
     pub expected: BTreeMap<u64, f64>,
@@ -106,6 +113,21 @@ pub(super) struct Chosen {
 }
 
 impl Tuned {
+    /// With what tokens cost on a machine of this price.
+    #[must_use]
+    pub fn priced(mut self, price: Option<Price>) -> Self {
+        self.usd_per_hour = price.map(|price| price.usd_per_hour);
+        for point in &mut self.points {
+            let rate = point.found.map(|found| found.output_tps);
+            point.usd_per_million_output_tokens = price.zip(rate).and_then(|(price, rate)| price.per_million(rate));
+        }
+        let keeps = |point: &&TunePoint| point.excess.is_none_or(|excess| excess <= 1.0);
+        let costs = self.points.iter().filter(keeps);
+        let costs = costs.filter_map(|point| Some((point.batch, point.usd_per_million_output_tokens?)));
+        self.cheapest = costs.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(batch, _)| batch);
+        self
+    }
+
     /// Sums a search up.
     pub(super) fn of(
         search: &Search,
@@ -135,6 +157,7 @@ impl Tuned {
                 detail: without.map(|(_, detail)| detail),
                 need_bytes,
                 pressure: need_bytes.zip(memory.available_bytes).map(|(need, there)| need as f64 / there.max(1) as f64),
+                usd_per_million_output_tokens: None,
             })
         };
         let points: Vec<TunePoint> = search.attempts().iter().filter_map(point).collect();
@@ -162,6 +185,8 @@ impl Tuned {
             points,
             prediction,
             memory,
+            usd_per_hour: None,
+            cheapest: None,
             expected,
         }
     }

@@ -1,7 +1,7 @@
 //! `report.html` of a search, without anything from outside.
 
 use super::outcome::Tuned;
-use super::words::{HEADS, lines, row};
+use super::words::{cells, heads, lines};
 use crate::study::{Manifest, told_once};
 use candlescope_analysis::render::html::STYLE;
 use minijinja::Environment;
@@ -15,11 +15,11 @@ pub(super) fn page(manifest: &Manifest, tuned: &Tuned, charts: &[String]) -> Str
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
     let charts: Vec<String> = charts.iter().map(|svg| crate::suites::scaled(svg)).collect();
-    let rows: Vec<[String; 8]> = tuned.points.iter().map(|point| row(point, tuned)).collect();
+    let rows: Vec<Vec<String>> = tuned.points.iter().map(|point| cells(point, tuned)).collect();
     let rendered = environment.template_from_str(TEMPLATE).and_then(|template| {
         template.render(Serde(json!({
             "css": STYLE, "version": env!("CARGO_PKG_VERSION"),
-            "study": manifest.study, "lines": lines(tuned), "heads": HEADS, "rows": rows, "charts": charts,
+            "study": manifest.study, "lines": lines(tuned), "heads": heads(tuned), "rows": rows, "charts": charts,
             "prompt": tuned.prompt_tokens, "output": tuned.output_tokens, "surroundings": manifest.surroundings,
             "seconds": manifest.method.time_limit.as_secs_f64(),
             "disturbances": told_once(&manifest.disturbances),

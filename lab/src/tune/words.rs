@@ -4,6 +4,7 @@ use super::goal::Metric;
 use super::outcome::{TunePoint, Tuned};
 use super::search::Stop;
 use crate::suites::{ms, shown_bytes, tokens};
+use candlescope_core::numbers::significant;
 use std::fmt::Write as _;
 
 /// The lines of a terminal: what is best, what it costs, where memory ends, why measuring stopped.
@@ -11,6 +12,7 @@ pub fn lines(tuned: &Tuned) -> Vec<String> {
     let mut lines = vec![headline(tuned)];
     lines.extend(equal(tuned));
     lines.extend(knee(tuned));
+    lines.extend(cost(tuned));
     lines.push(memory(tuned));
     lines.push(prediction(tuned));
     lines.push(stopped(tuned));
@@ -88,6 +90,25 @@ fn knee(tuned: &Tuned) -> Option<String> {
     ))
 }
 
+/// The cheapest batch, and what the best and the smallest one cost.
+fn cost(tuned: &Tuned) -> Option<String> {
+    let price = significant(tuned.usd_per_hour?);
+    let of = |batch: u64| tuned.point(Some(batch))?.usd_per_million_output_tokens.map(significant);
+    let cheapest = tuned.cheapest?;
+    let under = if tuned.goal.limits() { ", of those that keep the limits" } else { "" };
+    let mut text = format!(
+        "Cost at US$ {price} an hour: a million output tokens cost least at a batch of {cheapest}{under}: US$ {}",
+        of(cheapest)?
+    );
+    let smallest = tuned.points.iter().find(|point| point.found.is_some()).map(|point| point.batch);
+    for (batch, name) in [(tuned.best, "the best"), (smallest, "the smallest")] {
+        if let Some((batch, usd)) = batch.filter(|batch| *batch != cheapest).and_then(|b| Some((b, of(b)?))) {
+            let _ = write!(text, "; US$ {usd} at {name}, {batch}");
+        }
+    }
+    Some(text)
+}
+
 fn memory(tuned: &Tuned) -> String {
     let memory = &tuned.memory;
     let Some(there) = memory.available_bytes else {
@@ -152,8 +173,19 @@ fn stopped(tuned: &Tuned) -> String {
     format!("Measured {measured} of {} batches; stopped because {why}.", tuned.end - tuned.start + 1)
 }
 
+/// A row of the table as it is shown: with the cost, where the machine has a price.
+pub(super) fn cells(point: &TunePoint, tuned: &Tuned) -> Vec<String> {
+    let cost = point.usd_per_million_output_tokens.map_or_else(|| "–".to_string(), significant);
+    row(point, tuned).into_iter().chain(tuned.usd_per_hour.map(|_| cost)).collect()
+}
+
+/// Heads of the table's columns as it is shown.
+pub(super) fn heads(tuned: &Tuned) -> Vec<&'static str> {
+    HEADS.into_iter().chain(tuned.usd_per_hour.map(|_| "US$ for 10⁶ output tokens")).collect()
+}
+
 /// A row of the table: batch, why, expected and found figures.
-pub(super) fn row(point: &TunePoint, tuned: &Tuned) -> [String; 8] {
+fn row(point: &TunePoint, tuned: &Tuned) -> [String; 8] {
     let expected = point.expected.map(|latency| latency.output_tps(point.batch, tuned.output_tokens));
     let found = point.found;
     let dash = || "–".to_string();
@@ -182,7 +214,7 @@ pub(super) fn row(point: &TunePoint, tuned: &Tuned) -> [String; 8] {
 }
 
 /// Heads of the table's columns.
-pub(super) const HEADS: [&str; 8] =
+const HEADS: [&str; 8] =
     ["batch", "why it was measured", "expected tokens/s", "tokens/s", "TTFT", "TPOT", "memory", "result"];
 
 /// The report as Markdown.
@@ -198,11 +230,12 @@ pub fn markdown(study: &str, tuned: &Tuned) -> String {
          measured.\n\n| {} |\n|{}\n",
         tuned.prompt_tokens,
         tuned.output_tokens,
-        HEADS.join(" | "),
-        "---|".repeat(HEADS.len())
+        heads(tuned).join(" | "),
+        "---|".repeat(heads(tuned).len())
     );
     for point in &tuned.points {
-        let _ = writeln!(text, "| {} |", row(point, tuned).map(|text| cell(&text)).join(" | "));
+        let _ =
+            writeln!(text, "| {} |", cells(point, tuned).iter().map(|text| cell(text)).collect::<Vec<_>>().join(" | "));
     }
     text
 }

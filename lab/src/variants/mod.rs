@@ -14,7 +14,9 @@ mod onnx_candle;
 #[cfg(feature = "onnx")]
 mod onnx_runtime;
 mod options;
+mod page;
 pub mod quality;
+mod recorded_requests;
 mod report;
 mod results;
 mod row;
@@ -26,6 +28,8 @@ pub use case::cases;
 pub use closing::{Closed, Closing, close};
 pub use divergence::DIVERGED;
 pub use host::{DEFAULT_TEXT, VariantHost};
+#[cfg(feature = "onnx")]
+pub use onnx_runtime::onnx_library;
 pub use options::{SUITE, VariantOptions};
 pub use quality::{Estimate, Quality};
 pub use report::variant_lines;

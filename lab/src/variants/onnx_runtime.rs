@@ -62,6 +62,20 @@ fn activated(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Str
     })
 }
 
+/// ONNX Runtime's library where nobody names one, and what it is found by, without opening it.
+///
+/// # Errors
+/// Why there is none, and what to do.
+pub fn onnx_library() -> Result<(PathBuf, &'static str), String> {
+    let library = activated(|name| std::env::var_os(name))?;
+    let named = std::env::var_os("ORT_DYLIB_PATH").is_some_and(|value| !value.is_empty());
+    let from = if named { "ORT_DYLIB_PATH" } else { "the activated Python environment" };
+    match library.is_file() {
+        true => Ok((library, from)),
+        false => Err(format!("{from} names {}, where no file is", library.display())),
+    }
+}
+
 fn in_environment(environment: &Path) -> Option<PathBuf> {
     let entries = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let named = |path: &Path, begins: &str| {

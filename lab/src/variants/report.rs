@@ -62,7 +62,7 @@ pub(super) fn report(
     options: &VariantOptions,
     rows: &[VariantRow],
     closing: Option<&Closing>,
-    traces: &[PathBuf],
+    (recorded, traces): (&str, &[PathBuf]),
 ) -> String {
     let mut text = format!("# {}\n\n", manifest.study);
     let fact = |map: &serde_json::Map<String, serde_json::Value>, key: &str| {
@@ -85,6 +85,7 @@ pub(super) fn report(
         quality(&mut text, rows, closing, options);
         layers(&mut text, rows, closing);
     }
+    text.push_str(recorded);
     absent(&mut text, rows);
     if !traces.is_empty() {
         let _ = writeln!(text, "## Traces\n");
@@ -156,11 +157,13 @@ fn latency(text: &mut String, rows: &[VariantRow], manifest: &Manifest) {
 /// Why quantised variants may be slow in this study, where they may be.
 fn threads_that_wait(rows: &[VariantRow], manifest: &Manifest) -> Option<&'static str> {
     let quantised = |row: &VariantRow| matches!(row.variant.form(), Form::Quantized(_)) && row.absent().is_none();
-    let shared = fact_is_cpu(manifest) && !manifest.disturbances.is_empty();
+    // A single thread waits for no other.
+    let threads = manifest.options.get("threads").and_then(serde_json::Value::as_u64);
+    let shared = fact_is_cpu(manifest) && threads != Some(1) && !manifest.disturbances.is_empty();
     (shared && rows.iter().any(quantised)).then_some(
         "Other programs used this machine meanwhile, which slows quantised variants down more than others: candle gives \
          each of its threads a part of every quantised product and waits for all of them, so that one that has to wait \
-         for its core holds up the others. `RAYON_NUM_THREADS=1` measures without that.",
+         for its core holds up the others. `--threads 1` measures without that.",
     )
 }
 

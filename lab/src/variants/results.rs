@@ -2,6 +2,8 @@
 
 use super::closing::{Closed, Closing};
 use super::options::VariantOptions;
+use super::page::page;
+use super::recorded_requests::sections;
 use super::report::report;
 use super::row::{VariantRow, rows};
 use super::variant::Group;
@@ -26,8 +28,8 @@ pub fn read_closing(study: &Study) -> std::io::Result<Option<Closing>> {
     }
 }
 
-/// Writes the results of a study: the groups' JSON files, `variants.csv`, the chart, and `profiling_report.md`, which
-/// names the files of `traces`. Returns the rows.
+/// Writes the results of a study: the groups' JSON files, `variants.csv`, the chart, `profiling_report.md`, which names
+/// the files of `traces`, and the same as `report.html`. Returns the rows.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -56,8 +58,13 @@ pub fn write_variants(
         study.write(file, serde_json::to_string_pretty(&object).unwrap_or_default().as_bytes())?;
     }
     study.write("variants.csv", table(&rows).csv().as_bytes())?;
-    chart(&rows, options).write(study)?;
-    study.write("profiling_report.md", report(study.manifest(), options, &rows, closing, traces).as_bytes())?;
+    let chart = chart(&rows, options);
+    chart.write(study)?;
+    let sections = sections(study, &rows);
+    let text = report(study.manifest(), options, &rows, closing, (&sections, traces));
+    study.write("profiling_report.md", text.as_bytes())?;
+    let page = page(&study.manifest().study, chart.svg().as_deref(), &text);
+    study.write("report.html", page.as_bytes())?;
     Ok(rows)
 }
 

@@ -110,7 +110,7 @@ pub use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, Otlp
 #[cfg(feature = "parquet")]
 pub use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 #[cfg(feature = "prometheus")]
-pub use candlescope_exporters::prometheus::{Announced, PrometheusConfig, announced};
+pub use candlescope_exporters::prometheus::{Announced, AtWork, PrometheusConfig, Working, announced, at_work};
 pub use env::{ConfigError, EnvConfig, VARIABLE};
 pub use filter::with_filter;
 pub use gpu::KernelWindows;

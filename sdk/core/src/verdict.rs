@@ -74,13 +74,30 @@ fn spans_seen(e: &Evidence<'_>, of_manifest: &[Finding], found: &mut Vec<Finding
     if (facts.model_spans == 0 && facts.helper_spans > 0 && (facts.phase_steps > 0 || !sampled))
         || (facts.phase_steps > 0 && facts.hollow_phase_steps == facts.phase_steps)
     {
-        found.push(Finding::new(
+        found.push(no_model_spans(e));
+    }
+}
+
+/// Nothing of the model was seen. Where its weights were seen as they loaded, the session was there in time and the model
+/// makes no spans: phases, tokens and requests are all right, and nothing divides them into layers.
+fn no_model_spans(e: &Evidence<'_>) -> Finding {
+    let weights = e.manifest.modules.as_ref().filter(|model| model.modules == 0).map_or(0, |model| model.weights);
+    if weights == 0 || e.facts.phase_steps == 0 {
+        return Finding::new(
             Code::NoModelSpans,
             "no span was seen inside any phase: the model itself is missing",
             "install the layer before the model loads; some of candle's models make no spans: docs/instrument.md, \"Models \
              without spans\", says how they get some",
-        ));
+        );
     }
+    let mut finding = Finding::new(
+        Code::NoModelSpans,
+        "the model makes no spans of its own: times, tokens and requests of its phases are complete, and nothing says which \
+         of its layers ({weights} weights) they were spent in",
+        "docs/instrument.md, \"Models without spans\", says how its layers get some",
+    );
+    finding.severity = Severity::Warning;
+    finding.count("weights", weights)
 }
 
 fn out_of_order(facts: &Tally, found: &mut Vec<Finding>) {

@@ -2,7 +2,7 @@
 
 use super::flames::frames;
 use super::tables::{Table, tables, tables_of_cases};
-use super::words::{before_times, conclusion, conclusion_of_cases, floor_source, followed};
+use super::words::{before_times, conclusion, conclusion_of_cases, divided, floor_source, followed};
 use crate::compare::{CasesComparison, Comparison, Stacks};
 use crate::render::format::{head, percent, plural, printable};
 use crate::render::html::HtmlError;
@@ -26,7 +26,10 @@ pub fn page(comparison: &Comparison) -> Result<String, HtmlError> {
     });
     rendered(json!({
         "outcome": comparison.outcome.as_str(),
-        "before": before_times(&comparison.disturbed, &comparison.differences),
+        "before": before_times(&comparison.disturbed, &comparison.differences)
+            .into_iter()
+            .chain(divided(comparison))
+            .collect::<Vec<_>>(),
         "conclusion": conclusion(comparison),
         "a": title(&comparison.a.name),
         "b": title(&comparison.b.name),

@@ -1,7 +1,7 @@
 //! A comparison on a terminal.
 
 use super::tables::{Table, tables, tables_of_cases};
-use super::words::{before_times, conclusion, conclusion_of_cases, floor_source, followed};
+use super::words::{before_times, conclusion, conclusion_of_cases, divided, floor_source, followed};
 use crate::compare::{CasesComparison, Comparison, SideInfo};
 use crate::render::format::{percent, plural, printable};
 use crate::render::text_table::text_table;
@@ -14,6 +14,7 @@ pub fn text(comparison: &Comparison, color: bool) -> String {
         let _ = writeln!(out, "{text}");
     };
     before_times(&comparison.disturbed, &comparison.differences).iter().for_each(|said| line(said));
+    divided(comparison).iter().for_each(|said| line(said));
     line(&sentence(&conclusion(comparison)));
     line(&side("A", &comparison.a));
     line(&side("B", &comparison.b));

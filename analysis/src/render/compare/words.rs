@@ -32,9 +32,10 @@ pub fn conclusion(comparison: &Comparison) -> String {
     let Some(step) = &comparison.step else { return "Nothing was timed.".to_string() };
     let change = step.estimate.map_or_else(|| "by an unknown share".to_string(), |estimate| changed(&estimate));
     let margin = percent(comparison.margin);
+    let takes = takes(comparison);
     match (comparison.outcome, comparison.decided_by) {
         (Outcome::Worse, Some(DecidedBy::Counts)) => format!(
-            "worse: B does more work ({}), which is exact. Its times do not decide: a step takes {change}",
+            "worse: B does more work ({}), which is exact. Its times do not decide: {takes} {change}",
             more_work(comparison)
         ),
         (outcome @ (Outcome::Worse | Outcome::Better), Some(DecidedBy::Paths)) => format!(
@@ -43,15 +44,29 @@ pub fn conclusion(comparison: &Comparison) -> String {
             changed_paths(comparison)
         ),
         (Outcome::Worse, Some(DecidedBy::History)) => {
-            format!("worse: the history has changed its level; against the baseline a step takes {change}")
+            format!("worse: the history has changed its level; against the baseline {takes} {change}")
         }
         (outcome @ (Outcome::Worse | Outcome::Better), _) => {
             let known = step.estimate.map_or(String::new(), |estimate| margin_known(&estimate, comparison.margin));
-            format!("{}: a step takes {change}{known}{}", outcome.as_str(), mostly_in(comparison))
+            format!("{}: {takes} {change}{known}{}", outcome.as_str(), mostly_in(comparison))
         }
-        (Outcome::Equivalent, _) => format!("equivalent within {margin}: a step takes {change}"),
-        (Outcome::Undecided, _) => format!("undecided: a step takes {change}. {}", undecided(step)),
+        (Outcome::Equivalent, _) => format!("equivalent within {margin}: {takes} {change}"),
+        (Outcome::Undecided, _) => format!("undecided: {takes} {change}. {}", undecided(step)),
     }
+}
+
+/// Whose time the change is of.
+fn takes(comparison: &Comparison) -> &'static str {
+    if comparison.per_sequence { "for each of its sequences, a step takes" } else { "a step takes" }
+}
+
+/// What has to be known of all times where sides with another batch are compared.
+pub(super) fn divided(comparison: &Comparison) -> Option<String> {
+    comparison.per_sequence.then(|| {
+        "Times and counts of steps are divided by the sequences that a step has, as their number differs. Figures of \
+         requests are those of one request beside the others of its batch; tokens a second are of all sequences."
+            .to_string()
+    })
 }
 
 /// Whether it is known that a change is beyond the margin.

@@ -289,13 +289,27 @@ fn batches(outlook: &Outlook) -> Section {
             time_of(row.ttft_ns, unknown),
             time_of(row.tpot_ns, unknown),
             rate_of(row.tokens_per_s, unknown),
+            shown(row.tpot_least_ns, duration),
+            shown(row.tokens_per_s_most, significant),
             bytes(row.memory),
             fits.to_string(),
             bound(row.bound),
         ]
     });
-    let head = ["batch", "time to first token", "time per output token", "tokens/s", "memory", "fits", "bound by"];
-    Section::new("batches", "Throughput against batch", "").table(&head, rows.collect())
+    let head = [
+        "batch",
+        "time to first token",
+        "time per output token",
+        "tokens/s",
+        "least a token",
+        "most tokens/s",
+        "memory",
+        "fits",
+        "bound by",
+    ];
+    let note = "the least is what no program can undercut, however it fuses its kernels: needed FLOPs ÷ FLOP/s, or weights, \
+                keys and values ÷ bandwidth";
+    Section::new("batches", "Throughput against batch", note).table(&head, rows.collect())
 }
 
 fn variants(outlook: &Outlook) -> Section {

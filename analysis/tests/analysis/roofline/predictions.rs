@@ -155,6 +155,14 @@ fn the_largest_batch_is_what_memory_holds() {
     let two = Outlook::of(&shape, &known_device("H100").unwrap(), &scenario.clone().devices(2));
     assert_eq!(two.memory.weights, need.weights / 2.0);
     assert_eq!(two.memory.kv_a_token, 65_536.0);
+    // What no program can undercut, for each batch: never more than what is predicted, and what a step of it says.
+    for row in &outlook.batches {
+        let (least, predicted) = (row.tpot_least_ns.unwrap(), row.tpot_ns.unwrap().mid);
+        assert!(least > 0.0 && least <= predicted, "{row:?}");
+        assert!((row.tokens_per_s_most.unwrap() * least / 1e9 / row.batch as f64 - 1.0).abs() < 1e-12, "{row:?}");
+        let alone = Outlook::of(&shape, &known_device("H100").unwrap(), &scenario.clone().batch(row.batch));
+        assert_eq!(row.tpot_least_ns, alone.decode.least_ns);
+    }
     // A model that is too large has no batch.
     let large = Outlook::of(&known_model("llama-3-70b").unwrap(), &known_device("H100").unwrap(), &scenario);
     assert_eq!((large.largest_batch, large.recommended.batch), (Some(0), None));

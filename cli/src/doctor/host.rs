@@ -1,0 +1,168 @@
+//! The host: processors, threads, memory, other users, and what recording costs on it.
+
+use super::check::{Check, Group};
+use anyhow::Result;
+use candlescope_core::process_facts::RAYON_NUM_THREADS;
+use candlescope_core::{Collector, Session};
+use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
+
+pub(super) fn checks() -> Result<Vec<Check>> {
+    let mut collector = candlescope_collectors::host::HostCollector::new();
+    let facts = collector.describe();
+    let fact = |key: &str| facts.get(key).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_string));
+    let (_, session) = Session::builder().start()?;
+    let per_interval = session.handle().per_interval_ns();
+    let manifest = session.finish();
+    let clock = &manifest.clock;
+    let has_spans = STATIC_MAX_LEVEL >= LevelFilter::TRACE;
+    let mut rows = vec![
+        Check::new(
+            Group::Cpu,
+            "operating system",
+            fact("kernel").or_else(|| fact("os")),
+            "samples of the process are missing",
+        ),
+        Check::new(Group::Cpu, "CPU", fact("cpu_model").or_else(|| fact("cpu")), "run.json cannot name the CPU"),
+        threads(),
+        candle_threads(),
+        Check::new(
+            Group::Cpu,
+            "SIMD kernels",
+            simd(),
+            "candle's quantised and half-precision kernels run without AVX2: several times slower",
+        ),
+    ];
+    rows.extend(memory());
+    rows.extend(others());
+    rows.extend([
+        Check::judged(
+            Group::Recording,
+            "clock",
+            clock.source == "tsc",
+            format!(
+                "{} at {:.0} MHz, {:.0} ns a reading (measured)",
+                clock.source,
+                clock.ticks_per_second / 1e6,
+                clock.read_ns
+            ),
+            "no invariant time-stamp counter: every interval costs two system clock readings more",
+        ),
+        Check::judged(
+            Group::Recording,
+            "cost of an interval",
+            per_interval < 500.0,
+            format!("{per_interval:.0} ns on the application's thread (measured)"),
+            "slow machine or debug build: build with optimisation",
+        ),
+        Check::judged(
+            Group::Recording,
+            "trace spans",
+            has_spans,
+            format!("compiled up to {STATIC_MAX_LEVEL}"),
+            "candle's spans do not exist: remove tracing's max_level_* features",
+        ),
+        exporters(),
+    ]);
+    Ok(rows)
+}
+
+/// How many threads may compute.
+fn threads() -> Check {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    let physical = crate::threads::physical_cores();
+    let found = format!("{available} may run at once; models compute on {physical} by default (--threads)");
+    Check::judged(Group::Cpu, "threads", true, found, "")
+}
+
+/// What candle pays at each product of matrices on a CPU to know on how many threads it computes.
+fn candle_threads() -> Check {
+    let asked = || {
+        let begun = std::time::Instant::now();
+        std::hint::black_box(candle_core::utils::get_num_threads());
+        begun.elapsed().as_nanos() as f64 / 1e3
+    };
+    let each = (0..3).map(|_| asked()).fold(f64::INFINITY, f64::min);
+    let set = std::env::var(RAYON_NUM_THREADS).ok();
+    Check::judged(
+        Group::Cpu,
+        "candle's threads",
+        each < 5.0,
+        format!(
+            "{RAYON_NUM_THREADS} {}; candle asks for it in {each:.1} µs (measured)",
+            set.map_or_else(|| "is not set".into(), |value| format!("is {value}"))
+        ),
+        &format!(
+            "so much time at every product of matrices in programs of yours (candlescope's commands set it): set \
+             {RAYON_NUM_THREADS}, such as {RAYON_NUM_THREADS}={}",
+            crate::threads::physical_cores()
+        ),
+    )
+}
+
+/// What the build uses, not what the CPU could do: candle chooses at compile time.
+fn simd() -> Option<String> {
+    let mut found = Vec::new();
+    for (name, on) in [
+        ("avx2", cfg!(target_feature = "avx2")),
+        ("fma", cfg!(target_feature = "fma")),
+        ("f16c", cfg!(target_feature = "f16c")),
+        ("neon", cfg!(target_feature = "neon")),
+    ] {
+        if on {
+            found.push(name);
+        }
+    }
+    (!found.is_empty()).then(|| format!("compiled with {}", found.join(", ")))
+}
+
+/// What a model may still take.
+#[cfg(feature = "lab")]
+fn memory() -> Option<Check> {
+    let free = candlescope_lab::hardware::available_bytes()?;
+    let shown = candlescope_core::numbers::bytes(free as f64);
+    Some(Check::judged(
+        Group::Cpu,
+        "memory",
+        free >= 1 << 30,
+        format!("{shown} can still be taken"),
+        "larger models do not load: end other programs, or raise the limit of the container",
+    ))
+}
+
+#[cfg(not(feature = "lab"))]
+fn memory() -> Option<Check> {
+    None
+}
+
+/// Whether the processors are this user's alone, as benchmarks look for it.
+#[cfg(feature = "lab")]
+fn others() -> Option<Check> {
+    use candlescope_lab::method::{HostSurroundings, Surroundings};
+    let found = HostSurroundings::new().disturbances();
+    let quiet = found.is_empty();
+    let found = if quiet { "none that keeps the processors busy".to_string() } else { found.join("; ") };
+    let cost = "measure while they are quiet, or repeat: `compare` and `gate` need it most";
+    Some(Check::judged(Group::Cpu, "other users", quiet, found, cost))
+}
+
+#[cfg(not(feature = "lab"))]
+fn others() -> Option<Check> {
+    None
+}
+
+/// Where this build can send what it records.
+fn exporters() -> Check {
+    let all = [
+        ("Parquet", true),
+        ("Perfetto", true),
+        ("Chrome trace", true),
+        ("OTLP", cfg!(feature = "otlp")),
+        ("Prometheus", cfg!(feature = "prometheus")),
+        ("NVTX", cfg!(feature = "nvtx")),
+    ];
+    let names = |wanted: bool| all.iter().filter(move |(_, has)| *has == wanted).map(|(name, _)| *name);
+    let found = names(true).collect::<Vec<_>>().join(", ");
+    let lacking: Vec<&str> = names(false).collect();
+    let cost = format!("not in this build: {} (features otlp, prometheus, nvtx)", lacking.join(", "));
+    Check::judged(Group::Recording, "exporters", lacking.is_empty(), found, &cost).optional()
+}
