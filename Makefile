@@ -94,7 +94,7 @@ fuzz-coverage:
 	cargo +nightly fuzz build --fuzz-dir tests/fuzz/coverage --target-dir target/fuzz-coverage target
 	for target in $(or $(TARGET),$(COVERED)); do \
 		mkdir -p target/fuzz-corpus/$$target target/fuzz-artifacts && echo "== $$target" && \
-		CANDLESCOPE_FUZZ_TARGET=$$target $(FUZZED) target/fuzz-corpus/$$target tests/fuzz/corpus/$$target \
+		ASAN_OPTIONS=detect_odr_violation=0 CANDLESCOPE_FUZZ_TARGET=$$target $(FUZZED) target/fuzz-corpus/$$target tests/fuzz/corpus/$$target \
 			-max_total_time=$(SECONDS) -seed=$(SEED) -rss_limit_mb=2048 -timeout=20 -max_len=65536 \
 			-artifact_prefix=target/fuzz-artifacts/$$target- || exit 1; \
 	done

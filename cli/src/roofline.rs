@@ -252,8 +252,8 @@ fn of_model(args: &RooflineArgs) -> Result<()> {
     let study = kernels(args)?;
     let given = match device(args)?.or_else(|| study.as_ref()?.device()) {
         Some(device) => Some(device),
-        None if study.is_none() => kept()?,
-        None => None,
+        // Kernels of another machine do not go with the peaks of this one.
+        None => kept()?.filter(|kept| study.as_ref().is_none_or(|study| study.device_name() == Some(&*kept.name))),
     };
     let Some(device) = given else {
         match study.as_ref().and_then(KernelStudy::device_name) {

@@ -194,7 +194,10 @@ fn a_run_can_be_made_again_from_its_inputs() {
     for key in ["inputs", "repeats", "seed"] {
         assert_eq!(a["options"][key], b["options"][key], "{key}");
     }
-    assert_eq!(a["counts"], b["counts"]);
+    // How many samples there are depends on how long it took.
+    for table in ["requests", "steps", "spans"] {
+        assert_eq!(a["counts"][table], b["counts"][table], "{table}");
+    }
     assert_eq!(a["results"]["dataset"]["sha256"], b["results"]["dataset"]["sha256"]);
     // A text that was not kept has to be given again.
     let args = [&["profile", "--prompt", "a secret text", "--out", "c"], &SHORT[..]].concat();

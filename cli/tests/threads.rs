@@ -113,7 +113,7 @@ fn threads_are_tuned_in_turns() {
     let tune = [&["tune", "threads", "--no-progress", "--out", out.to_str().unwrap()], &short[..]].concat();
     let said = ok(&tune);
     assert!(said.contains("Undecided; ") && said.contains("takes 6 (--rounds 6)"), "two rounds decide nothing: {said}");
-    assert!(said.contains("Use it: --threads"), "{said}");
+    assert!(said.contains("Until more rounds decide: --threads"), "{said}");
     let tuned = json(&fs::read_to_string(out.join("threads.json")).unwrap());
     let points = tuned["points"].as_array().unwrap();
     assert_eq!(points.iter().map(|point| point["threads"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2]);

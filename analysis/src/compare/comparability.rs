@@ -156,7 +156,7 @@ pub(super) fn differences(a: &[RunFacts], b: &[RunFacts], allow: &[String]) -> V
     add("options", Class::Warning, (&options(&one.options), &options(&other.options)), 0.0);
     add("recording", Class::Warning, (&one.recording, &other.recording), 0.0);
     add("clocks", Class::Warning, (&clocks(a), &clocks(b)), CLOCKS);
-    add("damage", Class::Warning, (&damage(a), &damage(b)), 0.0);
+    add("damage", Class::Warning, (&damage(a, b), &damage(b, a)), 0.0);
     add("versions", Class::Note, (&one.versions, &other.versions), 0.0);
     found
 }
@@ -278,8 +278,10 @@ fn clocks(side: &[RunFacts]) -> Facts {
     facts.collect()
 }
 
-fn damage(side: &[RunFacts]) -> Facts {
-    side.iter().flat_map(|run| &run.damage).map(|code| (code.clone(), Value::Bool(true))).collect()
+/// What makes figures of a side doubtful, of all that makes those of either so.
+fn damage(side: &[RunFacts], other: &[RunFacts]) -> Facts {
+    let has = |code: &String| side.iter().any(|run| run.damage.contains(code));
+    side.iter().chain(other).flat_map(|run| &run.damage).map(|code| (code.clone(), Value::Bool(has(code)))).collect()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::passes::flame::collapsed;
 use crate::passes::{Analysis, Distribution, StepRow};
 use crate::reader::Run;
 use candlescope_core::metric;
-use candlescope_core::run::Severity;
+use candlescope_core::run::{Code, Finding, Severity};
 use candlescope_core::{RecordKind, StepRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -64,7 +64,10 @@ impl RunFacts {
             true => collapsed(&analysis.tree).iter().filter_map(|line| stack(line, per_step)).collect(),
             false => Vec::new(),
         };
-        let damage = analysis.verdict.findings.iter().filter(|finding| finding.severity == Severity::Error);
+        // Too low a peak does not make times doubtful.
+        let doubtful =
+            |finding: &&Finding| finding.severity == Severity::Error && finding.code != Code::UtilisationAboveOne;
+        let damage = analysis.verdict.findings.iter().filter(doubtful);
         Self {
             dir: run.dir().display().to_string(),
             run_id: analysis.manifest.run_id.clone(),

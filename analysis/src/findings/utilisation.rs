@@ -7,11 +7,17 @@ use candlescope_core::run::{Code, Finding, Place};
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     let above = utilisation(run).into_iter().filter(|used| used.ratio > 1.0);
     let findings = above.map(|used| {
+        let measured = used.peak.label == "measured";
         let finding = Finding::new(
             Code::UtilisationAboveOne,
             "{metric} of {phase}[ over GPU time ({over})] is {ratio:.2} against the {label} peak of {peak:.3e} {unit}: a \
              measurement error",
-            "Check the analytic cost of the phase's operations and the peak's source",
+            if measured {
+                "Measure the peaks again while nothing else runs (`candlescope bench peaks`): what others take makes them too \
+                 low. What fits in a cache is read faster than the memory's peak; else check the cost of the phase's operations"
+            } else {
+                "Check the analytic cost of the phase's operations and the peak's source"
+            },
         );
         let unit = if used.peak.is_flops { "FLOP/s" } else { "B/s" };
         let finding = finding

@@ -22,8 +22,10 @@ pub struct DeviceRow {
     pub launches_unknown: bool,
     /// A prefill on the device alone, in nanoseconds.
     pub ttft_on_device_ns: Option<f64>,
-    /// A token on the device alone, in nanoseconds: what can be compared between all devices.
+    /// A token on the device alone, in nanoseconds. It has what a small kernel takes at least only where that is known.
     pub tpot_on_device_ns: Option<f64>,
+    /// The least time of a token, which no program can undercut, in nanoseconds: what can be compared between all devices.
+    pub tpot_least_ns: Option<f64>,
     /// What decides a token's time.
     pub bound: Option<Bound>,
     /// Output tokens a second of all sequences.
@@ -60,6 +62,7 @@ pub fn device_row(outlook: &Outlook, price: Option<f64>) -> DeviceRow {
         launches_unknown: outlook.decode.launches_unknown,
         ttft_on_device_ns: outlook.prefill.device_ns,
         tpot_on_device_ns: outlook.decode.device_ns,
+        tpot_least_ns: outlook.decode.least_ns,
         bound: outlook.decode.bound,
         tokens_per_s: outlook.tokens_per_s,
         largest_batch: outlook.largest_batch,

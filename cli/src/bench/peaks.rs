@@ -75,6 +75,12 @@ pub(crate) fn run(args: &PeaksArgs) -> Result<u8> {
     }
     // Figures of a quick run would make every report wrong, and a few of many would look like all there are.
     let kept = if args.quick || args.no_keep { None } else { Some(store(&peaks)?) };
+    if kept.is_some() && !study.manifest().disturbances.is_empty() {
+        note(
+            "warning: others were at work meanwhile, so these peaks may be too low, and shares of them in reports too high: \
+             measure again when the machine is free",
+        );
+    }
     show(args, &out, &peaks, kept, &datasheet(&identity)).map(|()| 0)
 }
 

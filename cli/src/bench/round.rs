@@ -80,6 +80,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
         surroundings: surroundings.source(),
     })?;
     let host = Rc::new(RefCell::new(host));
+    let started_by = parent();
     let mut estimate = (args.round == 0 && !args.recorded && !args.no_progress).then(|| Estimate::new(manifest));
     let ended = Engine::new(method, surroundings.as_mut())
         .place(args.process, args.round)
@@ -90,6 +91,10 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
                 bar.say(&words);
             }
             work.show(event);
+            // Whoever asked for the study is gone (killed): nobody reads what comes, and nobody could stop it.
+            if parent() != started_by {
+                cancel.cancel();
+            }
         })
         .skip(records.done(args.round, args.recorded, args.first))
         .run(&mut cases(&options, &host), &mut journal);
@@ -97,4 +102,16 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
     drop(host);
     drop(scope.map(Scope::finish));
     Ok(ended?)
+}
+
+/// The process that started this one; another one as soon as that has ended.
+#[cfg(unix)]
+fn parent() -> Option<u32> {
+    Some(std::os::unix::process::parent_id())
+}
+
+/// Elsewhere a process does not learn that.
+#[cfg(not(unix))]
+fn parent() -> Option<u32> {
+    None
 }

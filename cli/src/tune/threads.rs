@@ -173,8 +173,9 @@ fn tell(args: &ThreadsArgs, out: &Path, tuned: &ThreadsTuned, warnings: &[String
         note(&format!("warning: before {n} of the measurements others were at work, for example: {sentence}"));
     }
     tuned.lines().iter().try_for_each(|line| say(line))?;
+    let use_it = if tuned.undecided.is_empty() { "Use it" } else { "Until more rounds decide" };
     say(&format!(
-        "Use it: --threads {best}, or RAYON_NUM_THREADS={best} for a program of your own.",
+        "{use_it}: --threads {best}, or RAYON_NUM_THREADS={best} for a program of your own.",
         best = tuned.best
     ))?;
     say(&format!("Studies: {}   Result: {}", out.display(), path.display()))

@@ -31,6 +31,15 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// Whether one of them was made inside the other, as a driver call in a runtime call. Where the start of one is not
+    /// known their names tell: a call makes no other one of its own name.
+    fn nests_with(self, other: Self) -> bool {
+        match (self.start, other.start) {
+            (Some(start), Some(others)) => (start <= others) == (self.end >= other.end),
+            _ => self.name != other.name,
+        }
+    }
+
     /// Whether each call of this name has its record. Copies of some kinds have none.
     fn launches_a_kernel(self) -> bool {
         matches!(self.name, "cuLaunchKernel" | "cuLaunchKernelEx" | "cuLaunchCooperativeKernel")
@@ -59,6 +68,15 @@ struct Known {
     call: Call,
     /// Distinguishes it from an earlier call with the same id.
     serial: u64,
+    /// Calls that are not one inside the other have this id: whose work it is cannot be told.
+    ambiguous: bool,
+}
+
+/// Work that came with an id which CUPTI had given to different calls, and the intervals that made these.
+#[derive(Debug, Default)]
+pub(super) struct Ambiguous {
+    pub(super) records: u64,
+    pub(super) spans: Vec<SpanId>,
 }
 
 /// Joins kernels with their calls.
@@ -76,6 +94,7 @@ pub(super) struct Join {
     launched: FxHashMap<u32, u64>,
     /// What ran before its call was seen.
     early: FxHashSet<u32>,
+    ambiguous: Ambiguous,
     patience: u8,
     most_calls: usize,
     most_waiting: usize,
@@ -92,6 +111,7 @@ impl Join {
             settled: Vec::new(),
             launched: FxHashMap::default(),
             early: FxHashSet::default(),
+            ambiguous: Ambiguous::default(),
             patience: if calls { PATIENCE } else { 0 },
             most_calls: MOST_CALLS,
             most_waiting: MOST_WAITING,
@@ -114,6 +134,16 @@ impl Join {
         match self.known.entry(correlation) {
             Entry::Occupied(mut known) => {
                 let known = known.get_mut();
+                if known.ambiguous || !known.call.nests_with(call) {
+                    // Seen of CUPTI 13.0 in windows soon after each other: one id for hundreds of launches.
+                    let before = if known.ambiguous { None } else { known.span };
+                    known.ambiguous = true;
+                    let made = before.into_iter().chain(span).filter(|span| *span != OUTSIDE_WINDOW);
+                    let room = self.most_calls.saturating_sub(self.ambiguous.spans.len());
+                    self.ambiguous.spans.extend(made.take(room));
+                    self.launched.remove(&correlation);
+                    return;
+                }
                 known.span = span.or(known.span);
                 // If CUPTI gives a runtime call and the driver call inside it the same id, the outer one is the
                 // program's own call.
@@ -124,7 +154,7 @@ impl Join {
             Entry::Vacant(free) => {
                 self.serial += 1;
                 self.order.push_back((correlation, self.serial));
-                free.insert(Known { span, call, serial: self.serial });
+                free.insert(Known { span, call, serial: self.serial, ambiguous: false });
             }
         }
     }
@@ -132,8 +162,8 @@ impl Join {
     /// From here on ids may start again, as they do when CUPTI is attached again: kernels that wait are settled with
     /// what is known.
     pub(super) fn new_ids(&mut self) {
-        let Self { known, waiting, settled, .. } = self;
-        settled.extend(waiting.drain(..).map(|(ran, _)| joined(known, ran)));
+        let Self { known, waiting, settled, ambiguous, .. } = self;
+        settled.extend(waiting.drain(..).filter_map(|(ran, _)| joined(known, ran, ambiguous)));
         self.known.clear();
         self.order.clear();
         self.give_up();
@@ -172,6 +202,11 @@ impl Join {
         self.known.get(&correlation).map(|known| (known.call, known.span))
     }
 
+    /// What could not be told apart since this was last asked.
+    pub(super) fn take_ambiguous(&mut self) -> Ambiguous {
+        std::mem::take(&mut self.ambiguous)
+    }
+
     /// Hands on the kernels that are complete or have waited long enough; with `all`, every kernel.
     pub(super) fn deliver(&mut self, all: bool, mut out: impl FnMut(Joined)) {
         // Kernels beyond the limit are handed on early: a kernel without its interval is better than a lost one.
@@ -180,7 +215,7 @@ impl Join {
         for _ in 0..self.waiting.len() {
             let Some((ran, waited)) = self.waiting.pop_front() else { break };
             if self.known.contains_key(&ran.work.correlation) || all || waited >= self.patience || excess > 0 {
-                out(joined(&self.known, ran));
+                joined(&self.known, ran, &mut self.ambiguous).into_iter().for_each(&mut out);
             } else {
                 self.waiting.push_back((ran, waited + 1));
             }
@@ -189,9 +224,14 @@ impl Join {
     }
 }
 
-fn joined(known: &FxHashMap<u32, Known>, ran: Ran) -> Joined {
+/// `None`, and counted, if it cannot be told whose it is.
+fn joined(known: &FxHashMap<u32, Known>, ran: Ran, ambiguous: &mut Ambiguous) -> Option<Joined> {
     let known = known.get(&ran.work.correlation);
-    Joined { span: known.and_then(|known| known.span), call: known.map(|known| known.call), ran }
+    if known.is_some_and(|known| known.ambiguous) {
+        ambiguous.records += 1;
+        return None;
+    }
+    Some(Joined { span: known.and_then(|known| known.span), call: known.map(|known| known.call), ran })
 }
 
 #[cfg(test)]
@@ -284,6 +324,26 @@ mod tests {
         let mut join = Join::new(false);
         join.ran(ran(4));
         assert_eq!(delivered(&mut join, false), [(4, None, None)], "no calls are recorded");
+    }
+
+    #[test]
+    fn work_of_calls_that_share_an_id_is_nobodys() {
+        let call = |start: Option<u64>, end| Call { name: "cuLaunchKernel", start, end };
+        for starts in [[Some(10), Some(30), Some(50)], [None; 3]] {
+            let mut join = Join::new(true);
+            let ends = [20, 40, 60];
+            for (at, (start, end)) in starts.into_iter().zip(ends).enumerate() {
+                join.launched(7, Some(if at == 1 { OUTSIDE_WINDOW } else { SpanId(at as u64 + 1) }), call(start, end));
+                join.ran(ran(7));
+            }
+            join.launched(8, Some(SpanId(9)), call(Some(70), 80));
+            join.ran(ran(8));
+            assert_eq!(delivered(&mut join, false), [(8, Some(9), Some(70))], "{starts:?}");
+            let ambiguous = join.take_ambiguous();
+            assert_eq!((ambiguous.records, ambiguous.spans.as_slice()), (3, &[SpanId(1), SpanId(3)][..]));
+            assert_eq!(join.take_ambiguous().records, 0, "told once");
+            assert_eq!(join.earliest_missing(), None, "it is not waited for");
+        }
     }
 
     #[test]

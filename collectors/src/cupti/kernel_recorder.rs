@@ -337,6 +337,9 @@ impl<B: Backend> KernelRecorder<B> {
             let device = Arc::clone(devices.entry(joined.ran.work.device).or_insert_with(uuid));
             into.kernels.extend(kernel(joined, number, device, cupti, ticks));
         });
+        let ambiguous = join.take_ambiguous();
+        into.dropped += ambiguous.records;
+        into.dropped_of.extend(ambiguous.spans);
         flushed.map_err(|code| errors::refused("hand over its records", code))
     }
 

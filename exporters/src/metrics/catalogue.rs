@@ -55,7 +55,7 @@ pub(crate) const REQUEST: Metric =
 pub(crate) const QUEUE: Metric = histogram(
     "candlescope_request_queue_time_seconds",
     MODEL,
-    "Time from a request's start to its first step, of requests that had a step",
+    "Time from a request's start to its first phase, of requests that had one",
 );
 pub(crate) const REQUESTS: Metric = counter(
     "candlescope_requests_total",

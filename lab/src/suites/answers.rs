@@ -303,6 +303,7 @@ fn bound(summaries: &[CaseSummary], analyses: &[Recorded<'_>]) -> Answer {
     let (code, question) = ("bound", "Is it bound by arithmetic or by memory?");
     let mut parts = Vec::new();
     let mut figures = serde_json::Map::new();
+    let bounds: Vec<PhaseBound<'_>> = analyses.iter().flat_map(PhaseBound::of_case).collect();
     let steps: Vec<(usize, f64)> = of_suite(summaries, SuiteName::Throughput)
         .iter()
         .filter_map(|case| Some((size(case, "batch")?, median(case, "tpot_ns")?)))
@@ -320,13 +321,14 @@ fn bound(summaries: &[CaseSummary], analyses: &[Recorded<'_>]) -> Answer {
             s if s > 0.75 => "work on each row bounds it: arithmetic, or reading its keys and values",
             _ => "both count: what rows share, and the work on each",
         };
+        // What a recorded case says of its phases is said below.
+        let word = if bounds.is_empty() { format!(": {word}") } else { String::new() };
         parts.push(format!(
-            "A decoding step of {} sequences takes {longer:.2} times as long as one of {}: {word}.",
+            "A decoding step of {} sequences takes {longer:.2} times as long as one of {}{word}.",
             large.0, small.0
         ));
         figures.insert("step_ratio".into(), json!({ "rows": rows, "time": longer, "share_of_rows": share }));
     }
-    let bounds: Vec<PhaseBound<'_>> = analyses.iter().flat_map(PhaseBound::of_case).collect();
     parts.extend(bound::words(&bounds));
     if !bounds.is_empty() {
         figures.insert("phases".into(), bounds.iter().map(PhaseBound::json).collect());

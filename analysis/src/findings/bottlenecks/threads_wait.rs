@@ -9,11 +9,14 @@ use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::compute_threads::RayonThreads;
 use crate::passes::overhead::cores;
 use candlescope_core::metric;
+use candlescope_core::run::MachineUse;
 
 /// Fewer samples in steps do not show how busy they are.
 const FEWEST: u64 = 5;
 /// From this use of the processors on, they are busy.
 const BUSY: f64 = 0.75;
+/// With fewer processors that others left, there are none to wait.
+const FEWEST_FREE: f64 = 1.5;
 /// From this share of the memory's rate on, more threads do not help.
 const MEMORY_BOUND: f64 = 0.6;
 /// A row multiplied by weights of f32 does two operations with four bytes, two rows twice as many, and weights of fewer
@@ -37,17 +40,21 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     };
     // Who asks for fewer threads does not want the other processors.
     let threads = RayonThreads::of(manifest);
+    let all_cores = cores;
     let cores = if let RayonThreads::Set(threads) = threads { cores.min(threads) } else { cores };
     // While products wait for something else, how many threads compute is not the question.
     if scene.steps.iter().any(|step| step.constant.is_some()) {
         return;
     }
-    let used = sampled.mean / cores as f64;
+    // What others use was not there to be used.
+    let others = manifest.machine.as_ref().and_then(MachineUse::others_cores).unwrap_or(0.0);
+    let free = (all_cores as f64 - others).max(1.0).min(cores as f64);
+    let used = sampled.mean / free;
     let all = operations(scene, step);
     let (ns, bytes) = all.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.ns, sum.1 + one.io_bytes.unwrap_or(0.0)));
     let fills_memory =
         scene.roof.bandwidth.is_some_and(|(bandwidth, _)| ns > 0.0 && bytes / ns * 1e9 / bandwidth > MEMORY_BOUND);
-    if used >= BUSY || cores < 2 || fills_memory {
+    if used >= BUSY || free < FEWEST_FREE || fills_memory {
         return;
     }
     let t = step.model.t;
@@ -58,6 +65,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .steps(step.row.steps)
         .measured("busy_processors", "count", sampled.mean, sampled.n)
         .derived("processors", "count", cores as f64, 1)
+        .derived_if("others", "count", Some(others).filter(|others| *others > 0.05), sampled.n)
         .derived_if("rayon_num_threads", "count", threads.told(), 1)
         .derived("used", "ratio", used, sampled.n)
         .derived("one_row", "ratio", if t > 0.0 { (serial / t).min(1.0) } else { 0.0 }, step.row.steps)

@@ -150,8 +150,9 @@ fn constant_cost(it: &Told<'_>) -> (String, String) {
                  model: the products of `{phase}` then cost what they compute"
             ),
             Some(_) => format!(
-                "Find what the products of `{phase}` do beside computing (`perf record -g` names it), or make fewer and \
-                 larger ones: batch, or multiply by several weights at once"
+                "Try other numbers of threads first (`candlescope tune threads`): products of `{phase}` that wait for \
+                 each other's threads cost the same whatever their size. Else find what they do beside computing \
+                 (`perf record -g` names it), or make fewer and larger ones: batch, or multiply by several weights at once"
             ),
             None => format!(
                 "See that RAYON_NUM_THREADS is set where the program of `{phase}` runs: without it candle 0.11 reads \
@@ -298,9 +299,8 @@ fn below_roof(it: &Told<'_>) -> (String, String) {
                 them"
             ),
             None => format!(
-                "Speed up `{at}`: another layout or type, larger batches, or a tuned library (MKL, Accelerate) in \
-                place \
-            of the built-in product"
+                "Speed up `{at}`: another layout or type, larger batches; if it is a product, a tuned library (MKL, \
+                 Accelerate) in place of the built-in one"
             ),
         },
     )
@@ -470,9 +470,10 @@ fn threads_wait(it: &Told<'_>) -> (String, String) {
         "see that RAYON_NUM_THREADS is set to the physical cores"
     };
     let (busy, all) = (significant(it.of("busy_processors")), significant(it.of("processors")));
+    let others = it.advice.figure("others").map(|n| format!(" (others use {})", significant(n))).unwrap_or_default();
     (
         format!(
-            "the process keeps {busy} of {all} processors busy while steps run{}",
+            "the process keeps {busy} of {all} processors busy{others} while steps run{}",
             if serial {
                 format!(
                     "; {} of a step `{phase}` multiplies one row by weights of f32, which candle's \

@@ -69,7 +69,7 @@ fn sections(all: &[(Outlook, DeviceRow)]) -> Vec<Section> {
             },
             time_of(row.ttft_ns, unknown),
             time_of(row.tpot_ns, unknown),
-            shown(row.tpot_on_device_ns, duration),
+            shown(row.tpot_least_ns, duration),
             bound(row.bound),
             rate_of(row.tokens_per_s, unknown),
             number(row.largest_batch),
@@ -91,7 +91,7 @@ fn sections(all: &[(Outlook, DeviceRow)]) -> Vec<Section> {
         "fits",
         "first token",
         "output token",
-        "on the device",
+        "least",
         "bound by",
         "tokens/s",
         "largest batch",
@@ -106,8 +106,8 @@ fn sections(all: &[(Outlook, DeviceRow)]) -> Vec<Section> {
     let mut list: Vec<String> = all.first().map_or_else(Vec::new, |(outlook, _)| outlook.warnings.clone());
     if !unknown.is_empty() {
         list.push(format!(
-            "what launches cost on {} is not known and left out: ≥ and ≤ are bounds; `on the device` is the column that \
-             compares all of them",
+            "what launches cost on {} is not known and left out: ≥ and ≤ are bounds; `least`, which no program can undercut on a \
+             device, is the column that compares all of them",
             unknown.join(", ")
         ));
     }

@@ -149,8 +149,8 @@ fn launches(outlook: &Outlook) -> &'static str {
     let hosts = device.launch.is_some_and(|launch| launch.high == LAUNCH_ANYWHERE_NS.high);
     match () {
         () if device.launches_unknown() => {
-            " What launches cost here is not known: times are lower bounds; the row `on the device` is the one to compare \
-             with other devices."
+            " What launches cost here is not known: times are lower bounds; the row `least on this device` is the one to \
+             compare with other devices."
         }
         () if hosts => {
             " The ranges are those of launch costs on other hosts: `candlescope bench peaks` on this machine, or --calibrate, \

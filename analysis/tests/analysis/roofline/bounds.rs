@@ -295,7 +295,7 @@ fn devices_stand_side_by_side_with_what_compares() {
     let price = of_b200.price_per_million.unwrap();
     assert!((price - 4.0 / 3600.0 / b200.tokens_per_s.unwrap() * 1e6).abs() < 1e-9);
     let text = devices_text(&all, 160);
-    for shown in ["≥ ", "≤ ", "on the device", "what launches cost on MI300X, M4 is not known", "price an hour"] {
+    for shown in ["≥ ", "≤ ", "least", "what launches cost on MI300X, M4 is not known", "price an hour"] {
         assert!(text.contains(shown), "{shown} is not in\n{text}");
     }
     let alone = static_text(mi300x, 160);
