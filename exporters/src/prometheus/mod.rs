@@ -34,6 +34,7 @@ mod at_work;
 mod hosts;
 mod http_request;
 mod prometheus_exporter;
+mod running;
 mod server;
 
 pub use crate::metrics::{Kind, METRICS, Metric, SAMPLES};
