@@ -26,31 +26,47 @@ impl Norm for LayerNorm {
     }
 }
 
-/// One layer of a decoder.
+/// One layer of a decoder, or of a tower with an attention of its own.
 #[derive(Debug, Clone)]
-pub(crate) struct Block<N> {
+pub(crate) struct Block<N, A = Attention> {
     norm: N,
-    attention: Attention,
+    attention: A,
     mlp_norm: N,
     mlp: Mlp,
     span: Span,
 }
 
-impl<N: Norm> Block<N> {
+impl<N: Norm, A> Block<N, A> {
     /// A block whose weights are at `path`; `norm` stands before the attention, `mlp_norm` before the network.
-    pub(crate) fn new(path: &str, norm: N, attention: Attention, mlp_norm: N, mlp: Mlp) -> Self {
+    pub(crate) fn new(path: &str, norm: N, attention: A, mlp_norm: N, mlp: Mlp) -> Self {
         // Always named `block`: its number is the interval's ordinal.
         let span = tracing::trace_span!(target: "candlescope_models", parent: None, "block", weight = path);
         Self { norm, attention, mlp_norm, mlp, span }
     }
 
-    fn forward(&mut self, xs: &Tensor, position: usize, mask: Option<&Tensor>) -> Result<Tensor> {
+    /// The attention, where there is something to forget.
+    pub(crate) fn attention(&mut self) -> &mut A {
+        &mut self.attention
+    }
+
+    /// The block on `xs`; `attend` is what its attention makes of them once they are normalised.
+    pub(crate) fn around(
+        &mut self,
+        xs: &Tensor,
+        attend: impl FnOnce(&mut A, &Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
         let _entered = self.span.enter();
-        let attended = self.attention.forward(&self.norm.forward(xs)?, position, mask)?;
+        let attended = attend(&mut self.attention, &self.norm.forward(xs)?)?;
         let xs = (attended + xs)?;
         let fed = self.mlp.forward(&self.mlp_norm.forward(&xs)?)?;
         record(|| residual(xs.elem_count(), xs.dtype().size_in_bytes()).annotation());
         fed + xs
+    }
+}
+
+impl<N: Norm> Block<N> {
+    fn forward(&mut self, xs: &Tensor, position: usize, mask: Option<&Tensor>) -> Result<Tensor> {
+        self.around(xs, |attention, xs| attention.forward(xs, position, mask))
     }
 
     fn cost(&self, work: Work, features: usize, widths: Widths) -> Cost {

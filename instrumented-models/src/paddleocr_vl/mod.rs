@@ -4,15 +4,13 @@
 //! `post_layernorm` and `projector`; `embed_tokens`, `block[i]`, `norm`, `lm_head`.
 
 mod attention;
-mod block;
 mod tower;
 
-use crate::blocks::last_position;
+use crate::blocks::{Block, last_position};
 use crate::config::{AttentionDims, ConfigError};
 use crate::layers::{Activation, CausalMask, Embedding, Mlp, Projection, RmsNorm};
 use crate::weights::{WeightError, WeightSource, embedding, norm, projection};
 use attention::{Angles, Attention};
-use block::Block;
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::Module;
 use candle_transformers::models::paddleocr_vl::{Config, TextConfig, compute_mrope_position_ids};
@@ -23,7 +21,7 @@ use tower::Tower;
 pub(crate) struct PaddleOcrVl {
     tower: Tower,
     embed_tokens: Embedding,
-    blocks: Vec<Block<RmsNorm>>,
+    blocks: Vec<Block<RmsNorm, Attention>>,
     norm: RmsNorm,
     lm_head: Projection,
     mask: CausalMask,
@@ -167,7 +165,7 @@ impl PaddleOcrVl {
         let angles = self.angles(&places, batch, count)?;
         let mask = self.mask.of(count, position, &self.device)?;
         for block in &mut self.blocks {
-            xs = block.forward(&xs, &angles, mask.as_ref(), position)?;
+            xs = block.around(&xs, |attention, xs| attention.forward(xs, &angles, mask.as_ref(), position))?;
         }
         self.lm_head.forward(&self.norm.forward(&last_position(&xs, count)?)?)
     }
@@ -210,6 +208,6 @@ impl PaddleOcrVl {
     }
 
     pub(crate) fn reset(&mut self) {
-        self.blocks.iter_mut().for_each(Block::reset);
+        self.blocks.iter_mut().for_each(|block| block.attention().reset());
     }
 }

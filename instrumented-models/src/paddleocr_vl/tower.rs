@@ -1,7 +1,7 @@
 //! What looks at an image: patches, a stack of layers, and the projector, which makes one token of four patches.
 
 use super::attention::{Angles, Attention};
-use super::block::Block;
+use crate::blocks::Block;
 use crate::config::AttentionDims;
 use crate::cost::pointwise;
 use crate::layers::{Activation, Conv2d, LayerNorm, Mlp, Projection, join, layer_span, record};
@@ -27,7 +27,7 @@ pub(super) struct Tower {
     side: usize,
     /// The same for other sizes, by rows and columns.
     known: HashMap<(usize, usize), Tensor>,
-    blocks: Vec<Block<LayerNorm>>,
+    blocks: Vec<Block<LayerNorm, Attention>>,
     post_layernorm: LayerNorm,
     projector: Projector,
     features: usize,
@@ -108,7 +108,7 @@ impl Tower {
         let mut xs = self.with_positions(&patches.flatten_from(2)?.transpose(1, 2)?, rows, columns)?;
         let angles = self.angles(rows, columns)?;
         for block in &mut self.blocks {
-            xs = block.forward(&xs, &angles, None, 0)?;
+            xs = block.around(&xs, |attention, xs| attention.forward(xs, &angles, None, 0))?;
         }
         self.projector.forward(&self.post_layernorm.forward(&xs)?, rows, columns)
     }
