@@ -11,8 +11,8 @@ impl Sampling {
     /// The finding that some steps have no record, if that is so.
     pub fn finding(&self) -> Option<Finding> {
         let remedy = if self.is_sampled() {
-            "Figures of requests cover all requests that have a row; figures of steps and layers cover the recorded ones, and figures \
-             that need every step are left out. Record all steps to have them"
+            "Figures of requests cover all requests that have a row; figures of steps and layers cover the recorded \
+             ones, and figures that need every step are left out. Record all steps to have them"
         } else {
             "Nothing is missing among the steps that were recorded"
         };

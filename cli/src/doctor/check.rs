@@ -58,6 +58,7 @@ impl Check {
     }
 
     /// Something that is there or not, and why not.
+    #[cfg(any(feature = "gpu", feature = "lab", feature = "onnx"))]
     pub(super) fn asked(group: Group, name: &'static str, answer: Result<String, String>, cost: &str) -> Self {
         match answer {
             Ok(found) => Self::judged(group, name, true, found, cost),

@@ -8,12 +8,12 @@ use candlescope_core::{
     Batch, CollectError, Collector, DropReason, ExportError, Exporter, Ledger, Samples, Schedule, Session,
 };
 use candlescope_testkit::SOON;
-use common::{record, record_default, tight};
+use common::{record, tight};
 use scripted::{Device, Recorder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tracing::{dispatcher, trace_span};
+use tracing::trace_span;
 
 fn found(manifest: &RunManifest, code: &Code) -> bool {
     manifest.verdict.findings.iter().any(|finding| finding.code == *code)
@@ -21,34 +21,6 @@ fn found(manifest: &RunManifest, code: &Code) -> bool {
 
 fn assert_found(manifest: &RunManifest, code: Code) {
     assert!(found(manifest, &code), "no finding {code}: {:?} {:?}", manifest.loss, manifest.verdict.findings);
-}
-
-#[test]
-fn nested_too_deep() {
-    let (_, manifest) = record_default(|| {
-        let span = trace_span!("deep");
-        let mut guards: Vec<_> = (0..300).map(|_| span.enter()).collect();
-        while let Some(guard) = guards.pop() {
-            drop(guard);
-        }
-    });
-    assert!(manifest.loss.too_deep > 0);
-    assert_found(&manifest, Code::TooDeep);
-}
-
-#[test]
-fn left_without_being_entered() {
-    let (_, manifest) = record_default(|| {
-        let dispatch = dispatcher::get_default(tracing::Dispatch::clone);
-        let (step, child) = (trace_span!("step"), trace_span!("child"));
-        let id = child.id().expect("enabled");
-        step.in_scope(|| dispatch.enter(&id));
-        std::thread::scope(|scope| {
-            scope.spawn(|| dispatcher::with_default(&dispatch, || step.in_scope(|| dispatch.exit(&id))));
-        });
-    });
-    assert!(manifest.loss.unmatched_exits > 0);
-    assert_found(&manifest, Code::UnmatchedExits);
 }
 
 /// More requests than wait for the drain, which has no round before the end.

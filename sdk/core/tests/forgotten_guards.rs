@@ -204,6 +204,7 @@ fn a_span_left_on_another_thread_harms_neither() {
     });
     assert_conserved(&m);
     assert_eq!((batch.steps.len(), m.loss.unmatched_exits, m.loss.forgotten_guards), (201, 100, 100), "{:?}", m.loss);
+    assert!(finding(&m, "unmatched_exits").is_some(), "{:?}", m.verdict.findings);
     assert!(batch.spans.iter().all(|s| s.path.path == "step" && s.depth == 0));
 }
 

@@ -367,6 +367,7 @@ fn deep_recursion_is_counted() {
     });
     assert_eq!(batch.spans.len(), 256);
     assert_eq!(m.loss.too_deep, 44);
+    assert!(m.verdict.findings.iter().any(|f| f.code == "too_deep"), "{:?}", m.verdict.findings);
     assert_eq!(m.loss.emitted, 300);
     assert_conserved(&m);
 }
