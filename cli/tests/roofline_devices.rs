@@ -14,7 +14,7 @@ fn devices_make_a_table_with_prices() {
     let out = dir.path().to_str().unwrap();
     let args = ["roofline", "qwen2.5-7b", "--gpu", "T4,A100,MI300X", "--price", "0.35,1.2,2"];
     let text = ok(&[&args[..], &["--out", out]].concat());
-    for shown in ["T4", "A100-80GB-SXM", "MI300X", "on the device", "price an hour", "of 10⁶ tokens", "≥ "] {
+    for shown in ["T4", "A100-80GB-SXM", "MI300X", "output token", "price an hour", "of 10⁶ tokens", "≥ "] {
         assert!(text.contains(shown), "`{shown}` is not in\n{text}");
     }
     let told = json(&fs::read_to_string(dir.path().join("devices.json")).unwrap());

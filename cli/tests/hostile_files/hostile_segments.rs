@@ -106,7 +106,7 @@ fn rows_that_cost_nothing_to_write() {
 #[test]
 fn more_rows_than_are_held() {
     for (kind, limit, ceiling_mb) in
-        [(RecordKind::Request, "requests", 250), (RecordKind::Step, "steps", 260), (RecordKind::Kernel, "kernels", 300)]
+        [(RecordKind::Request, "requests", 300), (RecordKind::Step, "steps", 300), (RecordKind::Kernel, "kernels", 300)]
     {
         let dir = tempdir().unwrap();
         Table::new(kind, 1_000_000).write(dir.path());
