@@ -73,6 +73,25 @@ pub(super) fn on_contexts(domain: Domain, cbid: u32) -> Option<OnContexts> {
     among(&MAKE_CONTEXTS).then_some(OnContexts::Makes)
 }
 
+/// Whether a call copies memory, as the driver does it; the runtime's copies come here too.
+#[inline]
+pub(super) fn copies(domain: Domain, cbid: u32) -> bool {
+    domain == Domain::Driver && COPIES.get(cbid as usize / 64).is_some_and(|word| word >> (cbid % 64) & 1 == 1)
+}
+
+/// The numbers of [`DRIVER`]'s copies, a bit each.
+const COPIES: [u64; 16] = {
+    let (mut bits, mut at) = ([0; 16], 0);
+    while at < DRIVER.len() {
+        let (cbid, name) = DRIVER[at];
+        if let [b'c', b'u', b'M', b'e', b'm', b'c', b'p', b'y', ..] = name.as_bytes() {
+            bits[cbid as usize / 64] |= 1 << (cbid % 64);
+        }
+        at += 1;
+    }
+    bits
+};
+
 /// A name as CUPTI writes it (`cuMemcpyHtoDAsync_v2_ptsz`, `cudaLaunchKernel_v7000`) without the suffixes of its
 /// variants.
 pub(super) fn plain(name: &str) -> &str {
@@ -168,6 +187,15 @@ mod tests {
             (on_contexts(Domain::Driver, 386), on_contexts(Domain::Driver, 307)),
             (Some(OnContexts::Makes), None)
         );
+    }
+
+    #[test]
+    fn copies_are_those_by_name() {
+        for cbid in 0..2_000 {
+            let named = name(Domain::Driver, cbid).is_some_and(|name| name.starts_with("cuMemcpy"));
+            assert_eq!(copies(Domain::Driver, cbid), named, "{cbid}");
+        }
+        assert!(copies(Domain::Driver, 279) && !copies(Domain::Runtime, 279) && !copies(Domain::Driver, u32::MAX));
     }
 
     #[test]

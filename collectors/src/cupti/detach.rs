@@ -74,6 +74,9 @@ pub(super) struct Link {
     on_contexts: InFlight,
     /// Whether a context was ended while CUPTI was attached.
     contexts_end: AtomicBool,
+    /// Whether copies that begin now may have records, and (`copies`) those that began while they might have.
+    copies_recorded: AtomicBool,
+    copies: InFlight,
 }
 
 impl Link {
@@ -84,6 +87,8 @@ impl Link {
             calls: InFlight::new(),
             on_contexts: InFlight::new(),
             contexts_end: AtomicBool::new(false),
+            copies_recorded: AtomicBool::new(false),
+            copies: InFlight::new(),
         }
     }
 
@@ -102,6 +107,7 @@ impl Link {
     /// The recorder's thread has attached it.
     pub(super) fn attached(&self) -> bool {
         self.on_contexts.begin_anew();
+        self.copies.begin_anew();
         self.step(Event::Attach)
     }
 
@@ -136,15 +142,41 @@ impl Link {
         self.on_contexts.end(began);
     }
 
+    /// Copies that begin from now on may have records, or have none.
+    pub(super) fn record_copies(&self, recorded: bool) {
+        self.copies_recorded.store(recorded, Ordering::Release);
+    }
+
+    /// A copy begins on this thread, inside another one that began as `around` if that is counted.
+    #[inline]
+    pub(super) fn copy_begins(&self, around: Began) -> Began {
+        if self.copies_recorded.load(Ordering::Acquire) { self.copies.begin(around) } else { around }
+    }
+
+    /// That copy ends.
+    #[inline]
+    pub(super) fn copy_ends(&self, began: Began) {
+        if began != Began::NONE {
+            self.copies.end(began);
+        }
+    }
+
+    /// Copies under way that may have records. A copy from or to pageable memory has several parts, which the calling
+    /// thread adds to its record one by one. CUPTI's own thread, which a flush wakes, reads and frees the parts without
+    /// looking whether more come, and crashes on what it has freed (13.0, an H200, 7 % of runs with windows of one step).
+    pub(super) fn copies_under_way(&self) -> u32 {
+        self.copies.count()
+    }
+
     /// Whether this program ends contexts while CUPTI is attached. Then it stays: a context's end on one thread and
     /// CUPTI's on another must not meet, and how long the next one takes to reach CUPTI is not known.
     pub(super) fn must_stay(&self) -> bool {
         self.contexts_end.load(Ordering::Relaxed)
     }
 
-    /// Whether a context is being made or ended now, or CUPTI must stay.
+    /// Whether a context is being made or ended now, a copy that has a record goes on, or CUPTI must stay.
     pub(super) fn is_held(&self) -> bool {
-        self.must_stay() || self.on_contexts.count() > 0
+        self.must_stay() || self.on_contexts.count() > 0 || self.copies_under_way() > 0
     }
 
     /// Changes the state if the event is allowed now. If several threads try, one succeeds; returns whether this one
@@ -298,6 +330,23 @@ mod tests {
         let ending = link.context_call_begins(Began::NONE, true);
         link.context_call_ends(ending);
         assert!(link.is_held() && link.must_stay(), "the next one may come at any moment");
+    }
+
+    #[test]
+    fn copies_that_may_have_records_hold_it() {
+        let link = Link::new();
+        assert!(link.attached());
+        let before = link.copy_begins(Began::NONE);
+        assert_eq!((before, link.copies_under_way()), (Began::NONE, 0), "it has no record");
+        link.record_copies(true);
+        let copy = link.copy_begins(Began::NONE);
+        let inner = link.copy_begins(copy);
+        assert_eq!((link.copies_under_way(), inner), (1, copy), "one inside the other");
+        link.copy_ends(before);
+        link.record_copies(false);
+        assert!(link.is_held() && link.copy_begins(Began::NONE) == Began::NONE);
+        link.copy_ends(copy);
+        assert!(!link.is_held());
     }
 
     #[test]

@@ -13,9 +13,9 @@ use candlescope_core::gpu::{ActivityError, ActivitySink, OUTSIDE_WINDOW, RawKern
 use candlescope_core::{HostNs, SpanId};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What runs on a device. Copies between devices are separate, because some shared devices refuse to record them.
 const WORK: [u32; 3] = [kind::CONCURRENT_KERNEL, kind::MEMCPY, kind::MEMSET];
@@ -25,6 +25,17 @@ const LAUNCH_KERNEL: u32 = 307;
 
 /// How long a window waits for a launch that is detaching CUPTI. It takes milliseconds.
 const DETACHING: Duration = Duration::from_secs(5);
+
+/// How long the last delivery waits for copies that are under way. Those to the host wait for all kernels before them.
+const COPYING: Duration = Duration::from_secs(1);
+/// The same before recording is turned on and off, so that no copy is recorded in part. Where many threads copy, there
+/// may be no such moment.
+const COPYING_AT_ENDS: Duration = Duration::from_millis(50);
+/// Pause between looking whether they are over.
+const LOOK_EVERY: Duration = Duration::from_micros(50);
+
+/// Moments without records of copies that are remembered until the calls made in them have come.
+const MOST_GAPS: usize = 256;
 
 /// A recorder that is ready for windows.
 #[derive(Debug)]
@@ -37,14 +48,17 @@ pub(super) struct KernelRecorder<B: Backend> {
     detaches: bool,
     /// Whether it was this recorder that attached CUPTI last.
     mine: bool,
-    /// What to turn on in a window, once it is known what works, in the order of switching on; switching off is in
-    /// reverse order.
-    switches: Option<Vec<Switch>>,
+    /// The calls to follow and the kinds of work to record, once it is known what works. Kinds are turned on in this
+    /// order, and off in reverse order.
+    calls: Vec<Switch>,
+    kinds: Option<Vec<Switch>>,
     /// What has to be on for a launch to detach CUPTI.
     exits: Vec<Switch>,
-    /// Calls that make and end contexts, followed for as long as CUPTI is attached.
-    on_contexts: Vec<Switch>,
+    /// Calls that make and end contexts, and copies, followed for as long as CUPTI is attached.
+    watched: Vec<Switch>,
     recording: bool,
+    /// When records were handed over inside a window, by the callbacks' clock: copies begun meanwhile have none.
+    gaps: VecDeque<(u64, u64)>,
     join: Join,
     /// What was read and has not been told.
     carried: Read,
@@ -77,10 +91,12 @@ impl<B: Backend> KernelRecorder<B> {
             runtime: options.runtime_calls,
             detaches: !options.keep_attached && search::detachable(version),
             mine: false,
-            switches: None,
+            calls: Vec::new(),
+            kinds: None,
             exits: Vec::new(),
-            on_contexts: Vec::new(),
+            watched: Vec::new(),
             recording: false,
+            gaps: VecDeque::new(),
             join: Join::new(options.correlate != Correlate::Nothing),
             carried: Read::default(),
             numbers: Numbers::default(),
@@ -115,12 +131,8 @@ impl<B: Backend> KernelRecorder<B> {
             candlescope_core::diagnostics::report("cupti", message);
         }
         match state {
-            State::Attached if self.mine => {
-                // The request was cancelled, or there was none.
-                for exit in &self.exits {
-                    let _ = self.backend.turn(*exit, false);
-                }
-            }
+            // The request was cancelled, or there was none.
+            State::Attached if self.mine => {}
             State::Attached | State::Detached => {
                 if let Err(error) = self.backend.attach() {
                     self.backend.stop();
@@ -138,11 +150,11 @@ impl<B: Backend> KernelRecorder<B> {
                 ));
             }
         }
-        if self.switches.is_none() {
+        if self.kinds.is_none() {
             self.warm_up()?;
         }
-        for call in &self.on_contexts {
-            // Without it, CUPTI may be detached while a context ends, as before.
+        for call in self.watched.iter().chain(&self.calls) {
+            // They are known to work. If one is refused now, what it launches has no interval.
             let _ = self.backend.turn(*call, true);
         }
         Ok(())
@@ -172,7 +184,7 @@ impl<B: Backend> KernelRecorder<B> {
         if self.backend.link().must_stay() {
             self.detaches = false;
             let message = "this program ends CUDA contexts while kernels are recorded, so CUPTI stays attached from now on: \
-                each launch costs some 300 ns more";
+                each launch costs up to 0.8 µs more";
             candlescope_core::diagnostics::report("cupti", message.to_string());
             return;
         }
@@ -186,31 +198,36 @@ impl<B: Backend> KernelRecorder<B> {
         }
     }
 
-    /// Turns every switch on and off, and keeps those that work.
+    /// Turns everything on, the kinds of work off again, and keeps what works.
+    ///
+    /// Calls are followed until CUPTI is detached, and recorded in windows only. Were they turned off where a window
+    /// ends, a thread could be inside one: a step's last call waits for its result. CUPTI then takes all that the
+    /// thread calls later for a part of that call and gives it its id, until it is detached.
     fn warm_up(&mut self) -> Result<(), ActivityError> {
         let exits = calls::FREQUENT.iter().filter(|cbid| self.knows(Domain::Driver, **cbid));
         self.exits = exits.map(|cbid| Switch::Callback(Domain::Driver, *cbid)).collect();
         let on_contexts = calls::MAKE_CONTEXTS.iter().chain(&calls::END_CONTEXTS);
-        self.on_contexts = (on_contexts.filter(|(cbid, name)| self.is_named(Domain::Driver, *cbid, name)))
+        // Without calls being recorded copies have to be followed all the same.
+        let copies = Domain::Driver.calls().iter().filter(|(cbid, _)| calls::copies(Domain::Driver, *cbid));
+        self.watched = (on_contexts.chain(copies))
+            .filter(|(cbid, name)| self.is_named(Domain::Driver, *cbid, name))
             .map(|(cbid, _)| Switch::Callback(Domain::Driver, *cbid))
             .collect();
-        let mut wanted = self.followed();
-        wanted.extend(WORK.map(Switch::Kind));
-        wanted.push(Switch::Kind(kind::MEMCPY2));
-        let mut works = Vec::new();
-        for switch in wanted {
+        let (mut calls, mut kinds) = (Vec::new(), Vec::new());
+        let work = WORK.into_iter().chain([kind::MEMCPY2]).map(Switch::Kind);
+        for switch in self.followed().into_iter().chain(work) {
             match self.backend.turn(switch, true) {
-                Ok(()) => works.push(switch),
+                Ok(()) => if matches!(switch, Switch::Kind(_)) { &mut kinds } else { &mut calls }.push(switch),
                 Err(code) if needed(switch) => {
-                    let _ = self.all_off(&works);
+                    let _ = self.all_off(&kinds);
                     return Err(errors::refused(&meaning(switch), code));
                 }
                 // A call that this library or driver does not offer is not made by the program either.
                 Err(_) => {}
             }
         }
-        self.all_off(&works).map_err(|(switch, code)| errors::refused(&format!("stop: {}", meaning(switch)), code))?;
-        self.switches = Some(works);
+        self.all_off(&kinds).map_err(|(switch, code)| errors::refused(&format!("stop: {}", meaning(switch)), code))?;
+        (self.calls, self.kinds) = (calls, Some(kinds));
         self.backend.timestamp();
         Ok(())
     }
@@ -259,14 +276,20 @@ impl<B: Backend> KernelRecorder<B> {
     }
 
     fn turn_on(&mut self) -> Result<(), ActivityError> {
-        lanes::begin();
+        if self.correlate == Correlate::Callbacks {
+            lanes::begin();
+        }
         self.note();
-        let switches = self.switches.clone().unwrap_or_default();
-        for switch in &switches {
+        let kinds = self.kinds.clone().unwrap_or_default();
+        self.copies_are_over(COPYING_AT_ENDS);
+        self.backend.link().record_copies(true);
+        for switch in &kinds {
             if let Err(code) = self.backend.turn(*switch, true) {
+                lanes::end();
+                self.backend.link().record_copies(false);
                 // Turning off what was not on does nothing. The first refusal is the useful error, not one from turning
                 // things off again.
-                let _ = self.all_off(&switches);
+                let _ = self.all_off(&kinds);
                 return Err(errors::refused(&meaning(*switch), code));
             }
         }
@@ -279,10 +302,54 @@ impl<B: Backend> KernelRecorder<B> {
             return Ok(());
         }
         self.recording = false;
-        let switches = self.switches.clone().unwrap_or_default();
-        let outcome = self.all_off(&switches);
+        let kinds = self.kinds.clone().unwrap_or_default();
+        self.copies_are_over(COPYING_AT_ENDS);
+        let outcome = self.all_off(&kinds);
+        lanes::end();
+        self.backend.link().record_copies(false);
         self.note();
         outcome.map_err(|(switch, code)| errors::refused(&format!("stop: {}", meaning(switch)), code))
+    }
+
+    /// Waits until no copy that may have a record is under way; `false` if the time is up.
+    fn copies_are_over(&self, limit: Duration) -> bool {
+        let began = Instant::now();
+        while self.backend.link().copies_under_way() > 0 {
+            if began.elapsed() >= limit {
+                return false;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        true
+    }
+
+    /// Has CUPTI hand over its records, at a moment when no copy is under way that may have one: see
+    /// [`copies_under_way`](super::detach::Link::copies_under_way). `None` if there was no such moment.
+    fn flush(&mut self, all: bool) -> Option<Result<(), errors::Code>> {
+        if !self.recording {
+            let limit = if all { COPYING } else { Duration::ZERO };
+            return self.copies_are_over(limit).then(|| self.flush_now(all));
+        }
+        let of_copies = |kind: &Switch| matches!(kind, Switch::Kind(kind::MEMCPY | kind::MEMCPY2));
+        let copies: Vec<Switch> = self.kinds.iter().flatten().copied().filter(of_copies).collect();
+        if !self.copies_are_over(Duration::ZERO) {
+            return None;
+        }
+        let began = lanes::clock().raw();
+        let _ = self.all_off(&copies);
+        let flushed = self.copies_are_over(Duration::ZERO).then(|| self.flush_now(all));
+        for kind in &copies {
+            // It was on before; if it is refused now, copies are missing from here on.
+            let _ = self.backend.turn(*kind, true);
+        }
+        self.gaps.push_back((began, lanes::clock().raw()));
+        self.gaps.drain(..self.gaps.len().saturating_sub(MOST_GAPS));
+        flushed
+    }
+
+    fn flush_now(&mut self, all: bool) -> Result<(), errors::Code> {
+        self.backend.flush(false)?;
+        if all { self.backend.flush(true) } else { Ok(()) }
     }
 
     /// Delivers the kernels recorded so far.
@@ -290,7 +357,8 @@ impl<B: Backend> KernelRecorder<B> {
     /// A plain flush hands over the buffers whose records are all complete; a kernel that is still running holds its
     /// buffer back, and no record is lost. With `all`, a forced one follows, which hands over all buffers: the records
     /// of what still runs are lost then, and some of what ran may never become complete because its time stamp was
-    /// lost. If CUPTI is detached there is nothing to fetch.
+    /// lost. If CUPTI is detached there is nothing to fetch, and while a copy is under way only what CUPTI handed over by
+    /// itself.
     pub(super) fn collect(
         &mut self,
         all: bool,
@@ -298,13 +366,7 @@ impl<B: Backend> KernelRecorder<B> {
         into: &mut ActivitySink,
     ) -> Result<(), ActivityError> {
         let attached = self.is_attached();
-        let mut flushed = Ok(());
-        if attached {
-            flushed = self.backend.flush(false);
-            if all {
-                flushed = flushed.and(self.backend.flush(true));
-            }
-        }
+        let flushed = if attached { self.flush(all) } else { None };
         // After the flush, so that all times it brought lie between anchors.
         self.anchor(host, attached);
         if attached {
@@ -340,7 +402,7 @@ impl<B: Backend> KernelRecorder<B> {
         let ambiguous = join.take_ambiguous();
         into.dropped += ambiguous.records;
         into.dropped_of.extend(ambiguous.spans);
-        flushed.map_err(|code| errors::refused("hand over its records", code))
+        flushed.unwrap_or(Ok(())).map_err(|code| errors::refused("hand over its records", code))
     }
 
     /// Takes in the records of CUPTI's buffers and of the threads' rings.
@@ -363,13 +425,22 @@ impl<B: Backend> KernelRecorder<B> {
         });
         // After the buffers: a kernel can end before its call has returned, so the calls are read last.
         let nanoseconds = |raw: u64| lanes::clock().delta_as_nanos(self.origin, raw);
+        let mut unrecorded = Vec::new();
         lanes::drain(|launch| {
+            let within = |(began, ended): &(u64, u64)| (*began..=*ended).contains(&launch.start);
+            if calls::copies(launch.domain, launch.cbid) && self.gaps.iter().any(within) {
+                unrecorded.push(SpanId(launch.span));
+            }
             let Some(name) = calls::name(launch.domain, launch.cbid) else { return };
             let start = Some(launch.start).filter(|start| *start != 0).map(nanoseconds);
             let span = Some(SpanId(launch.span)).filter(|span| span.0 != 0);
             join.launched(launch.correlation, span, Call { name, start, end: nanoseconds(launch.end) });
         });
         let mut read = Read { dropped: lost, ..Read::default() };
+        for span in unrecorded.into_iter().filter(|span| *span != OUTSIDE_WINDOW) {
+            read.dropped += 1;
+            read.dropped_of.extend(Some(span).filter(|span| span.0 != 0));
+        }
         for correlation in unfinished {
             match join.unfinished(correlation) {
                 Some((_, Some(OUTSIDE_WINDOW))) => read.outside += 1,
@@ -417,9 +488,8 @@ impl<B: Backend> KernelRecorder<B> {
             ("cupti_strategy".to_string(), self.correlate.name().into()),
             ("cupti_detaches".to_string(), self.detaches.into()),
         ]);
-        if let Some(switches) = &self.switches {
-            let followed = switches.iter().filter(|switch| matches!(switch, Switch::Callback(..))).count();
-            facts.insert("cupti_calls_followed".to_string(), followed.into());
+        if self.kinds.is_some() {
+            facts.insert("cupti_calls_followed".to_string(), self.calls.len().into());
         }
         facts
     }
@@ -430,7 +500,9 @@ impl<B: Backend> Drop for KernelRecorder<B> {
         // Errors cannot be reported any more. The flush brings CUPTI's buffers back for the next recorder.
         let _ = self.disable();
         if self.is_attached() {
-            let _ = self.backend.flush(true);
+            if self.copies_are_over(COPYING) {
+                let _ = self.backend.flush(true);
+            }
             self.backend.records(&mut |_, _| {});
             self.release();
         }

@@ -33,8 +33,8 @@ struct Lane {
 }
 
 thread_local! {
-    /// The followed call, and the call on contexts, that this thread is inside.
-    static INSIDE: [Cell<Began>; 2] = const { [const { Cell::new(Began::NONE) }; 2] };
+    /// The followed call, the call on contexts and the copy that this thread is inside.
+    static INSIDE: [Cell<Began>; 3] = const { [const { Cell::new(Began::NONE) }; 3] };
     static LANE: RefCell<Lane> = const { RefCell::new(Lane { open: Vec::new(), ring: None }) };
 }
 
@@ -42,8 +42,10 @@ thread_local! {
 static RINGS: Mutex<Vec<Consumer<Launch>>> = Mutex::new(Vec::new());
 static CAPACITY: AtomicUsize = AtomicUsize::new(0);
 static LOST: AtomicU64 = AtomicU64::new(0);
-/// When recording began, by [`clock`].
+/// When recording of calls began last, and when it ended, by [`clock`]: it goes on while the end is not before the
+/// beginning.
 static BEGAN: AtomicU64 = AtomicU64::new(u64::MAX);
+static ENDED: AtomicU64 = AtomicU64::new(0);
 /// When CUPTI was attached for the first time, by [`clock`].
 static ATTACHED: AtomicU64 = AtomicU64::new(u64::MAX);
 static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::new);
@@ -56,12 +58,18 @@ pub(super) fn clock() -> &'static Clock {
 /// Exchanges what is known of the followed call that this thread is inside.
 #[inline]
 pub(super) fn inside(now: Began) -> Began {
-    INSIDE.try_with(|[call, _]| call.replace(now)).unwrap_or(Began::NONE)
+    INSIDE.try_with(|[call, ..]| call.replace(now)).unwrap_or(Began::NONE)
 }
 
 /// The same for calls that make or end contexts.
 pub(super) fn on_contexts(now: Began) -> Began {
-    INSIDE.try_with(|[_, call]| call.replace(now)).unwrap_or(Began::NONE)
+    INSIDE.try_with(|[_, call, _]| call.replace(now)).unwrap_or(Began::NONE)
+}
+
+/// The same for copies.
+#[inline]
+pub(super) fn copying(now: Began) -> Began {
+    INSIDE.try_with(|[.., copy]| copy.replace(now)).unwrap_or(Began::NONE)
 }
 
 /// How long CUPTI has to have been in the process before it is detached for the first time. By then it is known whether
@@ -90,13 +98,29 @@ pub(super) fn configure(capacity: usize) {
 
 /// Recording begins. A start time that a call stored before this moment is not valid.
 pub(super) fn begin() {
+    ENDED.store(u64::MAX, Ordering::Relaxed);
     BEGAN.store(clock().raw(), Ordering::Relaxed);
 }
 
-/// When recording began, by [`clock`].
+/// Recording ends: of calls, those that have begun before count.
+pub(super) fn end() {
+    ENDED.store(clock().raw(), Ordering::Relaxed);
+}
+
+/// Whether calls that begin now are recorded.
 #[inline]
-pub(super) fn enabled_at() -> u64 {
-    BEGAN.load(Ordering::Relaxed)
+pub(super) fn is_recording() -> bool {
+    ENDED.load(Ordering::Relaxed) == u64::MAX
+}
+
+/// When a call that ends now began: zero if that is not known, `None` if the call is not recorded.
+#[inline]
+pub(super) fn recorded(start: Option<u64>, now: u64) -> Option<u64> {
+    let (began, ended) = (BEGAN.load(Ordering::Relaxed), ENDED.load(Ordering::Relaxed));
+    match start.filter(|start| (began..=now).contains(start)) {
+        Some(start) => (start <= ended).then_some(start),
+        None => (ended == u64::MAX).then_some(0),
+    }
 }
 
 /// An interval begins on this thread. Does nothing in a thread that is ending.

@@ -25,7 +25,8 @@
 //! | kernels recorded, in a window | 3,180–3,390 |
 //!
 //! So recording is for windows of a few steps, and between windows CUPTI is detached: while attached it slows down
-//! every call of the driver, even with everything switched off, by 9 to 12 % of a decode step of a small model.
+//! every call of the driver, even with everything switched off, by 9 to 12 % of a decode step of a small model. While it
+//! is attached calls stay followed, as in a window.
 //!
 //! Kernels find their intervals through callbacks at launch calls. CUPTI's external correlation ids would be another
 //! way, but they cost one or two more records per launch; and with records of selected calls only
@@ -136,7 +137,7 @@ impl CuptiOptions {
     }
 
     /// Whether CUPTI stays in the process between windows and after the last; off by default. While attached it costs
-    /// about 300 ns per launch, even if it records nothing. Detaching it and attaching it again take milliseconds per
+    /// up to 0.8 µs per launch, as in a window, because calls are followed all the time. Detaching it and attaching it again take milliseconds per
     /// window, in the middle of the program's launches. `CANDLESCOPE_CUPTI_KEEP_ATTACHED=1` does the same for a program
     /// that cannot be rebuilt. CUPTI before CUDA 12.6 always stays, because detaching it crashed programs with CUDA
     /// graphs.

@@ -112,6 +112,7 @@ impl Backend for Scripted {
     }
 
     fn turn(&mut self, switch: Switch, on: bool) -> Result<(), Code> {
+        assert!(on || matches!(switch, Switch::Kind(_)), "a thread may be inside {switch:?}");
         let mut script = self.attached();
         if let Some((_, code)) = script.refuse.iter().find(|(refused, _)| on && *refused == switch) {
             return Err(*code);
@@ -198,8 +199,9 @@ fn windows_follow_what_the_library_knows() {
             !on.iter().any(|switch| matches!(switch, Switch::Callback(Domain::Runtime, _))),
             "the driver's will do"
         );
+        assert!(lanes::is_recording());
         recorder.disable().expect("disabled");
-        assert_eq!(library.script().on, []);
+        assert_eq!((kinds(&library.script().on), lanes::is_recording()), (vec![], false));
         let facts = recorder.describe();
         assert_eq!((&facts["cupti_strategy"], &facts["cupti_version"]), (&"callbacks".into(), &"13.0".into()));
         assert_eq!((&facts["cupti_library"], &facts["cupti_detaches"]), (&"/opt/libcupti.so.13".into(), &true.into()));
@@ -217,7 +219,12 @@ fn runtime_calls_are_followed_where_that_is_wanted() {
             let mut recorder = KernelRecorder::new(library.clone(), &options).expect("a recorder");
             recorder.enable().expect("enabled");
             assert_eq!(library.script().on.contains(&Switch::Callback(Domain::Runtime, 211)), expected);
-            assert_eq!(library.script().on.contains(&Switch::Callback(Domain::Driver, 307)), expected);
+            // What may detach CUPTI is on in any case.
+            assert_eq!(recorder.calls.contains(&Switch::Callback(Domain::Driver, 307)), expected);
+            assert_eq!(lanes::is_recording(), expected);
+            let copy = Switch::Callback(Domain::Driver, 278);
+            assert!(library.script().on.contains(&copy), "copies are followed for safety");
+            recorder.disable().expect("disabled");
         }
     });
 }
@@ -308,8 +315,8 @@ fn a_window_that_comes_before_a_launch_keeps_the_library() {
         let (library, mut recorder) = recorder(Correlate::Nothing);
         recorder.enable().expect("enabled");
         assert_eq!((library.log(), library.launch()), (vec!["start".to_string(), "attach".to_string()], 0));
-        let callbacks = library.script().on.iter().filter(|on| matches!(on, Switch::Callback(..))).count();
-        assert_eq!((callbacks, kinds(&library.script().on).len()), (0, 4), "what would have detached it is off");
+        assert_eq!((library.1.state(), kinds(&library.script().on).len()), (State::Attached, 4));
+        assert!(!lanes::is_recording(), "what would have detached it is on, and records no calls");
         recorder.disable().expect("disabled");
         recorder.release();
         drop(recorder);
@@ -642,5 +649,62 @@ fn windows_are_anchored_where_they_begin() {
         // error.
         let bound = sink.clock_bound_ns.expect("both were read");
         assert!(bound < 50_000_000, "{bound}");
+    });
+}
+
+#[test]
+fn nothing_is_handed_over_while_a_copy_with_a_record_goes_on() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
+        recorder.enable().expect("enabled");
+        library.log();
+        let copy = library.1.copy_begins(Began::NONE);
+        library.script().plain = vec![(built::kernel(1, 1_200, 1_500, 0), Some(b"k"))];
+        assert!(collect(&mut recorder, false, 1_000).kernels.is_empty() && library.log().is_empty());
+        library.1.copy_ends(copy);
+        collect(&mut recorder, false, 2_000);
+        assert_eq!(library.log(), ["flush"], "and copies are recorded again after it");
+        assert!(library.script().on.contains(&Switch::Kind(kind::MEMCPY)));
+
+        // One goes on beyond the window's end. What begins after that has no record, and harms nobody.
+        let copy = library.1.copy_begins(Began::NONE);
+        recorder.disable().expect("disabled");
+        assert_eq!(library.1.copy_begins(Began::NONE), Began::NONE);
+        collect(&mut recorder, false, 3_000);
+        assert!(library.log().is_empty());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                library.1.copy_ends(copy);
+            });
+            collect(&mut recorder, true, 4_000);
+        });
+        assert_eq!(library.log(), ["flush", "flush forced"], "the last delivery waits for it");
+        recorder.release();
+        assert_eq!((library.launch(), library.1.is_held()), (1, false));
+    });
+}
+
+#[test]
+fn copies_that_begin_while_records_are_handed_over_are_lost_and_told() {
+    alone(|| {
+        let (_library, mut recorder) = recorder(Correlate::Callbacks);
+        recorder.enable().expect("enabled");
+        let call = |cbid, correlation, span, start| {
+            lanes::push(span);
+            lanes::launched(Domain::Driver, cbid, correlation, start, lanes::clock().raw());
+            lanes::pop();
+        };
+        let before = lanes::clock().raw();
+        collect(&mut recorder, false, 1_000);
+        let (began, _) = recorder.gaps[0];
+        for (cbid, correlation, span, start) in
+            [(279, 1, SpanId(50), began), (279, 2, SpanId(51), before), (307, 3, SpanId(52), began)]
+        {
+            call(cbid, correlation, span, start);
+        }
+        call(279, 4, OUTSIDE_WINDOW, began);
+        let sink = collect(&mut recorder, false, 2_000);
+        assert_eq!((sink.dropped, sink.dropped_of), (1, vec![SpanId(50)]));
     });
 }

@@ -319,6 +319,8 @@ pub struct KernelAccount {
     pub recorder: String,
     /// Windows that were recorded.
     pub windows: u64,
+    /// Windows that were due and were left out, because the one before was still open or its kernels had not all come.
+    pub windows_missed: u64,
     /// Steps inside windows.
     pub steps: u64,
     /// Kernels, copies and memsets that were delivered: `attributed` + `unattributed` + `late` + `outside_window`.

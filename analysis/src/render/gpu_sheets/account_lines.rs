@@ -24,6 +24,12 @@ pub(super) fn lines(manifest: &RunManifest) -> Vec<(&'static str, String)> {
             count(k.dropped),
             count(k.unattributed)
         );
+        if k.windows_missed > 0 {
+            text.push_str(&format!(
+                ", {} left out while the kernels of the one before came in",
+                plural(k.windows_missed, "window")
+            ));
+        }
         if k.late > 0 {
             text.push_str(&format!(", {} too late for their interval's time", count(k.late)));
         }

@@ -4,7 +4,7 @@
 
 use super::super::buffers::{Buffer, Filled, Pool};
 use super::super::calls::Domain;
-use super::super::calls::{OnContexts, on_contexts};
+use super::super::calls::{OnContexts, copies, on_contexts};
 use super::super::detach::Link;
 use super::super::in_flight::Began;
 use super::super::lanes;
@@ -108,14 +108,24 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
         return;
     }
     let now = lanes::clock().raw();
+    if copies(domain, cbid) {
+        let around = lanes::copying(Began::NONE);
+        if data.site == ENTER {
+            lanes::copying(LINK.copy_begins(around));
+        } else {
+            LINK.copy_ends(around);
+        }
+    }
     if data.site == ENTER {
         if LINK.is_requested() {
             let around = lanes::inside(Began::NONE);
             lanes::inside(LINK.call_begins(around));
         }
         if !data.shared.is_null() {
+            // Zero: not to be recorded.
+            let start = if lanes::is_recording() { now } else { 0 };
             // SAFETY: where it is not null it is the call's own word, for our use.
-            unsafe { *data.shared = now };
+            unsafe { *data.shared = start };
         }
         return;
     }
@@ -129,14 +139,9 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
         // Nothing is recorded any more.
         return;
     }
-    let start = if data.shared.is_null() {
-        0
-    } else {
-        // SAFETY: as above.
-        unsafe { *data.shared }
-    };
-    // If recording began inside this call, the word was not written by us.
-    let start = if start <= now && start >= lanes::enabled_at() { start } else { 0 };
+    // SAFETY: as above. If recording began inside this call, the word was not written by us.
+    let start = (!data.shared.is_null()).then(|| unsafe { *data.shared });
+    let Some(start) = lanes::recorded(start, now) else { return };
     let correlation = data.correlation;
     let _ = catch_unwind(|| lanes::launched(domain, cbid, correlation, start, now));
 }
@@ -221,6 +226,14 @@ mod tests {
         call(1, 11, 1, true);
         call(1, 12, 2, false);
         call(1, 13, 3, true);
+        // One that goes on when recording ends, and one that begins after that.
+        call(0, 15, 1, true);
+        lanes::end();
+        call(1, 15, 1, true);
+        call(0, 16, 1, true);
+        call(1, 16, 1, true);
+        call(1, 17, 1, false);
+        lanes::begin();
         lanes::pop();
         shared = 1;
         let data = CallbackData {
@@ -242,7 +255,12 @@ mod tests {
         let mut seen = Vec::new();
         lanes::drain(|launch| seen.push(launch));
         let told: Vec<_> = seen.iter().map(|l| (l.correlation, l.domain, l.span, l.start != 0)).collect();
-        let expected = [(11, Domain::Driver, 6, true), (12, Domain::Runtime, 6, false), (14, Domain::Driver, 0, false)];
+        let expected = [
+            (11, Domain::Driver, 6, true),
+            (12, Domain::Runtime, 6, false),
+            (15, Domain::Driver, 6, true),
+            (14, Domain::Driver, 0, false),
+        ];
         assert_eq!(told, expected, "a beginning before the window is not known, other domains are not ours");
         assert!(seen[0].start <= seen[0].end);
     }

@@ -34,6 +34,8 @@ pub(crate) struct KernelWindow {
     /// Steps so far whose kernels are recorded.
     taken: AtomicU64,
     windows: AtomicU64,
+    /// Windows that were due while another one was under way.
+    missed: AtomicU64,
     /// Whether a capture needs the recorder, for threads that must not take its lock.
     held: AtomicBool,
     /// No application thread takes this lock.
@@ -85,6 +87,7 @@ impl KernelWindow {
             counted: AtomicU64::new(NONE),
             taken: AtomicU64::new(0),
             windows: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
             held: AtomicBool::new(false),
             recorder: Mutex::new(Recorder::default()),
         };
@@ -106,10 +109,12 @@ impl KernelWindow {
         let counted = self.counted.load(Ordering::Acquire);
         if let Some(schedule) = &self.schedule {
             let nth = self.recorded.fetch_add(1, Ordering::Relaxed);
-            if self.makes_room(counted)
-                && let Some(active) = self.due(schedule, nth)
+            let due = self.due(schedule, nth);
+            if let Some(active) = due
+                && !(self.makes_room(counted) && self.ask(active))
+                && counted != FAILED
             {
-                self.ask(active);
+                self.missed.fetch_add(1, Ordering::Relaxed);
             }
         }
         if self.take(counted) {
@@ -141,6 +146,10 @@ impl KernelWindow {
 
     /// The number of steps of the window to ask for at the `nth` recorded step, if the schedule wants one.
     fn due(&self, s: &Schedule, nth: u64) -> Option<u64> {
+        // The window that begins with the very first step was asked for when the session began.
+        if nth == 0 && self.asked_once.load(Ordering::Relaxed) {
+            return None;
+        }
         let at = nth.checked_sub(s.skip_first)?;
         let cycle = s.wait.saturating_add(s.warmup).saturating_add(s.active);
         let wanted = s.action(nth) != StepAction::Skip && cycle > 0 && at % cycle >= s.wait;
@@ -301,6 +310,12 @@ impl KernelWindow {
         self.windows.load(Ordering::Relaxed)
     }
 
+    /// Windows of the schedule that were left out, because the one before was still under way or its kernels had not
+    /// all come.
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
+    }
+
     /// Steps of the counted window that are still to come.
     pub(crate) fn remaining(&self) -> u64 {
         self.counted.load(Ordering::Relaxed) & !PHASE
@@ -399,6 +414,25 @@ mod tests {
         window.end_capture();
         assert!(!window.ask(1), "the recorder is on for the last one alone, and is to be switched off");
         assert!(window.stop() && window.ask(1));
+    }
+
+    #[test]
+    fn windows_that_find_no_room_are_counted() {
+        for wait in [0, 2] {
+            let window = KernelWindow::new(schedule(0, wait, 0, 1, 0));
+            // The recorder takes its time: nothing is recorded for ten steps.
+            let before = (0..10).filter(|_| window.begin_step(false)).count();
+            let due = 10 / (wait + 1);
+            assert_eq!((before, window.windows(), window.missed()), (0, 1, due - 1), "wait {wait}");
+            window.ready();
+            assert!(window.begin_step(false), "wait {wait}");
+            let more = if wait == 0 { 1 } else { 0 };
+            assert_eq!(window.missed(), due - 1 + more, "wait {wait}");
+            window.fail(|| {});
+            let missed = window.missed();
+            (0..10).for_each(|_| assert!(!window.begin_step(false)));
+            assert_eq!(window.missed(), missed, "a recorder that has failed is told as that");
+        }
     }
 
     #[test]

@@ -486,6 +486,7 @@ impl Kernels {
         let window = shared.control.kernels();
         KernelAccount {
             windows: window.map_or(0, |w| w.windows()),
+            windows_missed: window.map_or(0, |w| w.missed()),
             steps: window.map_or(0, |w| w.taken()),
             clock_bound_ns: match (self.clock_bound_ns, self.too_early_ns) {
                 (None, 0) => None,
