@@ -218,6 +218,10 @@ pub(crate) struct PartialOptions {
     #[arg(long, value_name = "RECORDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ring_capacity: Option<u64>,
+    /// Records that may wait for one exporter [default: 262144]; more where the verdict says `queue_full`
+    #[arg(long, value_name = "RECORDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) queue_records: Option<u64>,
     /// Make NVTX ranges; on anyway where Nsight Systems is attached, unless =false
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]

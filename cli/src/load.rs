@@ -302,6 +302,16 @@ struct Room {
 
 /// Refuses to replace what is there, and finds out before the load whether results can be written.
 fn make_room(out: &Path, overwrite: bool) -> Result<Room> {
+    // A study or a run is what its files say together: results of something else in it would be taken for its own.
+    let of_others =
+        [(candlescope_lab::study::MANIFEST_FILE, "a study"), (candlescope_core::run::MANIFEST_FILE, "a run")];
+    if let Some((file, what)) = of_others.into_iter().find(|(file, _)| out.join(file).exists()) {
+        bail!(
+            "{} is the directory of {what} (it holds {file}): name another one with --out, or leave --out away for \
+             results/load-TIME",
+            out.display()
+        );
+    }
     if let (Some(there), false) = (LoadResults::files_there(out).first(), overwrite) {
         bail!("{} is there already: name another directory with --out, or --overwrite it", there.display());
     }
@@ -417,5 +427,21 @@ mod tests {
         let (path, file) = new_file(dir.path()).unwrap();
         drop(file);
         assert!(path != link && !target.exists() && path.exists());
+    }
+
+    #[test]
+    fn a_directory_of_a_study_or_a_run_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["study.json", "run.json"] {
+            let file = dir.path().join(name);
+            std::fs::write(&file, "{}").unwrap();
+            for overwrite in [false, true] {
+                let error = make_room(dir.path(), overwrite).err().expect("it is somebody else's").to_string();
+                assert!(error.contains(name) && error.contains("--out"), "{error}");
+            }
+            std::fs::remove_file(file).unwrap();
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was written");
+        }
+        assert!(make_room(dir.path(), false).is_ok());
     }
 }

@@ -51,6 +51,7 @@ pub(crate) struct Options {
     /// The session records it, resolved.
     #[serde(skip)]
     pub(crate) ring_capacity: Option<usize>,
+    pub(crate) queue_records: Option<u64>,
     pub(crate) nvtx: Option<bool>,
     /// May carry a password: never recorded.
     #[serde(skip)]
@@ -117,6 +118,7 @@ pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
         cupti: p.cupti.clone(),
         overhead_probe: p.overhead_probe,
         ring_capacity: p.ring_capacity.map(|records| usize::try_from(records).unwrap_or(usize::MAX)),
+        queue_records: p.queue_records,
         nvtx: p.nvtx,
         prompt: prompt(&p, composed)?,
         image: p.image,
@@ -152,6 +154,9 @@ pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
         if value == 0 {
             bail!("--{name} is 0; it must be at least 1");
         }
+    }
+    if options.queue_records == Some(0) {
+        bail!("--queue-records is 0; it must be at least 1, or left out for the default");
     }
     if options.threads == Some(0) {
         bail!("--threads is 0; it must be at least 1");

@@ -17,7 +17,7 @@ use candlescope_core::run::{Finding, RunManifest, Severity, env_key};
 use candlescope_models::{AnyModel, LoadOptions, ModelSource, Picture};
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
@@ -195,12 +195,7 @@ fn default_out(source: &ModelSource) -> PathBuf {
 }
 
 /// Installs the layer: before the model loads, because spans are made then.
-fn start(
-    options: &Options,
-    out: &std::path::Path,
-    peaks: Option<serde_json::Value>,
-    disturbances: Vec<String>,
-) -> Result<Scope> {
+fn start(options: &Options, out: &Path, peaks: Option<serde_json::Value>, disturbances: Vec<String>) -> Result<Scope> {
     let budget = options.disk_budget_mb.map(|mb| mb.saturating_mul(1 << 20));
     let config = ParquetConfig::new(out).disk_budget(budget);
     let run_id = out.file_name().map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned());
@@ -233,6 +228,9 @@ fn start(
     if let Some(records) = options.ring_capacity {
         builder = builder.ring_capacity(records);
     }
+    if let Some(records) = options.queue_records {
+        builder = builder.queue_records(records);
+    }
     builder = crate::gpu::observe(builder, options)?;
     if let Ok(serde_json::Value::Object(map)) = serde_json::to_value(options) {
         for (key, value) in map {
@@ -247,14 +245,15 @@ fn start(
     });
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer).with(logs))
         .context("another tracing subscriber is installed")?;
-    keep_data_on_interrupt(&scope);
+    keep_data_on_interrupt(&scope, out);
     Ok(scope)
 }
 
 /// On Ctrl-C, writes what was recorded before the program ends. The run is closed when the process exits, and says that
-/// it was interrupted.
-fn keep_data_on_interrupt(scope: &Scope) {
+/// it was interrupted: it can be read like any other.
+fn keep_data_on_interrupt(scope: &Scope, out: &Path) {
     let Some(handle) = scope.handle().cloned() else { return };
+    let run = out.display().to_string();
     let installed = ctrlc::set_handler(move || {
         note("");
         note("interrupted: writing what has been recorded");
@@ -262,6 +261,7 @@ fn keep_data_on_interrupt(scope: &Scope) {
         if let Err(error) = handle.flush(Duration::from_secs(5)) {
             note(&error.to_string());
         }
+        note(&format!("Run: {run}   Report: candlescope report {run}"));
         std::process::exit(130);
     });
     if let Err(error) = installed {
@@ -313,7 +313,7 @@ fn reads_source(manifest: &RunManifest) -> bool {
 fn show(
     shown: Shown,
     options: &Options,
-    out: &std::path::Path,
+    out: &Path,
     manifest: &RunManifest,
     outputs: &[Output],
     limits: ReadLimits,

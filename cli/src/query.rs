@@ -3,14 +3,20 @@
 use crate::limits::limits;
 use crate::output::{note, say_in_parts};
 use anyhow::{Context, Result, bail};
-use candlescope_analysis::sql::{Answer, Sources, SqlValue, query};
+use candlescope_analysis::limits::Exceeded;
+use candlescope_analysis::sql::{Answer, QueryError, Sources, SqlValue, query};
+use candlescope_analysis::{Limit, ReadLimits};
 use clap::{Args, ValueEnum};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::io::Read as _;
 use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
+/// How much later than its limit a query is ended from outside: what the engine can end by itself has ended by then.
+const GRACE: Duration = Duration::from_secs(3);
 /// The longest query that is read from standard input.
 const MOST_BYTES: u64 = 1 << 20;
 /// Characters of a cell in a table: the layout takes time with the square of a cell's length.
@@ -68,7 +74,7 @@ pub(crate) fn run(args: &QueryArgs) -> Result<()> {
     };
     let limits = limits(&[])?;
     let sources = Sources::open(&args.runs, &limits)?;
-    let answer = query(&sql, &sources, &limits, args.limit)?;
+    let answer = in_time(&limits, || query(&sql, &sources, &limits, args.limit))?;
     for finding in answer.findings() {
         note(&format!("warning: {}. {}", finding.message(), finding.remedy()));
     }
@@ -82,6 +88,30 @@ pub(crate) fn run(args: &QueryArgs) -> Result<()> {
         note(&format!("note: there are more rows than {}; --limit 0 gives all", args.limit));
     }
     Ok(())
+}
+
+/// Ends the command where `ask` cannot be ended by itself: the engine looks at the clock between its instructions, and
+/// a call of a function, such as `instr` or `LIKE` of two long texts, is one instruction, however long it takes. The
+/// database is a temporary file without a name, so that nothing is left.
+fn in_time<T>(limits: &ReadLimits, ask: impl FnOnce() -> T) -> T {
+    let allowed = limits.get(Limit::QuerySeconds);
+    let (running, ended) = channel::<()>();
+    // Without the thread, the engine's own clock is all there is.
+    let _ = std::thread::Builder::new().name("cs-query-time".into()).spawn(move || {
+        let latest = Duration::from_secs(allowed).saturating_add(GRACE);
+        if ended.recv_timeout(latest) == Err(RecvTimeoutError::Timeout) {
+            let exceeded = Exceeded { limit: Limit::QuerySeconds, found: None, allowed };
+            note(&format!(
+                "error: {}. It was ended within one call of a function, such as instr or replace of long texts, which the \
+                 engine cannot stop",
+                QueryError::Limit(exceeded)
+            ));
+            std::process::exit(1);
+        }
+    });
+    let answer = ask();
+    drop(running);
+    answer
 }
 
 fn from_stdin() -> Result<String> {

@@ -24,7 +24,7 @@ pub(crate) struct AskedModel {
 }
 
 impl AskedModel {
-    /// `config:NAME`, `FILE.gguf`, `config.json` or its directory, a hub id or a short name.
+    /// `embedded`, `config:NAME`, `FILE.gguf`, `config.json` or its directory, a hub id or a short name.
     pub(crate) fn of(target: &str) -> Result<Self> {
         let path = Path::new(target);
         let is_gguf = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
@@ -45,7 +45,8 @@ impl AskedModel {
         }
         match known_model(target) {
             Ok(shape) => Ok(Self::named(target, shape)),
-            Err(unknown) => match target.strip_prefix("config:").and_then(|name| ModelConfig::named(name).ok()) {
+            // Those that other commands run: `embedded`, or `config:NAME`.
+            Err(unknown) => match ModelConfig::named(target.strip_prefix("config:").unwrap_or(target)).ok() {
                 Some(config) => Ok(Self { shape: of_dimensions(&config), format: None, note: None }),
                 None => Err(unknown.into()),
             },

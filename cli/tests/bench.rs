@@ -73,6 +73,20 @@ fn a_quick_suite_from_requests_to_report() {
         ",speedup,speedup_low,speedup_high,efficiency,memory_bytes,process_cpu_ratio,hw_gpu_utilization_ratio,"
     ));
     assert!(head("sequence_length_results.csv").contains("ttft_ms,ttft_ms_low,ttft_ms_high"));
+    // The costs of the JSON, with each suite.
+    let usd = metrics["efficiency"]["cost"]["cases"].as_array().unwrap();
+    let usd = usd.iter().map(|case| case["usd_per_million_output_tokens"].as_f64().unwrap());
+    let of_json: Vec<f64> = usd.collect();
+    for (name, rows) in [("throughput_results.csv", 3), ("sequence_length_results.csv", 6), ("latency_results.csv", 4)]
+    {
+        let text = fs::read_to_string(out.join(name)).unwrap();
+        let mut costs = text.lines().map(|line| line.rsplit(',').next().unwrap());
+        assert_eq!(costs.next(), Some("usd_per_million_output_tokens"), "{name}");
+        let costs: Vec<f64> = costs.map(|cost| cost.parse().unwrap()).collect();
+        assert_eq!(costs.len(), rows, "{name}");
+        let is_of_json = |cost: &f64| of_json.iter().any(|of_json| (of_json / cost - 1.0).abs() < 1e-9);
+        assert!(costs.iter().all(|cost| *cost > 0.0 && (name.starts_with("latency") || is_of_json(cost))), "{costs:?}");
+    }
     for chart in ["latency", "throughput", "tpot_by_batch", "sequence_length"] {
         assert!(fs::read_to_string(out.join(format!("charts/{chart}.svg"))).unwrap().contains("<svg"));
         assert!(fs::read(out.join(format!("charts/{chart}.png"))).unwrap().starts_with(b"\x89PNG"));
@@ -178,6 +192,34 @@ fn an_interrupt_keeps_what_there_is_and_the_study_goes_on() {
     ok(&[args.as_slice(), &["--resume"]].concat());
     assert_eq!(study(&out)["state"], "done");
     assert_eq!(rows(&out).as_array().unwrap().len(), kept + 400, "the round is measured anew; what was taken stays");
+}
+
+/// Whoever asked for the study was killed, and could not tell the process that measures: that one notices.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_round_ends_when_the_command_that_started_it_was_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("s");
+    let args = ["bench", "latency", "--prompt-tokens", "4", "--output-tokens", "4", "--runs", "100000000"];
+    let more = ["--time-limit", "80000", "--processes", "1", "--profiled", "0", "--out", out.to_str().unwrap()];
+    let mut command = candlescope();
+    let mut child = command.args(args).args(more).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let journal = out.join("journal.jsonl");
+    let bytes = || fs::metadata(&journal).map_or(0, |file| file.len());
+    wait_until(|| bytes() > 2_000, "some samples");
+    let own = child.id().to_string();
+    let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap();
+    let measuring: Vec<&str> = children.split_whitespace().collect();
+    assert_eq!(measuring.len(), 1, "a process measures: {children}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Where nobody collects it, it stays as a zombie.
+    let stat = format!("/proc/{}/stat", measuring[0]);
+    let is_gone = || fs::read_to_string(&stat).map_or(true, |text| text.contains(") Z"));
+    wait_until(is_gone, "the process that measures has ended");
+    let kept = bytes();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert_eq!(bytes(), kept, "nobody measures any more");
 }
 
 #[test]

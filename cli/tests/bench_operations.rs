@@ -93,6 +93,22 @@ fn kernels_end_to_end() {
     assert_eq!(of("qmatmul")["utilisation"], Value::Null, "no peak of a quantised type");
     assert_eq!(of("argmax")["flops"], Value::Null);
 
+    // The page and the charts that other studies have: each kernel, and what was reached beside its roof.
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("</html>") && !page.contains("src=\"http"), "{page}");
+    for shown in ["<td>gemm</td>", "<td>argmax</td>", "compute, measured", "share of the roof", "no peak to hold it"] {
+        assert!(page.contains(shown), "{shown}: {page}");
+    }
+    assert_eq!(page.matches("<figure>").count(), 2);
+    for chart in ["roof", "bandwidth"] {
+        let svg = std::fs::read_to_string(out.join(format!("charts/{chart}.svg"))).unwrap();
+        assert!(
+            svg.contains("f32, reached") && (chart != "roof" || svg.contains("f32, allowed by the peaks")),
+            "{svg}"
+        );
+        assert!(std::fs::read(out.join(format!("charts/{chart}.png"))).unwrap().starts_with(b"\x89PNG"));
+    }
+
     // Every repetition, with the sizes as columns, and the recorded ones' runs.
     let results = columns(&out.join("results.csv"));
     for name in ["case", "op", "dtype", "m", "rows", "host_ns", "flops_per_s", "bytes_per_s", "run"] {

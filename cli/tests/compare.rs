@@ -33,6 +33,7 @@ fn another_batch_is_compared_by_what_one_sequence_takes() {
     let (one, four) = (one.to_str().unwrap(), four.to_str().unwrap());
     let (code, _, err) = status(&["compare", one, four]);
     assert!(code != 0 && err.contains("say --allow batch"), "{code}: {err}");
+    assert!(err.contains("cannot be compared: batch of ") && err.contains(" is 1 in A, and 4 in B"), "{err}");
     for allow in ["batch", "all"] {
         let (code, out, err) = status(&["compare", one, four, "--allow", allow, "--json"]);
         assert_eq!((code, err.as_str()), (2, ""), "one run of each decides nothing");
@@ -49,6 +50,7 @@ fn another_batch_is_compared_by_what_one_sequence_takes() {
         out.contains("divided by the sequences") && out.contains("for each of its sequences, a step takes"),
         "{out}"
     );
+    assert!(out.contains("(as allowed): batch of decode: 1 → 4") && !out.contains("batch batch"), "{out}");
 }
 
 #[test]
@@ -151,6 +153,26 @@ fn a_gate_keeps_a_baseline_and_a_history() {
     std::fs::remove_dir_all(&main).unwrap();
     let (code, out, _) = status(&["gate", &today, "--baseline", &baseline]);
     assert!((0..=2).contains(&code) && out.contains("History: 3 entries"), "{out}");
+
+    // A link at the place of the history is neither read nor written through, which is said, whatever is printed.
+    #[cfg(unix)]
+    {
+        let history = Path::new(&baseline).join("history.jsonl");
+        let elsewhere = dir.path().join("elsewhere.jsonl");
+        std::fs::rename(&history, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &history).unwrap();
+        let before = std::fs::read(&elsewhere).unwrap();
+        let gate = ["gate", today.as_str(), "--baseline", baseline.as_str()];
+        let ways: [&[&str]; 2] = [&[], &["--json"]];
+        for more in ways {
+            let (code, out, err) = status(&[&gate[..], more].concat());
+            assert!((0..=2).contains(&code), "{out}\n{err}");
+            let said = "warning: the history was left alone, and no earlier day is known, nor is this one kept: ";
+            assert!(err.contains(said) && err.contains("history.jsonl: it is a symbolic link"), "{err}");
+            assert!(!err.contains("lacks this entry"), "once: {err}");
+        }
+        assert_eq!(std::fs::read(&elsewhere).unwrap(), before);
+    }
 
     // A baseline of another machine.
     let file = Path::new(&baseline).join("baseline.json");

@@ -15,7 +15,8 @@ fn profile(out: &Path, more: &[&str]) -> serde_json::Value {
 fn embedded_model_from_prompt_to_report() {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
-    let result = profile(&run, &["--max-new-tokens", "12", "--repeats", "2", "--ignore-eos"]);
+    let result =
+        profile(&run, &["--max-new-tokens", "12", "--repeats", "2", "--ignore-eos", "--queue-records", "300000"]);
     let m = manifest(&run);
     assert_eq!(m["complete"], true);
     assert_eq!(m["verdict"]["ok"], true, "{}", m["verdict"]);
@@ -24,6 +25,7 @@ fn embedded_model_from_prompt_to_report() {
     assert_eq!(m["counts"]["requests"], 3);
     assert_eq!(m["counts"]["steps"], 3 * 12);
     assert_eq!(m["model"]["architecture"], "llama");
+    assert_eq!(m["options"]["queue_records"], 300_000);
     assert!(!result["text"][0].as_str().unwrap().is_empty());
     for file in ["report.html", "report.md", "operators.md", "metrics.json"] {
         assert!(run.join(file).metadata().unwrap().len() > 100, "{file}");
@@ -238,10 +240,10 @@ fn doctor_finds_onnx_runtime_where_it_is_activated_only() {
 fn an_interrupt_keeps_what_was_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
-    let mut child = candlescope()
+    let child = candlescope()
         .args(["profile", "--out", run.to_str().unwrap(), "--repeats", "100000", "--max-new-tokens", "32"])
         .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
     wait_until(|| run.join("spans").is_dir(), "the run has begun");
@@ -249,7 +251,10 @@ fn an_interrupt_keeps_what_was_recorded() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let ended = child.wait_with_output().unwrap();
+    let told = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(130), "{told}");
+    assert!(told.contains(&format!("Run: {0}   Report: candlescope report {0}", run.display())), "{told}");
     // The run was closed as the process exited, and says why it ended; everything up to the interrupt can be read.
     let metrics = json(&ok(&["report", run.to_str().unwrap(), "--json"]));
     assert_eq!(manifest(&run)["complete"], true);

@@ -316,5 +316,8 @@ fn the_kernels_of_a_model_are_measured_by_one_command() {
     says(&["--for", &config, "--ops", "add"], "--ops");
     says(&["--batch", "2"], "--for");
     says(&["--for", "nosuchmodel-7b"], "nosuchmodel-7b");
+    // The name by which other commands know the model that is built in.
+    let of = |name: &str| json(&ok(&["roofline", name, "--gpu", "H100-SXM", "--json"]))["parameters"].clone();
+    assert!(of("embedded").as_u64() > Some(0) && of("embedded") == of("config:embedded"));
     says(&["--for", &config, "--dtype", "f32,bf16"], "one format");
 }

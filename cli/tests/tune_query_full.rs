@@ -44,6 +44,8 @@ fn a_batch_is_tuned_with_few_points_and_the_study_is_asked() {
     assert_eq!((&tuned["cheapest"], tuned["usd_per_hour"].as_f64()), (&tuned["best"], Some(3.6)));
     assert!(fs::read_to_string(out.join("report.md")).unwrap().contains("cost least at a batch of "));
 
+    let table = fs::read_to_string(out.join("throughput_results.csv")).unwrap();
+    assert!(table.lines().next().unwrap().ends_with(",usd_per_million_output_tokens"), "{table}");
     for file in ["report.html", "report.md", "tune.json", "study.json", "results.parquet", "throughput_results.csv"] {
         assert!(out.join(file).is_file(), "{file}");
     }

@@ -53,6 +53,12 @@ impl Difference {
     }
 }
 
+/// A fact in words: `tokens context`, and `batch of decode` alone, which names its kind itself.
+pub(crate) fn named(what: &str, key: &str) -> String {
+    let says_itself = key.split([' ', '_']).any(|word| word == what || what.strip_suffix('s') == Some(word));
+    if says_itself { key.to_string() } else { format!("{what} {key}") }
+}
+
 /// Sequences at once: sides that differ in them are compared by what one sequence takes.
 pub(super) const BATCH: &str = "batch";
 
@@ -92,7 +98,7 @@ pub enum CompareError {
         second: String,
     },
     /// They differ in something that must not.
-    #[error("these cannot be compared: {what} {key} is {a} in A, and {b} in B.{remedy}")]
+    #[error("these cannot be compared: {} is {a} in A, and {b} in B.{remedy}", named(.what, .key))]
     Different {
         /// What differs.
         what: &'static str,
@@ -344,6 +350,7 @@ mod tests {
         };
         let error = stop(&differences(&with(1.into()), &with(8.into()), &[])).unwrap().to_string();
         assert!(error.contains("--allow batch"), "{error}");
+        assert!(error.contains("cannot be compared: batch of decode is 1 in A, and 8 in B."), "{error}");
         for allow in ["batch", "all"] {
             let found = differences(&with(1.into()), &with(8.into()), &[allow.to_string()]);
             assert!(stop(&found).is_none() && found.len() == 1, "{found:?}");
@@ -351,6 +358,18 @@ mod tests {
         let varies = differences(&with(1.into()), &with("varies".into()), &["all".to_string()]);
         let error = stop(&varies).unwrap().to_string();
         assert!(error.contains("Nothing allows this") && error.contains("tune batch"), "{error}");
+    }
+
+    #[test]
+    fn a_fact_that_names_its_kind_is_told_once() {
+        let all =
+            [("batch", "batch of decode"), ("dtype", "dtype"), ("threads", "compute_threads"), ("threads", "rayon")];
+        assert_eq!(
+            all.map(|(what, key)| named(what, key)),
+            ["batch of decode", "dtype", "compute_threads", "threads rayon"]
+        );
+        assert_eq!(named("model", "layers"), "model layers");
+        assert_eq!(named("shapes", "batch of decode"), "shapes batch of decode");
     }
 
     #[test]

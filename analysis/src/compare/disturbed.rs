@@ -2,7 +2,7 @@
 
 use crate::passes::Analysis;
 use candlescope_core::numbers::significant;
-use candlescope_core::run::{Code, env_key};
+use candlescope_core::run::{Code, MachineUse, env_key};
 use candlescope_core::{host_metric, metric};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -12,34 +12,58 @@ const MOST_OTHERS: f64 = 0.3;
 /// Findings of a run that say that it was disturbed.
 const FINDINGS: [Code; 2] = [Code::MachineBusy, Code::CpuThrottled];
 
-/// What disturbed the machine during a run, a short sentence each; the numbers are means over its measured steps.
+/// What disturbed the machine during a run, a short sentence each. Where samples say what others took, they are asked, as
+/// for the run's own verdict: a comparison must not call a run disturbed that its report calls free.
 pub(super) fn disturbances_of(analysis: &Analysis) -> Vec<String> {
+    let manifest = &analysis.manifest;
+    let machine = manifest.machine.unwrap_or_default();
+    let is_disturbed = machine.is_disturbed();
+    let on_gpu = manifest.gpu.as_ref().is_some_and(|gpu| !gpu.devices.is_empty());
     let mut found: Vec<String> = Vec::new();
-    let told = analysis.manifest.environment.get(env_key::DISTURBANCES).and_then(Value::as_array);
-    found.extend(told.into_iter().flatten().filter_map(Value::as_str).map(str::to_string));
+    // What was seen before the work began: what others do on a GPU does not show in the host's samples.
+    if is_disturbed.is_none() || on_gpu {
+        let told = manifest.environment.get(env_key::DISTURBANCES).and_then(Value::as_array);
+        found.extend(told.into_iter().flatten().filter_map(Value::as_str).map(str::to_string));
+    }
+    match is_disturbed {
+        Some(true) => found.push(others_used(&machine)),
+        Some(false) => {}
+        None => found.extend(by_means(analysis)),
+    }
+    if found.is_empty() { said_by_verdict(analysis) } else { found }
+}
+
+/// Of runs of earlier releases: means over their measured steps.
+fn by_means(analysis: &Analysis) -> Option<String> {
     let mean = |metric: &str| {
         let series = analysis.memory.series.iter().find(|series| series.metric == metric)?;
         Some(series.in_steps.map_or(series.mean, |inside| inside.mean)).filter(|mean| mean.is_finite())
     };
     let cores = analysis.manifest.environment.get(env_key::CPU_AVAILABLE).and_then(Value::as_f64);
     match (mean(host_metric::OTHERS_RATIO), mean(metric::LOAD_1M), mean(metric::CPU_RATIO), cores) {
-        (Some(others), ..) if others >= MOST_OTHERS => {
-            found.push(format!("other processes used {} processors", significant(others)));
+        (Some(others), ..) => {
+            (others >= MOST_OTHERS).then(|| format!("other processes used {} processors", significant(others)))
         }
         // Whoever waits for a processor counts in the load, the run's own threads among them.
         (None, Some(load), Some(own), Some(cores)) if load > cores && load - own >= 1.0 => {
             let load = significant(load);
-            found.push(format!("the load average was {load} on {cores} processors"));
+            Some(format!("the load average was {load} on {cores} processors"))
         }
-        _ => {}
+        _ => None,
     }
-    for finding in &analysis.verdict.findings {
-        let code = finding.code.as_str();
-        if FINDINGS.iter().any(|known| known.as_str() == code) && found.is_empty() {
-            found.push(format!("the run's own verdict says {code}"));
-        }
-    }
-    found
+}
+
+fn others_used(machine: &MachineUse) -> String {
+    let of = machine.processors.map_or_else(String::new, |all| format!(" of {all}"));
+    let others = significant(machine.others_cores().unwrap_or_default());
+    format!("other processes used {others}{of} processors while steps ran")
+}
+
+/// The run's own verdict, where nothing says more.
+fn said_by_verdict(analysis: &Analysis) -> Vec<String> {
+    let codes = analysis.verdict.findings.iter().map(|finding| finding.code.as_str());
+    let code = codes.into_iter().find(|code| FINDINGS.iter().any(|known| known.as_str() == *code));
+    code.map(|code| format!("the run's own verdict says {code}")).into_iter().collect()
 }
 
 /// What disturbed the runs of both sides, a sentence for each side; of each run its own [`disturbances_of`].
@@ -51,7 +75,11 @@ pub(super) fn disturbances(a: &[&[String]], b: &[&[String]]) -> Vec<String> {
         runs.iter().copied().flatten().for_each(|cause| *causes.entry(cause).or_default() += 1);
         if hit > 0 {
             let causes: Vec<&str> = causes.into_keys().take(3).collect();
-            said.push(format!("{hit} of {} runs of {letter} were disturbed: {}", runs.len(), causes.join("; ")));
+            let causes = causes.join("; ");
+            said.push(match runs.len() {
+                1 => format!("The run of {letter} was disturbed: {causes}"),
+                all => format!("{hit} of {all} runs of {letter} were disturbed: {causes}"),
+            });
         }
     }
     said
@@ -66,6 +94,7 @@ mod tests {
         let busy = ["other processes used 1.5 processors".to_string()];
         let found = disturbances(&[&busy, &[]], &[&[]]);
         assert_eq!(found, ["1 of 2 runs of A were disturbed: other processes used 1.5 processors"]);
+        assert_eq!(disturbances(&[&[]], &[&busy]), ["The run of B was disturbed: other processes used 1.5 processors"]);
         assert!(disturbances(&[&[]], &[&[]]).is_empty());
     }
 }

@@ -32,10 +32,7 @@ impl LongTexts {
         if longest <= most {
             return Ok(rows);
         }
-        if self.values == 0 {
-            self.file = file.to_path_buf();
-        }
-        self.longest = self.longest.max(longest);
+        self.note(longest, file);
         let columns = rows.columns().iter().map(|column| match column.as_string_view_opt() {
             Some(texts) => {
                 let (cut, values) = shortened(texts, most)?;
@@ -45,6 +42,23 @@ impl LongTexts {
             None => Ok(column.clone()),
         });
         RecordBatch::try_new(rows.schema(), columns.collect::<Result<Vec<ArrayRef>, ArrowError>>()?)
+    }
+
+    /// Cuts a text of a file that has no tables.
+    pub(super) fn cut_text(&mut self, text: &mut String, limits: &ReadLimits, file: &Path) {
+        let most = limits.get(Limit::TextBytes);
+        if text.len() as u64 > most {
+            self.note(text.len() as u64, file);
+            self.values += 1;
+            text.truncate(end(text, most));
+        }
+    }
+
+    fn note(&mut self, longest: u64, file: &Path) {
+        if self.values == 0 {
+            self.file = file.to_path_buf();
+        }
+        self.longest = self.longest.max(longest);
     }
 
     /// Says so, if anything was cut.
@@ -67,14 +81,19 @@ fn shortened(texts: &StringViewArray, most: u64) -> Result<(StringViewArray, u64
         }
         cut += 1;
         let text = texts.value(row);
-        let mut end = usize::try_from(most).unwrap_or(usize::MAX);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        make_view(&text.as_bytes()[..end], (*view >> 64) as u32, (*view >> 96) as u32)
+        make_view(&text.as_bytes()[..end(text, most)], (*view >> 64) as u32, (*view >> 96) as u32)
     });
     let views = views.collect();
     Ok((StringViewArray::try_new(views, texts.data_buffers().to_vec(), texts.nulls().cloned())?, cut))
+}
+
+/// Where a text of more than `most` bytes is cut: between two characters.
+fn end(text: &str, most: u64) -> usize {
+    let mut end = usize::try_from(most).unwrap_or(usize::MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    end
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Reads `run.json`.
 
 use super::OpenError;
+use super::long_texts::LongTexts;
 use crate::limits::{Exceeded, Limit, ReadLimits};
 use candlescope_core::files::read_limited;
 use candlescope_core::run::{Code, Finding, MANIFEST_FILE, Place, RunManifest, SCHEMA_VERSION};
@@ -51,7 +52,7 @@ pub(super) fn read(
             return Ok(None);
         }
     };
-    let value: Value = match serde_json::from_slice(&bytes) {
+    let mut value: Value = match serde_json::from_slice(&bytes) {
         Ok(value @ Value::Object(_)) => value,
         Ok(_) => {
             findings.push(unreadable("not a JSON object".to_string()));
@@ -77,11 +78,63 @@ pub(super) fn read(
             findings.push(finding.count("version", SCHEMA_VERSION.into()));
         }
     }
+    let mut long = LongTexts::default();
+    hold(&mut value, &mut long, limits, &path);
+    findings.extend(long.finding(limits));
     match serde_json::from_value(value) {
         Ok(manifest) => Ok(Some(manifest)),
         Err(error) => {
             findings.push(unreadable(error.to_string()));
             Ok(None)
         }
+    }
+}
+
+/// Holds every text to the limit on texts, names of keys included, as texts of tables are. The parser has bounded how
+/// deep values are.
+fn hold(value: &mut Value, long: &mut LongTexts, limits: &ReadLimits, file: &Path) {
+    match value {
+        Value::String(text) => long.cut_text(text, limits, file),
+        Value::Array(items) => items.iter_mut().for_each(|item| hold(item, long, limits, file)),
+        Value::Object(map) => {
+            if map.keys().any(|key| key.len() as u64 > limits.get(Limit::TextBytes)) {
+                let held = std::mem::take(map).into_iter().map(|(mut key, value)| {
+                    long.cut_text(&mut key, limits, file);
+                    (key, value)
+                });
+                *map = held.collect();
+            }
+            map.values_mut().for_each(|value| hold(value, long, limits, file));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_text_is_held_to_the_limit_wherever_it_stands() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = "ä".repeat(20);
+        let text = json!({
+            "schema_version": 1, "run_id": long, "model": { "name": long, "of": [{ "deep": long }], "layers": 4 },
+            "environment": { long.as_str(): "short" },
+        });
+        std::fs::write(dir.path().join(MANIFEST_FILE), text.to_string()).unwrap();
+        let mut findings = Vec::new();
+        let limits = ReadLimits::default().with(Limit::TextBytes, 15);
+        let read = read(dir.path(), &limits, &mut findings).unwrap().unwrap();
+        let cut = "ä".repeat(7);
+        assert_eq!((read.run_id.as_str(), &read.model["name"], &read.model["layers"]), (&*cut, &json!(cut), &json!(4)));
+        assert_eq!((&read.model["of"][0]["deep"], &read.environment[&cut]), (&json!(cut), &json!("short")));
+        let [finding] = &findings[..] else { panic!("{findings:?}") };
+        let said = finding.message();
+        assert!(
+            said.contains("run.json") && said.contains("40 bytes of one text") && said.contains("4 values"),
+            "{said}"
+        );
     }
 }

@@ -35,10 +35,15 @@ pub(super) fn path(text: &str, most: usize) -> String {
     }
     let first = text.split('/').next().unwrap_or_default();
     let left = most.saturating_sub(first.chars().count() + 3);
-    // Whole names from the end, as many as there is room for.
-    let starts = text.match_indices('/').map(|(at, _)| &text[at + 1..]);
-    match starts.skip(1).find(|rest| rest.chars().count() <= left) {
-        Some(rest) => format!("{first}/…/{rest}"),
+    // Whole names from the end, as many as there is room for; the second one at the earliest.
+    let room = match left.checked_sub(1) {
+        Some(others) => text.char_indices().rev().nth(others).map_or(0, |(at, _)| at),
+        None => text.len(),
+    };
+    let second = text.match_indices('/').nth(1).map(|(at, _)| at);
+    let from = second.map(|second| second.max(room.saturating_sub(1)));
+    match from.and_then(|from| text.as_bytes()[from..].iter().position(|byte| *byte == b'/').map(|at| from + at)) {
+        Some(slash) => format!("{first}/…/{}", &text[slash + 1..]),
         None => tail(text, most),
     }
 }
@@ -95,6 +100,9 @@ mod tests {
         assert_eq!(path("decode/block/mlp/linear", 14), "…ck/mlp/linear");
         assert_eq!(path("decode/block", 12), "decode/block");
         assert_eq!(path("décode/é", 4), "…e/é");
+        assert_eq!(path("décode/é/ä/öü", 12), "décode/…/öü");
+        assert_eq!(path("decode/a/b/", 9), "decode/…/");
+        assert_eq!(path(&"a/".repeat(2_000_000), 9), "a/…/a/a/", "in time that grows with its length");
         assert_eq!([plural(1, "window"), plural(2000, "window")], ["1 window", "2,000 windows"]);
     }
 

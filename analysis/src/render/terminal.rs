@@ -429,14 +429,14 @@ fn optional(value: Option<f64>) -> String {
     value.map_or("–".to_string(), significant)
 }
 
-/// Lines of at most `width` characters, broken at spaces if there are any.
+/// Lines of at most `width` characters, broken at spaces if there are any. Takes time with the length of the text.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
     for word in text.split_whitespace() {
-        let mut rest: Vec<char> = word.chars().collect();
-        if used > 0 && used + 1 + rest.len() <= width {
-            used += 1 + rest.len();
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length <= width {
+            used += 1 + length;
             let line = lines.last_mut().expect("never empty");
             line.push(' ');
             line.push_str(word);
@@ -444,15 +444,16 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
         }
         if used > 0 {
             lines.push(String::new());
+            used = 0;
         }
-        while rest.len() > width {
-            let tail = rest.split_off(width);
-            lines.last_mut().expect("never empty").extend(rest);
-            lines.push(String::new());
-            rest = tail;
+        for letter in word.chars() {
+            if used == width {
+                lines.push(String::new());
+                used = 0;
+            }
+            lines.last_mut().expect("never empty").push(letter);
+            used += 1;
         }
-        used = rest.len();
-        lines.last_mut().expect("never empty").extend(rest);
     }
     lines
 }
@@ -465,6 +466,13 @@ mod tests {
     fn lines_keep_their_width() {
         assert_eq!(wrap("a bb ccc", 4), ["a bb", "ccc"]);
         assert_eq!(wrap("abcdefghij k", 4), ["abcd", "efgh", "ij k"]);
+        assert_eq!(wrap("abcdefgh i", 4), ["abcd", "efgh", "i"]);
         assert_eq!(wrap("", 4), [""]);
+    }
+
+    #[test]
+    fn a_word_of_megabytes_takes_time_with_its_length() {
+        let lines = wrap(&"ä".repeat(4_000_000), 89);
+        assert_eq!((lines.len(), lines[0].chars().count()), (44_944, 89));
     }
 }

@@ -7,7 +7,7 @@ use super::{QueryError, wrong};
 use crate::limits::ReadLimits;
 use crate::reader::{RawColumn, RawTable, Run};
 use candlescope_core::RecordKind;
-use candlescope_core::run::{Finding, columns};
+use candlescope_core::run::{Code, Finding, columns};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Statement, ToSql, params_from_iter};
 use serde_json::{Value as Json, json};
@@ -79,6 +79,8 @@ impl Loader {
         let transaction = database.transaction().map_err(QueryError::Engine)?;
         if self.wanted.contains_key(RUNS) {
             runs(&transaction, sources).map_err(QueryError::Engine)?;
+            let of_runs = sources.runs.iter().flat_map(Run::findings);
+            findings.extend(of_runs.filter(|found| found.code == Code::LimitReached).cloned());
         }
         for kind in RecordKind::ALL {
             let Some(names) = self.wanted.get(&table_of(kind)) else { continue };

@@ -257,7 +257,8 @@ fn show(args: &KernelsArgs, out: &Path, cases: &[KernelCase], table: &Table) -> 
             }
         ));
     }
-    say(&format!("Study: {}   Table: {}", out.display(), out.join("kernels.csv").display()))
+    let (table, page) = (out.join("kernels.csv"), out.join("report.html"));
+    say(&format!("Study: {}   Table: {}   Page: {}", out.display(), table.display(), page.display()))
 }
 
 /// `gemm bf16 m=1 n=4096 k=4096: 9.31 µs (95 % 9.25 to 9.4 µs) stream elapsed (kernels 9.02 µs), 3.60 GFLOP/s,

@@ -32,6 +32,8 @@ pub(super) fn run(args: &RoundArgs) -> Result<u8> {
 }
 
 fn measure(args: &RoundArgs) -> Result<Ended> {
+    // Before the model loads, which may take longer than whoever started this process lives.
+    let started_by = parent();
     let study = Study::open(&args.study)?;
     let manifest = study.manifest();
     let threads = manifest.options.get(super::THREADS).and_then(Value::as_u64);
@@ -80,7 +82,6 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
         surroundings: surroundings.source(),
     })?;
     let host = Rc::new(RefCell::new(host));
-    let started_by = parent();
     let mut estimate = (args.round == 0 && !args.recorded && !args.no_progress).then(|| Estimate::new(manifest));
     let ended = Engine::new(method, surroundings.as_mut())
         .place(args.process, args.round)

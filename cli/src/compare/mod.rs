@@ -161,8 +161,14 @@ fn runs_of(n: usize) -> String {
 }
 
 fn shown_gate(result: &GateResult, judging: &Judging) -> Result<u8> {
-    if let Some(reason) = &result.not_kept {
-        note(&format!("warning: the history lacks this entry: {reason}"));
+    match (&result.not_read, &result.not_kept) {
+        (Some(reason), kept) => note(&format!(
+            "warning: the history was left alone, and no earlier day is known{}: {reason}; put the file itself there, or \
+             remove it",
+            if kept.is_some() { ", nor is this one kept" } else { "" }
+        )),
+        (None, Some(reason)) => note(&format!("warning: the history lacks this entry: {reason}")),
+        (None, None) => {}
     }
     page(judging, || Ok(render::page(&result.comparison)?))?;
     if judging.json {

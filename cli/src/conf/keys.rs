@@ -86,6 +86,7 @@ pub(super) const KEYS: &[Key] = &[
     key("profiling", "cupti", "cupti", Kind::Text, None),
     key("profiling", "overhead_probe", "overhead-probe", Kind::Whole, None),
     key("profiling", "ring_capacity", "ring-capacity", Kind::Whole, None),
+    key("profiling", "queue_records", "queue-records", Kind::Whole, None),
     key("profiling", "nvtx", "nvtx", Kind::Flag, None),
     key("profiling", "otlp", "otlp", Kind::Text, None),
     key("profiling", "prometheus", "prometheus", Kind::Text, None),

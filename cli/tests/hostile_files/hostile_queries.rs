@@ -34,9 +34,38 @@ fn a_long_text_is_shown_in_time_that_grows_with_its_length() {
     let table = bounded(&["query", "SELECT * FROM runs", run], MB, SECONDS);
     // The cell is folded, so that its last words stand apart.
     assert!(table.code == Some(0) && table.out.len() < 1_000_000 && table.out.contains('…'), "{}", table.err);
-    for format in ["csv", "json"] {
-        let whole = bounded(&["query", "SELECT * FROM runs", run, "--format", format], MB, SECONDS);
-        assert!(whole.code == Some(0) && whole.out.len() > 3_900_000, "{format}: {}", whole.err);
+    // The text is held to the limit, which is said.
+    let said = ["bytes of one text, more than the limit `text-bytes`", "1 values are cut", "text-bytes=3900000"];
+    assert!(said.iter().all(|said| table.err.contains(said)), "{}", table.err);
+    for format in ["table", "csv", "json"] {
+        let mut command = crate::common::candlescope();
+        command.args(["query", "SELECT * FROM runs", run, "--format", format]);
+        command.env("CANDLESCOPE_LIMITS", "text-bytes=4000000");
+        let whole = crate::bounded::within(command, MB, SECONDS);
+        assert!(whole.code == Some(0) && whole.err.is_empty(), "{format}: {}", whole.err);
+        let is_whole = whole.out.len() > 3_900_000;
+        assert_eq!(is_whole, format != "table", "{format}: {} bytes", whole.out.len());
+    }
+}
+
+/// One call of a function is one instruction of the engine, which looks at the clock between instructions.
+#[test]
+fn a_call_without_end_ends() {
+    let dir = tempdir().unwrap();
+    run(dir.path(), 8);
+    let run = dir.path().to_str().unwrap();
+    let long = "WITH t(a) AS MATERIALIZED (SELECT hex(zeroblob(12000000)))";
+    for call in [
+        "instr(a, substr(a, 1, 12000000) || 'x')",
+        "length(replace(a, substr(a, 1, 12000000) || 'x', ''))",
+        "length(trim(a, replace(substr(a, 1, 4000000), '0', 'é') || '0'))",
+    ] {
+        let mut command = crate::common::candlescope();
+        command.args(["query", &format!("{long} SELECT {call} FROM t"), run]);
+        command.env("CANDLESCOPE_LIMITS", "query-seconds=1");
+        let ended = crate::bounded::within(command, MB, SECONDS);
+        let said = ["more than 1 seconds of a query", "`query-seconds`", "one call of a function"];
+        assert!(ended.code == Some(1) && said.iter().all(|said| ended.err.contains(said)), "{call}: {}", ended.err);
     }
 }
 

@@ -292,6 +292,30 @@ fn manifests() {
     assert_says(&said, &["manifest_unreadable", "recursion limit"]);
 }
 
+/// A text of run.json is held to the limit like one of a table, and where the limit is raised, showing it takes time with
+/// its length.
+#[test]
+fn long_texts_of_a_manifest() {
+    let dir = tempdir().unwrap();
+    Table::new(RecordKind::Step, 10).write(dir.path());
+    for (name, key) in [("model", "name"), ("model", "dtype"), ("environment", "cpu"), ("", "run_id"), ("", "host")] {
+        let long = "x".repeat(4_000_000);
+        let mut manifest = serde_json::json!({ "schema_version": 1 });
+        let place = if name.is_empty() { &mut manifest } else { &mut manifest[name] };
+        place[key] = long.into();
+        fs::write(dir.path().join("run.json"), manifest.to_string()).unwrap();
+        let (_, said) = report(&dir, &[], SMALL_MB);
+        let limit = "4000000 bytes of one text, more than the limit `text-bytes` of 16384";
+        assert_says(&said, &["run.json", limit, "1 values are cut", "--limit text-bytes=4000000"]);
+        // On a terminal, and read whole.
+        let run = dir.path().to_str().unwrap();
+        for limit in ["text-bytes=16384", "text-bytes=4000000"] {
+            let ended = bounded(&["report", run, "--limit", limit], 2 * SMALL_MB, SECONDS);
+            assert_eq!(ended.code, Some(0), "{key} {limit}: {}", ended.err);
+        }
+    }
+}
+
 #[test]
 fn a_limit_can_be_raised() {
     fn text(name: &str, _: usize) -> Option<String> {

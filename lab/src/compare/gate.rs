@@ -59,6 +59,8 @@ pub struct GateResult {
     pub days: usize,
     /// Changes of its level.
     pub shifts: Vec<Shift>,
+    /// Why the history that is there could not be read, if it could not: it is left as it is.
+    pub not_read: Option<String>,
     /// Why this entry could not be kept in the history, if it could not.
     pub not_kept: Option<String>,
 }
@@ -96,7 +98,7 @@ fn gate_at(side: &Side, dir: &Path, options: &CompareOptions, now_ns: i64) -> Re
             here: here.fingerprint.machine_name(),
         });
     }
-    let entries = read(dir, baseline.saved_ns);
+    let (entries, not_read) = read(dir, baseline.saved_ns);
     let today = HistoryDay { runs: names(side), day: Day { time_ns: now_ns, figures: figures_of(&all(side)) } };
     let mut days = by_day(&baseline, &entries, now_ns);
     let known = Days::of(days.iter().map(|day| day.day.clone()));
@@ -125,6 +127,7 @@ fn gate_at(side: &Side, dir: &Path, options: &CompareOptions, now_ns: i64) -> Re
         days: days.len(),
         shifts,
         comparison,
+        not_read,
         not_kept,
     })
 }
@@ -334,6 +337,8 @@ mod tests {
             let found = gate(&machine.next(0.0), dir.path(), &CompareOptions::default()).unwrap();
             let reason = found.not_kept.expect("it cannot be kept");
             let wanted = if pipe { "a named pipe" } else { "a symbolic link" };
+            assert!(reason.contains(wanted) && reason.contains("history.jsonl"), "{reason}");
+            let reason = found.not_read.expect("nor read");
             assert!(reason.contains(wanted) && reason.contains("history.jsonl"), "{reason}");
             assert_eq!(std::fs::read(&target).unwrap(), b"theirs");
         }

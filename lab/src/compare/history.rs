@@ -5,7 +5,7 @@ use candlescope_analysis::compare::Outcome;
 use candlescope_core::files::{open_append, read_limited};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 /// Name of the file.
@@ -30,16 +30,24 @@ pub struct HistoryEntry {
     pub outcome: Outcome,
 }
 
-/// Entries since `since_ns`, in order. A line that a crash cut off is left out. A link is not followed: there is no
-/// history then, as there is none that could be added to.
-pub(super) fn read(dir: &Path, since_ns: i64) -> Vec<HistoryEntry> {
-    if std::fs::symlink_metadata(dir.join(HISTORY_FILE)).is_ok_and(|there| there.is_symlink()) {
-        return Vec::new();
-    }
-    let bytes = read_limited(&dir.join(HISTORY_FILE), MOST_BYTES).unwrap_or_default();
+/// Entries since `since_ns`, in order, and why there are none, where a history is there that cannot be read. A line that
+/// a crash cut off is left out. A link is not followed, as none is written through.
+pub(super) fn read(dir: &Path, since_ns: i64) -> (Vec<HistoryEntry>, Option<String>) {
+    let path = dir.join(HISTORY_FILE);
+    let read = match std::fs::symlink_metadata(&path) {
+        Ok(there) if there.is_symlink() => Err("it is a symbolic link, and links are not followed".to_string()),
+        _ => match read_limited(&path, MOST_BYTES) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+            read => read.map_err(|error| error.to_string()),
+        },
+    };
+    let (bytes, not_read) = match read {
+        Ok(bytes) => (bytes, None),
+        Err(why) => (Vec::new(), Some(format!("{}: {why}", path.display()))),
+    };
     let lines = bytes.split(|byte| *byte == b'\n');
     let entries = lines.filter_map(|line| serde_json::from_slice::<HistoryEntry>(line).ok());
-    entries.filter(|entry| entry.time_ns >= since_ns && entry.step_ns > 0.0).collect()
+    (entries.filter(|entry| entry.time_ns >= since_ns && entry.step_ns > 0.0).collect(), not_read)
 }
 
 /// Appends an entry.

@@ -14,6 +14,7 @@ mod kernel;
 mod list;
 mod lstm;
 mod norms;
+mod page;
 mod quantised;
 mod recording;
 mod roofline;

@@ -77,14 +77,15 @@ pub fn table(
         .column("detail", text(&|row| row.summary.detail.clone()))
 }
 
-/// Writes `kernels.csv` and `kernels.json` into the study.
+/// Writes `kernels.csv`, `kernels.json`, the charts and `report.html` into the study.
 ///
 /// # Errors
 /// A file cannot be written.
 pub fn write(study: &Study, table: &Table) -> Result<(), StudyError> {
     study.write(&format!("{TABLE_NAME}.csv"), table.csv().as_bytes())?;
     let whole = json!({ "format": "candlescope-kernels", "format_version": 1, "rows": table.json() });
-    study.write(&format!("{TABLE_NAME}.json"), format!("{whole:#}\n").as_bytes()).map(drop)
+    study.write(&format!("{TABLE_NAME}.json"), format!("{whole:#}\n").as_bytes())?;
+    super::page::write(study, table)
 }
 
 struct Row<'a> {

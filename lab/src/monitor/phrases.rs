@@ -172,3 +172,27 @@ pub(super) fn join(parts: impl IntoIterator<Item = Option<String>>, by: &str) ->
     let known: Vec<String> = parts.into_iter().flatten().collect();
     (!known.is_empty()).then(|| known.join(by))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The picture of the screen in the documentation says what the screen says.
+    #[test]
+    fn the_picture_has_the_phrases_of_the_program() {
+        let (token_phase, rate) = (Some("decode".to_string()), Some(34.0));
+        let figures = ProgramFigures {
+            token_phase,
+            tokens_per_second: rate,
+            working_tokens_per_second: rate,
+            ..ProgramFigures::default()
+        };
+        let picture = format!("{}/docs/images/monitor.svg", candlescope_testkit::ROOT);
+        let picture = std::fs::read_to_string(picture).expect("a picture");
+        for said in [recent_tokens(&figures), working_tokens(&figures)] {
+            let said = said.expect("both rates are known");
+            let (_, words) = said.split_once(" tokens/s").expect("a rate");
+            assert!(picture.contains(&format!(" tokens/s{words}")), "`{words}` is not in the picture");
+        }
+    }
+}

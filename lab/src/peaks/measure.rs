@@ -59,7 +59,13 @@ pub fn measure(
         let runs = if options.quick { 1 } else { LONG_SAMPLES };
         // One after another: a short run must not begin with the heat of a long one before it.
         let method = method.runs(Some(runs)).warmup_min(1).warmup_max(1);
-        ended = engine(method, surroundings, &cancel, observe).run(&mut cases, &mut kept)?;
+        // Who else is at work was told when measuring began; the study keeps what was seen now.
+        let mut others = |event: &Event<'_>| {
+            if !matches!(event, Event::Disturbed(_)) {
+                observe(event);
+            }
+        };
+        ended = engine(method, surroundings, &cancel, &mut others).run(&mut cases, &mut kept)?;
     }
     let mut peaks = Peaks::new(device);
     peaks.threads = options.device.is_cpu().then(|| u32::try_from(threads()).unwrap_or(u32::MAX));

@@ -1,7 +1,7 @@
 //! What output tokens cost, of a study whose machine has a price.
 
 use super::lm_options::SuiteName;
-use super::suite_tables::{median, of_suite, size};
+use super::suite_tables::{COST, median, of_suite, size};
 use crate::study::{CaseSummary, Manifest};
 use candlescope_analysis::passes::{PRICE_PER_HOUR, Price};
 use candlescope_core::numbers::significant;
@@ -14,7 +14,8 @@ struct Cost<'a> {
     usd_per_million: f64,
 }
 
-fn price(manifest: &Manifest) -> Option<Price> {
+/// The price of a study's machine, if somebody said it.
+pub(super) fn price(manifest: &Manifest) -> Option<Price> {
     Price::of_option(manifest.options.get(PRICE_PER_HOUR))
 }
 
@@ -54,8 +55,8 @@ pub fn cost_lines(manifest: &Manifest, summaries: &[CaseSummary]) -> Vec<String>
 pub(super) fn cost_json(manifest: &Manifest, summaries: &[CaseSummary]) -> Value {
     let Some(price) = price(manifest) else { return Value::Null };
     let cases = costs(manifest, summaries);
-    let cases = cases.iter().map(|cost| {
-        json!({ "case": cost.case.case.key(), "usd_per_million_output_tokens": cost.usd_per_million, "label": "derived" })
-    });
+    let cases = cases
+        .iter()
+        .map(|cost| json!({ "case": cost.case.case.key(), (COST): cost.usd_per_million, "label": "derived" }));
     json!({ "usd_per_hour": price.usd_per_hour, "cases": cases.collect::<Vec<_>>() })
 }

@@ -2,6 +2,7 @@
 
 use super::answers::answers;
 use super::charts::charts;
+use super::cost::price;
 use super::metrics::baseline_metrics;
 use super::report_page::page;
 use super::suite_tables::tables;
@@ -16,7 +17,7 @@ use std::path::PathBuf;
 pub fn write_results(study: &Study, records: &Records) -> Result<(Vec<CaseSummary>, Vec<PathBuf>), StudyError> {
     let summaries = summaries(&study.manifest().cases, records);
     let mut files = Vec::new();
-    for (name, table) in tables(&summaries) {
+    for (name, table) in tables(&summaries, price(study.manifest())) {
         files.push(study.write(name, table.csv().as_bytes())?);
     }
     let answers = answers(study.dir(), &summaries);

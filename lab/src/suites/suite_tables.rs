@@ -3,8 +3,13 @@
 use super::lm_options::SuiteName;
 use crate::method::Sample;
 use crate::study::{CaseSummary, Column, IntervalOf, Speedup, Table, ratio};
+use candlescope_analysis::passes::Price;
 use candlescope_analysis::passes::stats::Distribution;
 use candlescope_core::metric;
+
+/// What a million output tokens cost in US dollars (derived): the last column where the machine has a price, and the key
+/// in `baseline_metrics.json`.
+pub(super) const COST: &str = "usd_per_million_output_tokens";
 
 /// Summaries of the cases of one suite.
 pub(super) fn of_suite(summaries: &[CaseSummary], suite: SuiteName) -> Vec<&CaseSummary> {
@@ -28,14 +33,14 @@ pub(super) fn median(summary: &CaseSummary, figure: &str) -> Option<f64> {
 }
 
 /// The name of a suite's file, and its table; `None` if the study does not have the suite.
-pub(super) fn tables(summaries: &[CaseSummary]) -> Vec<(&'static str, Table)> {
+pub(super) fn tables(summaries: &[CaseSummary], price: Option<Price>) -> Vec<(&'static str, Table)> {
     let latency = of_suite(summaries, SuiteName::Latency);
     let throughput = of_suite(summaries, SuiteName::Throughput);
     let seqlen = of_suite(summaries, SuiteName::Seqlen);
     [
-        ("latency_results.csv", !latency.is_empty(), samples(&latency)),
-        ("throughput_results.csv", !throughput.is_empty(), by_case(&throughput, true)),
-        ("sequence_length_results.csv", !seqlen.is_empty(), by_case(&seqlen, false)),
+        ("latency_results.csv", !latency.is_empty(), samples(&latency, price)),
+        ("throughput_results.csv", !throughput.is_empty(), by_case(&throughput, true, price)),
+        ("sequence_length_results.csv", !seqlen.is_empty(), by_case(&seqlen, false, price)),
     ]
     .into_iter()
     .filter_map(|(name, there, table)| there.then_some((name, table)))
@@ -43,12 +48,20 @@ pub(super) fn tables(summaries: &[CaseSummary]) -> Vec<(&'static str, Table)> {
 }
 
 /// The table of the suite `throughput`.
-pub(crate) fn throughput_table(summaries: &[CaseSummary]) -> Table {
-    by_case(&of_suite(summaries, SuiteName::Throughput), true)
+pub(crate) fn throughput_table(summaries: &[CaseSummary], price: Option<Price>) -> Table {
+    by_case(&of_suite(summaries, SuiteName::Throughput), true, price)
+}
+
+/// The table with the cost of tokens at each row's rate, where the machine has a price.
+fn with_cost(table: Table, price: Option<Price>, rates: impl Iterator<Item = Option<f64>>) -> Table {
+    match price {
+        Some(price) => table.column(COST, Column::Float(rates.map(|rate| price.per_million(rate?)).collect())),
+        None => table,
+    }
 }
 
 /// One row for each request.
-fn samples(summaries: &[&CaseSummary]) -> Table {
+fn samples(summaries: &[&CaseSummary], price: Option<Price>) -> Table {
     let all: Vec<(&CaseSummary, &Sample, bool)> = summaries
         .iter()
         .flat_map(|summary| {
@@ -61,7 +74,7 @@ fn samples(summaries: &[&CaseSummary]) -> Table {
     };
     let plain =
         |name: &str| Column::Float(all.iter().map(|(_, s, _)| s.measurement.figures.get(name).copied()).collect());
-    Table::default()
+    let table = Table::default()
         .column("process", Column::Int(all.iter().map(|(_, s, _)| Some(s.process.into())).collect()))
         .column("repetition", Column::Int(all.iter().map(|(_, s, _)| Some(s.repetition.into())).collect()))
         .column("profiled", Column::Bool(all.iter().map(|(_, _, profiled)| Some(*profiled)).collect()))
@@ -74,11 +87,12 @@ fn samples(summaries: &[&CaseSummary]) -> Table {
         .column("e2e_ms", Column::Float(all.iter().map(|(_, s, _)| Some(s.measurement.host_ns as f64 / 1e6)).collect()))
         .column("prefill_tps", plain("prefill_tps"))
         .column("decode_tps", plain("decode_tps"))
-        .column("output_tps", plain("output_tps"))
+        .column("output_tps", plain("output_tps"));
+    with_cost(table, price, all.iter().map(|(_, s, _)| s.measurement.figures.get("output_tps").copied()))
 }
 
 /// One row for each case, with medians and their intervals.
-fn by_case(summaries: &[&CaseSummary], speedup: bool) -> Table {
+fn by_case(summaries: &[&CaseSummary], speedup: bool, price: Option<Price>) -> Table {
     let ints = |of: &dyn Fn(&CaseSummary) -> Option<i64>| Column::Int(summaries.iter().map(|s| of(s)).collect());
     let floats = |of: &dyn Fn(&CaseSummary) -> Option<f64>| Column::Float(summaries.iter().map(|s| of(s)).collect());
     let texts = |of: &dyn Fn(&CaseSummary) -> Option<String>| Column::Text(summaries.iter().map(|s| of(s)).collect());
@@ -108,14 +122,15 @@ fn by_case(summaries: &[&CaseSummary], speedup: bool) -> Table {
             .column("speedup_high", floats(&|s| Some(gain(s)?.ci95?.1)))
             .column("efficiency", floats(&|s| Some(gain(s)?.ratio * per_row(s)?)));
     }
-    table
+    let table = table
         .column("memory_bytes", ints(&|s| s.memory_bytes().map(|d| d.max as i64)))
         .column(metric::CPU_RATIO, floats(&CaseSummary::processors_used))
         .column(metric::GPU_UTILIZATION, floats(&|s| s.gpu_utilization().map(|d| d.median)))
         .column("recording_cost", floats(&CaseSummary::recording_cost))
         .column("outcome", texts(&|s| Some(s.outcome().map_or("ok", |reason| reason.as_str()).to_string())))
         .column("stop_reasons", texts(&|s| Some(stop_reasons(s))))
-        .column("detail", texts(&|s| s.detail.clone()))
+        .column("detail", texts(&|s| s.detail.clone()));
+    with_cost(table, price, summaries.iter().map(|s| median(s, "output_tps")))
 }
 
 /// Tokens a second of one case over those of another: of each process start that measured both, as starts differ more

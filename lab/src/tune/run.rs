@@ -14,6 +14,7 @@ use crate::method::{
 };
 use crate::study::{CaseSummary, Facts, Records, Study, StudyError, summaries};
 use crate::suites::{HostError, LmOptions, ModelHost, SuiteName, cases, throughput_table};
+use candlescope_analysis::passes::Price;
 use candlescope_analysis::passes::stats::Distribution;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
@@ -161,7 +162,8 @@ pub fn tune(
 pub fn write_tuned(study: &Study, tuned: &Tuned, records: &Records) -> Result<(), StudyError> {
     let manifest = study.manifest();
     let summaries = summaries(&manifest.cases, records);
-    study.write("throughput_results.csv", throughput_table(&summaries).csv().as_bytes())?;
+    let price = tuned.usd_per_hour.and_then(Price::given);
+    study.write("throughput_results.csv", throughput_table(&summaries, price).csv().as_bytes())?;
     let text = serde_json::to_string_pretty(tuned).unwrap_or_default();
     study.write("tune.json", text.as_bytes())?;
     let mut drawn = Vec::new();

@@ -123,19 +123,42 @@ fn each_device_and_driver_has_a_file_of_its_own() {
     assert!(name(&cpu).starts_with("cpu-") && !name(&cpu).contains('/'));
 }
 
+/// A machine on which others are at work.
+struct Busy;
+
+impl Surroundings for Busy {
+    fn disturbances(&mut self) -> Vec<String> {
+        vec!["others use 1.6 of 2 cores".into()]
+    }
+
+    fn after(&mut self) -> Reading {
+        Reading::default()
+    }
+
+    fn source(&self) -> String {
+        "none".into()
+    }
+}
+
 #[test]
 fn a_quick_measurement_has_every_figure_or_its_reason() {
     let options = PeakOptions::new(Device::Cpu).elements(&[Element::F32, Element::Q4K]).quick(true);
-    let (mut kept, mut events) = (InMemory::default(), 0);
+    let (mut kept, mut events, mut told) = (InMemory::default(), 0, 0);
+    let mut observe = |event: &Event<'_>| {
+        events += 1;
+        told += usize::from(matches!(event, Event::Disturbed(_)));
+    };
     let driver = Driver {
         method: method(true).warmup_max(1),
-        surroundings: &mut Unknown,
+        surroundings: &mut Busy,
         cancel: Cancel::new(),
-        observe: &mut |_| events += 1,
+        observe: &mut observe,
     };
     let (peaks, ended) = measure(&options, DeviceIdentity::cpu(), driver, &mut kept).unwrap();
     assert_eq!(ended, Ended::Done);
     assert!(events > kept.samples.len());
+    // Of both parts of the measurement, and said when it begins.
+    assert_eq!((told, kept.disturbances.len()), (1, 2));
     let conditions: Vec<_> = peaks.of(PeakKind::Flops).map(|figure| figure.condition).collect();
     assert_eq!(conditions, [None, Some(Condition::Boost), Some(Condition::Sustained)]);
     for kind in PeakKind::ALL {

@@ -228,6 +228,12 @@ impl Builder {
         self.session(|s| s.ring_capacity(records))
     }
 
+    /// Records that may wait for one exporter (some 300 bytes each; default 262,144), where one is slower than the program:
+    /// `queue_full` among what an exporter dropped says when.
+    pub fn queue_records(self, records: u64) -> Self {
+        self.session(|s| s.queue_records(records))
+    }
+
     /// Whether SIGTERM, by which services are ended, ends the run first. Off by default, because it needs a handler of
     /// the signal.
     ///

@@ -33,6 +33,7 @@ pub const VARIABLE: &str = "CANDLESCOPE";
 /// | `exclude=TARGET` | leave out spans of a target; can be repeated |
 /// | `sigterm` | SIGTERM ends the run first, see [`Builder::end_on_sigterm`] |
 /// | `ring-capacity=N` | records that a thread's ring holds; default 32768 |
+/// | `queue-records=N` | records that may wait for one exporter; default 262144 |
 ///
 /// A comma inside a value is written `\,`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,6 +79,8 @@ pub struct EnvConfig {
     pub sigterm: bool,
     /// Records that a thread's ring holds.
     pub ring_capacity: Option<usize>,
+    /// Records that may wait for one exporter.
+    pub queue_records: Option<u64>,
 }
 
 /// The value of `CANDLESCOPE` is not understood.
@@ -87,7 +90,7 @@ pub enum ConfigError {
     /// A key that does not exist. The text says which entry it is; what stands there is shown only if it is almost a
     /// known key, because it may be part of a password.
     #[error(
-        "{VARIABLE}: {0} is not known (a comma inside a value is written `\\,`); known are parquet=DIR, perfetto=FILE, chrome=FILE, otlp=URL, otlp-metrics=URL, prometheus=ADDR, prometheus-host=NAME, host=on|off, gpu-timing=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=N/EVERY, nvml=on|off, nvtx=on|off, schedule=N/EVERY, overhead-probe=EVERY, paused, report=on|off, exclude=TARGET, sigterm, ring-capacity=N"
+        "{VARIABLE}: {0} is not known (a comma inside a value is written `\\,`); known are parquet=DIR, perfetto=FILE, chrome=FILE, otlp=URL, otlp-metrics=URL, prometheus=ADDR, prometheus-host=NAME, host=on|off, gpu-timing=off|steps|blocks|all|adaptive, gpu-budget=SHARE, cupti=N/EVERY, nvml=on|off, nvtx=on|off, schedule=N/EVERY, overhead-probe=EVERY, paused, report=on|off, exclude=TARGET, sigterm, ring-capacity=N, queue-records=N"
     )]
     UnknownKey(String),
     /// What stands behind an address is no key: the address has a comma in it.
@@ -116,7 +119,7 @@ pub enum ConfigError {
 }
 
 /// All keys.
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "parquet",
     "perfetto",
     "chrome",
@@ -137,6 +140,7 @@ const KEYS: [&str; 20] = [
     "exclude",
     "sigterm",
     "ring-capacity",
+    "queue-records",
 ];
 
 /// The rest of a message that says which value was given instead, if any was.
@@ -206,6 +210,7 @@ impl EnvConfig {
                 }
                 "sigterm" => config.sigterm = switch("sigterm", value)?,
                 "ring-capacity" => config.ring_capacity = Some(capacity(value)?),
+                "queue-records" => config.queue_records = Some(queue(value)?),
                 other => {
                     let near = near(other);
                     left_out.push(match (near, address.take()) {
@@ -310,6 +315,9 @@ impl EnvConfig {
         }
         if let Some(records) = self.ring_capacity {
             b = b.ring_capacity(records);
+        }
+        if let Some(records) = self.queue_records {
+            b = b.queue_records(records);
         }
         b = b.end_on_sigterm(self.sigterm);
         if self.gpu.is_some() || self.gpu_budget.is_some() {
@@ -507,6 +515,12 @@ fn capacity(value: &str) -> Result<usize, ConfigError> {
     let wanted = "a number of records from 128, as in ring-capacity=131072";
     let wrong = || ConfigError::Value { key: "ring-capacity", wanted, value: value.into() };
     value.parse().ok().filter(|records| *records >= 128).ok_or_else(wrong)
+}
+
+fn queue(value: &str) -> Result<u64, ConfigError> {
+    let wanted = "a number of records from 1, as in queue-records=2000000";
+    let wrong = || ConfigError::Value { key: "queue-records", wanted, value: value.into() };
+    value.parse().ok().filter(|records| *records >= 1).ok_or_else(wrong)
 }
 
 fn every(value: &str) -> Result<u64, ConfigError> {

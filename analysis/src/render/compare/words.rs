@@ -2,7 +2,7 @@
 
 use crate::compare::{
     Basis, CasesComparison, Class, Clock, Comparison, DecidedBy, Difference, Doubt, Estimate, FigureChange, Floor,
-    FloorSource, Outcome,
+    FloorSource, Outcome, named,
 };
 use crate::render::format::{duration, head, json, percent, plural, printable, value};
 
@@ -14,7 +14,7 @@ pub fn before_times(disturbed: &[String], differences: &[Difference]) -> Vec<Str
     let shown = |value: &serde_json::Value| head(&printable(&json(value)), 40).trim_matches('"').to_string();
     let one = |difference: &Difference| {
         let (a, b) = (shown(&difference.a), shown(&difference.b));
-        format!("{} {}: {a} → {b}", difference.what, printable(&difference.key).replace('_', " "))
+        format!("{}: {a} → {b}", named(difference.what, &printable(&difference.key)).replace('_', " "))
     };
     let first: Vec<String> = differences.iter().take(MOST).map(one).collect();
     if !first.is_empty() {

@@ -7,7 +7,7 @@ use candlescope_analysis::compare::{
     Clock, CompareError, CompareOptions, Comparison, DecidedBy, Outcome, RunFacts, Side, compare,
 };
 use candlescope_analysis::render::compare::{page, text};
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{MachineUse, RunManifest, env_key};
 use candlescope_core::{Batch, KernelKind, SampleRecord};
 use serde_json::json;
 
@@ -163,10 +163,33 @@ fn what_runs_say_of_threads_and_of_others_comes_before_times() {
     assert_eq!(found.differences[0].key, "rayon_num_threads");
     let shown = text(&found, false);
     let lines: Vec<&str> = shown.lines().collect();
-    assert_eq!(lines[0], "1 of 1 runs of B were disturbed: the load average was 8.10 on 2 processors.", "{shown}");
-    assert_eq!(lines[1], "Not the same on both sides: threads rayon num threads: not set → 2.", "{shown}");
+    assert_eq!(lines[0], "The run of B was disturbed: the load average was 8.10 on 2 processors.", "{shown}");
+    assert_eq!(lines[1], "Not the same on both sides: rayon num threads: not set → 2.", "{shown}");
     assert!(lines[2].starts_with("Undecided"), "{shown}");
     assert!(page(&found).unwrap().contains("not set → 2"));
+}
+
+/// What was seen before the work began is not what happened while it ran: the run's verdict asks the samples of that
+/// time, and so does a comparison.
+#[test]
+fn a_run_that_its_own_verdict_calls_free_is_not_called_disturbed() {
+    let with = |disturbed_s: f64| {
+        facts(&small(), |_, manifest| {
+            let before = "other processes use 1.6 of 2 cores: times are longer and vary more than on an idle machine";
+            manifest.environment.insert(env_key::DISTURBANCES.into(), json!([before]));
+            let (sampled_s, others_s) = (10.0, Some(disturbed_s * 1.5));
+            manifest.machine = Some(MachineUse {
+                sampled_s,
+                others_s,
+                processors: Some(2.0),
+                disturbed_s: Some(disturbed_s),
+                ..MachineUse::default()
+            });
+        })
+    };
+    let found = compared(with(0.0), with(8.0)).unwrap();
+    let of_b = "The run of B was disturbed: other processes used 1.20 of 2 processors while steps ran";
+    assert_eq!(found.disturbed, [of_b]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn everything_is_read() {
-    let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,prometheus=:9464,prometheus-host=gpu-box,otlp=http://c:4318,otlp-metrics,host=off,gpu-timing=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,overhead-probe=9,paused,report=off,schedule=1/2/3/4/5,exclude=h2,exclude=hyper,sigterm,ring-capacity=4096 ")
+    let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,prometheus=:9464,prometheus-host=gpu-box,otlp=http://c:4318,otlp-metrics,host=off,gpu-timing=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,nvml,nvtx=off,overhead-probe=9,paused,report=off,schedule=1/2/3/4/5,exclude=h2,exclude=hyper,sigterm,ring-capacity=4096,queue-records=5000 ")
         .unwrap();
     assert_eq!(
         c,
@@ -29,6 +29,7 @@ fn everything_is_read() {
             exclude: vec!["h2".into(), "hyper".into()],
             sigterm: true,
             ring_capacity: Some(4096),
+            queue_records: Some(5000),
         }
     );
     assert_eq!(EnvConfig::parse("").unwrap(), EnvConfig::default());
@@ -88,6 +89,7 @@ fn mistakes_are_named() {
         ("gpu-budget=2", "a share of step time"),
         ("cupti=5", "`cupti` wants `all`, N/EVERY"),
         ("ring-capacity=12", "from 128, as in ring-capacity=131072, not `12`"),
+        ("queue-records=0", "from 1, as in queue-records=2000000, not `0`"),
         ("otlp=http://u:pa;ss@host:1;x=2,nonsense", "what follows `otlp` is no known key"),
         ("paused,cuda=on", "entry 2 is not known"),
         ("parket=./runs", "`parket` (did you mean `parquet`?) is not known"),

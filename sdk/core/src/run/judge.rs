@@ -513,8 +513,9 @@ fn dropped(report: &ExporterReport, found: &mut Vec<Finding>) {
         let finding = finding(
             Code::ExporterDropped,
             "exporter {exporter} dropped {what}[; last error: {error}]",
-            "look at the reasons: queue_full means that the destination is too slow (make it faster, or queue_records \
-             larger), io that space or permission is missing",
+            "look at the reasons: queue_full means that the destination is too slow (leave it out, make it faster, or let more \
+             records wait for it: `queue_records` of the builder, queue-records=N in CANDLESCOPE, `--queue-records N` of \
+             candlescope profile), io that space or permission is missing",
         );
         found.push(error(finding.text("what", list(false)).count("records", sum(false))));
     } else if report.last_error.is_some() {
@@ -644,6 +645,12 @@ mod tests {
             judged(exporter("queue_full", Some("timed out"))),
             [("exporter otlp dropped 3 spans (queue_full); last error: timed out".to_string(), Severity::Error)]
         );
+        let mut found = Vec::new();
+        dropped(&exporter("queue_full", None), &mut found);
+        let remedy = found[0].remedy();
+        for way in ["`queue_records` of the builder", "queue-records=N in CANDLESCOPE", "`--queue-records N` of"] {
+            assert!(remedy.contains(way), "whoever records knows what to set: {remedy}");
+        }
         assert_eq!(
             judged(exporter("disk_budget", None)),
             [("exporter otlp left out 3 spans (disk_budget) to stay within its limits".to_string(), Severity::Info)]
