@@ -27,6 +27,12 @@ impl Gain {
         Self { low: low.min(mid), mid, high: high.max(mid) }
     }
 
+    /// All three, but none above `most`.
+    #[must_use]
+    pub(crate) fn at_most(self, most: f64) -> Self {
+        Self { low: self.low.min(most), mid: self.mid.min(most), high: self.high.min(most) }
+    }
+
     /// All three times `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
