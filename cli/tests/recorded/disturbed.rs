@@ -2,18 +2,19 @@
 //! behind what they cannot.
 
 use super::common::*;
-use super::{Busy, OUT, analysed, as_a_program, findings, recorded};
+use super::{Busy, OUT, analysed, as_a_program, findings};
 use candlescope::llm::{self, Tokens};
 use std::hint::black_box;
 use std::path::Path;
 use tracing_subscriber::prelude::*;
 
-/// Layers of the program's steps, and the one that takes several times as long as its siblings.
+/// Layers of the program's steps, and the one that takes many times as long as its siblings: how often each loses its
+/// processor differs, and would hide less.
 const LAYERS: usize = 8;
 const LATE: usize = 3;
 
 fn work(units: u64) {
-    for n in 0..units * 20_000 {
+    for n in 0..units * 10_000 {
         black_box(n);
     }
 }
@@ -26,14 +27,14 @@ fn uneven_layers() {
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let begun = std::time::Instant::now();
         let mut context = 1;
-        while begun.elapsed().as_millis() < 2_500 {
+        while begun.elapsed().as_millis() < 3_000 {
             let _step = llm::decode(Tokens::new(1).context(context));
             for n in 0..LAYERS {
                 let _block = tracing::info_span!("block").entered();
-                work(if n == LATE { 5 } else { 1 });
+                work(if n == LATE { 20 } else { 1 });
             }
             let _sample = llm::sample();
-            work(2);
+            work(4);
             context += 1;
         }
     });
@@ -47,10 +48,10 @@ fn is_busy(run: &Path) -> bool {
 
 #[test]
 fn what_other_programs_can_have_done_stands_behind_what_they_cannot() {
-    let dir = recorded().dir.join("uneven");
+    let dir = tempfile::tempdir().expect("a directory");
     let disturbed = {
         let _busy = Busy::begin();
-        as_a_program(&dir, "disturbed", "disturbed::uneven_layers", Some("1"))
+        as_a_program(dir.path(), "disturbed", "disturbed::uneven_layers", Some("1"))
     };
     assert!(is_busy(&disturbed), "{:#}", manifest(&disturbed)["machine"]);
     let object = analysed(&disturbed);
@@ -71,7 +72,7 @@ fn what_other_programs_can_have_done_stands_behind_what_they_cannot() {
     assert!(!object["runs"][0]["together"].to_string().contains("straggler_layer"), "{object:#}");
 
     // On a machine that does nothing else, as far as the run tells, the same layer comes first.
-    let quiet = as_a_program(&dir, "quiet", "disturbed::uneven_layers", Some("1"));
+    let quiet = as_a_program(dir.path(), "quiet", "disturbed::uneven_layers", Some("1"));
     if !is_busy(&quiet) {
         let object = analysed(&quiet);
         assert_eq!(findings(&object)[0]["code"], "straggler_layer", "{object:#}");
