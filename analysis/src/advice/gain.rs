@@ -39,3 +39,14 @@ impl Gain {
         Self { low: self.low * factor, mid: self.mid * factor, high: self.high * factor }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Gain;
+
+    #[test]
+    fn a_limit_holds_for_all_three() {
+        let gain = Gain { low: 0.1, mid: 0.2, high: 0.4 }.at_most(0.15);
+        assert_eq!(gain, Gain { low: 0.1, mid: 0.15, high: 0.15 });
+    }
+}

@@ -40,27 +40,6 @@ fn launch_bound_promises_what_a_graph_would_take() {
     assert_eq!(found.diagnosis.findings[0].code, AdviceCode::LaunchBound, "it gains most");
 }
 
-/// 20 times ten kernels of 2 µs, launched in time and 1.3 µs apart, and 12.3 µs until the next ten arrive.
-fn late_after_each_ten() -> Vec<Piece> {
-    let one = |n: i64| {
-        let (group, at) = (10_000 + 44_000 * (n / 10), n % 10);
-        let begin = group + 3_000 + 3_300 * at;
-        Piece { interval: n as u64 / 10, ..piece("decode/norm", "badd_f32", group + 500 * at, begin, 2_000) }
-    };
-    (0..200).map(one).collect()
-}
-
-#[test]
-fn launch_bound_gains_no_more_than_the_device_waits() {
-    let found = diagnose(&gpu_run(&late_after_each_ten(), 895_000));
-    let advice = found.one(AdviceCode::LaunchBound);
-    let waits = advice.figure("late_at_most").unwrap();
-    assert!(waits > 0.15 && waits < 0.35, "{advice:?}");
-    // As a graph it would take less than 0.5 ms, because its kernels are closer: none of that is waiting for launches.
-    assert!((advice.gain.high - waits).abs() < 1e-9, "{advice:?}");
-    assert!(advice.gain.low <= advice.gain.mid && advice.gain.mid <= advice.gain.high, "{advice:?}");
-}
-
 #[test]
 fn a_device_that_is_kept_busy_is_not_launch_bound() {
     let (pieces, ns) = busy();
