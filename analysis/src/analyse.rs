@@ -7,7 +7,10 @@ use crate::passes::{Analysis, Beside, ChosenDevice, figures};
 use crate::reader::Run;
 use crate::simulation::{ChosenSteps, Simulation, SimulationOptions};
 use candlescope_core::RecordKind;
-use candlescope_core::run::Finding;
+use candlescope_core::run::{Code, Finding};
+
+/// Findings of a verdict that say that the run was disturbed.
+const DISTURBED: [Code; 2] = [Code::MachineBusy, Code::CpuThrottled];
 
 impl Analysis {
     /// Reads the whole run, computes every figure, and says whether they can be trusted.
@@ -34,6 +37,12 @@ impl Analysis {
         ChosenDevice::of(&self.manifest) == ChosenDevice::Gpu
             || !self.gpu.devices.is_empty()
             || self.gpu.kinds.iter().any(|kind| !kind.elapsed.is_empty())
+    }
+
+    /// Whether the verdict says that other programs used the machine, or that it held the program back: whole data of
+    /// such a run are no times of the program alone.
+    pub(crate) fn was_disturbed(&self) -> bool {
+        self.verdict.findings.iter().any(|finding| DISTURBED.contains(&finding.code))
     }
 
     /// Whether the model may have run on the GPU of this UUID: others of the machine are sampled, too. Without times on

@@ -155,7 +155,7 @@ pub enum ConfigError {
     },
     /// The name is in [`NAMED_WITH_ENCODER`], and dimensions of a decoder are wanted.
     #[error(
-        "`config:{name}` has an encoder, and only models that do nothing but continue a text can be used here; \
+        "`config:{name}` has an encoder, and this takes only decoders, models that continue a text; \
          `candlescope profile --model config:{name}` runs it"
     )]
     WithEncoder {

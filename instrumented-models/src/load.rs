@@ -116,8 +116,8 @@ pub enum LoadError {
     Engine(String),
     /// A model with an encoder, where one that only continues a text is wanted. [`AnyModel::load`] loads it.
     #[error(
-        "`{source_name}` is of the architecture {architecture}, which has an encoder, and only models that do nothing but \
-         continue a text can be used here; `candlescope profile --model {source_name}` runs it"
+        "`{source_name}` is of the architecture {architecture}, which has an encoder, and this takes only decoders, models \
+         that continue a text; `candlescope profile --model {source_name}` runs it"
     )]
     WithEncoder {
         /// The model, as it was named.

@@ -36,6 +36,11 @@ macro_rules! codes {
                 matches!(self, AdviceCode::WarmupUnsettled)
             }
 
+            /// Whether other programs that use the machine can bring it about by themselves.
+            pub(crate) fn may_be_of_the_machine(self) -> bool {
+                matches!(self, AdviceCode::StragglerLayer | AdviceCode::StragglerStep | AdviceCode::WarmupUnsettled)
+            }
+
             /// How its gain is computed.
             pub fn gain(self) -> &'static str {
                 match self { $(AdviceCode::$name => $gain,)+ }
@@ -53,7 +58,8 @@ codes! {
     /// The device waits for the host to launch work.
     LaunchBound = "launch_bound",
         "gaps whose launch returned after the kernel before had ended, less what recording adds to them, above 15 % of T",
-        "T − max(K + n·g, host work outside the graph), as one CUDA graph would run it";
+        "T − max(K + n·g, host work outside the graph), as one CUDA graph would run it, but no more than those gaps; high is \
+         what `--what-if graph` replays, mid and low the same with the device at 87.5 and 75 % of its rate";
     /// Many kernels are so short that launching them costs more than running them.
     KernelCount = "kernel_count",
         "50 kernels or more a step, mean below 10 µs, and neighbours of one path that could be one kernel",

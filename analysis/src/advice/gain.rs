@@ -27,9 +27,26 @@ impl Gain {
         Self { low: low.min(mid), mid, high: high.max(mid) }
     }
 
+    /// All three, but none above `most`.
+    #[must_use]
+    pub(crate) fn at_most(self, most: f64) -> Self {
+        Self { low: self.low.min(most), mid: self.mid.min(most), high: self.high.min(most) }
+    }
+
     /// All three times `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self { low: self.low * factor, mid: self.mid * factor, high: self.high * factor }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Gain;
+
+    #[test]
+    fn a_limit_holds_for_all_three() {
+        let gain = Gain { low: 0.1, mid: 0.2, high: 0.4 }.at_most(0.15);
+        assert_eq!(gain, Gain { low: 0.1, mid: 0.15, high: 0.15 });
     }
 }

@@ -79,6 +79,8 @@ pub struct Advice {
     pub gain: Gain,
     /// How far to trust the gain.
     pub confidence: Confidence,
+    /// Whether the machine was disturbed while the run was recorded, by something that can explain all of it.
+    pub disturbed: bool,
 }
 
 impl Advice {

@@ -64,10 +64,8 @@ pub(super) fn verdict_line(analysis: &Analysis) -> String {
     let of = |severity| findings.iter().filter(|f| f.severity == severity).count();
     let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
     let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    // Whole data of a disturbed machine are no times of the program.
-    let disturbed = findings.iter().any(|f| matches!(f.code, Code::MachineBusy | Code::CpuThrottled));
     match (errors, warnings) {
-        (0, n) if disturbed => {
+        (0, n) if analysis.was_disturbed() => {
             let rest = if n > 1 { format!(", with {}", plural(n, "warning")) } else { String::new() };
             format!("the data are whole, but the machine was busy: times are not the program's alone{rest}")
         }

@@ -48,6 +48,12 @@ pub(super) fn path(text: &str, most: usize) -> String {
     }
 }
 
+/// A sentence as it goes on after a colon.
+pub(super) fn after_colon(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_lowercase(), letters.as_str()))
+}
+
 /// A number of things: `1 window`, `2 windows`.
 pub(super) fn plural(n: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })

@@ -2,7 +2,7 @@
 //! was seen, what it gains, how sure that is.
 
 use super::advice::gain;
-use super::format::{count, duration, percent, printable, significant};
+use super::format::{after_colon, count, duration, percent, printable, significant};
 use super::plain_paths::part;
 use crate::advice::{Advice, AdviceCode};
 use crate::passes::Analysis;
@@ -38,7 +38,12 @@ fn change(advice: &Advice, code: fn(&str) -> String) -> String {
         format!("takes {} off the time of {step}", gain(advice.gain))
     };
     let place = advice.place.path.as_deref().map_or(String::new(), |path| format!(" ({})", code(&printable(path))));
-    let (what, seen) = words(advice, &step, code);
+    let (mut what, mut seen) = words(advice, &step, code);
+    if advice.disturbed {
+        what =
+            format!("Measure again while the machine does nothing else, and only if it stays: {}", after_colon(&what));
+        seen.push_str("; the machine was disturbed meanwhile, which can explain all of it");
+    }
     format!("{what}{place}: {seen}; {gain}; confidence {}", advice.confidence.level.name())
 }
 

@@ -119,6 +119,11 @@ fn basis(out: &mut String, steps: &StepsWhatIf) {
         let gap = facts.graph_gap_ns;
         let source = printable(&facts.graph_gap_source);
         let _ = writeln!(out, "Gap in a graph: {} to {} ({source})", duration(gap.low), duration(gap.high));
+        let _ = writeln!(
+            out,
+            "A graph is replayed with kernels as fast as they were recorded: the upper end of what `launch_bound` \
+             promises, whose middle and lower end are for 87.5 and 75 % of that rate"
+        );
     }
     if let Some(source) =
         facts.peaks_source.as_deref().filter(|_| ["fuse", "bits", "clock", "batch"].iter().any(|c| changes(c)))

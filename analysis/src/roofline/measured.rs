@@ -235,10 +235,12 @@ fn bottlenecks(analysis: &Analysis, points: &[Point]) -> Vec<Bottleneck> {
             (_, Some((point, under))) => match (&under.status, under.bound, under.utilisation) {
                 (super::points::Status::Ok, Some(bound), Some(utilisation)) => {
                     let intensity = point.intensity.unwrap_or(0.0);
+                    let lower = bound.name();
                     let bound = if utilisation < FAR_BELOW { Bound::Overhead } else { bound };
                     let ridge = under.ridge.map_or_else(String::new, |ridge| format!(", the ridge at {ridge:.0}"));
                     let text = format!(
-                        "{intensity:.2} FLOP/B{ridge}; {:.1} % of the {} roofs of its operations over {} time",
+                        "{intensity:.2} FLOP/B{ridge}; {:.1} % of the {} roofs of its operations, mostly that of {lower}, \
+                         over {} time",
                         utilisation * 100.0,
                         under.origin.name(),
                         point.over

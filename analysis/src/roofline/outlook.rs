@@ -183,18 +183,11 @@ impl Outlook {
         let device = if self.device.kind == DeviceKind::Cpu { "" } else { " --device cuda:0" };
         if let Some(found) = self.from_kernels.as_mut().filter(|found| !found.to_measure.is_empty()) {
             let asked = asked.unwrap_or_default();
-            found.measure_all = Some(format!("candlescope bench kernels --for {}{asked}{device}", quoted(target)));
+            // No command can hold a NUL byte.
+            let target = shlex::try_quote(target).ok();
+            found.measure_all = target.map(|target| format!("candlescope bench kernels --for {target}{asked}{device}"));
         }
         self
-    }
-}
-
-/// As a shell takes it for one word.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:+=@".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_string(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 

@@ -89,24 +89,8 @@ impl Threads {
 /// Facts about threads, as settled, and about candle's build, for `environment`.
 pub(crate) fn facts() -> Vec<(&'static str, Value)> {
     let settled = settled().map(Threads::facts);
-    let features = json!(candle_features());
+    let features = json!(candlescope::candle_features());
     settled.into_iter().flatten().chain([(env_key::CANDLE_FEATURES, features)]).collect()
-}
-
-/// What candle was built with.
-fn candle_features() -> Vec<&'static str> {
-    use candle_core::utils::{cuda_is_available, has_accelerate, has_mkl, metal_is_available};
-    use candle_core::utils::{with_avx, with_f16c, with_neon};
-    let all = [
-        ("cuda", cuda_is_available()),
-        ("mkl", has_mkl()),
-        ("accelerate", has_accelerate()),
-        ("metal", metal_is_available()),
-        ("avx", with_avx()),
-        ("f16c", with_f16c()),
-        ("neon", with_neon()),
-    ];
-    all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
 }
 
 fn chosen(

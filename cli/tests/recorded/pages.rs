@@ -1,11 +1,11 @@
 //! What pages say to people: the one for who decides, and the slow requests.
 
 use super::common::*;
-use super::{analysed, findings, recorded};
+use super::{analysed, findings, is_whole, metrics_of, recorded, stalls};
 use serde_json::Value;
 use std::path::Path;
 
-fn page(run: &Path, name: &str) -> String {
+pub(super) fn page(run: &Path, name: &str) -> String {
     // A program of its own writes no reports.
     if !run.join(name).exists() {
         ok(&["report", run.to_str().expect("UTF-8")]);
@@ -57,15 +57,26 @@ fn the_page_for_who_decides_says_what_to_change() {
     assert!(unset.contains("RAYON_NUM_THREADS") && unset.contains("off the time of each further token"), "{unset}");
 }
 
+/// The bottleneck says what bounds a phase; the tables say which roof is the lower one, however far below it a point stays.
+#[test]
+fn a_phase_is_bound_by_one_thing() {
+    let text = ok(&["roofline", recorded().batch.to_str().expect("UTF-8")]);
+    let (before, after) = text.split_once("\nPhases\n").unwrap_or_else(|| panic!("{text}"));
+    assert!(before.contains("Bottleneck") && before.contains("bound by"), "{text}");
+    let phases = after.split("\nOperators").next().unwrap();
+    assert!(phases.contains("lower roof") && !phases.contains("bound by"), "{text}");
+    let row = before.split("Bottleneck").nth(1).unwrap().lines().find(|line| line.trim_start().starts_with("decode"));
+    assert!(row.is_some_and(|row| row.contains("mostly that of ")), "{text}");
+}
+
 #[test]
 fn slow_requests_are_named_and_taken_apart() {
-    let mut stalls = 0;
+    let mut with_stalls = 0;
     for run in [&recorded().unset, &recorded().one, &recorded().batch, &recorded().stalled] {
-        let metrics: Value = serde_json::from_str(&page(run, "metrics.json")).expect("JSON");
+        let metrics = metrics_of(run);
         let rows = metrics["requests"]["rows"].as_array().unwrap();
-        // A request of which an interval was lost cannot be taken apart: on a machine without room this happens.
         let whole = |row: &&Value| !row["parts"].is_null();
-        assert!(rows.iter().filter(whole).count() * 2 > rows.len(), "{}", run.display());
+        assert!(is_whole(run), "{}", run.display());
         for row in rows.iter().filter(whole) {
             let parts = &row["parts"];
             let sum: u64 = ["queue_ns", "prefill_ns", "decode_ns", "other_steps_ns", "between_ns"]
@@ -83,14 +94,14 @@ fn slow_requests_are_named_and_taken_apart() {
         let slow = metrics["slow_requests"]["rows"].as_array().unwrap();
         assert_eq!(slow.iter().map(duration).collect::<Vec<_>>(), all[..slow.len()], "{slow:?}");
         assert_eq!(slow.len(), 5.min(all.len()));
-        stalls += slow.iter().filter(|row| row["parts"]["slow_step"].is_object()).count();
+        with_stalls += stalls(run);
         let (html, markdown) = (page(run, "report.html"), page(run, "report.md"));
         for text in [&html, &markdown] {
             assert!(text.contains("Slow requests"), "{}", run.display());
         }
     }
     // While other threads kept all processors busy, single steps stalled.
-    assert!(stalls > 0);
+    assert!(with_stalls > 0);
 }
 
 /// What a reader sees of a page: no styles, scripts, frames or attributes, and no text as a terminal shows it.

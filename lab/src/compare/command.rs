@@ -113,10 +113,14 @@ fn program(text: &str) -> &str {
     first.map_or("a program", |word| word.rsplit(['/', '\\']).next().unwrap_or(word).trim_matches(['"', '\'']))
 }
 
-/// A path as one word for the shell.
+/// A path as one word for the shell that runs the command.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
-    if cfg!(windows) { format!("\"{text}\"") } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    match shlex::try_quote(&text) {
+        Ok(quoted) if !cfg!(windows) => quoted.into_owned(),
+        // cmd knows no other quotes; a NUL byte, which shlex refuses, is in no path that can be opened.
+        _ => format!("\"{text}\""),
+    }
 }
 
 /// The variable's value with the run's directory in place of any other.
@@ -170,6 +174,9 @@ mod tests {
             variable(Some("cupti=5/500, parquet=./runs,nvml=off"), out),
             "cupti=5/500,nvml=off,parquet=out/a,report=off"
         );
-        assert_eq!(quoted(Path::new("it's")), "'it'\\''s'");
+        let words = |path: &str| shlex::split(&quoted(Path::new(path))).expect("words of a shell");
+        for path in ["it's", "with space", "$HOME `x` \"y\" \\", "plain/a-b_c.d"] {
+            assert_eq!(words(path), [path], "{}", quoted(Path::new(path)));
+        }
     }
 }

@@ -16,8 +16,11 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Share of histories without a change in which one is seen.
-const ALPHA: f64 = 0.01;
+/// Share of histories without a change in which one is seen long after.
+const ALPHA: f64 = 0.005;
+/// Times, changes long ago and changes not long ago decide, each by itself, so that they share the probability to be wrong:
+/// times have half of it, and this part is for changes not long ago.
+const RECENT: f64 = 0.25;
 /// The figure that decides.
 const STEP: &str = "step_ns";
 /// Nanoseconds of a day.
@@ -195,7 +198,7 @@ fn shifts(days: &[HistoryDay], margin: f64, alpha: f64) -> Vec<Shift> {
     };
     let mut points = change_points(&logs, ALPHA);
     let from = points.last().map_or(0, |point| point.at);
-    let recent = recent_change(&logs[from..], LEAST_DAYS, margin, alpha);
+    let recent = recent_change(&logs[from..], LEAST_DAYS, margin, alpha * RECENT);
     points.extend(recent.map(|point| ChangePoint { at: point.at + from, ..point }));
     points.into_iter().map(shift).collect()
 }
@@ -270,7 +273,7 @@ mod tests {
 
     #[test]
     fn days_that_differ_are_no_change() {
-        for (days_differ, passed_on) in [(0.01, 0.0), (0.01, 0.8), (0.002, 0.0)] {
+        for (days_differ, passed_on) in [(0.01, 0.0), (0.01, 0.8), (0.002, 0.0), (0.03, 0.5)] {
             let of = |seed: u64| history(&mut Machine::new(seed, days_differ, passed_on), 24, None);
             let all: Vec<Vec<GateResult>> = (0..8).map(of).collect();
             let wrong: usize = all.iter().map(|results| wrong(results)).sum();
@@ -313,7 +316,9 @@ mod tests {
     #[test]
     #[ignore = "a minute"]
     fn days_that_differ_are_no_change_in_2000_uses() {
-        for (days_differ, passed_on) in [(0.01, 0.0), (0.01, 0.8), (0.01, 0.9), (0.002, 0.0)] {
+        let small = [(0.01, 0.0), (0.01, 0.8), (0.01, 0.9), (0.002, 0.0)];
+        let large = [(0.03, 0.0), (0.03, 0.5), (0.03, 0.8), (0.03, 0.9), (0.06, 0.0)];
+        for (days_differ, passed_on) in small.into_iter().chain(large) {
             let of = |seed: u64| wrong(&history(&mut Machine::new(1_000 + seed, days_differ, passed_on), 24, None));
             let wrong: usize = (0..84).map(of).sum();
             println!("days differ by {days_differ}, {passed_on} passed on: {wrong} of 2,016 uses wrong");

@@ -26,6 +26,13 @@ pub struct Speedup {
     pub processes: usize,
 }
 
+impl Speedup {
+    /// Whether its interval, or its range, is on one side of 1: a single ratio shows neither.
+    pub fn is_clear(&self) -> bool {
+        self.ci95.or(self.range).is_some_and(|(low, high)| low > 1.0 || high < 1.0)
+    }
+}
+
 /// How many times as fast `case` is as `base`; `None` if they were never measured in one process start.
 ///
 /// Both are measured in each process start, interleaved, so that each start gives a ratio of its own of medians, and the
@@ -59,7 +66,9 @@ pub(crate) fn ratio(
             values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
         };
         let ((slow, slowest), (fast, fastest)) = (ends(before), ends(after));
-        let range = (!enough).then_some((slow / fastest, slowest / fast));
+        // Two samples have one ratio, and no range.
+        let several = before.len().min(after.len()) > 1;
+        let range = (!enough && several).then_some((slow / fastest, slowest / fast));
         let ci95 = if enough { resampled(before, after) } else { None };
         return Some(Speedup { ratio, ci95, range, interval_of: IntervalOf::OneProcess, processes: 1 });
     }
@@ -148,5 +157,9 @@ mod tests {
         let itself = speedup(&case("a", &base[..3]), &case("a", &base[..3])).unwrap();
         assert_eq!((itself.ratio, itself.range), (1.0, None), "and not from 300/302 to 302/300");
         assert_eq!((few.ci95, few.range), (None, Some((300.0 / 102.0, 302.0 / 100.0))));
+        assert!(found.is_clear() && few.is_clear() && !itself.is_clear());
+        // A single slow sample is a ratio of 241 that nothing bears out.
+        let one = speedup(&case("a", &[(0, 24_150)]), &case("b", &[(0, 100)])).unwrap();
+        assert_eq!((one.ratio, one.ci95, one.range, one.is_clear()), (241.5, None, None, false));
     }
 }

@@ -9,6 +9,7 @@ mod case;
 mod closing;
 pub mod divergence;
 mod host;
+mod layers;
 #[cfg(feature = "candle-onnx")]
 mod onnx_candle;
 #[cfg(feature = "onnx")]

@@ -1,11 +1,12 @@
 //! What the recorded requests of the base show, without a KV cache and with one: links, bottlenecks, operators, layers.
 
+use super::layers::layers;
 use super::row::VariantRow;
 use super::variant::Variant;
 use crate::study::{CaseSummary, Study};
 use crate::suites::{Recorded, bound_sentences, ms, recorded};
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// Operators of each variant that are listed.
 const OPERATORS: usize = 8;
@@ -45,7 +46,7 @@ pub(super) fn sections(study: &Study, rows: &[VariantRow]) -> String {
         operators(&mut text, title(of), of);
     }
     if let [one, other] = &all[..] {
-        layers(&mut text, (title(one), one), (title(other), other));
+        layers_of_both(&mut text, study.dir(), (title(one), one), (title(other), other));
     }
     text.push('\n');
     text
@@ -78,41 +79,37 @@ fn operators(text: &mut String, title: &str, of: &Recorded<'_>) {
     }
 }
 
-/// Self time of each layer in a request, whatever phase it is in.
-fn by_layer(of: &Recorded<'_>) -> BTreeMap<String, f64> {
-    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
-    for operator in &of.analysis.operators {
-        // The phase is the first part: a model without a cache has no other phases than its prefills.
-        if let Some((_, layer)) = operator.path.split_once('/') {
-            *sums.entry(layer.to_string()).or_default() += operator.self_ns as f64 / of.requests.max(1) as f64;
-        }
-    }
-    sums
-}
-
 /// What a cache saves, layer by layer.
-fn layers(text: &mut String, (without, one): (&str, &Recorded<'_>), (with, other): (&str, &Recorded<'_>)) {
-    let (a, b) = (by_layer(one), by_layer(other));
-    let mut both: Vec<(&String, f64, f64)> =
-        a.iter().filter_map(|(layer, ns)| Some((layer, *ns, *b.get(layer)?))).collect();
+fn layers_of_both(
+    text: &mut String,
+    study: &Path,
+    (without, one): (&str, &Recorded<'_>),
+    (with, other): (&str, &Recorded<'_>),
+) {
+    let both = layers(study, one, other);
     if both.is_empty() {
         return;
     }
-    both.sort_by(|x, y| (y.1 - y.2).abs().total_cmp(&(x.1 - x.2).abs()));
     let _ = writeln!(
         text,
-        "\n### Layers without and with the cache\n\nSelf time in a request, all phases together, the largest difference \
-         first.\n\n| layer | {without} | {with} | less by | times |\n|---|---|---|---|---|"
+        "\n### Layers without and with the cache\n\nSelf time in a typical request, all phases together: calls × their \
+         median, so that a stall of single calls counts for nothing. The ratio has the least and the most that the calls \
+         allow; where these do not show which takes longer, there is none. The largest clear difference first.\n\n\
+         | layer | {without} | {with} | less by | times |\n|---|---|---|---|---|"
     );
-    for (layer, a, b) in both.iter().take(LAYERS) {
-        let times = if *b > 0.0 { format!("{:.1}x", a / b) } else { "–".into() };
+    for layer in both.iter().take(LAYERS) {
+        let (a, b) = (layer.without.ns, layer.with.ns);
+        let times = layer.times().map_or_else(
+            || "not clear".to_string(),
+            |(times, low, high)| format!("{times:.1}x ({low:.1} to {high:.1})"),
+        );
         let less = if a >= b { ms(Some(a - b)) } else { format!("−{}", ms(Some(b - a))) };
         let _ = writeln!(
             text,
             "| `{}` | {} | {} | {less} | {times} |",
-            layer.replace('|', "\\|"),
-            ms(Some(*a)),
-            ms(Some(*b)),
+            layer.name.replace('|', "\\|"),
+            ms(Some(a)),
+            ms(Some(b)),
         );
     }
 }

@@ -40,7 +40,9 @@ fn times(speedup: &Speedup) -> String {
     match (speedup.ci95, speedup.range) {
         (Some((low, high)), _) => format!("{:.2}x [{low:.2} to {high:.2}{word}]", speedup.ratio),
         (None, Some((low, high))) => format!("{:.2}x (range {low:.2} to {high:.2})", speedup.ratio),
-        (None, None) => format!("{:.2}x", speedup.ratio),
+        // The base itself, or one sample of each.
+        (None, None) if (speedup.ratio - 1.0).abs() < f64::EPSILON => "1.00x".to_string(),
+        (None, None) => format!("{:.2}x (one sample of each, so not clear)", speedup.ratio),
     }
 }
 

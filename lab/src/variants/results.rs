@@ -157,7 +157,8 @@ fn chart(rows: &[VariantRow], options: &VariantOptions) -> Bars {
     let latency = |row: &VariantRow| {
         let time = row.summary.host_ns();
         let spread = time.as_ref().and_then(|d| d.median_ci95.or(d.range.map(|range| (range.low, range.high))));
-        let faster = row.over_no_cache.as_ref().map_or(String::new(), |s| format!(" ({:.1}x)", s.ratio));
+        let clear = row.over_no_cache.as_ref().filter(|speedup| speedup.is_clear());
+        let faster = clear.map_or(String::new(), |s| format!(" ({:.1}x)", s.ratio));
         let median = time.map(|d| d.median);
         bar(median, spread, format!("{}{faster}", ms(median)))
     };

@@ -288,7 +288,7 @@ impl Builder {
         let mut session = self.gpu.apply(self.session);
         #[cfg(feature = "candle")]
         {
-            let features = crate::observe::candle_features();
+            let features = crate::candle_features();
             session = session.environment(candlescope_core::run::env_key::CANDLE_FEATURES, features);
         }
         #[cfg(feature = "host")]

@@ -19,6 +19,18 @@ pub(super) struct Found {
     pub(super) replay: Option<[Vec<Replayed>; 3]>,
 }
 
+impl Found {
+    /// Says that what disturbed the machine can explain all of it. What else the program gains is not added to it.
+    pub(super) fn disturb(&mut self) {
+        self.advice.disturbed = true;
+        self.advice.confidence = Confidence {
+            level: ConfidenceLevel::Low,
+            reason: "the machine was disturbed while this was recorded, which can explain all of it",
+        };
+        (self.changes, self.replay) = (RATES.map(|_| Vec::new()), None);
+    }
+}
+
 /// What rules found, and what they could not judge.
 #[derive(Default)]
 pub(super) struct Out {
@@ -51,6 +63,7 @@ impl<'a> Draft<'a> {
             coverage: Coverage { steps, share_of_time: step.time.share_of_time },
             gain: Gain::default(),
             confidence: Confidence { level: ConfidenceLevel::Low, reason: "" },
+            disturbed: false,
         };
         Self { step, advice }
     }

@@ -59,7 +59,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .derived("host_outside_ns", "ns", step.model.host_outside, n)
         .query(sql(scene, step))
         .sure(level, reason);
-    out.found.push(draft.replayed(Change::Graph, |_| Some(vec![Replayed::Graph])));
+    let mut found = draft.replayed(Change::Graph, |_| Some(vec![Replayed::Graph]));
+    // A graph also shortens the way between kernels that were queued in time: no part of what waits for the host.
+    found.advice.gain = found.advice.gain.at_most(late_at_most);
+    out.found.push(found);
 }
 
 /// Such gaps as a share of the step as it runs unobserved. What recording adds to a step it adds to gaps that wait for

@@ -94,6 +94,10 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
     for step in &scene.steps {
         RULES.iter().for_each(|rule| rule(&scene, step, &mut out));
     }
+    if analysis.was_disturbed() {
+        let of_machine = out.found.iter_mut().filter(|found| found.advice.code.may_be_of_the_machine());
+        of_machine.for_each(Found::disturb);
+    }
     let gains = |found: &Found| found.advice.gain.mid > 0.0;
     let all = out.found.iter().filter(|found| gains(found)).count();
     let mut found: Vec<Found> = out.found.into_iter().filter(|found| found.advice.gain.mid >= LEAST_GAIN).collect();
@@ -101,14 +105,15 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
     let order = |found: &Found| found.advice.of_run().mid;
     found.sort_by(|a, b| {
         let named = |found: &Found| (found.advice.code, found.advice.place.path.clone());
-        // What only the figures gain stands after what the program gains.
-        let figures = |found: &Found| found.advice.code.is_of_figures();
+        // After what the program gains stands what the machine may have done, and then what only the figures gain.
+        let behind = |found: &Found| (found.advice.code.is_of_figures(), found.advice.disturbed);
         let by_gain = order(b).total_cmp(&order(a)).then_with(|| named(a).cmp(&named(b)));
-        figures(a).cmp(&figures(b)).then(by_gain)
+        behind(a).cmp(&behind(b)).then(by_gain)
     });
     let together = scene.steps.iter().filter_map(|step| together(step, &found)).collect();
     let finished = |mut found: Found| {
-        let gain = if found.advice.code.is_of_figures() { 0.0 } else { found.advice.of_run().mid };
+        let is_programs = !found.advice.code.is_of_figures() && !found.advice.disturbed;
+        let gain = if is_programs { found.advice.of_run().mid } else { 0.0 };
         found.advice.severity = AdviceSeverity::of(gain);
         found.advice
     };

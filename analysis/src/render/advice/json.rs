@@ -34,6 +34,7 @@ fn one(advice: &Advice) -> Value {
         "gain_of_run": advice.of_run(),
         "coverage": advice.coverage,
         "confidence": advice.confidence,
+        "disturbed": advice.disturbed,
         "message": words.message,
         "remedy": words.remedy,
         "evidence": advice.evidence,

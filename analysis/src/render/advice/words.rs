@@ -1,6 +1,6 @@
 //! What a finding says, and what to do about it.
 
-use super::super::format::{bytes, count, duration, head, percent, printable, significant};
+use super::super::format::{after_colon, bytes, count, duration, head, percent, printable, significant};
 use super::super::kernel_name::short;
 use crate::advice::{Advice, AdviceCode, Diagnosis, Gain};
 
@@ -109,6 +109,12 @@ pub(in crate::render) fn worded(advice: &Advice) -> Worded {
         AdviceCode::WarmupUnsettled => warmup_unsettled(&it),
         AdviceCode::ThreadsWait => threads_wait(&it),
     };
+    if advice.disturbed {
+        return Worded {
+            message: format!("{}; the machine was disturbed meanwhile, which can explain all of it", sentence(message)),
+            remedy: format!("Record again on a machine at rest first, and if it stays: {}", after_colon(&remedy)),
+        };
+    }
     Worded { message: sentence(message), remedy }
 }
 
@@ -178,7 +184,9 @@ fn launch_bound(it: &Told<'_>) -> (String, String) {
             it.time("step_ns")
         ),
         format!(
-            "Capture the step `{phase}` as one CUDA graph and replay it, or take work off the thread that launches"
+            "Capture the step `{phase}` as one CUDA graph and replay it, or take work off the thread that launches; the \
+             upper end of the gain is what `analyze --what-if graph` says, with kernels as fast as recorded, as \
+             far as it comes from waiting"
         ),
     )
 }

@@ -162,7 +162,7 @@ fn table(run: &Measured, kind: PointKind, id: &str, title: &str) -> Section {
             .map(str::to_string)
             .to_vec();
     head.extend(run.roofs.iter().map(|roof| format!("of {} roof", roof.origin.name())));
-    head.extend(["bound by", "status"].map(str::to_string));
+    head.extend(["lower roof", "status"].map(str::to_string));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let terminal_rows = if kind == PointKind::Phase { 40 } else { 12 };
     Section { terminal_rows, ..Section::new(id, title, "") }.table(&head, rows.collect())

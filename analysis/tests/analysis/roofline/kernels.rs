@@ -157,7 +157,7 @@ fn what_is_missing_is_one_command() {
     // A file with a space in its name, a run, and nothing missing.
     let odd = outlook(&on_device(), kernels(&[1000]), 1000).asked_as("it's mine/config.json", true);
     let command = odd.from_kernels.unwrap().measure_all.unwrap();
-    assert_eq!(command, r"candlescope bench kernels --for 'it'\''s mine/config.json' --device cuda:0");
+    assert_eq!(command, "candlescope bench kernels --for \"it's mine/config.json\" --device cuda:0");
 }
 
 #[test]

@@ -100,6 +100,7 @@ fn points_stand_where_their_work_and_time_put_them() {
     let phase = find(&measured, PointKind::Phase, "decode");
     assert!(near(phase.utilisation(), 0.4), "{:?}", phase.under);
     assert_eq!(measured.bottlenecks[0].bound, Some(Bound::Overhead), "40 % of the roof");
+    assert!(measured.bottlenecks[0].evidence.contains("mostly that of memory"), "{:?}", measured.bottlenecks);
     let mut low = machine();
     low[1]["value"] = json!(10e9);
     let (run_low, of_low) = open(&dir.path().join("low"), &batch(), &manifest(low));

@@ -1,7 +1,8 @@
 //! What candle was built with.
 
-/// Backends, libraries of linear algebra, and vector instructions of candle's build, as it tells.
-pub(crate) fn candle_features() -> Vec<&'static str> {
+/// Backends, libraries of linear algebra, and vector instructions that candle was built with, as it tells. A session
+/// puts them into `environment` of `run.json`, under `candle_features`.
+pub fn candle_features() -> Vec<&'static str> {
     use candle_core::utils::{cuda_is_available, has_accelerate, has_mkl, metal_is_available};
     use candle_core::utils::{with_avx, with_f16c, with_neon};
     let all = [

@@ -8,7 +8,6 @@ mod gguf;
 mod threads;
 mod var_builder;
 
-pub(crate) use candle_build::candle_features;
-
+pub use candle_build::candle_features;
 pub use gguf::{ObservedGguf, observe_gguf};
 pub use var_builder::observe;
