@@ -224,6 +224,7 @@ candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...]
 | `gain_of_run` | the same × the share of all steps' time that is in steps of this kind: findings are ranked by it |
 | `coverage` | `steps` that the figures rest on, `share_of_time` of these steps in all |
 | `confidence` | `level` (`high`, `medium`, `low`) and `reason` |
+| `disturbed` | whether the machine was disturbed while the run was recorded (`machine_busy`, `cpu_throttled`), which can explain all of this finding |
 | `message`, `remedy` | what was seen, and what to do, in a sentence each |
 | `evidence` | figures: `name`, `value`, `unit`, `n`, `source` (`measured`, `derived`, `datasheet`) |
 | `query` | SQL that finds the rows again, over the views of [sql.md](sql.md), `runs` standing for the run |
@@ -253,6 +254,9 @@ candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...]
   Regressions (`cache_copied`) and what `run.json` says are in no table.
 - Figures of fewer than six steps have low confidence. `warmup_unsettled` is about the figures, and gains the program
   nothing: it stands behind what does.
+- On a machine that was disturbed while the run was recorded, `straggler_layer`, `straggler_step` and `warmup_unsettled`
+  are `disturbed`: they have low confidence and severity, stand behind what other programs cannot have done, say so, and
+  count in no `together`.
 - **What the data do not carry is not guessed.** A rule that cannot judge stands under `abstained`: `code`, `phases`,
   `missing` (the second table), `reason`, `record`.
 - Findings and abstentions of several runs stand in one list; each has its `run`.
@@ -277,7 +281,10 @@ fn limits() {
     }
     text.push_str(
         "\n`candlescope query` ends with an error at its three limits; they hold whoever wrote the query, and a text in it has at\n\
-         most 64 MiB. A study's `results.parquet` is held against `columns` and `rows-per-byte` like a run's tables.\n\n\
+         most 64 MiB. Within a call of a function with long texts (`instr`, `replace`, `LIKE`) the engine does not look at the\n\
+         clock: there the command ends itself, three seconds after `query-seconds`; a program that calls `sql::query` has to\n\
+         wait. A study's `results.parquet` is held against `columns` and `rows-per-byte` like a run's tables.\n\n\
+         Texts beyond `text-bytes`, in tables and in `run.json`, are cut, and the rest of the row or of the file is read.\n\n\
          Intervals are streamed and have no limit but `open-intervals`; requests, steps and kernels are held in memory while a\n\
          report is made, some 500 bytes each. Texts beyond `names`, `names-bytes` and `paths` read as `(other names)`, so that\n\
          sums stay right. Pipes, sockets, devices and directories are refused wherever a file is read. What crafted files took\n\
