@@ -39,10 +39,10 @@ impl Analysis {
             || self.gpu.kinds.iter().any(|kind| !kind.elapsed.is_empty())
     }
 
-    /// Whether the verdict says that other programs used the machine, or that it held the program back: whole data of
-    /// such a run are no times of the program alone.
-    pub(crate) fn was_disturbed(&self) -> bool {
-        self.verdict.findings.iter().any(|finding| DISTURBED.contains(&finding.code))
+    /// The verdict's finding that other programs used the machine, or that it held the program back: whole data of such a
+    /// run are no times of the program alone.
+    pub(crate) fn disturbance(&self) -> Option<&Code> {
+        self.verdict.findings.iter().map(|finding| &finding.code).find(|code| DISTURBED.contains(code))
     }
 
     /// Whether the model may have run on the GPU of this UUID: others of the machine are sampled, too. Without times on

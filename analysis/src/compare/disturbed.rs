@@ -2,15 +2,13 @@
 
 use crate::passes::Analysis;
 use candlescope_core::numbers::significant;
-use candlescope_core::run::{Code, MachineUse, env_key};
+use candlescope_core::run::{MachineUse, env_key};
 use candlescope_core::{host_metric, metric};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Processors that others use from which they disturb.
 const MOST_OTHERS: f64 = 0.3;
-/// Findings of a run that say that it was disturbed.
-const FINDINGS: [Code; 2] = [Code::MachineBusy, Code::CpuThrottled];
 
 /// What disturbed the machine during a run, a short sentence each. Where samples say what others took, they are asked, as
 /// for the run's own verdict: a comparison must not call a run disturbed that its report calls free.
@@ -30,7 +28,10 @@ pub(super) fn disturbances_of(analysis: &Analysis) -> Vec<String> {
         Some(false) => {}
         None => found.extend(by_means(analysis)),
     }
-    if found.is_empty() { said_by_verdict(analysis) } else { found }
+    if found.is_empty() {
+        found.extend(analysis.disturbance().map(|code| format!("the run's own verdict says {}", code.as_str())));
+    }
+    found
 }
 
 /// Of runs of earlier releases: means over their measured steps.
@@ -57,13 +58,6 @@ fn others_used(machine: &MachineUse) -> String {
     let of = machine.processors.map_or_else(String::new, |all| format!(" of {all}"));
     let others = significant(machine.others_cores().unwrap_or_default());
     format!("other processes used {others}{of} processors while steps ran")
-}
-
-/// The run's own verdict, where nothing says more.
-fn said_by_verdict(analysis: &Analysis) -> Vec<String> {
-    let codes = analysis.verdict.findings.iter().map(|finding| finding.code.as_str());
-    let code = codes.into_iter().find(|code| FINDINGS.iter().any(|known| known.as_str() == *code));
-    code.map(|code| format!("the run's own verdict says {code}")).into_iter().collect()
 }
 
 /// What disturbed the runs of both sides, a sentence for each side; of each run its own [`disturbances_of`].

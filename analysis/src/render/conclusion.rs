@@ -65,7 +65,7 @@ pub(super) fn verdict_line(analysis: &Analysis) -> String {
     let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
     let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     match (errors, warnings) {
-        (0, n) if analysis.was_disturbed() => {
+        (0, n) if analysis.disturbance().is_some() => {
             let rest = if n > 1 { format!(", with {}", plural(n, "warning")) } else { String::new() };
             format!("the data are whole, but the machine was busy: times are not the program's alone{rest}")
         }

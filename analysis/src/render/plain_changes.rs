@@ -1,7 +1,7 @@
 //! Findings with gains in words for somebody who decides and does not know the model's insides: what to change, what
 //! was seen, what it gains, how sure that is.
 
-use super::advice::gain;
+use super::advice::{DISTURBED, gain};
 use super::format::{after_colon, count, duration, percent, printable, significant};
 use super::plain_paths::part;
 use crate::advice::{Advice, AdviceCode};
@@ -42,7 +42,7 @@ fn change(advice: &Advice, code: fn(&str) -> String) -> String {
     if advice.disturbed {
         what =
             format!("Measure again while the machine does nothing else, and only if it stays: {}", after_colon(&what));
-        seen.push_str("; the machine was disturbed meanwhile, which can explain all of it");
+        seen = format!("{seen}; {DISTURBED}");
     }
     format!("{what}{place}: {seen}; {gain}; confidence {}", advice.confidence.level.name())
 }

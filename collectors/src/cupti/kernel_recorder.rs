@@ -7,6 +7,7 @@ use super::detach::State;
 use super::errors;
 use super::join::{Call, Join, Joined, Ran};
 use super::names::Names;
+use super::numbers::Numbers;
 use super::records::{self, Record, What, kind};
 use super::{Correlate, CuptiOptions, lanes, search};
 use candlescope_core::gpu::{ActivityError, ActivitySink, OUTSIDE_WINDOW, RawKernel, Undelivered};
@@ -54,7 +55,8 @@ pub(super) struct KernelRecorder<B: Backend> {
     kinds: Option<Vec<Switch>>,
     /// What has to be on for a launch to detach CUPTI.
     exits: Vec<Switch>,
-    /// Calls that make and end contexts, and copies, followed for as long as CUPTI is attached.
+    /// Calls that make and end contexts, and copies that are not among `calls`. Both are followed for as long as CUPTI is
+    /// attached.
     watched: Vec<Switch>,
     recording: bool,
     /// When records were handed over inside a window, by the callbacks' clock: copies begun meanwhile have none.
@@ -154,7 +156,7 @@ impl<B: Backend> KernelRecorder<B> {
             self.warm_up()?;
         }
         for call in self.watched.iter().chain(&self.calls) {
-            // They are known to work. If one is refused now, what it launches has no interval.
+            // If one is refused, it is not seen: what it launches has no interval, or it is not waited for.
             let _ = self.backend.turn(*call, true);
         }
         Ok(())
@@ -207,8 +209,9 @@ impl<B: Backend> KernelRecorder<B> {
         let exits = calls::FREQUENT.iter().filter(|cbid| self.knows(Domain::Driver, **cbid));
         self.exits = exits.map(|cbid| Switch::Callback(Domain::Driver, *cbid)).collect();
         let on_contexts = calls::MAKE_CONTEXTS.iter().chain(&calls::END_CONTEXTS);
-        // Without calls being recorded copies have to be followed all the same.
-        let copies = Domain::Driver.calls().iter().filter(|(cbid, _)| calls::copies(Domain::Driver, *cbid));
+        // Copies have to be followed also where calls are not recorded; where they are, they are followed as calls.
+        let apart = self.correlate == Correlate::Nothing;
+        let copies = Domain::Driver.calls().iter().filter(|(cbid, _)| apart && calls::copies(Domain::Driver, *cbid));
         self.watched = (on_contexts.chain(copies))
             .filter(|(cbid, name)| self.is_named(Domain::Driver, *cbid, name))
             .map(|(cbid, _)| Switch::Callback(Domain::Driver, *cbid))
@@ -347,9 +350,10 @@ impl<B: Backend> KernelRecorder<B> {
         flushed
     }
 
+    /// A forced flush follows also where the plain one fails.
     fn flush_now(&mut self, all: bool) -> Result<(), errors::Code> {
-        self.backend.flush(false)?;
-        if all { self.backend.flush(true) } else { Ok(()) }
+        let plain = self.backend.flush(false);
+        if all { plain.and(self.backend.flush(true)) } else { plain }
     }
 
     /// Delivers the kernels recorded so far.
@@ -530,31 +534,6 @@ impl Read {
         self.dropped_of.extend(other.dropped_of);
         self.outside += other.outside;
         self.strays.extend(other.strays);
-    }
-}
-
-/// Makes the numbers of calls unique in the process: CUPTI may start counting again when it is attached again.
-#[derive(Debug, Default)]
-struct Numbers {
-    /// Added to what CUPTI says.
-    offset: u32,
-    /// The highest number so far, and the highest one when CUPTI was attached, until a higher one comes.
-    highest: u32,
-    before: Option<u32>,
-}
-
-impl Numbers {
-    fn begin_anew(&mut self) {
-        self.before = Some(self.highest);
-    }
-
-    fn unique(&mut self, number: u32) -> u32 {
-        if self.before.take().is_some_and(|before| number <= before) {
-            self.offset = self.offset.wrapping_add(self.highest);
-            self.highest = 0;
-        }
-        self.highest = self.highest.max(number);
-        number.wrapping_add(self.offset)
     }
 }
 

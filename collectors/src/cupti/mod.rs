@@ -9,7 +9,7 @@
 //! | `sys` | C functions, and our callbacks, which CUPTI calls |
 //! | `detach`, `in_flight` | when CUPTI leaves the process, and who may call it meanwhile |
 //! | `buffers`, `lanes` | what application threads hand over: full buffers, launch calls |
-//! | `records`, `names`, `clock` | bytes to records, symbols to names, CUPTI's time to the host's |
+//! | `records`, `names`, `numbers`, `clock` | bytes to records, symbols to names, ids to unique ones, CUPTI's time to the host's |
 //! | `join` | kernels to their calls and intervals |
 //! | `backend`, `kernel_recorder` | what is switched on in a window, and the kernels that come of it |
 //!
@@ -44,6 +44,7 @@ mod join;
 mod kernel_recorder;
 mod lanes;
 mod names;
+mod numbers;
 mod records;
 mod search;
 mod sys;
@@ -137,8 +138,8 @@ impl CuptiOptions {
     }
 
     /// Whether CUPTI stays in the process between windows and after the last; off by default. While attached it costs
-    /// up to 0.8 µs per launch, as in a window, because calls are followed all the time. Detaching it and attaching it again take milliseconds per
-    /// window, in the middle of the program's launches. `CANDLESCOPE_CUPTI_KEEP_ATTACHED=1` does the same for a program
+    /// up to 0.8 µs per launch, as in a window, because calls are followed all the time. Detaching it and attaching it
+    /// again take milliseconds per window, in the middle of the program's launches. `CANDLESCOPE_CUPTI_KEEP_ATTACHED=1` does the same for a program
     /// that cannot be rebuilt. CUPTI before CUDA 12.6 always stays, because detaching it crashed programs with CUDA
     /// graphs.
     #[must_use]

@@ -464,19 +464,6 @@ fn what_comes_while_it_is_detached_is_delivered_by_the_next_window() {
 }
 
 #[test]
-fn numbers_of_calls_are_unique_whether_they_begin_anew_or_go_on() {
-    let mut numbers = Numbers::default();
-    let mut window = |ids: &[u32]| {
-        numbers.begin_anew();
-        ids.iter().map(|id| numbers.unique(*id)).collect::<Vec<_>>()
-    };
-    assert_eq!(window(&[4, 2, 9]), [4, 2, 9]);
-    assert_eq!(window(&[1, 2, 12]), [10, 11, 21], "from the beginning");
-    assert_eq!(window(&[13, 14]), [22, 23], "on from there");
-    assert_eq!(window(&[1]), [24]);
-}
-
-#[test]
 fn an_unknown_version_is_not_touched() {
     let library = Scripted::new();
     library.script().version = 140_000;

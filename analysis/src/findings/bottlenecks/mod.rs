@@ -94,7 +94,7 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
     for step in &scene.steps {
         RULES.iter().for_each(|rule| rule(&scene, step, &mut out));
     }
-    if analysis.was_disturbed() {
+    if analysis.disturbance().is_some() {
         let of_machine = out.found.iter_mut().filter(|found| found.advice.code.may_be_of_the_machine());
         of_machine.for_each(Found::disturb);
     }

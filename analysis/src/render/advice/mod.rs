@@ -6,4 +6,4 @@ mod words;
 
 pub use json::json;
 pub use terminal::text;
-pub(super) use words::{abstentions, gain, rows, steps, together};
+pub(super) use words::{DISTURBED, abstentions, gain, rows, steps, together};

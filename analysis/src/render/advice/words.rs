@@ -4,6 +4,9 @@ use super::super::format::{after_colon, bytes, count, duration, head, percent, p
 use super::super::kernel_name::short;
 use crate::advice::{Advice, AdviceCode, Diagnosis, Gain};
 
+/// What is said of a finding that others may have brought about.
+pub(in crate::render) const DISTURBED: &str = "the machine was disturbed meanwhile, which can explain all of it";
+
 /// Longest list of kernels in a sentence, in characters.
 const NAMES: usize = 80;
 
@@ -111,7 +114,7 @@ pub(in crate::render) fn worded(advice: &Advice) -> Worded {
     };
     if advice.disturbed {
         return Worded {
-            message: format!("{}; the machine was disturbed meanwhile, which can explain all of it", sentence(message)),
+            message: format!("{}; {DISTURBED}", sentence(message)),
             remedy: format!("Record again on a machine at rest first, and if it stays: {}", after_colon(&remedy)),
         };
     }

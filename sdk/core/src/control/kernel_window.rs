@@ -109,10 +109,9 @@ impl KernelWindow {
         let counted = self.counted.load(Ordering::Acquire);
         if let Some(schedule) = &self.schedule {
             let nth = self.recorded.fetch_add(1, Ordering::Relaxed);
-            let due = self.due(schedule, nth);
-            if let Some(active) = due
-                && !(self.makes_room(counted) && self.ask(active))
-                && counted != FAILED
+            if let Some(active) = self.due(schedule, nth)
+                && !self.ask(active)
+                && !self.has_failed()
             {
                 self.missed.fetch_add(1, Ordering::Relaxed);
             }
