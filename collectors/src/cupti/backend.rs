@@ -30,7 +30,7 @@ pub(super) trait Backend: Send + 'static {
     /// The library's name of a call; `None` if it does not know it.
     fn call_name(&self, domain: Domain, cbid: u32) -> Option<String>;
     /// Turns a switch on or off.
-    fn turn(&mut self, switch: Switch, on: bool) -> Result<(), Code>;
+    fn turn(&self, switch: Switch, on: bool) -> Result<(), Code>;
     /// CUPTI's clock.
     fn timestamp(&self) -> Option<u64>;
     /// Makes CUPTI hand over its buffers; with `forced`, also those with records that are not complete.
@@ -120,7 +120,7 @@ impl Backend for Real {
         self.cupti.call_name(domain, cbid)
     }
 
-    fn turn(&mut self, switch: Switch, on: bool) -> Result<(), Code> {
+    fn turn(&self, switch: Switch, on: bool) -> Result<(), Code> {
         match switch {
             Switch::Kind(kind) => self.cupti.set_kind(kind, on),
             Switch::Callback(domain, cbid) => {

@@ -7,7 +7,7 @@
 //! down.
 
 use super::in_flight::{Began, InFlight};
-use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 /// Where CUPTI is.
@@ -62,7 +62,8 @@ impl State {
     }
 }
 
-/// The state, for all threads. No method that a launch calls waits or allocates.
+/// The state, for all threads. No method that a launch calls waits or allocates; a copy may wait while
+/// [records of copies are turned on or off](Link::between_copies).
 #[derive(Debug)]
 pub(super) struct Link {
     state: AtomicU8,
@@ -74,9 +75,12 @@ pub(super) struct Link {
     on_contexts: InFlight,
     /// Whether a context was ended while CUPTI was attached.
     contexts_end: AtomicBool,
-    /// Whether copies that begin now may have records, and (`copies`) those that began while they might have.
-    copies_recorded: AtomicBool,
+    /// Copies that have begun since CUPTI was attached, and whether those that would begin now wait, because records of
+    /// copies are being turned on or off.
     copies: InFlight,
+    turning: AtomicBool,
+    /// Whether a followed call has begun since CUPTI was attached.
+    called: AtomicBool,
 }
 
 impl Link {
@@ -87,8 +91,9 @@ impl Link {
             calls: InFlight::new(),
             on_contexts: InFlight::new(),
             contexts_end: AtomicBool::new(false),
-            copies_recorded: AtomicBool::new(false),
             copies: InFlight::new(),
+            turning: AtomicBool::new(false),
+            called: AtomicBool::new(false),
         }
     }
 
@@ -108,6 +113,7 @@ impl Link {
     pub(super) fn attached(&self) -> bool {
         self.on_contexts.begin_anew();
         self.copies.begin_anew();
+        self.called.store(false, Ordering::Release);
         self.step(Event::Attach)
     }
 
@@ -142,15 +148,34 @@ impl Link {
         self.on_contexts.end(began);
     }
 
-    /// Copies that begin from now on may have records, or have none.
-    pub(super) fn record_copies(&self, recorded: bool) {
-        self.copies_recorded.store(recorded, Ordering::Release);
+    /// A followed call begins: a thread that makes calls has left those that it made before CUPTI was attached.
+    #[inline]
+    pub(super) fn calls(&self) {
+        if !self.called.load(Ordering::Relaxed) {
+            self.called.store(true, Ordering::Release);
+        }
     }
 
-    /// A copy begins on this thread, inside another one that began as `around` if that is counted.
+    /// Waits for a followed call, at most for `limit`; whether there was one since CUPTI was attached.
+    pub(super) fn wait_for_call(&self, limit: Duration) -> bool {
+        wait_until(limit, || self.called.load(Ordering::Acquire))
+    }
+
+    /// A copy begins on this thread, inside another one that began as `around` if that is counted. It waits while records
+    /// of copies are turned on or off, which takes microseconds.
     #[inline]
     pub(super) fn copy_begins(&self, around: Began) -> Began {
-        if self.copies_recorded.load(Ordering::Acquire) { self.copies.begin(around) } else { around }
+        let began = self.copies.begin(around);
+        // Either this thread sees that they are being turned, or who turns them sees this copy.
+        fence(Ordering::SeqCst);
+        if began != around && self.turning.load(Ordering::Relaxed) { self.copy_waits(began) } else { began }
+    }
+
+    #[cold]
+    fn copy_waits(&self, began: Began) -> Began {
+        self.copies.end(began);
+        wait_until(TURNING, || !self.turning.load(Ordering::Acquire));
+        self.copies.begin(Began::NONE)
     }
 
     /// That copy ends.
@@ -161,11 +186,37 @@ impl Link {
         }
     }
 
-    /// Copies under way that may have records. A copy from or to pageable memory has several parts, which the calling
-    /// thread adds to its record one by one. CUPTI's own thread, which a flush wakes, reads and frees the parts without
-    /// looking whether more come, and crashes on what it has freed (13.0, an H200, 7 % of runs with windows of one step).
+    /// Copies under way.
     pub(super) fn copies_under_way(&self) -> u32 {
         self.copies.count()
+    }
+
+    /// Does `act`, which turns records of copies on or off, while no copy is under way; `None` if there is no such moment
+    /// within `limit`.
+    ///
+    /// A copy from or to pageable memory has several parts, which the calling thread adds to its record one by one, if
+    /// copies are recorded at that moment. CUPTI's own thread, which a flush wakes, reads and frees the parts without
+    /// looking whether more come. A copy that is recorded in part, or whose record is read too early, leaves CUPTI with
+    /// memory that it has freed, and crashes the program (13.0, in 5 to 7 % of runs with windows of one step).
+    pub(super) fn between_copies<T>(&self, limit: Duration, act: impl FnOnce() -> T) -> Option<T> {
+        let closed = || {
+            if self.copies.count() > 0 {
+                return false;
+            }
+            self.turning.store(true, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            let quiet = self.copies.count() == 0;
+            if !quiet {
+                self.turning.store(false, Ordering::Release);
+            }
+            quiet
+        };
+        if !wait_until(limit, closed) {
+            return None;
+        }
+        let done = act();
+        self.turning.store(false, Ordering::Release);
+        Some(done)
     }
 
     /// Whether this program ends contexts while CUPTI is attached. Then it stays: a context's end on one thread and
@@ -174,7 +225,7 @@ impl Link {
         self.contexts_end.load(Ordering::Relaxed)
     }
 
-    /// Whether a context is being made or ended now, a copy that has a record goes on, or CUPTI must stay.
+    /// Whether a context is being made or ended now, a copy goes on, or CUPTI must stay.
     pub(super) fn is_held(&self) -> bool {
         self.must_stay() || self.on_contexts.count() > 0 || self.copies_under_way() > 0
     }
@@ -212,6 +263,23 @@ impl Link {
                 state => return state,
             }
         }
+    }
+}
+
+/// How long a copy waits at most while records of copies are turned on or off.
+const TURNING: Duration = Duration::from_millis(20);
+
+/// Asks again and again, and pauses in between; whether it came true within `limit`.
+fn wait_until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let began = Instant::now();
+    loop {
+        if is_so() {
+            return true;
+        }
+        if began.elapsed() >= limit {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(50));
     }
 }
 
@@ -333,19 +401,29 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_may_have_records_hold_it() {
+    fn copies_are_turned_between_two_of_them() {
         let link = Link::new();
-        assert!(link.attached());
-        let before = link.copy_begins(Began::NONE);
-        assert_eq!((before, link.copies_under_way()), (Began::NONE, 0), "it has no record");
-        link.record_copies(true);
+        assert!(link.attached() && !link.wait_for_call(Duration::ZERO));
+        link.calls();
+        assert!(link.wait_for_call(Duration::ZERO));
         let copy = link.copy_begins(Began::NONE);
         let inner = link.copy_begins(copy);
         assert_eq!((link.copies_under_way(), inner), (1, copy), "one inside the other");
-        link.copy_ends(before);
-        link.record_copies(false);
-        assert!(link.is_held() && link.copy_begins(Began::NONE) == Began::NONE);
+        assert!(link.is_held() && link.between_copies(Duration::from_millis(1), || ()).is_none());
         link.copy_ends(copy);
+        let began = std::thread::scope(|scope| {
+            link.between_copies(Duration::ZERO, || {
+                let waiting = scope.spawn(|| link.copy_begins(Began::NONE));
+                std::thread::sleep(Duration::from_millis(2));
+                assert_eq!(link.copies_under_way(), 0, "it waits");
+                waiting
+            })
+            .expect("no copy goes on")
+            .join()
+            .expect("a thread")
+        });
+        assert_eq!((began, link.copies_under_way()), (copy, 1));
+        link.copy_ends(began);
         assert!(!link.is_held());
     }
 

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What runs on a device. Copies between devices are separate, because some shared devices refuse to record them.
 const WORK: [u32; 3] = [kind::CONCURRENT_KERNEL, kind::MEMCPY, kind::MEMSET];
@@ -29,11 +29,12 @@ const DETACHING: Duration = Duration::from_secs(5);
 
 /// How long the last delivery waits for copies that are under way. Those to the host wait for all kernels before them.
 const COPYING: Duration = Duration::from_secs(1);
-/// The same before recording is turned on and off, so that no copy is recorded in part. Where many threads copy, there
-/// may be no such moment.
+/// The same where a window begins and ends, so that no copy is recorded in part. Where many threads copy, there may be
+/// no such moment: their records are turned on or off later.
 const COPYING_AT_ENDS: Duration = Duration::from_millis(50);
-/// Pause between looking whether they are over.
-const LOOK_EVERY: Duration = Duration::from_micros(50);
+/// How long a window's begin waits for a call once CUPTI is attached: until then a thread may be inside a copy that began
+/// before, which nobody saw.
+const FIRST_CALL: Duration = Duration::from_millis(100);
 
 /// Moments without records of copies that are remembered until the calls made in them have come.
 const MOST_GAPS: usize = 256;
@@ -59,7 +60,11 @@ pub(super) struct KernelRecorder<B: Backend> {
     /// attached.
     watched: Vec<Switch>,
     recording: bool,
-    /// When records were handed over inside a window, by the callbacks' clock: copies begun meanwhile have none.
+    /// Whether copies are recorded. They are turned on and off between two copies, which may be later than the rest.
+    copies_on: bool,
+    /// Since when a window goes on without records of copies, by the callbacks' clock, and when that was so before: copies
+    /// begun meanwhile have none.
+    gap: Option<u64>,
     gaps: VecDeque<(u64, u64)>,
     join: Join,
     /// What was read and has not been told.
@@ -98,6 +103,8 @@ impl<B: Backend> KernelRecorder<B> {
             exits: Vec::new(),
             watched: Vec::new(),
             recording: false,
+            copies_on: false,
+            gap: None,
             gaps: VecDeque::new(),
             join: Join::new(options.correlate != Correlate::Nothing),
             carried: Read::default(),
@@ -180,7 +187,7 @@ impl<B: Backend> KernelRecorder<B> {
 
     /// A window is over and its kernels are delivered: requests that the next launch detach CUPTI.
     pub(super) fn release(&mut self) {
-        if self.recording || !self.detaches || !self.is_attached() {
+        if self.recording || !self.detaches || !self.is_attached() || !self.turn_copies(false, Duration::ZERO) {
             return;
         }
         if self.backend.link().must_stay() {
@@ -219,7 +226,10 @@ impl<B: Backend> KernelRecorder<B> {
         let (mut calls, mut kinds) = (Vec::new(), Vec::new());
         let work = WORK.into_iter().chain([kind::MEMCPY2]).map(Switch::Kind);
         for switch in self.followed().into_iter().chain(work) {
-            match self.backend.turn(switch, true) {
+            // Copies are not tried: a thread may be inside one that began before CUPTI was attached. One that is recorded in
+            // part crashed programs while they loaded their model.
+            let outcome = if is_copy(&switch) { Ok(()) } else { self.backend.turn(switch, true) };
+            match outcome {
                 Ok(()) => if matches!(switch, Switch::Kind(_)) { &mut kinds } else { &mut calls }.push(switch),
                 Err(code) if needed(switch) => {
                     let _ = self.all_off(&kinds);
@@ -283,20 +293,20 @@ impl<B: Backend> KernelRecorder<B> {
             lanes::begin();
         }
         self.note();
-        let kinds = self.kinds.clone().unwrap_or_default();
-        self.copies_are_over(COPYING_AT_ENDS);
-        self.backend.link().record_copies(true);
-        for switch in &kinds {
+        let (copies, others) = self.kinds_by_copies();
+        for switch in &others {
             if let Err(code) = self.backend.turn(*switch, true) {
                 lanes::end();
-                self.backend.link().record_copies(false);
                 // Turning off what was not on does nothing. The first refusal is the useful error, not one from turning
                 // things off again.
-                let _ = self.all_off(&kinds);
+                let _ = self.all_off(&others);
                 return Err(errors::refused(&meaning(*switch), code));
             }
         }
         self.recording = true;
+        self.gap = (!copies.is_empty()).then(|| lanes::clock().raw());
+        self.backend.link().wait_for_call(FIRST_CALL);
+        self.turn_copies(true, COPYING_AT_ENDS);
         Ok(())
     }
 
@@ -305,49 +315,65 @@ impl<B: Backend> KernelRecorder<B> {
             return Ok(());
         }
         self.recording = false;
-        let kinds = self.kinds.clone().unwrap_or_default();
-        self.copies_are_over(COPYING_AT_ENDS);
-        let outcome = self.all_off(&kinds);
+        let (_, others) = self.kinds_by_copies();
+        self.turn_copies(false, COPYING_AT_ENDS);
+        let outcome = self.all_off(&others);
         lanes::end();
-        self.backend.link().record_copies(false);
+        self.end_gap();
         self.note();
         outcome.map_err(|(switch, code)| errors::refused(&format!("stop: {}", meaning(switch)), code))
     }
 
-    /// Waits until no copy that may have a record is under way; `false` if the time is up.
-    fn copies_are_over(&self, limit: Duration) -> bool {
-        let began = Instant::now();
-        while self.backend.link().copies_under_way() > 0 {
-            if began.elapsed() >= limit {
-                return false;
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        true
+    /// The kinds of work that are copies, and the others.
+    fn kinds_by_copies(&self) -> (Vec<Switch>, Vec<Switch>) {
+        self.kinds.iter().flatten().copied().partition(is_copy)
     }
 
-    /// Has CUPTI hand over its records, at a moment when no copy is under way that may have one: see
-    /// [`copies_under_way`](super::detach::Link::copies_under_way). `None` if there was no such moment.
-    fn flush(&mut self, all: bool) -> Option<Result<(), errors::Code>> {
-        if !self.recording {
-            let limit = if all { COPYING } else { Duration::ZERO };
-            return self.copies_are_over(limit).then(|| self.flush_now(all));
+    /// Turns records of copies on or off [between two copies](super::detach::Link::between_copies); whether they are so
+    /// now. If they are refused, that is said, and copies are missing from here on.
+    fn turn_copies(&mut self, on: bool, limit: Duration) -> bool {
+        if self.copies_on == on {
+            return true;
         }
-        let of_copies = |kind: &Switch| matches!(kind, Switch::Kind(kind::MEMCPY | kind::MEMCPY2));
-        let copies: Vec<Switch> = self.kinds.iter().flatten().copied().filter(of_copies).collect();
-        if !self.copies_are_over(Duration::ZERO) {
+        let (copies, _) = self.kinds_by_copies();
+        let backend = &self.backend;
+        let turn =
+            |kind: &Switch| backend.turn(*kind, on).err().filter(|_| on && needed(*kind)).map(|code| (*kind, code));
+        let turned = backend.link().between_copies(limit, || copies.iter().filter_map(turn).next_back());
+        if let Some(Some((kind, code))) = turned {
+            candlescope_core::diagnostics::report("cupti", errors::refused(&meaning(kind), code).to_string());
+        }
+        if turned.is_some() {
+            self.copies_on = on;
+            if on {
+                self.end_gap();
+            } else if self.recording {
+                self.gap = Some(lanes::clock().raw());
+            }
+        }
+        turned.is_some()
+    }
+
+    /// Copies are recorded again, or need not be.
+    fn end_gap(&mut self) {
+        if let Some(began) = self.gap.take() {
+            self.gaps.push_back((began, lanes::clock().raw()));
+            self.gaps.drain(..self.gaps.len().saturating_sub(MOST_GAPS));
+        }
+    }
+
+    /// Has CUPTI hand over its records, with those of copies off, so that no copy is under way that has one. `None` if
+    /// there is no such moment.
+    fn flush(&mut self, all: bool) -> Option<Result<(), errors::Code>> {
+        let limit = if all && !self.recording { COPYING } else { Duration::ZERO };
+        if !self.turn_copies(false, limit) {
             return None;
         }
-        let began = lanes::clock().raw();
-        let _ = self.all_off(&copies);
-        let flushed = self.copies_are_over(Duration::ZERO).then(|| self.flush_now(all));
-        for kind in &copies {
-            // It was on before; if it is refused now, copies are missing from here on.
-            let _ = self.backend.turn(*kind, true);
+        let flushed = self.flush_now(all);
+        if self.recording {
+            self.turn_copies(true, COPYING_AT_ENDS);
         }
-        self.gaps.push_back((began, lanes::clock().raw()));
-        self.gaps.drain(..self.gaps.len().saturating_sub(MOST_GAPS));
-        flushed
+        Some(flushed)
     }
 
     /// A forced flush follows also where the plain one fails.
@@ -432,7 +458,8 @@ impl<B: Backend> KernelRecorder<B> {
         let mut unrecorded = Vec::new();
         lanes::drain(|launch| {
             let within = |(began, ended): &(u64, u64)| (*began..=*ended).contains(&launch.start);
-            if calls::copies(launch.domain, launch.cbid) && self.gaps.iter().any(within) {
+            let now = self.gap.is_some_and(|began| launch.start >= began);
+            if calls::copies(launch.domain, launch.cbid) && (now || self.gaps.iter().any(within)) {
                 unrecorded.push(SpanId(launch.span));
             }
             let Some(name) = calls::name(launch.domain, launch.cbid) else { return };
@@ -504,7 +531,7 @@ impl<B: Backend> Drop for KernelRecorder<B> {
         // Errors cannot be reported any more. The flush brings CUPTI's buffers back for the next recorder.
         let _ = self.disable();
         if self.is_attached() {
-            if self.copies_are_over(COPYING) {
+            if self.turn_copies(false, COPYING) {
                 let _ = self.backend.flush(true);
             }
             self.backend.records(&mut |_, _| {});
@@ -535,6 +562,10 @@ impl Read {
         self.outside += other.outside;
         self.strays.extend(other.strays);
     }
+}
+
+fn is_copy(switch: &Switch) -> bool {
+    matches!(switch, Switch::Kind(kind::MEMCPY | kind::MEMCPY2))
 }
 
 fn needed(switch: Switch) -> bool {

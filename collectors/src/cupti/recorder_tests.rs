@@ -111,7 +111,7 @@ impl Backend for Scripted {
         }
     }
 
-    fn turn(&mut self, switch: Switch, on: bool) -> Result<(), Code> {
+    fn turn(&self, switch: Switch, on: bool) -> Result<(), Code> {
         assert!(on || matches!(switch, Switch::Kind(_)), "a thread may be inside {switch:?}");
         let mut script = self.attached();
         if let Some((_, code)) = script.refuse.iter().find(|(refused, _)| on && *refused == switch) {
@@ -653,10 +653,10 @@ fn nothing_is_handed_over_while_a_copy_with_a_record_goes_on() {
         assert_eq!(library.log(), ["flush"], "and copies are recorded again after it");
         assert!(library.script().on.contains(&Switch::Kind(kind::MEMCPY)));
 
-        // One goes on beyond the window's end. What begins after that has no record, and harms nobody.
+        // One goes on beyond the window's end: its record must not be cut off either.
         let copy = library.1.copy_begins(Began::NONE);
         recorder.disable().expect("disabled");
-        assert_eq!(library.1.copy_begins(Began::NONE), Began::NONE);
+        assert_eq!(kinds(&library.script().on), [Switch::Kind(kind::MEMCPY), Switch::Kind(kind::MEMCPY2)]);
         collect(&mut recorder, false, 3_000);
         assert!(library.log().is_empty());
         std::thread::scope(|scope| {
@@ -667,8 +667,30 @@ fn nothing_is_handed_over_while_a_copy_with_a_record_goes_on() {
             collect(&mut recorder, true, 4_000);
         });
         assert_eq!(library.log(), ["flush", "flush forced"], "the last delivery waits for it");
+        assert_eq!(kinds(&library.script().on), []);
         recorder.release();
         assert_eq!((library.launch(), library.1.is_held()), (1, false));
+    });
+}
+
+#[test]
+fn a_window_that_begins_inside_a_copy_records_copies_from_the_next_one_on() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
+        recorder.enable().expect("enabled");
+        recorder.disable().expect("disabled");
+        let copy = library.1.copy_begins(Began::NONE);
+        recorder.enable().expect("enabled");
+        let begins = lanes::clock().raw();
+        assert!(!library.script().on.contains(&Switch::Kind(kind::MEMCPY)), "it would be recorded in part");
+        assert!(library.script().on.contains(&Switch::Kind(kind::CONCURRENT_KERNEL)));
+        library.1.copy_ends(copy);
+        lanes::push(SpanId(60));
+        lanes::launched(Domain::Driver, 279, 1, begins, lanes::clock().raw());
+        lanes::pop();
+        let sink = collect(&mut recorder, false, 1_000);
+        assert_eq!((sink.dropped, sink.dropped_of), (1, vec![SpanId(60)]), "this one has no record");
+        assert!(library.script().on.contains(&Switch::Kind(kind::MEMCPY)), "the next one has");
     });
 }
 
@@ -684,7 +706,7 @@ fn copies_that_begin_while_records_are_handed_over_are_lost_and_told() {
         };
         let before = lanes::clock().raw();
         collect(&mut recorder, false, 1_000);
-        let (began, _) = recorder.gaps[0];
+        let (began, _) = *recorder.gaps.back().expect("records were handed over");
         for (cbid, correlation, span, start) in
             [(279, 1, SpanId(50), began), (279, 2, SpanId(51), before), (307, 3, SpanId(52), began)]
         {

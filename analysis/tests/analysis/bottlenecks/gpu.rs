@@ -40,6 +40,22 @@ fn launch_bound_promises_what_a_graph_would_take() {
     assert_eq!(found.diagnosis.findings[0].code, AdviceCode::LaunchBound, "it gains most");
 }
 
+/// A graph also closes gaps before work that was queued in time, as between windows of a busy driver: they did not wait
+/// for the host, so they are no part of what this finding promises.
+#[test]
+fn launch_bound_promises_no_more_than_what_waited() {
+    // 50 kernels of 2 µs that wait for their launch, then 50 of 10 µs that were queued and start 10 µs apart all the same.
+    let late = (0..50).map(|n: i64| (10_000 + 20_000 * n, 13_000 + 20_000 * n, 2_000));
+    let in_time = (0..50).map(|n: i64| (1_010_000 + 2_000 * n, 1_030_000 + 20_000 * n, 10_000));
+    let one = |(n, (launch, start, ns))| Piece { interval: n, ..piece("decode/norm", "badd_f32", launch, start, ns) };
+    let pieces: Vec<Piece> = (0..).zip(late.chain(in_time)).map(one).collect();
+    let found = diagnose(&gpu_run(&pieces, 2_040_000));
+    let advice = found.one(AdviceCode::LaunchBound);
+    let waited = advice.figure("late_at_most").unwrap();
+    assert!((0.4..0.55).contains(&waited), "{advice:?}");
+    assert!((advice.gain.high - waited).abs() < 1e-9, "the graph itself would save more: {advice:?}");
+}
+
 #[test]
 fn a_device_that_is_kept_busy_is_not_launch_bound() {
     let (pieces, ns) = busy();

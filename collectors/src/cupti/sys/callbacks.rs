@@ -117,6 +117,7 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
         }
     }
     if data.site == ENTER {
+        LINK.calls();
         if LINK.is_requested() {
             let around = lanes::inside(Began::NONE);
             lanes::inside(LINK.call_begins(around));
