@@ -20,7 +20,6 @@ pub mod advice;
 mod analyse;
 pub mod compare;
 pub mod definitions;
-pub mod devices;
 mod findings;
 pub mod limits;
 pub mod ncu;

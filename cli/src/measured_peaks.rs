@@ -12,7 +12,7 @@ pub(crate) fn of(device: &str) -> Result<Option<Value>> {
     use candlescope_lab::peaks::{DeviceIdentity, load};
     // A device that cannot be told from others has no peaks that could be found.
     let Ok(device) = DeviceIdentity::of(device) else { return Ok(None) };
-    Ok(load(&device)?.map(|peaks| peaks.environment()))
+    Ok(load(&device)?.map(|peaks| serde_json::json!(peaks.environment())))
 }
 
 /// Without the lab nothing is measured.
@@ -59,7 +59,7 @@ pub(crate) fn add_to(manifest: &mut RunManifest, on_gpu: bool) -> Result<()> {
     let Some((kind, id, driver)) = device else { return Ok(()) };
     let device = DeviceIdentity { kind, name: id.clone(), id, driver, host: manifest.host.clone() };
     if let Some(peaks) = load(&device)? {
-        manifest.environment.insert(KEY.to_string(), peaks.environment());
+        manifest.environment.insert(KEY.to_string(), serde_json::json!(peaks.environment()));
     }
     Ok(())
 }

@@ -5,7 +5,6 @@ use crate::measured_peaks;
 use crate::output::say;
 use crate::roofline_model::AskedModel;
 use anyhow::{Context, Result, bail};
-use candlescope_analysis::devices::{Device, DeviceKind, Format, Multiply, known_device, peaks_device};
 use candlescope_analysis::render::roofline as render;
 use candlescope_analysis::roofline::{
     CalibrationError, CalibrationRun, Goal, KernelStudy, LoadTest, Measured, Outlook, Scenario, Thresholds,
@@ -14,6 +13,7 @@ use candlescope_analysis::roofline::{
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::files::{open_regular, read_text_limited, write_whole};
 use candlescope_core::run::MANIFEST_FILE;
+use candlescope_work::devices::{Device, DeviceKind, Format, Multiply, known_device, peaks_device};
 use clap::Args;
 use serde_json::Value;
 use std::io::{BufReader, Write as _};

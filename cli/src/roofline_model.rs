@@ -85,7 +85,7 @@ fn of_gguf(path: &Path) -> Result<AskedModel> {
 fn of_file_name(stem: &str) -> Result<AskedModel, UnknownModel> {
     let lower = stem.to_ascii_lowercase();
     let parted =
-        lower.rsplit_once(['-', '.']).filter(|(_, last)| candlescope_analysis::devices::Format::named(last).is_ok());
+        lower.rsplit_once(['-', '.']).filter(|(_, last)| candlescope_work::devices::Format::named(last).is_ok());
     let (model, format) = parted.map_or((lower.as_str(), None), |(model, format)| (model, Some(format.to_string())));
     let shape = known_model(model)?;
     Ok(AskedModel { format: format.or_else(|| stored_format(model).map(str::to_string)), shape, note: None })

@@ -2,7 +2,8 @@
 #![allow(missing_docs, reason = "a test")]
 #![cfg(feature = "lab")]
 mod common;
-use candlescope_lab::peaks::{Condition, DeviceIdentity, PeakFigure, PeakKind, Peaks};
+use candlescope_lab::peaks::{Condition, DeviceIdentity, PeakFigure, Peaks};
+use candlescope_work::devices::PeakKind;
 use common::*;
 use serde_json::Value;
 use std::path::Path;

@@ -9,7 +9,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("candlescope-work", &[]),
     ("candlescope-core", &["candlescope-work"]),
     ("candlescope-collectors", &["candlescope-core", "candlescope-work"]),
-    ("candlescope-exporters", &["candlescope-core"]),
+    ("candlescope-exporters", &["candlescope-core", "candlescope-work"]),
     // Loads candle's own models under `observe`, as any program does.
     ("candlescope-models", &["candlescope", "candlescope-core", "candlescope-work"]),
     // The run contract is a module of core; the writer of runs stays out of the reader.

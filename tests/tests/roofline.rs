@@ -1,11 +1,11 @@
 //! Rooflines are predicted from formulas of their own, because the analysis knows no model. They equal those by which
 //! the instrumented layers say what they cost.
 #![allow(missing_docs, reason = "a test")]
-use candlescope_analysis::devices::Format;
 use candlescope_analysis::roofline::work::{Input, Operation, Storage, step};
 use candlescope_analysis::roofline::{FeedForward, ModelShape, known_model};
 use candlescope_models::config::{FeedForward as Network, ModelConfig, NAMED};
 use candlescope_models::cost::{Cost, DecoderCost, Widths, Work, decoder_step};
+use candlescope_work::devices::Format;
 
 fn shape(config: &ModelConfig) -> ModelShape {
     let size = (config.vocab_size as u64, config.hidden_size as u64, config.num_layers as u64);

@@ -10,8 +10,9 @@ mod gain;
 
 pub use code::{AdviceCode, Missing};
 pub use figure::{AdviceFigure, FigureSource};
-pub use gain::{Gain, LEAST_GAIN, RATES};
+pub use gain::{LEAST_GAIN, RATES, gain_at_rates};
 
+use candlescope_work::estimate::Estimate;
 use serde::Serialize;
 
 /// What was found, and what could not be judged.
@@ -76,7 +77,7 @@ pub struct Advice {
     /// What part of the run it is about.
     pub coverage: Coverage,
     /// Share of the unobserved step that it gains.
-    pub gain: Gain,
+    pub gain: Estimate,
     /// How far to trust the gain.
     pub confidence: Confidence,
     /// Whether the machine was disturbed while the run was recorded, by something that can explain all of it.
@@ -85,7 +86,7 @@ pub struct Advice {
 
 impl Advice {
     /// Its gain in the time of all steps of the run: by this findings are ranked.
-    pub fn of_run(&self) -> Gain {
+    pub fn of_run(&self) -> Estimate {
         self.gain.times(self.coverage.share_of_time)
     }
 
@@ -223,5 +224,5 @@ pub struct Together {
     /// The findings that count, in the order in which they were applied.
     pub codes: Vec<AdviceCode>,
     /// Share of the unobserved step that they gain.
-    pub gain: Gain,
+    pub gain: Estimate,
 }

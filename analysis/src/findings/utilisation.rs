@@ -19,7 +19,7 @@ pub(super) fn find(run: &Analysis) -> Vec<Finding> {
                 "Check the analytic cost of the phase's operations and the peak's source"
             },
         );
-        let unit = if used.peak.is_flops { "FLOP/s" } else { "B/s" };
+        let unit = if used.peak.is_flops() { "FLOP/s" } else { "B/s" };
         let finding = finding
             .at(Place::Phase, used.phase.as_str())
             .text("metric", used.metric.name())

@@ -10,22 +10,7 @@ use super::operators::Operator;
 use super::path_totals::Intervals;
 use candlescope_core::GpuSource;
 use candlescope_core::run::{RunManifest, multiplied_dtype};
-use serde_json::Value;
-
-/// One peak.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Peak {
-    /// FLOP/s rather than bytes/s.
-    pub is_flops: bool,
-    /// FLOP/s or B/s.
-    pub value: f64,
-    /// `measured` or `datasheet`.
-    pub label: String,
-    /// Where it comes from.
-    pub source: String,
-    /// Element type a FLOP/s peak is for.
-    pub dtype: Option<String>,
-}
+use candlescope_work::devices::Peak;
 
 /// The time that a utilisation is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,24 +73,10 @@ pub struct Utilisation {
     pub error: Option<f64>,
 }
 
-/// The peaks that a manifest names.
+/// The peaks that a manifest names, with a label each.
 pub fn peaks(manifest: &RunManifest) -> Vec<Peak> {
-    let text = |object: &Value, key: &str| object.get(key).and_then(Value::as_str).map(str::to_string);
-    let list = manifest.peaks().filter_map(|object| {
-        let is_flops = match text(object, "kind")?.as_str() {
-            "flops" => true,
-            "bandwidth" => false,
-            _ => return None,
-        };
-        Some(Peak {
-            is_flops,
-            value: object.get("value").and_then(Value::as_f64).filter(|v| v.is_finite() && *v > 0.0)?,
-            label: text(object, "label")?,
-            source: text(object, "source").unwrap_or_default(),
-            dtype: text(object, "dtype"),
-        })
-    });
-    list.fold(Vec::new(), |mut known, peak| {
+    let labelled = |peak: &Peak| (peak.is_flops() || peak.is_bandwidth()) && !peak.label.is_empty();
+    manifest.peaks().filter(labelled).fold(Vec::new(), |mut known, peak| {
         // Two GPUs of the same kind have the same peaks.
         if !known.contains(&peak) {
             known.push(peak);
@@ -131,7 +102,7 @@ pub fn utilisation(analysis: &Analysis) -> Vec<Utilisation> {
         for (over, rates) in rates {
             for peak in &peaks {
                 for (metric, achieved) in [Metric::Mfu, Metric::Hfu, Metric::Mbu].into_iter().zip(rates) {
-                    if let Some(achieved) = achieved.filter(|_| peak.is_flops == (metric != Metric::Mbu)) {
+                    if let Some(achieved) = achieved.filter(|_| peak.is_flops() == (metric != Metric::Mbu)) {
                         all.push(Utilisation {
                             phase: phase.name.clone(),
                             metric,
@@ -190,8 +161,8 @@ pub fn of_operators(analysis: &Analysis) -> Vec<Vec<OperatorUtilisation>> {
         };
         let of = |label: &String| {
             let best = |is_flops: bool| {
-                let fits = |peak: &&Peak| !is_flops || peak.dtype.is_none() || peak.dtype == dtype;
-                known.iter().filter(|peak| peak.label == *label && peak.is_flops == is_flops).find(fits)
+                let fits = |peak: &&Peak| !is_flops || peak.is_for(dtype.as_deref());
+                known.iter().filter(|peak| peak.label == *label && peak.is_flops() == is_flops).find(fits)
             };
             let share = |rate: Option<f64>, peak: Option<&Peak>| Some(rate? / (peak?.value * devices));
             let (mfu, mbu) = (share(flops, best(true)), share(bytes, best(false)));
@@ -231,7 +202,7 @@ pub(crate) fn devices(analysis: &Analysis) -> u64 {
 /// *multiplied*: a ratio to another type's peak means nothing, and without a peak for that type there is no ratio.
 fn applicable(peaks: &[Peak], intervals: &Intervals, manifest: &RunManifest, phase: &str) -> Vec<Peak> {
     let used = multiplied(intervals, manifest, phase);
-    peaks.iter().filter(|peak| !peak.is_flops || peak.dtype.is_none() || peak.dtype == used).cloned().collect()
+    peaks.iter().filter(|peak| !peak.is_flops() || peak.is_for(used.as_deref())).cloned().collect()
 }
 
 /// The element type that a phase multiplies in.

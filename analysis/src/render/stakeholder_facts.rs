@@ -220,7 +220,7 @@ fn of_peaks(analysis: &Analysis) -> Vec<String> {
         telling && used.over == Over::Wall
     });
     let lines = shown.map(|used| {
-        let peak = if used.peak.is_flops { "FLOP/s" } else { "memory bandwidth" };
+        let peak = if used.peak.is_flops() { "FLOP/s" } else { "memory bandwidth" };
         format!(
             "{} reaches {} of the peak {peak} ({}, derived; the peak: {})",
             used.phase,

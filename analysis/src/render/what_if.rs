@@ -1,7 +1,8 @@
 //! What steps would take, on a terminal.
 
 use super::format::{count, duration, percent, plural, printable};
-use crate::simulation::{Estimate, Refusal, Scenario, StepsWhatIf, Typical, WhatIf};
+use crate::simulation::{Refusal, Scenario, StepsWhatIf, Typical, WhatIf};
+use candlescope_work::estimate::Estimate;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use std::fmt::Write as _;
 

@@ -11,7 +11,8 @@ use super::predict::{OperationTime, StepPrediction, with_times};
 use super::scenario::Scenario;
 use super::shape::{FeedForward, ModelShape};
 use super::work::Input;
-use crate::devices::{Cost, Device, Multiply, OperationClass};
+use candlescope_work::devices::{Device, Multiply, OperationClass};
+use candlescope_work::estimate::Estimate;
 use serde::Serialize;
 
 /// Where an operation's time comes from.
@@ -48,7 +49,7 @@ pub struct KernelTime {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepFromKernels {
     /// Nanoseconds it takes; `None` if the study lacks something.
-    pub ns: Option<Cost>,
+    pub ns: Option<Estimate>,
     /// Nanoseconds on the device.
     pub device_ns: Option<f64>,
     /// Share of that which was measured or interpolated.

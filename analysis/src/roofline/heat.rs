@@ -1,11 +1,10 @@
 //! Utilisation maps: layer × operator of a run, batch × context of one or several runs.
 
 use super::points::multiplied;
-use super::run_facts::Roof;
-use crate::devices::Multiply;
 use crate::passes::Analysis;
 use crate::reader::Run;
 use candlescope_core::{Phase, RecordKind, SpanRecord, StepRecord};
+use candlescope_work::devices::{Multiply, Roof};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 

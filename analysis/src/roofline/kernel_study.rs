@@ -5,7 +5,7 @@
 //! computing) go from one to the other along that size's logarithm. Everything else has no time: a kernel's speed
 //! outside what was measured is not known.
 
-use crate::devices::{Device, known_device};
+use candlescope_work::devices::{Device, known_device};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

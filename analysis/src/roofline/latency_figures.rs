@@ -2,9 +2,10 @@
 
 use super::predict::{StepPrediction, StepTimes};
 use super::shape::ModelShape;
-use crate::devices::{Cost, OperationClass};
 use crate::passes::{Analysis, Distribution, Launched};
 use candlescope_core::{GpuSource, Phase};
+use candlescope_work::devices::OperationClass;
+use candlescope_work::estimate::Estimate;
 use serde::{Serialize, Serializer};
 
 /// A time that can be predicted.
@@ -81,14 +82,14 @@ impl Figure {
     }
 
     /// What is predicted for it, in nanoseconds.
-    pub(super) fn predicted(self, prefill: &StepPrediction, decode: &StepPrediction) -> Option<Cost> {
+    pub(super) fn predicted(self, prefill: &StepPrediction, decode: &StepPrediction) -> Option<Estimate> {
         let step = if self.is_prefill() { prefill } else { decode };
         match self {
             Self::Ttft | Self::Tpot => step.ns,
-            Self::PrefillKernels | Self::DecodeKernels => step.device_ns.map(Cost::exact),
+            Self::PrefillKernels | Self::DecodeKernels => step.device_ns.map(Estimate::exact),
             Self::PrefillOf(class) | Self::DecodeOf(class) => {
                 let own = step.operations.iter().filter(|timed| timed.operation.class == class);
-                own.map(|timed| timed.device_ns).sum::<Option<f64>>().map(Cost::exact)
+                own.map(|timed| timed.device_ns).sum::<Option<f64>>().map(Estimate::exact)
             }
             // No run is predicted as it is recorded.
             Self::Launch(_) => None,

@@ -9,7 +9,8 @@ use super::predict::Bound;
 use super::ratings::{Rating, Thresholds, rate_figures};
 use super::scenario::{MOST, Scenario};
 use super::shape::ModelShape;
-use crate::devices::{Cost, Device};
+use candlescope_work::devices::Device;
+use candlescope_work::estimate::Estimate;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 
@@ -146,7 +147,7 @@ pub struct LoadLatency {
     /// Requests.
     pub n: u64,
     /// Nanoseconds predicted.
-    pub predicted_ns: Option<Cost>,
+    pub predicted_ns: Option<Estimate>,
     /// Predicted ÷ median − 1.
     pub error: Option<f64>,
 }
@@ -229,7 +230,7 @@ fn one(
     let asked = asked(base, figures);
     let alone = asked.as_ref().map(|asked| latencies(shape, device, &asked.clone().batch(1)));
     let together = asked.as_ref().map(|asked| latencies(shape, device, &asked.clone().batch(batch)));
-    let latency = |spread: Option<Spread>, predicted_ns: Option<Cost>| {
+    let latency = |spread: Option<Spread>, predicted_ns: Option<Estimate>| {
         spread.map(|s| LoadLatency {
             median_ns: s.median,
             p95_ns: s.p95,

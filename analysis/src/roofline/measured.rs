@@ -7,11 +7,12 @@ use super::outlook::Outlook;
 use super::points::{Point, PointKind, points};
 use super::predict::{Bound, StepPrediction};
 use super::ratings::{Rating, Thresholds, rate};
-use super::run_facts::{Roof, bare_device, device, roofs, scenario, shape};
-use crate::devices::{Cost, Device, DeviceKind, known_device};
+use super::run_facts::{bare_device, device, roofs, scenario, shape};
 use crate::passes::Analysis;
 use crate::reader::Run;
 use candlescope_core::{GpuSource, Phase};
+use candlescope_work::devices::{Device, DeviceKind, Roof, known_device};
+use candlescope_work::estimate::Estimate;
 use serde::Serialize;
 
 /// Gaps that the host caused make a phase host-bound above this share of its time [HTA's host wait].
@@ -33,7 +34,7 @@ pub struct Comparison {
     /// Measurements.
     pub n: u64,
     /// Nanoseconds predicted.
-    pub predicted_ns: Cost,
+    pub predicted_ns: Estimate,
     /// Predicted ÷ measured − 1.
     pub error: f64,
     /// Nanoseconds predicted from measured kernels; `None` if none were given, or these lack something.

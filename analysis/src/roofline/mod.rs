@@ -50,7 +50,7 @@ pub use outlook::{BatchRow, Outlook, Recommendation, Variant, step_times};
 pub use points::{Point, PointKind, Status, UnderRoof, phase_points};
 pub use predict::{Bound, OperationTime, StepPrediction, predict};
 pub use ratings::{Grade, Rating, ThresholdError, Thresholds};
-pub use run_facts::{Roof, facts_shape};
+pub use run_facts::facts_shape;
 pub use scenario::{Goal, GoalError, MOST, Scenario, USABLE_MEMORY};
 pub use shape::{ARCHITECTURES, Biases, FeedForward, ModelShape, Window};
 pub use table::{DeviceRow, device_row};

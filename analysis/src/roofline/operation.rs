@@ -1,6 +1,6 @@
 //! One operation of a step: its FLOPs, its bytes, and what its kernels are like.
 
-use crate::devices::OperationClass;
+use candlescope_work::devices::OperationClass;
 use serde::Serialize;
 
 /// In which type an operation multiplies.

@@ -7,7 +7,8 @@ use super::predict::{Bound, StepPrediction, predict};
 use super::scenario::Scenario;
 use super::shape::{FeedForward, ModelShape};
 use super::work::{Operation, encode, step};
-use crate::devices::{Cost, Device, DeviceKind, FORMATS, Format, Multiply, Origin};
+use candlescope_work::devices::{Device, DeviceKind, FORMATS, Format, Multiply, Origin};
+use candlescope_work::estimate::Estimate;
 use serde::Serialize;
 
 /// No larger batch is looked at.
@@ -21,9 +22,9 @@ pub struct BatchRow {
     /// Sequences.
     pub batch: u64,
     /// Time to first token in nanoseconds.
-    pub ttft_ns: Option<Cost>,
+    pub ttft_ns: Option<Estimate>,
     /// Time per output token in nanoseconds.
-    pub tpot_ns: Option<Cost>,
+    pub tpot_ns: Option<Estimate>,
     /// Nanoseconds for an output token that no program can undercut, however it fuses its kernels.
     pub tpot_least_ns: Option<f64>,
     /// Output tokens a second of all sequences, after the first ones.
@@ -214,7 +215,7 @@ pub(super) fn latencies(shape: &ModelShape, device: &Device, scenario: &Scenario
 
 /// Time to first token and time per output token of a scenario in nanoseconds, without the rest of an [`Outlook`];
 /// `None` where the device lacks a figure.
-pub fn step_times(shape: &ModelShape, device: &Device, scenario: &Scenario) -> (Option<Cost>, Option<Cost>) {
+pub fn step_times(shape: &ModelShape, device: &Device, scenario: &Scenario) -> (Option<Estimate>, Option<Estimate>) {
     let Latencies { prefill, decode, .. } = latencies(shape, device, scenario);
     (prefill.ns, decode.ns)
 }
@@ -233,7 +234,7 @@ fn need(shape: &ModelShape, device: &Device, scenario: &Scenario) -> MemoryNeed 
     MemoryNeed::of(shape, &scenario.storage(device), scenario.prompt, scenario.longest(shape), scenario.devices)
 }
 
-fn throughput(batch: u64, tpot: Option<Cost>) -> Option<f64> {
+fn throughput(batch: u64, tpot: Option<Estimate>) -> Option<f64> {
     tpot.filter(|cost| cost.mid > 0.0).map(|cost| batch as f64 / cost.mid * 1e9)
 }
 
@@ -325,7 +326,7 @@ fn recommend(
 /// Which limits of the goal a batch misses, with its time.
 fn misses(shape: &ModelShape, device: &Device, scenario: &Scenario, batch: u64) -> Vec<String> {
     let (ttft, tpot) = step_times(shape, device, &scenario.clone().batch(batch));
-    let one = |name: &str, time: Option<Cost>, most: Option<f64>| match (time, most) {
+    let one = |name: &str, time: Option<Estimate>, most: Option<f64>| match (time, most) {
         (_, None) => None,
         (None, Some(_)) => Some(format!("{name} is not known")),
         (Some(time), Some(most)) => (time.mid > most).then(|| {

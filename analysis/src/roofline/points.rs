@@ -9,11 +9,11 @@
 //! nothing runs.
 
 use super::predict::Bound;
-use super::run_facts::{Roof, roofs};
-use crate::devices::{Device, Multiply, Origin};
+use super::run_facts::roofs;
 use crate::passes::gpu_time::source_name;
 use crate::passes::path_totals::by_rollup;
 use crate::passes::{Analysis, Operator, peaks};
+use candlescope_work::devices::{Device, Multiply, Origin, Roof};
 use serde::Serialize;
 
 /// What a point stands for.
@@ -162,7 +162,7 @@ impl Achieved {
 
     /// How the operations of a phase share its time at their roofs.
     fn mixture(&self, roof: &Roof, peak: Option<f64>) -> Option<Mixture> {
-        let bandwidth = roof.bandwidth?;
+        let bandwidth = roof.bandwidth()?.value;
         let (mut computing, mut moving, mut by_computing, mut by_memory) = (0.0, 0.0, 0.0, 0.0);
         for (flops, bytes) in &self.operations {
             let (own_computing, own_moving) = (peak.map_or(0.0, |peak| flops / peak), bytes / bandwidth);
@@ -180,17 +180,18 @@ impl Achieved {
 
     fn one(&self, roof: &Roof, intensity: Option<f64>) -> UnderRoof {
         let stands_in = self.multiply.and_then(|kind| roof.stands_in_for(kind));
-        let peak = stands_in.or(self.multiply).and_then(|kind| roof.flops.get(&kind).copied());
+        let peak = stands_in.or(self.multiply).and_then(|kind| roof.flops(Some(kind.name()))).map(|peak| peak.value);
+        let bandwidth = roof.bandwidth().map(|peak| peak.value);
         let mixture = self.mixture(roof, peak);
         let factor = mixture.as_ref().map_or(1.0, |mixture| mixture.factor);
-        let ridge = peak.zip(roof.bandwidth).map(|(peak, bandwidth)| peak / bandwidth);
-        let attainable = intensity.zip(roof.bandwidth).map(|(intensity, bandwidth)| {
+        let ridge = peak.zip(bandwidth).map(|(peak, bandwidth)| peak / bandwidth);
+        let attainable = intensity.zip(bandwidth).map(|(intensity, bandwidth)| {
             let by_memory = intensity * bandwidth;
             peak.map_or(by_memory, |peak| peak.min(by_memory)) / factor
         });
         let missing = |why: &str| Status::DataMissing(why.to_string());
         let base = UnderRoof {
-            origin: roof.origin,
+            origin: roof.origin(),
             multiply: self.multiply,
             stands_in,
             ridge,
@@ -205,7 +206,7 @@ impl Achieved {
         let Some(bytes) = self.bytes_per_s else {
             return UnderRoof { status: missing("bytes with activations are not stated"), ..base };
         };
-        if roof.bandwidth.is_none() {
+        if bandwidth.is_none() {
             return UnderRoof { status: missing("the roof has no bandwidth"), ..base };
         }
         let Some(utilisation) = roof.utilisation(self.flops_per_s.unwrap_or(0.0), bytes, stands_in.or(self.multiply))
@@ -229,7 +230,7 @@ impl Achieved {
             return UnderRoof { bound, status: missing(&why), ..base };
         }
         let status = if utilisation > 1.0 {
-            Status::Invalid(format!("{utilisation:.2} times what the {} roof allows", roof.origin.name()))
+            Status::Invalid(format!("{utilisation:.2} times what the {} roof allows", roof.origin().name()))
         } else {
             Status::Ok
         };

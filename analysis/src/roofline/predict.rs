@@ -5,11 +5,11 @@
 //! result the shortest that was seen. What other predictors lack is the first sum: candle launches kernel by kernel, and a small model's kernels end before the next is there.
 //!
 //! Kernels on strided operands need index arithmetic, which comes on top where the device has a rate for it
-//! ([`Device::index_rate`](crate::devices::Device::index_rate)): candle's CUDA kernels divide twice for each dimension
+//! ([`Device::index_rate`](candlescope_work::devices::Device::index_rate)): candle's CUDA kernels divide twice for each dimension
 //! of each element.
 //!
 //! A processor's products of several rows copy their weights into panels, which comes on top where the device has a rate
-//! for it ([`Device::panel_rate`](crate::devices::Device::panel_rate)).
+//! for it ([`Device::panel_rate`](candlescope_work::devices::Device::panel_rate)).
 //!
 //! A device that was calibrated in the finer form ([`Attained`](super::Attained)) has rates by kind of operation, and a
 //! kernel's own time comes before that of its work instead of standing in for it. There a step also ends later than
@@ -17,10 +17,12 @@
 //! with the layers, and nothing hides them. Launches and kernels are two stations in a row, so a step takes the longest
 //! of all ways that go over from the host to the device at one operation.
 
+use super::attained;
 use super::operation::{Operands, Operation};
 use super::work::Storage;
-use crate::devices::{Attained, ByClass, Cost, Device, Multiply};
 use crate::passes::Launched;
+use candlescope_work::devices::{Attained, ByClass, Device, Multiply};
+use candlescope_work::estimate::Estimate;
 use serde::Serialize;
 
 /// What decides how long something takes.
@@ -81,11 +83,11 @@ pub struct OperationTime {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepPrediction {
     /// Nanoseconds it takes, by the spread of the launch cost and of small kernels; `None` if something needed is not known.
-    pub ns: Option<Cost>,
+    pub ns: Option<Estimate>,
     /// What launches cost on this device is not known and left out: the time is a lower bound.
     pub launches_unknown: bool,
     /// Nanoseconds that launches take on the host; `None` if none are counted.
-    pub launches_ns: Option<Cost>,
+    pub launches_ns: Option<Estimate>,
     /// Nanoseconds on the device.
     pub device_ns: Option<f64>,
     /// Nanoseconds of waiting beyond that, if the device says.
@@ -127,7 +129,7 @@ pub fn predict(
     let (bytes, io_bytes) = (sum(Operation::bytes), sum(Operation::io_bytes));
     let kernels = sum(|o| o.kernels);
     let gap =
-        |t: &OperationTime| device.attained.map_or(0.0, |attained| t.operation.calls * attained.gaps(&t.operation));
+        |t: &OperationTime| device.attained.map_or(0.0, |own| t.operation.calls * attained::gaps(&own, &t.operation));
     let gaps: f64 = timed.iter().map(gap).sum();
     let device_ns: Option<f64> = timed.iter().map(|t| t.device_ns).sum();
     let launches_ns = device.launch.map(|cost| {
@@ -138,7 +140,7 @@ pub fn predict(
         timed.iter().map(|t| Parts::of(&t.operation, device, storage).least_ns(device, &t.operation)).collect();
     let ns = times.zip(shortest).map(|(times, shortest)| {
         let low = with_times(&timed, &shortest, device).low;
-        Cost { low, ..with_times(&timed, &times, device) }
+        Estimate { low, ..with_times(&timed, &times, device) }
     });
     for each in &mut timed {
         each.share = each.device_ns.zip(device_ns).filter(|(_, all)| *all > 0.0).map(|(own, all)| own / all);
@@ -176,21 +178,21 @@ fn most_time(timed: &[OperationTime]) -> Option<Bound> {
 }
 
 /// Nanoseconds of a step whose operations take `times` on the device, each with all its calls.
-pub(super) fn with_times(timed: &[OperationTime], times: &[f64], device: &Device) -> Cost {
+pub(super) fn with_times(timed: &[OperationTime], times: &[f64], device: &Device) -> Estimate {
     let (on_device, sync) = (times.iter().sum::<f64>(), device.sync.unwrap_or(0.0));
     match device.launch {
         Some(launch) => launch.map(|launch| {
             let each = timed.iter().map(|t| &t.operation).zip(times.iter().copied());
             ends(each, device, launch) + sync
         }),
-        None => Cost::exact(on_device + sync),
+        None => Estimate::exact(on_device + sync),
     }
 }
 
 /// Nanoseconds that launching an operation takes on the host, once.
 fn launch_ns(operation: &Operation, device: &Device, launch: f64) -> f64 {
     match &device.attained {
-        Some(attained) => attained.launches(operation, launch),
+        Some(attained) => attained::launches(attained, operation, launch),
         None => operation.kernels * launch,
     }
 }
@@ -200,7 +202,7 @@ fn ends<'a>(timed: impl DoubleEndedIterator<Item = (&'a Operation, f64)> + Clone
     let launches = |o: &Operation| o.calls * launch_ns(o, device, launch);
     let on_host: f64 = timed.clone().map(|(operation, _)| launches(operation)).sum();
     let Some(attained) = &device.attained else { return on_host.max(timed.map(|(_, ns)| ns).sum()) };
-    let timed = timed.map(|(operation, ns)| (operation, ns + operation.calls * attained.gaps(operation)));
+    let timed = timed.map(|(operation, ns)| (operation, ns + operation.calls * attained::gaps(attained, operation)));
     let on_device: f64 = timed.clone().map(|(_, ns)| ns).sum();
     // What comes once, after the layers, from the end: the host has launched up to its first kernel, and the device
     // still has it and all after it to do.
@@ -319,22 +321,23 @@ impl Parts {
         let executed = operation.executed();
         let attained = device.attained.as_ref();
         let peak = attained
-            .and_then(|attained| attained.flops(operation))
+            .and_then(|attained| attained::flops(attained, operation))
             .or_else(|| device.flops_for(multiply).map(|(flops, _)| flops));
-        let bandwidth = attained.map_or(device.bandwidth, |attained| attained.bandwidth(operation));
+        let bandwidth = attained.map_or(device.bandwidth, |attained| attained::bandwidth(attained, operation));
         Self {
             multiply,
             peak,
             bandwidth,
             computing: if executed > 0.0 { peak.map(|peak| executed / peak * 1e9) } else { Some(0.0) },
-            moving: attained.map_or(operation.io_bytes() / bandwidth * 1e9, |attained| attained.moving(operation)),
+            moving: attained
+                .map_or(operation.io_bytes() / bandwidth * 1e9, |attained| attained::moving(attained, operation)),
             linking: match (&device.link, operation.link_bytes) {
                 (_, 0.0) => Some(0.0),
                 (Some(link), sent) => Some(sent / link.bytes_per_s * 1e9),
                 (None, _) => None,
             },
             floor: match attained {
-                Some(attained) => attained.beside_work(operation),
+                Some(attained) => attained::beside_work(attained, operation),
                 None => device.kernel_floor.unwrap_or(0.0) * operation.kernels,
             },
             indexing: device.index_rate.map_or(0.0, |rate| operation.index_steps / rate * 1e9),

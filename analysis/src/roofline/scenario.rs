@@ -2,7 +2,7 @@
 
 use super::shape::ModelShape;
 use super::work::{Input, Storage};
-use crate::devices::{Device, DeviceKind, Format, Multiply};
+use candlescope_work::devices::{Device, DeviceKind, Format, Multiply};
 use serde::Serialize;
 
 /// No more sequences, tokens or devices are looked at: beyond this no figure means anything.

@@ -2,7 +2,8 @@
 
 use super::outlook::Outlook;
 use super::predict::Bound;
-use crate::devices::{Cost, Origin};
+use candlescope_work::devices::Origin;
+use candlescope_work::estimate::Estimate;
 use serde::Serialize;
 
 /// One device.
@@ -15,9 +16,9 @@ pub struct DeviceRow {
     /// Whether the batch fits; `None` if its memory is not known.
     pub fits: Option<bool>,
     /// Time to first token in nanoseconds.
-    pub ttft_ns: Option<Cost>,
+    pub ttft_ns: Option<Estimate>,
     /// Time per output token in nanoseconds.
-    pub tpot_ns: Option<Cost>,
+    pub tpot_ns: Option<Estimate>,
     /// What launches cost is not known and left out: times are lower bounds, rates upper ones.
     pub launches_unknown: bool,
     /// A prefill on the device alone, in nanoseconds.

@@ -8,7 +8,7 @@
 
 use super::operation::{SUMMED, THREADS, norm_loads};
 use super::shape::{FeedForward, ModelShape};
-use crate::devices::Format;
+use candlescope_work::devices::Format;
 use serde::Serialize;
 
 pub use super::operation::{Operands, Operation};

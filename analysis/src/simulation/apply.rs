@@ -3,10 +3,10 @@
 
 use super::abstain::Abstain;
 use super::change::{Change, PathPattern};
-use super::estimate::Case;
 use super::selection::{inside, needs_device};
 use super::step_model::{HostPart, NOWHERE, Parts, StepModel};
 use super::{fusing, graphs, rates};
+use candlescope_work::estimate::Case;
 
 /// Applies the changes. `case` is that of the resulting time: low takes what makes the step fastest.
 pub(super) fn apply(model: &StepModel, parts: &mut Parts, changes: &[Change], case: Case) -> Result<(), Abstain> {

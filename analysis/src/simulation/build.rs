@@ -1,11 +1,11 @@
 //! Makes a step's model of its records. No files here: records in, a model out.
 
 use super::calls::{Call, Times};
-use super::estimate::median;
 use super::step_model::{Anchor, DeviceWork, Facts, HostPart, NOWHERE, Parts, Place, StepModel};
 use super::waits;
 use crate::passes::StepRow;
 use candlescope_core::{KernelKind, KernelRecord, Phase, SpanRecord};
+use candlescope_work::estimate::median;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The kernels of an interval as one.
 
 use super::change::PathPattern;
-use super::estimate::Case;
 use super::selection::roots;
 use super::step_model::{HostPart, NOWHERE, Parts, StepModel};
+use candlescope_work::estimate::Case;
 use rustc_hash::FxHashMap;
 
 /// The share of a peak that a fused kernel reaches, by the case of the time.

@@ -1,7 +1,7 @@
 //! Launches replaced by a graph's.
 
-use super::estimate::{Case, Estimate};
 use super::step_model::{DeviceWork, Facts, HostPart, Parts};
+use candlescope_work::estimate::{Case, Estimate};
 
 /// What launching a graph takes on the host, in nanoseconds. Documented, not measured here: 2.5 µs and about 1 ns a
 /// node for a graph without branches since CUDA 12.6, 2 µs and 0.2 µs a node before [NVIDIA, *Constant Time Launch for

@@ -2,9 +2,9 @@
 
 use super::abstain::Abstain;
 use super::change::Change;
-use super::estimate::{Estimate, median};
 use super::replay::{Outcome, Replay, Unobserved};
 use super::step_model::StepModel;
+use candlescope_work::estimate::{Estimate, median};
 use serde::Serialize;
 
 /// The steps of a phase, or of one name, that can be replayed.

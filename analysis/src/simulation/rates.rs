@@ -2,10 +2,10 @@
 
 use super::abstain::Abstain;
 use super::change::Change;
-use super::estimate::Case;
 use super::selection::needs_device;
 use super::step_model::{Facts, NOWHERE, Parts, Place, StepModel};
 use crate::passes::cache_reads::reads_cache;
+use candlescope_work::estimate::Case;
 
 /// Share of the kernels' time that may be of intervals which do not say what they compute and move.
 const MOST_UNKNOWN: f64 = 0.5;

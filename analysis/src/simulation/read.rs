@@ -3,16 +3,16 @@
 use super::abstain::Abstain;
 use super::build::{StepRecords, build};
 use super::chosen_steps::{ChosenSteps, Collected};
-use super::estimate::{Estimate, median};
 use super::group::{Outside, StepGroup};
 use super::recording::{GivenPeaks, facts};
 use super::replay::Replay;
 use super::step_model::StepModel;
-use crate::devices::PeaksError;
 use crate::passes::{Distribution, StepRow};
 use crate::reader::Run;
 use candlescope_core::SpanRecord;
 use candlescope_core::run::{Finding, RunManifest};
+use candlescope_work::devices::PeaksError;
+use candlescope_work::estimate::{Estimate, median};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl SimulationOptions {
     }
 
     /// Peaks from a file that `bench peaks` wrote, or of any form that
-    /// [`peaks_device`](crate::devices::peaks_device) reads, in place of those that the run names.
+    /// [`peaks_device`](candlescope_work::devices::peaks_device) reads, in place of those that the run names.
     ///
     /// # Errors
     /// If they are not JSON, or lack a bandwidth or FLOP/s.

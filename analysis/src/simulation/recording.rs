@@ -1,10 +1,10 @@
 //! What recording cost, and what the device can do: from `run.json`, or from documents where it does not say.
 
-use super::estimate::Estimate;
 use super::step_model::{Facts, Recording};
-use crate::devices::{Device, Format, Multiply, PeaksError, peaks_device};
-use crate::passes::peaks::{Peak, peaks};
+use crate::passes::peaks::peaks;
 use candlescope_core::run::{RunManifest, multiplied_dtype};
+use candlescope_work::devices::{Device, Format, Multiply, Peak, PeakKind, PeaksError, Roof, peaks_device};
+use candlescope_work::estimate::Estimate;
 use serde_json::Value;
 
 /// In place an interval costs this many times what it costs in a loop with warm caches
@@ -27,15 +27,10 @@ const GRAPH_GAP_SOURCE: &str = "documented: up to 0.64 µs, of an H200; `bench p
 
 /// What holds for steps named `group`. `given` are peaks that stand before those of the run.
 pub(super) fn facts(manifest: &RunManifest, group: &str, most_flops: Option<&str>, given: &GivenPeaks) -> Facts {
-    let known = peaks(manifest);
-    // Measured ones come first where there are any.
-    let best = |is: &dyn Fn(&Peak) -> bool| {
-        let labelled = |label: &str| known.iter().find(|peak| peak.label == label && is(peak));
-        labelled("measured").or_else(|| known.iter().find(|peak| is(peak)))
-    };
-    let bandwidth = best(&|peak| !peak.is_flops);
+    let roof = Roof::new(peaks(manifest));
+    let bandwidth = roof.bandwidth();
     let dtype = multiplied_dtype(&manifest.model, group, most_flops);
-    let flops = best(&|peak| peak.is_flops && peak.dtype.is_some() && peak.dtype == dtype);
+    let flops = roof.flops(dtype.as_deref()).filter(|peak| peak.dtype.is_some());
     let source = |peak: &&Peak| format!("{}: {}", peak.label, peak.source);
     let own = given.device.as_ref();
     let multiplied = dtype.as_deref().and_then(Multiply::named);
@@ -44,9 +39,10 @@ pub(super) fn facts(manifest: &RunManifest, group: &str, most_flops: Option<&str
     let known_gap = given.graph_gap_ns.clone().or_else(|| recorded_gap(manifest));
     let (gap, graph_gap_source) = known_gap.unwrap_or_else(|| (GRAPH_GAP_NS, GRAPH_GAP_SOURCE.to_string()));
     let word = |key: &str| manifest.model.get(key).and_then(Value::as_str);
-    let format = word("quantization").and_then(|name| Format::named(name).ok());
-    let format = format.or_else(|| word("dtype").and_then(|name| Format::named(name).ok()));
-    let format = format.or_else(|| Format::named(most_flops?).ok());
+    let format = match Format::stored(word("quantization"), word("dtype")) {
+        Some(stored) => stored.ok(),
+        None => most_flops.and_then(|name| Format::named(name).ok()),
+    };
     Facts {
         recording: recording(manifest),
         graph_gap_ns: Estimate { low: 0.0, mid: gap / 2.0, high: gap },
@@ -71,20 +67,17 @@ impl GivenPeaks {
         let device = peaks_device(text, None)?;
         let whole: Value = serde_json::from_str(text)?;
         let figures = whole.get("figures").and_then(Value::as_array).into_iter().flatten();
-        let gap = figures.filter(|figure| figure.get("kind").and_then(Value::as_str) == Some("graph_gap"));
-        let seconds = gap.filter_map(|figure| figure.get("value")?.as_f64()).find(|seconds| *seconds >= 0.0);
-        let graph_gap_ns = seconds.map(|seconds| (seconds * 1e9, format!("measured: {}", device.source)));
+        let gap = figures.filter_map(Peak::read).find(|figure| figure.kind == PeakKind::GraphGap);
+        let graph_gap_ns = gap.map(|gap| (gap.value * 1e9, format!("measured: {}", device.source)));
         Ok(Self { device: Some(device), graph_gap_ns })
     }
 }
 
 /// The gap that a run keeps with its peaks, in nanoseconds, and where it is from.
 fn recorded_gap(manifest: &RunManifest) -> Option<(f64, String)> {
-    let is_gap = |peak: &&Value| peak.get("kind").and_then(Value::as_str) == Some("graph_gap");
-    let peak = manifest.peaks().find(is_gap)?;
-    let seconds = peak.get("value")?.as_f64().filter(|value| value.is_finite() && *value >= 0.0)?;
-    let source = peak.get("source").and_then(Value::as_str).unwrap_or("measured");
-    Some((seconds * 1e9, source.to_string()))
+    let gap = manifest.peaks().find(|peak| peak.kind == PeakKind::GraphGap)?;
+    let source = if gap.source.is_empty() { "measured".to_string() } else { gap.source };
+    Some((gap.value * 1e9, source))
 }
 
 fn recording(manifest: &RunManifest) -> Recording {

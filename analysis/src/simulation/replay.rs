@@ -3,10 +3,10 @@
 use super::abstain::Abstain;
 use super::apply::apply;
 use super::change::Change;
-use super::estimate::{Case, Estimate};
 use super::play::play;
 use super::step_model::{HostPart, Parts, StepModel};
 use super::unrecorded::unrecorded;
+use candlescope_work::estimate::{Case, Estimate};
 use serde::Serialize;
 
 /// A step is replayed if the unchanged replay is within this share of the measured step.

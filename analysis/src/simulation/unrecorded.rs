@@ -1,7 +1,7 @@
 //! Takes what recording cost out of a step.
 
-use super::estimate::Case;
 use super::step_model::{HostPart, Parts, Recording};
+use candlescope_work::estimate::Case;
 
 /// What was taken out. Nanoseconds of the host's time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

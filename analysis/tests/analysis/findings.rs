@@ -202,9 +202,12 @@ fn utilisation_is_held_against_the_type_that_was_used_and_over_both_times() {
     use candlescope_analysis::passes::peaks::{Over, utilisation};
     let analysis = on_gpu(|_, _| {});
     let used = utilisation(&analysis);
-    assert!(used.iter().all(|u| !u.peak.is_flops || u.peak.dtype.as_deref() == Some("bf16")), "not against f32's peak");
+    assert!(
+        used.iter().all(|u| !u.peak.is_flops() || u.peak.dtype.as_deref() == Some("bf16")),
+        "not against f32's peak"
+    );
     let of = |phase: &str, is_flops, over| {
-        used.iter().find(|u| u.phase == phase && u.peak.is_flops == is_flops && u.over == over).map(|u| u.ratio)
+        used.iter().find(|u| u.phase == phase && u.peak.is_flops() == is_flops && u.over == over).map(|u| u.ratio)
     };
     let decode = analysis.phases.rows.iter().find(|r| r.name == "decode").unwrap();
     let kind = analysis.gpu.kinds.iter().find(|k| k.name == "decode").unwrap();

@@ -2,19 +2,18 @@
 
 use super::environment::environment;
 use super::operations::{
-    begin, cancel_on_interrupt, datasheet, elements, end, interrupted, last_repetition, state, study, surroundings,
-    watch,
+    begin, cancel_on_interrupt, elements, end, interrupted, last_repetition, state, study, surroundings, watch,
 };
 use crate::output::{note, say};
 use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_lab::kernels::{
-    Ceilings, Kernel, KernelCase, RunOptions, STREAM_ELAPSED, Sizes, all, by_name, case_id, cases, engine_cases, table,
-    write,
+    Kernel, KernelCase, RunOptions, STREAM_ELAPSED, Sizes, all, by_name, case_id, cases, engine_cases, table, write,
 };
 use candlescope_lab::method::{Ended, Engine, Method, StopReason};
-use candlescope_lab::peaks::{DeviceIdentity, PeakKind, load, read, shown};
+use candlescope_lab::peaks::{DeviceIdentity, load, read, shown};
 use candlescope_lab::study::{Manifest, Table};
+use candlescope_work::devices::{PeakKind, Roof, datasheet_peaks};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -118,7 +117,7 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<u8> {
     let device = crate::device::device(&args.device)?;
     let identity = DeviceIdentity::of(&args.device)?;
     let out = crate::out_dir::chosen(args.out.as_deref(), "kernels", args.resume)?;
-    let ceilings = ceilings(args, &identity)?;
+    let roof = roof(args, &identity)?;
     let on_gpu = !device.is_cpu();
     let method = method(args, on_gpu);
     let options = RunOptions::new(device).warm(args.warm).seed(args.seed).runs(out.join("runs"));
@@ -143,7 +142,7 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<u8> {
     progress.clear();
     end(&mut study, process)?;
     let records = study.finish(state(ended.as_ref().ok().copied()))?;
-    let table = table(&cases, &options, &study, &records, &ceilings);
+    let table = table(&cases, &options, &study, &records, &roof);
     write(&study, &table)?;
     show(args, &out, &cases, &table)?;
     Ok(match ended.map_err(|error| anyhow!(error))? {
@@ -193,8 +192,8 @@ fn chosen(args: &KernelsArgs) -> Result<Vec<KernelCase>> {
     Ok(cases)
 }
 
-/// Where a file of peaks was named, it has to be there.
-fn ceilings(args: &KernelsArgs, device: &DeviceIdentity) -> Result<Ceilings> {
+/// Measured peaks where there are any, else those of the datasheet. Where a file of peaks was named, it has to be there.
+fn roof(args: &KernelsArgs, device: &DeviceIdentity) -> Result<Roof> {
     let measured = match &args.peaks {
         Some(file) => {
             let missing = || format!("{} is not there: make it with `candlescope bench peaks`", file.display());
@@ -202,7 +201,8 @@ fn ceilings(args: &KernelsArgs, device: &DeviceIdentity) -> Result<Ceilings> {
         }
         None => load(device)?,
     };
-    Ok(Ceilings::new(measured.as_ref(), &datasheet(device)))
+    let measured = measured.map(|peaks| peaks.environment()).unwrap_or_default();
+    Ok(Roof::new(measured.into_iter().chain(datasheet_peaks(&device.name))))
 }
 
 fn method(args: &KernelsArgs, on_gpu: bool) -> Method {

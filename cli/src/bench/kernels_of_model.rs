@@ -4,11 +4,11 @@ use crate::output::note;
 use crate::roofline::{is_run, usual_format};
 use crate::roofline_model::AskedModel;
 use anyhow::{Context, Result, bail, ensure};
-use candlescope_analysis::devices::{Device, Format, known_device, peaks_device};
 use candlescope_analysis::roofline::{Measured, Outlook, Scenario, Thresholds};
 use candlescope_analysis::{Analysis, Run};
 use candlescope_lab::kernels::{KernelCase, KernelError};
 use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
+use candlescope_work::devices::{Device, Format, known_device, peaks_device};
 use serde_json::json;
 use std::path::Path;
 

@@ -10,7 +10,6 @@ use candlescope_lab::method::{Cancel, Ended, Event, HostSurroundings, Surroundin
 use candlescope_lab::operands::Element;
 use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
 use candlescope_lab::study::{Manifest, ProcessStart, State, Study};
-use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -79,16 +78,6 @@ pub(crate) fn surroundings_of(device: &str) -> Box<dyn Surroundings> {
         Ok(identity) => surroundings(&identity),
         Err(_) => Box::new(Unknown),
     }
-}
-
-/// Peaks of the datasheet, if the device is a GPU that is known.
-#[cfg(feature = "gpu")]
-pub(super) fn datasheet(device: &DeviceIdentity) -> Vec<Value> {
-    candlescope_collectors::nvml::datasheet_peaks(&device.name)
-}
-#[cfg(not(feature = "gpu"))]
-pub(super) fn datasheet(_: &DeviceIdentity) -> Vec<Value> {
-    Vec::new()
 }
 
 /// What is said where measuring stops after the repetition under way.

@@ -2,7 +2,7 @@
 
 use super::environment::environment;
 use super::operations::{
-    begin, cancel_on_interrupt, datasheet, elements, end, interrupted, last_repetition, state, study, surroundings,
+    begin, cancel_on_interrupt, elements, end, interrupted, last_repetition, state, study, surroundings,
     warn_of_debug_build, watch,
 };
 use crate::output::{note, say};
@@ -10,11 +10,12 @@ use crate::progress::Progress;
 use anyhow::Result;
 use candlescope_lab::method::{Ended, Method};
 use candlescope_lab::peaks::{
-    DeviceIdentity, Driver, PeakKind, PeakOptions, Peaks, measure, method, planned, shown, store, to_json, write,
+    DeviceIdentity, Driver, PeakOptions, Peaks, measure, method, planned, shown, store, to_json, write,
 };
 use candlescope_lab::study::Manifest;
+use candlescope_work::devices::{Peak, PeakKind, datasheet_peaks};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &PeaksArgs) -> Result<u8> {
              measure again when the machine is free",
         );
     }
-    show(args, &out, &peaks, kept, &datasheet(&identity)).map(|()| 0)
+    show(args, &out, &peaks, kept, &datasheet_peaks(&identity.name)).map(|()| 0)
 }
 
 fn manifest(args: &PeaksArgs, options: &PeakOptions, method: &Method, device: &DeviceIdentity) -> Manifest {
@@ -96,7 +97,7 @@ fn manifest(args: &PeaksArgs, options: &PeakOptions, method: &Method, device: &D
     manifest
 }
 
-fn show(args: &PeaksArgs, out: &Path, peaks: &Peaks, kept: Option<PathBuf>, sheet: &[Value]) -> Result<()> {
+fn show(args: &PeaksArgs, out: &Path, peaks: &Peaks, kept: Option<PathBuf>, sheet: &[Peak]) -> Result<()> {
     if args.json {
         return say(&json!({ "study": out, "kept": kept, "peaks": to_json(peaks) }).to_string());
     }
@@ -132,12 +133,11 @@ fn show(args: &PeaksArgs, out: &Path, peaks: &Peaks, kept: Option<PathBuf>, shee
     }
 }
 
-fn datasheet_value(sheet: &[Value], kind: PeakKind, dtype: Option<&str>) -> Option<f64> {
+fn datasheet_value(sheet: &[Peak], kind: PeakKind, dtype: Option<&str>) -> Option<f64> {
     let wanted = match kind {
-        PeakKind::Flops => "flops",
-        PeakKind::Read | PeakKind::Write | PeakKind::Copy | PeakKind::Triad => "bandwidth",
+        PeakKind::Flops => PeakKind::Flops,
+        PeakKind::Read | PeakKind::Write | PeakKind::Copy | PeakKind::Triad => PeakKind::Bandwidth,
         _ => return None,
     };
-    let row = sheet.iter().find(|peak| peak["kind"] == wanted && peak.get("dtype").and_then(Value::as_str) == dtype);
-    row?["value"].as_f64()
+    Some(sheet.iter().find(|peak| peak.kind == wanted && peak.dtype.as_deref() == dtype)?.value)
 }

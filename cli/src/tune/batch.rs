@@ -12,7 +12,6 @@ use crate::output::{note, printable, say};
 use crate::progress::Progress;
 use crate::threads::Threads;
 use anyhow::{Context, Result, bail};
-use candlescope_analysis::devices::{Device, known_device, peaks_device};
 use candlescope_core::files::read_text_limited;
 use candlescope_lab::method::Ended;
 use candlescope_lab::peaks::{DeviceIdentity, load, to_json};
@@ -22,6 +21,7 @@ use candlescope_lab::tune::{
     Goal, Metric, Prediction, Stop, TuneDriver, TuneOptions, Tuned, Why, lines, nearest_words, tune, write_tuned,
 };
 use candlescope_models::LoadOptions;
+use candlescope_work::devices::{Device, known_device, peaks_device};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::Duration;

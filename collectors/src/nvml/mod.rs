@@ -26,7 +26,6 @@ mod gpu_metrics;
 mod gpu_source;
 mod nvml_device;
 mod nvml_probe;
-mod peaks;
 mod schedule;
 #[cfg(test)]
 mod script;
@@ -38,10 +37,10 @@ mod watched;
 pub use gpu_metrics::{METRICS, Metric};
 pub use gpu_source::{GpuFacts, Unavailable};
 pub use nvml_probe::{GpuReport, Report, probe};
-pub use peaks::datasheet_peaks;
 pub use select::{GpuId, uuid_from_cuda};
 
 use candlescope_core::{CollectError, Collector, Samples};
+use candlescope_work::devices::{Peak, datasheet_peaks};
 use gpu_metrics::{Query, of_query};
 use gpu_source::Machine;
 use schedule::{Due, Schedule};
@@ -191,7 +190,7 @@ impl NvmlCollector {
 
     /// Peaks of the GPUs, if all are of one known kind and none is split. In a mixture nothing tells which GPU did the
     /// work, and a MIG instance reaches only a part of its GPU's peak.
-    fn peaks(&self) -> Vec<Value> {
+    fn peaks(&self) -> Vec<Peak> {
         let mut names = self.gpus.iter().map(|gpu| (gpu.facts.mig == Some(true), gpu.facts.name.as_deref()));
         match names.next() {
             Some((false, Some(name))) if names.all(|other| other == (false, Some(name))) => datasheet_peaks(name),
@@ -226,7 +225,7 @@ impl Collector for NvmlCollector {
         let known = [
             ("nvidia_driver", self.driver.as_deref().map(Value::from)),
             ("cuda_driver_version", self.cuda_driver.as_deref().map(Value::from)),
-            ("peaks", (!peaks.is_empty()).then(|| Value::from(peaks))),
+            ("peaks", (!peaks.is_empty()).then(|| json!(peaks))),
             ("gpus_unreachable", (!self.unreachable.is_empty()).then(|| json!(self.unreachable))),
         ];
         facts.extend(known.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?))));

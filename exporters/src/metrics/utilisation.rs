@@ -17,6 +17,7 @@ use candlescope_core::stretches::{
     Row as StepsInRow, StepTime, Stretch, beside, covered, difference, intersection, length, merged, rows,
 };
 use candlescope_core::{Batch, DType, GpuSource, HostNs, KernelRecord, Phase, StepRecord, UnrecordedStep};
+use candlescope_work::devices::Peak;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -63,14 +64,6 @@ fn span_of(time: &StepTime) -> Stretch {
 
 /// One value of one figure, with the values of its labels.
 pub(crate) type Row = (Figure, Vec<String>, f64);
-
-#[derive(Debug, Clone, PartialEq)]
-struct Peak {
-    figure: Figure,
-    value: f64,
-    label: String,
-    dtype: Option<String>,
-}
 
 /// What recorded kernels say about one device.
 #[derive(Debug)]
@@ -167,21 +160,9 @@ impl Utilisation {
     /// Takes the peaks and the model's element type from the manifest.
     pub(crate) fn learn(&mut self, run: &RunManifest) {
         self.warmup = run.warmup_requests();
-        self.peaks = run
-            .peaks()
-            .filter_map(|peak| {
-                let figure = match peak.get("kind")?.as_str()? {
-                    "flops" => Figure::Mfu,
-                    "bandwidth" => Figure::Mbu,
-                    _ => return None,
-                };
-                let value = peak.get("value")?.as_f64().filter(|v| v.is_finite() && *v > 0.0)?;
-                // This label is defined by us, so only its two defined values are allowed.
-                let label = peak.get("label")?.as_str().filter(|l| ["datasheet", "measured"].contains(l))?.to_string();
-                let dtype = peak.get("dtype").and_then(Value::as_str).map(str::to_string);
-                Some(Peak { figure, value, label, dtype })
-            })
-            .collect();
+        // This label is defined by us, so only its two defined values are allowed.
+        let ours = |peak: &Peak| peak.label == peak.origin().name() && (peak.is_flops() || peak.is_bandwidth());
+        self.peaks = run.peaks().filter(ours).collect();
         let told = run.model.iter().filter(|(key, _)| ["dtype", "compute_dtype"].contains(&key.as_str()));
         self.model = told.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
@@ -403,7 +384,8 @@ impl Utilisation {
                 Figure::TokenRate => rows.push((figure, vec![phase], a_second)),
                 Figure::Concurrency => rows.push((figure, vec![phase], sums.sum_ns as f64 / union as f64)),
                 _ => {
-                    for peak in self.applicable(phase.as_str()).into_iter().filter(|peak| peak.figure == figure) {
+                    let of_kind = |peak: &&Peak| peak.is_flops() == (figure == Figure::Mfu);
+                    for peak in self.applicable(phase.as_str()).into_iter().filter(of_kind) {
                         let labels = vec![phase.clone(), peak.label.clone()];
                         // If several peaks have the same name, the first one counts.
                         if !rows.iter().any(|(f, l, _)| *f == figure && *l == labels) {
@@ -442,7 +424,7 @@ impl Utilisation {
     fn applicable(&self, phase: &str) -> Vec<&Peak> {
         let most = self.flops_by_dtype.iter().max_by_key(|(_, flops)| **flops).map(|(dtype, _)| dtype.as_str());
         let used = multiplied_dtype(&self.model, phase, most);
-        let fits = |peak: &&Peak| peak.figure == Figure::Mbu || peak.dtype.is_none() || peak.dtype == used;
+        let fits = |peak: &&Peak| !peak.is_flops() || peak.is_for(used.as_deref());
         self.peaks.iter().filter(fits).collect()
     }
 }

@@ -1,8 +1,9 @@
 //! `report.html` and the charts of a study of kernels, without anything from outside.
 
-use crate::peaks::{PeakKind, shown};
+use crate::peaks::shown;
 use crate::study::{Chart, Line, Manifest, Point, Study, StudyError, Table, told_once};
 use candlescope_analysis::render::html::STYLE;
+use candlescope_work::devices::PeakKind;
 use minijinja::Environment;
 use minijinja::value::Serde;
 use serde_json::{Value, json};

@@ -2,10 +2,10 @@
 
 use super::list::KernelCase;
 use super::recording::kernel_times;
-use super::roofline::Ceilings;
 use super::run::{RunOptions, case_id};
 use crate::method::CaseId;
 use crate::study::{CaseSummary, Column, Records, Study, StudyError, Table, summaries};
+use candlescope_work::devices::{LeastTime, Peak, Roof};
 use serde_json::json;
 
 /// Name of the table's files, without their extensions.
@@ -20,18 +20,12 @@ pub const STREAM_ELAPSED: &str = "stream elapsed";
 /// Statistics are over plain samples, between marks in the device's stream where it has one, else on the host's clock
 /// (`clock` says which). `kernel_ns` is the median of the sum of a repetition's kernels by CUPTI, over recorded
 /// repetitions: without gaps. FLOPs, bytes and memory are derived from the shape.
-pub fn table(
-    cases: &[KernelCase],
-    options: &RunOptions,
-    study: &Study,
-    records: &Records,
-    ceilings: &Ceilings,
-) -> Table {
+pub fn table(cases: &[KernelCase], options: &RunOptions, study: &Study, records: &Records, roof: &Roof) -> Table {
     let ids: Vec<CaseId> = cases.iter().map(|case| case_id(case, options)).collect();
     let rows: Vec<Row<'_>> = cases
         .iter()
         .zip(summaries(&ids, records))
-        .map(|(case, summary)| Row::new(case, summary, study, ceilings))
+        .map(|(case, summary)| Row::new(case, summary, study, roof))
         .collect();
     let text = |f: &dyn Fn(&Row<'_>) -> Option<String>| Column::Text(rows.iter().map(f).collect());
     let int = |f: &dyn Fn(&Row<'_>) -> Option<u64>| {
@@ -41,9 +35,7 @@ pub fn table(
     let time = |f: &dyn Fn(&candlescope_analysis::passes::Distribution) -> Option<f64>| {
         Column::Float(rows.iter().map(|row| row.time.as_ref().and_then(f)).collect())
     };
-    let position = |f: &dyn Fn(&super::roofline::RoofPosition) -> Option<f64>| {
-        Column::Float(rows.iter().map(|row| row.position.as_ref().and_then(f)).collect())
-    };
+    let limit = |f: &dyn Fn(&Peak) -> &str| text(&|row| row.least.map(|least| f(least.limit).to_string()));
     Table::default()
         .column("op", text(&|row| Some(row.case.kernel.name().to_string())))
         .column("dtype", text(&|row| Some(row.case.element.to_string())))
@@ -68,11 +60,11 @@ pub fn table(
         .column("flops_per_s", number(&|row| Some(row.case.work.flops? as f64 / row.seconds()?)))
         .column("bytes_per_s", number(&|row| Some(row.case.work.io_bytes as f64 / row.seconds()?)))
         .column("intensity", number(&|row| Some(row.case.work.flops? as f64 / row.case.work.io_bytes.max(1) as f64)))
-        .column("attainable_flops_per_s", position(&|at| at.attainable_flops))
-        .column("utilisation", position(&|at| Some(at.utilisation)))
-        .column("roof", text(&|row| row.position.as_ref().map(|at| at.roof.name().to_string())))
-        .column("peak_label", text(&|row| row.position.as_ref().map(|at| at.ceiling.label.clone())))
-        .column("peak_source", text(&|row| row.position.as_ref().map(|at| at.ceiling.source.clone())))
+        .column("attainable_flops_per_s", number(&|row| Some(row.case.work.flops? as f64 / row.least?.seconds)))
+        .column("utilisation", number(&|row| Some(row.least?.seconds / row.seconds()?)))
+        .column("roof", limit(&|peak| if peak.is_flops() { "compute" } else { "memory" }))
+        .column("peak_label", limit(&|peak| &peak.label))
+        .column("peak_source", limit(&|peak| &peak.source))
         .column("stop_reason", text(&|row| row.summary.stops.last().map(|reason| reason.as_str().to_string())))
         .column("detail", text(&|row| row.summary.detail.clone()))
 }
@@ -94,19 +86,22 @@ struct Row<'a> {
     clock: &'static str,
     time: Option<candlescope_analysis::passes::Distribution>,
     recorded: super::recording::KernelTimes,
-    position: Option<super::roofline::RoofPosition>,
+    /// What its work takes at least, where time and peaks are known.
+    least: Option<LeastTime<'a>>,
 }
 
 impl<'a> Row<'a> {
-    fn new(case: &'a KernelCase, summary: CaseSummary, study: &Study, ceilings: &Ceilings) -> Self {
+    fn new(case: &'a KernelCase, summary: CaseSummary, study: &Study, roof: &'a Roof) -> Self {
         let (clock, time) = match summary.device_ns() {
             Some(time) => (STREAM_ELAPSED, Some(time)),
             None => ("host", summary.host_ns()),
         };
         // A run that cannot be read tells nothing; what was measured without it stays.
         let recorded = summary.last_run().and_then(|run| kernel_times(&study.dir().join(run)).ok()).unwrap_or_default();
-        let mut row = Self { case, summary, clock, time, recorded, position: None };
-        row.position = row.seconds().and_then(|seconds| ceilings.position(&case.work, case.element.name(), seconds));
+        let mut row = Self { case, summary, clock, time, recorded, least: None };
+        // Quantised weights are multiplied in a type of their own, of which there is no peak.
+        let (flops, bytes) = (case.work.flops.map(|flops| flops as f64), case.work.io_bytes.max(1) as f64);
+        row.least = row.seconds().and_then(|_| roof.least_time(flops, bytes, Some(case.element.name())));
         row
     }
 

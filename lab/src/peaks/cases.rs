@@ -2,12 +2,13 @@
 
 use super::matmul::{Product, ProductShape, Span};
 use super::options::PeakOptions;
-use super::record::{Absent, Condition, PeakKind};
+use super::record::{Absent, Condition};
 use super::stream_host::HostStream;
 use crate::hardware::{UNKNOWN_CACHE, free_memory, last_level_cache};
 use crate::method::{Case, CaseId};
 use crate::operands::Element;
 use candle_core::Device;
+use candlescope_work::devices::PeakKind;
 
 /// Name of the suite.
 pub(super) const SUITE: &str = "peaks";
@@ -28,7 +29,7 @@ pub(super) fn first(options: &PeakOptions) -> Vec<Box<dyn Case>> {
         Device::Cpu => host_streams(options, &mut cases),
         #[cfg(feature = "cuda")]
         device if device.is_cuda() => {
-            for kind in PeakKind::ALL.into_iter().filter(|kind| *kind != PeakKind::Flops) {
+            for kind in PeakKind::MEASURED.into_iter().filter(|kind| *kind != PeakKind::Flops) {
                 cases.push(Box::new(super::gpu::GpuPeak::new(SUITE, kind, device, options.quick)));
             }
         }

@@ -4,10 +4,11 @@ use super::cases::{SUITE, SWEEP, absent, first, second, threads};
 use super::identity::DeviceIdentity;
 use super::matmul::ProductShape;
 use super::options::PeakOptions;
-use super::record::{Absent, Condition, PeakFigure, PeakKind, Peaks};
+use super::record::{Absent, Condition, PeakFigure, Peaks};
 use crate::method::{Cancel, CaseId, Ended, Engine, Event, Method, Sample, Sink, SinkError, Stopped, Surroundings};
 use crate::operands::Element;
 use crate::study::{CaseSummary, Records, summaries};
+use candlescope_work::devices::PeakKind;
 use std::time::Duration;
 
 /// Samples of a product without a break, each of some seconds, and of a short run.
@@ -140,10 +141,7 @@ fn collect(peaks: &mut Peaks, options: &PeakOptions, records: &Records) {
     let mut swept: Vec<PeakFigure> = Vec::new();
     for summary in all(records) {
         let case = &summary.case;
-        let Some(kind) = PeakKind::ALL.into_iter().find(|kind| text(case, "peak").as_deref() == Some(kind.name()))
-        else {
-            continue;
-        };
+        let Some(kind) = text(case, "peak").as_deref().and_then(PeakKind::named) else { continue };
         let (dtype, condition) = (text(case, "dtype"), text(case, "condition"));
         let Some(values) = summary.figure("value") else {
             let reason = summary.detail.clone().unwrap_or_else(|| "no sample gave a figure".to_string());

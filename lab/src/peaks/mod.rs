@@ -22,5 +22,5 @@ pub use error::PeaksError;
 pub use identity::{DeviceIdentity, DeviceKind};
 pub use measure::{Driver, measure, method, planned};
 pub use options::PeakOptions;
-pub use record::{Absent, Condition, FORMAT, FORMAT_VERSION, PeakFigure, PeakKind, Peaks};
+pub use record::{Absent, Condition, FORMAT, FORMAT_VERSION, PeakFigure, Peaks};
 pub use table::{TABLE_NAME, shown, table, to_json, write};

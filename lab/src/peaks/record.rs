@@ -2,9 +2,8 @@
 
 use super::identity::{DeviceIdentity, DeviceKind};
 use candlescope_core::numbers::day;
-use candlescope_core::run::LAUNCH;
+use candlescope_work::devices::{Origin, Peak, PeakKind};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Name of the file's format.
@@ -13,79 +12,12 @@ pub const FORMAT: &str = "candlescope-peaks";
 /// Version of the file's format.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// What a figure is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PeakKind {
-    /// FLOP/s of a matrix product.
-    Flops,
-    /// B/s read.
-    Read,
-    /// B/s written.
-    Write,
-    /// B/s read and written by a copy, both counted.
-    Copy,
-    /// B/s of a = b + s·c, two reads and a write.
-    Triad,
-    /// Seconds that the host takes to launch a kernel.
-    Launch,
-    /// Seconds from the end of a kernel to the start of the next one, which depends on it.
-    Gap,
-    /// The same inside a CUDA graph.
-    GraphGap,
-    /// B/s from the host to the device, from pinned memory.
-    HostToDevice,
-    /// B/s from the device to the host, to pinned memory.
-    DeviceToHost,
-}
-
-impl PeakKind {
-    /// All kinds.
-    pub const ALL: [Self; 10] = [
-        Self::Flops,
-        Self::Read,
-        Self::Write,
-        Self::Copy,
-        Self::Triad,
-        Self::Launch,
-        Self::Gap,
-        Self::GraphGap,
-        Self::HostToDevice,
-        Self::DeviceToHost,
-    ];
-
-    /// As files and tables call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Flops => "flops",
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Copy => "copy",
-            Self::Triad => "triad",
-            Self::Launch => LAUNCH,
-            Self::Gap => "gap",
-            Self::GraphGap => "graph_gap",
-            Self::HostToDevice => "host_to_device",
-            Self::DeviceToHost => "device_to_host",
-        }
-    }
-
-    /// Arrays that its loop reads or writes, of a bandwidth of memory.
-    pub(super) fn arrays(self) -> u64 {
-        match self {
-            Self::Copy => 2,
-            Self::Triad => 3,
-            _ => 1,
-        }
-    }
-
-    /// Its unit.
-    pub fn unit(self) -> &'static str {
-        match self {
-            Self::Flops => "FLOP/s",
-            Self::Launch | Self::Gap | Self::GraphGap => "s",
-            _ => "B/s",
-        }
+/// Arrays that the loop of a bandwidth of memory reads or writes.
+pub(super) fn arrays_of(kind: PeakKind) -> u64 {
+    match kind {
+        PeakKind::Copy => 2,
+        PeakKind::Triad => 3,
+        _ => 1,
     }
 }
 
@@ -249,7 +181,7 @@ impl Peaks {
     }
 
     /// The peaks in the form in which a run keeps them under `environment.measured_peaks`.
-    pub fn environment(&self) -> Value {
+    pub fn environment(&self) -> Vec<Peak> {
         let place = match self.device.kind {
             DeviceKind::Cpu => self.threads.map_or(String::new(), |n| format!(", {n} threads")),
             DeviceKind::Cuda => self.device.driver.as_ref().map_or(String::new(), |d| format!(", driver {d}")),
@@ -260,22 +192,19 @@ impl Peaks {
             let day = day(figure.measured_ns.unwrap_or(self.measured_ns));
             format!("{what}, measured on {} of {}{place}, {day}", self.device.name, self.device.host)
         };
-        let flops = self.dtypes().into_iter().filter_map(|dtype| self.flops(dtype)).map(|figure| {
-            json!({
-                "kind": "flops", "value": figure.value, "label": "measured", "source": source(figure), "dtype": figure.dtype,
-            })
-        });
-        let bandwidth = self.bandwidth().map(|figure| {
-            json!({ "kind": "bandwidth", "value": figure.value, "label": "measured", "source": source(figure) })
-        });
-        // No peak that anything is a share of: what a step would take as a graph follows from it.
-        let gap = self.of(PeakKind::GraphGap).next().map(|figure| {
-            json!({ "kind": "graph_gap", "value": figure.value, "label": "measured", "source": source(figure) })
-        });
-        // As little a peak: what a launch costs on this host goes with the driver's part of it.
-        let launch = self.of(PeakKind::Launch).next().map(
-            |figure| json!({ "kind": LAUNCH, "value": figure.value, "label": "measured", "source": source(figure) }),
-        );
-        flops.chain(bandwidth).chain(launch).chain(gap).collect()
+        let peak = |kind: PeakKind, figure: &PeakFigure| Peak {
+            kind,
+            value: figure.value,
+            label: Origin::Measured.name().to_string(),
+            source: source(figure),
+            dtype: figure.dtype.clone(),
+        };
+        let flops = self.dtypes().into_iter().filter_map(|dtype| self.flops(dtype));
+        let flops = flops.map(|figure| peak(PeakKind::Flops, figure));
+        let bandwidth = self.bandwidth().map(|figure| peak(PeakKind::Bandwidth, figure));
+        // No peaks that anything is a share of: what a launch costs on this host goes with the driver's part of it, and
+        // what a step would take as a graph follows from the gap.
+        let times = [PeakKind::Launch, PeakKind::GraphGap].into_iter().filter_map(|kind| self.of(kind).next());
+        flops.chain(bandwidth).chain(times.map(|figure| peak(figure.kind, figure))).collect()
     }
 }

@@ -3,8 +3,9 @@
 //! The loops are those of STREAM [McCalpin, <https://www.cs.virginia.edu/stream>] with reading and writing alone added.
 //! As there, bytes are those that the loop names: that a cache reads a line before it is written is not counted.
 
-use super::record::PeakKind;
+use super::record::arrays_of;
 use crate::method::{Case, CaseError, CaseId, Measurement, Mode};
+use candlescope_work::devices::PeakKind;
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread;
@@ -31,7 +32,7 @@ impl HostStream {
 
     /// Bytes that the loop reads and writes.
     fn bytes(&self) -> u64 {
-        self.kind.arrays() * 8 * self.elements as u64
+        arrays_of(self.kind) * 8 * self.elements as u64
     }
 }
 

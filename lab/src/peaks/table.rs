@@ -1,7 +1,8 @@
 //! `peaks.csv` and `peaks.json`: what was measured, in a study.
 
-use super::record::{PeakKind, Peaks};
+use super::record::Peaks;
 use crate::study::{Column, Study, StudyError, Table};
+use candlescope_work::devices::PeakKind;
 use serde_json::{Value, json};
 
 /// Name of the table's files, without their extensions.

@@ -6,9 +6,9 @@
 use super::recorded::{BUSY, Recorded};
 use super::suite_tables::median;
 use crate::study::CaseSummary;
-use candlescope_analysis::devices::Origin;
 use candlescope_analysis::passes::PhaseRow;
 use candlescope_analysis::roofline::{Bound, FAR_BELOW, Point, Status, UnderRoof, phase_points};
+use candlescope_work::devices::Origin;
 use serde_json::{Value, json};
 
 /// A phase of a recorded case.

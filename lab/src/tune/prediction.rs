@@ -1,8 +1,8 @@
 //! The times of all batches by the roofline: from the model's dimensions and the device's peaks.
 
 use super::forecast::Latency;
-use candlescope_analysis::devices::{Device, Format, Origin};
 use candlescope_analysis::roofline::{ModelShape, Scenario, facts_shape, step_times};
+use candlescope_work::devices::{Device, Format};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -48,8 +48,7 @@ impl Prediction {
         if latencies.is_empty() {
             return Self::none(format!("{} has no FLOP/s for what this model multiplies", device.name));
         }
-        let origin = if device.origin == Origin::Measured { "measured" } else { "datasheet" };
-        let source = Some(format!("roofline of {} ({origin}: {})", device.name, device.source));
+        let source = Some(format!("roofline of {} ({}: {})", device.name, device.origin.name(), device.source));
         Self { source, missing: None, latencies }
     }
 }
@@ -57,12 +56,8 @@ impl Prediction {
 /// The format of the weights with the width of the activations beside them.
 fn stored(model: &Map<String, Value>) -> Result<Format, String> {
     let text = |key: &str| model.get(key).and_then(Value::as_str);
-    let stored = text("quantization").or(text("dtype")).ok_or("the model does not say how its weights are stored")?;
-    let mut format = Format::named(stored).map_err(|error| error.to_string())?;
-    if let Some(activations) = text("dtype").and_then(|dtype| Format::named(dtype).ok()) {
-        format.activation_bits = activations.bits;
-    }
-    Ok(format)
+    let stored = Format::stored(text("quantization"), text("dtype"));
+    stored.ok_or("the model does not say how its weights are stored")?.map_err(|error| error.to_string())
 }
 
 fn one(shape: &ModelShape, device: &Device, scenario: &Scenario, batch: u64) -> Option<Latency> {

@@ -6,6 +6,7 @@ use candlescope_lab::operands::{Element, Inputs};
 use candlescope_lab::study::{Manifest, Study};
 use candlescope_models::config::AttentionDims;
 use candlescope_models::cost::{Widths, Work as ModelWork};
+use candlescope_work::devices::Roof;
 
 /// The case of a kernel's quick run.
 fn quick(name: &str, element: Element) -> KernelCase {
@@ -246,7 +247,7 @@ fn times_between_marks_are_called_stream_elapsed() {
             verdict: SampleVerdict::Ok,
         };
         study.journal().unwrap().sample(&sample).unwrap();
-        let rows = table(&all, &options, &study, &study.records().unwrap(), &Ceilings::default()).json();
+        let rows = table(&all, &options, &study, &study.records().unwrap(), &Roof::new([])).json();
         assert_eq!((rows[0]["clock"].as_str(), rows[0]["median_ns"].as_f64()), (Some(clock), Some(median)));
     }
     assert_eq!(STREAM_ELAPSED, "stream elapsed");

@@ -1,9 +1,9 @@
 use crate::roofline::peaks;
 use candle_core::Device;
-use candlescope_core::run::LAUNCH;
 use candlescope_lab::method::*;
 use candlescope_lab::operands::Element;
 use candlescope_lab::peaks::*;
+use candlescope_work::devices::PeakKind;
 
 fn gpu(id: &str, driver: &str) -> DeviceIdentity {
     let (id, driver) = (id.to_string(), Some(driver.to_string()));
@@ -48,10 +48,7 @@ fn a_measurement_of_some_types_keeps_the_others_with_their_day() {
     assert_eq!(kept.flops("bf16").unwrap().measured_ns, None);
     assert_eq!(kept.absent, [absent("f16")], "bf16 is there now");
     let sources = kept.environment();
-    let source = |dtype: &str| {
-        let of = sources.as_array().unwrap().iter().find(|peak| peak["dtype"] == dtype);
-        of.unwrap()["source"].as_str().unwrap().to_string()
-    };
+    let source = |dtype: &str| sources.iter().find(|peak| peak.dtype.as_deref() == Some(dtype)).unwrap().source.clone();
     assert!(source("f32").ends_with("2026-03-14") && source("bf16").ends_with(&now.day()));
     // A third measurement leaves the first day with what is of it.
     now.figures.retain(|figure| figure.kind != PeakKind::Flops);
@@ -161,7 +158,7 @@ fn a_quick_measurement_has_every_figure_or_its_reason() {
     assert_eq!((told, kept.disturbances.len()), (1, 2));
     let conditions: Vec<_> = peaks.of(PeakKind::Flops).map(|figure| figure.condition).collect();
     assert_eq!(conditions, [None, Some(Condition::Boost), Some(Condition::Sustained)]);
-    for kind in PeakKind::ALL {
+    for kind in PeakKind::MEASURED {
         let figures: Vec<_> = peaks.of(kind).collect();
         let absent = peaks.absent.iter().find(|absent| absent.kind == kind);
         assert_eq!(figures.is_empty(), absent.is_some(), "{}", kind.name());
@@ -194,12 +191,11 @@ fn a_run_gets_the_best_figures_with_where_they_come_from() {
     peaks.threads = Some(2);
     peaks.measured_ns = 1_773_446_400_000_000_000;
     let run = peaks.environment();
-    let list = run.as_array().unwrap();
-    assert_eq!(list.len(), 2);
-    assert_eq!((list[0]["kind"].as_str(), list[0]["value"].as_f64()), (Some("flops"), Some(100e9)));
-    assert_eq!((list[1]["kind"].as_str(), list[1]["value"].as_f64()), (Some("bandwidth"), Some(10e9)), "reading");
-    assert!(list.iter().all(|peak| peak["label"] == "measured"));
-    let source = list[0]["source"].as_str().unwrap();
+    assert_eq!(run.len(), 2);
+    assert_eq!((run[0].kind, run[0].value), (PeakKind::Flops, 100e9));
+    assert_eq!((run[1].kind, run[1].value), (PeakKind::Bandwidth, 10e9), "reading");
+    assert!(run.iter().all(|peak| peak.label == "measured"));
+    let source = &run[0].source;
     assert!(
         source.starts_with("flops (boost) at somewhere, measured on ") && source.ends_with("2 threads, 2026-03-14")
     );
@@ -209,20 +205,17 @@ fn a_run_gets_the_best_figures_with_where_they_come_from() {
     let read = peaks.of(PeakKind::Read).next().unwrap().clone();
     peaks.figures.push(PeakFigure { kind: PeakKind::GraphGap, value: 6.4e-7, ..read.clone() });
     let gap = peaks.environment()[2].clone();
-    assert_eq!(
-        (gap["kind"].as_str(), gap["value"].as_f64(), gap["label"].as_str()),
-        (Some("graph_gap"), Some(6.4e-7), Some("measured"))
-    );
+    assert_eq!((gap.kind, gap.value, gap.label.as_str()), (PeakKind::GraphGap, 6.4e-7, "measured"));
     // So does the driver's part of a launch, from which follows what one costs on this host.
     peaks.figures.push(PeakFigure { kind: PeakKind::Launch, value: 3e-6, ..read });
     let launch = peaks.environment()[2].clone();
-    assert_eq!((launch["kind"].as_str(), launch["value"].as_f64()), (Some(LAUNCH), Some(3e-6)));
+    assert_eq!((launch.kind, launch.value), (PeakKind::Launch, 3e-6));
     // Where reading was not measured, the best of the other loops stands in.
     peaks.figures.retain(|figure| figure.kind != PeakKind::Read);
     let copy = peaks.of(PeakKind::Copy).next().unwrap().clone();
     peaks.figures.push(PeakFigure { kind: PeakKind::Triad, value: 11e9, ..copy });
     assert_eq!(peaks.bandwidth().unwrap().kind, PeakKind::Copy);
-    assert_eq!(Peaks::new(DeviceIdentity::cpu()).environment().as_array().unwrap().len(), 0);
+    assert_eq!(Peaks::new(DeviceIdentity::cpu()).environment().len(), 0);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-use candlescope_lab::kernels::{Ceilings, Roof, Work};
-use candlescope_lab::peaks::{Condition, DeviceIdentity, PeakFigure, PeakKind, Peaks};
+use candlescope_lab::peaks::{Condition, DeviceIdentity, PeakFigure, Peaks};
+use candlescope_work::devices::{Peak, PeakKind, Roof};
 use serde_json::json;
 
 fn figure(kind: PeakKind, dtype: Option<&str>, condition: Option<Condition>, value: f64) -> PeakFigure {
@@ -28,28 +28,6 @@ pub fn peaks() -> Peaks {
     peaks
 }
 
-fn work(flops: Option<u64>, io_bytes: u64) -> Work {
-    Work { flops, io_bytes, memory_bytes: io_bytes }
-}
-
-#[test]
-fn the_lower_of_two_roofs_limits() {
-    let ceilings = Ceilings::new(Some(&peaks()), &[]);
-    // 2 FLOP/B: 20 GFLOP/s are attainable. 2e9 FLOPs take 0.1 s at least.
-    let memory = ceilings.position(&work(Some(2_000_000_000), 1_000_000_000), "f32", 0.2).unwrap();
-    assert_eq!((memory.roof, memory.ceiling.label.as_str()), (Roof::Memory, "measured"));
-    assert!((memory.attainable_flops.unwrap() - 20e9).abs() < 1.0 && (memory.utilisation - 0.5).abs() < 1e-12);
-    // 40 FLOP/B: the peak itself, the short run's.
-    let compute = ceilings.position(&work(Some(40_000_000_000), 1_000_000_000), "f32", 0.5).unwrap();
-    assert_eq!(compute.roof, Roof::Compute);
-    assert!((compute.attainable_flops.unwrap() - 100e9).abs() < 1.0 && (compute.utilisation - 0.8).abs() < 1e-12);
-    // Without FLOPs, bandwidth is all that limits.
-    let none = ceilings.position(&work(None, 1_000_000_000), "f16", 0.4).unwrap();
-    assert_eq!((none.roof, none.attainable_flops), (Roof::Memory, None));
-    assert!((none.utilisation - 0.25).abs() < 1e-12);
-    assert_eq!(ceilings.position(&work(Some(1), 1), "bf16", 1.0), None, "no peak of that type");
-}
-
 #[test]
 fn measured_peaks_come_before_the_datasheet_s() {
     let sheet = [
@@ -57,11 +35,11 @@ fn measured_peaks_come_before_the_datasheet_s() {
         json!({ "kind": "flops", "value": 2e12, "label": "datasheet", "source": "s", "dtype": "bf16" }),
         json!({ "kind": "bandwidth", "value": 2e10, "label": "datasheet", "source": "s" }),
     ];
-    let both = Ceilings::new(Some(&peaks()), &sheet);
-    let label = |ceilings: &Ceilings, dtype| ceilings.flops(dtype).unwrap().label.clone();
-    assert_eq!((label(&both, "f32").as_str(), label(&both, "bf16").as_str()), ("measured", "datasheet"));
-    assert_eq!(both.bandwidth().unwrap().value, 10e9);
-    let alone = Ceilings::new(None, &sheet);
-    assert_eq!((alone.flops("f32").unwrap().value, alone.bandwidth().unwrap().value), (1e12, 2e10));
-    assert_eq!(Ceilings::new(None, &[]).position(&work(None, 1), "f32", 1.0), None);
+    let sheet = || sheet.iter().filter_map(Peak::read);
+    let both = Roof::new(sheet().chain(peaks().environment()));
+    let label = |dtype| both.flops(Some(dtype)).unwrap().label.as_str();
+    assert_eq!((label("f32"), label("bf16")), ("measured", "datasheet"));
+    assert_eq!((both.flops(Some("f32")).unwrap().value, both.bandwidth().unwrap().value), (100e9, 10e9));
+    let alone = Roof::new(sheet());
+    assert_eq!((alone.flops(Some("f32")).unwrap().value, alone.bandwidth().unwrap().value), (1e12, 2e10));
 }

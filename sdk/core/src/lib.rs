@@ -28,7 +28,7 @@ mod memory;
 pub mod metric;
 pub mod modules;
 mod names;
-pub mod nearest;
+
 mod notices;
 pub mod numbers;
 mod pipeline;
@@ -59,6 +59,7 @@ pub mod vocabulary;
 
 pub use annotate::{annotate, is_recording};
 pub use annotation::Annotation;
+pub use candlescope_work::nearest;
 pub use capture::{Capture, CaptureBusy, CaptureError};
 pub use collector::{CollectError, Collector, Samples};
 pub use control::{Schedule, StepAction};

@@ -20,6 +20,7 @@ pub use machine_use::{MachineMeter, MachineUse};
 
 use crate::numbers::count;
 use crate::record::RecordKind;
+use candlescope_work::devices::Peak;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -35,8 +36,6 @@ pub const MANIFEST_FILE: &str = "run.json";
 /// compared. Above it, everything based on that comparison is invalid: GPU start times on the host's time line, queue
 /// delays, classes of gaps. Durations on the device remain right.
 pub const GPU_CLOCK_BOUND_NS: u64 = 100_000;
-/// Kind of a measured figure beside the peaks of a run: seconds of the driver's part of launching a kernel.
-pub const LAUNCH: &str = "launch";
 
 /// Suffix of a segment that is still being written and is not yet a Parquet file.
 pub const IN_PROGRESS_SUFFIX: &str = ".inprogress";
@@ -106,12 +105,12 @@ impl RunManifest {
     }
 
     /// Peaks of the machine, as the environment names them: those of the datasheet under `peaks`, those measured on this
-    /// device under `measured_peaks`. Each is an object with `kind` (`flops` or `bandwidth`; beside them, as times that
-    /// are no peaks, `graph_gap` between two kernels of a CUDA graph and [`LAUNCH`], the driver's part of a launch), `value` (FLOP/s, B/s or seconds), `label` (`datasheet` or
-    /// `measured`), `source`, and for FLOPs `dtype`.
-    pub fn peaks(&self) -> impl Iterator<Item = &Value> {
+    /// device under `measured_peaks`, each an object that [`Peak::read`] reads. Beside peaks (`flops` and `bandwidth`)
+    /// stand times that are none: `graph_gap` between two kernels of a CUDA graph, and `launch`, the driver's part of
+    /// one.
+    pub fn peaks(&self) -> impl Iterator<Item = Peak> {
         let lists = ["peaks", "measured_peaks"].into_iter().filter_map(|key| self.environment.get(key)?.as_array());
-        lists.flatten()
+        lists.flatten().filter_map(Peak::read)
     }
 }
 

@@ -1,7 +1,6 @@
 //! What is fuzzed: every reader of files, and every parser of text from outside.
 
 use candlescope_analysis::compare::{CompareOptions, compare};
-use candlescope_analysis::devices::{Format, known_device, peaks_device};
 use candlescope_analysis::nsys::Profile;
 use candlescope_analysis::roofline::{LoadTest, Outlook, Scenario, Thresholds, known_model, load_stages};
 use candlescope_analysis::{Analysis, ReadLimits, ReportOptions, Run, render, write_report};
@@ -12,6 +11,7 @@ use candlescope_lab::compare::{BASELINE_FILE, Baseline};
 use candlescope_lab::peaks::DeviceIdentity;
 use candlescope_lab::study::{State, Study};
 use candlescope_models::chat::{ChatTemplate, Message};
+use candlescope_work::devices::{Format, known_device, peaks_device};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

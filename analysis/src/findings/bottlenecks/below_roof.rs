@@ -5,6 +5,7 @@ use super::operations::{Operation, lacking, operations, query};
 use super::scene::{Scene, StepScene};
 use super::unfused::shortest;
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_work::devices::Origin;
 
 /// Below this share of the attainable rate an operation is far below its roof.
 const FAR: f64 = 0.5;
@@ -25,8 +26,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     // Reading the KV cache has a finding of its own. Above the roof, the figures contradict each other.
     // Where a product waits for a constant cost, what it computes with is not what makes it slow.
     let waits = |one: &Operation<'_>| step.constant.as_ref().is_some_and(|cost| cost.explains(&one.totals.rollup));
-    let far = under.into_iter().filter(|(one, under)| !one.reads_cache() && !waits(one) && under.share < FAR);
-    for (one, under) in far.take(MOST) {
+    let far = under.into_iter().filter(|(one, (share, _))| !one.reads_cache() && !waits(one) && *share < FAR);
+    for (one, (share, limit)) in far.take(MOST) {
         let least = (floor * one.kernels / one.ns).min(1.0);
         let draft = Draft::new(code, step)
             .at(|place| match one.kernel(step) {
@@ -35,16 +36,18 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             })
             .measured("time_ns", "ns", one.measured_ns, one.n)
             .measured_if("share", "ratio", one.recorded.map(|(_, share)| share), one.n)
-            .derived("of_roof", "ratio", under.share, one.n)
+            .derived("of_roof", "ratio", share, one.n)
             .derived("flops", "FLOP", one.flops.unwrap_or(0.0), one.n)
             .derived("bytes", "bytes", one.io_bytes.or(one.bytes).unwrap_or(0.0), one.n)
             .bandwidth(scene)
             .query(query(scene, step, &[one]));
-        let draft = match (under.measured, under.computes) {
-            (true, _) => draft.sure(ConfidenceLevel::Medium, "held against a measured peak of this device"),
-            (false, _) => draft.sure(ConfidenceLevel::Low, "held against the datasheet, which no kernel reaches"),
+        let draft = match limit.origin() {
+            Origin::Measured => draft.sure(ConfidenceLevel::Medium, "held against a measured peak of this device"),
+            Origin::Datasheet => {
+                draft.sure(ConfidenceLevel::Low, "held against the datasheet, which no kernel reaches")
+            }
         };
         let draft = if scene.on_gpu { draft } else { draft.steps(step.usual_steps()) };
-        out.found.push(draft.change(|rate| one.scaled(rate, (under.share / rate).max(least).min(1.0))));
+        out.found.push(draft.change(|rate| one.scaled(rate, (share / rate).max(least).min(1.0))));
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let Some(bytes) = kv_bytes_of_a_token(scene) else { return out.abstain(code, step, Missing::Work) };
     // Without a peak, what the step itself reaches: at least that is possible.
     let own = step.row.gbytes.map(|giga| giga * 1e9).filter(|rate| *rate > 0.0);
-    let peak = scene.roof.bandwidth.map(|(bandwidth, _)| bandwidth);
+    let peak = scene.roof.bandwidth().map(|peak| peak.value);
     let Some(bandwidth) = peak.or(own) else { return out.abstain(code, step, Missing::Peaks) };
     let batch = f64::from(step.series.map_or(1, |series| series.batch.max(1)));
     let reads = bytes * batch / bandwidth * 1e9;

@@ -47,7 +47,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if under.is_empty() {
         return out.abstain(code, step, Missing::Peaks);
     }
-    let computing: f64 = under.iter().filter(|(_, under)| under.computes).map(|(ns, _)| ns).sum();
+    let computing: f64 = under.iter().filter(|(_, (_, limit))| limit.is_flops()).map(|(ns, _)| ns).sum();
     let draft = Draft::new(code, step)
         .measured("clock_hertz", "hertz", mean, device.power_samples.max(1))
         .measured("highest_hertz", "hertz", highest, 1)

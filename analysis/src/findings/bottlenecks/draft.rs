@@ -3,10 +3,12 @@
 use super::gains::Change;
 use super::scene::{Scene, StepScene};
 use crate::advice::{
-    Advice, AdviceCode, AdviceFigure, AdvicePlace, AdviceSeverity, Confidence, ConfidenceLevel, Coverage, Gain,
-    Missing, RATES,
+    Advice, AdviceCode, AdviceFigure, AdvicePlace, AdviceSeverity, Confidence, ConfidenceLevel, Coverage, Missing,
+    RATES, gain_at_rates,
 };
 use crate::simulation::Change as Replayed;
+use candlescope_work::devices::Origin;
+use candlescope_work::estimate::Estimate;
 
 /// Figures of fewer steps have no interval, and are no more than an indication.
 const FEW_STEPS: u64 = 6;
@@ -61,7 +63,7 @@ impl<'a> Draft<'a> {
             evidence: Vec::new(),
             query: String::new(),
             coverage: Coverage { steps, share_of_time: step.time.share_of_time },
-            gain: Gain::default(),
+            gain: Estimate::default(),
             confidence: Confidence { level: ConfidenceLevel::Low, reason: "" },
             disturbed: false,
         };
@@ -107,8 +109,9 @@ impl<'a> Draft<'a> {
 
     /// The bandwidth that figures were compared with.
     pub(super) fn bandwidth(mut self, scene: &Scene<'_>) -> Self {
-        if let Some((value, is_measured)) = scene.roof.bandwidth {
-            self.advice.evidence.push(AdviceFigure::peak("bandwidth", "B/s", value, is_measured));
+        if let Some(peak) = scene.roof.bandwidth() {
+            let is_measured = peak.origin() == Origin::Measured;
+            self.advice.evidence.push(AdviceFigure::peak("bandwidth", "B/s", peak.value, is_measured));
         }
         self
     }
@@ -163,7 +166,7 @@ impl<'a> Draft<'a> {
 
     /// A gain that no change of the step's own lines brings.
     pub(super) fn gain(mut self, gain: impl Fn(f64) -> f64) -> Found {
-        self.advice.gain = Gain::at_rates(gain);
+        self.advice.gain = gain_at_rates(gain);
         self.doubt();
         Found { advice: self.advice, changes: RATES.map(|_| Vec::new()), replay: None }
     }
@@ -171,7 +174,7 @@ impl<'a> Draft<'a> {
 
 /// What a step gains with these changes, given for each part of the attainable rate: the step is replayed with all of
 /// them at once. `None` if it cannot be.
-pub(super) fn replayed_gain(step: &StepScene<'_>, replay: &[Vec<Replayed>; 3]) -> Option<Gain> {
+pub(super) fn replayed_gain(step: &StepScene<'_>, replay: &[Vec<Replayed>; 3]) -> Option<Estimate> {
     let group = step.replays?;
     let mut gains = [0.0; 3];
     for (at, changes) in replay.iter().enumerate() {
@@ -183,5 +186,5 @@ pub(super) fn replayed_gain(step: &StepScene<'_>, replay: &[Vec<Replayed>; 3]) -
             [share.low, share.mid, share.high][at]
         };
     }
-    Some(Gain::at_rates(|rate| RATES.iter().position(|known| *known == rate).map_or(0.0, |at| gains[at])))
+    Some(gain_at_rates(|rate| RATES.iter().position(|known| *known == rate).map_or(0.0, |at| gains[at])))
 }

@@ -5,7 +5,8 @@
 //! is computed again. So two changes of the same kernels do not count twice, and one that only relieves the shorter
 //! line gains nothing.
 
-use crate::advice::{Gain, RATES};
+use crate::advice::{RATES, gain_at_rates};
+use candlescope_work::estimate::Estimate;
 use std::collections::BTreeMap;
 
 /// A step's two lines. Times are nanoseconds a step, as it runs unobserved.
@@ -159,8 +160,8 @@ impl StepModel {
     }
 
     /// What changes gain, given what they are at each part of the attainable rate.
-    pub(super) fn gain(&self, changes: &[Vec<Change>; 3]) -> Gain {
-        Gain::at_rates(|rate| {
+    pub(super) fn gain(&self, changes: &[Vec<Change>; 3]) -> Estimate {
+        gain_at_rates(|rate| {
             let at = RATES.iter().position(|known| *known == rate).unwrap_or(0);
             if self.t > 0.0 { 1.0 - self.after(&changes[at]) / self.t } else { 0.0 }
         })

@@ -25,7 +25,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     // What waits for a constant cost has a finding of its own.
     reading.retain(|one| step.constant.as_ref().is_none_or(|cost| !cost.explains(&one.totals.rollup)));
     let Some(most) = reading.first() else { return };
-    let Some((bandwidth, _)) = scene.roof.bandwidth else { return };
+    let Some(bandwidth) = scene.roof.bandwidth().map(|peak| peak.value) else { return };
     let sum = |value: fn(&Operation<'_>) -> f64| reading.iter().map(|one| value(one)).sum::<f64>();
     let measured = sum(|one| one.measured_ns);
     // On a CPU, work and time are those of the usual steps as they were recorded.

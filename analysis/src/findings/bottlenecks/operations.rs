@@ -2,12 +2,13 @@
 
 use super::gains::Change;
 use super::query::{intervals, work_of_paths};
-use super::roof::UnderRoof;
+use super::roof::under;
 use super::scene::{Scene, StepScene};
 use crate::advice::RATES;
 use crate::passes::PathTotals;
 use crate::passes::cache_reads::reads_cache;
 use candlescope_core::KernelKind;
+use candlescope_work::devices::Peak;
 
 /// On a CPU, an interval whose children take more than the rest of this share is no operation by itself.
 const OWN_SHARE: f64 = 0.9;
@@ -99,11 +100,11 @@ fn on_host<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation<'
 }
 
 impl Operation<'_> {
-    /// Where it stands under the roof; `None` if its work or the roof is not known.
-    pub(super) fn under(&self, scene: &Scene<'_>, step: &StepScene<'_>) -> Option<UnderRoof> {
+    /// Achieved ÷ attainable, and the peak that limits it; `None` if its work or the roof is not known.
+    pub(super) fn under<'a>(&self, scene: &'a Scene<'_>, step: &StepScene<'_>) -> Option<(f64, &'a Peak)> {
         let bytes = self.io_bytes.or(self.bytes)?;
         let ns = self.recorded.map_or(self.ns, |(ns, _)| ns);
-        scene.roof.under(scene.analysis, step.name, self.totals, (self.flops, bytes, ns))
+        under(&scene.roof, scene.analysis, step.name, self.totals, (self.flops, bytes, ns))
     }
 
     /// Whether it reads the KV cache.
@@ -164,7 +165,7 @@ pub(super) fn lacking(
     match () {
         () if scene.on_gpu && step.work.is_none() => Some(Missing::Kernels),
         () if all.is_empty() => Some(Missing::Work),
-        () if scene.roof.bandwidth.is_none() => Some(Missing::Peaks),
+        () if scene.roof.bandwidth().is_none() => Some(Missing::Peaks),
         () => None,
     }
 }
@@ -176,7 +177,7 @@ pub(super) fn floors(scene: &Scene<'_>, step: &StepScene<'_>) -> Vec<(String, f6
     }
     let all = operations(scene, step);
     let one = |operation: &Operation<'_>| {
-        let share = operation.under(scene, step)?.share.clamp(0.0, 1.0);
+        let share = operation.under(scene, step)?.0.clamp(0.0, 1.0);
         Some((operation.totals.rollup.clone(), operation.ns * share))
     };
     all.iter().filter_map(one).collect()

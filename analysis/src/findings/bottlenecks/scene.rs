@@ -2,7 +2,7 @@
 
 use super::gains::{RowTime, StepModel};
 use super::product_line::ConstantCost;
-use super::roof::Roof;
+use super::roof::roof;
 use crate::advice::{AdvicePlace, UnobservedStep};
 use crate::passes::account::{Account, DeviceAccount, Line, PhaseWork};
 use crate::passes::path_totals::by_rollup;
@@ -10,6 +10,7 @@ use crate::passes::{Analysis, PathTotals, PhaseRow, StepSeries, UsualSteps};
 use crate::simulation::{Simulation, StepGroup, Typical};
 use candlescope_core::run::InPlaceKind;
 use candlescope_core::{KernelKind, Phase};
+use candlescope_work::devices::Roof;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -61,7 +62,7 @@ impl<'a> Scene<'a> {
             analysis,
             on_gpu,
             device: device.map(|device| &*device.device),
-            roof: Roof::of(analysis, described(analysis, device.map(|device| &*device.device)).filter(|_| on_gpu)),
+            roof: roof(analysis, described(analysis, device.map(|device| &*device.device)).filter(|_| on_gpu)),
             paths: by_rollup(&analysis.intervals.paths),
             steps: steps(analysis, device, simulation),
         }

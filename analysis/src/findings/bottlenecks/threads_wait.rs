@@ -53,7 +53,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let all = operations(scene, step);
     let (ns, bytes) = all.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.ns, sum.1 + one.io_bytes.unwrap_or(0.0)));
     let fills_memory =
-        scene.roof.bandwidth.is_some_and(|(bandwidth, _)| ns > 0.0 && bytes / ns * 1e9 / bandwidth > MEMORY_BOUND);
+        scene.roof.bandwidth().is_some_and(|peak| ns > 0.0 && bytes / ns * 1e9 / peak.value > MEMORY_BOUND);
     if used >= BUSY || free < FEWEST_FREE || fills_memory {
         return;
     }

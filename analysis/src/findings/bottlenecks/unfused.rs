@@ -55,7 +55,7 @@ fn one(
         .filter(|totals| !totals.io_missing && totals.gpu.recorded_calls > 0)
         .and_then(|totals| Some(totals.recorded.io_bytes? as f64 / totals.gpu.recorded_calls as f64));
     let longest = rows.iter().map(|at| &work.rows[*at]).map(|row| row.ns as f64 / row.count.max(1) as f64);
-    let by_bytes = bytes.zip(scene.roof.bandwidth).map(|(bytes, (bandwidth, _))| bytes / bandwidth * 1e9);
+    let by_bytes = bytes.zip(scene.roof.bandwidth()).map(|(bytes, peak)| bytes / peak.value * 1e9);
     // One kernel for all of them takes no longer than they do apart.
     let apart = ns as f64 / chains as f64;
     let each = by_bytes.unwrap_or_else(|| longest.fold(0.0, f64::max)).max(floor).min(apart);

@@ -22,11 +22,11 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         return out.abstain(code, step, missing);
     }
     let by_memory = |one: &&Operation<'_>| {
-        one.reads_weights() && one.under(scene, step).is_some_and(|under| !under.computes && under.share <= 1.0)
+        one.reads_weights() && one.under(scene, step).is_some_and(|(share, limit)| limit.is_bandwidth() && share <= 1.0)
     };
     let reading: Vec<&Operation<'_>> = all.iter().filter(by_memory).collect();
     let Some(most) = reading.first() else { return };
-    let Some((bandwidth, _)) = scene.roof.bandwidth else { return };
+    let Some(bandwidth) = scene.roof.bandwidth().map(|peak| peak.value) else { return };
     let sum = |value: fn(&Operation<'_>) -> f64| reading.iter().map(|one| value(one)).sum::<f64>();
     let measured = sum(|one| one.measured_ns);
     // On a CPU, work and time are those of the usual steps as they were recorded.

@@ -2,7 +2,8 @@
 
 use super::super::format::{after_colon, bytes, count, duration, head, percent, printable, significant};
 use super::super::kernel_name::short;
-use crate::advice::{Advice, AdviceCode, Diagnosis, Gain};
+use crate::advice::{Advice, AdviceCode, Diagnosis};
+use candlescope_work::estimate::Estimate;
 
 /// What is said of a finding that others may have brought about.
 pub(in crate::render) const DISTURBED: &str = "the machine was disturbed meanwhile, which can explain all of it";
@@ -43,7 +44,7 @@ pub(in crate::render) fn rows(diagnosis: &Diagnosis) -> Vec<Row<'_>> {
 }
 
 /// `38 % (25 to 47 %)`.
-pub(in crate::render) fn gain(gain: Gain) -> String {
+pub(in crate::render) fn gain(gain: Estimate) -> String {
     let plain = |share: f64| percent(share).replace(" %", "");
     format!("{} ({} to {})", percent(gain.mid), plain(gain.low), percent(gain.high))
 }

@@ -277,7 +277,7 @@ fn phases(analysis: &Analysis) -> Value {
         })
     });
     let used = peaks::utilisation(analysis).into_iter().map(|u| {
-        let (what, unit) = (u.metric.name(), if u.peak.is_flops { "FLOP/s" } else { "B/s" });
+        let (what, unit) = (u.metric.name(), if u.peak.is_flops() { "FLOP/s" } else { "B/s" });
         json!({
             "phase": printable(&u.phase), "over": u.over.name(), "what": what, "ratio": with_error(percent(u.ratio), u.error), "label": u.peak.label, "source": printable(&u.peak.source),
             "peak": format!("{:.3e} {unit}{}", u.peak.value, u.peak.dtype.map(|d| format!(", {d}")).unwrap_or_default()),

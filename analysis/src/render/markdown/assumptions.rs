@@ -35,8 +35,8 @@ fn machine_peaks(out: &mut String, analysis: &Analysis) {
         return;
     }
     let rows = peaks.iter().map(|peak| {
-        let (what, unit) = if peak.is_flops { ("work", "TFLOP/s") } else { ("memory", "GB/s") };
-        let scale = if peak.is_flops { 1e12 } else { 1e9 };
+        let (what, unit) = if peak.is_flops() { ("work", "TFLOP/s") } else { ("memory", "GB/s") };
+        let scale = if peak.is_flops() { 1e12 } else { 1e9 };
         vec![
             what.to_string(),
             format!("{} {unit}", significant(peak.value / scale)),

@@ -35,7 +35,7 @@ pub(super) fn utilisation(out: &mut String, all: &[Utilisation]) {
     let header = ["", "over", "of peak", "peak", "label", "source"];
     let rows = all.iter().map(|used| {
         let dtype = used.peak.dtype.as_ref().map_or(String::new(), |dtype| format!(", {dtype}"));
-        let unit = if used.peak.is_flops { "FLOP/s" } else { "B/s" };
+        let unit = if used.peak.is_flops() { "FLOP/s" } else { "B/s" };
         vec![
             format!("{} of {}", used.metric.name(), escape(&used.phase)),
             used.over.name().to_string(),

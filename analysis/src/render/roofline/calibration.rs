@@ -2,9 +2,9 @@
 
 use super::section::{Section, UNKNOWN, signed};
 use super::terminal;
-use crate::devices::{DeviceKind, FITTED_FORMAT};
 use crate::render::format::{duration, percent, significant};
 use crate::roofline::{Calibration, ErrorSummary, Figure, Fitted, Form, HeldOut, LeftOut, RepeatSummary};
+use candlescope_work::devices::{DeviceKind, FITTED_FORMAT};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -53,10 +53,9 @@ pub fn calibration_json(calibration: &Calibration) -> Value {
 }
 
 fn projections(calibration: &Calibration) -> Option<&Fitted> {
-    calibration
-        .fitted
-        .iter()
-        .find(|fitted| fitted.kind == "read" && fitted.of == Some(crate::devices::OperationClass::Projections))
+    calibration.fitted.iter().find(|fitted| {
+        fitted.kind == "read" && fitted.of == Some(candlescope_work::devices::OperationClass::Projections)
+    })
 }
 
 fn figure(fitted: &Fitted, n: usize) -> Value {

@@ -3,7 +3,6 @@
 use super::chart::{ChartPoint, RoofLine, chart};
 use super::section::{Heat, HeatText, Section, UNKNOWN, shown, signed};
 use super::static_sections::{bound, lacking, spread};
-use crate::devices::Multiply;
 use crate::render::format::{count, duration, head as cut, path, percent, significant};
 use crate::roofline::{HeatMap, Measured, Point, PointKind, Status};
 
@@ -14,13 +13,12 @@ const LONGEST: usize = 60;
 pub(super) fn facts(run: &Measured) -> Vec<String> {
     let mut all = vec![format!("run     {}", run.run)];
     for roof in &run.roofs {
-        let peaks = Multiply::ALL
-            .into_iter()
-            .filter_map(|kind| Some(format!("{} {} TFLOP/s", kind.name(), significant(roof.flops.get(&kind)? / 1e12))));
+        let peaks = roof.flops_by_type().into_iter();
+        let peaks = peaks.map(|(kind, flops)| format!("{} {} TFLOP/s", kind.name(), significant(flops / 1e12)));
         let mut figures: Vec<String> = peaks.collect();
-        figures.extend(roof.bandwidth.map(|rate| format!("{} GB/s", significant(rate / 1e9))));
-        let many = if roof.devices > 1 { format!(", {} devices together", roof.devices) } else { String::new() };
-        all.push(format!("roof    {} · {}{many} ({})", roof.origin.name(), figures.join(", "), roof.source));
+        figures.extend(roof.bandwidth().map(|peak| format!("{} GB/s", significant(peak.value / 1e9))));
+        let many = if roof.devices() > 1 { format!(", {} devices together", roof.devices()) } else { String::new() };
+        all.push(format!("roof    {} · {}{many} ({})", roof.origin().name(), figures.join(", "), roof.source()));
     }
     if run.roofs.is_empty() {
         all.push("roof    none: the run names no peaks; give --gpu NAME or --peaks FILE".to_string());
@@ -110,11 +108,11 @@ pub(super) fn roofline(run: &Measured) -> Section {
     let of = |kind| run.points.iter().filter(move |point: &&Point| point.kind == kind);
     let multiply = of(PointKind::Phase).find_map(|point| point.under.first()?.multiply);
     let roofs = run.roofs.iter().filter_map(|roof| {
-        let (kind, flops) = match multiply.and_then(|kind| Some((kind, *roof.flops.get(&kind)?))) {
-            Some(found) => found,
-            None => roof.flops.iter().map(|(kind, flops)| (*kind, *flops)).next()?,
-        };
-        Some(RoofLine { name: format!("{}, {}", roof.origin.name(), kind.name()), flops, bandwidth: roof.bandwidth? })
+        let known = roof.flops_by_type();
+        let own = multiply.and_then(|kind| known.get_key_value(&kind));
+        let (kind, flops) = own.or_else(|| known.first_key_value())?;
+        let name = format!("{}, {}", roof.origin().name(), kind.name());
+        Some(RoofLine { name, flops: *flops, bandwidth: roof.bandwidth()?.value })
     });
     let drawn = |point: &Point, marked: bool| {
         Some(ChartPoint {
@@ -161,7 +159,7 @@ fn table(run: &Measured, kind: PointKind, id: &str, title: &str) -> Section {
         ["", "calls", "mean", "time", "predicted", "GFLOP/s", "GB/s", "FLOP/B", "attainable GFLOP/s"]
             .map(str::to_string)
             .to_vec();
-    head.extend(run.roofs.iter().map(|roof| format!("of {} roof", roof.origin.name())));
+    head.extend(run.roofs.iter().map(|roof| format!("of {} roof", roof.origin().name())));
     head.extend(["lower roof", "status"].map(str::to_string));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let terminal_rows = if kind == PointKind::Phase { 40 } else { 12 };

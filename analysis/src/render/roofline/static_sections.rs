@@ -2,9 +2,10 @@
 
 use super::chart::{ChartPoint, RoofLine, chart};
 use super::section::{Section, UNKNOWN, shown};
-use crate::devices::{Cost, LAUNCH_ANYWHERE_NS, Multiply};
 use crate::render::format::{bytes, count, duration, flops, percent, significant};
 use crate::roofline::{Bound, FromKernels, Outlook, StepFromKernels, StepPrediction, TimeSource};
+use candlescope_work::devices::{LAUNCH_ANYWHERE_NS, Multiply};
+use candlescope_work::estimate::Estimate;
 
 /// The head: model, device, what is asked.
 pub(super) fn facts(outlook: &Outlook) -> Vec<String> {
@@ -23,8 +24,8 @@ pub(super) fn facts(outlook: &Outlook) -> Vec<String> {
     let memory = device.memory.map_or_else(String::new, |bytes| format!(", {} GB", significant(bytes / 1e9)));
     let many = if scenario.devices > 1 { format!("{} × ", scenario.devices) } else { String::new() };
     let label = match device.origin {
-        crate::devices::Origin::Datasheet => "datasheet, not measured here",
-        crate::devices::Origin::Measured => "measured",
+        candlescope_work::devices::Origin::Datasheet => "datasheet, not measured here",
+        candlescope_work::devices::Origin::Measured => "measured",
     };
     vec![
         format!(
@@ -74,7 +75,7 @@ fn step_time(step: &StepPrediction) -> String {
 }
 
 /// A time of a device whose launches may not be known.
-pub(super) fn time_of(cost: Option<Cost>, launches_unknown: bool) -> String {
+pub(super) fn time_of(cost: Option<Estimate>, launches_unknown: bool) -> String {
     match cost {
         Some(cost) if launches_unknown => format!("≥ {}", duration(cost.mid)),
         cost => spread(cost),
@@ -87,7 +88,7 @@ pub(super) fn rate_of(rate: Option<f64>, launches_unknown: bool) -> String {
 }
 
 /// A time with the spread of the launch cost.
-pub(super) fn spread(cost: Option<Cost>) -> String {
+pub(super) fn spread(cost: Option<Estimate>) -> String {
     cost.map_or_else(
         || UNKNOWN.to_string(),
         |cost| match (cost.high - cost.low) / cost.mid > 0.005 {

@@ -2,11 +2,12 @@
 
 use super::search::{self, Residuals};
 use super::{CalibrationRun, Form};
-use crate::devices::{Attained, ByClass, Cost, Device, DeviceKind, Multiply, OperationClass, Origin};
 use crate::roofline::latency_figures::Figure;
 use crate::roofline::outlook::operations;
 use crate::roofline::predict::{StepTimes, step_times};
 use crate::roofline::work::{Operation, Storage};
+use candlescope_work::devices::{Attained, ByClass, Device, DeviceKind, Multiply, OperationClass, Origin};
+use candlescope_work::estimate::Estimate;
 use std::collections::BTreeMap;
 
 /// Errors beyond this share count with their size, not with its square: one run that was disturbed must not decide.
@@ -281,7 +282,7 @@ impl Fit {
                 Parameter::Index => device.index_rate = Some(value),
                 Parameter::Unaligned => attained.unaligned_bandwidth = Some(value),
                 Parameter::Serial => attained.serial_ns = value,
-                Parameter::Launch => device.launch = Some(Cost::exact(value)),
+                Parameter::Launch => device.launch = Some(Estimate::exact(value)),
                 Parameter::ProductLaunch => attained.product_launch_ns = value,
                 Parameter::StridedLaunch => attained.strided_launch_ns = value,
                 Parameter::DividedLaunch => attained.divided_launch_ns = Some(value),

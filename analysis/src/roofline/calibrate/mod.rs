@@ -22,10 +22,10 @@ use super::outlook::operations;
 use super::run_facts;
 use super::scenario::Scenario;
 use super::shape::ModelShape;
-use crate::devices::{Device, Multiply, OperationClass, known_device};
 use crate::passes::Analysis;
 use crate::passes::stats::{SplitMix, percentile};
 use candlescope_core::Phase;
+use candlescope_work::devices::{Device, Multiply, OperationClass, known_device};
 use fit::{Candidate, Fit, Observed, Parameter};
 use serde::Serialize;
 

@@ -1,11 +1,12 @@
 //! Runs of equal steps, made kernel by kernel.
 
 use crate::common::{T0, kernel, manifest, path, request, span, step, write_run};
-use candlescope_analysis::advice::{Advice, AdviceCode, Diagnosis, Gain, Missing};
+use candlescope_analysis::advice::{Advice, AdviceCode, Diagnosis, Missing};
 use candlescope_analysis::{AnalyzeOptions, Run, analyze};
 use candlescope_core::run::{GpuAccount, KernelAccount, RunManifest};
 use candlescope_core::{Batch, HostNs, KernelKind, KernelRecord, Phase, SpanRecord, StepRecord};
 use candlescope_testkit::with;
+use candlescope_work::estimate::Estimate;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -197,7 +198,7 @@ impl Diagnosed {
 
 /// Checks a gain against the shares of a step that are right, within `within`.
 #[track_caller]
-pub(super) fn near(gain: Gain, low: f64, mid: f64, high: f64, within: f64) {
+pub(super) fn near(gain: Estimate, low: f64, mid: f64, high: f64, within: f64) {
     for (is, right) in [(gain.low, low), (gain.mid, mid), (gain.high, high)] {
         assert!((is - right).abs() <= within, "{gain:?} is not {low:.4}, {mid:.4}, {high:.4}");
     }

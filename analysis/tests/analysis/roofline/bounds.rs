@@ -1,9 +1,6 @@
 //! What bounds a phase, where batching stops paying, what is a bound and what only usual, and which device is meant.
 
 use crate::common::{self, request, span, step, write_run};
-use candlescope_analysis::devices::{
-    DRIVER_LAUNCH_NS, Device, Format, KERNEL_LEAST_NS, LAUNCH_ANYWHERE_NS, LAUNCH_NS, known_device, peaks_device,
-};
 use candlescope_analysis::render::roofline::{devices_json, devices_text, dynamic_text, load_text, static_text};
 use candlescope_analysis::roofline::{
     Bound, LoadTest, LoadTestError, Measured, Outlook, PointKind, Scenario, Thresholds, device_row, facts_shape,
@@ -11,6 +8,9 @@ use candlescope_analysis::roofline::{
 };
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::{Batch, DType, Phase};
+use candlescope_work::devices::{
+    DRIVER_LAUNCH_NS, Device, Format, KERNEL_LEAST_NS, LAUNCH_ANYWHERE_NS, LAUNCH_NS, known_device, peaks_device,
+};
 use serde_json::{Value, json};
 
 const MS: u64 = 1_000_000;
@@ -112,7 +112,7 @@ fn points_of_a_processor_are_not_drawn_under_another_devices_roof() {
     let (run, analysis) = open(dir.path(), &mixed());
     let gpu = known_device("L4").unwrap();
     let measured = Measured::of(&run, &analysis, Some(&gpu), &Thresholds::default());
-    assert!(measured.roofs.iter().all(|roof| !roof.source.contains("L4")), "{:?}", measured.roofs);
+    assert!(measured.roofs.iter().all(|roof| !roof.source().contains("L4")), "{:?}", measured.roofs);
     assert!(measured.comparisons.is_empty() && measured.points.iter().all(|point| point.predicted_ns.is_none()));
     assert!(measured.notes[0].contains("L4 is not the device of this run"), "{:?}", measured.notes);
     assert!(dynamic_text(&[measured], None, 120).contains("L4 is not the device"));
@@ -242,7 +242,7 @@ fn small_kernels_have_a_usual_time_and_a_shortest_one() {
     assert!(!said.contains("lower bound") && said.contains("no bound") && said.contains("1.17 µs"), "{said}");
     // Nothing hides the kernels of this device.
     let alone =
-        Device { launch: Some(candlescope_analysis::devices::Cost::exact(1.0)), ..known_device("H200").unwrap() };
+        Device { launch: Some(candlescope_work::estimate::Estimate::exact(1.0)), ..known_device("H200").unwrap() };
     let outlook = Outlook::of(&known_model("smollm2-135m").unwrap(), &alone, &bf16());
     let ns = outlook.decode.ns.unwrap();
     assert!(ns.low < ns.mid && ns.low > KERNEL_LEAST_NS * outlook.decode.kernels, "{ns:?}");

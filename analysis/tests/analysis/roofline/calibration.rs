@@ -1,14 +1,15 @@
 //! Peaks fitted to latencies that a known device made.
 
-use candlescope_analysis::devices::{
-    Attained, ByClass, Cost, Device, Format, Multiply, OperationClass, known_device, peaks_device,
-};
 use candlescope_analysis::passes::Launched;
 use candlescope_analysis::render::roofline::{calibration_json, calibration_markdown, calibration_text};
 use candlescope_analysis::roofline::{
     Calibration, CalibrationRun, Figure, Form, HeldOut, LeftOut, Outlook, Scenario, StepPrediction, calibrate,
     known_model, step_times,
 };
+use candlescope_work::devices::{
+    Attained, ByClass, Device, Format, Multiply, OperationClass, known_device, peaks_device,
+};
+use candlescope_work::estimate::Estimate;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -28,7 +29,7 @@ fn truth() -> Device {
     let mut device = known_device("H200").unwrap();
     device.bandwidth *= 0.7;
     device.flops = [(Multiply::Bf16, 600e12)].into();
-    (device.launch, device.kernel_floor) = (Some(Cost::exact(6_000.0)), Some(4_000.0));
+    (device.launch, device.kernel_floor) = (Some(Estimate::exact(6_000.0)), Some(4_000.0));
     // The coarser form has no index arithmetic.
     device.index_rate = None;
     device
@@ -139,7 +140,7 @@ fn fine_truth() -> Device {
     let mut device = known_device("H200").unwrap();
     device.flops = [(Multiply::Bf16, 640e12)].into();
     device.bandwidth = attained.bandwidth.projections;
-    (device.launch, device.sync, device.attained) = (Some(Cost::exact(6_000.0)), Some(40_000.0), Some(attained));
+    (device.launch, device.sync, device.attained) = (Some(Estimate::exact(6_000.0)), Some(40_000.0), Some(attained));
     device.index_rate = Some(INDEX_RATE);
     device
 }
@@ -304,7 +305,7 @@ fn copies_into_panels_are_found_on_a_processor() {
             let shape = known_model(model).unwrap();
             let scenario = Scenario::new(Format::named("f32").unwrap()).batch(batch).tokens(prompt, 12);
             let (ttft, tpot) = step_times(&shape, &device, &scenario);
-            let mut noisy = |cost: Option<Cost>| cost.unwrap().mid * (1.0 + 0.02 * (random.random::<f64>() - 0.5));
+            let mut noisy = |cost: Option<Estimate>| cost.unwrap().mid * (1.0 + 0.02 * (random.random::<f64>() - 0.5));
             let measured = vec![(Figure::Ttft, noisy(ttft)), (Figure::Tpot, noisy(tpot))];
             CalibrationRun { name: format!("{model}.{batch}.{prompt}"), shape, scenario, measured }
         })

@@ -1,8 +1,8 @@
 //! Predictions from measured kernels.
 
-use candlescope_analysis::devices::{Device, Format, known_device};
 use candlescope_analysis::render::roofline::{static_json, static_text};
 use candlescope_analysis::roofline::{KernelStudy, Outlook, Scenario, TimeSource, known_model};
+use candlescope_work::devices::{Device, Format, known_device};
 use serde_json::{Value, json};
 
 /// A kernel that took so many nanoseconds.

@@ -1,8 +1,8 @@
 //! Shapes of models against the parameters that their makers and the hub publish.
 
-use candlescope_analysis::devices::{Format, known_device, known_devices};
 use candlescope_analysis::roofline::work::{Input, step};
 use candlescope_analysis::roofline::{Scenario, config_shape, known_model, known_models};
+use candlescope_work::devices::{Format, known_device, known_devices};
 
 /// Published totals of parameters, a shared embedding table counted once. Gemma 3 from 4B on: the hub's total less the
 /// vision tower (416,866,032) and the projector (1,152 × hidden + 1,152).
@@ -219,8 +219,7 @@ fn devices_have_a_source_and_go_by_the_names_of_drivers() {
         // 8-bit is never slower than 16-bit, which is never slower than 32-bit.
         let mut last = 0.0;
         for kind in ["f32", "f16", "int8"] {
-            let flops =
-                candlescope_analysis::devices::Multiply::named(kind).and_then(|k| device.flops.get(&k).copied());
+            let flops = candlescope_work::devices::Multiply::named(kind).and_then(|k| device.flops.get(&k).copied());
             assert!(flops.unwrap_or(f64::MAX) >= last, "{name} {kind}");
             last = flops.unwrap_or(last);
         }

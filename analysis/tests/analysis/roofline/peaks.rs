@@ -1,6 +1,6 @@
 //! Peaks from files.
 
-use candlescope_analysis::devices::{
+use candlescope_work::devices::{
     DRIVER_LAUNCH_NS, DeviceKind, LAUNCH_NS, Multiply, Origin, known_device, peaks_device,
 };
 

@@ -1,8 +1,9 @@
 //! Predictions computed by hand.
 
-use candlescope_analysis::devices::{Cost, Device, Format, Multiply, Origin, known_device};
 use candlescope_analysis::render::roofline::{static_json, static_page, static_text};
 use candlescope_analysis::roofline::{Bound, Goal, Outlook, Scenario, StepPrediction, known_model};
+use candlescope_work::devices::{Device, Format, Multiply, Origin, known_device};
+use candlescope_work::estimate::Estimate;
 
 fn format(name: &str) -> Format {
     Format::named(name).unwrap()
@@ -286,7 +287,7 @@ fn every_form_has_the_same_figures() {
     let outlook = Outlook::of(&shape, &known_device("H100").unwrap(), &scenario);
     let json = static_json(&outlook);
     assert_eq!(json["parameters"], 6_738_415_616u64);
-    assert_eq!(json["decode"]["ns"]["mid"].as_f64(), outlook.decode.ns.map(|ns: Cost| ns.mid));
+    assert_eq!(json["decode"]["ns"]["mid"].as_f64(), outlook.decode.ns.map(|ns: Estimate| ns.mid));
     assert_eq!(json["device"]["origin"], "datasheet");
     assert!(json["assumptions"].as_array().unwrap().len() > 5);
     let (text, page) = (static_text(&outlook, 120), static_page(&outlook).unwrap());

@@ -1,7 +1,6 @@
 //! Made-up runs with known utilisation against their roofs.
 
 use crate::common::{self, path, request, span, step, write_run};
-use candlescope_analysis::devices::{Multiply, known_device};
 use candlescope_analysis::passes::Launched;
 use candlescope_analysis::render::roofline::{dynamic_json, dynamic_page, dynamic_text};
 use candlescope_analysis::roofline::{
@@ -10,6 +9,7 @@ use candlescope_analysis::roofline::{
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::run::{GpuAccount, GpuDeviceAccount, RunManifest};
 use candlescope_core::{Batch, PathInfo, Phase};
+use candlescope_work::devices::{Multiply, known_device};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -126,7 +126,7 @@ fn only_a_phase_has_the_roof_of_all_devices() {
     manifest.gpu = Some(GpuAccount { devices, ..GpuAccount::default() });
     let (run, analysis) = open(dir.path(), &batch(), &manifest);
     let measured = Measured::of(&run, &analysis, None, &Thresholds::default());
-    assert_eq!(measured.roofs[0].devices, 2);
+    assert_eq!(measured.roofs[0].devices(), 2);
     assert!(near(find(&measured, PointKind::Phase, "decode").utilisation(), 0.2));
     assert!(near(find(&measured, PointKind::Operator, "decode/block/down_proj").utilisation(), 0.5));
     assert!(near(measured.layers[0].cells[0][0].and_then(|cell| cell.utilisation), 0.5));

@@ -5,13 +5,14 @@
 
 mod sys;
 
-use super::record::PeakKind;
+use super::record::arrays_of;
 use crate::hardware::{DeviceTimer, case_error, free_memory};
 use crate::method::{Case, CaseError, CaseId, Measurement, Mode};
 use candle_core::cuda_backend::WrapErr;
 use candle_core::cuda_backend::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use candle_core::cuda_backend::cudarc::driver::{CudaGraph, CudaSlice, PinnedHostSlice};
 use candle_core::{CudaDevice, Device, Result};
+use candlescope_work::devices::PeakKind;
 use std::time::Instant;
 use sys::{Kernels, Spin, pinned};
 
@@ -105,7 +106,7 @@ impl GpuPeak {
                 timer.begin()?;
                 kernels.stream(kind, arrays)?;
                 timer.end()?;
-                let (ns, bytes) = (timer.elapsed_ns()?, kind.arrays() * 4 * arrays[0].len() as u64);
+                let (ns, bytes) = (timer.elapsed_ns()?, arrays_of(kind) * 4 * arrays[0].len() as u64);
                 (Some(ns), bytes as f64 / seconds(ns))
             }
             Some(Work::Launch(spin)) => {

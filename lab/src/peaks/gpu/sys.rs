@@ -1,7 +1,6 @@
 //! The kernels of `stream.cu`, compiled when they are first needed, and pinned memory.
 #![allow(unsafe_code, reason = "kernels are launched, and memory is allocated, by the driver")]
 
-use crate::peaks::record::PeakKind;
 use candle_core::cuda_backend::WrapErr;
 use candle_core::cuda_backend::cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
 use candle_core::cuda_backend::cudarc::driver::{
@@ -9,6 +8,7 @@ use candle_core::cuda_backend::cudarc::driver::{
 };
 use candle_core::cuda_backend::cudarc::nvrtc::compile_ptx;
 use candle_core::{CudaDevice, Error, Result};
+use candlescope_work::devices::PeakKind;
 use std::sync::Arc;
 
 const SOURCE: &str = include_str!("stream.cu");

@@ -1,7 +1,7 @@
 //! Number formats of weights and of cached keys and values: how many bits a value takes, and in which type it is
 //! multiplied.
 
-use candlescope_core::nearest::{nearest, suggestion};
+use crate::nearest::{nearest, suggestion};
 use serde::Serialize;
 
 /// The type in which numbers are multiplied: a column of a device's FLOP/s.
@@ -26,6 +26,9 @@ impl Multiply {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::F32, Self::Tf32, Self::Bf16, Self::F16, Self::Fp8, Self::Int8];
 
+    /// In the order in which runs list their peaks.
+    pub(super) const AS_LISTED: [Self; 6] = [Self::F32, Self::Tf32, Self::F16, Self::Bf16, Self::Fp8, Self::Int8];
+
     /// As reports and files call it.
     pub fn name(self) -> &'static str {
         match self {
@@ -35,6 +38,15 @@ impl Multiply {
             Self::F16 => "f16",
             Self::Fp8 => "fp8",
             Self::Int8 => "int8",
+        }
+    }
+
+    /// As runs call it, by candle's names of element types.
+    pub fn dtype(self) -> &'static str {
+        match self {
+            Self::Fp8 => "f8e4m3",
+            Self::Int8 => "i8",
+            other => other.name(),
         }
     }
 
@@ -53,12 +65,17 @@ impl Multiply {
 
     /// Types whose FLOP/s stand in where a device has no figure for this one, in order: wider ones, in which the same
     /// numbers can be multiplied exactly.
-    pub(crate) fn wider(self) -> &'static [Self] {
+    pub(super) fn wider(self) -> &'static [Self] {
         match self {
             Self::F32 => &[],
             Self::Tf32 | Self::Bf16 | Self::F16 => &[Self::F32],
             Self::Fp8 | Self::Int8 => &[Self::F16, Self::Bf16, Self::F32],
         }
+    }
+
+    /// Whether it has 8 bits.
+    pub(super) fn is_narrow(self) -> bool {
+        matches!(self, Self::Fp8 | Self::Int8)
     }
 }
 
@@ -141,8 +158,35 @@ impl Format {
         known.ok_or_else(|| UnknownFormat { name: name.to_string() })
     }
 
+    /// How a model's weights are stored, with the width of the activations beside them, by what a run's `model` says:
+    /// `quantization`, else `dtype`. `None` if it says neither.
+    ///
+    /// # Errors
+    /// If there is no format of this name.
+    pub fn stored(quantization: Option<&str>, dtype: Option<&str>) -> Option<Result<Self, UnknownFormat>> {
+        let stored = Self::named(quantization.or(dtype)?);
+        let bits = dtype.and_then(|dtype| Self::named(dtype).ok()).map(|activations| activations.bits);
+        Some(stored.map(|own| Self { activation_bits: bits.unwrap_or(own.activation_bits), ..own }))
+    }
+
     /// Bytes of so many values.
     pub fn bytes(&self, values: f64) -> f64 {
         values * self.bits / 8.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_stored_as_told_and_never_as_something_else() {
+        let bits = |quantization, dtype| Format::stored(quantization, dtype).map(|of| of.map(|of| of.bits).ok());
+        assert_eq!(bits(Some("q8_0"), Some("f16")), Some(Some(8.5)));
+        assert_eq!(bits(None, Some("bf16")), Some(Some(16.0)));
+        assert_eq!(bits(Some("iq4_xs"), Some("f32")), Some(None), "not the 32 bits of the activations");
+        assert_eq!(bits(None, None), None);
+        let activations = |dtype| Format::stored(Some("q4_0"), dtype).unwrap().unwrap().activation_bits;
+        assert_eq!((activations(None), activations(Some("f16"))), (32.0, 16.0));
     }
 }

@@ -8,16 +8,18 @@ mod classes;
 mod device;
 mod formats;
 mod known_devices;
+mod peak;
 mod peaks_file;
+mod roof;
 
 pub use attained::Attained;
 pub use classes::{ByClass, OperationClass};
-pub use device::{Cost, Device, DeviceKind, Link, Origin};
+pub use device::{Device, DeviceKind, Link};
 pub use formats::{FORMATS, Format, Multiply, UnknownFormat};
 pub use known_devices::{
-    DRIVER_LAUNCH_NS, KERNEL_FLOOR_NS, KERNEL_LEAST_NS, LAUNCH_ANYWHERE_NS, LAUNCH_NS, UnknownDevice, known_device,
-    known_devices,
+    DRIVER_LAUNCH_NS, KERNEL_FLOOR_NS, KERNEL_LEAST_NS, LAUNCH_ANYWHERE_NS, LAUNCH_NS, UnknownDevice, datasheet_peaks,
+    known_device, known_devices, launch_of_driver,
 };
-#[cfg(feature = "roofline")]
-pub(crate) use peaks_file::FITTED_FORMAT;
-pub use peaks_file::{PeaksError, peaks_device};
+pub use peak::{Origin, Peak, PeakKind};
+pub use peaks_file::{FITTED_FORMAT, PeaksError, peaks_device};
+pub use roof::{LeastTime, Roof};

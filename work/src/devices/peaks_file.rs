@@ -11,9 +11,11 @@
 //! - `attained`, the finer form of a calibration: [`Attained`].
 
 use super::attained::Attained;
-use super::device::{Cost, Device, DeviceKind, Origin};
+use super::device::{Device, DeviceKind};
 use super::formats::Multiply;
-use super::known_devices::{DRIVER_LAUNCH_NS, LAUNCH_NS, known_device};
+use super::known_devices::{known_device, launch_of_driver};
+use super::peak::{Origin, Peak, PeakKind};
+use crate::estimate::Estimate;
 use serde_json::{Map, Value};
 
 /// A peaks file cannot be used.
@@ -62,14 +64,19 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
     for figure in list("figures") {
         found.figure(figure)?;
     }
-    let peaks: Vec<&Value> = list("peaks").chain(whole.as_array().into_iter().flatten()).collect();
-    let labelled = |peak: &Value, label: &str| peak.get("label").and_then(Value::as_str) == Some(label);
-    for &peak in &peaks {
+    let mut peaks = Vec::new();
+    for object in list("peaks").chain(whole.as_array().into_iter().flatten()) {
+        let kind = object.get("kind").and_then(Value::as_str).and_then(PeakKind::named);
+        if let Some(kind) = kind.filter(|kind| [PeakKind::Flops, PeakKind::Bandwidth].contains(kind)) {
+            peaks.push(Peak::read(object).ok_or_else(|| wrong(kind))?);
+        }
+    }
+    for peak in &peaks {
         // The datasheet's figure stands only where none was measured.
-        let same = |other: &Value| ["kind", "dtype"].iter().all(|key| other.get(*key) == peak.get(*key));
-        let measured = || peaks.iter().any(|other| labelled(other, "measured") && same(other));
-        if !(labelled(peak, "datasheet") && measured()) {
-            found.listed(peak)?;
+        let same = |other: &Peak| (other.kind, &other.dtype) == (peak.kind, &peak.dtype);
+        let measured = || peaks.iter().any(|other| other.origin() == Origin::Measured && same(other));
+        if peak.label != Origin::Datasheet.name() || !measured() {
+            found.listed(peak);
         }
     }
     found.fields(fields)?;
@@ -89,7 +96,7 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
     });
     // What a launch costs with allocation and shapes goes with the driver's part, as far as is known.
     let of_host = found.driver_launch.filter(|_| base.as_ref().is_some_and(|device| device.launch.is_some()));
-    let launch = found.launch.or_else(|| of_host.map(|driver| LAUNCH_NS.times(driver / DRIVER_LAUNCH_NS)));
+    let launch = found.launch.or_else(|| of_host.map(launch_of_driver));
     Ok(Device {
         name: named.or_else(|| base.as_ref().map(|device| device.name.clone())).unwrap_or_else(|| "this device".into()),
         kind,
@@ -138,7 +145,7 @@ struct Found {
     /// Which of [`BANDWIDTHS`] that is.
     rank: Option<usize>,
     memory: Option<f64>,
-    launch: Option<Cost>,
+    launch: Option<Estimate>,
     /// The driver's part of a launch, in nanoseconds.
     driver_launch: Option<f64>,
     floor: Option<f64>,
@@ -156,16 +163,20 @@ struct Found {
 }
 
 /// The format of what `roofline --calibrate` writes.
-pub(crate) const FITTED_FORMAT: &str = "candlescope-calibration";
+pub const FITTED_FORMAT: &str = "candlescope-calibration";
 /// The format of what `bench peaks` writes. A launch in it is the driver's alone; what a kernel costs candle's host is
 /// more than twice that, with allocation and shapes.
 const BENCH_FORMAT: &str = "candlescope-peaks";
 
 /// Kinds of bandwidth, the one that inference is closest to first: it reads weights and keys.
-const BANDWIDTHS: [&str; 4] = ["read", "copy", "triad", "write"];
+const BANDWIDTHS: [PeakKind; 4] = [PeakKind::Read, PeakKind::Copy, PeakKind::Triad, PeakKind::Write];
 
 fn number(value: &Value) -> Option<f64> {
     value.as_f64().filter(|v| v.is_finite() && *v > 0.0)
+}
+
+fn wrong(kind: PeakKind) -> PeaksError {
+    PeaksError::Value { name: kind.name().to_string() }
 }
 
 fn positive(name: &str, value: &Value) -> Result<f64, PeaksError> {
@@ -176,36 +187,37 @@ impl Found {
     /// One object of `figures`.
     fn figure(&mut self, figure: &Value) -> Result<(), PeaksError> {
         let word = |key: &str| figure.get(key).and_then(Value::as_str);
-        let Some(kind) = word("kind") else { return Ok(()) };
-        // Of one kind of operations; the object `attained` has them all.
-        if word("of").is_some() {
+        let rank = |kind| BANDWIDTHS.iter().position(|known| *known == kind);
+        let read = |kind: &PeakKind| {
+            use PeakKind::{Flops, KernelFloor, Launch, Sync};
+            [Flops, KernelFloor, Launch, Sync].contains(kind) || rank(*kind).is_some()
+        };
+        // Of one kind of operation is what has an `of`; the object `attained` has them all.
+        let Some(kind) = word("kind").and_then(PeakKind::named).filter(read).filter(|_| word("of").is_none()) else {
             return Ok(());
-        }
-        let timed = ["launch", "kernel_floor", "sync"].contains(&kind);
-        if !timed && kind != "flops" && !BANDWIDTHS.contains(&kind) {
-            return Ok(());
-        }
+        };
+        let dtype = word("dtype").and_then(Multiply::named);
         // What the runs of a calibration did not feel has a value that says nothing.
         if figure.get("determined") == Some(&Value::Bool(false)) {
-            match (kind, word("dtype").and_then(Multiply::named)) {
-                ("flops", Some(dtype)) => self.undetermined_flops.push(dtype),
-                (kind, _) => self.undetermined_bandwidth |= BANDWIDTHS.contains(&kind),
+            match (kind, dtype) {
+                (PeakKind::Flops, Some(dtype)) => self.undetermined_flops.push(dtype),
+                (kind, _) => self.undetermined_bandwidth |= rank(kind).is_some(),
             }
             return Ok(());
         }
-        let mid = positive(kind, figure.get("value").unwrap_or(&Value::Null))?;
+        let mid = figure.get("value").and_then(number).ok_or_else(|| wrong(kind))?;
         let end = |at: usize| figure.get("range").and_then(|range| number(range.get(at)?)).unwrap_or(mid);
         // Times are in seconds.
-        let cost = Cost { low: end(0), mid, high: end(1) }.times(1e9);
-        match (kind, word("dtype").and_then(Multiply::named)) {
-            ("flops", Some(dtype)) => self.add_flops(dtype, mid),
-            ("launch", _) if self.bare_launch => self.driver_launch = Some(cost.mid),
-            ("launch", _) => self.launch = Some(cost),
-            ("kernel_floor", _) => self.floor = Some(cost.mid),
-            ("sync", _) => self.sync = Some(cost.mid),
-            ("flops", None) => {}
+        let time = Estimate { low: end(0), mid, high: end(1) }.times(1e9);
+        match (kind, dtype) {
+            (PeakKind::Flops, Some(dtype)) => self.add_flops(dtype, mid),
+            (PeakKind::Flops, None) => {}
+            (PeakKind::Launch, _) if self.bare_launch => self.driver_launch = Some(time.mid),
+            (PeakKind::Launch, _) => self.launch = Some(time),
+            (PeakKind::KernelFloor, _) => self.floor = Some(time.mid),
+            (PeakKind::Sync, _) => self.sync = Some(time.mid),
             (kind, _) => {
-                let rank = BANDWIDTHS.iter().position(|known| *known == kind).unwrap_or(BANDWIDTHS.len());
+                let rank = rank(kind).unwrap_or(BANDWIDTHS.len());
                 if self.rank.is_none_or(|known| rank < known) || (self.rank == Some(rank) && self.bandwidth < Some(mid))
                 {
                     (self.rank, self.bandwidth) = (Some(rank), Some(mid));
@@ -241,21 +253,19 @@ impl Found {
         *best = best.max(value);
     }
 
-    /// One object of `peaks`.
-    fn listed(&mut self, peak: &Value) -> Result<(), PeaksError> {
-        let word = |key: &str| peak.get(key).and_then(Value::as_str);
-        let Some(kind) = word("kind").filter(|kind| ["flops", "bandwidth"].contains(kind)) else { return Ok(()) };
-        let value = positive(kind, peak.get("value").unwrap_or(&Value::Null))?;
-        self.datasheet |= word("label") == Some("datasheet");
+    /// One of `peaks`.
+    fn listed(&mut self, peak: &Peak) {
+        self.datasheet |= peak.label == Origin::Datasheet.name();
         if self.source.is_none() {
-            self.source = word("source").map(str::to_string);
+            self.source = Some(peak.source.clone()).filter(|source| !source.is_empty());
         }
-        match (kind, word("dtype").and_then(Multiply::named)) {
-            ("flops", Some(dtype)) => self.add_flops(dtype, value),
-            ("bandwidth", _) => self.bandwidth = Some(self.bandwidth.map_or(value, |known| known.max(value))),
+        match peak.dtype.as_deref().and_then(Multiply::named) {
+            Some(dtype) if peak.is_flops() => self.add_flops(dtype, peak.value),
+            _ if peak.is_bandwidth() => {
+                self.bandwidth = Some(self.bandwidth.map_or(peak.value, |known| known.max(peak.value)));
+            }
             _ => {}
         }
-        Ok(())
     }
 
     fn fields(&mut self, fields: &Map<String, Value>) -> Result<(), PeaksError> {
@@ -267,7 +277,7 @@ impl Found {
         let field = |name: &str| fields.get(name).filter(|v| !v.is_null()).map(|v| positive(name, v)).transpose();
         self.bandwidth = field("bandwidth")?.or(self.bandwidth);
         self.memory = field("memory_bytes")?.or(self.memory);
-        self.launch = field("launch_ns")?.map(Cost::exact).or(self.launch);
+        self.launch = field("launch_ns")?.map(Estimate::exact).or(self.launch);
         self.floor = field("kernel_floor_ns")?.or(self.floor);
         self.sync = field("sync_ns")?.or(self.sync);
         self.index_rate = field("index_rate")?.or(self.index_rate);

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A kind of operations. What is told apart is told apart by kernels: those of one kind reach similar shares of the
-/// bandwidth, those of two kinds may differ tenfold.
+/// A kind of operations. Kernels of one kind reach similar shares of the bandwidth; shares of two kinds may differ
+/// tenfold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationClass {
@@ -34,8 +34,7 @@ impl OperationClass {
         }
     }
 
-    /// Of an operation of [`work`](crate::roofline::work), or of an interval of the instrumented layers by the last name of its
-    /// path.
+    /// Of an operation of a step, or of an interval of the instrumented layers, by the last name of its path.
     pub fn of(name: &str) -> Self {
         let own = name.rsplit(['.', '/']).next().unwrap_or(name);
         match own.split(' ').next().unwrap_or(own) {

@@ -2,6 +2,9 @@
 
 use super::attained::Attained;
 use super::formats::Multiply;
+use super::peak::{Origin, Peak, PeakKind};
+use super::roof::Roof;
+use crate::estimate::Estimate;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -17,26 +20,6 @@ pub enum DeviceKind {
     Accelerator,
 }
 
-/// Where a figure comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Origin {
-    /// Measured on this device.
-    Measured,
-    /// The maker's figure, not measured here.
-    Datasheet,
-}
-
-impl Origin {
-    /// As reports call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Measured => "measured",
-            Self::Datasheet => "datasheet",
-        }
-    }
-}
-
 /// A connection to other devices of the same kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Link {
@@ -44,36 +27,6 @@ pub struct Link {
     pub name: String,
     /// Bytes a second in one direction, all links of a device together.
     pub bytes_per_s: f64,
-}
-
-/// A cost in nanoseconds with its spread.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Cost {
-    /// The lowest seen, or the lower end of its interval.
-    pub low: f64,
-    /// The value to reckon with.
-    pub mid: f64,
-    /// The highest seen, or the upper end of its interval.
-    pub high: f64,
-}
-
-impl Cost {
-    /// A cost without a spread.
-    pub const fn exact(ns: f64) -> Self {
-        Self { low: ns, mid: ns, high: ns }
-    }
-
-    /// All three times `factor`.
-    #[must_use]
-    pub fn times(self, factor: f64) -> Self {
-        self.map(|ns| ns * factor)
-    }
-
-    /// All three changed alike.
-    #[must_use]
-    pub fn map(self, change: impl Fn(f64) -> f64) -> Self {
-        Self { low: change(self.low), mid: change(self.mid), high: change(self.high) }
-    }
 }
 
 /// A device. Figures are dense: without sparsity.
@@ -89,7 +42,7 @@ pub struct Device {
     pub source: String,
     /// FLOP/s by type; what is not known is not there.
     pub flops: BTreeMap<Multiply, f64>,
-    /// Bytes/s to and from memory.
+    /// Bytes/s to and from memory; 0 if it is not known.
     pub bandwidth: f64,
     /// Bytes of memory, if it is a property of the device.
     pub memory: Option<f64>,
@@ -99,7 +52,7 @@ pub struct Device {
     pub watts: Option<f64>,
     /// What launching one kernel from candle costs the host, in nanoseconds; `None` if nothing is launched, or it is
     /// not known.
-    pub launch: Option<Cost>,
+    pub launch: Option<Estimate>,
     /// What a small kernel takes on the device with the gap before the next one, in nanoseconds: a mean (what a
     /// calibration fitted), which the shortest kernels stay below.
     pub kernel_floor: Option<f64>,
@@ -126,6 +79,57 @@ pub struct Device {
 }
 
 impl Device {
+    /// A device of which nothing is known beyond this.
+    pub fn without_peaks(name: impl Into<String>, kind: DeviceKind) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            origin: Origin::Measured,
+            source: String::new(),
+            flops: BTreeMap::new(),
+            bandwidth: 0.0,
+            memory: None,
+            link: None,
+            watts: None,
+            launch: None,
+            kernel_floor: None,
+            kernel_least: None,
+            sync: None,
+            index_rate: None,
+            panel_rate: None,
+            attained: None,
+            launch_source: None,
+        }
+    }
+
+    /// This device with the peaks of a roof, shared evenly where it is that of several; `None` if the roof has no
+    /// bandwidth.
+    #[must_use]
+    pub fn with_peaks(self, roof: &Roof) -> Option<Self> {
+        let one = roof.of_one();
+        Some(Self {
+            origin: one.origin(),
+            source: one.source().to_string(),
+            flops: one.flops_by_type(),
+            bandwidth: one.bandwidth()?.value,
+            ..self
+        })
+    }
+
+    /// Its peaks, as a run keeps them.
+    pub fn peaks(&self) -> Vec<Peak> {
+        let peak = |kind, value, dtype: Option<Multiply>| Peak {
+            kind,
+            value,
+            label: self.origin.name().to_string(),
+            source: format!("{}: {}", self.name, self.source),
+            dtype: dtype.map(|dtype| dtype.dtype().to_string()),
+        };
+        let flops = Multiply::AS_LISTED.iter().filter_map(|dtype| Some((*dtype, *self.flops.get(dtype)?)));
+        let flops = flops.map(|(dtype, value)| peak(PeakKind::Flops, value, Some(dtype)));
+        flops.chain([peak(PeakKind::Bandwidth, self.bandwidth, None)]).collect()
+    }
+
     /// FLOP/s for products of this type, and the type whose figure it is: its own, or a wider one's in which the
     /// numbers can be multiplied as well.
     pub fn flops_for(&self, multiply: Multiply) -> Option<(f64, Multiply)> {
