@@ -256,9 +256,10 @@ fn a_refusal_leaves_nothing_on() {
         assert_eq!(kinds(&library.script().on), []);
         library.launch();
         assert_eq!(library.1.state(), State::Detached);
-        library.script().refuse.clear();
+        library.script().refuse.truncate(1);
         recorder.enable().expect("the next window");
-        assert!(!library.script().on.contains(&Switch::Kind(kind::MEMCPY2)));
+        let on = library.script().on.clone();
+        assert!(on.contains(&Switch::Kind(kind::MEMCPY)) && !on.contains(&Switch::Kind(kind::MEMCPY2)), "{on:?}");
         drop(recorder);
         assert_eq!(kinds(&library.script().on), [], "what is dropped records no more");
         assert_eq!(library.launch(), 1, "and is gone with the next launch");
@@ -656,7 +657,8 @@ fn nothing_is_handed_over_while_a_copy_with_a_record_goes_on() {
         // One goes on beyond the window's end: its record must not be cut off either.
         let copy = library.1.copy_begins(Began::NONE);
         recorder.disable().expect("disabled");
-        assert_eq!(kinds(&library.script().on), [Switch::Kind(kind::MEMCPY), Switch::Kind(kind::MEMCPY2)]);
+        let on = kinds(&library.script().on);
+        assert!(on.len() == 2 && on.contains(&Switch::Kind(kind::MEMCPY)), "{on:?}");
         collect(&mut recorder, false, 3_000);
         assert!(library.log().is_empty());
         std::thread::scope(|scope| {
