@@ -7,6 +7,7 @@ mod json;
 mod limits;
 
 use candlescope_core::nearest;
+use candlescope_work::operation::Heads;
 pub use gpt2::GPT2;
 pub(crate) use json::token_ids;
 use serde::{Deserialize, Serialize};
@@ -98,6 +99,13 @@ pub struct AttentionDims {
     pub kv_heads: usize,
     /// Features of a head.
     pub head_dim: usize,
+}
+
+impl AttentionDims {
+    /// The same, as costs are counted by.
+    pub fn counted(&self) -> Heads {
+        Heads::new(self.heads, self.kv_heads, self.head_dim)
+    }
 }
 
 /// Dimensions of a decoder: a Llama, one of its relatives, or GPT-2.

@@ -1,2 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
+
+pub mod input;
+pub mod operation;
+pub mod shape;
+pub mod step;
+pub mod windows;

@@ -34,7 +34,7 @@ impl OperationClass {
         }
     }
 
-    /// Of an operation of [`work`](crate::roofline::work), or of an interval of the instrumented layers by the last name of its
+    /// Of an operation of a step, or of an interval of the instrumented layers by the last name of its
     /// path.
     pub fn of(name: &str) -> Self {
         let own = name.rsplit(['.', '/']).next().unwrap_or(name);

@@ -1,7 +1,7 @@
 //! What an operation takes by the rates and costs that its kinds attain.
 
-use super::operation::Operation;
 use crate::devices::{Attained, OperationClass};
+use candlescope_work::step::Operation;
 
 impl Attained {
     /// Nanoseconds that an operation takes on the device, once, beside its bytes and FLOPs.
@@ -16,12 +16,12 @@ impl Attained {
 
     /// Nanoseconds that an operation's bytes take, once; what kernels beside the product move is beside its work.
     pub(super) fn moving(&self, operation: &Operation) -> f64 {
-        (operation.io_bytes() - operation.added_bytes) / self.bandwidth(operation) * 1e9
+        (operation.cost.io_bytes() - operation.added_bytes) / self.bandwidth(operation) * 1e9
     }
 
     /// Bytes/s of an operation.
     pub(super) fn bandwidth(&self, operation: &Operation) -> f64 {
-        let own = self.bandwidth.of(operation.class);
+        let own = self.bandwidth.of(OperationClass::of(operation.name));
         match operation {
             Operation { unaligned: true, .. } => self.unaligned_bandwidth.unwrap_or(own),
             Operation { from_several: true, .. } => self.prompt_attention_bandwidth.unwrap_or(own),
@@ -31,7 +31,7 @@ impl Attained {
 
     /// FLOP/s of an operation, if they are not those of the device.
     pub(super) fn flops(&self, operation: &Operation) -> Option<f64> {
-        (operation.class == OperationClass::Attention).then_some(self.attention_flops)
+        (OperationClass::of(operation.name) == OperationClass::Attention).then_some(self.attention_flops)
     }
 
     /// Nanoseconds between an operation's kernels and uploads on the device, once.

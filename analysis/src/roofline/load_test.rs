@@ -8,8 +8,8 @@ use super::outlook::{Outlook, latencies};
 use super::predict::Bound;
 use super::ratings::{Rating, Thresholds, rate_figures};
 use super::scenario::{MOST, Scenario};
-use super::shape::ModelShape;
 use crate::devices::{Cost, Device};
+use candlescope_work::shape::ModelShape;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 

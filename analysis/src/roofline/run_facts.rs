@@ -1,12 +1,11 @@
 //! What a run says about its model and its machine: the shape, how it was stored, what it was asked, its peaks.
 
-use super::hf_config::{LARGEST, MOST_PARAMETERS, parameters_at_most};
 use super::scenario::Scenario;
-use super::shape::ModelShape;
 use crate::devices::{DRIVER_LAUNCH_NS, Device, DeviceKind, Format, LAUNCH_NS, Multiply, Origin, known_device};
 use crate::passes::peaks::{devices, peaks};
 use crate::passes::{Analysis, Distribution};
 use candlescope_core::run::{LAUNCH, RunManifest};
+use candlescope_work::shape::{LARGEST, MOST_PARAMETERS, ModelShape};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -197,7 +196,7 @@ pub fn facts_shape(model: &BTreeMap<String, Value>) -> Result<ModelShape, String
     let mut shape = ModelShape::decoder(name, size, heads, number("intermediate_size")?);
     shape.max_context = number("context_length").ok();
     let mut shape = shape.built_as(text("architecture").unwrap_or("llama"));
-    if parameters_at_most(&shape) > MOST_PARAMETERS {
+    if shape.parameters_at_most() > MOST_PARAMETERS {
         return Err(format!("dimensions in run.json that make no more than {MOST_PARAMETERS} parameters"));
     }
     // Whether the head is the embedding table is not told, but the number of parameters tells it.

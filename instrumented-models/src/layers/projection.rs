@@ -1,7 +1,7 @@
 //! A projection, dense or quantised.
 
 use super::{Linear, QMatMul};
-use crate::cost::Cost;
+use candlescope_work::operation::{Cost, Count};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
 
@@ -24,7 +24,7 @@ impl Projection {
     }
 
     /// Cost for `rows` vectors.
-    pub fn cost(&self, rows: usize) -> Cost {
+    pub fn cost(&self, rows: impl Count) -> Cost {
         match self {
             Projection::Dense(layer) => layer.cost(rows),
             Projection::Quantized(layer) => layer.cost(rows),

@@ -21,12 +21,12 @@ use super::latency_figures::{self, Figure, is_watched, kernels_a_step};
 use super::outlook::operations;
 use super::run_facts;
 use super::scenario::Scenario;
-use super::shape::ModelShape;
 use crate::devices::{Device, Multiply, OperationClass, known_device};
 use crate::passes::Analysis;
 use crate::passes::stats::{SplitMix, percentile};
 use candlescope_core::Phase;
 use fit::{Candidate, Fit, Observed, Parameter};
+use candlescope_work::shape::ModelShape;
 use serde::Serialize;
 
 /// Fewest cases of a calibration: with fewer, leaving one out leaves too little, and any fit is perfect.
