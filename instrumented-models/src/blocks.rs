@@ -1,13 +1,13 @@
 //! What our decoders have in common: a stack of blocks, each a norm, attention, a norm and a feed-forward network on the
 //! residual stream, and the way in and out of it.
 
-use candlescope_core::Annotation;
 use crate::causal_lm::See;
-use candlescope_work::input::{Input, Widths};
-use candlescope_work::operation::{Cost, Count, cast, pointwise};
 use crate::layers::{Attention, KvCache, LayerNorm, Mlp, RmsNorm, record};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::{Cost, Count, cast, pointwise};
 use tracing::Span;
 
 /// A normalisation that says what it costs.

@@ -1,17 +1,17 @@
 //! GPT-2 made of the wrapped layers.
 
-use candlescope_core::Annotation;
 use crate::blocks::{Block, Blocks, ending, last_position};
 use crate::causal_lm::{CausalLm, Inspect, See, context_after};
 use crate::config::{ConfigError, GPT2, ModelConfig};
-use candlescope_work::input::{Input, Widths};
-use candlescope_work::operation::{Cost, pointwise};
 use crate::layers::{
     Activation, Attention, CausalMask, Embedding, KvCache, LayerNorm, Mlp, Projection, product_dtype_on, record,
 };
 use crate::weights::{WeightError, WeightSource, embedding, layer_norm, projection, transposed_projection};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::{Cost, pointwise};
 
 /// A GPT-2 with instrumented layers: layer norms before attention and feed-forward network, learned positions, the tanh
 /// form of GELU, and a head that is the embedding table unless the configuration says otherwise.

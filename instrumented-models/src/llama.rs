@@ -1,11 +1,8 @@
 //! A Llama-family decoder made of the wrapped layers.
 
-use candlescope_core::Annotation;
 use crate::blocks::{Block, Blocks, ending, last_position};
 use crate::causal_lm::{CausalLm, Inspect, See, context_after};
 use crate::config::{ConfigError, FeedForward, ModelConfig};
-use candlescope_work::input::{Input, Widths};
-use candlescope_work::operation::Cost;
 use crate::layers::{
     Activation, Attention, AttentionProjections, CausalMask, Embedding, KvCache, Mlp, Projection, RmsNorm, Rotary,
     RotaryTables, product_dtype_on, record,
@@ -13,6 +10,9 @@ use crate::layers::{
 use crate::weights::{WeightError, WeightSource, embedding, norm, projection};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::Cost;
 
 /// A Llama or Qwen 2 decoder with instrumented layers.
 ///

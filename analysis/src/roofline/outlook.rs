@@ -452,7 +452,9 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
     }
     if let Some(WindowedLayers { window, .. }) = shape.window {
         all.push(match window.kept {
-            true => "layers with a window keep no more of the cache than the window, as candle's model does".to_string(),
+            true => {
+                "layers with a window keep no more of the cache than the window, as candle's model does".to_string()
+            }
             false => "layers with a window keep and read the whole cache, as candle's model does".to_string(),
         });
     }

@@ -1,17 +1,17 @@
 //! candle's `whisper`.
 
-use candlescope_core::Annotation;
 use super::hf_fields::{candles, count, shared_by_heads};
 use super::reading::{self, Size};
 use crate::config::{ConfigError, token_ids};
-use candlescope_work::operation::linear;
 use crate::encoder_decoder::{EncoderDecoder, Source};
 use crate::info::Dimensions;
 use crate::layers::record;
 use crate::weights::{WeightError, WeightSource};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_transformers::models::whisper;
+use candlescope_core::Annotation;
 use candlescope_core::modules;
+use candlescope_work::operation::linear;
 use serde_json::Value;
 use tracing::Span;
 

@@ -1,12 +1,12 @@
 //! Causal self-attention, grouped-query where there are fewer key/value heads.
 
-use candlescope_core::Annotation;
 use super::{KvCache, Projection, Rotary, dtype_word, join, layer_span, product_dtype, record};
 use crate::config::AttentionDims;
-use candlescope_work::input::{Input, Widths};
-use candlescope_work::operation::Cost;
 use candle_core::{DType, Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::Cost;
 use tracing::Span;
 
 /// Self-attention with grouped key/value heads and a cache.
@@ -106,8 +106,7 @@ impl Attention {
     pub fn cost(&self, work: Input, widths: Widths) -> Cost {
         let (rows, width) = (work.rows(), widths.activations);
         let heads = self.dims.counted();
-        let keep =
-            if self.cache.is_some() { heads.kv_write(work, widths) } else { heads.turned_values(work, width) };
+        let keep = if self.cache.is_some() { heads.kv_write(work, widths) } else { heads.turned_values(work, width) };
         let inputs = match &self.inputs {
             Inputs::Apart { q, k, v, .. } => q.cost(rows) + k.cost(rows) + v.cost(rows) + heads.rotary(work, width),
             Inputs::Merged { qkv, .. } => qkv.cost(rows) + heads.split(work, width),

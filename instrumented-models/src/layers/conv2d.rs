@@ -1,10 +1,10 @@
 //! Two-dimensional convolution.
 
-use candlescope_core::Annotation;
 use super::{dtype_word, layer_span, record, tensor_bytes};
-use candlescope_work::operation::{Cost, Count, bias as added, convolution};
 use candle_core::{Result, Tensor};
 use candle_nn::{Conv2dConfig, Module};
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, bias as added, convolution};
 use tracing::Span;
 
 /// A convolution over (batch, channels, height, width) with a kernel of shape (out, in / groups, kh, kw).

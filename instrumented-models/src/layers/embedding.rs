@@ -1,11 +1,11 @@
 //! The embedding table.
 
-use candlescope_core::Annotation;
 use super::{dtype_word, ggml_dtype_word, layer_span, record, tensor_bytes};
-use candlescope_work::operation::{Cost, Count, lookup};
 use candle_core::quantized::QTensor;
 use candle_core::{DType, Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, lookup};
 use std::sync::Arc;
 use tracing::Span;
 

@@ -1,10 +1,10 @@
 //! A wrapper that instruments any module.
 
-use candlescope_core::Annotation;
 use super::{dtype_word, layer_span, record};
-use candlescope_work::operation::Cost;
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::operation::Cost;
 use std::fmt;
 use std::sync::Arc;
 use tracing::Span;

@@ -1,10 +1,10 @@
 //! The cache of keys and values of one attention.
 
-use candlescope_core::Annotation;
 use super::{dtype_word, layer_span, record};
+use candle_core::{Result, Tensor, bail};
+use candlescope_core::Annotation;
 use candlescope_work::input::{Input, Widths};
 use candlescope_work::operation::Heads;
-use candle_core::{Result, Tensor, bail};
 use tracing::Span;
 
 /// Slots are allocated in multiples of this many tokens.

@@ -1,10 +1,10 @@
 //! A dense projection.
 
-use candlescope_core::Annotation;
 use super::{dtype_word, layer_span, record, rows, tensor_bytes};
-use candlescope_work::operation::{Cost, Count, bias, linear};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, bias, linear};
 use tracing::Span;
 
 /// `y = x·Wᵀ + b` with a weight of shape (out, in).

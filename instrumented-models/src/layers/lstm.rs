@@ -1,11 +1,11 @@
 //! A long short-term memory layer.
 
-use candlescope_core::Annotation;
 use super::{dtype_word, join, layer_span, record};
-use candlescope_work::operation::{Cost, Count, lstm, pointwise};
 use candle_core::{DType, Result, Tensor};
 use candle_nn::rnn::{LSTMConfig, LSTMState};
 use candle_nn::{LSTM, RNN, VarBuilder};
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, lstm, pointwise};
 use tracing::Span;
 
 /// One LSTM layer over (batch, time, features). Each time step is an interval `step` inside the layer's own.

@@ -1,10 +1,10 @@
 //! Feed-forward networks of decoder layers.
 
-use candlescope_core::Annotation;
 use super::{Projection, dtype_word, join, layer_span, record};
-use candlescope_work::operation::{Cost, Count, pointwise, swiglu};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, pointwise, swiglu};
 use tracing::Span;
 
 /// What is between the projections.

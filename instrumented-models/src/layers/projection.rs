@@ -1,9 +1,9 @@
 //! A projection, dense or quantised.
 
 use super::{Linear, QMatMul};
-use candlescope_work::operation::{Cost, Count};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
+use candlescope_work::operation::{Cost, Count};
 
 /// Either kind of projection, so that one model serves dense and quantised weights.
 #[derive(Debug, Clone)]

@@ -1,11 +1,11 @@
 //! A projection with quantised weights.
 
-use candlescope_core::Annotation;
 use super::{dtype_word, ggml_dtype_word, layer_span, record, rows, tensor_bytes};
-use candlescope_work::operation::{Cost, Count, bias, linear};
 use candle_core::quantized::{QMatMul as Inner, QTensor};
 use candle_core::{DType, Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, bias, linear};
 use std::sync::Arc;
 use tracing::Span;
 

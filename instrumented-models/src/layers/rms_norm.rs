@@ -1,10 +1,10 @@
 //! Root-mean-square normalisation.
 
-use candlescope_core::Annotation;
 use super::{dtype_word, layer_span, record, tensor_bytes};
-use candlescope_work::operation::{Cost, Count, norm};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, norm};
 use tracing::Span;
 
 /// `y = x / rms(x) · w` over the last dimension.

@@ -1,12 +1,12 @@
 //! Rotary position embeddings.
 
-use candlescope_core::Annotation;
 use super::{dtype_word, layer_span, record};
 use crate::config::{Llama3Scaling, Rope};
-use candlescope_work::input::Input;
-use candlescope_work::operation::Heads;
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::rotary_emb::{rope, rope_i};
+use candlescope_core::Annotation;
+use candlescope_work::input::Input;
+use candlescope_work::operation::Heads;
 use std::f32::consts::PI;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::Span;

@@ -1,14 +1,14 @@
 //! Attention of the tower, in which every patch attends to every other, and of the decoder, which has a cache.
 
-use candlescope_core::Annotation;
 use crate::config::AttentionDims;
-use candlescope_work::input::{Input, Widths};
-use candlescope_work::operation::{Cost, Heads};
 use crate::layers::{KvCache, Projection, dtype_word, join, layer_span, record};
 use crate::weights::{WeightError, WeightSource, projection};
 use candle_core::{DType, Result, Tensor};
 use candle_nn::Module;
 use candle_nn::rotary_emb::rope;
+use candlescope_core::Annotation;
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::{Cost, Heads};
 use tracing::Span;
 
 /// Queries at once. All at once would take gigabytes of scores for a large image.
@@ -93,7 +93,8 @@ impl Attention {
             let many = TILE.min(tokens - from);
             let q = q.narrow(2, from, many)?.contiguous()?;
             let mask = mask.map(|mask| mask.narrow(0, from, many)).transpose()?;
-            let part = if self.cache.is_some() { Input { tokens: many as u64, ..work } } else { Input::new(batch, many, 0) };
+            let part =
+                if self.cache.is_some() { Input { tokens: many as u64, ..work } } else { Input::new(batch, many, 0) };
             parts.push(self.attend(&q, &k, &v, mask.as_ref(), part)?);
         }
         let context = if let [one] = &parts[..] { one.clone() } else { Tensor::cat(&parts, 1)? };
@@ -121,9 +122,7 @@ impl Attention {
         let scores = {
             let _entered = self.scores.enter();
             let scores = (q.reshape(stacked)?.matmul(&k.t()?)? * (head_dim as f64).powf(-0.5))?;
-            record(|| {
-                Annotation::from(self.product(Heads::scores, work, context, width)).dtype(dtype_word(q.dtype()))
-            });
+            record(|| Annotation::from(self.product(Heads::scores, work, context, width)).dtype(dtype_word(q.dtype())));
             scores.reshape((batch, heads, tokens, context))?
         };
         let weights = {

@@ -1,15 +1,15 @@
 //! What looks at an image: patches, a stack of layers, and the projector, which makes one token of four patches.
 
-use candlescope_core::Annotation;
 use super::attention::{Angles, Attention};
 use crate::blocks::Block;
 use crate::config::AttentionDims;
-use candlescope_work::operation::pointwise;
 use crate::layers::{Activation, Conv2d, LayerNorm, Mlp, Projection, join, layer_span, record};
 use crate::weights::{WeightError, WeightSource, layer_norm, projection, tensor_error};
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::{Conv2dConfig, Module};
 use candle_transformers::models::paddleocr_vl::VisionConfig;
+use candlescope_core::Annotation;
+use candlescope_work::operation::pointwise;
 use std::collections::HashMap;
 use tracing::Span;
 

@@ -2,7 +2,8 @@
 
 use super::forecast::Latency;
 use candlescope_analysis::devices::{Device, Format, Origin};
-use candlescope_analysis::roofline::{ModelShape, Scenario, facts_shape, step_times};
+use candlescope_analysis::roofline::{Scenario, facts_shape, step_times};
+use candlescope_work::shape::ModelShape;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

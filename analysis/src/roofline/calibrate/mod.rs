@@ -25,8 +25,8 @@ use crate::devices::{Device, Multiply, OperationClass, known_device};
 use crate::passes::Analysis;
 use crate::passes::stats::{SplitMix, percentile};
 use candlescope_core::Phase;
-use fit::{Candidate, Fit, Observed, Parameter};
 use candlescope_work::shape::ModelShape;
+use fit::{Candidate, Fit, Observed, Parameter};
 use serde::Serialize;
 
 /// Fewest cases of a calibration: with fewer, leaving one out leaves too little, and any fit is perfect.

@@ -17,10 +17,10 @@ mod table;
 mod watch;
 
 use crate::vocabulary::DType;
-pub use candlescope_work::windows::Window;
 use architecture::Architecture;
 pub use architecture::{Attention, ConfigUnreadable, Over, Rows};
 pub(crate) use candle_version::{note as note_candle_version, seen as seen_candle_version};
+pub use candlescope_work::windows::Window;
 pub(crate) use cost::{StepWork, activation_width};
 use loading::Loading;
 use rules::Rule;
