@@ -165,7 +165,7 @@ fn annotations_sum_up_to_the_cost_model() {
             let mut source = RandomWeights::new(&config, 7, dtype, &Device::Cpu);
             let mut model = Gpt2::load(&config, &mut source, dtype, &Device::Cpu).unwrap();
             for work in works {
-                let _step = llm::decode(llm::Tokens::new(work.rows() as u64).batch(work.batch));
+                let _step = llm::decode(llm::Tokens::new(work.rows() as usize).batch(work.batch as usize));
                 let [batch, tokens, position] =
                     [work.batch, work.tokens, work.context - work.tokens].map(|n| n as usize);
                 model.forward(&common::tokens(batch, tokens, 1, 96), position).unwrap();

@@ -52,7 +52,7 @@ fn annotations_sum_up_to_the_cost_model() {
             let (made, mut model) = tiny_model(dtype);
             for work in [Input::new(2, 9, 0), Input::new(2, 1, 9), Input::new(2, 4, 10), Input::new(1, 1, 0)] {
                 let _step = candlescope_core::llm::encode(
-                    candlescope_core::llm::Tokens::new(work.rows() as u64).batch(work.batch),
+                    candlescope_core::llm::Tokens::new(work.rows() as usize).batch(work.batch as usize),
                 );
                 let [batch, tokens, position] =
                     [work.batch, work.tokens, work.context - work.tokens].map(|n| n as usize);
