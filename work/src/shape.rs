@@ -1,8 +1,8 @@
 //! Dimensions of a model, and how many parameters they make.
 
-mod config;
+mod from_config;
 
-pub use config::{Config, ConfigError, Dimensions, LARGEST, MOST_PARAMETERS};
+pub use from_config::{ConfigError, LARGEST, MOST_PARAMETERS};
 
 use crate::windows::Window;
 use serde::Serialize;

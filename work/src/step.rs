@@ -2,15 +2,15 @@
 //! [`operation`](crate::operation), and the kernels that candle launches for each. With mixtures, encoders and tensor
 //! parallelism.
 
-mod operation;
+mod step_operation;
 
-pub use operation::{Operands, Operation};
+pub use step_operation::{Operands, Operation};
 
 use crate::input::{Input, Widths};
 use crate::operation::{Cost, Heads, bias, cast, linear, lookup, norm, pointwise, swiglu};
 use crate::shape::{FeedForward, ModelShape};
 use crate::windows::Window;
-use operation::{SUMMED, THREADS, norm_loads};
+use step_operation::{SUMMED, THREADS, norm_loads};
 
 /// The operations of one step of `shape` on one of `devices` that share every layer's matrices (tensor parallelism): 1
 /// for a device alone. Logits are computed for the last position of each sequence.

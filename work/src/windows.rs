@@ -5,7 +5,7 @@
 //! each other: most mask a prompt by one position more than the window, and keep the keys and values of the whole text
 //! and multiply by them, windows or not; gemma3 keeps those of the window only.
 
-use crate::shape::Config;
+use crate::config::{Config, Dimensions};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -90,7 +90,7 @@ enum Layers {
 impl Windows {
     /// As Hugging Face's transformers read a `config.json`; `None` where it names no window.
     pub fn of_config(architecture: &str, config: &Config<'_>) -> Option<Self> {
-        let positions = config.number(&["sliding_window"]).filter(|positions| *positions > 0)?;
+        let positions = Dimensions::of(config).window.filter(|positions| *positions > 0)?;
         // Where the switch is missing, it is off in those models that have one.
         let has_switch = architecture.starts_with("qwen") || architecture == "smollm3";
         let on = config.flag("use_sliding_window").unwrap_or(!has_switch);

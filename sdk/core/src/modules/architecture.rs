@@ -7,7 +7,7 @@
 use super::Weight;
 use super::model_facts::HfConfig;
 use super::signs::Recognised;
-use candlescope_work::shape::{Config, Dimensions};
+use candlescope_work::config::{Config, Dimensions};
 use candlescope_work::windows::{Reach, Window, Windows};
 
 /// How the rows of an architecture's layers follow from the tokens of a step.

@@ -1,7 +1,7 @@
 //! What of a model's configuration and weights becomes part of `model` in `run.json`, under the keys that readers know.
 
 use super::{ConfigUnreadable, Weight};
-use candlescope_work::shape::{Config, Dimensions};
+use candlescope_work::config::{Config, Dimensions};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
