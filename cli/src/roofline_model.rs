@@ -1,14 +1,12 @@
 //! The model that `candlescope roofline` is asked for: by name, by its config.json, or by the header of its weights.
 
 use anyhow::{Context, Result, bail};
-use candlescope_analysis::roofline::{
-    FeedForward, ModelShape, UnknownModel, Window, config_shape, known_model, stored_format,
-};
+use candlescope_analysis::roofline::{UnknownModel, known_model, stored_format};
 use candlescope_core::files::read_text_limited;
 use candlescope_models::ModelConfig;
-use candlescope_models::config::FeedForward as Layers;
 use candlescope_models::layers::ggml_dtype_word;
 use candlescope_models::weights::gguf::GgufFile;
+use candlescope_work::shape::ModelShape;
 use std::path::Path;
 
 /// The largest config.json that is read: a thousand times what one holds.
@@ -47,7 +45,7 @@ impl AskedModel {
             Ok(shape) => Ok(Self::named(target, shape)),
             // Those that other commands run: `embedded`, or `config:NAME`.
             Err(unknown) => match ModelConfig::named(target.strip_prefix("config:").unwrap_or(target)).ok() {
-                Some(config) => Ok(Self { shape: of_dimensions(&config), format: None, note: None }),
+                Some(config) => Ok(Self { shape: config.shape(), format: None, note: None }),
                 None => Err(unknown.into()),
             },
         }
@@ -70,7 +68,7 @@ impl AskedModel {
 fn of_config(target: &str, file: &Path) -> Result<AskedModel> {
     let text = read_text_limited(file, MOST_BYTES).with_context(|| format!("cannot read `{}`", file.display()))?;
     let name = file.parent().and_then(Path::file_name).map_or(target.to_string(), |n| n.to_string_lossy().into());
-    let shape = config_shape(&name, &text).with_context(|| format!("in `{}`", file.display()))?;
+    let shape = ModelShape::from_config_text(&name, &text).with_context(|| format!("in `{}`", file.display()))?;
     Ok(AskedModel { format: stored_format(&name).map(str::to_string), shape, note: None })
 }
 
@@ -78,7 +76,7 @@ fn of_config(target: &str, file: &Path) -> Result<AskedModel> {
 fn of_gguf(path: &Path) -> Result<AskedModel> {
     let file = GgufFile::open(path)?;
     let format = file.quantization().0.map(|dtype| ggml_dtype_word(dtype).as_str().to_string());
-    Ok(AskedModel { shape: of_dimensions(&file.config()?), format, note: None })
+    Ok(AskedModel { shape: file.config()?.shape(), format, note: None })
 }
 
 /// A file that is elsewhere, such as `SmolLM2-135M-Instruct-Q4_K_M`: its name says which model and which type it has.
@@ -89,25 +87,4 @@ fn of_file_name(stem: &str) -> Result<AskedModel, UnknownModel> {
     let (model, format) = parted.map_or((lower.as_str(), None), |(model, format)| (model, Some(format.to_string())));
     let shape = known_model(model)?;
     Ok(AskedModel { format: format.or_else(|| stored_format(model).map(str::to_string)), shape, note: None })
-}
-
-fn of_dimensions(config: &ModelConfig) -> ModelShape {
-    let wide = |n: usize| n as u64;
-    let intermediate = match config.feed_forward {
-        Layers::SwiGlu { intermediate } | Layers::Gelu { intermediate } | Layers::MoeSwiGlu { intermediate, .. } => {
-            wide(intermediate)
-        }
-    };
-    let size = (wide(config.vocab_size), wide(config.hidden_size), wide(config.num_layers));
-    let heads = (wide(config.num_heads), wide(config.num_kv_heads), wide(config.head_dim));
-    let mut shape = ModelShape::decoder(&config.name, size, heads, intermediate);
-    shape.max_context = Some(wide(config.max_context));
-    let mut shape = shape.built_as(&config.architecture);
-    shape.tied = config.tie_embeddings;
-    shape.biases.qkv |= config.qkv_bias;
-    shape.window = config.window.map(|size| Window { size: wide(size), layers: wide(config.num_layers) });
-    if let Layers::MoeSwiGlu { experts, active, .. } = config.feed_forward {
-        shape.feed_forward = FeedForward::Experts { intermediate, experts: wide(experts), active: wide(active) };
-    }
-    shape
 }

@@ -2,26 +2,28 @@
 //! residual stream, and the way in and out of it.
 
 use crate::causal_lm::See;
-use crate::cost::{Cost, Widths, Work, cast, pointwise};
 use crate::layers::{Attention, KvCache, LayerNorm, Mlp, RmsNorm, record};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::{Cost, Count, cast, pointwise};
 use tracing::Span;
 
 /// A normalisation that says what it costs.
 pub(crate) trait Norm: Module {
     /// Cost of a forward pass over `elements` elements.
-    fn cost(&self, elements: usize) -> Cost;
+    fn cost(&self, elements: impl Count) -> Cost;
 }
 
 impl Norm for RmsNorm {
-    fn cost(&self, elements: usize) -> Cost {
+    fn cost(&self, elements: impl Count) -> Cost {
         self.cost(elements)
     }
 }
 
 impl Norm for LayerNorm {
-    fn cost(&self, elements: usize) -> Cost {
+    fn cost(&self, elements: impl Count) -> Cost {
         self.cost(elements)
     }
 }
@@ -59,7 +61,7 @@ impl<N: Norm, A> Block<N, A> {
         let attended = attend(&mut self.attention, &self.norm.forward(xs)?)?;
         let xs = (attended + xs)?;
         let fed = self.mlp.forward(&self.mlp_norm.forward(&xs)?)?;
-        record(|| residual(xs.elem_count(), xs.dtype().size_in_bytes()).annotation());
+        record(|| Annotation::from(residual(xs.elem_count(), xs.dtype().size_in_bytes())));
         fed + xs
     }
 }
@@ -69,8 +71,8 @@ impl<N: Norm> Block<N> {
         self.around(xs, |attention, xs| attention.forward(xs, position, mask))
     }
 
-    fn cost(&self, work: Work, features: usize, widths: Widths) -> Cost {
-        let (elements, width) = (work.rows() * features, widths.activations);
+    fn cost(&self, work: Input, features: usize, widths: Widths) -> Cost {
+        let (elements, width) = (work.rows() * features as f64, widths.activations);
         self.norm.cost(elements)
             + self.attention.cost(work, widths)
             + self.mlp_norm.cost(elements)
@@ -80,7 +82,7 @@ impl<N: Norm> Block<N> {
 }
 
 /// Cost of a block's two sums on the residual stream, each of two tensors to a third.
-const fn residual(elements: usize, width: usize) -> Cost {
+fn residual(elements: impl Count, width: impl Count) -> Cost {
     pointwise(elements, 2 * 3, width)
 }
 
@@ -113,7 +115,7 @@ impl<N: Norm> Blocks<N> {
         Ok(xs)
     }
 
-    pub(crate) fn cost(&self, work: Work, features: usize, widths: Widths) -> Cost {
+    pub(crate) fn cost(&self, work: Input, features: usize, widths: Widths) -> Cost {
         self.0.iter().map(|block| block.cost(work, features, widths)).sum()
     }
 
@@ -144,7 +146,8 @@ pub(crate) fn last_position(xs: &Tensor, count: usize) -> Result<Tensor> {
 
 /// Cost of the operations outside layers at the end of a forward pass: the last positions of several sequences are
 /// copied, logits are converted to f32.
-pub(crate) fn ending(work: Work, features: usize, vocabulary: usize, width: usize) -> Cost {
-    let copied = if work.batch > 1 && work.tokens > 1 { work.batch * features } else { 0 };
-    pointwise(copied, 2, width) + cast(work.batch * vocabulary, width, 4)
+pub(crate) fn ending(work: Input, features: usize, vocabulary: usize, width: usize) -> Cost {
+    let batch = work.batch as f64;
+    let copied = if work.batch > 1 && work.tokens > 1 { batch * features as f64 } else { 0.0 };
+    pointwise(copied, 2, width) + cast(batch * vocabulary as f64, width, 4)
 }

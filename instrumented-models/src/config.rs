@@ -7,6 +7,9 @@ mod json;
 mod limits;
 
 use candlescope_core::nearest;
+use candlescope_work::operation::Heads;
+use candlescope_work::shape::{ModelShape, WindowedLayers};
+use candlescope_work::windows::Window;
 pub use gpt2::GPT2;
 pub(crate) use json::token_ids;
 use serde::{Deserialize, Serialize};
@@ -54,15 +57,6 @@ pub enum FeedForward {
         /// Width.
         intermediate: usize,
     },
-    /// A mixture of SwiGLU experts. Known to the cost model only.
-    MoeSwiGlu {
-        /// Width of one expert.
-        intermediate: usize,
-        /// Experts in all.
-        experts: usize,
-        /// Experts used per token.
-        active: usize,
-    },
 }
 
 /// Stretching of rotary embeddings as Llama 3.1 and later do it.
@@ -98,6 +92,13 @@ pub struct AttentionDims {
     pub kv_heads: usize,
     /// Features of a head.
     pub head_dim: usize,
+}
+
+impl AttentionDims {
+    /// The same, as costs are counted by.
+    pub fn counted(&self) -> Heads {
+        Heads::new(self.heads, self.kv_heads, self.head_dim)
+    }
 }
 
 /// Dimensions of a decoder: a Llama, one of its relatives, or GPT-2.
@@ -344,13 +345,26 @@ impl ModelConfig {
         AttentionDims { heads: self.num_heads, kv_heads: self.num_kv_heads, head_dim: self.head_dim }
     }
 
-    /// Width of the feed-forward network (of one expert, for a mixture).
+    /// Width of the feed-forward network.
     pub const fn intermediate(&self) -> usize {
         match self.feed_forward {
-            FeedForward::SwiGlu { intermediate }
-            | FeedForward::Gelu { intermediate }
-            | FeedForward::MoeSwiGlu { intermediate, .. } => intermediate,
+            FeedForward::SwiGlu { intermediate } | FeedForward::Gelu { intermediate } => intermediate,
         }
+    }
+
+    /// The same dimensions, as costs and predictions take them.
+    pub fn shape(&self) -> ModelShape {
+        let [vocab, hidden, layers] = [self.vocab_size, self.hidden_size, self.num_layers].map(|n| n as u64);
+        let [heads, kv_heads, head_dim] = [self.num_heads, self.num_kv_heads, self.head_dim].map(|n| n as u64);
+        let (size, heads) = ((vocab, hidden, layers), (heads, kv_heads, head_dim));
+        let mut shape = ModelShape::decoder(&self.name, size, heads, self.intermediate() as u64);
+        shape.max_context = Some(self.max_context as u64);
+        let mut shape = shape.built_as(&self.architecture);
+        shape.tied = self.tie_embeddings;
+        shape.biases.qkv |= self.qkv_bias;
+        let window = self.window.map(|positions| Window::of(&self.architecture, positions as u64));
+        shape.window = window.map(|window| WindowedLayers { window, layers });
+        shape
     }
 
     /// Names (those of Hugging Face) and shapes of all weights as they are stored, in load order. Without

@@ -3,13 +3,15 @@
 use crate::blocks::{Block, Blocks, ending, last_position};
 use crate::causal_lm::{CausalLm, Inspect, See, context_after};
 use crate::config::{ConfigError, GPT2, ModelConfig};
-use crate::cost::{Cost, Widths, Work, pointwise};
 use crate::layers::{
     Activation, Attention, CausalMask, Embedding, KvCache, LayerNorm, Mlp, Projection, product_dtype_on, record,
 };
 use crate::weights::{WeightError, WeightSource, embedding, layer_norm, projection, transposed_projection};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::{Cost, pointwise};
 
 /// A GPT-2 with instrumented layers: layer norms before attention and feed-forward network, learned positions, the tanh
 /// form of GELU, and a head that is the embedding table unless the configuration says otherwise.
@@ -81,22 +83,22 @@ impl Gpt2 {
     }
 
     /// Analytic cost of one forward pass: the sum of what the layers annotate.
-    pub fn cost(&self, work: Work) -> Cost {
+    pub fn cost(&self, work: Input) -> Cost {
         let (width, features) = (self.dtype.size_in_bytes(), self.config.hidden_size);
         let widths = Widths::of(width).products(product_dtype_on(self.dtype, &self.device).size_in_bytes());
         self.wte.cost(work.rows())
             + self.wpe.cost(work.tokens)
             + self.blocks.cost(work, features, widths)
-            + self.ln_f.cost(work.batch * features)
+            + self.ln_f.cost(work.batch as f64 * features as f64)
             + self.lm_head.cost(work.batch)
             + self.ends(work)
     }
 
     /// Cost of the operations outside layers: positions are added to the words, of which each sequence has its own, and
     /// the ending.
-    fn ends(&self, work: Work) -> Cost {
+    fn ends(&self, work: Input) -> Cost {
         let (width, features) = (self.dtype.size_in_bytes(), self.config.hidden_size);
-        let positions = pointwise((2 * work.rows() + work.tokens) * features, 1, width);
+        let positions = pointwise((2.0 * work.rows() + work.tokens as f64) * features as f64, 1, width);
         positions + ending(work, features, self.config.vocab_size, width)
     }
 
@@ -136,7 +138,7 @@ impl CausalLm for Gpt2 {
         let xs = self.embed(tokens, position, context)?;
         let xs = self.blocks.forward(xs, position, mask.as_ref())?;
         let last = last_position(&xs, count)?;
-        record(|| self.ends(Work::new(batch, count, position)).annotation());
+        record(|| Annotation::from(self.ends(Input::new(batch, count, position))));
         let last = self.ln_f.forward(&last)?;
         self.lm_head.forward(&last)?.to_dtype(DType::F32)
     }

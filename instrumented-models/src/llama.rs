@@ -3,7 +3,6 @@
 use crate::blocks::{Block, Blocks, ending, last_position};
 use crate::causal_lm::{CausalLm, Inspect, See, context_after};
 use crate::config::{ConfigError, FeedForward, ModelConfig};
-use crate::cost::{Cost, Widths, Work};
 use crate::layers::{
     Activation, Attention, AttentionProjections, CausalMask, Embedding, KvCache, Mlp, Projection, RmsNorm, Rotary,
     RotaryTables, product_dtype_on, record,
@@ -11,6 +10,9 @@ use crate::layers::{
 use crate::weights::{WeightError, WeightSource, embedding, norm, projection};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::Cost;
 
 /// A Llama or Qwen 2 decoder with instrumented layers.
 ///
@@ -95,18 +97,18 @@ impl Llama {
     }
 
     /// Analytic cost of one forward pass: the sum of what the layers annotate.
-    pub fn cost(&self, work: Work) -> Cost {
+    pub fn cost(&self, work: Input) -> Cost {
         let (width, features) = (self.dtype.size_in_bytes(), self.config.hidden_size);
         let widths = Widths::of(width).products(product_dtype_on(self.dtype, &self.device).size_in_bytes());
         self.embed_tokens.cost(work.rows())
             + self.blocks.cost(work, features, widths)
-            + self.norm.cost(work.batch * features)
+            + self.norm.cost(work.batch as f64 * features as f64)
             + self.lm_head.cost(work.batch)
             + self.ends(work)
     }
 
     /// Cost of the operations outside layers.
-    fn ends(&self, work: Work) -> Cost {
+    fn ends(&self, work: Input) -> Cost {
         ending(work, self.config.hidden_size, self.config.vocab_size, self.dtype.size_in_bytes())
     }
 
@@ -140,7 +142,7 @@ impl CausalLm for Llama {
         let xs = self.embed_tokens.forward(tokens)?;
         let xs = self.blocks.forward(xs, position, mask.as_ref())?;
         let last = last_position(&xs, count)?;
-        record(|| self.ends(Work::new(batch, count, position)).annotation());
+        record(|| Annotation::from(self.ends(Input::new(batch, count, position))));
         let last = self.norm.forward(&last)?;
         self.lm_head.forward(&last)?.to_dtype(DType::F32)
     }

@@ -8,12 +8,14 @@ use candle_core::{DType, Device, Tensor};
 use candlescope_core::llm;
 use candlescope_core::{Batch, MemoryExporter, Session, SpanRecord};
 use candlescope_models::config::{FeedForward, GPT2, ModelConfig};
-use candlescope_models::cost::{Cost, Widths, Work, decoder_step};
 use candlescope_models::load::{Engine, LoadOptions, LoadedModel};
 use candlescope_models::weights::random::RandomWeights;
 use candlescope_models::{CausalLm, GenerateOptions, Gpt2, ModelSource, generate};
 use candlescope_testkit::ROOT;
 use candlescope_testkit::tools::PYTHON;
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::Cost;
+use candlescope_work::step::{Operands, forward, total, total_of};
 use common::*;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
@@ -149,7 +151,7 @@ fn record(f: impl FnOnce()) -> Batch {
 }
 
 fn figures(cost: &Cost) -> [u64; 4] {
-    [cost.flops, cost.flops_executed(), cost.bytes(), cost.io_bytes()]
+    [cost.flops, cost.flops_executed(), cost.bytes(), cost.io_bytes()].map(|n| n as u64)
 }
 
 #[test]
@@ -157,21 +159,22 @@ fn annotations_sum_up_to_the_cost_model() {
     let one_head = ModelConfig { num_heads: 1, num_kv_heads: 1, head_dim: 48, tie_embeddings: false, ..small() };
     for (config, dtype, width) in [(small(), DType::F32, 4), (small(), DType::F16, 2), (one_head, DType::F32, 4)] {
         let works =
-            [Work::new(2, 9, 0), Work::new(2, 1, 9), Work::new(2, 4, 10), Work::new(1, 5, 0), Work::new(1, 1, 5)];
+            [Input::new(2, 9, 0), Input::new(2, 1, 9), Input::new(2, 4, 10), Input::new(1, 5, 0), Input::new(1, 1, 5)];
         let mut costs = Vec::new();
         let batch = record(|| {
             let mut source = RandomWeights::new(&config, 7, dtype, &Device::Cpu);
             let mut model = Gpt2::load(&config, &mut source, dtype, &Device::Cpu).unwrap();
             for work in works {
-                let _step = llm::decode(llm::Tokens::new(work.rows()).batch(work.batch));
-                let position = work.context - work.tokens;
-                model.forward(&tokens(work.batch, work.tokens, 1, 96), position).unwrap();
+                let _step = llm::decode(llm::Tokens::new(work.rows() as usize).batch(work.batch as usize));
+                let [batch, tokens, position] =
+                    [work.batch, work.tokens, work.context - work.tokens].map(|n| n as usize);
+                model.forward(&common::tokens(batch, tokens, 1, 96), position).unwrap();
                 costs.push(model.cost(work));
             }
         });
         assert_eq!(batch.steps.len(), works.len());
         for ((step, work), own) in batch.steps.iter().zip(works).zip(costs) {
-            let analytic = decoder_step(&config, work, Widths::of(width).products(4)).total();
+            let analytic = total(&forward(&config.shape(), work, Widths::of(width).products(4)));
             assert_eq!(own, analytic, "{dtype:?} {work:?}");
             let of_step = [step.flops, step.flops_executed, step.bytes, step.io_bytes];
             assert_eq!(of_step, figures(&analytic).map(Some), "{dtype:?} {work:?}");
@@ -182,22 +185,24 @@ fn annotations_sum_up_to_the_cost_model() {
 #[test]
 fn gpt2_at_true_size_costs_what_was_worked_out_by_hand() {
     let config = ModelConfig::named("gpt2").unwrap();
-    let step = decoder_step(&config, Work::new(1, 1, 0), Widths::of(2));
+    let shape = config.shape();
+    let step = forward(&shape, Input::new(1, 1, 0), Widths::of(2));
+    let products = total_of(&step, |operation| operation.products > 0.0 && operation.operands == Operands::Weights);
     // Twelve layers of 768·(3·768 + 768 + 2·4·768) weights, and the head's 768·50,257: two FLOPs each.
-    assert_eq!(step.linear().flops, 2 * (12 * 768 * 768 * 12 + 768 * 50_257));
-    let at = |position| decoder_step(&config, Work::new(1, 1, position), Widths::of(2)).total();
+    assert_eq!(products.flops, (2 * (12 * 768 * 768 * 12 + 768 * 50_257)) as f64);
+    let at = |position| total(&forward(&shape, Input::new(1, 1, position), Widths::of(2)));
     // A token more to attend to: two products of 2·768 FLOPs and 2·768 values of 2 bytes in each layer.
-    assert_eq!(at(501).flops - at(500).flops, 12 * 2 * 2 * 768);
-    assert_eq!(at(501).kv_bytes - at(500).kv_bytes, 12 * 2 * 768 * 2);
+    assert_eq!(at(501).flops - at(500).flops, (12 * 2 * 2 * 768) as f64);
+    assert_eq!(at(501).kv_bytes - at(500).kv_bytes, (12 * 2 * 768 * 2) as f64);
     // All weights are read but the rows of the two tables that are not looked up; the first is the head as well.
     let rows = (1024 - 1 - 1) * 768;
-    assert_eq!(at(0).weight_bytes, 2 * (config.parameters() - rows));
+    assert_eq!(at(0).weight_bytes, 2.0 * (config.parameters() - rows) as f64);
     // 3·2·768 elements are copied where they are not in the heads' layout already: not for one token.
-    assert_eq!(config.attention().split(Work::new(1, 1, 9), 2).io_bytes(), 0);
+    assert_eq!(config.attention().counted().split(Input::new(1, 1, 9), 2).io_bytes(), 0.0);
     // Of several tokens, queries and keys; whoever keeps the values copies those.
-    assert_eq!(config.attention().split(Work::new(1, 5, 0), 2).io_bytes(), 2 * 2 * 5 * 768 * 2);
+    assert_eq!(config.attention().counted().split(Input::new(1, 5, 0), 2).io_bytes(), (2 * 2 * 5 * 768 * 2) as f64);
     // Of one token of each of four sequences, values too.
-    assert_eq!(config.attention().split(Work::new(4, 1, 9), 2).io_bytes(), 3 * 2 * 4 * 768 * 2);
+    assert_eq!(config.attention().counted().split(Input::new(4, 1, 9), 2).io_bytes(), (3 * 2 * 4 * 768 * 2) as f64);
 }
 
 #[test]

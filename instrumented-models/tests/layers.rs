@@ -6,8 +6,9 @@ use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::{Conv2dConfig, Module, RNN, VarBuilder, VarMap};
 use candlescope_core::{MemoryExporter, Session};
 use candlescope_models::config::AttentionDims;
-use candlescope_models::cost::{Cost, Work, pointwise};
 use candlescope_models::layers::{Activation, Conv2d, Instrumented, LayerNorm, Linear, Lstm, Mlp, Projection};
+use candlescope_work::input::Input;
+use candlescope_work::operation::{Cost, pointwise};
 use tracing_subscriber::prelude::*;
 
 fn values(shape: &[usize]) -> Tensor {
@@ -26,13 +27,13 @@ fn linear_layer_norm_and_conv_equal_candles() -> Result<()> {
     let ours = Linear::new("fc", w.clone(), Some(b.clone()))?;
     same(&ours.forward(&x)?, &candle_nn::Linear::new(w, Some(b)).forward(&x)?);
     // 6 rows from 4 to 6 features, then the bias: in 24, out 36, read again and written again.
-    let (flops, weight_bytes, activation_bytes) = (2 * 6 * 4 * 6, (24 + 6) * 4, (24 + 36 + 2 * 36) * 4);
+    let (flops, weight_bytes, activation_bytes) = (2.0 * 6.0 * 4.0 * 6.0, 30.0 * 4.0, (24.0 + 36.0 + 2.0 * 36.0) * 4.0);
     assert_eq!(ours.cost(6), Cost { flops, weight_bytes, activation_bytes, ..Cost::ZERO });
 
     let (w, b) = (values(&[4]), values(&[4]));
     let ours = LayerNorm::new("ln", w.clone(), Some(b.clone()), 1e-5);
     same(&ours.forward(&x)?, &candle_nn::LayerNorm::new(w.clone(), b, 1e-5).forward(&x)?);
-    assert_eq!(ours.cost(24), Cost { weight_bytes: 32, activation_bytes: 2 * 24 * 4, ..Cost::ZERO });
+    assert_eq!(ours.cost(24), Cost { weight_bytes: 32.0, activation_bytes: 2.0 * 24.0 * 4.0, ..Cost::ZERO });
     same(
         &LayerNorm::new("ln", w.clone(), None, 1e-5).forward(&x)?,
         &candle_nn::LayerNorm::new_no_bias(w, 1e-5).forward(&x)?,
@@ -46,8 +47,11 @@ fn linear_layer_norm_and_conv_equal_candles() -> Result<()> {
     assert_eq!(y.dims(), &[2, 8, 5, 5]);
     let (input, output) = (2 * 4 * 9 * 9, 2 * 8 * 5 * 5);
     let cost = ours.cost(x.elem_count(), y.elem_count());
-    assert_eq!(cost.flops, 2 * output * (2 * 3 * 3));
-    assert_eq!((cost.weight_bytes, cost.activation_bytes), ((8 * 2 * 3 * 3 + 8) * 4, (input + 3 * output) * 4));
+    assert_eq!(cost.flops as usize, 2 * output * (2 * 3 * 3));
+    assert_eq!(
+        (cost.weight_bytes as usize, cost.activation_bytes as usize),
+        ((8 * 2 * 3 * 3 + 8) * 4, (input + 3 * output) * 4)
+    );
     Ok(())
 }
 
@@ -59,9 +63,9 @@ fn gelu_mlp() -> Result<()> {
     let expected = x.broadcast_matmul(&up.t()?)?.gelu_erf()?.broadcast_matmul(&down.t()?)?;
     assert!(common::difference(&mlp.forward(&x)?, &expected).0 < 1e-6);
     // 4·T·D·I, as the definitions have it.
-    assert_eq!(mlp.cost(6, 4).flops, 4 * 6 * 4 * 16);
+    assert_eq!(mlp.cost(6, 4).flops as u64, 4 * 6 * 4 * 16);
     // Up: 4 in, 16 out; the function: 16 in, 16 out; down: 16 in, 4 out.
-    assert_eq!(mlp.cost(6, 4).activation_bytes, 6 * (20 + 32 + 20) * 4);
+    assert_eq!(mlp.cost(6, 4).activation_bytes as u64, 6 * (20 + 32 + 20) * 4);
     Ok(())
 }
 
@@ -75,11 +79,11 @@ fn lstm_equals_candles() -> Result<()> {
     let states = theirs.seq(&x)?;
     same(&ours.forward(&x)?, &theirs.states_to_tensor(&states)?);
     assert_eq!(ours.forward(&values(&[2, 0, 5]))?.dims(), &[2, 0, 7]);
-    assert_eq!(ours.step_cost(2).flops, 2 * 2 * 4 * 7 * (5 + 7));
-    assert_eq!(ours.step_cost(2).weight_bytes, (4 * 7 * (5 + 7) + 2 * 4 * 7) * 4);
+    assert_eq!(ours.step_cost(2).flops as u64, 2 * 2 * 4 * 7 * (5 + 7));
+    assert_eq!(ours.step_cost(2).weight_bytes as u64, (4 * 7 * (5 + 7) + 2 * 4 * 7) * 4);
     // Products: 5 + 28 and 7 + 28; biases: 2 · 56; their sum: 84; four functions: 4 · 14; new cell: three of 21; tanh
     // 14, times gate 21.
-    assert_eq!(ours.step_cost(2).activation_bytes, 2 * (5 + 28 + 7 + 28 + 112 + 84 + 56 + 63 + 35) * 4);
+    assert_eq!(ours.step_cost(2).activation_bytes as u64, 2 * (5 + 28 + 7 + 28 + 112 + 84 + 56 + 63 + 35) * 4);
     Ok(())
 }
 
@@ -90,7 +94,7 @@ fn any_module_is_recorded_with_its_cost() -> Result<()> {
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || -> Result<()> {
         let pool = |x: &Tensor| x.mean_keepdim(1);
         let pool = Instrumented::with_cost("encoder.pool", candle_nn::func(pool), |_, x| Cost {
-            flops: x.elem_count() as u64,
+            flops: x.elem_count() as f64,
             ..Cost::default()
         });
         assert_eq!(pool.forward(&values(&[2, 8]))?.dims(), &[2, 1]);
@@ -121,7 +125,7 @@ fn layouts_are_copied_where_the_cost_says_so() -> Result<()> {
         let copies = !projected.transpose(1, 2)?.is_contiguous();
         let dims = AttentionDims { heads: 6, kv_heads, head_dim: 4 };
         let expected = if copies { 2 * (2 * tokens * kv_heads * 4) * 4 } else { 0 };
-        assert_eq!(dims.turned_values(Work::new(2, tokens, 7), 4).activation_bytes, expected as u64);
+        assert_eq!(dims.counted().turned_values(Input::new(2, tokens, 7), 4).activation_bytes as usize, expected);
     }
     Ok(())
 }

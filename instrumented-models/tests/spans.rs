@@ -6,11 +6,13 @@ use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device, Tensor};
 use candlescope_core::{Batch, MemoryExporter, Phase, Session, SpanRecord, StepRecord};
 use candlescope_models::config::ModelConfig;
-use candlescope_models::cost::{Cost, Widths, Work, decoder_step};
 use candlescope_models::generate::{Context, generate_with};
 use candlescope_models::load::{Engine, LoadOptions, LoadedModel};
 use candlescope_models::weights::random::RandomWeights;
 use candlescope_models::{CausalLm, GenerateOptions, Llama, ModelSource, generate};
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::Cost;
+use candlescope_work::step::{forward, total};
 use common::*;
 use std::collections::BTreeSet;
 use tracing_subscriber::prelude::*;
@@ -31,7 +33,7 @@ fn sums(spans: &[&SpanRecord]) -> [u64; 4] {
 }
 
 fn figures(cost: &Cost) -> [u64; 4] {
-    [cost.flops, cost.flops_executed(), cost.bytes(), cost.io_bytes()]
+    [cost.flops, cost.flops_executed(), cost.bytes(), cost.io_bytes()].map(|n| n as u64)
 }
 
 fn tiny_model(dtype: DType) -> (ModelConfig, Llama) {
@@ -48,11 +50,13 @@ fn annotations_sum_up_to_the_cost_model() {
         let mut config = None;
         let batch = record(|| {
             let (made, mut model) = tiny_model(dtype);
-            for work in [Work::new(2, 9, 0), Work::new(2, 1, 9), Work::new(2, 4, 10), Work::new(1, 1, 0)] {
-                let _step =
-                    candlescope_core::llm::encode(candlescope_core::llm::Tokens::new(work.rows()).batch(work.batch));
-                let position = work.context - work.tokens;
-                model.forward(&tokens(work.batch, work.tokens, 1, 96), position).unwrap();
+            for work in [Input::new(2, 9, 0), Input::new(2, 1, 9), Input::new(2, 4, 10), Input::new(1, 1, 0)] {
+                let _step = candlescope_core::llm::encode(
+                    candlescope_core::llm::Tokens::new(work.rows() as usize).batch(work.batch as usize),
+                );
+                let [batch, tokens, position] =
+                    [work.batch, work.tokens, work.context - work.tokens].map(|n| n as usize);
+                model.forward(&common::tokens(batch, tokens, 1, 96), position).unwrap();
                 works.push((work, model.cost(work)));
             }
             config = Some(made);
@@ -62,7 +66,7 @@ fn annotations_sum_up_to_the_cost_model() {
         for (step, (work, own)) in batch.steps.iter().zip(works) {
             let spans: Vec<&SpanRecord> = batch.spans.iter().filter(|s| s.step == Some(step.step)).collect();
             // On a CPU the products of attention are always in f32.
-            let analytic = decoder_step(&config, work, Widths::of(width).products(4)).total();
+            let analytic = total(&forward(&config.shape(), work, Widths::of(width).products(4)));
             assert_eq!(sums(&spans), figures(&analytic), "{dtype:?} {work:?}");
             assert_eq!(own, analytic, "{dtype:?} {work:?}");
             let of_step = [step.flops, step.flops_executed, step.bytes, step.io_bytes];
@@ -79,8 +83,8 @@ fn biases_and_shared_tables_are_in_the_cost_model() {
     (config.qkv_bias, config.tie_embeddings) = (true, true);
     let mut source = RandomWeights::new(&config, 7, DType::F32, &Device::Cpu);
     let model = Llama::load(&config, &mut source, DType::F32, &Device::Cpu).unwrap();
-    let work = Work::new(2, 5, 3);
-    assert_eq!(model.cost(work), decoder_step(&config, work, Widths::of(4)).total());
+    let work = Input::new(2, 5, 3);
+    assert_eq!(model.cost(work), total(&forward(&config.shape(), work, Widths::of(4))));
 }
 
 #[test]
@@ -90,7 +94,7 @@ fn quantised_annotations_count_the_real_storage() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("model.gguf");
     let stored = write_gguf(&path, &config, GgmlDType::Q4_1, &gguf_metadata(&config));
-    let work = Work::new(1, 1, 0);
+    let work = Input::new(1, 1, 0);
     let batch = record(|| {
         let mut loaded = load(&path, Engine::Instrumented, DType::F32, false);
         assert_eq!(loaded.info.weight_bytes, stored);
@@ -102,15 +106,15 @@ fn quantised_annotations_count_the_real_storage() {
         let _step = candlescope_core::llm::decode(candlescope_core::llm::Tokens::new(1).context(1));
         loaded.model.forward(&tokens(1, 1, 0, 96), 0).unwrap();
     });
-    let analytic = decoder_step(&config, work, Widths::of(4));
+    let analytic = total(&forward(&config.shape(), work, Widths::of(4)));
     // All weights are read once, except the embedding table, of which one row is read: 5 bits per weight.
     let table = (config.vocab_size * config.hidden_size) as u64 * 5 / 8;
     let row = config.hidden_size as u64 * 5 / 8;
     let step = &batch.steps[0];
-    assert_eq!(step.flops, Some(analytic.total().flops));
-    assert_eq!(step.bytes, Some(stored - table + row + analytic.attention().kv_bytes));
+    assert_eq!(step.flops, Some(analytic.flops as u64));
+    assert_eq!(step.bytes, Some(stored - table + row + analytic.kv_bytes as u64));
     // Activations are f32 whatever the type of the weights.
-    assert_eq!(step.io_bytes, Some(step.bytes.unwrap() + analytic.total().activation_bytes));
+    assert_eq!(step.io_bytes, Some(step.bytes.unwrap() + analytic.activation_bytes as u64));
 }
 
 #[test]

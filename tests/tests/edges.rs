@@ -25,7 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "candlescope-work",
         ],
     ),
-    ("candlescope", &["candlescope-collectors", "candlescope-core", "candlescope-exporters"]),
+    ("candlescope", &["candlescope-collectors", "candlescope-core", "candlescope-exporters", "candlescope-work"]),
 ];
 /// Crates that wire others together and may use them all.
 const WIRING: &[&str] = &[

@@ -1,6 +1,12 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
 
+pub mod config;
 pub mod devices;
 pub mod estimate;
+pub mod input;
 pub mod nearest;
+pub mod operation;
+pub mod shape;
+pub mod step;
+pub mod windows;

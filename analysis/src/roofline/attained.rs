@@ -1,7 +1,7 @@
 //! What an operation takes by the rates and costs that its kinds attain.
 
-use super::operation::Operation;
 use candlescope_work::devices::{Attained, OperationClass};
+use candlescope_work::step::Operation;
 
 /// Nanoseconds that an operation takes on the device, once, beside its bytes and FLOPs.
 pub(super) fn beside_work(attained: &Attained, operation: &Operation) -> f64 {
@@ -15,12 +15,12 @@ pub(super) fn beside_work(attained: &Attained, operation: &Operation) -> f64 {
 
 /// Nanoseconds that an operation's bytes take, once; what kernels beside the product move is beside its work.
 pub(super) fn moving(attained: &Attained, operation: &Operation) -> f64 {
-    (operation.io_bytes() - operation.added_bytes) / bandwidth(attained, operation) * 1e9
+    (operation.cost.io_bytes() - operation.added_bytes) / bandwidth(attained, operation) * 1e9
 }
 
 /// Bytes/s of an operation.
 pub(super) fn bandwidth(attained: &Attained, operation: &Operation) -> f64 {
-    let own = attained.bandwidth.of(operation.class);
+    let own = attained.bandwidth.of(OperationClass::of(operation.name));
     match operation {
         Operation { unaligned: true, .. } => attained.unaligned_bandwidth.unwrap_or(own),
         Operation { from_several: true, .. } => attained.prompt_attention_bandwidth.unwrap_or(own),
@@ -30,7 +30,7 @@ pub(super) fn bandwidth(attained: &Attained, operation: &Operation) -> f64 {
 
 /// FLOP/s of an operation, if they are not those of the device.
 pub(super) fn flops(attained: &Attained, operation: &Operation) -> Option<f64> {
-    (operation.class == OperationClass::Attention).then_some(attained.attention_flops)
+    (OperationClass::of(operation.name) == OperationClass::Attention).then_some(attained.attention_flops)
 }
 
 /// Nanoseconds between an operation's kernels and uploads on the device, once.

@@ -9,10 +9,10 @@ use super::kernel_study::{Found, KernelStudy, Wanted};
 use super::latency_figures::Figure;
 use super::predict::{OperationTime, StepPrediction, with_times};
 use super::scenario::Scenario;
-use super::shape::{FeedForward, ModelShape};
-use super::work::Input;
 use candlescope_work::devices::{Device, Multiply, OperationClass};
 use candlescope_work::estimate::Estimate;
+use candlescope_work::input::Input;
+use candlescope_work::shape::{FeedForward, ModelShape};
 use serde::Serialize;
 
 /// Where an operation's time comes from.
@@ -311,6 +311,6 @@ impl Asked<'_> {
 
     /// The type that attention multiplies in.
     fn products(&self) -> &'static str {
-        if self.scenario.storage(self.device).product >= 4.0 { "f32" } else { self.activations() }
+        if self.scenario.storage(self.device).widths.products >= 4.0 { "f32" } else { self.activations() }
     }
 }

@@ -1,8 +1,9 @@
 //! Well-known models by their hub ids and short names. The figures are those of each model's `config.json` on the hub;
 //! a test holds the parameters that they make against the published totals.
 
-use super::shape::{FeedForward, ModelShape, Window};
 use candlescope_core::nearest::{nearest, suggestion};
+use candlescope_work::shape::{FeedForward, ModelShape, WindowedLayers};
+use candlescope_work::windows::Window;
 
 /// No model has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +72,9 @@ impl KnownModel {
             _ => FeedForward::Experts { intermediate: self.intermediate, experts, active },
         };
         let (size, full_every) = self.window;
-        let window = (size > 0).then(|| Window::but_one_in(size, full_every, self.size.2));
+        let layers = self.size.2 - self.size.2.checked_div(full_every).unwrap_or(0);
+        let window = Window::of(self.architecture, size);
+        let window = (size > 0).then_some(WindowedLayers { window, layers });
         ModelShape { feed_forward, window, tied: self.tied, max_context: Some(self.context), ..like_llama }
             .built_as(self.architecture)
     }

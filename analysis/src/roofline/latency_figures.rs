@@ -1,11 +1,11 @@
 //! Latencies that are both measured and predicted.
 
 use super::predict::{StepPrediction, StepTimes};
-use super::shape::ModelShape;
 use crate::passes::{Analysis, Distribution, Launched};
 use candlescope_core::{GpuSource, Phase};
 use candlescope_work::devices::OperationClass;
 use candlescope_work::estimate::Estimate;
+use candlescope_work::shape::ModelShape;
 use serde::{Serialize, Serializer};
 
 /// A time that can be predicted.
@@ -88,7 +88,7 @@ impl Figure {
             Self::Ttft | Self::Tpot => step.ns,
             Self::PrefillKernels | Self::DecodeKernels => step.device_ns.map(Estimate::exact),
             Self::PrefillOf(class) | Self::DecodeOf(class) => {
-                let own = step.operations.iter().filter(|timed| timed.operation.class == class);
+                let own = step.operations.iter().filter(|timed| timed.class == class);
                 own.map(|timed| timed.device_ns).sum::<Option<f64>>().map(Estimate::exact)
             }
             // No run is predicted as it is recorded.

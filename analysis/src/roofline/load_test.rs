@@ -8,9 +8,9 @@ use super::outlook::{Outlook, latencies};
 use super::predict::Bound;
 use super::ratings::{Rating, Thresholds, rate_figures};
 use super::scenario::{MOST, Scenario};
-use super::shape::ModelShape;
 use candlescope_work::devices::Device;
 use candlescope_work::estimate::Estimate;
+use candlescope_work::shape::ModelShape;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 

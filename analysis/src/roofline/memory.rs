@@ -1,7 +1,7 @@
 //! Memory that a model needs: weights, cache, activations.
 
-use super::shape::ModelShape;
-use super::work::Storage;
+use candlescope_work::input::Widths;
+use candlescope_work::shape::{FeedForward, ModelShape};
 use serde::Serialize;
 
 /// Bytes on one device.
@@ -19,19 +19,20 @@ pub struct MemoryNeed {
 
 impl MemoryNeed {
     /// For sequences of `prompt` tokens that grow to `longest`, on one of `devices` that share every matrix.
-    pub fn of(shape: &ModelShape, storage: &Storage, prompt: u64, longest: u64, devices: u64) -> Self {
+    pub fn of(shape: &ModelShape, widths: Widths, prompt: u64, longest: u64, devices: u64) -> Self {
         let n = devices.max(1) as f64;
         let kv_heads = (shape.kv_heads as f64 / n).max(1.0);
         // Keys and values of one token in one layer.
-        let one = 2.0 * kv_heads * shape.head_dim as f64 * storage.cached;
+        let one = 2.0 * kv_heads * shape.head_dim as f64 * widths.cached;
         let (full, windowed) = shape.layers_by_reach();
-        let kept = shape.window.map_or(longest, |window| window.size.min(longest)) as f64;
+        let kept = shape.window.filter(|layers| layers.window.kept);
+        let kept = kept.map_or(longest, |layers| layers.window.positions.min(longest)) as f64;
         // Keys and values of an encoder's output are not kept: candle makes them anew for every token.
         Self {
-            weights: storage.weights.bytes(shape.parameters() as f64) / n,
+            weights: widths.weights * shape.parameters() as f64 / n,
             kv_a_token: shape.layers as f64 * one,
             kv_a_sequence: (full as f64 * longest as f64 + windowed as f64 * kept) * one,
-            activations_a_sequence: activations(shape, storage, prompt, n),
+            activations_a_sequence: activations(shape, widths, prompt, n),
         }
     }
 
@@ -50,12 +51,11 @@ impl MemoryNeed {
 
 /// The residual stream and its norm, with whichever is larger of the attention (queries, keys, values, scores in the
 /// products' type and twice in f32) and the feed-forward network (gate, up, their product), and the logits in f32.
-fn activations(shape: &ModelShape, storage: &Storage, prompt: u64, devices: f64) -> f64 {
-    use super::shape::FeedForward;
-    let (t, a) = (prompt as f64, storage.activation);
+fn activations(shape: &ModelShape, widths: Widths, prompt: u64, devices: f64) -> f64 {
+    let (t, a) = (prompt as f64, widths.activations);
     let residual = 2.0 * t * shape.hidden as f64 * a;
     let pairs = shape.heads as f64 / devices * t * t;
-    let attention = t * (shape.queries() + 2 * shape.keys()) as f64 / devices * a + pairs * (storage.product + 8.0);
+    let attention = t * (shape.queries() + 2 * shape.keys()) as f64 / devices * a + pairs * (widths.products + 8.0);
     let width = match shape.feed_forward {
         FeedForward::Gated { intermediate } => 3 * intermediate,
         FeedForward::Plain { intermediate } => 2 * intermediate,

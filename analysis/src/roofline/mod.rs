@@ -2,8 +2,8 @@
 //! measured.
 //!
 //! ```text
-//! shape (known_models, hf_config) ─┐
-//! scenario, formats ───────────────┼─► work (operations) ─► predict (times) ─► outlook (latency, memory, batches)
+//! a shape (known_models) ───────────┐
+//! scenario, formats ───────────────┼─► the crate work (operations) ─► predict (times) ─► outlook (latency, memory, batches)
 //! a device of `devices` ───────────┘
 //!
 //! run, analysis ─► run_facts (roofs, shape, scenario) ─► points, heat, ratings ─► measured
@@ -15,23 +15,19 @@ mod attained;
 mod calibrate;
 mod from_kernels;
 mod heat;
-mod hf_config;
 mod kernel_study;
 mod known_models;
 mod latency_figures;
 mod load_test;
 mod measured;
 mod memory;
-mod operation;
 mod outlook;
 mod points;
 mod predict;
 mod ratings;
 mod run_facts;
 mod scenario;
-mod shape;
 mod table;
-pub mod work;
 
 pub use calibrate::{
     Calibration, CalibrationError, CalibrationRun, ErrorSummary, Fitted, Form, HeldOut, LeftOut, RepeatSummary,
@@ -39,7 +35,6 @@ pub use calibrate::{
 };
 pub use from_kernels::{FromKernels, KernelShape, KernelTime, StepFromKernels, TimeSource};
 pub use heat::{HeatCell, HeatMap};
-pub use hf_config::{ConfigError, config_shape};
 pub use kernel_study::{KernelStudy, KernelStudyError};
 pub use known_models::{KnownModel, UnknownModel, known_model, known_models, stored_format};
 pub use latency_figures::Figure;
@@ -51,6 +46,5 @@ pub use points::{Point, PointKind, Status, UnderRoof, phase_points};
 pub use predict::{Bound, OperationTime, StepPrediction, predict};
 pub use ratings::{Grade, Rating, ThresholdError, Thresholds};
 pub use run_facts::facts_shape;
-pub use scenario::{Goal, GoalError, MOST, Scenario, USABLE_MEMORY};
-pub use shape::{ARCHITECTURES, Biases, FeedForward, ModelShape, Window};
+pub use scenario::{Goal, GoalError, MOST, Scenario, Storage, USABLE_MEMORY};
 pub use table::{DeviceRow, device_row};

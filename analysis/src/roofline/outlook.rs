@@ -5,10 +5,10 @@ use super::kernel_study::KernelStudy;
 use super::memory::MemoryNeed;
 use super::predict::{Bound, StepPrediction, predict};
 use super::scenario::Scenario;
-use super::shape::{FeedForward, ModelShape};
-use super::work::{Operation, encode, step};
 use candlescope_work::devices::{Device, DeviceKind, FORMATS, Format, Multiply, Origin};
 use candlescope_work::estimate::Estimate;
+use candlescope_work::shape::{FeedForward, ModelShape, WindowedLayers};
+use candlescope_work::step::{Operation, encode, step};
 use serde::Serialize;
 
 /// No larger batch is looked at.
@@ -222,16 +222,16 @@ pub fn step_times(shape: &ModelShape, device: &Device, scenario: &Scenario) -> (
 
 /// The operations of both steps: of the prompts to the first token, and of one token at the context that is told.
 pub(super) fn operations(shape: &ModelShape, device: &Device, scenario: &Scenario) -> (Vec<Operation>, Vec<Operation>) {
-    let storage = scenario.storage(device);
+    let widths = scenario.storage(device).widths;
     let [first, token] = scenario.inputs(shape);
     let devices = scenario.devices;
-    let mut prefill = encode(shape, scenario.batch, scenario.prompt, &storage, devices);
-    prefill.extend(step(shape, first, &storage, devices));
-    (prefill, step(shape, token, &storage, devices))
+    let mut prefill = encode(shape, scenario.batch, scenario.prompt, widths, devices);
+    prefill.extend(step(shape, first, widths, devices));
+    (prefill, step(shape, token, widths, devices))
 }
 
 fn need(shape: &ModelShape, device: &Device, scenario: &Scenario) -> MemoryNeed {
-    MemoryNeed::of(shape, &scenario.storage(device), scenario.prompt, scenario.longest(shape), scenario.devices)
+    MemoryNeed::of(shape, scenario.storage(device).widths, scenario.prompt, scenario.longest(shape), scenario.devices)
 }
 
 fn throughput(batch: u64, tpot: Option<Estimate>) -> Option<f64> {
@@ -451,12 +451,13 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
     if shape.encoder_layers > 0 {
         all.push("keys and values of the encoder's output are made anew for every token, as candle's T5 does".into());
     }
-    if shape.window.is_some() {
-        all.push(
-            "layers with a window keep no more of the cache than the window, as candle's gemma3 does; its other models \
-             keep and read all"
-                .to_string(),
-        );
+    if let Some(WindowedLayers { window, .. }) = shape.window {
+        all.push(match window.kept {
+            true => {
+                "layers with a window keep no more of the cache than the window, as candle's model does".to_string()
+            }
+            false => "layers with a window keep and read the whole cache, as candle's model does".to_string(),
+        });
     }
     if scenario.devices > 1 {
         all.push(

@@ -18,11 +18,11 @@
 //! of all ways that go over from the host to the device at one operation.
 
 use super::attained;
-use super::operation::{Operands, Operation};
-use super::work::Storage;
+use super::scenario::Storage;
 use crate::passes::Launched;
-use candlescope_work::devices::{Attained, ByClass, Device, Multiply};
+use candlescope_work::devices::{Attained, ByClass, Device, Multiply, OperationClass};
 use candlescope_work::estimate::Estimate;
+use candlescope_work::step::{Operands, Operation};
 use serde::Serialize;
 
 /// What decides how long something takes.
@@ -64,6 +64,8 @@ pub struct OperationTime {
     /// Its work, for one time.
     #[serde(flatten)]
     pub operation: Operation,
+    /// Its kind.
+    pub class: OperationClass,
     /// FLOPs ÷ bytes with activations.
     pub intensity: Option<f64>,
     /// FLOP/s that its intensity allows.
@@ -121,12 +123,12 @@ pub fn predict(
     storage: &Storage,
     missing: &mut Vec<String>,
 ) -> StepPrediction {
-    let weights = device.multiplies(storage.weights.multiply);
+    let weights = device.multiplies(storage.multiply);
     let mut timed: Vec<OperationTime> =
         operations.into_iter().map(|operation| time(operation, device, storage, missing)).collect();
     let sum = |of: fn(&Operation) -> f64| timed.iter().map(|t| t.operation.calls * of(&t.operation)).sum::<f64>();
-    let (flops, flops_executed) = (sum(|o| o.flops), sum(Operation::executed));
-    let (bytes, io_bytes) = (sum(Operation::bytes), sum(Operation::io_bytes));
+    let (flops, flops_executed) = (sum(|o| o.cost.flops), sum(|o| o.cost.flops_executed()));
+    let (bytes, io_bytes) = (sum(|o| o.cost.bytes()), sum(|o| o.cost.io_bytes()));
     let kernels = sum(|o| o.kernels);
     let gap =
         |t: &OperationTime| device.attained.map_or(0.0, |own| t.operation.calls * attained::gaps(&own, &t.operation));
@@ -273,7 +275,7 @@ pub(super) fn step_times(operations: &[Operation], device: &Device, storage: &St
     let (mut device_ns, mut each) = (0.0, Vec::with_capacity(operations.len()));
     for operation in operations {
         let ns = Parts::of(operation, device, storage).device_ns(device)? * operation.calls;
-        *by_class.of_mut(operation.class) += ns;
+        *by_class.of_mut(OperationClass::of(operation.name)) += ns;
         device_ns += ns;
         each.push((operation, ns));
     }
@@ -309,16 +311,16 @@ impl Parts {
     fn of(operation: &Operation, device: &Device, storage: &Storage) -> Self {
         let has = |multiply: Multiply| device.flops.contains_key(&multiply);
         let multiply = match operation.operands {
-            Operands::Weights => storage.weights.multiply,
-            Operands::Activations if storage.product >= 4.0 => Multiply::F32,
+            Operands::Weights => storage.multiply,
+            Operands::Activations if storage.widths.products >= 4.0 => Multiply::F32,
             // GGML's and 8-bit weights do not say what attention multiplies: 16-bit floats beside 16-bit activations,
             // of the kind that the device has.
-            Operands::Activations if storage.weights.multiply == Multiply::Bf16 => Multiply::Bf16,
+            Operands::Activations if storage.multiply == Multiply::Bf16 => Multiply::Bf16,
             Operands::Activations if has(Multiply::Bf16) && !has(Multiply::F16) => Multiply::Bf16,
             Operands::Activations => Multiply::F16,
         };
         let multiply = device.multiplies(multiply);
-        let executed = operation.executed();
+        let executed = operation.cost.flops_executed();
         let attained = device.attained.as_ref();
         let peak = attained
             .and_then(|attained| attained::flops(attained, operation))
@@ -330,7 +332,7 @@ impl Parts {
             bandwidth,
             computing: if executed > 0.0 { peak.map(|peak| executed / peak * 1e9) } else { Some(0.0) },
             moving: attained
-                .map_or(operation.io_bytes() / bandwidth * 1e9, |attained| attained::moving(attained, operation)),
+                .map_or(operation.cost.io_bytes() / bandwidth * 1e9, |attained| attained::moving(attained, operation)),
             linking: match (&device.link, operation.link_bytes) {
                 (_, 0.0) => Some(0.0),
                 (Some(link), sent) => Some(sent / link.bytes_per_s * 1e9),
@@ -393,8 +395,8 @@ fn time(operation: Operation, device: &Device, storage: &Storage, missing: &mut 
         // Said, rather than refused.
         lacks(format!("{} has no link in its datasheet: the time of all-reduces is left out", device.name));
     }
-    let io_bytes = operation.io_bytes();
-    let intensity = (operation.flops > 0.0 && io_bytes > 0.0).then(|| operation.flops / io_bytes);
+    let io_bytes = operation.cost.io_bytes();
+    let intensity = (operation.cost.flops > 0.0 && io_bytes > 0.0).then(|| operation.cost.flops / io_bytes);
     OperationTime {
         intensity,
         attainable_flops: intensity.zip(parts.peak).map(|(intensity, peak)| peak.min(intensity * parts.bandwidth)),
@@ -402,6 +404,7 @@ fn time(operation: Operation, device: &Device, storage: &Storage, missing: &mut 
         device_ns: parts.device_ns(device).map(|ns| ns * operation.calls),
         bound: parts.bound(),
         share: None,
+        class: OperationClass::of(operation.name),
         operation,
     }
 }

@@ -1,14 +1,13 @@
 //! What a run says about its model and its machine: the shape, how it was stored, what it was asked, its peaks.
 
-use super::hf_config::{LARGEST, MOST_PARAMETERS, parameters_at_most};
 use super::scenario::Scenario;
-use super::shape::ModelShape;
 use crate::passes::peaks::{devices, peaks};
 use crate::passes::{Analysis, Distribution};
 use candlescope_core::run::RunManifest;
 use candlescope_work::devices::{
     Device, DeviceKind, Format, Multiply, Origin, Peak, PeakKind, Roof, known_device, launch_of_driver,
 };
+use candlescope_work::shape::{LARGEST, MOST_PARAMETERS, ModelShape};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -103,7 +102,7 @@ pub fn facts_shape(model: &BTreeMap<String, Value>) -> Result<ModelShape, String
     let mut shape = ModelShape::decoder(name, size, heads, number("intermediate_size")?);
     shape.max_context = number("context_length").ok();
     let mut shape = shape.built_as(text("architecture").unwrap_or("llama"));
-    if parameters_at_most(&shape) > MOST_PARAMETERS {
+    if shape.parameters_at_most() > MOST_PARAMETERS {
         return Err(format!("dimensions in run.json that make no more than {MOST_PARAMETERS} parameters"));
     }
     // Whether the head is the embedding table is not told, but the number of parameters tells it.

@@ -1,8 +1,8 @@
 //! What is to be predicted: how a model is stored, and what it is asked.
 
-use super::shape::ModelShape;
-use super::work::{Input, Storage};
 use candlescope_work::devices::{Device, DeviceKind, Format, Multiply};
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::shape::ModelShape;
 use serde::Serialize;
 
 /// No more sequences, tokens or devices are looked at: beyond this no figure means anything.
@@ -57,6 +57,15 @@ fn nanoseconds(text: &str) -> Option<f64> {
     let (number, unit) =
         units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, *ns))).unwrap_or((text, 1e6));
     number.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0).map(|value| value * unit)
+}
+
+/// How values are stored and multiplied.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Storage {
+    /// The type in which weights are multiplied.
+    pub multiply: Multiply,
+    /// Sizes of elements.
+    pub widths: Widths,
 }
 
 /// How a model is stored, and what it is asked.
@@ -185,13 +194,15 @@ impl Scenario {
     /// How its values are stored on a device.
     pub fn storage(&self, device: &Device) -> Storage {
         // On a CPU candle holds what it quantised or what is f32 in f32, and 16-bit floats as they are.
-        let activation = self.weights.activation_bits / 8.0;
+        let activations = self.weights.activation_bits / 8.0;
         let widens = device.kind == DeviceKind::Cpu && device.multiplies(Multiply::F16) == Multiply::F32;
-        Storage {
-            weights: self.weights,
-            activation,
-            cached: self.cached.map_or(activation, |format| format.bits / 8.0),
-            product: if widens { 4.0 } else { activation },
-        }
+        let widths = Widths {
+            weights: self.weights.bits / 8.0,
+            activations,
+            cached: self.cached.map_or(activations, |format| format.bits / 8.0),
+            products: if widens { 4.0 } else { activations },
+            in_blocks: self.weights.in_blocks,
+        };
+        Storage { multiply: self.weights.multiply, widths }
     }
 }

@@ -3,14 +3,15 @@
 use super::hf_fields::{candles, count, shared_by_heads};
 use super::reading::{self, Size};
 use crate::config::{ConfigError, token_ids};
-use crate::cost::linear;
 use crate::encoder_decoder::{EncoderDecoder, Source};
 use crate::info::Dimensions;
 use crate::layers::record;
 use crate::weights::{WeightError, WeightSource};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_transformers::models::whisper;
+use candlescope_core::Annotation;
 use candlescope_core::modules;
+use candlescope_work::operation::linear;
 use serde_json::Value;
 use tracing::Span;
 
@@ -115,7 +116,7 @@ impl EncoderDecoder for CandleWhisper {
         record(|| {
             let (features, words) = (self.dimensions.hidden_size, self.dimensions.vocab_size);
             let cost = linear(batch, features, words, (features * words * 4) as u64, 4);
-            cost.annotation().dtype(candlescope_core::DType::F32).shape(&[words, features])
+            Annotation::from(cost).dtype(candlescope_core::DType::F32).shape(&[words, features])
         });
         logits.to_dtype(DType::F32)
     }

@@ -2,6 +2,7 @@
 
 use super::{ConfigError, FeedForward, GGUF_ARCHITECTURES, ModelConfig, Rope};
 use candle_core::quantized::gguf_file::{Content, Value};
+use candlescope_work::config::Dimensions;
 
 impl ModelConfig {
     /// The configuration that the header of a GGUF file describes. `name` is used if the file has none.
@@ -13,8 +14,10 @@ impl ModelConfig {
         }
         let key = |name: &str| format!("{architecture}.{name}");
         let count = |name: &str| whole(header, &key(name)).map(|n| n as usize);
-        let required = |name: &str| {
-            count(name).ok_or_else(|| ConfigError::Lacks { what: format!("`{}` in its metadata", key(name)) })
+        let known = Dimensions::of_gguf(&architecture, |key| header.metadata.get(key).map(|_| whole(header, key)));
+        let required = |known: Option<u64>, name: &str| {
+            let known = known.and_then(|n| usize::try_from(n).ok());
+            known.ok_or_else(|| ConfigError::Lacks { what: format!("`{}` in its metadata", key(name)) })
         };
         let experts = count("expert_count").unwrap_or(0);
         if experts > 1 {
@@ -24,8 +27,7 @@ impl ModelConfig {
             });
         }
         refuse_rope_scaling(header, &architecture)?;
-        let hidden_size = required("embedding_length")?;
-        let num_heads = required("attention.head_count")?;
+        let num_heads = required(known.heads, "attention.head_count")?;
         if num_heads == 0 {
             return Err(ConfigError::Inconsistent("heads is 0".into()));
         }
@@ -39,13 +41,13 @@ impl ModelConfig {
         let config = Self {
             name: text("general.name").unwrap_or(name).to_string(),
             vocab_size: embedding.shape.dims().first().copied().unwrap_or(0),
-            hidden_size,
-            feed_forward: FeedForward::SwiGlu { intermediate: required("feed_forward_length")? },
-            num_layers: required("block_count")?,
+            hidden_size: required(known.hidden, "embedding_length")?,
+            feed_forward: FeedForward::SwiGlu { intermediate: required(known.intermediate, "feed_forward_length")? },
+            num_layers: required(known.layers, "block_count")?,
             num_heads,
-            num_kv_heads: count("attention.head_count_kv").unwrap_or(num_heads),
-            head_dim: count("attention.key_length").unwrap_or(hidden_size / num_heads),
-            max_context: count("context_length").unwrap_or(2048),
+            num_kv_heads: required(known.kv_heads, "attention.head_count_kv")?,
+            head_dim: required(known.head_dim, "attention.key_length")?,
+            max_context: known.context.map_or(2048, |n| n as usize),
             window: None,
             rms_norm_eps: float(header, &key("attention.layer_norm_rms_epsilon")).unwrap_or(1e-5),
             rope: Rope {

@@ -1,6 +1,6 @@
 //! GPT-2: LayerNorm, learned positions, one projection for queries, keys and values, and a head that is the embedding.
 
-use super::json::{count, field, number, optional_count, token_id, token_ids};
+use super::json::{count, dimensions, field, number, optional_count, token_id, token_ids};
 use super::{ConfigError, FeedForward, ModelConfig, Rope};
 use serde_json::Value;
 
@@ -62,32 +62,26 @@ fn base() -> ModelConfig {
 /// Reads a `config.json` of `model_type` `gpt2`.
 pub(super) fn from_hf(name: &str, json: &Value) -> Result<ModelConfig, ConfigError> {
     refuse_variants(json)?;
-    let hidden_size = count(json, "n_embd")?;
-    let num_heads = count(json, "n_head")?;
+    let known = dimensions(json);
+    let (hidden_size, num_heads) = (count(known.hidden, "n_embd")?, count(known.heads, "n_head")?);
     if num_heads == 0 {
         return Err(field("n_head", "a positive number"));
     }
     if !hidden_size.is_multiple_of(num_heads) {
         return Err(ConfigError::Inconsistent(format!("n_embd {hidden_size} is not a multiple of n_head {num_heads}")));
     }
-    let intermediate = match optional_count(json, "n_inner")? {
-        Some(width) => width,
-        None => hidden_size.saturating_mul(4),
-    };
-    let max_context = match optional_count(json, "n_positions")? {
-        Some(positions) => positions,
-        None => count(json, "n_ctx")?,
-    };
+    let intermediate =
+        optional_count(known.intermediate, json, "n_inner")?.unwrap_or_else(|| hidden_size.saturating_mul(4));
     let config = ModelConfig {
         name: name.to_string(),
-        vocab_size: count(json, "vocab_size")?,
+        vocab_size: count(known.vocab, "vocab_size")?,
         hidden_size,
         feed_forward: FeedForward::Gelu { intermediate },
-        num_layers: count(json, "n_layer")?,
+        num_layers: count(known.layers, "n_layer")?,
         num_heads,
         num_kv_heads: num_heads,
         head_dim: hidden_size / num_heads,
-        max_context,
+        max_context: count(known.context, "n_positions")?,
         rms_norm_eps: number(json, "layer_norm_epsilon")?.unwrap_or(1e-5),
         tie_embeddings: json.get("tie_word_embeddings").and_then(Value::as_bool).unwrap_or(true),
         bos: json.get("bos_token_id").and_then(token_id),

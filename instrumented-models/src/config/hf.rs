@@ -1,6 +1,6 @@
 //! Reads a Hugging Face `config.json`.
 
-use super::json::{count, field, number, optional_count, text, token_id, token_ids};
+use super::json::{count, dimensions, field, number, optional_count, text, token_id, token_ids};
 use super::{ConfigError, FeedForward, GPT2, HF_ARCHITECTURES, Llama3Scaling, ModelConfig, Rope};
 use serde_json::Value;
 
@@ -14,25 +14,26 @@ impl ModelConfig {
         if architecture == GPT2 {
             return super::gpt2::from_hf(name, json);
         }
-        let hidden_size = count(json, "hidden_size")?;
-        let num_heads = count(json, "num_attention_heads")?;
+        let known = dimensions(json);
+        let num_heads = count(known.heads, "num_attention_heads")?;
         if num_heads == 0 {
             return Err(ConfigError::Field { field: "num_attention_heads".into(), expected: "a positive number" });
         }
         let flag = |key: &str| json.get(key).and_then(Value::as_bool);
         let default_bias = architecture == "qwen2";
         // Within Mistral's window, windowed and full attention are the same: the context ends there.
-        let window = if architecture == "mistral" { optional_count(json, "sliding_window")? } else { None };
+        let window =
+            if architecture == "mistral" { optional_count(known.window, json, "sliding_window")? } else { None };
         let config = Self {
             name: name.to_string(),
-            vocab_size: count(json, "vocab_size")?,
-            hidden_size,
-            feed_forward: FeedForward::SwiGlu { intermediate: count(json, "intermediate_size")? },
-            num_layers: count(json, "num_hidden_layers")?,
+            vocab_size: count(known.vocab, "vocab_size")?,
+            hidden_size: count(known.hidden, "hidden_size")?,
+            feed_forward: FeedForward::SwiGlu { intermediate: count(known.intermediate, "intermediate_size")? },
+            num_layers: count(known.layers, "num_hidden_layers")?,
             num_heads,
-            num_kv_heads: optional_count(json, "num_key_value_heads")?.unwrap_or(num_heads),
-            head_dim: optional_count(json, "head_dim")?.unwrap_or(hidden_size / num_heads),
-            max_context: optional_count(json, "max_position_embeddings")?
+            num_kv_heads: count(known.kv_heads, "num_key_value_heads")?,
+            head_dim: count(known.head_dim, "head_dim")?,
+            max_context: optional_count(known.context, json, "max_position_embeddings")?
                 .unwrap_or(2048)
                 .min(window.unwrap_or(usize::MAX)),
             window,

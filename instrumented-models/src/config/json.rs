@@ -1,6 +1,7 @@
 //! Fields of a `config.json`, each read or refused by its name.
 
 use super::ConfigError;
+use candlescope_work::config::{Config, Dimensions};
 use serde_json::Value;
 
 pub(super) fn field(name: &str, expected: &'static str) -> ConfigError {
@@ -11,17 +12,22 @@ pub(super) fn text(json: &Value, key: &str) -> Result<String, ConfigError> {
     json.get(key).and_then(Value::as_str).map(str::to_string).ok_or_else(|| field(key, "a string"))
 }
 
-pub(super) fn optional_count(json: &Value, key: &str) -> Result<Option<usize>, ConfigError> {
+/// A dimension that was read of the field `key`.
+pub(super) fn count(known: Option<u64>, key: &str) -> Result<usize, ConfigError> {
+    known.and_then(|n| usize::try_from(n).ok()).ok_or_else(|| field(key, "a whole number"))
+}
+
+/// The same of a field that may be missing.
+pub(super) fn optional_count(known: Option<u64>, json: &Value, key: &str) -> Result<Option<usize>, ConfigError> {
     match json.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => {
-            value.as_u64().and_then(|n| usize::try_from(n).ok()).map(Some).ok_or_else(|| field(key, "a whole number"))
-        }
+        None | Some(Value::Null) if known.is_none() => Ok(None),
+        _ => count(known, key).map(Some),
     }
 }
 
-pub(super) fn count(json: &Value, key: &str) -> Result<usize, ConfigError> {
-    optional_count(json, key)?.ok_or_else(|| field(key, "a whole number"))
+/// Dimensions that these fields say.
+pub(super) fn dimensions(json: &Value) -> Dimensions {
+    json.as_object().map(|fields| Dimensions::of(&Config::new(fields))).unwrap_or_default()
 }
 
 pub(super) fn number(json: &Value, key: &str) -> Result<Option<f64>, ConfigError> {

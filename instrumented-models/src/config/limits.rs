@@ -1,7 +1,7 @@
 //! How large a model may claim to be. A file of a few bytes can claim anything: values beyond these limits are refused
 //! before they are counted, multiplied or allocated. Within them no product of dimensions overflows 64 bits.
 
-use super::{ConfigError, FeedForward, ModelConfig};
+use super::{ConfigError, ModelConfig};
 
 /// Most decoder layers.
 const MAX_LAYERS: usize = 4096;
@@ -11,17 +11,11 @@ const MAX_WIDTH: usize = 1 << 20;
 const MAX_VOCABULARY: usize = 1 << 24;
 /// Longest context: rotary angles are computed in f32, which cannot represent every larger position exactly.
 const MAX_CONTEXT: usize = 1 << 24;
-/// Most experts of a mixture.
-const MAX_EXPERTS: usize = 1 << 16;
 
 impl ModelConfig {
     /// Fails if a dimension is 0 or beyond its limit.
     pub(super) fn check_limits(&self) -> Result<(), ConfigError> {
         let heads = self.num_heads.saturating_mul(self.head_dim);
-        let experts = match self.feed_forward {
-            FeedForward::MoeSwiGlu { experts, active, .. } => experts.max(active),
-            _ => 1,
-        };
         for (name, value, limit) in [
             ("vocabulary", self.vocab_size, MAX_VOCABULARY),
             ("hidden size", self.hidden_size, MAX_WIDTH),
@@ -31,7 +25,6 @@ impl ModelConfig {
             ("key/value heads", self.num_kv_heads, MAX_WIDTH),
             ("head size", self.head_dim, MAX_WIDTH),
             ("heads times head size", heads, MAX_WIDTH),
-            ("experts", experts, MAX_EXPERTS),
             ("context", self.max_context, MAX_CONTEXT),
         ] {
             if value == 0 {
@@ -54,6 +47,7 @@ impl ModelConfig {
 
 #[cfg(test)]
 mod tests {
+    use super::super::FeedForward;
     use super::*;
 
     #[test]

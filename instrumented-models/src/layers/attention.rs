@@ -2,9 +2,11 @@
 
 use super::{KvCache, Projection, Rotary, dtype_word, join, layer_span, product_dtype, record};
 use crate::config::AttentionDims;
-use crate::cost::{Cost, Widths, Work};
 use candle_core::{DType, Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::Cost;
 use tracing::Span;
 
 /// Self-attention with grouped key/value heads and a cache.
@@ -101,20 +103,20 @@ impl Attention {
 
     /// Cost of a forward pass: projections, rotary embedding, attention, and the cache if there is one. The projections
     /// know the width of their weights themselves.
-    pub fn cost(&self, work: Work, widths: Widths) -> Cost {
+    pub fn cost(&self, work: Input, widths: Widths) -> Cost {
         let (rows, width) = (work.rows(), widths.activations);
-        let keep =
-            if self.cache.is_some() { self.dims.kv_write(work, width) } else { self.dims.turned_values(work, width) };
+        let heads = self.dims.counted();
+        let keep = if self.cache.is_some() { heads.kv_write(work, widths) } else { heads.turned_values(work, width) };
         let inputs = match &self.inputs {
-            Inputs::Apart { q, k, v, .. } => q.cost(rows) + k.cost(rows) + v.cost(rows) + self.dims.rotary(work, width),
-            Inputs::Merged { qkv, .. } => qkv.cost(rows) + self.dims.split(work, width),
+            Inputs::Apart { q, k, v, .. } => q.cost(rows) + k.cost(rows) + v.cost(rows) + heads.rotary(work, width),
+            Inputs::Merged { qkv, .. } => qkv.cost(rows) + heads.split(work, width),
         };
         inputs
             + self.o_proj.cost(rows)
             + keep
-            + self.dims.scores(work, widths)
-            + self.dims.softmax(work, widths)
-            + self.dims.context(work, widths)
+            + heads.scores(work, widths)
+            + heads.softmax(work, widths)
+            + heads.context(work, widths)
     }
 
     /// Input (batch, tokens, hidden) whose first token is at `position`; output of the same shape. `mask`, (tokens,
@@ -122,12 +124,12 @@ impl Attention {
     pub fn forward(&mut self, xs: &Tensor, position: usize, mask: Option<&Tensor>) -> Result<Tensor> {
         let _entered = self.spans.attention.enter();
         let (batch, tokens, _) = xs.dims3()?;
-        let work = Work::new(batch, tokens, position);
+        let work = Input::new(batch, tokens, position);
         let (q, k, v) = self.inputs(xs, work)?;
         let (k, v) = match &mut self.cache {
             Some(cache) => cache.append(&k, &v, position)?,
             None => {
-                record(|| self.dims.turned_values(work, v.dtype().size_in_bytes()).annotation());
+                record(|| Annotation::from(self.dims.counted().turned_values(work, v.dtype().size_in_bytes())));
                 (k, v.contiguous()?)
             }
         };
@@ -138,15 +140,15 @@ impl Attention {
     }
 
     /// Queries, keys and values, (batch, heads, tokens, head) each.
-    fn inputs(&self, xs: &Tensor, work: Work) -> Result<(Tensor, Tensor, Tensor)> {
+    fn inputs(&self, xs: &Tensor, work: Input) -> Result<(Tensor, Tensor, Tensor)> {
         let AttentionDims { heads, kv_heads, head_dim } = self.dims;
-        let (batch, tokens) = (work.batch, work.tokens);
+        let (batch, tokens, _) = xs.dims3()?;
         match &self.inputs {
             Inputs::Apart { q, k, v, rotary } => {
                 let q = q.forward(xs)?.reshape((batch, tokens, heads, head_dim))?.transpose(1, 2)?;
                 let k = k.forward(xs)?.reshape((batch, tokens, kv_heads, head_dim))?.transpose(1, 2)?;
                 let v = v.forward(xs)?.reshape((batch, tokens, kv_heads, head_dim))?.transpose(1, 2)?;
-                let (q, k) = rotary.forward(&q, &k, work.context - tokens)?;
+                let (q, k) = rotary.forward(&q, &k, work.context as usize - tokens)?;
                 Ok((q, k, v))
             }
             Inputs::Merged { qkv, split } => {
@@ -158,8 +160,8 @@ impl Attention {
                 let v = part(heads + kv_heads, kv_heads)?;
                 let v = if tokens > 1 && kv_heads > 1 { v } else { v.contiguous()? };
                 record(|| {
-                    let cost = self.dims.split(work, q.dtype().size_in_bytes());
-                    cost.annotation().dtype(dtype_word(q.dtype())).shape(q.dims())
+                    let cost = self.dims.counted().split(work, q.dtype().size_in_bytes());
+                    Annotation::from(cost).dtype(dtype_word(q.dtype())).shape(q.dims())
                 });
                 Ok((q, k, v))
             }
@@ -167,7 +169,7 @@ impl Attention {
     }
 
     /// QKᵀ/√d, (batch, heads, tokens, context).
-    fn scores(&self, q: &Tensor, k: &Tensor, work: Work) -> Result<Tensor> {
+    fn scores(&self, q: &Tensor, k: &Tensor, work: Input) -> Result<Tensor> {
         let _entered = self.spans.scores.enter();
         let AttentionDims { heads, kv_heads, head_dim } = self.dims;
         let dtype = product_dtype(k);
@@ -175,18 +177,19 @@ impl Attention {
         // Scaling the queries takes one operation per feature of a head; scaling the scores would take one per position
         // of the context.
         let q = (q * (1. / (head_dim as f64).sqrt()))?;
-        let stacked = (work.batch, kv_heads, heads / kv_heads * work.tokens, head_dim);
+        let (batch, _, tokens, _) = q.dims4()?;
+        let stacked = (batch, kv_heads, heads / kv_heads * tokens, head_dim);
         let scores = q.reshape(stacked)?.matmul(&keys.t()?)?;
-        let scores = scores.reshape((work.batch, heads, work.tokens, work.context))?;
+        let scores = scores.reshape((batch, heads, tokens, k.dim(2)?))?;
         record(|| {
-            let cost = self.dims.scores(work, widths(k));
-            cost.annotation().dtype(dtype_word(scores.dtype())).shape(scores.dims())
+            let cost = self.dims.counted().scores(work, widths(k));
+            Annotation::from(cost).dtype(dtype_word(scores.dtype())).shape(scores.dims())
         });
         Ok(scores)
     }
 
     /// Attention weights, in f32 whatever the type of the scores.
-    fn softmax(&self, scores: Tensor, mask: Option<&Tensor>, work: Work, widths: Widths) -> Result<Tensor> {
+    fn softmax(&self, scores: Tensor, mask: Option<&Tensor>, work: Input, widths: Widths) -> Result<Tensor> {
         let _entered = self.spans.softmax.enter();
         let scores = scores.to_dtype(DType::F32)?;
         let scores = match mask {
@@ -195,25 +198,26 @@ impl Attention {
         };
         let weights = candle_nn::ops::softmax_last_dim(&scores)?;
         record(|| {
-            let cost = self.dims.softmax(work, widths);
-            cost.annotation().dtype(dtype_word(weights.dtype())).shape(weights.dims())
+            let cost = self.dims.counted().softmax(work, widths);
+            Annotation::from(cost).dtype(dtype_word(weights.dtype())).shape(weights.dims())
         });
         Ok(weights)
     }
 
     /// AV, (batch, tokens, heads·head) in `dtype`.
-    fn context(&self, weights: &Tensor, v: &Tensor, work: Work, dtype: DType) -> Result<Tensor> {
+    fn context(&self, weights: &Tensor, v: &Tensor, work: Input, dtype: DType) -> Result<Tensor> {
         let _entered = self.spans.context.enter();
         let AttentionDims { heads, kv_heads, head_dim } = self.dims;
         let values = v.to_dtype(product_dtype(v))?;
         let weights = weights.to_dtype(values.dtype())?;
-        let stacked = (work.batch, kv_heads, heads / kv_heads * work.tokens, work.context);
+        let (batch, _, tokens, positions) = weights.dims4()?;
+        let stacked = (batch, kv_heads, heads / kv_heads * tokens, positions);
         let context = weights.reshape(stacked)?.matmul(&values)?;
-        let context = context.reshape((work.batch, heads, work.tokens, head_dim))?.transpose(1, 2)?;
-        let context = context.reshape((work.batch, work.tokens, heads * head_dim))?.to_dtype(dtype)?;
+        let context = context.reshape((batch, heads, tokens, head_dim))?.transpose(1, 2)?;
+        let context = context.reshape((batch, tokens, heads * head_dim))?.to_dtype(dtype)?;
         record(|| {
-            let cost = self.dims.context(work, widths(v));
-            cost.annotation().dtype(dtype_word(values.dtype())).shape(context.dims())
+            let cost = self.dims.counted().context(work, widths(v));
+            Annotation::from(cost).dtype(dtype_word(values.dtype())).shape(context.dims())
         });
         Ok(context)
     }

@@ -1,9 +1,10 @@
 //! Two-dimensional convolution.
 
 use super::{dtype_word, layer_span, record, tensor_bytes};
-use crate::cost::{Cost, pointwise};
 use candle_core::{Result, Tensor};
 use candle_nn::{Conv2dConfig, Module};
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, bias as added, convolution};
 use tracing::Span;
 
 /// A convolution over (batch, channels, height, width) with a kernel of shape (out, in / groups, kh, kw).
@@ -22,13 +23,13 @@ impl Conv2d {
 
     /// Cost of an output of `output` elements from an input of `input`: every one is a dot product over the kernel's
     /// (in / groups)·kh·kw values, and a bias is added to them afterwards.
-    pub fn cost(&self, input: usize, output: usize) -> Cost {
+    pub fn cost(&self, input: impl Count, output: impl Count) -> Cost {
         let (weight, bias) = (self.inner.weight(), self.inner.bias());
         let window: usize = weight.dims().iter().skip(1).product();
         let width = weight.dtype().size_in_bytes();
-        let added = if bias.is_some() { pointwise(output, 2, width) } else { Cost::ZERO };
+        let sum = if bias.is_some() { added(output, width) } else { Cost::ZERO };
         let weight_bytes = tensor_bytes(weight) + bias.map_or(0, tensor_bytes);
-        Cost { flops: 2 * (output * window) as u64, weight_bytes, ..pointwise(input + output, 1, width) + added }
+        convolution(input, output, window, weight_bytes, width) + sum
     }
 }
 
@@ -39,7 +40,7 @@ impl Module for Conv2d {
         let ys = self.inner.forward(xs)?;
         record(|| {
             let cost = self.cost(xs.elem_count(), ys.elem_count());
-            cost.annotation().dtype(dtype_word(xs.dtype())).shape(ys.dims())
+            Annotation::from(cost).dtype(dtype_word(xs.dtype())).shape(ys.dims())
         });
         Ok(ys)
     }

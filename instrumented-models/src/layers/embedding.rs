@@ -1,10 +1,11 @@
 //! The embedding table.
 
 use super::{dtype_word, ggml_dtype_word, layer_span, record, tensor_bytes};
-use crate::cost::{Cost, lookup};
 use candle_core::quantized::QTensor;
 use candle_core::{DType, Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, lookup};
 use std::sync::Arc;
 use tracing::Span;
 
@@ -51,7 +52,7 @@ impl Embedding {
     }
 
     /// Cost of looking up `rows` tokens: the bytes of their rows, and of the vectors they become.
-    pub fn cost(&self, rows: usize) -> Cost {
+    pub fn cost(&self, rows: impl Count) -> Cost {
         lookup(rows, self.features, self.row_bytes, self.width)
     }
 }
@@ -68,7 +69,7 @@ impl Module for Embedding {
                 table.index_select(&ids.flatten_all()?, 0)?.reshape(shape)?
             }
         };
-        record(|| self.cost(ids.elem_count()).annotation().dtype(self.dtype).shape(ys.dims()));
+        record(|| Annotation::from(self.cost(ids.elem_count())).dtype(self.dtype).shape(ys.dims()));
         Ok(ys)
     }
 }

@@ -1,9 +1,10 @@
 //! A wrapper that instruments any module.
 
 use super::{dtype_word, layer_span, record};
-use crate::cost::Cost;
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::operation::Cost;
 use std::fmt;
 use std::sync::Arc;
 use tracing::Span;
@@ -42,8 +43,8 @@ impl<M> Instrumented<M> {
         Self { inner, cost: None, span: layer_span!("module", path) }
     }
 
-    /// Wraps `inner`, whose cost for an input is `cost(inner, input)`: for example [`crate::cost::linear`] for a
-    /// projection, [`crate::cost::pointwise`] for an activation function. It is called only while something is
+    /// Wraps `inner`, whose cost for an input is `cost(inner, input)`: for example [`candlescope_work::operation::linear`] for a
+    /// projection, [`candlescope_work::operation::pointwise`] for an activation function. It is called only while something is
     /// recorded.
     pub fn with_cost(path: &str, inner: M, cost: impl Fn(&M, &Tensor) -> Cost + Send + Sync + 'static) -> Self {
         Self { inner, cost: Some(Arc::new(cost)), span: layer_span!("module", path) }
@@ -66,7 +67,7 @@ impl<M: Module> Module for Instrumented<M> {
         let ys = self.inner.forward(xs)?;
         record(|| {
             let cost = self.cost.as_ref().map(|cost| cost(&self.inner, xs)).unwrap_or_default();
-            cost.annotation().dtype(dtype_word(ys.dtype())).shape(ys.dims())
+            Annotation::from(cost).dtype(dtype_word(ys.dtype())).shape(ys.dims())
         });
         Ok(ys)
     }

@@ -1,9 +1,10 @@
 //! The cache of keys and values of one attention.
 
 use super::{dtype_word, layer_span, record};
-use crate::config::AttentionDims;
-use crate::cost::Work;
 use candle_core::{Result, Tensor, bail};
+use candlescope_core::Annotation;
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::Heads;
 use tracing::Span;
 
 /// Slots are allocated in multiples of this many tokens.
@@ -92,9 +93,9 @@ impl KvCache {
         values.slice_set(&v.contiguous()?, 2, position)?;
         self.len = needed;
         record(|| {
-            let dims = AttentionDims { heads: kv_heads, kv_heads, head_dim };
-            let cost = dims.kv_write(Work::new(batch, tokens, position), k.dtype().size_in_bytes());
-            cost.annotation().dtype(dtype_word(k.dtype())).shape(&[batch, kv_heads, needed, head_dim])
+            let dims = Heads::new(kv_heads, kv_heads, head_dim);
+            let cost = dims.kv_write(Input::new(batch, tokens, position), Widths::of(k.dtype().size_in_bytes()));
+            Annotation::from(cost).dtype(dtype_word(k.dtype())).shape(&[batch, kv_heads, needed, head_dim])
         });
         Ok((keys.narrow(2, 0, needed)?, values.narrow(2, 0, needed)?))
     }

@@ -1,9 +1,10 @@
 //! Layer normalisation.
 
 use super::{dtype_word, layer_span, record, tensor_bytes};
-use crate::cost::{Cost, norm};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, norm};
 use tracing::Span;
 
 /// `y = (x − mean(x)) / std(x) · w + b` over the last dimension.
@@ -25,7 +26,7 @@ impl LayerNorm {
 
     /// Cost of a forward pass over `elements` elements: the bytes of weight and bias, and the elements read and written
     /// once.
-    pub fn cost(&self, elements: usize) -> Cost {
+    pub fn cost(&self, elements: impl Count) -> Cost {
         let weight_bytes = tensor_bytes(self.inner.weight()) + self.inner.bias().map_or(0, tensor_bytes);
         norm(elements, weight_bytes, self.inner.weight().dtype().size_in_bytes())
     }
@@ -36,7 +37,7 @@ impl Module for LayerNorm {
     fn forward(&self, xs: &Tensor) -> Result<Tensor> {
         let _entered = self.span.enter();
         let ys = self.inner.forward(xs)?;
-        record(|| self.cost(xs.elem_count()).annotation().dtype(dtype_word(xs.dtype())).shape(ys.dims()));
+        record(|| Annotation::from(self.cost(xs.elem_count())).dtype(dtype_word(xs.dtype())).shape(ys.dims()));
         Ok(ys)
     }
 }

@@ -1,9 +1,10 @@
 //! A dense projection.
 
 use super::{dtype_word, layer_span, record, rows, tensor_bytes};
-use crate::cost::{Cost, linear, pointwise};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, bias, linear};
 use tracing::Span;
 
 /// `y = x·Wᵀ + b` with a weight of shape (out, in).
@@ -32,9 +33,9 @@ impl Linear {
     }
 
     /// Cost for `rows` vectors. A bias is added by an operation of its own.
-    pub fn cost(&self, rows: usize) -> Cost {
+    pub fn cost(&self, rows: impl Count) -> Cost {
         let (k, n, width) = (self.in_features, self.out_features, self.weight().dtype().size_in_bytes());
-        let added = if self.inner.bias().is_some() { pointwise(rows * n, 2, width) } else { Cost::ZERO };
+        let added = if self.inner.bias().is_some() { bias(rows.count() * n as f64, width) } else { Cost::ZERO };
         linear(rows, k, n, self.weight_bytes, width) + added
     }
 
@@ -49,7 +50,7 @@ impl Module for Linear {
     fn forward(&self, xs: &Tensor) -> Result<Tensor> {
         let _entered = self.span.enter();
         let ys = self.inner.forward(xs)?;
-        record(|| self.cost(rows(xs)).annotation().dtype(dtype_word(self.weight().dtype())).shape(ys.dims()));
+        record(|| Annotation::from(self.cost(rows(xs))).dtype(dtype_word(self.weight().dtype())).shape(ys.dims()));
         Ok(ys)
     }
 }

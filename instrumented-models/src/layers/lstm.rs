@@ -1,10 +1,11 @@
 //! A long short-term memory layer.
 
 use super::{dtype_word, join, layer_span, record};
-use crate::cost::{Cost, pointwise};
 use candle_core::{DType, Result, Tensor};
 use candle_nn::rnn::{LSTMConfig, LSTMState};
 use candle_nn::{LSTM, RNN, VarBuilder};
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, lstm, pointwise};
 use tracing::Span;
 
 /// One LSTM layer over (batch, time, features). Each time step is an interval `step` inside the layer's own.
@@ -34,13 +35,10 @@ impl Lstm {
     /// Activations, in units of batch·hidden elements: the products read the input (features / hidden of them) and the
     /// state (1) and write 4 each, a bias reads and writes 4, the sum of the products is 12, four activation functions
     /// are 8, the cell's new state from its old is 9, and the hidden state from that is 5.
-    pub fn step_cost(&self, batch: usize) -> Cost {
-        let weights = 4 * self.hidden * (self.in_features + self.hidden);
-        let bytes = (weights + self.biases * 4 * self.hidden) * self.width;
+    pub fn step_cost(&self, batch: impl Count) -> Cost {
         let states = 1 + 2 * 4 + 8 * self.biases + 12 + 8 + 9 + 5;
-        let activations =
-            pointwise(batch * self.in_features, 1, self.width) + pointwise(batch * self.hidden, states, self.width);
-        Cost { flops: 2 * (batch * weights) as u64, weight_bytes: bytes as u64, ..activations }
+        lstm(batch, self.in_features, self.hidden, self.biases, self.width)
+            + pointwise(batch.count() * self.hidden as f64, states, self.width)
     }
 
     /// One time step: (batch, features) and the state before it to the state after it.
@@ -49,7 +47,7 @@ impl Lstm {
         let next = self.inner.step(input, state)?;
         record(|| {
             let batch = input.dims().first().copied().unwrap_or(1);
-            self.step_cost(batch).annotation().dtype(dtype_word(input.dtype())).shape(next.h().dims())
+            Annotation::from(self.step_cost(batch)).dtype(dtype_word(input.dtype())).shape(next.h().dims())
         });
         Ok(next)
     }

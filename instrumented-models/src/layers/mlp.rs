@@ -1,9 +1,10 @@
 //! Feed-forward networks of decoder layers.
 
 use super::{Projection, dtype_word, join, layer_span, record};
-use crate::cost::{Cost, pointwise, swiglu};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, pointwise, swiglu};
 use tracing::Span;
 
 /// What is between the projections.
@@ -38,17 +39,17 @@ impl Mlp {
     }
 
     /// Cost for `rows` vectors whose activations have `width` bytes: the projections and the activation between them.
-    pub fn cost(&self, rows: usize, width: usize) -> Cost {
+    pub fn cost(&self, rows: impl Count, width: impl Count) -> Cost {
         let gate = match &self.activation {
             Activation::SwiGlu { gate } => gate.cost(rows),
             Activation::Gelu | Activation::GeluTanh => Cost::ZERO,
         };
-        let activation = self.activation_cost(rows * self.up.out_features(), width);
+        let activation = self.activation_cost(rows.count() * self.up.out_features() as f64, width);
         gate + self.up.cost(rows) + activation + self.down.cost(rows)
     }
 
     /// Cost of the activation over `elements` elements of `width` bytes.
-    fn activation_cost(&self, elements: usize, width: usize) -> Cost {
+    fn activation_cost(&self, elements: impl Count, width: impl Count) -> Cost {
         match &self.activation {
             Activation::SwiGlu { .. } => swiglu(elements, width),
             Activation::Gelu | Activation::GeluTanh => pointwise(elements, 2, width),
@@ -64,7 +65,7 @@ impl Mlp {
         };
         record(|| {
             let cost = self.activation_cost(ys.elem_count(), ys.dtype().size_in_bytes());
-            cost.annotation().dtype(dtype_word(ys.dtype())).shape(ys.dims())
+            Annotation::from(cost).dtype(dtype_word(ys.dtype())).shape(ys.dims())
         });
         Ok(ys)
     }

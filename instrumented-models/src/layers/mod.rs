@@ -5,7 +5,7 @@
 //! candlescope shows. A span is made once, when the layer is made: install the subscriber first.
 //!
 //! Only the innermost layers have FLOPs; bytes are on the layer that moves them itself, which for the sums on the
-//! residual stream is the block. Both come from [`crate::cost`].
+//! residual stream is the block. Both come from the crate `candlescope-work`.
 
 mod attention;
 mod causal_mask;

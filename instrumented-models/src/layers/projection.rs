@@ -1,9 +1,9 @@
 //! A projection, dense or quantised.
 
 use super::{Linear, QMatMul};
-use crate::cost::Cost;
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
+use candlescope_work::operation::{Cost, Count};
 
 /// Either kind of projection, so that one model serves dense and quantised weights.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ impl Projection {
     }
 
     /// Cost for `rows` vectors.
-    pub fn cost(&self, rows: usize) -> Cost {
+    pub fn cost(&self, rows: impl Count) -> Cost {
         match self {
             Projection::Dense(layer) => layer.cost(rows),
             Projection::Quantized(layer) => layer.cost(rows),

@@ -1,10 +1,11 @@
 //! A projection with quantised weights.
 
 use super::{dtype_word, ggml_dtype_word, layer_span, record, rows, tensor_bytes};
-use crate::cost::{Cost, linear, pointwise};
 use candle_core::quantized::{QMatMul as Inner, QTensor};
 use candle_core::{DType, Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, bias, linear};
 use std::sync::Arc;
 use tracing::Span;
 
@@ -42,9 +43,9 @@ impl QMatMul {
 
     /// Cost for `rows` vectors; bytes of weights are the real storage, activations are f32. A bias is added by an
     /// operation of its own.
-    pub fn cost(&self, rows: usize) -> Cost {
+    pub fn cost(&self, rows: impl Count) -> Cost {
         let (k, n, width) = (self.in_features, self.out_features, DType::F32.size_in_bytes());
-        let added = if self.bias.is_some() { pointwise(rows * n, 2, width) } else { Cost::ZERO };
+        let added = if self.bias.is_some() { bias(rows.count() * n as f64, width) } else { Cost::ZERO };
         linear(rows, k, n, self.weight_bytes, width) + added
     }
 }
@@ -57,7 +58,7 @@ impl Module for QMatMul {
         if let Some(bias) = &self.bias {
             ys = ys.broadcast_add(bias)?;
         }
-        record(|| self.cost(rows(xs)).annotation().dtype(self.dtype).shape(ys.dims()));
+        record(|| Annotation::from(self.cost(rows(xs))).dtype(self.dtype).shape(ys.dims()));
         Ok(ys)
     }
 }

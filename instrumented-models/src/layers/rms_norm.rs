@@ -1,9 +1,10 @@
 //! Root-mean-square normalisation.
 
 use super::{dtype_word, layer_span, record, tensor_bytes};
-use crate::cost::{Cost, norm};
 use candle_core::{Result, Tensor};
 use candle_nn::Module;
+use candlescope_core::Annotation;
+use candlescope_work::operation::{Cost, Count, norm};
 use tracing::Span;
 
 /// `y = x / rms(x) · w` over the last dimension.
@@ -20,7 +21,7 @@ impl RmsNorm {
     }
 
     /// Cost of a forward pass over `elements` elements: the weight's bytes, and the elements read and written once.
-    pub fn cost(&self, elements: usize) -> Cost {
+    pub fn cost(&self, elements: impl Count) -> Cost {
         let weight = self.inner.weight();
         norm(elements, tensor_bytes(weight), weight.dtype().size_in_bytes())
     }
@@ -31,7 +32,7 @@ impl Module for RmsNorm {
     fn forward(&self, xs: &Tensor) -> Result<Tensor> {
         let _entered = self.span.enter();
         let ys = self.inner.forward(xs)?;
-        record(|| self.cost(xs.elem_count()).annotation().dtype(dtype_word(xs.dtype())).shape(ys.dims()));
+        record(|| Annotation::from(self.cost(xs.elem_count())).dtype(dtype_word(xs.dtype())).shape(ys.dims()));
         Ok(ys)
     }
 }

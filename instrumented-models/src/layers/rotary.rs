@@ -1,10 +1,12 @@
 //! Rotary position embeddings.
 
 use super::{dtype_word, layer_span, record};
-use crate::config::{AttentionDims, Llama3Scaling, Rope};
-use crate::cost::Work;
+use crate::config::{Llama3Scaling, Rope};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::rotary_emb::{rope, rope_i};
+use candlescope_core::Annotation;
+use candlescope_work::input::Input;
+use candlescope_work::operation::Heads;
 use std::f32::consts::PI;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::Span;
@@ -142,9 +144,9 @@ impl Rotary {
         let q = turn(&q.contiguous()?, &cos, &sin)?;
         let k = turn(&k.contiguous()?, &cos, &sin)?;
         record(|| {
-            let dims = AttentionDims { heads, kv_heads, head_dim };
-            let cost = dims.rotary(Work::new(batch, tokens, position), q.dtype().size_in_bytes());
-            cost.annotation().dtype(dtype_word(q.dtype())).shape(q.dims())
+            let dims = Heads::new(heads, kv_heads, head_dim);
+            let cost = dims.rotary(Input::new(batch, tokens, position), q.dtype().size_in_bytes());
+            Annotation::from(cost).dtype(dtype_word(q.dtype())).shape(q.dims())
         });
         Ok((q, k))
     }

@@ -1,12 +1,14 @@
 //! Attention of the tower, in which every patch attends to every other, and of the decoder, which has a cache.
 
 use crate::config::AttentionDims;
-use crate::cost::{Cost, Widths, Work};
 use crate::layers::{KvCache, Projection, dtype_word, join, layer_span, record};
 use crate::weights::{WeightError, WeightSource, projection};
 use candle_core::{DType, Result, Tensor};
 use candle_nn::Module;
 use candle_nn::rotary_emb::rope;
+use candlescope_core::Annotation;
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::{Cost, Heads};
 use tracing::Span;
 
 /// Queries at once. All at once would take gigabytes of scores for a large image.
@@ -80,7 +82,7 @@ impl Attention {
         let q = apart(self.q.forward(xs)?, heads)?;
         let k = apart(self.k.forward(xs)?, kv_heads)?;
         let v = apart(self.v.forward(xs)?, kv_heads)?;
-        let work = Work::new(batch, tokens, position);
+        let work = Input::new(batch, tokens, position);
         let (q, k) = self.rotated(&q, &k, angles, work)?;
         let (k, v) = match &mut self.cache {
             Some(cache) => cache.append(&k, &v, position)?,
@@ -91,7 +93,8 @@ impl Attention {
             let many = TILE.min(tokens - from);
             let q = q.narrow(2, from, many)?.contiguous()?;
             let mask = mask.map(|mask| mask.narrow(0, from, many)).transpose()?;
-            let part = if self.cache.is_some() { Work { tokens: many, ..work } } else { Work::new(batch, many, 0) };
+            let part =
+                if self.cache.is_some() { Input { tokens: many as u64, ..work } } else { Input::new(batch, many, 0) };
             parts.push(self.attend(&q, &k, &v, mask.as_ref(), part)?);
         }
         let context = if let [one] = &parts[..] { one.clone() } else { Tensor::cat(&parts, 1)? };
@@ -99,18 +102,18 @@ impl Attention {
     }
 
     /// As candle's models do, in f32 in the tower.
-    fn rotated(&self, q: &Tensor, k: &Tensor, angles: &Angles, work: Work) -> Result<(Tensor, Tensor)> {
+    fn rotated(&self, q: &Tensor, k: &Tensor, angles: &Angles, work: Input) -> Result<(Tensor, Tensor)> {
         let _entered = self.rotary.enter();
         let dtype = if self.cache.is_some() { q.dtype() } else { DType::F32 };
         let (cos, sin) = (angles.cos.to_dtype(dtype)?, angles.sin.to_dtype(dtype)?);
         let q = rope(&q.to_dtype(dtype)?, &cos, &sin)?;
         let k = rope(&k.to_dtype(dtype)?, &cos, &sin)?;
-        record(|| self.dims.rotary(work, dtype.size_in_bytes()).annotation().dtype(dtype_word(dtype)));
+        record(|| Annotation::from(self.dims.counted().rotary(work, dtype.size_in_bytes())).dtype(dtype_word(dtype)));
         Ok((q, k))
     }
 
     /// Some queries, (batch, heads, tokens, head), on all keys and values: (batch, tokens, heads · head).
-    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, work: Work) -> Result<Tensor> {
+    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, work: Input) -> Result<Tensor> {
         let AttentionDims { heads, kv_heads, head_dim } = self.dims;
         let (batch, _, tokens, _) = q.dims4()?;
         let context = k.dim(2)?;
@@ -119,9 +122,7 @@ impl Attention {
         let scores = {
             let _entered = self.scores.enter();
             let scores = (q.reshape(stacked)?.matmul(&k.t()?)? * (head_dim as f64).powf(-0.5))?;
-            record(|| {
-                self.product(AttentionDims::scores, work, context, width).annotation().dtype(dtype_word(q.dtype()))
-            });
+            record(|| Annotation::from(self.product(Heads::scores, work, context, width)).dtype(dtype_word(q.dtype())));
             scores.reshape((batch, heads, tokens, context))?
         };
         let weights = {
@@ -129,29 +130,23 @@ impl Attention {
             let scores = scores.to_dtype(DType::F32)?;
             let scores = mask.map_or_else(|| Ok(scores.clone()), |mask| scores.broadcast_add(mask))?;
             let weights = candle_nn::ops::softmax_last_dim(&scores)?;
-            record(|| self.product(AttentionDims::softmax, work, context, width).annotation());
+            record(|| Annotation::from(self.product(Heads::softmax, work, context, width)));
             weights.to_dtype(v.dtype())?
         };
         let _entered = self.context.enter();
         let weights = weights.reshape((batch, kv_heads, heads / kv_heads * tokens, context))?;
         let out = weights.matmul(v)?.reshape((batch, heads, tokens, head_dim))?;
         let out = out.transpose(1, 2)?.reshape((batch, tokens, heads * head_dim))?;
-        record(|| self.product(AttentionDims::context, work, context, width).annotation().dtype(dtype_word(v.dtype())));
+        record(|| Annotation::from(self.product(Heads::context, work, context, width)).dtype(dtype_word(v.dtype())));
         Ok(out)
     }
 
     /// The cost of a part of attention. Where there is no cache every patch attends to all: nothing of it is for nothing.
-    fn product(&self, of: fn(&AttentionDims, Work, Widths) -> Cost, work: Work, context: usize, width: usize) -> Cost {
-        let cost = of(&self.dims, Work { context, ..work }, Widths::of(width));
+    fn product(&self, of: fn(&Heads, Input, Widths) -> Cost, work: Input, context: usize, width: usize) -> Cost {
+        let cost = of(&self.dims.counted(), Input { context: context as u64, ..work }, Widths::of(width));
         match &self.cache {
             Some(_) => cost,
-            None => Cost {
-                flops: cost.flops + cost.surplus_flops,
-                surplus_flops: 0,
-                kv_bytes: 0,
-                activation_bytes: cost.activation_bytes + cost.kv_bytes,
-                ..cost
-            },
+            None => cost.unmasked().without_cache(),
         }
     }
 }

@@ -3,12 +3,13 @@
 use super::attention::{Angles, Attention};
 use crate::blocks::Block;
 use crate::config::AttentionDims;
-use crate::cost::pointwise;
 use crate::layers::{Activation, Conv2d, LayerNorm, Mlp, Projection, join, layer_span, record};
 use crate::weights::{WeightError, WeightSource, layer_norm, projection, tensor_error};
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::{Conv2dConfig, Module};
 use candle_transformers::models::paddleocr_vl::VisionConfig;
+use candlescope_core::Annotation;
+use candlescope_work::operation::pointwise;
 use std::collections::HashMap;
 use tracing::Span;
 
@@ -124,7 +125,7 @@ impl Tower {
             let table = Tensor::from_vec(table, (1, rows * columns, self.features), &self.device)?;
             self.known.insert((rows, columns), table.to_dtype(xs.dtype())?);
         }
-        record(|| pointwise(xs.elem_count(), 3, xs.dtype().size_in_bytes()).annotation());
+        record(|| Annotation::from(pointwise(xs.elem_count(), 3, xs.dtype().size_in_bytes())));
         xs.broadcast_add(&self.known[&(rows, columns)])?.contiguous()
     }
 
@@ -207,13 +208,13 @@ impl Projector {
                 .transpose(1, 2)?
                 .contiguous()?
                 .reshape((batch * height * width, MERGE * MERGE * features))?;
-            record(|| pointwise(merged.elem_count(), 2, merged.dtype().size_in_bytes()).annotation());
+            record(|| Annotation::from(pointwise(merged.elem_count(), 2, merged.dtype().size_in_bytes())));
             merged
         };
         let xs = self.linear_1.forward(&merged)?;
         let xs = {
             let _entered = self.act.enter();
-            record(|| pointwise(xs.elem_count(), 2, xs.dtype().size_in_bytes()).annotation());
+            record(|| Annotation::from(pointwise(xs.elem_count(), 2, xs.dtype().size_in_bytes())));
             xs.gelu()?
         };
         self.linear_2.forward(&xs)

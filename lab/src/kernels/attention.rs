@@ -1,12 +1,14 @@
 //! Attention over a context, with grouped queries, as candle's models compute it without flash attention.
 
 use super::error::KernelError;
-use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::kernel::{Kernel, Prepared, Size, Work, bytes, size};
 use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;
 use candle_core::{DType, Result as CandleResult, Tensor};
 use candle_transformers::utils::{build_additive_causal_mask, repeat_kv};
+use candlescope_work::input::Input;
+use candlescope_work::operation::Heads;
 
 /// A prompt that attends to itself: as many tokens as positions, masked.
 pub(super) struct Prefill;
@@ -21,19 +23,11 @@ fn work(kernel: &'static str, shape: &Shape, tokens: usize, element: Element) ->
         let why = "heads must be a multiple of kv_heads";
         return Err(KernelError::Shape { kernel, shape: shape.to_string(), why });
     }
-    // T·C − T(T−1)/2 positions for each head of each sequence.
-    let (t, c) = (tokens as u64, context as u64);
-    let attended = t.saturating_mul(c).saturating_sub(t.saturating_mul(t.saturating_sub(1)) / 2);
-    let queries: &[usize] = &[2, batch, heads, tokens, head];
-    let io_bytes = bytes(&[queries, &[2, batch, kv_heads, context, head]], element.width());
+    let whole = Heads::new(heads, kv_heads, head).whole(Input::new(batch, tokens, context - tokens), element.width());
     // Keys and values repeated for each query head, in f32 as well, and the scores before and after the softmax.
     let repeated = bytes(&[&[2, batch, heads, context, head]], element.width() + 4);
     let scores = bytes(&[&[2, batch, heads, tokens, context]], 4);
-    Ok(Work {
-        flops: Some(product(&[4, batch, heads, head]).saturating_mul(attended)),
-        io_bytes,
-        memory_bytes: io_bytes.saturating_add(repeated).saturating_add(scores),
-    })
+    Ok(Work::from(whole).with_intermediate(repeated).with_intermediate(scores))
 }
 
 fn sizes(shape: &Shape) -> [usize; 5] {

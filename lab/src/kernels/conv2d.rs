@@ -6,6 +6,7 @@ use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;
 use candle_nn::{Conv2d, Conv2dConfig, Module};
+use candlescope_work::operation::convolution;
 
 /// `candle_nn::Conv2d` over square images, padded by half of the filter, without a bias.
 pub(super) struct Convolution;
@@ -46,15 +47,12 @@ impl Kernel for Convolution {
             return Err(KernelError::Shape { kernel: self.name(), shape: shape.to_string(), why });
         }
         let width = element.width();
-        let image: &[usize] = &[batch, channels, side, side];
-        let io_bytes = bytes(&[image, &[out, channels, filter, filter], &[batch, out, out_side, out_side]], width);
+        let [image, made] = [(channels, side), (out, out_side)].map(|(c, side)| product(&[batch, c, side, side]));
+        let window = product(&[channels, filter, filter]);
+        let cost = convolution(image, made, window, bytes(&[&[out, channels, filter, filter]], width), width);
         // candle unfolds the image: each pixel once for each place of the filter.
         let unfolded = bytes(&[&[batch, out_side, out_side, channels, filter, filter]], width);
-        Ok(Work {
-            flops: Some(product(&[2, batch, out, out_side, out_side, channels, filter, filter])),
-            io_bytes,
-            memory_bytes: io_bytes.saturating_add(unfolded),
-        })
+        Ok(Work::from(cost).with_intermediate(unfolded))
     }
 
     fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {

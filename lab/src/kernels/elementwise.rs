@@ -1,10 +1,11 @@
 //! Operations element by element, and sums with a row.
 
 use super::error::KernelError;
-use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::kernel::{Kernel, Prepared, Size, Work, product, size};
 use super::sizes::Shape;
 use crate::operands::{Element, Inputs};
 use candle_core::{Result as CandleResult, Tensor};
+use candlescope_work::operation::{flops_an_element, pointwise};
 
 const SIZES: &[Size] = &[size("rows", "1,256,4096", "4"), size("width", "4096", "16")];
 
@@ -15,7 +16,7 @@ pub(super) struct Elementwise {
     /// Matrices that it reads, and whether it reads a row besides.
     reads: (usize, bool),
     /// FLOPs an element.
-    flops: usize,
+    flops: u64,
     apply: fn(&[Tensor]) -> CandleResult<Tensor>,
 }
 
@@ -24,7 +25,7 @@ pub(super) const ADD: Elementwise = Elementwise {
     name: "add",
     about: "the sum of two tensors, as of a layer's output and its input",
     reads: (2, false),
-    flops: 1,
+    flops: flops_an_element::SUM,
     apply: |xs| &xs[0] + &xs[1],
 };
 
@@ -33,20 +34,25 @@ pub(super) const ADD_BIAS: Elementwise = Elementwise {
     name: "add_bias",
     about: "the sum of rows and one row, as of a projection and its bias",
     reads: (1, true),
-    flops: 1,
+    flops: flops_an_element::SUM,
     apply: |xs| xs[0].broadcast_add(&xs[1]),
 };
 
 /// GPT-2's activation.
-pub(super) const GELU: Elementwise =
-    Elementwise { name: "gelu", about: "GELU in its tanh form", reads: (1, false), flops: 8, apply: |xs| xs[0].gelu() };
+pub(super) const GELU: Elementwise = Elementwise {
+    name: "gelu",
+    about: "GELU in its tanh form",
+    reads: (1, false),
+    flops: flops_an_element::GELU_TANH,
+    apply: |xs| xs[0].gelu(),
+};
 
 /// Llama's activation.
 pub(super) const SWIGLU: Elementwise = Elementwise {
     name: "swiglu",
     about: "silu(gate) · up",
     reads: (2, false),
-    flops: 5,
+    flops: flops_an_element::SWIGLU,
     apply: |xs| xs[0].silu()? * &xs[1],
 };
 
@@ -66,10 +72,10 @@ impl Kernel for Elementwise {
     /// Its FLOPs an element (an exponential or a tanh counts as one); inputs and output once each.
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
         let (rows, width) = (shape.get("rows"), shape.get("width"));
-        let row: &[usize] = &[if self.reads.1 { width } else { 0 }];
-        let io_bytes = bytes(&[&[self.reads.0 + 1, rows, width], row], element.width());
-        let flops = Some(product(&[self.flops, rows, width]));
-        Ok(Work { flops, io_bytes, memory_bytes: io_bytes.saturating_mul(2) })
+        let (elements, row) = (product(&[rows, width]), if self.reads.1 { width } else { 0 });
+        let cost = pointwise(elements, self.reads.0 + 1, element.width()) + pointwise(row, 1, element.width());
+        let work = Work::from(cost).with_flops(elements.saturating_mul(self.flops));
+        Ok(work.with_intermediate(work.io_bytes))
     }
 
     fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<Prepared> {

@@ -6,6 +6,7 @@ use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;
 use candle_nn::{Embedding, Module};
+use candlescope_work::operation::lookup;
 
 /// `candle_nn::Embedding`.
 pub(super) struct Lookup;
@@ -28,13 +29,10 @@ impl Kernel for Lookup {
     /// No FLOPs; 32-bit numbers of the tokens, their rows read and written.
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
         let (tokens, vocab, width) = (shape.get("tokens"), shape.get("vocab"), shape.get("width"));
-        let ids = bytes(&[&[tokens]], 4);
-        let table = bytes(&[&[vocab, width], &[tokens, width]], element.width());
-        Ok(Work {
-            flops: None,
-            io_bytes: ids.saturating_add(bytes(&[&[2, tokens, width]], element.width())),
-            memory_bytes: ids.saturating_add(table),
-        })
+        let memory_bytes =
+            bytes(&[&[tokens]], 4).saturating_add(bytes(&[&[vocab, width], &[tokens, width]], element.width()));
+        let cost = lookup(tokens, width, width * element.width(), element.width());
+        Ok(Work { memory_bytes, ..cost.into() })
     }
 
     fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {

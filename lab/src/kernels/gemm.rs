@@ -1,11 +1,12 @@
 //! Matrix products with dense weights.
 
 use super::error::KernelError;
-use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::kernel::{Kernel, Prepared, Size, Work, size};
 use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;
 use candle_nn::{Linear, Module};
+use candlescope_work::operation::gemm;
 
 /// (M×K)·(K×N), with both matrices row by row.
 pub(super) struct Gemm;
@@ -13,11 +14,8 @@ pub(super) struct Gemm;
 /// `candle_nn::Linear` without a bias: (M×K) by weights of N×K.
 pub(super) struct Projection;
 
-/// 2·M·N·K FLOPs, (M·K + K·N + M·N)·width bytes.
 fn work(shape: &Shape, element: Element) -> Work {
-    let (m, n, k) = (shape.get("m"), shape.get("n"), shape.get("k"));
-    let io_bytes = bytes(&[&[m, k], &[k, n], &[m, n]], element.width());
-    Work { flops: Some(product(&[2, m, n, k])), io_bytes, memory_bytes: io_bytes }
+    gemm(shape.get("m"), shape.get("n"), shape.get("k"), element.width()).into()
 }
 
 impl Kernel for Gemm {

@@ -7,6 +7,7 @@ use super::sizes::Shape;
 use crate::operands::{Element, Inputs};
 use candle_core::{DType, Result as CandleResult};
 use candle_transformers::utils::build_additive_causal_mask;
+use candlescope_work::operation::{flops_an_element, pointwise, product_flops};
 
 const SIZES: &[Size] = &[
     size("batch", "1,8", "2"),
@@ -65,11 +66,8 @@ impl Sizes {
         let moved: [&[usize]; 3] =
             [&[batch, heads, tokens, head], &[batch, kv_heads, context, head], &[batch, heads, tokens, context]];
         let io_bytes = bytes(&moved, element.width());
-        Work {
-            flops: Some(product(&[2, batch, heads, tokens, context, head])),
-            io_bytes,
-            memory_bytes: io_bytes.saturating_mul(2),
-        }
+        let flops = product_flops(heads * head, product(&[batch, tokens, context]));
+        Work { flops: Some(flops as u64), io_bytes, memory_bytes: io_bytes.saturating_mul(2) }
     }
 }
 
@@ -124,10 +122,10 @@ impl Kernel for Weights {
     /// 5 FLOPs a score (largest, difference, exponential, sum, division). Scores in their type, weights in f32.
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
         let Sizes { batch, heads, tokens, context, .. } = Sizes::of(shape).check(self.name(), shape)?;
-        let scores: &[usize] = &[batch, heads, tokens, context];
-        let io_bytes = bytes(&[scores], element.width() + 4);
-        let memory_bytes = io_bytes.saturating_add(bytes(&[scores, scores], 4));
-        Ok(Work { flops: Some(product(&[5, batch, heads, tokens, context])), io_bytes, memory_bytes })
+        let scores = product(&[batch, heads, tokens, context]);
+        let work = Work::from(pointwise(scores, 1, element.width() + 4));
+        let in_f32 = scores.saturating_mul(8);
+        Ok(work.with_flops(scores.saturating_mul(flops_an_element::SOFTMAX)).with_intermediate(in_f32))
     }
 
     fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> CandleResult<Prepared> {

@@ -5,6 +5,7 @@ use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;
 use candle_core::Tensor;
+use candlescope_work::operation::Cost;
 
 /// What a size is called, and its values where none are given.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +34,28 @@ pub struct Work {
     pub io_bytes: u64,
     /// Bytes of memory that inputs, outputs and the largest intermediate take.
     pub memory_bytes: u64,
+}
+
+impl Work {
+    /// With `flops` in the place of those that the formula counts: those of norms, for example, which stand in no
+    /// published figure.
+    pub(super) fn with_flops(self, flops: u64) -> Self {
+        Self { flops: Some(flops), ..self }
+    }
+
+    /// With an intermediate of so many bytes.
+    pub(super) fn with_intermediate(self, bytes: u64) -> Self {
+        Self { memory_bytes: self.memory_bytes.saturating_add(bytes), ..self }
+    }
+}
+
+/// What it has to move, and as much memory; without FLOPs where the formula counts none.
+impl From<Cost> for Work {
+    fn from(cost: Cost) -> Self {
+        let io_bytes = cost.io_bytes() as u64;
+        let flops = (cost.flops > 0.0).then_some(cost.flops as u64);
+        Self { flops, io_bytes, memory_bytes: io_bytes }
+    }
 }
 
 /// One operation over shapes and element types.

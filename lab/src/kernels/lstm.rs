@@ -6,6 +6,7 @@ use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;
 use candle_nn::{LSTMConfig, RNN, VarBuilder, lstm};
+use candlescope_work::operation::{lstm as lstm_of, pointwise};
 use std::collections::HashMap;
 
 /// `candle_nn::LSTM` over whole sequences, from a zero state.
@@ -34,15 +35,10 @@ impl Kernel for Lstm {
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
         let (batch, length) = (shape.get("batch"), shape.get("length"));
         let (features, hidden) = (shape.get("in"), shape.get("hidden"));
-        let tensors: &[&[usize]] =
-            &[&[batch, length, features], &[4, hidden, features + hidden], &[2, 4, hidden], &[batch, length, hidden]];
-        let io_bytes = bytes(tensors, element.width());
-        Ok(Work {
-            flops: Some(product(&[2, batch, length, 4, hidden, features + hidden])),
-            io_bytes,
-            // The cell states stay as long as the outputs.
-            memory_bytes: io_bytes.saturating_add(bytes(&[&[batch, length, hidden]], element.width())),
-        })
+        let states = bytes(&[&[batch, length, hidden]], element.width());
+        let cost = lstm_of(product(&[batch, length]), features, hidden, 2, element.width()) + pointwise(states, 1, 1);
+        // The cell states stay as long as the outputs.
+        Ok(Work::from(cost).with_intermediate(states))
     }
 
     fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {

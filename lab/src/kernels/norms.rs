@@ -6,6 +6,8 @@ use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;
 use candle_nn::{LayerNorm, Module, RmsNorm};
+use candlescope_work::operation::flops_an_element::{GELU_ERF, LAYER_NORM, RMS_NORM};
+use candlescope_work::operation::norm;
 
 const SIZES: &[Size] = &[size("rows", "1,256,4096", "4"), size("width", "4096", "16")];
 const EPSILON: f64 = 1e-5;
@@ -18,6 +20,13 @@ pub(super) struct Layer;
 
 /// `candle_nn::RmsNorm`.
 pub(super) struct Rms;
+
+/// Input, output and `vectors` of weights and biases once each, with so many FLOPs an element.
+fn work(shape: &Shape, element: Element, vectors: usize, flops: u64) -> Work {
+    let (elements, width) = (product(&[shape.get("rows"), shape.get("width")]), element.width());
+    Work::from(norm(elements, bytes(&[&[vectors, shape.get("width")]], width), width))
+        .with_flops(elements.saturating_mul(flops))
+}
 
 impl Kernel for LayerNormGelu {
     fn name(&self) -> &'static str {
@@ -32,13 +41,9 @@ impl Kernel for LayerNormGelu {
         SIZES
     }
 
-    /// 12 FLOPs an element: 7 of the LayerNorm (mean, difference, square, its sum, scaling, weight, bias) and 5 of
-    /// x/2·(1 + erf(x/√2)), the error function counted as one. Input, output, weight and bias once each.
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
-        let (rows, width) = (shape.get("rows"), shape.get("width"));
-        let io_bytes = bytes(&[&[2, rows, width], &[2, width]], element.width());
-        let between = bytes(&[&[rows, width]], element.width());
-        Ok(Work { flops: Some(product(&[12, rows, width])), io_bytes, memory_bytes: io_bytes.saturating_add(between) })
+        let between = bytes(&[&[shape.get("rows"), shape.get("width")]], element.width());
+        Ok(work(shape, element, 2, LAYER_NORM + GELU_ERF).with_intermediate(between))
     }
 
     fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
@@ -63,12 +68,8 @@ impl Kernel for Layer {
         SIZES
     }
 
-    /// 7 FLOPs an element: mean, difference, square, its sum, scaling, weight, bias. Input, output, weight and bias once
-    /// each.
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
-        let (rows, width) = (shape.get("rows"), shape.get("width"));
-        let io_bytes = bytes(&[&[2, rows, width], &[2, width]], element.width());
-        Ok(Work { flops: Some(product(&[7, rows, width])), io_bytes, memory_bytes: io_bytes })
+        Ok(work(shape, element, 2, LAYER_NORM))
     }
 
     fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {
@@ -93,11 +94,8 @@ impl Kernel for Rms {
         SIZES
     }
 
-    /// 4 FLOPs an element: square, its sum, scaling, weight. Input, output and weight once each.
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
-        let (rows, width) = (shape.get("rows"), shape.get("width"));
-        let io_bytes = bytes(&[&[2, rows, width], &[width]], element.width());
-        Ok(Work { flops: Some(product(&[4, rows, width])), io_bytes, memory_bytes: io_bytes })
+        Ok(work(shape, element, 1, RMS_NORM))
     }
 
     fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {

@@ -1,13 +1,14 @@
 //! Matrix products with quantised weights.
 
 use super::error::KernelError;
-use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::kernel::{Kernel, Prepared, Size, Work, product, size};
 use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;
 use candle_core::Module;
 use candle_core::quantized::{GgmlDType, QMatMul};
 use candlescope_models::weights::quantize_onto;
+use candlescope_work::operation::linear;
 
 /// candle's `QMatMul`: f32 activations by weights in GGML's blocks.
 pub(super) struct Quantised;
@@ -39,8 +40,7 @@ impl Kernel for Quantised {
             return Err(KernelError::Shape { kernel: self.name(), shape: shape.to_string(), why });
         }
         let weights = product(&[n, k / block, block_bytes]);
-        let io_bytes = weights.saturating_add(bytes(&[&[m, k], &[m, n]], element.width()));
-        Ok(Work { flops: Some(product(&[2, m, n, k])), io_bytes, memory_bytes: io_bytes })
+        Ok(linear(m, k, n, weights, element.width()).into())
     }
 
     fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {

@@ -1,10 +1,11 @@
 //! Rotary position embedding.
 
 use super::error::KernelError;
-use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::kernel::{Kernel, Prepared, Size, Work, product, size};
 use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;
+use candlescope_work::operation::{flops_an_element, rotary};
 
 /// `candle_nn::rotary_emb::rope`: halves of a head are rotated against each other.
 pub(super) struct Rotary;
@@ -28,8 +29,6 @@ impl Kernel for Rotary {
         SIZES
     }
 
-    /// 3 FLOPs an element (6 for a pair: four products, two sums). Input and output, and d/2 cosines and sines for each
-    /// token.
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
         let (batch, heads) = (shape.get("batch"), shape.get("heads"));
         let (tokens, head) = (shape.get("tokens"), shape.get("head"));
@@ -37,8 +36,9 @@ impl Kernel for Rotary {
             let why = "head must be even";
             return Err(KernelError::Shape { kernel: self.name(), shape: shape.to_string(), why });
         }
-        let io_bytes = bytes(&[&[2, batch, heads, tokens, head], &[2, tokens, head / 2]], element.width());
-        Ok(Work { flops: Some(product(&[3, batch, heads, tokens, head])), io_bytes, memory_bytes: io_bytes })
+        let elements = product(&[batch, heads, tokens, head]);
+        let work = Work::from(rotary(elements, tokens, head, element.width()));
+        Ok(work.with_flops(elements.saturating_mul(flops_an_element::ROTARY)))
     }
 
     fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {

@@ -2,12 +2,13 @@
 //! them.
 
 use super::error::KernelError;
-use super::kernel::{Kernel, Prepared, Size, Work, bytes, size};
+use super::kernel::{Kernel, Prepared, Size, Work, product, size};
 use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;
 use candle_core::{D, Device, Tensor};
 use candle_transformers::generation::{LogitsProcessor, Sampling};
+use candlescope_work::operation::pointwise;
 use std::cell::RefCell;
 
 const SIZES: &[Size] = &[size("batch", "1,16", "2"), size("vocab", "32000,128256", "64")];
@@ -25,8 +26,7 @@ pub(super) struct Drawn;
 /// No FLOPs are counted. The logits once, and a 32-bit number for each sequence.
 fn work(shape: &Shape, element: Element) -> Work {
     let (batch, vocab) = (shape.get("batch"), shape.get("vocab"));
-    let io_bytes = bytes(&[&[batch, vocab]], element.width()).saturating_add(bytes(&[&[batch]], 4));
-    Work { flops: None, io_bytes, memory_bytes: io_bytes }
+    (pointwise(product(&[batch, vocab]), 1, element.width()) + pointwise(batch, 1, 4)).into()
 }
 
 impl Kernel for Greedy {

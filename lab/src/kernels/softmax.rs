@@ -1,10 +1,11 @@
 //! Softmax over the last dimension.
 
 use super::error::KernelError;
-use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::kernel::{Kernel, Prepared, Size, Work, product, size};
 use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;
+use candlescope_work::operation::{flops_an_element, pointwise};
 
 /// `candle_nn::ops::softmax_last_dim`.
 pub(super) struct Softmax;
@@ -23,11 +24,11 @@ impl Kernel for Softmax {
         SIZES
     }
 
-    /// 5 FLOPs an element: maximum, difference, exponential, sum, division. Input and output once each.
     fn work(&self, shape: &Shape, element: Element) -> Result<Work, KernelError> {
         let (rows, width) = (shape.get("rows"), shape.get("width"));
-        let io_bytes = bytes(&[&[2, rows, width]], element.width());
-        Ok(Work { flops: Some(product(&[5, rows, width])), io_bytes, memory_bytes: io_bytes })
+        let elements = product(&[rows, width]);
+        let work = Work::from(pointwise(elements, 2, element.width()));
+        Ok(work.with_flops(elements.saturating_mul(flops_an_element::SOFTMAX)))
     }
 
     fn prepare(&self, shape: &Shape, element: Element, inputs: &mut Inputs) -> candle_core::Result<Prepared> {

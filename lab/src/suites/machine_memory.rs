@@ -1,7 +1,6 @@
 //! Memory: what a case needs, predicted, and what the machine has left.
 
 use candle_core::DType;
-use candlescope_models::cost::Work;
 use candlescope_models::{LoadOptions, ModelConfig, ModelInfo, ModelSource};
 
 /// Tokens by which the instrumented models' cache grows at a time.
@@ -27,12 +26,11 @@ impl Need {
         let width = if info.dtype == DType::F32.as_str() { 4 } else { 2 };
         let tokens = (prompt + output).saturating_sub(1).next_multiple_of(CACHE_GRANULE).min(info.context_length);
         let cache = [2, info.layers, info.kv_heads, info.head_dim, tokens, batch, width];
-        let work = Work::new(batch, prompt, 0);
         let row =
             6 * info.hidden_size + (2 * info.heads + 2 * info.kv_heads) * info.head_dim + 3 * info.intermediate_size;
         let scores = [3, batch, info.heads, prompt, prompt, 4];
         let product = |factors: &[usize]| factors.iter().fold(1u64, |all, n| all.saturating_mul(*n as u64));
-        let activations = product(&[work.rows(), row, width])
+        let activations = product(&[batch, prompt, row, width])
             .saturating_add(product(&scores))
             .saturating_add(product(&[batch, info.vocab_size, width + 4]));
         Self { cache: product(&cache), activations }

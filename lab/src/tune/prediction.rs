@@ -1,8 +1,9 @@
 //! The times of all batches by the roofline: from the model's dimensions and the device's peaks.
 
 use super::forecast::Latency;
-use candlescope_analysis::roofline::{ModelShape, Scenario, facts_shape, step_times};
+use candlescope_analysis::roofline::{Scenario, facts_shape, step_times};
 use candlescope_work::devices::{Device, Format};
+use candlescope_work::shape::ModelShape;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

@@ -4,9 +4,9 @@ use candlescope_lab::kernels::*;
 use candlescope_lab::method::*;
 use candlescope_lab::operands::{Element, Inputs};
 use candlescope_lab::study::{Manifest, Study};
-use candlescope_models::config::AttentionDims;
-use candlescope_models::cost::{Widths, Work as ModelWork};
 use candlescope_work::devices::Roof;
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::Heads;
 
 /// The case of a kernel's quick run.
 fn quick(name: &str, element: Element) -> KernelCase {
@@ -60,11 +60,10 @@ fn work_is_what_the_formulas_say() {
 
 #[test]
 fn attention_costs_what_the_models_say_it_does() {
-    let dims = AttentionDims { heads: 4, kv_heads: 2, head_dim: 8 };
-    for (name, work) in [("attention_prefill", ModelWork::new(1, 6, 0)), ("attention_decode", ModelWork::new(2, 1, 5))]
-    {
+    let dims = Heads::new(4, 2, 8);
+    for (name, work) in [("attention_prefill", Input::new(1, 6, 0)), ("attention_decode", Input::new(2, 1, 5))] {
         let model = dims.scores(work, Widths::of(4)) + dims.context(work, Widths::of(4));
-        assert_eq!(quick(name, Element::F32).work.flops, Some(model.flops), "{name}");
+        assert_eq!(quick(name, Element::F32).work.flops, Some(model.flops as u64), "{name}");
     }
 }
 

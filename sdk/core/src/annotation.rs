@@ -1,6 +1,7 @@
 //! Annotations: what an interval does, and for whom.
 
 use crate::vocabulary::{DType, Shape};
+use candlescope_work::operation::Cost;
 
 /// What an interval states about its own work. Build it with the methods and pass it to
 /// [`annotate`](crate::annotate()).
@@ -24,6 +25,24 @@ pub(crate) struct Work {
     shape: Shape,
     dtype: Option<DType>,
     set: u8,
+}
+
+impl From<Cost> for Annotation {
+    /// Zeros are left out, so that "not counted" is never taken for "none". Without activations there are no I/O bytes:
+    /// an intensity over a part of them would be too high.
+    fn from(cost: Cost) -> Self {
+        let mut annotation = Self::new();
+        if cost.flops_executed() > 0.0 {
+            annotation = annotation.flops(cost.flops as u64).flops_executed(cost.flops_executed() as u64);
+        }
+        if cost.bytes() > 0.0 {
+            annotation = annotation.bytes(cost.bytes() as u64);
+        }
+        if cost.activation_bytes > 0.0 {
+            annotation = annotation.io_bytes(cost.io_bytes() as u64);
+        }
+        annotation
+    }
 }
 
 impl Work {

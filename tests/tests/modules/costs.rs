@@ -6,7 +6,9 @@ use candle_transformers::models::{bert, llama, mistral, phi3, qwen2};
 use candlescope_core::llm::{self, Tokens};
 use candlescope_core::{Batch, StepRecord};
 use candlescope_models::config::ModelConfig;
-use candlescope_models::cost::{DecoderCost, Widths, Work, decoder_step};
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::Cost;
+use candlescope_work::step::{forward, total};
 
 fn wrapped(json: &str) -> ModelConfig {
     ModelConfig::from_hf("tiny", &serde_json::from_str(json).unwrap()).unwrap()
@@ -35,9 +37,13 @@ fn steps(batch: &Batch) -> Vec<&StepRecord> {
     steps
 }
 
-fn flops(cost: &DecoderCost) -> (u64, u64) {
-    let total = cost.total();
-    (total.flops, total.flops_executed())
+/// What the wrapped model counts for so many tokens after a position.
+fn counted(config: &ModelConfig, tokens: usize, position: usize) -> Cost {
+    total(&forward(&config.shape(), Input::new(1, tokens, position), Widths::of(4)))
+}
+
+fn flops(cost: &Cost) -> (u64, u64) {
+    (cost.flops as u64, cost.flops_executed() as u64)
 }
 
 #[test]
@@ -49,12 +55,12 @@ fn qwen2_counts_what_the_wrapped_model_counts() {
     });
     let config = wrapped(QWEN2);
     for (step, (tokens, context)) in steps(&batch).into_iter().zip([(5, 5), (1, 6), (1, 7)]) {
-        let cost = decoder_step(&config, Work::new(1, tokens, context - tokens), Widths::of(4));
+        let cost = counted(&config, tokens, context - tokens);
         let (needed, executed) = flops(&cost);
         assert_eq!((step.flops, step.flops_executed), (Some(needed), Some(executed)), "{}", step.path.path);
         // The embedding has no span, so the rows that it reads are in no module.
         let looked_up = (tokens * config.hidden_size * 4) as u64;
-        assert_eq!(step.bytes, Some(cost.total().bytes() - looked_up));
+        assert_eq!(step.bytes, Some(cost.bytes() as u64 - looked_up));
     }
     let down: Vec<_> =
         batch.spans.iter().filter(|s| s.path.module.as_deref() == Some("model.layers.1.mlp.down_proj")).collect();
@@ -81,7 +87,7 @@ fn llama_books_attention_where_it_is_done() {
         run(|tokens, position| _ = model.forward(&ids(tokens), position, &mut cache).unwrap());
     });
     for (step, (tokens, context)) in steps(&batch).into_iter().zip([(5, 5), (1, 6), (1, 7)]) {
-        let cost = decoder_step(&wrapped(&json), Work::new(1, tokens, context - tokens), Widths::of(4));
+        let cost = counted(&wrapped(&json), tokens, context - tokens);
         assert_eq!((step.flops.unwrap(), step.flops_executed.unwrap()), flops(&cost), "{}", step.path.path);
     }
     let attention = batch.spans.iter().find(|s| s.path.module.as_deref() == Some("model.layers.0.self_attn")).unwrap();
@@ -188,11 +194,11 @@ fn a_window_ends_what_mistral_and_phi3_count() {
     });
     for batch in [&batch, &merged] {
         for (step, (tokens, position)) in steps(batch).into_iter().zip(BEYOND) {
-            let cost = decoder_step(&config, Work::new(1, tokens, position), Widths::of(4));
+            let cost = counted(&config, tokens, position);
             let looked_up = (tokens * config.hidden_size * 4) as u64;
             let what = format!("{} at {position}", step.path.path);
             assert_eq!((step.flops.unwrap(), step.flops_executed.unwrap()), flops(&cost), "{what}");
-            assert_eq!(step.bytes, Some(cost.total().bytes() - looked_up), "{what}");
+            assert_eq!(step.bytes, Some(cost.bytes() as u64 - looked_up), "{what}");
         }
     }
 }

@@ -241,7 +241,7 @@ fn roofline(outlook: &Outlook) -> Section {
             Some(ChartPoint {
                 name: String::new(),
                 intensity: timed.intensity?,
-                flops: timed.operation.flops * timed.operation.calls / timed.device_ns? * 1e9,
+                flops: timed.operation.cost.flops * timed.operation.calls / timed.device_ns? * 1e9,
                 marked: false,
             })
         }));
@@ -340,8 +340,8 @@ fn operations(phase: &str, step: &StepPrediction) -> Section {
             operation.name.to_string(),
             count(operation.calls as u64),
             count((operation.kernels * operation.calls).round() as u64),
-            flops(operation.flops),
-            bytes(operation.io_bytes()),
+            flops(operation.cost.flops),
+            bytes(operation.cost.io_bytes()),
             shown(timed.intensity, significant),
             shown(timed.attainable_flops, |f| format!("{} TFLOP/s", significant(f / 1e12))),
             shown(timed.roof_ns, duration),

@@ -5,9 +5,10 @@ use super::{CalibrationRun, Form};
 use crate::roofline::latency_figures::Figure;
 use crate::roofline::outlook::operations;
 use crate::roofline::predict::{StepTimes, step_times};
-use crate::roofline::work::{Operation, Storage};
+use crate::roofline::scenario::Storage;
 use candlescope_work::devices::{Attained, ByClass, Device, DeviceKind, Multiply, OperationClass, Origin};
 use candlescope_work::estimate::Estimate;
+use candlescope_work::step::Operation;
 use std::collections::BTreeMap;
 
 /// Errors beyond this share count with their size, not with its square: one run that was disturbed must not decide.
@@ -200,8 +201,8 @@ impl Fit {
             }) {
                 let step = if figure.is_prefill() { &run.prefill } else { &run.decode };
                 let sum = |of: &dyn Fn(&Operation) -> f64| step.iter().map(|o| o.calls * of(o)).sum::<f64>();
-                bandwidth = bandwidth.max(sum(&Operation::bytes) / ns * 1e9);
-                *reached = reached.max(sum(&|o| o.flops) / ns * 1e9);
+                bandwidth = bandwidth.max(sum(&|o| o.cost.bytes()) / ns * 1e9);
+                *reached = reached.max(sum(&|o| o.cost.flops) / ns * 1e9);
             }
         }
         let on_gpu = base.kind == DeviceKind::Gpu;

@@ -21,11 +21,11 @@ use super::latency_figures::{self, Figure, is_watched, kernels_a_step};
 use super::outlook::operations;
 use super::run_facts;
 use super::scenario::Scenario;
-use super::shape::ModelShape;
 use crate::passes::Analysis;
 use crate::passes::stats::{SplitMix, percentile};
 use candlescope_core::Phase;
 use candlescope_work::devices::{Device, Multiply, OperationClass, known_device};
+use candlescope_work::shape::ModelShape;
 use fit::{Candidate, Fit, Observed, Parameter};
 use serde::Serialize;
 

@@ -227,7 +227,7 @@ fn a_mixture_reads_the_experts_that_are_expected() {
     let read = |batch: u64| {
         let outlook = predicted("mixtral-8x7b", "H200", &bf16().batch(batch));
         let up = outlook.decode.operations.iter().find(|timed| timed.operation.name == "up_proj").unwrap();
-        up.operation.weight_bytes / (4096.0 * 14_336.0 * 2.0)
+        up.operation.cost.weight_bytes / (4096.0 * 14_336.0 * 2.0)
     };
     assert_eq!(read(1), 2.0);
     let expected = |batch: i32| 8.0 * (1.0 - 0.75_f64.powi(batch));

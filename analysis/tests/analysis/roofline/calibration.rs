@@ -163,7 +163,7 @@ fn recorded(model: &str, batch: u64, prompt: u64, device: &Device, noise: &mut i
     let outlook = Outlook::of(&made.shape, device, &made.scenario);
     for class in OperationClass::ALL {
         let of = |step: &StepPrediction| -> f64 {
-            let own = step.operations.iter().filter(|timed| timed.operation.class == class);
+            let own = step.operations.iter().filter(|timed| timed.class == class);
             own.map(|timed| timed.device_ns.unwrap()).sum()
         };
         made.measured.push((Figure::PrefillOf(class), of(&outlook.prefill) * noise()));

@@ -1,8 +1,10 @@
 //! Shapes of models against the parameters that their makers and the hub publish.
 
-use candlescope_analysis::roofline::work::{Input, step};
-use candlescope_analysis::roofline::{Scenario, config_shape, known_model, known_models};
+use candlescope_analysis::roofline::{Scenario, known_model, known_models};
 use candlescope_work::devices::{Format, known_device, known_devices};
+use candlescope_work::input::Input;
+use candlescope_work::shape::ModelShape;
+use candlescope_work::step::{Operation, step};
 
 /// Published totals of parameters, a shared embedding table counted once. Gemma 3 from 4B on: the hub's total less the
 /// vision tower (416,866,032) and the projector (1,152 × hidden + 1,152).
@@ -118,15 +120,13 @@ fn llama_3_8b_has_its_golden_figures() {
     let shape = known_model("llama-3-8b").unwrap();
     let device = known_device("H200").unwrap();
     let storage = Scenario::new(Format::named("bf16").unwrap()).storage(&device);
-    let of = |context| step(&shape, Input::token(1, context), &storage, 1);
+    let of = |context| step(&shape, Input::token(1, context), storage.widths, 1);
     let products = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"];
-    let linear: f64 = of(1).iter().filter(|o| products.contains(&o.name)).map(|o| o.flops * o.calls).sum();
+    let linear: f64 = of(1).iter().filter(|o| products.contains(&o.name)).map(|o| o.cost.flops * o.calls).sum();
     assert_eq!((linear / 1e6).floor(), 15_009.0);
-    let sum = |context, f: fn(&candlescope_analysis::roofline::work::Operation) -> f64| -> f64 {
-        of(context).iter().map(|o| f(o) * o.calls).sum()
-    };
-    assert_eq!(sum(1001, |o| o.flops) - sum(1000, |o| o.flops), 524_288.0);
-    assert_eq!(sum(1001, |o| o.kv_bytes) - sum(1000, |o| o.kv_bytes), 131_072.0);
+    let sum = |context, f: fn(&Operation) -> f64| -> f64 { of(context).iter().map(|o| f(o) * o.calls).sum() };
+    assert_eq!(sum(1001, |o| o.cost.flops) - sum(1000, |o| o.cost.flops), 524_288.0);
+    assert_eq!(sum(1001, |o| o.cost.kv_bytes) - sum(1000, |o| o.cost.kv_bytes), 131_072.0);
 }
 
 /// candlescope recorded 695 kernels of SmolLM2's decoding step on an H200 (docs/measurements/truth.md): 23 a layer and
@@ -135,7 +135,7 @@ fn llama_3_8b_has_its_golden_figures() {
 fn a_decoding_step_launches_the_kernels_that_were_recorded() {
     let shape = known_model("smollm2-135m").unwrap();
     let storage = Scenario::new(Format::named("bf16").unwrap()).storage(&known_device("H200").unwrap());
-    let kernels: f64 = step(&shape, Input::token(1, 100), &storage, 1).iter().map(|o| o.kernels * o.calls).sum();
+    let kernels: f64 = step(&shape, Input::token(1, 100), storage.widths, 1).iter().map(|o| o.kernels * o.calls).sum();
     assert_eq!(kernels, 695.0);
 }
 
@@ -143,14 +143,14 @@ fn a_decoding_step_launches_the_kernels_that_were_recorded() {
 #[test]
 fn a_window_ends_what_a_token_attends_to() {
     let mut shape = known_model("gemma-2-2b").unwrap();
-    shape.window.as_mut().unwrap().size = 10;
+    shape.window.as_mut().unwrap().window.positions = 10;
     let storage = Scenario::new(Format::named("bf16").unwrap()).storage(&known_device("H200").unwrap());
     let flops = |input: Input, name: &str| {
-        step(&shape, input, &storage, 1).iter().filter(|o| o.name == name).map(|o| o.flops).sum::<f64>()
+        step(&shape, input, storage.widths, 1).iter().filter(|o| o.name == name).map(|o| o.cost.flops).sum::<f64>()
     };
     let each = 2.0 * (8 * 256) as f64;
     for (tokens, context) in [(1, 5), (1, 50), (7, 7), (20, 20), (6, 13), (30, 100)] {
-        let input = Input { batch: 2, tokens, context, encoded: 0 };
+        let input = Input { batch: 2, tokens, context, encoded: 0, window: None };
         let seen = |reach: u64| (context - tokens + 1..=context).map(|c| c.min(reach)).sum::<u64>() as f64 * 2.0;
         assert_eq!(flops(input, "scores"), each * seen(u64::MAX), "{tokens} of {context}");
         assert_eq!(flops(input, "scores (window)"), each * seen(10), "{tokens} of {context}");
@@ -162,7 +162,7 @@ fn a_config_file_makes_the_same_shape_and_names_what_it_lacks() {
     let llama = r#"{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192,
         "tie_word_embeddings": false}"#;
-    let shape = config_shape("mine", llama).unwrap();
+    let shape = ModelShape::from_config_text("mine", llama).unwrap();
     assert_eq!(shape.parameters(), 8_030_261_248);
     assert_eq!((shape.name.as_str(), shape.head_dim), ("mine", 128));
     let configs = [
@@ -196,9 +196,9 @@ fn a_config_file_makes_the_same_shape_and_names_what_it_lacks() {
         ),
     ];
     for (text, parameters) in configs {
-        assert_eq!(config_shape("x", text).unwrap().parameters(), parameters, "{text}");
+        assert_eq!(ModelShape::from_config_text("x", text).unwrap().parameters(), parameters, "{text}");
     }
-    let says = |text: &str| config_shape("x", text).unwrap_err().to_string();
+    let says = |text: &str| ModelShape::from_config_text("x", text).unwrap_err().to_string();
     for field in ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"] {
         let without = says(&llama.replace(field, "other"));
         assert!(without.contains(&format!("`{field}`")), "{field}: {without}");

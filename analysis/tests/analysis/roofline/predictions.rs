@@ -242,7 +242,7 @@ fn what_a_datasheet_lacks_is_said_and_never_guessed() {
     // On a CPU 16-bit floats are widened, and attention's products are in f32.
     let cpu = known_device("EPYC-9654").unwrap();
     let scenario = Scenario::new(format("bf16"));
-    assert_eq!((scenario.storage(&cpu).product, cpu.multiplies(Multiply::Bf16)), (4.0, Multiply::F32));
+    assert_eq!((scenario.storage(&cpu).widths.products, cpu.multiplies(Multiply::Bf16)), (4.0, Multiply::F32));
     // A datasheet's int8 is a matrix unit's, which candle does not use; what was measured is what candle reached.
     let mut measured = known_device("EPYC-9654").unwrap();
     measured.origin = Origin::Measured;

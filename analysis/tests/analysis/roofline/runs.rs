@@ -4,12 +4,13 @@ use crate::common::{self, path, request, span, step, write_run};
 use candlescope_analysis::passes::Launched;
 use candlescope_analysis::render::roofline::{dynamic_json, dynamic_page, dynamic_text};
 use candlescope_analysis::roofline::{
-    Bound, CalibrationRun, Figure, Grade, Measured, ModelShape, Point, PointKind, Status, Thresholds, batch_and_context,
+    Bound, CalibrationRun, Figure, Grade, Measured, Point, PointKind, Status, Thresholds, batch_and_context,
 };
 use candlescope_analysis::{Analysis, Run};
 use candlescope_core::run::{GpuAccount, GpuDeviceAccount, RunManifest};
 use candlescope_core::{Batch, PathInfo, Phase};
 use candlescope_work::devices::{Multiply, known_device};
+use candlescope_work::shape::ModelShape;
 use serde_json::{Value, json};
 use std::path::Path;
 

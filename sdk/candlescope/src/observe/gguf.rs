@@ -2,6 +2,7 @@
 
 use candle_core::quantized::{GgmlDType, gguf_file};
 use candlescope_core::modules;
+use candlescope_work::config::Dimensions;
 use std::collections::HashMap;
 use std::io::{Read, Result, Seek, SeekFrom};
 
@@ -39,13 +40,9 @@ pub fn observe_gguf<R: Read + Seek>(mut file: R) -> candle_core::Result<Observed
         Some((at, Stored { name, dims: info.shape.into_dims(), dtype, stored, bytes }))
     });
     let name = content.metadata.get("general.architecture").and_then(|value| value.to_string().ok());
-    let number =
-        |what: &str| content.metadata.get(&format!("{}.attention.{what}", name?)).map(|value| value.to_u32().ok());
-    let queries = number("head_count").flatten();
-    // As many of keys where nothing is said of them; where they differ from layer to layer, it is not known.
-    let keys = number("head_count_kv").unwrap_or(queries);
-    let window = number("sliding_window").flatten().map(u64::from);
-    modules::architecture(name.map(String::as_str), queries.zip(keys).map(|(q, k)| (q.into(), k.into())), window);
+    let number = |key: &str| content.metadata.get(key).map(|value| value.to_u32().ok().map(u64::from));
+    let known = name.map(|name| Dimensions::of_gguf(name, number)).unwrap_or_default();
+    modules::architecture(name.map(String::as_str), known.heads.zip(known.kv_heads), known.window);
     Ok(ObservedGguf { tensors: tensors.collect(), reading: None, file })
 }
 

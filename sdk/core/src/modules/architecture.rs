@@ -5,9 +5,10 @@
 //! architectures that were read, and only of the layers named here; of all others they stay unknown.
 
 use super::Weight;
-use super::hf_config::HfConfig;
+use super::model_facts::HfConfig;
 use super::signs::Recognised;
-use super::windows::{Reach, Window, Windows};
+use candlescope_work::config::{Config, Dimensions};
+use candlescope_work::windows::{Reach, Window, Windows};
 
 /// How the rows of an architecture's layers follow from the tokens of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,14 +123,13 @@ pub struct ConfigUnreadable(#[from] serde_json::Error);
 impl Architecture {
     pub(super) fn of_config(json: &str) -> Result<Self, ConfigUnreadable> {
         let config: HfConfig = serde_json::from_str(json)?;
-        let heads = config.number(&["num_attention_heads", "n_heads", "n_head"]).filter(|n| *n > 0);
-        let keys = config.number(&["num_key_value_heads", "multi_query_group_num"]);
+        let dimensions = Dimensions::of(&Config::new(&config.rest));
         Ok(Self {
-            windows: Windows::of_config(&config),
+            windows: Windows::of_config(&config.model_type, &Config::new(&config.rest)),
             family: family(&config.model_type),
-            vocabulary: config.number(&["vocab_size"]).and_then(|words| words.try_into().ok()),
-            hidden: config.number(&["hidden_size", "dim", "n_embd", "d_model"]).and_then(|n| n.try_into().ok()),
-            heads: heads.zip(if keys.is_some() || !config.has("num_key_value_heads") { keys.or(heads) } else { None }),
+            vocabulary: dimensions.vocab.and_then(|words| words.try_into().ok()),
+            hidden: dimensions.hidden.and_then(|n| n.try_into().ok()),
+            heads: dimensions.heads.filter(|n| *n > 0).zip(dimensions.kv_heads),
             recognised: None,
         })
     }
@@ -223,7 +223,7 @@ impl Architecture {
         };
         let reach = match &self.windows {
             _ if self.recognised.is_some_and(|what| !what.attends_to_all) => Reach::Unknown,
-            Some(windows) if over == Over::Before => windows.reach(module),
+            Some(windows) if over == Over::Before => windows.reach(layer_of(module)),
             _ => Reach::All,
         };
         Some(match reach {
@@ -239,6 +239,11 @@ impl Architecture {
     fn is_foreign(&self, module: &str) -> bool {
         self.recognised.is_some_and(|what| !what.has(module))
     }
+}
+
+/// The number of the layer that a module is part of.
+fn layer_of(module: &str) -> Option<u64> {
+    module.split('.').filter(|part| Weight::is_number(part)).find_map(|part| part.parse().ok())
 }
 
 /// Whether a module is part of an attention of the text to the source.

@@ -1,12 +1,12 @@
 //! What a module does in a step: FLOPs and bytes, from its weights and the rows it computes.
 //!
-//! The formulas are those of the wrapped models (`candlescope_models::cost`): matrix products count 2·M·N·K, norms and
-//! look-ups no FLOPs; bytes are weights read and keys and values moved, I/O bytes have the activations besides.
+//! The formulas are those of [`candlescope_work::operation`], which the wrapped models have too.
 
-use super::windows::{Window, attended};
 use super::{Attention, Module, Operation, Over, Rows, Weight};
 use crate::annotation::Annotation;
 use crate::vocabulary::{DType, Phase};
+use candlescope_work::operation::{Cost, bias, convolution, linear, lookup, norm, product_flops};
+use candlescope_work::windows::{attended, multiplied, needed};
 
 /// What a step passes through the model, as its phase says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,35 +88,31 @@ impl Module {
     fn work(&self, matrix: &Weight, (rows, needed): (u64, u64)) -> Option<Annotation> {
         let width = activation_width(matrix)?;
         let weights = self.weights.iter().fold(0u64, |sum, weight| sum.saturating_add(weight.bytes));
-        let all = |factors: &[u64]| factors.iter().fold(1u64, |product, n| product.saturating_mul(*n));
-        // What need not be computed need not be read.
-        let needed_weights = if needed == 0 && rows > 0 { 0 } else { weights };
-        let flops = |of_a_row: u64| {
-            Annotation::new().flops(needed.saturating_mul(of_a_row)).flops_executed(rows.saturating_mul(of_a_row))
+        let of = |rows: u64| {
+            Some(match (self.operation, &*matrix.dims) {
+                (Operation::Linear, &[out, features]) => {
+                    let added = if self.weights.len() > 1 { bias(rows as f64 * out as f64, width) } else { Cost::ZERO };
+                    linear(rows, features, out, weights, width) + added
+                }
+                (Operation::Norm, &[features]) => norm(rows as f64 * features as f64, weights, width),
+                (Operation::Embedding, &[words, features]) => {
+                    lookup(rows, features, matrix.bytes / (words as u64).max(1), width)
+                }
+                // Along one dimension.
+                (Operation::Convolution, &[out, features, window]) => {
+                    convolution(0, rows as f64 * out as f64, features as f64 * window as f64, weights, width)
+                }
+                _ => return None,
+            })
         };
-        let moves = |weights: u64, activations: u64| weights.saturating_add(activations);
-        Some(match (self.operation, &*matrix.dims) {
-            (Operation::Linear, &[out, features]) => {
-                let (out, features) = (out as u64, features as u64);
-                // A bias is added by an operation of its own, which reads and writes what the product made.
-                let bias = if self.weights.len() > 1 { out.saturating_mul(2) } else { 0 };
-                let activations = all(&[rows, features.saturating_add(out).saturating_add(bias), width]);
-                flops(all(&[2, features, out])).bytes(needed_weights).io_bytes(moves(weights, activations))
-            }
-            (Operation::Norm, &[features]) => {
-                Annotation::new().bytes(weights).io_bytes(moves(weights, all(&[rows, features as u64, 2, width])))
-            }
-            (Operation::Embedding, &[words, features]) => {
-                let row = matrix.bytes / (words as u64).max(1);
-                let activations = all(&[rows, (features as u64).saturating_mul(width).saturating_add(4)]);
-                Annotation::new().bytes(all(&[needed, row])).io_bytes(moves(all(&[rows, row]), activations))
-            }
-            // Along one dimension; what it moves besides its weights depends on its stride.
-            (Operation::Convolution, &[out, features, window]) => {
-                flops(all(&[2, features as u64, out as u64, window as u64])).bytes(needed_weights)
-            }
-            _ => return None,
-        })
+        // What need not be computed need not be read.
+        let needed = if needed == 0 && rows > 0 { Cost::ZERO } else { of(needed)? };
+        let mut cost = of(rows)?.needing(needed);
+        if self.operation == Operation::Convolution {
+            // What it moves besides its weights depends on its stride.
+            cost.activation_bytes = 0.0;
+        }
+        Some(Annotation::from(cost).bytes(cost.bytes() as u64))
     }
 }
 
@@ -132,44 +128,33 @@ impl Attention {
     /// written by whoever makes them.
     pub(crate) fn annotation(&self, step: StepWork, width: u64) -> Option<Annotation> {
         let each = step.tokens / step.sequences;
-        let factor = self.queries.checked_mul(4)?.checked_mul(step.sequences)?;
+        let of_all = |positions: f64| (2.0 * product_flops(self.queries, positions * step.sequences as f64)) as u64;
         match self.over {
             Over::Unknown => None,
             Over::Source => self.over_source(step, width),
             Over::All => {
                 // What is encoded passes as a whole, and is attended to as a whole.
-                let flops = factor.checked_mul(each)?.checked_mul(step.context.unwrap_or(each))?;
+                let flops = of_all(each as f64 * step.context.unwrap_or(each) as f64);
                 Some(Annotation::new().flops(flops).flops_executed(flops))
             }
             Over::Before => {
-                let context = step.context?;
-                let reach = self.window.map_or(u64::MAX, |window| window.positions);
                 let new = step.needed / step.sequences;
-                let needed = factor.checked_mul(attended(new, context, reach)?)?;
-                let executed = factor.checked_mul(each.checked_mul(self.multiplied(each, context))?)?;
-                let read = context.min(reach.saturating_add(new).saturating_sub(1));
-                let positions = step.sequences.checked_mul(read)?.checked_add(step.needed)?;
-                let moved = positions.checked_mul(2)?.checked_mul(self.keys)?.checked_mul(width)?;
-                Some(Annotation::new().flops(needed).flops_executed(executed).bytes(moved))
+                let context = step.context.filter(|context| new <= *context)?;
+                let read = step.sequences as f64 * needed(new, context, self.window) as f64;
+                let moved = 2.0 * self.keys as f64 * width as f64 * (read + step.needed as f64);
+                let flops = of_all(attended(new, context, self.window));
+                let executed = of_all(each as f64 * multiplied(each, context, self.window) as f64);
+                Some(Annotation::new().flops(flops).flops_executed(executed).bytes(moved as u64))
             }
-        }
-    }
-
-    /// Positions that candle multiplies each of so many new tokens with.
-    fn multiplied(&self, tokens: u64, context: u64) -> u64 {
-        match self.window {
-            // A prompt longer than the window is multiplied with itself.
-            Some(Window { positions, kept: true }) if tokens >= positions => tokens,
-            Some(Window { positions, kept: true }) => context.min(positions),
-            _ => context,
         }
     }
 
     fn over_source(&self, step: StepWork, width: u64) -> Option<Annotation> {
         let source = step.source?;
         // Each sequence's tokens attend to the positions of its own source.
-        let factor = self.queries.checked_mul(4)?.checked_mul(source / step.sequences)?;
-        let (needed, executed) = (factor.checked_mul(step.needed)?, factor.checked_mul(step.tokens)?);
+        let each = (source / step.sequences) as f64;
+        let [needed, executed] =
+            [step.needed, step.tokens].map(|tokens| (2.0 * product_flops(self.queries, tokens as f64 * each)) as u64);
         // Neither of the models read here shares keys between heads: there are as many features as of queries.
         let written = if step.begins { self.keys } else { 0 };
         let features = self.queries.checked_add(written)?;
@@ -189,6 +174,7 @@ pub(crate) fn activation_width(weight: &Weight) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use candlescope_work::windows::Window;
 
     fn weight(dims: &[usize]) -> Weight {
         let bytes = dims.iter().product::<usize>() as u64 * 2;

@@ -9,19 +9,18 @@
 mod architecture;
 mod candle_version;
 mod cost;
-mod hf_config;
 mod loading;
 mod model_facts;
 pub(crate) mod rules;
 mod signs;
 mod table;
 mod watch;
-mod windows;
 
 use crate::vocabulary::DType;
 use architecture::Architecture;
 pub use architecture::{Attention, ConfigUnreadable, Over, Rows};
 pub(crate) use candle_version::{note as note_candle_version, seen as seen_candle_version};
+pub use candlescope_work::windows::Window;
 pub(crate) use cost::{StepWork, activation_width};
 use loading::Loading;
 use rules::Rule;
@@ -32,7 +31,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub(crate) use table::CANDLE_VERSION;
 pub(crate) use watch::{Claim, Watch};
-pub use windows::Window;
 
 /// A weight as its loader told it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

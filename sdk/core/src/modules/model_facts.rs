@@ -1,8 +1,9 @@
 //! What of a model's configuration and weights becomes part of `model` in `run.json`, under the keys that readers know.
 
-use super::hf_config::HfConfig;
 use super::{ConfigUnreadable, Weight};
-use serde_json::Value;
+use candlescope_work::config::{Config, Dimensions};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// Facts by their key in `run.json`.
@@ -14,37 +15,30 @@ const PARAMETERS: &str = "parameters";
 const WEIGHT_BYTES: &str = "weight_bytes";
 const DTYPE: &str = "dtype";
 
-/// Each with the names that architectures have for it.
-const DIMENSIONS: &[(&str, &[&str])] = &[
-    ("vocab_size", &["vocab_size"]),
-    ("hidden_size", &["hidden_size", "n_embd", "d_model", "dim"]),
-    ("layers", &["num_hidden_layers", "n_layer", "num_layers", "n_layers"]),
-    ("heads", &["num_attention_heads", "n_head", "num_heads", "n_heads"]),
-    ("kv_heads", &["num_key_value_heads", "multi_query_group_num"]),
-    ("head_dim", &["head_dim", "d_kv"]),
-    ("intermediate_size", &["intermediate_size", "d_ff", "n_inner"]),
-    ("context_length", &["max_position_embeddings", "n_positions"]),
-];
+/// The text of a `config.json` of Hugging Face.
+#[derive(Deserialize)]
+pub(super) struct HfConfig {
+    pub(super) model_type: String,
+    #[serde(flatten)]
+    pub(super) rest: Map<String, Value>,
+}
 
 /// What a `config.json` says.
 pub(super) fn of_config(json: &str) -> Result<Facts, ConfigUnreadable> {
     let config: HfConfig = serde_json::from_str(json)?;
+    let known = Dimensions::of(&Config::new(&config.rest));
+    let dimensions = [
+        ("vocab_size", known.vocab),
+        ("hidden_size", known.hidden),
+        ("layers", known.layers),
+        ("heads", known.heads),
+        ("kv_heads", known.kv_heads),
+        ("head_dim", known.head_dim),
+        ("intermediate_size", known.intermediate),
+        ("context_length", known.context),
+    ];
     let mut facts = Facts::from([(ARCHITECTURE.to_owned(), config.model_type.as_str().into())]);
-    for (key, names) in DIMENSIONS {
-        if let Some(n) = config.number(names) {
-            facts.insert((*key).into(), n.into());
-        }
-    }
-    let number = |facts: &Facts, key: &str| facts.get(key).and_then(Value::as_u64);
-    if let Some(heads) = number(&facts, "heads").filter(|heads| *heads > 0) {
-        // What is a list in the file, one for each layer, is no number of all.
-        if !config.has("num_key_value_heads") {
-            facts.entry("kv_heads".into()).or_insert_with(|| heads.into());
-        }
-        if let Some(width) = number(&facts, "hidden_size").filter(|width| width % heads == 0) {
-            facts.entry("head_dim".into()).or_insert_with(|| (width / heads).into());
-        }
-    }
+    facts.extend(dimensions.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into()))));
     Ok(facts)
 }
 

@@ -1,6 +1,6 @@
 //! One operation of a step: its FLOPs, its bytes, and what its kernels are like.
 
-use candlescope_work::devices::OperationClass;
+use crate::operation::Cost;
 use serde::Serialize;
 
 /// In which type an operation multiplies.
@@ -18,22 +18,13 @@ pub enum Operands {
 pub struct Operation {
     /// Name, as the instrumented layers call it.
     pub name: &'static str,
-    /// Its kind.
-    pub class: OperationClass,
     /// How often it is done in a step; the other figures are for one time.
     pub calls: f64,
     /// Kernels that candle launches for it on a GPU, copies included.
     pub kernels: f64,
-    /// FLOPs that the model needs.
-    pub flops: f64,
-    /// Further FLOPs that candle executes: masked positions.
-    pub surplus_flops: f64,
-    /// Bytes of weights read.
-    pub weight_bytes: f64,
-    /// Bytes of cached keys and values read and written.
-    pub kv_bytes: f64,
-    /// Bytes of activations read and written, operation by operation.
-    pub activation_bytes: f64,
+    /// FLOPs and bytes.
+    #[serde(flatten)]
+    pub cost: Cost,
     /// Bytes that all devices exchange: sent by each.
     pub link_bytes: f64,
     /// What is multiplied.
@@ -53,7 +44,7 @@ pub struct Operation {
     /// layout. candle's CUDA kernels walk the layouts for every element, which takes longer than the element's bytes
     /// (`candle-kernels/src/{binary_op_macros.cuh,unary.cu}`, 0.11).
     pub index_steps: f64,
-    /// Bytes of activations that a kernel beside the product moves, the sum with a bias; a part of `activation_bytes`.
+    /// Bytes of activations that a kernel beside the product moves, the sum with a bias; a part of the activations' bytes.
     pub added_bytes: f64,
     /// Whether it is a product of several rows with a matrix of which one side's rows do not end on 16 bytes: cuBLAS
     /// then takes kernels that load a value at a time. Seen on an H200 with GPT-2's head of 50,257 rows in bf16
@@ -80,17 +71,12 @@ pub(super) fn norm_loads(features: f64) -> f64 {
 pub(super) const SUMMED: f64 = 2.0;
 
 impl Operation {
-    pub(super) fn new(name: &'static str, calls: u64) -> Self {
+    pub(super) fn new(name: &'static str, calls: u64, cost: Cost) -> Self {
         Self {
             name,
-            class: OperationClass::of(name),
             calls: calls as f64,
             kernels: 1.0,
-            flops: 0.0,
-            surplus_flops: 0.0,
-            weight_bytes: 0.0,
-            kv_bytes: 0.0,
-            activation_bytes: 0.0,
+            cost,
             link_bytes: 0.0,
             operands: Operands::Weights,
             products: 0.0,
@@ -105,37 +91,14 @@ impl Operation {
         }
     }
 
-    /// Bytes of weights, keys and values, once.
-    pub fn bytes(&self) -> f64 {
-        self.weight_bytes + self.kv_bytes
-    }
-
-    /// All bytes, activations included, once.
-    pub fn io_bytes(&self) -> f64 {
-        self.bytes() + self.activation_bytes
-    }
-
-    /// FLOPs executed, once.
-    pub fn executed(&self) -> f64 {
-        self.flops + self.surplus_flops
-    }
-
     pub(super) fn kernels(self, kernels: f64) -> Self {
         Self { kernels, ..self }
-    }
-
-    pub(super) fn moves(self, activation_bytes: f64) -> Self {
-        Self { activation_bytes, ..self }
     }
 
     /// So many of its kernels are on strided operands, and walk so many dimensions of layouts for all elements
     /// together.
     pub(super) fn strided(self, strided: f64, index_steps: f64) -> Self {
         Self { strided, index_steps, ..self }
-    }
-
-    pub(super) fn product(self) -> Self {
-        Self { products: 1.0, ..self }
     }
 
     pub(super) fn serial(self, serial: f64) -> Self {

@@ -1,5 +1,10 @@
 //! Dimensions of a model, and how many parameters they make.
 
+mod from_config;
+
+pub use from_config::{ConfigError, LARGEST, MOST_PARAMETERS};
+
+use crate::windows::Window;
 use serde::Serialize;
 
 /// Feed-forward network of a layer.
@@ -27,6 +32,17 @@ pub enum FeedForward {
     },
 }
 
+impl FeedForward {
+    /// Width of the network; of one expert, for a mixture.
+    pub fn intermediate(&self) -> u64 {
+        match *self {
+            Self::Gated { intermediate } | Self::Plain { intermediate } | Self::Experts { intermediate, .. } => {
+                intermediate
+            }
+        }
+    }
+}
+
 /// Which projections have biases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Biases {
@@ -42,18 +58,12 @@ pub struct Biases {
 
 /// Attention that reaches back over a few positions only, in some layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Window {
-    /// Positions that a token attends to, itself included.
-    pub size: u64,
+pub struct WindowedLayers {
+    /// The window.
+    #[serde(flatten)]
+    pub window: Window,
     /// Layers that have it; the others attend to the whole context.
     pub layers: u64,
-}
-
-impl Window {
-    /// Of a model of so many layers, one in `full_every` of which attends to the whole context; with 0 none does.
-    pub(super) fn but_one_in(size: u64, full_every: u64, layers: u64) -> Self {
-        Self { size, layers: layers - layers.checked_div(full_every).unwrap_or(0) }
-    }
 }
 
 /// Dimensions of a decoder, or of an encoder with its decoder.
@@ -96,7 +106,7 @@ pub struct ModelShape {
     /// Buckets of relative position biases, in one layer of the encoder and one of the decoder.
     pub position_buckets: u64,
     /// Attention over a window.
-    pub window: Option<Window>,
+    pub window: Option<WindowedLayers>,
     /// Encoder layers, each as wide as the decoder's; 0 for a decoder alone.
     pub encoder_layers: u64,
 }
@@ -157,11 +167,7 @@ impl ModelShape {
     /// [`ARCHITECTURES`].
     #[must_use]
     pub fn built_as(mut self, architecture: &str) -> Self {
-        let i = match self.feed_forward {
-            FeedForward::Gated { intermediate }
-            | FeedForward::Plain { intermediate }
-            | FeedForward::Experts { intermediate, .. } => intermediate,
-        };
+        let i = self.feed_forward.intermediate();
         let all = Biases { qkv: true, output: true, feed_forward: true, head: false };
         match architecture {
             "qwen2" => self.biases.qkv = true,
@@ -256,5 +262,24 @@ impl ModelShape {
             }
             _ => self.parameters(),
         }
+    }
+
+    /// An upper bound of the parameters, in numbers that cannot overflow: every dimension is at most [`LARGEST`], below
+    /// 2²⁷.
+    pub fn parameters_at_most(&self) -> u128 {
+        let wide = |value: u64| u128::from(value);
+        let (d, heads, head_dim) = (wide(self.hidden), wide(self.heads) + wide(self.kv_heads), wide(self.head_dim));
+        let attention = 2 * (d + 1) * heads * head_dim;
+        let feed_forward = match self.feed_forward {
+            FeedForward::Gated { intermediate } | FeedForward::Plain { intermediate } => {
+                3 * (d + 1) * wide(intermediate)
+            }
+            FeedForward::Experts { intermediate, experts, .. } => (3 * d * wide(intermediate) + d) * wide(experts),
+        };
+        let norms = (wide(self.norms_a_layer) + 3) * 2 * d + 2 * head_dim;
+        // With an encoder, its layers and the decoder's cross-attention.
+        let layers = wide(self.layers) * 2 + wide(self.encoder_layers);
+        let tables = 2 * wide(self.vocab) + wide(self.learned_positions);
+        layers * (attention + feed_forward + norms) + tables * (d + 1) + 2 * wide(self.position_buckets) * heads
     }
 }
