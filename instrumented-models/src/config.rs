@@ -125,7 +125,7 @@ pub struct ModelConfig {
     /// Longest context, in tokens.
     pub max_context: usize,
     /// Positions that a token attends to at most, itself included, in every layer. The wrapped models attend to all, and
-    /// end the context where the window does; the cost model also says what lies beyond.
+    /// end the context where the window does; the costs of [`shape`](Self::shape) also say what lies beyond.
     #[serde(default)]
     pub window: Option<usize>,
     /// Epsilon of the norms.

@@ -330,3 +330,19 @@ impl Annotation {
         (self.work.set & Work::SHAPE != 0).then_some(self.work.shape)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candlescope_work::operation::linear;
+
+    #[test]
+    fn what_is_not_counted_stays_unsaid() {
+        assert!(Annotation::from(Cost::ZERO).is_empty());
+        let all = Annotation::from(linear(1, 2, 3, 24, 4));
+        assert_eq!((all.get_flops(), all.get_bytes()), (Some(12), Some(24)));
+        assert_eq!((all.get_flops_executed(), all.get_io_bytes()), (Some(12), Some(24 + (2 + 3) * 4)));
+        let weights = Annotation::from(Cost { activation_bytes: 0.0, ..linear(1, 2, 3, 24, 4) });
+        assert_eq!((weights.get_bytes(), weights.get_io_bytes()), (Some(24), None), "weights alone are no I/O");
+    }
+}

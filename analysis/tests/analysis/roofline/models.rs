@@ -1,8 +1,8 @@
 //! Shapes of models against the parameters that their makers and the hub publish.
 
-use candlescope_analysis::roofline::{Scenario, known_model, known_models};
+use candlescope_analysis::roofline::{MemoryNeed, Scenario, known_model, known_models};
 use candlescope_work::devices::{Format, known_device, known_devices};
-use candlescope_work::input::Input;
+use candlescope_work::input::{Input, Widths};
 use candlescope_work::shape::ModelShape;
 use candlescope_work::step::{Operation, step};
 
@@ -155,6 +155,14 @@ fn a_window_ends_what_a_token_attends_to() {
         assert_eq!(flops(input, "scores"), each * seen(u64::MAX), "{tokens} of {context}");
         assert_eq!(flops(input, "scores (window)"), each * seen(10), "{tokens} of {context}");
     }
+}
+
+/// candle's gemma2 keeps the whole text, its gemma3 the window's.
+#[test]
+fn a_cache_holds_what_candle_keeps() {
+    let of = |name: &str| MemoryNeed::of(&known_model(name).unwrap(), Widths::of(2), 1, 8192, 1).kv_a_sequence;
+    assert_eq!(of("gemma-2-2b"), (2 * 1024 * 2 * 26 * 8192) as f64);
+    assert_eq!(of("gemma-3-1b"), (2 * 256 * 2 * (4 * 8192 + 22 * 512)) as f64);
 }
 
 #[test]
