@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use syn::{Fields, ImplItem, Item, TraitItem, UseTree, Visibility};
 
-const LIBRARIES: [(&str, &str); 7] = [
+const LIBRARIES: [(&str, &str); 8] = [
     ("candlescope", "sdk/candlescope"),
+    ("candlescope-work", "work"),
     ("candlescope-core", "sdk/core"),
     ("candlescope-collectors", "collectors"),
     ("candlescope-exporters", "exporters"),
