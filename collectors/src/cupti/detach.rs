@@ -253,16 +253,11 @@ impl Link {
     /// Cancels a request, or waits for the end of a detachment that has begun. Returns the state after that: attached
     /// or detached, or still detaching if the time is up.
     pub(super) fn settle(&self, limit: Duration) -> State {
-        let began = Instant::now();
-        loop {
+        wait_until(limit, || {
             self.step(Event::Cancel);
-            match self.state() {
-                State::Detaching | State::Requested if began.elapsed() < limit => {
-                    std::thread::sleep(Duration::from_micros(100));
-                }
-                state => return state,
-            }
-        }
+            !matches!(self.state(), State::Detaching | State::Requested)
+        });
+        self.state()
     }
 }
 
