@@ -104,8 +104,11 @@ impl RunDir {
     fn claim(&mut self) -> Result<(), RunDirError> {
         let path = self.path.clone();
         for attempt in 1.. {
-            create_dirs_with(self.files.as_ref(), &path, &mut self.made)
-                .map_err(io_error("create run directory", &path))?;
+            match create_dirs_with(self.files.as_ref(), &path, &mut self.made) {
+                // A directory above, made by another session whose start failed, went before ours could be made in it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => continue,
+                made => made.map_err(io_error("create run directory", &path))?,
+            }
             let mut entries = match fs::read_dir(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => continue,
                 entries => entries.map_err(io_error("read run directory", &path))?,
@@ -161,5 +164,58 @@ impl RunDir {
         });
         written?;
         self.files.sync_dir(&self.path).map_err(io_error("sync run directory", &self.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file_system::{Disk, SegmentFile};
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    /// Another session beside this one: it made the directory above, and removes it again because its start failed,
+    /// the given number of times just before this session makes its own in it.
+    #[derive(Debug)]
+    struct Failing {
+        times: AtomicUsize,
+        above: PathBuf,
+    }
+
+    impl Files for Failing {
+        fn create(&self, path: &Path) -> io::Result<Box<dyn SegmentFile>> {
+            Disk.create(path)
+        }
+        fn create_dir(&self, path: &Path) -> io::Result<()> {
+            let removes = path.parent() == Some(&self.above)
+                && self.times.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
+            if removes {
+                fs::remove_dir(&self.above)?;
+            }
+            Disk.create_dir(path)
+        }
+    }
+
+    fn beside(times: usize) -> (tempfile::TempDir, Result<RunDir, RunDirError>) {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let above = dir.path().join("runs");
+        fs::create_dir(&above).expect("made by the other session");
+        let run = above.join("run");
+        let files = Failing { times: AtomicUsize::new(times), above };
+        (dir, RunDir::create(&run, Arc::new(files)))
+    }
+
+    #[test]
+    fn a_start_that_fails_beside_ours_takes_nothing_from_under_us() {
+        let (_dir, run) = beside(3);
+        let run = run.expect("made again");
+        assert!(run.table(CLAIM).is_dir());
+        run.remove();
+        assert!(!run.path.parent().expect("above").exists(), "what was made again is known to be ours");
+    }
+
+    #[test]
+    fn trying_again_ends() {
+        let (_dir, run) = beside(1_000);
+        assert!(matches!(run, Err(RunDirError::Io { what: "create run directory", .. })), "{run:?}");
     }
 }
