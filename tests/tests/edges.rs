@@ -6,8 +6,9 @@ use std::path::Path;
 
 /// Crate → crates of ours that it may depend on in a normal build. Everything else is an edge against the flow.
 const ALLOWED: &[(&str, &[&str])] = &[
+    ("candlescope-schema", &["candlescope-work"]),
     ("candlescope-work", &[]),
-    ("candlescope-core", &["candlescope-work"]),
+    ("candlescope-core", &["candlescope-schema", "candlescope-work"]),
     ("candlescope-collectors", &["candlescope-core", "candlescope-work"]),
     ("candlescope-exporters", &["candlescope-core", "candlescope-work"]),
     // Loads candle's own models under `observe`, as any program does.

@@ -6,7 +6,8 @@ use super::footer::{self, Refusal, guarded};
 use super::intern::{Interner, OTHER};
 use super::long_texts::LongTexts;
 use super::pages::rows_at_a_time;
-use super::{Run, Segment, kernels_table, requests_table, samples_table, spans_table, steps_table};
+use super::tables::Read;
+use super::{Run, Segment};
 use crate::limits::{Exceeded, Limit, ReadLimits};
 use arrow_array::RecordBatch;
 use candlescope_core::run::{Code, Finding, Place, columns};
@@ -263,11 +264,11 @@ impl<'a> Batches<'a> {
         let interner = &mut self.interner;
         let mut batch = Batch::default();
         let malformed = match kind {
-            RecordKind::Span => spans_table::rows(rows, interner, &keep, &mut batch.spans),
-            RecordKind::Step => steps_table::rows(rows, interner, &keep, &mut batch.steps),
-            RecordKind::Request => requests_table::rows(rows, interner, &keep, &mut batch.requests),
-            RecordKind::Sample => samples_table::rows(rows, interner, &keep, &mut batch.samples),
-            RecordKind::Kernel => kernels_table::rows(rows, interner, &keep, &mut batch.kernels),
+            RecordKind::Span => Read::rows(rows, interner, &keep, &mut batch.spans),
+            RecordKind::Step => Read::rows(rows, interner, &keep, &mut batch.steps),
+            RecordKind::Request => Read::rows(rows, interner, &keep, &mut batch.requests),
+            RecordKind::Sample => Read::rows(rows, interner, &keep, &mut batch.samples),
+            RecordKind::Kernel => Read::rows(rows, interner, &keep, &mut batch.kernels),
         };
         *self.read.entry(kind).or_default() += batch.count(kind);
         if malformed > 0 {

@@ -259,19 +259,6 @@ impl TextColumn {
     }
 }
 
-/// Adds what `row` makes of the rows that `keep` selects; returns of how many it makes nothing.
-pub(super) fn add<T>(into: &mut Vec<T>, keep: &[bool], mut row: impl FnMut(usize) -> Option<T>) -> u64 {
-    let mut malformed = 0;
-    into.reserve(keep.iter().filter(|keep| **keep).count());
-    for (at, _) in keep.iter().enumerate().filter(|(_, keep)| **keep) {
-        match row(at) {
-            Some(record) => into.push(record),
-            None => malformed += 1,
-        }
-    }
-    malformed
-}
-
 /// Bytes of the longest text of a batch as it was read.
 pub(super) fn longest_text(batch: &RecordBatch) -> u64 {
     let views = batch.columns().iter().filter_map(|array| array.as_string_view_opt());

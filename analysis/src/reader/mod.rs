@@ -4,21 +4,18 @@
 //! into the wrong place. So damage to one file becomes a [`Finding`] that names it, and the rest is still read.
 
 mod batches;
+mod cells;
 mod columns;
 mod discover;
 mod footer;
 mod intern;
-mod kernels_table;
 mod long_texts;
 mod manifest;
 mod pages;
 #[cfg(feature = "sql")]
 mod raw_table;
-mod requests_table;
-mod samples_table;
-mod spans_table;
-mod steps_table;
 mod structs;
+mod tables;
 mod thrift;
 
 pub use batches::Batches;

@@ -2,7 +2,7 @@
 
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
-use candlescope_core::run::{self, Column, ColumnType, columns};
+use candlescope_core::run::{Column, ColumnType, columns};
 use candlescope_core::{Batch, GpuTime, RecordKind, UnrecordedStep};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -110,8 +110,8 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "io_bytes" => maybe(s.io_bytes),
                 "module" => Cell::Text(s.path.module.as_ref().map(ToString::to_string)),
                 "serves" => Cell::Text(candlescope_core::Served::to_text(&s.serves)),
-                run::STEP_TARGET => Cell::Text(Some(s.path.target.to_string()).filter(|target| !target.is_empty())),
-                run::UNRECORDED_STEPS => Cell::Text(s.unrecorded.as_deref().map(UnrecordedStep::to_text)),
+                "target" => Cell::Text(Some(s.path.target.to_string()).filter(|target| !target.is_empty())),
+                "unrecorded" => Cell::Text(s.unrecorded.as_deref().map(UnrecordedStep::to_text)),
                 _ => gpu_cell(s.gpu, name),
             }
         }

@@ -1,6 +1,6 @@
 //! Closes the account of a run: turns what was counted into its final manifest, for sessions and captures alike.
 
-use crate::host_ns::HostNs;
+use crate::HostNs;
 use crate::record::RecordKind;
 use crate::run::{
     ClockInfo, ESTIMATE_IN_PLACE, ESTIMATE_LOOP, ExporterReport, Finding, GpuAccount, InPlaceOverhead, LoadedModel,

@@ -7,7 +7,7 @@
 
 mod device_clock;
 
-use crate::host_ns::HostNs;
+use crate::HostNs;
 use crate::run::{ClockAnchor, ClockInfo};
 pub(crate) use device_clock::DeviceMapper;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,6 +1,6 @@
 //! The collector's contract: a source of samples, called on a background thread.
 
-use crate::host_ns::HostNs;
+use crate::HostNs;
 use crate::record::SampleRecord;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl<'a> Samples<'a> {
     /// Adds one sample. `device` is `host` or a GPU's UUID; `metric` is in base units.
     pub fn push(&mut self, device: &Arc<str>, metric: &'static str, value: f64, unit: &'static str) {
         if value.is_finite() {
-            self.into.push(SampleRecord { time: self.time, device: device.clone(), metric, value, unit });
+            self.into.push(SampleRecord::new(self.time, device.clone(), metric, value, unit));
         }
     }
 }

@@ -5,8 +5,8 @@ use crate::field_names::{
     CALLER_SAMPLED_FIELD, LAST_TOKEN_FIELD, OUTCOME_FIELD, PARENT_SPAN_ID_FIELD, PHASE_FIELD, REQUEST_MODEL_FIELD,
     TRACE_ID_FIELD,
 };
-use crate::text_limit::{cut_debug, cut_text};
 use crate::vocabulary::{DType, Outcome, Phase, Shape};
+use crate::{cut_debug, cut_text};
 use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

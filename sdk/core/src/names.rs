@@ -133,11 +133,11 @@ impl Names {
 /// Name and number of the calling thread.
 pub(crate) fn current_thread(index: u32) -> ThreadInfo {
     let current = std::thread::current();
-    let name = match current.name() {
+    let name: Arc<str> = match current.name() {
         Some(name) => name.into(),
         None => format!("thread-{index}").into(),
     };
-    ThreadInfo { index, os_id: os_thread_id(), name }
+    ThreadInfo::new(index, os_thread_id(), name)
 }
 
 fn os_thread_id() -> u64 {

@@ -5,8 +5,8 @@ mod start;
 
 pub use ending::Session;
 
+use crate::Schedule;
 use crate::collector::Collector;
-use crate::control::Schedule;
 use crate::diagnostics::{Diagnostics, Problem};
 use crate::exporter::{ExportError, Exporter, describe};
 use crate::gpu::{Activity, GpuClock, GpuTiming};

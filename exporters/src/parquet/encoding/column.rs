@@ -42,10 +42,6 @@ impl KeyColumn {
         self.len += 1;
     }
 
-    pub(in crate::parquet) fn len(&self) -> usize {
-        self.len
-    }
-
     pub(in crate::parquet) fn keys(&self) -> Keys<'_> {
         if self.keys.is_empty() { Keys::Uniform(self.first, self.len) } else { Keys::Mixed(&self.keys) }
     }

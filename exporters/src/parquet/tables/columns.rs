@@ -12,8 +12,6 @@ use std::sync::Arc;
 
 /// One column of a table, or several adjacent ones.
 pub(super) trait Columns {
-    fn rows(&self) -> usize;
-
     /// Appends the columns.
     fn data<'a>(&'a self, out: &mut Vec<ColumnData<'a>>);
 
@@ -42,10 +40,6 @@ pub(super) type Paths = Keyed<PathDict>;
 macro_rules! numbers {
     ($type:ty, $data:ident) => {
         impl Columns for ValueColumn<$type> {
-            fn rows(&self) -> usize {
-                self.len()
-            }
-
             fn data<'a>(&'a self, out: &mut Vec<ColumnData<'a>>) {
                 out.push(ColumnData::$data(self));
             }
@@ -65,10 +59,6 @@ numbers!(f64, Float64);
 
 /// Three dimensions.
 impl Columns for [Ints; 3] {
-    fn rows(&self) -> usize {
-        self[0].len()
-    }
-
     fn data<'a>(&'a self, out: &mut Vec<ColumnData<'a>>) {
         self.iter().for_each(|side| side.data(out));
     }
@@ -103,10 +93,6 @@ pub(super) struct Keyed<D> {
 }
 
 impl<D: Dictionary> Columns for Keyed<D> {
-    fn rows(&self) -> usize {
-        self.keys.len()
-    }
-
     fn data<'a>(&'a self, out: &mut Vec<ColumnData<'a>>) {
         self.dict.data(&self.keys, out);
     }

@@ -1,22 +1,16 @@
-//! One table per file: turns records into the columns of a row group. Pure: nothing here depends on files.
+//! Turns records into the columns of a row group. Which fields a record has and which columns they become is declared
+//! with the record; [`cells`] says how each kind of cell is stored. Pure: nothing here depends on files.
 
+mod cells;
 mod columns;
-mod kernels_table;
-mod requests_table;
-mod samples_table;
-mod spans_table;
-mod steps_table;
-
-pub(super) use kernels_table::Kernels;
-pub(super) use requests_table::Requests;
-pub(super) use samples_table::Samples;
-pub(super) use spans_table::Spans;
-pub(super) use steps_table::Steps;
 
 use super::encoding::chunk::ColumnData;
-use candlescope_core::RecordKind;
-use columns::constant;
+use candlescope_core::table::kind::*;
+use candlescope_core::*;
+use cells::Store;
+use columns::{Columns, constant};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Rows collected for the next row group of one table.
 pub(super) trait Table: Send + Default {
@@ -59,49 +53,51 @@ impl RunColumns {
     }
 }
 
-/// Defines a table by its columns, in the order of the run format; every row has the first of them. How a record
-/// becomes a row is the table's `add`.
-macro_rules! table {
-    ($(#[$doc:meta])* $name:ident: $record:ident, $kind:ident {
-        $first:ident: $first_type:ty,
-        $($column:ident: $type:ty,)*
-    }) => {
-        $(#[$doc])*
+/// Makes a table's row group of the list of a record's fields.
+macro_rules! rows {
+    ($Record:ident, $Kind:ident, $Rows:ident; $($field:ident: $ty:ty => $cells:ident ($($column:literal)?),)*) => {
+        #[doc = concat!("Rows of [`", stringify!($Record), "`]s for the next row group.")]
         #[derive(Default)]
-        pub(in crate::parquet) struct $name {
-            $first: $first_type,
-            $($column: $type,)*
+        pub(super) struct $Rows {
+            rows: usize,
+            $($field: <$cells as Store<$ty>>::Column,)*
         }
 
-        impl super::Table for $name {
-            type Record = $record;
-            const KIND: candlescope_core::RecordKind = candlescope_core::RecordKind::$kind;
+        impl Table for $Rows {
+            type Record = $Record;
+            const KIND: RecordKind = RecordKind::$Kind;
 
             #[inline]
-            fn push(&mut self, record: &$record) {
-                self.add(record);
+            fn push(&mut self, record: &$Record) {
+                let mut slot = 0;
+                $(<$cells as Store<$ty>>::push(&mut self.$field, &record.$field, &mut slot);)*
+                let _ = slot;
+                self.rows += 1;
             }
 
             fn rows(&self) -> usize {
-                self.$first.rows()
+                self.rows
             }
 
-            fn columns<'a>(&'a self, run: &'a super::RunColumns) -> Vec<super::ColumnData<'a>> {
-                let mut columns = run.columns(self.rows());
-                self.$first.data(&mut columns);
-                $(self.$column.data(&mut columns);)*
+            fn columns<'a>(&'a self, run: &'a RunColumns) -> Vec<ColumnData<'a>> {
+                let mut columns = run.columns(self.rows);
+                $(self.$field.data(&mut columns);)*
                 columns
             }
 
             fn clear(&mut self) {
-                self.$first.clear();
-                $(self.$column.clear();)*
+                self.rows = 0;
+                $(self.$field.clear();)*
             }
 
             fn memory(&self) -> usize {
-                self.$first.memory() $(+ self.$column.memory())*
+                0 $(+ self.$field.memory())*
             }
         }
     };
 }
-use table;
+each_span!(rows);
+each_step!(rows);
+each_request!(rows);
+each_sample!(rows);
+each_kernel!(rows);

@@ -1,7 +1,7 @@
 //! From a device's clock to the host's time line.
 
+use crate::HostNs;
 use crate::gpu::DeviceNs;
-use crate::host_ns::HostNs;
 use crate::run::{DeviceAnchor, GPU_CLOCK_BOUND_NS};
 use std::cell::Cell;
 use std::collections::VecDeque;

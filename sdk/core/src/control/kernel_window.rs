@@ -6,9 +6,9 @@
 //! of a capture, whose numbers [`Control`](super::Control) knows. Both may be open at once; the recorder stays on while
 //! either needs it.
 
-use super::schedule::{Schedule, StepAction};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
+use crate::{Schedule, StepAction};
 
 /// The two highest bits of `counted` are the state of its window, the other bits the number of steps that it still
 /// takes.

@@ -2,10 +2,9 @@
 //! one call when it begins, so that enter and exit always balance.
 
 mod kernel_window;
-mod schedule;
 
+use crate::{Schedule, StepAction};
 pub(crate) use kernel_window::KernelWindow;
-pub use schedule::{Schedule, StepAction};
 
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! The contract of a recorder of kernels, which connects each kernel with the interval that launched it.
 
-use crate::host_ns::HostNs;
+use crate::HostNs;
 use crate::record::SpanId;
 use crate::vocabulary::KernelKind;
 use serde_json::Value;

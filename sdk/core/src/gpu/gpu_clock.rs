@@ -1,6 +1,6 @@
 //! The contract of a GPU clock: marks in a stream, and the times when the device reached them.
 
-use crate::host_ns::HostNs;
+use crate::HostNs;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

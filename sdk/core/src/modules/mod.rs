@@ -29,7 +29,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-pub(crate) use table::CANDLE_VERSION;
 pub(crate) use watch::{Claim, Watch};
 
 /// A weight as its loader told it.

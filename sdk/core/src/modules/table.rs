@@ -4,9 +4,6 @@ use super::{Operation, Rule};
 use rustc_hash::FxHashMap;
 use std::sync::OnceLock;
 
-/// The version that the rules are of.
-pub(crate) const CANDLE_VERSION: &str = "0.11.1";
-
 const TEXT: &str = include_str!("candle-transformers-0.11.1.txt");
 
 struct Entry {

@@ -134,7 +134,8 @@ impl Watch {
 
     /// What there is to tell, if anything: `names` are all of the session.
     pub(crate) fn summary(&self, names: &[Arc<NameInfo>]) -> Option<LoadedModel> {
-        let mut model = LoadedModel { weights_before: self.before, ..LoadedModel::default() };
+        let mut model = LoadedModel::default();
+        model.weights_before = self.before;
         {
             let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
             let owned =

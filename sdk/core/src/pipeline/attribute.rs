@@ -504,31 +504,32 @@ fn place(span: &SpanRecord) -> Place {
 
 fn record(kernel: RawKernel, place: Option<&Place>, shared: &Shared) -> KernelRecord {
     let launched = kernel.launch_start.zip(kernel.launch_dur_ns).map(|(start, dur)| start.plus_ns(dur));
-    KernelRecord {
-        kind: kernel.kind,
-        name: kernel.name,
-        seq: kernel.span.map(|span| shared.seq_of(span)),
-        span_id: kernel.span,
-        step: place.and_then(|p| p.step),
-        phase: place.and_then(|p| p.phase),
-        path: place.map(|p| p.path.clone()),
-        device: kernel.device,
-        stream: kernel.stream,
-        gpu_start: kernel.start,
-        gpu_dur_ns: kernel.dur_ns,
-        grid: kernel.grid,
-        block: kernel.block,
-        registers: kernel.registers,
-        shared_static: kernel.shared_static,
-        shared_dynamic: kernel.shared_dynamic,
-        bytes: kernel.bytes,
-        launch: kernel.launch,
-        launch_start: kernel.launch_start,
-        launch_dur_ns: kernel.launch_dur_ns,
-        queue_delay_ns: launched.map(|end| kernel.start.since(end)),
-        correlation: kernel.correlation,
-        graph: kernel.graph,
-    }
+    let mut record = KernelRecord::new(
+        kernel.kind,
+        kernel.name,
+        kernel.device,
+        kernel.stream,
+        kernel.start,
+        kernel.dur_ns,
+        kernel.correlation,
+    );
+    record.seq = kernel.span.map(|span| shared.seq_of(span));
+    record.span_id = kernel.span;
+    record.step = place.and_then(|p| p.step);
+    record.phase = place.and_then(|p| p.phase);
+    record.path = place.map(|p| p.path.clone());
+    record.grid = kernel.grid;
+    record.block = kernel.block;
+    record.registers = kernel.registers;
+    record.shared_static = kernel.shared_static;
+    record.shared_dynamic = kernel.shared_dynamic;
+    record.bytes = kernel.bytes;
+    record.launch = kernel.launch;
+    record.launch_start = kernel.launch_start;
+    record.launch_dur_ns = kernel.launch_dur_ns;
+    record.queue_delay_ns = launched.map(|end| kernel.start.since(end));
+    record.graph = kernel.graph;
+    record
 }
 
 #[cfg(test)]

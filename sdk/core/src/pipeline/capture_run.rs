@@ -192,7 +192,9 @@ impl Capturing {
         if !spans.is_empty() || !steps.is_empty() {
             self.last_seen = Instant::now();
         }
-        let taken = Batch { spans, steps, requests, samples, kernels };
+        let mut taken = Batch::default();
+        (taken.spans, taken.steps, taken.requests) = (spans, steps, requests);
+        (taken.samples, taken.kernels) = (samples, kernels);
         if !taken.is_empty() {
             self.request.lane.send(&Arc::new(taken));
         }

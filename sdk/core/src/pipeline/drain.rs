@@ -372,11 +372,12 @@ impl Drain {
             // Tables contain only the name, and pools give all their threads the same one. The name is copied, because
             // what the thread itself allocated stays in its heap: between rings that come and go it would keep their
             // pages in use.
-            let mut info = Arc::new(ThreadInfo { name: Arc::from(&*thread.info.name), ..(*thread.info).clone() });
+            let named = |name| ThreadInfo::new(thread.info.index, thread.info.os_id, name);
+            let mut info = Arc::new(named(Arc::from(&*thread.info.name)));
             let known = self.thread_names.len() >= MAX_THREAD_NAMES || !self.thread_names.insert(info.name.clone());
             if known {
                 let name = format!("{}#{}", info.name, info.index).into();
-                info = Arc::new(ThreadInfo { name, ..(*info).clone() });
+                info = Arc::new(named(name));
             }
             if thread.share.is_none() {
                 self.shared.notices.say(
@@ -446,24 +447,25 @@ impl Drain {
             let end = self.mapper.to_host(raw.end);
             let number = u64::from(raw.number);
             let v = raw.values;
-            self.resolved.batch.requests.push(RequestRecord {
-                request: number,
-                trace_id: self.shared.request_trace(raw.number),
-                span_id: self.shared.request_span_id(number),
-                parent_span_id: v.parent_span_id.map(SpanId),
-                caller_sampled: v.caller_sampled,
-                operation: v.operation.unwrap_or_else(|| "inference".into()),
-                model: v.model.unwrap_or_else(|| "unknown".into()),
-                host_start: start,
-                host_dur_ns: end.since(start),
-                ttft_ns: v.ttft_seconds.map(|s| (s * 1e9) as u64),
-                last_token_ns: v.last_token_seconds.map(|s| (s * 1e9) as u64),
-                queue_ns: raw.first_step.map(|first| self.mapper.to_host(first).since(start)),
-                prompt_tokens: v.prompt_tokens,
-                output_tokens: v.output_tokens,
-                batch: v.annotation.get_batch(),
-                outcome: v.outcome,
-            });
+            let mut request = RequestRecord::new(
+                number,
+                self.shared.request_trace(raw.number),
+                self.shared.request_span_id(number),
+                v.operation.unwrap_or_else(|| "inference".into()),
+                v.model.unwrap_or_else(|| "unknown".into()),
+                start,
+                end.since(start),
+            );
+            request.parent_span_id = v.parent_span_id.map(SpanId);
+            request.caller_sampled = v.caller_sampled;
+            request.ttft_ns = v.ttft_seconds.map(|s| (s * 1e9) as u64);
+            request.last_token_ns = v.last_token_seconds.map(|s| (s * 1e9) as u64);
+            request.queue_ns = raw.first_step.map(|first| self.mapper.to_host(first).since(start));
+            request.prompt_tokens = v.prompt_tokens;
+            request.output_tokens = v.output_tokens;
+            request.batch = v.annotation.get_batch();
+            request.outcome = v.outcome;
+            self.resolved.batch.requests.push(request);
             self.shared.forget_request(raw.number);
         }
     }

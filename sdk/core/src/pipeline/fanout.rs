@@ -1,9 +1,10 @@
 //! Fan-out: a bounded queue and a thread for each exporter, so that a slow or failing exporter delays nobody.
 
 use super::threads;
+use crate::DropReason;
 use crate::diagnostics::{Diagnostics, panic_message};
 use crate::exporter::{ExportError, Exporter, describe};
-use crate::ledger::{DropReason, Ledger};
+use crate::ledger::Ledger;
 use crate::record::Batch;
 use crate::run::{ExporterReport, RunManifest};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
@@ -339,9 +340,10 @@ mod tests {
             Lane::start(exporter, &run, 100, Arc::default(), &Diagnostics::default()).expect("starts")
         };
         let lanes = [start(Box::new(quick)), start(Box::new(Slow(barrier.clone())))];
-        let sample =
-            SampleRecord { time: crate::HostNs(0), device: "cpu".into(), metric: "power", value: 1.0, unit: "watts" };
-        let batch = Arc::new(Batch { samples: vec![sample; 3], ..Batch::default() });
+        let sample = SampleRecord::new(crate::HostNs(0), "cpu", "power", 1.0, "watts");
+        let mut batch = Batch::default();
+        batch.samples = vec![sample; 3];
+        let batch = Arc::new(batch);
         lanes.iter().for_each(|lane| lane.send(&batch));
         barrier.wait();
         let ledger = lanes[1].ledger.clone();

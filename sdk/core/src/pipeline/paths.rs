@@ -79,6 +79,8 @@ impl Paths {
         let rollup_id = *self.rollups.entry(rollup.clone()).or_insert(next);
         let id = self.nodes.len() as u32;
         let (name, target) = (name.name.clone(), name.target.clone());
-        Arc::new(PathInfo { id, path, rollup, rollup_id, name, target, module })
+        let mut info = PathInfo::new(id, path, name, target);
+        (info.rollup, info.rollup_id, info.module) = (rollup, rollup_id, module);
+        Arc::new(info)
     }
 }

@@ -18,9 +18,9 @@ use crate::clock::TickMapper;
 use crate::names::{NameInfo, OTHER};
 use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
 use crate::record::{PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId, UnrecordedStep};
-use crate::served::{MOST_SERVED, Served};
 use crate::shared::Shared;
 use crate::vocabulary::Phase;
+use crate::{MOST_SERVED, Served};
 use buffers::StepBuffer;
 pub(crate) use buffers::ThreadStream;
 use rustc_hash::FxHashMap;
@@ -196,11 +196,10 @@ impl Resolver {
         if self.unrecorded.len() >= MAX_UNRECORDED {
             self.unrecorded.remove(0);
         }
-        self.unrecorded.push(UnrecordedStep {
-            request: (step.request != 0).then_some(u64::from(step.request)),
-            phase: Phase::from_index(step.phase).filter(|_| step.phase != NO_PHASE),
-            ..UnrecordedStep::new(step.step, start, ns, path.rollup.as_str())
-        });
+        let mut unrecorded = UnrecordedStep::new(step.step, start, ns, path.rollup.as_str());
+        unrecorded.request = (step.request != 0).then_some(u64::from(step.request));
+        unrecorded.phase = Phase::from_index(step.phase).filter(|_| step.phase != NO_PHASE);
+        self.unrecorded.push(unrecorded);
     }
 
     /// Adds the unrecorded steps that have come since the last recorded one to it, if it is still here: it may have
@@ -318,29 +317,29 @@ impl Resolver {
         let start = around.mapper.to_host(item.start);
         let end = around.mapper.to_host(item.end);
         let a = annotation.unwrap_or_default();
-        out.batch.spans.push(SpanRecord {
-            seq: item.seq,
-            parent_seq: (item.parent != 0).then_some(item.parent),
+        let mut span = SpanRecord::new(
+            item.seq,
             trace_id,
-            span_id: around.shared.span_id(item.seq),
-            step: (item.step != NO_STEP).then_some(item.step),
-            phase: phase_of(item),
+            around.shared.span_id(item.seq),
             path,
-            depth: item.depth,
-            thread: thread.clone(),
-            host_start: start,
-            host_dur_ns: end.since(start),
-            gpu: None,
-            flops: a.get_flops(),
-            bytes: a.get_bytes(),
-            tokens: a.get_tokens(),
-            context_len: a.get_context_len(),
-            batch: a.get_batch(),
-            dtype: a.get_dtype(),
-            shape: a.get_shape(),
-            flops_executed: a.get_flops_executed(),
-            io_bytes: a.get_io_bytes(),
-        });
+            thread.clone(),
+            start,
+            end.since(start),
+        );
+        span.parent_seq = (item.parent != 0).then_some(item.parent);
+        span.step = (item.step != NO_STEP).then_some(item.step);
+        span.phase = phase_of(item);
+        span.depth = item.depth;
+        span.flops = a.get_flops();
+        span.bytes = a.get_bytes();
+        span.tokens = a.get_tokens();
+        span.context_len = a.get_context_len();
+        span.batch = a.get_batch();
+        span.dtype = a.get_dtype();
+        span.shape = a.get_shape();
+        span.flops_executed = a.get_flops_executed();
+        span.io_bytes = a.get_io_bytes();
+        out.batch.spans.push(span);
         out.note(item, thread.index);
     }
 
@@ -374,37 +373,33 @@ impl Resolver {
             self.hollow_phase_steps += u64::from(buffer.done.model_intervals == 0);
         }
         let a = annotation.unwrap_or_default();
-        out.batch.steps.push(StepRecord {
-            step: root.step,
-            seq: root.seq,
-            trace_id: trace_of(root, around.shared),
-            phase: phase_of(root),
-            request: (root.request != 0).then_some(u64::from(root.request)),
-            serves: Served::merged(std::mem::take(&mut buffer.serves)),
-            path: self.paths.child(None, root.name, &name, UNIQUE),
-            thread: thread.clone(),
-            host_start: start,
-            host_dur_ns: dur,
-            gpu: None,
-            energy_mj: None,
-            tokens: a.get_tokens(),
-            context_len: a.get_context_len(),
-            batch: a.get_batch(),
-            flops: buffer.done.flops.filter(|_| !buffer.done.work_missing),
-            bytes: buffer.done.bytes.filter(|_| !buffer.done.work_missing),
-            intervals: buffer.done.intervals,
-            intervals_lost: Some(root.lost.into()),
-            unrecorded: Some(std::mem::take(&mut self.unrecorded)),
-            new_tokens: a.get_new_tokens(),
-            context_sum: a.get_context_sum(),
-            sequences: a.get_sequences(),
-            flops_executed: buffer
-                .done
-                .any_executed
-                .then_some(buffer.done.flops_executed)
-                .filter(|_| !buffer.done.work_missing),
-            io_bytes: buffer.done.io_bytes.filter(|_| !buffer.done.io_missing && !buffer.done.work_missing),
-        });
+        let mut record = StepRecord::new(
+            root.step,
+            root.seq,
+            trace_of(root, around.shared),
+            self.paths.child(None, root.name, &name, UNIQUE),
+            thread.clone(),
+            start,
+            dur,
+        );
+        record.phase = phase_of(root);
+        record.request = (root.request != 0).then_some(u64::from(root.request));
+        record.serves = Served::merged(std::mem::take(&mut buffer.serves));
+        record.tokens = a.get_tokens();
+        record.context_len = a.get_context_len();
+        record.batch = a.get_batch();
+        record.flops = buffer.done.flops.filter(|_| !buffer.done.work_missing);
+        record.bytes = buffer.done.bytes.filter(|_| !buffer.done.work_missing);
+        record.intervals = buffer.done.intervals;
+        record.intervals_lost = Some(root.lost.into());
+        record.unrecorded = Some(std::mem::take(&mut self.unrecorded));
+        record.new_tokens = a.get_new_tokens();
+        record.context_sum = a.get_context_sum();
+        record.sequences = a.get_sequences();
+        record.flops_executed =
+            buffer.done.any_executed.then_some(buffer.done.flops_executed).filter(|_| !buffer.done.work_missing);
+        record.io_bytes = buffer.done.io_bytes.filter(|_| !buffer.done.io_missing && !buffer.done.work_missing);
+        out.batch.steps.push(record);
     }
 
     /// The cost of recording, as plain steps show it.

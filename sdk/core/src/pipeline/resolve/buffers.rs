@@ -1,10 +1,10 @@
 //! What is kept of a thread's steps until they end.
 
 use super::phase_of;
+use crate::Served;
 use crate::annotation::Annotation;
 use crate::raw::RawInterval;
 use crate::record::{PathInfo, ThreadInfo};
-use crate::served::Served;
 use crate::vocabulary::Phase;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! Schedules as text, in the same form on the command line, in `CANDLESCOPE` and in files.
 
-use crate::control::Schedule;
+use crate::Schedule;
 use std::str::FromStr;
 
 /// Steps ahead of a window in which the recorder of kernels is switched on.
@@ -30,13 +30,13 @@ impl Schedule {
 /// `all`, `N/EVERY`, or all five numbers.
 ///
 /// ```
-/// # use candlescope_core as candlescope;
+/// # use candlescope_schema as candlescope;
 /// use candlescope::Schedule;
 /// let schedule: Schedule = "5/500".parse()?;
 /// assert_eq!((schedule.wait + schedule.warmup, schedule.active, schedule.repeat), (495, 5, 0));
 /// assert_eq!("10/0/1/5/1".parse(), Ok(Schedule { skip_first: 10, wait: 0, warmup: 1, active: 5, repeat: 1 }));
 /// assert!("5 of 500".parse::<Schedule>().unwrap_err().to_string().contains("N/EVERY"));
-/// # Ok::<(), candlescope_core::ScheduleError>(())
+/// # Ok::<(), candlescope_schema::ScheduleError>(())
 /// ```
 impl FromStr for Schedule {
     type Err = ScheduleError;

@@ -50,7 +50,7 @@ pub enum Severity {
 /// (the number alone), `.2` (decimals), `+.1` (with its sign), `.3e` (with an exponent), `.0%` (a share).
 ///
 /// ```
-/// use candlescope_core::run::{Code, Finding, Severity};
+/// use candlescope_schema::run::{Code, Finding, Severity};
 /// let finding = Finding::new(Code::TooDeep, "{lost} intervals were nested too deep[, below {path}]", "look for recursion")
 ///     .count("lost", 1_200);
 /// assert_eq!(finding.message(), "1,200 intervals were nested too deep");

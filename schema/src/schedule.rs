@@ -5,7 +5,7 @@
 /// recorded steps. There are `repeat` cycles; 0 means no end.
 ///
 /// ```
-/// # mod candlescope { pub use candlescope_core as sdk; pub use candlescope_core::*; }
+/// # mod candlescope { pub use candlescope_schema as sdk; pub use candlescope_schema::*; }
 /// use candlescope::{Schedule, sdk::StepAction};
 /// let schedule = Schedule { skip_first: 1, wait: 1, warmup: 1, active: 2, repeat: 1 };
 /// let actions: Vec<_> = (0..7).map(|step| schedule.action(step)).collect();

@@ -6,11 +6,12 @@ mod code;
 pub mod env_key;
 mod evidence;
 mod finding;
-pub(crate) mod judge;
+pub mod judge;
 mod loaded_model;
 mod machine_use;
 mod wording;
 
+pub use crate::table::{Column, ColumnType, columns};
 pub use code::Code;
 pub use evidence::{Evidence, EvidenceValue};
 pub use finding::{Finding, Place, Severity, Verdict};
@@ -28,6 +29,9 @@ use std::fmt;
 
 /// Version of the layout written by this release.
 pub const SCHEMA_VERSION: u32 = 1;
+
+/// The version of candle whose spans this release knows.
+pub const CANDLE_VERSION: &str = "0.11.1";
 
 /// File name of the manifest inside a run directory.
 pub const MANIFEST_FILE: &str = "run.json";
@@ -139,7 +143,7 @@ pub struct StepCounts {
     pub open_at_end: u64,
     /// The schedule, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub schedule: Option<crate::control::Schedule>,
+    pub schedule: Option<crate::Schedule>,
 }
 
 impl StepCounts {
@@ -515,261 +519,4 @@ pub struct InPlaceKind {
     pub low: Option<f64>,
     /// Upper end of the interval.
     pub high: Option<f64>,
-}
-
-/// Type of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ColumnType {
-    /// 64-bit signed integer.
-    Int64,
-    /// 32-bit signed integer.
-    Int32,
-    /// 64-bit floating point.
-    Float64,
-    /// UTF-8 string, dictionary-encoded.
-    Utf8,
-}
-
-/// One column of a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Column {
-    /// Name.
-    pub name: &'static str,
-    /// Type of its values.
-    pub kind: ColumnType,
-    /// Whether values can be absent.
-    pub nullable: bool,
-    /// What it holds, with its unit.
-    pub doc: &'static str,
-}
-
-const fn col(name: &'static str, kind: ColumnType, nullable: bool, doc: &'static str) -> Column {
-    Column { name, kind, nullable, doc }
-}
-
-use ColumnType::{Float64, Int32, Int64, Utf8};
-
-const RUN_ID: Column = col("run_id", Utf8, false, "Unique name of the run");
-const HOST: Column = col("host", Utf8, false, "Host name");
-const RANK: Column = col("rank", Int32, false, "Rank of the process in a distributed run, 0 otherwise");
-const TRACE_ID: Column = col("trace_id", Utf8, false, "W3C trace id, 32 hex digits; the one OTLP exports");
-const SPAN_ID: Column =
-    col("span_id", Int64, false, "W3C span id as a signed 64-bit integer; the one OTLP and NVTX carry");
-const PHASE: Column =
-    col("phase", Utf8, true, "prefill, decode, sample, encode or vision; null outside a marked phase");
-const THREAD: Column = col("thread", Utf8, false, "Name of the thread");
-const START: Column = col("host_start_ns", Int64, false, "Start on the host, nanoseconds since the Unix epoch");
-const DUR: Column = col("host_dur_ns", Int64, false, "Duration on the host, nanoseconds");
-const GPU_START: Column = col("gpu_start_ns", Int64, true, "Start on the device, nanoseconds since the Unix epoch");
-const GPU_DUR: Column = col("gpu_dur_ns", Int64, true, "Duration on the device, nanoseconds; see gpu_source");
-const GPU_SOURCE: Column = col("gpu_source", Utf8, true, "event (stream elapsed) or cupti (sum of kernels)");
-const FLOPS: Column =
-    col("flops", Int64, true, "Floating-point operations, analytic; in spans the interval's own, in steps the sum");
-const BYTES: Column = col(
-    "bytes",
-    Int64,
-    true,
-    "Bytes of weights and KV cache, analytic lower bound; in spans the interval's own, in steps the sum",
-);
-const FLOPS_EXECUTED: Column = col(
-    "flops_executed",
-    Int64,
-    true,
-    "FLOPs that are executed, masked ones included; in spans the interval's own (null: as flops), in steps the sum",
-);
-const IO_BYTES: Column = col(
-    "io_bytes",
-    Int64,
-    true,
-    "Bytes with activations in and out of the operation; in spans the interval's own, in steps the sum",
-);
-const TOKENS: Column = col("tokens", Int64, true, "Tokens processed");
-const CONTEXT_LEN: Column = col("context_len", Int64, true, "Context length after the step, tokens");
-const BATCH: Column = col("batch", Int64, true, "Sequences in the batch");
-
-/// Columns of `RUN/spans`.
-pub const SPANS: &[Column] = &[
-    RUN_ID,
-    HOST,
-    RANK,
-    col("seq", Int64, false, "Number of the interval, unique in the run; ascending in enter order within one thread"),
-    col("parent_seq", Int64, true, "seq of the interval open on the same thread when this one was entered"),
-    TRACE_ID,
-    SPAN_ID,
-    col("step", Int64, true, "Number of the step; null for entries of a request's span, which stands above steps"),
-    PHASE,
-    col("path", Utf8, false, "Names from the step down with sibling ordinals: decode/block[12]/attn/linear[2]"),
-    col("name", Utf8, false, "The interval's own name"),
-    col("target", Utf8, false, "tracing target of the span, usually its module path"),
-    col("module", Utf8, true, "Module of the model that the span stands for: model.layers.7.mlp.down_proj"),
-    col("depth", Int32, false, "Intervals open on the thread at entry; 0 is outermost"),
-    THREAD,
-    START,
-    DUR,
-    GPU_START,
-    GPU_DUR,
-    GPU_SOURCE,
-    FLOPS,
-    BYTES,
-    TOKENS,
-    CONTEXT_LEN,
-    BATCH,
-    col("dtype", Utf8, true, "Element type of the operation"),
-    col("shape", Utf8, true, "Shape of the operation, dimensions joined by x"),
-    FLOPS_EXECUTED,
-    IO_BYTES,
-];
-
-/// Column of `RUN/steps`: the target of the step's span.
-pub const STEP_TARGET: &str = "target";
-
-/// Column of `RUN/steps`: [`UnrecordedStep`](crate::UnrecordedStep)s, as its `to_text` writes them.
-pub const UNRECORDED_STEPS: &str = "unrecorded";
-
-/// Columns of `RUN/steps`.
-pub const STEPS: &[Column] = &[
-    RUN_ID,
-    HOST,
-    RANK,
-    col("step", Int64, false, "Number of the step, from 0 in order of start over all threads"),
-    col("seq", Int64, false, "seq of the interval that is the step"),
-    TRACE_ID,
-    PHASE,
-    col("request", Int64, true, "Number of the request the step works for; joins requests.request"),
-    col("path", Utf8, false, "Name of the step's interval"),
-    THREAD,
-    START,
-    DUR,
-    GPU_START,
-    GPU_DUR,
-    GPU_SOURCE,
-    col("energy_mj", Float64, true, "Energy in millijoules, where the window is long enough to be measured"),
-    TOKENS,
-    CONTEXT_LEN,
-    BATCH,
-    FLOPS,
-    BYTES,
-    col("intervals", Int64, false, "Intervals recorded in the step, itself included"),
-    col(
-        "intervals_lost",
-        Int64,
-        true,
-        "Intervals of the step that were dropped because its thread's ring was full: where not 0, layers are missing; 65535: that many or more",
-    ),
-    col("new_tokens", Int64, true, "Tokens that are new in the step, of sequences that go on"),
-    col("context_sum", Int64, true, "Sum of the context lengths after the step, of sequences that go on"),
-    col("sequences", Int64, true, "Sequences that go on"),
-    FLOPS_EXECUTED,
-    IO_BYTES,
-    col(
-        "module",
-        Utf8,
-        true,
-        "Module of the model that the step's interval stands for, in a program that marks no phases",
-    ),
-    col("serves", Utf8, true, "Requests that the step serves: a JSON list of [request, tokens, output tokens]"),
-    col(STEP_TARGET, Utf8, true, "tracing target of the step's interval"),
-    col(
-        UNRECORDED_STEPS,
-        Utf8,
-        true,
-        "Steps without a record whose times rates need, as they became known: a line for each with number, start, \
-         duration (ns), request, phase and name, `-` where absent; empty: none",
-    ),
-];
-
-/// Columns of `RUN/requests`.
-pub const REQUESTS: &[Column] = &[
-    RUN_ID,
-    HOST,
-    RANK,
-    col("request", Int64, false, "Number of the request, from 1"),
-    TRACE_ID,
-    SPAN_ID,
-    col("operation", Utf8, false, "gen_ai.operation.name"),
-    col("model", Utf8, false, "gen_ai.request.model"),
-    START,
-    DUR,
-    col("ttft_ns", Int64, true, "Request start to first output token on the host, nanoseconds"),
-    col("prompt_tokens", Int64, true, "Prompt tokens of one sequence"),
-    col("output_tokens", Int64, true, "Output tokens, all sequences of the batch together"),
-    BATCH,
-    col("last_token_ns", Int64, true, "Request start to last output token on the host, nanoseconds"),
-    col(
-        "queue_ns",
-        Int64,
-        true,
-        "Request start to the start of its first phase, recorded or not (of its first step if it has no phase), nanoseconds",
-    ),
-    col("parent_span_id", Int64, true, "Span id of the caller, in another process, as a signed 64-bit integer"),
-    col("caller_sampled", Int32, true, "1 if the caller's trace is recorded, 0 if not; null if the caller did not say"),
-    col("outcome", Utf8, true, "done, cancelled or failed; null if the program does not say how the request ended"),
-];
-
-/// Columns of `RUN/samples`.
-pub const SAMPLES: &[Column] = &[
-    RUN_ID,
-    HOST,
-    RANK,
-    col("time_ns", Int64, false, "When the sample was taken, nanoseconds since the Unix epoch"),
-    col("device", Utf8, false, "host, or a GPU's UUID"),
-    col("metric", Utf8, false, "Name of the metric, in base units"),
-    col("value", Float64, false, "The value"),
-    col("unit", Utf8, false, "Unit of the value"),
-];
-
-/// Columns of `RUN/kernels`.
-pub const KERNELS: &[Column] = &[
-    RUN_ID,
-    HOST,
-    RANK,
-    col(
-        "seq",
-        Int64,
-        true,
-        "seq of the innermost interval open on the launching thread at the launch; joins spans.seq",
-    ),
-    col("span_id", Int64, true, "Span id of that interval"),
-    col("step", Int64, true, "Step of that interval"),
-    PHASE,
-    col("path", Utf8, true, "Path of that interval"),
-    col("module", Utf8, true, "Module of the model that interval stands for"),
-    col("kind", Utf8, false, "kernel, memcpy or memset"),
-    col("name", Utf8, false, "Kernel's demangled name; a copy's direction (htod, dtoh, dtod, ...); memset"),
-    col("device", Utf8, false, "UUID of the GPU"),
-    col("stream", Int64, false, "Number of the stream, as the driver counts them"),
-    col("gpu_start_ns", Int64, false, "Start on the device, nanoseconds since the Unix epoch"),
-    col("gpu_dur_ns", Int64, false, "Duration on the device, nanoseconds"),
-    col("grid_x", Int64, true, "Blocks in x; null for copies and memsets"),
-    col("grid_y", Int64, true, "Blocks in y"),
-    col("grid_z", Int64, true, "Blocks in z"),
-    col("block_x", Int64, true, "Threads of a block in x; null for copies and memsets"),
-    col("block_y", Int64, true, "Threads of a block in y"),
-    col("block_z", Int64, true, "Threads of a block in z"),
-    col("registers", Int64, true, "Registers of a thread"),
-    col("shared_static", Int64, true, "Static shared memory of a block, bytes"),
-    col("shared_dynamic", Int64, true, "Dynamic shared memory of a block, bytes"),
-    col("bytes", Int64, true, "Bytes copied or set; null for kernels"),
-    col("launch", Utf8, true, "Name of the call that launched it"),
-    col("launch_start_ns", Int64, true, "Start of that call on the host, nanoseconds since the Unix epoch"),
-    col("launch_dur_ns", Int64, true, "Duration of that call on the host, nanoseconds"),
-    col(
-        "queue_delay_ns",
-        Int64,
-        true,
-        "End of that call to start on the device, nanoseconds, 0 where the device was quicker",
-    ),
-    col("correlation", Int64, false, "Number that ties the call to what it launched"),
-    col("graph", Int64, true, "CUDA graph it was launched by"),
-];
-
-/// Columns of the table of this kind of record.
-pub const fn columns(kind: RecordKind) -> &'static [Column] {
-    match kind {
-        RecordKind::Span => SPANS,
-        RecordKind::Step => STEPS,
-        RecordKind::Request => REQUESTS,
-        RecordKind::Sample => SAMPLES,
-        RecordKind::Kernel => KERNELS,
-    }
 }

@@ -3,7 +3,7 @@
 use super::{ClockAnchor, ClockInfo, Code, ExporterReport, Finding, GPU_CLOCK_BOUND_NS, GpuAccount};
 use super::{LoadedModel, LossCounts, Place};
 use super::{RunManifest, Severity, StepCounts};
-use crate::ledger::DropReason;
+use crate::DropReason;
 use crate::record::RecordKind;
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ pub fn judge(manifest: &RunManifest) -> Vec<Finding> {
 
 /// Circumstances in which missing data are no problem.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Circumstances {
+pub struct Circumstances {
     /// Recording was never on, so no data were asked for; for a capture: no step came.
-    pub(crate) paused_throughout: bool,
+    pub paused_throughout: bool,
     /// Whether the run is a capture, which shows a part of a session.
-    pub(crate) capture: bool,
+    pub capture: bool,
     /// Another session's layer was in the registry.
-    pub(crate) stepped_back: bool,
+    pub stepped_back: bool,
     /// A filter disables the model's spans.
-    pub(crate) filtered: bool,
+    pub filtered: bool,
 }
 
 impl Circumstances {
@@ -51,7 +51,7 @@ impl Circumstances {
 }
 
 /// The findings for a caller that knows the circumstances.
-pub(crate) fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Finding> {
+pub fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(steps) = manifest.steps.filter(|_| !how.paused_throughout && !how.stepped_back) {
         let why = nothing_recorded(manifest, &steps);
@@ -116,7 +116,7 @@ fn modules(model: &LoadedModel, how: Circumstances, found: &mut Vec<Finding>) {
              modules",
             "use candle-transformers {version}, or tell of the version that you use",
         );
-        found.push(finding.count("spans", n).text("version", crate::modules::CANDLE_VERSION).text("names", names));
+        found.push(finding.count("spans", n).text("version", crate::run::CANDLE_VERSION).text("names", names));
     }
     let (n, names) = named(&model.unnamed);
     if n > 0 {

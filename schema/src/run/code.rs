@@ -11,7 +11,7 @@ macro_rules! codes {
         /// What a finding is about: its stable, machine-readable name.
         ///
         /// ```
-        /// use candlescope_core::run::{Code, Severity};
+        /// use candlescope_schema::run::{Code, Severity};
         /// assert_eq!(Code::RingFull.as_str(), "ring_full");
         /// assert_eq!("ring_full".parse(), Ok(Code::RingFull));
         /// assert_eq!(Code::RingFull.severity(), Severity::Error);

@@ -30,7 +30,7 @@ impl Served {
     /// states no requests.
     ///
     /// ```
-    /// use candlescope_core::Served;
+    /// use candlescope_schema::Served;
     /// let served = [Served::new(7, 1, 1), Served::new(9, 512, 0)];
     /// assert_eq!(Served::to_text(&served).as_deref(), Some("[[7,1,1],[9,512,0]]"));
     /// assert_eq!(Served::from_text("[[7,1,1],[9,512,0]]"), served);
@@ -63,7 +63,7 @@ impl Served {
     }
 
     /// One entry for each request, in order of request.
-    pub(crate) fn merged(mut served: Vec<Served>) -> Vec<Served> {
+    pub fn merged(mut served: Vec<Served>) -> Vec<Served> {
         served.sort_by_key(|one| one.request);
         served.dedup_by(|next, kept| {
             let same = next.request == kept.request;

@@ -12,7 +12,7 @@ pub const CUT_MARK: &str = "…";
 /// The text, cut to at most `most` bytes between two characters, with [`CUT_MARK`] at its end if it was longer.
 ///
 /// ```
-/// use candlescope_core::cut_text;
+/// use candlescope_schema::cut_text;
 /// assert_eq!(cut_text("decode", 16), "decode");
 /// assert_eq!(cut_text("decode/block", 9), "decode…");
 /// assert_eq!(cut_text("äöü", 5), "ä…");
@@ -29,7 +29,7 @@ pub fn cut_text(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 /// A value's `Debug` form, cut to at most `most` bytes. No more than that is kept while it is written.
-pub(crate) fn cut_debug(value: &dyn fmt::Debug, most: usize) -> String {
+pub fn cut_debug(value: &dyn fmt::Debug, most: usize) -> String {
     let mut start = Start { text: String::new(), most };
     // An error only says that there is more.
     let _ = write!(start, "{value:?}");

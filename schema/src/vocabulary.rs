@@ -168,7 +168,7 @@ words! {
 /// allocating.
 ///
 /// ```
-/// # use candlescope_core as candlescope;
+/// # use candlescope_schema as candlescope;
 /// use candlescope::Shape;
 /// let shape = Shape::new(&[1, 5, 576]);
 /// assert_eq!(shape.to_string(), "1x5x576");
@@ -185,7 +185,7 @@ impl Shape {
     pub const MAX_RANK: usize = 4;
 
     /// No dimensions.
-    pub(crate) const EMPTY: Self = Self { dims: [0; Self::MAX_RANK], rank: 0 };
+    pub const EMPTY: Self = Self { dims: [0; Self::MAX_RANK], rank: 0 };
 
     /// A shape from its dimensions, outermost first. Dimensions over `u32::MAX` saturate.
     #[inline]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Weights reported to [`modules::loaded`](crate::modules::loaded) during the session, and spans that stand for
+/// Weights reported to `modules::loaded` during the session, and spans that stand for
 /// modules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default)]
@@ -38,7 +38,7 @@ pub struct LoadedModel {
     /// Weights that several modules compute with, such as a head that is tied to the embedding; also at most
     /// [`MOST_NAMED`](Self::MOST_NAMED).
     pub shared: Vec<String>,
-    /// How the configuration given to [`modules::model`](crate::modules::model) contradicts the weights.
+    /// How the configuration given to `modules::model` contradicts the weights.
     pub contradictions: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ impl LoadedModel {
     pub const MOST_NAMED: usize = 20;
 
     /// Whether nothing was reported.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }

@@ -1,0 +1,30 @@
+//! The contract of candlescope: records, the tables and `run.json` of a run, and the names that writers and readers share.
+
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod caught;
+mod drop_reason;
+pub mod estimate;
+pub mod files;
+pub mod host_metric;
+mod host_ns;
+pub mod metric;
+pub mod numbers;
+pub mod record;
+pub mod run;
+mod schedule;
+mod schedule_text;
+mod served;
+pub mod stretches;
+pub mod table;
+mod text_limit;
+pub mod vocabulary;
+
+pub use drop_reason::DropReason;
+pub use host_ns::HostNs;
+pub use record::*;
+pub use schedule::{Schedule, StepAction};
+pub use schedule_text::ScheduleError;
+pub use served::{MOST_SERVED, Served};
+pub use text_limit::{CUT_MARK, MOST_TEXT_BYTES, cut_debug, cut_text};
+pub use vocabulary::{DType, GpuSource, GpuTier, KernelKind, Outcome, Phase, Shape};
