@@ -6,8 +6,8 @@ use crate::passes::account::{Account, AccountError, AccountOptions, account};
 use crate::passes::{Analysis, Beside, ChosenDevice, figures};
 use crate::reader::Run;
 use crate::simulation::{ChosenSteps, Simulation, SimulationOptions};
-use candlescope_core::RecordKind;
-use candlescope_core::run::{Code, Finding};
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::{Code, Finding};
 
 /// Findings of a verdict that say that the run was disturbed.
 const DISTURBED: [Code; 2] = [Code::MachineBusy, Code::CpuThrottled];

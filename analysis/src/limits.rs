@@ -4,7 +4,7 @@
 //! Everything that can grow like this has a limit here, far above what real runs reach. A reader that meets a limit
 //! reports it by name and reads what it can.
 
-use candlescope_core::run::{Code, Finding};
+use candlescope_schema::run::{Code, Finding};
 use std::fmt;
 
 /// Name of the environment variable that sets limits for the command line: `NAME=VALUE`, joined by commas.
@@ -59,7 +59,7 @@ limits! {
     /// whose values repeat.
     RowsPerByte = "rows-per-byte", 4, "rows of a table for each byte on disk";
     /// Bytes of one text, such as a path or a kernel's name.
-    TextBytes = "text-bytes", candlescope_core::MOST_TEXT_BYTES as u64, "bytes of one text";
+    TextBytes = "text-bytes", candlescope_schema::MOST_TEXT_BYTES as u64, "bytes of one text";
     /// Distinct names: of paths, kernels, threads, devices, models, metrics. Further names all read as one name.
     Names = "names", 500_000, "distinct names";
     /// Bytes of these names together.

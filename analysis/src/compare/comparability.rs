@@ -3,7 +3,7 @@
 use super::fingerprint::{Facts, Fingerprint, OUTPUT_TOKENS};
 use super::options::CompareOptions;
 use super::run_facts::RunFacts;
-use candlescope_core::run::env_key;
+use candlescope_schema::run::env_key;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

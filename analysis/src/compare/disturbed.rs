@@ -1,9 +1,9 @@
 //! What else used the machine while runs were recorded: a comparison of such runs begins with it.
 
 use crate::passes::Analysis;
-use candlescope_core::numbers::significant;
-use candlescope_core::run::{MachineUse, env_key};
-use candlescope_core::{host_metric, metric};
+use candlescope_schema::numbers::significant;
+use candlescope_schema::run::{MachineUse, env_key};
+use candlescope_schema::{host_metric, metric};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Who measured what where: what has to agree before times may be compared.
 
 use crate::passes::{ChosenDevice, PRICE_PER_HOUR};
-use candlescope_core::run::{RunManifest, env_key};
+use candlescope_schema::run::{RunManifest, env_key};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 use super::sampled::{Sampled, medians};
 use super::step_times::Kind;
 use crate::reader::Run;
-use candlescope_core::{PathInfo, RecordKind};
+use candlescope_schema::{PathInfo, RecordKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 use super::sampled::{Sampled, medians};
 use crate::passes::StepRow;
 use crate::reader::Run;
-use candlescope_core::{KernelKind, RecordKind};
+use candlescope_schema::{KernelKind, RecordKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

@@ -1,7 +1,7 @@
 //! Decoding that slows down as the context grows.
 
 use crate::passes::Analysis;
-use candlescope_core::run::{Code, Finding};
+use candlescope_schema::run::{Code, Finding};
 
 /// From this growth on, of the time of a decoding step from the shortest to the longest context, there is a finding.
 const GROWTH: f64 = 0.10;

@@ -1,7 +1,7 @@
 //! The integral of power differs from the energy counter.
 
 use crate::passes::Analysis;
-use candlescope_core::run::{Code, Finding, Place};
+use candlescope_schema::run::{Code, Finding, Place};
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     let checks = run.energy.sensors.iter().filter_map(|(uuid, sensor)| {

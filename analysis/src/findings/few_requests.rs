@@ -1,7 +1,7 @@
 //! Too few requests for a spread.
 
 use crate::passes::Analysis;
-use candlescope_core::run::{Code, Finding};
+use candlescope_schema::run::{Code, Finding};
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     let measured = run.latency.requests.iter().filter(|request| !request.warmup).count() as u64;

@@ -1,7 +1,7 @@
 //! Intervals with less GPU time than their children.
 
 use crate::passes::Analysis;
-use candlescope_core::run::{Code, Finding, Place};
+use candlescope_schema::run::{Code, Finding, Place};
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     let Some((path, gpu, children)) = &run.intervals.gpu_worst else { return Vec::new() };

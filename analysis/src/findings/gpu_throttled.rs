@@ -1,7 +1,7 @@
 //! GPU clocks that were lowered by something other than idleness.
 
 use crate::passes::Analysis;
-use candlescope_core::run::{Code, Finding, Place};
+use candlescope_schema::run::{Code, Finding, Place};
 
 /// From this share of samples with lowered clocks on, there is a finding.
 const THROTTLED: f64 = 0.05;

@@ -2,8 +2,8 @@
 //! stands.
 
 use crate::passes::Analysis;
-use candlescope_core::RecordKind;
-use candlescope_core::run::{Code, Finding};
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::{Code, Finding};
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     let Some(account) = &run.manifest.gpu else { return Vec::new() };

@@ -1,7 +1,7 @@
 //! GPU time of paths whose children were not all measured is in no path's self time, so shares do not add up to 1.
 
 use crate::passes::Analysis;
-use candlescope_core::run::{Code, Finding, Place};
+use candlescope_schema::run::{Code, Finding, Place};
 
 /// From this share of GPU time in no path's self time on, there is a finding.
 const UNTOLD: f64 = 0.01;

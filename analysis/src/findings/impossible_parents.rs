@@ -4,7 +4,7 @@
 //! not, the data contradict themselves, and no self time can be trusted.
 
 use crate::passes::Analysis;
-use candlescope_core::run::{Code, Finding, Place, Severity};
+use candlescope_schema::run::{Code, Finding, Place, Severity};
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     let Some((path, own, children)) = &run.intervals.worst else { return Vec::new() };

@@ -1,7 +1,7 @@
 //! Kernels that belong to no interval, or to a step that is not in the run.
 
 use crate::passes::Analysis;
-use candlescope_core::run::{Code, Finding, Severity};
+use candlescope_schema::run::{Code, Finding, Severity};
 
 /// Up to this share of kernels launched outside every interval, figures by path count as complete.
 const UNATTRIBUTED: f64 = 0.01;

@@ -1,7 +1,7 @@
 //! A GPU that waits for the host, or that works on after its steps have ended, so that waiting cannot be detected.
 
 use crate::passes::Analysis;
-use candlescope_core::run::{Code, Finding};
+use candlescope_schema::run::{Code, Finding};
 
 /// From this share of step time in gaps that the host caused on, there is a finding.
 const LAUNCH_BOUND: f64 = 0.20;

@@ -3,7 +3,7 @@
 
 use crate::passes::Analysis;
 use crate::passes::memory::RESIDENT;
-use candlescope_core::run::{Code, Finding};
+use candlescope_schema::run::{Code, Finding};
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     let Some(resident) = run.memory.host(RESIDENT) else { return Vec::new() };

@@ -5,7 +5,7 @@
 //! follows from `run.json` alone is not judged by a rule of this crate but by the core ([`judge`]), at the end of a run
 //! and here.
 //!
-//! To add one: a name in [`Code`](candlescope_core::run::Code), a file here with `find`, its place in [`RULES`], and a
+//! To add one: a name in [`Code`](candlescope_schema::run::Code), a file here with `find`, its place in [`RULES`], and a
 //! row in `docs/reference.md`, which a test requires.
 
 mod bottlenecks;
@@ -31,7 +31,7 @@ mod unaccounted;
 mod utilisation;
 
 use crate::passes::Analysis;
-use candlescope_core::run::{Code, Finding, Verdict, judge};
+use candlescope_schema::run::{Code, Finding, Verdict, judge};
 
 pub(crate) use bottlenecks::diagnose;
 

@@ -2,7 +2,7 @@
 
 use super::is_told;
 use crate::passes::Analysis;
-use candlescope_core::run::{Code, Finding};
+use candlescope_schema::run::{Code, Finding};
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     if run.intervals.count > 0 || run.intervals.above_steps > 0 {

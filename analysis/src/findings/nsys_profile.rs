@@ -1,7 +1,7 @@
 //! Why the kernels of an Nsight Systems profile cannot be assigned to paths.
 
 use crate::passes::KernelsByPath;
-use candlescope_core::run::{Code, Finding, Place};
+use candlescope_schema::run::{Code, Finding, Place};
 
 impl KernelsByPath {
     /// Findings about what makes the figures incomplete.

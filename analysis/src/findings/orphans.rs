@@ -1,7 +1,7 @@
 //! Intervals whose parent is not in the run.
 
 use crate::passes::Analysis;
-use candlescope_core::run::{Code, Finding};
+use candlescope_schema::run::{Code, Finding};
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     if run.intervals.orphans == 0 {

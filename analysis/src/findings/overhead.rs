@@ -1,7 +1,7 @@
 //! Recording that takes a large share of step time.
 
 use crate::passes::Analysis;
-use candlescope_core::run::{Code, Finding};
+use candlescope_schema::run::{Code, Finding};
 
 /// From this share of step time taken by the profiler on, there is a finding.
 const OVERHEAD: f64 = 0.02;

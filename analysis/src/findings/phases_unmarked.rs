@@ -1,7 +1,7 @@
 //! A model of candle ran, and no step says its phase.
 
 use crate::passes::Analysis;
-use candlescope_core::run::{Code, Finding};
+use candlescope_schema::run::{Code, Finding};
 
 /// What the head of a decoder is called, in safetensors and in GGUF files.
 const HEADS: &[&str] = &["lm_head", "output", "output_layer"];

@@ -1,8 +1,8 @@
 //! The tables must hold as many rows as the Parquet exporter says it wrote.
 
 use crate::passes::Analysis;
-use candlescope_core::RecordKind;
-use candlescope_core::run::{Code, Finding, Place};
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::{Code, Finding, Place};
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     let manifest = &run.manifest;

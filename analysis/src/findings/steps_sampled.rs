@@ -1,7 +1,7 @@
 //! Steps without a record.
 
 use crate::passes::{Analysis, Sampling};
-use candlescope_core::run::{Code, Finding};
+use candlescope_schema::run::{Code, Finding};
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     run.sampling.finding().into_iter().collect()

@@ -2,7 +2,7 @@
 
 use crate::passes::Analysis;
 use crate::passes::tree::ratio;
-use candlescope_core::run::{Code, Finding, Place};
+use candlescope_schema::run::{Code, Finding, Place};
 
 /// From this share of step time in no child interval on, there is a finding.
 const UNACCOUNTED: f64 = 0.05;

@@ -2,7 +2,7 @@
 
 use crate::passes::Analysis;
 use crate::passes::peaks::{Over, utilisation};
-use candlescope_core::run::{Code, Finding, Place};
+use candlescope_schema::run::{Code, Finding, Place};
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     let above = utilisation(run).into_iter().filter(|used| used.ratio > 1.0);

@@ -3,7 +3,7 @@
 use super::{CountedKernel, Counters};
 use crate::passes::stats::Distribution;
 use crate::reader::Run;
-use candlescope_core::{RecordKind, SpanRecord};
+use candlescope_schema::{RecordKind, SpanRecord};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 

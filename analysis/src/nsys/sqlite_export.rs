@@ -5,7 +5,7 @@
 
 use super::{DOMAIN, Kernel, Launch, Profile, Range};
 use crate::limits::{Exceeded, Limit, ReadLimits};
-use candlescope_core::files::open_regular;
+use candlescope_schema::files::open_regular;
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit as SqliteLimit;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row};

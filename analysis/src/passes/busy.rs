@@ -2,7 +2,7 @@
 
 use super::gaps::GapSum;
 use super::stats::{Distribution, total};
-use candlescope_core::run::{GPU_CLOCK_BOUND_NS, RunManifest};
+use candlescope_schema::run::{GPU_CLOCK_BOUND_NS, RunManifest};
 
 /// How devices' time divides while recorded steps were open. Kernels, copies and memsets all count as work.
 ///

@@ -1,6 +1,6 @@
 //! Where a run was told to compute.
 
-use candlescope_core::run::RunManifest;
+use candlescope_schema::run::RunManifest;
 
 /// What the option `device` of a run says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! How many threads candle may compute with on a CPU, by what `run.json` says of the program's environment.
 
-use candlescope_core::run::{RunManifest, env_key};
+use candlescope_schema::run::{RunManifest, env_key};
 use serde_json::Value;
 
 /// The variable `RAYON_NUM_THREADS` of the program that was recorded.

@@ -2,8 +2,8 @@
 
 use super::sampling::Sampling;
 use super::step_rows::StepRow;
-use candlescope_core::UnrecordedStep;
-use candlescope_core::stretches::{self, Row, StepTime, Stretch, difference, intersection, length, merged};
+use candlescope_schema::UnrecordedStep;
+use candlescope_schema::stretches::{self, Row, StepTime, Stretch, difference, intersection, length, merged};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Time in which rates can be taken.

@@ -1,8 +1,8 @@
 //! Samples of each GPU: use, memory, power, clocks, temperature, and reasons for lowered clocks.
 
 use super::memory::{InSteps, Memory, Series};
-use candlescope_core::metric;
-use candlescope_core::run::RunManifest;
+use candlescope_schema::metric;
+use candlescope_schema::run::RunManifest;
 use serde_json::Value;
 
 /// One GPU as its samples show it. Means are over the samples, which come at even intervals.

@@ -13,10 +13,10 @@ use super::sensor::{Joules, Sensor};
 use super::stats::total_if_known;
 use super::step_rows::{StepRow, windows};
 use super::warmup::Warmup;
-use candlescope_core::metric;
-use candlescope_core::run::RunManifest;
-use candlescope_core::stretches::{difference, merged};
-use candlescope_core::{RequestRecord, SampleRecord};
+use candlescope_schema::metric;
+use candlescope_schema::run::RunManifest;
+use candlescope_schema::stretches::{difference, merged};
+use candlescope_schema::{RequestRecord, SampleRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Counter of energy used, in joules.

@@ -4,7 +4,7 @@
 //! `hta/analyzers/breakdown_analysis.py`, `get_idle_time_breakdown`]. Everything is a figure of one *device* within
 //! windows of time, whoever launched the work: two threads that keep a device busy in turns keep it busy.
 
-use candlescope_core::stretches::{Stretch, length};
+use candlescope_schema::stretches::{Stretch, length};
 use serde::Serialize;
 
 /// A kernel, copy or memset on one device. Times are Unix nanoseconds.

@@ -11,8 +11,8 @@ use super::phases::Phases;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::{StepRow, spread_by_request};
 use super::timeline::{timelines, together};
-use candlescope_core::GpuSource;
-use candlescope_core::stretches::{length, merged_but_touching};
+use candlescope_schema::GpuSource;
+use candlescope_schema::stretches::{length, merged_but_touching};
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -10,9 +10,9 @@
 //! What was not measured stays unknown, never zero.
 
 use super::stats::student;
-use candlescope_core::GpuSource;
+use candlescope_schema::GpuSource;
 
-pub(crate) use candlescope_core::estimate::extrapolated;
+pub(crate) use candlescope_schema::estimate::extrapolated;
 
 /// Number of groups into which steps are dealt; leaving out one group at a time shows how certain a total is
 /// (delete-a-group jackknife, Kott 2001).

@@ -16,7 +16,7 @@ mod settled;
 use super::int_map::IntSet;
 use super::path_totals::Intervals;
 use super::usual_steps::Usual;
-use candlescope_core::SpanRecord;
+use candlescope_schema::SpanRecord;
 use held::{Held, Inside, Waiting};
 use nodes::Nodes;
 use relatives::{Around, MOST_REQUESTS_DEEP, Relatives};
@@ -341,7 +341,7 @@ fn note_worst(worst: &mut Option<(String, u64, u64)>, rollup: &str, (own_ns, chi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candlescope_core::{HostNs, PathInfo, SpanId, ThreadInfo, TraceId};
+    use candlescope_schema::{HostNs, PathInfo, SpanId, ThreadInfo, TraceId};
     use candlescope_testkit::with;
     use std::sync::Arc;
 

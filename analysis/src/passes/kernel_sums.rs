@@ -10,7 +10,7 @@ use super::path_totals::{Intervals, by_rollup};
 use super::stats::{P95_FROM, percentile};
 use super::tree::ratio;
 use super::warmup::Warmup;
-use candlescope_core::{KernelKind, KernelRecord};
+use candlescope_schema::{KernelKind, KernelRecord};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

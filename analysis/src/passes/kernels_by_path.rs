@@ -8,7 +8,7 @@
 use super::warmup::Warmup;
 use crate::nsys::{Kernel, Profile, Range};
 use crate::reader::Run;
-use candlescope_core::{GpuSource, RecordKind, SpanRecord};
+use candlescope_schema::{GpuSource, RecordKind, SpanRecord};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;

@@ -8,9 +8,9 @@ use super::request_parts::{RequestParts, UsualOfKind, parts};
 use super::shared_steps;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::{StepRow, windows};
-use candlescope_core::run::RunManifest;
-use candlescope_core::stretches::{Stretch, difference, length};
-use candlescope_core::{Outcome, Phase, RequestRecord, Served};
+use candlescope_schema::run::RunManifest;
+use candlescope_schema::stretches::{Stretch, difference, length};
+use candlescope_schema::{Outcome, Phase, RequestRecord, Served};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Latency and throughput over the measured requests. Distributions of times are in nanoseconds.

@@ -8,7 +8,7 @@
 
 use super::kernel_family::KernelFamily;
 use super::stats::percentile;
-use candlescope_core::{KernelKind, KernelRecord, Phase, thread_of};
+use candlescope_schema::{KernelKind, KernelRecord, Phase, thread_of};
 use std::collections::{BTreeMap, HashMap};
 
 /// Launches that are kept, 40 MB: later ones would not change a median.

@@ -1,6 +1,6 @@
 //! Time of numbered siblings, such as the layers of a decoder: one row for each ordinal.
 
-use candlescope_core::{PathInfo, SpanRecord};
+use candlescope_schema::{PathInfo, SpanRecord};
 use std::sync::Arc;
 
 /// One of several siblings of the same name, over all its intervals. Times are nanoseconds.

@@ -1,10 +1,10 @@
 //! How the machine was used, from the rows of samples, for a run whose manifest does not say it: the program was killed, or an
 //! older release recorded it.
 
-use candlescope_core::SampleRecord;
-use candlescope_core::metric::HOST;
-use candlescope_core::run::{MachineMeter, MachineUse};
-use candlescope_core::stretches::Stretch;
+use candlescope_schema::SampleRecord;
+use candlescope_schema::metric::HOST;
+use candlescope_schema::run::{MachineMeter, MachineUse};
+use candlescope_schema::stretches::Stretch;
 
 /// Adds up rounds of samples of the host, as they were written: in order of time.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl MachinePass {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candlescope_core::{HostNs, host_metric};
+    use candlescope_schema::{HostNs, host_metric};
 
     #[test]
     fn rounds_without_steps_do_not_count() {

@@ -1,7 +1,7 @@
 //! Samples over time: mainly resident memory, but also every other metric that was collected.
 
-use candlescope_core::SampleRecord;
-use candlescope_core::metric;
+use candlescope_schema::SampleRecord;
+use candlescope_schema::metric;
 use std::collections::BTreeMap;
 
 /// Resident memory of the process, as the host collector names it.

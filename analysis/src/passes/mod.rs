@@ -65,9 +65,9 @@ pub(crate) mod warmup;
 use crate::advice::Diagnosis;
 use crate::limits::Limit;
 use crate::reader::Run;
-use candlescope_core::run::{Finding, RunManifest, Verdict};
-use candlescope_core::stretches::difference;
-use candlescope_core::{KernelRecord, RecordKind, RequestRecord, SpanRecord};
+use candlescope_schema::run::{Finding, RunManifest, Verdict};
+use candlescope_schema::stretches::difference;
+use candlescope_schema::{KernelRecord, RecordKind, RequestRecord, SpanRecord};
 use std::collections::BTreeMap;
 
 pub use busy::{Busy, Clocks};

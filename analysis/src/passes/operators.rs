@@ -4,7 +4,7 @@ use super::gpu_time::{Estimate, Sampled, estimate};
 use super::kernel_sums::Kernels;
 use super::path_totals::{Intervals, PathTotals};
 use super::tree::{Tree, TreeRow, ratio};
-use candlescope_core::GpuSource;
+use candlescope_schema::GpuSource;
 use std::collections::BTreeMap;
 
 /// One operator: all intervals of one rollup path.

@@ -1,6 +1,6 @@
 //! CPU time of the profiler's own threads.
 
-use candlescope_core::run::RunManifest;
+use candlescope_schema::run::RunManifest;
 use serde_json::Value;
 
 /// CPU time of the profiler's own threads.
@@ -46,7 +46,7 @@ pub(crate) fn cores(manifest: &RunManifest) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candlescope_core::run::OverheadInfo;
+    use candlescope_schema::run::OverheadInfo;
     use serde_json::json;
 
     #[test]

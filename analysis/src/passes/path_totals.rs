@@ -2,7 +2,7 @@
 
 use super::gpu_time::{GROUPS, GpuBySource};
 use super::usual_steps::{UsualSteps, UsualTime};
-use candlescope_core::{PathInfo, SpanRecord};
+use candlescope_schema::{PathInfo, SpanRecord};
 use std::collections::BTreeMap;
 
 /// Sums over all intervals of one rollup path.

@@ -8,8 +8,8 @@ use super::Analysis;
 use super::gpu_time::source_name;
 use super::operators::Operator;
 use super::path_totals::Intervals;
-use candlescope_core::GpuSource;
-use candlescope_core::run::{RunManifest, multiplied_dtype};
+use candlescope_schema::GpuSource;
+use candlescope_schema::run::{RunManifest, multiplied_dtype};
 use candlescope_work::devices::Peak;
 
 /// The time that a utilisation is over.

@@ -11,8 +11,8 @@ use super::rates::RateErrors;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::{StepRow, spread_by_request};
 use super::tree::ratio;
-use candlescope_core::stretches::{Stretch, difference, length, merged_but_touching};
-use candlescope_core::{GpuSource, Phase, RequestRecord};
+use candlescope_schema::stretches::{Stretch, difference, length, merged_but_touching};
+use candlescope_schema::{GpuSource, Phase, RequestRecord};
 use std::collections::BTreeMap;
 
 /// How the run's wall time divides.

@@ -1,7 +1,7 @@
 //! What output tokens cost, from a price per hour that somebody gave. No price is ever guessed.
 
 use super::Analysis;
-use candlescope_core::run::RunManifest;
+use candlescope_schema::run::RunManifest;
 use serde_json::Value;
 
 /// The price among the options of a run or a study: US dollars an hour.

@@ -9,7 +9,7 @@
 use super::covered::{Covered, Part};
 use super::stats::student;
 use super::step_rows::StepRow;
-use candlescope_core::stretches::Stretch;
+use candlescope_schema::stretches::Stretch;
 
 /// Fewest windows for an interval; with fewer, the spread would be too uncertain.
 const FEWEST_WINDOWS: usize = 6;

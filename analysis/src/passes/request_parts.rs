@@ -2,8 +2,8 @@
 
 use super::stats::percentile;
 use super::step_rows::StepRow;
-use candlescope_core::stretches::{Stretch, difference, length, merged};
-use candlescope_core::{Phase, RequestRecord};
+use candlescope_schema::stretches::{Stretch, difference, length, merged};
+use candlescope_schema::{Phase, RequestRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A step stands out from this many times what is usual for its kind on.

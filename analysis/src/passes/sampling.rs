@@ -6,8 +6,8 @@
 //! needs every step.
 
 use super::StepRow;
-use candlescope_core::RequestRecord;
-use candlescope_core::run::{RunManifest, StepCounts};
+use candlescope_schema::RequestRecord;
+use candlescope_schema::run::{RunManifest, StepCounts};
 
 /// How steps were sampled.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -1,7 +1,7 @@
 //! Steps for several requests, as each of their requests sees them.
 
 use super::step_rows::StepRow;
-use candlescope_core::{Phase, Served};
+use candlescope_schema::{Phase, Served};
 use std::borrow::Cow;
 
 /// The steps of a request, in order of start, with what each says of it. A step that serves several requests becomes

@@ -1,8 +1,8 @@
 //! A step as the passes keep it: a tenth of the size of its record, because a run may have millions.
 
 use super::stats::{Distribution, total_if_known};
-use candlescope_core::stretches::{StepTime, Stretch, merged};
-use candlescope_core::{GpuSource, PathInfo, Phase, Served, StepRecord, UnrecordedStep};
+use candlescope_schema::stretches::{StepTime, Stretch, merged};
+use candlescope_schema::{GpuSource, PathInfo, Phase, Served, StepRecord, UnrecordedStep};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

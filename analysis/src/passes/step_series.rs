@@ -1,7 +1,7 @@
 //! The measured steps of each kind in order of start: their durations, contexts and tokens.
 
 use super::step_rows::StepRow;
-use candlescope_core::Phase;
+use candlescope_schema::Phase;
 use std::collections::{BTreeSet, HashMap};
 
 /// All measured steps of one phase, or name.

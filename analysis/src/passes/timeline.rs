@@ -6,7 +6,7 @@ use super::device_work::DeviceWork;
 use super::gaps::{Activity, Block, Occupancy, blocks, merged_ns};
 use super::stats::Distribution;
 use super::step_rows::StepRow;
-use candlescope_core::stretches::{beside, difference, length, merged_but_touching};
+use candlescope_schema::stretches::{beside, difference, length, merged_but_touching};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Latency of each decoding step against the length of its context: does generation slow down as the text grows?
 
 use super::step_rows::StepRow;
-use candlescope_core::Phase;
+use candlescope_schema::Phase;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Decoding steps, and how their time grows with the context.

@@ -5,7 +5,7 @@
 use super::int_map::IntMap;
 use super::stats::percentile_of;
 use super::step_rows::StepRow;
-use candlescope_core::SpanRecord;
+use candlescope_schema::SpanRecord;
 use std::collections::BTreeMap;
 
 /// Fewer steps show no spread: all of them are usual.

@@ -7,9 +7,9 @@ use super::int_map::IntSet;
 use super::latency::warmup_requests;
 use super::stats::{Distribution, total};
 use super::step_rows::{StepRow, windows as open_windows};
-use candlescope_core::run::RunManifest;
-use candlescope_core::stretches::{Stretch, difference, merged};
-use candlescope_core::{RequestRecord, SpanId, SpanRecord};
+use candlescope_schema::run::RunManifest;
+use candlescope_schema::stretches::{Stretch, difference, merged};
+use candlescope_schema::{RequestRecord, SpanId, SpanRecord};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,10 +3,10 @@
 use super::columns::{FloatColumn, IntColumn, TextColumn, time, times};
 use super::intern::{Interner, forever};
 use arrow_array::RecordBatch;
-use candlescope_core::table::kind::{
+use candlescope_schema::table::kind::{
     Axes, Gpu, Int, Launcher, Lines, Names, Narrow, Real, Repeated, StepPath, Text, Thread, Word, axes,
 };
-use candlescope_core::{
+use candlescope_schema::{
     DType, GpuSource, GpuTime, HostNs, KernelKind, Outcome, PathInfo, Phase, Served, Shape, SpanId, ThreadInfo,
     TraceId, UnrecordedStep,
 };

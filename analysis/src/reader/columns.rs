@@ -10,8 +10,8 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Schema, TimeUnit};
-use candlescope_core::HostNs;
-use candlescope_core::run::{Column, ColumnType};
+use candlescope_schema::HostNs;
+use candlescope_schema::run::{Column, ColumnType};
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 

@@ -4,8 +4,8 @@ use super::columns::missing_columns;
 use super::footer::{self, Refusal};
 use super::{OpenError, Segment};
 use crate::limits::{Limit, ReadLimits};
-use candlescope_core::RecordKind;
-use candlescope_core::run::{Code, Finding, IN_PROGRESS_SUFFIX, MANIFEST_FILE, Place, columns};
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::{Code, Finding, IN_PROGRESS_SUFFIX, MANIFEST_FILE, Place, columns};
 use std::path::{Path, PathBuf};
 
 /// Rows that a table may have whatever the size of its files.

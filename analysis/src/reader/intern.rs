@@ -1,7 +1,7 @@
 //! Interns names, so that equal names share one allocation, as they did when they were recorded.
 
 use crate::limits::{Exceeded, Limit, ReadLimits};
-use candlescope_core::{PathInfo, ThreadInfo};
+use candlescope_schema::{PathInfo, ThreadInfo};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
 

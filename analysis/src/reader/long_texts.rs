@@ -7,7 +7,7 @@ use arrow_array::builder::make_view;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, StringViewArray};
 use arrow_schema::ArrowError;
-use candlescope_core::run::Finding;
+use candlescope_schema::run::Finding;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 use super::OpenError;
 use super::long_texts::LongTexts;
 use crate::limits::{Exceeded, Limit, ReadLimits};
-use candlescope_core::files::read_limited;
-use candlescope_core::run::{Code, Finding, MANIFEST_FILE, Place, RunManifest, SCHEMA_VERSION};
+use candlescope_schema::files::read_limited;
+use candlescope_schema::run::{Code, Finding, MANIFEST_FILE, Place, RunManifest, SCHEMA_VERSION};
 use serde_json::Value;
 use std::io::ErrorKind;
 use std::path::Path;

@@ -23,8 +23,8 @@ pub use batches::Batches;
 pub(crate) use raw_table::{RawColumn, RawTable};
 
 use crate::limits::ReadLimits;
-use candlescope_core::run::{Code, Finding, RunManifest, SCHEMA_VERSION};
-use candlescope_core::{RecordKind, run};
+use candlescope_schema::run::{Code, Finding, RunManifest, SCHEMA_VERSION};
+use candlescope_schema::{RecordKind, run};
 use std::path::{Path, PathBuf};
 
 /// A run could not be opened at all.

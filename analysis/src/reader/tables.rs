@@ -5,8 +5,8 @@ use super::cells::Load;
 use super::columns::times;
 use super::intern::Interner;
 use arrow_array::RecordBatch;
-use candlescope_core::table::kind::*;
-use candlescope_core::*;
+use candlescope_schema::table::kind::*;
+use candlescope_schema::*;
 use std::sync::Arc;
 
 /// A record that is read.
@@ -50,7 +50,7 @@ macro_rules! read {
     ($Record:ident, $Kind:ident, $Rows:ident; $($field:ident: $ty:ty => $cells:ident ($($column:literal)?),)*) => {
         impl Read for $Record {
             fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], into: &mut Vec<Self>) -> u64 {
-                $(let mut $field = <$cells as Load<$ty>>::of(batch, candlescope_core::column!($field $($column)?), interner);)*
+                $(let mut $field = <$cells as Load<$ty>>::of(batch, candlescope_schema::column!($field $($column)?), interner);)*
                 let mut row = |row: usize| {
                     Some(Self::of_fields($(<$cells as Load<$ty>>::get(&mut $field, row, interner)?,)*))
                 };

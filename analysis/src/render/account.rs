@@ -5,7 +5,7 @@ use super::kernel_name::short;
 use super::text_table::text_table;
 use crate::passes::account::{Account, CriticalPart, DeviceAccount, Line, PlaceRow, Spread};
 use crate::passes::gaps::GapSum;
-use candlescope_core::run::Finding;
+use candlescope_schema::run::Finding;
 use std::fmt::Write as _;
 
 /// Longest name in a table, in characters.

@@ -4,7 +4,7 @@ use super::format::{count, day, duration, percent, printable, significant, tail}
 use super::head_facts::{gpu_names, model_name, processor};
 use super::plain_paths::part;
 use crate::passes::{Analysis, ChosenDevice};
-use candlescope_core::run::{Code, Severity};
+use candlescope_schema::run::{Code, Severity};
 
 /// Share of GPU time that must be in known self times before the report says where most of it goes.
 const KNOWN: f64 = 0.8;

@@ -1,6 +1,6 @@
 //! Formats figures and texts for people. Pure functions.
 
-pub(super) use candlescope_core::numbers::{
+pub(super) use candlescope_schema::numbers::{
     bytes, count, day, duration, flops, joules, percent, significant, utc, value, watts,
 };
 

@@ -3,7 +3,7 @@
 
 use super::format::{bytes, count, duration, json, percent, printable, significant};
 use crate::passes::overhead::{Background, cores};
-use candlescope_core::run::{RunManifest, env_key};
+use candlescope_schema::run::{RunManifest, env_key};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -143,7 +143,7 @@ pub(super) fn background(manifest: &RunManifest) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candlescope_core::run::InPlaceOverhead;
+    use candlescope_schema::run::InPlaceOverhead;
     use serde_json::json;
 
     #[test]

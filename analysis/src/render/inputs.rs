@@ -1,7 +1,7 @@
 //! `inputs.yaml`: the configuration of a run as it was composed, from which it can be made again.
 
 use super::format::{printable, utc};
-use candlescope_core::run::{RunManifest, env_key};
+use candlescope_schema::run::{RunManifest, env_key};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 

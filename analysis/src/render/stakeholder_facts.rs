@@ -8,7 +8,7 @@ use super::headline_figures::{FigureValue, figures, interval};
 use super::plain_changes::{changes, count_of};
 use crate::passes::peaks::{Metric, Over, utilisation};
 use crate::passes::{Analysis, usd_per_million_output_tokens};
-use candlescope_core::run::Severity;
+use candlescope_schema::run::Severity;
 use serde_json::Value;
 
 /// Findings about the data that the page names.

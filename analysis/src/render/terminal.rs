@@ -12,7 +12,7 @@ use crate::passes::Analysis;
 use crate::passes::gpu_time::source_name;
 use crate::passes::rates::RateErrors;
 use crate::passes::tree::ratio;
-use candlescope_core::run::Severity;
+use candlescope_schema::run::Severity;
 use std::fmt::Write as _;
 
 /// How the terminal summary is laid out.

@@ -3,7 +3,7 @@
 use super::points::multiplied;
 use crate::passes::Analysis;
 use crate::reader::Run;
-use candlescope_core::{Phase, RecordKind, SpanRecord, StepRecord};
+use candlescope_schema::{Phase, RecordKind, SpanRecord, StepRecord};
 use candlescope_work::devices::{Multiply, Roof};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! Well-known models by their hub ids and short names. The figures are those of each model's `config.json` on the hub;
 //! a test holds the parameters that they make against the published totals.
 
-use candlescope_core::nearest::{nearest, suggestion};
+use candlescope_work::nearest::{nearest, suggestion};
 use candlescope_work::shape::{FeedForward, ModelShape, WindowedLayers};
 use candlescope_work::windows::Window;
 

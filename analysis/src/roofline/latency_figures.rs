@@ -2,7 +2,7 @@
 
 use super::predict::{StepPrediction, StepTimes};
 use crate::passes::{Analysis, Distribution, Launched};
-use candlescope_core::{GpuSource, Phase};
+use candlescope_schema::{GpuSource, Phase};
 use candlescope_work::devices::OperationClass;
 use candlescope_work::estimate::Estimate;
 use candlescope_work::shape::ModelShape;

@@ -10,7 +10,7 @@ use super::ratings::{Rating, Thresholds, rate};
 use super::run_facts::{bare_device, device, roofs, scenario, shape};
 use crate::passes::Analysis;
 use crate::reader::Run;
-use candlescope_core::{GpuSource, Phase};
+use candlescope_schema::{GpuSource, Phase};
 use candlescope_work::devices::{Device, DeviceKind, Roof, known_device};
 use candlescope_work::estimate::Estimate;
 use serde::Serialize;

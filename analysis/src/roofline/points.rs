@@ -293,7 +293,7 @@ fn phases(analysis: &Analysis) -> Vec<Achieved> {
         let kind = analysis.gpu.kinds.iter().find(|kind| kind.is_phase && kind.name == phase.name);
         // Kernels before marks, both before the host's time.
         let mut elapsed: Vec<_> = kind.into_iter().flat_map(|kind| &kind.elapsed).collect();
-        elapsed.sort_by_key(|elapsed| elapsed.source == candlescope_core::GpuSource::Event);
+        elapsed.sort_by_key(|elapsed| elapsed.source == candlescope_schema::GpuSource::Event);
         for e in elapsed {
             let mean = (e.measured > 0).then(|| e.measured_ns as f64 / e.measured as f64);
             all.push(point(source_name(e.source), mean, e.tflops.map(|t| t * 1e12), giga(e.io_gbytes)));

@@ -3,7 +3,7 @@
 use super::scenario::Scenario;
 use crate::passes::peaks::{devices, peaks};
 use crate::passes::{Analysis, Distribution};
-use candlescope_core::run::RunManifest;
+use candlescope_schema::run::RunManifest;
 use candlescope_work::devices::{
     Device, DeviceKind, Format, Multiply, Origin, Peak, PeakKind, Roof, known_device, launch_of_driver,
 };

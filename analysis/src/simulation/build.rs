@@ -4,7 +4,7 @@ use super::calls::{Call, Times};
 use super::step_model::{Anchor, DeviceWork, Facts, HostPart, NOWHERE, Parts, Place, StepModel};
 use super::waits;
 use crate::passes::StepRow;
-use candlescope_core::{KernelKind, KernelRecord, Phase, SpanRecord};
+use candlescope_schema::{KernelKind, KernelRecord, Phase, SpanRecord};
 use candlescope_work::estimate::median;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;

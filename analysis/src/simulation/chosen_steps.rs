@@ -5,8 +5,8 @@ use super::abstain::Abstain;
 use crate::limits::Limit;
 use crate::passes::{Beside, ChosenDevice, Clocks, StepRow, Warmup, steps_and_requests};
 use crate::reader::Run;
-use candlescope_core::run::{Finding, RunManifest};
-use candlescope_core::{KernelRecord, RecordKind, SpanRecord};
+use candlescope_schema::run::{Finding, RunManifest};
+use candlescope_schema::{KernelRecord, RecordKind, SpanRecord};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Runs a step's parts through once.
 
 use super::step_model::{Anchor, HostPart, Parts};
-use candlescope_core::stretches::{length, merged};
+use candlescope_schema::stretches::{length, merged};
 
 /// How it went. Nanoseconds from the step's begin.
 #[derive(Debug, Clone, PartialEq)]

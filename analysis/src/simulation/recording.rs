@@ -2,13 +2,13 @@
 
 use super::step_model::{Facts, Recording};
 use crate::passes::peaks::peaks;
-use candlescope_core::run::{RunManifest, multiplied_dtype};
+use candlescope_schema::run::{RunManifest, multiplied_dtype};
 use candlescope_work::devices::{Device, Format, Multiply, Peak, PeakKind, PeaksError, Roof, peaks_device};
 use candlescope_work::estimate::Estimate;
 use serde_json::Value;
 
 /// In place an interval costs this many times what it costs in a loop with warm caches
-/// ([`OverheadInfo::per_interval_ns`](candlescope_core::run::OverheadInfo)): two to three times as much.
+/// ([`OverheadInfo::per_interval_ns`](candlescope_schema::run::OverheadInfo)): two to three times as much.
 const IN_PLACE: Estimate = Estimate { low: 1.0, mid: 2.5, high: 3.0 };
 /// What an interval costs where the run does not say, in nanoseconds: in a loop and in place, on two kinds of hosts
 /// (`docs/measurements`).

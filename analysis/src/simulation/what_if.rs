@@ -7,7 +7,7 @@ use super::read::{Simulation, SimulationOptions};
 use super::replay::Outcome;
 use super::step_model::Facts;
 use crate::reader::Run;
-use candlescope_core::run::Finding;
+use candlescope_schema::run::Finding;
 use serde::Serialize;
 
 /// What steps of a run would take.

@@ -1,7 +1,7 @@
 //! Functions that SQLite lacks and the queries of `docs/sql.md` use, as DuckDB calls them.
 
 use super::budget::Budget;
-use candlescope_core::PathInfo;
+use candlescope_schema::PathInfo;
 use rusqlite::functions::{Aggregate, Context, FunctionFlags};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Error, Result};

@@ -17,7 +17,7 @@ pub use value::{Answer, SqlValue};
 
 use crate::limits::{Exceeded, Limit, ReadLimits, VARIABLE};
 use budget::Budget;
-use candlescope_core::run::Finding;
+use candlescope_schema::run::Finding;
 use functions::register;
 use load::Loader;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};

@@ -1,8 +1,8 @@
 //! Tables and views.
 
 use super::source::Sources;
-use candlescope_core::RecordKind;
-use candlescope_core::run::{Column, ColumnType, columns};
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::{Column, ColumnType, columns};
 use rusqlite::Connection;
 
 /// Before the name of a table that a view stands for.

@@ -2,7 +2,7 @@
 
 use crate::limits::ReadLimits;
 use crate::reader::{OpenError, RawTable, Run};
-use candlescope_core::run::MANIFEST_FILE;
+use candlescope_schema::run::MANIFEST_FILE;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 

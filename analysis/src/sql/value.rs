@@ -1,6 +1,6 @@
 //! Values and rows.
 
-use candlescope_core::run::Finding;
+use candlescope_schema::run::Finding;
 use rusqlite::types::ValueRef;
 use serde::Serialize;
 use std::collections::HashSet;

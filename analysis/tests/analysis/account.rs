@@ -5,8 +5,8 @@ use crate::common::{T0, kernel, manifest, path, span, step, write_run};
 use candlescope_analysis::Run;
 use candlescope_analysis::passes::account::{Account, AccountError, AccountOptions, DeviceAccount, account};
 use candlescope_analysis::passes::gaps::GapSum;
-use candlescope_core::run::{GpuAccount, KernelAccount};
-use candlescope_core::{Batch, HostNs, KernelKind, KernelRecord};
+use candlescope_schema::run::{GpuAccount, KernelAccount};
+use candlescope_schema::{Batch, HostNs, KernelKind, KernelRecord};
 use candlescope_testkit::scenario::{Scenario, make};
 use proptest::prelude::*;
 

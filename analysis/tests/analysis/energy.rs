@@ -4,7 +4,7 @@ use crate::common::scenario::{GPU, Scenario, make};
 use crate::common::{T0, write_run};
 use candlescope_analysis::passes::sensor::{Idle, IdleFrom, Sensor};
 use candlescope_analysis::{Analysis, Run};
-use candlescope_core::{HostNs, SampleRecord};
+use candlescope_schema::{HostNs, SampleRecord};
 use proptest::prelude::*;
 use tempfile::tempdir;
 

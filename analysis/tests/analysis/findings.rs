@@ -3,8 +3,8 @@
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
 use candlescope_analysis::{Analysis, Run};
-use candlescope_core::run::{Code, ExporterReport, Finding, RunManifest, Severity};
-use candlescope_core::{Batch, GpuSource, GpuTime};
+use candlescope_schema::run::{Code, ExporterReport, Finding, RunManifest, Severity};
+use candlescope_schema::{Batch, GpuSource, GpuTime};
 use serde_json::json;
 use tempfile::tempdir;
 

@@ -1,8 +1,8 @@
 //! Runs kept from every schema version: each release of the reader opens all of them.
 
 use candlescope_analysis::{ReportOptions, Run, write_report};
-use candlescope_core::RecordKind;
-use candlescope_core::run::SCHEMA_VERSION;
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::SCHEMA_VERSION;
 use std::path::Path;
 use tempfile::tempdir;
 

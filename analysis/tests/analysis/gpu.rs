@@ -12,8 +12,8 @@ use candlescope_analysis::passes::gaps::{Activity, GapSum, Occupancy, blocks};
 use candlescope_analysis::passes::gpu_of_steps::Gpu;
 use candlescope_analysis::passes::intervals::IntervalPass;
 use candlescope_analysis::passes::operators::{Operator, OperatorGpu, operators};
-use candlescope_core::stretches::merged_but_touching;
-use candlescope_core::{GpuSource, GpuTime, SpanRecord, StepRecord};
+use candlescope_schema::stretches::merged_but_touching;
+use candlescope_schema::{GpuSource, GpuTime, SpanRecord, StepRecord};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

@@ -42,9 +42,9 @@ fn hostile_names_stay_text() {
             map.insert(name.to_string(), json!({ name: [name] }));
             map.insert("name".to_string(), json!(name));
         }
-        let finding = candlescope_core::run::Finding::new(name, "{name} {path}", "{name}").text("name", name);
-        let finding = finding.at(candlescope_core::run::Place::Path, name);
-        manifest.verdict.findings.push(finding.severity(candlescope_core::run::Severity::Info));
+        let finding = candlescope_schema::run::Finding::new(name, "{name} {path}", "{name}").text("name", name);
+        let finding = finding.at(candlescope_schema::run::Place::Path, name);
+        manifest.verdict.findings.push(finding.severity(candlescope_schema::run::Severity::Info));
         write_run(dir.path(), &batch, &manifest, 1_000_000);
         let report = write_report(dir.path(), &ReportOptions::default()).unwrap();
 
@@ -117,7 +117,7 @@ fn no_number_ends_a_report() {
     for (i, kernel) in batch.kernels.iter_mut().enumerate() {
         kernel.gpu_start.0 = extremes[i % 7];
         kernel.gpu_dur_ns = extremes[i / 7 % 7].unsigned_abs().min(i64::MAX as u64);
-        kernel.launch_start = Some(candlescope_core::HostNs(extremes[i / 3 % 7]));
+        kernel.launch_start = Some(candlescope_schema::HostNs(extremes[i / 3 % 7]));
         kernel.queue_delay_ns = Some(i64::MAX as u64 - i as u64);
         kernel.bytes = Some(i64::MAX as u64);
     }
@@ -127,12 +127,12 @@ fn no_number_ends_a_report() {
     }
     for (i, span) in batch.spans.iter_mut().enumerate().filter(|(i, _)| i % 5 == 0) {
         let dur_ns = extremes[i % 7].unsigned_abs().min(i64::MAX as u64);
-        let start = candlescope_core::HostNs(extremes[i / 7 % 7]);
-        span.gpu = Some(candlescope_core::GpuTime { start, dur_ns, source: candlescope_core::GpuSource::Event });
+        let start = candlescope_schema::HostNs(extremes[i / 7 % 7]);
+        span.gpu = Some(candlescope_schema::GpuTime { start, dur_ns, source: candlescope_schema::GpuSource::Event });
         span.flops = Some(i64::MAX as u64);
     }
     for step in &mut batch.steps {
-        step.gpu = step.gpu.map(|gpu| candlescope_core::GpuTime { dur_ns: i64::MAX as u64, ..gpu });
+        step.gpu = step.gpu.map(|gpu| candlescope_schema::GpuTime { dur_ns: i64::MAX as u64, ..gpu });
     }
     if let Some(gpu) = &mut manifest.gpu {
         gpu.budget = f64::MAX;

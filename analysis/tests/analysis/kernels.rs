@@ -8,7 +8,7 @@ use candlescope_analysis::passes::Intervals;
 use candlescope_analysis::passes::Warmup;
 use candlescope_analysis::passes::intervals::IntervalPass;
 use candlescope_analysis::passes::kernel_sums::KernelPass;
-use candlescope_core::{HostNs, KernelKind, KernelRecord};
+use candlescope_schema::{HostNs, KernelKind, KernelRecord};
 use candlescope_testkit::with;
 use tempfile::tempdir;
 

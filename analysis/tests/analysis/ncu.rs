@@ -4,7 +4,7 @@ use crate::common::{manifest, span, write_run};
 use candlescope_analysis::Run;
 use candlescope_analysis::ncu::{Counters, CountersByPath, Limiter};
 use candlescope_analysis::render::ncu::text;
-use candlescope_core::{Batch, SpanId};
+use candlescope_schema::{Batch, SpanId};
 use tempfile::tempdir;
 
 const PAGE: &[u8] = include_bytes!("../fixtures/ncu-raw-page.csv");

@@ -6,7 +6,7 @@ use candlescope_analysis::passes::Warmup;
 use candlescope_analysis::passes::{Comparison, KernelSum, KernelsByPath, PathKernels};
 use candlescope_analysis::render::{html, json, markdown, terminal};
 use candlescope_analysis::{Analysis, ReportOptions, Run, TerminalOptions, write_report};
-use candlescope_core::{Batch, GpuSource, GpuTime};
+use candlescope_schema::{Batch, GpuSource, GpuTime};
 use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
 use tempfile::{TempDir, tempdir};
@@ -105,7 +105,7 @@ impl Export {
 
 /// decode → block[0], block[1] → linear each; ids 1 to 5. The linears have device time.
 fn run() -> (TempDir, Run) {
-    let gpu = |ns| Some(GpuTime { start: candlescope_core::HostNs(0), dur_ns: ns, source: GpuSource::Event });
+    let gpu = |ns| Some(GpuTime { start: candlescope_schema::HostNs(0), dur_ns: ns, source: GpuSource::Event });
     let mut spans = vec![
         span(0, None, "decode", 0, 1_000),
         span(1, Some(0), "decode/block[0]", 100, 300),

@@ -4,7 +4,7 @@ use crate::common::{manifest, span, step, write_run};
 use candlescope_analysis::passes::peaks::{labels, of_operators};
 use candlescope_analysis::render::{html, json, markdown, terminal};
 use candlescope_analysis::{Analysis, Run, TerminalOptions};
-use candlescope_core::{Batch, DType, Phase};
+use candlescope_schema::{Batch, DType, Phase};
 use serde_json::{Value, json};
 
 const MS: i64 = 1_000_000;

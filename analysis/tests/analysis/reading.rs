@@ -6,7 +6,7 @@ use crate::common::{manifest, span, write_run};
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use candlescope_analysis::passes::TreeRow;
 use candlescope_analysis::{Analysis, Run};
-use candlescope_core::{Batch, PathInfo, RecordKind};
+use candlescope_schema::{Batch, PathInfo, RecordKind};
 use parquet::basic::Compression;
 use std::sync::Arc;
 use tempfile::tempdir;
@@ -164,7 +164,7 @@ fn plain_spans_without_helpers_give_a_summary_by_steps() {
 #[test]
 fn every_phase_is_known_in_every_report() {
     use candlescope_analysis::render::{html, json, markdown, terminal};
-    use candlescope_core::Phase;
+    use candlescope_schema::Phase;
     let mut batch = Batch::default();
     for (i, &phase) in (0..).zip(Phase::ALL) {
         let mut span = span(i, None, phase.as_str(), i as i64 * 1_000_000, 900_000);

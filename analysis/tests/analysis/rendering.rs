@@ -6,7 +6,7 @@ use candlescope_analysis::definitions::{DEFINITIONS, Definition};
 use candlescope_analysis::passes::Price;
 use candlescope_analysis::render::{html, json, markdown, terminal};
 use candlescope_analysis::{Analysis, ReportOptions, Run, TerminalOptions, write_report};
-use candlescope_core::run::{Code, Finding};
+use candlescope_schema::run::{Code, Finding};
 use candlescope_testkit::with;
 use tempfile::tempdir;
 
@@ -276,7 +276,7 @@ fn figures_agree_between_reports() {
     assert_eq!(metrics["figures"]["itl"]["n"], 5 * 47);
     assert!(metrics["figures"]["itl"]["p99"].is_number());
     assert_eq!(metrics["figures"]["itl"]["samples"].as_array().unwrap().len(), 5 * 47);
-    let shown = candlescope_core::numbers::duration(ttft.median);
+    let shown = candlescope_schema::numbers::duration(ttft.median);
     assert!(terminal::summary(&analysis, &TerminalOptions::default()).contains(&shown));
     assert!(markdown::report(&analysis).contains(&shown));
     let page = html::page(&analysis).unwrap();
@@ -340,10 +340,10 @@ fn gpu_figures_agree_between_reports() {
     assert_eq!(metrics["figures"]["gpu_busy"]["value"], busy);
     assert_eq!(metrics["figures"]["gpu_busy"]["n"], 8, "recorded steps");
     assert_eq!(metrics["gpu"]["all"]["busy_share"], busy);
-    let shown = candlescope_core::numbers::percent(busy);
+    let shown = candlescope_schema::numbers::percent(busy);
     let (gross, _) = analysis.energy.per_output_token().unwrap();
     assert_eq!(metrics["energy"]["joules_per_output_token"], gross);
-    let token = candlescope_core::numbers::joules(gross);
+    let token = candlescope_schema::numbers::joules(gross);
     let account = "adaptive within 2.0 % of step time: every interval of 72 steps, 216 steps in part, 0 not at all";
     for text in [
         terminal::summary(&analysis, &TerminalOptions { width: 400, ..Default::default() }),

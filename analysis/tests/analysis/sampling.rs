@@ -3,7 +3,7 @@
 use crate::common::step;
 use candlescope_analysis::passes::Sampling;
 use candlescope_analysis::passes::StepRow;
-use candlescope_core::run::{RunManifest, Severity, StepCounts};
+use candlescope_schema::run::{RunManifest, Severity, StepCounts};
 
 fn rows(numbers: impl IntoIterator<Item = u64>) -> Vec<StepRow> {
     numbers.into_iter().map(|n| StepRow::of(&step(n, "decode", n as i64 * 1_000, 900))).collect()

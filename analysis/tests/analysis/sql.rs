@@ -30,13 +30,13 @@ fn int(answer: &Answer) -> i64 {
 fn every_table_has_the_rows_of_the_run() {
     let sources = sources();
     let run = &sources.runs()[0];
-    for kind in candlescope_core::RecordKind::ALL {
+    for kind in candlescope_schema::RecordKind::ALL {
         let rows = int(&ask(&format!("SELECT count(*) FROM {}", kind.table())));
         assert_eq!(rows as u64, run.rows(kind), "{}", kind.table());
         // Every column can be read, those that this old run lacks as null.
         ask(&format!("SELECT * FROM {} LIMIT 3", kind.table()));
     }
-    assert!(run.rows(candlescope_core::RecordKind::Span) > 0);
+    assert!(run.rows(candlescope_schema::RecordKind::Span) > 0);
     assert_eq!(ask("SELECT run, complete, model ->> 'name' FROM runs").rows.len(), 1);
     let text = ask("SELECT DISTINCT run FROM spans");
     assert_eq!(text.rows, [[SqlValue::Text(FIXTURE.to_string())]]);
@@ -148,7 +148,7 @@ fn a_folder_of_runs_is_one_data_set_and_damage_is_told() {
     assert!(answer.findings().is_empty());
 
     // A page that is overwritten after the run was opened.
-    let segment = sources.runs()[0].segments().iter().find(|s| s.kind == candlescope_core::RecordKind::Span).unwrap();
+    let segment = sources.runs()[0].segments().iter().find(|s| s.kind == candlescope_schema::RecordKind::Span).unwrap();
     let mut bytes = std::fs::read(&segment.path).unwrap();
     let middle = bytes.len() / 2;
     bytes[4..middle].fill(0xAA);

@@ -7,7 +7,7 @@ use candlescope_analysis::passes::Tree;
 use candlescope_analysis::passes::flame::collapsed;
 use candlescope_analysis::passes::intervals::IntervalPass;
 use candlescope_analysis::passes::operators::operators;
-use candlescope_core::SpanRecord;
+use candlescope_schema::SpanRecord;
 use candlescope_testkit::with;
 use std::collections::BTreeMap;
 

@@ -4,8 +4,8 @@ use crate::common::{self, T0, path, span, step, thread, write_run};
 use candlescope_analysis::passes::PathTotals;
 use candlescope_analysis::passes::peaks::{Metric, Over, Utilisation, utilisation};
 use candlescope_analysis::{Analysis, Run};
-use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, DType, GpuSource, GpuTime, HostNs, Phase, SampleRecord, SpanId, SpanRecord};
+use candlescope_schema::run::RunManifest;
+use candlescope_schema::{Batch, DType, GpuSource, GpuTime, HostNs, Phase, SampleRecord, SpanId, SpanRecord};
 use candlescope_testkit::with;
 use serde_json::{Value, json};
 
@@ -205,8 +205,8 @@ fn gaps_within_the_clocks_error_have_a_class_of_their_own() {
     run.kernel(step, "GPU-a", 1, 520, 480, 505);
     let with_bound = |ns: Option<u64>| {
         let mut manifest = crate::common::manifest(&run.batch);
-        manifest.gpu = Some(candlescope_core::run::GpuAccount {
-            kernels: Some(candlescope_core::run::KernelAccount { clock_bound_ns: ns, ..Default::default() }),
+        manifest.gpu = Some(candlescope_schema::run::GpuAccount {
+            kernels: Some(candlescope_schema::run::KernelAccount { clock_bound_ns: ns, ..Default::default() }),
             ..Default::default()
         });
         let dir = tempfile::tempdir().expect("a directory");
@@ -474,7 +474,7 @@ fn a_cold_step_keeps_its_own_time_and_says_nothing_of_its_parts() {
         run.batch.spans.push(layer);
     }
     let mut manifest = crate::common::manifest(&run.batch);
-    let gpu = candlescope_core::run::GpuAccount { cold_steps: vec![0], ..Default::default() };
+    let gpu = candlescope_schema::run::GpuAccount { cold_steps: vec![0], ..Default::default() };
     manifest.gpu = Some(gpu);
     let dir = tempfile::tempdir().expect("a directory");
     write_run(dir.path(), &run.batch, &manifest, 1_000);

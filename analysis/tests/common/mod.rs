@@ -7,8 +7,8 @@ pub mod tables;
 pub use candlescope_testkit::records::{T0, kernel, manifest, path, request, span, step, thread};
 pub use candlescope_testkit::scenario;
 
-use candlescope_core::Batch;
-use candlescope_core::run::RunManifest;
+use candlescope_schema::Batch;
+use candlescope_schema::run::RunManifest;
 use std::path::Path;
 
 /// Writes a whole run, `rows` rows to a segment.
@@ -16,5 +16,5 @@ pub fn write_run(dir: &Path, batch: &Batch, manifest: &RunManifest, rows: usize)
     std::fs::create_dir_all(dir).expect("a directory for the run");
     tables::write_all(dir, batch, &manifest.run_id, rows);
     let text = serde_json::to_string_pretty(manifest).expect("a manifest is JSON");
-    std::fs::write(dir.join(candlescope_core::run::MANIFEST_FILE), text).expect("run.json is written");
+    std::fs::write(dir.join(candlescope_schema::run::MANIFEST_FILE), text).expect("run.json is written");
 }

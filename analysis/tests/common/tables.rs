@@ -2,8 +2,8 @@
 
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
-use candlescope_core::run::{Column, ColumnType, columns};
-use candlescope_core::{Batch, GpuTime, RecordKind, UnrecordedStep};
+use candlescope_schema::run::{Column, ColumnType, columns};
+use candlescope_schema::{Batch, GpuTime, RecordKind, UnrecordedStep};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
@@ -109,7 +109,7 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "flops_executed" => maybe(s.flops_executed),
                 "io_bytes" => maybe(s.io_bytes),
                 "module" => Cell::Text(s.path.module.as_ref().map(ToString::to_string)),
-                "serves" => Cell::Text(candlescope_core::Served::to_text(&s.serves)),
+                "serves" => Cell::Text(candlescope_schema::Served::to_text(&s.serves)),
                 "target" => Cell::Text(Some(s.path.target.to_string()).filter(|target| !target.is_empty())),
                 "unrecorded" => Cell::Text(s.unrecorded.as_deref().map(UnrecordedStep::to_text)),
                 _ => gpu_cell(s.gpu, name),

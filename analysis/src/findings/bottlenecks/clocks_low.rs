@@ -6,7 +6,7 @@ use super::operations::{lacking, operations};
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::Device;
-use candlescope_core::metric;
+use candlescope_schema::metric;
 
 /// Below this share of its highest, a clock is low.
 const LOW: f64 = 0.75;

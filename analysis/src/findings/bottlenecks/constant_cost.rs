@@ -10,7 +10,7 @@ use super::product_line::{ConstantCost, Point, intercept};
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, RATES};
 use crate::passes::compute_threads::RayonThreads;
-use candlescope_core::run::RunManifest;
+use candlescope_schema::run::RunManifest;
 use serde_json::Value;
 
 /// A call that costs less by itself is none to look for, in nanoseconds.

@@ -5,7 +5,7 @@ use super::gains::Change;
 use super::query::{kernels_as, quoted};
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
-use candlescope_core::KernelKind;
+use candlescope_schema::KernelKind;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let code = AdviceCode::ExposedCopy;

@@ -5,7 +5,7 @@ use super::gains::Change;
 use super::query::{all_intervals, intervals};
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing, RATES};
-use candlescope_core::Phase;
+use candlescope_schema::Phase;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let code = AdviceCode::HostSampling;

@@ -8,7 +8,7 @@ use super::unfused::{becomes_one_each, pattern};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::account::PhaseWork;
 use crate::simulation::Change as Replayed;
-use candlescope_core::KernelKind;
+use candlescope_schema::KernelKind;
 use std::collections::BTreeMap;
 
 /// Fewer kernels a step are not many.

@@ -8,7 +8,7 @@ use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::account::PlacedKernel;
 use crate::passes::kernel_family::KernelFamily;
 use crate::simulation::{Change as Replayed, NamePattern};
-use candlescope_core::KernelKind;
+use candlescope_schema::KernelKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All kernels of a family, as one finding at the place that has most of their time.

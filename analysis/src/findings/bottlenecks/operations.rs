@@ -7,7 +7,7 @@ use super::scene::{Scene, StepScene};
 use crate::advice::RATES;
 use crate::passes::PathTotals;
 use crate::passes::cache_reads::reads_cache;
-use candlescope_core::KernelKind;
+use candlescope_schema::KernelKind;
 use candlescope_work::devices::Peak;
 
 /// On a CPU, an interval whose children take more than the rest of this share is no operation by itself.

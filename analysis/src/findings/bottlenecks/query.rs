@@ -5,7 +5,7 @@
 //! So figures of one step are sums divided by the number of steps, and a median stands in one row.
 
 use super::scene::StepScene;
-use candlescope_core::metric;
+use candlescope_schema::metric;
 
 /// Text as SQL writes it.
 pub(super) fn quoted(text: &str) -> String {

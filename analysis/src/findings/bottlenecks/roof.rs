@@ -2,7 +2,7 @@
 
 use crate::passes::peaks::{multiplied, peaks};
 use crate::passes::{Analysis, PathTotals};
-use candlescope_core::run::multiplied_dtype;
+use candlescope_schema::run::multiplied_dtype;
 use candlescope_work::devices::{Device, Peak, Roof, known_device};
 use serde_json::Value;
 

@@ -8,8 +8,8 @@ use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::compute_threads::RayonThreads;
 use crate::passes::overhead::cores;
-use candlescope_core::metric;
-use candlescope_core::run::MachineUse;
+use candlescope_schema::metric;
+use candlescope_schema::run::MachineUse;
 
 /// Fewer samples in steps do not show how busy they are.
 const FEWEST: u64 = 5;

@@ -8,7 +8,7 @@ use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::account::{PhaseWork, PlacedKernel};
 use crate::passes::kernel_family::KernelFamily;
 use crate::simulation::{Change as Replayed, PathPattern};
-use candlescope_core::KernelKind;
+use candlescope_schema::KernelKind;
 use std::collections::BTreeMap;
 
 /// Kernels of one interval that could be one with the kernel before them: from this number on it is no accident.

@@ -2,7 +2,7 @@
 
 use super::spread::Spread;
 use super::works::{DeviceWorks, Work, Works};
-use candlescope_core::stretches::{Stretch, difference, length, merged};
+use candlescope_schema::stretches::{Stretch, difference, length, merged};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use super::tables::Waits;
 use super::works::{DeviceWorks, Unbroken, Work, Works, by_stream, unbroken};
 use crate::passes::gaps::{Gap, GapSum, classify, divide, host_part};
 use crate::passes::step_rows::StepRow;
-use candlescope_core::stretches::{Stretch, intersection, length, merged};
+use candlescope_schema::stretches::{Stretch, intersection, length, merged};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

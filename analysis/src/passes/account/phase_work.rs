@@ -3,8 +3,8 @@
 use super::works::{DeviceWorks, LaunchShape, NONE, NOWHERE, Work, Works};
 use crate::passes::kernel_family::KernelFamily;
 use crate::passes::step_rows::StepRow;
-use candlescope_core::KernelKind;
-use candlescope_core::stretches::{Stretch, difference, intersection, length, merged};
+use candlescope_schema::KernelKind;
+use candlescope_schema::stretches::{Stretch, difference, intersection, length, merged};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;

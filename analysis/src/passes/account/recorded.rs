@@ -5,7 +5,7 @@ use super::works::{DeviceWorks, NOWHERE, Works};
 use crate::passes::covered::Covered;
 use crate::passes::step_rows::StepRow;
 use crate::passes::timeline::around_others;
-use candlescope_core::stretches::{Stretch, merged};
+use candlescope_schema::stretches::{Stretch, merged};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 

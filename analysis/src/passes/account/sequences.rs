@@ -70,7 +70,7 @@ impl Places {
             return *number;
         }
         let number = self.rollups.len() as u32;
-        let rollup = candlescope_core::PathInfo::rollup_of(text, None);
+        let rollup = candlescope_schema::PathInfo::rollup_of(text, None);
         let rollup = *self.by_text.entry(rollup.clone()).or_insert_with(|| {
             self.texts.push(rollup);
             self.texts.len() as u32 - 1

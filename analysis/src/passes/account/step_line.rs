@@ -2,7 +2,7 @@
 
 use super::works::{DeviceWorks, NONE, NOWHERE, Works};
 use crate::passes::step_rows::StepRow;
-use candlescope_core::KernelKind;
+use candlescope_schema::KernelKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use super::recorded::Recorded;
 use super::spread::Spread;
 use super::works::{DeviceWorks, NONE, Work, by_stream, unbroken};
 use crate::passes::gaps::{Gap, GapSum, classify, divide};
-use candlescope_core::stretches::Stretch;
+use candlescope_schema::stretches::Stretch;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! What is kept of an interval while its parent or children may still come. Pure.
 
-use candlescope_core::{GpuSource, SpanRecord};
+use candlescope_schema::{GpuSource, SpanRecord};
 
 /// An interval that may still get children.
 #[derive(Debug, Clone, Copy)]

@@ -1,7 +1,7 @@
 //! The paths that intervals belong to while they are summed up.
 
 use super::super::path_totals::PathTotals;
-use candlescope_core::{PathInfo, SpanRecord};
+use candlescope_schema::{PathInfo, SpanRecord};
 
 /// One path.
 #[derive(Debug, Default)]

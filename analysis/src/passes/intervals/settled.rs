@@ -1,7 +1,7 @@
 //! What is known about an interval once all its children are known. Pure.
 
 use super::held::Held;
-use candlescope_core::GpuSource;
+use candlescope_schema::GpuSource;
 
 /// Rounding of two timestamps: a parent may seem shorter than its children by this much per child, in nanoseconds.
 const ROUNDING_NS: u64 = 2;

@@ -1,7 +1,7 @@
 //! How GPU time was measured and what became of marks and kernels, in a few lines.
 
 use super::super::format::{count, duration, percent, plural, printable, significant};
-use candlescope_core::run::{GpuAccount, RunManifest};
+use candlescope_schema::run::{GpuAccount, RunManifest};
 
 /// The lines of the account, each with a one-word label; none if no GPU time was asked for.
 pub(super) fn lines(manifest: &RunManifest) -> Vec<(&'static str, String)> {

@@ -9,7 +9,7 @@ use super::format::{count, duration, joules, percent, printable, significant, wa
 use super::sheet::{Cell, Row, Sheet, cell, maybe};
 use crate::passes::Analysis;
 use crate::passes::peaks::{Metric, Over, utilisation};
-use candlescope_core::GpuSource;
+use candlescope_schema::GpuSource;
 
 /// Every table about the GPU that has rows, in the order of the reports.
 pub(super) fn sheets(analysis: &Analysis) -> Vec<Sheet> {

@@ -3,7 +3,7 @@
 use super::super::format::{duration, head, printable};
 use super::super::kernel_name::short;
 use crate::passes::account::{LineWork, StepLine};
-use candlescope_core::KernelKind;
+use candlescope_schema::KernelKind;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

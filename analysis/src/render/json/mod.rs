@@ -9,7 +9,7 @@ use super::headline_figures::{FigureValue, figures};
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::peaks::{of_operators, utilisation};
 use crate::passes::{Analysis, Background, Distribution, usd_per_million_output_tokens};
-use candlescope_core::run::RunManifest;
+use candlescope_schema::run::RunManifest;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ use super::text::{escape, table};
 use crate::definitions::{DEFINITIONS, STATISTICS};
 use crate::passes::Analysis;
 use crate::passes::peaks::peaks;
-use candlescope_core::run::Severity;
+use candlescope_schema::run::Severity;
 use std::fmt::Write as _;
 
 /// `assumptions.md`.

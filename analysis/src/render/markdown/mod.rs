@@ -21,7 +21,7 @@ use crate::passes::rates::RateErrors;
 use crate::passes::stats::total;
 use crate::passes::{Analysis, Operator};
 pub use assumptions::assumptions;
-use candlescope_core::run::Severity;
+use candlescope_schema::run::Severity;
 pub use stakeholder::stakeholder_summary;
 use std::fmt::Write as _;
 use text::{code, escape, table};

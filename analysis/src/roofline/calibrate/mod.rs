@@ -23,7 +23,7 @@ use super::run_facts;
 use super::scenario::Scenario;
 use crate::passes::Analysis;
 use crate::passes::stats::{SplitMix, percentile};
-use candlescope_core::Phase;
+use candlescope_schema::Phase;
 use candlescope_work::devices::{Device, Multiply, OperationClass, known_device};
 use candlescope_work::shape::ModelShape;
 use fit::{Candidate, Fit, Observed, Parameter};

@@ -4,8 +4,8 @@ use super::made::{decode, diagnose, measured_peaks, near, one_request};
 use crate::common::{T0, kernel, manifest, path, span, step, thread};
 use candlescope_analysis::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_analysis::render::advice::text;
-use candlescope_core::run::{InPlaceKind, InPlaceOverhead, RunManifest};
-use candlescope_core::{Batch, HostNs, Phase, SampleRecord, metric};
+use candlescope_schema::run::{InPlaceKind, InPlaceOverhead, RunManifest};
+use candlescope_schema::{Batch, HostNs, Phase, SampleRecord, metric};
 use candlescope_testkit::with;
 use serde_json::json;
 

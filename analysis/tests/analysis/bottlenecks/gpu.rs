@@ -3,7 +3,7 @@
 use super::made::{Piece, diagnose, gpu_run, near, piece, queued, with_result};
 use crate::common::{T0, kernel, thread};
 use candlescope_analysis::advice::{AdviceCode, ConfidenceLevel, Missing};
-use candlescope_core::HostNs;
+use candlescope_schema::HostNs;
 use candlescope_testkit::with;
 
 /// 100 kernels of 2 µs, each launched 20 µs after the one before and starting 3 µs later; two in each interval.

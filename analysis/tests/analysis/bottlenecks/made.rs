@@ -3,8 +3,8 @@
 use crate::common::{T0, kernel, manifest, path, request, span, step, write_run};
 use candlescope_analysis::advice::{Advice, AdviceCode, Diagnosis, Missing};
 use candlescope_analysis::{AnalyzeOptions, Run, analyze};
-use candlescope_core::run::{GpuAccount, KernelAccount, RunManifest};
-use candlescope_core::{Batch, HostNs, KernelKind, KernelRecord, Phase, SpanRecord, StepRecord};
+use candlescope_schema::run::{GpuAccount, KernelAccount, RunManifest};
+use candlescope_schema::{Batch, HostNs, KernelKind, KernelRecord, Phase, SpanRecord, StepRecord};
 use candlescope_testkit::with;
 use candlescope_work::estimate::Estimate;
 use serde_json::json;
@@ -143,7 +143,7 @@ pub(super) fn measured_peaks(flops: f64, bandwidth: f64) -> serde_json::Value {
 }
 
 /// A request around all steps.
-pub(super) fn one_request(batch: &Batch) -> candlescope_core::RequestRecord {
+pub(super) fn one_request(batch: &Batch) -> candlescope_schema::RequestRecord {
     let last = batch.steps.last().expect("a step");
     let end = last.host_start.0 - T0 + last.host_dur_ns as i64;
     with(request(1, 0, end as u64), |r| {

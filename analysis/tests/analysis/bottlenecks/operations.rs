@@ -3,8 +3,8 @@
 use super::made::{Piece, diagnose, gpu_run, near, queued, with_result};
 use crate::common::span;
 use candlescope_analysis::advice::{AdviceCode, ConfidenceLevel, FigureSource, Missing};
-use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, DType, HostNs, SampleRecord};
+use candlescope_schema::run::RunManifest;
+use candlescope_schema::{Batch, DType, HostNs, SampleRecord};
 use candlescope_testkit::with;
 use serde_json::json;
 
@@ -199,10 +199,10 @@ fn layers_and_their_siblings_on_the_device() {
         let times: std::collections::HashMap<u64, u64> =
             batch.kernels.iter().filter_map(|kernel| Some((kernel.seq?, kernel.gpu_dur_ns))).collect();
         for span in &mut batch.spans {
-            span.gpu = times.get(&span.seq).map(|ns| candlescope_core::GpuTime {
+            span.gpu = times.get(&span.seq).map(|ns| candlescope_schema::GpuTime {
                 start: span.host_start,
                 dur_ns: *ns,
-                source: candlescope_core::GpuSource::Cupti,
+                source: candlescope_schema::GpuSource::Cupti,
             });
         }
         if !kernels {

@@ -6,14 +6,14 @@ use crate::common::{T0, write_run};
 use candlescope_analysis::advice::{Advice, AdviceCode, Diagnosis, LEAST_GAIN, Missing};
 use candlescope_analysis::render::advice::{json, text};
 use candlescope_analysis::{Analysis, ReportOptions, Run, write_report};
-use candlescope_core::{GpuSource, HostNs, SampleRecord, metric};
+use candlescope_schema::{GpuSource, HostNs, SampleRecord, metric};
 use candlescope_testkit::ROOT;
 use candlescope_testkit::tools::{PYTHON, require};
 use serde_json::Value;
 use std::process::Command;
 
 /// A run with much to find.
-fn rich() -> (candlescope_core::Batch, candlescope_core::run::RunManifest) {
+fn rich() -> (candlescope_schema::Batch, candlescope_schema::run::RunManifest) {
     let mut list = Vec::new();
     for n in 0..20 {
         list.push(("decode/norm", "usqr_f32", 30_000, n));
@@ -203,7 +203,7 @@ fn operators_of_a_gpu_run_are_ordered_by_time_on_the_device() {
         let whole = || times.iter().filter(|(seq, _)| *seq / 1_000_000 == span.seq / 1_000_000).map(|(_, ns)| ns).sum();
         let ns = times.get(&span.seq).copied().unwrap_or_else(whole);
         let (start, source) = (span.host_start, GpuSource::Cupti);
-        span.gpu = Some(candlescope_core::GpuTime { start, dur_ns: ns, source });
+        span.gpu = Some(candlescope_schema::GpuTime { start, dur_ns: ns, source });
     }
     write_run(dir.path(), &batch, &manifest, 100_000);
     let analysis = Analysis::of(&Run::open(dir.path()).unwrap());

@@ -7,8 +7,8 @@ use candlescope_analysis::compare::{
     Clock, CompareError, CompareOptions, Comparison, DecidedBy, Outcome, RunFacts, Side, compare,
 };
 use candlescope_analysis::render::compare::{page, text};
-use candlescope_core::run::{MachineUse, RunManifest, env_key};
-use candlescope_core::{Batch, KernelKind, SampleRecord};
+use candlescope_schema::run::{MachineUse, RunManifest, env_key};
+use candlescope_schema::{Batch, KernelKind, SampleRecord};
 use serde_json::json;
 
 /// The facts of a run that `change` has altered.

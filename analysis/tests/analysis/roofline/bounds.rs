@@ -7,7 +7,7 @@ use candlescope_analysis::roofline::{
     known_model, load_stages, phase_points, step_times, stored_format,
 };
 use candlescope_analysis::{Analysis, Run};
-use candlescope_core::{Batch, DType, Phase};
+use candlescope_schema::{Batch, DType, Phase};
 use candlescope_work::devices::{
     DRIVER_LAUNCH_NS, Device, Format, KERNEL_LEAST_NS, LAUNCH_ANYWHERE_NS, LAUNCH_NS, known_device, peaks_device,
 };
@@ -25,7 +25,7 @@ fn predicted(model: &str, device: &str, scenario: &Scenario) -> Outlook {
 
 /// Ten decoding steps of two operations of 5 ms, one of which moves bytes and one computes. The machine has 1 TFLOP/s
 /// and 20 GB/s: each is at 80 % of its own roof.
-fn mixed() -> (Batch, candlescope_core::run::RunManifest) {
+fn mixed() -> (Batch, candlescope_schema::run::RunManifest) {
     let mut batch = Batch::default();
     let mut asked = request(1, 0, 105 * MS);
     (asked.prompt_tokens, asked.output_tokens, asked.batch) = (Some(8), Some(11), Some(1));
@@ -65,7 +65,7 @@ fn peaks(dtype: &str) -> Value {
     ])
 }
 
-fn open(dir: &std::path::Path, (batch, manifest): &(Batch, candlescope_core::run::RunManifest)) -> (Run, Analysis) {
+fn open(dir: &std::path::Path, (batch, manifest): &(Batch, candlescope_schema::run::RunManifest)) -> (Run, Analysis) {
     write_run(dir, batch, manifest, 1_000);
     let run = Run::open(dir).unwrap();
     let analysis = Analysis::of(&run);

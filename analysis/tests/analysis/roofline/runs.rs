@@ -7,8 +7,8 @@ use candlescope_analysis::roofline::{
     Bound, CalibrationRun, Figure, Grade, Measured, Point, PointKind, Status, Thresholds, batch_and_context,
 };
 use candlescope_analysis::{Analysis, Run};
-use candlescope_core::run::{GpuAccount, GpuDeviceAccount, RunManifest};
-use candlescope_core::{Batch, PathInfo, Phase};
+use candlescope_schema::run::{GpuAccount, GpuDeviceAccount, RunManifest};
+use candlescope_schema::{Batch, PathInfo, Phase};
 use candlescope_work::devices::{Multiply, known_device};
 use candlescope_work::shape::ModelShape;
 use serde_json::{Value, json};

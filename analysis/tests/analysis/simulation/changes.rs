@@ -2,7 +2,7 @@
 
 use super::steps::{CALL, DELAY, GAP, Made, Maker, WAKE, free, run_of, simulation};
 use candlescope_analysis::simulation::{Abstain, Change, Outcome, Simulation, SimulationOptions, parse_changes};
-use candlescope_core::{DType, HostNs, KernelKind};
+use candlescope_schema::{DType, HostNs, KernelKind};
 use serde_json::json;
 
 fn outcome(simulation: &Simulation, text: &str) -> Outcome {

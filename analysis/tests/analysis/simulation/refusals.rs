@@ -5,8 +5,8 @@ use crate::common::{T0, manifest, span, step, thread, write_run};
 use candlescope_analysis::Run;
 use candlescope_analysis::render::what_if as render;
 use candlescope_analysis::simulation::{Abstain, Change, Simulation, SimulationOptions, parse_changes, what_if};
-use candlescope_core::run::{GpuAccount, InPlaceKind, InPlaceOverhead, KernelAccount};
-use candlescope_core::{Batch, KernelRecord, Phase};
+use candlescope_schema::run::{GpuAccount, InPlaceKind, InPlaceOverhead, KernelAccount};
+use candlescope_schema::{Batch, KernelRecord, Phase};
 use candlescope_testkit::scenario::{Scenario, make};
 use candlescope_testkit::with;
 

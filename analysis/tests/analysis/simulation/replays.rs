@@ -4,7 +4,7 @@ use super::steps::{CALL, DELAY, GAP, Maker, WAKE, free, run_of, simulation};
 use crate::common::write_run;
 use candlescope_analysis::simulation::{Replay, Simulation, SimulationOptions, TOLERANCE, parse_changes};
 use candlescope_analysis::{AnalyzeOptions, Limit, ReadLimits, Run, analyze};
-use candlescope_core::run::{InPlaceKind, InPlaceOverhead};
+use candlescope_schema::run::{InPlaceKind, InPlaceOverhead};
 use proptest::prelude::*;
 
 #[test]

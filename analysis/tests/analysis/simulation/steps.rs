@@ -3,8 +3,8 @@
 use crate::common::{T0, kernel, manifest, path, span, step, write_run};
 use candlescope_analysis::Run;
 use candlescope_analysis::simulation::{Abstain, Simulation, SimulationOptions};
-use candlescope_core::run::{GpuAccount, KernelAccount, RunManifest};
-use candlescope_core::{Batch, HostNs, KernelKind, KernelRecord, Phase, SpanRecord};
+use candlescope_schema::run::{GpuAccount, KernelAccount, RunManifest};
+use candlescope_schema::{Batch, HostNs, KernelKind, KernelRecord, Phase, SpanRecord};
 use candlescope_testkit::with;
 use std::collections::BTreeMap;
 
