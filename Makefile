@@ -109,7 +109,7 @@ lint:
 		test -z "$$REQUIRE_DENY"; fi
 
 # The crates that are published, in the order in which they depend on each other.
-PUBLISHED = candlescope-schema candlescope-work candlescope-core candlescope-collectors candlescope-exporters candlescope-analysis candlescope candlescope-models candlescope-lab candlescope-cli
+PUBLISHED = candlescope-work candlescope-schema candlescope-core candlescope-collectors candlescope-exporters candlescope-analysis candlescope candlescope-models candlescope-lab candlescope-cli
 
 # Each feature by itself and all pairs of them, without those that need CUDA's toolkit, libclang or protoc (cargo install cargo-hack).
 check-features:
@@ -126,7 +126,7 @@ check-msrv:
 # As docs.rs builds: nightly, the features of `package.metadata.docs.rs`.
 check-docs:
 	RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc -q --no-deps --target-dir target/docsrs \
-		-p candlescope-schema -p candlescope-work -p candlescope-core -p candlescope-collectors -p candlescope-exporters -p candlescope-models -p candlescope-analysis -p candlescope -p candlescope-lab -p candlescope-cli \
+		-p candlescope-work -p candlescope-schema -p candlescope-core -p candlescope-collectors -p candlescope-exporters -p candlescope-models -p candlescope-analysis -p candlescope -p candlescope-lab -p candlescope-cli \
 		--features candlescope/candle,candlescope/prometheus,candlescope/gpu,candlescope/otlp-grpc,candlescope-analysis/nsys
 
 # What would be uploaded, without the build: dependencies among ourselves are not on crates.io before the first release.
@@ -174,12 +174,12 @@ loom:
 	cargo run -q --manifest-path tests/models/Cargo.toml --target-dir target/models --bin loom
 	SHUTTLE_SILENCE_WARNINGS=1 cargo run -q --manifest-path tests/models/Cargo.toml --target-dir target/models --bin shuttle
 
-# The core's tests that ask the system nothing, under Miri, where a nightly toolchain has it (rustup +nightly component add miri rust-src).
+# The core's and the schema's tests that ask the system nothing, under Miri, where a nightly toolchain has it (rustup +nightly component add miri rust-src).
 # The others read the time-stamp counter and call the system directly, which Miri does not know.
 MIRI_TESTS ?= ring_room:: control:: names:: layer::cache probe:: traceparent:: vocabulary:: estimate::
 miri:
 	@if cargo +nightly miri --version >/dev/null 2>&1; then \
-		MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --target-dir target/miri -p candlescope-core --lib -- $(MIRI_TESTS); \
+		MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --target-dir target/miri -p candlescope-core -p candlescope-schema --lib -- $(MIRI_TESTS); \
 	else echo "miri: not installed, nothing was checked (rustup +nightly component add miri rust-src)"; fi
 
 # The ten-minute run at 100,000 intervals a second.

@@ -37,6 +37,7 @@ pub mod onnx;
 mod paddleocr_vl;
 mod sampling;
 pub mod source;
+pub mod threads;
 pub mod tokenizer;
 mod untrusted;
 pub mod weights;

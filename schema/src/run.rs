@@ -9,6 +9,7 @@ mod finding;
 pub mod judge;
 mod loaded_model;
 mod machine_use;
+mod rayon_threads;
 mod wording;
 
 pub use crate::table::{Column, ColumnType, columns};
@@ -18,6 +19,7 @@ pub use finding::{Finding, Place, Severity, Verdict};
 pub use judge::judge;
 pub use loaded_model::LoadedModel;
 pub use machine_use::{MachineMeter, MachineUse};
+pub use rayon_threads::RayonThreads;
 
 use crate::numbers::count;
 use crate::record::RecordKind;

@@ -128,7 +128,7 @@ fn run_format() {
     let mut text = String::from(
         "# A run on disk\n\
          \n\
-         Made from `sdk/core/src/run.rs`, which the writer and the reader must follow. ",
+         Made from the tables that `schema/src/record` declares, which writer and reader follow. ",
     );
     let _ = write!(
         text,

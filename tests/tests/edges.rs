@@ -71,6 +71,34 @@ fn crates_depend_along_the_flow_only() {
     }
 }
 
+/// What `make check-package` packs and `RELEASING.md` publishes: the same crates, each after those that it depends on.
+#[test]
+fn crates_are_published_after_those_they_depend_on() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let read = |name: &str| std::fs::read_to_string(format!("{root}/{name}")).expect("a file of the repository");
+    let makefile = read("Makefile");
+    let line = makefile.lines().find_map(|line| line.strip_prefix("PUBLISHED = ")).expect("the Makefile lists them");
+    let published: Vec<&str> = line.split_whitespace().collect();
+    let releasing = read("RELEASING.md");
+    let table = releasing.lines().filter_map(|line| {
+        let mut cells = line.split('|').map(str::trim).skip(1);
+        cells.next()?.parse::<u8>().ok()?;
+        cells.next()?.strip_prefix('`')?.strip_suffix('`')
+    });
+    assert_eq!(table.collect::<Vec<_>>(), published, "RELEASING.md and the Makefile");
+    let metadata =
+        MetadataCommand::new().manifest_path(format!("{root}/Cargo.toml")).no_deps().exec().expect("metadata");
+    for package in metadata.packages.iter().filter(|package| package.publish != Some(Vec::new())) {
+        let name = package.name.as_str();
+        let at = published.iter().position(|known| *known == name);
+        let at = at.unwrap_or_else(|| panic!("{name} can be published and is not in the list"));
+        let ours = package.dependencies.iter().filter(|d| d.kind != DependencyKind::Development && d.path.is_some());
+        for needed in ours {
+            assert!(published[..at].contains(&needed.name.as_str()), "{name} comes before {}", needed.name);
+        }
+    }
+}
+
 #[test]
 fn candle_is_named_by_models_and_wiring_only() {
     // The SDK itself must not pull candle in: it serves any program with spans.

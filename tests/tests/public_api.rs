@@ -1,17 +1,19 @@
 //! Compares the public names of each published library, taken from its sources, with the list in `docs/api`, so that no
 //! name is added or removed unnoticed. `UPDATE_DOCS=1` updates the lists.
 //!
-//! It reads sources because rustdoc's JSON needs a nightly compiler. Items made by macros and trait implementations are
-//! not seen.
+//! It reads sources because rustdoc's JSON needs a nightly compiler. Trait implementations are not seen, and of items
+//! made by macros the records that `record!` declares only.
 #![allow(missing_docs, reason = "a test")]
 use quote::ToTokens;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use syn::{Fields, ImplItem, Item, TraitItem, UseTree, Visibility};
+use syn::parse::ParseStream;
+use syn::{Attribute, Fields, Ident, ImplItem, Item, LitStr, Token, TraitItem, Type, UseTree, Visibility};
 
-const LIBRARIES: [(&str, &str); 8] = [
+const LIBRARIES: [(&str, &str); 9] = [
     ("candlescope", "sdk/candlescope"),
     ("candlescope-work", "work"),
+    ("candlescope-schema", "schema"),
     ("candlescope-core", "sdk/core"),
     ("candlescope-collectors", "collectors"),
     ("candlescope-exporters", "exporters"),
@@ -102,6 +104,14 @@ impl Library {
                     }
                 }
                 Item::Use(use_) if is_public => self.reexport(path, public, "", &use_.tree),
+                Item::Macro(declared) if declared.mac.path.is_ident("record") => {
+                    let (name, lines) = record(declared);
+                    let full = format!("{path}::{name}");
+                    self.items.insert(full.clone(), lines);
+                    if public {
+                        self.public.insert(full, None);
+                    }
+                }
                 Item::Impl(block) if block.trait_.is_none() => {
                     let of = text(&block.self_ty);
                     let of = of.split(['<', ' ']).next().unwrap_or_default().to_string();
@@ -217,6 +227,37 @@ fn head(item: &Item) -> (&[syn::Attribute], Option<&Visibility>) {
         Item::Impl(i) => (&i.attrs, None),
         _ => (&[], None),
     }
+}
+
+/// Name and lines of a record that `record!` declares: `[$] each_name Name, Kind, Rows { field: Type => Cells, … }`.
+fn record(declared: &syn::ItemMacro) -> (String, Vec<String>) {
+    let parser = |input: ParseStream<'_>| {
+        let dollar;
+        syn::bracketed!(dollar in input);
+        dollar.parse::<Token![$]>()?;
+        input.parse::<Ident>()?;
+        Attribute::parse_outer(input)?;
+        let name = input.parse::<Ident>()?.to_string();
+        for _ in 0..2 {
+            input.parse::<Token![,]>()?;
+            input.parse::<Ident>()?;
+        }
+        let body;
+        syn::braced!(body in input);
+        let mut lines = vec!["#[non_exhaustive] struct".to_string()];
+        while !body.is_empty() {
+            Attribute::parse_outer(&body)?;
+            let field = body.parse::<Ident>()?;
+            body.parse::<Token![:]>()?;
+            lines.push(format!("{field}: {}", text(&body.parse::<Type>()?)));
+            body.parse::<Token![=>]>()?;
+            body.parse::<Ident>()?;
+            body.parse::<Option<LitStr>>()?;
+            body.parse::<Token![,]>()?;
+        }
+        Ok((name, lines))
+    };
+    declared.mac.parse_body_with(parser).expect("a record's declaration")
 }
 
 /// Name and lines of a definition: its head, then its public parts.

@@ -248,4 +248,7 @@ lacks! {
     /// More samples of it.
     MoreCpuSamples = "more_cpu_samples", "fewer than five samples of the processors' use fall into steps",
         "record for longer: more requests, or more tokens";
+    /// Processors that others left.
+    FreeProcessors = "free_processors", "other programs left no processor that could have waited",
+        "end them, or record again on a machine at rest";
 }

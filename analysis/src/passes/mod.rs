@@ -9,7 +9,6 @@ mod application;
 pub mod busy;
 pub(crate) mod cache_reads;
 mod chosen_device;
-pub(crate) mod compute_threads;
 #[doc(hidden)]
 pub mod covered;
 #[doc(hidden)]

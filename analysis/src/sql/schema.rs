@@ -111,9 +111,10 @@ fn listing(results: &[String]) -> String {
 }
 
 /// Names of the views below.
-const VIEW_NAMES: [&str; 8] = [
+const VIEW_NAMES: [&str; 9] = [
     "warmup",
     "served",
+    "application_steps",
     "measured_requests",
     "measured_steps",
     "measured_spans",
@@ -136,9 +137,13 @@ SELECT run, step, json_extract(value, '$[0]') AS request, json_extract(value, '$
        json_extract(value, '$[2]') AS output_tokens
 FROM steps, json_each(CASE WHEN json_valid(serves) THEN serves ELSE '[]' END);
 
+CREATE VIEW application_steps AS
+SELECT run, step FROM steps WHERE phase IS NULL AND flops IS NULL AND bytes IS NULL AND tokens IS NULL
+AND module IS NULL AND target <> '' AND target NOT GLOB 'candle*' AND run IN (SELECT run FROM steps WHERE phase IS NOT NULL);
+
 CREATE VIEW measured_steps AS
 SELECT steps.* FROM steps JOIN warmup USING (run) WHERE (request IS NULL OR request > warmup)
-AND (serves IS NULL OR (run, step) IN (SELECT run, step FROM served JOIN warmup USING (run) WHERE request > warmup));
+AND (run, step) NOT IN (SELECT run, step FROM application_steps) AND (serves IS NULL OR (run, step) IN (SELECT run, step FROM served JOIN warmup USING (run) WHERE request > warmup));
 
 CREATE VIEW measured_spans AS
 SELECT * FROM spans WHERE (run, step) IN (SELECT run, step FROM measured_steps);

@@ -34,6 +34,7 @@ const ADVICE_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("host_sampling", BY_CHANCE, CPU),
     ("straggler_step", BY_CHANCE, CPU),
     ("warmup_unsettled", BY_CHANCE, CPU),
+    ("free_processors", BY_CHANCE, CPU),
     ("cpu_samples", "a session without the host collector", CPU),
     ("work", "the built-in model states its work", CPU),
     ("new_tokens", "the built-in model's batches say how many tokens are new", CPU),
@@ -56,7 +57,7 @@ const MODULES: &str = "tests/tests/modules/bad_input.rs";
 const DAMAGE: &str = "analysis/tests/analysis/damage.rs";
 const RULES: &str = "analysis/tests/analysis/findings.rs";
 const COUNTED: &str = "sdk/core/tests/counted.rs";
-const JUDGE: &str = "sdk/core/src/run/judge.rs";
+const JUDGE: &str = "schema/src/run/judge.rs";
 /// A session of another crate's tests makes it.
 const SESSION: &str = "a session made to do it, in the tests of the crate that says it";
 const SCRIPTED: &str = "a session with a scripted device";
@@ -137,8 +138,8 @@ const VERDICT_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("rayon_threads_unset", SESSION, "tests/tests/rayon_threads.rs"),
     ("spans_outside_phases", SESSION, "sdk/core/tests/application_spans.rs"),
     ("machine_busy", BY_CHANCE, "cli/tests/threads.rs"),
-    ("cpu_throttled", BY_CHANCE, "sdk/core/src/run/machine_use.rs"),
-    ("system_time_high", BY_CHANCE, "sdk/core/src/run/machine_use.rs"),
+    ("cpu_throttled", BY_CHANCE, "schema/src/run/machine_use.rs"),
+    ("system_time_high", BY_CHANCE, "schema/src/run/machine_use.rs"),
     ("run_incomplete", "a run whose program was killed", DAMAGE),
     ("more_segments", "many damaged segments", "analysis/src/reader/discover.rs"),
     ("limit_reached", "a run above a limit", "cli/tests/hostile_files/hostile_segments.rs"),

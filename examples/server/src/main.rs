@@ -150,6 +150,8 @@ fn main() -> Result<()> {
     // Chat templates are programs that come with models; they run in processes of their own.
     candlescope_models::chat::isolate();
     let args = Args::parse();
+    // Before anything starts a thread: without it candle counts the processors at each product.
+    candlescope_models::threads::compute_on(compute_threads(&args));
     let scope = observe(&args)?;
 
     let captures = Arc::new(capture::Captures::new(scope.handle().cloned(), args.shelf(), args.capture_token.clone()));
@@ -176,6 +178,13 @@ fn main() -> Result<()> {
         std::process::exit(1);
     }
     Ok(())
+}
+
+/// Threads that compute one request: the embedded model's products are too small to be shared, and workers share the
+/// processors.
+fn compute_threads(args: &Args) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if args.model == candlescope_models::config::EMBEDDED { 1 } else { cores / usize::from(args.workers).max(1) }
 }
 
 impl Args {

@@ -1,6 +1,6 @@
 //! How the machine was used while a run's steps ran, as the samples of the host tell it: by the program, and by others.
 
-use super::{Code, Finding, RunManifest, env_key};
+use super::{Code, Finding, RayonThreads, RunManifest, env_key};
 use crate::record::SampleRecord;
 use crate::{host_metric, metric};
 use serde::{Deserialize, Serialize};
@@ -251,7 +251,7 @@ fn disturbed_before(manifest: &RunManifest) -> Option<Finding> {
 }
 
 fn system(manifest: &RunManifest, machine: &MachineUse, share: f64) -> Finding {
-    let unset = manifest.environment.get(env_key::RAYON_NUM_THREADS) == Some(&Value::Null);
+    let unset = RayonThreads::of(manifest) == RayonThreads::Unset;
     let remedy = if unset {
         "set RAYON_NUM_THREADS: without it candle asks the kernel for the number of cores at each product of dense \
          matrices; if that is not it, `perf record -g` says which calls they are"

@@ -116,7 +116,7 @@ pub use filter::with_filter;
 pub use gpu::KernelWindows;
 pub use guard::Scope;
 #[cfg(feature = "candle")]
-pub use observe::{ObservedGguf, candle_features, observe, observe_gguf};
+pub use observe::{ObservedGguf, candle_features, check_threads, observe, observe_gguf};
 
 /// candlescope could not be set up. The program can go on without it.
 #[derive(Debug, thiserror::Error)]

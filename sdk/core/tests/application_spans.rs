@@ -58,7 +58,20 @@ fn once_phases_are_marked_only_phases_and_the_model_are_steps() {
     assert_conserved(&m);
     let finding = m.verdict.findings.iter().find(|finding| finding.code == Code::SpansOutsidePhases).expect("said");
     let message = finding.message();
-    assert!(m.verdict.ok && message.contains("10") && message.contains("handler (service::routes)"), "{message}");
+    assert!(m.verdict.ok && message.contains("11") && message.contains("handler (service::routes)"), "{message}");
+}
+
+/// Requests that come before the first phase, such as health checks, are told too: reports leave them out.
+#[test]
+fn spans_before_the_first_phase_are_told() {
+    let (batch, m) = record_default(|| {
+        (0..3).for_each(|_| handler().in_scope(|| ()));
+        decode(1);
+    });
+    assert_eq!(batch.steps.iter().filter(|step| step.is_application()).count(), 3);
+    let finding = m.verdict.findings.iter().find(|finding| finding.code == Code::SpansOutsidePhases).expect("said");
+    let message = finding.message();
+    assert!(message.starts_with("3 times") && message.contains("handler (service::routes)"), "{message}");
 }
 
 #[test]

@@ -19,6 +19,8 @@ mod sync {
 mod cache;
 #[path = "../../../sdk/core/src/control/mod.rs"]
 mod control;
+#[path = "../../../schema/src/schedule.rs"]
+mod schedule;
 #[path = "../../../sdk/core/src/ring_room.rs"]
 mod ring_room;
 
@@ -42,6 +44,7 @@ mod shared {
 
 use cache::{Meta, MetaCache};
 use control::{Control, KernelWindow};
+use schedule::{Schedule, StepAction};
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use loom::thread;

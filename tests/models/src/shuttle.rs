@@ -20,6 +20,8 @@ mod sync {
 mod buffers;
 #[path = "../../../sdk/core/src/control/mod.rs"]
 mod control;
+#[path = "../../../schema/src/schedule.rs"]
+mod schedule;
 #[path = "../../../collectors/src/cupti/detach.rs"]
 mod detach;
 #[path = "../../../sdk/core/src/requests.rs"]
@@ -34,6 +36,7 @@ mod clock {
 use buffers::{Filled, Pool};
 use clock::Ticks;
 use control::Control;
+use schedule::{Schedule, StepAction};
 use detach::{Event, Link, State};
 use requests::OpenRequests;
 use shuttle::thread;

@@ -9,8 +9,7 @@ use super::operations::{Operation, operations, query};
 use super::product_line::{ConstantCost, Point, intercept};
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, RATES};
-use crate::passes::compute_threads::RayonThreads;
-use candlescope_schema::run::RunManifest;
+use candlescope_schema::run::{RayonThreads, RunManifest};
 use serde_json::Value;
 
 /// A call that costs less by itself is none to look for, in nanoseconds.
@@ -58,6 +57,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let (time, n): (f64, u64) = products.iter().fold((0.0, 0), |sum, one| (sum.0 + one.measured_ns, sum.1 + one.n));
     let manifest = &scene.analysis.manifest;
     let threads = RayonThreads::of(manifest);
+    let is_known = threads == RayonThreads::Unset && counts_cores(manifest);
+    let unseen = unseen_products(scene, step, &products).filter(|_| is_known);
     let draft = Draft::new(code, step)
         .steps(step.usual_steps())
         .measured("calls", "count", cost.calls, n)
@@ -65,14 +66,16 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured("share", "ratio", time / mean, n)
         .derived("each_ns", "ns", cost.each_ns, n)
         .derived("of_step", "ratio", cost.each_ns * cost.calls / mean, n)
+        .derived_if("unseen_calls", "count", unseen.map(|(calls, _)| calls), 1)
         .derived_if("rayon_num_threads", "count", threads.told(), 1)
         .query(query(scene, step, &products));
-    let draft = match threads {
-        RayonThreads::Unset if counts_cores(manifest) => draft.sure(
+    let draft = if is_known {
+        draft.sure(
             ConfidenceLevel::High,
             "measured, and known: this version of candle reads /proc/cpuinfo at each product while the variable is not set",
-        ),
-        _ => draft.sure(ConfidenceLevel::Medium, "measured; what the time is spent on is not"),
+        )
+    } else {
+        draft.sure(ConfidenceLevel::Medium, "measured; what the time is spent on is not")
     };
     let of_step = step.model.t / mean;
     out.found.push(draft.changes(|rate| {
@@ -81,8 +84,23 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             let calls = product.n as f64 / step.usual_steps().max(1) as f64;
             Change::Operation(product.totals.rollup.clone(), each * calls * of_step * rate)
         };
-        products.iter().map(one).collect()
+        let hidden = unseen.map(|(calls, own_ns)| {
+            Change::Operation(step.name.to_string(), (each * calls).min(own_ns) * of_step * rate)
+        });
+        products.iter().map(one).chain(hidden).collect()
     }));
+}
+
+/// Products that have no span: attention's with keys and with values, two a layer, where none is among the products that
+/// have one. Their number, and the time of a step outside all its spans, in nanoseconds, which theirs is part of.
+fn unseen_products(scene: &Scene<'_>, step: &StepScene<'_>, products: &[&Operation<'_>]) -> Option<(f64, f64)> {
+    if products.iter().any(|one| one.reads_cache()) {
+        return None;
+    }
+    let layers = scene.analysis.manifest.model.get("layers").and_then(Value::as_f64)?;
+    let root = scene.paths.get(step.name).filter(|root| root.total_ns > 0)?;
+    let own = root.self_ns as f64 / root.total_ns as f64 * step.usual_mean_ns()?;
+    Some((2.0 * layers, own))
 }
 
 /// Whether the program's candle asks for the number of physical cores at each product of dense matrices

@@ -6,10 +6,9 @@ use super::operations::{Operation, operations};
 use super::query::busy_processors;
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
-use crate::passes::compute_threads::RayonThreads;
 use crate::passes::overhead::cores;
 use candlescope_schema::metric;
-use candlescope_schema::run::MachineUse;
+use candlescope_schema::run::{MachineUse, RayonThreads};
 
 /// Fewer samples in steps do not show how busy they are.
 const FEWEST: u64 = 5;
@@ -54,6 +53,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let (ns, bytes) = all.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.ns, sum.1 + one.io_bytes.unwrap_or(0.0)));
     let fills_memory =
         scene.roof.bandwidth().is_some_and(|peak| ns > 0.0 && bytes / ns * 1e9 / peak.value > MEMORY_BOUND);
+    if free < FEWEST_FREE && cores as f64 >= FEWEST_FREE {
+        return out.abstain(code, step, Missing::FreeProcessors);
+    }
     if used >= BUSY || free < FEWEST_FREE || fills_memory {
         return;
     }

@@ -4,7 +4,7 @@ use super::made::{decode, diagnose, measured_peaks, near, one_request};
 use crate::common::{T0, kernel, manifest, path, span, step, thread};
 use candlescope_analysis::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_analysis::render::advice::text;
-use candlescope_schema::run::{InPlaceKind, InPlaceOverhead, RunManifest};
+use candlescope_schema::run::{InPlaceKind, InPlaceOverhead, MachineUse, RunManifest};
 use candlescope_schema::{Batch, HostNs, Phase, SampleRecord, metric};
 use candlescope_testkit::with;
 use serde_json::json;
@@ -204,8 +204,15 @@ fn products_of_any_size_that_take_the_same_time() {
         threads.into_iter().for_each(|threads| {
             made.1.environment.insert("rayon_num_threads".into(), threads);
         });
+        made.1.model.remove("layers");
+        made
+    };
+    let attention = |layers: u32, threads| {
+        let mut made = made(true, Some(threads));
+        made.1.model.insert("layers".into(), json!(layers));
         diagnose(&made)
     };
+    let made = |same, threads| diagnose(&made(same, threads));
     let found = made(true, Some(serde_json::Value::Null));
     let advice = found.one(AdviceCode::ConstantCost);
     near(advice.gain, 0.45, 0.525, 0.6, 0.01);
@@ -217,6 +224,13 @@ fn products_of_any_size_that_take_the_same_time() {
     assert!(told(&made(true, Some(json!("2")))).contains("perf record -g"), "set, so it is something else");
     assert!(told(&made(true, None)).contains("See that RAYON_NUM_THREADS is set"));
     made(false, None).none(AdviceCode::ConstantCost);
+    // Attention's two products a layer have no spans: their cost is in the 400 µs of the step outside all spans, and no
+    // more than these. It is only known to be there where what costs so much is.
+    let hidden = attention(1, serde_json::Value::Null);
+    near(hidden.one(AdviceCode::ConstantCost).gain, 0.675, 0.7875, 0.9, 0.01);
+    assert_eq!(hidden.one(AdviceCode::ConstantCost).figure("unseen_calls"), Some(2.0));
+    near(attention(9, serde_json::Value::Null).one(AdviceCode::ConstantCost).gain, 0.75, 0.875, 1.0, 0.01);
+    near(attention(1, json!("2")).one(AdviceCode::ConstantCost).gain, 0.45, 0.525, 0.6, 0.01);
 }
 
 #[test]
@@ -231,8 +245,9 @@ fn steps_that_still_get_faster() {
 
 #[test]
 fn processors_that_wait() {
-    let sampled_with = |used: f64, work: Option<(u64, u64)>| {
+    let sampled_beside = |used: f64, work: Option<(u64, u64)>, others: f64| {
         let mut made = run(|_| 50_000_000);
+        made.1.machine = Some(MachineUse { sampled_s: 3.0, others_s: Some(3.0 * others), ..MachineUse::default() });
         with_child(&mut made, "decode/block/mlp", 40_000_000, Phase::Decode, work);
         let (mut batch, manifest) = made;
         for n in 0..64 {
@@ -241,10 +256,15 @@ fn processors_that_wait() {
         }
         diagnose(&(batch, manifest))
     };
+    let sampled_with = |used, work| sampled_beside(used, work, 0.0);
     // One of four processors works.
     let sampled = |used| sampled_with(used, None);
     near(sampled(1.0).one(AdviceCode::ThreadsWait).gain, 0.5625, 0.65625, 0.75, 0.01);
     sampled(3.8).none(AdviceCode::ThreadsWait);
+    // Others have three of the four: none was left to wait, which is said.
+    let beside = sampled_beside(1.0, None, 3.0);
+    beside.none(AdviceCode::ThreadsWait);
+    assert_eq!(beside.lacks(AdviceCode::ThreadsWait), Some(Missing::FreeProcessors));
     // One row by a million weights, in 80 % of the step: two operations for each of f32, Q8_0 and four rows of f32.
     let one_row = |work| sampled_with(1.0, Some(work)).one(AdviceCode::ThreadsWait).figure("one_row").unwrap();
     assert!((one_row((2_000_000, 4_000_000)) - 0.8).abs() < 0.01);

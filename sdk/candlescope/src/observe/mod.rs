@@ -10,4 +10,5 @@ mod var_builder;
 
 pub use candle_build::candle_features;
 pub use gguf::{ObservedGguf, observe_gguf};
+pub use threads::check_threads;
 pub use var_builder::observe;

@@ -30,7 +30,7 @@ use candlescope_core::modules;
 /// ```
 pub fn observe(vb: VarBuilder<'_>) -> VarBuilder<'_> {
     modules::begin_loading();
-    super::threads::check(vb.device());
+    super::threads::check_threads(vb.device());
     let (prefix, dtype, device) = (vb.prefix(), vb.dtype(), vb.device().clone());
     let observed: Box<dyn SimpleBackend> = Box::new(Observed { inner: vb.root() });
     let outer = VarBuilder::from_backend(observed, HIDDEN, device).to_dtype(dtype);

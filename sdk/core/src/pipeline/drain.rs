@@ -519,25 +519,34 @@ impl Drain {
         }
     }
 
-    /// Says in the verdict that spans of the application are no steps: they may have been a model's.
+    /// Says in the verdict that spans of the application are in no figure: they may have been a model's. Those that
+    /// were entered before the first phase was marked have become steps; readers leave them out.
     fn note_outside_phases(&self) {
         let mut sums = self.gone;
         self.sources.iter().for_each(|source| sums.add(source));
-        if sums.outside_phases == 0 {
+        let before = match self.shared.phases_marked.load(Ordering::Relaxed) {
+            true => self.resolver.application_steps,
+            false => 0,
+        };
+        let entered = sums.outside_phases + before;
+        if entered == 0 {
             return;
         }
         let mut names = Vec::new();
         self.shared.names.extend(&mut names);
-        let name = names.get(self.shared.outside_phases.load(Ordering::Relaxed) as usize);
+        let first = self.resolver.application_step.filter(|_| before > 0);
+        let first = first.unwrap_or_else(|| self.shared.outside_phases.load(Ordering::Relaxed));
+        let name = names.get(first as usize);
         let name = name.map_or_else(String::new, |name| format!("{} ({})", name.name, name.target));
         let finding = Finding::new(
             Code::SpansOutsidePhases,
             "{entered} times a span was entered outside all phases, {name} the first: as this program marks phases, such \
-             spans are taken for the application's and are no steps",
+             spans are taken for the application's and are in no figure",
             "nothing, if they are the application's; if the model runs in one, mark the pass as a phase: llm::prefill, \
              llm::decode, llm::encode or llm::vision",
         );
-        self.shared.notices.note(finding.count("entered", sums.outside_phases).text("name", name));
+        let finding = finding.count("entered", entered).count("before_the_first_phase", before);
+        self.shared.notices.note(finding.text("name", name));
     }
 
     /// Resolves what is buffered of every thread.

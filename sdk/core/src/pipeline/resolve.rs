@@ -50,6 +50,9 @@ pub(crate) struct Resolver {
     /// Steps resolved, and (`steps_captured`) those of them that are recorded only because of a window.
     pub(crate) steps: u64,
     pub(crate) steps_captured: u64,
+    /// Those of them that are spans of the application once a phase is marked, and the name of the first one.
+    pub(crate) application_steps: u64,
+    pub(crate) application_step: Option<u32>,
     /// Time in steps, for the overhead ratio, nanoseconds.
     pub(crate) step_ns: u64,
     /// Spans that are not the LLM helpers', which shows whether the model itself was seen.
@@ -120,6 +123,8 @@ impl Resolver {
             orphans: 0,
             steps: 0,
             steps_captured: 0,
+            application_steps: 0,
+            application_step: None,
             step_ns: 0,
             model_spans: 0,
             helper_spans: 0,
@@ -399,6 +404,10 @@ impl Resolver {
         record.flops_executed =
             buffer.done.any_executed.then_some(buffer.done.flops_executed).filter(|_| !buffer.done.work_missing);
         record.io_bytes = buffer.done.io_bytes.filter(|_| !buffer.done.io_missing && !buffer.done.work_missing);
+        if record.is_application() {
+            self.application_steps += 1;
+            self.application_step.get_or_insert(root.name);
+        }
         out.batch.steps.push(record);
     }
 

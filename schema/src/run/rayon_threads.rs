@@ -1,11 +1,11 @@
 //! How many threads candle may compute with on a CPU, by what `run.json` says of the program's environment.
 
-use candlescope_schema::run::{RunManifest, env_key};
+use super::{RunManifest, env_key};
 use serde_json::Value;
 
 /// The variable `RAYON_NUM_THREADS` of the program that was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RayonThreads {
+pub enum RayonThreads {
     /// The run does not say.
     Unknown,
     /// It was not set, or to what rayon takes for not set.
@@ -15,17 +15,18 @@ pub(crate) enum RayonThreads {
 }
 
 impl RayonThreads {
-    pub(crate) fn of(manifest: &RunManifest) -> Self {
+    /// What a run's environment says. As candle reads it: 0 and what is no whole number count as not set.
+    pub fn of(manifest: &RunManifest) -> Self {
         match manifest.environment.get(env_key::RAYON_NUM_THREADS) {
             None => Self::Unknown,
             Some(Value::Number(number)) => number.as_u64().filter(|n| *n > 0).map_or(Self::Unset, Self::Set),
-            Some(Value::String(text)) => text.trim().parse().ok().filter(|n| *n > 0).map_or(Self::Unset, Self::Set),
+            Some(Value::String(text)) => text.parse().ok().filter(|n| *n > 0).map_or(Self::Unset, Self::Set),
             Some(_) => Self::Unset,
         }
     }
 
     /// As a figure: 0 stands for a variable that was not set.
-    pub(crate) fn told(self) -> Option<f64> {
+    pub fn told(self) -> Option<f64> {
         match self {
             Self::Unknown => None,
             Self::Unset => Some(0.0),

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "setting a variable is not safe while other threads read some")]
 
 /// Sets the variables. Returns `false`, and sets none, if another thread runs.
-pub(super) fn set_variables(variables: &[(&str, &str)]) -> bool {
+pub(crate) fn set_variables(variables: &[(&str, &str)]) -> bool {
     let unchanged = |(name, value): &(&str, &str)| std::env::var_os(name).is_some_and(|there| there == *value);
     if variables.iter().all(unchanged) {
         return true;
