@@ -38,7 +38,8 @@ macro_rules! codes {
 
             /// Whether other programs that use the machine can bring it about by themselves.
             pub(crate) fn may_be_of_the_machine(self) -> bool {
-                matches!(self, AdviceCode::StragglerLayer | AdviceCode::StragglerStep | AdviceCode::WarmupUnsettled)
+                use AdviceCode::{CacheCopied, StragglerLayer, StragglerStep, WarmupUnsettled};
+                matches!(self, StragglerLayer | StragglerStep | WarmupUnsettled | CacheCopied)
             }
 
             /// How its gain is computed.

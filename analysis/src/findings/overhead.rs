@@ -8,7 +8,12 @@ const OVERHEAD: f64 = 0.02;
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     let overhead = &run.manifest.overhead;
-    let in_place = overhead.in_place.as_ref().filter(|in_place| in_place.n_plain > 0).map(|in_place| in_place.ratio);
+    let in_place = overhead.in_place.as_ref().filter(|in_place| in_place.n_plain > 0);
+    // What was measured and cannot be told from nothing, or from little, is no finding.
+    if in_place.and_then(|in_place| in_place.low).is_some_and(|low| low <= OVERHEAD) {
+        return Vec::new();
+    }
+    let in_place = in_place.map(|in_place| in_place.ratio);
     let Some(ratio) = in_place.or(overhead.ratio).filter(|ratio| *ratio > OVERHEAD) else { return Vec::new() };
     let finding = Finding::new(
         Code::OverheadHigh,

@@ -53,6 +53,13 @@ pub struct UsualTime {
     pub by_step: Vec<u64>,
 }
 
+impl UsualSteps {
+    /// The duration of a step, in nanoseconds: the median of those that are kept by themselves.
+    pub fn median_ns(&self) -> Option<f64> {
+        percentile_of(&self.sampled_ns.iter().map(|ns| *ns as f64).collect::<Vec<_>>(), 0.5)
+    }
+}
+
 impl UsualTime {
     /// Adds an interval. `place` is that of its step.
     pub(super) fn add(&mut self, span: &SpanRecord, place: u32) {
@@ -74,20 +81,29 @@ impl UsualTime {
         }
     }
 
-    /// The share of the steps' time that it takes: in all of them together, and the least in nine of ten of those that
-    /// are kept by themselves. `None` without steps.
+    /// The share of a step's time that it takes: the median over the steps that are kept by themselves, which a stall
+    /// in a few of them leaves as it is, and the least in nine of ten of them. What is in fewer than half of the steps
+    /// has the share of all of them together. `None` without steps.
     pub fn share(&self, steps: &UsualSteps) -> Option<(f64, f64)> {
         let whole = (steps.total_ns > 0).then_some(steps.total_ns as f64)?;
-        let share = self.total_ns as f64 / whole;
-        let own = |at: usize| self.by_step.get(at).copied().unwrap_or(0) as f64;
-        let each: Vec<f64> = steps
-            .sampled_ns
-            .iter()
-            .enumerate()
-            .filter(|(_, ns)| **ns > 0)
-            .map(|(at, ns)| own(at) / *ns as f64)
-            .collect();
+        let together = self.total_ns as f64 / whole;
+        let each: Vec<f64> = self.of_each(steps).map(|(own, step)| own / step).collect();
+        let share = percentile_of(&each, 0.5).filter(|median| *median > 0.0).unwrap_or(together);
         Some((share, percentile_of(&each, 0.1).map_or(share, |low| low.min(share))))
+    }
+
+    /// Its time in a step, in nanoseconds: the median as for [`share`](Self::share). `None` without steps.
+    pub fn each_ns(&self, steps: &UsualSteps) -> Option<f64> {
+        let together = (steps.steps > 0).then_some(self.total_ns as f64 / steps.steps.max(1) as f64)?;
+        let each: Vec<f64> = self.of_each(steps).map(|(own, _)| own).collect();
+        Some(percentile_of(&each, 0.5).filter(|median| *median > 0.0).unwrap_or(together))
+    }
+
+    /// Its time in each of the steps that are kept by themselves, and theirs.
+    fn of_each<'a>(&'a self, steps: &'a UsualSteps) -> impl Iterator<Item = (f64, f64)> + 'a {
+        let own = |at: usize| self.by_step.get(at).copied().unwrap_or(0) as f64;
+        let all = steps.sampled_ns.iter().enumerate().filter(|(_, ns)| **ns > 0);
+        all.map(move |(at, ns)| (own(at), *ns as f64))
     }
 }
 

@@ -13,6 +13,7 @@ use super::run_facts::roofs;
 use crate::passes::gpu_time::source_name;
 use crate::passes::path_totals::by_rollup;
 use crate::passes::{Analysis, Operator, peaks};
+use candlescope_schema::numbers::percent;
 use candlescope_work::devices::{Device, Multiply, Origin, Roof};
 use serde::Serialize;
 
@@ -230,7 +231,11 @@ impl Achieved {
             return UnderRoof { bound, status: missing(&why), ..base };
         }
         let status = if utilisation > 1.0 {
-            Status::Invalid(format!("{utilisation:.2} times what the {} roof allows", roof.origin().name()))
+            let origin = roof.origin().name();
+            Status::Invalid(match utilisation - 1.0 {
+                more if more < 0.01 => format!("{} more than the {origin} roof allows", percent(more)),
+                _ => format!("{utilisation:.2} times what the {origin} roof allows"),
+            })
         } else {
             Status::Ok
         };

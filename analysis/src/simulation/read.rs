@@ -179,6 +179,7 @@ impl Reader<'_> {
         let kind = records.first().map(|records| records.step.span().to_string());
         let on_host = |records: &StepRecords| records.step.end_ns().saturating_sub(records.step.start_ns) as f64;
         let hosts: Vec<f64> = records.iter().map(on_host).collect();
+        let intervals: Vec<f64> = records.iter().map(|records| records.spans.len() as f64).collect();
         let shared = Arc::new(facts.clone());
         let mut models: Vec<StepModel> = records.into_iter().map(|records| build(records, &shared)).collect();
         // A step that ends on the host before its work does takes another time than its interval.
@@ -202,13 +203,24 @@ impl Reader<'_> {
                 facts.recording.call_ns = Estimate { low: low.min(mid), mid, high: high.max(mid) };
                 facts.recording.call_source =
                     format!("measured: these steps beside {} outside the windows of kernels", outside.n);
-                let shared = Arc::new(facts);
+                let shared = Arc::new(facts.clone());
                 models.iter_mut().for_each(|model| model.facts = shared.clone());
             }
         }
-        let in_place = self.manifest.overhead.in_place.as_ref().zip(kind).and_then(|(all, kind)| {
-            all.kinds.get(&kind).map(|kind| kind.ratio).filter(|ratio| ratio.is_finite() && *ratio > -1.0)
+        let against_plain = self.manifest.overhead.in_place.as_ref().zip(kind).and_then(|(all, kind)| {
+            all.kinds.get(&kind).filter(|kind| kind.ratio.is_finite() && kind.ratio > -1.0)
         });
+        let in_place = against_plain.map(|kind| kind.ratio);
+        // On a host alone, plain steps of the run itself say what an interval costs.
+        let usual = Distribution::of(hosts.clone()).map(|hosts| hosts.median).zip(median(intervals));
+        if let (None, Some(kind), Some((step_ns, intervals))) = (with_kernels, against_plain, usual) {
+            let each = |ratio: f64| (step_ns - step_ns / (1.0 + ratio.max(0.0))) / intervals.max(1.0);
+            let (low, high) = (kind.low.unwrap_or(kind.ratio), kind.high.unwrap_or(kind.ratio));
+            facts.recording.interval_ns = Estimate { low: each(low), mid: each(kind.ratio), high: each(high) };
+            facts.recording.interval_source = format!("measured: against {} plain steps", kind.n_plain);
+            let shared = Arc::new(facts);
+            models.iter_mut().for_each(|model| model.facts = shared.clone());
+        }
         // On a host alone, the steps that are replayed are those that plain ones were compared with.
         let replayed = || Distribution::of(hosts).filter(|_| with_kernels.is_none() && in_place.is_some());
         let outside = outside.or_else(replayed).map(|outside| Outside {

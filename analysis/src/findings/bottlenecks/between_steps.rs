@@ -24,12 +24,12 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let draft = Draft::new(code, step)
         .steps(step.row.steps)
         .measured("requests_ns", "ns", whole, n)
-        .measured("steps_ns", "ns", whole - outside, n)
+        .derived("steps_ns", "ns", whole - outside, n)
         .derived("each_step_ns", "ns", outside / steps, n)
         .query(
             "SELECT run, request, max(r.host_start_ns + r.host_dur_ns) - min(s.host_start_ns) AS requests_ns, \
-             CAST(sum(s.host_dur_ns) AS BIGINT) AS steps_ns FROM measured_requests AS r JOIN measured_steps AS s \
-             USING (run, request) GROUP BY run, request ORDER BY requests_ns - steps_ns DESC"
+             CAST(sum(s.host_dur_ns) AS BIGINT) AS own_steps_ns FROM measured_requests AS r JOIN measured_steps AS s \
+             USING (run, request) GROUP BY run, request ORDER BY requests_ns - own_steps_ns DESC"
                 .to_string(),
         )
         .sure(ConfidenceLevel::Medium, "measured; a part of it cannot be left out");

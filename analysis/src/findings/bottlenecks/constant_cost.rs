@@ -34,7 +34,7 @@ pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<ConstantCost
         .filter(|one| one.n > 0)
         .map(|one| {
             let calls = one.n as f64 / steps;
-            Point { calls, flops: one.flops.unwrap_or(0.0) / calls, ns: one.measured_ns / calls }
+            Point { calls, flops: one.flops.unwrap_or(0.0) / calls, ns: one.median_ns / calls }
         })
         .collect();
     let (each_ns, least_ns) = intercept(&points)?;
@@ -43,7 +43,7 @@ pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<ConstantCost
     let enough = products.iter().map(|one| one.n).sum::<u64>() >= FEWEST_CALLS;
     let matters = each_ns >= LEAST_NS
         && each_ns * calls >= OF_PRODUCTS * own
-        && each_ns * calls >= OF_STEP * step.usual_mean_ns()?;
+        && each_ns * calls >= OF_STEP * step.usual_median_ns()?;
     let paths = products.iter().map(|one| one.totals.rollup.clone()).collect();
     (enough && matters).then_some(ConstantCost { each_ns, least_ns, calls, paths })
 }
@@ -51,7 +51,7 @@ pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<ConstantCost
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let code = AdviceCode::ConstantCost;
     let Some(cost) = &step.constant else { return };
-    let Some(mean) = step.usual_mean_ns() else { return };
+    let Some((mean, usual)) = step.usual_mean_ns().zip(step.usual_median_ns()) else { return };
     let all = operations(scene, step);
     let products: Vec<&Operation<'_>> = all.iter().filter(|one| cost.explains(&one.totals.rollup)).collect();
     let (time, n): (f64, u64) = products.iter().fold((0.0, 0), |sum, one| (sum.0 + one.measured_ns, sum.1 + one.n));
@@ -65,7 +65,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured("time_ns", "ns", time, n)
         .measured("share", "ratio", time / mean, n)
         .derived("each_ns", "ns", cost.each_ns, n)
-        .derived("of_step", "ratio", cost.each_ns * cost.calls / mean, n)
+        .derived("of_step", "ratio", cost.each_ns * cost.calls / usual, n)
         .derived_if("unseen_calls", "count", unseen.map(|(calls, _)| calls), 1)
         .derived_if("rayon_num_threads", "count", threads.told(), 1)
         .query(query(scene, step, &products));
@@ -77,7 +77,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     } else {
         draft.sure(ConfidenceLevel::Medium, "measured; what the time is spent on is not")
     };
-    let of_step = step.model.t / mean;
+    let of_step = step.model.t / usual;
     out.found.push(draft.changes(|rate| {
         let each = if rate <= RATES[0] { cost.least_ns } else { cost.each_ns };
         let one = |product: &&Operation<'_>| {
@@ -99,7 +99,7 @@ fn unseen_products(scene: &Scene<'_>, step: &StepScene<'_>, products: &[&Operati
     }
     let layers = scene.analysis.manifest.model.get("layers").and_then(Value::as_f64)?;
     let root = scene.paths.get(step.name).filter(|root| root.total_ns > 0)?;
-    let own = root.self_ns as f64 / root.total_ns as f64 * step.usual_mean_ns()?;
+    let own = root.self_ns as f64 / root.total_ns as f64 * step.usual_median_ns()?;
     Some((2.0 * layers, own))
 }
 

@@ -39,7 +39,7 @@ mod warmup_unsettled;
 mod wave_tail;
 mod weight_streaming;
 
-use crate::advice::{Abstention, AdviceSeverity, Diagnosis, LEAST_GAIN, Together};
+use crate::advice::{Abstention, Advice, AdviceCode, AdviceSeverity, ConfidenceLevel, Diagnosis, LEAST_GAIN, Together};
 use crate::passes::Analysis;
 use crate::passes::account::Account;
 use crate::simulation::{Change as Replayed, Simulation};
@@ -95,8 +95,7 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
         RULES.iter().for_each(|rule| rule(&scene, step, &mut out));
     }
     if analysis.disturbance().is_some() {
-        let of_machine = out.found.iter_mut().filter(|found| found.advice.code.may_be_of_the_machine());
-        of_machine.for_each(Found::disturb);
+        out.found.iter_mut().filter(|found| may_be_of_the_machine(&found.advice)).for_each(Found::disturb);
     }
     let gains = |found: &Found| found.advice.gain.mid > 0.0;
     let all = out.found.iter().filter(|found| gains(found)).count();
@@ -126,14 +125,24 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
     }
 }
 
+/// Whether other programs may have brought it about: findings that can come from them alone, those whose time is twice as
+/// long in most steps as in the quickest, and what operations cost whatever their size, unless its cause is known.
+fn may_be_of_the_machine(advice: &Advice) -> bool {
+    let unknown_cost = advice.code == AdviceCode::ConstantCost && advice.confidence.level != ConfidenceLevel::High;
+    advice.code.may_be_of_the_machine() || unknown_cost || advice.gain.low < 0.5 * advice.gain.mid
+}
+
 /// What the first findings of a kind of step gain if all of their changes are made.
 fn together(step: &StepScene<'_>, found: &[Found]) -> Option<Together> {
     let own = found.iter().filter(|found| found.advice.place.phase == step.name && !found.changes[0].is_empty());
     let own: Vec<&Found> = own.take(TOGETHER).collect();
     let codes = |list: &[&Found]| {
-        let mut codes: Vec<_> = list.iter().map(|found| found.advice.code).collect();
-        codes.dedup();
-        codes
+        list.iter().fold(Vec::new(), |mut codes, found| {
+            if !codes.contains(&found.advice.code) {
+                codes.push(found.advice.code);
+            }
+            codes
+        })
     };
     let phase = step.name.to_string();
     // Findings that a replay knows are replayed together.

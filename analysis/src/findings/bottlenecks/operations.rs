@@ -24,6 +24,8 @@ pub(super) struct Operation<'a> {
     pub(super) recorded: Option<(f64, f64)>,
     /// The time that was measured, in one of the steps that it was measured in.
     pub(super) measured_ns: f64,
+    /// The same as most steps have it: what stalls in a few of them add is not in it.
+    pub(super) median_ns: f64,
     /// Intervals that were measured.
     pub(super) n: u64,
     pub(super) flops: Option<f64>,
@@ -68,6 +70,7 @@ fn on_device<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation
         least_ns: ns,
         recorded: None,
         measured_ns,
+        median_ns: measured_ns,
         n: path.gpu.recorded_calls,
         flops: own(path.recorded.flops),
         io_bytes: own(path.recorded.io_bytes.filter(|_| !path.io_missing)),
@@ -90,6 +93,7 @@ fn on_host<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation<'
         least_ns: least * step.time.unobserved_ns,
         recorded: Some((path.usual.total_ns as f64 / steps, share)),
         measured_ns: path.usual.total_ns as f64 / steps,
+        median_ns: path.usual.each_ns(usual)?,
         n: path.usual.calls,
         flops: of(path.usual.flops),
         io_bytes: of(path.usual.io_bytes.filter(|_| !path.io_missing)),

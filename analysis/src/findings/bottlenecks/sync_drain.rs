@@ -26,9 +26,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
                 Some(path) => at.path(path).kernel(&drain.name),
                 None => at.kernel(&drain.name),
             })
-            .measured("waits", "count", step.each(drain.count), drain.count)
-            .measured("blocked_ns", "ns", step.each(drain.blocked_ns), drain.count)
-            .measured("idle_ns", "ns", step.each(drain.idle_ns), drain.count)
+            .derived("waits", "count", step.each(drain.count), drain.count)
+            .derived("blocked_ns", "ns", step.each(drain.blocked_ns), drain.count)
+            .derived("idle_ns", "ns", step.each(drain.idle_ns), drain.count)
             .query(kernels(
                 step,
                 "kind = 'memcpy' AND name = 'dtoh' AND launch_start_ns + launch_dur_ns >= gpu_start_ns + gpu_dur_ns",

@@ -376,7 +376,7 @@ fn host_sampling(it: &Told<'_>) -> (String, String) {
 fn between_steps(it: &Told<'_>) -> (String, String) {
     let Told { phase, .. } = it;
     (
-        format!("requests spend {} for each step `{phase}` outside their steps", it.time("each_step_ns")),
+        format!("requests spend {} for each step `{phase}` while no step is open", it.time("each_step_ns")),
         "Tokenise, detokenise and print on another thread, or less often".to_string(),
     )
 }
