@@ -364,6 +364,24 @@ fn tokenizers_that_make_much_of_little() {
     std::fs::write(&path, twice).unwrap();
     assert!(Tokenizer::from_file(&path).unwrap_err().to_string().contains("duplicate field"));
 
+    // Each place of a text tries every entry that fits there.
+    let entries: Vec<_> = (1..=200).map(|n| json!(["a".repeat(n), -1.0])).collect();
+    refused(&[("model", json!({"type": "Unigram", "unk_id": 0, "vocab": entries}))], "entry of 200 characters");
+    let prepends = |text: &str| json!({"type": "Prepend", "prepend": text});
+    refused(&[("normalizer", prepends(&"a".repeat(8190)))], "puts 8190 bytes before a text");
+
+    // Of few letters no more tokens than would fill some megabytes, also where each part of a text gets letters first.
+    let tokenizer = with(&[("normalizer", steps("Sequence", "normalizers", letter(&"a".repeat(1023)), 2))]).unwrap();
+    let error = tokenizer.encode("aaa", false).unwrap_err().to_string();
+    assert!(error.contains("3 bytes would become more than 262144"), "{error}");
+    let stops = json!([{"id": 96, "content": "q", "single_word": false, "lstrip": false, "rstrip": false,
+        "normalized": false, "special": true}]);
+    let each = json!({"type": "Sequence", "normalizers": [prepends("aaaaaaaaaaaaaaaa"), letter(&"a".repeat(1022))]});
+    let tokenizer = with(&[("normalizer", each), ("added_tokens", stops)]).unwrap();
+    assert!(tokenizer.encode("aqa", false).unwrap().len() > 30_000);
+    let error = tokenizer.encode(&"bq".repeat(2000), false).unwrap_err().to_string();
+    assert!(error.contains("4000 bytes would become more than"), "{error}");
+
     // What is within the limits for any text may still be too much of one.
     let tokenizer = with(&[("normalizer", grows)]).unwrap();
     assert_eq!(tokenizer.encode("ab", false).unwrap().len(), 2001);

@@ -270,7 +270,7 @@ fn limits() {
          kilobytes can claim, or decode to, more than a machine's memory holds. A reader that reaches one of these limits\n\
          reports it (`limit_reached` in the verdict of a run, an error for a profile) with the file, the value found, the\n\
          limit and how to raise it. Of a run, it goes on with what it could read.\n\n\
-         `candlescope report` and `export` take `--limit NAME=VALUE`, which can be repeated. The variable `CANDLESCOPE_LIMITS`\n\
+         `candlescope report`, `export`, `analyze`, `compare` and `gate` take `--limit NAME=VALUE`, which can be repeated. The variable `CANDLESCOPE_LIMITS`\n\
          takes the same, joined by commas, and also applies to the report at the end of `candlescope profile`. In code it is\n\
          `ReadLimits`, for `Run::open_within`, `Profile::open_within` and `ReportOptions`. Raise a limit only for files that\n\
          you trust.\n\n\

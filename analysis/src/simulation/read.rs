@@ -207,9 +207,10 @@ impl Reader<'_> {
                 models.iter_mut().for_each(|model| model.facts = shared.clone());
             }
         }
-        let against_plain = self.manifest.overhead.in_place.as_ref().zip(kind).and_then(|(all, kind)| {
-            all.kinds.get(&kind).filter(|kind| kind.ratio.is_finite() && kind.ratio > -1.0)
-        });
+        let against_plain =
+            self.manifest.overhead.in_place.as_ref().zip(kind).and_then(|(all, kind)| {
+                all.kinds.get(&kind).filter(|kind| kind.ratio.is_finite() && kind.ratio > -1.0)
+            });
         let in_place = against_plain.map(|kind| kind.ratio);
         // On a host alone, plain steps of the run itself say what an interval costs.
         let usual = Distribution::of(hosts.clone()).map(|hosts| hosts.median).zip(median(intervals));

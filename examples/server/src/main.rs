@@ -190,6 +190,8 @@ fn compute_threads(args: &Args) -> usize {
 impl Args {
     fn limits(&self) -> Limits {
         Limits {
+            // Settled once the address is known.
+            this_machine_only: false,
             connections: usize::from(self.connections),
             head: self.head_seconds,
             body: self.body_seconds,
@@ -219,9 +221,11 @@ async fn serve(args: &Args, engine: &Arc<Engine>, captures: &Arc<capture::Captur
         .merge(capture::router(captures.clone()))
         // The body was read already, within its limit.
         .layer(DefaultBodyLimit::disable());
-    eprintln!("listening on http://{}", listener.local_addr()?);
+    let address = listener.local_addr()?;
+    let limits = Limits { this_machine_only: address.ip().is_loopback(), ..args.limits() };
+    eprintln!("listening on http://{address}");
     let stop = told_to_stop(engine.clone(), captures.clone(), args.stop_seconds);
-    let (counts, left) = serve::serve(listener, router, args.limits(), stop).await;
+    let (counts, left) = serve::serve(listener, router, limits, stop).await;
     if left {
         eprintln!("clients that stay connected are abandoned");
     }

@@ -7,7 +7,9 @@ use crate::error::ApiError;
 use axum::Router;
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::Request;
-use axum::http::{StatusCode, header};
+use axum::http::header::HOST;
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
@@ -15,6 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -43,6 +46,9 @@ const SAY_AGAIN: Duration = Duration::from_secs(10);
 /// Limits on clients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
+    /// Answer only requests whose `Host` names this machine: the address is of this machine only, and a page of somebody
+    /// else's that a browser here shows could reach it by a name of its own.
+    pub(crate) this_machine_only: bool,
     /// Connections at once.
     pub(crate) connections: usize,
     /// Time for a request's head, counted from the end of the response before; also the longest time that a connection
@@ -142,6 +148,10 @@ async fn answer(
             time.begin();
             let busy = place.busy();
             let response = match request {
+                Ok(request) if limits.this_machine_only && !names_this_machine(request.headers()) => {
+                    let message = "this address is of this machine only, and Host does not name it";
+                    last(ApiError::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", message.to_string()))
+                }
                 Ok(request) => router.call(request).await?,
                 Err(error) => last(error),
             };
@@ -159,6 +169,15 @@ async fn answer(
     }
     connection.as_mut().graceful_shutdown();
     let _ = connection.await;
+}
+
+/// Whether there is one `Host`, and it is `localhost` or an address of this machine only.
+fn names_this_machine(headers: &HeaderMap) -> bool {
+    let mut hosts = headers.get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else { return false };
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Answers one request with status 503.

@@ -41,7 +41,8 @@ fn ask(server: &Server, request: &[u8]) -> String {
 
 fn post(path: &str, body: &Value) -> Vec<u8> {
     let body = body.to_string();
-    let head = format!("POST {path} HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nConnection: close");
+    let head =
+        format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close");
     format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
@@ -53,13 +54,31 @@ fn complete(tokens: u32, stream: bool) -> Vec<u8> {
 /// Asserts that another client is still served, and soon.
 fn is_well(server: &Server) {
     let started = Instant::now();
-    let health = ask(server, b"GET /healthz HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
+    let health = ask(server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert!(health.starts_with("HTTP/1.1 200 OK\r\n") && health.ends_with("ok\n"), "{health}");
     let answer = ask(server, &complete(4, false));
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\"completion_tokens\":4"), "{answer}");
     let took = started.elapsed();
     println!("health and an answer took {took:?}");
     assert!(took < Duration::from_secs(10), "others wait for {took:?}");
+}
+
+/// A page that a browser here shows can reach the server by a name of its own: only this machine's are answered.
+#[test]
+fn requests_that_name_another_machine() {
+    let server = Server::start::<&str>(&[]);
+    let asked =
+        |hosts: &str| ask(&server, format!("GET /v1/models HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n").as_bytes());
+    for wrong in
+        ["Host: evil.example\r\n", "Host: localhost.evil.example\r\n", "Host: localhost\r\nHost: localhost\r\n"]
+    {
+        let answer = asked(wrong);
+        assert!(answer.starts_with("HTTP/1.1 421 "), "{wrong}: {answer}");
+    }
+    for right in ["Host: localhost\r\n", "Host: 127.0.0.1:8080\r\n", "Host: [::1]:1\r\n"] {
+        let answer = asked(right);
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{right}: {answer}");
+    }
 }
 
 /// Asserts that no more files are open than before, once everything from those clients is freed.
@@ -158,7 +177,7 @@ fn requests_under_way_keep_their_place_and_one_more_is_told() {
         }
         // Its first token: the other one waits in the queue.
         under_way[0].read_exact(&mut [0; 15]).expect("an answer");
-        let refused = ask(&server, b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n");
+        let refused = ask(&server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
         if refused.starts_with("HTTP/1.1 503 ") {
             for part in ["no_connection_free", "--connections", "connection: close"] {
                 assert!(refused.contains(part), "{refused}");
@@ -167,7 +186,7 @@ fn requests_under_way_keep_their_place_and_one_more_is_told() {
         }
     }
     // All have gone: there is room.
-    let health = b"GET /healthz HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
+    let health = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     wait_until(|| ask(&server, health).starts_with("HTTP/1.1 200 "), "there is room");
     is_well(&server);
     stopping(server);
@@ -177,9 +196,9 @@ fn requests_under_way_keep_their_place_and_one_more_is_told() {
 fn heads_and_bodies_that_are_too_large_are_refused() {
     let server = Server::start(&["--body-kb", "256"]);
     let before = Before::of(&server);
-    let long = format!("GET /healthz HTTP/1.1\r\nHost: here\r\nX: {}\r\n\r\n", "x".repeat(200_000));
-    let many = format!("GET /healthz HTTP/1.1\r\nHost: here\r\n{}\r\n", "X: y\r\n".repeat(2_000));
-    let head = "POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n";
+    let long = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(200_000));
+    let many = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X: y\r\n".repeat(2_000));
+    let head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     let declared = format!("{head}Content-Length: 9999999999999\r\n\r\n");
     let chunks =
         format!("{head}Transfer-Encoding: chunked\r\n\r\n{}", format!("10000\r\n{}\r\n", "x".repeat(65_536)).repeat(8));
@@ -210,7 +229,8 @@ fn a_body_in_many_pieces_takes_no_more_than_its_size() {
     is_well(&server);
     let before = Before::of(&server);
     // A million pieces of a byte each, of which the last is never sent.
-    let mut request = b"POST /v1/completions HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    let mut request =
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     request.extend(b"1\r\nx\r\n".repeat(1_000_000));
     let open: Vec<TcpStream> = (0..3)
         .map(|_| {
@@ -234,8 +254,7 @@ fn bodies_that_trickle_in_are_cut_off() {
     let before = Before::of(&server);
     let mut slow: Vec<TcpStream> = (0..50).map(|_| connect(&server)).collect();
     for stream in &mut slow {
-        let head =
-            "POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: 99999";
+        let head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99999";
         stream.write_all(format!("{head}\r\n\r\n{{\"prompt\": \"").as_bytes()).expect("sent");
     }
     is_well(&server);
@@ -253,7 +272,7 @@ fn a_client_that_takes_nothing_is_cut_off() {
     // Sends requests without reading, until the responses fill every buffer on the way.
     let mut stream = connect(&server);
     stream.set_write_timeout(Some(SOON)).expect("set");
-    let requests = b"GET /v1/models HTTP/1.1\r\nHost: here\r\n\r\n".repeat(1_000);
+    let requests = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1_000);
     let deadline = Instant::now() + SOON;
     while stream.write_all(&requests).is_ok() {
         assert!(Instant::now() < deadline, "it takes requests without end");
@@ -270,7 +289,7 @@ fn a_client_that_does_not_go_is_left_behind_when_the_server_stops() {
     is_well(&server);
     let mut stream = connect(&server);
     stream.set_write_timeout(Some(Duration::from_secs(2))).expect("set");
-    let requests = b"GET /v1/models HTTP/1.1\r\nHost: here\r\n\r\n".repeat(1_000);
+    let requests = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1_000);
     let deadline = Instant::now() + SOON;
     while stream.write_all(&requests).is_ok() {
         assert!(Instant::now() < deadline, "it takes requests without end");
@@ -289,14 +308,15 @@ fn a_client_that_does_not_go_is_left_behind_when_the_server_stops() {
 fn garbage_is_answered_as_such_and_harms_nobody() {
     let server = Server::start::<&str>(&[]);
     let before = Before::of(&server);
-    let mut mixed = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n".repeat(3);
+    let mut mixed = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3);
     mixed.extend(b"\0\xff\x13GARBAGE\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n");
     let answer = ask(&server, &mixed);
     assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 3, "{answer}");
     assert_eq!(answer.matches("HTTP/1.1 400 Bad Request").count(), 1, "{answer}");
     // Random bytes, the same ones each time.
     let mut random = StdRng::seed_from_u64(1);
-    let head = "POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    let head =
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n";
     for round in 0..200 {
         let noise: Vec<u8> = (&mut random).random_iter().take(round * 7).collect();
         let mut request = match round % 4 {
@@ -369,12 +389,13 @@ fn captures_fill_their_directory_and_no_more() {
     // Runs made by others count, and stay.
     std::fs::create_dir_all(captures.join("yesterday")).expect("made");
     let capture = |wait: bool| {
-        let head =
-            format!("POST /debug/capture?steps=2&wait={wait} HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer secret");
+        let head = format!(
+            "POST /debug/capture?steps=2&wait={wait} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret"
+        );
         format!("{head}\r\nConnection: close\r\n\r\n")
     };
     let latest =
-        "GET /debug/capture HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer secret\r\nConnection: close\r\n\r\n";
+        "GET /debug/capture HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\nConnection: close\r\n\r\n";
     let (mut written, mut refused) = (0, 0);
     for _ in 0..30 {
         let answer = ask(&server, capture(false).as_bytes());

@@ -7,7 +7,9 @@
 
 use base64::Engine as _;
 use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use std::borrow::Cow;
 use tokenizers::decoders::DecoderWrapper;
 use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
@@ -19,10 +21,17 @@ const MOST_STEPS: usize = 64;
 /// How many times longer all steps together may make a text, by their bounds: those of ALBERT, which has the most, come to
 /// 45,000, of which no text makes use.
 const MOST_GROWTH: u64 = 1 << 20;
-/// Bytes that any text may become, …
+/// Bytes that tokens may become, and added tokens while a file is read.
 const MOST_BYTES: u64 = 16 << 20;
+/// Bytes that any text may become: each may be a token, for which the library takes 350 bytes, …
+const MOST_OF_SHORT: u64 = 256 << 10;
 /// … and how many times longer one may become that is longer itself.
 const LONGER: u64 = 8;
+/// Longest text that is put before each part of a text: SentencePiece's blank has 3 bytes.
+const MOST_PREPENDED: usize = 16;
+/// Characters of an entry of a Unigram vocabulary, of which each place of a text tries all that fit: known ones have up to
+/// 50.
+const MOST_OF_AN_ENTRY: usize = 128;
 /// Tokens that are put around a text.
 const MOST_AROUND: usize = 4096;
 /// How many times the text itself may stand between them.
@@ -55,6 +64,42 @@ struct Added {
 #[serde(default)]
 struct Model {
     max_input_chars_per_word: Option<u64>,
+    vocab: LongestEntry,
+}
+
+/// Characters of the longest entry of a vocabulary that is a list, as Unigram's is: `[["▁the", -3.2], …]`.
+#[derive(Default)]
+struct LongestEntry(usize);
+
+impl<'de> Deserialize<'de> for LongestEntry {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = LongestEntry;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a vocabulary")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<LongestEntry, A::Error> {
+                let mut longest = 0;
+                while let Some((text, _)) = entries.next_element::<(Cow<'de, str>, IgnoredAny)>()? {
+                    longest = longest.max(text.chars().count());
+                }
+                Ok(LongestEntry(longest))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<LongestEntry, A::Error> {
+                while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(LongestEntry(0))
+            }
+
+            fn visit_unit<E>(self) -> Result<LongestEntry, E> {
+                Ok(LongestEntry(0))
+            }
+        }
+        deserializer.deserialize_any(Entries)
+    }
 }
 
 /// Refuses the text of a file that would take too much while the library reads it.
@@ -66,7 +111,14 @@ pub(super) fn check_text_of_file(text: &str) -> Result<(), String> {
         // What is no JSON at all, the library says in its own words.
         Err(_) => return Ok(()),
     };
-    let characters = head.model.and_then(|model| model.max_input_chars_per_word).unwrap_or(0);
+    let model = head.model.unwrap_or_default();
+    if model.vocab.0 > MOST_OF_AN_ENTRY {
+        return Err(format!(
+            "its vocabulary has an entry of {} characters, more than the limit of {MOST_OF_AN_ENTRY}",
+            model.vocab.0
+        ));
+    }
+    let characters = model.max_input_chars_per_word.unwrap_or(0);
     if characters > MOST_OF_A_WORD {
         return Err(format!(
             "its model looks at words of {characters} characters, more than the limit of {MOST_OF_A_WORD}"
@@ -77,12 +129,19 @@ pub(super) fn check_text_of_file(text: &str) -> Result<(), String> {
     let Ok(normalizer) = serde_json::from_value::<NormalizerWrapper>(normalizer) else { return Ok(()) };
     let growth = normalizing(Some(&normalizer))?;
     let added = || head.added_tokens.iter().flatten().map(|token| token.content.as_str());
+    let mut steps = Vec::new();
+    flatten(&normalizer, &mut steps);
+    if let Some(longest) = steps.iter().filter_map(|step| prepended(step)).max().filter(|len| *len > MOST_PREPENDED) {
+        return Err(format!(
+            "its normalizer puts {longest} bytes before a text, more than the limit of {MOST_PREPENDED}"
+        ));
+    }
     let bytes: u64 = added().map(|content| content.len() as u64).sum();
     if bytes > MOST_ADDED {
         return Err(format!("its added tokens have {bytes} bytes, more than the limit of {MOST_ADDED}"));
     }
     let is_short = bytes.saturating_mul(growth) <= MOST_BYTES;
-    if is_short || follow(Some(&normalizer), 1, added().flat_map(pieces), MOST_BYTES)? {
+    if is_short || follow(Some(&normalizer), 1, added().flat_map(|text| pieces(text, PIECE)), MOST_BYTES)? {
         return Ok(());
     }
     Err(format!("its added tokens have {bytes} bytes, of which its normalizer makes more than {MOST_BYTES}"))
@@ -140,12 +199,12 @@ pub(super) fn check(tokenizer: &tokenizers::Tokenizer) -> Result<(), String> {
 pub(super) fn check_text(tokenizer: &tokenizers::Tokenizer, text: &str) -> Result<(), String> {
     let normalizer = tokenizer.get_normalizer();
     let split = splitting(tokenizer.get_pre_tokenizer())?;
-    let allowed = (text.len() as u64).saturating_mul(LONGER).max(MOST_BYTES);
+    let allowed = (text.len() as u64).saturating_mul(LONGER).max(MOST_OF_SHORT);
     let bound = normalizing(normalizer)?.saturating_mul(split).saturating_mul(text.len() as u64);
     if bound <= allowed {
         return Ok(());
     }
-    match follow(normalizer, split, pieces(text), allowed)? {
+    match follow(normalizer, split, pieces(text, piece_of(tokenizer)), allowed)? {
         true => Ok(()),
         false => Err(format!("the text of {} bytes would become more than {allowed} bytes long", text.len())),
     }
@@ -197,14 +256,35 @@ pub(super) fn check_tokens(tokenizer: &tokenizers::Tokenizer, tokens: &[u32]) ->
 }
 
 /// The text in pieces that end between characters.
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
+fn pieces(text: &str, bytes: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let end = rest.floor_char_boundary(PIECE);
+        // At least one character.
+        let end = rest.floor_char_boundary(bytes).max(rest.chars().next().map_or(0, char::len_utf8));
         let (piece, after) = rest.split_at(end);
         rest = after;
         (!piece.is_empty()).then_some(piece)
     })
+}
+
+/// Bytes that are followed at a time: where something is put before each text between added tokens, no more than from
+/// one such token to the next at least.
+fn piece_of(tokenizer: &tokenizers::Tokenizer) -> usize {
+    let mut steps = Vec::new();
+    tokenizer.get_normalizer().into_iter().for_each(|normalizer| flatten(normalizer, &mut steps));
+    if !steps.iter().any(|step| prepended(step).is_some()) {
+        return PIECE;
+    }
+    let shortest = tokenizer.get_added_tokens_decoder().values().map(|token| token.content.len()).min();
+    shortest.map_or(PIECE, |shortest| (shortest + 1).min(PIECE))
+}
+
+/// Bytes that a step puts before each text; `None` if it puts nothing there.
+fn prepended(step: &NormalizerWrapper) -> Option<usize> {
+    match step {
+        NormalizerWrapper::Prepend(prepend) => Some(prepend.prepend.len()),
+        _ => None,
+    }
 }
 
 fn flatten<'a>(normalizer: &'a NormalizerWrapper, steps: &mut Vec<&'a NormalizerWrapper>) {
@@ -226,8 +306,8 @@ fn of_normalizer(step: &NormalizerWrapper) -> u64 {
         NormalizerWrapper::Sequence(inside) => inside.as_ref().iter().map(of_normalizer).fold(1, u64::saturating_mul),
         // A pattern may match nothing, between any two bytes.
         NormalizerWrapper::Replace(replace) => 1 + replace.content.len() as u64,
-        // Once for each text between added tokens.
-        NormalizerWrapper::Prepend(prepend) => 1 + prepend.prepend.len() as u64 / 8,
+        // Once for each text between added tokens, which has one byte at least.
+        NormalizerWrapper::Prepend(prepend) => 1 + prepend.prepend.len() as u64,
         NormalizerWrapper::Precompiled(_) => MOST_REPLACED as u64,
         // U+FDFA, three bytes, becomes 33.
         NormalizerWrapper::NFD(_)

@@ -143,9 +143,10 @@ const KEYS: [&str; 21] = [
     "queue-records",
 ];
 
-/// The rest of a message that says which value was given instead, if any was.
+/// The rest of a message that says which value was given instead, if any was and it can be no part of an address, which
+/// may hold a password with a comma.
 fn not(value: &str) -> String {
-    if value.is_empty() { String::new() } else { format!(", not `{value}`") }
+    if value.is_empty() || value.contains('@') { String::new() } else { format!(", not `{value}`") }
 }
 
 impl EnvConfig {
@@ -187,8 +188,10 @@ impl EnvConfig {
                 "otlp" => config.otlp = Some(value.into()),
                 "otlp-metrics" => config.otlp_metrics = Some(value.into()),
                 "prometheus" => {
-                    config.prometheus =
-                        Some(given("prometheus", value, "an address or a port, as in prometheus=9464")?);
+                    let wanted = "an address or a port, as in prometheus=9464";
+                    // Nobody's name is in an address to listen on; what looks like one is not repeated.
+                    let address = if value.contains('@') { "" } else { value };
+                    config.prometheus = Some(given("prometheus", address, wanted)?);
                 }
                 "host" => config.no_host = !switch("host", value)?,
                 "prometheus-host" => {
