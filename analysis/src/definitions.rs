@@ -325,7 +325,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Overhead",
         "ratio",
         "derived",
-        "Time that recording takes from the application's threads / duration of the steps: measured in place, with its 95 % interval, if steps were recorded and left plain in turns; else an estimate: the cost of one enter and exit of registry and layer in a warm loop × intervals. In place, two to three times that is seen, beside busy programs up to nine times",
+        "Time that recording takes from the application's threads / duration of the steps: measured in place, with its 95 % interval, if steps were recorded and left plain in turns; else an estimate: the cost of one enter and exit of registry and layer in a warm loop × intervals. In place, two to three times that is seen, and up to nine beside other programs",
         "",
     ),
     def(

@@ -118,12 +118,12 @@ pub(super) fn overhead(manifest: &RunManifest) -> Option<String> {
     let each = duration(overhead.per_interval_ns);
     match overhead.ratio {
         Some(ratio) => Some(format!(
-            "{} of step time (estimate: registry and layer in a warm loop, {each} an interval, × {} intervals; in place it is two to three times that, beside busy programs up to nine)",
+            "{} of step time (estimate: registry and layer in a warm loop, {each} an interval, × {} intervals; in place it is two to three times that, and up to nine beside other programs)",
             percent(ratio),
             count(manifest.loss.emitted)
         )),
         None if overhead.per_interval_ns > 0.0 => Some(format!(
-            "{each} an interval (estimate: registry and layer in a warm loop; in place it is two to three times that, beside busy programs up to nine)"
+            "{each} an interval (estimate: registry and layer in a warm loop; in place it is two to three times that, and up to nine beside other programs)"
         )),
         None => None,
     }

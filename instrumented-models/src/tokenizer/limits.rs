@@ -27,6 +27,8 @@ const MOST_BYTES: u64 = 16 << 20;
 const MOST_OF_SHORT: u64 = 256 << 10;
 /// … and how many times longer one may become that is longer itself.
 const LONGER: u64 = 8;
+/// Bytes that a part of a text may become while it is followed.
+const MOST_OF_A_PIECE: u64 = 4 << 20;
 /// Longest text that is put before each part of a text: SentencePiece's blank has 3 bytes.
 const MOST_PREPENDED: usize = 16;
 /// Characters of an entry of a Unigram vocabulary, of which each place of a text tries all that fit: known ones have up to
@@ -225,7 +227,7 @@ fn follow<'a>(
         let mut now = NormalizedString::from(piece);
         for (step, length) in steps.iter().zip(&mut lengths) {
             let before = now.get().len() as u64;
-            if before.saturating_mul(of_normalizer(step)) > allowed {
+            if before.saturating_mul(of_normalizer(step)) > allowed.max(MOST_OF_A_PIECE) {
                 return Ok(false);
             }
             step.normalize(&mut now).map_err(|error| error.to_string())?;
