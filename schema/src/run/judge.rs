@@ -238,8 +238,10 @@ fn lost(loss: &LossCounts, found: &mut Vec<Finding>) {
             Finding::new(
                 Code::RingFull,
                 "{lost} of {emitted} intervals ({share}) were dropped because a thread's ring was full",
-                "enlarge the ring (ring_capacity; ring_memory where there are many threads), or record fewer steps \
-                 with a schedule; steps.intervals_lost says which of the steps that are left lack some",
+                "enlarge the ring (`ring_capacity` of the builder, ring-capacity=N in CANDLESCOPE, `--ring-capacity N` of \
+                 candlescope profile, `--set ring_capacity=N` of candlescope analyze --full; ring_memory where there are \
+                 many threads), or record fewer steps with a schedule; steps.intervals_lost says which of the steps that \
+                 are left lack some",
             )
             .count("lost", loss.ring_full)
             .count("emitted", loss.emitted)
@@ -515,7 +517,7 @@ fn dropped(report: &ExporterReport, found: &mut Vec<Finding>) {
             "exporter {exporter} dropped {what}[; last error: {error}]",
             "look at the reasons: queue_full means that the destination is too slow (leave it out, make it faster, or let more \
              records wait for it: `queue_records` of the builder, queue-records=N in CANDLESCOPE, `--queue-records N` of \
-             candlescope profile), io that space or permission is missing",
+             candlescope profile, `--set queue_records=N` of candlescope analyze --full), io that space or permission is missing",
         );
         found.push(error(finding.text("what", list(false)).count("records", sum(false))));
     } else if report.last_error.is_some() {
@@ -648,7 +650,22 @@ mod tests {
         let mut found = Vec::new();
         dropped(&exporter("queue_full", None), &mut found);
         let remedy = found[0].remedy();
-        for way in ["`queue_records` of the builder", "queue-records=N in CANDLESCOPE", "`--queue-records N` of"] {
+        for way in [
+            "`queue_records` of the builder",
+            "queue-records=N in CANDLESCOPE",
+            "`--queue-records N` of",
+            "`--set queue_records=N` of",
+        ] {
+            assert!(remedy.contains(way), "whoever records knows what to set: {remedy}");
+        }
+        lost(&LossCounts { ring_full: 3, emitted: 10, ..LossCounts::default() }, &mut found);
+        let remedy = found[1].remedy();
+        for way in [
+            "`ring_capacity` of the builder",
+            "ring-capacity=N in CANDLESCOPE",
+            "`--ring-capacity N` of",
+            "`--set ring_capacity=N` of",
+        ] {
             assert!(remedy.contains(way), "whoever records knows what to set: {remedy}");
         }
         assert_eq!(
