@@ -119,6 +119,7 @@ fn starts(case: &CaseSummary) -> String {
         1 => "in 1 start".to_string(),
         n => format!("in {n} starts"),
     };
+    let starts = if case.is_cold() { format!("{starts}, cold") } else { starts };
     if case.retaken > 0 { format!("{starts}, {} taken again", case.retaken) } else { starts }
 }
 
