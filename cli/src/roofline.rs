@@ -369,7 +369,22 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
     contents.push(("roofline.html", render::dynamic_page(&measured, contexts.as_ref())?));
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(&args.targets[0]));
     let files = write(&out, &contents)?;
-    show(args, &json, || render::dynamic_text(&measured, contexts.as_ref(), WIDTH), &files)
+    let text = || {
+        let text = render::dynamic_text(&measured, contexts.as_ref(), WIDTH);
+        // What was asked for is the prediction, where the run ran on something else.
+        match predicted_elsewhere(&measured[0]) {
+            Some(outlook) => format!("{}\n\n{}", text.trim_end(), render::static_text(outlook, WIDTH)),
+            None => text,
+        }
+    };
+    show(args, &json, text, &files)
+}
+
+/// The prediction for a device that is not the run's.
+fn predicted_elsewhere(run: &Measured) -> Option<&Outlook> {
+    let outlook = run.outlook.as_ref()?;
+    let elsewhere = format!("{} is not the device of this run", outlook.device.name);
+    run.notes.iter().any(|note| note.starts_with(&elsewhere)).then_some(outlook)
 }
 
 fn calibrate_runs(args: &RooflineArgs) -> Result<()> {

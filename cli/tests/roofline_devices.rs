@@ -130,4 +130,8 @@ fn kept_peaks_are_this_machines() {
     // A run on this processor is not held against a GPU.
     let other = cached(&["roofline", run, "--gpu", "L4"]);
     assert!(other.contains("L4 is not the device of this run"), "{other}");
+    // The prediction that was asked for follows.
+    let outlook = cached(&["roofline", "embedded", "--gpu", "L4"]);
+    let head = outlook.lines().next().unwrap();
+    assert!(other.contains(head), "{head}\n{other}");
 }

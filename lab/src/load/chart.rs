@@ -128,8 +128,12 @@ mod tests {
     #[test]
     fn a_line_goes_from_one_client_to_more() {
         // Requests answered a second: four clients got fewer than two.
-        let mut stages =
-            [(Level::Concurrency(4), 7.5), (Level::Rate(2.0), 2.0), (Level::Concurrency(1), 7.0), (Level::Concurrency(2), 8.0)];
+        let mut stages = [
+            (Level::Concurrency(4), 7.5),
+            (Level::Rate(2.0), 2.0),
+            (Level::Concurrency(1), 7.0),
+            (Level::Concurrency(2), 8.0),
+        ];
         by_load(&mut stages);
         assert_eq!(stages.map(|(_, answered)| answered), [7.0, 8.0, 7.5, 2.0]);
     }

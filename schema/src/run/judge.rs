@@ -60,7 +60,7 @@ pub fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Finding> {
     if !manifest.complete {
         found.push(Finding::new(
             Code::RunIncomplete,
-            "the run was not closed in order: the tables hold the segments that were finished before it ended",
+            "the run was not closed in order, or is being written still: the tables hold the segments that were finished until now",
             "Keep the session's guard until the end of main, and let SIGTERM end the run first if that is how the program \
              ends (end_on_sigterm, or `sigterm` in CANDLESCOPE); after a crash or an abort, read the figures as those of \
              the part that was written",
@@ -503,7 +503,7 @@ fn dropped(report: &ExporterReport, found: &mut Vec<Finding>) {
         let finding = finding(
             Code::ExporterLimit,
             "exporter {exporter} left out {what} to stay within its limits",
-            "this is what the limit is for; a higher limit, such as a larger disk budget, keeps more",
+            "this is what the limit is for; a higher limit keeps more: a larger disk budget of parquet, more spans a second of otlp",
         );
         found.push(finding.text("what", list(true)).count("records", sum(true)));
     }
@@ -517,7 +517,7 @@ fn dropped(report: &ExporterReport, found: &mut Vec<Finding>) {
             "exporter {exporter} dropped {what}[; last error: {error}]",
             "look at the reasons: queue_full means that the destination is too slow (leave it out, make it faster, or let more \
              records wait for it: `queue_records` of the builder, queue-records=N in CANDLESCOPE, `--queue-records N` of \
-             candlescope profile, `--set queue_records=N` of candlescope analyze --full), io that space or permission is missing",
+             candlescope profile, `--set queue_records=N` of candlescope analyze --full), io that a file lacks space or permission, or that nobody takes it at the address",
         );
         found.push(error(finding.text("what", list(false)).count("records", sum(false))));
     } else if report.last_error.is_some() {
