@@ -35,7 +35,7 @@ pub(super) fn latency_png(stages: &[Stage]) -> Option<Vec<u8>> {
 /// less often.
 fn by_load<T>(stages: &mut [(Level, T)]) {
     let load = |level: &Level| match level {
-        Level::Concurrency(clients) => (0, f64::from(u32::try_from(*clients).unwrap_or(u32::MAX))),
+        Level::Concurrency(clients) => (0, f64::from(*clients)),
         Level::Rate(rate) => (1, *rate),
     };
     stages.sort_by(|a, b| {

@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_long_name_is_not_cut() {
-        let command = b"/opt/bin/candlescope-server\0--listen\0127.0.0.1:8080\0";
+        let command = b"/opt/bin/candlescope-server\0--port\x008080\0";
         assert_eq!(whole_name("candlescope-ser", command), "candlescope-server");
         assert_eq!(whole_name("cs-worker-with-", command), "cs-worker-with-", "a name of its own");
         assert_eq!(whole_name("make", b"/usr/bin/make\0"), "make");

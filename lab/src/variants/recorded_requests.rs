@@ -91,7 +91,7 @@ fn operators(text: &mut String, title: &str, of: &Recorded<'_>) {
     let _ = writeln!(
         text,
         "\n### Operators, {title}\n\n{}| operator | calls a request | self time a request | share of step time |\n|---|---|---|---|",
-        beware(&[(title, held_up(&of.case))])
+        beware(&[(title, held_up(of.case))])
     );
     let requests = of.requests.max(1) as f64;
     for operator in all.iter().take(OPERATORS) {
@@ -120,7 +120,7 @@ fn layers_of_both(
     if both.is_empty() {
         return;
     }
-    let held = [held_up(&one.case), held_up(&other.case)];
+    let held = [held_up(one.case), held_up(other.case)];
     let any = held.iter().any(Option::is_some);
     let _ = writeln!(
         text,
