@@ -39,4 +39,4 @@ pub use limits::{Limit, LimitError, ReadLimits};
 pub use passes::Analysis;
 pub use reader::{Batches, OpenError, Run, Segment};
 pub use render::terminal::TerminalOptions;
-pub use report::{ReportError, ReportOptions, ReportOutput, write_report};
+pub use report::{ReportError, ReportOptions, ReportOutput, write_report, write_report_of};

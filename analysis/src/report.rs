@@ -73,16 +73,23 @@ pub struct ReportOutput {
 /// # Errors
 /// If the run cannot be opened or a file cannot be written. Damage to a part of the run is in the verdict instead.
 pub fn write_report(dir: impl AsRef<Path>, options: &ReportOptions) -> Result<ReportOutput, ReportError> {
-    let run = Run::open_within(dir.as_ref(), options.limits.clone())?;
-    let Analyzed { mut analysis, account, .. } = analyze(&run, &AnalyzeOptions::default());
+    write_report_of(&Run::open_within(dir.as_ref(), options.limits.clone())?, options)
+}
+
+/// The same of a run that is open, with the limits that it was opened with.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_report_of(run: &Run, options: &ReportOptions) -> Result<ReportOutput, ReportError> {
+    let Analyzed { mut analysis, account, .. } = analyze(run, &AnalyzeOptions::default());
     analysis.account = account.ok();
     if let Some(profile) = &options.nsys {
-        let kernels = KernelsByPath::of(&run, profile, &analysis.warmup);
+        let kernels = KernelsByPath::of(run, profile, &analysis.warmup);
         analysis.verdict.findings.extend(kernels.findings());
         analysis.nsys = Some(kernels);
     }
     analysis.price = options.price.or(analysis.price);
-    let out = options.out.as_deref().unwrap_or(dir.as_ref());
+    let out = options.out.as_deref().unwrap_or(run.dir());
     std::fs::create_dir_all(out).map_err(|cause| ReportError::Write { path: out.to_path_buf(), cause })?;
     let metrics = json::metrics(&analysis);
     let contents = [

@@ -2,6 +2,7 @@
 
 use crate::full::{FullArgs, Shown};
 use crate::limits::limits;
+use crate::measured_peaks;
 use crate::output::say;
 use anyhow::{Context, Result, bail};
 use candlescope_analysis::passes::account::AccountOptions;
@@ -9,6 +10,7 @@ use candlescope_analysis::render::{account, advice, what_if as what_if_text};
 use candlescope_analysis::simulation::{Change, SimulationOptions, WhatIf, parse_changes, what_if};
 use candlescope_analysis::{AnalyzeOptions, Analyzed, Run, analyze};
 use candlescope_core::files::read_limited;
+use candlescope_work::devices::peaks_device;
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -50,7 +52,8 @@ pub(crate) struct AnalyzeArgs {
     /// Show a typical step as it runs unobserved, without what recording cost; --what-if does, too
     #[arg(long)]
     unobserved: bool,
-    /// Peaks of the run's device for --what-if and --full, as `bench peaks` wrote them, instead of those that the run names
+    /// Peaks of the run's device, as `bench peaks` wrote them [default: those that the run names, or those that are kept
+    /// of its device]
     #[arg(long, value_name = "FILE")]
     peaks: Option<PathBuf>,
     /// Raise or lower a limit on what is read, for example account-kernels=50000000; --help lists them
@@ -102,6 +105,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     if let Some(option) = args.full.given() {
         bail!("{option} is about a run that is still to be made: give --full MODEL in place of runs, or leave it out");
     }
+    let peaks = args.peaks.as_deref().map(peaks_file).transpose()?;
     let simulates = args.unobserved || !args.what_if.is_empty();
     if args.what_if.len() > MOST_CHANGES {
         bail!("{} scenarios of --what-if are more than the limit of {MOST_CHANGES}", args.what_if.len());
@@ -109,7 +113,11 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     let scenarios: Vec<Vec<Change>> = args.what_if.iter().map(|changes| changes.0.clone()).collect();
     let (mut runs, mut findings, mut abstained) = (Vec::new(), Vec::new(), Vec::new());
     for (at, dir) in args.runs.iter().enumerate() {
-        let run = Run::open_within(dir, limits.clone())?;
+        let mut run = Run::open_within(dir, limits.clone())?;
+        match &peaks {
+            Some(peaks) => measured_peaks::put(&mut run, peaks.clone()),
+            None => measured_peaks::add_kept(&mut run),
+        }
         let what_if = simulates.then(|| what_if(&run, &simulation, &scenarios).0);
         let analyzed = analyze(&run, &options);
         if args.json {
@@ -175,6 +183,17 @@ fn simulation_options(args: &AnalyzeArgs) -> Result<SimulationOptions> {
     let Some(path) = &args.peaks else { return Ok(options) };
     let text = read(path)?;
     options.peaks_file(&text).with_context(|| format!("in `{}`", path.display()))
+}
+
+/// The peaks of a file, in the form in which a run names them.
+fn peaks_file(path: &Path) -> Result<Value> {
+    let text = read(path)?;
+    let named = || format!("in `{}`", path.display());
+    let mut peaks = peaks_device(&text, None).with_context(named)?.peaks();
+    let whole: Value = serde_json::from_str(&text).with_context(named)?;
+    let disturbed = whole["disturbed"].as_array().is_some_and(|seen| !seen.is_empty());
+    peaks.iter_mut().for_each(|peak| peak.disturbed |= disturbed);
+    Ok(json!(peaks))
 }
 
 fn read(path: &Path) -> Result<String> {

@@ -214,11 +214,12 @@ pub(crate) struct PartialOptions {
     #[arg(long, value_name = "EVERY")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) overhead_probe: Option<u64>,
-    /// Records that a thread's ring holds [default: 32768]; more where the verdict says `ring_full`
+    /// Records that a thread's ring holds [default: 262144]; more where the verdict says `ring_full`
     #[arg(long, value_name = "RECORDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ring_capacity: Option<u64>,
-    /// Records that may wait for one exporter [default: 262144]; more where the verdict says `queue_full`
+    /// Records that may wait for one exporter [default: 2000000, fewer where memory is short]; more where the verdict
+    /// says `queue_full`
     #[arg(long, value_name = "RECORDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) queue_records: Option<u64>,

@@ -51,6 +51,7 @@ mod report;
 mod roofline;
 #[cfg(feature = "roofline")]
 mod roofline_model;
+mod room;
 mod run_dir;
 mod samples;
 mod services;

@@ -1,7 +1,7 @@
 //! Peaks that `bench peaks` measured on a device, for the runs made on it.
 
 use anyhow::Result;
-#[cfg(feature = "roofline")]
+use candlescope_analysis::Run;
 use candlescope_core::run::RunManifest;
 use serde_json::Value;
 
@@ -40,11 +40,13 @@ pub(crate) fn of_this_machine() -> Result<Option<String>> {
     Ok(None)
 }
 
+/// Under which a run names them.
+const KEY: &str = "measured_peaks";
+
 /// Gives a run without measured peaks those that are kept of the device that it ran on, whatever program made it.
-#[cfg(all(feature = "lab", feature = "roofline"))]
+#[cfg(feature = "lab")]
 pub(crate) fn add_to(manifest: &mut RunManifest, on_gpu: bool) -> Result<()> {
     use candlescope_lab::peaks::{DeviceIdentity, DeviceKind, load};
-    const KEY: &str = "measured_peaks";
     if manifest.environment.contains_key(KEY) {
         return Ok(());
     }
@@ -65,7 +67,27 @@ pub(crate) fn add_to(manifest: &mut RunManifest, on_gpu: bool) -> Result<()> {
 }
 
 /// Without the lab nothing is measured.
-#[cfg(all(not(feature = "lab"), feature = "roofline"))]
+#[cfg(not(feature = "lab"))]
 pub(crate) fn add_to(_: &mut RunManifest, _: bool) -> Result<()> {
     Ok(())
+}
+
+/// The same for everything that is made of an open run. Kept peaks that cannot be read are no reason not to report: they
+/// are told.
+pub(crate) fn add_kept(run: &mut Run) {
+    let Some(manifest) = run.manifest_mut() else { return };
+    let on_gpu = match manifest.options.get("device").and_then(Value::as_str) {
+        Some(device) => device.starts_with("cuda") || device.starts_with("gpu"),
+        None => manifest.gpu.as_ref().is_some_and(|gpu| !gpu.devices.is_empty()),
+    };
+    if let Err(error) = add_to(manifest, on_gpu) {
+        crate::output::note(&format!("warning: no measured peaks: {error:#}"));
+    }
+}
+
+/// Puts peaks in place of all that a run names.
+pub(crate) fn put(run: &mut Run, peaks: Value) {
+    let Some(manifest) = run.manifest_mut() else { return };
+    manifest.environment.remove("peaks");
+    manifest.environment.insert(KEY.to_string(), peaks);
 }

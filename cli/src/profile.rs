@@ -225,12 +225,7 @@ fn start(options: &Options, out: &Path, peaks: Option<serde_json::Value>, distur
     if let Some(every) = options.overhead_probe {
         builder = builder.overhead_probe(every);
     }
-    if let Some(records) = options.ring_capacity {
-        builder = builder.ring_capacity(records);
-    }
-    if let Some(records) = options.queue_records {
-        builder = builder.queue_records(records);
-    }
+    builder = crate::room::give(builder, options.ring_capacity, options.queue_records);
     builder = crate::gpu::observe(builder, options)?;
     if let Ok(serde_json::Value::Object(map)) = serde_json::to_value(options) {
         for (key, value) in map {

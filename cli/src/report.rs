@@ -6,7 +6,7 @@ use crate::output::note;
 use crate::output::say;
 use anyhow::{Context, Result, bail};
 use candlescope_analysis::passes::{PRICE_PER_HOUR, Price};
-use candlescope_analysis::{ReportOptions, TerminalOptions, write_report};
+use candlescope_analysis::{ReportOptions, Run, TerminalOptions, write_report_of};
 use candlescope_core::files::{read_text_limited, write_whole};
 use candlescope_core::run::MANIFEST_FILE;
 use serde_json::Value;
@@ -24,9 +24,11 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
         out: args.out.clone(),
         terminal: TerminalOptions { operators: args.top, ..TerminalOptions::default() },
         nsys: args.nsys.as_deref().map(|file| crate::nsys::open(file, &limits)).transpose()?,
-        limits,
+        limits: limits.clone(),
     };
-    let report = write_report(&args.run, &options)?;
+    let mut run = Run::open_within(&args.run, limits)?;
+    crate::measured_peaks::add_kept(&mut run);
+    let report = write_report_of(&run, &options)?;
     // Whoever names another place for the files wants the run left as it is.
     if let Some(price) = price.filter(|_| args.out.is_none()) {
         keep_price(&args.run, price);

@@ -193,6 +193,34 @@ fn kernels(args: &RooflineArgs) -> Result<Option<KernelStudy>> {
     Ok(all)
 }
 
+/// How the kernels of `--kernels` were measured, where that makes them slower than in a model: a sentence for each study.
+fn conditions(args: &RooflineArgs) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for path in &args.kernels {
+        let beside = if path.is_dir() { path.join("study.json") } else { path.with_file_name("study.json") };
+        if beside.is_file() {
+            let study: Value = serde_json::from_str(&read(&beside)?).unwrap_or_default();
+            all.extend(condition(&study).map(|how| format!("kernels of `{}` were measured {how}", path.display())));
+        }
+    }
+    Ok(all)
+}
+
+/// `on 2 threads, with the caches written over before each`.
+fn condition(study: &Value) -> Option<String> {
+    let on_cpu = study["options"]["device"].as_str() == Some("cpu");
+    let threads = study["environment"]["compute_threads"].as_u64().filter(|_| on_cpu);
+    let threads = threads.map(|n| format!("on {n} thread{}", if n == 1 { "" } else { "s" }));
+    let flushed = study["options"]["warm"].as_bool() == Some(false);
+    let flushed = flushed.then(|| {
+        "with the caches written over before each: what a model's steps find in a cache is read faster (`bench kernels \
+         --warm`)"
+            .to_string()
+    });
+    let known: Vec<String> = threads.into_iter().chain(flushed).collect();
+    (!known.is_empty()).then(|| known.join(", "))
+}
+
 fn kernel_study(path: &Path) -> Result<KernelStudy> {
     let file = if path.is_dir() { path.join("kernels.json") } else { path.to_path_buf() };
     if !file.is_file() {
@@ -267,6 +295,7 @@ fn of_model(args: &RooflineArgs) -> Result<()> {
     let mut outlook = outlook(args, &model, &device)?;
     if let Some(study) = &study {
         outlook = outlook.with_kernels(study).asked_as(&args.targets[0], false);
+        outlook.warnings.extend(conditions(args)?);
     }
     let json = render::static_json(&outlook);
     let mut files = Vec::new();
@@ -340,7 +369,22 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
     contents.push(("roofline.html", render::dynamic_page(&measured, contexts.as_ref())?));
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(&args.targets[0]));
     let files = write(&out, &contents)?;
-    show(args, &json, || render::dynamic_text(&measured, contexts.as_ref(), WIDTH), &files)
+    let text = || {
+        let text = render::dynamic_text(&measured, contexts.as_ref(), WIDTH);
+        // What was asked for is the prediction, where the run ran on something else.
+        match predicted_elsewhere(&measured[0]) {
+            Some(outlook) => format!("{}\n\n{}", text.trim_end(), render::static_text(outlook, WIDTH)),
+            None => text,
+        }
+    };
+    show(args, &json, text, &files)
+}
+
+/// The prediction for a device that is not the run's.
+fn predicted_elsewhere(run: &Measured) -> Option<&Outlook> {
+    let outlook = run.outlook.as_ref()?;
+    let elsewhere = format!("{} is not the device of this run", outlook.device.name);
+    run.notes.iter().any(|note| note.starts_with(&elsewhere)).then_some(outlook)
 }
 
 fn calibrate_runs(args: &RooflineArgs) -> Result<()> {
@@ -459,4 +503,19 @@ fn show(args: &RooflineArgs, json: &Value, text: impl FnOnce() -> String, files:
     }
     say(text().trim_end())?;
     files.iter().try_for_each(|file| say(&format!("wrote {}", file.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::condition;
+    use serde_json::json;
+
+    #[test]
+    fn how_kernels_were_measured_is_said() {
+        let study = |threads: u64, warm: bool| json!({ "options": { "device": "cpu", "warm": warm }, "environment": { "compute_threads": threads } });
+        let flushed = condition(&study(2, false)).unwrap();
+        assert!(flushed.starts_with("on 2 threads, with the caches written over before each"), "{flushed}");
+        assert_eq!(condition(&study(1, true)).as_deref(), Some("on 1 thread"));
+        assert_eq!(condition(&json!({})), None);
+    }
 }

@@ -7,6 +7,7 @@ use candlescope_models::ModelConfig;
 use candlescope_models::layers::ggml_dtype_word;
 use candlescope_models::weights::gguf::GgufFile;
 use candlescope_work::shape::ModelShape;
+use serde_json::Value;
 use std::path::Path;
 
 /// The largest config.json that is read: a thousand times what one holds.
@@ -67,9 +68,35 @@ impl AskedModel {
 
 fn of_config(target: &str, file: &Path) -> Result<AskedModel> {
     let text = read_text_limited(file, MOST_BYTES).with_context(|| format!("cannot read `{}`", file.display()))?;
+    if let Some(whose) = other_generator(&text) {
+        bail!(
+            "`{}` looks like the result of {whose}: of load tests, those of `candlescope load` are read. Measure the server \
+             with `candlescope load URL`, or give the config.json of the model",
+            file.display()
+        );
+    }
     let name = file.parent().and_then(Path::file_name).map_or(target.to_string(), |n| n.to_string_lossy().into());
     let shape = ModelShape::from_config_text(&name, &text).with_context(|| format!("in `{}`", file.display()))?;
     Ok(AskedModel { format: stored_format(&name).map(str::to_string), shape, note: None })
+}
+
+/// The program that wrote a result of a load test other than ours; `None` of any other file.
+///
+/// By their keys: `vllm bench serve` and what was made after it write figures in one object
+/// (`vllm/benchmarks/serve.py`), GuideLLM a list of benchmarks, GenAI-Perf and AIPerf an object for each figure.
+fn other_generator(text: &str) -> Option<&'static str> {
+    let Ok(Value::Object(fields)) = serde_json::from_str(text) else { return None };
+    let is = |key: &str, of: fn(&Value) -> bool| fields.get(key).is_some_and(of);
+    if fields.contains_key("model_type") {
+        return None;
+    }
+    if is("request_throughput", Value::is_number) || is("mean_ttft_ms", Value::is_number) {
+        return Some("vLLM's `bench serve`");
+    }
+    if is("request_throughput", Value::is_object) || is("time_to_first_token", Value::is_object) {
+        return Some("GenAI-Perf or AIPerf");
+    }
+    is("benchmarks", Value::is_array).then_some("GuideLLM")
 }
 
 /// The header alone is read.
@@ -87,4 +114,21 @@ fn of_file_name(stem: &str) -> Result<AskedModel, UnknownModel> {
     let (model, format) = parted.map_or((lower.as_str(), None), |(model, format)| (model, Some(format.to_string())));
     let shape = known_model(model)?;
     Ok(AskedModel { format: format.or_else(|| stored_format(model).map(str::to_string)), shape, note: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::other_generator;
+
+    #[test]
+    fn results_of_other_generators_are_known_by_their_keys() {
+        let vllm = r#"{"date": "20260314", "backend": "vllm", "completed": 10, "request_throughput": 1.5, "mean_ttft_ms": 9.1}"#;
+        assert_eq!(other_generator(vllm), Some("vLLM's `bench serve`"));
+        assert_eq!(other_generator(r#"{"metadata": {}, "benchmarks": [{"metrics": {}}]}"#), Some("GuideLLM"));
+        let genai = r#"{"request_throughput": {"unit": "requests/sec", "avg": 1.5}}"#;
+        assert_eq!(other_generator(genai), Some("GenAI-Perf or AIPerf"));
+        for other in [r#"{"model_type": "llama", "request_throughput": 1.0}"#, "{}", "[]", "not json"] {
+            assert_eq!(other_generator(other), None, "{other}");
+        }
+    }
 }

@@ -189,6 +189,25 @@ fn a_profile_has_the_measured_peaks_of_its_device() {
     let report = std::fs::read_to_string(run.join("operators.md")).unwrap();
     assert!(report.contains("MFU (measured)") && report.contains("MBU (measured)"));
 
+    // Runs made before have none in their files, and get those that are kept of their device: in findings, and in reports.
+    let before = dir.path().join("before");
+    let name = before.to_str().unwrap();
+    let analyzed = |more: &[&str]| good(&bench(&cache, &[&["analyze", name, "--top", "0"], more].concat()));
+    assert!(!analyzed(&[]).contains("measure them once"), "{}", analyzed(&[]));
+    let summary = good(&bench(&cache, &["report", name, "--out", dir.path().join("report").to_str().unwrap()]));
+    assert!(summary.contains("MBU of decode (measured)"), "{summary}");
+    assert_eq!(manifest(&before)["environment"].get("measured_peaks"), None, "the run stays as it is");
+    // A file of peaks is used without a scenario, too, and one that cannot be is refused.
+    let nothing = dir.path().join("nothing");
+    let with = |cache: &Path, file: &str| bench(cache, &["analyze", name, "--top", "0", "--peaks", file]);
+    let alone = good(&bench(&nothing, &["analyze", name, "--top", "0"]));
+    assert!(alone.contains("measure them once"), "{alone}");
+    let given = good(&with(&nothing, file.to_str().unwrap()));
+    assert!(!given.contains("measure them once"), "{given}");
+    let wrong = dir.path().join("wrong.json");
+    std::fs::write(&wrong, "{}").unwrap();
+    assert!(bad(&with(&nothing, wrong.to_str().unwrap())).contains("wrong.json"));
+
     // Peaks of another device, or a damaged file, are never used: nothing runs.
     let whole = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, whole.replace("\"kind\": \"cpu\"", "\"kind\": \"cuda\"")).unwrap();

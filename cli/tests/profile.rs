@@ -26,6 +26,8 @@ fn embedded_model_from_prompt_to_report() {
     assert_eq!(m["counts"]["steps"], 3 * 12);
     assert_eq!(m["model"]["architecture"], "llama");
     assert_eq!(m["options"]["queue_records"], 300_000);
+    // A command that generates has more room than a program that serves.
+    assert_eq!(m["options"]["ring_capacity"], 262_144);
     assert!(!result["text"][0].as_str().unwrap().is_empty());
     for file in ["report.html", "report.md", "operators.md", "metrics.json"] {
         assert!(run.join(file).metadata().unwrap().len() > 100, "{file}");

@@ -130,4 +130,6 @@ fn kept_peaks_are_this_machines() {
     // A run on this processor is not held against a GPU.
     let other = cached(&["roofline", run, "--gpu", "L4"]);
     assert!(other.contains("L4 is not the device of this run"), "{other}");
+    // The prediction that was asked for follows.
+    assert!(other.contains("device  L4 · "), "{other}");
 }

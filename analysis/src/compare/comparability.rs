@@ -212,9 +212,7 @@ pub(super) fn stop(differences: &[Difference]) -> Option<CompareError> {
                 .into()
         }
         (Class::Refused, _) => {
-            " Nothing allows this: compare runs of the same model, on the same kind of device, with the \
-                                same batch."
-                .into()
+            " Nothing allows this: compare runs of the same model, on the same kind of device.".into()
         }
         (_, "clocks") => {
             " Measure again when both are as cool and as free, or say --allow clocks to compare as they are.".into()

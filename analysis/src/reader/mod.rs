@@ -151,6 +151,12 @@ impl Run {
         self.manifest.as_ref()
     }
 
+    /// The same, to be added to: what is told here stands in everything that is made of the run afterwards, and the file
+    /// stays as it is.
+    pub fn manifest_mut(&mut self) -> Option<&mut RunManifest> {
+        self.manifest.as_mut()
+    }
+
     /// The readable segments, by table and then in order of writing.
     pub fn segments(&self) -> &[Segment] {
         &self.segments

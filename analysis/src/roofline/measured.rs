@@ -253,7 +253,7 @@ fn bottlenecks(analysis: &Analysis, points: &[Point]) -> Vec<Bottleneck> {
                 }
                 _ => (None, "no utilisation".to_string()),
             },
-            _ => (None, "no peaks: give --gpu NAME or --peaks FILE".to_string()),
+            _ => (None, "no peaks of the run's own device: give --peaks FILE, or --gpu with its name".to_string()),
         };
         Bottleneck { phase: phase.name.clone(), bound, evidence }
     };

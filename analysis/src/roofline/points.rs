@@ -105,7 +105,9 @@ impl Point {
     pub fn status(&self) -> Status {
         match self.under.first() {
             Some(under) => under.status.clone(),
-            None => Status::DataMissing("no peaks: give --gpu NAME or --peaks FILE".to_string()),
+            None => Status::DataMissing(
+                "no peaks of the run's own device: give --peaks FILE, or --gpu with its name".to_string(),
+            ),
         }
     }
 

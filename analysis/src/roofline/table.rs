@@ -54,10 +54,13 @@ pub fn device_row(outlook: &Outlook, price: Option<f64>) -> DeviceRow {
     };
     let recommended_batch = outlook.recommended.batch.or(outlook.recommended.knee);
     let recommended_tokens_per_s = recommended_batch.and_then(|batch| outlook.tokens_per_s_at(batch));
+    let fits = outlook.largest_batch.map(|most| outlook.scenario.batch <= most);
+    // What does not fit makes no tokens, and costs nothing.
+    let tokens_per_s = outlook.tokens_per_s.filter(|_| fits != Some(false));
     DeviceRow {
         device: outlook.device.name.clone(),
         origin: outlook.device.origin,
-        fits: outlook.largest_batch.map(|most| outlook.scenario.batch <= most),
+        fits,
         ttft_ns: outlook.prefill.ns,
         tpot_ns: outlook.decode.ns,
         launches_unknown: outlook.decode.launches_unknown,
@@ -65,12 +68,12 @@ pub fn device_row(outlook: &Outlook, price: Option<f64>) -> DeviceRow {
         tpot_on_device_ns: outlook.decode.device_ns,
         tpot_least_ns: outlook.decode.least_ns,
         bound: outlook.decode.bound,
-        tokens_per_s: outlook.tokens_per_s,
+        tokens_per_s,
         largest_batch: outlook.largest_batch,
         recommended_batch,
         recommended_tokens_per_s,
         price_per_hour,
-        price_per_million: per_million(outlook.tokens_per_s),
+        price_per_million: per_million(tokens_per_s),
         recommended_price_per_million: per_million(recommended_tokens_per_s),
     }
 }

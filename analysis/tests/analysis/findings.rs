@@ -112,6 +112,15 @@ fn a_peak_that_is_passed_is_a_measurement_error() {
     let finding = code(&impossible, "utilisation_above_one").unwrap();
     assert!(finding.message().contains("MFU of prefill") && finding.message().contains("measured"), "{finding:?}");
     assert!(!impossible.verdict.ok);
+    // Peaks that were measured beside others are what is wrong, not the run.
+    let disturbed = analyse(&Scenario::default(), |m: &mut RunManifest| {
+        peaks(10e9)(m);
+        m.environment.get_mut("peaks").unwrap()[0]["disturbed"] = true.into();
+    });
+    let finding = code(&disturbed, "utilisation_above_one").unwrap();
+    assert_eq!(finding.severity, Severity::Warning);
+    assert!(finding.message().ends_with("others were at work when this peak was measured, and it is too low"));
+    assert_eq!(disturbed.verdict.ok, fine.verdict.ok);
 }
 
 #[test]

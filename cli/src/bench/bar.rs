@@ -1,6 +1,7 @@
 //! How far a study is: a bar on a terminal, and a line now and then if standard error is not one.
 
 use super::pace::{Lines, left};
+use super::still::Still;
 use crate::output::{note, printable};
 use candlescope_lab::method::Event;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,6 +17,7 @@ pub(super) struct Bar {
     rounds: f64,
     round: f64,
     lines: Lines,
+    still: Still,
 }
 
 impl Bar {
@@ -26,11 +28,12 @@ impl Bar {
         if !wanted || !on_terminal {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
-        // No steady tick: that is a thread, which would take time from what is measured.
+        // No steady tick: that thread wakes up many times a second, which takes time from what is measured.
         let style = ProgressStyle::with_template("{msg:<48} {wide_bar} {percent}% {prefix}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let lines = Lines::new(wanted && !on_terminal, before);
-        Self { bar, rounds: rounds.into(), round: round.into(), lines }
+        let still = Still::new(wanted.then(|| (bar.clone(), on_terminal)));
+        Self { bar, rounds: rounds.into(), round: round.into(), lines, still }
     }
 
     pub(super) fn loading(&self, what: &str) {
@@ -40,6 +43,7 @@ impl Bar {
 
     pub(super) fn show(&self, event: &Event<'_>) {
         match event {
+            Event::Begins { case, first } => self.still.begins(case, *first),
             Event::WarmedUp { case, took, .. } => {
                 self.bar.set_message(format!("warm-up {}", case.key()));
                 self.lines.tell(|| format!("{} warms up, {:.1} s a repetition", case.key(), took.as_secs_f64()));
@@ -68,6 +72,7 @@ impl Bar {
     }
 
     pub(super) fn clear(&self) {
+        self.still.end();
         self.bar.finish_and_clear();
     }
 }

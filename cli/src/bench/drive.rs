@@ -231,8 +231,17 @@ fn show(study: &Study, summaries: &[CaseSummary], args: &CommonArgs) -> Result<(
     for line in lines(summaries).into_iter().chain(cost_lines(study.manifest(), summaries)) {
         say(&line)?;
     }
+    say_threads(study)?;
     say_processes(study)?;
     say(&format!("Study: {}   Report: {}", dir.display(), dir.join("report.html").display()))
+}
+
+/// Says how many threads computed, on a CPU: what they are decides more than most that is measured.
+pub(super) fn say_threads(study: &Study) -> Result<()> {
+    match study.manifest().threads() {
+        Some(threads) => say(&format!("{threads}; `candlescope tune threads` compares others.")),
+        None => Ok(()),
+    }
 }
 
 /// Says why there is no interval where the study has too few process starts for one.

@@ -25,6 +25,7 @@ pub(super) fn record(device: &str, price_per_hour: Option<&Value>) -> Result<Sco
     if let Some(peaks) = crate::measured_peaks::of(device)? {
         builder = builder.session(|session| session.environment("measured_peaks", peaks));
     }
+    let builder = crate::room::give(builder, None, None);
     Ok(on_gpu(builder, device.starts_with("cuda")).install()?)
 }
 

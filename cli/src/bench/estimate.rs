@@ -1,17 +1,30 @@
 //! How long a study will take, from the first repetition of its first cases, while there is time to ask for less.
 
-use candlescope_lab::method::{Event, Method, StopReason};
+use candlescope_lab::method::{CaseId, Event, Method, StopReason};
 use candlescope_lab::study::Manifest;
+use candlescope_lab::suites::request_size;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What takes less needs no word.
 const LONG: Duration = Duration::from_secs(300);
 
+/// After this much of first repetitions enough is known, however few they are.
+const KNOWN: Duration = Duration::from_secs(60);
+/// Less than this share of the time is not worth leaving something out for.
+const WORTH: f64 = 0.1;
+
+/// Options whose largest value can be left out, the suite that they belong to, and the parameter of its cases.
+const AXES: [(&str, &str, &str); 3] = [
+    ("--prompts", "seqlen", "prompt_tokens"),
+    ("--outputs", "seqlen", "output_tokens"),
+    ("--batches", "throughput", "batch"),
+];
+
 /// Time that a study will take.
 pub(super) struct Estimate {
     method: Method,
-    cases: usize,
+    cases: Vec<CaseId>,
     /// Options that make fewer cases.
     fewer: Vec<&'static str>,
     /// First repetitions, by case.
@@ -26,14 +39,15 @@ impl Estimate {
         let fewer = fewer.into_iter().filter(|(suite, _)| has(suite)).flat_map(|(_, options)| options.to_vec());
         Self {
             method: manifest.method.clone(),
-            cases: manifest.cases.len(),
+            cases: manifest.cases.clone(),
             fewer: fewer.collect(),
             first: BTreeMap::new(),
             told: false,
         }
     }
 
-    /// Learns from what happens. Returns what has to be said, once, as soon as a quarter of the cases is known.
+    /// Learns from what happens. Returns what has to be said, once, as soon as a quarter of the cases is known, or a
+    /// minute of them.
     pub(super) fn learn(&mut self, event: &Event<'_>) -> Option<String> {
         match event {
             Event::WarmedUp { case, repetitions: 1, took, .. } => _ = self.first.insert(case.key(), *took),
@@ -43,19 +57,48 @@ impl Estimate {
             }
             _ => return None,
         }
-        let whole = self.whole()?;
-        if self.told || self.first.len() < self.cases.div_ceil(4) || whole < LONG {
+        let whole = self.all(|_| true)?;
+        let known = self.first.len() >= self.cases.len().div_ceil(4) || self.first.values().sum::<Duration>() >= KNOWN;
+        if self.told || !known || whole < LONG {
             return None;
         }
         self.told = true;
         Some(self.words(whole))
     }
 
-    /// The cases that are not known yet are taken to be like the others.
-    fn whole(&self) -> Option<Duration> {
-        let known: Duration = self.first.values().map(|took| self.of_case(*took)).sum();
-        let n = u32::try_from(self.first.len()).ok().filter(|n| *n > 0)?;
-        Some((known / n) * u32::try_from(self.cases).ok()?)
+    /// The time of those cases that are `wanted`. A case that is not known yet takes as much for each token as the known
+    /// ones: the small ones are measured first.
+    fn all(&self, wanted: impl Fn(&CaseId) -> bool) -> Option<Duration> {
+        let known = self.cases.iter().filter_map(|case| Some((case, *self.first.get(&case.key())?)));
+        let known: Vec<(&CaseId, Duration)> = known.filter(|(_, took)| !took.is_zero()).collect();
+        let tokens: u64 = known.iter().map(|(case, _)| request_size(case)).sum();
+        let time: f64 = known.iter().map(|(_, took)| took.as_secs_f64()).sum();
+        let unknown = |case: &CaseId| match tokens {
+            0 => time / known.len().max(1) as f64,
+            tokens => time * request_size(case) as f64 / tokens as f64,
+        };
+        let of = |case: &CaseId| match self.first.get(&case.key()) {
+            Some(took) => *took,
+            None => Duration::try_from_secs_f64(unknown(case)).unwrap_or(Duration::MAX / 1_000_000),
+        };
+        let all = self.cases.iter().filter(|case| wanted(case)).map(|case| self.of_case(of(case)));
+        (!self.first.is_empty()).then(|| all.fold(Duration::ZERO, Duration::saturating_add))
+    }
+
+    /// How long it takes without the largest value of an option, the shortest first.
+    fn without(&self, whole: Duration) -> Vec<String> {
+        let less = AXES.iter().filter_map(|(option, suite, name)| {
+            let of = |case: &CaseId| case.int(name).filter(|_| case.suite() == *suite);
+            let largest = self.cases.iter().filter_map(of).max()?;
+            // The only value cannot be left out.
+            self.cases.iter().filter_map(of).find(|value| *value != largest)?;
+            let rest = self.all(|case| of(case) != Some(largest))?;
+            let worth = rest.as_secs_f64() < (1.0 - WORTH) * whole.as_secs_f64();
+            worth.then(|| (rest, format!("{largest} in {option} {:.0} min", rest.as_secs_f64() / 60.0)))
+        });
+        let mut less: Vec<(Duration, String)> = less.collect();
+        less.sort();
+        less.into_iter().map(|(_, words)| words).collect()
     }
 
     /// The most that a case may take whose repetition takes `took`: in each process start one for warming up and one
@@ -64,11 +107,14 @@ impl Estimate {
         let (method, starts) = (&self.method, self.method.processes.max(1));
         let plain = match method.runs {
             _ if took.is_zero() => Duration::ZERO,
-            Some(runs) => took * (runs + starts),
+            Some(runs) => took.saturating_mul(runs + starts),
+            // The first repetition of a start is its sample then.
+            None if took >= method.time_limit / starts => took.saturating_mul(starts),
             None => (took * 2 * starts).max(method.time_limit),
         };
-        let recorded = if method.profiled_runs > 0 { took * (method.profiled_runs + 1) } else { Duration::ZERO };
-        plain + recorded
+        let recorded =
+            if method.profiled_runs > 0 { took.saturating_mul(method.profiled_runs + 1) } else { Duration::ZERO };
+        plain.saturating_add(recorded)
     }
 
     fn words(&self, whole: Duration) -> String {
@@ -85,11 +131,15 @@ impl Estimate {
             (true, "shorter prompts and outputs"),
         ];
         let shorter: Vec<&str> = shorter.iter().filter(|(can, _)| *can).map(|(_, how)| *how).take(4).collect();
+        let without = match self.without(whole) {
+            less if less.is_empty() => String::new(),
+            less => format!(". Up to, without {}", less.join(", without ")),
+        };
         format!(
             "this will take up to {:.0} min: {} cases in {} process starts, and a repetition takes up to {}. Less to do: \
-             {}",
+             {}{without}",
             whole.as_secs_f64() / 60.0,
-            self.cases,
+            self.cases.len(),
             method.processes,
             seconds(slowest),
             shorter.join(", ")
@@ -105,7 +155,6 @@ fn seconds(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candlescope_lab::method::CaseId;
     use candlescope_lab::suites::LmOptions;
 
     fn all(method: &Method) -> (Estimate, Vec<CaseId>) {
@@ -120,16 +169,36 @@ mod tests {
 
     #[test]
     fn a_long_study_is_told_after_its_first_repetitions_with_what_to_leave_out() {
-        // 18 cases; of each a warm-up and a sample of 20 s in two starts, whatever its time limit.
+        // 18 cases, the smallest first; a token takes 0.1 s.
         let method = Method::default().time_limit(Duration::from_secs(12)).processes(2);
-        let (mut estimate, cases) = all(&method);
-        let said: Vec<Option<String>> = cases.iter().map(|case| first(&mut estimate, case, 20)).collect();
+        let (mut estimate, mut cases) = all(&method);
+        cases.sort_by_key(request_size);
+        let said: Vec<Option<String>> =
+            cases.iter().map(|case| first(&mut estimate, case, request_size(case) / 10)).collect();
+        // 6, 9, 9, 10 s and so on of 60, 96, 96, 100 tokens: a quarter of them are less than a minute.
         assert_eq!(said.iter().position(Option::is_some), Some(4), "a quarter of {}", cases.len());
         assert_eq!(said.iter().flatten().count(), 1, "once");
         let text = said[4].as_deref().unwrap();
-        assert!(text.contains("up to 24 min: 18 cases in 2 process starts") && text.contains("up to 20 s"), "{text}");
+        // Of each a sample in two starts, whatever its time limit: that is the first repetition itself.
+        let tokens: u64 = cases.iter().map(request_size).sum();
+        let minutes = tokens as f64 * 0.1 * 2.0 / 60.0;
+        let told: f64 = text.split(' ').nth(6).unwrap().parse().unwrap();
+        assert!((told / minutes - 1.0).abs() < 0.1, "{minutes}: {text}");
+        assert!(text.contains("18 cases in 2 process starts"), "{text}");
         assert!(text.contains("--quick (a look), --processes 1, fewer --batches, --prompts, --outputs"), "{text}");
         assert!(!text.contains("--time-limit"), "the limit is not what takes the time: {text}");
+        assert!(
+            text.contains(". Up to, without 1000 in --prompts ") && text.contains("without 32 in --batches"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_minute_is_enough_to_tell_of_a_very_slow_one() {
+        let (mut estimate, mut cases) = all(&Method::default().time_limit(Duration::from_secs(8)).processes(2));
+        cases.sort_by_key(request_size);
+        let text = first(&mut estimate, &cases[0], 64).expect("told after the first repetition of the smallest case");
+        assert!(text.contains("without 1000 in --prompts"), "{text}");
     }
 
     #[test]

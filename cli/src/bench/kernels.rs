@@ -12,7 +12,7 @@ use candlescope_lab::kernels::{
 };
 use candlescope_lab::method::{Ended, Engine, Method, StopReason};
 use candlescope_lab::peaks::{DeviceIdentity, load, read, shown};
-use candlescope_lab::study::{Manifest, Table};
+use candlescope_lab::study::{Manifest, Study, Table};
 use candlescope_work::devices::{PeakKind, Roof, datasheet_peaks};
 use clap::Args;
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<u8> {
         return list().map(|()| 0);
     }
     let cases = chosen(args)?;
-    crate::threads::settle(args.threads, None)?;
+    crate::threads::settle(args.threads, model_of(args).as_deref())?;
     let device = crate::device::device(&args.device)?;
     let identity = DeviceIdentity::of(&args.device)?;
     let out = crate::out_dir::chosen(args.out.as_deref(), "kernels", args.resume)?;
@@ -144,7 +144,7 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<u8> {
     let records = study.finish(state(ended.as_ref().ok().copied()))?;
     let table = table(&cases, &options, &study, &records, &roof);
     write(&study, &table)?;
-    show(args, &out, &cases, &table)?;
+    show(args, &study, &cases, &table)?;
     Ok(match ended.map_err(|error| anyhow!(error))? {
         Ended::Done => 0,
         Ended::Cancelled => interrupted(&out),
@@ -231,8 +231,25 @@ fn manifest(
     manifest
 }
 
-fn show(args: &KernelsArgs, out: &Path, cases: &[KernelCase], table: &Table) -> Result<()> {
-    let rows = table.json();
+/// The model whose kernels are measured, by the name that decides the default number of threads; of a run that which it
+/// ran.
+#[cfg(feature = "roofline")]
+fn model_of(args: &KernelsArgs) -> Option<String> {
+    let target = args.of_model.as_deref()?;
+    if !crate::roofline::is_run(Path::new(target)) {
+        return Some(target.to_string());
+    }
+    let run = candlescope_analysis::Run::open(target).ok()?;
+    Some(run.manifest()?.options.get("model")?.as_str()?.to_string())
+}
+
+#[cfg(not(feature = "roofline"))]
+fn model_of(_: &KernelsArgs) -> Option<String> {
+    None
+}
+
+fn show(args: &KernelsArgs, study: &Study, cases: &[KernelCase], table: &Table) -> Result<()> {
+    let (rows, out) = (table.json(), study.dir());
     if args.json {
         return say(&json!({ "study": out, "rows": rows }).to_string());
     }
@@ -257,6 +274,7 @@ fn show(args: &KernelsArgs, out: &Path, cases: &[KernelCase], table: &Table) -> 
             }
         ));
     }
+    super::drive::say_threads(study)?;
     let (table, page) = (out.join("kernels.csv"), out.join("report.html"));
     say(&format!("Study: {}   Table: {}   Page: {}", out.display(), table.display(), page.display()))
 }

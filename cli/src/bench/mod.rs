@@ -14,6 +14,7 @@ pub(crate) mod pace;
 mod peaks;
 mod plan;
 mod round;
+mod still;
 mod variants;
 mod variants_args;
 mod variants_round;

@@ -120,10 +120,7 @@ fn show(args: &PeaksArgs, out: &Path, peaks: &Peaks, kept: Option<PathBuf>, shee
             say(&format!("  ridge point {dtype}: {ridge:.1} FLOP/B (derived)"))?;
         }
     }
-    for absent in &peaks.absent {
-        let dtype = absent.dtype.as_ref().map_or(String::new(), |dtype| format!(" {dtype}"));
-        say(&format!("  {}{dtype}: absent; {}", absent.kind.name(), absent.reason))?;
-    }
+    absent(peaks).iter().try_for_each(|line| say(line))?;
     match &kept {
         Some(path) => say(&format!("Kept for reports: {}   Study: {}", path.display(), out.display())),
         None => {
@@ -133,6 +130,20 @@ fn show(args: &PeaksArgs, out: &Path, peaks: &Peaks, kept: Option<PathBuf>, shee
     }
 }
 
+/// What is absent, a line for each reason: `launch, gap, graph_gap: absent; …`.
+fn absent(peaks: &Peaks) -> Vec<String> {
+    let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
+    for absent in &peaks.absent {
+        let dtype = absent.dtype.as_ref().map_or(String::new(), |dtype| format!(" {dtype}"));
+        let name = format!("{}{dtype}", absent.kind.name());
+        match by_reason.iter_mut().find(|(reason, _)| *reason == absent.reason) {
+            Some((_, names)) => names.push(name),
+            None => by_reason.push((&absent.reason, vec![name])),
+        }
+    }
+    by_reason.into_iter().map(|(reason, names)| format!("  {}: absent; {reason}", names.join(", "))).collect()
+}
+
 fn datasheet_value(sheet: &[Peak], kind: PeakKind, dtype: Option<&str>) -> Option<f64> {
     let wanted = match kind {
         PeakKind::Flops => PeakKind::Flops,
@@ -140,4 +151,26 @@ fn datasheet_value(sheet: &[Peak], kind: PeakKind, dtype: Option<&str>) -> Optio
         _ => return None,
     };
     Some(sheet.iter().find(|peak| peak.kind == wanted && peak.dtype.as_deref() == dtype)?.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candlescope_lab::peaks::Absent;
+
+    #[test]
+    fn what_is_absent_for_one_reason_is_one_line() {
+        let mut peaks = Peaks::new(DeviceIdentity::cpu());
+        let none = |kind, reason: &str| Absent { kind, dtype: None, reason: reason.to_string() };
+        peaks.absent = vec![
+            none(PeakKind::Launch, "nothing is launched"),
+            none(PeakKind::HostToDevice, "nothing is copied"),
+            none(PeakKind::Gap, "nothing is launched"),
+        ];
+        let lines = absent(&peaks);
+        assert_eq!(
+            lines,
+            ["  launch, gap: absent; nothing is launched", "  host_to_device: absent; nothing is copied"]
+        );
+    }
 }

@@ -1,7 +1,7 @@
 //! `candlescope bench variants`: drives the study.
 
 use super::common_args::CommonArgs;
-use super::drive::{Rounds, measure, say_processes};
+use super::drive::{Rounds, measure, say_processes, say_threads};
 use super::plan;
 use super::variants_args::VariantsArgs;
 use crate::output::{note, say};
@@ -163,6 +163,7 @@ fn show(study: &Study, rows: &[VariantRow], closing: Option<&Closing>, common: &
     if let Some(why) = closing.and_then(|closing| closing.no_quality.as_deref()) {
         say(&format!("Quality: not measured: {why}"))?;
     }
+    say_threads(study)?;
     say_processes(study)?;
     say(&format!("Study: {}   Report: {}", dir.display(), dir.join("report.html").display()))
 }

@@ -131,6 +131,15 @@ impl Whole<'_> {
         }
     }
 
+    /// The prediction beside what was measured. No device is faster than what it allows: the peaks are too low then.
+    fn predicted_sentence(&self) -> Option<String> {
+        let sentence = render::run_sentence(self.measured)?;
+        let faster = self.measured.comparisons.iter().any(|c| too_low(c.predicted_ns.mid, c.measured_ns));
+        let beware = "; what was measured is faster than that: the peaks are too low, measure them again while nothing else \
+                      runs (`candlescope bench peaks`)";
+        Some(if faster { sentence + beware } else { sentence })
+    }
+
     fn against(&self) -> String {
         render::dynamic_text(std::slice::from_ref(self.measured), None, WIDTH)
     }
@@ -167,8 +176,8 @@ impl Whole<'_> {
             Part::new("Measured against predicted", self.against(), &["roofline.html", "dynamic_analysis.json"]),
             Part::new("What to change", self.findings(), &["findings.json", "run/report.html"]),
         ];
-        let front = Front::of(&self.analyzed.analysis)
-            .predicted(render::run_sentence(self.measured), render::run_chart(self.measured));
+        let front =
+            Front::of(&self.analyzed.analysis).predicted(self.predicted_sentence(), render::run_chart(self.measured));
         let pretty = |json: &Value| format!("{json:#}\n");
         let object = self.object();
         let findings = json!({ "schema": 1, "findings": object["findings"], "abstained": object["abstained"] });
@@ -192,5 +201,19 @@ impl Whole<'_> {
         }
         files.extend(self.report.files.iter().cloned());
         Ok(files)
+    }
+}
+
+/// Whether a prediction says that the device allows no such time as was measured, beyond what a median may be off by.
+fn too_low(predicted_ns: f64, measured_ns: f64) -> bool {
+    predicted_ns > 1.1 * measured_ns
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_prediction_above_the_measurement_is_told() {
+        assert!(super::too_low(798e3, 367e3));
+        assert!(!super::too_low(367e3, 367e3) && !super::too_low(100e3, 367e3));
     }
 }

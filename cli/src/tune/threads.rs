@@ -6,7 +6,7 @@ use crate::output::{note, say};
 use crate::threads::physical_cores;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::write_whole;
-use candlescope_lab::method::{Mode, SampleVerdict};
+use candlescope_lab::method::Mode;
 use candlescope_lab::study::{Study, told_once};
 use candlescope_lab::suites::parse_range;
 use candlescope_lab::tune::{ThreadsTuned, thread_counts};
@@ -149,8 +149,7 @@ fn measure(args: &ThreadsArgs, threads: usize, dir: &Path, warnings: &mut Vec<St
     let study = Study::open(dir)?;
     let records = study.records()?;
     warnings.extend(records.disturbances.iter().cloned());
-    let counts =
-        |sample: &&candlescope_lab::method::Sample| sample.mode == Mode::Plain && sample.verdict == SampleVerdict::Ok;
+    let counts = |sample: &&candlescope_lab::method::Sample| sample.mode == Mode::Plain && sample.verdict.counts();
     let times = records.samples.iter().filter(counts).map(|sample| sample.measurement.host_ns as f64).collect();
     Ok(candlescope_analysis::passes::stats::Distribution::of(times).map(|all| all.median))
 }

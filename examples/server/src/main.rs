@@ -150,6 +150,8 @@ fn main() -> Result<()> {
     // Chat templates are programs that come with models; they run in processes of their own.
     candlescope_models::chat::isolate();
     let args = Args::parse();
+    // A model that is not there needs no session, which would say that nothing was recorded.
+    let source = ModelSource::parse(&args.model)?;
     // Before anything starts a thread: without it candle counts the processors at each product.
     candlescope_models::threads::compute_on(compute_threads(&args));
     let scope = observe(&args)?;
@@ -161,7 +163,6 @@ fn main() -> Result<()> {
         capture::at_signal(captures.clone(), args.signal_steps)?;
     }
 
-    let source = ModelSource::parse(&args.model)?;
     let options = LoadOptions { device: device(&args.device)?, ..LoadOptions::default() };
     let engine = Engine::start(&source, &options, size(&args))?;
     if let Some(handle) = scope.handle() {

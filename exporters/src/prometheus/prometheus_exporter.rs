@@ -202,7 +202,18 @@ fn full_address(text: &str) -> String {
     if text.contains(':') || text.is_empty() { text.to_string() } else { format!("{text}:{DEFAULT_PORT}") }
 }
 
+/// Why the digits of `text` are no port, if it has digits in that place.
+fn no_port(text: &str) -> Option<String> {
+    let port = text.rsplit(':').next().unwrap_or(text);
+    let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    (digits && port.parse::<u16>().is_err())
+        .then(|| format!("`{text}` is not an address to serve metrics on: {port} is no port, these go from 0 to 65535"))
+}
+
 fn bind(text: &str) -> Result<TcpListener, ExportError> {
+    if let Some(why) = no_port(text) {
+        return Err(ExportError::fatal(why));
+    }
     let full = full_address(text);
     let found = full.to_socket_addrs().map_err(|e| {
         let remedy = "give HOST:PORT, for example 127.0.0.1:9464, or 0.0.0.0:9464 to be reached from other machines";
@@ -247,7 +258,8 @@ mod tests {
             (taken.0.as_str(), "another program has the port"),
             ("192.0.2.1:9464", "no interface of this machine"),
             ("", "is not an address"),
-            ("127.0.0.1:99999", "is not an address"),
+            ("127.0.0.1:99999", "99999 is no port"),
+            ("99999", "99999 is no port"),
         ] {
             let error =
                 PrometheusExporter::new(PrometheusConfig::new(address)).start(&RunManifest::default()).unwrap_err();

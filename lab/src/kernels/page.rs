@@ -109,7 +109,7 @@ fn page(manifest: &Manifest, rows: &[Value], charts: &[String]) -> String {
             "device": manifest.environment.get("device").map_or(&Value::Null, |device| &device["name"]),
             "heads": HEADS, "rows": shown, "charts": charts, "cache": cache,
             "has_roofs": rows.iter().any(|row| row["utilisation"].is_number()),
-            "surroundings": manifest.surroundings, "disturbances": told_once(&manifest.disturbances),
+            "threads": manifest.threads(), "surroundings": manifest.surroundings, "disturbances": told_once(&manifest.disturbances),
         })))
     });
     rendered.unwrap_or_else(|error| format!("<!doctype html><p>The report cannot be made: {error}"))

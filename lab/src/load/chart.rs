@@ -31,13 +31,24 @@ pub(super) fn latency_png(stages: &[Stage]) -> Option<Vec<u8>> {
     png_of(SIZE, &pixels).ok()
 }
 
+/// Stages from the smallest load to the largest: a line goes from one to the next, also where more clients are answered
+/// less often.
+fn by_load<T>(stages: &mut [(Level, T)]) {
+    let load = |level: &Level| match level {
+        Level::Concurrency(clients) => (0, f64::from(*clients)),
+        Level::Rate(rate) => (1, *rate),
+    };
+    stages.sort_by(|a, b| {
+        let (a, b) = (load(&a.0), load(&b.0));
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+    });
+}
+
 fn draw<B: DrawingBackend>(stages: &[Stage], root: &DrawingArea<B, Shift>) -> Option<()> {
-    let figures: Vec<_> = stages.iter().filter_map(|s| s.figures.as_ref().map(|f| (s.level, f))).collect();
+    let mut figures: Vec<_> = stages.iter().filter_map(|s| s.figures.as_ref().map(|f| (s.level, f))).collect();
+    by_load(&mut figures);
     let line = |of: &dyn Fn(Level, &super::figures::Figures) -> Option<f64>| -> Vec<(f64, f64)> {
-        let mut points: Vec<(f64, f64)> =
-            figures.iter().filter_map(|(level, f)| Some((f.requests_per_s, of(*level, f)? / 1e6))).collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        points
+        figures.iter().filter_map(|(level, f)| Some((f.requests_per_s, of(*level, f)? / 1e6))).collect()
     };
     // What clients of a given rate see counts from the planned arrival.
     let pick = |level: Level, sent: &Option<Spread>, planned: &Option<Spread>| match level {
@@ -108,4 +119,22 @@ fn draw<B: DrawingBackend>(stages: &[Stage], root: &DrawingArea<B, Shift>) -> Op
     chart.draw_series(numbers).ok()?;
     root.present().ok()?;
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_goes_from_one_client_to_more() {
+        // Requests answered a second: four clients got fewer than two.
+        let mut stages = [
+            (Level::Concurrency(4), 7.5),
+            (Level::Rate(2.0), 2.0),
+            (Level::Concurrency(1), 7.0),
+            (Level::Concurrency(2), 8.0),
+        ];
+        by_load(&mut stages);
+        assert_eq!(stages.map(|(_, answered)| answered), [7.0, 8.0, 7.5, 2.0]);
+    }
 }

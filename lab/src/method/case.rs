@@ -241,6 +241,12 @@ pub trait Case {
     /// The name of the case.
     fn id(&self) -> &CaseId;
 
+    /// How much work a repetition is beside those of other cases, in a unit of their suite: in the first round of a study
+    /// the smallest are measured first. 0 where nobody knows: the order is random then.
+    fn size(&self) -> u64 {
+        0
+    }
+
     /// Prepares the case: called once, before its first repetition.
     ///
     /// # Errors

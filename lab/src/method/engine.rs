@@ -20,6 +20,13 @@ use std::time::{Duration, Instant};
 pub enum Event<'a> {
     /// What disturbs the machine, before anything is measured.
     Disturbed(&'a [String]),
+    /// A repetition begins. It may take minutes, in which nothing else is told.
+    Begins {
+        /// The case.
+        case: &'a CaseId,
+        /// Whether it is the case's first one in this process.
+        first: bool,
+    },
     /// A warm-up repetition ended.
     WarmedUp {
         /// The case.
@@ -54,6 +61,9 @@ pub enum Ended {
     /// It was cancelled; what was taken until then is kept.
     Cancelled,
 }
+
+/// What the end of a case says whose only repetition is its sample.
+const COLD: &str = "its sample is its first repetition, cold: that took as long as the case may";
 
 type Observer<'a> = Box<dyn FnMut(&Event<'_>) + 'a>;
 
@@ -142,6 +152,10 @@ impl<'a> Engine<'a> {
         let mut todo: Vec<&mut Box<dyn Case + '_>> =
             cases.iter_mut().filter(|case| !self.skip.contains(&case.id().key())).collect();
         todo.shuffle(&mut order);
+        if self.round == 0 {
+            // Whoever stops a long study early has the small cases then, and the long ones have been told of.
+            todo.sort_by_key(|case| case.size());
+        }
         let (all, mut ended) = (todo.len(), 0);
         while !todo.is_empty() {
             let group = todo.len().min(self.method.interleave.max(1) as usize);
@@ -162,6 +176,8 @@ struct State<'c, 'd> {
     case: &'c mut (dyn Case + 'd),
     warm_up: WarmUp,
     warmup_settled: bool,
+    /// Whether its first repetition is its sample.
+    cold: bool,
     settling: Settling,
     /// Numbers of the next plain and of the next profiled repetition.
     repetitions: [u32; 2],
@@ -178,6 +194,7 @@ impl<'c, 'd> State<'c, 'd> {
             case,
             warm_up: WarmUp::default(),
             warmup_settled: false,
+            cold: false,
             settling: Settling::default(),
             repetitions: [before, 0],
             spent: Duration::ZERO,
@@ -271,18 +288,33 @@ impl Group<'_, '_, '_, '_> {
                 warm => {
                     state.warmup_settled = warm == Warm::Settled;
                     state.spent += state.warm_up.spent(&self.engine.method);
-                    // A slow case has a figure before the next one is warmed up: whoever stops it has something.
+                    // A slow case has a figure before the next one is warmed up, and so has each where the next ones are
+                    // larger: whoever stops it has something.
+                    let sorted = self.engine.round == 0 && state.case.size() > 0;
                     return match warm {
+                        _ if sorted => self.advance(place, sink).map(|()| Ended::Done),
                         Warm::OutOfTime => self.advance(place, sink).map(|()| Ended::Done),
                         _ => Ok(Ended::Done),
                     };
                 }
+            }
+            let first = state.warm_up.repetitions() == 0;
+            (self.engine.observe)(&Event::Begins { case: state.case.id(), first });
+            if first {
+                self.engine.surroundings.before();
             }
             match state.run(Mode::WarmUp) {
                 Ok((measurement, spent)) => {
                     state.warm_up.add(measurement.decisive_ns(), spent);
                     let (case, repetitions) = (state.case.id(), state.warm_up.repetitions());
                     (self.engine.observe)(&Event::WarmedUp { case, repetitions, took: spent });
+                    let method = &self.engine.method;
+                    // Another one would take as much again as the case may take in all.
+                    if first && method.runs.is_none() && spent >= method.time_limit {
+                        state.cold = true;
+                        let reading = self.engine.surroundings.after();
+                        self.keep(place, Mode::Plain, measurement, reading, SampleVerdict::Cold, sink)?;
+                    }
                 }
                 Err(error) => {
                     self.fail(place, &error, sink)?;
@@ -306,8 +338,10 @@ impl Group<'_, '_, '_, '_> {
 
     /// Takes a sample and hands it on. The inner error is the case's.
     fn sample(&mut self, place: usize, mode: Mode, sink: &mut dyn Sink) -> Result<Result<(), CaseError>, SinkError> {
-        let Engine { method, surroundings, process, .. } = &mut *self.engine;
+        let Engine { method, surroundings, observe, .. } = &mut *self.engine;
         let state = &mut self.states[place];
+        let first = state.warm_up.repetitions() == 0 && state.settling.samples() == 0;
+        observe(&Event::Begins { case: state.case.id(), first });
         surroundings.before();
         let (measurement, _) = match state.run(mode) {
             Ok(taken) => taken,
@@ -316,6 +350,23 @@ impl Group<'_, '_, '_, '_> {
         let reading = surroundings.after();
         let slowed = reading.throttled == Some(true);
         let again = slowed && mode == Mode::Plain && state.retaken < method.retakes;
+        let verdict = if again { SampleVerdict::Retaken } else { SampleVerdict::Ok };
+        self.keep(place, mode, measurement, reading, verdict, sink).map(Ok)
+    }
+
+    /// Hands a sample on.
+    fn keep(
+        &mut self,
+        place: usize,
+        mode: Mode,
+        measurement: Measurement,
+        reading: Reading,
+        verdict: SampleVerdict,
+        sink: &mut dyn Sink,
+    ) -> Result<(), SinkError> {
+        let Engine { method, surroundings, process, .. } = &mut *self.engine;
+        let state = &mut self.states[place];
+        let slowed = reading.throttled == Some(true);
         let number = &mut state.repetitions[usize::from(mode == Mode::Profiled)];
         let sample = Sample {
             case: state.case.id().clone(),
@@ -325,11 +376,11 @@ impl Group<'_, '_, '_, '_> {
             ended_ns: HostNs::now().0,
             measurement: with_reading(measurement, &reading),
             reading,
-            verdict: if again { SampleVerdict::Retaken } else { SampleVerdict::Ok },
+            verdict,
         };
         *number += 1;
         sink.sample(&sample)?;
-        if again {
+        if verdict == SampleVerdict::Retaken {
             state.retaken += 1;
             surroundings.recover(method.recovery);
         } else if mode == Mode::Plain {
@@ -338,7 +389,7 @@ impl Group<'_, '_, '_, '_> {
         }
         let share = self.share();
         (self.engine.observe)(&Event::Sampled { sample: &sample, share });
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// Ends a case: the recorded repetitions, then its row.
@@ -362,10 +413,11 @@ impl Group<'_, '_, '_, '_> {
             }
             None => {
                 let slowed = self.states[place].slowed;
-                let detail = (slowed > 0).then(|| {
+                let slowed = (slowed > 0).then(|| {
                     format!("{slowed} samples were taken while the device was slowed down: it did not recover")
                 });
-                self.end(place, reason, detail, sink)
+                let cold = self.states[place].cold.then(|| COLD.to_string());
+                self.end(place, reason, slowed.or(cold), sink)
             }
         }
     }
@@ -403,7 +455,7 @@ impl Group<'_, '_, '_, '_> {
             reason,
             detail,
             samples: state.settling.samples(),
-            warmup: state.warm_up.repetitions(),
+            warmup: state.warm_up.repetitions() - u32::from(state.cold),
             warmup_settled: state.warmup_settled,
         };
         sink.stopped(&stopped)?;

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 pub enum SampleVerdict {
     /// It counts.
     Ok,
+    /// It counts, and is the case's first repetition, cold: it took as long as the case may, so that no other was taken to
+    /// warm up for it.
+    Cold,
     /// The device was slowed down while it was taken: it is kept, was taken again, and counts in no figure.
     Retaken,
 }
@@ -21,8 +24,14 @@ impl SampleVerdict {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
+            Self::Cold => "cold",
             Self::Retaken => "retaken",
         }
+    }
+
+    /// Whether the sample is part of the figures.
+    pub const fn counts(self) -> bool {
+        matches!(self, Self::Ok | Self::Cold)
     }
 }
 

@@ -192,7 +192,8 @@ impl Process {
     fn open(pid: u32) -> Result<Self, CollectError> {
         let collector = HostCollector::of_process(pid)?;
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let name = clean(name.trim());
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let name = clean(&whole_name(name.trim(), &command));
         let name = if name.is_empty() { "process".to_string() } else { name };
         Ok(Self { name, collector, children: BTreeMap::new(), work: None })
     }
@@ -208,6 +209,15 @@ impl Process {
         });
         figures
     }
+}
+
+/// The name of a process without the kernel's limit of 15 bytes: that of the program in its command line, where what the
+/// kernel says is its beginning.
+fn whole_name(comm: &str, cmdline: &[u8]) -> String {
+    let program = cmdline.split(|byte| *byte == 0).next().unwrap_or_default();
+    let program = String::from_utf8_lossy(program);
+    let file = program.rsplit('/').next().unwrap_or_default();
+    if comm.len() >= 15 && file.starts_with(comm) { file.to_string() } else { comm.to_string() }
 }
 
 impl Program {
@@ -291,5 +301,14 @@ mod tests {
         assert!(
             answers[..20].iter().all(|answer| answer.as_ref().is_some_and(Result::is_err)) && answers[20].is_none()
         );
+    }
+
+    #[test]
+    fn a_long_name_is_not_cut() {
+        let command = b"/opt/bin/candlescope-server\0--port\x008080\0";
+        assert_eq!(whole_name("candlescope-ser", command), "candlescope-server");
+        assert_eq!(whole_name("cs-worker-with-", command), "cs-worker-with-", "a name of its own");
+        assert_eq!(whole_name("make", b"/usr/bin/make\0"), "make");
+        assert_eq!(whole_name("kworker/u8:0-ex", b""), "kworker/u8:0-ex");
     }
 }

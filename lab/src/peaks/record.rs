@@ -52,7 +52,8 @@ pub struct PeakFigure {
     /// How warm the device was, where that is told apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<Condition>,
-    /// The figure: the median of its samples, in the unit of its kind.
+    /// The figure, in the unit of its kind: the median of its samples, or of a rate whose samples others slowed down, their
+    /// 90th percentile.
     pub value: f64,
     /// Shape or size that it was reached at.
     pub at: String,
@@ -93,6 +94,9 @@ pub struct Peaks {
     pub candle: String,
     /// The figures.
     pub figures: Vec<PeakFigure>,
+    /// What was seen of others at work meanwhile: the device may reach more then. Empty if nothing was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disturbed: Vec<String>,
     /// What could not be measured, and why.
     #[serde(default)]
     pub absent: Vec<Absent>,
@@ -109,6 +113,7 @@ impl Peaks {
             threads: None,
             candle: candlescope_models::CANDLE_VERSION.to_string(),
             figures: Vec::new(),
+            disturbed: Vec::new(),
             absent: Vec::new(),
         }
     }
@@ -126,8 +131,16 @@ impl Peaks {
         let tried: BTreeSet<String> = figures.chain(absent).collect();
         let other = |kind, dtype| same && of_product(kind, dtype).is_some_and(|dtype| !tried.contains(&dtype));
         let figures = before.figures.iter().filter(|figure| other(figure.kind, &figure.dtype)).cloned();
+        let figures: Vec<PeakFigure> = figures.collect();
+        if !figures.is_empty() {
+            let unknown = before.disturbed.iter().filter(|sentence| !self.disturbed.contains(sentence)).cloned();
+            let unknown: Vec<String> = unknown.collect();
+            self.disturbed.extend(unknown);
+        }
         self.figures.extend(
-            figures.map(|figure| PeakFigure { measured_ns: figure.measured_ns.or(Some(before.measured_ns)), ..figure }),
+            figures
+                .into_iter()
+                .map(|figure| PeakFigure { measured_ns: figure.measured_ns.or(Some(before.measured_ns)), ..figure }),
         );
         self.absent.extend(before.absent.iter().filter(|absent| other(absent.kind, &absent.dtype)).cloned());
         self.sort();
@@ -198,6 +211,7 @@ impl Peaks {
             label: Origin::Measured.name().to_string(),
             source: source(figure),
             dtype: figure.dtype.clone(),
+            disturbed: !self.disturbed.is_empty(),
         };
         let flops = self.dtypes().into_iter().filter_map(|dtype| self.flops(dtype));
         let flops = flops.map(|figure| peak(PeakKind::Flops, figure));

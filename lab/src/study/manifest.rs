@@ -4,7 +4,7 @@ use super::journal::Records;
 use crate::method::{CaseId, Method, Stopped};
 use candlescope_analysis::compare::Fingerprint;
 use candlescope_core::HostNs;
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{RunManifest, env_key};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -143,6 +143,15 @@ impl Manifest {
     /// Whether it is of a GPU, by the option `device`.
     pub fn is_on_gpu(&self) -> bool {
         self.options.get("device").and_then(Value::as_str).is_some_and(|device| device.starts_with("cuda"))
+    }
+
+    /// How many threads computed and where that number comes from, `Threads: 2 (default)`; `None` on a GPU, or where the
+    /// study does not say.
+    pub fn threads(&self) -> Option<String> {
+        let number = self.environment.get(env_key::COMPUTE_THREADS)?.as_u64().filter(|_| !self.is_on_gpu())?;
+        let from = self.environment.get(env_key::COMPUTE_THREADS_FROM).and_then(Value::as_str);
+        let from = from.map(|from| if from == "option" { "--threads" } else { from });
+        Some(format!("Threads: {number}{}", from.map_or(String::new(), |from| format!(" ({from})"))))
     }
 
     /// Who measured what where, as a run's manifest would say it.

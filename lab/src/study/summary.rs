@@ -107,6 +107,11 @@ impl CaseSummary {
         Some((recorded.min / plain.max - 1.0, recorded.max / plain.min - 1.0))
     }
 
+    /// Whether some of its figures are of a first repetition, in place of a warm-up.
+    pub fn is_cold(&self) -> bool {
+        self.plain.iter().any(|sample| sample.verdict == SampleVerdict::Cold)
+    }
+
     /// Why it gave no figures, if it gave none.
     pub fn outcome(&self) -> Option<StopReason> {
         let bad = [StopReason::OutOfMemory, StopReason::Refused, StopReason::Failed];
@@ -137,7 +142,7 @@ pub fn summaries(cases: &[CaseId], records: &Records) -> Vec<CaseSummary> {
     let summary = |case: &CaseId| {
         let samples = by_key.remove(&case.key()).unwrap_or_default();
         let of = |mode: Mode| -> Vec<Sample> {
-            let counts = |sample: &&&Sample| sample.mode == mode && sample.verdict == SampleVerdict::Ok;
+            let counts = |sample: &&&Sample| sample.mode == mode && sample.verdict.counts();
             samples.iter().filter(counts).map(|sample| (*sample).clone()).collect()
         };
         let plain = of(Mode::Plain);

@@ -29,6 +29,12 @@ pub fn cases(options: &LmOptions, host: &Rc<RefCell<ModelHost>>) -> Vec<Box<dyn 
     options.case_ids().into_iter().map(case).collect()
 }
 
+/// Tokens of a request of this case, of all its sequences; those of a prompt in a file are not known.
+pub fn request_size(case: &CaseId) -> u64 {
+    let of = |name: &str| case.int(name).and_then(|value| u64::try_from(value).ok()).unwrap_or_default();
+    (of("prompt_tokens") + of("output_tokens")) * of("batch").max(1)
+}
+
 /// Requests of one shape.
 struct LmCase {
     id: CaseId,
@@ -58,6 +64,10 @@ enum Memory {
 impl Case for LmCase {
     fn id(&self) -> &CaseId {
         &self.id
+    }
+
+    fn size(&self) -> u64 {
+        request_size(&self.id)
     }
 
     fn prepare(&mut self) -> Result<(), CaseError> {

@@ -32,7 +32,7 @@ pub use answers::{Answer, answers};
 pub(crate) use bound::bound_sentences;
 pub use cost::cost_lines;
 pub(crate) use generate_error::case_error;
-pub use lm_case::cases;
+pub use lm_case::{cases, request_size};
 pub use lm_options::{Grid, LmOptions, Shape, SuiteName};
 pub use machine_memory::predicted_weight_bytes;
 pub(crate) use machine_memory::shown;

@@ -52,7 +52,8 @@ fn machine(manifest: &Manifest) -> String {
     let device = manifest.options.get("device").and_then(Value::as_str).unwrap_or("an unknown device");
     let driver = manifest.environment.get("nvidia_driver").and_then(Value::as_str).filter(|_| manifest.is_on_gpu());
     let driver = driver.map_or_else(String::new, |driver| format!(", driver {driver}"));
-    format!("{device}: {}{driver}", manifest.fingerprint().machine_name())
+    let threads = manifest.threads().map_or_else(String::new, |threads| format!(". {threads}"));
+    format!("{device}: {}{driver}{threads}", manifest.fingerprint().machine_name())
 }
 
 fn shown(value: &Value) -> String {
@@ -119,6 +120,7 @@ fn starts(case: &CaseSummary) -> String {
         1 => "in 1 start".to_string(),
         n => format!("in {n} starts"),
     };
+    let starts = if case.is_cold() { format!("{starts}, cold") } else { starts };
     if case.retaken > 0 { format!("{starts}, {} taken again", case.retaken) } else { starts }
 }
 

@@ -12,10 +12,13 @@ pub fn lines(summaries: &[CaseSummary]) -> Vec<String> {
     for suite in SuiteName::ALL {
         let cases = of_suite(summaries, suite);
         let first = cases.iter().copied().find(|case| median(case, "output_tps").is_some());
-        lines.extend(cases.iter().map(|case| match suite {
-            SuiteName::Latency => latency(case),
-            SuiteName::Throughput => throughput(case, first),
-            SuiteName::Seqlen => seqlen(case),
+        lines.extend(cases.iter().map(|case| {
+            let line = match suite {
+                SuiteName::Latency => latency(case),
+                SuiteName::Throughput => throughput(case, first),
+                SuiteName::Seqlen => seqlen(case),
+            };
+            if case.is_cold() { line + " (cold: first repetitions, as long as the case may take)" } else { line }
         }));
     }
     lines

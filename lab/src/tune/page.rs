@@ -20,7 +20,7 @@ pub(super) fn page(manifest: &Manifest, tuned: &Tuned, charts: &[String]) -> Str
         template.render(Serde(json!({
             "css": STYLE, "version": env!("CARGO_PKG_VERSION"),
             "study": manifest.study, "lines": lines(tuned), "heads": heads(tuned), "rows": rows, "charts": charts,
-            "prompt": tuned.prompt_tokens, "output": tuned.output_tokens, "surroundings": manifest.surroundings,
+            "prompt": tuned.prompt_tokens, "output": tuned.output_tokens, "threads": manifest.threads(), "surroundings": manifest.surroundings,
             "seconds": manifest.method.time_limit.as_secs_f64(),
             "disturbances": told_once(&manifest.disturbances),
         })))

@@ -9,9 +9,7 @@ use super::page::page;
 use super::prediction::Prediction;
 use super::search::{Attempt, Next, Search, Stop, Why};
 use super::words::markdown;
-use crate::method::{
-    Cancel, CaseId, Ended, Engine, Event, Method, Mode, Reading, SampleVerdict, SinkError, StopReason, Surroundings,
-};
+use crate::method::{Cancel, CaseId, Ended, Engine, Event, Method, Mode, Reading, SinkError, StopReason, Surroundings};
 use crate::study::{CaseSummary, Facts, Records, Study, StudyError, summaries};
 use crate::suites::{HostError, LmOptions, ModelHost, SuiteName, cases, throughput_table};
 use candlescope_analysis::passes::Price;
@@ -279,7 +277,7 @@ fn attempt(case: &CaseSummary, goal: &Goal) -> Option<Attempt> {
         let latency = Latency { ttft_ns: ttft.unwrap_or(e2e), tpot_ns: tpot, e2e_ns: e2e };
         goal.excess(&latency) <= 1.0
     };
-    let counts = case.plain.iter().filter(|sample| sample.verdict == SampleVerdict::Ok);
+    let counts = case.plain.iter().filter(|sample| sample.verdict.counts());
     let kept = counts.filter(|sample| {
         let figure = |name: &str| sample.measurement.figures.get(name).copied();
         keeps(figure("ttft_ns"), figure("tpot_ns"), sample.measurement.host_ns as f64)

@@ -1,6 +1,6 @@
 //! What the recorded requests of the base show, without a KV cache and with one: links, bottlenecks, operators, layers.
 
-use super::layers::layers;
+use super::layers::{Layer, layers};
 use super::row::VariantRow;
 use super::variant::Variant;
 use crate::study::{CaseSummary, Study};
@@ -12,6 +12,8 @@ use std::path::Path;
 const OPERATORS: usize = 8;
 /// Layers that are listed.
 const LAYERS: usize = 20;
+/// A recorded request ÷ a plain one above which something held the recorded one up: recording itself costs some per cent.
+const HELD_UP: f64 = 1.5;
 
 /// The sections of the report, as Markdown; empty without recorded requests.
 pub(super) fn sections(study: &Study, rows: &[VariantRow]) -> String {
@@ -52,6 +54,33 @@ pub(super) fn sections(study: &Study, rows: &[VariantRow]) -> String {
     text
 }
 
+/// How many times as long as the plain requests of a case its recorded ones took, where that is so long that their times
+/// are not the program's; `None` where they are.
+fn held_up(case: &CaseSummary) -> Option<f64> {
+    case.recording_cost().map(|cost| 1.0 + cost).filter(|times| *times > HELD_UP)
+}
+
+/// What stands above the tables of requests that were held up; empty if none was.
+fn beware(of: &[(&str, Option<f64>)]) -> String {
+    let told = of.iter().filter_map(|(title, times)| {
+        let times = (*times)?;
+        Some(format!(
+            "Beware: recorded requests of \"{title}\" took {times:.1} times as long as the plain ones. Something else held them \
+             up, and the times below are not the program's: measure again while nothing else runs, or record more requests \
+             (`--profiled 3`).\n\n"
+        ))
+    });
+    told.collect()
+}
+
+/// The words for a layer's ratio. Requests that were held up show none, however far apart the calls of one lie.
+fn times_of(layer: &Layer, held_up: bool) -> String {
+    match layer.times().filter(|_| !held_up) {
+        Some((times, low, high)) => format!("{times:.1}x ({low:.1} to {high:.1})"),
+        None => "not clear".to_string(),
+    }
+}
+
 /// Where the time of recorded requests goes.
 fn operators(text: &mut String, title: &str, of: &Recorded<'_>) {
     let mut all: Vec<_> = of.analysis.operators.iter().filter(|operator| operator.self_ns > 0).collect();
@@ -61,7 +90,8 @@ fn operators(text: &mut String, title: &str, of: &Recorded<'_>) {
     }
     let _ = writeln!(
         text,
-        "\n### Operators, {title}\n\n| operator | calls a request | self time a request | share of step time |\n|---|---|---|---|"
+        "\n### Operators, {title}\n\n{}| operator | calls a request | self time a request | share of step time |\n|---|---|---|---|",
+        beware(&[(title, held_up(of.case))])
     );
     let requests = of.requests.max(1) as f64;
     for operator in all.iter().take(OPERATORS) {
@@ -90,19 +120,19 @@ fn layers_of_both(
     if both.is_empty() {
         return;
     }
+    let held = [held_up(one.case), held_up(other.case)];
+    let any = held.iter().any(Option::is_some);
     let _ = writeln!(
         text,
-        "\n### Layers without and with the cache\n\nSelf time in a typical request, all phases together: calls × their \
+        "\n### Layers without and with the cache\n\n{}Self time in a typical request, all phases together: calls × their \
          median, so that a stall of single calls counts for nothing. The ratio has the least and the most that the calls \
          allow; where these do not show which takes longer, there is none. The largest clear difference first.\n\n\
-         | layer | {without} | {with} | less by | times |\n|---|---|---|---|---|"
+         | layer | {without} | {with} | less by | times |\n|---|---|---|---|---|",
+        beware(&[(without, held[0]), (with, held[1])])
     );
     for layer in both.iter().take(LAYERS) {
         let (a, b) = (layer.without.ns, layer.with.ns);
-        let times = layer.times().map_or_else(
-            || "not clear".to_string(),
-            |(times, low, high)| format!("{times:.1}x ({low:.1} to {high:.1})"),
-        );
+        let times = times_of(layer, any);
         let less = if a >= b { ms(Some(a - b)) } else { format!("−{}", ms(Some(b - a))) };
         let _ = writeln!(
             text,
@@ -111,5 +141,49 @@ fn layers_of_both(
             ms(Some(a)),
             ms(Some(b)),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layers::LayerTime;
+    use super::*;
+    use crate::method::{CaseId, Measurement, Mode, Reading, Sample, SampleVerdict};
+
+    fn case(plain_ms: u64, recorded_ms: u64) -> CaseSummary {
+        let sample = |mode, ms: u64| Sample {
+            case: CaseId::new("variants"),
+            process: 0,
+            repetition: 0,
+            mode,
+            ended_ns: 0,
+            measurement: Measurement::new(ms * 1_000_000),
+            reading: Reading::default(),
+            verdict: SampleVerdict::Ok,
+        };
+        CaseSummary {
+            case: CaseId::new("variants"),
+            plain: vec![sample(Mode::Plain, plain_ms)],
+            profiled: vec![sample(Mode::Profiled, recorded_ms)],
+            retaken: 0,
+            processes: 1,
+            stops: Vec::new(),
+            detail: None,
+        }
+    }
+
+    #[test]
+    fn a_recorded_request_that_was_held_up_shows_no_ratio() {
+        // A plain request took 32.3 ms in all, and one layer of the recorded one 236 ms.
+        let held = held_up(&case(32, 317));
+        assert!(held.is_some_and(|times| (times - 317.0 / 32.0).abs() < 1e-9), "{held:?}");
+        assert_eq!(held_up(&case(32, 34)), None);
+        let time = |ns: f64| LayerTime { ns, low: 0.99 * ns, high: 1.01 * ns };
+        let layer = Layer { name: "block/self_attn/rotary".into(), without: time(236e6), with: time(0.358e6) };
+        assert_eq!(times_of(&layer, true), "not clear");
+        assert!(times_of(&layer, false).starts_with("659.2x"), "{}", times_of(&layer, false));
+        let told = beware(&[("no KV cache", held), ("KV cache", None)]);
+        assert!(told.contains("\"no KV cache\" took 9.9 times") && !told.contains("of \"KV cache\""), "{told}");
+        assert_eq!(beware(&[("no KV cache", None)]), "");
     }
 }

@@ -6,7 +6,7 @@ use super::options::VariantOptions;
 use super::quality::Estimate;
 use super::row::VariantRow;
 use super::variant::Variant;
-use crate::study::{IntervalOf, Manifest, Speedup};
+use crate::study::{IntervalOf, Manifest, Speedup, told_once};
 use crate::suites::{ms, shown};
 use candlescope_models::weights::Form;
 use std::fmt::Write;
@@ -316,10 +316,13 @@ fn method(manifest: &Manifest, closing: Option<&Closing>) -> String {
          start{}. Warm-up is in no figure.",
         if processes == 1 { "" } else { "s" }
     );
+    if let Some(threads) = manifest.threads() {
+        let _ = write!(text, " {threads}.");
+    }
     if let Some(closing) = closing {
         let _ = write!(text, " Energy: {}.", closing.energy);
     }
-    for sentence in &manifest.disturbances {
+    for sentence in told_once(&manifest.disturbances) {
         let _ = write!(text, " Disturbed: {sentence}.");
     }
     text + " Every sample is in `results.parquet`; what is not known is absent, never zero.\n"

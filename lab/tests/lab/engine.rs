@@ -49,10 +49,57 @@ fn a_slow_case_has_a_sample_before_the_next_one_warms_up() {
     let cases = ["a", "b", "c"].map(|name| case(name, &log, &[Ok(30_000 * MS)])).into();
     let (kept, _) = measure(Method::default().time_limit(Duration::from_secs(12)), cases);
     assert_eq!(kept.samples.len(), 3, "each once");
-    assert!(kept.stopped.iter().all(|stop| (stop.reason, stop.warmup) == (StopReason::TimeLimit, 1)), "{kept:?}");
-    let log = log.borrow();
-    let calls: Vec<&str> = log.iter().map(|call| call.split(' ').next().unwrap()).collect();
-    assert_eq!(calls[..9], ["prepare", "warm", "run", "prepare", "warm", "run", "prepare", "warm", "run"], "{log:?}");
+    assert!(kept.stopped.iter().all(|stop| (stop.reason, stop.warmup) == (StopReason::TimeLimit, 0)), "{kept:?}");
+    // The first repetition is the sample: another one would take as long as the case may once more.
+    assert!(kept.samples.iter().all(|sample| sample.verdict == SampleVerdict::Cold && sample.mode == Mode::Plain));
+    assert!(kept.stopped.iter().all(|stop| stop.detail.as_deref().is_some_and(|detail| detail.contains("cold"))));
+    let calls = |log: &Log| -> Vec<String> {
+        log.borrow().iter().map(|call| call.split(' ').next().unwrap().to_string()).collect()
+    };
+    assert_eq!(calls(&log), ["prepare", "warm", "release"].repeat(3), "{log:?}");
+    // One that is shorter than the limit is warmed up first.
+    let log = Log::default();
+    let cases = ["a", "b"].map(|name| case(name, &log, &[Ok(8_000 * MS)])).into();
+    let (kept, _) = measure(Method::default().time_limit(Duration::from_secs(12)), cases);
+    assert!(kept.samples.iter().all(|sample| sample.verdict == SampleVerdict::Ok), "{kept:?}");
+    assert_eq!(calls(&log)[..6], ["prepare", "warm", "run", "prepare", "warm", "run"], "{log:?}");
+    // Whoever asks for a number of repetitions gets these.
+    let log = Log::default();
+    let (kept, _) = measure(Method::default().runs(Some(2)), vec![case("a", &log, &[Ok(30_000 * MS)])]);
+    assert_eq!((kept.samples.len(), kept.stopped[0].warmup), (2, 1));
+}
+
+#[test]
+fn the_first_round_begins_with_the_smallest_and_each_has_a_sample_early() {
+    struct Sized(CaseId, u64, Log);
+    impl Case for Sized {
+        fn id(&self) -> &CaseId {
+            &self.0
+        }
+        fn size(&self) -> u64 {
+            self.1
+        }
+        fn run(&mut self, mode: Mode) -> Result<Measurement, CaseError> {
+            self.2.borrow_mut().push(format!("{} {}", if mode == Mode::WarmUp { "warm" } else { "run" }, self.1));
+            Ok(Measurement::new(self.1 * MS))
+        }
+    }
+    let calls = |round: u32| {
+        let log = Log::default();
+        let one = |size: u64| -> Box<dyn Case> {
+            Box::new(Sized(CaseId::new("sized").param("size", size as i64), size, log.clone()))
+        };
+        let mut cases: Vec<Box<dyn Case>> = [50, 7, 90, 1, 30, 4].map(one).into();
+        let mut kept = InMemory::default();
+        let method = Method::default().runs(Some(3)).warmup_min(1).warmup_max(1);
+        Engine::new(method, &mut Unknown).place(0, round).run(&mut cases, &mut kept).unwrap();
+        log.take()
+    };
+    let early: Vec<String> =
+        [1, 4, 7, 30, 50, 90].iter().flat_map(|n| [format!("warm {n}"), format!("run {n}")]).collect();
+    assert_eq!(calls(0)[..12], early);
+    let later = calls(1);
+    assert!(later[..6].iter().all(|call| call.starts_with("warm")), "in random order, and interleaved: {later:?}");
 }
 
 #[test]

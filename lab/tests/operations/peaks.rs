@@ -164,6 +164,9 @@ fn a_quick_measurement_has_every_figure_or_its_reason() {
         assert_eq!(figures.is_empty(), absent.is_some(), "{}", kind.name());
         assert!(figures.iter().all(|f| f.value >= f.range.0 && f.value <= f.range.1 && f.value > 0.0 && f.n > 0));
     }
+    // The file says that others were at work, and so do the peaks of each run.
+    assert_eq!(peaks.disturbed, ["others use 1.6 of 2 cores"]);
+    assert!(peaks.environment().iter().all(|peak| peak.disturbed));
     assert!(peaks.absent.iter().any(|absent| absent.reason.contains("nothing is launched")));
     assert_eq!(peaks.dtypes(), ["f32"]);
     assert!(peaks.threads.is_some_and(|n| n > 0));

@@ -60,7 +60,7 @@ pub fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Finding> {
     if !manifest.complete {
         found.push(Finding::new(
             Code::RunIncomplete,
-            "the run was not closed in order: the tables hold the segments that were finished before it ended",
+            "the run was not closed in order, or is being written still: the tables hold the segments that were finished until now",
             "Keep the session's guard until the end of main, and let SIGTERM end the run first if that is how the program \
              ends (end_on_sigterm, or `sigterm` in CANDLESCOPE); after a crash or an abort, read the figures as those of \
              the part that was written",
@@ -238,8 +238,10 @@ fn lost(loss: &LossCounts, found: &mut Vec<Finding>) {
             Finding::new(
                 Code::RingFull,
                 "{lost} of {emitted} intervals ({share}) were dropped because a thread's ring was full",
-                "enlarge the ring (ring_capacity; ring_memory where there are many threads), or record fewer steps \
-                 with a schedule; steps.intervals_lost says which of the steps that are left lack some",
+                "enlarge the ring (`ring_capacity` of the builder, ring-capacity=N in CANDLESCOPE, `--ring-capacity N` of \
+                 candlescope profile, `--set ring_capacity=N` of candlescope analyze --full; ring_memory where there are \
+                 many threads), or record fewer steps with a schedule; steps.intervals_lost says which of the steps that \
+                 are left lack some",
             )
             .count("lost", loss.ring_full)
             .count("emitted", loss.emitted)
@@ -501,7 +503,7 @@ fn dropped(report: &ExporterReport, found: &mut Vec<Finding>) {
         let finding = finding(
             Code::ExporterLimit,
             "exporter {exporter} left out {what} to stay within its limits",
-            "this is what the limit is for; a higher limit, such as a larger disk budget, keeps more",
+            "this is what the limit is for; a higher limit keeps more: a larger disk budget of parquet, more spans a second of otlp",
         );
         found.push(finding.text("what", list(true)).count("records", sum(true)));
     }
@@ -515,7 +517,7 @@ fn dropped(report: &ExporterReport, found: &mut Vec<Finding>) {
             "exporter {exporter} dropped {what}[; last error: {error}]",
             "look at the reasons: queue_full means that the destination is too slow (leave it out, make it faster, or let more \
              records wait for it: `queue_records` of the builder, queue-records=N in CANDLESCOPE, `--queue-records N` of \
-             candlescope profile), io that space or permission is missing",
+             candlescope profile, `--set queue_records=N` of candlescope analyze --full), io that a file lacks space or permission, or that nobody takes it at the address",
         );
         found.push(error(finding.text("what", list(false)).count("records", sum(false))));
     } else if report.last_error.is_some() {
@@ -648,7 +650,22 @@ mod tests {
         let mut found = Vec::new();
         dropped(&exporter("queue_full", None), &mut found);
         let remedy = found[0].remedy();
-        for way in ["`queue_records` of the builder", "queue-records=N in CANDLESCOPE", "`--queue-records N` of"] {
+        for way in [
+            "`queue_records` of the builder",
+            "queue-records=N in CANDLESCOPE",
+            "`--queue-records N` of",
+            "`--set queue_records=N` of",
+        ] {
+            assert!(remedy.contains(way), "whoever records knows what to set: {remedy}");
+        }
+        lost(&LossCounts { ring_full: 3, emitted: 10, ..LossCounts::default() }, &mut found);
+        let remedy = found[1].remedy();
+        for way in [
+            "`ring_capacity` of the builder",
+            "ring-capacity=N in CANDLESCOPE",
+            "`--ring-capacity N` of",
+            "`--set ring_capacity=N` of",
+        ] {
             assert!(remedy.contains(way), "whoever records knows what to set: {remedy}");
         }
         assert_eq!(

@@ -194,7 +194,7 @@ pub(super) fn findings(manifest: &RunManifest, found: &mut Vec<Finding>) {
     let machine = manifest.machine.unwrap_or_default();
     let on_gpu = manifest.gpu.as_ref().is_some_and(|gpu| !gpu.devices.is_empty());
     match machine.is_disturbed() {
-        Some(true) => found.extend(disturbed(&machine)),
+        Some(true) => found.extend(disturbed(&machine, threads(manifest))),
         // Others were at work before, and not while it ran; a GPU's other users do not show in the host's samples.
         Some(false) if !on_gpu => {}
         _ => found.extend(disturbed_before(manifest)),
@@ -220,18 +220,32 @@ fn seconds(finding: Finding, name: &'static str, seconds: f64) -> Finding {
     finding.ns(name, (seconds * 1e9) as u64)
 }
 
-fn disturbed(machine: &MachineUse) -> Option<Finding> {
+/// Threads that computed on the processors; `None` where a GPU computes, or nobody says.
+fn threads(manifest: &RunManifest) -> Option<u64> {
+    let device = manifest.options.get("device").and_then(Value::as_str);
+    let on_cpu =
+        device.is_none_or(|device| device == "cpu") && manifest.gpu.as_ref().is_none_or(|g| g.devices.is_empty());
+    manifest.environment.get(env_key::COMPUTE_THREADS).and_then(Value::as_u64).filter(|_| on_cpu)
+}
+
+fn disturbed(machine: &MachineUse, threads: Option<u64>) -> Option<Finding> {
     let mut finding = Finding::new(
         Code::MachineBusy,
         "the machine was busy: while steps ran, other processes used {others:.1} of {processors:raw} processors, and in \
          {share} of the time they took time from the program[, whose threads lost their processor {switches} times]: \
          times are not the program's alone",
-        "end the other programs, or use processors that they do not use, and record again; counts and shares of FLOPs and \
-         bytes hold",
+        "end the other programs, or use processors that they do not use, and record again[; {threads} threads compute where \
+         others leave {free}: fewer may be faster (`--threads {free:raw}`, or RAYON_NUM_THREADS), `candlescope tune threads` \
+         compares them]; counts and shares of FLOPs and bytes hold",
     )
     .number("others", "cores", machine.others_cores()?)
     .count("processors", machine.processors? as u64)
     .ratio("share", machine.disturbed_share()?);
+    // Threads of one product wait for the one that lost its processor.
+    let free = ((machine.processors? - machine.others_cores()?).round() as u64).max(1);
+    if let Some(threads) = threads.filter(|threads| *threads > free) {
+        finding = finding.count("threads", threads).count("free", free);
+    }
     if let Some(switches) = machine.switches_involuntary {
         finding = finding.count("switches", switches);
     }
@@ -342,6 +356,22 @@ mod tests {
         };
         let text = told(&manifest)[&Code::MachineBusy].clone();
         assert!(text.contains("other processes used 1.0 of 2 processors") && text.contains("20 times"), "{text}");
+        // More threads than others leave processors to wait for each other, and the remedy says how many these are.
+        let remedy = |manifest: &RunManifest| {
+            let mut found = Vec::new();
+            findings(manifest, &mut found);
+            found.iter().find(|f| f.code == Code::MachineBusy).expect("busy").remedy()
+        };
+        assert!(!remedy(&manifest).contains("threads"), "nobody says how many: {}", remedy(&manifest));
+        manifest.environment.insert(env_key::COMPUTE_THREADS.into(), 2.into());
+        let text = remedy(&manifest);
+        assert!(
+            text.contains("2 threads compute where others leave 1: fewer") && text.contains("`--threads 1`"),
+            "{text}"
+        );
+        assert!(text.contains("`candlescope tune threads`"), "{text}");
+        manifest.environment.insert(env_key::COMPUTE_THREADS.into(), 1.into());
+        assert!(!remedy(&manifest).contains("threads compute"));
         // What was seen before counts where nothing was sampled.
         let before = serde_json::json!(["other processes use 1.9 of 2 cores"]);
         manifest.environment.insert(env_key::DISTURBANCES.into(), before);

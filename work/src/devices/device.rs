@@ -124,6 +124,7 @@ impl Device {
             label: self.origin.name().to_string(),
             source: format!("{}: {}", self.name, self.source),
             dtype: dtype.map(|dtype| dtype.dtype().to_string()),
+            disturbed: false,
         };
         let flops = Multiply::AS_LISTED.iter().filter_map(|dtype| Some((*dtype, *self.flops.get(dtype)?)));
         let flops = flops.map(|(dtype, value)| peak(PeakKind::Flops, value, Some(dtype)));

@@ -121,6 +121,14 @@ pub struct Peak {
     /// Element type a FLOP/s peak is for; without one it is for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
+    /// Whether others were at work while it was measured: the device may reach more.
+    #[serde(skip_serializing_if = "is_false")]
+    pub disturbed: bool,
+}
+
+/// Whether a field is left out of an object.
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl Peak {
@@ -136,6 +144,7 @@ impl Peak {
             label: text("label").unwrap_or_default(),
             source: text("source").unwrap_or_default(),
             dtype: text("dtype"),
+            disturbed: object.get("disturbed").and_then(Value::as_bool).unwrap_or_default(),
         })
     }
 
@@ -175,6 +184,8 @@ mod tests {
         let read = Peak::read(&peak).unwrap();
         assert_eq!((read.is_flops(), read.origin()), (true, Origin::Measured));
         assert_eq!(serde_json::to_value(&read).unwrap(), peak);
+        let disturbed = Peak { disturbed: true, ..read };
+        assert_eq!(Peak::read(&serde_json::to_value(&disturbed).unwrap()), Some(disturbed));
         for kind in PeakKind::MEASURED {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
             assert_eq!(PeakKind::named(kind.name()), Some(kind));

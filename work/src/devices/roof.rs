@@ -151,6 +151,7 @@ mod tests {
             label: "measured".to_string(),
             source: "a bench".to_string(),
             dtype: dtype.map(str::to_string),
+            disturbed: false,
         };
         Roof::new([peak(PeakKind::Flops, 100e9, Some("f32")), peak(PeakKind::Bandwidth, 10e9, None)])
     }

@@ -310,12 +310,21 @@ fn below_roof(it: &Told<'_>) -> (String, String) {
                 "Replace or tune {kernel} in `{at}`: another shape, layout or library, or one kernel for several of \
                 them"
             ),
-            None => format!(
-                "Speed up `{at}`: another layout or type, larger batches; if it is a product, a tuned library (MKL, \
-                 Accelerate) in place of the built-in one"
-            ),
+            None => {
+                let library = match is_no_product(at) {
+                    true => "",
+                    false => "; if it is a product, a tuned library (MKL, Accelerate) in place of the built-in one",
+                };
+                format!("Speed up `{at}`: another layout or type, larger batches{library}")
+            }
         },
     )
+}
+
+/// Whether an operation is none that multiplies matrices, by its name.
+fn is_no_product(at: &str) -> bool {
+    let name = at.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    ["softmax", "norm", "rotary", "rope", "silu", "gelu", "embed", "sample"].iter().any(|word| name.contains(word))
 }
 
 fn wave_tail(it: &Told<'_>) -> (String, String) {

@@ -21,7 +21,9 @@ pub(super) fn facts(run: &Measured) -> Vec<String> {
         all.push(format!("roof    {} · {}{many} ({})", roof.origin().name(), figures.join(", "), roof.source()));
     }
     if run.roofs.is_empty() {
-        all.push("roof    none: the run names no peaks; give --gpu NAME or --peaks FILE".to_string());
+        all.push(
+            "roof    none: no peaks of the run's own device; give --peaks FILE, or --gpu with its name".to_string(),
+        );
     }
     all
 }
