@@ -301,7 +301,10 @@ fn every_report_tells_the_layer_from_the_background_threads() {
     for text in texts {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("(estimate: registry and layer in a warm loop, 41 ns an interval"), "{text}");
-        assert!(text.contains("in place it is two to three times that, and up to nine beside other programs)") && !text.contains("own part"));
+        assert!(
+            text.contains("in place it is two to three times that, and up to nine beside other programs)")
+                && !text.contains("own part")
+        );
         assert!(text.contains("3.00 ms CPU time of the background threads (measured), 0.1 % of 1.89 s × 2 cores"));
         assert!(text.contains("(TTFT)") && text.contains("(TPOT)") && text.contains("(ITL)"));
     }
