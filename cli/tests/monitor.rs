@@ -207,6 +207,7 @@ fn what_is_wrong_is_named() {
     std::fs::write(at("there.csv"), "mine").expect("written");
     for (args, told) in [
         (vec!["--pid", "4194305"], "there is no process 4194305"),
+        (vec!["--endpoint", "999999"], "ports are from 1 to 65535"),
         (vec!["--endpoint", "127.0.0.1:1"], "no metrics at http://127.0.0.1:1/metrics"),
         (vec!["--endpoint", "http://me:secret@127.0.0.1:1/"], "--prometheus 9464"),
         (vec!["--gpu", "GPU-none"], "the GPU cannot be watched"),

@@ -100,6 +100,13 @@ pub(crate) fn run(args: &MonitorArgs) -> Result<()> {
     if let Some(path) = args.csv.as_ref().filter(|path| path.is_file() && !args.overwrite) {
         bail!("{} is there already: name another file with --csv, or --overwrite it", path.display());
     }
+    let no_port = |text: &&String| {
+        let digits = text.strip_prefix(':').unwrap_or(text);
+        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.parse().is_ok_and(|port: u16| port > 0)
+    };
+    if let Some(wrong) = args.endpoint.iter().find(no_port) {
+        bail!("--endpoint {wrong}: ports are from 1 to 65535");
+    }
     let options = MonitorOptions::new().pids(args.pid.iter().copied()).endpoints(&args.endpoint).gpus(&args.gpu);
     let mut sampler = Sampler::new(options)?;
     let rows = args.csv.as_deref().map(Rows::create).transpose()?;

@@ -236,7 +236,8 @@ fn counted_by(ok: &[&RequestRecord]) -> Option<TokensBy> {
 }
 
 fn cached_share(ok: &[&RequestRecord]) -> Option<f64> {
-    let told = ok.iter().filter_map(|r| Some((r.cached_tokens?, r.prompt_tokens?)));
+    // More than there are is no count of them.
+    let told = ok.iter().filter_map(|r| Some((r.cached_tokens?, r.prompt_tokens?))).filter(|(cached, all)| cached <= all);
     // As real numbers: a server can say any count.
     let (cached, all) = told.fold((0.0, 0.0), |(cached, all), (c, n)| (cached + c as f64, all + n as f64));
     (all > 0.0).then(|| cached / all)
@@ -267,7 +268,7 @@ fn keeps(r: &RequestRecord, slo: &Slo) -> bool {
 
 /// Output tokens that arrived between two times. Where the server counted others than there were chunks, each chunk
 /// has the same share of them; those of an answer that is no stream come at its end. An answer that was cut off before
-/// its count has as many tokens a chunk as those that were counted, all together.
+/// its count has as many tokens a chunk as those that were counted, all together. What was no answer at all has none.
 fn tokens_between(records: &[RequestRecord], from: u64, to: u64) -> Option<f64> {
     let by_usage = |r: &&RequestRecord| r.output_tokens_by == Some(TokensBy::Usage) && !r.token_ns.is_empty();
     let (all_tokens, all_chunks) = records.iter().filter(by_usage).fold((0.0, 0.0), |(tokens, chunks), r| {
@@ -275,7 +276,8 @@ fn tokens_between(records: &[RequestRecord], from: u64, to: u64) -> Option<f64> 
     });
     let a_chunk = if all_chunks > 0.0 { all_tokens / all_chunks } else { 1.0 };
     let (mut tokens, mut known) = (0.0, false);
-    for r in records {
+    let is_answer = |r: &&RequestRecord| r.failure.as_ref().is_none_or(|failure| failure.kind != FailureKind::Malformed);
+    for r in records.iter().filter(is_answer) {
         let chunks = r.token_ns.len();
         let counted = r.output_tokens.map(|n| n as f64);
         if chunks == 0 {
@@ -389,6 +391,8 @@ mod tests {
         assert_eq!(f.cached_share, None, "nobody said");
         let told = RequestRecord { prompt_tokens: Some(8), cached_tokens: Some(2), ..all[0].clone() };
         assert_eq!(cached_share(&[&told, &all[1]]), Some(0.25));
+        let more = RequestRecord { prompt_tokens: Some(5), cached_tokens: Some(u64::from(u32::MAX)), ..told.clone() };
+        assert_eq!((cached_share(&[&more]), cached_share(&[&more, &told])), (None, Some(0.25)));
     }
 
     #[test]
@@ -431,7 +435,10 @@ mod tests {
         let mut cut = request(2, Part::Measured, 0);
         (cut.token_ns, cut.output_tokens, cut.output_tokens_by) = (vec![5, 15], Some(2), Some(TokensBy::Chunks));
         assert_eq!(tokens_between(&[cut.clone()], 0, 20), Some(2.0));
-        assert_eq!(tokens_between(&[several, cut], 0, 20), Some(6.0 + 6.0));
+        assert_eq!(tokens_between(&[several, cut.clone()], 0, 20), Some(6.0 + 6.0));
+        // What was no answer at all has no tokens.
+        cut.failure = Some(Failure::new(FailureKind::Malformed, "no JSON"));
+        assert_eq!(tokens_between(&[cut], 0, 20), None);
         whole.output_tokens = None;
         assert_eq!((tokens_between(&[whole.clone()], 0, 26), whole.ttft_ns(), whole.e2e_ns()), (None, None, Some(26)));
     }
