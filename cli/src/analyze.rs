@@ -115,7 +115,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     for (at, dir) in args.runs.iter().enumerate() {
         let mut run = Run::open_within(dir, limits.clone())?;
         match &peaks {
-            Some(peaks) => measured_peaks::put(&mut run, peaks.clone()),
+            Some(peaks) => measured_peaks::put(&mut run, peaks.clone())?,
             None => measured_peaks::add_kept(&mut run),
         }
         let what_if = simulates.then(|| what_if(&run, &simulation, &scenarios).0);

@@ -1,6 +1,6 @@
 //! Peaks that `bench peaks` measured on a device, for the runs made on it.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use candlescope_analysis::Run;
 use candlescope_core::run::RunManifest;
 use serde_json::Value;
@@ -86,8 +86,15 @@ pub(crate) fn add_kept(run: &mut Run) {
 }
 
 /// Puts peaks in place of all that a run names.
-pub(crate) fn put(run: &mut Run, peaks: Value) {
-    let Some(manifest) = run.manifest_mut() else { return };
+///
+/// # Errors
+/// If there is no `run.json` that names any.
+pub(crate) fn put(run: &mut Run, peaks: Value) -> Result<()> {
+    let dir = run.dir().display().to_string();
+    let manifest = run.manifest_mut();
+    let manifest =
+        manifest.with_context(|| format!("--peaks needs a run.json that can be read, and `{dir}` has none"))?;
     manifest.environment.remove("peaks");
     manifest.environment.insert(KEY.to_string(), peaks);
+    Ok(())
 }

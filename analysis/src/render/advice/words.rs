@@ -564,7 +564,13 @@ pub(in crate::render) fn steps(diagnosis: &Diagnosis) -> Vec<String> {
 /// What findings gain together.
 pub(in crate::render) fn together(diagnosis: &Diagnosis) -> Vec<String> {
     let one = |together: &crate::advice::Together| {
-        let codes: Vec<&str> = together.codes.iter().map(|code| code.as_str()).collect();
+        let mut codes: Vec<&str> = Vec::new();
+        for code in together.codes.iter().map(|code| code.as_str()) {
+            // Findings of one code need not stand beside each other.
+            if !codes.contains(&code) {
+                codes.push(code);
+            }
+        }
         format!(
             "all of {} together: {} of a step `{}`",
             codes.join(", "),
@@ -573,4 +579,25 @@ pub(in crate::render) fn together(diagnosis: &Diagnosis) -> Vec<String> {
         )
     };
     diagnosis.together.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::Together;
+
+    #[test]
+    fn a_code_is_named_once_among_those_that_gain_together() {
+        let codes = vec![AdviceCode::BelowRoof, AdviceCode::HostSampling, AdviceCode::BelowRoof];
+        let gain = Estimate { low: 0.1, mid: 0.2, high: 0.3 };
+        let all = vec![Together { phase: "decode".to_string(), codes, gain }];
+        let text = together(&Diagnosis { together: all, ..Diagnosis::default() }).remove(0);
+        assert!(text.starts_with("all of below_roof, host_sampling together: "), "{text}");
+    }
+
+    #[test]
+    fn no_library_of_products_is_advised_for_what_is_none() {
+        assert!(is_no_product("block/self_attn/softmax") && is_no_product("model/norm"));
+        assert!(!is_no_product("block/mlp/up_proj"));
+    }
 }
