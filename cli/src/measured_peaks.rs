@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use candlescope_analysis::Run;
 use candlescope_core::run::RunManifest;
+use candlescope_work::devices::Peak;
 use serde_json::Value;
 
 /// The peaks of the device called `cpu` or `cuda:N`, in the form in which a run keeps them, if they have been measured.
@@ -95,6 +96,13 @@ pub(crate) fn put(run: &mut Run, peaks: Value) -> Result<()> {
     let manifest =
         manifest.with_context(|| format!("--peaks needs a run.json that can be read, and `{dir}` has none"))?;
     manifest.environment.remove("peaks");
-    manifest.environment.insert(KEY.to_string(), peaks);
+    // Times of launches and of graphs stand beside peaks, and such files do not have them.
+    let is_peak =
+        |one: &Value| Peak::read(one).is_some_and(|peak| matches!(peak.kind, PeakKind::Flops | PeakKind::Bandwidth));
+    let beside = manifest.environment.get(KEY).and_then(Value::as_array).into_iter().flatten();
+    let beside: Vec<Value> = beside.filter(|one| !is_peak(one)).cloned().collect();
+    let mut all = peaks.as_array().cloned().unwrap_or_default();
+    all.extend(beside);
+    manifest.environment.insert(KEY.to_string(), all.into());
     Ok(())
 }

@@ -25,7 +25,7 @@ pub(crate) fn give(builder: Builder, ring: Option<usize>, queue: Option<u64>) ->
 
 /// Records that may wait on a machine with this many bytes left.
 fn of_memory(available: Option<u64>) -> u64 {
-    available.map_or(QUEUE, |bytes| (bytes / PARTS / RECORD_BYTES).clamp(QUEUE_LEAST, QUEUE))
+    available.map_or(QUEUE_LEAST, |bytes| (bytes / PARTS / RECORD_BYTES).clamp(QUEUE_LEAST, QUEUE))
 }
 
 #[cfg(feature = "lab")]
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_small_machine_keeps_its_memory() {
-        assert_eq!(of_memory(None), QUEUE);
+        assert_eq!(of_memory(None), QUEUE_LEAST);
         assert_eq!(of_memory(Some(64 << 30)), QUEUE);
         assert_eq!(of_memory(Some(1 << 30)), (1 << 30) / 8 / 256);
         assert_eq!(of_memory(Some(100 << 20)), QUEUE_LEAST);

@@ -56,7 +56,8 @@ pub struct UsualTime {
 impl UsualSteps {
     /// The duration of a step, in nanoseconds: the median of those that are kept by themselves.
     pub fn median_ns(&self) -> Option<f64> {
-        percentile_of(&self.sampled_ns.iter().map(|ns| *ns as f64).collect::<Vec<_>>(), 0.5)
+        let all = self.sampled_ns.iter().filter(|ns| **ns > 0).map(|ns| *ns as f64);
+        percentile_of(&all.collect::<Vec<_>>(), 0.5)
     }
 }
 
@@ -81,22 +82,20 @@ impl UsualTime {
         }
     }
 
-    /// The share of a step's time that it takes: the median over the steps that are kept by themselves, which a stall
-    /// in a few of them leaves as it is, and the least in nine of ten of them. What is in fewer than half of the steps
-    /// has the share of all of them together. `None` without steps.
+    /// The share of a step's time that it takes: the median over the steps that are kept by themselves and have it, times
+    /// the part of them that has it; a stall in a few leaves that as it is. And the least in nine of ten of them. `None`
+    /// without steps.
     pub fn share(&self, steps: &UsualSteps) -> Option<(f64, f64)> {
         let whole = (steps.total_ns > 0).then_some(steps.total_ns as f64)?;
-        let together = self.total_ns as f64 / whole;
         let each: Vec<f64> = self.of_each(steps).map(|(own, step)| own / step).collect();
-        let share = percentile_of(&each, 0.5).filter(|median| *median > 0.0).unwrap_or(together);
+        let share = usual_of(&each).unwrap_or(self.total_ns as f64 / whole);
         Some((share, percentile_of(&each, 0.1).map_or(share, |low| low.min(share))))
     }
 
-    /// Its time in a step, in nanoseconds: the median as for [`share`](Self::share). `None` without steps.
+    /// Its time in a step, in nanoseconds, as for [`share`](Self::share). `None` without steps.
     pub fn each_ns(&self, steps: &UsualSteps) -> Option<f64> {
-        let together = (steps.steps > 0).then_some(self.total_ns as f64 / steps.steps.max(1) as f64)?;
-        let each: Vec<f64> = self.of_each(steps).map(|(own, _)| own).collect();
-        Some(percentile_of(&each, 0.5).filter(|median| *median > 0.0).unwrap_or(together))
+        let mean = (steps.steps > 0).then_some(self.total_ns as f64 / steps.steps.max(1) as f64)?;
+        Some(usual_of(&self.of_each(steps).map(|(own, _)| own).collect::<Vec<_>>()).unwrap_or(mean))
     }
 
     /// Its time in each of the steps that are kept by themselves, and theirs.
@@ -105,6 +104,13 @@ impl UsualTime {
         let all = steps.sampled_ns.iter().enumerate().filter(|(_, ns)| **ns > 0);
         all.map(move |(at, ns)| (own(at), *ns as f64))
     }
+}
+
+/// The median of those above zero, times their part of all: what is in every step has its median, and what is in few of
+/// them nearly its mean.
+fn usual_of(each: &[f64]) -> Option<f64> {
+    let there: Vec<f64> = each.iter().copied().filter(|value| *value > 0.0).collect();
+    Some(percentile_of(&there, 0.5)? * there.len() as f64 / each.len() as f64)
 }
 
 /// Which steps are usual.
@@ -171,5 +177,41 @@ impl Usual {
     /// The kinds of steps.
     pub(crate) fn into_kinds(self) -> Vec<UsualSteps> {
         self.kinds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path's time in these steps, of these durations.
+    fn of(own: &[u64], steps: &[u64]) -> (UsualTime, UsualSteps) {
+        let time = UsualTime { total_ns: own.iter().sum(), by_step: own.to_vec(), ..UsualTime::default() };
+        let (n, total_ns) = (steps.len() as u64, steps.iter().sum());
+        (time, UsualSteps { steps: n, total_ns, sampled_ns: steps.to_vec(), ..UsualSteps::default() })
+    }
+
+    #[test]
+    fn stalls_in_a_few_steps_are_not_what_an_operation_takes() {
+        // Too few steps to set any apart: three of twelve were held up within the operation.
+        let held_up = |n: u64| n % 4 == 3;
+        let own: Vec<u64> = (0..12).map(|n| if held_up(n) { 2_000_030 } else { 30 }).collect();
+        let steps: Vec<u64> = own.iter().map(|own| own + 970).collect();
+        let (time, all) = of(&own, &steps);
+        let (share, least) = time.share(&all).unwrap();
+        assert!((share - 0.03).abs() < 1e-9 && (least - 0.03).abs() < 1e-9, "{share} {least}");
+        assert_eq!((time.each_ns(&all), all.median_ns()), (Some(30.0), Some(1_000.0)));
+    }
+
+    #[test]
+    fn what_is_not_in_every_step_has_a_part_of_its_share() {
+        let own: Vec<u64> = (0..20).map(|n| if n < 11 { 500 } else { 0 }).collect();
+        let (time, all) = of(&own, &[1_000; 20]);
+        let (share, least) = time.share(&all).unwrap();
+        assert!((share - 0.5 * 0.55).abs() < 1e-9 && least == 0.0, "{share} {least}");
+        assert!((time.each_ns(&all).unwrap() - 275.0).abs() < 1e-9);
+        let (never, all) = of(&[], &[1_000; 20]);
+        assert_eq!((never.share(&all), never.each_ns(&all)), (Some((0.0, 0.0)), Some(0.0)));
+        assert_eq!(never.share(&UsualSteps::default()), None);
     }
 }

@@ -4,7 +4,7 @@ use super::columns::{FloatColumn, IntColumn, TextColumn, time, times};
 use super::intern::{Interner, forever};
 use arrow_array::RecordBatch;
 use candlescope_schema::table::kind::{
-    Axes, Gpu, Int, Launcher, Lines, Names, Narrow, Real, Repeated, StepPath, Text, Thread, Word, axes,
+    Axes, Gpu, Int, Label, Launcher, Lines, Names, Narrow, Real, Repeated, Several, StepPath, Text, Thread, Word, axes,
 };
 use candlescope_schema::{
     DType, GpuSource, GpuTime, HostNs, KernelKind, Outcome, PathInfo, Phase, Served, Shape, SpanId, ThreadInfo,
@@ -184,6 +184,30 @@ impl Load<Arc<str>> for Text {
 
     fn get(column: &mut Self::Column, row: usize, _: &mut Interner) -> Option<Arc<str>> {
         column.get(row)
+    }
+}
+
+impl Load<Arc<str>> for Label {
+    type Column = Mapped<Arc<str>>;
+
+    fn of(batch: &RecordBatch, name: &str, interner: &mut Interner) -> Self::Column {
+        Mapped::of(batch, name, |text| interner.word(text))
+    }
+
+    fn get(column: &mut Self::Column, row: usize, interner: &mut Interner) -> Option<Arc<str>> {
+        Some(column.get(row).unwrap_or_else(|| interner.word("")))
+    }
+}
+
+impl Load<u64> for Several {
+    type Column = IntColumn;
+
+    fn of(batch: &RecordBatch, name: &str, _: &mut Interner) -> IntColumn {
+        IntColumn::of(batch, name)
+    }
+
+    fn get(column: &mut IntColumn, row: usize, _: &mut Interner) -> Option<u64> {
+        Some(column.unsigned(row).unwrap_or(1))
     }
 }
 

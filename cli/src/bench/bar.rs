@@ -45,11 +45,18 @@ impl Bar {
         match event {
             Event::Begins { case, first } => self.still.begins(case, *first),
             Event::WarmedUp { case, took, .. } => {
+                self.still.ended();
                 self.bar.set_message(format!("warm-up {}", case.key()));
                 self.lines.tell(|| format!("{} warms up, {:.1} s a repetition", case.key(), took.as_secs_f64()));
             }
-            Event::Sampled { sample, share } => self.at(&sample.case.key(), *share),
-            Event::Stopped { stopped, share } => self.at(&stopped.case.key(), *share),
+            Event::Sampled { sample, share } => {
+                self.still.ended();
+                self.at(&sample.case.key(), *share);
+            }
+            Event::Stopped { stopped, share } => {
+                self.still.ended();
+                self.at(&stopped.case.key(), *share);
+            }
             _ => {}
         }
     }

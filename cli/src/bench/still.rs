@@ -63,6 +63,11 @@ impl Still {
         lock(&self.shared.0).running = Some(Running { case: case.clone(), first, since: Instant::now() });
     }
 
+    /// It ended.
+    pub(super) fn ended(&self) {
+        lock(&self.shared.0).running = None;
+    }
+
     /// Nothing is under way any more, and nothing will be.
     pub(super) fn end(&self) {
         lock(&self.shared.0).over = true;
@@ -101,6 +106,8 @@ mod tests {
         let still = Still::new(Some((ProgressBar::hidden(), false)));
         still.begins(&case, false);
         assert!(lock(&still.shared.0).running.is_some());
+        still.ended();
+        assert!(lock(&still.shared.0).running.is_none());
         still.end();
         assert!(lock(&still.shared.0).over);
     }

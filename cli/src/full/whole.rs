@@ -134,7 +134,7 @@ impl Whole<'_> {
     /// The prediction beside what was measured. No device is faster than what it allows: the peaks are too low then.
     fn predicted_sentence(&self) -> Option<String> {
         let sentence = render::run_sentence(self.measured)?;
-        let faster = self.measured.comparisons.iter().any(|c| too_low(c.predicted_ns.mid, c.measured_ns));
+        let faster = self.measured.comparisons.iter().any(|c| too_low(c.predicted_ns.low, c.measured_ns));
         let beware = "; what was measured is faster than that: the peaks are too low, measure them again while nothing else \
                       runs (`candlescope bench peaks`)";
         Some(if faster { sentence + beware } else { sentence })

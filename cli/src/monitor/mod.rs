@@ -102,7 +102,9 @@ pub(crate) fn run(args: &MonitorArgs) -> Result<()> {
     }
     let no_port = |text: &&String| {
         let digits = text.strip_prefix(':').unwrap_or(text);
-        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.parse().is_ok_and(|port: u16| port > 0)
+        !digits.is_empty()
+            && digits.bytes().all(|b| b.is_ascii_digit())
+            && !digits.parse().is_ok_and(|port: u16| port > 0)
     };
     if let Some(wrong) = args.endpoint.iter().find(no_port) {
         bail!("--endpoint {wrong}: ports are from 1 to 65535");

@@ -3,6 +3,8 @@
 //! candle asks the system for the number of cores at each product of dense matrices unless the variable is set, which takes
 //! longer than a small product. So our commands set it always.
 
+mod sys;
+
 use anyhow::{Context, Result, bail};
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::Collector;
@@ -54,7 +56,7 @@ pub(crate) fn settle(asked: Option<usize>, model: Option<&str>) -> Result<&'stat
     let candle = candle.unwrap_or_else(|| number.clone());
     let variables =
         [(RAYON_NUM_THREADS, number.as_str()), (CANDLE_NUM_THREADS, &candle), (FROM, threads.from.as_str())];
-    if !candlescope_models::threads::set_variables(&variables) {
+    if !sys::set_variables(&variables) {
         bail!(
             "the number of threads cannot be set any more, because some run already: set {RAYON_NUM_THREADS} yourself"
         );

@@ -42,8 +42,12 @@ struct Args {
     /// Address that answers requests
     #[arg(long, default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
     listen: String,
-    /// Threads that generate, each with a model of its own. candle computes with RAYON_NUM_THREADS threads, or as many
-    /// as there are cores
+    /// A further name in `Host` to answer to where the address is of this machine only, as a proxy on it hands names on;
+    /// several are possible
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// Threads that generate, each with a model of its own. candle computes with RAYON_NUM_THREADS threads; if that is not
+    /// set, the workers share the cores, and the embedded model takes one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
     /// Requests that may wait; further ones are refused with status 429
@@ -153,7 +157,11 @@ fn main() -> Result<()> {
     // A model that is not there needs no session, which would say that nothing was recorded.
     let source = ModelSource::parse(&args.model)?;
     // Before anything starts a thread: without it candle counts the processors at each product.
-    candlescope_models::threads::compute_on(compute_threads(&args));
+    #[allow(unsafe_code, reason = "setting a variable is not safe while other threads read some")]
+    // SAFETY: no other thread runs yet.
+    unsafe {
+        candlescope_models::threads::compute_on(compute_threads(&args));
+    }
     let scope = observe(&args)?;
 
     let captures = Arc::new(capture::Captures::new(scope.handle().cloned(), args.shelf(), args.capture_token.clone()));
@@ -193,6 +201,8 @@ impl Args {
         Limits {
             // Settled once the address is known.
             this_machine_only: false,
+            // The process has one server, to its end.
+            other_names: Box::leak(self.allow_host.clone().into_boxed_slice()),
             connections: usize::from(self.connections),
             head: self.head_seconds,
             body: self.body_seconds,

@@ -49,6 +49,8 @@ pub(crate) struct Limits {
     /// Answer only requests whose `Host` names this machine: the address is of this machine only, and a page of somebody
     /// else's that a browser here shows could reach it by a name of its own.
     pub(crate) this_machine_only: bool,
+    /// Further names that such requests may have, as a proxy on this machine hands them on.
+    pub(crate) other_names: &'static [String],
     /// Connections at once.
     pub(crate) connections: usize,
     /// Time for a request's head, counted from the end of the response before; also the longest time that a connection
@@ -148,8 +150,10 @@ async fn answer(
             time.begin();
             let busy = place.busy();
             let response = match request {
-                Ok(request) if limits.this_machine_only && !names_this_machine(request.headers()) => {
-                    let message = "this address is of this machine only, and Host does not name it";
+                Ok(request)
+                    if limits.this_machine_only && !names_this_machine(request.headers(), limits.other_names) =>
+                {
+                    let message = "this address is of this machine only, and Host does not name it: --allow-host NAME";
                     last(ApiError::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", message.to_string()))
                 }
                 Ok(request) => router.call(request).await?,
@@ -171,13 +175,16 @@ async fn answer(
     let _ = connection.await;
 }
 
-/// Whether there is one `Host`, and it is `localhost` or an address of this machine only.
-fn names_this_machine(headers: &HeaderMap) -> bool {
+/// Whether there is one `Host`, and it is `localhost`, an address of this machine only, or one of the `others`.
+fn names_this_machine(headers: &HeaderMap, others: &[String]) -> bool {
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else { return false };
     let Ok(authority) = host.parse::<Authority>() else { return false };
-    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    let name = authority.host().trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
+    let is_here = |address: IpAddr| address.to_canonical().is_loopback();
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse().is_ok_and(is_here)
+        || others.iter().any(|other| other.eq_ignore_ascii_case(name))
 }
 
 /// Answers one request with status 503.

@@ -1,8 +1,11 @@
 //! Sets variables of this process's own environment, which candle reads while it computes.
 #![allow(unsafe_code, reason = "setting a variable is not safe while other threads read some")]
 
-/// Sets the variables. Returns `false`, and sets none, if another thread runs.
-pub(crate) fn set_variables(variables: &[(&str, &str)]) -> bool {
+/// Sets the variables. Returns `false`, and sets none, if another thread is seen to run.
+///
+/// # Safety
+/// No other thread runs: not every system tells how many there are.
+pub(crate) unsafe fn set_variables(variables: &[(&str, &str)]) -> bool {
     let unchanged = |(name, value): &(&str, &str)| std::env::var_os(name).is_some_and(|there| there == *value);
     if variables.iter().all(unchanged) {
         return true;
@@ -11,8 +14,7 @@ pub(crate) fn set_variables(variables: &[(&str, &str)]) -> bool {
         return false;
     }
     for (name, value) in variables {
-        // SAFETY: no other thread runs, so none reads or changes the environment meanwhile: the caller settles this first
-        // of all, and where the system tells how many threads there are, it was asked.
+        // SAFETY: no other thread runs, says the caller, so none reads or changes the environment meanwhile.
         unsafe { std::env::set_var(name, value) };
     }
     true

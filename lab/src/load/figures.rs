@@ -237,7 +237,8 @@ fn counted_by(ok: &[&RequestRecord]) -> Option<TokensBy> {
 
 fn cached_share(ok: &[&RequestRecord]) -> Option<f64> {
     // More than there are is no count of them.
-    let told = ok.iter().filter_map(|r| Some((r.cached_tokens?, r.prompt_tokens?))).filter(|(cached, all)| cached <= all);
+    let told =
+        ok.iter().filter_map(|r| Some((r.cached_tokens?, r.prompt_tokens?))).filter(|(cached, all)| cached <= all);
     // As real numbers: a server can say any count.
     let (cached, all) = told.fold((0.0, 0.0), |(cached, all), (c, n)| (cached + c as f64, all + n as f64));
     (all > 0.0).then(|| cached / all)
@@ -276,7 +277,8 @@ fn tokens_between(records: &[RequestRecord], from: u64, to: u64) -> Option<f64> 
     });
     let a_chunk = if all_chunks > 0.0 { all_tokens / all_chunks } else { 1.0 };
     let (mut tokens, mut known) = (0.0, false);
-    let is_answer = |r: &&RequestRecord| r.failure.as_ref().is_none_or(|failure| failure.kind != FailureKind::Malformed);
+    let is_answer =
+        |r: &&RequestRecord| r.failure.as_ref().is_none_or(|failure| failure.kind != FailureKind::Malformed);
     for r in records.iter().filter(is_answer) {
         let chunks = r.token_ns.len();
         let counted = r.output_tokens.map(|n| n as f64);

@@ -208,6 +208,8 @@ fn collect(peaks: &mut Peaks, options: &PeakOptions, records: &Records) {
                 .find(|known| condition.as_deref() == Some(known.name())),
             value: match kind.unit() {
                 "s" => values.median,
+                // Later samples are slower because the device is warm: that is what is measured.
+                _ if condition.as_deref() == Some(Condition::Sustained.name()) && !disturbed => values.median,
                 _ => reached(&values, disturbed),
             },
             at: shape(case).map(|shape| shape.to_string()).or_else(|| text(case, "at")).unwrap_or_default(),

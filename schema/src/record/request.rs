@@ -16,9 +16,9 @@ record! {
         /// W3C span id as a signed 64-bit integer; the one OTLP and NVTX carry.
         span_id: SpanId => Int,
         /// gen_ai.operation.name, for example text_completion or chat.
-        operation: Arc<str> => Text,
+        operation: Arc<str> => Label,
         /// gen_ai.request.model.
-        model: Arc<str> => Text,
+        model: Arc<str> => Label,
         /// Start on the host, nanoseconds since the Unix epoch.
         host_start: HostNs => Int "host_start_ns",
         /// Duration on the host, nanoseconds.

@@ -43,7 +43,7 @@ record! {
         /// Bytes of weights and KV cache, analytic lower bound; sum over the step.
         bytes: Option<u64> => Int,
         /// Intervals recorded in the step, itself included.
-        intervals: u64 => Int,
+        intervals: u64 => Several,
         /// Intervals of the step that were dropped because its thread's ring was full: where not 0, layers are missing;
         /// 65535: that many or more.
         intervals_lost: Option<u64> => Int,

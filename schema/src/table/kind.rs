@@ -31,6 +31,12 @@ pub struct Word;
 /// Any text.
 #[derive(Debug)]
 pub struct Text;
+/// Any text; a row that lacks it has an empty one.
+#[derive(Debug)]
+pub struct Label;
+/// A number of at least one; a row that lacks it has one.
+#[derive(Debug)]
+pub struct Several;
 /// A list as text, as its type's `to_text` writes it.
 #[derive(Debug)]
 pub struct Lines;
@@ -75,6 +81,8 @@ one_column!(Narrow, Int32: u16, bool);
 one_column!(Real, Float64: f64);
 one_column!(Word, Utf8: TraceId, Phase, Outcome, DType, Shape, KernelKind, &'static str);
 one_column!(Text, Utf8: Arc<str>);
+one_column!(Label, Utf8: Arc<str>);
+one_column!(Several, Int64: u64);
 one_column!(Thread, Utf8: Arc<ThreadInfo>);
 
 macro_rules! columns {

@@ -27,6 +27,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     // Where a product waits for a constant cost, what it computes with is not what makes it slow.
     let waits = |one: &Operation<'_>| step.constant.as_ref().is_some_and(|cost| cost.explains(&one.totals.rollup));
     let far = under.into_iter().filter(|(one, (share, _))| !one.reads_cache() && !waits(one) && *share < FAR);
+    let mean = step.usual_mean_ns().filter(|_| !scene.on_gpu);
     for (one, (share, limit)) in far.take(MOST) {
         let least = (floor * one.kernels / one.ns).min(1.0);
         let draft = Draft::new(code, step)
@@ -35,7 +36,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
                 None => place.path(&one.totals.rollup),
             })
             .measured("time_ns", "ns", one.measured_ns, one.n)
-            .measured_if("share", "ratio", one.recorded.map(|(_, share)| share), one.n)
+            .measured_if("share", "ratio", mean.map(|mean| one.measured_ns / mean), one.n)
+            .derived_if("usual_share", "ratio", one.recorded.map(|(_, share)| share), one.n)
             .derived("of_roof", "ratio", share, one.n)
             .derived("flops", "FLOP", one.flops.unwrap_or(0.0), one.n)
             .derived("bytes", "bytes", one.io_bytes.or(one.bytes).unwrap_or(0.0), one.n)

@@ -9,6 +9,8 @@ use super::operations::{Operation, operations, query};
 use super::product_line::{ConstantCost, Point, intercept};
 use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, RATES};
+use crate::passes::PathTotals;
+use crate::passes::cache_reads::reads_cache;
 use candlescope_schema::run::{RayonThreads, RunManifest};
 use serde_json::Value;
 
@@ -57,8 +59,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let (time, n): (f64, u64) = products.iter().fold((0.0, 0), |sum, one| (sum.0 + one.measured_ns, sum.1 + one.n));
     let manifest = &scene.analysis.manifest;
     let threads = RayonThreads::of(manifest);
-    let is_known = threads == RayonThreads::Unset && counts_cores(manifest);
-    let unseen = unseen_products(scene, step, &products).filter(|_| is_known);
+    let is_known = is_known(manifest);
+    let unseen = unseen_products(scene, step, cost.each_ns).filter(|_| is_known);
     let draft = Draft::new(code, step)
         .steps(step.usual_steps())
         .measured("calls", "count", cost.calls, n)
@@ -91,16 +93,25 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     }));
 }
 
-/// Products that have no span: attention's with keys and with values, two a layer, where none is among the products that
-/// have one. Their number, and the time of a step outside all its spans, in nanoseconds, which theirs is part of.
-fn unseen_products(scene: &Scene<'_>, step: &StepScene<'_>, products: &[&Operation<'_>]) -> Option<(f64, f64)> {
-    if products.iter().any(|one| one.reads_cache()) {
+/// Products that have no span: attention's with keys and with values, two a layer, where no path of attention states work.
+/// Their number, and the time of a step in paths that state no work, in nanoseconds, which theirs is part of.
+fn unseen_products(scene: &Scene<'_>, step: &StepScene<'_>, each_ns: f64) -> Option<(f64, f64)> {
+    let own = |path: &PathTotals| path.flops.is_some() || path.bytes.is_some() || path.io_bytes.is_some();
+    let paths = || scene.paths.values().filter(|path| step.has(&path.rollup) || path.rollup == step.name);
+    if paths().any(|path| own(path) && reads_cache(&path.rollup)) {
         return None;
     }
-    let layers = scene.analysis.manifest.model.get("layers").and_then(Value::as_f64)?;
+    let calls = 2.0 * scene.analysis.manifest.model.get("layers").and_then(Value::as_f64)?;
     let root = scene.paths.get(step.name).filter(|root| root.total_ns > 0)?;
-    let own = root.self_ns as f64 / root.total_ns as f64 * step.usual_median_ns()?;
-    Some((2.0 * layers, own))
+    let outside: u64 = paths().filter(|path| path.rollup == step.name || !own(path)).map(|path| path.self_ns).sum();
+    let outside = outside as f64 / root.total_ns as f64 * step.usual_median_ns()?;
+    // Where there is no room for half of them, they are elsewhere.
+    (outside >= 0.5 * calls * each_ns).then_some((calls, outside))
+}
+
+/// Whether the cause is known: the variable is not set, and this version of candle counts the cores then.
+pub(super) fn is_known(manifest: &RunManifest) -> bool {
+    RayonThreads::of(manifest) == RayonThreads::Unset && counts_cores(manifest)
 }
 
 /// Whether the program's candle asks for the number of physical cores at each product of dense matrices

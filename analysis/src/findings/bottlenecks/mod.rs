@@ -39,7 +39,7 @@ mod warmup_unsettled;
 mod wave_tail;
 mod weight_streaming;
 
-use crate::advice::{Abstention, Advice, AdviceCode, AdviceSeverity, ConfidenceLevel, Diagnosis, LEAST_GAIN, Together};
+use crate::advice::{Abstention, Advice, AdviceCode, AdviceSeverity, Diagnosis, LEAST_GAIN, Together};
 use crate::passes::Analysis;
 use crate::passes::account::Account;
 use crate::simulation::{Change as Replayed, Simulation};
@@ -95,7 +95,8 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
         RULES.iter().for_each(|rule| rule(&scene, step, &mut out));
     }
     if analysis.disturbance().is_some() {
-        out.found.iter_mut().filter(|found| may_be_of_the_machine(&found.advice)).for_each(Found::disturb);
+        let of_machine = out.found.iter_mut().filter(|found| may_be_of_the_machine(&scene, &found.advice));
+        of_machine.for_each(Found::disturb);
     }
     let gains = |found: &Found| found.advice.gain.mid > 0.0;
     let all = out.found.iter().filter(|found| gains(found)).count();
@@ -125,11 +126,23 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
     }
 }
 
-/// Whether other programs may have brought it about: findings that can come from them alone, those whose time is twice as
-/// long in most steps as in the quickest, and what operations cost whatever their size, unless its cause is known.
-fn may_be_of_the_machine(advice: &Advice) -> bool {
-    let unknown_cost = advice.code == AdviceCode::ConstantCost && advice.confidence.level != ConfidenceLevel::High;
-    advice.code.may_be_of_the_machine() || unknown_cost || advice.gain.low < 0.5 * advice.gain.mid
+/// Whether other programs may have brought it about: findings that can come from them alone; what operations cost whatever
+/// their size, unless its cause is known; on a CPU operations that take twice as long in most steps as in the quickest.
+fn may_be_of_the_machine(scene: &Scene<'_>, advice: &Advice) -> bool {
+    use AdviceCode::{BelowRoof, DataMovement, Dequantise, KvBandwidth, Upcast, WeightStreaming};
+    let spreads = || {
+        let step = scene.steps.iter().find(|step| step.name == advice.place.phase)?;
+        let path = scene.paths.get(advice.place.path.as_deref()?)?;
+        let (share, least) = path.usual.share(step.usual?)?;
+        Some(least < 0.5 * share)
+    };
+    match advice.code {
+        AdviceCode::ConstantCost => !constant_cost::is_known(&scene.analysis.manifest),
+        BelowRoof | DataMovement | Dequantise | KvBandwidth | Upcast | WeightStreaming => {
+            !scene.on_gpu && spreads().unwrap_or(false)
+        }
+        code => code.may_be_of_the_machine(),
+    }
 }
 
 /// What the first findings of a kind of step gain if all of their changes are made.

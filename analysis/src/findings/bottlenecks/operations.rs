@@ -20,7 +20,7 @@ pub(super) struct Operation<'a> {
     pub(super) ns: f64,
     /// The same in the steps in which it takes least: nine of ten have more.
     pub(super) least_ns: f64,
-    /// On a CPU: its time in a usual step as it was recorded, and its share of these steps' time.
+    /// On a CPU: its time in a usual step as it was recorded, to be held against its work, and its share of that step.
     pub(super) recorded: Option<(f64, f64)>,
     /// The time that was measured, in one of the steps that it was measured in.
     pub(super) measured_ns: f64,
@@ -87,13 +87,15 @@ fn on_host<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation<'
     let (share, least) = path.usual.share(usual)?;
     let steps = usual.steps as f64;
     let of = |work: Option<u64>| work.map(|work| work as f64 / steps);
+    let (mean_ns, median_ns) = (path.usual.total_ns as f64 / steps, path.usual.each_ns(usual)?);
     Some(Operation {
         totals: path,
         ns: share * step.time.unobserved_ns,
         least_ns: least * step.time.unobserved_ns,
-        recorded: Some((path.usual.total_ns as f64 / steps, share)),
-        measured_ns: path.usual.total_ns as f64 / steps,
-        median_ns: path.usual.each_ns(usual)?,
+        // One token's work is that of the next; where steps differ, time and work are those of all of them together.
+        recorded: Some((if step.decodes() { median_ns } else { mean_ns }, share)),
+        measured_ns: mean_ns,
+        median_ns,
         n: path.usual.calls,
         flops: of(path.usual.flops),
         io_bytes: of(path.usual.io_bytes.filter(|_| !path.io_missing)),
@@ -107,8 +109,12 @@ impl Operation<'_> {
     /// Achieved ÷ attainable, and the peak that limits it; `None` if its work or the roof is not known.
     pub(super) fn under<'a>(&self, scene: &'a Scene<'_>, step: &StepScene<'_>) -> Option<(f64, &'a Peak)> {
         let bytes = self.io_bytes.or(self.bytes)?;
-        let ns = self.recorded.map_or(self.ns, |(ns, _)| ns);
-        under(&scene.roof, scene.analysis, step.name, self.totals, (self.flops, bytes, ns))
+        under(&scene.roof, scene.analysis, step.name, self.totals, (self.flops, bytes, self.held_ns()))
+    }
+
+    /// The time that its work is held against, in nanoseconds.
+    pub(super) fn held_ns(&self) -> f64 {
+        self.recorded.map_or(self.ns, |(ns, _)| ns)
     }
 
     /// Whether it reads the KV cache.

@@ -48,14 +48,14 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     // What others use was not there to be used.
     let others = manifest.machine.as_ref().and_then(MachineUse::others_cores).unwrap_or(0.0);
     let free = (all_cores as f64 - others).max(1.0).min(cores as f64);
+    if free < FEWEST_FREE && cores as f64 >= FEWEST_FREE {
+        return out.abstain(code, step, Missing::FreeProcessors);
+    }
     let used = sampled.mean / free;
     let all = operations(scene, step);
     let (ns, bytes) = all.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.ns, sum.1 + one.io_bytes.unwrap_or(0.0)));
     let fills_memory =
         scene.roof.bandwidth().is_some_and(|peak| ns > 0.0 && bytes / ns * 1e9 / peak.value > MEMORY_BOUND);
-    if free < FEWEST_FREE && cores as f64 >= FEWEST_FREE {
-        return out.abstain(code, step, Missing::FreeProcessors);
-    }
     if used >= BUSY || free < FEWEST_FREE || fills_memory {
         return;
     }

@@ -29,8 +29,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let Some(bandwidth) = scene.roof.bandwidth().map(|peak| peak.value) else { return };
     let sum = |value: fn(&Operation<'_>) -> f64| reading.iter().map(|one| value(one)).sum::<f64>();
     let measured = sum(|one| one.measured_ns);
-    // On a CPU, work and time are those of the usual steps as they were recorded.
-    let ns = if scene.on_gpu { sum(|one| one.ns) } else { measured };
+    let ns = sum(|one| one.held_ns());
     let (bytes, kernels) = (sum(|one| one.bytes.unwrap_or(0.0)), sum(|one| one.kernels));
     let (eff, bits) = (bytes / ns * 1e9 / bandwidth, bits_of_a_weight(scene));
     let Some(bits) = bits.filter(|bits| eff >= NEAR && *bits > FOUR_BIT + 1.0) else { return };

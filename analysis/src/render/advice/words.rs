@@ -564,13 +564,7 @@ pub(in crate::render) fn steps(diagnosis: &Diagnosis) -> Vec<String> {
 /// What findings gain together.
 pub(in crate::render) fn together(diagnosis: &Diagnosis) -> Vec<String> {
     let one = |together: &crate::advice::Together| {
-        let mut codes: Vec<&str> = Vec::new();
-        for code in together.codes.iter().map(|code| code.as_str()) {
-            // Findings of one code need not stand beside each other.
-            if !codes.contains(&code) {
-                codes.push(code);
-            }
-        }
+        let codes: Vec<&str> = together.codes.iter().map(|code| code.as_str()).collect();
         format!(
             "all of {} together: {} of a step `{}`",
             codes.join(", "),

@@ -225,11 +225,13 @@ fn products_of_any_size_that_take_the_same_time() {
     assert!(told(&made(true, None)).contains("See that RAYON_NUM_THREADS is set"));
     made(false, None).none(AdviceCode::ConstantCost);
     // Attention's two products a layer have no spans: their cost is in the 400 µs of the step outside all spans, and no
-    // more than these. It is only known to be there where what costs so much is.
+    // more than these; where there is no room for half of it, it is elsewhere. It is only known to be there where what
+    // costs so much is.
     let hidden = attention(1, serde_json::Value::Null);
     near(hidden.one(AdviceCode::ConstantCost).gain, 0.675, 0.7875, 0.9, 0.01);
     assert_eq!(hidden.one(AdviceCode::ConstantCost).figure("unseen_calls"), Some(2.0));
-    near(attention(9, serde_json::Value::Null).one(AdviceCode::ConstantCost).gain, 0.75, 0.875, 0.94, 0.01);
+    near(attention(2, serde_json::Value::Null).one(AdviceCode::ConstantCost).gain, 0.75, 0.875, 0.94, 0.01);
+    near(attention(9, serde_json::Value::Null).one(AdviceCode::ConstantCost).gain, 0.45, 0.525, 0.6, 0.01);
     near(attention(1, json!("2")).one(AdviceCode::ConstantCost).gain, 0.45, 0.525, 0.6, 0.01);
 }
 

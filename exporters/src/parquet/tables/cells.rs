@@ -4,7 +4,7 @@ use super::columns::{Columns, FewInts, Floats, Ints, Keyed, NamedPaths, Paths, T
 use crate::parquet::encoding::chunk::{ColumnData, signed};
 use crate::parquet::encoding::dictionary::ValueDict;
 use candlescope_core::table::kind::{
-    Axes, Gpu, Int, Launcher, Lines, Names, Narrow, Real, Repeated, StepPath, Text, Thread, Word,
+    Axes, Gpu, Int, Label, Launcher, Lines, Names, Narrow, Real, Repeated, Several, StepPath, Text, Thread, Word,
 };
 use candlescope_core::{
     DType, GpuSource, GpuTime, HostNs, KernelKind, Outcome, PathInfo, Phase, Served, Shape, SpanId, ThreadInfo,
@@ -120,6 +120,20 @@ impl Store<Arc<str>> for Text {
     type Column = Texts;
     fn push(column: &mut Texts, value: &Arc<str>, _: &mut u32) {
         column.push(value);
+    }
+}
+
+impl Store<Arc<str>> for Label {
+    type Column = Texts;
+    fn push(column: &mut Texts, value: &Arc<str>, _: &mut u32) {
+        column.push(value);
+    }
+}
+
+impl Store<u64> for Several {
+    type Column = Ints;
+    fn push(column: &mut Ints, value: &u64, _: &mut u32) {
+        column.push(signed(*value));
     }
 }
 

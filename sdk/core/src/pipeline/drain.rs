@@ -535,7 +535,7 @@ impl Drain {
         let mut names = Vec::new();
         self.shared.names.extend(&mut names);
         let first = self.resolver.application_step.filter(|_| before > 0);
-        let first = first.unwrap_or_else(|| self.shared.outside_phases.load(Ordering::Relaxed));
+        let first = first.map_or_else(|| self.shared.outside_phases.load(Ordering::Relaxed), |(_, name)| name);
         let name = names.get(first as usize);
         let name = name.map_or_else(String::new, |name| format!("{} ({})", name.name, name.target));
         let finding = Finding::new(

@@ -50,9 +50,9 @@ pub(crate) struct Resolver {
     /// Steps resolved, and (`steps_captured`) those of them that are recorded only because of a window.
     pub(crate) steps: u64,
     pub(crate) steps_captured: u64,
-    /// Those of them that are spans of the application once a phase is marked, and the name of the first one.
+    /// Those of them that are spans of the application once a phase is marked, and number and name of the first one.
     pub(crate) application_steps: u64,
-    pub(crate) application_step: Option<u32>,
+    pub(crate) application_step: Option<(u64, u32)>,
     /// Time in steps, for the overhead ratio, nanoseconds.
     pub(crate) step_ns: u64,
     /// Spans that are not the LLM helpers', which shows whether the model itself was seen.
@@ -406,7 +406,9 @@ impl Resolver {
         record.io_bytes = buffer.done.io_bytes.filter(|_| !buffer.done.io_missing && !buffer.done.work_missing);
         if record.is_application() {
             self.application_steps += 1;
-            self.application_step.get_or_insert(root.name);
+            // Threads are resolved one after the other.
+            let first = self.application_step.filter(|(step, _)| *step < root.step);
+            self.application_step = Some(first.unwrap_or((root.step, root.name)));
         }
         out.batch.steps.push(record);
     }
