@@ -94,7 +94,7 @@ impl Estimate {
             self.cases.iter().filter_map(of).find(|value| *value != largest)?;
             let rest = self.all(|case| of(case) != Some(largest))?;
             let worth = rest.as_secs_f64() < (1.0 - WORTH) * whole.as_secs_f64();
-            worth.then(|| (rest, format!("{largest} in {option} {:.0} min", rest.as_secs_f64() / 60.0)))
+            worth.then(|| (rest, format!("{largest} in {option} up to {:.0} min", rest.as_secs_f64() / 60.0)))
         });
         let mut less: Vec<(Duration, String)> = less.collect();
         less.sort();
@@ -133,7 +133,7 @@ impl Estimate {
         let shorter: Vec<&str> = shorter.iter().filter(|(can, _)| *can).map(|(_, how)| *how).take(4).collect();
         let without = match self.without(whole) {
             less if less.is_empty() => String::new(),
-            less => format!(". Up to, without {}", less.join(", without ")),
+            less => format!(". Without {}", less.join(", without ")),
         };
         format!(
             "this will take up to {:.0} min: {} cases in {} process starts, and a repetition takes up to {}. Less to do: \
@@ -188,7 +188,7 @@ mod tests {
         assert!(text.contains("--quick (a look), --processes 1, fewer --batches, --prompts, --outputs"), "{text}");
         assert!(!text.contains("--time-limit"), "the limit is not what takes the time: {text}");
         assert!(
-            text.contains(". Up to, without 1000 in --prompts ") && text.contains("without 32 in --batches"),
+            text.contains(". Without 1000 in --prompts up to ") && text.contains("without 32 in --batches"),
             "{text}"
         );
     }
@@ -198,14 +198,15 @@ mod tests {
         let (mut estimate, mut cases) = all(&Method::default().time_limit(Duration::from_secs(8)).processes(2));
         cases.sort_by_key(request_size);
         let text = first(&mut estimate, &cases[0], 64).expect("told after the first repetition of the smallest case");
-        assert!(text.contains("without 1000 in --prompts"), "{text}");
+        assert!(text.contains("ithout 1000 in --prompts"), "{text}");
     }
 
     #[test]
     fn a_short_one_is_not() {
         let (mut estimate, cases) = all(&Method::quick().runs(Some(3)).profiled_runs(1));
         assert!(cases.iter().all(|case| first(&mut estimate, case, 2).is_none()));
-        // Recorded ones come with a warm-up of their own: (4 + 2) · 3 s · 18 cases are more than 5 minutes, by tokens of the first ones 6.
+        // Recorded ones come with a warm-up of their own: (4 + 2) · 3 s · 18 cases are more than 5 minutes, and cases that
+        // are not known yet are longer than the first ones.
         let (mut estimate, cases) = all(&Method::quick().runs(Some(3)).profiled_runs(1));
         let text = cases.iter().find_map(|case| first(&mut estimate, case, 3)).unwrap();
         assert!(text.contains("up to 6 min") && !text.contains("--quick"), "{text}");
