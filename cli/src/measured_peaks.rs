@@ -97,8 +97,7 @@ pub(crate) fn put(run: &mut Run, peaks: Value) -> Result<()> {
         manifest.with_context(|| format!("--peaks needs a run.json that can be read, and `{dir}` has none"))?;
     manifest.environment.remove("peaks");
     // Times of launches and of graphs stand beside peaks, and such files do not have them.
-    let is_peak =
-        |one: &Value| Peak::read(one).is_some_and(|peak| matches!(peak.kind, PeakKind::Flops | PeakKind::Bandwidth));
+    let is_peak = |one: &Value| Peak::read(one).is_some_and(|peak| peak.kind.unit() != "s");
     let beside = manifest.environment.get(KEY).and_then(Value::as_array).into_iter().flatten();
     let beside: Vec<Value> = beside.filter(|one| !is_peak(one)).cloned().collect();
     let mut all = peaks.as_array().cloned().unwrap_or_default();
