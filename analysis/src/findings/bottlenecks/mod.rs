@@ -145,30 +145,28 @@ fn may_be_of_the_machine(scene: &Scene<'_>, advice: &Advice) -> bool {
     }
 }
 
+/// Each value once, where it comes first.
+fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    all.fold(Vec::new(), |mut once, one| {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+        once
+    })
+}
+
 /// What the first findings of a kind of step gain if all of their changes are made.
 fn together(step: &StepScene<'_>, found: &[Found]) -> Option<Together> {
     let own = found.iter().filter(|found| found.advice.place.phase == step.name && !found.changes[0].is_empty());
     let own: Vec<&Found> = own.take(TOGETHER).collect();
-    let codes = |list: &[&Found]| {
-        list.iter().fold(Vec::new(), |mut codes, found| {
-            if !codes.contains(&found.advice.code) {
-                codes.push(found.advice.code);
-            }
-            codes
-        })
-    };
+    let codes = |list: &[&Found]| each_once(list.iter().map(|found| found.advice.code));
     let phase = step.name.to_string();
     // Findings that a replay knows are replayed together.
     let known: Vec<&Found> = own.iter().copied().filter(|found| found.replay.is_some()).collect();
     let replay = [0, 1, 2].map(|at| {
         let each = known.iter().filter_map(|found| found.replay.as_ref()).flat_map(|replay| &replay[at]);
         // What several findings ask for is done once.
-        each.fold(Vec::<Replayed>::new(), |mut all, one| {
-            if !all.contains(one) {
-                all.push(one.clone());
-            }
-            all
-        })
+        each_once(each.cloned())
     });
     if let Some(gain) = Some(()).filter(|()| known.len() > 1).and_then(|()| replayed_gain(step, &replay)) {
         return Some(Together { phase, codes: codes(&known), gain });
@@ -188,4 +186,15 @@ fn abstentions(list: Vec<(crate::advice::AdviceCode, String, crate::advice::Miss
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_named_once_among_those_that_gain_together() {
+        use AdviceCode::{BelowRoof, HostSampling};
+        assert_eq!(each_once([BelowRoof, HostSampling, BelowRoof].into_iter()), [BelowRoof, HostSampling]);
+    }
 }

@@ -578,16 +578,6 @@ pub(in crate::render) fn together(diagnosis: &Diagnosis) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advice::Together;
-
-    #[test]
-    fn a_code_is_named_once_among_those_that_gain_together() {
-        let codes = vec![AdviceCode::BelowRoof, AdviceCode::HostSampling, AdviceCode::BelowRoof];
-        let gain = Estimate { low: 0.1, mid: 0.2, high: 0.3 };
-        let all = vec![Together { phase: "decode".to_string(), codes, gain }];
-        let text = together(&Diagnosis { together: all, ..Diagnosis::default() }).remove(0);
-        assert!(text.starts_with("all of below_roof, host_sampling together: "), "{text}");
-    }
 
     #[test]
     fn no_library_of_products_is_advised_for_what_is_none() {
