@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use candlescope_core::files::{lock_directory, read_text_limited};
 use candlescope_core::numbers::duration;
 use candlescope_lab::load::{self, Amount, End, Endpoint, Level, LoadOptions, LoadResults, PromptSource, Stop, Watch};
+use candlescope_lab::suites::parse_range;
 use clap::{Args, ValueEnum};
 use std::fs::File;
 use std::io::Write as _;
@@ -29,9 +30,10 @@ pub(crate) struct LoadArgs {
     /// Address of the server, with or without /v1
     #[arg(value_name = "URL")]
     url: String,
-    /// Clients at once, each with one request after another; a stage for each number [default: 1]
-    #[arg(long, value_delimiter = ',', value_name = "N,…")]
-    concurrency: Vec<u32>,
+    /// Clients at once, each with one request after another: a stage for each number of a list such as 1,4,8 or a range
+    /// such as 1-16*2 [default: 1]
+    #[arg(long, value_parser = clients, value_name = "N,…")]
+    concurrency: Vec<Clients>,
     /// Requests a second, arriving at random times (Poisson) however long the answers take; a stage for each rate
     #[arg(long, value_delimiter = ',', value_name = "R,…", conflicts_with = "concurrency")]
     rate: Vec<f64>,
@@ -218,7 +220,8 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
         .memory_limit(args.memory_limit.saturating_mul(1 << 20))
         .timeout(time(&args.timeout).context("--timeout")?)
         .prompts(prompts(args)?);
-    options = match (&args.concurrency[..], &args.rate[..]) {
+    let clients = args.clients();
+    options = match (&clients[..], &args.rate[..]) {
         _ if args.sweep => options.sweep(),
         ([], []) => options.levels([Level::Concurrency(1)]),
         ([], rates) => options.levels(rates.iter().map(|rate| Level::Rate(*rate))),
@@ -347,7 +350,7 @@ const OTHER_FILES: u64 = 64;
 #[cfg(unix)]
 fn room_for_sockets(args: &LoadArgs) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let clients = args.concurrency.iter().max().copied().unwrap_or(0);
+    let clients = args.clients().into_iter().max().unwrap_or(0);
     let needed = u64::from(clients.max(if args.concurrency.is_empty() { args.max_in_flight } else { 0 })) + OTHER_FILES;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(current) = current.filter(|current| *current < needed) else { return Ok(()) };
@@ -369,6 +372,23 @@ fn room_for_sockets(_: &LoadArgs) -> Result<()> {
 }
 
 /// The first Ctrl-C or SIGTERM ends the load and keeps what there is, the second one ends the command.
+/// Numbers of clients, as one value of the option has them.
+#[derive(Debug, Clone)]
+struct Clients(Vec<u32>);
+
+fn clients(text: &str) -> std::result::Result<Clients, String> {
+    let all = parse_range(text).map_err(|error| error.to_string())?;
+    let fits = |n: usize| u32::try_from(n).map_err(|_| format!("{n} clients are more than {}", u32::MAX));
+    Ok(Clients(all.into_iter().map(fits).collect::<std::result::Result<_, _>>()?))
+}
+
+impl LoadArgs {
+    /// Numbers of clients, in the order in which they were given.
+    fn clients(&self) -> Vec<u32> {
+        self.concurrency.iter().flat_map(|clients| clients.0.iter().copied()).collect()
+    }
+}
+
 fn listen_for_interrupts(stop: &Stop) -> Result<()> {
     let stop = stop.clone();
     on_interrupt(Duration::from_secs(1), move || {

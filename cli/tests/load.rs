@@ -16,7 +16,7 @@ fn figures_files_and_one_object() {
     let (url, out) = (server.url(), dir.path().join("results"));
     let out = out.to_str().expect("UTF-8");
     let base = ["load", &url, "--requests", "6", "--warmup", "2", "--prompt", "A secret?", "--out", out];
-    let said = ok(&[&base[..], &["--concurrency", "1,2", "--slo", "ttft=10s,tpot=10s"]].concat());
+    let said = ok(&[&base[..], &["--concurrency", "1-2*2", "--slo", "ttft=10s,tpot=10s"]].concat());
     for told in
         ["model scripted", "TTFT", "1 client", "2 clients", "goodput", "100.0 % kept the limits", "load_latency.svg"]
     {
@@ -78,7 +78,7 @@ fn what_is_wrong_is_named_before_any_load() {
         (vec!["--dataset", &at("empty.jsonl")], "has no prompts"),
         (vec!["--dataset", &at("none")], "cannot read"),
         (vec!["--out", &at("file")], "--out"),
-        (vec!["--concurrency", "0"], "not possible"),
+        (vec!["--concurrency", "0"], "values are at least 1"),
     ] {
         let mut args = vec!["load", &url];
         if given[0] != "--out" {

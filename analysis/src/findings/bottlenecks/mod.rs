@@ -42,7 +42,7 @@ mod weight_streaming;
 use crate::advice::{Abstention, Advice, AdviceCode, AdviceSeverity, Diagnosis, LEAST_GAIN, Together};
 use crate::passes::Analysis;
 use crate::passes::account::Account;
-use crate::simulation::{Change as Replayed, Simulation};
+use crate::simulation::Simulation;
 use draft::{Found, Out, replayed_gain};
 use gains::Change;
 use scene::{Scene, StepScene};
