@@ -1,4 +1,4 @@
-//! Tables of a run, each declared once: [`record!`](record) makes the record of a row, the list of the table's columns,
+//! Tables of a run, each declared once: `record!` makes the record of a row, the list of the table's columns,
 //! and a macro through which writers and readers get the same list.
 //!
 //! A line of a declaration says what a row has: `field: Type => Kind`. Its doc comment is the column's meaning, in
