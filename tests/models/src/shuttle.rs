@@ -24,6 +24,8 @@ mod control;
 mod schedule;
 #[path = "../../../collectors/src/cupti/detach.rs"]
 mod detach;
+#[path = "../../../collectors/src/cupti/in_flight.rs"]
+mod in_flight;
 #[path = "../../../sdk/core/src/requests.rs"]
 mod requests;
 
@@ -119,7 +121,7 @@ fn requests_and_their_steps(runs: usize) {
         });
         spawn_all(3, move |i| {
             let ticks = 90 - 10 * i as u64;
-            if steps.step(7, i == 1) {
+            if steps.step(7, i == 1, false) {
                 steps.first_step(7, Ticks(ticks), false);
             }
             steps.context(7, 12);
