@@ -42,10 +42,13 @@ pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<ConstantCost
     let (each_ns, least_ns) = intercept(&points)?;
     let calls: f64 = points.iter().map(|point| point.calls).sum();
     let own: f64 = points.iter().map(|point| point.calls * point.ns).sum();
+    // Those without a span of their own cost as much.
+    let unseen = unseen_products(scene, step, each_ns).filter(|_| is_known(&scene.analysis.manifest));
+    let all_calls = calls + unseen.map_or(0.0, |(calls, _)| calls);
     let enough = products.iter().map(|one| one.n).sum::<u64>() >= FEWEST_CALLS;
     let matters = each_ns >= LEAST_NS
         && each_ns * calls >= OF_PRODUCTS * own
-        && each_ns * calls >= OF_STEP * step.usual_median_ns()?;
+        && each_ns * all_calls >= OF_STEP * step.usual_median_ns()?;
     let paths = products.iter().map(|one| one.totals.rollup.clone()).collect();
     (enough && matters).then_some(ConstantCost { each_ns, least_ns, calls, paths })
 }
@@ -74,7 +77,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let draft = if is_known {
         draft.sure(
             ConfidenceLevel::High,
-            "measured, and known: this version of candle reads /proc/cpuinfo at each product while the variable is not set",
+            "measured, and known: this version of candle reads /proc/cpuinfo at each product while the variable is not set; \
+             it gains that at least, since reading slows down what is computed beside it",
         )
     } else {
         draft.sure(ConfidenceLevel::Medium, "measured; what the time is spent on is not")
