@@ -64,11 +64,14 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let threads = RayonThreads::of(manifest);
     let is_known = is_known(manifest);
     let unseen = unseen_products(scene, step, cost.each_ns).filter(|_| is_known);
+    let hidden_ns = unseen.map_or(0.0, |(calls, own_ns)| (cost.each_ns * calls).min(own_ns));
+    let usual_time = products.iter().map(|one| one.median_ns).sum::<f64>() + hidden_ns;
     let draft = Draft::new(code, step)
         .steps(step.usual_steps())
         .measured("calls", "count", cost.calls, n)
         .measured("time_ns", "ns", time, n)
         .measured("share", "ratio", time / mean, n)
+        .derived("usual_share", "ratio", usual_time / usual, n)
         .derived("each_ns", "ns", cost.each_ns, n)
         .derived("of_step", "ratio", cost.each_ns * cost.calls / usual, n)
         .derived_if("unseen_calls", "count", unseen.map(|(calls, _)| calls), 1)
