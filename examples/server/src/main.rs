@@ -197,10 +197,9 @@ fn compute_threads(args: &Args) -> usize {
 }
 
 impl Args {
-    fn limits(&self) -> Limits {
+    fn limits(&self, this_machine_only: bool) -> Limits {
         Limits {
-            // Settled once the address is known.
-            this_machine_only: false,
+            this_machine_only,
             // The process has one server, to its end.
             other_names: Box::leak(self.allow_host.clone().into_boxed_slice()),
             connections: usize::from(self.connections),
@@ -233,7 +232,7 @@ async fn serve(args: &Args, engine: &Arc<Engine>, captures: &Arc<capture::Captur
         // The body was read already, within its limit.
         .layer(DefaultBodyLimit::disable());
     let address = listener.local_addr()?;
-    let limits = Limits { this_machine_only: address.ip().is_loopback(), ..args.limits() };
+    let limits = args.limits(address.ip().is_loopback());
     eprintln!("listening on http://{address}");
     let stop = told_to_stop(engine.clone(), captures.clone(), args.stop_seconds);
     let (counts, left) = serve::serve(listener, router, limits, stop).await;

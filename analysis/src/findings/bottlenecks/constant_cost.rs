@@ -50,7 +50,7 @@ pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<ConstantCost
         && each_ns * calls >= OF_PRODUCTS * own
         && each_ns * all_calls >= OF_STEP * step.usual_median_ns()?;
     let paths = products.iter().map(|one| one.totals.rollup.clone()).collect();
-    (enough && matters).then_some(ConstantCost { each_ns, least_ns, calls, paths })
+    (enough && matters).then_some(ConstantCost { each_ns, least_ns, calls, unseen, paths })
 }
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
@@ -62,10 +62,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let (time, n): (f64, u64) = products.iter().fold((0.0, 0), |sum, one| (sum.0 + one.measured_ns, sum.1 + one.n));
     let manifest = &scene.analysis.manifest;
     let threads = RayonThreads::of(manifest);
-    let is_known = is_known(manifest);
-    let unseen = unseen_products(scene, step, cost.each_ns).filter(|_| is_known);
-    let hidden_ns = unseen.map_or(0.0, |(calls, own_ns)| (cost.each_ns * calls).min(own_ns));
-    let usual_time = products.iter().map(|one| one.median_ns).sum::<f64>() + hidden_ns;
+    let usual_time = products.iter().map(|one| one.median_ns).sum::<f64>() + cost.unseen_ns(cost.each_ns);
     let draft = Draft::new(code, step)
         .steps(step.usual_steps())
         .measured("calls", "count", cost.calls, n)
@@ -74,10 +71,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .derived("usual_share", "ratio", usual_time / usual, n)
         .derived("each_ns", "ns", cost.each_ns, n)
         .derived("of_step", "ratio", cost.each_ns * cost.calls / usual, n)
-        .derived_if("unseen_calls", "count", unseen.map(|(calls, _)| calls), 1)
+        .derived_if("unseen_calls", "count", cost.unseen.map(|(calls, _)| calls), 1)
         .derived_if("rayon_num_threads", "count", threads.told(), 1)
         .query(query(scene, step, &products));
-    let draft = if is_known {
+    let draft = if is_known(manifest) {
         draft.sure(
             ConfidenceLevel::High,
             "measured, and known: this version of candle reads /proc/cpuinfo at each product while the variable is not set; \
@@ -93,9 +90,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             let calls = product.n as f64 / step.usual_steps().max(1) as f64;
             Change::Operation(product.totals.rollup.clone(), each * calls * of_step * rate)
         };
-        let hidden = unseen.map(|(calls, own_ns)| {
-            Change::Operation(step.name.to_string(), (each * calls).min(own_ns) * of_step * rate)
-        });
+        let hidden =
+            cost.unseen.map(|_| Change::Operation(step.name.to_string(), cost.unseen_ns(each) * of_step * rate));
         products.iter().map(one).chain(hidden).collect()
     }));
 }

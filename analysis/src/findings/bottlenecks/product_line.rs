@@ -12,11 +12,18 @@ pub(super) struct ConstantCost {
     pub(super) least_ns: f64,
     /// Calls in a step.
     pub(super) calls: f64,
+    /// Further calls that have no span, where the cause is known, and the time of a step that theirs is part of.
+    pub(super) unseen: Option<(f64, f64)>,
     /// Paths of the products.
     pub(super) paths: Vec<String>,
 }
 
 impl ConstantCost {
+    /// What the calls without a span take of a step, in nanoseconds, if each costs this much.
+    pub(super) fn unseen_ns(&self, each_ns: f64) -> f64 {
+        self.unseen.map_or(0.0, |(calls, room_ns)| (each_ns * calls).min(room_ns))
+    }
+
     /// Whether a product mostly waits for this cost.
     pub(super) fn explains(&self, rollup: &str) -> bool {
         self.paths.iter().any(|path| path == rollup)
