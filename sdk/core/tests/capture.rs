@@ -291,8 +291,9 @@ fn steps_that_had_begun_are_in_a_capture_that_is_ended_and_later_ones_are_not() 
     tracing::dispatcher::with_default(&dispatch, || (1..=3).for_each(step));
     capture.wait(SOON).expect("written");
     assert_eq!(steps_of(&next.batch()), (23..26).collect());
-    assert_eq!(steps_of(&memory.batch()).len(), 26);
+    // The session's own exporter has a thread of its own, and is behind the capture's where others compute beside.
     assert_conserved(&session.finish());
+    assert_eq!(steps_of(&memory.batch()).len(), 26);
 }
 
 #[test]
