@@ -5,7 +5,6 @@ use crate::limits::ReadLimits;
 use crate::nsys::Profile;
 use crate::passes::{KernelsByPath, Price};
 use crate::reader::{OpenError, Run};
-use crate::render::html::HtmlError;
 use crate::render::terminal::TerminalOptions;
 use crate::render::{html, inputs, json, markdown, terminal};
 use candlescope_schema::files::write_whole;
@@ -21,9 +20,6 @@ pub enum ReportError {
     /// The run could not be read.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The page could not be rendered.
-    #[error(transparent)]
-    Html(#[from] HtmlError),
     /// A report could not be written.
     #[error("cannot write `{}`: {cause}. Free space or give another directory for the reports", path.display())]
     Write {
@@ -93,7 +89,7 @@ pub fn write_report_of(run: &Run, options: &ReportOptions) -> Result<ReportOutpu
     std::fs::create_dir_all(out).map_err(|cause| ReportError::Write { path: out.to_path_buf(), cause })?;
     let metrics = json::metrics(&analysis);
     let contents = [
-        ("report.html", html::page(&analysis)?),
+        ("report.html", html::page(&analysis)),
         ("report.md", markdown::report(&analysis)),
         ("operators.md", markdown::operators(&analysis)),
         ("metrics.json", format!("{metrics:#}\n")),

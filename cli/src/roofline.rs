@@ -300,7 +300,7 @@ fn of_model(args: &RooflineArgs) -> Result<()> {
     let json = render::static_json(&outlook);
     let mut files = Vec::new();
     if let Some(out) = &args.out {
-        let page = render::static_page(&outlook)?;
+        let page = render::static_page(&outlook);
         files = write(out, &[("static_analysis.json", pretty(&json)), ("roofline.html", page)])?;
     }
     show(args, &json, || render::static_text(&outlook, WIDTH), &files)
@@ -335,7 +335,7 @@ fn of_devices(args: &RooflineArgs, model: &AskedModel) -> Result<()> {
     let json = render::devices_json(&all);
     let mut files = Vec::new();
     if let Some(out) = &args.out {
-        files = write(out, &[("devices.json", pretty(&json)), ("roofline.html", render::devices_page(&all)?)])?;
+        files = write(out, &[("devices.json", pretty(&json)), ("roofline.html", render::devices_page(&all))])?;
     }
     show(args, &json, || render::devices_text(&all, WIDTH), &files)
 }
@@ -366,7 +366,7 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
         contents.push(("static_analysis.json", pretty(&render::static_json(outlook))));
     }
     contents.push(("dynamic_analysis.json", pretty(&json)));
-    contents.push(("roofline.html", render::dynamic_page(&measured, contexts.as_ref())?));
+    contents.push(("roofline.html", render::dynamic_page(&measured, contexts.as_ref())));
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(&args.targets[0]));
     let files = write(&out, &contents)?;
     let text = || {
@@ -470,7 +470,7 @@ fn of_load_test(args: &RooflineArgs, file: &Path) -> Result<()> {
     let stages = load_stages(&test, &model.shape, &device, &scenario, &thresholds);
     let json = render::load_json(&model.shape.name, &stages);
     let beside = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let contents = [("dynamic_analysis.json", pretty(&json)), ("roofline.html", render::load_page(&outlook, &stages)?)];
+    let contents = [("dynamic_analysis.json", pretty(&json)), ("roofline.html", render::load_page(&outlook, &stages))];
     let files = write(args.out.as_deref().unwrap_or(beside), &contents)?;
     show(args, &json, || render::load_text(&outlook, &stages, WIDTH), &files)
 }

@@ -2,9 +2,10 @@
 
 use super::format::{bytes, count, duration, head, path, percent, plural, printable, significant};
 use super::kernel_name::short;
-use super::text_table::text_table;
 use crate::passes::account::{Account, CriticalPart, DeviceAccount, Line, PlaceRow, Spread};
 use crate::passes::gaps::GapSum;
+use candlescope_document::terminal::{self, Layout};
+use candlescope_document::{Most, Section, Table};
 use candlescope_schema::run::Finding;
 use std::fmt::Write as _;
 
@@ -71,7 +72,7 @@ fn time(out: &mut String, device: &DeviceAccount) {
     };
     let rows = std::iter::once(row("all", all)).chain(device.phases.iter().map(|phase| row(&phase.name, &phase.line)));
     let header = ["steps", "n", "open", "busy", "gaps", "edges", "streams at once", "steps at once"];
-    table(out, "Device time while steps were open", &header, rows.collect(), &[0], 0);
+    table(out, "Device time while steps were open", &header, rows.collect(), &[], 0);
 }
 
 fn gaps(out: &mut String, device: &DeviceAccount) {
@@ -98,7 +99,7 @@ fn gaps(out: &mut String, device: &DeviceAccount) {
     });
     rows.push(std::iter::once("recording, in host-bound ones".to_string()).chain(own).collect());
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    table(out, "Why it was idle", &header, rows, &[0], 0);
+    table(out, "Why it was idle", &header, rows, &[], 0);
 }
 
 fn trace(out: &mut String, device: &DeviceAccount) {
@@ -152,7 +153,7 @@ fn places(out: &mut String, title: &str, first: &str, places: &[PlaceRow], top: 
     };
     let rows = places.iter().map(row).collect();
     let header = [first, "kernels", "copies", "device", "share", "launched late", "most of it"];
-    table(out, title, &header, rows, &[0, 6], top);
+    table(out, title, &header, rows, &["most of it"], top);
 }
 
 fn kernels(out: &mut String, device: &DeviceAccount, top: usize) {
@@ -171,7 +172,7 @@ fn kernels(out: &mut String, device: &DeviceAccount, top: usize) {
     };
     let rows = device.kernels.iter().map(row).collect();
     let header = ["kernel", "n", "total", "share", "mean", "stddev", "min", "max"];
-    table(out, "Kernels", &header, rows, &[0], top);
+    table(out, "Kernels", &header, rows, &[], top);
 }
 
 fn copies(out: &mut String, device: &DeviceAccount) {
@@ -188,7 +189,7 @@ fn copies(out: &mut String, device: &DeviceAccount) {
     };
     let rows = device.copies.iter().map(row).collect();
     let header = ["copies", "n", "bytes", "time", "exposed", "GB/s", "GB/s of a copy, median"];
-    table(out, "Copies and memsets", &header, rows, &[0], 0);
+    table(out, "Copies and memsets", &header, rows, &[], 0);
 }
 
 fn launches(out: &mut String, device: &DeviceAccount) {
@@ -209,7 +210,7 @@ fn launches(out: &mut String, device: &DeviceAccount) {
     let mut rows = vec![row("call on the host", &launches.call)];
     rows.extend(launches.delay.as_ref().map(|delay| row("from its end to the start", delay)));
     rows.push(row("on the device", &launches.device));
-    table(out, "Launches", &["", "n", "total", "mean", "median", "p95", "p99", "max"], rows, &[0], 0);
+    table(out, "Launches", &["", "n", "total", "mean", "median", "p95", "p99", "max"], rows, &[], 0);
     let _ = writeln!(
         out,
         "{} of {} ran shorter than the call that launched them took",
@@ -232,7 +233,7 @@ fn sequences(out: &mut String, device: &DeviceAccount, top: usize) {
     };
     let rows = device.sequences.iter().map(row).collect();
     let header = ["path", "times", "kernels", "device", "share", "sequence"];
-    table(out, "Sequences that repeat, with what they contain", &header, rows, &[0, 5], top);
+    table(out, "Sequences that repeat, with what they contain", &header, rows, &["sequence"], top);
 }
 
 fn critical(out: &mut String, device: &DeviceAccount, top: usize) {
@@ -261,22 +262,17 @@ fn critical(out: &mut String, device: &DeviceAccount, top: usize) {
     }));
     let title = format!("Critical path of {}", plural(critical.steps, "step"));
     let header = ["path", "time", "kernels", "copies", "queue", "launch delay", "launch calls", "host", "waking up"];
-    table(out, &title, &header, rows, &[0], if top == 0 { 0 } else { top + 1 });
+    table(out, &title, &header, rows, &[], if top == 0 { 0 } else { top + 1 });
 }
 
 fn missing() -> String {
     "–".to_string()
 }
 
-/// A titled table with at most `top` rows (0: all); nothing without rows. Columns in `left` are text.
-fn table(out: &mut String, title: &str, header: &[&str], mut rows: Vec<Vec<String>>, left: &[usize], top: usize) {
-    if rows.is_empty() {
-        return;
-    }
-    let more = if top == 0 { 0 } else { rows.len().saturating_sub(top) };
-    rows.truncate(rows.len() - more);
-    let _ = writeln!(out, "\n{title}\n{}", text_table(header, rows, left, false));
-    if more > 0 {
-        let _ = writeln!(out, " … and {} more (--top 0 shows all)", count(more as u64));
-    }
+/// A titled table with at most `top` rows (0: all); nothing without rows. Columns in `words` are texts.
+fn table(out: &mut String, title: &str, header: &[&str], rows: Vec<Vec<String>>, words: &[&str], top: usize) {
+    let most = if top == 0 { usize::MAX } else { top };
+    let table = Table::of_texts(header, rows).words(words).most(Most::of(most, most, most), "rows", "--top 0");
+    let section = Section::new("", title, "").with(table);
+    out.push_str(&terminal::section(&section, Layout::default()));
 }

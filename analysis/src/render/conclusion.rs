@@ -4,6 +4,7 @@ use super::format::{count, day, duration, percent, printable, significant, tail}
 use super::head_facts::{gpu_names, model_name, processor};
 use super::plain_paths::part;
 use crate::passes::{Analysis, ChosenDevice};
+use candlescope_document::text::code;
 use candlescope_schema::run::{Code, Severity};
 
 /// Share of GPU time that must be in known self times before the report says where most of it goes.
@@ -32,15 +33,15 @@ pub(super) fn title(analysis: &Analysis) -> String {
     }
 }
 
-/// The conclusion in one sentence, with paths formatted by `code`. If the data cannot be trusted, the sentence begins
+/// The conclusion in one sentence. If the data cannot be trusted, the sentence begins
 /// with that.
-pub(super) fn sentence(analysis: &Analysis, code: fn(&str) -> String) -> String {
-    of_parts(analysis, speed(analysis, code).into_iter().chain(limit(analysis, code)).collect())
+pub(super) fn sentence(analysis: &Analysis) -> String {
+    of_parts(analysis, speed(analysis).into_iter().chain(limit(analysis)).collect())
 }
 
 /// The same for somebody who does not know the model's paths.
-pub(super) fn plain_sentence(analysis: &Analysis, code: fn(&str) -> String) -> String {
-    of_parts(analysis, speed(analysis, code).into_iter().chain(plain_limit(analysis, code)).collect())
+pub(super) fn plain_sentence(analysis: &Analysis) -> String {
+    of_parts(analysis, speed(analysis).into_iter().chain(plain_limit(analysis)).collect())
 }
 
 fn of_parts(analysis: &Analysis, mut parts: Vec<String>) -> String {
@@ -77,7 +78,7 @@ pub(super) fn verdict_line(analysis: &Analysis) -> String {
 }
 
 /// How fast: tokens per second if there are requests, else the duration of the steps that take most of the time.
-pub(super) fn speed(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
+pub(super) fn speed(analysis: &Analysis) -> Option<String> {
     let latency = &analysis.latency;
     let first = latency.ttft.as_ref().map(|ttft| format!("the first token comes after {}", duration(ttft.median)));
     let decode = latency.decode_tps.as_ref();
@@ -95,13 +96,13 @@ pub(super) fn speed(analysis: &Analysis, code: fn(&str) -> String) -> Option<Str
 }
 
 /// What limits it: the host, if the GPU waits for it, or else the path that takes most of the time.
-pub(super) fn limit(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
+pub(super) fn limit(analysis: &Analysis) -> Option<String> {
     limit_in(analysis, |path| code(&tail(path, 80)))
 }
 
 /// The same with the place in words, and its path after it.
-pub(super) fn plain_limit(analysis: &Analysis, code: fn(&str) -> String) -> Option<String> {
-    limit_in(analysis, |path| format!("{} ({})", part(path, code), code(&tail(path, 80))))
+pub(super) fn plain_limit(analysis: &Analysis) -> Option<String> {
+    limit_in(analysis, |path| format!("{} ({})", part(path), code(&tail(path, 80))))
 }
 
 fn limit_in(analysis: &Analysis, place: impl Fn(&str) -> String) -> Option<String> {

@@ -2,16 +2,12 @@
 //! has all of it.
 
 pub use super::full_front::Front;
-use super::html::{HtmlError, coded};
-use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment};
-use serde::Serialize;
-use std::fmt::Write as _;
-
-const TEMPLATE: &str = include_str!("full.html.j2");
+use super::html::drawn;
+use candlescope_document::markdown::draw;
+use candlescope_document::{Block, Document, Forms, Section};
 
 /// A part of the report.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// What it answers.
     pub heading: String,
@@ -31,43 +27,56 @@ impl Part {
 
 /// `report.md`.
 pub fn markdown(title: &str, front: &Front, parts: &[Part]) -> String {
-    let mut text = format!("# {}\n\n{}\n", title.replace('\n', " "), front.sentences.join(" "));
-    if !front.changes.is_empty() {
-        text.push_str("\n## The changes that gain most\n\n");
-        front.changes.iter().enumerate().for_each(|(at, change)| {
-            let _ = writeln!(text, "{}. {change}", at + 1);
-        });
-    }
-    for (number, part) in parts.iter().enumerate() {
-        // A fence that nothing inside can end.
-        let longest = part.text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-        let fence = "`".repeat((longest + 1).max(3));
-        let _ =
-            write!(text, "\n## {}. {}\n\n{fence}text\n{}\n{fence}\n", number + 1, part.heading, part.text.trim_end());
-        let links: Vec<String> = part.files.iter().map(|file| format!("[{file}]({file})")).collect();
-        if !links.is_empty() {
-            let _ = write!(text, "\nAll of it: {}\n", links.join(", "));
-        }
-    }
-    text
+    draw(&document(title, front, parts))
 }
 
-/// `report.html`, without anything from outside. Names and texts are escaped.
-///
-/// # Errors
-/// When the page cannot be rendered, which is a mistake in the template.
-pub fn page(title: &str, front: &Front, parts: &[Part]) -> Result<String, HtmlError> {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    coded::add_filter(&mut environment);
-    let values = serde_json::json!({
-        "title": title,
-        "front": front,
-        "parts": parts,
-        "css": include_str!("html/style.css"),
-        "version": env!("CARGO_PKG_VERSION"),
+/// `report.html`, without anything from outside.
+pub fn page(title: &str, front: &Front, parts: &[Part]) -> String {
+    drawn(&document(title, front, parts))
+}
+
+fn document(title: &str, front: &Front, parts: &[Part]) -> Document {
+    let more = match front.more {
+        0 => String::new(),
+        more => format!("{more} more are below, with what each rests on."),
+    };
+    let changes = Section::new(
+        "changes",
+        "The changes that gain most",
+        "A gain is a share of the time named with it, in brackets from the least that can be hoped for to the most. Gains do \
+         not add up.",
+    )
+    .nav("What to change")
+    .with(Block::Steps(front.changes.clone()))
+    .with(Block::Text(more))
+    .or_say("Nothing that gains 0.5 % of a step or more was found.");
+    let roofline = Section::new(
+        "roofline",
+        "Roofline",
+        "Large: phases. Small: operators. Lines: what the device allows. A point above a roof is invalid, and shown where it is.",
+    )
+    .only(Forms::PAGE)
+    .picture(front.roofline.clone());
+    let flame = Section::new(
+        "flame",
+        "Flame graph",
+        "Width is self time over the whole run, in nanoseconds. Click a frame to zoom, search at the top right.",
+    )
+    .only(Forms::PAGE)
+    .with(Block::Frames(front.flame.clone().into_iter().collect()));
+    let parts = parts.iter().zip(1..).map(|(part, nth)| {
+        let text = Block::Folded("As a terminal shows it".to_string(), Box::new(Block::Fixed(part.text.clone())));
+        Section::new(format!("part{nth}"), format!("{nth}. {}", part.heading), "")
+            .nav(part.heading.clone())
+            .with(text)
+            .with(Block::Files("All of it", part.files.clone()))
     });
-    Ok(environment.template_from_str(TEMPLATE)?.render(Serde(values))?)
+    Document {
+        title: title.replace('\n', " "),
+        conclusion: front.sentences.join(" "),
+        sections: [changes, roofline, flame].into_iter().chain(parts).collect(),
+        ..Document::default()
+    }
 }
 
 #[cfg(test)]
@@ -81,10 +90,12 @@ mod tests {
         let text = markdown("one\ntwo", &front, &parts);
         assert!(text.starts_with("# one two\n") && text.contains("````text\n```\n<b>&\n````"), "{text}");
         assert!(text.contains("[a.json](a.json)"), "{text}");
-        let page = page("<script>", &front, &parts).unwrap();
+        let page = page("<script>", &front, &parts);
         assert!(page.contains("Change <code>a&lt;b</code>."), "{page}");
         assert!(
-            page.contains("&lt;b&gt;&amp;") && !page.contains("<script>") && page.contains("href=\"a.json\""),
+            page.contains("&lt;b&gt;&amp;")
+                && page.contains("<h1>&lt;script&gt;</h1>")
+                && page.contains("href=\"a.json\""),
             "{page}"
         );
     }

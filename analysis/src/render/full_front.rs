@@ -1,19 +1,17 @@
 //! How the page of a full analysis begins: five sentences, what to change, and the charts.
 
+use super::charts::flame;
 use super::conclusion;
-use super::format::printable;
-use super::html::flame;
 use super::plain_changes::{changes, count_of};
-use super::stakeholder_facts::{limits, work};
+use super::report::stakeholder::{limits, work};
 use crate::passes::Analysis;
-use serde::Serialize;
-use serde_json::Value;
+use candlescope_document::Frame;
 
 /// Changes that are listed; the run's own report has all.
 const MOST_CHANGES: usize = 8;
 
 /// Sentences, changes, charts. Names in texts are between backticks.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Default)]
 pub struct Front {
     /// What ran, how fast, what limits it, how near it comes to the device, whether that can be trusted.
     pub(super) sentences: Vec<String>,
@@ -21,26 +19,26 @@ pub struct Front {
     pub(super) changes: Vec<String>,
     pub(super) more: usize,
     pub(super) roofline: Option<String>,
-    pub(super) flame: Value,
+    pub(super) flame: Option<Frame>,
 }
 
 impl Front {
     /// Of a run.
     pub fn of(analysis: &Analysis) -> Self {
-        let limit = conclusion::plain_limit(analysis, code);
+        let limit = conclusion::plain_limit(analysis);
         let said = [
             Some(format!("the figures rest on {}", work(analysis))),
-            conclusion::speed(analysis, code),
+            conclusion::speed(analysis),
             Some(limit.unwrap_or_else(|| "what limits it is not known: no intervals were recorded".to_string())),
             limits(analysis).pop(),
             Some(conclusion::verdict_line(analysis)),
         ];
         Self {
             sentences: said.into_iter().flatten().map(|text| sentence(&text)).collect(),
-            changes: changes(analysis, MOST_CHANGES, code).iter().map(|text| sentence(text)).collect(),
+            changes: changes(analysis, MOST_CHANGES).iter().map(|text| sentence(text)).collect(),
             more: count_of(analysis).saturating_sub(MOST_CHANGES),
             roofline: None,
-            flame: flame::frame(&analysis.tree),
+            flame: flame::frame(&analysis.tree, "Flame graph"),
         }
     }
 
@@ -58,11 +56,6 @@ impl Front {
         self.roofline = chart;
         self
     }
-}
-
-/// A name in a text.
-fn code(name: &str) -> String {
-    format!("`{}`", printable(name).replace('`', "ˋ"))
 }
 
 /// With a capital at its begin and a full stop.

@@ -1,11 +1,11 @@
-//! Renderers turn figures into text: terminal, Markdown, JSON, HTML. None of them computes.
+//! Renderers turn figures into what people read. None of them computes.
 //!
-//! What several renderers show is prepared as data: `headline_figures`, `head_facts`, the sheets (`sheet`,
-//! `gpu_sheets`), the table of a profile (`nsys_table`), the conclusion. Each renderer draws these in its own way, and
-//! none depends on another.
+//! What is shown is a document: `report` makes that of a run, `compare`, `roofline` and `full` theirs; `candlescope_document`
+//! draws it on a terminal, in Markdown and as a page. `json` has the figures for programs.
 
 pub mod account;
 pub mod advice;
+mod charts;
 pub mod compare;
 mod conclusion;
 mod format;
@@ -24,12 +24,10 @@ mod nsys_table;
 mod peak_columns;
 mod plain_changes;
 mod plain_paths;
+mod report;
 #[cfg(feature = "roofline")]
 pub mod roofline;
-mod sheet;
 mod shown_definitions;
 mod slow_requests;
-mod stakeholder_facts;
 pub mod terminal;
-mod text_table;
 pub mod what_if;

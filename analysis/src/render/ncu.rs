@@ -2,8 +2,9 @@
 
 use super::format::{bytes, count, duration, head, path, plural, printable, significant};
 use super::kernel_name::short;
-use super::text_table::text_table;
 use crate::ncu::{CountersByPath, CountersRow, Limiter};
+use candlescope_document::Table;
+use candlescope_document::terminal::{Layout, table as table_text};
 use std::fmt::Write as _;
 
 /// Longest name in a table, in characters.
@@ -40,7 +41,8 @@ pub fn text(counters: &CountersByPath, top: usize) -> String {
         "limited by",
     ];
     let rows = counters.rows[..shown].iter().map(cells).collect();
-    let _ = writeln!(out, "\n{}", text_table(&header, rows, &[0, 1, 11, 12], false));
+    let table = Table::of_texts(&header, rows).words(&["kernel", "waits for", "limited by"]);
+    let _ = writeln!(out, "\n{}", table_text(&table, Layout::default()));
     if counters.rows.len() > shown {
         let _ = writeln!(out, "… and {} more: --top 0 shows all", counters.rows.len() - shown);
     }

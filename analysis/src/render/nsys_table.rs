@@ -1,84 +1,74 @@
-//! The table "Kernels by path (Nsight Systems)": its values, for each of the reports.
+//! The table "Kernels by path (Nsight Systems)".
 
-use super::format::{count, duration, head, percent, printable, significant, tail};
+use super::format::{count, duration, head, percent, plural, significant};
 use crate::passes::Analysis;
-use crate::passes::kernels_by_path::{Comparison, KernelSum, KernelsByPath, PathKernels};
+use crate::passes::kernels_by_path::{Comparison, KernelSum, KernelsByPath};
 use crate::passes::tree::ratio;
+use candlescope_document::text::code;
+use candlescope_document::{Block, Forms, Most, Row, Section, Table, cell, column, missing, words};
 use serde_json::{Value, json};
 
-pub(super) const TITLE: &str = "Kernels by path (Nsight Systems)";
-pub(super) const MEANING: &str = "A kernel belongs to the innermost interval open on the launching thread when its launch began. Own: launched \
+const TITLE: &str = "Kernels by path (Nsight Systems)";
+const MEANING: &str = "A kernel belongs to the innermost interval open on the launching thread when its launch began. Own: launched \
      by the path's intervals themselves; total: inside them at any depth. Times are sums of kernels' durations.";
 /// Rows in the HTML and Markdown reports; `metrics.json` has them all.
-pub(super) const MOST_ROWS: usize = 200;
+const MOST_ROWS: usize = 200;
 
-/// The table for a terminal.
-pub(super) struct TerminalTable {
-    /// Shown beside the heading.
-    pub(super) note: String,
-    pub(super) header: Vec<&'static str>,
-    /// Empty if no kernel was launched.
-    pub(super) rows: Vec<Vec<String>>,
-    /// Number of paths that are not shown.
-    pub(super) more: usize,
-}
-
-/// At most `most` paths for a terminal; `None` without a profile.
-pub(super) fn terminal(analysis: &Analysis, most: usize) -> Option<TerminalTable> {
+/// The section; `None` without a profile. At most `most` rows on a terminal.
+pub(super) fn section(analysis: &Analysis, most: usize) -> Option<Section> {
     let kernels = analysis.nsys.as_ref()?;
-    let compared = compared(kernels);
-    let mut header = vec!["", "intervals", "kernels", "own time", "share", "total time"];
+    let compared = kernels.rows.iter().any(|row| row.gpu.is_some());
+    let mut columns = vec![
+        column("intervals", ""),
+        column("kernels", ""),
+        column("own time", ""),
+        column("share", "of all kernels"),
+        column("total time", ""),
+    ];
     if compared {
-        header.push("run's GPU");
+        columns.extend([
+            column("run's GPU", "the run's own device time, and its ratio to the profile's for the same intervals"),
+            words("source").only(Forms::FILES),
+        ]);
     }
-    let mut rows: Vec<_> = launching(kernels)
-        .take(most)
-        .map(|row| {
-            let mut cells = vec![tail(&printable(&row.path), if compared { 30 } else { 40 }), count(row.intervals)];
-            cells.extend(sums(kernels, row));
-            if compared {
-                cells.push(row.gpu.map_or("–".to_string(), |gpu| times(&gpu)));
-            }
-            cells
-        })
-        .collect();
-    for (name, sum) in leftovers(kernels) {
-        let share = percent(ratio(sum.ns, kernels.all.ns));
-        let mut cells = vec![name.to_string(), "–".to_string(), count(sum.kernels), duration(sum.ns as f64), share];
-        cells.resize(header.len(), "–".to_string());
-        rows.push(cells);
-    }
-    let more = launching(kernels).count().saturating_sub(most);
-    Some(TerminalTable { note: summary(kernels), header, rows, more })
-}
-
-/// Values for `report.html`; null without a profile.
-pub(super) fn html(analysis: &Analysis) -> Value {
-    let Some(kernels) = &analysis.nsys else { return Value::Null };
-    let compared = compared(kernels);
-    let mut header = vec!["intervals", "kernels", "own time", "share", "total time"];
-    if compared {
-        header.push("run's GPU");
-    }
-    let rows = launching(kernels).take(MOST_ROWS).map(|row| {
-        let mut cells = vec![count(row.intervals)];
-        cells.extend(sums(kernels, row));
+    columns.push(words("top kernel").only(Forms::FILES));
+    let rows = kernels.rows.iter().filter(|row| row.all.kernels > 0).map(|row| {
+        let time = |ns: u64| cell(duration(ns as f64), ns as f64);
+        let share = ratio(row.own.ns, kernels.all.ns);
+        let mut cells = vec![
+            cell(count(row.intervals), row.intervals as f64),
+            cell(count(row.own.kernels), row.own.kernels as f64),
+            time(row.own.ns),
+            cell(percent(share), share),
+            time(row.all.ns),
+        ];
         if compared {
-            cells.push(row.gpu.map_or("–".to_string(), |gpu| times(&gpu)));
+            cells.push(row.gpu.map_or(missing(), |gpu| cell(times(&gpu), gpu.run_ns as f64)));
+            cells.push(row.gpu.map_or(missing(), |gpu| gpu.source.to_string().into()));
         }
-        let top = row.top.as_ref().map(|(name, ns)| {
-            json!({ "name": printable(&head(name, 80)), "whole": printable(name), "time": duration(*ns as f64) })
-        });
-        json!({ "path": printable(&row.path), "cells": cells, "top": top })
+        let top = row.top.as_ref();
+        cells.push(
+            top.map_or(missing(), |(name, ns)| format!("{} {}", code(&head(name, 60)), duration(*ns as f64)).into()),
+        );
+        Row::new(row.path.clone(), cells)
     });
-    let left = leftovers(kernels)
-        .into_iter()
-        .map(|(name, sum)| format!("{name}: {}, {}", kernels_text(sum), duration(sum.ns as f64)));
-    json!({
-        "title": TITLE, "meaning": MEANING, "summary": summary(kernels), "file": printable(&kernels.file.display().to_string()),
-        "header": header, "rows": rows.collect::<Vec<_>>(), "more": launching(kernels).count().saturating_sub(MOST_ROWS),
-        "left": left.collect::<Vec<_>>(),
-    })
+    let table = Table::new("path", columns, rows.collect()).of_code(if compared { 30 } else { 40 });
+    let left = [("outside every interval", kernels.outside), ("launch not recorded", kernels.unlaunched)];
+    let left = left.into_iter().filter(|(_, sum)| sum.kernels > 0).map(|(name, sum)| {
+        let share = percent(ratio(sum.ns, kernels.all.ns));
+        format!("{name}: {}, {} ({share})", plural(sum.kernels, "kernel"), duration(sum.ns as f64))
+    });
+    let summary = summary(kernels);
+    let section = Section::new(
+        "nsys",
+        TITLE,
+        format!("{summary}, from {}. {MEANING}", code(&kernels.file.display().to_string())),
+    )
+    .brief(summary)
+    .nav("Kernels")
+    .with(table.most(Most::of(most, MOST_ROWS, MOST_ROWS), "paths", "metrics.json"))
+    .with(Block::List(left.collect()));
+    Some(section)
 }
 
 /// `nsys` in `metrics.json`; null without a profile.
@@ -112,41 +102,13 @@ pub(super) fn json(analysis: &Analysis) -> Value {
     })
 }
 
-/// Rows worth reading: `metrics.json` also has the paths that launch nothing.
-pub(super) fn launching(kernels: &KernelsByPath) -> impl Iterator<Item = &PathKernels> {
-    kernels.rows.iter().filter(|row| row.all.kernels > 0)
-}
-
-pub(super) fn summary(kernels: &KernelsByPath) -> String {
+fn summary(kernels: &KernelsByPath) -> String {
     let ranges = format!("{} of {} ranges are intervals of this run", count(kernels.matched), count(kernels.ranges));
-    format!("{}, {}; {ranges}", kernels_text(kernels.all), duration(kernels.all.ns as f64))
-}
-
-pub(super) fn kernels_text(sum: KernelSum) -> String {
-    format!("{} kernel{}", count(sum.kernels), if sum.kernels == 1 { "" } else { "s" })
-}
-
-/// Kernels, own time, its share of all kernels, total time.
-pub(super) fn sums(kernels: &KernelsByPath, row: &PathKernels) -> [String; 4] {
-    [
-        count(row.own.kernels),
-        duration(row.own.ns as f64),
-        percent(ratio(row.own.ns, kernels.all.ns)),
-        duration(row.all.ns as f64),
-    ]
-}
-
-pub(super) fn compared(kernels: &KernelsByPath) -> bool {
-    kernels.rows.iter().any(|row| row.gpu.is_some())
+    format!("{}, {}; {ranges}", plural(kernels.all.kernels, "kernel"), duration(kernels.all.ns as f64))
 }
 
 /// The run's own device time, and its ratio to the profile's for the same intervals.
-pub(super) fn times(gpu: &Comparison) -> String {
+fn times(gpu: &Comparison) -> String {
     let own = duration(gpu.run_ns as f64);
     if gpu.nsys_ns == 0 { own } else { format!("{own} ({}×)", significant(gpu.run_ns as f64 / gpu.nsys_ns as f64)) }
-}
-
-pub(super) fn leftovers(kernels: &KernelsByPath) -> Vec<(&'static str, KernelSum)> {
-    let all = [("(outside every interval)", kernels.outside), ("(launch not recorded)", kernels.unlaunched)];
-    all.into_iter().filter(|(_, sum)| sum.kernels > 0).collect()
 }

@@ -2,15 +2,16 @@
 //! was seen, what it gains, how sure that is.
 
 use super::advice::{DISTURBED, gain};
-use super::format::{after_colon, count, duration, percent, printable, significant};
+use super::format::{after_colon, count, duration, percent, significant};
 use super::plain_paths::part;
 use crate::advice::{Advice, AdviceCode};
 use crate::passes::Analysis;
+use candlescope_document::text::code;
 
 /// The first `most` of *What to change*, with paths and names formatted by `code`.
-pub(super) fn changes(analysis: &Analysis, most: usize, code: fn(&str) -> String) -> Vec<String> {
+pub(super) fn changes(analysis: &Analysis, most: usize) -> Vec<String> {
     let found = analysis.diagnosis.iter().flat_map(|diagnosis| &diagnosis.findings);
-    found.take(most).map(|advice| change(advice, code)).collect()
+    found.take(most).map(|advice| change(advice)).collect()
 }
 
 /// How many findings there are.
@@ -19,7 +20,7 @@ pub(super) fn count_of(analysis: &Analysis) -> usize {
 }
 
 /// The steps of a phase, as what they do for the one who waits.
-fn step(phase: &str, code: fn(&str) -> String) -> String {
+fn step(phase: &str) -> String {
     match phase {
         "prefill" => "reading the prompt".to_string(),
         "decode" => "each further token".to_string(),
@@ -30,15 +31,15 @@ fn step(phase: &str, code: fn(&str) -> String) -> String {
     }
 }
 
-fn change(advice: &Advice, code: fn(&str) -> String) -> String {
-    let step = step(&advice.place.phase, code);
+fn change(advice: &Advice) -> String {
+    let step = step(&advice.place.phase);
     let gain = if advice.code.is_of_figures() {
         format!("figures of {step} come out {} lower, the program stays as fast", gain(advice.gain))
     } else {
         format!("takes {} off the time of {step}", gain(advice.gain))
     };
-    let place = advice.place.path.as_deref().map_or(String::new(), |path| format!(" ({})", code(&printable(path))));
-    let (mut what, mut seen) = words(advice, &step, code);
+    let place = advice.place.path.as_deref().map_or(String::new(), |path| format!(" ({})", code(path)));
+    let (mut what, mut seen) = words(advice, &step);
     if advice.disturbed {
         what =
             format!("Measure again while the machine does nothing else, and only if it stays: {}", after_colon(&what));
@@ -48,10 +49,10 @@ fn change(advice: &Advice, code: fn(&str) -> String) -> String {
 }
 
 /// What to do, and what was seen.
-fn words(advice: &Advice, step: &str, code: fn(&str) -> String) -> (String, String) {
+fn words(advice: &Advice, step: &str) -> (String, String) {
     let of = |name: &str| advice.figure(name).unwrap_or(f64::NAN);
     let time = |name: &str| duration(of(name));
-    let it = advice.place.path.as_deref().map_or_else(|| step.to_string(), |path| part(path, code));
+    let it = advice.place.path.as_deref().map_or_else(|| step.to_string(), |path| part(path));
     match advice.code {
         AdviceCode::ConstantCost => (
             match advice.figure("rayon_num_threads") {

@@ -1,6 +1,6 @@
 //! Paths of the model in words: `decode/block/self_attn/softmax` is the softmax of the attention.
 
-use super::format::printable;
+use candlescope_document::text::code;
 
 /// Elements whose name says what they are, wherever they stand: parts of a name, and the words. The first that fits.
 const PARTS: &[(&[&str], &str)] = &[
@@ -41,7 +41,7 @@ fn named(element: &str, list: &[(&[&str], &'static str)]) -> Option<&'static str
 }
 
 /// What a path ends in, in words. An element that is not known keeps its name, formatted by `code`, with what holds it.
-pub(super) fn part(path: &str, code: fn(&str) -> String) -> String {
+pub(super) fn part(path: &str) -> String {
     let plain = path.to_lowercase().replace('-', "_");
     let elements: Vec<&str> = plain.split(['/', '.']).filter(|element| !element.is_empty()).collect();
     let Some((last, above)) = elements.split_last() else { return "the model".to_string() };
@@ -51,7 +51,7 @@ pub(super) fn part(path: &str, code: fn(&str) -> String) -> String {
     let own = path.rsplit(['/', '.']).next().unwrap_or(path);
     // A nameless operation, such as `matmul`, of a known part is of that part.
     let holder = above.iter().rev().find_map(|element| named(element, PARTS).or_else(|| named(element, HOLDERS)));
-    let own = code(&printable(own));
+    let own = code(own);
     holder.map_or_else(|| own.clone(), |holder| format!("{own} of {holder}"))
 }
 
@@ -61,7 +61,6 @@ mod tests {
 
     #[test]
     fn paths_of_models_become_words() {
-        let code = |name: &str| format!("`{name}`");
         let told = [
             ("decode/block/self_attn/softmax", "the softmax of the attention"),
             ("decode/decode/stack/block/self-attn/attention/attention-sm", "the softmax of the attention"),
@@ -75,7 +74,7 @@ mod tests {
             ("", "the model"),
         ];
         for (path, words) in told {
-            assert_eq!(part(path, code), words, "{path}");
+            assert_eq!(part(path), words, "{path}");
         }
     }
 }

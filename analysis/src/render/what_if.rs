@@ -2,11 +2,10 @@
 
 use super::format::{count, duration, percent, plural, printable};
 use crate::simulation::{Refusal, Scenario, StepsWhatIf, Typical, WhatIf};
+use candlescope_document::Table;
+use candlescope_document::terminal::{self, Layout};
 use candlescope_work::estimate::Estimate;
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use std::fmt::Write as _;
-
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// The steps as they run unobserved, and in each scenario.
 pub fn text(what_if: &WhatIf) -> String {
@@ -41,18 +40,9 @@ fn one(out: &mut String, steps: &StepsWhatIf) {
         ],
     ];
     rows.extend(steps.scenarios.iter().map(scenario));
-    let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
-    table.set_header(["step", "time", "bounds", "of the unobserved step"]).add_rows(rows);
-    for (at, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((1, 1));
-        if at == 1 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    for line in table.to_string().lines() {
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
+    let table = Table::of_texts(&["step", "time", "bounds", "of the unobserved step"], rows);
+    let table = table.words(&["bounds", "of the unobserved step"]);
+    let _ = writeln!(out, "{}", terminal::table(&table, Layout::default()));
     for refused in steps.scenarios.iter().filter_map(|scenario| Some((scenario, scenario.abstains.as_ref()?))) {
         let (scenario, refusal): (&Scenario, &Refusal) = refused;
         let _ = writeln!(out, "No answer to {}: {}.", printable(&scenario.changes), printable(&refusal.message));

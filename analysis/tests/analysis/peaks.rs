@@ -77,7 +77,7 @@ fn reports_show_both_with_their_labels() {
     assert_eq!((&linear["utilisation"][0]["mfu"], &linear["utilisation"][1]["mfu"]), (&json!(0.25), &json!(0.5)));
     let phases: Vec<&Value> = metrics["utilisation"].as_array().unwrap().iter().collect();
     assert!(phases.iter().any(|row| row["label"] == "measured" && row["metric"] == "mfu"));
-    let page = html::page(&analysis).expect("a page");
+    let page = html::page(&analysis);
     assert!(page.contains("MFU (measured)") && page.contains("measured of a made-up machine"));
     let summary = terminal::summary(&analysis, &TerminalOptions::default());
     assert!(summary.contains("MFU of prefill (datasheet) 10.0 %"), "{summary}");

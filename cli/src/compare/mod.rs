@@ -92,7 +92,7 @@ fn in_turns(commands: &[String], args: &CompareArgs, limits: ReadLimits) -> Resu
         note("interrupted before the first pair");
         return Ok(Outcome::Undecided.exit_code());
     };
-    write(&out.join("compare.html"), render::page(&comparison)?.as_bytes())?;
+    write(&out.join("compare.html"), render::page(&comparison).as_bytes())?;
     write(&out.join("compare.json"), serde_json::to_string_pretty(&comparison)?.as_bytes())?;
     let status = shown(&comparison, &args.judging)?;
     if !args.judging.json {
@@ -170,7 +170,7 @@ fn shown_gate(result: &GateResult, judging: &Judging) -> Result<u8> {
         (None, Some(reason)) => note(&format!("warning: the history lacks this entry: {reason}")),
         (None, None) => {}
     }
-    page(judging, || Ok(render::page(&result.comparison)?))?;
+    page(judging, || render::page(&result.comparison))?;
     if judging.json {
         print(result)?;
         return Ok(result.outcome.exit_code());
@@ -198,7 +198,7 @@ fn entries(n: usize) -> String {
 }
 
 fn shown(comparison: &Comparison, judging: &Judging) -> Result<u8> {
-    page(judging, || Ok(render::page(comparison)?))?;
+    page(judging, || render::page(comparison))?;
     match judging.json {
         true => print(comparison)?,
         false => say(render::text(comparison, colour()).trim_end())?,
@@ -207,7 +207,7 @@ fn shown(comparison: &Comparison, judging: &Judging) -> Result<u8> {
 }
 
 fn shown_cases(comparison: &CasesComparison, judging: &Judging) -> Result<u8> {
-    page(judging, || Ok(render::page_of_cases(comparison)?))?;
+    page(judging, || render::page_of_cases(comparison))?;
     match judging.json {
         true => print(comparison)?,
         false => say(render::text_of_cases(comparison, colour()).trim_end())?,
@@ -223,9 +223,9 @@ fn print(object: &impl Serialize) -> Result<()> {
     say(&serde_json::to_string(object)?)
 }
 
-fn page(judging: &Judging, page: impl FnOnce() -> Result<String>) -> Result<()> {
+fn page(judging: &Judging, page: impl FnOnce() -> String) -> Result<()> {
     match &judging.html {
-        Some(file) => write(file, page()?.as_bytes()),
+        Some(file) => write(file, page().as_bytes()),
         None => Ok(()),
     }
 }

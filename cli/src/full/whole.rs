@@ -182,10 +182,10 @@ impl Whole<'_> {
         let object = self.object();
         let findings = json!({ "schema": 1, "findings": object["findings"], "abstained": object["abstained"] });
         let mut contents = vec![
-            ("report.html", page(&self.title(), &front, &parts)?),
+            ("report.html", page(&self.title(), &front, &parts)),
             ("report.md", markdown(&self.title(), &front, &parts)),
             ("dynamic_analysis.json", pretty(&object["dynamic"])),
-            ("roofline.html", render::dynamic_page(std::slice::from_ref(self.measured), None)?),
+            ("roofline.html", render::dynamic_page(std::slice::from_ref(self.measured), None)),
             ("findings.json", pretty(&findings)),
         ];
         if self.measured.outlook.is_some() {

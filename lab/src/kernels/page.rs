@@ -1,15 +1,13 @@
 //! `report.html` and the charts of a study of kernels, without anything from outside.
 
 use crate::peaks::shown;
-use crate::study::{Chart, Line, Manifest, Point, Study, StudyError, Table, told_once};
-use candlescope_analysis::render::html::STYLE;
+use crate::study::pages::{charts, drawn, method};
+use crate::study::{self, Chart, Line, Manifest, Point, Study, StudyError};
+use candlescope_document::{Document, Section, Table};
 use candlescope_work::devices::PeakKind;
-use minijinja::Environment;
-use minijinja::value::Serde;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
-const TEMPLATE: &str = include_str!("page.html.j2");
 /// The name of the page.
 const PAGE: &str = "report.html";
 const HEADS: [&str; 9] = [
@@ -25,13 +23,13 @@ const HEADS: [&str; 9] = [
 ];
 
 /// Writes the charts and the page.
-pub(super) fn write(study: &Study, table: &Table) -> Result<(), StudyError> {
+pub(super) fn write(study: &Study, table: &study::Table) -> Result<(), StudyError> {
     let rows = table.json();
-    let mut drawn = Vec::new();
+    let mut svgs = Vec::new();
     for chart in [against_roof(&rows), against_size(&rows)] {
-        drawn.extend(chart.write(study)?.map(|(svg, _)| crate::suites::scaled(&svg)));
+        svgs.extend(chart.write(study)?.map(|(svg, _)| svg));
     }
-    study.write(PAGE, page(study.manifest(), &rows, &drawn).as_bytes()).map(drop)
+    study.write(PAGE, page(study.manifest(), &rows, &svgs).as_bytes()).map(drop)
 }
 
 fn number(row: &Value, key: &str) -> Option<f64> {
@@ -67,7 +65,7 @@ fn against_size(rows: &[Value]) -> Chart {
     Chart { file: "bandwidth".into(), title: "Bytes a second by size".into(), x, y, log: true, lines }
 }
 
-fn cells(row: &Value) -> [String; 9] {
+fn cells(row: &Value) -> Vec<String> {
     let text = |key: &str| row[key].as_str().unwrap_or_default().to_string();
     let dash = || "–".to_string();
     let time = |key: &str| number(row, key).map(|ns| shown(PeakKind::Launch, ns / 1e9));
@@ -79,7 +77,7 @@ fn cells(row: &Value) -> [String; 9] {
         Some(_) => "no peak to hold it against".to_string(),
         None => format!("{} {}", text("stop_reason").replace('_', " "), text("detail")).trim().to_string(),
     };
-    [
+    vec![
         text("op"),
         text("dtype"),
         text("shape"),
@@ -92,25 +90,35 @@ fn cells(row: &Value) -> [String; 9] {
     ]
 }
 
-/// The page. Names and messages are escaped; only the charts, which are made here, are put in as they are.
-fn page(manifest: &Manifest, rows: &[Value], charts: &[String]) -> String {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
-    let shown: Vec<_> = rows.iter().map(cells).collect();
+/// The page.
+fn page(manifest: &Manifest, rows: &[Value], svgs: &[String]) -> String {
     let is = |name: &str| rows.iter().any(|row| row["cache"] == name);
     let cache = match (is("flushed"), is("warm")) {
         (true, false) => "Before each repetition the caches were written over.",
         (false, true) => "Caches were left as the repetition before left them.",
         _ => "",
     };
-    let rendered = environment.template_from_str(TEMPLATE).and_then(|template| {
-        template.render(Serde(json!({
-            "css": STYLE, "version": env!("CARGO_PKG_VERSION"), "study": manifest.study,
-            "device": manifest.environment.get("device").map_or(&Value::Null, |device| &device["name"]),
-            "heads": HEADS, "rows": shown, "charts": charts, "cache": cache,
-            "has_roofs": rows.iter().any(|row| row["utilisation"].is_number()),
-            "threads": manifest.threads(), "surroundings": manifest.surroundings, "disturbances": told_once(&manifest.disturbances),
-        })))
-    });
-    rendered.unwrap_or_else(|error| format!("<!doctype html><p>The report cannot be made: {error}"))
+    let no_roofs = match rows.iter().any(|row| row["utilisation"].is_number()) {
+        true => "",
+        false => " There are no peaks to hold these figures against: `candlescope bench peaks` measures them.",
+    };
+    let note = format!(
+        "Medians, with the 95 % interval of the median or, of few samples, their range. FLOPs and bytes are derived from the \
+         shape. The share of the roof is what was reached of what the peaks allow at the kernel's FLOPs a byte.{no_roofs} All \
+         figures are in kernels.csv and kernels.json, every sample in results.parquet."
+    );
+    let device =
+        manifest.environment.get("device").and_then(|device| device["name"].as_str()).unwrap_or("an unknown device");
+    let table = Table::of_texts(&HEADS, rows.iter().map(cells).collect());
+    let mut table = table.words(&["dtype", "shape", HEADS[8]]);
+    table.columns.iter_mut().for_each(|column| column.long = column.name == HEADS[8]);
+    drawn(&Document {
+        title: format!("{} on {device}", manifest.study),
+        sections: vec![
+            charts(svgs),
+            Section::new("kernels", "Kernels", note).with(table),
+            method(manifest, vec![cache.to_string()], &manifest.disturbances),
+        ],
+        ..Document::default()
+    })
 }

@@ -17,6 +17,7 @@ mod chart;
 mod journal;
 pub(crate) mod legend;
 mod manifest;
+pub(crate) mod pages;
 pub(crate) mod raster;
 mod rows;
 mod speedup;

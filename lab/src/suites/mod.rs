@@ -41,7 +41,6 @@ pub use metrics::baseline_metrics;
 pub(crate) use metrics::figure;
 pub use model_host::{HostError, ModelHost, Recorder};
 pub(crate) use recorded::{Recorded, recorded};
-pub(crate) use report_page::scaled;
 pub use results::write_results;
 pub use spread::caution;
 pub(crate) use suite_tables::throughput_table;

@@ -6,45 +6,57 @@ use super::spread::caution;
 use super::suite_tables::{prompt_tokens, size};
 use super::terminal::{ms, tokens, used, without};
 use crate::method::StopReason;
-use crate::study::{CaseSummary, IntervalOf, Manifest, Records, told_once};
+use crate::study::pages::{charts, drawn, method as measured};
+use crate::study::{CaseSummary, IntervalOf, Manifest, Records, State};
 use candlescope_analysis::passes::stats::{Distribution, INTERVAL_FROM};
-use candlescope_analysis::render::html::STYLE;
-use minijinja::Environment;
-use minijinja::value::Serde;
-use serde_json::{Value, json};
+use candlescope_document::{Block, Cell, Document, Fact, Row, Section, Table, column, missing, sentences, words};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
-const TEMPLATE: &str = include_str!("report.html.j2");
-
-/// The page. Names and messages are escaped; only the charts, which are made here, are put in as they are.
+/// The page.
 pub(super) fn page(
     manifest: &Manifest,
     summaries: &[CaseSummary],
     answers: &[Answer],
-    charts: &[String],
+    svgs: &[String],
     records: &Records,
 ) -> String {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
-    let rows: Vec<Value> = summaries.iter().map(row).collect();
-    let answers: Vec<Value> = answers.iter().map(Answer::json).collect();
-    let model: Vec<(String, String)> = ["name", "parameters", "quantization", "dtype", "engine", "context_length"]
-        .iter()
-        .filter_map(|key| Some((key.replace('_', " "), shown(manifest.model.get(*key)?))))
-        .collect();
-    let charts: Vec<String> = charts.iter().map(|svg| scaled(svg)).collect();
     let state = serde_json::to_value(manifest.state).unwrap_or_default();
-    let rendered = environment.template_from_str(TEMPLATE).and_then(|template| {
-        template.render(Serde(json!({
-            "css": STYLE, "version": env!("CARGO_PKG_VERSION"), "intervals": intervals(summaries),
-            "caution": caution(summaries),
-            "study": manifest.study, "state": state, "model": model, "machine": machine(manifest), "rows": rows, "answers": answers,
-            "costs": cost_lines(manifest, summaries),
-            "charts": charts, "method": method(manifest), "surroundings": manifest.surroundings,
-            "disturbances": told_once(&records.disturbances), "damaged": records.damaged,
-        })))
+    let incomplete = (manifest.state != State::Done).then(|| {
+        format!("This study is not complete (it is {}): figures are of what was measured until then", shown(&state))
     });
-    rendered.unwrap_or_else(|error| format!("<!doctype html><p>The report cannot be made: {error}"))
+    let model = [("name", "name"), ("parameters", "parameters"), ("quantization", "quantization"), ("dtype", "dtype")];
+    let model = model.into_iter().chain([("engine", "engine"), ("context_length", "context length")]);
+    let model = model
+        .filter_map(|(key, label)| Some(Fact::new(label, format!("{label}: {}", shown(manifest.model.get(key)?)))));
+    let damaged = match records.damaged {
+        0 => String::new(),
+        n => format!("{n} lines of the journal were cut off by a crash and are left out."),
+    };
+    let answers = answers.iter().map(|answer| (answer.question.to_string(), answer.text.clone())).collect();
+    let costs = cost_lines(manifest, summaries).into_iter().map(|line| format!("{line}.")).collect();
+    drawn(&Document {
+        kind: "benchmark".to_string(),
+        title: manifest.study.clone(),
+        before: incomplete.into_iter().chain(caution(summaries)).collect(),
+        facts: model.chain([Fact::new("machine", machine(manifest))]).collect(),
+        sections: vec![
+            Section::new("answers", "Answers", "").with(Block::Pairs("", answers)).list(costs),
+            cases(summaries),
+            charts(svgs),
+            measured(manifest, vec![method(manifest), damaged], &records.disturbances),
+        ],
+        ..Document::default()
+    })
+}
+
+fn cases(summaries: &[CaseSummary]) -> Section {
+    let note = format!("Medians; below each {}. Every sample is in results.parquet.", intervals(summaries));
+    let figures = ["requests", "time to first token", "time per output token", "end to end", "output tokens/s"];
+    let columns = ["batch", "prompt", "output"].into_iter().chain(figures).map(|name| column(name, ""));
+    let columns = columns.chain([words("device"), column("memory", ""), column("recorded ÷ plain", "")]);
+    let columns = columns.chain([sentences("why it stopped")]).collect();
+    Section::new("cases", "Cases", note).with(Table::new("suite", columns, summaries.iter().map(row).collect()))
 }
 
 /// What it ran on, in a line: the device, the machine, the driver.
@@ -58,14 +70,6 @@ fn machine(manifest: &Manifest) -> String {
 
 fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_string)
-}
-
-/// The page scales charts: a viewBox in place of fixed width and height.
-pub(crate) fn scaled(svg: &str) -> String {
-    match (svg.find("<svg "), svg.find(" viewBox=")) {
-        (Some(at), Some(size)) if at < size => format!("<svg role=\"img\"{}", &svg[size..]),
-        _ => svg.to_string(),
-    }
 }
 
 /// How it was measured, in a sentence or two.
@@ -99,19 +103,29 @@ fn method(manifest: &Manifest) -> String {
     )
 }
 
-fn row(case: &CaseSummary) -> Value {
+fn row(case: &CaseSummary) -> Row {
     let time = |d: Option<Distribution>| interval(case, d, &|ns| ms(Some(ns)));
-    json!({
-        "suite": case.case.suite(), "batch": size(case, "batch"), "prompt": prompt_tokens(case),
-        "output": size(case, "output_tokens"), "n": case.plain.len(), "starts": starts(case),
-        "ttft": time(case.figure("ttft_ns")), "tpot": time(case.figure("tpot_ns")), "e2e": time(case.host_ns()),
-        "tps": interval(case, case.figure("output_tps"), &tokens), "used": used(case),
-        "memory": case.memory_bytes().map(|most| super::machine_memory::shown(most.max as u64)),
-        "recorded": recorded(case),
-        "run": case.last_run(),
-        "stops": stops(case),
-        "without": case.plain.is_empty().then(|| without(case)), "detail": case.detail,
-    })
+    let number = |n: Option<usize>| n.map_or(missing(), |n| n.to_string().into());
+    let mut cells = vec![number(size(case, "batch")), number(prompt_tokens(case)), number(size(case, "output_tokens"))];
+    if case.plain.is_empty() {
+        cells.extend(std::iter::repeat_with(missing).take(8));
+        cells.push(without(case).into());
+    } else {
+        let text = |text: Option<String>| text.map_or(missing(), Cell::from);
+        cells.extend([
+            Cell::from(case.plain.len().to_string()).below(starts(case)),
+            time(case.figure("ttft_ns")),
+            time(case.figure("tpot_ns")),
+            time(case.host_ns()),
+            interval(case, case.figure("output_tps"), &tokens),
+            text(used(case)),
+            text(case.memory_bytes().map(|most| super::machine_memory::shown(most.max as u64))),
+            recorded(case),
+            stops(case).into(),
+        ]);
+    }
+    let link = case.last_run().map(|run| format!("{run}/report.html"));
+    Row { link, ..Row::new(case.case.suite(), cells) }
 }
 
 /// `in 1 start`, `in 3 starts, 2 taken again`.
@@ -146,14 +160,15 @@ fn interval_of(case: &CaseSummary) -> Option<(f64, f64)> {
 }
 
 /// What recording costs, and what plain and recorded repetitions differ by.
-fn recorded(case: &CaseSummary) -> Option<[String; 2]> {
-    let (cost, (low, high)) = (case.recording_cost()?, case.recording_cost_range()?);
-    Some([format!("{:+.1} %", cost * 100.0), format!("range {:+.0} to {:+.0} %", low * 100.0, high * 100.0)])
+fn recorded(case: &CaseSummary) -> Cell {
+    let Some((cost, (low, high))) = case.recording_cost().zip(case.recording_cost_range()) else { return missing() };
+    let range = format!("range {:+.0} to {:+.0} %", low * 100.0, high * 100.0);
+    Cell::from(format!("{:+.1} %", cost * 100.0)).below(range)
 }
 
 /// A median, and its interval or its range.
-fn interval(case: &CaseSummary, of: Option<Distribution>, shown: &dyn Fn(f64) -> String) -> [String; 2] {
-    let Some(d) = of else { return ["–".into(), String::new()] };
+fn interval(case: &CaseSummary, of: Option<Distribution>, shown: &dyn Fn(f64) -> String) -> Cell {
+    let Some(d) = of else { return missing() };
     let spread = match (d.median_ci95, d.range) {
         (Some((low, high)), _) if case.interval_of() == IntervalOf::Processes => {
             format!("{} to {}", shown(low), shown(high))
@@ -162,5 +177,5 @@ fn interval(case: &CaseSummary, of: Option<Distribution>, shown: &dyn Fn(f64) ->
         (None, Some(range)) => format!("range {} to {}", shown(range.low), shown(range.high)),
         (None, None) => String::new(),
     };
-    [shown(d.median), spread]
+    Cell::from(shown(d.median)).below(spread)
 }

@@ -30,4 +30,4 @@ pub use prediction::Prediction;
 pub use run::{TuneDriver, TuneError, tune, write_tuned};
 pub use search::{Attempt, Next, Search, Stop, Why};
 pub use threads::{ThreadsPoint, ThreadsTuned, thread_counts};
-pub use words::{lines, markdown, nearest_words};
+pub use words::{lines, nearest_words};

@@ -1,29 +1,35 @@
-//! `report.html` of a search, without anything from outside.
+//! `report.html` and `report.md` of a search.
 
 use super::outcome::Tuned;
 use super::words::{cells, heads, lines};
-use crate::study::{Manifest, told_once};
-use candlescope_analysis::render::html::STYLE;
-use minijinja::Environment;
-use minijinja::value::Serde;
-use serde_json::json;
+use crate::study::Manifest;
+use crate::study::pages::{charts, method};
+use candlescope_document::{Document, Section, Table};
 
-const TEMPLATE: &str = include_str!("report.html.j2");
+const METHOD: &str = "The ends of the range first, then the batch that is expected to serve best, by the prediction corrected \
+    by what had been measured until then; then the batches beside it. At last the best ones were measured again, interleaved \
+    in random order. All in one process start, so that no interval here says how far another one may be off: `candlescope \
+    bench throughput --batches` with the batches above measures over several starts.";
+const MEMORY: &str = "Memory on a CPU is the most that the process had resident, which includes what batches before may have \
+    left behind.";
 
-/// The page. Names and messages are escaped; only the charts, which are made here, are put in as they are.
-pub(super) fn page(manifest: &Manifest, tuned: &Tuned, charts: &[String]) -> String {
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::Html);
-    let charts: Vec<String> = charts.iter().map(|svg| crate::suites::scaled(svg)).collect();
-    let rows: Vec<Vec<String>> = tuned.points.iter().map(|point| cells(point, tuned)).collect();
-    let rendered = environment.template_from_str(TEMPLATE).and_then(|template| {
-        template.render(Serde(json!({
-            "css": STYLE, "version": env!("CARGO_PKG_VERSION"),
-            "study": manifest.study, "lines": lines(tuned), "heads": heads(tuned), "rows": rows, "charts": charts,
-            "prompt": tuned.prompt_tokens, "output": tuned.output_tokens, "threads": manifest.threads(), "surroundings": manifest.surroundings,
-            "seconds": manifest.method.time_limit.as_secs_f64(),
-            "disturbances": told_once(&manifest.disturbances),
-        })))
-    });
-    rendered.unwrap_or_else(|error| format!("<!doctype html><p>The report cannot be made: {error}"))
+/// What both show.
+pub(super) fn document(manifest: &Manifest, tuned: &Tuned, svgs: &[String]) -> Document {
+    let note = format!(
+        "Requests of {} prompt and {} output tokens a sequence. Medians; expected figures are derived, the others measured. \
+         Every sample is in results.parquet, every figure of this page in tune.json.",
+        tuned.prompt_tokens, tuned.output_tokens
+    );
+    let rows = tuned.points.iter().map(|point| cells(point, tuned)).collect();
+    let table = Table::of_texts(&heads(tuned), rows).words(&["why it was measured", "result"]);
+    Document {
+        title: manifest.study.clone(),
+        sections: vec![
+            Section::new("found", "What was found", "").list(lines(tuned)),
+            Section::new("batches", "Batches", note).with(table),
+            charts(svgs),
+            method(manifest, vec![METHOD.to_string(), MEMORY.to_string()], &manifest.disturbances),
+        ],
+        ..Document::default()
+    }
 }

@@ -5,11 +5,11 @@ use super::forecast::{Forecast, Latency};
 use super::goal::{Found, Goal, Metric};
 use super::options::TuneOptions;
 use super::outcome::{Chosen, MemoryPressure, Tuned};
-use super::page::page;
+use super::page::document;
 use super::prediction::Prediction;
 use super::search::{Attempt, Next, Search, Stop, Why};
-use super::words::markdown;
 use crate::method::{Cancel, CaseId, Ended, Engine, Event, Method, Mode, Reading, SinkError, StopReason, Surroundings};
+use crate::study::pages;
 use crate::study::{CaseSummary, Facts, Records, Study, StudyError, summaries};
 use crate::suites::{HostError, LmOptions, ModelHost, SuiteName, cases, throughput_table};
 use candlescope_analysis::passes::Price;
@@ -168,8 +168,9 @@ pub fn write_tuned(study: &Study, tuned: &Tuned, records: &Records) -> Result<()
     for chart in charts(tuned) {
         drawn.extend(chart.write(study)?.map(|(svg, _)| svg));
     }
-    study.write("report.html", page(manifest, tuned, &drawn).as_bytes())?;
-    study.write("report.md", markdown(&manifest.study, tuned).as_bytes()).map(drop)
+    let document = document(manifest, tuned, &drawn);
+    study.write("report.html", pages::drawn(&document).as_bytes())?;
+    study.write("report.md", candlescope_document::markdown::draw(&document).as_bytes()).map(drop)
 }
 
 fn memory(host: &ModelHost, options: &TuneOptions, facts: &Map<String, Value>) -> MemoryPressure {

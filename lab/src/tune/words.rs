@@ -216,26 +216,3 @@ fn row(point: &TunePoint, tuned: &Tuned) -> [String; 8] {
 /// Heads of the table's columns.
 const HEADS: [&str; 8] =
     ["batch", "why it was measured", "expected tokens/s", "tokens/s", "TTFT", "TPOT", "memory", "result"];
-
-/// The report as Markdown.
-pub fn markdown(study: &str, tuned: &Tuned) -> String {
-    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-    let mut text = format!("# {}\n\n", cell(study));
-    for line in lines(tuned) {
-        let _ = writeln!(text, "- {}", cell(&line));
-    }
-    let _ = write!(
-        text,
-        "\nRequests of {} prompt and {} output tokens a sequence; medians. Expected figures are derived, the others \
-         measured.\n\n| {} |\n|{}\n",
-        tuned.prompt_tokens,
-        tuned.output_tokens,
-        heads(tuned).join(" | "),
-        "---|".repeat(heads(tuned).len())
-    );
-    for point in &tuned.points {
-        let _ =
-            writeln!(text, "| {} |", cells(point, tuned).iter().map(|text| cell(text)).collect::<Vec<_>>().join(" | "));
-    }
-    text
-}

@@ -15,7 +15,6 @@ mod onnx_candle;
 #[cfg(feature = "onnx")]
 mod onnx_runtime;
 mod options;
-mod page;
 pub mod quality;
 mod recorded_requests;
 mod report;

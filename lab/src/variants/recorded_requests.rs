@@ -5,7 +5,7 @@ use super::row::VariantRow;
 use super::variant::Variant;
 use crate::study::{CaseSummary, Study};
 use crate::suites::{Recorded, bound_sentences, ms, recorded};
-use std::fmt::Write as _;
+use candlescope_document::{Block, Most, Row, Section, Table, column};
 use std::path::Path;
 
 /// Operators of each variant that are listed.
@@ -15,43 +15,28 @@ const LAYERS: usize = 20;
 /// A recorded request ÷ a plain one above which something held the recorded one up: recording itself costs some per cent.
 const HELD_UP: f64 = 1.5;
 
-/// The sections of the report, as Markdown; empty without recorded requests.
-pub(super) fn sections(study: &Study, rows: &[VariantRow]) -> String {
-    let mut text = String::new();
+/// The section of the report; empty without recorded requests.
+pub(super) fn section(study: &Study, rows: &[VariantRow]) -> Section {
     let base = |row: &&VariantRow| matches!(row.variant, Variant::NoCache | Variant::KvCache);
     let rows: Vec<&VariantRow> = rows.iter().filter(base).collect();
     let summaries: Vec<CaseSummary> = rows.iter().map(|row| row.summary.clone()).collect();
     let all = recorded(study.dir(), &summaries);
-    if all.is_empty() {
-        return text;
-    }
     let title = |of: &Recorded<'_>| {
         let row = rows.iter().find(|row| row.summary.case == of.case.case);
         row.map_or("", |row| row.variant.title())
     };
-    let _ = writeln!(text, "## Recorded requests\n");
-    for of in &all {
-        if let Some(run) = of.case.last_run() {
-            let n = of.requests;
-            let requests = if n == 1 { "1 request".to_string() } else { format!("{n} requests") };
-            let _ =
-                writeln!(text, "- {}: {requests}, every layer of each step: [report]({run}/report.html)", title(of));
-        }
-    }
-    let _ = writeln!(text, "\n### What bounds them\n");
-    for of in &all {
-        for sentence in bound_sentences(of) {
-            let _ = writeln!(text, "- {}: {sentence}", title(of));
-        }
-    }
-    for of in &all {
-        operators(&mut text, title(of), of);
-    }
+    let runs = all.iter().filter_map(|of| {
+        let link = Some(format!("{}/report.html", of.case.last_run()?));
+        Some(Row { link, ..Row::new(title(of), vec![of.requests.to_string().into()]) })
+    });
+    let runs = Table::new("variant", vec![column("requests, every layer of each step", "")], runs.collect());
+    let bounds = all.iter().flat_map(|of| bound_sentences(of).into_iter().map(|said| format!("{}: {said}", title(of))));
+    let mut parts = vec![Section::new("bounds", "What bounds them", "").list(bounds.collect())];
+    parts.extend(all.iter().enumerate().map(|(nth, of)| operators(nth, title(of), of)));
     if let [one, other] = &all[..] {
-        layers_of_both(&mut text, study.dir(), (title(one), one), (title(other), other));
+        parts.push(layers_of_both(study.dir(), (title(one), one), (title(other), other)));
     }
-    text.push('\n');
-    text
+    Section { parts, ..Section::new("recorded", "Recorded requests", "").with(runs) }
 }
 
 /// How many times as long as the plain requests of a case its recorded ones took, where that is so long that their times
@@ -61,16 +46,16 @@ fn held_up(case: &CaseSummary) -> Option<f64> {
 }
 
 /// What stands above the tables of requests that were held up; empty if none was.
-fn beware(of: &[(&str, Option<f64>)]) -> String {
+fn beware(of: &[(&str, Option<f64>)]) -> Block {
     let told = of.iter().filter_map(|(title, times)| {
         let times = (*times)?;
         Some(format!(
             "Beware: recorded requests of \"{title}\" took {times:.1} times as long as the plain ones. Something else held them \
              up, and the times below are not the program's: measure again while nothing else runs, or record more requests \
-             (`--profiled 3`).\n\n"
+             (`--profiled 3`)."
         ))
     });
-    told.collect()
+    Block::List(told.collect())
 }
 
 /// The words for a layer's ratio. Requests that were held up show none, however far apart the calls of one lie.
@@ -82,66 +67,57 @@ fn times_of(layer: &Layer, held_up: bool) -> String {
 }
 
 /// Where the time of recorded requests goes.
-fn operators(text: &mut String, title: &str, of: &Recorded<'_>) {
+fn operators(nth: usize, title: &str, of: &Recorded<'_>) -> Section {
     let mut all: Vec<_> = of.analysis.operators.iter().filter(|operator| operator.self_ns > 0).collect();
     all.sort_by_key(|operator| std::cmp::Reverse(operator.self_ns));
-    if all.is_empty() {
-        return;
-    }
-    let _ = writeln!(
-        text,
-        "\n### Operators, {title}\n\n{}| operator | calls a request | self time a request | share of step time |\n|---|---|---|---|",
-        beware(&[(title, held_up(of.case))])
-    );
     let requests = of.requests.max(1) as f64;
-    for operator in all.iter().take(OPERATORS) {
-        let _ = writeln!(
-            text,
-            "| `{}` | {:.0} | {} | {:.1} % |",
-            operator.path.replace('|', "\\|"),
-            operator.calls as f64 / requests,
+    let rows = all.iter().map(|operator| {
+        vec![
+            operator.path.clone(),
+            format!("{:.0}", operator.calls as f64 / requests),
             ms(Some(operator.self_ns as f64 / requests)),
-            operator.self_share * 100.0
-        );
+            format!("{:.1} %", operator.self_share * 100.0),
+        ]
+    });
+    let heads = ["operator", "calls a request", "self time a request", "share of step time"];
+    let table = Table::of_texts(&heads, rows.collect()).of_code(60);
+    let section = Section::new(format!("operators-{nth}"), format!("Operators, {title}"), "");
+    if all.is_empty() {
+        return section;
     }
-    if all.len() > OPERATORS {
-        let _ = writeln!(text, "\n{} smaller ones are in the run's report.", all.len() - OPERATORS);
-    }
+    section.with(beware(&[(title, held_up(of.case))])).with(table.most(
+        Most::of(OPERATORS, OPERATORS, OPERATORS),
+        "operators",
+        "the run's report",
+    ))
 }
 
 /// What a cache saves, layer by layer.
 fn layers_of_both(
-    text: &mut String,
     study: &Path,
     (without, one): (&str, &Recorded<'_>),
     (with, other): (&str, &Recorded<'_>),
-) {
+) -> Section {
     let both = layers(study, one, other);
-    if both.is_empty() {
-        return;
-    }
     let held = [held_up(one.case), held_up(other.case)];
     let any = held.iter().any(Option::is_some);
-    let _ = writeln!(
-        text,
-        "\n### Layers without and with the cache\n\n{}Self time in a typical request, all phases together: calls × their \
-         median, so that a stall of single calls counts for nothing. The ratio has the least and the most that the calls \
-         allow; where these do not show which takes longer, there is none. The largest clear difference first.\n\n\
-         | layer | {without} | {with} | less by | times |\n|---|---|---|---|---|",
-        beware(&[(without, held[0]), (with, held[1])])
-    );
-    for layer in both.iter().take(LAYERS) {
+    let rows = both.iter().take(LAYERS).map(|layer| {
         let (a, b) = (layer.without.ns, layer.with.ns);
-        let times = times_of(layer, any);
         let less = if a >= b { ms(Some(a - b)) } else { format!("−{}", ms(Some(b - a))) };
-        let _ = writeln!(
-            text,
-            "| `{}` | {} | {} | {less} | {times} |",
-            layer.name.replace('|', "\\|"),
-            ms(Some(a)),
-            ms(Some(b)),
-        );
+        vec![layer.name.clone(), ms(Some(a)), ms(Some(b)), less, times_of(layer, any)]
+    });
+    let table = Table::of_texts(&["layer", without, with, "less by", "times"], rows.collect()).of_code(60);
+    let section = Section::new(
+        "layers-of-both",
+        "Layers without and with the cache",
+        "Self time in a typical request, all phases together: calls × their median, so that a stall of single calls counts \
+         for nothing. The ratio has the least and the most that the calls allow; where these do not show which takes longer, \
+         there is none. The largest clear difference first.",
+    );
+    if both.is_empty() {
+        return section;
     }
+    section.with(beware(&[(without, held[0]), (with, held[1])])).with(table)
 }
 
 #[cfg(test)]
@@ -182,8 +158,9 @@ mod tests {
         let layer = Layer { name: "block/self_attn/rotary".into(), without: time(236e6), with: time(0.358e6) };
         assert_eq!(times_of(&layer, true), "not clear");
         assert!(times_of(&layer, false).starts_with("659.2x"), "{}", times_of(&layer, false));
-        let told = beware(&[("no KV cache", held), ("KV cache", None)]);
+        let Block::List(told) = beware(&[("no KV cache", held), ("KV cache", None)]) else { panic!("a list") };
+        let told = told.join(" ");
         assert!(told.contains("\"no KV cache\" took 9.9 times") && !told.contains("of \"KV cache\""), "{told}");
-        assert_eq!(beware(&[("no KV cache", None)]), "");
+        assert!(matches!(beware(&[("no KV cache", None)]), Block::List(told) if told.is_empty()));
     }
 }

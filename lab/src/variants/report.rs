@@ -1,4 +1,4 @@
-//! `profiling_report.md`, and what a terminal shows.
+//! `profiling_report.md`, the same as `report.html`, and what a terminal shows.
 
 use super::closing::{Closed, Closing};
 use super::divergence::DIVERGED;
@@ -6,10 +6,12 @@ use super::options::VariantOptions;
 use super::quality::Estimate;
 use super::row::VariantRow;
 use super::variant::Variant;
-use crate::study::{IntervalOf, Manifest, Speedup, told_once};
+use crate::study::pages::method;
+use crate::study::{IntervalOf, Manifest, Speedup};
 use crate::suites::{ms, shown};
+use candlescope_document::text::code;
+use candlescope_document::{Block, Document, Section, Table};
 use candlescope_models::weights::Form;
-use std::fmt::Write;
 use std::path::PathBuf;
 
 /// A line for each variant.
@@ -58,23 +60,23 @@ fn percent(estimate: Estimate) -> String {
     format!("{} %", plus_minus(scaled, 1))
 }
 
-/// The report as Markdown.
-pub(super) fn report(
+/// The report.
+pub(super) fn document(
     manifest: &Manifest,
     options: &VariantOptions,
     rows: &[VariantRow],
     closing: Option<&Closing>,
-    (recorded, traces): (&str, &[PathBuf]),
-) -> String {
-    let mut text = format!("# {}\n\n", manifest.study);
+    recorded: Section,
+    traces: &[PathBuf],
+    chart: Option<String>,
+) -> Document {
     let fact = |map: &serde_json::Map<String, serde_json::Value>, key: &str| {
         map.get(key).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_string))
     };
     let model = fact(&manifest.model, "name").unwrap_or_else(|| options.model.clone());
     let stored = fact(&manifest.model, "stored_as").filter(|stored| stored != "null");
-    let _ = writeln!(
-        text,
-        "{model} on `{}`: {} tokens of prompt, {} tokens generated one by one, batch 1.{}\n",
+    let asked = format!(
+        "{model} on `{}`: {} tokens of prompt, {} tokens generated one by one, batch 1.{}",
         options.device,
         options.prompt_tokens,
         options.output_tokens,
@@ -82,41 +84,32 @@ pub(super) fn report(
             " The model is stored as {stored}; its base here is those weights widened to f32."
         ))
     );
-    latency(&mut text, rows, manifest);
+    let missing = rows.iter().filter_map(|row| Some(format!("{}: {}", row.variant.title(), row.absent()?)));
+    let of_traces = "Open them at ui.perfetto.dev or chrome://tracing: each layer of each step.";
+    let traces = traces.iter().map(|trace| code(&trace.display().to_string())).collect();
+    let mut sections = vec![latency(rows, manifest, chart)];
     if let Some(closing) = closing {
-        quality(&mut text, rows, closing, options);
-        layers(&mut text, rows, closing);
+        sections.extend([quality(rows, closing, options), layers(rows, closing)]);
     }
-    text.push_str(recorded);
-    absent(&mut text, rows);
-    if !traces.is_empty() {
-        let _ = writeln!(text, "## Traces\n");
-        for trace in traces {
-            let _ = writeln!(text, "- `{}`", trace.display());
-        }
-        let _ = writeln!(text, "\nOpen them at ui.perfetto.dev or chrome://tracing: each layer of each step.\n");
-    }
-    let _ = writeln!(text, "## How it was measured\n\n{}", method(manifest, closing));
-    text
+    sections.extend([
+        recorded,
+        Section::new("absent", "Absent", "").list(missing.collect()),
+        Section::new("traces", "Traces", of_traces).list(traces),
+        method(manifest, vec![in_turn(manifest, closing)], &manifest.disturbances),
+    ]);
+    Document { title: manifest.study.clone(), before: vec![asked], sections, ..Document::default() }
 }
 
-fn latency(text: &mut String, rows: &[VariantRow], manifest: &Manifest) {
-    let _ = writeln!(text, "## Speed and size\n");
-    let _ = writeln!(
-        text,
-        "| variant | latency | to first token | each further | over no cache | over f32 with cache | weights in \
-         memory | file | energy |\n|---|---|---|---|---|---|---|---|---|"
-    );
-    for row in rows.iter().filter(|row| row.absent().is_none()) {
+fn latency(rows: &[VariantRow], manifest: &Manifest, chart: Option<String>) -> Section {
+    let there = || rows.iter().filter(|row| row.absent().is_none());
+    let cells = |row: &VariantRow| {
         let median = |name: &str| ms(row.summary.figure(name).map(|d| d.median));
         let closed = row.closed.as_ref();
         let bytes = |of: fn(&Closed) -> Option<u64>| closed.and_then(of).map_or("–".to_string(), shown);
         let over = |speedup: &Option<Speedup>| speedup.as_ref().map_or("–".to_string(), times);
         let energy = closed.and_then(|closed| closed.energy_mj);
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-            row.variant.title(),
+        vec![
+            row.variant.title().to_string(),
             ms(row.summary.host_ns().map(|d| d.median)),
             median("ttft_ns"),
             median("tpot_ns"),
@@ -125,35 +118,46 @@ fn latency(text: &mut String, rows: &[VariantRow], manifest: &Manifest) {
             bytes(|closed| closed.weight_bytes),
             bytes(|closed| closed.disk_bytes),
             energy.map_or("–".to_string(), |mj| format!("{:.2} J", mj / 1e3)),
-        );
-    }
+        ]
+    };
+    let heads = [
+        "variant",
+        "latency",
+        "to first token",
+        "each further",
+        "over no cache",
+        "over f32 with cache",
+        "weights in memory",
+        "file",
+        "energy",
+    ];
     let brackets = match manifest.method.processes {
         0 | 1 => {
             "Brackets hold the 95 % interval over the samples of one process start, which says nothing about another"
         }
         _ => "Brackets hold the 95 % interval over process starts, in each of which all variants were measured",
     };
-    let _ = writeln!(
-        text,
-        "\nMedians, measured. {brackets}; a range is the smallest and the largest ratio, where there are too few for an \
-         interval. Sizes of weights are derived from types and shapes. See `charts/final_comparison.svg`.\n"
+    let note = format!(
+        "Medians, measured. {brackets}; a range is the smallest and the largest ratio, where there are too few for an \
+         interval. Sizes of weights are derived from types and shapes. See `charts/final_comparison.svg`."
     );
-    for row in rows.iter().filter(|row| row.absent().is_none()) {
-        if let Some(runs_on) = row.closed.as_ref().and_then(|closed| closed.runs_on.as_ref()) {
-            let _ = writeln!(text, "{} is run by {runs_on}.\n", row.variant.title());
-        }
-    }
-    if let Some(why) = threads_that_wait(rows, manifest) {
-        let _ = writeln!(text, "{why}\n");
-    }
-    let slow = rows.iter().find(|row| matches!(row.variant, Variant::F16 | Variant::Bf16) && row.absent().is_none());
-    if slow.is_some() && fact_is_cpu(manifest) {
-        let _ = writeln!(
-            text,
-            "16-bit floats are for devices that compute with them: on a CPU, candle widens them for most operations, so \
-             that they save memory and rarely time.\n"
+    let mut said: Vec<String> = there()
+        .filter_map(|row| {
+            Some(format!("{} is run by {}.", row.variant.title(), row.closed.as_ref()?.runs_on.as_ref()?))
+        })
+        .collect();
+    said.extend(threads_that_wait(rows, manifest).map(str::to_string));
+    if there().any(|row| matches!(row.variant, Variant::F16 | Variant::Bf16)) && fact_is_cpu(manifest) {
+        said.push(
+            "16-bit floats are for devices that compute with them: on a CPU, candle widens them for most operations, so that \
+             they save memory and rarely time."
+                .to_string(),
         );
     }
+    Section::new("speed", "Speed and size", note)
+        .picture(chart)
+        .with(Table::of_texts(&heads, there().map(cells).collect()))
+        .list(said)
 }
 
 /// Why quantised variants may be slow in this study, where they may be.
@@ -173,26 +177,14 @@ fn fact_is_cpu(manifest: &Manifest) -> bool {
     manifest.options.get("device").and_then(|device| device.as_str()) == Some("cpu")
 }
 
-fn quality(text: &mut String, rows: &[VariantRow], closing: &Closing, options: &VariantOptions) {
-    let _ = writeln!(text, "## Quality\n");
+fn quality(rows: &[VariantRow], closing: &Closing, options: &VariantOptions) -> Section {
     if let Some(why) = &closing.no_quality {
-        let _ = writeln!(text, "Not measured: {why}.\n");
-        return;
+        return Section::new("quality", "Quality", "").with(Block::Text(format!("Not measured: {why}.")));
     }
-    if closing.random_weights {
-        let _ = writeln!(
-            text,
-            "The weights are random: these figures show that the measurement works, and nothing about a model.\n"
-        );
-    }
-    let _ = writeln!(
-        text,
-        "| variant | KL mean | median | 99 % | 99.9 % | max | same top token | perplexity ratio | Δp RMS | first other \
-         token |\n|---|---|---|---|---|---|---|---|---|---|"
-    );
     let some = |value: Option<f64>| value.map_or("–".to_string(), number);
-    for (row, closed) in rows.iter().filter_map(|row| Some((row, row.closed.as_ref()?))) {
-        let Some(q) = &closed.quality else { continue };
+    let cells = |row: &VariantRow| {
+        let closed = row.closed.as_ref()?;
+        let q = closed.quality.as_ref()?;
         let first = closed.first_token.as_ref().map_or("–".to_string(), |first| {
             format!(
                 "{} of {} prompts differ; {} tokens the same",
@@ -201,10 +193,8 @@ fn quality(text: &mut String, rows: &[VariantRow], closing: &Closing, options: &
                 plus_minus(first.same_mean, 1)
             )
         });
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {first} |",
-            row.variant.title(),
+        Some(vec![
+            row.variant.title().to_string(),
             scientific(q.kl.mean),
             number(q.kl.median),
             some(q.kl.p99),
@@ -213,72 +203,77 @@ fn quality(text: &mut String, rows: &[VariantRow], closing: &Closing, options: &
             percent(q.same_top),
             plus_minus(q.perplexity_ratio, 4),
             percent(q.delta_p_rms),
-        );
-    }
+            first,
+        ])
+    };
+    let heads = [
+        "variant",
+        "KL mean",
+        "median",
+        "99 %",
+        "99.9 %",
+        "max",
+        "same top token",
+        "perplexity ratio",
+        "Δp RMS",
+        "first other token",
+    ];
     let positions = rows.iter().find_map(|row| Some(row.closed.as_ref()?.quality.as_ref()?.positions)).unwrap_or(0);
     let base = rows.iter().find_map(|row| Some(row.closed.as_ref()?.quality.as_ref()?.base_perplexity));
-    let _ = writeln!(
-        text,
-        "\nAgainst f32 with KV cache (perplexity {}), on {} pieces of {} tokens of `{}`, of which the second halves are \
-         scored: {positions} positions. Figures with ± have their standard error, with positions taken as independent. \
-         KL divergence in nats, below zero by rounding only; definitions are those of llama.cpp's perplexity tool. First other token: of the greedy \
-         continuation of the pieces' first {} tokens by {}.",
+    let random = match closing.random_weights {
+        true => "The weights are random: these figures show that the measurement works, and nothing about a model. ",
+        false => "",
+    };
+    let note = format!(
+        "{random}Against f32 with KV cache (perplexity {}), on {} pieces of {} tokens of {}, of which the second halves are \
+         scored: {positions} positions. Figures with ± have their standard error, with positions taken as independent. KL \
+         divergence in nats, below zero by rounding only; definitions are those of llama.cpp's perplexity tool. First other \
+         token: of the greedy continuation of the pieces' first {} tokens by {}.",
         base.map_or("–".to_string(), |base| plus_minus(base, 3)),
         closing.pieces,
         closing.chunk,
-        closing.text.as_deref().map_or(String::new(), |path| path.display().to_string()),
+        code(&closing.text.as_deref().map_or(String::new(), |path| path.display().to_string())),
         options.prompt_tokens,
         options.output_tokens,
     );
-    for (row, why) in rows.iter().filter_map(|row| Some((row, row.closed.as_ref()?.no_quality.as_ref()?))) {
-        if row.absent().is_none() && !row.variant.is_base() {
-            let _ = writeln!(text, "\n{}: no figures of quality, because {why}.", row.variant.title());
-        }
-    }
-    text.push('\n');
+    let without = rows.iter().filter(|row| row.absent().is_none() && !row.variant.is_base());
+    let without = without.filter_map(|row| {
+        let why = row.closed.as_ref()?.no_quality.as_ref()?;
+        Some(format!("{}: no figures of quality, because {why}.", row.variant.title()))
+    });
+    Section::new("quality", "Quality", note)
+        .with(Table::of_texts(&heads, rows.iter().filter_map(cells).collect()))
+        .list(without.collect())
 }
 
-fn layers(text: &mut String, rows: &[VariantRow], closing: &Closing) {
-    let with: Vec<(&VariantRow, &Closed)> = rows
-        .iter()
-        .filter_map(|row| Some((row, row.closed.as_ref()?)))
-        .filter(|(_, closed)| !closed.layers.is_empty())
-        .collect();
-    if with.is_empty() {
-        return;
-    }
-    let _ = writeln!(text, "## Where it begins to differ\n");
-    let _ = writeln!(
-        text,
-        "| variant | first layer above {:.0} % | error after the first layer | middle | last | largest |\n|---|---|---|---|\
-         ---|---|",
-        DIVERGED * 100.0
-    );
-    for (row, closed) in with {
+fn layers(rows: &[VariantRow], closing: &Closing) -> Section {
+    let with =
+        rows.iter().filter_map(|row| Some((row, row.closed.as_ref().filter(|closed| !closed.layers.is_empty())?)));
+    let cells = with.map(|(row, closed)| {
         let last = closed.layers.len() - 1;
         let largest = closed.layers.iter().max_by(|a, b| a.relative.value.total_cmp(&b.relative.value));
         let at = |layer: usize| scientific(closed.layers[layer].relative);
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} | {} | {} |",
-            row.variant.title(),
+        vec![
+            row.variant.title().to_string(),
             closed.diverges_at.map_or("none".to_string(), |layer| layer.to_string()),
             at(0),
             at(last / 2),
             at(last),
             largest.map_or(String::new(), |l| format!("{} at {}", scientific(l.relative), l.layer)),
-        );
-    }
+        ]
+    });
+    let first = format!("first layer above {:.0} %", DIVERGED * 100.0);
+    let heads = ["variant", &first, "error after the first layer", "middle", "last", "largest"];
     let on = match closing.text {
         Some(_) => "the same text",
         None => "seeded random tokens, because there is no text",
     };
-    let _ = writeln!(
-        text,
-        "\nError of a layer: ‖variant − f32‖ ÷ ‖f32‖ of the block's output over all positions of a piece, mean over {} \
-         pieces of {on}. Layers count from 0.\n",
+    let note = format!(
+        "Error of a layer: ‖variant − f32‖ ÷ ‖f32‖ of the block's output over all positions of a piece, mean over {} pieces \
+         of {on}. Layers count from 0.",
         closing.pieces
     );
+    Section::new("layers", "Where it begins to differ", note).with(Table::of_texts(&heads, cells.collect()))
 }
 
 /// A number that may be very small.
@@ -297,33 +292,13 @@ fn scientific(estimate: Estimate) -> String {
     }
 }
 
-fn absent(text: &mut String, rows: &[VariantRow]) {
-    let missing: Vec<(&VariantRow, String)> = rows.iter().filter_map(|row| Some((row, row.absent()?))).collect();
-    if missing.is_empty() {
-        return;
-    }
-    let _ = writeln!(text, "## Absent\n");
-    for (row, why) in missing {
-        let _ = writeln!(text, "- {}: {why}", row.variant.title());
-    }
-    text.push('\n');
-}
-
-fn method(manifest: &Manifest, closing: Option<&Closing>) -> String {
+fn in_turn(manifest: &Manifest, closing: Option<&Closing>) -> String {
     let processes = manifest.method.processes;
-    let mut text = format!(
+    let energy = closing.map_or(String::new(), |closing| format!(" Energy: {}.", closing.energy));
+    format!(
         "All variants were made of the same weights and repeated in turn, in random order, in each of {processes} process \
-         start{}. Warm-up is in no figure.",
+         start{}. Warm-up is in no figure.{energy} Every sample is in `results.parquet`; what is not known is absent, never \
+         zero.",
         if processes == 1 { "" } else { "s" }
-    );
-    if let Some(threads) = manifest.threads() {
-        let _ = write!(text, " {threads}.");
-    }
-    if let Some(closing) = closing {
-        let _ = write!(text, " Energy: {}.", closing.energy);
-    }
-    for sentence in told_once(&manifest.disturbances) {
-        let _ = write!(text, " Disturbed: {sentence}.");
-    }
-    text + " Every sample is in `results.parquet`; what is not known is absent, never zero.\n"
+    )
 }

@@ -2,11 +2,11 @@
 
 use super::closing::{Closed, Closing};
 use super::options::VariantOptions;
-use super::page::page;
-use super::recorded_requests::sections;
-use super::report::report;
+use super::recorded_requests::section;
+use super::report::document;
 use super::row::{VariantRow, rows};
 use super::variant::Group;
+use crate::study::pages;
 use crate::study::{Bar, Bars, Column, Panel, Records, Speedup, Study, StudyError, Table};
 use crate::suites::{figure, ms};
 use serde_json::{Value, json};
@@ -60,11 +60,10 @@ pub fn write_variants(
     study.write("variants.csv", table(&rows).csv().as_bytes())?;
     let chart = chart(&rows, options);
     chart.write(study)?;
-    let sections = sections(study, &rows);
-    let text = report(study.manifest(), options, &rows, closing, (&sections, traces));
-    study.write("profiling_report.md", text.as_bytes())?;
-    let page = page(&study.manifest().study, chart.svg().as_deref(), &text);
-    study.write("report.html", page.as_bytes())?;
+    let recorded = section(study, &rows);
+    let document = document(study.manifest(), options, &rows, closing, recorded, traces, chart.svg());
+    study.write("profiling_report.md", candlescope_document::markdown::draw(&document).as_bytes())?;
+    study.write("report.html", pages::drawn(&document).as_bytes())?;
     Ok(rows)
 }
 

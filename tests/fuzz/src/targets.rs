@@ -259,7 +259,7 @@ fn baseline(scratch: &Path, bytes: &[u8]) -> bool {
     let side = baseline.side(scratch);
     let Ok(comparison) = compare(&side, &side, &CompareOptions::default()) else { return false };
     drop(render::compare::text(&comparison, true));
-    render::compare::page(&comparison).is_ok()
+    !render::compare::page(&comparison).is_empty()
 }
 
 /// Results of a load test under a roofline.
@@ -270,7 +270,7 @@ fn load_results(bytes: &[u8]) -> bool {
     let scenario = Scenario::new(Format::named("bf16").expect("a format of the table"));
     let stages = load_stages(&test, &shape, &device, &scenario, &Thresholds::default());
     drop(render::roofline::load_json(&shape.name, &stages).to_string());
-    render::roofline::load_page(&Outlook::of(&shape, &device, &scenario), &stages).is_ok()
+    !render::roofline::load_page(&Outlook::of(&shape, &device, &scenario), &stages).is_empty()
 }
 
 /// Peaks, as `bench peaks` keeps them and as `roofline` takes them from anybody.

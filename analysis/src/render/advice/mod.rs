@@ -6,4 +6,4 @@ mod words;
 
 pub use json::json;
 pub use terminal::text;
-pub(super) use words::{DISTURBED, abstentions, gain, rows, steps, together};
+pub(super) use words::{DISTURBED, Row as Ranked, abstentions, gain, rows, steps, together};

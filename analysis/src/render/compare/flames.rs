@@ -1,8 +1,8 @@
 //! Both flame graphs and their difference.
 
 use crate::compare::Stacks;
-use crate::render::html::flame::frame_of;
-use serde_json::{Value, json};
+use crate::render::charts::flame::frame_of;
+use candlescope_document::Frame;
 use std::collections::BTreeMap;
 
 /// Widest graph, in its own unit: some hours of a step, and far from where whole numbers end.
@@ -10,8 +10,8 @@ const MOST_WIDTH: f64 = 1e15;
 /// Longest time of a stack, so that sums of them stay finite.
 const MOST_NS: f64 = 1e100;
 
-/// Frames with A, B and the difference; null where there is nothing to draw.
-pub(super) fn frames(stacks: &Stacks) -> Value {
+/// Frames with A, B and the difference.
+pub(super) fn frames(stacks: &Stacks) -> Vec<Frame> {
     // Hundredths of a nanosecond: graphs have whole numbers, and a step may be short. Numbers that no step can take, as
     // in a baseline that was written by hand, are drawn in a smaller unit: their sums have to fit.
     let usable = |ns: &f64| if ns.is_finite() && *ns > 0.0 { ns.min(MOST_NS) } else { 0.0 };
@@ -29,11 +29,11 @@ pub(super) fn frames(stacks: &Stacks) -> Value {
     }
     let (a, b) = (lines(&stacks.a), lines(&stacks.b));
     let difference = difference(&a, &b);
-    json!({
-        "a": frame_of(&a, own.clone()),
-        "b": frame_of(&b, own.clone()),
-        "difference": frame_of(&difference, own),
-    })
+    vec![
+        frame_of(&a, own.clone(), "A"),
+        frame_of(&b, own.clone(), "B"),
+        Frame { wide: true, ..frame_of(&difference, own, "B less A") },
+    ]
 }
 
 /// Lines with both weights.
@@ -67,7 +67,7 @@ mod tests {
         for ns in [1e19, 1.8e19, f64::MAX, f64::INFINITY, f64::NAN, -1e19] {
             let side = || BTreeMap::from([("decode;mlp".to_string(), ns), ("decode;attn;mlp".to_string(), ns)]);
             let made = frames(&Stacks { a: side(), b: side() });
-            assert_eq!(made["a"].is_object(), ns.is_finite() && ns > 0.0, "{ns}: {made:?}");
+            assert_eq!(made[0].drawn.is_some(), ns.is_finite() && ns > 0.0, "{ns}: {made:?}");
         }
     }
 }

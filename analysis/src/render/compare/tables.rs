@@ -1,39 +1,32 @@
-//! The tables of a comparison, which the terminal and the page draw each in its own way.
+//! The tables of a comparison.
 
 use super::words::{clock, interval, signed, signed_value};
 use crate::compare::{
     CaseComparison, CasesComparison, Class, Comparison, CountChange, Difference, FigureChange, PathChanges, figure,
 };
 use crate::render::format::{bytes, count, duration, json, path, percent, printable, significant, value};
+use candlescope_document::{Block, Cell, Row, Section, Table, column};
 
-/// A table of printable cells.
-pub(super) struct Table {
-    pub(super) id: &'static str,
-    pub(super) title: String,
-    pub(super) note: String,
-    pub(super) head: Vec<&'static str>,
-    /// Columns of words, which are set to the left.
-    pub(super) words: Vec<usize>,
-    pub(super) rows: Vec<Vec<String>>,
+/// A section with one table; it is empty, and so left out, without rows and a note.
+fn section(id: &str, title: &str, note: String, table: Table) -> Section {
+    let table = table.words(&["what", "figure", "count of a step", "clock", "outcome"]);
+    Section::new(id, title, "").with(Block::Text(note)).with(table)
 }
 
-/// All tables that have rows, or something to say about having none.
-pub(super) fn tables(comparison: &Comparison, longest_path: usize) -> Vec<Table> {
-    let mut tables = vec![differences(&comparison.differences), counts(comparison), times(comparison)];
-    tables.push(paths("paths", "Paths that changed", &comparison.paths, comparison.false_discoveries, longest_path));
-    tables.push(paths(
-        "modules",
-        "Modules that changed (paths without ordinals)",
-        &comparison.modules,
-        comparison.false_discoveries,
-        longest_path,
-    ));
-    tables.retain(|table| !table.rows.is_empty() || !table.note.is_empty());
-    tables
+/// All tables.
+pub(super) fn tables(comparison: &Comparison) -> Vec<Section> {
+    let limit = comparison.false_discoveries;
+    vec![
+        differences(&comparison.differences),
+        counts(comparison),
+        times(comparison),
+        paths("paths", "Paths that changed", &comparison.paths, limit),
+        paths("modules", "Modules that changed (paths without ordinals)", &comparison.modules, limit),
+    ]
 }
 
 /// Tables of cases.
-pub(super) fn tables_of_cases(comparison: &CasesComparison) -> Vec<Table> {
+pub(super) fn tables_of_cases(comparison: &CasesComparison) -> Vec<Section> {
     let row = |case: &CaseComparison| {
         let change = case.decisive.as_ref();
         let estimate = change.and_then(|change| change.estimate.as_ref());
@@ -62,30 +55,27 @@ pub(super) fn tables_of_cases(comparison: &CasesComparison) -> Vec<Table> {
             others.push(cells);
         }
     }
-    let mut tables = vec![
+    vec![
         differences(&comparison.differences),
-        Table {
-            id: "cases",
-            title: "Cases".to_string(),
-            note: note.trim_end().to_string(),
-            head: vec!["case", "A", "B", "change", "interval", "A/A floor", "outcome"],
-            words: vec![0, 6],
-            rows: comparison.cases.iter().map(row).collect(),
-        },
-        Table {
-            id: "figures",
-            title: "Further figures".to_string(),
-            note: String::new(),
-            head: vec!["case", "figure", "A", "B", "change", "interval", "A/A floor", "outcome"],
-            words: vec![0, 1, 7],
-            rows: others,
-        },
-    ];
-    tables.retain(|table| !table.rows.is_empty());
-    tables
+        section(
+            "cases",
+            "Cases",
+            note.trim_end().to_string(),
+            Table::of_texts(
+                &["case", "A", "B", "change", "interval", "A/A floor", "outcome"],
+                comparison.cases.iter().map(row).collect(),
+            ),
+        ),
+        section(
+            "figures",
+            "Further figures",
+            String::new(),
+            Table::of_texts(&["case", "figure", "A", "B", "change", "interval", "A/A floor", "outcome"], others),
+        ),
+    ]
 }
 
-fn differences(differences: &[Difference]) -> Table {
+fn differences(differences: &[Difference]) -> Section {
     let rows = differences.iter().map(|difference| {
         let what = match (difference.class, difference.allowed) {
             (Class::Note, _) => difference.what.to_string(),
@@ -94,17 +84,11 @@ fn differences(differences: &[Difference]) -> Table {
         let shown = |value| crate::render::format::head(&printable(&json(value)), 60);
         vec![what, printable(&difference.key), shown(&difference.a), shown(&difference.b)]
     });
-    Table {
-        id: "differences",
-        title: "What differs".to_string(),
-        note: String::new(),
-        head: vec!["what", "", "A", "B"],
-        words: vec![0, 1, 2, 3],
-        rows: rows.collect(),
-    }
+    let table = Table::of_texts(&["what", "", "A", "B"], rows.collect()).words(&["", "A", "B"]);
+    section("differences", "What differs", String::new(), table)
 }
 
-fn counts(comparison: &Comparison) -> Table {
+fn counts(comparison: &Comparison) -> Section {
     let differ: Vec<&CountChange> = comparison.counts.iter().filter(|count| !count.equal).collect();
     let equal = comparison.counts.len() - differ.len();
     let rows = differ.iter().map(|change| {
@@ -119,14 +103,8 @@ fn counts(comparison: &Comparison) -> Table {
     });
     let rows: Vec<_> = rows.collect();
     let allocations = comparison.allocations.map_or(String::new(), |reason| format!(" Allocations: {reason}."));
-    Table {
-        id: "counts",
-        title: "Counts".to_string(),
-        note: format!("{equal} of {} are equal, exactly.{allocations}", comparison.counts.len()),
-        head: vec!["kind", "count of a step", "A", "B", "change"],
-        words: vec![0, 1],
-        rows,
-    }
+    let note = format!("{equal} of {} are equal, exactly.{allocations}", comparison.counts.len());
+    section("counts", "Counts", note, Table::of_texts(&["kind", "count of a step", "A", "B", "change"], rows))
 }
 
 fn counted(name: &str, n: f64) -> String {
@@ -137,7 +115,7 @@ fn counted(name: &str, n: f64) -> String {
     }
 }
 
-fn times(comparison: &Comparison) -> Table {
+fn times(comparison: &Comparison) -> Section {
     let row = |change: &FigureChange| {
         let (name, kind) = change.name.split_once(' ').unwrap_or((&change.name, ""));
         let title = match (name, kind.is_empty()) {
@@ -149,14 +127,10 @@ fn times(comparison: &Comparison) -> Table {
         cells[0] = title;
         cells
     };
-    Table {
-        id: "times",
-        title: "Times, memory, energy, quality".to_string(),
-        note: "The step decides; each other row is judged by itself.".to_string(),
-        head: vec!["figure", "A", "B", "change", "interval", "A/A floor", "outcome"],
-        words: vec![0, 6],
-        rows: comparison.step.iter().chain(&comparison.figures).map(row).collect(),
-    }
+    let note = "The step decides; each other row is judged by itself.".to_string();
+    let rows = comparison.step.iter().chain(&comparison.figures).map(row).collect();
+    let head = ["figure", "A", "B", "change", "interval", "A/A floor", "outcome"];
+    section("times", "Times, memory, energy, quality", note, Table::of_texts(&head, rows))
 }
 
 /// A figure's row, its name yet to be set.
@@ -173,26 +147,24 @@ fn cells(change: &FigureChange) -> Vec<String> {
     ]
 }
 
-fn paths(id: &'static str, title: &str, changes: &PathChanges, limit: f64, longest: usize) -> Table {
+fn paths(id: &str, title: &str, changes: &PathChanges, limit: f64) -> Section {
     const MOST: usize = 20;
     let proven = if changes.changed.is_empty() { &changes.unproven } else { &changes.changed };
     let rows = proven.iter().take(MOST).map(|change| {
-        let mut name = path(&printable(&change.path), longest);
-        if let Some(module) = change.module.as_deref().filter(|module| !change.path.ends_with(module)) {
-            name = format!("{name} ({})", path(&printable(module), 40));
-        }
+        let module = change.module.as_deref().filter(|module| !change.path.ends_with(module));
+        let mut remark = module.map_or(String::new(), |module| format!("({})", path(module, 40)));
         if change.outside_others {
-            name.push_str(" (self time)");
+            remark.push_str(" (self time)");
         }
-        vec![
-            name,
+        let cells = [
             clock(change.clock).to_string(),
             duration(change.a_ns),
             duration(change.b_ns),
             signed_value("ns", change.estimate.change),
             signed(change.share_of_step),
             change.share_of_change.map_or("–".to_string(), percent),
-        ]
+        ];
+        Row { remark, ..Row::new(change.path.clone(), cells.map(Cell::from).into()) }
     });
     let more = changes.changed.len().saturating_sub(MOST);
     let more = if more > 0 { format!(" The {MOST} largest of {}.", changes.changed.len()) } else { String::new() };
@@ -207,12 +179,7 @@ fn paths(id: &'static str, title: &str, changes: &PathChanges, limit: f64, longe
             percent(limit)
         ),
     };
-    Table {
-        id,
-        title: title.to_string(),
-        note,
-        head: vec!["path", "clock", "A", "B", "change", "of the step", "of the change"],
-        words: vec![0, 1],
-        rows: rows.collect(),
-    }
+    let head = ["clock", "A", "B", "change", "of the step", "of the change"];
+    let columns = head.map(|head| column(head, "")).into();
+    section(id, title, note, Table::new("path", columns, rows.collect()).of_code(60))
 }

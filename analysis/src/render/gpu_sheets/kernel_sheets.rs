@@ -2,20 +2,19 @@
 
 use super::super::format::{bytes, count, duration, head};
 use super::super::kernel_name::short;
-use super::super::sheet::{Row, Sheet, cell, column, maybe, missing, wide};
-use super::{named, number, rate, share, time};
+use super::{MOST_ROWS, NAME_WIDTH, number, rate, share, time};
 use crate::passes::Analysis;
+use candlescope_document::{Most, Row, Section, Table, cell, column, maybe, missing, wide};
 
-pub(super) fn kernels(analysis: &Analysis) -> Sheet {
+pub(super) fn kernels(analysis: &Analysis) -> Section {
     let kernels = &analysis.kernels;
     let largest = kernels.by_name.first().map_or(1.0, |k| k.share.max(1e-9));
     let rows = kernels.by_name.iter().map(|k| {
         let name = short(&k.name);
-        Row {
-            whole: (name != *k.name).then(|| k.name.to_string()),
+        let whole = (name != *k.name).then(|| k.name.to_string());
+        let row = Row::new(
             name,
-            bar: Some(k.share / largest),
-            cells: vec![
+            vec![
                 number(k.count),
                 time(Some(k.total_ns as f64)),
                 share(Some(k.share)),
@@ -23,30 +22,26 @@ pub(super) fn kernels(analysis: &Analysis) -> Sheet {
                 time(Some(k.p50_ns)),
                 time(k.p95_ns),
             ],
-        }
+        );
+        Row { whole, ..row.meter(k.share / largest) }
     });
-    Sheet {
-        id: "kernels",
-        title: "Kernels",
-        note: format!(
-            "{} kernels, copies and memsets of the recorded steps, {} on the device; shares are of that. {}",
-            count(kernels.records),
-            duration(kernels.total_ns as f64),
-            unattributed(analysis)
-        ),
-        first: "kernel",
-        columns: vec![
-            column("count", "how often it ran"),
-            column("total", ""),
-            column("share", "of all recorded device time"),
-            column("mean", ""),
-            column("p50", ""),
-            column("p95", ""),
-        ],
-        rows: rows.collect(),
-        what: "kernels",
-        terminal_rows: 8,
-    }
+    let columns = vec![
+        column("count", "how often it ran"),
+        column("total", ""),
+        column("share", "of all recorded device time"),
+        column("mean", ""),
+        column("p50", ""),
+        column("p95", ""),
+    ];
+    let note = format!(
+        "{} kernels, copies and memsets of the recorded steps, {} on the device; shares are of that. {}",
+        count(kernels.records),
+        duration(kernels.total_ns as f64),
+        unattributed(analysis)
+    );
+    let table = Table::new("kernel", columns, rows.collect()).of_code(NAME_WIDTH);
+    let table = table.most(Most::of(8, MOST_ROWS, MOST_ROWS), "kernels", "metrics.json");
+    Section::new("kernels", "Kernels", note).brief("").with(table)
 }
 
 fn unattributed(analysis: &Analysis) -> String {
@@ -56,13 +51,11 @@ fn unattributed(analysis: &Analysis) -> String {
     }
 }
 
-pub(super) fn paths(analysis: &Analysis) -> Sheet {
+pub(super) fn paths(analysis: &Analysis) -> Section {
     let largest = analysis.kernels.by_path.first().map_or(1.0, |row| row.share.max(1e-9));
-    let rows = analysis.kernels.by_path.iter().map(|row| Row {
-        name: row.path.clone().unwrap_or_else(|| "(outside every interval)".to_string()),
-        whole: None,
-        bar: Some(row.share / largest),
-        cells: vec![
+    let rows = analysis.kernels.by_path.iter().map(|row| {
+        let name = row.path.clone().unwrap_or_else(|| "(outside every interval)".to_string());
+        let cells = vec![
             if row.path.is_some() { number(row.calls) } else { missing() },
             number(row.kernels),
             rate(row.launches_per_call),
@@ -72,33 +65,28 @@ pub(super) fn paths(analysis: &Analysis) -> Sheet {
             row.top.as_ref().map_or(missing(), |(name, ns)| {
                 cell(format!("{} {}", head(&short(name), 48), duration(*ns as f64)), *ns as f64)
             }),
-        ],
+        ];
+        Row::new(name, cells).meter(row.share / largest)
     });
-    Sheet {
-        id: "kernel-paths",
-        title: "Kernels by path",
-        note: "By the innermost interval open at the launch; what inner intervals launched is in their rows."
-            .to_string(),
-        first: "path",
-        columns: vec![
-            column("calls", "intervals in recorded steps"),
-            column("kernels", ""),
-            column("a call", "kernels for each of these intervals"),
-            wide("copies", "copies and memsets"),
-            column("total", "time on the device"),
-            column("share", "of all recorded device time"),
-            wide("top", "the kernel, copy or memset with most of it"),
-        ],
-        rows: rows.collect(),
-        what: "paths",
-        terminal_rows: 8,
-    }
+    let columns = vec![
+        column("calls", "intervals in recorded steps"),
+        column("kernels", ""),
+        column("a call", "kernels for each of these intervals"),
+        wide("copies", "copies and memsets"),
+        column("total", "time on the device"),
+        column("share", "of all recorded device time"),
+        wide("top", "the kernel, copy or memset with most of it"),
+    ];
+    let note = "By the innermost interval open at the launch; what inner intervals launched is in their rows.";
+    let table = Table::new("path", columns, rows.collect()).of_code(NAME_WIDTH);
+    let table = table.most(Most::of(8, MOST_ROWS, MOST_ROWS), "paths", "metrics.json");
+    Section::new("kernel-paths", "Kernels by path", note).brief("").with(table)
 }
 
-pub(super) fn copies(analysis: &Analysis) -> Sheet {
+pub(super) fn copies(analysis: &Analysis) -> Section {
     let rows = analysis.kernels.copies.iter().map(|row| {
-        named(
-            &row.direction,
+        Row::new(
+            row.direction.to_string(),
             vec![
                 number(row.count),
                 maybe(row.bytes.map(|n| n as f64), bytes),
@@ -108,20 +96,15 @@ pub(super) fn copies(analysis: &Analysis) -> Sheet {
             ],
         )
     });
-    Sheet {
-        id: "copies",
-        title: "Copies",
-        note: "Copies by direction, and memsets, of the recorded steps.".to_string(),
-        first: "direction",
-        columns: vec![
-            column("count", ""),
-            column("bytes", ""),
-            column("total", "time on the device"),
-            column("GB/s", "bytes ÷ that time"),
-            column("share", "of all recorded device time"),
-        ],
-        rows: rows.collect(),
-        what: "directions",
-        terminal_rows: 6,
-    }
+    let columns = vec![
+        column("count", ""),
+        column("bytes", ""),
+        column("total", "time on the device"),
+        column("GB/s", "bytes ÷ that time"),
+        column("share", "of all recorded device time"),
+    ];
+    let note = "Copies by direction, and memsets, of the recorded steps.";
+    let table = Table::new("direction", columns, rows.collect()).of_code(NAME_WIDTH);
+    let table = table.most(Most::of(6, MOST_ROWS, MOST_ROWS), "directions", "metrics.json");
+    Section::new("copies", "Copies", note).brief("").with(table)
 }

@@ -6,14 +6,19 @@ mod power_sheets;
 mod time_sheets;
 
 use super::format::{count, duration, joules, percent, printable, significant, watts, with_error};
-use super::sheet::{Cell, Row, Sheet, cell, maybe};
 use crate::passes::Analysis;
 use crate::passes::peaks::{Metric, Over, utilisation};
+use candlescope_document::{Cell, Section, cell, maybe};
 use candlescope_schema::GpuSource;
 
-/// Every table about the GPU that has rows, in the order of the reports.
-pub(super) fn sheets(analysis: &Analysis) -> Vec<Sheet> {
-    let all = [
+/// Rows in the HTML and Markdown reports; `metrics.json` has them all.
+const MOST_ROWS: usize = 200;
+/// Characters of a name on a terminal.
+const NAME_WIDTH: usize = 30;
+
+/// Every table about the GPU, in the order of the reports; each has a section of its own, which is empty without rows.
+pub(super) fn sheets(analysis: &Analysis) -> Vec<Section> {
+    vec![
         time_sheets::steps(analysis),
         time_sheets::busy(analysis),
         kernel_sheets::kernels(analysis),
@@ -21,8 +26,7 @@ pub(super) fn sheets(analysis: &Analysis) -> Vec<Sheet> {
         kernel_sheets::copies(analysis),
         power_sheets::energy(analysis),
         power_sheets::devices(analysis),
-    ];
-    all.into_iter().filter(|sheet| !sheet.rows.is_empty()).collect()
+    ]
 }
 
 fn time(ns: Option<f64>) -> Cell {
@@ -39,10 +43,6 @@ fn share(value: Option<f64>) -> Cell {
 
 fn rate(value: Option<f64>) -> Cell {
     maybe(value, significant)
-}
-
-fn named(name: &str, cells: Vec<Cell>) -> Row {
-    Row { name: name.to_string(), whole: None, cells, bar: None }
 }
 
 /// `12 of 48`, sorted by the first number.

@@ -1,16 +1,16 @@
 //! Energy and devices.
 
 use super::super::format::{bytes, count, duration, head, joules, percent, printable, significant, watts};
-use super::super::sheet::{Cell, Row, Sheet, cell, column, maybe, missing, wide};
-use super::{named, time};
+use super::{MOST_ROWS, NAME_WIDTH, time};
 use crate::passes::sensor::{ACCURACY, Idle, IdleFrom, Joules};
 use crate::passes::{Analysis, Device};
+use candlescope_document::{Cell, Most, Row, Section, Table, cell, column, maybe, missing, wide};
 
-pub(super) fn energy(analysis: &Analysis) -> Sheet {
+pub(super) fn energy(analysis: &Analysis) -> Section {
     let energy = &analysis.energy;
     let row = |name: &str, e: &Joules, tokens: Option<u64>| {
         let per_token = tokens.filter(|&n| n > 0 && !e.below_resolution).map(|n| e.joules / n as f64);
-        named(
+        Row::new(
             name,
             vec![
                 maybe(Some(e.joules), |v| if e.below_resolution { format!("~{}", joules(v)) } else { joules(v) }),
@@ -48,38 +48,33 @@ pub(super) fn energy(analysis: &Analysis) -> Sheet {
         (false, _) => "From power, integrated; there is no energy counter.".to_string(),
     };
     let period = energy.sensors.iter().map(|(_, s)| s.period_ns).max().unwrap_or(0);
-    Sheet {
-        id: "energy",
-        title: "Energy",
-        note: format!(
-            "{} GPU{}. {from}{} The bound adds the energy that the sensors' period of {} can misplace and their \
+    let columns = vec![
+        column("energy", "gross"),
+        column(
+            "bound",
+            "uncertainty from the sensor's period and its accuracy; power that swings between two samples is not included",
+        ),
+        column("net", "less idle power × time; unknown if idle power is unknown or above the mean power"),
+        column("power", "mean over the time"),
+        column("a token", "gross energy for each token processed; of requests, for each output token"),
+        column("time", "time in which at least one of these ran"),
+        wide("resolution", "whether the time is long enough for the sensors"),
+        wide("by period", "what the sensor's period misplaces at most, down and up"),
+        wide("by accuracy", "the sensor's stated accuracy, datasheet"),
+    ];
+    let note = format!(
+        "{} GPU{}. {from}{} The bound adds the energy that the sensors' period of {} can misplace and their \
              accuracy of ±{:.0} % (datasheet); below resolution it is power × time, of which only the bound is \
              meaningful.",
-            gpus,
-            if gpus == 1 { "" } else { "s" },
-            idle(analysis),
-            duration(period as f64),
-            ACCURACY * 100.0
-        ),
-        first: "of",
-        columns: vec![
-            column("energy", "gross"),
-            column(
-                "bound",
-                "uncertainty from the sensor's period and its accuracy; power that swings between two samples is not included",
-            ),
-            column("net", "less idle power × time; unknown if idle power is unknown or above the mean power"),
-            column("power", "mean over the time"),
-            column("a token", "gross energy for each token processed; of requests, for each output token"),
-            column("time", "time in which at least one of these ran"),
-            wide("resolution", "whether the time is long enough for the sensors"),
-            wide("by period", "what the sensor's period misplaces at most, down and up"),
-            wide("by accuracy", "the sensor's stated accuracy, datasheet"),
-        ],
-        rows,
-        what: "kinds of step",
-        terminal_rows: 8,
-    }
+        gpus,
+        if gpus == 1 { "" } else { "s" },
+        idle(analysis),
+        duration(period as f64),
+        ACCURACY * 100.0
+    );
+    let table = Table::new("of", columns, rows).of_code(NAME_WIDTH);
+    let table = table.most(Most::of(8, MOST_ROWS, MOST_ROWS), "kinds of step", "metrics.json");
+    Section::new("energy", "Energy", note).brief("").with(table)
 }
 
 /// Net energy, or why there is none.
@@ -108,7 +103,7 @@ fn idle(analysis: &Analysis) -> String {
     if known.is_empty() { known } else { format!(" Net is less {known}.") }
 }
 
-pub(super) fn devices(analysis: &Analysis) -> Sheet {
+pub(super) fn devices(analysis: &Analysis) -> Section {
     let rows = analysis.devices.iter().map(|d: &Device| {
         let energy = analysis.energy.sensors.iter().position(|(uuid, _)| *uuid == d.uuid);
         let energy = energy.and_then(|i| analysis.energy.run_by_device.get(i).copied().flatten());
@@ -124,11 +119,9 @@ pub(super) fn devices(analysis: &Analysis) -> Sheet {
             (Some(used), Some(reserved)) => cell(format!("{} of {}", bytes(used), bytes(reserved)), used),
             (used, _) => maybe(used, bytes),
         };
-        Row {
+        let row = Row::new(
             name,
-            whole: Some(d.uuid.clone()),
-            bar: None,
-            cells: vec![
+            vec![
                 pair(d.utilisation, &percent),
                 pair(d.power_watts, &significant),
                 maybe(d.power_limit_watts, watts),
@@ -144,37 +137,33 @@ pub(super) fn devices(analysis: &Analysis) -> Sheet {
                 throttled(d),
                 time(d.period_ns.map(|ns| ns as f64)),
             ],
-        }
+        );
+        Row { whole: Some(d.uuid.clone()), ..row }
     });
-    Sheet {
-        id: "devices",
-        title: "Devices",
-        note: format!(
-            "{}; mean / largest. Memory is the largest of the whole run. Utilisation is the driver's: the share of its sampling period \
+    let columns = vec![
+        column("utilisation", "mean / largest"),
+        column("power, W", "mean / largest"),
+        wide("limit", "enforced power limit"),
+        wide("energy", "while measured steps ran"),
+        column("memory", "largest in use by anyone over the whole run, of all"),
+        wide("candle's pool", "largest used over the whole run, of largest reserved"),
+        wide("clock", "of the multiprocessors"),
+        wide("memory clock", "mean"),
+        column("heat", "largest temperature of the die"),
+        wide("throttled", "share of samples in which clocks were held down, by reason; idle left out"),
+        wide("sampled every", "median time between two samples of power"),
+    ];
+    let note = format!(
+        "{}; mean / largest. Memory is the largest of the whole run. Utilisation is the driver's: the share of its sampling period \
              in which any kernel ran, not how much of the GPU it used.",
-            match analysis.devices.iter().any(|d| d.whole_run) {
-                true => "As sampled over the whole run, which has no measured steps",
-                false => "As sampled while measured steps ran",
-            }
-        ),
-        first: "GPU",
-        columns: vec![
-            column("utilisation", "mean / largest"),
-            column("power, W", "mean / largest"),
-            wide("limit", "enforced power limit"),
-            wide("energy", "while measured steps ran"),
-            column("memory", "largest in use by anyone over the whole run, of all"),
-            wide("candle's pool", "largest used over the whole run, of largest reserved"),
-            wide("clock", "of the multiprocessors"),
-            wide("memory clock", "mean"),
-            column("heat", "largest temperature of the die"),
-            wide("throttled", "share of samples in which clocks were held down, by reason; idle left out"),
-            wide("sampled every", "median time between two samples of power"),
-        ],
-        rows: rows.collect(),
-        what: "GPUs",
-        terminal_rows: 4,
-    }
+        match analysis.devices.iter().any(|d| d.whole_run) {
+            true => "As sampled over the whole run, which has no measured steps",
+            false => "As sampled while measured steps ran",
+        }
+    );
+    let table = Table::new("GPU", columns, rows.collect()).of_code(NAME_WIDTH);
+    let table = table.most(Most::of(4, MOST_ROWS, MOST_ROWS), "GPUs", "metrics.json");
+    Section::new("devices", "Devices", note).brief("").with(table)
 }
 
 fn throttled(device: &Device) -> Cell {

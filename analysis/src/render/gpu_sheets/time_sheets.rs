@@ -1,19 +1,19 @@
 //! GPU time of steps, and how the device's time divides.
 
 use super::super::format::duration;
-use super::super::sheet::{Row, Sheet, cell, column, wide};
-use super::{named, number, of, rate, share, time};
+use super::{MOST_ROWS, NAME_WIDTH, number, of, rate, share, time};
 use crate::passes::Analysis;
 use crate::passes::busy::Busy;
 use crate::passes::gpu_of_steps::Elapsed;
 use crate::passes::gpu_time::source_name;
+use candlescope_document::{Most, Row, Section, Table, cell, column, wide};
 
-pub(super) fn steps(analysis: &Analysis) -> Sheet {
+pub(super) fn steps(analysis: &Analysis) -> Section {
     let rows = analysis.gpu.kinds.iter().flat_map(|kind| {
         kind.elapsed.iter().map(|e: &Elapsed| {
             let d = e.duration.as_ref();
-            named(
-                &kind.name,
+            Row::new(
+                kind.name.clone(),
                 vec![
                     cell(source_name(e.source).to_string(), e.source as u8 as f64),
                     of(e.measured, kind.steps),
@@ -28,35 +28,29 @@ pub(super) fn steps(analysis: &Analysis) -> Sheet {
             )
         })
     });
-    Sheet {
-        id: "gpu-steps",
-        title: "GPU time of steps",
-        note: "Stream elapsed is the time between two marks in the stream, queue gaps included: over wall time it is not a busy share. \
-               Kernels is the sum of the kernels launched inside. Totals are the mean of the measured steps × all steps."
-            .to_string(),
-        first: "steps",
-        columns: vec![
-            column("source", "what measured it"),
-            column("measured", "steps with GPU time from this source, of all"),
-            column("median", "GPU time of one step"),
-            column("p95", ""),
-            wide("mean", ""),
-            column("total", "mean × all steps: extrapolated where not all were measured"),
-            column("of wall", "GPU time ÷ duration on the host, of the measured steps"),
-            column("TFLOP/s", "analytic FLOPs ÷ GPU time, of the measured steps; what overlaps counts once"),
-            column("GB/s", "analytic bytes with activations ÷ GPU time, of the measured steps"),
-        ],
-        rows: rows.collect(),
-        what: "kinds of step",
-        terminal_rows: 8,
-    }
+    let columns = vec![
+        column("source", "what measured it"),
+        column("measured", "steps with GPU time from this source, of all"),
+        column("median", "GPU time of one step"),
+        column("p95", ""),
+        wide("mean", ""),
+        column("total", "mean × all steps: extrapolated where not all were measured"),
+        column("of wall", "GPU time ÷ duration on the host, of the measured steps"),
+        column("TFLOP/s", "analytic FLOPs ÷ GPU time, of the measured steps; what overlaps counts once"),
+        column("GB/s", "analytic bytes with activations ÷ GPU time, of the measured steps"),
+    ];
+    let note = "Stream elapsed is the time between two marks in the stream, queue gaps included: over wall time it is not a busy share. \
+               Kernels is the sum of the kernels launched inside. Totals are the mean of the measured steps × all steps.";
+    let table = Table::new("steps", columns, rows.collect()).of_code(NAME_WIDTH);
+    let table = table.most(Most::of(8, MOST_ROWS, MOST_ROWS), "kinds of step", "metrics.json");
+    Section::new("gpu-steps", "GPU time of steps", note).brief("").with(table)
 }
 
-pub(super) fn busy(analysis: &Analysis) -> Sheet {
+pub(super) fn busy(analysis: &Analysis) -> Section {
     let row = |name: &str, busy: &Busy| {
         let part = |ns: u64| share(busy.of_wall(ns as f64));
         let delay = busy.queue_delay.as_ref();
-        named(
+        Row::new(
             name,
             vec![
                 number(busy.steps),
@@ -88,35 +82,30 @@ pub(super) fn busy(analysis: &Analysis) -> Sheet {
         Some(ns) => format!("The clocks are within {} of each other", duration(ns as f64)),
         None => "The run does not say how far apart the clocks may be".to_string(),
     };
-    Sheet {
-        id: "gpu-busy",
-        title: "How the GPU's time divides",
-        note: format!(
-            "Shares of the time in which recorded steps were open on the GPU, which they add up to: steps of several threads that overlap \
+    let columns = vec![
+        column("recorded", "steps whose kernels were recorded"),
+        column("busy", "something ran"),
+        column("host-bound", "gaps that the host caused, until the work began: launch-bound share"),
+        column("overhead", "gaps under 1.5 µs"),
+        wide("unclear", "gaps within the clocks' error"),
+        column("other", "all other gaps"),
+        column("unattr.", "wall time before the first kernel and after the last"),
+        column("launches", "kernels a step"),
+        wide("copies", "copies and memsets a step"),
+        wide("wall a step", "mean duration on the host"),
+        wide("steps at once", "open at once, on average"),
+        wide("streams at once", "at work at once, on average over the busy time"),
+        column("queue", "median time from the end of the launching call to the start on the device"),
+        wide("queue p95", ""),
+    ];
+    let note = format!(
+        "Shares of the time in which recorded steps were open on the GPU, which they add up to: steps of several threads that overlap \
              count once. Kernels, copies and memsets are merged first. A gap is host-bound if the launch of what follows \
              returned after the GPU had run out of work, launch overhead if it is under 1.5 µs, unclear if the clocks cannot \
              tell which of the two came first. {clocks}. \
              Unattributed is before the first kernel and after the last."
-        ),
-        first: "steps",
-        columns: vec![
-            column("recorded", "steps whose kernels were recorded"),
-            column("busy", "something ran"),
-            column("host-bound", "gaps that the host caused, until the work began: launch-bound share"),
-            column("overhead", "gaps under 1.5 µs"),
-            wide("unclear", "gaps within the clocks' error"),
-            column("other", "all other gaps"),
-            column("unattr.", "wall time before the first kernel and after the last"),
-            column("launches", "kernels a step"),
-            wide("copies", "copies and memsets a step"),
-            wide("wall a step", "mean duration on the host"),
-            wide("steps at once", "open at once, on average"),
-            wide("streams at once", "at work at once, on average over the busy time"),
-            column("queue", "median time from the end of the launching call to the start on the device"),
-            wide("queue p95", ""),
-        ],
-        rows,
-        what: "kinds of step",
-        terminal_rows: 6,
-    }
+    );
+    let table = Table::new("steps", columns, rows).of_code(NAME_WIDTH);
+    let table = table.most(Most::of(6, MOST_ROWS, MOST_ROWS), "kinds of step", "metrics.json");
+    Section::new("gpu-busy", "How the GPU's time divides", note).brief("").with(table)
 }

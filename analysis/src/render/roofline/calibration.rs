@@ -1,12 +1,14 @@
 //! A calibration as text, as Markdown, and as a file that `--peaks` takes.
 
-use super::section::{Section, UNKNOWN, signed};
-use super::terminal;
+use super::section::{MOST, signed, table_of};
 use crate::render::format::{duration, percent, significant};
 use crate::roofline::{Calibration, ErrorSummary, Figure, Fitted, Form, HeldOut, LeftOut, RepeatSummary};
+use candlescope_document::markdown;
+use candlescope_document::terminal::{Layout, draw};
+use candlescope_document::text::UNKNOWN;
+use candlescope_document::{Document, Fact, Most, Section};
 use candlescope_work::devices::{DeviceKind, FITTED_FORMAT};
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 
 /// What can be left out, in the order of the tables.
 const LEFT_OUT: [LeftOut; 3] = [LeftOut::Nothing, LeftOut::Case, LeftOut::Model];
@@ -77,34 +79,18 @@ fn figure(fitted: &Fitted, n: usize) -> Value {
 
 /// A calibration for a terminal.
 pub fn calibration_text(calibration: &Calibration, width: usize) -> String {
-    let facts = [format!("device  {} · {}", calibration.device.name, calibration.device.source)];
-    terminal::text(&facts, &sections(calibration), width)
+    draw(&document(calibration), Layout { width, color: false })
 }
 
 /// A calibration as Markdown.
 pub fn calibration_markdown(calibration: &Calibration) -> String {
-    let mut text = format!("# Calibration of {}\n\n{}.\n", calibration.device.name, calibration.device.source);
-    for section in sections(calibration).iter().filter(|section| !section.is_empty()) {
-        let _ = write!(text, "\n## {}\n", section.title);
-        if !section.note.is_empty() {
-            let _ = write!(text, "\n{}\n", section.note);
-        }
-        if !section.rows.is_empty() {
-            let _ = write!(text, "\n| {} |\n", section.head.join(" | "));
-            let _ = writeln!(text, "|---|{}", "---:|".repeat(section.head.len().saturating_sub(1)));
-        }
-        for row in &section.rows {
-            let _ = writeln!(
-                text,
-                "| {} |",
-                row.iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>().join(" | ")
-            );
-        }
-        for line in &section.list {
-            let _ = write!(text, "\n- {line}\n");
-        }
-    }
-    text
+    markdown::draw(&document(calibration))
+}
+
+fn document(calibration: &Calibration) -> Document {
+    let device = &calibration.device;
+    let facts = vec![Fact::new("device", format!("{} · {}", device.name, device.source))];
+    super::document(&format!("Calibration of {}", device.name), facts, sections(calibration))
 }
 
 fn sections(calibration: &Calibration) -> Vec<Section> {
@@ -142,7 +128,8 @@ fn fitted(calibration: &Calibration) -> Section {
         calibration.cases,
         calibration.models,
     );
-    Section::new("fitted", "Fitted", note).table(&["", "value", "95 % interval", "of the datasheet's"], rows.collect())
+    Section::new("fitted", "Fitted", note)
+        .with(table_of(&["", "value", "95 % interval", "of the datasheet's"], rows.collect()))
 }
 
 fn name(fitted: &Fitted) -> String {
@@ -196,10 +183,12 @@ fn summaries(calibration: &Calibration) -> Section {
         1 => vec!["one model: nothing tells how well another one is predicted".to_string()],
         _ => Vec::new(),
     };
-    Section { list, ..Section::new("errors", "Errors", note) }.table(
-        &["figure", "left out of the fit", "n", "median, signed", "median, absolute", "range"],
-        LEFT_OUT.into_iter().flat_map(of).collect(),
-    )
+    Section::new("errors", "Errors", note)
+        .with(table_of(
+            &["figure", "left out of the fit", "n", "median, signed", "median, absolute", "range"],
+            LEFT_OUT.into_iter().flat_map(of).collect(),
+        ))
+        .list(list)
 }
 
 /// Errors of the latencies, model by model.
@@ -212,7 +201,7 @@ fn by_model(calibration: &Calibration) -> Section {
     let mut rows: Vec<Vec<String>> = rows.collect();
     rows.sort();
     Section::new("models", "Errors by model", "")
-        .table(&["model", "latency", "left out", "n", "median, signed", "median, absolute", "range"], rows)
+        .with(table_of(&["model", "latency", "left out", "n", "median, signed", "median, absolute", "range"], rows))
 }
 
 fn repeats(all: &[RepeatSummary]) -> Section {
@@ -226,7 +215,7 @@ fn repeats(all: &[RepeatSummary]) -> Section {
     });
     let note = "The same case again, later ÷ earlier − 1: the floor below which errors mean nothing.";
     Section::new("repeats", "Repetitions", note)
-        .table(&["latency", "pairs", "median, signed", "median, absolute"], rows.collect())
+        .with(table_of(&["latency", "pairs", "median, signed", "median, absolute"], rows.collect()))
 }
 
 /// Every latency, without its case and without its model.
@@ -252,6 +241,9 @@ fn latencies(calibration: &Calibration) -> Section {
     });
     let head =
         ["run", "model", "batch × prompt", "latency", "measured", "without the case", "error", "without the model"];
-    Section { terminal_rows: 200, ..Section::new("held-out", "Left out, one at a time", "") }
-        .table(&head, rows.collect())
+    Section::new("held-out", "Left out, one at a time", "").with(table_of(&head, rows.collect()).most(
+        Most::of(200, MOST, MOST),
+        "rows",
+        "the files",
+    ))
 }

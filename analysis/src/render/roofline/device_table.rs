@@ -1,12 +1,13 @@
 //! Several devices side by side.
 
-use super::html;
-use super::section::{Section, UNKNOWN, shown};
+use super::section::{shown, table_of};
 use super::static_sections::{bound, facts, rate_of, time_of};
-use super::terminal;
+use super::{document, text};
 use crate::render::format::{count, duration, significant};
-use crate::render::html::HtmlError;
+use crate::render::html::drawn;
 use crate::roofline::{DeviceRow, Outlook};
+use candlescope_document::text::UNKNOWN;
+use candlescope_document::{Fact, Section};
 use serde_json::{Value, json};
 
 /// Name of the format of a table over devices.
@@ -36,23 +37,19 @@ pub fn devices_json(all: &[(Outlook, DeviceRow)]) -> Value {
 
 /// The table for a terminal.
 pub fn devices_text(all: &[(Outlook, DeviceRow)], width: usize) -> String {
-    terminal::text(&head(all), &sections(all), width)
+    text(head(all), sections(all), width)
 }
 
 /// The table as a page.
-///
-/// # Errors
-/// As of [`static_page`](super::static_page).
-pub fn devices_page(all: &[(Outlook, DeviceRow)]) -> Result<String, HtmlError> {
+pub fn devices_page(all: &[(Outlook, DeviceRow)]) -> String {
     let model = all.first().map_or("devices", |(outlook, _)| outlook.model.name.as_str());
-    html::page(&format!("{model} on {} devices", all.len()), &head(all), &sections(all))
+    drawn(&document(&format!("{model} on {} devices", all.len()), head(all), sections(all)))
 }
 
 /// Model and question, which all share.
-fn head(all: &[(Outlook, DeviceRow)]) -> Vec<String> {
-    let Some((outlook, _)) = all.first() else { return Vec::new() };
-    let lines = facts(outlook);
-    lines.into_iter().filter(|line| !line.starts_with("device")).collect()
+fn head(all: &[(Outlook, DeviceRow)]) -> Vec<Fact> {
+    let facts = all.first().map_or_else(Vec::new, |(outlook, _)| facts(outlook));
+    facts.into_iter().filter(|fact| fact.label != "device").collect()
 }
 
 fn sections(all: &[(Outlook, DeviceRow)]) -> Vec<Section> {
@@ -117,5 +114,5 @@ fn sections(all: &[(Outlook, DeviceRow)]) -> Vec<Section> {
             .to_string(),
     );
     let note = "Datasheets, not measured here, unless said otherwise. Ranges are those of launch costs on other hosts.";
-    vec![Section { list, ..Section::new("devices", "Devices", note) }.table(&head, rows.collect())]
+    vec![Section::new("devices", "Devices", note).with(table_of(&head, rows.collect())).list(list)]
 }

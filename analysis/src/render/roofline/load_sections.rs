@@ -1,10 +1,12 @@
 //! What a load test beside its prediction shows.
 
 use super::chart::{ChartPoint, chart};
-use super::section::{Section, UNKNOWN, shown, signed};
+use super::section::{shown, signed, table_of};
 use super::static_sections::{bound, roof_line, spread};
 use crate::render::format::{count, duration, significant};
 use crate::roofline::{LoadLatency, LoadStage, Outlook};
+use candlescope_document::Section;
+use candlescope_document::text::UNKNOWN;
 
 pub(super) fn sections(stages: &[LoadStage]) -> Vec<Section> {
     let rows = stages.iter().map(|stage| {
@@ -39,7 +41,7 @@ pub(super) fn sections(stages: &[LoadStage]) -> Vec<Section> {
     let note = "A token is predicted for a batch of the mean number of requests under way, the first token for a \
                 prompt alone: waiting for other requests is in the measurement only. Predicted tokens/s are those of \
                 whole requests, the wait for the first token included; beside them those while all decode. Error = predicted ÷ median − 1.";
-    let mut all = vec![Section::new("load", "Load against prediction", note).table(&head, rows.collect())];
+    let mut all = vec![Section::new("load", "Load against prediction", note).with(table_of(&head, rows.collect()))];
     let rated = stages.iter().flat_map(|stage| stage.ratings.iter().map(move |rating| (stage, rating)));
     let rows = rated.map(|(stage, rating)| {
         vec![
@@ -54,13 +56,13 @@ pub(super) fn sections(stages: &[LoadStage]) -> Vec<Section> {
     let head = ["load", "figure", "rating", "value", "unit", "what it is"];
     all.push(
         Section::new("ratings", "Ratings", "Thresholds are conventions: --rate sets them.")
-            .table(&head, rows.collect()),
+            .with(table_of(&head, rows.collect())),
     );
     let missing: Vec<String> = stages
         .iter()
         .filter_map(|stage| Some(format!("{}: no prediction: {}", stage.level, stage.missing.as_ref()?)))
         .collect();
-    all.push(Section { list: missing, ..Section::new("unpredicted", "Not predicted", "") });
+    all.push(Section::new("unpredicted", "Not predicted", "").list(missing));
     all
 }
 
@@ -84,5 +86,5 @@ pub(super) fn points(outlook: &Outlook, stages: &[LoadStage]) -> Section {
     });
     let note = "A token of each request under way, by the median time per output token that was measured.";
     let svg = chart(&roof_line(outlook).into_iter().collect::<Vec<_>>(), &points.collect::<Vec<_>>());
-    Section { svg, ..Section::new("load-roofline", "Measured tokens on the roofline", note) }
+    Section::new("load-roofline", "Measured tokens on the roofline", note).picture(svg)
 }

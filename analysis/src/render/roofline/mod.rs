@@ -1,22 +1,22 @@
-//! Rooflines as text, JSON and HTML. What all of them show is prepared as sections (`section`).
+//! Rooflines: what they show, as documents, and as JSON.
 
 mod calibration;
 mod chart;
 mod device_table;
-mod html;
 mod load_sections;
 mod run_sections;
 mod section;
 mod static_sections;
-mod terminal;
 
 pub use calibration::{calibration_json, calibration_markdown, calibration_text};
 pub use device_table::{devices_json, devices_page, devices_text};
 
 use super::format::duration;
-use super::html::HtmlError;
+use super::html::drawn;
 use crate::roofline::{HeatMap, LoadStage, Measured, Outlook};
-use section::Section;
+use candlescope_document::terminal::{Layout, draw};
+use candlescope_document::{Document, Fact, Section};
+use section::predicted;
 use serde_json::{Value, json};
 
 /// Name of `static_analysis.json`'s format.
@@ -55,49 +55,55 @@ pub fn load_json(model: &str, stages: &[LoadStage]) -> Value {
     })
 }
 
+/// A document about rooflines.
+fn document(title: &str, facts: Vec<Fact>, sections: Vec<Section>) -> Document {
+    Document { kind: "roofline".to_string(), title: title.to_string(), facts, sections, ..Document::default() }
+}
+
+fn text(facts: Vec<Fact>, sections: Vec<Section>, width: usize) -> String {
+    draw(&document("", facts, sections), Layout { width, color: false })
+}
+
 /// A load test beside its prediction, for a terminal.
 pub fn load_text(outlook: &Outlook, stages: &[LoadStage], width: usize) -> String {
-    let assumed = Section { list: outlook.assumptions.clone(), ..Section::new("assumptions", "Assumptions", "") };
-    let beware = Section { list: outlook.warnings.clone(), ..Section::new("warnings", "Beware", "") };
-    let sections: Vec<Section> = load_sections::sections(stages).into_iter().chain([beware, assumed]).collect();
-    terminal::text(&static_sections::facts(outlook), &sections, width)
+    let assumed = Section::new("assumptions", "Assumptions", "").list(outlook.assumptions.clone());
+    let beware = Section::new("warnings", "Beware", "").list(outlook.warnings.clone());
+    let sections = load_sections::sections(stages).into_iter().chain([beware, assumed]).collect();
+    text(static_sections::facts(outlook), sections, width)
 }
 
 /// `roofline.html` of a load test.
-///
-/// # Errors
-/// As of [`static_page`].
-pub fn load_page(outlook: &Outlook, stages: &[LoadStage]) -> Result<String, HtmlError> {
+pub fn load_page(outlook: &Outlook, stages: &[LoadStage]) -> String {
     let title = format!("{} on {} under load", outlook.model.name, outlook.device.name);
-    let predicted = static_sections::sections(outlook).into_iter().map(Section::predicted);
     let points = load_sections::points(outlook, stages);
-    let sections: Vec<Section> = load_sections::sections(stages).into_iter().chain([points]).chain(predicted).collect();
-    html::page(&title, &static_sections::facts(outlook), &sections)
+    let sections = load_sections::sections(stages).into_iter().chain([points]).chain(all_predicted(outlook));
+    drawn(&document(&title, static_sections::facts(outlook), sections.collect()))
+}
+
+fn all_predicted(outlook: &Outlook) -> impl Iterator<Item = Section> {
+    static_sections::sections(outlook).into_iter().map(predicted)
 }
 
 /// A prediction for a terminal.
 pub fn static_text(outlook: &Outlook, width: usize) -> String {
-    terminal::text(&static_sections::facts(outlook), &static_sections::sections(outlook), width)
+    text(static_sections::facts(outlook), static_sections::sections(outlook), width)
 }
 
 /// Runs against their rooflines, for a terminal.
 pub fn dynamic_text(runs: &[Measured], contexts: Option<&HeatMap>, width: usize) -> String {
     let facts = runs.first().map_or_else(Vec::new, run_sections::facts);
-    terminal::text(&facts, &run_sections::sections(runs, contexts), width)
+    text(facts, run_sections::sections(runs, contexts), width)
 }
 
 /// `roofline.html` of a prediction.
-///
-/// # Errors
-/// If the template does not match the values, which its tests would find.
-pub fn static_page(outlook: &Outlook) -> Result<String, HtmlError> {
+pub fn static_page(outlook: &Outlook) -> String {
     let title = format!("{} on {}", outlook.model.name, outlook.device.name);
-    html::page(&title, &static_sections::facts(outlook), &static_sections::sections(outlook))
+    drawn(&document(&title, static_sections::facts(outlook), static_sections::sections(outlook)))
 }
 
 /// The chart of a run against its roofs, as SVG with the looks of `report.html`; `None` without a roof or a point.
 pub fn run_chart(run: &Measured) -> Option<String> {
-    run_sections::roofline(run).svg
+    run_sections::roofline_chart(run)
 }
 
 /// What was predicted and what was measured, in a sentence; `None` if nothing was predicted.
@@ -110,15 +116,11 @@ pub fn run_sentence(run: &Measured) -> Option<String> {
 }
 
 /// `roofline.html` of runs, with the prediction for the first one.
-///
-/// # Errors
-/// As of [`static_page`].
-pub fn dynamic_page(runs: &[Measured], contexts: Option<&HeatMap>) -> Result<String, HtmlError> {
+pub fn dynamic_page(runs: &[Measured], contexts: Option<&HeatMap>) -> String {
     let mut sections = run_sections::sections(runs, contexts);
     let first = runs.first();
-    if let Some(outlook) = first.and_then(|run| run.outlook.as_ref()) {
-        sections.extend(static_sections::sections(outlook).into_iter().map(Section::predicted));
-    }
-    let title = first.and_then(|run| run.outlook.as_ref()).map_or("run", |outlook| outlook.model.name.as_str());
-    html::page(title, &first.map_or_else(Vec::new, run_sections::facts), &sections)
+    let outlook = first.and_then(|run| run.outlook.as_ref());
+    sections.extend(outlook.into_iter().flat_map(all_predicted));
+    let title = outlook.map_or("run", |outlook| outlook.model.name.as_str());
+    drawn(&document(title, first.map_or_else(Vec::new, run_sections::facts), sections))
 }

@@ -1,29 +1,33 @@
 //! What runs against their rooflines show.
 
 use super::chart::{ChartPoint, RoofLine, chart};
-use super::section::{Heat, HeatText, Section, UNKNOWN, shown, signed};
+use super::section::{MOST, shown, signed, table_of};
 use super::static_sections::{bound, lacking, spread};
 use crate::render::format::{count, duration, head as cut, path, percent, significant};
 use crate::roofline::{HeatMap, Measured, Point, PointKind, Status};
+use candlescope_document::text::UNKNOWN;
+use candlescope_document::{Block, Fact, Forms, Heat, HeatCell, Most, Section};
 
 /// Longest name in a terminal's table.
 const LONGEST: usize = 60;
 
 /// The head: the run and its roofs.
-pub(super) fn facts(run: &Measured) -> Vec<String> {
-    let mut all = vec![format!("run     {}", run.run)];
+pub(super) fn facts(run: &Measured) -> Vec<Fact> {
+    let mut all = vec![Fact::new("run", run.run.clone())];
     for roof in &run.roofs {
         let peaks = roof.flops_by_type().into_iter();
         let peaks = peaks.map(|(kind, flops)| format!("{} {} TFLOP/s", kind.name(), significant(flops / 1e12)));
         let mut figures: Vec<String> = peaks.collect();
         figures.extend(roof.bandwidth().map(|peak| format!("{} GB/s", significant(peak.value / 1e9))));
         let many = if roof.devices() > 1 { format!(", {} devices together", roof.devices()) } else { String::new() };
-        all.push(format!("roof    {} · {}{many} ({})", roof.origin().name(), figures.join(", "), roof.source()));
+        let figures = figures.join(", ");
+        all.push(Fact::new("roof", format!("{} · {figures}{many} ({})", roof.origin().name(), roof.source())));
     }
     if run.roofs.is_empty() {
-        all.push(
-            "roof    none: no peaks of the run's own device; give --peaks FILE, or --gpu with its name".to_string(),
-        );
+        all.push(Fact::new(
+            "roof",
+            "none: no peaks of the run's own device; give --peaks FILE, or --gpu with its name",
+        ));
     }
     all
 }
@@ -46,12 +50,13 @@ pub(super) fn sections(runs: &[Measured], contexts: Option<&HeatMap>) -> Vec<Sec
         all.extend(run.layers.iter().map(|map| {
             let note = "Roofline utilisation under the run's first roof, where it can be told; else the mean time.";
             let title = format!("Layers × operators, {}", map.title);
-            own(Section { heat: Some(heat(map)), ..Section::new(&format!("layers-{}", map.title), &title, note) })
+            own(Section::new(format!("layers-{}", map.title), title, note)
+                .with_in(Forms::FILES, Block::Heat(heat(map))))
         }));
     }
     if let Some(map) = contexts {
         let note = "Decoding steps; roofline utilisation where it can be told, else the mean time of a step.";
-        all.push(Section { heat: Some(heat(map)), ..Section::new("contexts", "Batch × context", note) });
+        all.push(Section::new("contexts", "Batch × context", note).with_in(Forms::FILES, Block::Heat(heat(map))));
     }
     all
 }
@@ -69,12 +74,12 @@ fn ratings(run: &Measured) -> Section {
     });
     let note = "Thresholds are conventions: --rate sets them.";
     let head = ["figure", "rating", "value", "unit", "thresholds", "what it is"];
-    Section::new("ratings", "Ratings", note).table(&head, rows.collect())
+    Section::new("ratings", "Ratings", note).with(table_of(&head, rows.collect()))
 }
 
 fn bottlenecks(run: &Measured) -> Section {
     let rows = run.bottlenecks.iter().map(|b| vec![b.phase.clone(), bound(b.bound), b.evidence.clone()]);
-    Section::new("bottleneck", "Bottleneck", "").table(&["phase", "bound by", "evidence"], rows.collect())
+    Section::new("bottleneck", "Bottleneck", "").with(table_of(&["phase", "bound by", "evidence"], rows.collect()))
 }
 
 fn comparisons(run: &Measured) -> Section {
@@ -103,10 +108,15 @@ fn comparisons(run: &Measured) -> Section {
     if kernels.is_some() {
         head.extend(["from kernels", "its error"]);
     }
-    Section { list, ..Section::new("prediction", "Measured against predicted", note) }.table(&head, rows.collect())
+    Section::new("prediction", "Measured against predicted", note).with(table_of(&head, rows.collect())).list(list)
 }
 
-pub(super) fn roofline(run: &Measured) -> Section {
+fn roofline(run: &Measured) -> Section {
+    let note = "Large: phases. Small: operators. A point above a roof is invalid, and shown where it is.";
+    Section::new("roofline", "Roofline", note).picture(roofline_chart(run))
+}
+
+pub(super) fn roofline_chart(run: &Measured) -> Option<String> {
     let of = |kind| run.points.iter().filter(move |point: &&Point| point.kind == kind);
     let multiply = of(PointKind::Phase).find_map(|point| point.under.first()?.multiply);
     let roofs = run.roofs.iter().filter_map(|roof| {
@@ -126,8 +136,7 @@ pub(super) fn roofline(run: &Measured) -> Section {
     };
     let mut points: Vec<ChartPoint> = of(PointKind::Phase).filter_map(|point| drawn(point, true)).collect();
     points.extend(of(PointKind::Operator).take(60).filter_map(|point| drawn(point, false)));
-    let note = "Large: phases. Small: operators. A point above a roof is invalid, and shown where it is.";
-    Section { svg: chart(&roofs.collect::<Vec<_>>(), &points), ..Section::new("roofline", "Roofline", note) }
+    chart(&roofs.collect::<Vec<_>>(), &points)
 }
 
 fn table(run: &Measured, kind: PointKind, id: &str, title: &str) -> Section {
@@ -165,13 +174,17 @@ fn table(run: &Measured, kind: PointKind, id: &str, title: &str) -> Section {
     head.extend(["lower roof", "status"].map(str::to_string));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let terminal_rows = if kind == PointKind::Phase { 40 } else { 12 };
-    Section { terminal_rows, ..Section::new(id, title, "") }.table(&head, rows.collect())
+    Section::new(id, title, "").with(table_of(&head, rows.collect()).most(
+        Most::of(terminal_rows, MOST, MOST),
+        "rows",
+        "the files",
+    ))
 }
 
 fn heat(map: &HeatMap) -> Heat {
     let cell = |cell: &Option<crate::roofline::HeatCell>| match cell {
-        None => HeatText { text: UNKNOWN.to_string(), ..HeatText::default() },
-        Some(cell) => HeatText {
+        None => HeatCell { text: UNKNOWN.to_string(), ..HeatCell::default() },
+        Some(cell) => HeatCell {
             text: cell.utilisation.map_or_else(|| duration(cell.ns), percent),
             hint: format!("{} of {}", duration(cell.ns), count(cell.n)),
             depth: cell.utilisation.map(|share| (share.clamp(0.0, 1.0) * 85.0).round() as u8),

@@ -1,14 +1,16 @@
 //! What a prediction shows.
 
 use super::chart::{ChartPoint, RoofLine, chart};
-use super::section::{Section, UNKNOWN, shown};
+use super::section::{MOST, shown, table_of};
 use crate::render::format::{bytes, count, duration, flops, percent, significant};
 use crate::roofline::{Bound, FromKernels, Outlook, StepFromKernels, StepPrediction, TimeSource};
+use candlescope_document::text::UNKNOWN;
+use candlescope_document::{Fact, Most, Section};
 use candlescope_work::devices::{LAUNCH_ANYWHERE_NS, Multiply};
 use candlescope_work::estimate::Estimate;
 
 /// The head: model, device, what is asked.
-pub(super) fn facts(outlook: &Outlook) -> Vec<String> {
+pub(super) fn facts(outlook: &Outlook) -> Vec<Fact> {
     let (model, device, scenario) = (&outlook.model, &outlook.device, &outlook.scenario);
     let active = if outlook.active_parameters == outlook.parameters {
         String::new()
@@ -27,31 +29,23 @@ pub(super) fn facts(outlook: &Outlook) -> Vec<String> {
         candlescope_work::devices::Origin::Datasheet => "datasheet, not measured here",
         candlescope_work::devices::Origin::Measured => "measured",
     };
-    vec![
-        format!(
-            "model   {} · {} parameters{active} · {}",
-            model.name,
-            count(outlook.parameters),
-            scenario.weights.name
-        ),
-        format!(
-            "device  {many}{} · {flops} · {} GB/s{memory} ({label})",
-            device.name,
-            significant(device.bandwidth / 1e9)
-        ),
-        format!(
-            "asked   batch {}, {} prompt tokens, {} to generate; a token at {} of context",
-            scenario.batch,
-            count(scenario.prompt),
-            count(scenario.output),
-            count(scenario.told_context(model))
-        ),
-    ]
+    let model =
+        format!("{} · {} parameters{active} · {}", model.name, count(outlook.parameters), scenario.weights.name);
+    let device_text =
+        format!("{many}{} · {flops} · {} GB/s{memory} ({label})", device.name, significant(device.bandwidth / 1e9));
+    let asked = format!(
+        "batch {}, {} prompt tokens, {} to generate; a token at {} of context",
+        scenario.batch,
+        count(scenario.prompt),
+        count(scenario.output),
+        count(scenario.told_context(&outlook.model))
+    );
+    vec![Fact::new("model", model), Fact::new("device", device_text), Fact::new("asked", asked)]
 }
 
 pub(super) fn sections(outlook: &Outlook) -> Vec<Section> {
     vec![
-        Section { list: outlook.warnings.clone(), ..Section::new("warnings", "Beware", "") },
+        Section::new("warnings", "Beware", "").list(outlook.warnings.clone()),
         latency(outlook),
         from_kernels(outlook),
         roofline(outlook),
@@ -61,8 +55,8 @@ pub(super) fn sections(outlook: &Outlook) -> Vec<Section> {
         variants(outlook),
         operations("prefill", &outlook.prefill),
         operations("decode", &outlook.decode),
-        Section { list: outlook.assumptions.clone(), ..Section::new("assumptions", "Assumptions", "") },
-        Section { list: outlook.missing.clone(), ..Section::new("missing", "Not told", "") },
+        Section::new("assumptions", "Assumptions", "").list(outlook.assumptions.clone()),
+        Section::new("missing", "Not told", "").list(outlook.missing.clone()),
     ]
 }
 
@@ -141,7 +135,8 @@ fn latency(outlook: &Outlook) -> Section {
         "Time = max(launches on the host, Σ {each} on the device) + sync. Output: {rate} tokens/s of all sequences.{}",
         launches(outlook)
     );
-    Section::new("latency", "Latency", note).table(&["", "first token (prefill)", "output token (decode)"], rows)
+    Section::new("latency", "Latency", note)
+        .with(table_of(&["", "first token (prefill)", "output token (decode)"], rows))
 }
 
 /// What the range of times rests on, or what is left out of them.
@@ -181,7 +176,7 @@ pub(super) fn lacking(found: &FromKernels) -> Vec<String> {
 }
 
 fn from_kernels(outlook: &Outlook) -> Section {
-    let Some(found) = &outlook.from_kernels else { return Section::default() };
+    let Some(found) = &outlook.from_kernels else { return Section::new("kernels", "", "") };
     let steps = [("prefill", &found.prefill, &outlook.prefill), ("decode", &found.decode, &outlook.decode)];
     let mut rows = Vec::new();
     for (name, step, roof) in steps {
@@ -211,8 +206,13 @@ fn from_kernels(outlook: &Outlook) -> Section {
          none for its step.",
         found.source
     );
-    Section { list: lacking(found), terminal_rows: 60, ..Section::new("kernels", "From measured kernels", note) }
-        .table(&["", "from kernels", "at the roofs", "where from"], rows)
+    Section::new("kernels", "From measured kernels", note)
+        .with(table_of(&["", "from kernels", "at the roofs", "where from"], rows).most(
+            Most::of(60, MOST, MOST),
+            "rows",
+            "the files",
+        ))
+        .list(lacking(found))
 }
 
 /// The roof of the device for what the weights multiply.
@@ -247,10 +247,7 @@ fn roofline(outlook: &Outlook) -> Section {
         }));
     }
     let note = "Large: whole steps with the launches on the host. Small: operations on the device.";
-    Section {
-        svg: chart(&roofs.into_iter().collect::<Vec<_>>(), &points),
-        ..Section::new("roofline", "Roofline", note)
-    }
+    Section::new("roofline", "Roofline", note).picture(chart(&roofs.into_iter().collect::<Vec<_>>(), &points))
 }
 
 fn memory(outlook: &Outlook) -> Section {
@@ -265,7 +262,7 @@ fn memory(outlook: &Outlook) -> Section {
     let mut rows: Vec<Vec<String>> = rows.iter().map(|(name, n)| vec![name.to_string(), bytes(*n)]).collect();
     rows.push(vec!["there".into(), shown(outlook.usable_memory, bytes)]);
     rows.push(vec!["largest batch".into(), shown(outlook.largest_batch.map(|n| n as f64), |n| count(n as u64))]);
-    Section::new("memory", "Memory", "On each device.").table(&["", "bytes"], rows)
+    Section::new("memory", "Memory", "On each device.").with(table_of(&["", "bytes"], rows))
 }
 
 fn recommended(outlook: &Outlook) -> Section {
@@ -274,7 +271,7 @@ fn recommended(outlook: &Outlook) -> Section {
     if let Some(knee) = outlook.recommended.knee {
         list.push(format!("knee: batch {} reaches four fifths of the highest throughput that fits", count(knee)));
     }
-    Section { list, ..Section::new("recommended", "Recommended batch", "") }
+    Section::new("recommended", "Recommended batch", "").list(list)
 }
 
 fn batches(outlook: &Outlook) -> Section {
@@ -310,7 +307,7 @@ fn batches(outlook: &Outlook) -> Section {
     ];
     let note = "the least is what no program can undercut, however it fuses its kernels: needed FLOPs ÷ FLOP/s, or weights, \
                 keys and values ÷ bandwidth";
-    Section::new("batches", "Throughput against batch", note).table(&head, rows.collect())
+    Section::new("batches", "Throughput against batch", note).with(table_of(&head, rows.collect()))
 }
 
 fn variants(outlook: &Outlook) -> Section {
@@ -328,7 +325,7 @@ fn variants(outlook: &Outlook) -> Section {
     });
     let head = ["format", "bits", "weights", "first token", "output token", "speed-up", "largest batch", "bound by"];
     let note = "Bits a weight include the scales of its block. What quality a format costs is not told here.";
-    Section::new("formats", "Number formats", note).table(&head, rows.collect())
+    Section::new("formats", "Number formats", note).with(table_of(&head, rows.collect()))
 }
 
 fn operations(phase: &str, step: &StepPrediction) -> Section {
@@ -364,6 +361,9 @@ fn operations(phase: &str, step: &StepPrediction) -> Section {
         "bound by",
     ];
     let note = "FLOPs, bytes and roof of one call; `all calls` at the roof or what small kernels take.";
-    Section { terminal_rows: 14, ..Section::new(phase, &format!("Operations of {phase}"), note) }
-        .table(&head, rows.collect())
+    Section::new(phase, format!("Operations of {phase}"), note).with(table_of(&head, rows.collect()).most(
+        Most::of(14, MOST, MOST),
+        "rows",
+        "the files",
+    ))
 }

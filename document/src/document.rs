@@ -1,0 +1,330 @@
+//! A document, its sections, and what these hold.
+
+use crate::Table;
+
+/// The forms in which a part is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forms(u8);
+
+impl Forms {
+    /// On a terminal.
+    pub const TERMINAL: Self = Self(1);
+    /// In Markdown.
+    pub const MARKDOWN: Self = Self(2);
+    /// On an HTML page.
+    pub const PAGE: Self = Self(4);
+    /// In the forms that are files.
+    pub const FILES: Self = Self(2 | 4);
+    /// Nowhere.
+    pub const NONE: Self = Self(0);
+    /// Everywhere.
+    pub const ALL: Self = Self(1 | 2 | 4);
+
+    /// Whether any of `other` is among them.
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// All that a report shows.
+#[derive(Debug, Clone, Default)]
+pub struct Document {
+    /// What kind of report it is, in a few words for a window's title; empty for a run's own.
+    pub kind: String,
+    /// Its heading.
+    pub title: String,
+    /// What has to be known before anything else.
+    pub before: Vec<String>,
+    /// The conclusion, in a sentence or two.
+    pub conclusion: String,
+    /// What it is about.
+    pub facts: Vec<Fact>,
+    /// Whether its figures can be trusted, if it judges that.
+    pub verdict: Option<Verdict>,
+    /// Its parts.
+    pub sections: Vec<Section>,
+}
+
+/// Whether the figures of a document can be trusted.
+#[derive(Debug, Clone)]
+pub struct Verdict {
+    /// Whether they can.
+    pub ok: bool,
+    /// The same in a sentence.
+    pub text: String,
+    /// What it rests on.
+    pub notices: Vec<Notice>,
+}
+
+/// A fact in a document's head.
+#[derive(Debug, Clone)]
+pub struct Fact {
+    /// A word for it, where a form has room; may be empty.
+    pub label: &'static str,
+    /// The fact, as a text.
+    pub text: String,
+    /// Where it is shown.
+    pub forms: Forms,
+}
+
+impl Fact {
+    /// A fact for all forms.
+    pub fn new(label: &'static str, text: impl Into<String>) -> Self {
+        Self { label, text: text.into(), forms: Forms::ALL }
+    }
+
+    /// Shows it in these forms only.
+    #[must_use]
+    pub fn only(mut self, forms: Forms) -> Self {
+        self.forms = forms;
+        self
+    }
+}
+
+/// A part of a document.
+#[derive(Debug, Clone)]
+pub struct Section {
+    /// Its name in a page's addresses.
+    pub id: String,
+    /// Its heading.
+    pub title: String,
+    /// Its name in a page's navigation, if that is to be shorter than the heading; empty to leave it out.
+    pub nav: Option<String>,
+    /// What stands beside the heading on a terminal in place of `note`.
+    pub brief: Option<String>,
+    /// A paragraph below the heading.
+    pub note: String,
+    /// Its content, each with the forms that show it.
+    pub blocks: Vec<(Forms, Block)>,
+    /// Sections inside it.
+    pub parts: Vec<Section>,
+    /// Whether a page sets its blocks side by side where there is room.
+    pub side_by_side: bool,
+    /// Where it is shown.
+    pub forms: Forms,
+    /// What is said in place of the content where there is none; without that, an empty section is left out.
+    pub empty: &'static str,
+}
+
+impl Section {
+    /// An empty section for all forms.
+    pub fn new(id: impl Into<String>, title: impl Into<String>, note: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            title: title.into(),
+            nav: None,
+            brief: None,
+            note: note.into(),
+            blocks: Vec::new(),
+            parts: Vec::new(),
+            side_by_side: false,
+            forms: Forms::ALL,
+            empty: "",
+        }
+    }
+
+    /// Adds a block for all forms.
+    #[must_use]
+    pub fn with(self, block: impl Into<Block>) -> Self {
+        self.with_in(Forms::ALL, block)
+    }
+
+    /// Adds a block for some forms.
+    #[must_use]
+    pub fn with_in(mut self, forms: Forms, block: impl Into<Block>) -> Self {
+        self.blocks.push((forms, block.into()));
+        self
+    }
+
+    /// Adds sentences for all forms.
+    #[must_use]
+    pub fn list(self, sentences: Vec<String>) -> Self {
+        self.with(Block::List(sentences))
+    }
+
+    /// Adds a chart as SVG, if there is one.
+    #[must_use]
+    pub fn picture(self, svg: Option<String>) -> Self {
+        self.with(Block::Pictures(svg.map(|svg| (svg, String::new())).into_iter().collect()))
+    }
+
+    /// Says this beside the heading on a terminal, in place of the note.
+    #[must_use]
+    pub fn brief(mut self, brief: impl Into<String>) -> Self {
+        self.brief = Some(brief.into());
+        self
+    }
+
+    /// Has this name in a page's navigation; none if it is empty.
+    #[must_use]
+    pub fn nav(mut self, name: impl Into<String>) -> Self {
+        self.nav = Some(name.into());
+        self
+    }
+
+    /// Is shown in these forms only.
+    #[must_use]
+    pub fn only(mut self, forms: Forms) -> Self {
+        self.forms = forms;
+        self
+    }
+
+    /// Says this where there is nothing to show.
+    #[must_use]
+    pub fn or_say(mut self, empty: &'static str) -> Self {
+        self.empty = empty;
+        self
+    }
+
+    /// The blocks that a form shows, empty ones left out.
+    pub(crate) fn shown(&self, form: Forms) -> impl Iterator<Item = &Block> {
+        self.blocks.iter().filter(move |(forms, block)| forms.has(form) && !block.is_empty()).map(|(_, block)| block)
+    }
+
+    /// Whether a form shows it.
+    pub(crate) fn is_in(&self, form: Forms) -> bool {
+        let has_parts = self.parts.iter().any(|part| part.is_in(form));
+        self.forms.has(form) && (!self.empty.is_empty() || has_parts || self.shown(form).next().is_some())
+    }
+}
+
+/// One kind of content.
+#[derive(Debug, Clone)]
+pub enum Block {
+    /// A paragraph.
+    Text(String),
+    /// Sentences, each a point.
+    List(Vec<String>),
+    /// Sentences, each with its number.
+    Steps(Vec<String>),
+    /// Names with their values, below a heading that may be empty.
+    Pairs(&'static str, Vec<(String, String)>),
+    /// A table.
+    Table(Table),
+    /// What was noticed, each with its remedy.
+    Notices(Vec<Notice>),
+    /// Shares of a whole, drawn as one bar with a legend, with a name for who does not see it.
+    Shares(&'static str, Vec<Part>),
+    /// A map of shares in colour.
+    Heat(Heat),
+    /// Text in a fixed width, as a terminal shows it.
+    Fixed(String),
+    /// Files with more, relative to the document, and what they are called together.
+    Files(&'static str, Vec<String>),
+    /// A block that a page shows when asked to, with what it is.
+    Folded(String, Box<Block>),
+    /// Charts as SVG, made by us, each with a caption that may be empty. Only pages draw them.
+    Pictures(Vec<(String, String)>),
+    /// Documents with a script of their own, in frames. Only pages draw them.
+    Frames(Vec<Frame>),
+    /// Markup made by us, in which every text is escaped. Only pages draw it.
+    Html(String),
+}
+
+impl Block {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(text) | Self::Html(text) | Self::Fixed(text) => text.is_empty(),
+            Self::List(list) | Self::Steps(list) | Self::Files(_, list) => list.is_empty(),
+            Self::Folded(_, block) => block.is_empty(),
+            Self::Pairs(_, pairs) => pairs.is_empty(),
+            Self::Table(table) => table.rows.is_empty(),
+            Self::Notices(notices) => notices.is_empty(),
+            Self::Shares(_, parts) => parts.is_empty(),
+            Self::Heat(heat) => heat.rows.is_empty(),
+            Self::Frames(frames) => frames.is_empty(),
+            Self::Pictures(pictures) => pictures.is_empty(),
+        }
+    }
+}
+
+impl From<Table> for Block {
+    fn from(table: Table) -> Self {
+        Self::Table(table)
+    }
+}
+
+/// How much a notice matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Figures cannot be trusted.
+    Error,
+    /// Figures may mislead.
+    Warning,
+    /// Good to know.
+    Note,
+}
+
+impl Mark {
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
+
+/// Something noticed.
+#[derive(Debug, Clone)]
+pub struct Notice {
+    /// How much it matters.
+    pub mark: Mark,
+    /// Its name for programs.
+    pub code: String,
+    /// What was noticed.
+    pub message: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// A share of a whole.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Its name.
+    pub name: String,
+    /// Its colour: a phase (`prefill`, `decode`, `sample`, `encode`, `vision`), `other0` to `other3`, `rest`, `outside`.
+    pub color: String,
+    /// Its share, from 0 to 1.
+    pub share: f64,
+    /// The share as a text; may be empty.
+    pub percent: String,
+    /// Its amount as a text.
+    pub amount: String,
+}
+
+/// A document of its own, inside a page.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    /// What it shows.
+    pub title: String,
+    /// The document and its height in pixels; `None` if there is nothing to draw.
+    pub drawn: Option<(String, u32)>,
+    /// Whether it takes the whole width beside others.
+    pub wide: bool,
+}
+
+/// A map: cells coloured by their share.
+#[derive(Debug, Clone)]
+pub struct Heat {
+    /// What the first column and the first row are.
+    pub corner: String,
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Rows with their names.
+    pub rows: Vec<(String, Vec<HeatCell>)>,
+}
+
+/// A cell of a map.
+#[derive(Debug, Clone, Default)]
+pub struct HeatCell {
+    /// Its text.
+    pub text: String,
+    /// More of it.
+    pub hint: String,
+    /// Colour from 0 to 100, if there is a share to show.
+    pub depth: Option<u8>,
+    /// Whether it is marked as out of bounds.
+    pub invalid: bool,
+}

@@ -1,0 +1,117 @@
+//! A document as one HTML page that opens from disk and needs no network.
+
+mod blocks;
+mod table;
+
+use crate::document::{Document, Forms, Section};
+use crate::text::{pieces, printable};
+use std::fmt::{Display, Formatter, Write as _};
+
+/// The looks of every page: a style sheet.
+pub const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+const HEAD: &str = include_str!("head.html");
+const LOGO: &str = "<svg viewBox=\"0 0 24 24\" aria-hidden=\"true\"><path d=\"M12 2c3 4 4 5.500 4 8a4 4 0 0 1-8 0c0-2.500 1-4 \
+    4-8z\"/><rect x=\"9\" y=\"15\" width=\"6\" height=\"7\" rx=\"1\"/></svg>";
+
+/// A text as HTML: without any markup, lines as they are.
+struct Escaped<'a>(&'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '&' => f.write_str("&amp;"),
+            '<' => f.write_str("&lt;"),
+            '>' => f.write_str("&gt;"),
+            '"' => f.write_str("&quot;"),
+            '\'' => f.write_str("&#x27;"),
+            c => f.write_char(c),
+        })
+    }
+}
+
+/// A text as HTML: printable, and without any markup.
+pub struct Plain<'a>(pub &'a str);
+
+impl Display for Plain<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        Escaped(&printable(self.0)).fmt(f)
+    }
+}
+
+/// Prose as HTML: names between backticks as code, everything else as [`Plain`].
+pub struct Prose<'a>(pub &'a str);
+
+impl Display for Prose<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        pieces(self.0).try_for_each(|(piece, is_code)| match is_code {
+            true => write!(f, "<code>{}</code>", Plain(piece)),
+            false => write!(f, "{}", Plain(piece)),
+        })
+    }
+}
+
+/// The whole page; `version` is that of the program, which its foot names.
+pub fn page(document: &Document, version: &str) -> String {
+    let mut out = String::with_capacity(64 << 10);
+    let kind = if document.kind.is_empty() { String::new() } else { format!(" · {}", document.kind) };
+    let _ = write!(
+        out,
+        "{HEAD}<title>{}{} · candlescope</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<header>\n  <div class=\"wrap\">\n    \
+         <p class=\"brand\">{LOGO}candlescope</p>\n    <h1>{}</h1>\n",
+        Plain(&document.title),
+        Plain(&kind),
+        Plain(&document.title)
+    );
+    for text in &document.before {
+        let _ = writeln!(out, "    <p class=\"before\">{}</p>", Prose(text));
+    }
+    if !document.conclusion.is_empty() {
+        let _ = writeln!(out, "    <p class=\"outcome\">{}</p>", Prose(&document.conclusion));
+    }
+    out.push_str("    <p class=\"facts\">");
+    for fact in document.facts.iter().filter(|fact| fact.forms.has(Forms::PAGE) && !fact.text.is_empty()) {
+        let _ = write!(out, "<span title=\"{}\">{}</span>", Plain(fact.label), Prose(&fact.text));
+    }
+    out.push_str("</p>\n  </div>\n</header>\n<nav aria-label=\"Sections\"><div class=\"wrap\">\n  ");
+    let sections: Vec<&Section> = document.sections.iter().filter(|section| section.is_in(Forms::PAGE)).collect();
+    for section in &sections {
+        let name = section.nav.as_deref().unwrap_or(&section.title);
+        if !name.is_empty() {
+            let _ = write!(out, "<a href=\"#{}\">{}</a>", Plain(&section.id), Plain(name));
+        }
+    }
+    out.push_str("\n</div></nav>\n<main class=\"wrap\">\n");
+    if let Some(verdict) = &document.verdict {
+        blocks::verdict(&mut out, verdict);
+    }
+    sections.into_iter().for_each(|section| draw_section(&mut out, section, 2));
+    let _ = write!(
+        out,
+        "</main>\n<footer class=\"wrap\">candlescope {version} · this file is complete in itself and asks nothing of the \
+         network</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+    );
+    out
+}
+
+fn draw_section(out: &mut String, section: &Section, level: usize) {
+    let (open, close) = if level == 2 { ("section", "section") } else { ("div class=\"sheet\"", "div") };
+    let _ = write!(out, "<{open} id=\"{}\">\n  <h{level}>{}</h{level}>\n", Plain(&section.id), Prose(&section.title));
+    if !section.note.is_empty() {
+        let _ = writeln!(out, "  <p class=\"note\">{}</p>", Prose(&section.note));
+    }
+    let shown: Vec<_> = section.shown(Forms::PAGE).collect();
+    let parts: Vec<_> = section.parts.iter().filter(|part| part.is_in(Forms::PAGE)).collect();
+    if shown.is_empty() && parts.is_empty() {
+        let _ = writeln!(out, "  <p class=\"empty\">{}</p>", Prose(section.empty));
+    }
+    if section.side_by_side {
+        out.push_str("  <div class=\"columns\">\n");
+    }
+    shown.into_iter().for_each(|block| blocks::draw(out, block));
+    if section.side_by_side {
+        out.push_str("  </div>\n");
+    }
+    parts.into_iter().for_each(|part| draw_section(out, part, (level + 1).min(4)));
+    let _ = writeln!(out, "</{close}>");
+}

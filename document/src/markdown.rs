@@ -1,0 +1,180 @@
+//! A document as Markdown, for places that do not show HTML, such as an issue or a pull request.
+
+use crate::document::{Block, Document, Forms, Section};
+use crate::table::{Cell, Row, Table};
+use crate::text::{UNKNOWN, head, pieces, printable, printable_lines};
+use std::fmt::Write as _;
+
+/// Longest name in a table, in characters.
+const LONGEST_NAME: usize = 100;
+
+/// The whole document.
+pub fn draw(document: &Document) -> String {
+    let mut out = format!("# {}\n", prose(&document.title));
+    document.before.iter().for_each(|text| paragraph(&mut out, &prose(text)));
+    if !document.conclusion.is_empty() {
+        paragraph(&mut out, &format!("**{}**", prose(&document.conclusion)));
+    }
+    let facts = document.facts.iter().filter(|fact| fact.forms.has(Forms::MARKDOWN)).map(|fact| match fact.label {
+        "" => prose(&fact.text),
+        label => format!("{label}: {}", prose(&fact.text)),
+    });
+    list(&mut out, facts);
+    document.sections.iter().for_each(|section| draw_section(&mut out, section, 2));
+    if let Some(verdict) = document.verdict.as_ref().filter(|verdict| !verdict.notices.is_empty()) {
+        let notices = Section::new("", "Findings", "").with(Block::Notices(verdict.notices.clone()));
+        draw_section(&mut out, &notices, 2);
+    }
+    out
+}
+
+/// A section with a heading of this level.
+pub fn section(section: &Section, level: usize) -> String {
+    let mut out = String::new();
+    draw_section(&mut out, section, level);
+    out
+}
+
+/// Prose: names between backticks are code, everything else is plain text for Markdown and for HTML made of it.
+pub fn prose(text: &str) -> String {
+    pieces(text).map(|(piece, is_code)| if is_code { code(piece) } else { escape(piece) }).collect()
+}
+
+/// Text escaped so that Markdown, and HTML made from it, take it as plain text.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in printable(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' => {
+                out.push('\\');
+                out.push(c);
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// Text as code, also inside a table's cell. It cannot contain a backtick, and a bar must not end the cell.
+pub fn code(text: &str) -> String {
+    format!("`{}`", printable(text).replace('`', "ˋ").replace('|', "\\|"))
+}
+
+fn paragraph(out: &mut String, text: &str) {
+    let _ = write!(out, "\n{text}\n");
+}
+
+fn list(out: &mut String, items: impl Iterator<Item = String>) {
+    for (nth, item) in items.enumerate() {
+        let _ = writeln!(out, "{}- {item}", if nth == 0 { "\n" } else { "" });
+    }
+}
+
+fn draw_section(out: &mut String, section: &Section, level: usize) {
+    if !section.is_in(Forms::MARKDOWN) {
+        return;
+    }
+    let _ = write!(out, "\n{} {}\n", "#".repeat(level), prose(&section.title));
+    if !section.note.is_empty() {
+        paragraph(out, &prose(&section.note));
+    }
+    if section.shown(Forms::MARKDOWN).next().is_none() && section.parts.is_empty() {
+        paragraph(out, section.empty);
+    }
+    for block in section.shown(Forms::MARKDOWN) {
+        draw_block(out, block, level);
+    }
+    section.parts.iter().for_each(|part| draw_section(out, part, level + 1));
+}
+
+fn draw_block(out: &mut String, block: &Block, level: usize) {
+    match block {
+        Block::Text(text) => paragraph(out, &prose(text)),
+        Block::List(items) => list(out, items.iter().map(|text| prose(text))),
+        Block::Steps(items) => {
+            let numbered = items.iter().zip(1..).map(|(text, nth)| format!("{nth}. {}", prose(text)));
+            paragraph(out, &numbered.collect::<Vec<_>>().join("\n"));
+        }
+        Block::Pairs("", pairs) => {
+            list(out, pairs.iter().map(|(name, value)| format!("{}: {}", prose(name), prose(value))))
+        }
+        Block::Pairs(title, pairs) => {
+            let _ = write!(out, "\n{} {title}\n", "#".repeat(level + 1));
+            let rows = pairs.iter().map(|(name, value)| vec![escape(name), escape(&head(value, 400))]);
+            cells(out, &[String::new(), String::new()], &[true], rows);
+        }
+        Block::Table(table) => draw_table(out, table),
+        Block::Notices(notices) => list(
+            out,
+            notices.iter().map(|notice| {
+                let text = |text: &str| prose(text.trim_end_matches('.'));
+                let (mark, code) = (notice.mark.name(), code(&notice.code));
+                format!("**{mark}** ({code}): {}. *{}.*", text(&notice.message), text(&notice.remedy))
+            }),
+        ),
+        Block::Shares(_, parts) => {
+            list(out, parts.iter().map(|part| format!("{}: {} ({})", prose(&part.name), part.percent, part.amount)));
+        }
+        Block::Heat(heat) => {
+            let header: Vec<String> =
+                std::iter::once(&heat.corner).chain(&heat.columns).map(|text| escape(text)).collect();
+            let rows = heat.rows.iter().map(|(name, row)| {
+                std::iter::once(name).chain(row.iter().map(|cell| &cell.text)).map(|text| escape(text)).collect()
+            });
+            cells(out, &header, &[true], rows);
+        }
+        Block::Fixed(text) => {
+            // A fence that nothing inside can end.
+            let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+            let fence = "`".repeat((longest + 1).max(3));
+            let _ = write!(out, "\n{fence}text\n{}\n{fence}\n", printable_lines(text).trim_end());
+        }
+        Block::Files(what, files) => {
+            let links = files.iter().map(|file| format!("[{file}]({file})")).collect::<Vec<_>>();
+            paragraph(out, &format!("{what}: {}", links.join(", ")));
+        }
+        Block::Folded(title, block) => {
+            paragraph(out, &format!("{}:", prose(title)));
+            draw_block(out, block, level);
+        }
+        Block::Pictures(_) | Block::Frames(_) | Block::Html(_) => {}
+    }
+}
+
+fn draw_table(out: &mut String, table: &Table) {
+    let (rows, more) = table.shown(Forms::MARKDOWN);
+    let columns = table.columns_in(Forms::MARKDOWN);
+    let header: Vec<String> = std::iter::once(table.first.as_ref())
+        .chain(columns.iter().map(|(_, column)| column.name.as_ref()))
+        .map(escape)
+        .collect();
+    let words: Vec<bool> = std::iter::once(true).chain(columns.iter().map(|(_, column)| column.words)).collect();
+    let rows = rows.into_iter().map(|row| {
+        let value = |at: usize| row.cells.get(at).and_then(Cell::line).map_or(UNKNOWN.to_string(), |text| prose(&text));
+        std::iter::once(name(row, table.code)).chain(columns.iter().map(|(at, _)| value(*at))).collect()
+    });
+    cells(out, &header, &words, rows);
+    if more > 0 {
+        paragraph(out, &format!("{more} more {} are in {}.", table.what, table.rest));
+    }
+}
+
+fn name(row: &Row, is_code: bool) -> String {
+    let text = head(&row.name, LONGEST_NAME);
+    let text = if is_code { code(&text) } else { prose(&text) };
+    let text = row.link.as_ref().map_or(text.clone(), |file| format!("[{text}]({file})"));
+    let remark = if row.remark.is_empty() { String::new() } else { format!(" {}", prose(&row.remark)) };
+    format!("{}{text}{remark}", "&emsp;".repeat(row.depth.min(16)))
+}
+
+/// A table of escaped cells; columns of `words` are set to the left, and all that it does not name to the right.
+fn cells(out: &mut String, header: &[String], words: &[bool], rows: impl Iterator<Item = Vec<String>>) {
+    let rule = (0..header.len()).map(|at| if words.get(at).is_some_and(|words| *words) { "---|" } else { "---:|" });
+    let _ = write!(out, "\n| {} |\n|{}\n", header.join(" | "), rule.collect::<String>());
+    for row in rows {
+        let _ = writeln!(out, "| {} |", row.join(" | "));
+    }
+}

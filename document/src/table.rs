@@ -1,0 +1,277 @@
+//! A table that every form shows: made once, each drawer takes the columns and rows for which it has room.
+
+use crate::document::{Forms, Part};
+use std::borrow::Cow;
+
+/// One table. Each row has a name, which stands in the first column, and a cell for each further column.
+#[derive(Debug, Clone)]
+pub struct Table {
+    /// Head of the first column.
+    pub first: Cow<'static, str>,
+    /// Whether names are code: paths, kernels, metrics.
+    pub code: bool,
+    /// Characters of a name on a terminal.
+    pub name_width: usize,
+    /// The further columns.
+    pub columns: Vec<Column>,
+    /// The rows, in order.
+    pub rows: Vec<Row>,
+    /// What rows are called where it is said that some are not shown.
+    pub what: &'static str,
+    /// Where the rows are that are not shown.
+    pub rest: &'static str,
+    /// How many are shown.
+    pub most: Most,
+    /// What a page can do with it.
+    pub sorted_by: Option<usize>,
+    /// Whether a page has a field to filter rows by name.
+    pub filter: bool,
+}
+
+impl Table {
+    /// A table of rows with plain names that a page can sort, all of its rows shown.
+    pub fn new(first: impl Into<Cow<'static, str>>, columns: Vec<Column>, rows: Vec<Row>) -> Self {
+        Self {
+            first: first.into(),
+            code: false,
+            name_width: usize::MAX,
+            columns,
+            rows,
+            what: "rows",
+            rest: "the files",
+            most: Most::default(),
+            sorted_by: None,
+            filter: false,
+        }
+    }
+
+    /// A table of texts with the heads of all its columns, of which the first holds names.
+    pub fn of_texts<H: AsRef<str>>(heads: &[H], rows: Vec<Vec<String>>) -> Self {
+        let mut heads = heads.iter().map(|head| head.as_ref().to_string());
+        let first = heads.next().unwrap_or_default();
+        Self::new(first, heads.map(|head| column(head, "")).collect(), rows.into_iter().map(Row::of_texts).collect())
+    }
+
+    /// The columns with these heads hold words.
+    #[must_use]
+    pub fn words(mut self, of: &[&str]) -> Self {
+        self.columns.iter_mut().for_each(|column| column.words |= of.contains(&column.name.as_ref()));
+        self
+    }
+
+    /// Names are code, cut to so many characters on a terminal.
+    #[must_use]
+    pub fn of_code(mut self, name_width: usize) -> Self {
+        (self.code, self.name_width) = (true, name_width);
+        self
+    }
+
+    /// Shows so many of its rows, which are called `what`; the others are in `rest`.
+    #[must_use]
+    pub fn most(mut self, most: Most, what: &'static str, rest: &'static str) -> Self {
+        (self.most, self.what, self.rest) = (most, what, rest);
+        self
+    }
+
+    /// Rows that a form shows, and how many it leaves out.
+    pub(crate) fn shown(&self, form: Forms) -> (Vec<&Row>, usize) {
+        let (most, smallest) = match form {
+            Forms::TERMINAL => (self.most.terminal, self.most.smallest[0]),
+            Forms::MARKDOWN => (self.most.markdown, self.most.smallest[1]),
+            _ => (self.most.page, self.most.smallest[2]),
+        };
+        let rows: Vec<&Row> =
+            self.rows.iter().filter(|row| row.share >= smallest || row.depth == 0).take(most).collect();
+        let more = self.rows.len() - rows.len();
+        (rows, more)
+    }
+
+    /// Columns that a form shows, with their places.
+    pub(crate) fn columns_in(&self, form: Forms) -> Vec<(usize, &Column)> {
+        self.columns.iter().enumerate().filter(|(_, column)| column.forms.has(form)).collect()
+    }
+}
+
+/// Rows that each form shows at most, and the smallest share that a row below the first level needs to be shown there
+/// (terminal, Markdown, page), so that it does not hide the rest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Most {
+    /// On a terminal.
+    pub terminal: usize,
+    /// In Markdown.
+    pub markdown: usize,
+    /// On a page.
+    pub page: usize,
+    /// The smallest share in each.
+    pub smallest: [f64; 3],
+}
+
+impl Default for Most {
+    fn default() -> Self {
+        Self::of(usize::MAX, usize::MAX, usize::MAX)
+    }
+}
+
+impl Most {
+    /// So many rows in each form, whatever their share.
+    pub fn of(terminal: usize, markdown: usize, page: usize) -> Self {
+        Self { terminal, markdown, page, smallest: [f64::MIN; 3] }
+    }
+}
+
+/// A column after the first.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// Its head.
+    pub name: Cow<'static, str>,
+    /// Its head on a terminal, if that is shorter.
+    pub short: Option<&'static str>,
+    /// What it means, as a tooltip.
+    pub hint: Cow<'static, str>,
+    /// Whether it holds words, which are set to the left.
+    pub words: bool,
+    /// Whether these are sentences, which a page breaks into lines.
+    pub long: bool,
+    /// Where it is shown.
+    pub forms: Forms,
+}
+
+impl Column {
+    /// Has this head on a terminal.
+    #[must_use]
+    pub fn short(mut self, short: &'static str) -> Self {
+        self.short = Some(short);
+        self
+    }
+
+    /// Is shown in these forms only.
+    #[must_use]
+    pub fn only(mut self, forms: Forms) -> Self {
+        self.forms = forms;
+        self
+    }
+}
+
+/// A column of figures for all forms.
+pub fn column(name: impl Into<Cow<'static, str>>, hint: impl Into<Cow<'static, str>>) -> Column {
+    Column { name: name.into(), short: None, hint: hint.into(), words: false, long: false, forms: Forms::ALL }
+}
+
+/// A column of figures for which a terminal is too narrow.
+pub fn wide(name: impl Into<Cow<'static, str>>, hint: impl Into<Cow<'static, str>>) -> Column {
+    column(name, hint).only(Forms::FILES)
+}
+
+/// A column of words for all forms.
+pub fn words(name: impl Into<Cow<'static, str>>) -> Column {
+    Column { words: true, ..column(name, "") }
+}
+
+/// A column of sentences for files.
+pub fn sentences(name: impl Into<Cow<'static, str>>) -> Column {
+    Column { words: true, long: true, ..wide(name, "") }
+}
+
+/// One row.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// More of its name: the whole of it where it is cut, or where it comes from. A page's tooltip.
+    pub whole: Option<String>,
+    /// A file with all of it, relative to the document, to which the name leads.
+    pub link: Option<String>,
+    /// A remark behind the name, set apart on a page.
+    pub remark: String,
+    /// Its values, one for each column.
+    pub cells: Vec<Cell>,
+    /// What a page draws of it.
+    pub bar: Bar,
+    /// Depth in a tree. The rows below one are those after it that are deeper.
+    pub depth: usize,
+    /// Its share of the whole, by which small ones are left out.
+    pub share: f64,
+}
+
+impl Row {
+    /// A row without a bar.
+    pub fn new(name: impl Into<String>, cells: Vec<Cell>) -> Self {
+        let name = name.into();
+        Self { name, whole: None, link: None, remark: String::new(), cells, bar: Bar::None, depth: 0, share: 1.0 }
+    }
+
+    /// A row of texts, of which the first is its name.
+    pub fn of_texts(texts: Vec<String>) -> Self {
+        let mut texts = texts.into_iter();
+        let name = texts.next().unwrap_or_default();
+        Self::new(name, texts.map(Cell::from).collect())
+    }
+
+    /// With a bar behind its name.
+    #[must_use]
+    pub fn meter(mut self, share: f64) -> Self {
+        self.bar = Bar::Meter(share);
+        self
+    }
+}
+
+/// What a page draws of a row; shares are from 0 to 1.
+#[derive(Debug, Clone, Default)]
+pub enum Bar {
+    /// Nothing.
+    #[default]
+    None,
+    /// A bar behind the name.
+    Meter(f64),
+    /// A bar of its own, with a solid part: all of it, and that part.
+    Gauge(f64, f64),
+    /// A bar of its own, made of parts.
+    Parts(Vec<Part>),
+}
+
+/// One value with its sort key. A missing value sorts below everything.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// What is shown; `None` if it is not known.
+    pub text: Option<String>,
+    /// What stands below it, or behind it where a form has no room for that.
+    pub below: String,
+    /// What a page sorts by.
+    pub sort: f64,
+}
+
+impl Cell {
+    /// With this below it.
+    #[must_use]
+    pub fn below(mut self, below: impl Into<String>) -> Self {
+        self.below = below.into();
+        self
+    }
+
+    /// Everything on one line.
+    pub(crate) fn line(&self) -> Option<String> {
+        let text = self.text.as_deref()?;
+        Some(if self.below.is_empty() { text.to_string() } else { format!("{text} ({})", self.below) })
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self { text: Some(text), below: String::new(), sort: 0.0 }
+    }
+}
+
+/// A value.
+pub fn cell(text: impl Into<String>, sort: f64) -> Cell {
+    Cell { text: Some(text.into()), below: String::new(), sort }
+}
+
+/// A value that may be missing.
+pub fn maybe(value: Option<f64>, show: impl Fn(f64) -> String) -> Cell {
+    value.filter(|v| v.is_finite()).map_or(missing(), |v| cell(show(v), v))
+}
+
+/// No value.
+pub fn missing() -> Cell {
+    Cell { text: None, below: String::new(), sort: f64::MIN }
+}

@@ -1,0 +1,30 @@
+//! What the reports of all studies share.
+
+use super::{Manifest, told_once};
+use candlescope_document::{Block, Document, Forms, Section, html};
+
+/// A document as a page of this version.
+pub(crate) fn drawn(document: &Document) -> String {
+    html::page(document, env!("CARGO_PKG_VERSION"))
+}
+
+/// The charts, as SVG.
+pub(crate) fn charts(svgs: &[String]) -> Section {
+    let pictures = svgs.iter().map(|svg| Block::Pictures(vec![(svg.clone(), String::new())]));
+    pictures.fold(Section::new("charts", "Charts", "").only(Forms::PAGE), Section::with)
+}
+
+/// How it was measured: what is said of it, threads and clocks, and what disturbed the machine.
+pub(crate) fn method(manifest: &Manifest, said: Vec<String>, disturbances: &[String]) -> Section {
+    let threads = manifest.threads().map_or(String::new(), |threads| format!("{threads}. "));
+    let surroundings = match manifest.surroundings.as_str() {
+        "" => "not known",
+        known => known,
+    };
+    let clocks = format!("{threads}Clocks, temperature and throttling: {surroundings}.");
+    let section = Section::new("method", "How it was measured", "");
+    let section = said.into_iter().chain([clocks]).map(Block::Text).fold(section, Section::with);
+    let disturbed = told_once(disturbances);
+    let heading = if disturbed.is_empty() { "" } else { "What disturbed the machine:" };
+    section.with(Block::Text(heading.to_string())).list(disturbed)
+}
