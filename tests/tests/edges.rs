@@ -14,7 +14,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Loads candle's own models under `observe`, as any program does.
     ("candlescope-models", &["candlescope", "candlescope-core", "candlescope-work"]),
     // Reader and writer of runs share the contract and nothing else.
-    ("candlescope-analysis", &["candlescope-schema", "candlescope-work"]),
+    ("candlescope-analysis", &["candlescope-document", "candlescope-schema", "candlescope-work"]),
+    // What reports show and what draws it: no run, no model, no GPU.
+    ("candlescope-document", &[]),
     (
         "candlescope-lab",
         &[
@@ -22,6 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "candlescope-analysis",
             "candlescope-collectors",
             "candlescope-core",
+            "candlescope-document",
             "candlescope-models",
             "candlescope-work",
         ],

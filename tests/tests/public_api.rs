@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use syn::parse::ParseStream;
 use syn::{Attribute, Fields, Ident, ImplItem, Item, LitStr, Token, TraitItem, Type, UseTree, Visibility};
 
-const LIBRARIES: [(&str, &str); 9] = [
+const LIBRARIES: [(&str, &str); 10] = [
     ("candlescope", "sdk/candlescope"),
     ("candlescope-work", "work"),
+    ("candlescope-document", "document"),
     ("candlescope-schema", "schema"),
     ("candlescope-core", "sdk/core"),
     ("candlescope-collectors", "collectors"),
