@@ -8,5 +8,6 @@ pub mod input;
 pub mod nearest;
 pub mod operation;
 pub mod shape;
+pub mod slo;
 pub mod step;
 pub mod windows;
