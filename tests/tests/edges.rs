@@ -15,11 +15,28 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("candlescope-models", &["candlescope", "candlescope-core", "candlescope-work"]),
     // Reader and writer of runs share the contract and nothing else.
     ("candlescope-analysis", &["candlescope-schema", "candlescope-work"]),
+    ("candlescope-prompts", &["candlescope-schema"]),
+    ("candlescope-charts", &[]),
+    // Watches and asks programs that run: neither knows a model, and the lab needs none of them.
+    ("candlescope-monitor", &["candlescope-collectors", "candlescope-core", "candlescope-exporters"]),
+    (
+        "candlescope-load",
+        &[
+            "candlescope-analysis",
+            "candlescope-charts",
+            "candlescope-collectors",
+            "candlescope-core",
+            "candlescope-exporters",
+            "candlescope-prompts",
+            "candlescope-work",
+        ],
+    ),
     (
         "candlescope-lab",
         &[
             "candlescope",
             "candlescope-analysis",
+            "candlescope-charts",
             "candlescope-collectors",
             "candlescope-core",
             "candlescope-models",
