@@ -4,6 +4,7 @@
 pub mod config;
 pub mod devices;
 pub mod estimate;
+pub mod family;
 pub mod input;
 pub mod nearest;
 pub mod operation;
