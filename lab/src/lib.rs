@@ -6,6 +6,7 @@
 //! forms with their quality, [`kernels`] single operations, [`peaks`] what a device reaches at best, and [`tune`] the
 //! search for the best batch.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod compare;

@@ -3,8 +3,6 @@
 //! Buffers are allocated before anything is measured: candle allocates the output of each operation, which would be a
 //! part of the time.
 
-mod sys;
-
 use super::record::arrays_of;
 use crate::hardware::{DeviceTimer, case_error, free_memory};
 use crate::method::{Case, CaseError, CaseId, Measurement, Mode};
@@ -12,9 +10,9 @@ use candle_core::cuda_backend::WrapErr;
 use candle_core::cuda_backend::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use candle_core::cuda_backend::cudarc::driver::{CudaGraph, CudaSlice, PinnedHostSlice};
 use candle_core::{CudaDevice, Device, Result};
+use candlescope_collectors::cuda_work::{MemoryLoops, Spin, pinned};
 use candlescope_work::devices::PeakKind;
 use std::time::Instant;
-use sys::{Kernels, Spin, pinned};
 
 /// Bytes of an array, and of a copy between host and device.
 const ARRAY: usize = 2 << 30;
@@ -36,7 +34,7 @@ pub(super) struct GpuPeak {
 
 /// What is ready to be measured.
 enum Work {
-    Stream(DeviceTimer, Kernels, Box<[CudaSlice<f32>; 3]>),
+    Stream(DeviceTimer, MemoryLoops, Box<[CudaSlice<f32>; 3]>),
     Launch(Spin),
     Chain(DeviceTimer, Spin, Option<CudaGraph>, Device),
     Copy(DeviceTimer, PinnedHostSlice<u8>, CudaSlice<u8>),
@@ -78,19 +76,18 @@ impl GpuPeak {
         let device = &self.device;
         let cuda = device.as_cuda_device()?;
         Ok(match self.kind {
-            PeakKind::Launch => Work::Launch(Kernels::new(cuda)?.spin()?),
+            PeakKind::Launch => Work::Launch(loops(cuda)?.spin().w()?),
             PeakKind::Gap | PeakKind::GraphGap => chain(cuda, self.kind == PeakKind::GraphGap)?,
             PeakKind::HostToDevice | PeakKind::DeviceToHost => {
-                let mut host = pinned(cuda, self.bytes)?;
-                host.as_mut_slice().w()?.fill(1);
+                let host = pinned(&cuda.cuda_stream(), self.bytes).w()?;
                 Work::Copy(Self::timer(device)?, host, cuda.alloc_zeros(self.bytes)?)
             }
             _ => {
                 let floats = self.bytes / 4;
                 let mut arrays = [cuda.alloc_zeros(floats)?, cuda.alloc_zeros(floats)?, cuda.alloc_zeros(floats)?];
-                let kernels = Kernels::new(cuda)?;
-                kernels.stream(PeakKind::Write, &mut arrays)?;
-                Work::Stream(Self::timer(device)?, kernels, Box::new(arrays))
+                let loops = loops(cuda)?;
+                loops.launch(PeakKind::Write, &mut arrays).w()?;
+                Work::Stream(Self::timer(device)?, loops, Box::new(arrays))
             }
         })
     }
@@ -100,11 +97,11 @@ impl GpuPeak {
         let began = Instant::now();
         let (device_ns, value) = match &mut self.work {
             None => candle_core::bail!("it was not prepared"),
-            Some(Work::Stream(timer, kernels, arrays)) => {
+            Some(Work::Stream(timer, loops, arrays)) => {
                 // The device is at work when the first mark comes, so that no launch is waited for between the marks.
-                kernels.stream(kind, arrays)?;
+                loops.launch(kind, arrays).w()?;
                 timer.begin()?;
-                kernels.stream(kind, arrays)?;
+                loops.launch(kind, arrays).w()?;
                 timer.end()?;
                 let (ns, bytes) = (timer.elapsed_ns()?, arrays_of(kind) * 4 * arrays[0].len() as u64);
                 (Some(ns), bytes as f64 / seconds(ns))
@@ -113,7 +110,7 @@ impl GpuPeak {
                 self.device.synchronize()?;
                 let began = Instant::now();
                 for _ in 0..CHAIN {
-                    spin.launch(0)?;
+                    spin.launch(0).w()?;
                 }
                 let launched = began.elapsed();
                 self.device.synchronize()?;
@@ -121,11 +118,11 @@ impl GpuPeak {
             }
             Some(Work::Chain(timer, spin, graph, device)) => {
                 // As much work in one kernel, then in many: what they take longer is between them.
-                let whole = timed(timer, || spin.launch(CHAIN * CYCLES))?;
+                let whole = timed(timer, || spin.launch(CHAIN * CYCLES).w())?;
                 let parts = match graph {
                     Some(graph) => timed(timer, || graph.launch().w())?,
                     None => {
-                        let all = || (0..CHAIN).try_for_each(|_| spin.launch(CYCLES));
+                        let all = || (0..CHAIN).try_for_each(|_| spin.launch(CYCLES).w());
                         timed(timer, all)?
                     }
                 };
@@ -151,6 +148,11 @@ impl GpuPeak {
     }
 }
 
+/// The loops, for candle's stream of a device.
+fn loops(device: &CudaDevice) -> Result<MemoryLoops> {
+    MemoryLoops::new(device.cuda_stream()).map_err(|error| candle_core::Error::Msg(error.to_string()).bt())
+}
+
 fn seconds(ns: u64) -> f64 {
     ns.max(1) as f64 / 1e9
 }
@@ -167,16 +169,16 @@ fn timed(timer: &DeviceTimer, launch: impl FnOnce() -> Result<()>) -> Result<u64
 fn chain(cuda: &CudaDevice, in_graph: bool) -> Result<Work> {
     let own = Device::new_cuda_with_stream(cuda.cuda_stream().context().ordinal())?;
     let there = own.as_cuda_device()?;
-    let spin = Kernels::new(there)?.spin()?;
+    let spin = loops(there)?.spin().w()?;
     // Loaded before the capture, in which nothing can be.
-    spin.launch(1)?;
+    spin.launch(1).w()?;
     own.synchronize()?;
     let graph = match in_graph {
         false => None,
         true => {
             let stream = there.cuda_stream();
             stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).w()?;
-            let launched = (0..CHAIN).try_for_each(|_| spin.launch(CYCLES));
+            let launched = (0..CHAIN).try_for_each(|_| spin.launch(CYCLES).w());
             let flags = CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
             let graph = stream.end_capture(flags).w();
             launched?;

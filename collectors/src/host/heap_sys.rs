@@ -3,7 +3,7 @@
 
 /// Gives memory that the program has freed back to the system, where the C library can: else it counts as resident, and
 /// what an earlier case needed would count as a later one's.
-pub(crate) fn give_back_freed() {
+pub fn give_back_freed() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it takes no pointer, locks what it changes, and may be called from any thread at any time.
     unsafe {
