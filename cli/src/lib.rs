@@ -19,11 +19,13 @@ mod conf_args;
 mod crash_report;
 mod device;
 mod doctor;
+#[cfg(any(feature = "lab", feature = "monitor"))]
+mod durations;
 mod export;
 mod full;
 mod gpu;
 mod hand_over;
-#[cfg(feature = "lab")]
+#[cfg(any(feature = "lab", feature = "monitor"))]
 mod interrupts;
 mod lacking;
 mod limits;

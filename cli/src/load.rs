@@ -1,14 +1,15 @@
 //! `candlescope load`.
 
 use crate::at_work::AtWork;
+use crate::durations::time;
 use crate::interrupts::on_interrupt;
 use crate::output::{note, say};
 use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_core::files::{lock_directory, read_text_limited};
 use candlescope_core::numbers::duration;
-use candlescope_lab::load::{self, Amount, End, Endpoint, Level, LoadOptions, LoadResults, PromptSource, Stop, Watch};
 use candlescope_lab::suites::parse_range;
+use candlescope_load::{Amount, End, Endpoint, Level, LoadOptions, LoadResults, PromptSource, Stop, Watch};
 use clap::{Args, ValueEnum};
 use std::fs::File;
 use std::io::Write as _;
@@ -148,7 +149,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<()> {
     progress.wait("first requests");
     let work = Mutex::new(AtWork::on("load of a server"));
     let watcher = Watcher { progress, work, out: &out, begun: Mutex::new(false), failed: Mutex::new(None) };
-    let results = load::run(&options, &stop, &watcher);
+    let results = candlescope_load::run(&options, &stop, &watcher);
     watcher.progress.clear();
     let results = results.inspect_err(|_| {
         // An empty directory would only be in the way; one with anything in it stays.
@@ -278,21 +279,6 @@ fn prompts(args: &LoadArgs) -> Result<PromptSource> {
     Ok(PromptSource::Tokens(args.prompt_tokens.unwrap_or(128)))
 }
 
-/// `30`, `30s`, `1.5m`, `200ms`.
-pub(crate) fn time(text: &str) -> Result<Duration> {
-    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[number.len()..] {
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => f64::NAN,
-    };
-    let seconds = number.trim().parse::<f64>().map_or(f64::NAN, |n| n * unit);
-    let time = Some(seconds).filter(|s| *s > 0.0 && *s <= 1e7).map(Duration::from_secs_f64);
-    time.ok_or_else(|| anyhow!("`{text}` is no time: write 30s, 200ms or 2m"))
-}
-
 /// The directory that results are written into.
 struct Room {
     /// Whether it was made.
@@ -326,7 +312,7 @@ fn make_room(out: &Path, overwrite: bool) -> Result<Room> {
     let written = file.write_all(b"trial");
     std::fs::remove_file(&trial).with_context(remedy)?;
     written.with_context(remedy)?;
-    let replaces = out.join(load::RESULTS_FILE).is_file();
+    let replaces = out.join(candlescope_load::RESULTS_FILE).is_file();
     Ok(Room { made, replaces, lock })
 }
 
@@ -409,7 +395,7 @@ struct Watcher<'a> {
 }
 
 impl Watch for Watcher<'_> {
-    fn progress(&self, p: &load::Progress) {
+    fn progress(&self, p: &candlescope_load::Progress) {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut *begun, true) {
             self.progress.share();

@@ -6,7 +6,6 @@ use crate::samples;
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_core::files::read_text_limited;
 use candlescope_core::{GpuTier, GpuTiming, RedactedUrl, Schedule};
-use candlescope_models::dataset;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -81,7 +80,7 @@ pub(crate) enum Prompt {
 pub(crate) struct Dataset {
     /// As it was given.
     pub(crate) name: String,
-    pub(crate) prompts: Vec<dataset::Prompt>,
+    pub(crate) prompts: Vec<candlescope_prompts::Prompt>,
     /// Most prompts.
     pub(crate) limit: Option<usize>,
     /// In an order that the seed decides.
@@ -248,7 +247,7 @@ fn dataset(name: String, composed: &Composed) -> Result<Dataset> {
     let variant = composed.text("dataset.variant");
     let prompts = match samples::find(&name, variant.as_deref())? {
         Some(prompts) => prompts,
-        None => dataset::read(Path::new(&name), variant.as_deref())?,
+        None => candlescope_prompts::read(Path::new(&name), variant.as_deref())?,
     };
     let at_least_one = |key: &str| match composed.whole(key) {
         Some(0) => bail!("{key} is 0; it must be at least 1, or left out for no limit"),

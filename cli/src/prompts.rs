@@ -3,7 +3,7 @@
 use crate::options::{Dataset, Options};
 use anyhow::{Context, Result, bail};
 use candlescope_models::chat::Message;
-use candlescope_models::dataset::{self, Content};
+use candlescope_prompts::{Content, Prompt, sha256};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -98,7 +98,7 @@ fn message(value: &Value) -> Result<Message> {
 /// The prompts of a data set as tokens: in order or shuffled by the seed, without those that are too long, at most as
 /// many as wanted.
 pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>) -> Result<Asking> {
-    let mut order: Vec<&dataset::Prompt> = set.prompts.iter().collect();
+    let mut order: Vec<&Prompt> = set.prompts.iter().collect();
     if set.shuffle {
         order.shuffle(&mut StdRng::seed_from_u64(options.seed));
     }
@@ -157,13 +157,13 @@ pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>
 }
 
 /// A hash over all prompts of a data set, so that two runs can be told to have had the same.
-fn whole_sha256(prompts: &[dataset::Prompt]) -> Option<String> {
-    let all: Option<Vec<String>> = prompts.iter().map(dataset::Prompt::sha256).collect();
-    all.map(|all| dataset::sha256(&all.join("\n")))
+fn whole_sha256(prompts: &[Prompt]) -> Option<String> {
+    let all: Option<Vec<String>> = prompts.iter().map(Prompt::sha256).collect();
+    all.map(|all| sha256(&all.join("\n")))
 }
 
 /// What a run keeps of a prompt: never its text, unless asked.
-fn fact(prompt: &dataset::Prompt, tokens: usize, keep_text: bool) -> Value {
+fn fact(prompt: &Prompt, tokens: usize, keep_text: bool) -> Value {
     let mut fact = json!({
         "id": prompt.id,
         "tokens": tokens,

@@ -1,7 +1,7 @@
 //! The data set that is part of the program: `cli/conf/dataset/samples`.
 
 use anyhow::{Result, bail};
-use candlescope_models::dataset::{Prompt, jsonl};
+use candlescope_prompts::{Prompt, jsonl};
 use std::path::Path;
 
 /// The name by which a configuration refers to it.
@@ -35,7 +35,7 @@ pub(crate) fn find(name: &str, variant: Option<&str>) -> Result<Option<Vec<Promp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candlescope_models::dataset::read;
+    use candlescope_prompts::read;
 
     #[test]
     fn what_is_built_in_is_the_folder() {

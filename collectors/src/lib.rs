@@ -13,6 +13,10 @@
     doc = "| [`cuda`] | `cuda` | GPU time of intervals from CUDA timing events; memory in use in the devices' pools |"
 )]
 #![cfg_attr(
+    feature = "cuda-work",
+    doc = "| [`cuda_work`] | `cuda-work` | nothing itself: work of a known amount, for benchmarks to measure |"
+)]
+#![cfg_attr(
     feature = "cupti",
     doc = "| [`cupti`] | `cupti` | kernels, copies and memsets, with the interval and the call that launched each |"
 )]
@@ -25,6 +29,8 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "cuda-work")]
+pub mod cuda_work;
 #[cfg(feature = "cupti")]
 pub mod cupti;
 #[cfg(any(feature = "cuda", feature = "cupti"))]

@@ -3,6 +3,7 @@
 
 use candlescope_core::llm::{self, Request, Tokens};
 use candlescope_core::{Outcome, Session};
+use candlescope_exporters::prometheus::exposition::parse_some;
 use candlescope_exporters::prometheus::{PrometheusConfig, PrometheusExporter};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,12 +23,8 @@ fn metrics(address: SocketAddr) -> String {
 
 /// The sum of a metric's series that contain `labels`.
 fn value(metrics: &str, name: &str, labels: &str) -> f64 {
-    let of = |line: &str| {
-        let (series, value) = line.rsplit_once(' ')?;
-        let named = series.split_once('{').map_or(series, |(name, _)| name) == name;
-        (named && series.contains(labels)).then(|| value.parse::<f64>().expect("a number"))
-    };
-    metrics.lines().filter_map(of).sum()
+    let of_metric = parse_some(metrics, |metric| metric == name);
+    of_metric.iter().filter(|(series, _)| series.contains(labels)).map(|(_, value)| value).sum()
 }
 
 /// Runs `program` under a session with an endpoint. Its threads get the dispatcher. Returns what the endpoint says once

@@ -22,7 +22,6 @@ pub mod candle_models;
 pub mod causal_lm;
 pub mod chat;
 pub mod config;
-pub mod dataset;
 pub mod encoder_decoder;
 pub mod generate;
 pub mod gpt2;

@@ -17,11 +17,28 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("candlescope-analysis", &["candlescope-document", "candlescope-schema", "candlescope-work"]),
     // What reports show and what draws it: no run, no model, no GPU.
     ("candlescope-document", &[]),
+    ("candlescope-prompts", &["candlescope-schema"]),
+    ("candlescope-charts", &[]),
+    // Watches and asks programs that run: neither knows a model, and the lab needs none of them.
+    ("candlescope-monitor", &["candlescope-collectors", "candlescope-core", "candlescope-exporters"]),
+    (
+        "candlescope-load",
+        &[
+            "candlescope-analysis",
+            "candlescope-charts",
+            "candlescope-collectors",
+            "candlescope-core",
+            "candlescope-exporters",
+            "candlescope-prompts",
+            "candlescope-work",
+        ],
+    ),
     (
         "candlescope-lab",
         &[
             "candlescope",
             "candlescope-analysis",
+            "candlescope-charts",
             "candlescope-collectors",
             "candlescope-core",
             "candlescope-document",

@@ -5,8 +5,20 @@
 use std::path::{Path, PathBuf};
 
 /// The library crates. `cli`, `examples` and `tests` are programs.
-const LIBRARIES: &[&str] =
-    &["work", "schema", "sdk", "collectors", "exporters", "instrumented-models", "analysis", "lab"];
+const LIBRARIES: &[&str] = &[
+    "work",
+    "schema",
+    "prompts",
+    "charts",
+    "sdk",
+    "collectors",
+    "exporters",
+    "instrumented-models",
+    "analysis",
+    "load",
+    "monitor",
+    "lab",
+];
 
 /// Macros and functions that print, or panic if they cannot.
 const PRINTING: &[&str] = &["println!(", "print!(", "eprintln!(", "eprint!(", "dbg!(", "io::stderr()", "io::stdout()"];

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use syn::parse::ParseStream;
 use syn::{Attribute, Fields, Ident, ImplItem, Item, LitStr, Token, TraitItem, Type, UseTree, Visibility};
 
-const LIBRARIES: [(&str, &str); 10] = [
+const LIBRARIES: [(&str, &str); 14] = [
     ("candlescope", "sdk/candlescope"),
     ("candlescope-work", "work"),
     ("candlescope-document", "document"),
@@ -20,6 +20,10 @@ const LIBRARIES: [(&str, &str); 10] = [
     ("candlescope-exporters", "exporters"),
     ("candlescope-models", "instrumented-models"),
     ("candlescope-analysis", "analysis"),
+    ("candlescope-charts", "charts"),
+    ("candlescope-prompts", "prompts"),
+    ("candlescope-load", "load"),
+    ("candlescope-monitor", "monitor"),
     ("candlescope-lab", "lab"),
 ];
 

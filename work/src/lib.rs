@@ -4,9 +4,11 @@
 pub mod config;
 pub mod devices;
 pub mod estimate;
+pub mod family;
 pub mod input;
 pub mod nearest;
 pub mod operation;
 pub mod shape;
+pub mod slo;
 pub mod step;
 pub mod windows;

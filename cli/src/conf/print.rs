@@ -5,7 +5,7 @@ use super::compose::Composed;
 use super::keys::{GROUPS, KEYS, Key};
 use super::origin::Setting;
 use candlescope_core::RedactedUrl;
-use candlescope_models::dataset::sha256;
+use candlescope_prompts::sha256;
 use serde_json::{Map, Value as Json, json};
 use toml::Value;
 

@@ -3,12 +3,12 @@
 mod screen;
 mod watch;
 
+use crate::durations::time;
 use crate::interrupts::on_interrupt;
-use crate::load::time;
 use crate::output::{say, say_if_read};
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::write_whole;
-use candlescope_lab::monitor::{IdleRule, Monitor, MonitorOptions, Rows, Sampler, line, picture, snapshot, summary};
+use candlescope_monitor::{IdleRule, Monitor, MonitorOptions, Rows, Sampler, line, picture, snapshot, summary};
 use clap::Args;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -81,7 +81,7 @@ struct Watched {
 }
 
 impl Watched {
-    fn take(&mut self, reading: candlescope_lab::monitor::Reading) -> Result<()> {
+    fn take(&mut self, reading: candlescope_monitor::Reading) -> Result<()> {
         self.monitor.push(reading);
         match &mut self.rows {
             Some(rows) => Ok(rows.add(&self.monitor)?),

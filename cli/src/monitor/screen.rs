@@ -2,7 +2,7 @@
 
 use super::Watched;
 use anyhow::{Context, Result, bail};
-use candlescope_lab::monitor::{Reading, Sampler, draw};
+use candlescope_monitor::{Reading, Sampler, draw};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};

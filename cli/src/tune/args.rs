@@ -1,7 +1,7 @@
 //! Arguments of `candlescope tune`.
 
 use crate::bench::ModelArgs;
-use candlescope_lab::load::Slo;
+use candlescope_work::slo::Slo;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 

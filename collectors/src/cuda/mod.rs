@@ -52,7 +52,7 @@ pub use call_costs::{CallCosts, call_costs, capture_mode};
 pub use cuda_device::{CudaDevice, DriverVersion};
 pub use cuda_probe::{Probe, probe};
 pub use error::CudaError;
-pub use pool_memory::PoolMemory;
+pub use pool_memory::{PoolMemory, PoolPeak};
 pub use stream::{Stream, with_stream};
 
 use candlescope_core::HostNs;

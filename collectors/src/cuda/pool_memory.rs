@@ -112,6 +112,28 @@ impl Collector for PoolMemory {
     }
 }
 
+/// The most memory that was allocated at once from a device's default pool, since [`begin`](Self::begin), with what was
+/// allocated then. Other processes, and what the driver itself holds, are not in it.
+#[derive(Debug)]
+pub struct PoolPeak {
+    ordinal: usize,
+}
+
+impl PoolPeak {
+    /// Begins to watch the pool of the device with this ordinal, for all in the process that read its maximum;
+    /// `None` where there is none.
+    pub fn begin(ordinal: usize) -> Option<Self> {
+        Cuda::load().ok()?.forget_pool_high(ordinal).ok()?;
+        Some(Self { ordinal })
+    }
+
+    /// The most bytes since then; `None` where the driver does not tell, or memory does not come from the pool.
+    pub fn bytes(&self) -> Option<u64> {
+        let [_, most, ..] = Cuda::load().ok()?.pool(self.ordinal).ok()?;
+        Some(most).filter(|most| *most > 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

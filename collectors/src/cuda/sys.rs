@@ -18,6 +18,9 @@ use std::sync::OnceLock;
 
 type Handle = *mut c_void;
 
+/// `CU_MEMPOOL_ATTR_USED_MEM_HIGH`.
+const USED_AT_MOST: c_uint = 8;
+
 /// The library's names, as the system's loader knows them.
 #[cfg(windows)]
 const LIBRARIES: &[&str] = &["nvcuda.dll"];
@@ -65,6 +68,7 @@ api! {
     device_memory: (*mut usize, c_int) = "cuDeviceTotalMem_v2";
     device_pool: (*mut Handle, c_int) = "cuDeviceGetDefaultMemPool";
     pool_attribute: (Handle, c_uint, *mut c_void) = "cuMemPoolGetAttribute";
+    pool_set_attribute: (Handle, c_uint, *mut c_void) = "cuMemPoolSetAttribute";
     primary_state: (c_int, *mut c_uint, *mut c_int) = "cuDevicePrimaryCtxGetState";
     primary_retain: (*mut Handle, c_int) = "cuDevicePrimaryCtxRetain";
     primary_release: (c_int) = "cuDevicePrimaryCtxRelease_v2";
@@ -172,11 +176,8 @@ impl Cuda {
     /// Bytes in the device's default memory pool: used now, used at most, reserved now, reserved at most.
     pub(super) fn pool(self, ordinal: usize) -> Result<[u64; 4], CudaError> {
         // Used now, used at most, reserved now, reserved at most: `CU_MEMPOOL_ATTR_*`.
-        const ATTRIBUTES: [c_uint; 4] = [7, 8, 5, 6];
-        let device = self.handle(c_int::try_from(ordinal).unwrap_or(c_int::MAX))?;
-        let mut pool: Handle = std::ptr::null_mut();
-        // SAFETY: the pointer is valid for the handle that the call writes.
-        self.check("cuDeviceGetDefaultMemPool", unsafe { (self.0.device_pool)(&mut pool, device) })?;
+        const ATTRIBUTES: [c_uint; 4] = [7, USED_AT_MOST, 5, 6];
+        let pool = self.default_pool(ordinal)?;
         let mut values = [0u64; 4];
         for (value, attribute) in values.iter_mut().zip(ATTRIBUTES) {
             let into: *mut u64 = value;
@@ -185,6 +186,22 @@ impl Cuda {
             self.check("cuMemPoolGetAttribute", unsafe { (self.0.pool_attribute)(pool, attribute, into.cast()) })?;
         }
         Ok(values)
+    }
+
+    /// Begins anew what [`pool`](Self::pool) tells as used at most: with what is used now.
+    pub(super) fn forget_pool_high(self, ordinal: usize) -> Result<(), CudaError> {
+        let pool = self.default_pool(ordinal)?;
+        let into: *mut u64 = &mut 0;
+        // SAFETY: the attribute is a 64-bit integer, of which 0 alone is allowed, and the pool is the device's own.
+        self.check("cuMemPoolSetAttribute", unsafe { (self.0.pool_set_attribute)(pool, USED_AT_MOST, into.cast()) })
+    }
+
+    fn default_pool(self, ordinal: usize) -> Result<Handle, CudaError> {
+        let device = self.handle(c_int::try_from(ordinal).unwrap_or(c_int::MAX))?;
+        let mut pool: Handle = std::ptr::null_mut();
+        // SAFETY: the pointer is valid for the handle that the call writes.
+        self.check("cuDeviceGetDefaultMemPool", unsafe { (self.0.device_pool)(&mut pool, device) })?;
+        Ok(pool)
     }
 
     fn check(self, call: &'static str, outcome: c_uint) -> Result<(), CudaError> {

@@ -25,12 +25,15 @@
 
 #[cfg(target_os = "linux")]
 mod cpu_group;
+mod heap_sys;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is read there yet"))]
 mod process_metrics;
 #[cfg(target_os = "linux")]
 mod read;
 #[cfg(target_os = "linux")]
 mod sys;
+
+pub use heap_sys::give_back_freed;
 
 use candlescope_core::run::env_key;
 use candlescope_core::{CollectError, Collector, Samples, metric};

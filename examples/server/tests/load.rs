@@ -4,7 +4,7 @@
 mod common;
 
 use candlescope_analysis::{Analysis, Run};
-use candlescope_lab::load::{
+use candlescope_load::{
     Amount, End, Endpoint, Level, LoadOptions, LoadResults, PromptSource, Stop, TokensBy, Unwatched, run,
 };
 use candlescope_testkit::services::free_addresses;
@@ -39,7 +39,7 @@ fn clients_see_what_the_run_recorded() {
     for stage in &results.stages {
         let f = stage.figures.as_ref().expect("figures");
         assert_eq!((f.measured, f.ok, f.output_tokens_by), (20, 20, Some(TokensBy::Usage)));
-        let tokens = |s: &Option<candlescope_lab::load::Spread>| s.as_ref().expect("counted").median;
+        let tokens = |s: &Option<candlescope_load::Spread>| s.as_ref().expect("counted").median;
         assert_eq!(tokens(&f.output_tokens), 16.0);
         assert!((tokens(&f.prompt_tokens) - 24.0).abs() <= 3.0, "{:?}", f.prompt_tokens);
         assert!(f.ttft_ns.is_some() && f.tpot_ns.is_some() && f.output_tokens_per_s.is_some_and(|n| n > 0.0));

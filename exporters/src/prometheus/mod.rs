@@ -31,6 +31,7 @@
 
 mod announcement;
 mod at_work;
+pub mod exposition;
 mod hosts;
 mod http_request;
 mod prometheus_exporter;

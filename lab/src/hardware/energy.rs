@@ -1,6 +1,5 @@
 //! Energy counters of a device.
 
-use candlescope_core::metric;
 use std::time::Duration;
 
 /// A counter of the energy that a device has taken.
@@ -59,7 +58,7 @@ impl EnergyCounter {
     #[cfg(feature = "gpu")]
     pub fn of_gpu(uuid: &str) -> Result<Self, String> {
         use candlescope_collectors::nvml::{GpuId, NvmlCollector};
-        use candlescope_core::{Collector, HostNs, Samples};
+        use candlescope_core::{Collector, HostNs, Samples, metric};
         let built = NvmlCollector::builder().only([GpuId::from(uuid)]).build();
         let mut nvml = built.map_err(|error| error.to_string())?;
         let read = move || {

@@ -6,7 +6,6 @@ mod device_memory;
 mod device_timer;
 mod energy;
 mod free_memory;
-mod heap_sys;
 mod last_level_cache;
 
 pub use cache_flush::CacheFlush;
@@ -16,6 +15,5 @@ pub use device_memory::PeakAllocated;
 pub use device_timer::DeviceTimer;
 pub use energy::EnergyCounter;
 pub use free_memory::{available_bytes, free_memory};
-pub(crate) use heap_sys::give_back_freed;
 pub(crate) use last_level_cache::UNKNOWN_CACHE;
 pub use last_level_cache::last_level_cache;

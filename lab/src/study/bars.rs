@@ -1,7 +1,7 @@
 //! Bars beside each other, one row for each thing that is compared, as SVG and as PNG.
 
-use super::raster::{Raster, png_of};
 use super::{Study, StudyError};
+use candlescope_charts::{png, svg};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -76,9 +76,7 @@ impl Bars {
 
     /// As SVG; `None` if there is nothing to draw.
     pub fn svg(&self) -> Option<String> {
-        let mut text = String::new();
-        self.draw(&SVGBackend::with_string(&mut text, self.size()).into_drawing_area())?;
-        Some(text)
+        svg(self.size(), |area| self.draw(area))
     }
 
     /// As a PNG file.
@@ -86,10 +84,7 @@ impl Bars {
     /// # Errors
     /// When there is nothing to draw, or it cannot be encoded.
     pub fn png(&self) -> io::Result<Vec<u8>> {
-        let mut pixels = Vec::new();
-        let drawn = Raster::new(self.size(), &mut pixels).and_then(|raster| self.draw(&raster.into_drawing_area()));
-        drawn.ok_or_else(|| io::Error::other("the chart cannot be drawn"))?;
-        png_of(self.size(), &pixels)
+        png(self.size(), |area| self.draw(area))
     }
 
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Option<()> {
@@ -166,7 +161,7 @@ mod tests {
             assert!(svg.contains(word), "{word}");
         }
         let png = bars.png().unwrap();
-        let mut reader = png::Decoder::new(std::io::Cursor::new(&png)).read_info().unwrap();
+        let mut reader = ::png::Decoder::new(std::io::Cursor::new(&png)).read_info().unwrap();
         let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
         reader.next_frame(&mut pixels).unwrap();
         assert!(pixels.chunks(3).filter(|p| *p == [BAR.0, BAR.1, BAR.2]).count() > 1_000, "bars");

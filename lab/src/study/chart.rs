@@ -1,9 +1,7 @@
 //! Charts of a study, as SVG and as PNG.
 
-use super::legend;
-use super::raster::{Raster, png_of};
-use super::ticks::Axis;
 use super::{Study, StudyError};
+use candlescope_charts::{Axis, names_above, png, svg};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::io;
@@ -79,9 +77,7 @@ impl Chart {
 
     /// The chart as SVG; `None` if there is nothing to draw.
     pub fn svg(&self) -> Option<String> {
-        let mut text = String::new();
-        self.draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area())?;
-        Some(text)
+        svg(SIZE, |area| self.draw(area))
     }
 
     /// The chart as a PNG file.
@@ -89,10 +85,7 @@ impl Chart {
     /// # Errors
     /// When there is nothing to draw, or it cannot be encoded.
     pub fn png(&self) -> io::Result<Vec<u8>> {
-        let mut pixels = Vec::new();
-        let drawn = Raster::new(SIZE, &mut pixels).and_then(|raster| self.draw(&raster.into_drawing_area()));
-        drawn.ok_or_else(|| io::Error::other("the chart cannot be drawn"))?;
-        png_of(SIZE, &pixels)
+        png(SIZE, |area| self.draw(area))
     }
 
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Option<()> {
@@ -111,7 +104,7 @@ impl Chart {
         let area = area.titled(&self.title, ("sans-serif", 18).into_font().color(&TEXT)).ok()?;
         let colored = || self.lines.iter().zip(COLORS.iter().copied().cycle());
         let names: Vec<(&str, RGBColor)> = colored().map(|(line, color)| (line.name.as_str(), color)).collect();
-        let area = legend::above(area, &names)?;
+        let area = names_above(area, &names)?;
         let mut builder = ChartBuilder::on(&area);
         builder.margin(12).margin_right(28).x_label_area_size(46).y_label_area_size(76);
         // Between two requests or two sequences there is nothing.
@@ -179,7 +172,7 @@ mod tests {
                 assert!(svg.contains(word), "{word}");
             }
             let png = chart(log).png().unwrap();
-            let mut reader = png::Decoder::new(std::io::Cursor::new(&png)).read_info().unwrap();
+            let mut reader = ::png::Decoder::new(std::io::Cursor::new(&png)).read_info().unwrap();
             let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
             let info = reader.next_frame(&mut pixels).unwrap();
             assert_eq!((info.width, info.height), SIZE);

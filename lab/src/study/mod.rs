@@ -15,15 +15,12 @@
 mod bars;
 mod chart;
 mod journal;
-pub(crate) mod legend;
 mod manifest;
 pub(crate) mod pages;
-pub(crate) mod raster;
 mod rows;
 mod speedup;
 mod summary;
 mod table;
-pub(crate) mod ticks;
 mod told_once;
 mod writing;
 

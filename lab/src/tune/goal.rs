@@ -1,7 +1,7 @@
 //! What a batch is chosen for, and how well a measured one serves it.
 
 use super::forecast::Latency;
-use crate::load::Slo;
+use candlescope_work::slo::Slo;
 use serde::{Deserialize, Serialize};
 
 /// What is made as large, or as short, as possible.

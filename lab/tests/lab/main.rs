@@ -5,8 +5,6 @@ mod answers;
 mod bounds;
 mod coverage;
 mod engine;
-#[cfg(feature = "monitor")]
-mod monitor;
 mod scripted;
 mod studies;
 mod tune;

@@ -4,6 +4,7 @@
 
 use candlescope::MemoryExporter;
 use candlescope::{Schedule, llm};
+use candlescope_exporters::prometheus::exposition::parse;
 use candlescope_testkit::services::{free_addresses, get};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -35,9 +36,7 @@ fn serve() {
 
 /// Values of a page's series, by name.
 fn scrape(address: SocketAddr) -> BTreeMap<String, f64> {
-    let page = get(address, "/metrics").expect("metrics");
-    let series = page.lines().filter_map(|line| line.rsplit_once(' '));
-    series.filter_map(|(name, value)| Some((name.to_string(), value.parse().ok()?))).collect()
+    parse(&get(address, "/metrics").expect("metrics"))
 }
 
 #[test]

@@ -196,11 +196,11 @@ fn dataset(scratch: &Path, bytes: &[u8]) -> bool {
         path
     };
     let files = ["data.jsonl", "data.json", "data.txt"].map(put);
-    let read = |path: &Path| candlescope_models::dataset::read(path, None).is_ok();
+    let read = |path: &Path| candlescope_prompts::read(path, None).is_ok();
     let accepted = files.iter().filter(|file| read(file)).count();
     let described = ["metadata.toml", "metadata.json"].map(|name| {
         let path = put(name);
-        let accepted = ["a", "b"].iter().any(|v| candlescope_models::dataset::read(&folder, Some(v)).is_ok());
+        let accepted = ["a", "b"].iter().any(|v| candlescope_prompts::read(&folder, Some(v)).is_ok());
         fs::remove_file(path).expect("the file just written");
         accepted
     });

@@ -8,56 +8,8 @@ use super::Weight;
 use super::model_facts::HfConfig;
 use super::signs::Recognised;
 use candlescope_work::config::{Config, Dimensions};
+use candlescope_work::family::Family;
 use candlescope_work::windows::{Reach, Window, Windows};
-
-/// How the rows of an architecture's layers follow from the tokens of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Family {
-    /// Every layer computes every new token; the head takes the last position of each sequence.
-    Decoder,
-    /// Every layer computes every token; what comes after the encoder is not known.
-    Encoder,
-    /// An encoder over the source and a decoder over the text, whose keys and values of the source are made from the
-    /// encoder's positions: in T5 anew for each token, in whisper once.
-    EncoderDecoder {
-        /// Whether the decoder itself narrows to the last position before its head. Otherwise the program does, or does
-        /// not.
-        narrows: bool,
-    },
-}
-
-/// Names of architectures in `config.json` (`model_type`) and GGUF (`general.architecture`). Of each, candle's own
-/// implementation was read: it narrows to the last position before the head.
-const DECODERS: &[&str] = &[
-    "chatglm",
-    "gemma",
-    "gemma2",
-    "gemma3_text",
-    "glm4",
-    "granite",
-    "helium",
-    "llama",
-    "mistral",
-    "mixtral",
-    "olmo",
-    "olmo2",
-    "phi",
-    "phi2",
-    "phi3",
-    "qwen2",
-    "qwen2_moe",
-    "qwen2moe",
-    "qwen3",
-    "qwen3_moe",
-    "qwen3moe",
-    "smollm3",
-    "stablelm",
-    "starcoder2",
-    "yi",
-];
-/// Of encoder-decoders, and whether the decoder passes the last position only through its head.
-const ENCODER_DECODERS: &[(&str, bool)] = &[("t5", true), ("whisper", false)];
-const ENCODERS: &[&str] = &["bert", "distilbert", "jina_bert", "nomic_bert", "xlm-roberta"];
 
 /// Rows that a module computes in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -126,7 +78,7 @@ impl Architecture {
         let dimensions = Dimensions::of(&Config::new(&config.rest));
         Ok(Self {
             windows: Windows::of_config(&config.model_type, &Config::new(&config.rest)),
-            family: family(&config.model_type),
+            family: Family::of(&config.model_type),
             vocabulary: dimensions.vocab.and_then(|words| words.try_into().ok()),
             hidden: dimensions.hidden.and_then(|n| n.try_into().ok()),
             heads: dimensions.heads.filter(|n| *n > 0).zip(dimensions.kv_heads),
@@ -141,13 +93,13 @@ impl Architecture {
 
     /// As it follows from the weights themselves.
     pub(super) fn recognised(what: Recognised) -> Self {
-        Self { family: family(what.name), recognised: Some(what), ..Self::default() }
+        Self { family: Family::of(what.name), recognised: Some(what), ..Self::default() }
     }
 
     /// By its name, heads and window, as a GGUF file has them.
     pub(super) fn named(name: &str, heads: Option<(u64, u64)>, window: Option<u64>) -> Self {
         Self {
-            family: family(name),
+            family: Family::of(name),
             heads: heads.filter(|(queries, _)| *queries > 0),
             windows: window.and_then(|positions| Windows::of_gguf(name, positions)),
             ..Self::default()
@@ -249,17 +201,6 @@ fn layer_of(module: &str) -> Option<u64> {
 /// Whether a module is part of an attention of the text to the source.
 fn is_over_source(module: &str) -> bool {
     module.split('.').any(|part| matches!(part, "EncDecAttention" | "encoder_attn"))
-}
-
-fn family(name: &str) -> Option<Family> {
-    if DECODERS.contains(&name) {
-        return Some(Family::Decoder);
-    }
-    if ENCODERS.contains(&name) {
-        return Some(Family::Encoder);
-    }
-    let (_, narrows) = ENCODER_DECODERS.iter().find(|(known, _)| *known == name)?;
-    Some(Family::EncoderDecoder { narrows: *narrows })
 }
 
 #[cfg(test)]

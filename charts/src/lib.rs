@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod axis;
+mod legend;
+mod picture;
+mod raster;
+
+pub use axis::{Axis, label};
+pub use legend::names_above;
+pub use picture::{png, svg};
+pub use raster::Raster;

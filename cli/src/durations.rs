@@ -1,0 +1,19 @@
+//! Durations in arguments.
+
+use anyhow::{Result, anyhow};
+use std::time::Duration;
+
+/// `30`, `30s`, `1.5m`, `200ms`.
+pub(crate) fn time(text: &str) -> Result<Duration> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[number.len()..] {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => f64::NAN,
+    };
+    let seconds = number.trim().parse::<f64>().map_or(f64::NAN, |n| n * unit);
+    let time = Some(seconds).filter(|s| *s > 0.0 && *s <= 1e7).map(Duration::from_secs_f64);
+    time.ok_or_else(|| anyhow!("`{text}` is no time: write 30s, 200ms or 2m"))
+}
