@@ -21,7 +21,6 @@ mod device;
 mod doctor;
 mod export;
 mod full;
-mod gpu;
 mod hand_over;
 #[cfg(feature = "lab")]
 mod interrupts;
@@ -54,6 +53,8 @@ mod roofline_model;
 mod room;
 mod run_dir;
 mod samples;
+mod sdk;
+#[cfg(feature = "otlp")]
 mod services;
 mod threads;
 #[cfg(feature = "trace-candle")]
