@@ -22,16 +22,6 @@ fn hold(name: &str, text: &str) {
     assert!(there == text, "docs/{name} is out of date: UPDATE_DOCS=1 cargo test -p candlescope-tests --test docs");
 }
 
-/// Holds the part of a page between a comment that begins with `begin` and the next `<!-- end -->`.
-fn hold_part(name: &str, begin: &str, part: &str) {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs")).join(name);
-    let page = std::fs::read_to_string(path).expect("the page");
-    let (before, rest) = page.split_once(&format!("<!-- {begin}:")).expect("the part's beginning");
-    let (comment, rest) = rest.split_once("-->\n").expect("the comment's end");
-    let (_, after) = rest.split_once("<!-- end -->").expect("the part's end");
-    hold(name, &format!("{before}<!-- {begin}:{comment}-->\n{part}<!-- end -->{after}"));
-}
-
 /// The meaning of each key of `run.json`.
 const MANIFEST: &[(&str, &str)] = &[
     ("schema_version", "Version of this layout"),
@@ -206,7 +196,7 @@ fn keys_of_the_variable() {
         let what = option.doc.trim_end_matches('.');
         let _ = writeln!(text, "| {} | {feature} | {} | {what}{also} |", forms.join(", "), option.default);
     }
-    hold_part("reference.md", "keys of CANDLESCOPE", &text);
+    candlescope_testkit::pages::hold_part("reference.md", "keys of CANDLESCOPE", &text);
 }
 
 #[test]

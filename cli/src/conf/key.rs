@@ -115,31 +115,14 @@ impl Key {
 }
 
 /// A type that an option can have.
-pub(super) trait Typed: Sized {
+pub(super) trait Typed {
     const KIND: Kind;
-    /// The value; `None` if it is of another kind, or out of range.
-    fn of(value: &Value) -> Option<Self>;
 }
 
 macro_rules! typed {
-    ($($type:ty, $kind:ident, $of:expr;)+) => {
-        $(impl Typed for $type {
-            const KIND: Kind = Kind::$kind;
-            fn of(value: &Value) -> Option<Self> {
-                let of: fn(&Value) -> Option<Self> = $of;
-                of(value)
-            }
-        })+
-    };
+    ($($type:ty: $kind:ident),+) => { $(impl Typed for $type { const KIND: Kind = Kind::$kind; })+ };
 }
-typed! {
-    String, Text, |value| value.as_str().map(str::to_string);
-    PathBuf, Text, |value| value.as_str().map(PathBuf::from);
-    usize, Whole, |value| usize::try_from(value.as_integer()?).ok();
-    u64, Whole, |value| u64::try_from(value.as_integer()?).ok();
-    f64, Number, Value::as_float;
-    bool, Flag, Value::as_bool;
-}
+typed!(String: Text, PathBuf: Text, usize: Whole, u64: Whole, f64: Number, bool: Flag);
 
 /// Declares the options, group by group. Each has its help, its name in the group, its type, its flag as help shows it
 /// (`""`: it has none), and where needed:
@@ -155,7 +138,7 @@ typed! {
 macro_rules! options {
     (@field $type:ty) => { Option<$type> };
     (@field $type:ty, $default:literal) => { $type };
-    (@value $type:ty, $value:expr) => { $value.and_then(<$type as Typed>::of) };
+    (@value $type:ty, $value:expr) => { $value.and_then(|value| value.clone().try_into::<$type>().ok()) };
     (@value $type:ty, $value:expr, $default:literal) => { options!(@value $type, $value).unwrap_or_default() };
     (@default) => { None };
     (@default $default:literal) => { Some(stringify!($default)) };

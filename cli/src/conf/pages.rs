@@ -3,23 +3,9 @@
 use super::declared::KEYS;
 use super::key::Key;
 use crate::args::Cli;
+use candlescope_testkit::pages::hold_part;
 use clap::CommandFactory;
 use std::fmt::Write as _;
-use std::path::Path;
-
-/// Holds the part of a page between a comment that begins with `begin` and the next `<!-- end -->`.
-fn hold_part(name: &str, begin: &str, part: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
-    let page = std::fs::read_to_string(&path).expect("the page");
-    let (before, rest) = page.split_once(&format!("<!-- {begin}:")).expect("the part's beginning");
-    let (comment, rest) = rest.split_once("-->\n").expect("the comment's end");
-    let (there, after) = rest.split_once("<!-- end -->").expect("the part's end");
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(path, format!("{before}<!-- {begin}:{comment}-->\n{part}<!-- end -->{after}")).expect("written");
-        return;
-    }
-    assert!(there == part, "docs/{name} is out of date: UPDATE_DOCS=1 cargo test -p candlescope-cli --lib pages");
-}
 
 /// Help as a cell of a table, and the default that it names.
 fn cells(help: &str) -> (String, String) {
