@@ -223,11 +223,12 @@ impl Composed {
         for (key, setting) in self.iter().filter(|(key, _)| key.of_sdk().is_some()) {
             let text = setting.value.as_str().map_or_else(|| setting.value.to_string(), str::to_string);
             config.set(key.option(), &text).map_err(|error| match error {
-                // What has an `@` may be an address with a password.
-                ConfigError::Value { wanted, value, .. } if !value.contains('@') => {
+                ConfigError::Value { wanted, value, .. } => {
+                    // What has an `@` may be an address with a password.
+                    let value = if value.contains('@') { "***" } else { &value };
                     anyhow!("--{} is {value}; it must be {wanted}", key.option())
                 }
-                other => anyhow!("--{}: {other}", key.option()),
+                other => other.into(),
             })?;
         }
         Ok(config)
