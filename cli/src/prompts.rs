@@ -118,7 +118,7 @@ pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>
         }
         if tokens.len() > encoder.most {
             bail!(
-                "{} has {} tokens, and {} takes at most {}: datagiven.max_prompt_tokens={} leaves such prompts out",
+                "{} has {} tokens, and {} takes at most {}: dataset.max_prompt_tokens={} leaves such prompts out",
                 place(),
                 tokens.len(),
                 encoder.model,
@@ -141,7 +141,7 @@ pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>
     }
     if all.is_empty() {
         bail!(
-            "all {too_long} prompts of the data set {} are longer than datagiven.max_prompt_tokens={}; raise it",
+            "all {too_long} prompts of the data set {} are longer than dataset.max_prompt_tokens={}; raise it",
             set.name,
             given.max_prompt_tokens.unwrap_or_default()
         );
