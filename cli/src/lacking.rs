@@ -32,8 +32,7 @@ macro_rules! absent {
     ($name:ident, $args:ident -> $done:ty, $command:literal, $feature:literal) => {
         pub(crate) mod $name {
             #[allow(dead_code, reason = "not every command has examples")]
-            pub(crate) const EXAMPLES: &str =
-                concat!("Not part of this build: cargo build -p candlescope-cli builds it");
+            pub(crate) const EXAMPLES: &str = "Not part of this build: cargo build -p candlescope-cli builds it";
 
             #[derive(Debug, clap::Args)]
             pub(crate) struct $args {

@@ -2,7 +2,7 @@
 
 use super::declared::KEYS;
 use super::key::{Key, Kind};
-use super::keys::{PROMPTS, find};
+use super::keys::PROMPTS;
 use clap::builder::RangedU64ValueParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use toml::Value;
@@ -19,8 +19,9 @@ impl Flags {
     ///
     /// # Errors
     /// If there is no such flag.
+    #[cfg(feature = "roofline")]
     pub(crate) fn with(mut self, flag: &str, value: impl Into<Value>) -> anyhow::Result<Self> {
-        self.0.push((find(flag, None)?, value.into()));
+        self.0.push((super::keys::find(flag, None)?, value.into()));
         Ok(self)
     }
 
