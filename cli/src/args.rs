@@ -1,8 +1,6 @@
 //! The command line.
 
-use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -78,16 +76,10 @@ Examples:
   candlescope report llama.runs/RUN --nsys llama.sqlite
       the report, with Nsight's kernels by path";
 
-/// A whole number that TOML can hold. Negative ones get an error that names the option, instead of being taken for
-/// options.
-fn whole<T: TryFrom<u64>>() -> RangedU64ValueParser<T> {
-    RangedU64ValueParser::new().range(..=i64::MAX as u64)
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct ProfileArgs {
     #[command(flatten)]
-    pub(crate) options: PartialOptions,
+    pub(crate) flags: crate::conf::Flags,
     #[command(flatten)]
     pub(crate) conf: crate::conf_args::ConfArgs,
     /// TOML file with any of these options, named as here, or a run's inputs.yaml, to make the run again
@@ -102,143 +94,6 @@ pub(crate) struct ProfileArgs {
     /// No progress bar
     #[arg(long)]
     pub(crate) no_progress: bool,
-}
-
-/// Options of `profile`. All are optional here, so that a file, `--set` and the command line can override each other.
-#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub(crate) struct PartialOptions {
-    /// embedded, FILE.gguf, a directory with config.json and *.safetensors, a hub id (org/name), or config:NAME
-    /// for a named architecture with random weights [default: embedded]
-    #[arg(long, value_name = "MODEL")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) model: Option<String>,
-    /// Text to continue
-    #[arg(long, value_name = "TEXT")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) prompt: Option<String>,
-    /// File with the text to continue
-    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) prompt_file: Option<PathBuf>,
-    /// Use this many seeded random tokens as the prompt
-    #[arg(long, allow_negative_numbers = true, value_parser = whole::<usize>(), value_name = "N")]
-    #[arg(conflicts_with_all = ["prompt", "prompt_file"])]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) prompt_tokens: Option<usize>,
-    /// PNG or JPEG file for a model that looks at one (paddleocr_vl) [default: seeded random pixels]
-    #[arg(long, value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) image: Option<PathBuf>,
-    /// Wrap the prompt in the model's chat template
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) chat: Option<bool>,
-    /// Most tokens to generate [default: 64]
-    #[arg(long, allow_negative_numbers = true, value_parser = whole::<usize>(), value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) max_new_tokens: Option<usize>,
-    /// Go on past the model's end token
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ignore_eos: Option<bool>,
-    /// Sequences generated at once, all from the same prompt [default: 1]
-    #[arg(long, allow_negative_numbers = true, value_parser = whole::<usize>(), value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) batch: Option<usize>,
-    /// Measured requests; from 6 on medians have a 95 % interval [default: 6]
-    #[arg(long, allow_negative_numbers = true, value_parser = whole::<usize>(), value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) repeats: Option<usize>,
-    /// Requests before them that are recorded but left out of the statistics [default: 1]
-    #[arg(long, allow_negative_numbers = true, value_parser = whole::<usize>(), value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) warmup: Option<usize>,
-    /// cpu or cuda:N [default: cpu]
-    #[arg(long, value_name = "DEVICE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) device: Option<String>,
-    #[arg(long, allow_negative_numbers = true, value_parser = whole::<usize>(), value_name = "N")]
-    #[arg(help = crate::threads::HELP)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) threads: Option<usize>,
-    /// f32, f16 or bf16 for dense weights [default: f32 on a CPU, bf16 on a GPU]
-    #[arg(long, value_name = "DTYPE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) dtype: Option<String>,
-    /// Widen a GGUF's quantised weights to --dtype
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) dequantize: Option<bool>,
-    #[arg(long, value_name = "ENGINE", help = format!("{} [default: auto]", crate::device::ENGINE_HELP))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) engine: Option<String>,
-    /// Seed of random weights, random prompts and sampling [default: 42]
-    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>(), value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) seed: Option<u64>,
-    /// 0 takes the most likely token, above that tokens are drawn [default: 0]
-    #[arg(long, allow_negative_numbers = true, value_name = "T")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) temperature: Option<f64>,
-    /// Draw among the K most likely tokens only
-    #[arg(long, allow_negative_numbers = true, value_parser = whole::<usize>(), value_name = "K")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) top_k: Option<usize>,
-    /// Draw among the most likely tokens that together reach this probability
-    #[arg(long, allow_negative_numbers = true, value_name = "P")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) top_p: Option<f64>,
-    /// Directory of the run; must be empty or absent [default: runs/MODEL-TIME]
-    #[arg(long, value_name = "RUN")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) out: Option<PathBuf>,
-    /// Delete the oldest segments when the run grows beyond this many megabytes
-    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>(), value_name = "MB")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) disk_budget_mb: Option<u64>,
-    /// GPU time of intervals: off, steps, blocks, all, or adaptive, which gives every interval of one step in N
-    /// and keeps what that costs within a budget [default: adaptive on a GPU]
-    #[arg(long, value_name = "TIER")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) gpu_timing: Option<String>,
-    /// Share of step time that the adaptive tier may cost [default: 0.02]
-    #[arg(long, allow_negative_numbers = true, value_name = "SHARE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) gpu_budget: Option<f64>,
-    /// Record kernels with CUPTI: of all steps, or of N in EVERY, for example 5/500
-    #[arg(long, num_args = 0..=1, default_missing_value = "all", require_equals = true, value_name = "N/EVERY")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cupti: Option<String>,
-    /// Leave one step in EVERY without a record, and say what recording the others costs, measured in place
-    #[arg(long, value_name = "EVERY")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) overhead_probe: Option<u64>,
-    /// Records that a thread's ring holds [default: 262144]; more where the verdict says `ring_full`
-    #[arg(long, value_name = "RECORDS")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) ring_capacity: Option<u64>,
-    /// Records that may wait for one exporter [default: 2000000, fewer where memory is short]; more where the verdict
-    /// says `queue_full`
-    #[arg(long, value_name = "RECORDS")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) queue_records: Option<u64>,
-    /// Make NVTX ranges; on anyway where Nsight Systems is attached, unless =false
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) nvtx: Option<bool>,
-    /// Send traces to the OpenTelemetry collector at this address as well, for example http://localhost:4318
-    #[arg(long, value_name = "URL")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) otlp: Option<String>,
-    /// Serve metrics for Prometheus at this address while the run lasts, for example 127.0.0.1:9464, or 9464 for that
-    #[arg(long, value_name = "ADDR")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) prometheus: Option<String>,
-    /// Write a Perfetto trace as well
-    #[arg(long, value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) perfetto: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

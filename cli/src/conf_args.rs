@@ -18,15 +18,6 @@ pub(crate) struct ConfArgs {
     /// Show the configuration as composed, with where each value comes from, and end
     #[arg(long)]
     pub(crate) print_config: bool,
-    /// File or directory with prompts: JSONL, ShareGPT's JSON, plain text, images
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["prompt", "prompt_file", "prompt_tokens"])]
-    pub(crate) dataset: Option<PathBuf>,
-    /// Which of the variants of a directory with prompts
-    #[arg(long, value_name = "NAME")]
-    pub(crate) variant: Option<String>,
-    /// What the machine costs, in US dollars an hour, for the price of a million tokens
-    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
-    pub(crate) price_per_hour: Option<f64>,
     /// Which combination to run, for the processes that -m starts
     #[arg(long, hide = true, requires = "pick_out")]
     pub(crate) pick: Option<usize>,

@@ -3,7 +3,6 @@
 use anyhow::{Error, anyhow};
 
 /// The error that `what` needs a default feature, which was turned off, as `make demo` does to build faster.
-#[allow(dead_code, reason = "unused where a build has everything")]
 pub(crate) fn default_feature(what: &str, feature: &str) -> Error {
     anyhow!(
         "{what} is not part of this build, which lacks the feature {feature}: cargo build -p candlescope-cli builds it with all default features"
@@ -11,11 +10,20 @@ pub(crate) fn default_feature(what: &str, feature: &str) -> Error {
 }
 
 /// The error that `what` needs a feature that is off by default.
-#[allow(dead_code, reason = "unused where a build has everything")]
 pub(crate) fn feature(what: &str, feature: &str, needs: &str) -> Error {
     anyhow!(
         "{what} is not part of this build: cargo build -p candlescope-cli --features {feature} builds it (it needs {needs})"
     )
+}
+
+/// The error that an option of the SDK needs one of its features.
+pub(crate) fn option(key: &str, of_sdk: &str) -> Error {
+    let flag = format!("--{key}");
+    match of_sdk {
+        "cuda" | "cupti" | "nvml" => feature(&flag, "cuda", "the CUDA toolkit"),
+        "nvtx" => feature(&flag, "nvtx", "libclang"),
+        default => default_feature(&flag, default),
+    }
 }
 
 /// A command that this build lacks: takes any arguments, and says how to build it.
@@ -24,8 +32,7 @@ macro_rules! absent {
     ($name:ident, $args:ident -> $done:ty, $command:literal, $feature:literal) => {
         pub(crate) mod $name {
             #[allow(dead_code, reason = "not every command has examples")]
-            pub(crate) const EXAMPLES: &str =
-                concat!("Not part of this build: cargo build -p candlescope-cli builds it");
+            pub(crate) const EXAMPLES: &str = "Not part of this build: cargo build -p candlescope-cli builds it";
 
             #[derive(Debug, clap::Args)]
             pub(crate) struct $args {

@@ -23,7 +23,6 @@ mod doctor;
 mod durations;
 mod export;
 mod full;
-mod gpu;
 mod hand_over;
 #[cfg(any(feature = "lab", feature = "monitor"))]
 mod interrupts;
@@ -56,6 +55,8 @@ mod roofline_model;
 mod room;
 mod run_dir;
 mod samples;
+mod sdk;
+#[cfg(feature = "otlp")]
 mod services;
 mod threads;
 #[cfg(feature = "trace-candle")]

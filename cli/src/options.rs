@@ -1,70 +1,51 @@
 //! Options of `profile`, from a composed configuration.
 
-use crate::args::{PartialOptions, ProfileArgs};
-use crate::conf::{Composed, DEFAULT_PROMPT, Layers};
+use crate::args::ProfileArgs;
+use crate::conf::{Composed, DEFAULT_PROMPT, DatasetOptions, Given, Layers};
 use crate::samples;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
+use candlescope::{EnvConfig, KernelWindows};
 use candlescope_core::files::read_text_limited;
-use candlescope_core::{GpuTier, GpuTiming, RedactedUrl, Schedule};
-use serde::Serialize;
-use std::path::{Path, PathBuf};
+use candlescope_core::{GpuTier, GpuTiming, Schedule};
+use serde_json::{Map, Value, json};
+use std::path::Path;
 
 /// Options of `profile` as resolved.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone)]
 pub(crate) struct Options {
-    pub(crate) model: String,
-    #[serde(skip)]
+    /// As given.
+    pub(crate) given: Given,
+    /// Those of the SDK.
+    pub(crate) sdk: EnvConfig,
     pub(crate) prompt: Prompt,
-    #[serde(skip)]
-    pub(crate) image: Option<PathBuf>,
-    pub(crate) chat: bool,
-    pub(crate) max_new_tokens: usize,
-    pub(crate) ignore_eos: bool,
-    pub(crate) batch: usize,
-    pub(crate) repeats: usize,
-    pub(crate) warmup: usize,
     /// Requests go on until this many seconds have passed, in place of `repeats`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) duration_s: Option<f64>,
-    pub(crate) device: String,
-    pub(crate) dtype: Option<String>,
-    pub(crate) dequantize: bool,
-    pub(crate) engine: String,
-    /// In the environment and in `inputs`, as settled.
-    #[serde(skip)]
-    pub(crate) threads: Option<usize>,
-    pub(crate) seed: u64,
-    pub(crate) temperature: f64,
-    pub(crate) top_k: Option<usize>,
-    pub(crate) top_p: Option<f64>,
-    #[serde(skip)]
-    pub(crate) out: Option<PathBuf>,
-    pub(crate) disk_budget_mb: Option<u64>,
-    pub(crate) gpu_timing: GpuTier,
-    pub(crate) gpu_budget: f64,
-    pub(crate) cupti: Option<String>,
-    #[serde(skip)]
-    pub(crate) kernels: Option<Schedule>,
-    pub(crate) overhead_probe: Option<u64>,
-    /// The session records it, resolved.
-    #[serde(skip)]
-    pub(crate) ring_capacity: Option<usize>,
-    pub(crate) queue_records: Option<u64>,
-    pub(crate) nvtx: Option<bool>,
-    /// May carry a password: never recorded.
-    #[serde(skip)]
-    pub(crate) otlp: Option<RedactedUrl>,
-    #[serde(skip)]
-    pub(crate) prometheus: Option<String>,
-    #[serde(skip)]
-    pub(crate) perfetto: Option<PathBuf>,
-    /// US dollars.
-    pub(crate) price_per_hour: Option<f64>,
-    /// The group files that were chosen.
-    pub(crate) groups: Vec<String>,
     /// The composed configuration, from which the run can be made again.
-    pub(crate) inputs: serde_json::Value,
+    pub(crate) inputs: Value,
+    /// What the run keeps of them besides.
+    kept: Map<String, Value>,
+}
+
+impl Options {
+    /// The steps whose kernels are recorded.
+    pub(crate) fn kernels(&self) -> Option<Schedule> {
+        match self.sdk.cupti {
+            Some(KernelWindows::Scheduled(schedule)) => Some(schedule),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn on_gpu(&self) -> bool {
+        self.given.hardware.device.starts_with("cuda")
+    }
+
+    /// What a run has under `options`.
+    pub(crate) fn kept(&self) -> Map<String, Value> {
+        let mut kept = self.kept.clone();
+        kept.insert("inputs".to_string(), self.inputs.clone());
+        kept.extend(self.duration_s.map(|seconds| ("duration-s".to_string(), json!(seconds))));
+        kept
+    }
 }
 
 /// The prompt. Its text is not recorded unless `dataset.keep_text` is on.
@@ -75,20 +56,12 @@ pub(crate) enum Prompt {
     Dataset(Dataset),
 }
 
-/// Prompts of a data set, and which of them to use.
+/// Prompts of a data set. Which of them are used, the options say.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Dataset {
     /// As it was given.
     pub(crate) name: String,
     pub(crate) prompts: Vec<candlescope_prompts::Prompt>,
-    /// Most prompts.
-    pub(crate) limit: Option<usize>,
-    /// In an order that the seed decides.
-    pub(crate) shuffle: bool,
-    /// Longer ones are left out.
-    pub(crate) max_prompt_tokens: Option<usize>,
-    /// Record the texts.
-    pub(crate) keep_text: bool,
 }
 
 /// Most sequences at once. Far more than any machine can decode, and few enough that the prompts themselves fit into
@@ -103,132 +76,95 @@ const MAX_BUDGET_MB: u64 = u64::MAX >> 20;
 
 /// The configurations that `profile` was asked for: one, or with `-m` every combination.
 pub(crate) fn composed(args: &ProfileArgs) -> Result<Vec<Composed>> {
-    Layers::of(&args.options, &args.conf, args.config.as_deref(), &args.set)?.combinations()
+    Layers::of(&args.flags, &args.conf, args.config.as_deref(), &args.set)?.combinations()
 }
 
 /// Resolves the options of a composed configuration.
 pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
-    let p = composed.options()?;
-    let on_gpu = p.device.as_ref().is_some_and(|device| device.starts_with("cuda"));
-    let options = Options {
-        gpu_timing: gpu_timing(p.gpu_timing.as_deref(), on_gpu)?,
-        gpu_budget: gpu_budget(p.gpu_budget)?,
-        kernels: p.cupti.as_deref().map(windows).transpose()?,
-        cupti: p.cupti.clone(),
-        overhead_probe: p.overhead_probe,
-        ring_capacity: p.ring_capacity.map(|records| usize::try_from(records).unwrap_or(usize::MAX)),
-        queue_records: p.queue_records,
-        nvtx: p.nvtx,
-        prompt: prompt(&p, composed)?,
-        image: p.image,
-        model: p.model.unwrap_or_default(),
-        chat: p.chat.unwrap_or_default(),
-        max_new_tokens: p.max_new_tokens.unwrap_or_default(),
-        ignore_eos: p.ignore_eos.unwrap_or_default(),
-        batch: p.batch.unwrap_or_default(),
-        repeats: p.repeats.unwrap_or_default(),
-        warmup: p.warmup.unwrap_or_default(),
+    let given = Given::of(composed);
+    let mut options = Options {
+        sdk: composed.of_sdk()?,
+        prompt: prompt(&given.dataset)?,
+        given,
         duration_s: None,
-        device: p.device.unwrap_or_default(),
-        dtype: p.dtype,
-        dequantize: p.dequantize.unwrap_or_default(),
-        engine: p.engine.unwrap_or_default(),
-        threads: p.threads,
-        seed: p.seed.unwrap_or_default(),
-        temperature: p.temperature.unwrap_or_default(),
-        top_k: p.top_k,
-        top_p: p.top_p,
-        out: p.out,
-        disk_budget_mb: p.disk_budget_mb,
-        otlp: p.otlp.map(Into::into),
-        prometheus: p.prometheus,
-        perfetto: p.perfetto,
-        price_per_hour: price(composed)?,
-        groups: composed.groups().to_vec(),
         inputs: composed.inputs(),
+        kept: composed.kept(),
     };
+    check(&options)?;
+    let tier = if options.on_gpu() { GpuTier::Adaptive } else { GpuTier::Off };
+    let tier = *options.sdk.gpu.get_or_insert(tier);
+    let budget = options.sdk.gpu_budget.as_ref().and_then(|text| text.parse().ok());
+    options.kept.extend([
+        ("gpu-timing".to_string(), json!(tier)),
+        ("gpu-budget".to_string(), json!(budget.unwrap_or(GpuTiming::default().budget))),
+        ("groups".to_string(), json!(composed.groups())),
+    ]);
+    Ok(options)
+}
+
+fn check(options: &Options) -> Result<()> {
+    let Given { runtime, hardware, profiling, .. } = &options.given;
     for (name, value) in
-        [("max-new-tokens", options.max_new_tokens), ("batch", options.batch), ("repeats", options.repeats)]
+        [("max-new-tokens", runtime.max_new_tokens), ("batch", runtime.batch), ("repeats", runtime.repeats)]
     {
         if value == 0 {
             bail!("--{name} is 0; it must be at least 1");
         }
     }
-    if options.queue_records == Some(0) {
-        bail!("--queue-records is 0; it must be at least 1, or left out for the default");
-    }
-    if options.threads == Some(0) {
+    if hardware.threads == Some(0) {
         bail!("--threads is 0; it must be at least 1");
     }
-    if options.batch > MAX_BATCH {
+    if runtime.batch > MAX_BATCH {
         bail!(
             "--batch is {}; at most {MAX_BATCH} sequences run at once: use a smaller batch, and --repeats for more requests",
-            options.batch
+            runtime.batch
         );
     }
-    match options.disk_budget_mb {
+    match profiling.disk_budget_mb {
         Some(0) => bail!("--disk-budget-mb is 0; it must be at least 1, or left out for no limit"),
         Some(mb) if mb > MAX_BUDGET_MB => {
             bail!("--disk-budget-mb is {mb}; it must be at most {MAX_BUDGET_MB}, or left out for no limit")
         }
         _ => {}
     }
-    Ok(options)
-}
-
-fn gpu_timing(word: Option<&str>, on_gpu: bool) -> Result<GpuTier> {
-    let Some(word) = word else {
-        return Ok(if on_gpu { GpuTier::Adaptive } else { GpuTier::Off });
-    };
-    let tier = GpuTier::from_word(word)
-        .ok_or_else(|| anyhow!("--gpu-timing is `{word}`; it can be off, steps, blocks, all or adaptive"))?;
-    if tier != GpuTier::Off && !on_gpu {
-        bail!("--gpu-timing {word} needs a GPU: add --device cuda:0");
-    }
-    Ok(tier)
-}
-
-fn gpu_budget(share: Option<f64>) -> Result<f64> {
-    let share = share.unwrap_or(GpuTiming::default().budget);
-    if !(0.0..=1.0).contains(&share) {
-        bail!("--gpu-budget is {share}; it is a share of step time from 0 to 1, for example 0.02");
-    }
-    Ok(share)
-}
-
-fn windows(text: &str) -> Result<Schedule> {
-    text.parse().map_err(|error| anyhow!("--cupti: {error}"))
-}
-
-fn price(composed: &Composed) -> Result<Option<f64>> {
-    let price = composed.get("hardware.price_per_hour").and_then(toml::Value::as_float);
-    if let Some(wrong) = price.filter(|price| !price.is_finite() || *price < 0.0) {
+    if let Some(wrong) = hardware.price_per_hour.filter(|price| !price.is_finite() || *price < 0.0) {
         bail!("hardware.price_per_hour is {wrong}; it is US dollars an hour, 0 or more");
     }
-    Ok(price)
+    if options.sdk.cupti == Some(KernelWindows::OnRequest) {
+        bail!("--cupti is on-request, and nothing asks for kernels here; it must be `all` or N/EVERY such as 5/500");
+    }
+    match options.sdk.gpu {
+        Some(tier) if tier != GpuTier::Off && !options.on_gpu() => {
+            bail!("--gpu-timing {tier} needs a GPU: add --device cuda:0")
+        }
+        _ => Ok(()),
+    }
 }
 
-fn prompt(p: &PartialOptions, composed: &Composed) -> Result<Prompt> {
-    let set = composed.text("dataset.path");
-    let given = [p.prompt.is_some(), p.prompt_file.is_some(), p.prompt_tokens.is_some(), set.is_some()];
-    if given.iter().filter(|g| **g).count() > 1 {
+fn prompt(given: &DatasetOptions) -> Result<Prompt> {
+    let several =
+        [given.prompt.is_some(), given.prompt_file.is_some(), given.prompt_tokens.is_some(), given.path.is_some()];
+    if several.iter().filter(|g| **g).count() > 1 {
         bail!("give one of prompt, prompt-file, prompt-tokens and dataset.path, not several");
     }
-    if let Some(name) = set {
-        return Ok(Prompt::Dataset(dataset(name, composed)?));
+    if let Some(name) = &given.path {
+        return Ok(Prompt::Dataset(dataset(name, given)?));
     }
-    if let Some(key) = ["variant", "limit", "shuffle", "max_prompt_tokens"]
-        .into_iter()
-        .find(|key| composed.get(&format!("dataset.{key}")).is_some())
-    {
+    let of_datasets = [
+        ("variant", given.variant.is_some()),
+        ("limit", given.limit.is_some()),
+        ("shuffle", given.shuffle.is_some()),
+        ("max_prompt_tokens", given.max_prompt_tokens.is_some()),
+    ];
+    if let Some((key, _)) = of_datasets.iter().find(|(_, is_set)| *is_set) {
         bail!("dataset.{key} is about a data set, and there is none: choose one by dataset=NAME or dataset.path=PATH");
     }
-    if let Some(hash) = composed.text("dataset.prompt_sha256") {
+    if let Some(hash) = &given.prompt_sha256 {
         bail!(
             "the run was made with a prompt that it does not keep (SHA-256 {hash}): give the text again with --prompt"
         );
     }
-    let text = match (&p.prompt, &p.prompt_file, p.prompt_tokens) {
+    let text = match (&given.prompt, &given.prompt_file, given.prompt_tokens) {
         (_, _, Some(0)) => bail!("--prompt-tokens is 0; it must be at least 1"),
         (_, _, Some(n)) => return Ok(Prompt::RandomTokens(n)),
         (Some(text), ..) => text.clone(),
@@ -243,25 +179,18 @@ fn prompt(p: &PartialOptions, composed: &Composed) -> Result<Prompt> {
 }
 
 /// Reads a data set.
-fn dataset(name: String, composed: &Composed) -> Result<Dataset> {
-    let variant = composed.text("dataset.variant");
-    let prompts = match samples::find(&name, variant.as_deref())? {
+fn dataset(name: &str, given: &DatasetOptions) -> Result<Dataset> {
+    let variant = given.variant.as_deref();
+    let prompts = match samples::find(name, variant)? {
         Some(prompts) => prompts,
-        None => candlescope_prompts::read(Path::new(&name), variant.as_deref())?,
+        None => dataset::read(Path::new(name), variant)?,
     };
-    let at_least_one = |key: &str| match composed.whole(key) {
-        Some(0) => bail!("{key} is 0; it must be at least 1, or left out for no limit"),
-        number => Ok(number),
-    };
-    let is_on = |key: &str| composed.get(key).and_then(toml::Value::as_bool).unwrap_or_default();
-    Ok(Dataset {
-        name,
-        prompts,
-        limit: at_least_one("dataset.limit")?,
-        shuffle: is_on("dataset.shuffle"),
-        max_prompt_tokens: at_least_one("dataset.max_prompt_tokens")?,
-        keep_text: is_on("dataset.keep_text"),
-    })
+    for (key, number) in [("limit", given.limit), ("max_prompt_tokens", given.max_prompt_tokens)] {
+        if number == Some(0) {
+            bail!("dataset.{key} is 0; it must be at least 1, or left out for no limit");
+        }
+    }
+    Ok(Dataset { name: name.to_string(), prompts })
 }
 
 #[cfg(test)]
@@ -287,7 +216,9 @@ mod tests {
         let file = file.to_str().unwrap();
         let o = resolved(&["--config", file, "--set", "repeats=8", "--set", "model=embedded", "--max-new-tokens", "6"])
             .unwrap();
-        assert_eq!((o.model.as_str(), o.max_new_tokens, o.repeats, o.warmup), ("embedded", 6, 8, 1));
+        let Given { model, runtime, .. } = &o.given;
+        let found = (model.path.as_str(), runtime.max_new_tokens, runtime.repeats, runtime.warmup);
+        assert_eq!(found, ("embedded", 6, 8, 1));
         assert_eq!(o.prompt, Prompt::RandomTokens(9));
         let o = resolved(&["--config", file, "--prompt", "hello"]).unwrap();
         assert_eq!(o.prompt, Prompt::Text("hello".into()));
@@ -319,13 +250,15 @@ mod tests {
         assert!(message(&["--disk-budget-mb", "0"]).contains("--disk-budget-mb is 0; it must be at least 1"));
         let text = message(&["--disk-budget-mb", "17592186044416"]);
         assert!(text.contains("17592186044416; it must be at most 17592186044415"), "{text}");
-        assert_eq!(resolved(&["--disk-budget-mb", "17592186044415"]).unwrap().disk_budget_mb, Some(17_592_186_044_415));
+        let most = resolved(&["--disk-budget-mb", "17592186044415"]).unwrap().given.profiling.disk_budget_mb;
+        assert_eq!(most, Some(17_592_186_044_415));
         // Layers are kept as TOML, which has no larger whole numbers.
         for option in ["--seed", "--disk-budget-mb", "--prompt-tokens"] {
             let text = message(&[option, "18446744073709551615"]);
             assert!(text.contains(option) && text.contains("9223372036854775807"), "{text}");
         }
-        assert_eq!(resolved(&["--temperature", "-1"]).unwrap().temperature, -1.0, "refused by the model, in its words");
+        let cold = resolved(&["--temperature", "-1"]).unwrap().given.runtime.temperature;
+        assert_eq!(cold, -1.0, "refused by the model, in its words");
         for option in ["--batch", "--top-k", "--max-new-tokens", "--seed", "--disk-budget-mb"] {
             let text = message(&[option, "-1"]);
             assert!(text.contains("invalid value '-1'") && text.contains(option), "{text}");
@@ -334,12 +267,12 @@ mod tests {
 
     #[test]
     fn the_gpu_is_used_where_the_model_is_on_it() {
-        assert_eq!(resolved(&[]).unwrap().gpu_timing, GpuTier::Off);
+        assert_eq!(resolved(&[]).unwrap().sdk.gpu, Some(GpuTier::Off));
         let o = resolved(&["--device", "cuda:0", "--cupti=5/500"]).unwrap();
-        assert_eq!((o.gpu_timing, o.gpu_budget), (GpuTier::Adaptive, 0.02));
-        assert_eq!(o.kernels, Some(Schedule { skip_first: 0, wait: 487, warmup: 8, active: 5, repeat: 0 }));
-        assert_eq!(resolved(&["--cupti"]).unwrap().kernels.unwrap().active, u64::MAX);
-        assert_eq!(resolved(&["--device", "cuda:0", "--gpu-timing", "steps"]).unwrap().gpu_timing, GpuTier::Steps);
+        assert_eq!((&o.kept()["gpu-timing"], &o.kept()["gpu-budget"]), (&json!("adaptive"), &json!(0.02)));
+        assert_eq!(o.kernels(), Some(Schedule { skip_first: 0, wait: 487, warmup: 8, active: 5, repeat: 0 }));
+        assert_eq!(resolved(&["--cupti"]).unwrap().kernels().unwrap().active, u64::MAX);
+        assert_eq!(resolved(&["--device", "cuda:0", "--gpu-timing", "steps"]).unwrap().sdk.gpu, Some(GpuTier::Steps));
         let message = |args: &[&str]| format!("{:#}", resolved(args).unwrap_err());
         assert!(message(&["--gpu-timing", "all"]).contains("--device cuda:0"));
         assert!(message(&["--gpu-timing", "most"]).contains("off, steps, blocks, all or adaptive"));

@@ -8,7 +8,6 @@ use crate::options::{Options, Prompt, composed, resolve};
 use crate::output::{note, printable, say};
 use crate::progress::Progress;
 use crate::run_dir::RunDir;
-use crate::services;
 use crate::work::{self, Output};
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope::{ParquetConfig, Scope};
@@ -31,21 +30,21 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
     match args.conf.pick {
         Some(n) if n < resolved.len() => {
             let mut options = resolved.swap_remove(n);
-            options.out.clone_from(&args.conf.pick_out);
+            options.given.above.out.clone_from(&args.conf.pick_out);
             profile(options, Shown { json: true, progress: false })
         }
         Some(n) => bail!("there is no combination {n}; the files of the configuration have changed meanwhile"),
         None if args.conf.multirun => {
-            let out = resolved.first().and_then(|options| options.out.clone());
-            if resolved.iter().any(|options| options.out != out) {
+            let out = resolved.first().and_then(|options| options.given.above.out.clone());
+            if resolved.iter().any(|options| options.given.above.out != out) {
                 bail!("with -m, --out is the folder of all runs: give one");
             }
             let several = resolved.len() > 1;
-            if let Some(trace) = resolved.iter().find_map(|options| options.perfetto.as_ref()).filter(|_| several) {
+            if let Some(trace) = resolved.iter().find_map(|options| options.sdk.perfetto.as_ref()).filter(|_| several) {
                 bail!(
                     "every run would write {} anew; leave it out, and make each trace from its run: candlescope export \
                      perfetto RUN",
-                    trace.display()
+                    trace
                 );
             }
             multirun::run(&combinations, out, args.json)
@@ -60,9 +59,9 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<()> {
 /// The options of a configuration, as far as they can be checked before a model is loaded.
 fn checked(composed: &Composed) -> Result<Options> {
     let options = resolve(composed)?;
-    ModelSource::parse(&options.model)?;
-    crate::device::engine(&options.engine)?;
-    options.dtype.as_deref().map(crate::device::dtype).transpose()?;
+    ModelSource::parse(&options.given.model.path)?;
+    crate::device::engine(&options.given.model.engine)?;
+    options.given.model.dtype.as_deref().map(crate::device::dtype).transpose()?;
     crate::work::sampling(&options).check().map_err(|why| anyhow!(why))?;
     Ok(options)
 }
@@ -107,23 +106,23 @@ pub(crate) struct Recorded {
 
 /// Runs the model and records it, and prints nothing.
 pub(crate) fn record(options: &Options, progress: bool) -> Result<Recorded> {
-    let source = ModelSource::parse(&options.model)?;
+    let source = ModelSource::parse(&options.given.model.path)?;
     // First of all, because it has to be known before any thread starts.
-    let threads = crate::threads::settle(options.threads, Some(&options.model))?;
+    let threads = crate::threads::settle(options.given.hardware.threads, Some(&options.given.model.path))?;
     let mut options = options.clone();
     options.inputs["hardware"]["threads"] = json!(threads.number);
     let options = &options;
     let load = load_options(options)?;
     // Before the model, which can take minutes to load.
-    let picture = options.image.as_deref().map(Picture::read).transpose()?;
-    let peaks = crate::measured_peaks::of(&options.device)?;
-    let disturbances = disturbances(&options.device);
+    let picture = options.given.dataset.image.as_deref().map(Picture::read).transpose()?;
+    let peaks = crate::measured_peaks::of(&options.given.hardware.device)?;
+    let disturbances = disturbances(&options.given.hardware.device);
     // The verdict says it, too; whoever reads the output by program is not told twice.
     if progress && std::io::IsTerminal::is_terminal(&std::io::stderr()) {
         disturbances.iter().for_each(|what| note(&format!("warning: {what}")));
     }
     crate::threads::start_pool()?;
-    let dir = RunDir::make(options.out.clone().unwrap_or_else(|| default_out(&source)));
+    let dir = RunDir::make(options.given.above.out.clone().unwrap_or_else(|| default_out(&source)));
     let out = dir.path();
     crash_report::writing(out);
     crash_report::doing("starting the session");
@@ -175,11 +174,11 @@ fn disturbances(_: &str) -> Vec<String> {
 
 fn load_options(options: &Options) -> Result<LoadOptions> {
     Ok(LoadOptions {
-        device: crate::device::device(&options.device)?,
-        dtype: options.dtype.as_deref().map(crate::device::dtype).transpose()?,
-        dequantize: options.dequantize,
-        seed: options.seed,
-        engine: crate::device::engine(&options.engine)?,
+        device: crate::device::device(&options.given.hardware.device)?,
+        dtype: options.given.model.dtype.as_deref().map(crate::device::dtype).transpose()?,
+        dequantize: options.given.model.dequantize,
+        seed: options.given.runtime.seed,
+        engine: crate::device::engine(&options.given.model.engine)?,
     })
 }
 
@@ -196,10 +195,10 @@ fn default_out(source: &ModelSource) -> PathBuf {
 
 /// Installs the layer: before the model loads, because spans are made then.
 fn start(options: &Options, out: &Path, peaks: Option<serde_json::Value>, disturbances: Vec<String>) -> Result<Scope> {
-    let budget = options.disk_budget_mb.map(|mb| mb.saturating_mul(1 << 20));
+    let budget = options.given.profiling.disk_budget_mb.map(|mb| mb.saturating_mul(1 << 20));
     let config = ParquetConfig::new(out).disk_budget(budget);
     let run_id = out.file_name().map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned());
-    let mut builder = candlescope::builder()
+    let mut builder = crate::sdk::builder(options)?
         .parquet_with(config)
         .run_id(&run_id)
         .on_problem(candlescope_core::diagnostics::to_stderr)
@@ -213,24 +212,8 @@ fn start(options: &Options, out: &Path, peaks: Option<serde_json::Value>, distur
     if let Some(peaks) = peaks {
         builder = builder.session(|s| s.environment("measured_peaks", peaks));
     }
-    if let Some(file) = &options.perfetto {
-        builder = builder.perfetto(file);
-    }
-    if let Some(endpoint) = &options.otlp {
-        builder = services::otlp(builder, endpoint)?;
-    }
-    if let Some(address) = &options.prometheus {
-        builder = services::prometheus(builder, address)?;
-    }
-    if let Some(every) = options.overhead_probe {
-        builder = builder.overhead_probe(every);
-    }
-    builder = crate::room::give(builder, options.ring_capacity, options.queue_records);
-    builder = crate::gpu::observe(builder, options)?;
-    if let Ok(serde_json::Value::Object(map)) = serde_json::to_value(options) {
-        for (key, value) in map {
-            builder = builder.session(|s| s.option(&key, value));
-        }
+    for (key, value) in options.kept() {
+        builder = builder.session(|s| s.option(&key, value));
     }
     let (layer, scope) = builder.layer()?;
     let logs = std::env::var_os("RUST_LOG").map(|_| {
@@ -280,7 +263,7 @@ fn generate_all(
             handle.set_model(&key, value);
         }
     }
-    if options.kernels.is_some_and(|windows| windows.wait == 0)
+    if options.kernels().is_some_and(|windows| windows.wait == 0)
         && let Some(handle) = scope.handle()
     {
         progress.wait("switching the recorder of kernels on");
@@ -327,7 +310,7 @@ fn show(
         return say(&serde_json::to_string(&object)?);
     }
     let fact = |key: &str| manifest.model.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
-    if let Some(text) = crate::device::engine_note(&options.engine, fact("architecture"), fact("engine")) {
+    if let Some(text) = crate::device::engine_note(&options.given.model.engine, fact("architecture"), fact("engine")) {
         note(&text);
     }
     if let Some(Output::Vectors(encoding)) = outputs.first() {
@@ -341,7 +324,7 @@ fn show(
                 sequence.tokens.len(),
                 &sequence.tokens[..sequence.tokens.len().min(16)]
             ),
-            (Prompt::Text(prompt), _) if !options.chat && !reads_source(manifest) => {
+            (Prompt::Text(prompt), _) if !options.given.runtime.chat && !reads_source(manifest) => {
                 format!("{}{}", prompt.trim_end_matches('\n'), sequence.text)
             }
             _ => sequence.text.clone(),

@@ -98,19 +98,21 @@ fn message(value: &Value) -> Result<Message> {
 /// The prompts of a data set as tokens: in order or shuffled by the seed, without those that are too long, at most as
 /// many as wanted.
 pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>) -> Result<Asking> {
+    let given = &options.given.dataset;
+    let shuffle = given.shuffle.unwrap_or_default();
     let mut order: Vec<&Prompt> = set.prompts.iter().collect();
-    if set.shuffle {
-        order.shuffle(&mut StdRng::seed_from_u64(options.seed));
+    if shuffle {
+        order.shuffle(&mut StdRng::seed_from_u64(options.given.runtime.seed));
     }
-    let limit = set.limit.unwrap_or(usize::MAX);
+    let limit = given.limit.unwrap_or(usize::MAX);
     let (mut all, mut facts, mut too_long) = (Vec::new(), Vec::new(), 0usize);
     for prompt in order {
         if all.len() == limit {
             break;
         }
         let place = || format!("prompt {} of the data set {}", prompt.id, set.name);
-        let tokens = encoder.content(&prompt.content, options.chat).with_context(place)?;
-        if set.max_prompt_tokens.is_some_and(|most| tokens.len() > most) {
+        let tokens = encoder.content(&prompt.content, options.given.runtime.chat).with_context(place)?;
+        if given.max_prompt_tokens.is_some_and(|most| tokens.len() > most) {
             too_long += 1;
             continue;
         }
@@ -125,10 +127,11 @@ pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>
             );
         }
         if facts.len() < MOST_FACTS {
-            facts.push(fact(prompt, tokens.len(), set.keep_text));
+            facts.push(fact(prompt, tokens.len(), given.keep_text));
         }
         let own = prompt.max_tokens.and_then(|n| usize::try_from(n).ok());
-        let max_new_tokens = own.map_or(options.max_new_tokens, |n| n.min(options.max_new_tokens));
+        let max_new_tokens =
+            own.map_or(options.given.runtime.max_new_tokens, |n| n.min(options.given.runtime.max_new_tokens));
         let image = match &prompt.content {
             Content::Image { path, .. } => Some(path.clone()),
             _ => None,
@@ -140,7 +143,7 @@ pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>
         bail!(
             "all {too_long} prompts of the data set {} are longer than dataset.max_prompt_tokens={}; raise it",
             set.name,
-            set.max_prompt_tokens.unwrap_or_default()
+            given.max_prompt_tokens.unwrap_or_default()
         );
     }
     let facts = json!({
@@ -148,7 +151,7 @@ pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>
         "prompts_there": set.prompts.len(),
         "prompts_used": all.len(),
         "left_out_too_long": too_long,
-        "shuffled": set.shuffle,
+        "shuffled": shuffle,
         "sha256": whole_sha256(&set.prompts),
         "prompts_listed": facts.len(),
         "prompts": facts,
@@ -183,7 +186,7 @@ fn fact(prompt: &Prompt, tokens: usize, keep_text: bool) -> Value {
 /// One prompt for every request.
 pub(crate) fn always(tokens: Vec<u32>, options: &Options) -> Asking {
     Asking {
-        all: vec![Asked { tokens, max_new_tokens: options.max_new_tokens, image: None, is_chat: false }],
+        all: vec![Asked { tokens, max_new_tokens: options.given.runtime.max_new_tokens, image: None, is_chat: false }],
         facts: None,
     }
 }

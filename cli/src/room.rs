@@ -3,8 +3,6 @@
 //! A program that serves keeps the session's defaults, which are sparing. A command that generates has the machine for
 //! itself, and a run that lost intervals has to be made again: it asks for more from the start.
 
-use candlescope::Builder;
-
 /// Records of a thread's ring: 16 MiB. On a busy machine the thread that empties it waits for some 100 ms at times, in
 /// which a small model makes 100,000 records. Rings of all threads together are bounded by the session's `ring_memory`,
 /// 256 MiB unless told otherwise: later threads get smaller ones.
@@ -18,9 +16,9 @@ const RECORD_BYTES: u64 = 256;
 /// Of the memory that is left when recording begins, a waiting queue takes at most one part in this many.
 const PARTS: u64 = 8;
 
-/// Gives a session the room that was asked for, else that of a command that generates.
-pub(crate) fn give(builder: Builder, ring: Option<usize>, queue: Option<u64>) -> Builder {
-    builder.ring_capacity(ring.unwrap_or(RING)).queue_records(queue.unwrap_or_else(|| of_memory(available())))
+/// Records that may wait for an exporter on this machine.
+pub(crate) fn queue() -> u64 {
+    of_memory(available())
 }
 
 /// Records that may wait on a machine with this many bytes left.

@@ -89,17 +89,17 @@ fn decoder(model: &mut LoadedModel, source: &ModelSource, options: &Options, pro
         let most = model.model.max_context().saturating_sub(1);
         let encoder = Encoder { model: &model.info.name, most, text: &text, chat: Some(&chat), image: None };
         match &options.prompt {
-            Prompt::RandomTokens(n) => always(model.random_prompt(*n, options.seed)?, options),
-            Prompt::Text(text) if options.chat => always(encoder.say(text, true)?, options),
+            Prompt::RandomTokens(n) => always(model.random_prompt(*n, options.given.runtime.seed)?, options),
+            Prompt::Text(text) if options.given.runtime.chat => always(encoder.say(text, true)?, options),
             Prompt::Text(_) if needs_random(source, model.tokenizer.is_some()) => {
-                always(model.random_prompt(RANDOM_TOKENS, options.seed)?, options)
+                always(model.random_prompt(RANDOM_TOKENS, options.given.runtime.seed)?, options)
             }
             Prompt::Text(text) => always(encoder.say(text, false)?, options),
             Prompt::Dataset(set) => of_dataset(set, options, &encoder)?,
         }
     };
-    requests(asking, options, progress, options.max_new_tokens, |asked| {
-        let prompts = vec![asked.tokens.clone(); options.batch];
+    requests(asking, options, progress, options.given.runtime.max_new_tokens, |asked| {
+        let prompts = vec![asked.tokens.clone(); options.given.runtime.batch];
         let output = generate(model, &prompts, &generation(options, asked), &mut |token| {
             if token.sequence == 0 {
                 progress.advance();
@@ -128,20 +128,20 @@ fn encoder_decoder(
         // What is not tokens is made below.
         _ => always(Vec::new(), options),
     };
-    let random = |n: usize| model.random_source(n, options.batch, options.seed);
+    let random = |n: usize| model.random_source(n, options.given.runtime.batch, options.given.runtime.seed);
     let inputs = asking.all.iter().map(|asked| {
         Ok(match &options.prompt {
             Prompt::RandomTokens(n) => random(*n)?,
             // A text cannot be heard: the longest sound there is, as whisper itself pads every sound to that.
             Prompt::Text(_) if model.reads_sound() => random(most)?,
             Prompt::Text(_) if needs_random(source, model.tokenizer.is_some()) => random(RANDOM_TOKENS.min(most))?,
-            Prompt::Text(text) => model.text(&model.encode_prompt(text)?, options.batch)?,
-            Prompt::Dataset(_) => model.text(&asked.tokens, options.batch)?,
+            Prompt::Text(text) => model.text(&model.encode_prompt(text)?, options.given.runtime.batch)?,
+            Prompt::Dataset(_) => model.text(&asked.tokens, options.given.runtime.batch)?,
         })
     });
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
     let mut n = 0;
-    requests(asking, options, progress, options.max_new_tokens, |asked| {
+    requests(asking, options, progress, options.given.runtime.max_new_tokens, |asked| {
         let input = &inputs[place(n, options, inputs.len())];
         n += 1;
         let output = generate_from(model, input, &generation(options, asked), &mut |token| {
@@ -158,9 +158,9 @@ fn encoder(model: &LoadedEncoder, source: &ModelSource, options: &Options, progr
     let most = model.info.context_length;
     let text = |text: &str| Ok(model.encode_prompt(text)?);
     let asking = match &options.prompt {
-        Prompt::RandomTokens(n) => always(model.random_prompt(*n, options.seed)?, options),
+        Prompt::RandomTokens(n) => always(model.random_prompt(*n, options.given.runtime.seed)?, options),
         Prompt::Text(_) if needs_random(source, model.tokenizer.is_some()) => {
-            always(model.random_prompt(RANDOM_TOKENS.min(most), options.seed)?, options)
+            always(model.random_prompt(RANDOM_TOKENS.min(most), options.given.runtime.seed)?, options)
         }
         Prompt::Text(text) => always(model.encode_prompt(text)?, options),
         Prompt::Dataset(set) => {
@@ -168,7 +168,7 @@ fn encoder(model: &LoadedEncoder, source: &ModelSource, options: &Options, progr
         }
     };
     requests(asking, options, progress, 1, |asked| {
-        Ok(Output::Vectors(encode(model, &vec![asked.tokens.clone(); options.batch])?))
+        Ok(Output::Vectors(encode(model, &vec![asked.tokens.clone(); options.given.runtime.batch])?))
     })
 }
 
@@ -190,40 +190,40 @@ fn vision(
         prompt => {
             let image = match picture {
                 Some(picture) => model.image(picture)?,
-                None => model.random_image(options.seed),
+                None => model.random_image(options.given.runtime.seed),
             };
-            let place = model.model.show(&image, options.batch)?;
+            let place = model.model.show(&image, options.given.runtime.batch)?;
             let tokens = match prompt {
-                Prompt::RandomTokens(n) => model.random_prompt(*n, place, options.seed)?,
+                Prompt::RandomTokens(n) => model.random_prompt(*n, place, options.given.runtime.seed)?,
                 Prompt::Text(text) if !needs_random(source, model.tokenizer.is_some()) => {
                     model.encode_prompt(text, place)?
                 }
-                _ => model.random_prompt(RANDOM_TASK, place, options.seed)?,
+                _ => model.random_prompt(RANDOM_TASK, place, options.given.runtime.seed)?,
             };
             always(tokens, options)
         }
     };
     let images: Vec<Option<PathBuf>> = asking.all.iter().map(|asked| asked.image.clone()).collect();
     let mut request = 0;
-    requests(asking, options, progress, options.max_new_tokens, |asked| {
+    requests(asking, options, progress, options.given.runtime.max_new_tokens, |asked| {
         // The tower's passes alone stand before the first measured request, because what lies between requests counts
         // in the run's throughput. A step outside of requests counts as measured, and the first pass is cold.
-        if request == options.warmup {
-            for image in images.iter().cycle().take(images.len().saturating_mul(options.repeats)) {
+        if request == options.given.runtime.warmup {
+            for image in images.iter().cycle().take(images.len().saturating_mul(options.given.runtime.repeats)) {
                 if let Some(image) = image {
-                    show(model, image, options.batch)?;
+                    show(model, image, options.given.runtime.batch)?;
                 }
                 see(model)?;
             }
         }
         if let Some(image) = &asked.image {
-            show(model, image, options.batch)?;
+            show(model, image, options.given.runtime.batch)?;
         }
-        if request < options.warmup {
+        if request < options.given.runtime.warmup {
             model.model.look().map_err(|error| anyhow!("the tower's pass failed: {}", candle_message(&error)))?;
         }
         request += 1;
-        let prompts = vec![asked.tokens.clone(); options.batch];
+        let prompts = vec![asked.tokens.clone(); options.given.runtime.batch];
         let output = generate_seen(model, &prompts, &generation(options, asked), &mut |token| {
             if token.sequence == 0 {
                 progress.advance();
@@ -247,11 +247,11 @@ fn images_of_dataset(model: &mut LoadedVision, set: &Dataset, options: &Options)
     let text = |_: &str| bail!("it is a text without an image, and {name} looks at one: take a data set of images");
     let image = |path: &Path, text: Option<&str>| {
         let model = &mut **model.borrow_mut();
-        let place = show(model, path, options.batch)?;
+        let place = show(model, path, options.given.runtime.batch)?;
         match text {
             Some(text) => Ok(model.encode_prompt(text, place)?),
             None if model.tokenizer.is_some() => Ok(model.encode_prompt(TASK, place)?),
-            None => Ok(model.random_prompt(RANDOM_TASK, place, options.seed)?),
+            None => Ok(model.random_prompt(RANDOM_TASK, place, options.given.runtime.seed)?),
         }
     };
     of_dataset(set, options, &Encoder { model: &name, most, text: &text, chat: None, image: Some(&image) })
@@ -259,7 +259,7 @@ fn images_of_dataset(model: &mut LoadedVision, set: &Dataset, options: &Options)
 }
 
 fn refuse_chat(options: &Options, model: &str) -> Result<()> {
-    if options.chat {
+    if options.given.runtime.chat {
         bail!("{model} has no chat template; leave --chat out");
     }
     Ok(())
@@ -268,9 +268,9 @@ fn refuse_chat(options: &Options, model: &str) -> Result<()> {
 /// How tokens are drawn.
 pub(crate) fn sampling(options: &Options) -> SamplingOptions {
     SamplingOptions {
-        temperature: (options.temperature != 0.0).then_some(options.temperature),
-        top_k: options.top_k,
-        top_p: options.top_p,
+        temperature: (options.given.runtime.temperature != 0.0).then_some(options.given.runtime.temperature),
+        top_k: options.given.runtime.top_k,
+        top_p: options.given.runtime.top_p,
         ..SamplingOptions::default()
     }
 }
@@ -279,16 +279,16 @@ fn generation(options: &Options, asked: &Asked) -> GenerateOptions {
     GenerateOptions {
         max_new_tokens: asked.max_new_tokens,
         sampling: sampling(options),
-        seed: options.seed,
-        ignore_eos: options.ignore_eos,
-        operation: if options.chat || asked.is_chat { "chat" } else { "text_completion" }.into(),
+        seed: options.given.runtime.seed,
+        ignore_eos: options.given.runtime.ignore_eos,
+        operation: if options.given.runtime.chat || asked.is_chat { "chat" } else { "text_completion" }.into(),
         ..GenerateOptions::default()
     }
 }
 
 /// Which of `prompts` the request `n` has: the measured ones go through all of them in order, from the first.
 fn place(n: usize, options: &Options, prompts: usize) -> usize {
-    n.checked_sub(options.warmup).unwrap_or(n) % prompts
+    n.checked_sub(options.given.runtime.warmup).unwrap_or(n) % prompts
 }
 
 /// Runs warm-up and measured requests of at most `ticks` units of progress each.
@@ -299,8 +299,8 @@ fn requests(
     ticks: usize,
     mut one: impl FnMut(&Asked) -> Result<Output>,
 ) -> Result<Done> {
-    let measured = options.repeats.saturating_mul(asking.all.len());
-    let all = options.warmup.saturating_add(measured);
+    let measured = options.given.runtime.repeats.saturating_mul(asking.all.len());
+    let all = options.given.runtime.warmup.saturating_add(measured);
     let limit = options.duration_s.map(Duration::from_secs_f64);
     match limit {
         Some(_) => progress.share(),
@@ -311,25 +311,27 @@ fn requests(
     for request in 0.. {
         match limit {
             // A run without a request has nothing to tell.
-            Some(limit) if request > options.warmup && begun.elapsed() >= limit => break,
+            Some(limit) if request > options.given.runtime.warmup && begun.elapsed() >= limit => break,
             None if request >= all => break,
             _ => {}
         }
-        if request == options.warmup {
+        if request == options.given.runtime.warmup {
             begun = Instant::now();
         }
-        progress.message(match request.checked_sub(options.warmup) {
-            None => format!("warm-up {}/{}", request + 1, options.warmup),
+        progress.message(match request.checked_sub(options.given.runtime.warmup) {
+            None => format!("warm-up {}/{}", request + 1, options.given.runtime.warmup),
             Some(n) if limit.is_some() => format!("request {}", n + 1),
             Some(n) => format!("request {}/{measured}", n + 1),
         });
         let output = one(&asking.all[place(request, options, asking.all.len())])?;
         progress.at(match limit {
-            Some(limit) if request >= options.warmup => (begun.elapsed().div_duration_f64(limit) * 1e3).min(1e3) as u64,
+            Some(limit) if request >= options.given.runtime.warmup => {
+                (begun.elapsed().div_duration_f64(limit) * 1e3).min(1e3) as u64
+            }
             Some(_) => 0,
             None => (request + 1).saturating_mul(ticks) as u64,
         });
-        if request >= options.warmup {
+        if request >= options.given.runtime.warmup {
             outputs.push(output);
         }
     }

@@ -100,18 +100,6 @@ fn every_command_of_the_pages_is_taken() {
 }
 
 #[test]
-fn the_reference_has_every_option_of_profile() {
-    let page = fs::read_to_string(Path::new(ROOT).join("docs/reference.md")).expect("the page");
-    let (_, section) = page.split_once("\n### `candlescope profile`\n").expect("a section");
-    let table = section.split("\n## ").next().unwrap_or_default();
-    let cells = table.lines().filter(|line| line.starts_with("| `-")).filter_map(|line| line.split('|').nth(1));
-    let said: BTreeSet<String> = cells.flat_map(options).collect();
-    let known: BTreeSet<String> =
-        taken()["profile"].iter().filter(|option| *option != "-h" && *option != "--help").cloned().collect();
-    assert_eq!(said, known);
-}
-
-#[test]
 fn calls_are_found() {
     let found =
         calls("CANDLESCOPE=a candlescope nsys -o x -- candlescope profile --cupti=5/500 # candlescope is not --this");

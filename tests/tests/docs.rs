@@ -187,6 +187,19 @@ fn run_format() {
 }
 
 #[test]
+fn keys_of_the_variable() {
+    let mut text = String::from("| key | feature | default | what |\n|---|---|---|---|\n");
+    for option in candlescope::env::OPTIONS {
+        let forms: Vec<String> = option.forms.iter().map(|form| format!("`{}`", form.replace('|', "\\|"))).collect();
+        let feature = if option.feature.is_empty() { String::new() } else { format!("`{}`", option.feature) };
+        let also = if option.also.is_empty() { String::new() } else { format!("; {}", option.also) };
+        let what = option.doc.trim_end_matches('.');
+        let _ = writeln!(text, "| {} | {feature} | {} | {what}{also} |", forms.join(", "), option.default);
+    }
+    candlescope_testkit::pages::hold_part("reference.md", "keys of CANDLESCOPE", &text);
+}
+
+#[test]
 fn findings() {
     let mut text = String::from(FINDINGS);
     text.push_str("\n## What is looked for\n\n| code | what | reported when | gain |\n|---|---|---|---|\n");

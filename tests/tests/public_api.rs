@@ -2,7 +2,7 @@
 //! name is added or removed unnoticed. `UPDATE_DOCS=1` updates the lists.
 //!
 //! It reads sources because rustdoc's JSON needs a nightly compiler. Trait implementations are not seen, and of items
-//! made by macros the records that `record!` declares only.
+//! made by macros the records that `record!` and the options that `options!` declares only.
 #![allow(missing_docs, reason = "a test")]
 use quote::ToTokens;
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,7 +109,7 @@ impl Library {
                     }
                 }
                 Item::Use(use_) if is_public => self.reexport(path, public, "", &use_.tree),
-                Item::Macro(declared) if declared.mac.path.is_ident("record") => {
+                Item::Macro(declared) if ["record", "options"].iter().any(|name| declared.mac.path.is_ident(name)) => {
                     let (name, lines) = record(declared);
                     let full = format!("{path}::{name}");
                     self.items.insert(full.clone(), lines);
@@ -237,14 +237,15 @@ fn head(item: &Item) -> (&[syn::Attribute], Option<&Visibility>) {
 /// Name and lines of a record that `record!` declares: `[$] each_name Name, Kind, Rows { field: Type => Cells, … }`.
 fn record(declared: &syn::ItemMacro) -> (String, Vec<String>) {
     let parser = |input: ParseStream<'_>| {
-        let dollar;
-        syn::bracketed!(dollar in input);
-        dollar.parse::<Token![$]>()?;
-        input.parse::<Ident>()?;
+        if input.peek(syn::token::Bracket) {
+            let dollar;
+            syn::bracketed!(dollar in input);
+            dollar.parse::<Token![$]>()?;
+            input.parse::<Ident>()?;
+        }
         Attribute::parse_outer(input)?;
         let name = input.parse::<Ident>()?.to_string();
-        for _ in 0..2 {
-            input.parse::<Token![,]>()?;
+        while input.parse::<Option<Token![,]>>()?.is_some() {
             input.parse::<Ident>()?;
         }
         let body;
@@ -255,6 +256,11 @@ fn record(declared: &syn::ItemMacro) -> (String, Vec<String>) {
             let field = body.parse::<Ident>()?;
             body.parse::<Token![:]>()?;
             lines.push(format!("{field}: {}", text(&body.parse::<Type>()?)));
+            // What makes an option of it.
+            if body.peek(syn::token::Brace) {
+                body.step(|at| at.token_tree().map(|(_, rest)| ((), rest)).ok_or_else(|| at.error("a brace")))?;
+                continue;
+            }
             body.parse::<Token![=>]>()?;
             body.parse::<Ident>()?;
             body.parse::<Option<LitStr>>()?;

@@ -25,7 +25,7 @@ pub(super) fn record(device: &str, price_per_hour: Option<&Value>) -> Result<Sco
     if let Some(peaks) = crate::measured_peaks::of(device)? {
         builder = builder.session(|session| session.environment("measured_peaks", peaks));
     }
-    let builder = crate::room::give(builder, None, None);
+    let builder = builder.ring_capacity(crate::room::RING).queue_records(crate::room::queue());
     Ok(on_gpu(builder, device.starts_with("cuda")).install()?)
 }
 

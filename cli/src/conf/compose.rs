@@ -1,23 +1,22 @@
 //! Layers of a configuration, composed.
 
+use super::declared::KEYS;
+use super::flags::Flags;
 use super::groups::Folders;
-use super::keys::{GROUPS, KEYS, Key, find};
+use super::key::Key;
+use super::keys::{GROUPS, PROMPTS, find};
 use super::origin::{Origin, Setting};
 use super::sweep;
 use super::text::{Entry, is_yaml, read};
-use crate::args::PartialOptions;
 use crate::conf_args::ConfArgs;
 use anyhow::{Context, Result, anyhow, bail};
+use candlescope::{ConfigError, EnvConfig};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use toml::{Table, Value};
+use toml::Value;
 
-/// The keys for a prompt, of which one counts.
-const PROMPTS: [&str; 5] = ["prompt", "prompt_file", "prompt_tokens", "path", "prompt_sha256"];
 /// What only a data set has.
 const OF_DATASETS: [&str; 4] = ["variant", "limit", "shuffle", "max_prompt_tokens"];
-/// Flags of [`ConfArgs`], which are none of [`PartialOptions`].
-const OWN: [&str; 3] = ["dataset", "variant", "price-per-hour"];
 /// The table of a configuration file that chooses group files.
 const CHOICES: &str = "groups.";
 
@@ -41,7 +40,7 @@ pub(crate) struct Layers<'a> {
     sets: &'a [String],
     arguments: &'a [String],
     multirun: bool,
-    flags: Vec<(&'static Key, Value)>,
+    flags: &'a Flags,
 }
 
 /// `group=name` or `key=value`.
@@ -52,12 +51,7 @@ enum Argument<'a> {
 
 impl<'a> Layers<'a> {
     /// Reads the file, if there is one, and takes the arguments apart.
-    pub(crate) fn of(
-        options: &PartialOptions,
-        args: &'a ConfArgs,
-        config: Option<&Path>,
-        sets: &'a [String],
-    ) -> Result<Self> {
+    pub(crate) fn of(flags: &'a Flags, args: &'a ConfArgs, config: Option<&Path>, sets: &'a [String]) -> Result<Self> {
         let (mut chosen, mut file) = (Vec::new(), None);
         if let Some(path) = config {
             let (choices, entries): (Vec<_>, Vec<_>) =
@@ -84,7 +78,7 @@ impl<'a> Layers<'a> {
             sets,
             arguments: &args.settings,
             multirun: args.multirun,
-            flags: flags(options, args)?,
+            flags,
         })
     }
 
@@ -137,7 +131,7 @@ impl<'a> Layers<'a> {
         let flags = self
             .flags
             .iter()
-            .map(|(key, value)| (*key, Setting { value: value.clone(), origin: Origin::Flag(key.option) }));
+            .map(|(key, value)| (*key, Setting { value: value.clone(), origin: Origin::Flag(key.option()) }));
         composed.lay(flags.collect());
         composed.repeats()?;
         Ok(composed)
@@ -186,31 +180,23 @@ impl Composed {
                 key.group != "dataset" || !goes
             });
         }
-        self.settings.extend(layer.into_iter().map(|(key, setting)| (key.index(), setting)));
+        self.settings.extend(layer.into_iter().map(|(key, setting)| (index(key), setting)));
     }
 
-    /// The default of `runtime.repeats`, which depends on what is run: a data set once, or one prompt often enough for
-    /// an interval.
+    /// `runtime.repeats` is one by default if a data set is run.
     fn repeats(&mut self) -> Result<()> {
-        let key = find("runtime.repeats", None)?;
-        let value = Value::Integer(if self.get("dataset.path").is_some() { 1 } else { 6 });
-        self.settings.entry(key.index()).or_insert(Setting { value, origin: Origin::Default });
+        let is_dataset = self.at("dataset", "path").is_some();
+        let repeats = self.settings.get_mut(&index(find("runtime.repeats", None)?));
+        if let Some(setting) = repeats.filter(|setting| is_dataset && setting.origin == Origin::Default) {
+            setting.value = Value::Integer(1);
+        }
         Ok(())
     }
 
-    /// The value of the key with this path.
-    pub(crate) fn get(&self, path: &str) -> Option<&Value> {
-        self.iter().find(|(key, _)| key.path() == path).map(|(_, setting)| &setting.value)
-    }
-
-    /// The text at a key.
-    pub(crate) fn text(&self, path: &str) -> Option<String> {
-        self.get(path)?.as_str().map(str::to_string)
-    }
-
-    /// The whole number at a key. Negative ones are refused where values are read.
-    pub(crate) fn whole(&self, path: &str) -> Option<usize> {
-        usize::try_from(self.get(path)?.as_integer()?).ok()
+    /// The value of a key.
+    pub(crate) fn at(&self, group: &str, name: &str) -> Option<&Value> {
+        let found = self.iter().find(|(key, _)| key.group == group && key.name == name);
+        found.map(|(_, setting)| &setting.value)
     }
 
     /// What is set, in the order of the keys.
@@ -228,12 +214,30 @@ impl Composed {
         &self.swept
     }
 
-    /// The values of the options in [`PartialOptions`].
-    pub(crate) fn options(&self) -> Result<PartialOptions> {
-        let given = self.iter().filter(|(key, _)| !key.option.is_empty() && !OWN.contains(&key.option));
-        let table: Table = given.map(|(key, setting)| (key.option.to_string(), setting.value.clone())).collect();
-        Value::Table(table).try_into().context("cannot read the options")
+    /// The options of the SDK.
+    ///
+    /// # Errors
+    /// If one does not accept its value.
+    pub(crate) fn of_sdk(&self) -> Result<EnvConfig> {
+        let mut config = EnvConfig::default();
+        for (key, setting) in self.iter().filter(|(key, _)| key.of_sdk().is_some()) {
+            let text = setting.value.as_str().map_or_else(|| setting.value.to_string(), str::to_string);
+            config.set(key.option(), &text).map_err(|error| match error {
+                ConfigError::Value { wanted, value, .. } => {
+                    // What has an `@` may be an address with a password.
+                    let value = if value.contains('@') { "***" } else { &value };
+                    anyhow!("--{} is {value}; it must be {wanted}", key.option())
+                }
+                other => other.into(),
+            })?;
+        }
+        Ok(config)
     }
+}
+
+/// A key's place among all.
+fn index(key: &'static Key) -> usize {
+    KEYS.iter().position(|other| std::ptr::eq(other, key)).unwrap_or_default()
 }
 
 /// Keys and values of a file's entries.
@@ -266,20 +270,4 @@ fn argument(text: &str) -> Result<Argument<'_>> {
         Some(group) => Ok(Argument::Group(group, value)),
         None => Ok(Argument::Key(find(name, None)?, value)),
     }
-}
-
-/// The flags that were given.
-fn flags(options: &PartialOptions, args: &ConfArgs) -> Result<Vec<(&'static Key, Value)>> {
-    let mut table = Table::try_from(options).context("cannot merge the options")?;
-    if let Some(path) = &args.dataset {
-        let path = path.to_str().with_context(|| format!("--dataset {} is not UTF-8", path.display()))?;
-        table.insert("dataset".to_string(), Value::String(path.to_string()));
-    }
-    if let Some(variant) = &args.variant {
-        table.insert("variant".to_string(), Value::String(variant.clone()));
-    }
-    if let Some(price) = args.price_per_hour {
-        table.insert("price-per-hour".to_string(), Value::Float(price));
-    }
-    table.into_iter().map(|(name, value)| Ok((find(&name, None)?, value))).collect()
 }

@@ -4,16 +4,23 @@
 //! file of `--config`, `--set` and `key=value`, flags.
 
 mod compose;
+mod declared;
+mod flags;
 mod groups;
+mod key;
 mod keys;
 pub(crate) mod multirun;
 mod nearest;
 mod origin;
+#[cfg(test)]
+mod pages;
 mod print;
 mod sweep;
 mod text;
 
 pub(crate) use compose::{Composed, Layers};
+pub(crate) use declared::{DatasetOptions, Given};
+pub(crate) use flags::Flags;
 
 /// The text to continue unless told otherwise, as in `conf/dataset/default.toml`.
 pub(crate) const DEFAULT_PROMPT: &str = "The lighthouse keeper opened the door and";

@@ -2,15 +2,15 @@
 
 use super::DEFAULT_PROMPT;
 use super::compose::Composed;
-use super::keys::{GROUPS, KEYS, Key};
+use super::declared::KEYS;
+use super::key::{Kept, Key};
+use super::keys::GROUPS;
 use super::origin::Setting;
 use candlescope_core::RedactedUrl;
 use candlescope_prompts::sha256;
 use serde_json::{Map, Value as Json, json};
 use toml::Value;
 
-/// Where a run goes, besides `out`.
-const PLACES: [&str; 3] = ["otlp", "prometheus", "perfetto"];
 /// For which column comments are lined up.
 const WIDTH: usize = 40;
 
@@ -48,14 +48,19 @@ impl Composed {
         json!({ "groups": self.groups(), "keys": keys.collect::<Map<_, _>>() })
     }
 
+    /// What a run keeps under `options`, by flag; null for what is not set.
+    pub(crate) fn kept(&self) -> Map<String, Json> {
+        let kept = KEYS.iter().filter(|key| key.kept == Kept::Options);
+        kept.map(|key| (key.option().to_string(), json!(self.at(key.group, key.name)))).collect()
+    }
+
     /// What a run keeps, by group, so that it can be made again. It has no places, of which the address of a service may
     /// be a secret, and of a prompt only its hash, unless `dataset.keep_text` is on.
     pub(crate) fn inputs(&self) -> Json {
-        let keep_text = self.get("dataset.keep_text").and_then(Value::as_bool).unwrap_or(false);
+        let keep_text = self.at("dataset", "keep_text").and_then(Value::as_bool).unwrap_or(false);
         let mut groups = Map::new();
-        for (key, setting) in self.iter().filter(|(key, _)| !key.group.is_empty()) {
+        for (key, setting) in self.iter().filter(|(key, _)| key.kept != Kept::Nowhere) {
             let (name, value) = match (key.name, &setting.value) {
-                _ if PLACES.contains(&key.name) => continue,
                 // What is run without any prompt.
                 ("prompt", Value::String(text)) if text == DEFAULT_PROMPT => continue,
                 ("prompt", Value::String(text)) if !keep_text => ("prompt_sha256", json!(sha256(text))),

@@ -1,7 +1,8 @@
 //! The parts of a full analysis, one after the other, and the report that names them.
 
 use super::{FullArgs, Shown};
-use crate::args::{PartialOptions, ProfileArgs};
+use crate::args::ProfileArgs;
+use crate::conf::Flags;
 use crate::conf_args::ConfArgs;
 use crate::limits::limits;
 use crate::options::{composed, resolve};
@@ -76,13 +77,12 @@ fn generate(args: &FullArgs, model: &str, dir: &Path, progress: bool) -> Result<
     let device = args.device.as_deref().unwrap_or("cpu");
     let on_gpu = device.starts_with("cuda");
     let told = args.set.iter().any(|set| set.starts_with("cupti"));
+    let mut flags = Flags::default().with("model", model)?.with("device", device)?;
+    if on_gpu && !told {
+        flags = flags.with("cupti", KERNELS)?;
+    }
     let profile = ProfileArgs {
-        options: PartialOptions {
-            model: Some(model.to_string()),
-            device: Some(device.to_string()),
-            cupti: (on_gpu && !told).then(|| KERNELS.to_string()),
-            ..PartialOptions::default()
-        },
+        flags,
         conf: ConfArgs::default(),
         config: None,
         set: args.set.clone(),
@@ -92,7 +92,7 @@ fn generate(args: &FullArgs, model: &str, dir: &Path, progress: bool) -> Result<
     let combinations = composed(&profile)?;
     let first = combinations.first().context("--set describes no run: leave it out")?;
     let mut options = resolve(first)?;
-    options.out = Some(dir.to_path_buf());
+    options.given.above.out = Some(dir.to_path_buf());
     options.duration_s = Some(args.duration.unwrap_or(SECONDS));
     record(&options, progress)
 }

@@ -79,7 +79,8 @@
 
 mod account;
 mod builder;
-mod env;
+#[doc(hidden)]
+pub mod env;
 #[cfg_attr(not(unix), allow(dead_code, reason = "nothing is called at the end of a process there"))]
 mod exit;
 mod filter;

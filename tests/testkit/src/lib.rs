@@ -10,6 +10,7 @@
 //! | [`collector`] | a scripted HTTP server in this process |
 //! | [`completions`] | a scripted server for completions in this process |
 //! | [`services`] | Prometheus, Jaeger and other servers as child processes, and the HTTP to talk to them |
+//! | [`pages`] | parts of pages that are made from code |
 //! | [`tools`] | tools that not every machine has; if they are required, a test without its tool fails |
 
 pub mod allocations;
@@ -17,6 +18,7 @@ pub mod collector;
 pub mod completions;
 pub mod decoder;
 mod http_request;
+pub mod pages;
 pub mod records;
 pub mod scale;
 pub mod scenario;

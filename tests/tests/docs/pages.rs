@@ -3,7 +3,7 @@
 //! Their Rust is compiled as documentation tests of this package (`src/lib.rs`), their commands are checked against
 //! `--help` in `cli/tests/docs.rs`, their SQL and Python run in `notebooks`.
 
-use candlescope::EnvConfig;
+use candlescope::env::{EnvOption, OPTIONS};
 use candlescope_core::run::Code;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -149,17 +149,18 @@ fn the_readme_has_every_feature() {
     }
 }
 
+/// The methods of the builder say which keys of the variable are the same.
 #[test]
-fn the_reference_has_every_key_of_the_variable() {
-    let error = EnvConfig::parse("nonsense").expect_err("no key").to_string();
-    let (_, known) = error.split_once("known are ").expect("the keys");
-    let key = |text: &str| text.split('=').next().unwrap_or_default().trim().to_string();
-    let known: BTreeSet<String> = known.split(", ").map(key).collect();
-
+fn the_reference_has_a_method_for_every_key_of_the_variable() {
     let page = read("docs/reference.md");
-    let rows = rows(section(&page, "## The variable `CANDLESCOPE`"));
-    let said: BTreeSet<String> = rows.iter().flat_map(|row| codes(row[0]).map(key)).collect();
-    assert_eq!(said, known);
+    let rows = rows(section(&page, "## Options in code"));
+    let said: BTreeSet<&str> = rows
+        .iter()
+        .filter_map(|row| row.get(2))
+        .flat_map(|cell| codes(cell))
+        .map(|code| code.trim_end_matches('='))
+        .collect();
+    assert_eq!(said, OPTIONS.iter().map(EnvOption::key).collect());
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The variable's values.
 
 use super::*;
+use crate::gpu::KernelWindows;
+use candlescope_core::{GpuTier, Schedule};
 
 #[test]
 fn everything_is_read() {

@@ -1,0 +1,93 @@
+//! The options of `profile`: each is declared here, and nowhere else. `CONTRIBUTING.md` has the walk "Add an option".
+
+use super::compose::Composed;
+use super::key::{Kept, Key, Typed, options};
+use std::path::PathBuf;
+
+options! {
+    "model" model: ModelOptions {
+        /// embedded, FILE.gguf, a directory with config.json and *.safetensors, a hub id (org/name), or config:NAME
+        /// for a named architecture with random weights
+        path: String = "embedded", "--model MODEL";
+        #[doc = crate::device::ENGINE_HELP]
+        engine: String = "auto", "--engine ENGINE";
+        /// f32, f16 or bf16 for dense weights
+        dtype: String, "--dtype DTYPE", usual: "f32 on a CPU, bf16 on a GPU";
+        /// Widen a GGUF's quantised weights to --dtype
+        dequantize: bool = false, "--dequantize[=BOOL]";
+    }
+    "dataset" dataset: DatasetOptions {
+        /// File or directory with prompts: JSONL, ShareGPT's JSON, plain text, images
+        path: String, "--dataset PATH", kept: Inputs;
+        /// Which of the variants of a directory with prompts
+        variant: String, "--variant NAME", kept: Inputs;
+        /// At most so many prompts
+        limit: usize, "", kept: Inputs;
+        /// In an order that `seed` decides, so that `limit` draws a sample
+        shuffle: bool, "", kept: Inputs;
+        /// Leave longer prompts out; the run says how many
+        max_prompt_tokens: usize, "", kept: Inputs;
+        /// Text to continue
+        prompt: String, "--prompt TEXT", kept: Inputs, private: true;
+        /// File with the text to continue
+        prompt_file: PathBuf, "--prompt-file FILE", kept: Inputs;
+        /// Use this many seeded random tokens as the prompt
+        prompt_tokens: usize, "--prompt-tokens N", kept: Inputs;
+        /// The SHA-256 of a prompt that a run does not keep, in its inputs.yaml
+        prompt_sha256: String, "", kept: Inputs;
+        /// PNG or JPEG file for a model that looks at one (paddleocr_vl)
+        image: PathBuf, "--image FILE", usual: "seeded random pixels", kept: Inputs;
+        /// Record the prompts' texts
+        keep_text: bool = false, "", kept: Inputs;
+    }
+    "runtime" runtime: RuntimeOptions {
+        /// Most tokens to generate
+        max_new_tokens: usize = 64, "--max-new-tokens N";
+        /// Go on past the model's end token
+        ignore_eos: bool = false, "--ignore-eos[=BOOL]";
+        /// Sequences generated at once, all from the same prompt
+        batch: usize = 1, "--batch N";
+        /// Measured requests; from 6 on medians have a 95 % interval; with a data set, passes over its prompts
+        repeats: usize = 6, "--repeats N", usual: "6, or 1 with a data set";
+        /// Requests before them that are recorded but left out of the statistics
+        warmup: usize = 1, "--warmup N";
+        /// Wrap the prompt in the model's chat template
+        chat: bool = false, "--chat[=BOOL]";
+        /// Seed of random weights, random prompts and sampling
+        seed: u64 = 42, "--seed N";
+        /// 0 takes the most likely token, above that tokens are drawn
+        temperature: f64 = 0.0, "--temperature T";
+        /// Draw among the K most likely tokens only
+        top_k: usize, "--top-k K";
+        /// Draw among the most likely tokens that together reach this probability
+        top_p: f64, "--top-p P";
+    }
+    "hardware" hardware: HardwareOptions {
+        /// cpu or cuda:N
+        device: String = "cpu", "--device DEVICE";
+        #[doc = crate::threads::HELP]
+        threads: usize, "--threads N", kept: Inputs;
+        /// What the machine costs, in US dollars an hour, for the price of a million tokens
+        price_per_hour: f64, "--price-per-hour USD";
+    }
+    "profiling" profiling: ProfilingOptions {
+        sdk {
+            gpu_timing: String, "--gpu-timing TIER", usual: "adaptive on a GPU";
+            gpu_budget: f64, "--gpu-budget SHARE", usual: "0.02";
+            cupti: String, "--cupti[=N/EVERY]";
+            overhead_probe: u64, "--overhead-probe EVERY";
+            ring_capacity: u64, "--ring-capacity RECORDS", usual: "262144", kept: Inputs;
+            queue_records: u64, "--queue-records RECORDS", usual: "2000000, fewer where memory is short";
+            nvtx: bool, "--nvtx[=BOOL]", usual: "on where it is attached";
+            otlp: String, "--otlp URL", kept: Nowhere, private: true;
+            prometheus: String, "--prometheus ADDR", kept: Nowhere, private: true;
+            perfetto: PathBuf, "--perfetto FILE", kept: Nowhere;
+        }
+        /// Delete the oldest segments when the run grows beyond this many megabytes
+        disk_budget_mb: u64, "--disk-budget-mb MB";
+    }
+    "" above: AboveGroups {
+        /// Directory of the run; must be empty or absent
+        out: PathBuf, "--out RUN", usual: "runs/MODEL-TIME", kept: Nowhere;
+    }
+}

@@ -1,0 +1,33 @@
+//! What a profile asks of the SDK.
+
+use crate::options::Options;
+use anyhow::{Result, bail};
+use candlescope::Builder;
+use candlescope::env::OPTIONS;
+
+/// A builder with the options of the SDK. If the machine lacks something, the run's verdict says so; if the build lacks it,
+/// that is an error, because only a rebuild helps.
+pub(crate) fn builder(options: &Options) -> Result<Builder> {
+    let mut sdk = options.sdk.clone();
+    // The command tells it itself.
+    sdk.no_report = true;
+    // For a model on the CPU, GPUs of the machine are not sampled.
+    sdk.nvml = cfg!(feature = "gpu").then_some(options.on_gpu());
+    sdk.ring_capacity.get_or_insert(crate::room::RING);
+    sdk.queue_records.get_or_insert_with(crate::room::queue);
+    if let Some(lacking) = OPTIONS.iter().find(|option| option.is_lacking(&sdk)) {
+        return Err(crate::lacking::option(lacking.key(), lacking.feature));
+    }
+    if sdk.cupti.is_some() && !options.on_gpu() {
+        bail!("--cupti needs a GPU: add --device cuda:0");
+    }
+    #[cfg(feature = "otlp")]
+    let otlp = sdk.otlp.take();
+    let builder = sdk.into_builder()?;
+    #[cfg(feature = "otlp")]
+    let builder = match otlp {
+        Some(endpoint) => builder.otlp_with(crate::services::collector(Some(endpoint.expose()))),
+        None => builder,
+    };
+    Ok(builder)
+}

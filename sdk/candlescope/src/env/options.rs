@@ -1,0 +1,252 @@
+//! The options: each is declared here, and nowhere else. `CONTRIBUTING.md` has the walk "Add an option".
+
+use super::declare::{EnvOption, Field, options};
+use super::read::{at_least, not_empty, off, share, switch, windows};
+use super::{ConfigError, option};
+use crate::InitError;
+use crate::builder::{Builder, builder};
+use crate::gpu::KernelWindows;
+use candlescope_core::{GpuTier, RedactedUrl, Schedule};
+
+options! {
+    /// The options in the variable: keys joined by commas, with the names of the options of `candlescope profile` and of
+    /// the methods of [`Builder`]. Each field says its key. A comma inside a value is written `\,`.
+    EnvConfig {
+        /// A run for each process, in a new directory below `DIR`.
+        parquet: Option<String> {
+            form: "parquet=DIR",
+            feature: "parquet",
+            read: not_empty, "a directory, as in parquet=./runs",
+            to: |b, dir: String, _| {
+                let run_id = format!("run-{}-{}", candlescope_core::HostNs::now().0 / 1_000_000, std::process::id());
+                b.parquet(std::path::Path::new(&dir).join(&run_id)).run_id(&run_id)
+            },
+        }
+        /// Write a Perfetto trace as well.
+        perfetto: Option<String> {
+            form: "perfetto=FILE",
+            feature: "perfetto",
+            read: not_empty, "a file, as in perfetto=trace.pftrace",
+            to: |b, file, _| b.perfetto(file),
+        }
+        /// Write Chrome's JSON trace format as well.
+        chrome: Option<String> {
+            form: "chrome=FILE",
+            feature: "chrome",
+            read: not_empty, "a file, as in chrome=trace.json",
+            to: |b, file, _| b.chrome(file),
+        }
+        /// Send traces to the OpenTelemetry collector at this address as well, for example http://localhost:4318.
+        otlp: Option<RedactedUrl> {
+            form: "otlp=URL" | "otlp",
+            also: "without a URL, to the one that the `OTEL_*` variables name",
+            feature: "otlp",
+            read: |url: &str| Some(url.into()), "an address, as in otlp=http://localhost:4318",
+            to: |b, url, _| b.otlp_with(collector(url)),
+        }
+        /// Send metrics to an OpenTelemetry collector, likewise.
+        otlp_metrics: Option<RedactedUrl> {
+            form: "otlp-metrics=URL" | "otlp-metrics",
+            feature: "otlp",
+            read: |url: &str| Some(url.into()), "an address, as in otlp-metrics=http://localhost:4318",
+            to: |b, url, _| b.otlp_metrics_with(collector(url)),
+        }
+        /// Serve metrics for Prometheus at this address while the run lasts, for example 127.0.0.1:9464, or 9464 for that.
+        prometheus: Option<String> {
+            form: "prometheus=ADDR",
+            feature: "prometheus",
+            // Nobody's name is in an address to listen on.
+            read: |address: &str| not_empty(address).filter(|address| !address.contains('@')),
+                "an address or a port, as in prometheus=9464",
+            to: |b, address, config| {
+                let served = candlescope_exporters::prometheus::PrometheusConfig::new(address);
+                b.prometheus_with(config.prometheus_hosts.iter().fold(served, |served, host| served.allow_host(host)))
+            },
+        }
+        /// One more name that the metrics answer to; can be repeated.
+        prometheus_hosts: Vec<String> {
+            form: "prometheus-host=NAME",
+            feature: "prometheus" if |config| config.prometheus.is_some() && !config.prometheus_hosts.is_empty(),
+            read: not_empty, "a name of this machine, as in prometheus-host=gpu-box",
+        }
+        /// Sample the process: memory, CPU use, context switches.
+        no_host: bool {
+            form: "host=on|off",
+            feature: "host" if |_| false,
+            default: "on",
+            read: off, "on or off",
+            act: |b, off: bool, _| b.host(!off),
+        }
+        /// GPU time of intervals: off, steps, blocks, all, or adaptive, which gives every interval of one step in N
+        /// and keeps what that costs within a budget.
+        gpu: Option<GpuTier> {
+            form: "gpu-timing=off|steps|blocks|all|adaptive",
+            feature: "cuda" if EnvConfig::times_gpu,
+            default: "adaptive where there is a CUDA device",
+            read: GpuTier::from_word, "off, steps, blocks, all or adaptive",
+            act: |b, _, config| b.gpu_timing(config.gpu_timing()),
+        }
+        /// Share of step time that the adaptive tier may cost.
+        gpu_budget: Option<String> {
+            form: "gpu-budget=SHARE",
+            feature: "cuda" if EnvConfig::times_gpu,
+            default: "0.02",
+            read: share, "a share of step time from 0 to 1, such as 0.02",
+            act: |b, _, config| b.gpu_timing(config.gpu_timing()),
+        }
+        /// Record kernels with CUPTI: of all steps, or of N in EVERY, for example 5/500.
+        cupti: Option<KernelWindows> {
+            form: "cupti=N/EVERY" | "cupti" | "cupti=on-request",
+            also: "`on-request`: when the program asks for them",
+            feature: "cupti",
+            default: "off",
+            read: windows,
+                "`all`, N/EVERY such as 5/500, or `on-request`; without the key no kernels are recorded",
+            act: |b, windows, _| b.cupti(windows),
+        }
+        /// Sample power, memory and clocks of the GPUs.
+        nvml: Option<bool> {
+            form: "nvml=on|off",
+            feature: "nvml" if |config| config.nvml == Some(true),
+            default: "on where there are any",
+            read: switch, "on or off",
+            act: |b, on, _| b.nvml(on),
+        }
+        /// Make NVTX ranges, for Nsight Systems.
+        nvtx: Option<bool> {
+            form: "nvtx=on|off",
+            feature: "nvtx" if |config| config.nvtx == Some(true),
+            default: "on where it is attached",
+            read: switch, "on or off",
+            to: |b, on, _| b.nvtx(on),
+        }
+        /// Record N steps in EVERY, or by a schedule of five numbers.
+        schedule: Option<Schedule> {
+            form: "schedule=N/EVERY",
+            default: "all steps",
+            read: |text: &str| text.parse().ok(),
+                "`all`, N/EVERY such as 5/500, or skip_first/wait/warmup/active/repeat such as 10/0/1/5/1",
+            act: |b, schedule, _| b.schedule(schedule),
+        }
+        /// Leave one step in EVERY without a record, and say what recording the others costs, measured in place.
+        overhead_probe: Option<u64> {
+            form: "overhead-probe=EVERY",
+            default: "off",
+            read: at_least(2), "a number of steps from 2, as in overhead-probe=10",
+            act: |b, every, _| b.overhead_probe(every),
+        }
+        /// Start with recording off.
+        paused: bool {
+            form: "paused",
+            default: "off",
+            read: switch, "on or off",
+            act: |b, on, _| b.paused(on),
+        }
+        /// Print the account of the run on standard error when it ends.
+        no_report: bool {
+            form: "report=on|off",
+            default: "on",
+            read: off, "on or off",
+            act: |b, off: bool, _| b.report_at_end(!off),
+        }
+        /// Leave out spans of a `tracing` target; can be repeated.
+        exclude: Vec<String> {
+            form: "exclude=TARGET",
+            read: not_empty, "the target of spans, as in exclude=hyper",
+            act: |b, target: String, _| b.exclude_target(&target),
+        }
+        /// SIGTERM ends the run before the process.
+        sigterm: bool {
+            form: "sigterm",
+            default: "off",
+            read: switch, "on or off",
+            act: |b, on, _| b.end_on_sigterm(on),
+        }
+        /// Records that a thread's ring holds; more where the verdict says `ring_full`.
+        ring_capacity: Option<usize> {
+            form: "ring-capacity=N",
+            default: "32768",
+            read: at_least(128), "a number of records from 128, as in ring-capacity=131072",
+            act: |b, records, _| b.ring_capacity(records),
+        }
+        /// Records that may wait for one exporter; more where the verdict says `queue_full`.
+        queue_records: Option<u64> {
+            form: "queue-records=N",
+            default: "262144",
+            read: at_least(1), "a number of records from 1, as in queue-records=2000000",
+            act: |b, records, _| b.queue_records(records),
+        }
+    }
+}
+
+/// Calls what an option does. Closures written in the declaration get their types here.
+fn act<T>(
+    act: impl FnOnce(Builder, T, &EnvConfig) -> Builder,
+    builder: Builder,
+    value: T,
+    config: &EnvConfig,
+) -> Builder {
+    act(builder, value, config)
+}
+
+/// The collector at `url`, or the one that the `OTEL_*` variables name.
+#[cfg(feature = "otlp")]
+fn collector(url: RedactedUrl) -> candlescope_exporters::otlp::OtlpConfig {
+    use candlescope_exporters::otlp::OtlpConfig;
+    if url.is_empty() { OtlpConfig::default() } else { OtlpConfig::new(url) }
+}
+
+impl EnvConfig {
+    /// Reads the variable's value.
+    ///
+    /// ```
+    /// let config = candlescope::EnvConfig::parse("parquet=./runs,schedule=10/0/1/5/1,exclude=hyper")?;
+    /// assert_eq!(config.parquet.as_deref(), Some("./runs"));
+    /// assert_eq!(config.schedule.unwrap().active, 5);
+    /// assert!(candlescope::EnvConfig::parse("parket=./runs").unwrap_err().to_string().contains("did you mean `parquet`?"));
+    /// # Ok::<(), candlescope::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Names the key that is not understood and what it accepts.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let (config, left_out) = Self::understood(text)?;
+        left_out.into_iter().next().map_or(Ok(config), Err)
+    }
+
+    /// Sets one option, by its key in the variable.
+    ///
+    /// # Errors
+    /// If there is no such key, or it does not accept the value.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
+        let option = option(key).ok_or_else(|| ConfigError::UnknownKey(format!("`{key}`")))?;
+        if (option.read)(self, value) {
+            return Ok(());
+        }
+        Err(ConfigError::Value { key: option.key(), wanted: option.wanted, value: value.into() })
+    }
+
+    /// A builder with these options.
+    ///
+    /// # Errors
+    /// If this build lacks a feature that one of them needs.
+    pub fn into_builder(self) -> Result<Builder, InitError> {
+        match OPTIONS.iter().find(|option| option.is_lacking(&self)) {
+            Some(lacking) => Err(ConfigError::NotInThisBuild(lacking.feature).into()),
+            None => Ok(self.act_on(builder().report_at_end(true))),
+        }
+    }
+
+    /// A budget alone asks for GPU time, too.
+    fn times_gpu(&self) -> bool {
+        self.gpu.map_or(self.gpu_budget.is_some(), |tier| tier != GpuTier::Off)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn gpu_timing(&self) -> candlescope_core::GpuTiming {
+        let timing = candlescope_core::GpuTiming::tier(self.gpu.unwrap_or(GpuTier::Adaptive));
+        // The text was checked when it was read.
+        let share = self.gpu_budget.as_ref().and_then(|text| text.parse().ok()).unwrap_or(timing.budget);
+        timing.budget(share)
+    }
+}
