@@ -183,7 +183,7 @@ fn dataset(name: &str, given: &DatasetOptions) -> Result<Dataset> {
     let variant = given.variant.as_deref();
     let prompts = match samples::find(name, variant)? {
         Some(prompts) => prompts,
-        None => dataset::read(Path::new(name), variant)?,
+        None => candlescope_prompts::read(Path::new(name), variant)?,
     };
     for (key, number) in [("limit", given.limit), ("max_prompt_tokens", given.max_prompt_tokens)] {
         if number == Some(0) {
