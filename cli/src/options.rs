@@ -81,7 +81,7 @@ pub(crate) fn composed(args: &ProfileArgs) -> Result<Vec<Composed>> {
 
 /// Resolves the options of a composed configuration.
 pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
-    let given = Given::of(composed);
+    let given = Given::of(|group, name| composed.at(group, name));
     let mut options = Options {
         sdk: composed.of_sdk()?,
         prompt: prompt(&given.dataset)?,

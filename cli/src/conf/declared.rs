@@ -1,8 +1,8 @@
 //! The options of `profile`: each is declared here, and nowhere else. `CONTRIBUTING.md` has the walk "Add an option".
 
-use super::compose::Composed;
 use super::key::{Kept, Key, Typed, options};
 use std::path::PathBuf;
+use toml::Value;
 
 options! {
     "model" model: ModelOptions {

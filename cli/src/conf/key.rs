@@ -196,11 +196,11 @@ macro_rules! options {
         }
 
         impl Given {
-            /// The values of a configuration.
-            pub(crate) fn of(composed: &Composed) -> Self {
+            /// The values of a configuration: `at` has that of a key, by its group and name.
+            pub(crate) fn of<'a>(at: impl Fn(&str, &str) -> Option<&'a Value>) -> Self {
                 Self {
                     $($part: $options {
-                        $($name: options!(@value $type, composed.at($group, stringify!($name)) $(, $default)?),)+
+                        $($name: options!(@value $type, at($group, stringify!($name)) $(, $default)?),)+
                     },)+
                 }
             }

@@ -154,12 +154,9 @@ fn the_readme_has_every_feature() {
 fn the_reference_has_a_method_for_every_key_of_the_variable() {
     let page = read("docs/reference.md");
     let rows = rows(section(&page, "## Options in code"));
-    let said: BTreeSet<&str> = rows
-        .iter()
-        .filter_map(|row| row.get(2))
-        .flat_map(|cell| codes(cell))
-        .map(|code| code.trim_end_matches('='))
-        .collect();
+    let same = rows.iter().filter_map(|row| row.get(2)).flat_map(|cell| codes(cell));
+    // A cell with `|` in it is cut: it is about methods without a key.
+    let said: BTreeSet<&str> = same.map(|code| code.trim_end_matches('=')).filter(|code| !code.is_empty()).collect();
     assert_eq!(said, OPTIONS.iter().map(EnvOption::key).collect());
 }
 
