@@ -5,6 +5,7 @@ use crate::limits::ReadLimits;
 use crate::nsys::Profile;
 use crate::passes::{KernelsByPath, Price};
 use crate::reader::{OpenError, Run};
+use crate::render::report::document;
 use crate::render::terminal::TerminalOptions;
 use crate::render::{html, inputs, json, markdown, terminal};
 use candlescope_schema::files::write_whole;
@@ -88,9 +89,10 @@ pub fn write_report_of(run: &Run, options: &ReportOptions) -> Result<ReportOutpu
     let out = options.out.as_deref().unwrap_or(run.dir());
     std::fs::create_dir_all(out).map_err(|cause| ReportError::Write { path: out.to_path_buf(), cause })?;
     let metrics = json::metrics(&analysis);
+    let document = document(&analysis, options.terminal.tree, options.terminal.operators);
     let contents = [
-        ("report.html", html::page(&analysis)),
-        ("report.md", markdown::report(&analysis)),
+        ("report.html", html::drawn(&document)),
+        ("report.md", candlescope_document::markdown::draw(&document)),
         ("operators.md", markdown::operators(&analysis)),
         ("metrics.json", format!("{metrics:#}\n")),
         ("stakeholder_summary.md", markdown::stakeholder_summary(&analysis)),
@@ -106,7 +108,7 @@ pub fn write_report_of(run: &Run, options: &ReportOptions) -> Result<ReportOutpu
         files.push(path);
     }
     Ok(ReportOutput {
-        summary: terminal::summary(&analysis, &options.terminal),
+        summary: terminal::drawn(document, &options.terminal),
         metrics,
         verdict: analysis.verdict,
         files,

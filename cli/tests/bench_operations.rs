@@ -97,7 +97,13 @@ fn kernels_end_to_end() {
     // The page and the charts that other studies have: each kernel, and what was reached beside its roof.
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("</html>") && !page.contains("src=\"http"), "{page}");
-    for shown in ["<td>gemm</td>", "<td>argmax</td>", "compute, measured", "share of the roof", "no peak to hold it"] {
+    for shown in [
+        "<th scope=\"row\">gemm</th>",
+        "<th scope=\"row\">argmax</th>",
+        "compute, measured",
+        "share of the roof",
+        "no peak to hold it",
+    ] {
         assert!(page.contains(shown), "{shown}: {page}");
     }
     assert_eq!(page.matches("<figure>").count(), 2);
@@ -254,7 +260,7 @@ fn recorded_requests_of_a_benchmark_have_them_too() {
     let text = answer["answer"].as_str().unwrap();
     assert!(text.contains("What bounds decode: neither memory nor computing"), "{text}");
     let page = std::fs::read_to_string(study.join("report.html")).unwrap();
-    assert!(page.contains("<span>cpu: ") && page.contains(" cores"), "what it ran on");
+    assert!(page.contains("<span>machine: cpu: ") && page.contains(" cores"), "what it ran on");
 
     // A file of peaks that cannot be used is told before minutes of measuring.
     std::fs::write(&file, "half a file").unwrap();

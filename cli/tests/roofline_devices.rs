@@ -131,5 +131,5 @@ fn kept_peaks_are_this_machines() {
     let other = cached(&["roofline", run, "--gpu", "L4"]);
     assert!(other.contains("L4 is not the device of this run"), "{other}");
     // The prediction that was asked for follows.
-    assert!(other.contains("device  L4 · "), "{other}");
+    assert!(other.contains("device   L4 · "), "{other}");
 }

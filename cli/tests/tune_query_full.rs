@@ -139,14 +139,14 @@ fn everything_in_one_folder_and_every_finding_finds_its_rows() {
     // The page begins with sentences, what to change, and the charts; what a terminal shows is folded below them.
     let page = fs::read_to_string(out.join("report.html")).unwrap();
     let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}: {page}"));
-    let summary = page[at("<p class=\"lead\">")..].split("</p>").next().unwrap();
+    let summary = page[at("<p class=\"outcome\">")..].split("</p>").next().unwrap();
     assert_eq!(summary.split(". ").count(), 5, "five sentences: {summary}");
     assert!(
         summary.contains("measured request") && summary.contains("request decodes") && summary.contains("predicted"),
         "{summary}"
     );
     let order =
-        ["class=\"lead\"", "<ol class=\"changes\">", "<svg class=\"plot wide\"", "<iframe class=\"flame\"", "<pre>"];
+        ["class=\"outcome\"", "<ol class=\"changes\">", "<svg class=\"plot wide\"", "<iframe class=\"flame\"", "<pre>"];
     assert!(order.map(at).is_sorted(), "{order:?}");
     assert!(!summary.contains('`') && page[at("<ol class=\"changes\">")..].contains("confidence "), "{summary}");
     assert_eq!(page.matches("<pre>").count(), page.matches("<summary>As a terminal shows it").count());

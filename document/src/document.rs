@@ -1,30 +1,8 @@
 //! A document, its sections, and what these hold.
 
-use crate::Table;
-
-/// The forms in which a part is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Forms(u8);
-
-impl Forms {
-    /// On a terminal.
-    pub const TERMINAL: Self = Self(1);
-    /// In Markdown.
-    pub const MARKDOWN: Self = Self(2);
-    /// On an HTML page.
-    pub const PAGE: Self = Self(4);
-    /// In the forms that are files.
-    pub const FILES: Self = Self(2 | 4);
-    /// Nowhere.
-    pub const NONE: Self = Self(0);
-    /// Everywhere.
-    pub const ALL: Self = Self(1 | 2 | 4);
-
-    /// Whether any of `other` is among them.
-    pub fn has(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-}
+use crate::forms::Forms;
+use crate::part::Part;
+use crate::table::Table;
 
 /// All that a report shows.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +30,7 @@ pub struct Verdict {
     pub ok: bool,
     /// The same in a sentence.
     pub text: String,
-    /// What it rests on.
+    /// What it rests on, which a page shows with it; elsewhere it has a section of its own.
     pub notices: Vec<Notice>,
 }
 
@@ -78,6 +56,11 @@ impl Fact {
     pub fn only(mut self, forms: Forms) -> Self {
         self.forms = forms;
         self
+    }
+
+    /// Whether a form shows it.
+    pub(crate) fn is_in(&self, form: Forms) -> bool {
+        self.forms.has(form) && !self.text.is_empty()
     }
 }
 
@@ -183,8 +166,16 @@ impl Section {
 
     /// Whether a form shows it.
     pub(crate) fn is_in(&self, form: Forms) -> bool {
-        let has_parts = self.parts.iter().any(|part| part.is_in(form));
-        self.forms.has(form) && (!self.empty.is_empty() || has_parts || self.shown(form).next().is_some())
+        self.forms.has(form) && (!self.empty.is_empty() || self.has_content(form))
+    }
+
+    /// Whether a form says that there is nothing.
+    pub(crate) fn says_empty(&self, form: Forms) -> bool {
+        !self.empty.is_empty() && !self.has_content(form)
+    }
+
+    fn has_content(&self, form: Forms) -> bool {
+        self.shown(form).next().is_some() || self.parts.iter().any(|part| part.is_in(form))
     }
 }
 
@@ -277,21 +268,6 @@ pub struct Notice {
     pub message: String,
     /// What to do.
     pub remedy: String,
-}
-
-/// A share of a whole.
-#[derive(Debug, Clone)]
-pub struct Part {
-    /// Its name.
-    pub name: String,
-    /// Its colour: a phase (`prefill`, `decode`, `sample`, `encode`, `vision`), `other0` to `other3`, `rest`, `outside`.
-    pub color: String,
-    /// Its share, from 0 to 1.
-    pub share: f64,
-    /// The share as a text; may be empty.
-    pub percent: String,
-    /// Its amount as a text.
-    pub amount: String,
 }
 
 /// A document of its own, inside a page.

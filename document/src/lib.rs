@@ -3,14 +3,19 @@
 //! it into a section.
 //!
 //! Prose holds names of others between backticks, which each form shows as code. Whatever a text holds, no drawer lets it
-//! move a cursor, end a cell or become markup; only [`Block::Pictures`] and [`Block::Html`] are taken as they are.
+//! move a cursor, end a cell or become markup, and links lead to files beside the document only; [`Block::Pictures`],
+//! [`Block::Html`] and the documents of [`Block::Frames`], which we make, are taken as they are.
 
 mod document;
+mod forms;
 pub mod html;
 pub mod markdown;
+mod part;
 mod table;
 pub mod terminal;
 pub mod text;
 
-pub use document::{Block, Document, Fact, Forms, Frame, Heat, HeatCell, Mark, Notice, Part, Section, Verdict};
+pub use document::{Block, Document, Fact, Frame, Heat, HeatCell, Mark, Notice, Section, Verdict};
+pub use forms::Forms;
+pub use part::Part;
 pub use table::{Bar, Cell, Column, Most, Row, Table, cell, column, maybe, missing, sentences, wide, words};

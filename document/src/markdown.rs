@@ -1,30 +1,27 @@
 //! A document as Markdown, for places that do not show HTML, such as an issue or a pull request.
 
-use crate::document::{Block, Document, Forms, Section};
+use crate::document::{Block, Document, Section};
+use crate::forms::Forms;
 use crate::table::{Cell, Row, Table};
-use crate::text::{UNKNOWN, head, pieces, printable, printable_lines};
+use crate::text::{UNKNOWN, count, cut, head, is_beside, pieces, printable, printable_lines};
 use std::fmt::Write as _;
-
-/// Longest name in a table, in characters.
-const LONGEST_NAME: usize = 100;
 
 /// The whole document.
 pub fn draw(document: &Document) -> String {
     let mut out = format!("# {}\n", prose(&document.title));
     document.before.iter().for_each(|text| paragraph(&mut out, &prose(text)));
-    if !document.conclusion.is_empty() {
-        paragraph(&mut out, &format!("**{}**", prose(&document.conclusion)));
+    match prose(&document.conclusion) {
+        text if text.is_empty() => {}
+        // Several sentences in bold are hard to read.
+        text if text.contains(". ") => paragraph(&mut out, &text),
+        text => paragraph(&mut out, &format!("**{text}**")),
     }
-    let facts = document.facts.iter().filter(|fact| fact.forms.has(Forms::MARKDOWN)).map(|fact| match fact.label {
+    let facts = document.facts.iter().filter(|fact| fact.is_in(Forms::MARKDOWN)).map(|fact| match fact.label {
         "" => prose(&fact.text),
         label => format!("{label}: {}", prose(&fact.text)),
     });
     list(&mut out, facts);
     document.sections.iter().for_each(|section| draw_section(&mut out, section, 2));
-    if let Some(verdict) = document.verdict.as_ref().filter(|verdict| !verdict.notices.is_empty()) {
-        let notices = Section::new("", "Findings", "").with(Block::Notices(verdict.notices.clone()));
-        draw_section(&mut out, &notices, 2);
-    }
     out
 }
 
@@ -36,12 +33,12 @@ pub fn section(section: &Section, level: usize) -> String {
 }
 
 /// Prose: names between backticks are code, everything else is plain text for Markdown and for HTML made of it.
-pub fn prose(text: &str) -> String {
+fn prose(text: &str) -> String {
     pieces(text).map(|(piece, is_code)| if is_code { code(piece) } else { escape(piece) }).collect()
 }
 
 /// Text escaped so that Markdown, and HTML made from it, take it as plain text.
-pub fn escape(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in printable(text).chars() {
         match c {
@@ -59,7 +56,10 @@ pub fn escape(text: &str) -> String {
 }
 
 /// Text as code, also inside a table's cell. It cannot contain a backtick, and a bar must not end the cell.
-pub fn code(text: &str) -> String {
+fn code(text: &str) -> String {
+    if text.is_empty() {
+        return String::new();
+    }
     format!("`{}`", printable(text).replace('`', "ˋ").replace('|', "\\|"))
 }
 
@@ -81,7 +81,7 @@ fn draw_section(out: &mut String, section: &Section, level: usize) {
     if !section.note.is_empty() {
         paragraph(out, &prose(&section.note));
     }
-    if section.shown(Forms::MARKDOWN).next().is_none() && section.parts.is_empty() {
+    if section.says_empty(Forms::MARKDOWN) {
         paragraph(out, section.empty);
     }
     for block in section.shown(Forms::MARKDOWN) {
@@ -104,7 +104,7 @@ fn draw_block(out: &mut String, block: &Block, level: usize) {
         Block::Pairs(title, pairs) => {
             let _ = write!(out, "\n{} {title}\n", "#".repeat(level + 1));
             let rows = pairs.iter().map(|(name, value)| vec![escape(name), escape(&head(value, 400))]);
-            cells(out, &[String::new(), String::new()], &[true], rows);
+            cells(out, &[String::new(), String::new()], &[true, true], rows);
         }
         Block::Table(table) => draw_table(out, table),
         Block::Notices(notices) => list(
@@ -133,7 +133,7 @@ fn draw_block(out: &mut String, block: &Block, level: usize) {
             let _ = write!(out, "\n{fence}text\n{}\n{fence}\n", printable_lines(text).trim_end());
         }
         Block::Files(what, files) => {
-            let links = files.iter().map(|file| format!("[{file}]({file})")).collect::<Vec<_>>();
+            let links = files.iter().map(|file| link(&escape(file), file)).collect::<Vec<_>>();
             paragraph(out, &format!("{what}: {}", links.join(", ")));
         }
         Block::Folded(title, block) => {
@@ -154,20 +154,35 @@ fn draw_table(out: &mut String, table: &Table) {
     let words: Vec<bool> = std::iter::once(true).chain(columns.iter().map(|(_, column)| column.words)).collect();
     let rows = rows.into_iter().map(|row| {
         let value = |at: usize| row.cells.get(at).and_then(Cell::line).map_or(UNKNOWN.to_string(), |text| prose(&text));
-        std::iter::once(name(row, table.code)).chain(columns.iter().map(|(at, _)| value(*at))).collect()
+        std::iter::once(name(row, table)).chain(columns.iter().map(|(at, _)| value(*at))).collect()
     });
     cells(out, &header, &words, rows);
     if more > 0 {
-        paragraph(out, &format!("{more} more {} are in {}.", table.what, table.rest));
+        paragraph(out, &format!("{} more {}, {}.", count(more), table.what, prose(table.rest)));
     }
 }
 
-fn name(row: &Row, is_code: bool) -> String {
-    let text = head(&row.name, LONGEST_NAME);
-    let text = if is_code { code(&text) } else { prose(&text) };
-    let text = row.link.as_ref().map_or(text.clone(), |file| format!("[{text}]({file})"));
+fn name(row: &Row, table: &Table) -> String {
+    let text = cut(&row.name, table.longest);
+    let text = if table.code { code(&text) } else { prose(&text) };
+    let text = row.link.as_ref().map_or(text.clone(), |file| link(&text, file));
     let remark = if row.remark.is_empty() { String::new() } else { format!(" {}", prose(&row.remark)) };
     format!("{}{text}{remark}", "&emsp;".repeat(row.depth.min(16)))
+}
+
+/// A link to a file beside the document, with a text that is escaped; to anything else the text alone.
+fn link(text: &str, file: &str) -> String {
+    if !is_beside(file) {
+        return text.to_string();
+    }
+    let mut target = String::new();
+    for byte in file.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => target.push(char::from(byte)),
+            byte => target.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    format!("[{text}]({target})")
 }
 
 /// A table of escaped cells; columns of `words` are set to the left, and all that it does not name to the right.

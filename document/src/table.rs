@@ -1,6 +1,7 @@
 //! A table that every form shows: made once, each drawer takes the columns and rows for which it has room.
 
-use crate::document::{Forms, Part};
+use crate::forms::Forms;
+use crate::part::Part;
 use std::borrow::Cow;
 
 /// One table. Each row has a name, which stands in the first column, and a cell for each further column.
@@ -12,17 +13,19 @@ pub struct Table {
     pub code: bool,
     /// Characters of a name on a terminal.
     pub name_width: usize,
+    /// Characters of a name elsewhere. A page has the whole name as a tooltip.
+    pub longest: usize,
     /// The further columns.
     pub columns: Vec<Column>,
     /// The rows, in order.
     pub rows: Vec<Row>,
     /// What rows are called where it is said that some are not shown.
     pub what: &'static str,
-    /// Where the rows are that are not shown.
+    /// What is said of the rows that are not shown: `in metrics.json`.
     pub rest: &'static str,
     /// How many are shown.
     pub most: Most,
-    /// What a page can do with it.
+    /// The column that a page marks as the one by which the rows are ordered; 0 is that of the names.
     pub sorted_by: Option<usize>,
     /// Whether a page has a field to filter rows by name.
     pub filter: bool,
@@ -35,10 +38,11 @@ impl Table {
             first: first.into(),
             code: false,
             name_width: usize::MAX,
+            longest: usize::MAX,
             columns,
             rows,
             what: "rows",
-            rest: "the files",
+            rest: "in the files",
             most: Most::default(),
             sorted_by: None,
             filter: false,
@@ -66,7 +70,14 @@ impl Table {
         self
     }
 
-    /// Shows so many of its rows, which are called `what`; the others are in `rest`.
+    /// Names have at most so many characters outside a terminal.
+    #[must_use]
+    pub fn longest(mut self, characters: usize) -> Self {
+        self.longest = characters;
+        self
+    }
+
+    /// Shows so many of its rows, which are called `what`; `rest` says where the others are.
     #[must_use]
     pub fn most(mut self, most: Most, what: &'static str, rest: &'static str) -> Self {
         (self.most, self.what, self.rest) = (most, what, rest);
@@ -177,7 +188,7 @@ pub fn sentences(name: impl Into<Cow<'static, str>>) -> Column {
 pub struct Row {
     /// Its name.
     pub name: String,
-    /// More of its name: the whole of it where it is cut, or where it comes from. A page's tooltip.
+    /// More of its name: what it is short for, or where it comes from. A page's tooltip.
     pub whole: Option<String>,
     /// A file with all of it, relative to the document, to which the name leads.
     pub link: Option<String>,
@@ -229,15 +240,16 @@ pub enum Bar {
     Parts(Vec<Part>),
 }
 
-/// One value with its sort key. A missing value sorts below everything.
+/// One value.
 #[derive(Debug, Clone)]
 pub struct Cell {
     /// What is shown; `None` if it is not known.
     pub text: Option<String>,
     /// What stands below it, or behind it where a form has no room for that.
     pub below: String,
-    /// What a page sorts by.
-    pub sort: f64,
+    /// What a page sorts by, in a column of figures: a figure without one comes last. Where no cell of a table has one, it is
+    /// not sorted.
+    pub sort: Option<f64>,
 }
 
 impl Cell {
@@ -257,13 +269,13 @@ impl Cell {
 
 impl From<String> for Cell {
     fn from(text: String) -> Self {
-        Self { text: Some(text), below: String::new(), sort: 0.0 }
+        Self { text: Some(text), below: String::new(), sort: None }
     }
 }
 
 /// A value.
 pub fn cell(text: impl Into<String>, sort: f64) -> Cell {
-    Cell { text: Some(text.into()), below: String::new(), sort }
+    Cell { text: Some(text.into()), below: String::new(), sort: Some(sort).filter(|v| v.is_finite()) }
 }
 
 /// A value that may be missing.
@@ -273,5 +285,5 @@ pub fn maybe(value: Option<f64>, show: impl Fn(f64) -> String) -> Cell {
 
 /// No value.
 pub fn missing() -> Cell {
-    Cell { text: None, below: String::new(), sort: f64::MIN }
+    Cell { text: None, below: String::new(), sort: None }
 }

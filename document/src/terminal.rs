@@ -1,8 +1,9 @@
 //! A document on a terminal.
 
-use crate::document::{Block, Document, Forms, Heat, Mark, Notice, Section, Verdict};
+use crate::document::{Block, Document, Heat, Mark, Notice, Section, Verdict};
+use crate::forms::Forms;
 use crate::table::{Cell, Row, Table};
-use crate::text::{UNKNOWN, head, path, printable, wrap};
+use crate::text::{UNKNOWN, count, cut, head, printable, printable_lines, wrap};
 use comfy_table::{CellAlignment, Color, ContentArrangement, LineStyle, TableStyle};
 use std::fmt::Write as _;
 
@@ -21,40 +22,36 @@ impl Default for Layout {
     }
 }
 
-/// Notices of a verdict that are shown.
+/// Notices that are shown.
 const MOST_NOTICES: usize = 12;
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// The whole document. Its title is left out: who asked for it knows.
 pub fn draw(document: &Document, layout: Layout) -> String {
-    let mut out = Out { text: String::new(), layout: Layout { width: layout.width.max(60), ..layout } };
+    let mut out = Out::new(layout);
     for text in document.before.iter().chain([&document.conclusion]).filter(|text| !text.is_empty()) {
         out.wrapped("", &sentence(text));
     }
-    for fact in document.facts.iter().filter(|fact| fact.forms.has(Forms::TERMINAL)) {
+    for fact in document.facts.iter().filter(|fact| fact.is_in(Forms::TERMINAL)) {
         out.field(fact.label, &fact.text);
     }
     if let Some(verdict) = &document.verdict {
         out.verdict(verdict);
     }
     document.sections.iter().for_each(|section| out.section(section));
-    if let Some(verdict) = document.verdict.as_ref().filter(|verdict| !verdict.notices.is_empty()) {
-        out.heading("Findings", "");
-        out.notices(&verdict.notices);
-    }
     out.text
 }
 
 /// A section by itself.
 pub fn section(section: &Section, layout: Layout) -> String {
-    let mut out = Out { text: String::new(), layout };
+    let mut out = Out::new(layout);
     out.section(section);
     out.text
 }
 
 /// A table by itself, without an end of line.
 pub fn table(table: &Table, layout: Layout) -> String {
-    let mut out = Out { text: String::new(), layout };
+    let mut out = Out::new(layout);
     out.table(table);
     out.text.trim_end().to_string()
 }
@@ -72,6 +69,10 @@ struct Out {
 }
 
 impl Out {
+    fn new(layout: Layout) -> Self {
+        Self { text: String::new(), layout: Layout { width: layout.width.max(60), ..layout } }
+    }
+
     fn line(&mut self, line: &str) {
         self.text.push_str(line.trim_end());
         self.text.push('\n');
@@ -90,7 +91,7 @@ impl Out {
     /// A paragraph, with what begins its first line as room before the others.
     fn wrapped(&mut self, begin: &str, text: &str) {
         let indent = begin.chars().count();
-        for (nth, line) in wrap(&printable(text), self.layout.width - indent).iter().enumerate() {
+        for (nth, line) in wrap(&printable(text), self.layout.width.saturating_sub(indent).max(20)).iter().enumerate() {
             match nth {
                 0 => self.line(&format!("{begin}{line}")),
                 _ => self.line(&format!("{:indent$}{line}", "")),
@@ -124,7 +125,7 @@ impl Out {
         if section.brief.is_none() && !section.note.is_empty() {
             self.wrapped("  ", &section.note);
         }
-        if section.shown(Forms::TERMINAL).next().is_none() && section.parts.is_empty() {
+        if section.says_empty(Forms::TERMINAL) {
             self.wrapped("  ", section.empty);
         }
         section.shown(Forms::TERMINAL).for_each(|block| self.block(block));
@@ -146,7 +147,7 @@ impl Out {
                 self.wrapped("  ", &parts.collect::<Vec<_>>().join(", "));
             }
             Block::Heat(heat) => self.heat(heat),
-            Block::Fixed(text) => text.lines().for_each(|line| self.line(&printable(line))),
+            Block::Fixed(text) => printable_lines(text).lines().for_each(|line| self.line(line)),
             Block::Files(what, files) => self.wrapped("  ", &format!("{what}: {}", files.join(", "))),
             Block::Folded(_, block) => self.block(block),
             Block::Pictures(_) | Block::Frames(_) | Block::Html(_) => {}
@@ -168,7 +169,7 @@ impl Out {
         };
         self.cells(&header, rows.into_iter().map(cells).collect(), &left);
         if more > 0 {
-            self.line(&format!("  … and {more} more {}, in {}", table.what, table.rest));
+            self.line(&format!("  … and {} more {}, {}", count(more), table.what, table.rest));
         }
     }
 
@@ -224,7 +225,7 @@ impl Out {
             }
         }
         if notices.len() > MOST_NOTICES {
-            self.line(&format!("  … and {} more, in the files", notices.len() - MOST_NOTICES));
+            self.line(&format!("  … and {} more, in the files", count(notices.len() - MOST_NOTICES)));
         }
     }
 }
@@ -233,7 +234,7 @@ impl Out {
 fn name(row: &Row, width: usize) -> String {
     let indent = "  ".repeat(row.depth.min(10));
     let (text, width) = (printable(&row.name), width.saturating_sub(indent.len()));
-    let text = if text.contains('/') { path(&text, width) } else { head(&text, width) };
+    let text = cut(&text, width);
     let remark = if row.remark.is_empty() { String::new() } else { format!(" {}", printable(&row.remark)) };
     format!("{indent}{text}{remark}")
 }

@@ -10,7 +10,7 @@ pub fn printable(text: &str) -> String {
 
 /// The same of a text whose lines stay.
 pub(crate) fn printable_lines(text: &str) -> String {
-    text.lines().map(printable).collect::<Vec<_>>().join("\n")
+    text.lines().map(|line| printable(&line.replace('\t', "    "))).collect::<Vec<_>>().join("\n")
 }
 
 fn is_bidi(c: char) -> bool {
@@ -61,8 +61,25 @@ pub fn path(text: &str, most: usize) -> String {
     }
 }
 
+/// A number with its thousands separated.
+pub(crate) fn count(n: usize) -> String {
+    let digits = n.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
+}
+
+/// Whether a link leads to a file beside the document, and nowhere else.
+pub(crate) fn is_beside(target: &str) -> bool {
+    !target.contains([':', '\\']) && !target.starts_with('/')
+}
+
+/// Text cut to `most` characters: a path in its middle, anything else at its end.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if text.contains('/') { path(text, most) } else { head(text, most) }
+}
+
 /// Lines of at most `width` characters, broken at spaces if there are any. Takes time with the length of the text.
-pub fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
     for word in text.split_whitespace() {

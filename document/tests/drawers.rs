@@ -143,7 +143,7 @@ fn each_form_draws_every_block() {
 fn a_form_shows_the_rows_it_has_room_for_and_says_how_many_it_leaves_out() {
     let rows = (0..10).map(|n| Row { depth: 1, share: f64::from(n) / 10.0, ..Row::new(format!("row-{n}."), vec![]) });
     let most = Most { smallest: [0.55, f64::MIN, f64::MIN], ..Most::of(3, 5, 7) };
-    let table = Table::new("", vec![], rows.collect()).most(most, "paths", "metrics.json");
+    let table = Table::new("", vec![], rows.collect()).most(most, "paths", "in metrics.json");
     let document = Document { sections: vec![Section::new("a", "A", "").with(table)], ..Document::default() };
     let text = terminal::draw(&document, Layout::default());
     assert!(
@@ -155,11 +155,11 @@ fn a_form_shows_the_rows_it_has_room_for_and_says_how_many_it_leaves_out() {
     assert!(
         markdown.contains("row-4.")
             && !markdown.contains("row-5.")
-            && markdown.contains("5 more paths are in metrics.json")
+            && markdown.contains("5 more paths, in metrics.json")
     );
     let page = html::page(&document, "9");
     assert!(
-        page.contains("row-6.") && !page.contains("row-7.") && page.contains("3 more paths are in metrics.json"),
+        page.contains("row-6.") && !page.contains("row-7.") && page.contains("3 more paths, in metrics.json"),
         "{page}"
     );
 }
@@ -222,6 +222,19 @@ fn no_text_of_others_breaks_out() {
     let heads = page.matches("<th").count() + page.matches("<td").count();
     let ends = page.matches("</th>").count() + page.matches("</td>").count();
     assert_eq!(heads - page.matches("<thead").count(), ends);
+    for target in ["javascript:alert(1)", "/etc/passwd", "\\\\host", "https://x.y"] {
+        let row = Row { link: Some(target.to_string()), ..Row::new("name", vec![]) };
+        let section = Section::new("", "x", "")
+            .with(Table::new("", vec![], vec![row]))
+            .with(Block::Files("All of it", vec![target.to_string()]));
+        let document = Document { sections: vec![section], ..Document::default() };
+        let (page, text) = (html::page(&document, "9"), markdown::draw(&document));
+        assert!(!page.contains("<a href=\"") || !page.contains(&format!("href=\"{target}")), "{target}: {page}");
+        assert!(!text.contains("]("), "{target}: {text}");
+    }
+    let row = Row { link: Some("a b)|/c.html".to_string()), ..Row::new("name", vec![]) };
+    let linked = markdown::section(&Section::new("", "x", "").with(Table::new("", vec![], vec![row])), 2);
+    assert!(linked.contains("[name](a%20b%29%7C/c.html)"), "{linked}");
     let text = terminal::draw(&document, Layout::default());
     // Fixed text keeps its lines.
     assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
@@ -238,20 +251,56 @@ fn no_text_of_others_breaks_out() {
 }
 
 #[test]
+fn a_table_sorts_where_its_values_say_by_what() {
+    let page = |cells: Vec<Cell>| {
+        let table = Table::new("of", vec![column("x", ""), words("y")], vec![Row::new("a", cells)]);
+        html::page(&Document { sections: vec![Section::new("s", "S", "").with(table)], ..Document::default() }, "9")
+    };
+    let texts = page(vec!["1 ms".to_string().into(), missing()]);
+    assert!(!texts.contains("class=\"numbers sortable\"") && !texts.contains("data-v"), "{texts}");
+    let values = page(vec![cell("1 ms", 1e6), cell("words", 3.0)]);
+    assert!(
+        values.contains("class=\"numbers sortable\"") && values.contains("<td data-v=\"1e6\">1 ms</td>"),
+        "{values}"
+    );
+    assert!(values.contains("<td class=\"label\">words</td>"), "words sort as they read: {values}");
+    let missing = page(vec![cell("1 ms", f64::MIN), missing()]);
+    assert!(missing.len() < texts.len() + 400, "a number of a few digits");
+}
+
+#[test]
+fn what_is_not_there_is_said_where_that_was_asked_for() {
+    let hidden = Section::new("p", "P", "").only(Forms::PAGE).with(Block::Text("for pages".into()));
+    let section = Section { parts: vec![hidden], ..Section::new("s", "S", "").or_say("nothing there") };
+    let document = Document { sections: vec![section], ..Document::default() };
+    assert!(markdown::draw(&document).contains("nothing there"));
+    assert!(terminal::draw(&document, Layout::default()).contains("nothing there"));
+    assert!(!html::page(&document, "9").contains("nothing there"), "it has a part");
+}
+
+#[test]
+fn a_name_that_is_cut_is_whole_in_its_tooltip() {
+    let long = format!("decode/{}/linear", "block/".repeat(40));
+    let table = Table::new("path", vec![], vec![Row::new(long.clone(), vec![])]).of_code(20);
+    let section = |table: Table| Section::new("s", "S", "").with(table);
+    let page = |table: Table| html::page(&Document { sections: vec![section(table)], ..Document::default() }, "9");
+    assert!(
+        markdown::section(&section(table.clone()), 2).contains(&long)
+            && !page(table.clone()).contains("title=\"decode")
+    );
+    let cut = table.longest(100);
+    assert!(markdown::section(&section(cut.clone()), 2).contains("`decode/…/"));
+    let page = page(cut);
+    assert!(page.contains(&format!("title=\"{long}\"")) && page.contains("decode/…/"), "{page}");
+}
+
+#[test]
 fn a_narrow_terminal_gets_texts_of_its_width() {
     let long = "word ".repeat(60) + &"x".repeat(200);
     let section = Section::new("a", "A", long.clone()).list(vec![long.clone()]).with(Block::Text(long.clone()));
-    let verdict = Verdict {
-        ok: true,
-        text: "fine".into(),
-        notices: vec![Notice { mark: Mark::Error, code: "c".into(), message: long.clone(), remedy: long.clone() }],
-    };
-    let document = Document {
-        facts: vec![Fact::new("run", long)],
-        verdict: Some(verdict),
-        sections: vec![section],
-        ..Document::default()
-    };
+    let notice = Notice { mark: Mark::Error, code: "c".into(), message: long.clone(), remedy: long.clone() };
+    let section = section.with(Block::Notices(vec![notice]));
+    let document = Document { facts: vec![Fact::new("run", long)], sections: vec![section], ..Document::default() };
     for width in [60, 100] {
         let text = terminal::draw(&document, Layout { width, color: false });
         assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");

@@ -272,7 +272,8 @@ fn missing() -> String {
 /// A titled table with at most `top` rows (0: all); nothing without rows. Columns in `words` are texts.
 fn table(out: &mut String, title: &str, header: &[&str], rows: Vec<Vec<String>>, words: &[&str], top: usize) {
     let most = if top == 0 { usize::MAX } else { top };
-    let table = Table::of_texts(header, rows).words(words).most(Most::of(most, most, most), "rows", "--top 0");
+    let table =
+        Table::of_texts(header, rows).words(words).most(Most::of(most, most, most), "rows", "which --top 0 shows");
     let section = Section::new("", title, "").with(table);
     out.push_str(&terminal::section(&section, Layout::default()));
 }

@@ -70,6 +70,7 @@ fn document(title: &str, front: &Front, parts: &[Part]) -> Document {
             .nav(part.heading.clone())
             .with(text)
             .with(Block::Files("All of it", part.files.clone()))
+            .or_say("There is nothing to show.")
     });
     Document {
         title: title.replace('\n', " "),

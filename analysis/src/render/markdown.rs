@@ -2,13 +2,12 @@
 //! as an issue or a pull request.
 
 use super::report;
-use super::terminal::TerminalOptions;
 use crate::passes::Analysis;
 use candlescope_document::markdown::draw;
 
 /// `report.md`: begins with the conclusion.
 pub fn report(analysis: &Analysis) -> String {
-    draw(&report::document(analysis, &TerminalOptions::default()))
+    draw(&report::document(analysis, 0, 0))
 }
 
 /// `operators.md`: every operator.

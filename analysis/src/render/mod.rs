@@ -24,7 +24,7 @@ mod nsys_table;
 mod peak_columns;
 mod plain_changes;
 mod plain_paths;
-mod report;
+pub(crate) mod report;
 #[cfg(feature = "roofline")]
 pub mod roofline;
 mod shown_definitions;

@@ -48,12 +48,12 @@ pub(super) fn section(analysis: &Analysis, most: usize) -> Option<Section> {
         }
         let top = row.top.as_ref();
         cells.push(
-            top.map_or(missing(), |(name, ns)| format!("{} {}", code(&head(name, 60)), duration(*ns as f64)).into()),
+            top.map_or(missing(), |(name, ns)| format!("{} {}", code(&head(name, 80)), duration(*ns as f64)).into()),
         );
         Row::new(row.path.clone(), cells)
     });
     let table = Table::new("path", columns, rows.collect()).of_code(if compared { 30 } else { 40 });
-    let left = [("outside every interval", kernels.outside), ("launch not recorded", kernels.unlaunched)];
+    let left = [("(outside every interval)", kernels.outside), ("(launch not recorded)", kernels.unlaunched)];
     let left = left.into_iter().filter(|(_, sum)| sum.kernels > 0).map(|(name, sum)| {
         let share = percent(ratio(sum.ns, kernels.all.ns));
         format!("{name}: {}, {} ({share})", plural(sum.kernels, "kernel"), duration(sum.ns as f64))
@@ -66,7 +66,7 @@ pub(super) fn section(analysis: &Analysis, most: usize) -> Option<Section> {
     )
     .brief(summary)
     .nav("Kernels")
-    .with(table.most(Most::of(most, MOST_ROWS, MOST_ROWS), "paths", "metrics.json"))
+    .with(table.most(Most::of(most, MOST_ROWS, MOST_ROWS), "paths", "in metrics.json"))
     .with(Block::List(left.collect()));
     Some(section)
 }

@@ -8,10 +8,10 @@ use crate::advice::{Advice, AdviceCode};
 use crate::passes::Analysis;
 use candlescope_document::text::code;
 
-/// The first `most` of *What to change*, with paths and names formatted by `code`.
+/// The first `most` of *What to change*, with paths.
 pub(super) fn changes(analysis: &Analysis, most: usize) -> Vec<String> {
     let found = analysis.diagnosis.iter().flat_map(|diagnosis| &diagnosis.findings);
-    found.take(most).map(|advice| change(advice)).collect()
+    found.take(most).map(change).collect()
 }
 
 /// How many findings there are.
@@ -52,7 +52,7 @@ fn change(advice: &Advice) -> String {
 fn words(advice: &Advice, step: &str) -> (String, String) {
     let of = |name: &str| advice.figure(name).unwrap_or(f64::NAN);
     let time = |name: &str| duration(of(name));
-    let it = advice.place.path.as_deref().map_or_else(|| step.to_string(), |path| part(path));
+    let it = advice.place.path.as_deref().map_or_else(|| step.to_string(), part);
     match advice.code {
         AdviceCode::ConstantCost => (
             match advice.figure("rayon_num_threads") {

@@ -40,7 +40,7 @@ fn named(element: &str, list: &[(&[&str], &'static str)]) -> Option<&'static str
     list.iter().find(|(names, _)| names.iter().any(|name| element.contains(name))).map(|(_, words)| *words)
 }
 
-/// What a path ends in, in words. An element that is not known keeps its name, formatted by `code`, with what holds it.
+/// What a path ends in, in words. An element that is not known keeps its name, with what holds it.
 pub(super) fn part(path: &str) -> String {
     let plain = path.to_lowercase().replace('-', "_");
     let elements: Vec<&str> = plain.split(['/', '.']).filter(|element| !element.is_empty()).collect();

@@ -24,8 +24,13 @@ impl Default for TerminalOptions {
     }
 }
 
-/// The whole summary. Its verdict stands for the conclusion.
+/// The whole summary.
 pub fn summary(analysis: &Analysis, options: &TerminalOptions) -> String {
-    let document = Document { conclusion: String::new(), ..report::document(analysis, options) };
+    drawn(report::document(analysis, options.tree, options.operators), options)
+}
+
+/// A run's document on a terminal, where its verdict stands for the conclusion.
+pub(crate) fn drawn(document: Document, options: &TerminalOptions) -> String {
+    let document = Document { conclusion: String::new(), ..document };
     draw(&document, Layout { width: options.width, color: options.color })
 }

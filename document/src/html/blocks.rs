@@ -1,8 +1,9 @@
 //! Blocks other than tables.
 
 use super::{Escaped, Plain, Prose, table};
-use crate::document::{Block, Frame, Heat, Notice, Part, Verdict};
-use crate::text::printable_lines;
+use crate::document::{Block, Frame, Heat, Notice, Verdict};
+use crate::part::Part;
+use crate::text::{is_beside, printable_lines};
 use std::fmt::Write as _;
 
 pub(super) fn draw(out: &mut String, block: &Block) {
@@ -24,7 +25,11 @@ pub(super) fn draw(out: &mut String, block: &Block) {
         Block::Pictures(pictures) => return draw_pictures(out, pictures),
         Block::Fixed(text) => writeln!(out, "  <pre>{}</pre>", Escaped(&printable_lines(text))),
         Block::Files(what, files) => {
-            let links = files.iter().map(|file| format!("<a href=\"{0}\">{0}</a>", Plain(file))).collect::<Vec<_>>();
+            let links = files.iter().map(|file| match is_beside(file) {
+                true => format!("<a href=\"{0}\">{0}</a>", Plain(file)),
+                false => Plain(file).to_string(),
+            });
+            let links = links.collect::<Vec<_>>();
             writeln!(out, "  <p class=\"note\">{}: {}</p>", Plain(what), links.join(", "))
         }
         Block::Folded(title, block) => {
@@ -145,10 +150,13 @@ fn draw_frames(out: &mut String, frames: &[Frame]) {
     out.push_str(if several { "  <div class=\"flames\">\n" } else { "" });
     for frame in frames {
         let (title, class) = (Plain(&frame.title), if frame.wide { " class=\"whole\"" } else { "" });
-        let heading = if several { format!("<h3>{title}</h3>") } else { String::new() };
+        let (heading, of) = match several {
+            true => (format!("<h3>{title}</h3>"), format!("Flame graph of {title}")),
+            false => (String::new(), title.to_string()),
+        };
         let drawn = match &frame.drawn {
             Some((document, height)) => format!(
-                "<iframe class=\"flame\" sandbox=\"allow-scripts allow-modals\" style=\"height:{height}px\" title=\"{title}\" \
+                "<iframe class=\"flame\" sandbox=\"allow-scripts allow-modals\" style=\"height:{height}px\" title=\"{of}\" \
                  srcdoc=\"{}\"></iframe>",
                 Escaped(document)
             ),

@@ -3,12 +3,13 @@
 mod blocks;
 mod table;
 
-use crate::document::{Document, Forms, Section};
+use crate::document::{Document, Section};
+use crate::forms::Forms;
 use crate::text::{pieces, printable};
 use std::fmt::{Display, Formatter, Write as _};
 
 /// The looks of every page: a style sheet.
-pub const STYLE: &str = include_str!("style.css");
+const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 const HEAD: &str = include_str!("head.html");
 const LOGO: &str = "<svg viewBox=\"0 0 24 24\" aria-hidden=\"true\"><path d=\"M12 2c3 4 4 5.500 4 8a4 4 0 0 1-8 0c0-2.500 1-4 \
@@ -70,8 +71,9 @@ pub fn page(document: &Document, version: &str) -> String {
         let _ = writeln!(out, "    <p class=\"outcome\">{}</p>", Prose(&document.conclusion));
     }
     out.push_str("    <p class=\"facts\">");
-    for fact in document.facts.iter().filter(|fact| fact.forms.has(Forms::PAGE) && !fact.text.is_empty()) {
-        let _ = write!(out, "<span title=\"{}\">{}</span>", Plain(fact.label), Prose(&fact.text));
+    for fact in document.facts.iter().filter(|fact| fact.is_in(Forms::PAGE)) {
+        let label = if fact.label.is_empty() { String::new() } else { format!("{}: ", fact.label) };
+        let _ = write!(out, "<span>{}{}</span>", Plain(&label), Prose(&fact.text));
     }
     out.push_str("</p>\n  </div>\n</header>\n<nav aria-label=\"Sections\"><div class=\"wrap\">\n  ");
     let sections: Vec<&Section> = document.sections.iter().filter(|section| section.is_in(Forms::PAGE)).collect();
@@ -102,7 +104,7 @@ fn draw_section(out: &mut String, section: &Section, level: usize) {
     }
     let shown: Vec<_> = section.shown(Forms::PAGE).collect();
     let parts: Vec<_> = section.parts.iter().filter(|part| part.is_in(Forms::PAGE)).collect();
-    if shown.is_empty() && parts.is_empty() {
+    if section.says_empty(Forms::PAGE) {
         let _ = writeln!(out, "  <p class=\"empty\">{}</p>", Prose(section.empty));
     }
     if section.side_by_side {

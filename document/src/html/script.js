@@ -4,9 +4,11 @@
   document.querySelectorAll("table.sortable").forEach(function (table) {
     var body = table.tBodies[0];
     var heads = Array.from(table.querySelectorAll("th.sort"));
-    var key = function (row, column) {
+    // A column of figures has values; a row without one comes last in it.
+    var key = function (row, column, figures) {
       var cell = row.cells[column];
-      return cell.dataset.v === undefined ? cell.textContent : parseFloat(cell.dataset.v);
+      if (!figures) { return cell ? cell.textContent : ""; }
+      return cell && cell.dataset.v !== undefined ? parseFloat(cell.dataset.v) : -Infinity;
     };
     heads.forEach(function (head) {
       head.addEventListener("click", function () {
@@ -16,9 +18,10 @@
         head.classList.add(down ? "down" : "up");
         head.setAttribute("aria-sort", down ? "descending" : "ascending");
         var rows = Array.from(body.rows);
+        var figures = rows.some(function (row) { return row.cells[column] && row.cells[column].dataset.v !== undefined; });
         rows.sort(function (a, b) {
-          var x = key(a, column), y = key(b, column);
-          var order = typeof x === "string" ? x.localeCompare(y) : x - y;
+          var x = key(a, column, figures), y = key(b, column, figures);
+          var order = figures ? (x > y) - (x < y) : x.localeCompare(y);
           return down ? -order : order;
         });
         rows.forEach(function (row) { body.appendChild(row); });
@@ -28,7 +31,7 @@
 
   // Rows whose name holds what is typed above their table.
   document.querySelectorAll("input.filter").forEach(function (filter) {
-    var table = filter.parentElement.nextElementSibling.querySelector("table");
+    var table = filter.closest(".table").querySelector("table");
     filter.addEventListener("input", function () {
       var wanted = filter.value.toLowerCase();
       Array.from(table.tBodies[0].rows).forEach(function (row) {
@@ -65,7 +68,7 @@
         update();
       }
     });
-    var buttons = tree.parentElement.previousElementSibling;
+    var buttons = tree.closest(".table").querySelector(".buttons");
     buttons.querySelector(".expand").addEventListener("click", function () { set(function () { return true; }); });
     buttons.querySelector(".collapse").addEventListener("click", function () { set(function () { return false; }); });
     if (rows.length > 60) { set(function (depth) { return depth < 2; }); }

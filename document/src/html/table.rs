@@ -1,13 +1,12 @@
 //! Tables: sorted by a click on a head, or folded like a tree.
 
 use super::{Plain, Prose};
-use crate::document::{Forms, Part};
+use crate::forms::Forms;
+use crate::part::Part;
 use crate::table::{Bar, Cell, Column, Row, Table};
-use crate::text::{UNKNOWN, head};
+use crate::text::{UNKNOWN, count, cut, is_beside};
 use std::fmt::Write as _;
 
-/// Longest name of a row, in characters.
-const LONGEST_NAME: usize = 100;
 /// From so many rows on, a table scrolls by itself.
 const TALL: usize = 14;
 
@@ -16,7 +15,8 @@ pub(super) fn draw(out: &mut String, table: &Table) {
     let columns = table.columns_in(Forms::PAGE);
     let is_tree = rows.iter().any(|row| row.depth > 0);
     let has_bar = rows.iter().any(|row| matches!(row.bar, Bar::Gauge(..) | Bar::Parts(_)));
-    let is_sortable = !is_tree && rows.iter().any(|row| row.cells.iter().any(|cell| cell.sort != 0.0));
+    let is_sortable = !is_tree && rows.iter().any(|row| row.cells.iter().any(|cell| cell.sort.is_some()));
+    out.push_str("  <div class=\"table\">\n");
     if is_tree {
         out.push_str(
             "  <p class=\"buttons\"><button class=\"expand\">Expand all</button><button class=\"collapse\">Collapse</button></p>\n",
@@ -59,8 +59,9 @@ pub(super) fn draw(out: &mut String, table: &Table) {
     }
     out.push_str("    </tbody>\n  </table></div>\n");
     if more > 0 {
-        let _ = writeln!(out, "  <p class=\"note\">{more} more {} are in {}.</p>", table.what, table.rest);
+        let _ = writeln!(out, "  <p class=\"note\">{} more {}, {}.</p>", count(more), table.what, Prose(table.rest));
     }
+    out.push_str("  </div>\n");
 }
 
 fn column_head(place: usize, name: &str, hint: &str, words: bool, sortable: bool, sorted: bool) -> String {
@@ -75,8 +76,9 @@ fn column_head(place: usize, name: &str, hint: &str, words: bool, sortable: bool
 }
 
 fn name(out: &mut String, table: &Table, row: &Row, is_tree: bool, has_children: bool) {
-    let whole = row.whole.as_ref().map_or(String::new(), |whole| format!(" title=\"{}\"", Plain(whole)));
-    let text = head(&row.name, LONGEST_NAME);
+    let text = cut(&row.name, table.longest);
+    let whole = row.whole.as_ref().or(Some(&row.name).filter(|name| **name != text));
+    let whole = whole.map_or(String::new(), |whole| format!(" title=\"{}\"", Plain(whole)));
     let shown = match (table.code, text.rsplit_once('/')) {
         (false, _) => Prose(&text).to_string(),
         (true, Some((above, name))) => {
@@ -84,7 +86,10 @@ fn name(out: &mut String, table: &Table, row: &Row, is_tree: bool, has_children:
         }
         (true, None) => format!("<code>{}</code>", Plain(&text)),
     };
-    let shown = row.link.as_ref().map_or(shown.clone(), |file| format!("<a href=\"{}\">{shown}</a>", Plain(file)));
+    let shown = match row.link.as_ref().filter(|file| is_beside(file)) {
+        Some(file) => format!("<a href=\"{}\">{shown}</a>", Plain(file)),
+        None => shown,
+    };
     let remark = if row.remark.is_empty() { String::new() } else { format!(" <small>{}</small>", Prose(&row.remark)) };
     let meter = match row.bar {
         Bar::Meter(share) => {
@@ -115,8 +120,8 @@ fn value(out: &mut String, cell: Option<&Cell>, column: &Column, sortable: bool)
         (true, false) => " class=\"label\"",
         (false, _) => "",
     };
-    let sort = match cell.filter(|_| sortable && !column.words) {
-        Some(cell) => format!(" data-v=\"{}\"", cell.sort),
+    let sort = match cell.and_then(|cell| cell.sort).filter(|_| sortable && !column.words) {
+        Some(sort) => format!(" data-v=\"{sort:e}\""),
         None => String::new(),
     };
     let below = match cell.map_or("", |cell| &cell.below) {

@@ -27,8 +27,7 @@ pub(super) fn page(
     });
     let model = [("name", "name"), ("parameters", "parameters"), ("quantization", "quantization"), ("dtype", "dtype")];
     let model = model.into_iter().chain([("engine", "engine"), ("context_length", "context length")]);
-    let model = model
-        .filter_map(|(key, label)| Some(Fact::new(label, format!("{label}: {}", shown(manifest.model.get(key)?)))));
+    let model = model.filter_map(|(key, label)| Some(Fact::new(label, shown(manifest.model.get(key)?))));
     let damaged = match records.damaged {
         0 => String::new(),
         n => format!("{n} lines of the journal were cut off by a crash and are left out."),
@@ -51,7 +50,10 @@ pub(super) fn page(
 }
 
 fn cases(summaries: &[CaseSummary]) -> Section {
-    let note = format!("Medians; below each {}. Every sample is in results.parquet.", intervals(summaries));
+    let note = format!(
+        "Medians; below each {}. Every sample is in results.parquet. A suite's name leads to the layers of its last recorded run.",
+        intervals(summaries)
+    );
     let figures = ["requests", "time to first token", "time per output token", "end to end", "output tokens/s"];
     let columns = ["batch", "prompt", "output"].into_iter().chain(figures).map(|name| column(name, ""));
     let columns = columns.chain([words("device"), column("memory", ""), column("recorded ÷ plain", "")]);

@@ -88,7 +88,7 @@ fn operators(nth: usize, title: &str, of: &Recorded<'_>) -> Section {
     section.with(beware(&[(title, held_up(of.case))])).with(table.most(
         Most::of(OPERATORS, OPERATORS, OPERATORS),
         "operators",
-        "the run's report",
+        "in the run's report",
     ))
 }
 

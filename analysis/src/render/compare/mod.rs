@@ -20,22 +20,37 @@ const LONGEST_NAME: usize = 40;
 
 /// The comparison as text: what has to be known before, the conclusion, then what it rests on.
 pub fn text(comparison: &Comparison, color: bool) -> String {
-    draw(&document(comparison), Layout { color, ..Layout::default() })
+    draw(&document(comparison), layout(color))
 }
 
 /// The page of a comparison of runs.
 pub fn page(comparison: &Comparison) -> String {
-    drawn(&document(comparison))
+    let mut document = document(comparison);
+    document.sections.push(flames("Flame graphs", &comparison.stacks));
+    drawn(&document)
 }
 
 /// A comparison of cases as text, with the paths of recorded runs that changed.
 pub fn text_of_cases(comparison: &CasesComparison, color: bool) -> String {
-    draw(&document_of_cases(comparison), Layout { color, ..Layout::default() })
+    draw(&document_of_cases(comparison), layout(color))
 }
 
 /// The page of a comparison of cases. Its flame graphs are those of the case whose recorded runs differ most.
 pub fn page_of_cases(comparison: &CasesComparison) -> String {
-    drawn(&document_of_cases(comparison))
+    let mut document = document_of_cases(comparison);
+    let recorded = comparison.cases.iter().filter_map(|case| Some((case, case.recorded.as_ref()?)));
+    let change = |recorded: &Comparison| {
+        recorded.step.as_ref().and_then(|step| step.estimate).map_or(0.0, |estimate| estimate.change.abs())
+    };
+    if let Some((case, recorded)) = recorded.max_by(|a, b| change(a.1).total_cmp(&change(b.1))) {
+        document.sections.push(flames(&format!("Flame graphs of {}", case.case), &recorded.stacks));
+    }
+    drawn(&document)
+}
+
+/// Lines are as long as they are: who reads them through a pipe looks for whole sentences.
+fn layout(color: bool) -> Layout {
+    Layout { color, width: usize::MAX }
 }
 
 fn document(comparison: &Comparison) -> Document {
@@ -55,9 +70,9 @@ fn document(comparison: &Comparison) -> Document {
         );
         facts.push(Fact::new("judged", judged));
         facts.extend(step.estimate.as_ref().and_then(followed).map(|said| Fact::new("series", said)));
+    } else {
+        facts.push(Fact::new("judged", format!("margin {}", percent(comparison.margin))));
     }
-    let mut sections = tables(comparison);
-    sections.push(flames(&comparison.stacks));
     Document {
         kind: format!("{} · compare", comparison.outcome.as_str()),
         title: title(&comparison.a.name, &comparison.b.name),
@@ -67,32 +82,27 @@ fn document(comparison: &Comparison) -> Document {
             .collect(),
         conclusion: conclusion(comparison),
         facts,
-        sections,
+        sections: tables(comparison),
         ..Document::default()
     }
 }
 
 fn document_of_cases(comparison: &CasesComparison) -> Document {
     let mut sections = tables_of_cases(comparison);
-    let change = |recorded: &Comparison| {
-        recorded.step.as_ref().and_then(|step| step.estimate).map_or(0.0, |estimate| estimate.change.abs())
-    };
-    let mut most: Option<&Comparison> = None;
     for (nth, case) in comparison.cases.iter().enumerate() {
         let reason = case.not_recorded.as_ref().map(|reason| format!("Recorded runs are not compared: {reason}"));
         let mut parts = Vec::new();
         if let Some(recorded) = &case.recorded {
-            most = Some(recorded).into_iter().chain(most).max_by(|a, b| change(a).total_cmp(&change(b)));
-            // A terminal shows what decides.
+            // A terminal shows what changed in each, and no more.
             parts.extend(tables(recorded).into_iter().filter(|part| part.id != "differences").map(|part| {
-                let forms = if ["counts", "paths"].contains(&part.id.as_str()) { Forms::ALL } else { Forms::FILES };
+                let on_terminal = ["counts", "paths"].contains(&part.id.as_str()) && has_rows(&part);
+                let forms = if on_terminal { Forms::ALL } else { Forms::FILES };
                 Section { id: format!("{}-{nth}", part.id), ..part }.only(forms)
             }));
         }
         let section = Section::new(format!("case-{nth}"), format!("{}, recorded runs", case.case), "");
         sections.push(Section { parts, ..section.with(Block::Text(reason.unwrap_or_default())) });
     }
-    sections.push(flames(most.map_or(&Stacks::default(), |recorded| &recorded.stacks)));
     Document {
         kind: format!("{} · compare", comparison.outcome.as_str()),
         title: title(&comparison.a, &comparison.b),
@@ -113,8 +123,12 @@ fn title(a: &str, b: &str) -> String {
     format!("{} → {}", head(a, LONGEST_NAME), head(b, LONGEST_NAME))
 }
 
-fn flames(stacks: &Stacks) -> Section {
+fn has_rows(section: &Section) -> bool {
+    section.blocks.iter().any(|(_, block)| matches!(block, Block::Table(table) if !table.rows.is_empty()))
+}
+
+fn flames(title: &str, stacks: &Stacks) -> Section {
     let note = "Width is self time of a typical step, in hundredths of a nanosecond; ordinals are left out. Click a frame to \
                 zoom. In the difference, width is that of B; red takes longer in B, blue takes less.";
-    Section::new("flames", "Flame graphs", note).only(Forms::PAGE).with(Block::Frames(frames(stacks)))
+    Section::new("flames", title, note).only(Forms::PAGE).with(Block::Frames(frames(stacks)))
 }

@@ -154,7 +154,7 @@ fn paths(id: &str, title: &str, changes: &PathChanges, limit: f64) -> Section {
         let module = change.module.as_deref().filter(|module| !change.path.ends_with(module));
         let mut remark = module.map_or(String::new(), |module| format!("({})", path(module, 40)));
         if change.outside_others {
-            remark.push_str(" (self time)");
+            remark.push_str(if remark.is_empty() { "(self time)" } else { " (self time)" });
         }
         let cells = [
             clock(change.clock).to_string(),
@@ -181,5 +181,5 @@ fn paths(id: &str, title: &str, changes: &PathChanges, limit: f64) -> Section {
     };
     let head = ["clock", "A", "B", "change", "of the step", "of the change"];
     let columns = head.map(|head| column(head, "")).into();
-    section(id, title, note, Table::new("path", columns, rows.collect()).of_code(60))
+    section(id, title, note, Table::new("path", columns, rows.collect()).of_code(60).longest(100))
 }

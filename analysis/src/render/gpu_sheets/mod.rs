@@ -13,6 +13,8 @@ use candlescope_schema::GpuSource;
 
 /// Rows in the HTML and Markdown reports; `metrics.json` has them all.
 const MOST_ROWS: usize = 200;
+/// Longest name in these reports, in characters.
+const LONGEST_NAME: usize = 100;
 /// Characters of a name on a terminal.
 const NAME_WIDTH: usize = 30;
 

@@ -24,7 +24,7 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
         0 => String::new(),
         more => format!("… and {} more: `candlescope analyze --top 0`", count(more as u64)),
     };
-    let together: Vec<String> = together(diagnosis).into_iter().chain(steps(diagnosis)).collect();
+    let together = together(diagnosis).into_iter().chain(steps(diagnosis)).map(|line| format!("{line}.")).collect();
     let account = analysis.account.as_ref().map(|account| account::text(account, ACCOUNT_ROWS, &[]));
     let mut section = Section::new(
         "advice",
@@ -35,9 +35,6 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
     )
     .brief("gain: share of the unobserved step at 87.5 % (75 to 100 %) of what is attainable")
     .with_in(Forms::FILES, Block::Text(nothing.to_string()));
-    if found.is_empty() && analysis.phases.rows.is_empty() {
-        section = section.only(Forms::FILES);
-    }
     for row in found.iter().take(MOST[0]) {
         let said = format!("{} of {}: {}", row.gain, code(&row.advice.place.phase), row.words.message);
         section = section
@@ -87,7 +84,7 @@ fn table(found: &[Ranked<'_>]) -> Table {
         words("confidence"),
     ];
     let table = Table::new("finding", columns, rows.collect()).of_code(40);
-    table.most(Most::of(0, MOST[1], 0), "findings", "`candlescope analyze --top 0`")
+    table.most(Most::of(0, MOST[1], 0), "findings", "which `candlescope analyze --top 0` shows")
 }
 
 /// The list of a page. One scale for every bar of every page: the whole width is the time of all steps of the run.

@@ -52,8 +52,11 @@ fn in_full(analysis: &Analysis) -> Pairs {
     if let Some(text) = background(manifest) {
         add("background threads", text);
     }
-    if loss.emitted > 0 {
+    if loss.emitted == 0 {
+        add("intervals lost", "loss counts unknown".to_string());
+    } else {
         add("intervals emitted", count(loss.emitted));
+        add("intervals lost", count(loss.lost()));
         add("lost: ring full", count(loss.ring_full));
         add("lost: too deep", count(loss.too_deep));
         add("lost: thread without a ring", count(loss.no_ring));

@@ -31,7 +31,7 @@ pub(super) fn head(analysis: &Analysis) -> Document {
     Document {
         title: title(analysis),
         conclusion: sentence(analysis),
-        facts: facts.into_iter().filter(|fact| !fact.text.is_empty()).collect(),
+        facts: facts.into(),
         verdict: Some(Verdict {
             ok: analysis.verdict.ok,
             text: verdict_line(analysis),
@@ -55,6 +55,12 @@ fn data(analysis: &Analysis, started: String) -> String {
     what.push(format!("{} steps", rows("steps")));
     what.push(format!("{} intervals", rows("spans")));
     what.join(" · ")
+}
+
+/// What the verdict rests on, where it does not stand with the verdict.
+pub(super) fn findings(analysis: &Analysis) -> Section {
+    let notices = analysis.verdict.findings.iter().map(notice).collect();
+    Section::new("findings", "Findings", "").only(Forms::TEXTS).with(Block::Notices(notices))
 }
 
 fn notice(finding: &Finding) -> Notice {

@@ -15,24 +15,23 @@ mod steps;
 mod tree;
 
 use super::charts::flame;
-use super::terminal::TerminalOptions;
 use super::{gpu_sheets, nsys_table};
 use crate::passes::Analysis;
 use candlescope_document::{Block, Document, Forms, Section, markdown};
 
-/// Everything that a report shows of a run; the terminal shows as many rows as `options` say.
-pub(super) fn document(analysis: &Analysis, options: &TerminalOptions) -> Document {
+/// Everything that a report shows of a run; a terminal shows so many rows of the tree and of the operators.
+pub(crate) fn document(analysis: &Analysis, tree: usize, operators: usize) -> Document {
     let [peaks, gpu] = gpu(analysis);
     let sections = [
         advice::section(analysis),
         figures::section(analysis),
         slow::section(analysis),
-        steps::section(analysis),
-        tree::section(analysis, options.tree),
-        operators::section(analysis, options.operators, 15),
+        Some(steps::section(analysis)),
+        Some(tree::section(analysis, tree)),
+        Some(operators::section(analysis, operators, 15)),
         Some(peaks),
         Some(gpu),
-        nsys_table::section(analysis, options.operators),
+        nsys_table::section(analysis, operators),
         Some(
             Section::new(
                 "flame",
@@ -47,6 +46,7 @@ pub(super) fn document(analysis: &Analysis, options: &TerminalOptions) -> Docume
         Some(samples::tokens(analysis)),
         Some(samples::section(analysis)),
         Some(cost::section(analysis)),
+        Some(head::findings(analysis)),
         Some(head::environment(analysis)),
         Some(definitions::section(analysis)),
     ];
@@ -55,9 +55,7 @@ pub(super) fn document(analysis: &Analysis, options: &TerminalOptions) -> Docume
 
 /// `operators.md`: every operator.
 pub(super) fn operators(analysis: &Analysis) -> String {
-    let section = operators::section(analysis, 0, usize::MAX);
-    section
-        .map_or_else(|| "# Operators\n".to_string(), |section| markdown::section(&section, 1).trim_start().to_string())
+    markdown::section(&operators::section(analysis, 0, usize::MAX), 1).trim_start().to_string()
 }
 
 /// The GPU's figures and tables; of the processor's peaks, a terminal has no other table.

@@ -19,7 +19,7 @@ struct Known {
 }
 
 /// At most so many rows on a terminal and in Markdown.
-pub(super) fn section(analysis: &Analysis, terminal: usize, in_markdown: usize) -> Option<Section> {
+pub(super) fn section(analysis: &Analysis, terminal: usize, in_markdown: usize) -> Section {
     let operators = &analysis.operators;
     let known = Known {
         gpu: operators.iter().any(|o| o.gpu.is_some()),
@@ -51,7 +51,7 @@ pub(super) fn section(analysis: &Analysis, terminal: usize, in_markdown: usize) 
         (true, true) => 16,
     };
     let table = Table::new("operator", columns, rows.collect()).of_code(width);
-    let table = table.most(Most::of(terminal, in_markdown, MOST_ROWS), "operators", "operators.md");
+    let table = table.most(Most::of(terminal, in_markdown, MOST_ROWS), "operators", "in operators.md");
     let (title, brief, on_gpu) = heading(analysis);
     let note = format!(
         "One row for each path without ordinals, by self time{}. Shares are of {} in steps. Rates are analytic work over \
@@ -61,7 +61,7 @@ pub(super) fn section(analysis: &Analysis, terminal: usize, in_markdown: usize) 
     );
     let section = Section::new("operators", title, note).brief(brief).nav("Operators");
     let section = section.with(Table { sorted_by, filter: true, ..table });
-    Some(if operators.is_empty() { section.only(Forms::PAGE).or_say("The run holds no intervals.") } else { section })
+    if operators.is_empty() { section.only(Forms::FILES).or_say("The run holds no intervals.") } else { section }
 }
 
 /// The title, what stands beside it on a terminal, and what is said of GPU time.
@@ -101,6 +101,7 @@ fn columns(known: &Known) -> Vec<Column> {
             wide("GPU mean", ""),
             column("GPU TFLOP/s", "").short("TFLOP/s"),
             column("GPU GB/s", "").short("GB/s"),
+            words("GPU source").only(Forms::FILES),
         ]);
     }
     columns.extend([
@@ -138,6 +139,7 @@ fn cells(o: &Operator, known: &Known) -> Vec<Cell> {
             time(g.map(|g| g.mean_ns)),
             rate(g.and_then(|g| g.tflops)),
             rate(g.and_then(|g| g.gbytes)),
+            g.map_or(missing(), |g| source_name(g.source).to_string().into()),
         ]);
     }
     cells.extend([

@@ -4,7 +4,7 @@ use super::super::charts::plots;
 use super::super::format::{count, duration, significant, value};
 use crate::passes::Analysis;
 use crate::passes::memory::{RESIDENT, Series};
-use candlescope_document::{Block, Cell, Forms, Most, Row, Section, Table, column, maybe, words};
+use candlescope_document::{Block, Cell, Forms, Most, Row, Section, Table, column, missing, words};
 
 /// Curves of a page.
 const MOST_PLOTS: usize = 4;
@@ -32,7 +32,7 @@ pub(super) fn section(analysis: &Analysis) -> Section {
     let section = Section::new("memory", "Memory and other samples over time", "")
         .nav("Samples")
         .with(Block::Pictures(curves))
-        .with(table.most(Most::of(0, 64, 100), "series", "the table `samples`"));
+        .with(table.most(Most::of(0, 64, 100), "series", "in the table `samples`"));
     let empty = "The run holds no samples. Turn on the host collector to see memory and CPU use.";
     if all.is_empty() { section.only(Forms::PAGE).or_say(empty) } else { section.only(Forms::FILES) }
 }
@@ -44,7 +44,7 @@ fn columns() -> Vec<candlescope_document::Column> {
 
 fn row(s: &Series) -> Row {
     let show = |v: f64| Cell::from(if s.unit == "ratio" { significant(v) } else { value(&s.unit, v) });
-    let period = maybe(s.period_ns.map(|ns| ns as f64), duration);
+    let period = s.period_ns.map_or(missing(), |ns| duration(ns as f64).into());
     let words = [s.device.clone(), s.unit.clone()].map(Cell::from);
     let figures = [show(s.min), show(s.mean), show(s.max), show(s.last), count(s.n).into(), period];
     Row::new(s.metric.clone(), words.into_iter().chain(figures).collect())

@@ -39,7 +39,7 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
     columns.extend(PARTS.iter().map(|(name, hint)| column(*name, *hint)));
     columns.push(sentences("what stands out"));
     let note = format!(
-        "The slowest of {}, and where their time went; the parts add up to the duration. `candlescope query` shows the \
+        "The slowest of {}, and where their time went; the parts add up to the duration, and all bars are on one scale. `candlescope query` shows the \
          intervals of a step: `SELECT * FROM spans WHERE step = N`.",
         count(slow.n as u64)
     );

@@ -17,7 +17,7 @@ const BAR_PARTS: usize = 7;
 const SMALLEST_PART: f64 = 0.002;
 
 /// The section, also of a run without steps.
-pub(super) fn section(analysis: &Analysis) -> Option<Section> {
+pub(super) fn section(analysis: &Analysis) -> Section {
     let phases = &analysis.phases;
     let wall = duration(phases.wall_ns as f64);
     let (outside, brief) = match phases.outside_ns() {
@@ -34,15 +34,15 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
          rates are over the time in which at least one step of a kind was open.{}",
         errors(analysis).unwrap_or_default()
     );
-    let table = Table::new("", columns(), phases.rows.iter().map(row).collect()).of_code(28);
+    let table = Table::new("", columns(), phases.rows.iter().map(row).collect()).of_code(28).longest(60);
     let section = Section::new("phases", "Steps", note)
         .brief(format!("wall {wall}, {brief}"))
         .with_in(Forms::PAGE, Block::Shares("Share of time by phase", bar(analysis)))
-        .with(table.most(Most::of(8, 64, 100), "kinds of step", "metrics.json"))
+        .with(table.most(Most::of(8, 64, 100), "kinds of step", "in metrics.json"))
         .with_in(Forms::TERMINAL, Block::Text(warmup_in_words(analysis)));
     let section = Section { parts: vec![warmup(analysis), against_peaks(analysis)], ..section };
     let is_empty = phases.rows.is_empty() && analysis.warmup.rows.is_empty();
-    Some(if is_empty { section.only(Forms::FILES).or_say("The run holds no steps.") } else { section })
+    if is_empty { section.only(Forms::FILES).or_say("The run holds no steps.") } else { section }
 }
 
 fn columns() -> Vec<candlescope_document::Column> {
@@ -168,7 +168,7 @@ fn warmup(analysis: &Analysis) -> Section {
     Section::new("warmup", "Warm-up", note).only(Forms::FILES).with(table.most(
         Most::of(0, 100, 100),
         "kinds of step",
-        "metrics.json",
+        "in metrics.json",
     ))
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 const SMALLEST: [f64; 3] = [0.005, 0.001, f64::MIN];
 
 /// At most `most` rows on a terminal.
-pub(super) fn section(analysis: &Analysis, most: usize) -> Option<Section> {
+pub(super) fn section(analysis: &Analysis, most: usize) -> Section {
     let tree = &analysis.tree;
     let gpu: BTreeMap<&str, &OperatorGpu> =
         analysis.operators.iter().filter_map(|o| Some((o.path.as_str(), o.gpu.as_ref()?))).collect();
@@ -25,7 +25,7 @@ pub(super) fn section(analysis: &Analysis, most: usize) -> Option<Section> {
             share(Some(row.share)),
             time(Some(row.self_ns as f64)),
             share(Some(own)),
-            share(row.has_children.then(|| ratio(row.self_ns, row.total_ns))),
+            if row.has_children { share(Some(ratio(row.self_ns, row.total_ns))) } else { String::new().into() },
         ];
         if !gpu.is_empty() {
             cells.extend([
@@ -53,7 +53,8 @@ pub(super) fn section(analysis: &Analysis, most: usize) -> Option<Section> {
         ]);
     }
     let note = format!(
-        "Shares are of the {} in steps. Self time of a path with children is what none of them accounts for: {} over all.",
+        "Shares are of the {} in steps. Self time of a path with children is what none of them accounts for: {} over all. A \
+         page's bars show total time, their solid part self time.",
         duration(tree.total_ns as f64),
         percent(ratio(tree.unaccounted_ns(), tree.total_ns))
     );
@@ -62,6 +63,6 @@ pub(super) fn section(analysis: &Analysis, most: usize) -> Option<Section> {
     let section = Section::new("tree", "Where the time goes", note)
         .brief("self: of a path with children, what none of them accounts for")
         .nav("Tree")
-        .with(table.most(most, "paths", "metrics.json"));
-    Some(if tree.rows.is_empty() { section.only(Forms::PAGE).or_say("The run holds no intervals.") } else { section })
+        .with(table.most(most, "paths", "in metrics.json"));
+    if tree.rows.is_empty() { section.only(Forms::FILES).or_say("The run holds no intervals.") } else { section }
 }

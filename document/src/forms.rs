@@ -1,0 +1,27 @@
+//! The forms that draw a document.
+
+/// The forms in which a part is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forms(u8);
+
+impl Forms {
+    /// On a terminal.
+    pub const TERMINAL: Self = Self(1);
+    /// In Markdown.
+    pub const MARKDOWN: Self = Self(2);
+    /// On an HTML page.
+    pub const PAGE: Self = Self(4);
+    /// In the forms that are plain text.
+    pub const TEXTS: Self = Self(1 | 2);
+    /// In the forms that are files.
+    pub const FILES: Self = Self(2 | 4);
+    /// Nowhere.
+    pub const NONE: Self = Self(0);
+    /// Everywhere.
+    pub const ALL: Self = Self(1 | 2 | 4);
+
+    /// Whether any of `other` is among them.
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
