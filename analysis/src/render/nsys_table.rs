@@ -67,7 +67,8 @@ pub(super) fn section(analysis: &Analysis, most: usize) -> Option<Section> {
     .brief(summary)
     .nav("Kernels")
     .with(table.most(Most::of(most, MOST_ROWS, MOST_ROWS), "paths", "in metrics.json"))
-    .with(Block::List(left.collect()));
+    .with(Block::List(left.collect()))
+    .or_say("No interval launched a kernel.");
     Some(section)
 }
 
