@@ -39,8 +39,8 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
     columns.extend(PARTS.iter().map(|(name, hint)| column(*name, *hint)));
     columns.push(sentences("what stands out"));
     let note = format!(
-        "The slowest of {}, and where their time went; the parts add up to the duration, and all bars are on one scale. `candlescope query` shows the \
-         intervals of a step: `SELECT * FROM spans WHERE step = N`.",
+        "The slowest of {}, and where their time went; the parts add up to the duration, and all bars are on one scale. \
+         `candlescope query` shows the intervals of a step: `SELECT * FROM spans WHERE step = N`.",
         count(slow.n as u64)
     );
     Some(Section::new("slow", "Slow requests", note).only(Forms::FILES).with(Table::new("request", columns, rows)))
