@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use candlescope_analysis::Run;
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{RunManifest, env_key, option_key};
 use candlescope_work::devices::Peak;
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ pub(crate) fn of_this_machine() -> Result<Option<String>> {
 }
 
 /// Under which a run names them.
-const KEY: &str = "measured_peaks";
+const KEY: &str = env_key::MEASURED_PEAKS.name();
 
 /// Gives a run without measured peaks those that are kept of the device that it ran on, whatever program made it.
 #[cfg(feature = "lab")]
@@ -54,10 +54,10 @@ pub(crate) fn add_to(manifest: &mut RunManifest, on_gpu: bool) -> Result<()> {
     let text = |key: &str| manifest.environment.get(key).and_then(Value::as_str).map(str::to_string);
     let device = if on_gpu {
         let uuid = manifest.gpus().first().and_then(|gpu| Some(gpu.get("uuid")?.as_str()?.to_string()));
-        let named = uuid.zip(text("nvidia_driver"));
+        let named = uuid.zip(text(env_key::NVIDIA_DRIVER.name()));
         named.map(|(id, driver)| (DeviceKind::Cuda, id, Some(driver)))
     } else {
-        text("cpu_model").map(|id| (DeviceKind::Cpu, id, None))
+        text(env_key::CPU_MODEL.name()).map(|id| (DeviceKind::Cpu, id, None))
     };
     let Some((kind, id, driver)) = device else { return Ok(()) };
     let device = DeviceIdentity { kind, name: id.clone(), id, driver, host: manifest.host.clone() };
@@ -77,7 +77,7 @@ pub(crate) fn add_to(_: &mut RunManifest, _: bool) -> Result<()> {
 /// are told.
 pub(crate) fn add_kept(run: &mut Run) {
     let Some(manifest) = run.manifest_mut() else { return };
-    let on_gpu = match manifest.options.get("device").and_then(Value::as_str) {
+    let on_gpu = match option_key::DEVICE.of(&manifest.options) {
         Some(device) => device.starts_with("cuda") || device.starts_with("gpu"),
         None => manifest.gpu.as_ref().is_some_and(|gpu| !gpu.devices.is_empty()),
     };

@@ -12,7 +12,7 @@ use crate::work::{self, Output};
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope::{ParquetConfig, Scope};
 use candlescope_analysis::{ReadLimits, ReportOptions, write_report};
-use candlescope_core::run::{Finding, RunManifest, Severity, env_key};
+use candlescope_core::run::{Finding, RunManifest, Severity, env_key, result_key};
 use candlescope_models::{AnyModel, LoadOptions, ModelSource, Picture};
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -140,7 +140,7 @@ pub(crate) fn record(options: &Options, progress: bool) -> Result<Recorded> {
     progress.clear();
     crash_report::doing("ending the session");
     if let (Err(error), Some(handle)) = (&outcome, scope.handle()) {
-        handle.set_result("error", format!("{error:#}"));
+        handle.set_result(result_key::ERROR.name(), format!("{error:#}"));
     }
     let manifest = scope.finish();
     crash_report::doing("reading what was recorded");
@@ -202,15 +202,15 @@ fn start(options: &Options, out: &Path, peaks: Option<serde_json::Value>, distur
         .parquet_with(config)
         .run_id(&run_id)
         .on_problem(candlescope_core::diagnostics::to_stderr)
-        .session(|s| s.environment("candle", candlescope_models::CANDLE_VERSION));
+        .session(|s| s.environment(env_key::CANDLE.name(), candlescope_models::CANDLE_VERSION));
     for (key, value) in crate::threads::facts() {
         builder = builder.session(|s| s.environment(key, value));
     }
     if !disturbances.is_empty() {
-        builder = builder.session(|s| s.environment(env_key::DISTURBANCES, disturbances));
+        builder = builder.session(|s| s.environment(env_key::DISTURBANCES.name(), disturbances));
     }
     if let Some(peaks) = peaks {
-        builder = builder.session(|s| s.environment("measured_peaks", peaks));
+        builder = builder.session(|s| s.environment(env_key::MEASURED_PEAKS.name(), peaks));
     }
     for (key, value) in options.kept() {
         builder = builder.session(|s| s.option(&key, value));
@@ -235,7 +235,7 @@ fn keep_data_on_interrupt(scope: &Scope, out: &Path) {
     let installed = ctrlc::set_handler(move || {
         note("");
         note("interrupted: writing what has been recorded");
-        handle.set_result("error", "interrupted");
+        handle.set_result(result_key::ERROR.name(), "interrupted");
         if let Err(error) = handle.flush(Duration::from_secs(5)) {
             note(&error.to_string());
         }
@@ -272,12 +272,12 @@ fn generate_all(
     crash_report::doing("generating");
     let work::Done { outputs, dataset } = work::run(model, source, picture, options, progress)?;
     if let (Some(handle), Some(facts)) = (scope.handle(), dataset) {
-        handle.set_result("dataset", facts);
+        handle.set_result(result_key::DATASET.name(), facts);
     }
     if let (Some(handle), Some(first)) = (scope.handle(), outputs.first()) {
         handle.set_result("prompt_tokens", first.prompt_tokens());
         if let Some(reason) = first.finish_reason() {
-            handle.set_result("finish_reason", reason);
+            handle.set_result(result_key::FINISH_REASON.name(), reason);
         }
     }
     Ok(outputs)
@@ -304,7 +304,7 @@ fn show(
     if shown.json {
         let texts: Vec<&str> = sequences.iter().map(|s| s.text.as_str()).collect();
         let object = json!({
-            "run": out, "run_id": manifest.run_id, "text": texts, "finish_reason": manifest.results.get("finish_reason"),
+            "run": out, "run_id": manifest.run_id, "text": texts, "finish_reason": result_key::FINISH_REASON.raw(&manifest.results),
             "metrics": report.metrics,
         });
         return say(&serde_json::to_string(&object)?);

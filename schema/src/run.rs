@@ -3,10 +3,10 @@
 //! A program that reads a run needs only this module of ours.
 
 mod code;
-pub mod env_key;
 mod evidence;
 mod finding;
 pub mod judge;
+pub mod keys;
 mod loaded_model;
 mod machine_use;
 mod rayon_threads;
@@ -17,6 +17,7 @@ pub use code::Code;
 pub use evidence::{Evidence, EvidenceValue};
 pub use finding::{Finding, Place, Severity, Verdict};
 pub use judge::judge;
+pub use keys::{env_key, model_key, option_key, result_key};
 pub use loaded_model::LoadedModel;
 pub use machine_use::{MachineMeter, MachineUse};
 pub use rayon_threads::RayonThreads;
@@ -107,7 +108,7 @@ impl RunManifest {
 
     /// The GPUs that were sampled, as the environment describes them: objects with `uuid`, `index`, `name` and more.
     pub fn gpus(&self) -> &[Value] {
-        self.environment.get("gpus").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+        env_key::GPUS.of(&self.environment).map_or(&[], Vec::as_slice)
     }
 
     /// Peaks of the machine, as the environment names them: those of the datasheet under `peaks`, those measured on this
@@ -115,7 +116,7 @@ impl RunManifest {
     /// stand times that are none: `graph_gap` between two kernels of a CUDA graph, and `launch`, the driver's part of
     /// one.
     pub fn peaks(&self) -> impl Iterator<Item = Peak> {
-        let lists = ["peaks", "measured_peaks"].into_iter().filter_map(|key| self.environment.get(key)?.as_array());
+        let lists = [env_key::PEAKS, env_key::MEASURED_PEAKS].into_iter().filter_map(|key| key.of(&self.environment));
         lists.flatten().filter_map(Peak::read)
     }
 }
@@ -188,7 +189,7 @@ impl fmt::Display for StepCounts {
 /// A model states it in `compute_dtype` (a word, or an object with one word per phase), because it can differ from the
 /// type of the weights: candle multiplies quantised weights by activations that it quantises to 8 bits.
 pub fn multiplied_dtype(model: &BTreeMap<String, Value>, phase: &str, most: Option<&str>) -> Option<String> {
-    if let Some(told) = model.get("compute_dtype") {
+    if let Some(told) = model_key::COMPUTE_DTYPE.raw(model) {
         let word = told.as_str().or_else(|| told.get(phase)?.as_str())?;
         return Some(if word == "int8" { "i8".to_string() } else { word.to_string() });
     }

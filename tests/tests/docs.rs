@@ -167,6 +167,24 @@ fn run_format() {
     for (key, meaning) in MANIFEST {
         let _ = writeln!(text, "| `{key}` | {meaning} |");
     }
+    text.push_str(
+        "\n## Keys of the maps\n\n\
+         What one part writes and another reads, as `schema/src/run/keys.rs` declares it. Programs add what they like, and\n\
+         readers keep what they do not know.\n",
+    );
+    let maps = [
+        ("environment", run::env_key::ALL),
+        ("model", run::model_key::ALL),
+        ("options", run::option_key::ALL),
+        ("results", run::result_key::ALL),
+    ];
+    for (map, keys) in maps {
+        let _ = write!(text, "\n| key of `{map}` | type | meaning |\n|---|---|---|\n");
+        for key in keys {
+            let meaning: String = key.meaning.concat();
+            let _ = writeln!(text, "| `{}` | {} | {} |", key.name, key.of, meaning.trim());
+        }
+    }
     text.push('\n');
     text.push_str(include_str!("docs/threads_and_machine.md"));
     text.push_str(NOTES);

@@ -238,7 +238,9 @@ pub(super) fn alike(side: &'static str, runs: &[RunFacts]) -> Result<(), Compare
     let parts = |of: &Fingerprint| {
         // How many compute decides the time; a run of an earlier release does not know it, which is no difference.
         let all_know = |key: &str| runs.iter().all(|run| run.fingerprint.threads.contains_key(key));
-        let deciding = [env_key::COMPUTE_THREADS, env_key::RAYON_NUM_THREADS].into_iter().filter(|key| all_know(key));
+        let deciding = [env_key::COMPUTE_THREADS.name(), env_key::RAYON_NUM_THREADS.name()]
+            .into_iter()
+            .filter(|key| all_know(key));
         let threads = deciding.filter_map(|key| Some((key.to_owned(), of.threads.get(key)?.clone()))).collect();
         [of.model.clone(), of.device.clone(), of.shapes.clone(), of.machine.clone(), of.dtype.clone(), threads]
     };
@@ -383,7 +385,7 @@ mod tests {
         assert!(alike("A", &runs).unwrap_err().to_string().contains("layers is 4"));
         assert!(alike("A", &runs[..1]).is_ok());
 
-        let of = |threads: u64| run(|f| drop(f.threads.insert(env_key::COMPUTE_THREADS.into(), threads.into())));
+        let of = |threads: u64| run(|f| drop(f.threads.insert(env_key::COMPUTE_THREADS.name().into(), threads.into())));
         let mixed = alike("A", &[of(2), of(1)]).unwrap_err().to_string();
         assert!(mixed.contains("compute_threads is 2") && mixed.contains("and 1"), "{mixed}");
         assert!(alike("A", &[of(2), run(|_| ())]).is_ok(), "the other does not say");

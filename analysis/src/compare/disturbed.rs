@@ -20,7 +20,7 @@ pub(super) fn disturbances_of(analysis: &Analysis) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     // What was seen before the work began: what others do on a GPU does not show in the host's samples.
     if is_disturbed.is_none() || on_gpu {
-        let told = manifest.environment.get(env_key::DISTURBANCES).and_then(Value::as_array);
+        let told = env_key::DISTURBANCES.of(&manifest.environment);
         found.extend(told.into_iter().flatten().filter_map(Value::as_str).map(str::to_string));
     }
     match is_disturbed {
@@ -40,7 +40,7 @@ fn by_means(analysis: &Analysis) -> Option<String> {
         let series = analysis.memory.series.iter().find(|series| series.metric == metric)?;
         Some(series.in_steps.map_or(series.mean, |inside| inside.mean)).filter(|mean| mean.is_finite())
     };
-    let cores = analysis.manifest.environment.get(env_key::CPU_AVAILABLE).and_then(Value::as_f64);
+    let cores = env_key::CPU_AVAILABLE.of(&analysis.manifest.environment).map(|cores| cores as f64);
     match (mean(host_metric::OTHERS_RATIO), mean(metric::LOAD_1M), mean(metric::CPU_RATIO), cores) {
         (Some(others), ..) => {
             (others >= MOST_OTHERS).then(|| format!("other processes used {} processors", significant(others)))

@@ -1,41 +1,57 @@
 //! Who measured what where: what has to agree before times may be compared.
 
 use crate::passes::{ChosenDevice, PRICE_PER_HOUR};
-use candlescope_schema::run::{RunManifest, env_key};
+use candlescope_schema::run::{RunManifest, env_key, model_key};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Facts of `model` that say which model it is. Others say in which form its weights are.
 const OF_MODEL: [&str; 9] = [
-    "architecture",
-    "layers",
-    "hidden_size",
-    "intermediate_size",
-    "heads",
-    "kv_heads",
-    "head_dim",
-    "vocab_size",
-    "parameters",
+    model_key::ARCHITECTURE.name(),
+    model_key::LAYERS.name(),
+    model_key::HIDDEN_SIZE.name(),
+    model_key::INTERMEDIATE_SIZE.name(),
+    model_key::HEADS.name(),
+    model_key::KV_HEADS.name(),
+    model_key::HEAD_DIM.name(),
+    model_key::VOCAB_SIZE.name(),
+    model_key::PARAMETERS.name(),
 ];
-const OF_WEIGHTS: [&str; 4] = ["dtype", "quantization", "compute_dtype", "weight_bytes"];
-const OF_MACHINE: [&str; 4] = ["arch", "cpu_model", env_key::CPU_AVAILABLE, "os"];
+const OF_WEIGHTS: [&str; 4] = [
+    model_key::DTYPE.name(),
+    model_key::QUANTIZATION.name(),
+    model_key::COMPUTE_DTYPE.name(),
+    model_key::WEIGHT_BYTES.name(),
+];
+const OF_MACHINE: [&str; 4] =
+    [env_key::ARCH.name(), env_key::CPU_MODEL.name(), env_key::CPU_AVAILABLE.name(), env_key::OS.name()];
 /// Facts of the environment that decide how many threads compute, and on what. One that is null is known not to be set
 /// or limited; one that is missing is not known.
 const OF_THREADS: [&str; 6] = [
-    env_key::RAYON_NUM_THREADS,
-    env_key::CANDLE_NUM_THREADS,
-    env_key::COMPUTE_THREADS,
-    env_key::CPU_CORES,
-    env_key::CPU_QUOTA,
-    env_key::CPU_AFFINITY,
+    env_key::RAYON_NUM_THREADS.name(),
+    env_key::CANDLE_NUM_THREADS.name(),
+    env_key::COMPUTE_THREADS.name(),
+    env_key::CPU_CORES.name(),
+    env_key::CPU_QUOTA.name(),
+    env_key::CPU_AFFINITY.name(),
 ];
 /// Facts of the environment that say how the program was built.
-const OF_BUILD: [&str; 4] =
-    [env_key::BUILD_PROFILE, env_key::BUILD_OPT_LEVEL, env_key::CANDLE_FEATURES, env_key::ALLOCATOR];
+const OF_BUILD: [&str; 4] = [
+    env_key::BUILD_PROFILE.name(),
+    env_key::BUILD_OPT_LEVEL.name(),
+    env_key::CANDLE_FEATURES.name(),
+    env_key::ALLOCATOR.name(),
+];
 /// What stands for a fact that is known to be absent.
 const NOT_SET: &str = "not set";
-const OF_VERSIONS: [&str; 5] = ["candlescope", "candle", "kernel", "nvidia_driver", "cuda_driver_version"];
+const OF_VERSIONS: [&str; 5] = [
+    env_key::CANDLESCOPE.name(),
+    env_key::CANDLE.name(),
+    env_key::KERNEL.name(),
+    env_key::NVIDIA_DRIVER.name(),
+    env_key::CUDA_DRIVER.name(),
+];
 /// Options that decide how a run is recorded, and so what recording costs it.
 const OF_RECORDING: [&str; 6] = ["gpu-timing", "gpu-budget", "cupti", "nvtx", "overhead-probe", "schedule"];
 /// Options that say where results go, or how long to measure; and those that are compared in other places.
@@ -57,7 +73,7 @@ const LEFT_OUT: [&str; 14] = [
 ];
 
 /// The option, and the fact about the model, that says which implementation runs it.
-const ENGINE: &str = "engine";
+const ENGINE: &str = model_key::ENGINE.name();
 
 /// The fact that counts the tokens of all sequences of a request.
 pub(super) const OUTPUT_TOKENS: &str = "output_tokens";
@@ -149,8 +165,8 @@ impl Fingerprint {
             Some(other) => Some(other.to_string()),
             None => None,
         };
-        let cores = text("cpu_available").map(|n| format!("{n} cores"));
-        let parts: Vec<String> = [text("cpu_model"), cores, text("gpus")].into_iter().flatten().collect();
+        let cores = text(env_key::CPU_AVAILABLE.name()).map(|n| format!("{n} cores"));
+        let parts: Vec<String> = [text(env_key::CPU_MODEL.name()), cores, text("gpus")].into_iter().flatten().collect();
         if parts.is_empty() { "an unknown machine".to_string() } else { parts.join(", ") }
     }
 }

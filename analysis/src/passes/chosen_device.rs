@@ -1,6 +1,6 @@
 //! Where a run was told to compute.
 
-use candlescope_schema::run::RunManifest;
+use candlescope_schema::run::{RunManifest, option_key};
 
 /// What the option `device` of a run says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) enum ChosenDevice {
 
 impl ChosenDevice {
     pub(crate) fn of(manifest: &RunManifest) -> Self {
-        match manifest.options.get("device").and_then(|device| device.as_str()) {
+        match option_key::DEVICE.of(&manifest.options) {
             Some("cpu") => Self::Cpu,
             Some(word) if word.starts_with("cuda") || word.starts_with("gpu") => Self::Gpu,
             _ => Self::Unsaid,

@@ -1,6 +1,6 @@
 //! CPU time of the profiler's own threads.
 
-use candlescope_schema::run::RunManifest;
+use candlescope_schema::run::{RunManifest, env_key};
 use serde_json::Value;
 
 /// CPU time of the profiler's own threads.
@@ -39,8 +39,9 @@ impl Background {
 
 /// Cores that the process may use, or else those of the machine.
 pub(crate) fn cores(manifest: &RunManifest) -> Option<u64> {
-    let keys = ["cpu_available", "cpu_cores", "logical_cpus"];
-    keys.iter().find_map(|key| manifest.environment.get(*key).and_then(Value::as_u64))
+    let keys = [env_key::CPU_AVAILABLE, env_key::CPU_CORES];
+    let other = || manifest.environment.get("logical_cpus").and_then(Value::as_u64);
+    keys.iter().find_map(|key| key.of(&manifest.environment)).or_else(other)
 }
 
 #[cfg(test)]

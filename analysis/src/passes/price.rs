@@ -1,11 +1,11 @@
 //! What output tokens cost, from a price per hour that somebody gave. No price is ever guessed.
 
 use super::Analysis;
-use candlescope_schema::run::RunManifest;
+use candlescope_schema::run::{RunManifest, option_key};
 use serde_json::Value;
 
 /// The price among the options of a run or a study: US dollars an hour.
-pub const PRICE_PER_HOUR: &str = "price-per-hour";
+pub const PRICE_PER_HOUR: &str = option_key::PRICE_PER_HOUR.name();
 
 /// What the machine costs.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,41 +3,47 @@
 
 use super::format::{bytes, count, duration, json, percent, printable, significant};
 use crate::passes::overhead::{Background, cores};
-use candlescope_schema::run::{RunManifest, env_key};
+use candlescope_schema::run::keys::Key;
+use candlescope_schema::run::{RunManifest, env_key, model_key};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 type Map = BTreeMap<String, Value>;
 
-fn known<'a>(map: &'a Map, keys: &[&str]) -> Option<&'a Value> {
-    keys.iter().filter_map(|key| map.get(*key)).find(|value| !value.is_null())
+/// A fact as a text.
+fn text<T: ?Sized>(map: &Map, key: Key<T>) -> Option<String> {
+    also(map, key.name())
+}
+
+/// The same under a name that other programs give it.
+fn also(map: &Map, key: &str) -> Option<String> {
+    map.get(key).filter(|value| !value.is_null()).map(|value| printable(&json(value)))
 }
 
 /// The model's name, if the run has it.
 pub(super) fn model_name(manifest: &RunManifest) -> Option<String> {
-    known(&manifest.model, &["name"]).map(|name| printable(&json(name)))
+    text(&manifest.model, model_key::NAME)
 }
 
 /// The model without its name: architecture, element types, size.
 pub(super) fn model(manifest: &RunManifest) -> Vec<String> {
     let map = &manifest.model;
     let mut facts = Vec::new();
-    let text = |keys: &[&str]| known(map, keys).map(|v| printable(&json(v)));
-    facts.extend(text(&["architecture"]));
-    let (weights, activations) = (text(&["quantization"]), text(&["dtype"]));
+    facts.extend(text(map, model_key::ARCHITECTURE));
+    let (weights, activations) = (text(map, model_key::QUANTIZATION), text(map, model_key::DTYPE));
     match (weights, activations) {
         (Some(weights), Some(activations)) if weights != activations => {
             facts.push(format!("{weights} weights, {activations} activations"));
         }
         (weights, activations) => facts.extend(weights.or(activations)),
     }
-    if let Some(n) = known(map, &["parameters"]).and_then(Value::as_f64) {
-        facts.push(format!("{} M parameters", significant(n / 1e6)));
+    if let Some(n) = model_key::PARAMETERS.of(map) {
+        facts.push(format!("{} M parameters", significant(n as f64 / 1e6)));
     }
-    if let Some(n) = known(map, &["weight_bytes"]).and_then(Value::as_f64) {
-        facts.push(format!("{} of weights", bytes(n)));
+    if let Some(n) = model_key::WEIGHT_BYTES.of(map) {
+        facts.push(format!("{} of weights", bytes(n as f64)));
     }
-    facts.extend(text(&["engine"]).map(|engine| format!("{engine} engine")));
+    facts.extend(text(map, model_key::ENGINE).map(|engine| format!("{engine} engine")));
     facts
 }
 
@@ -45,21 +51,22 @@ pub(super) fn model(manifest: &RunManifest) -> Vec<String> {
 pub(super) fn machine(manifest: &RunManifest) -> Vec<String> {
     let map = &manifest.environment;
     let mut facts = Vec::new();
-    let text = |keys: &[&str]| known(map, keys).map(|v| printable(&json(v)));
     facts.extend(processor(manifest));
     if let Some(n) = cores(manifest) {
         facts.push(format!("{n} core{}", if n == 1 { "" } else { "s" }));
     }
-    if let Some(n) = known(map, &["memory_total_bytes"]).and_then(Value::as_f64) {
+    if let Some(n) = env_key::MEMORY_TOTAL.of(map) {
         facts.push(format!("{} memory", bytes(n)));
     }
     facts.extend(gpu_names(manifest));
-    let system: Vec<String> = [text(&["os"]), text(&["kernel"])].into_iter().flatten().collect();
+    let system: Vec<String> = [text(map, env_key::OS), text(map, env_key::KERNEL)].into_iter().flatten().collect();
     if !system.is_empty() {
         facts.push(system.join(" "));
     }
-    facts.extend(text(&["candle_version", "candle"]).map(|version| format!("candle {version}")));
-    if let Some(n) = map.get(env_key::COMPUTE_THREADS).and_then(Value::as_u64) {
+    facts.extend(
+        also(map, "candle_version").or_else(|| text(map, env_key::CANDLE)).map(|version| format!("candle {version}")),
+    );
+    if let Some(n) = env_key::COMPUTE_THREADS.of(map) {
         facts.push(format!("{n} thread{} to compute", if n == 1 { "" } else { "s" }));
     }
     // Of a manifest that was never begun nothing is said.
@@ -78,13 +85,13 @@ fn others(manifest: &RunManifest) -> String {
 
 /// The processor's name.
 pub(super) fn processor(manifest: &RunManifest) -> Option<String> {
-    known(&manifest.environment, &["cpu_model", "cpu"]).map(|v| printable(&json(v)))
+    text(&manifest.environment, env_key::CPU_MODEL).or_else(|| also(&manifest.environment, "cpu"))
 }
 
 /// The GPUs' names.
 pub(super) fn gpu_names(manifest: &RunManifest) -> Option<String> {
     let map = &manifest.environment;
-    gpus(manifest.gpus()).or_else(|| known(map, &["gpu_name", "gpu"]).map(|v| printable(&json(v))))
+    gpus(manifest.gpus()).or_else(|| also(map, "gpu_name")).or_else(|| also(map, "gpu"))
 }
 
 /// Names of the GPUs that were sampled, with a count for equal names.

@@ -1,12 +1,10 @@
 //! `inputs.yaml`: the configuration of a run as it was composed, from which it can be made again.
 
 use super::format::{printable, utc};
-use candlescope_schema::run::{RunManifest, env_key};
+use candlescope_schema::run::{RunManifest, env_key, option_key};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 
-/// Key of a run's options under which its configuration stands.
-pub(super) const OPTION: &str = "inputs";
 /// Deepest nesting that is written out; below, values are on one line.
 const DEEPEST: usize = 3;
 
@@ -15,7 +13,7 @@ pub fn inputs(manifest: &RunManifest) -> String {
     let mut out = String::new();
     let when = if manifest.started_ns > 0 { format!(", {}", utc(manifest.started_ns)) } else { String::new() };
     let _ = writeln!(out, "# Configuration of the run {}{when}", printable(&manifest.run_id));
-    match manifest.options.get(OPTION).and_then(Value::as_object) {
+    match option_key::INPUTS.of(&manifest.options) {
         Some(groups) => {
             out.push_str("# Make it again: candlescope profile --config inputs.yaml --out NEW_RUN\n");
             if groups.get("dataset").is_some_and(|dataset| dataset.get("prompt_sha256").is_some()) {
@@ -34,10 +32,10 @@ pub fn inputs(manifest: &RunManifest) -> String {
                 let _ = writeln!(out, "#   {}: {}", printable(key), scalar(value));
             }
             let threads = [
-                env_key::COMPUTE_THREADS,
-                env_key::COMPUTE_THREADS_FROM,
-                env_key::RAYON_NUM_THREADS,
-                env_key::CANDLE_NUM_THREADS,
+                env_key::COMPUTE_THREADS.name(),
+                env_key::COMPUTE_THREADS_FROM.name(),
+                env_key::RAYON_NUM_THREADS.name(),
+                env_key::CANDLE_NUM_THREADS.name(),
             ];
             let known = threads.iter().filter_map(|key| Some((key, manifest.environment.get(*key)?)));
             let lines: Vec<String> = known.map(|(key, value)| format!("#   {key}: {}\n", scalar(value))).collect();
@@ -97,7 +95,7 @@ mod tests {
         let text = inputs(&manifest);
         assert!(text.lines().all(|line| line.starts_with('#')) && text.contains("#   seed: 42"), "{text}");
         let groups = json!({ "model": { "path": "a: b\u{9b}\n" }, "runtime": { "temperature": 0.5, "odd key": true } });
-        manifest.options.insert(OPTION.into(), groups);
+        manifest.options.insert(option_key::INPUTS.name().into(), groups);
         let text = inputs(&manifest);
         let body: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let expected =

@@ -3,7 +3,8 @@
 use super::scenario::Scenario;
 use crate::passes::peaks::{devices, peaks};
 use crate::passes::{Analysis, Distribution};
-use candlescope_schema::run::RunManifest;
+use candlescope_schema::run::keys::Key;
+use candlescope_schema::run::{RunManifest, env_key, model_key};
 use candlescope_work::devices::{
     Device, DeviceKind, Format, Multiply, Origin, Peak, PeakKind, Roof, known_device, launch_of_driver,
 };
@@ -46,13 +47,15 @@ pub(super) fn device(analysis: &Analysis, roofs: &[Roof], given: Option<&Device>
 /// The device that a run worked on without any peak: its kind, its memory, its link, and what a launch costs its host.
 pub(super) fn bare_device(analysis: &Analysis) -> Device {
     let environment = &analysis.manifest.environment;
-    let text = |key: &str| environment.get(key).and_then(Value::as_str).map(str::to_string);
     let on_gpu = analysis.ran_on_gpu();
     let gpu = gpu_name(&analysis.manifest).filter(|_| on_gpu);
-    let name = gpu.clone().or_else(|| text("cpu_model")).unwrap_or_else(|| "the run's device".to_string());
+    let name = gpu
+        .clone()
+        .or_else(|| env_key::CPU_MODEL.of(environment).map(str::to_string))
+        .unwrap_or_else(|| "the run's device".to_string());
     let own = Device::without_peaks(name, if on_gpu { DeviceKind::Gpu } else { DeviceKind::Cpu });
     let Some(known) = gpu.and_then(|name| known_device(&name).ok()) else {
-        let memory = environment.get("memory_total_bytes").and_then(Value::as_f64).filter(|_| !on_gpu);
+        let memory = env_key::MEMORY_TOTAL.of(environment).filter(|_| !on_gpu);
         return Device { memory, ..own };
     };
     // What a launch costs on this host, where the driver's part of it was measured.
@@ -86,27 +89,26 @@ pub(super) fn shape(manifest: &RunManifest) -> Result<ModelShape, String> {
 /// # Errors
 /// What is missing in these facts, or in what is known of the architecture.
 pub fn facts_shape(model: &BTreeMap<String, Value>) -> Result<ModelShape, String> {
-    let number = |key: &str| {
-        let value = model.get(key).and_then(Value::as_u64).filter(|value| *value > 0);
+    let number = |known: Key<u64>| {
+        let (key, value) = (known.name(), known.of(model).filter(|value| *value > 0));
         let value = value.ok_or_else(|| format!("`model.{key}` of run.json"))?;
         // Beyond this no product of dimensions would hold, and no real model is so large.
-        match key == "parameters" || value <= LARGEST {
+        match key == model_key::PARAMETERS.name() || value <= LARGEST {
             true => Ok(value),
             false => Err(format!("a `model.{key}` of run.json that is no more than {LARGEST}: it is {value}")),
         }
     };
-    let text = |key: &str| model.get(key).and_then(Value::as_str);
-    let size = (number("vocab_size")?, number("hidden_size")?, number("layers")?);
-    let heads = (number("heads")?, number("kv_heads")?, number("head_dim")?);
-    let name = text("name").unwrap_or("the run's model");
-    let mut shape = ModelShape::decoder(name, size, heads, number("intermediate_size")?);
-    shape.max_context = number("context_length").ok();
-    let mut shape = shape.built_as(text("architecture").unwrap_or("llama"));
+    let size = (number(model_key::VOCAB_SIZE)?, number(model_key::HIDDEN_SIZE)?, number(model_key::LAYERS)?);
+    let heads = (number(model_key::HEADS)?, number(model_key::KV_HEADS)?, number(model_key::HEAD_DIM)?);
+    let name = model_key::NAME.of(model).unwrap_or("the run's model");
+    let mut shape = ModelShape::decoder(name, size, heads, number(model_key::INTERMEDIATE_SIZE)?);
+    shape.max_context = number(model_key::CONTEXT_LENGTH).ok();
+    let mut shape = shape.built_as(model_key::ARCHITECTURE.of(model).unwrap_or("llama"));
     if shape.parameters_at_most() > MOST_PARAMETERS {
         return Err(format!("dimensions in run.json that make no more than {MOST_PARAMETERS} parameters"));
     }
     // Whether the head is the embedding table is not told, but the number of parameters tells it.
-    let parameters = number("parameters")?;
+    let parameters = number(model_key::PARAMETERS)?;
     shape.tied = false;
     let apart = shape.parameters();
     if apart != parameters {
@@ -126,8 +128,8 @@ pub fn facts_shape(model: &BTreeMap<String, Value>) -> Result<ModelShape, String
 /// What the run asked of its model, or what is missing.
 pub(super) fn scenario(analysis: &Analysis) -> Result<Scenario, String> {
     let model = &analysis.manifest.model;
-    let text = |key: &str| model.get(key).and_then(Value::as_str);
-    let weights = Format::stored(text("quantization"), text("dtype")).ok_or("`model.quantization` of run.json")?;
+    let weights = Format::stored(model_key::QUANTIZATION.of(model), model_key::DTYPE.of(model))
+        .ok_or("`model.quantization` of run.json")?;
     let weights = weights.map_err(|error| error.to_string())?;
     let measured: Vec<_> = analysis.latency.requests.iter().filter(|request| !request.warmup).collect();
     let median = |values: Vec<f64>| Distribution::of(values).map(|d| d.median.round() as u64);

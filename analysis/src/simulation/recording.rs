@@ -2,7 +2,7 @@
 
 use super::step_model::{Facts, Recording};
 use crate::passes::peaks::peaks;
-use candlescope_schema::run::{RunManifest, multiplied_dtype};
+use candlescope_schema::run::{RunManifest, model_key, multiplied_dtype};
 use candlescope_work::devices::{Device, Format, Multiply, Peak, PeakKind, PeaksError, Roof, peaks_device};
 use candlescope_work::estimate::Estimate;
 use serde_json::Value;
@@ -38,8 +38,8 @@ pub(super) fn facts(manifest: &RunManifest, group: &str, most_flops: Option<&str
     let own_source = own.map(|device| format!("{}: {}", device.origin.name(), device.source));
     let known_gap = given.graph_gap_ns.clone().or_else(|| recorded_gap(manifest));
     let (gap, graph_gap_source) = known_gap.unwrap_or_else(|| (GRAPH_GAP_NS, GRAPH_GAP_SOURCE.to_string()));
-    let word = |key: &str| manifest.model.get(key).and_then(Value::as_str);
-    let format = match Format::stored(word("quantization"), word("dtype")) {
+    let model = &manifest.model;
+    let format = match Format::stored(model_key::QUANTIZATION.of(model), model_key::DTYPE.of(model)) {
         Some(stored) => stored.ok(),
         None => most_flops.and_then(|name| Format::named(name).ok()),
     };

@@ -6,6 +6,7 @@ use candlescope_analysis::passes::PRICE_PER_HOUR;
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::Collector;
 use candlescope_core::process_facts::process_facts;
+use candlescope_core::run::env_key;
 use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +16,7 @@ pub(super) fn record(device: &str, price_per_hour: Option<&Value>) -> Result<Sco
     let mut builder = candlescope::builder()
         .paused(true)
         .on_problem(candlescope_core::diagnostics::to_stderr)
-        .session(|session| session.environment("candle", candlescope_models::CANDLE_VERSION));
+        .session(|session| session.environment(env_key::CANDLE.name(), candlescope_models::CANDLE_VERSION));
     for (key, value) in crate::threads::facts() {
         builder = builder.session(|session| session.environment(key, value));
     }
@@ -23,7 +24,7 @@ pub(super) fn record(device: &str, price_per_hour: Option<&Value>) -> Result<Sco
         builder = builder.session(|session| session.option(PRICE_PER_HOUR, price.clone()));
     }
     if let Some(peaks) = crate::measured_peaks::of(device)? {
-        builder = builder.session(|session| session.environment("measured_peaks", peaks));
+        builder = builder.session(|session| session.environment(env_key::MEASURED_PEAKS.name(), peaks));
     }
     let builder = builder.ring_capacity(crate::room::RING).queue_records(crate::room::queue());
     Ok(on_gpu(builder, device.starts_with("cuda")).install()?)
@@ -51,7 +52,7 @@ pub(crate) fn environment(device: &str) -> Map<String, Value> {
         facts.insert("gpus".to_string(), json!([{ "name": gpu.name, "uuid": gpu.id }]));
         // Where the kernel does not tell the driver's version, it is that of CUDA, which is something else.
         let driver = gpu.driver.filter(|driver| !driver.starts_with("cuda-"));
-        facts.extend(driver.map(|driver| ("nvidia_driver".to_string(), Value::from(driver))));
+        facts.extend(driver.map(|driver| (env_key::NVIDIA_DRIVER.name().to_string(), Value::from(driver))));
     }
     facts
 }

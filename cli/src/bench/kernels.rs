@@ -7,6 +7,7 @@ use super::operations::{
 use crate::output::{note, say};
 use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail};
+use candlescope_core::run::option_key;
 use candlescope_lab::kernels::{
     Kernel, KernelCase, RunOptions, STREAM_ELAPSED, Sizes, all, by_name, case_id, cases, engine_cases, table, write,
 };
@@ -240,7 +241,7 @@ fn model_of(args: &KernelsArgs) -> Option<String> {
         return Some(target.to_string());
     }
     let run = candlescope_analysis::Run::open(target).ok()?;
-    Some(run.manifest()?.options.get("model")?.as_str()?.to_string())
+    Some(option_key::MODEL.of(&run.manifest()?.options)?.to_string())
 }
 
 #[cfg(not(feature = "roofline"))]

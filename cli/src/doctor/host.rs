@@ -3,6 +3,7 @@
 use super::check::{Check, Group};
 use anyhow::Result;
 use candlescope_core::process_facts::RAYON_NUM_THREADS;
+use candlescope_core::run::env_key;
 use candlescope_core::{Collector, Session};
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 
@@ -22,7 +23,12 @@ pub(super) fn checks() -> Result<Vec<Check>> {
             fact("kernel").or_else(|| fact("os")),
             "samples of the process are missing",
         ),
-        Check::new(Group::Cpu, "CPU", fact("cpu_model").or_else(|| fact("cpu")), "run.json cannot name the CPU"),
+        Check::new(
+            Group::Cpu,
+            "CPU",
+            fact(env_key::CPU_MODEL.name()).or_else(|| fact("cpu")),
+            "run.json cannot name the CPU",
+        ),
         threads(),
         candle_threads(),
         Check::new(

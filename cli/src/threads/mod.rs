@@ -82,7 +82,10 @@ impl Threads {
 
     /// What a run or a study says of it beside the variables.
     pub(crate) fn facts(&self) -> [(&'static str, Value); 2] {
-        [(env_key::COMPUTE_THREADS, json!(self.number)), (env_key::COMPUTE_THREADS_FROM, json!(self.from))]
+        [
+            (env_key::COMPUTE_THREADS.name(), json!(self.number)),
+            (env_key::COMPUTE_THREADS_FROM.name(), json!(self.from)),
+        ]
     }
 }
 
@@ -90,7 +93,7 @@ impl Threads {
 pub(crate) fn facts() -> Vec<(&'static str, Value)> {
     let settled = settled().map(Threads::facts);
     let features = json!(candlescope::candle_features());
-    settled.into_iter().flatten().chain([(env_key::CANDLE_FEATURES, features)]).collect()
+    settled.into_iter().flatten().chain([(env_key::CANDLE_FEATURES.name(), features)]).collect()
 }
 
 fn chosen(
@@ -123,7 +126,7 @@ fn usual(model: Option<&str>) -> usize {
 pub(crate) fn physical_cores() -> usize {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     let facts = HostCollector::new().describe();
-    let physical = facts.get(env_key::CPU_CORES_PHYSICAL).and_then(Value::as_u64);
+    let physical = env_key::CPU_CORES_PHYSICAL.of(&facts);
     physical.and_then(|n| usize::try_from(n).ok()).map_or(available, |physical| physical.min(available)).max(1)
 }
 

@@ -151,7 +151,7 @@ impl Collector for HostCollector {
         ]);
         if let Ok(cores) = std::thread::available_parallelism() {
             // Takes affinity and the container's quota into account, unlike the number of cores.
-            facts.insert(env_key::CPU_AVAILABLE.to_string(), cores.get().into());
+            facts.insert(env_key::CPU_AVAILABLE.name().to_string(), cores.get().into());
         }
         #[cfg(target_os = "linux")]
         read::describe(&mut facts);

@@ -124,30 +124,30 @@ pub(super) fn describe(facts: &mut BTreeMap<String, Value>) {
     let text = |path: &str| fs::read_to_string(path).ok();
     let cgroup = CpuGroup::of(None);
     if let Ok(cpus) = procfs::CpuInfo::current() {
-        put("cpu_model", cpus.model_name(0).map(Into::into));
-        put(env_key::CPU_CORES, Some(cpus.num_cores().into()));
+        put(env_key::CPU_MODEL.name(), cpus.model_name(0).map(Into::into));
+        put(env_key::CPU_CORES.name(), Some(cpus.num_cores().into()));
         let cores: BTreeSet<_> =
             (0..cpus.num_cores()).filter_map(|n| Some((cpus.physical_id(n)?, cpus.get_field(n, "core id")?))).collect();
         // Some virtual machines and most ARM boards do not say.
-        put(env_key::CPU_CORES_PHYSICAL, (!cores.is_empty()).then(|| cores.len().into()));
+        put(env_key::CPU_CORES_PHYSICAL.name(), (!cores.is_empty()).then(|| cores.len().into()));
         // What candle counts at each product if nothing tells it.
         let (counted, from) = match cores.len() {
             0 => (cpus.num_cores(), "logical cores"),
             n => (n, "physical cores"),
         };
-        if !process_facts().contains_key(env_key::COMPUTE_THREADS) {
-            put(env_key::COMPUTE_THREADS, Some(counted.into()));
-            put(env_key::COMPUTE_THREADS_FROM, Some(from.into()));
+        if !process_facts().contains_key(env_key::COMPUTE_THREADS.name()) {
+            put(env_key::COMPUTE_THREADS.name(), Some(counted.into()));
+            put(env_key::COMPUTE_THREADS_FROM.name(), Some(from.into()));
         }
         put("cpu_features", cpus.flags(0).map(|flags| relevant_flags(flags).into()));
     }
-    put("memory_total_bytes", Meminfo::current().ok().map(|m| m.mem_total.into()));
+    put(env_key::MEMORY_TOTAL.name(), Meminfo::current().ok().map(|m| m.mem_total.into()));
     let limit = text("/sys/fs/cgroup/memory.max").and_then(|t| cgroup_limit(&t));
     put("memory_limit_bytes", limit.map(Into::into));
     put("kernel", text("/proc/sys/kernel/osrelease").map(|t| t.trim().into()));
     let release = text("/etc/os-release").or_else(|| text("/usr/lib/os-release"));
     put("os", Some(release.and_then(|t| os_release(&t, "PRETTY_NAME")).unwrap_or_else(|| "Linux".to_string()).into()));
-    put(env_key::CPU_QUOTA, Some(cgroup.quota().into()));
-    put(env_key::CPU_AFFINITY, of_status(Process::myself()).allowed.map(|allowed| listed(&allowed).into()));
+    put(env_key::CPU_QUOTA.name(), Some(cgroup.quota().into()));
+    put(env_key::CPU_AFFINITY.name(), of_status(Process::myself()).allowed.map(|allowed| listed(&allowed).into()));
     put("cpu_governor", text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").map(|t| t.trim().into()));
 }

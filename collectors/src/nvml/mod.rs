@@ -39,6 +39,7 @@ pub use gpu_source::{GpuFacts, Unavailable};
 pub use nvml_probe::{GpuReport, Report, probe};
 pub use select::{GpuId, uuid_from_cuda};
 
+use candlescope_core::run::env_key;
 use candlescope_core::{CollectError, Collector, Samples};
 use candlescope_work::devices::{Peak, datasheet_peaks};
 use gpu_metrics::{Query, of_query};
@@ -223,7 +224,7 @@ impl Collector for NvmlCollector {
         let mut facts = BTreeMap::from([("gpus".to_string(), gpus.collect::<Value>())]);
         let peaks = self.peaks();
         let known = [
-            ("nvidia_driver", self.driver.as_deref().map(Value::from)),
+            (env_key::NVIDIA_DRIVER.name(), self.driver.as_deref().map(Value::from)),
             ("cuda_driver_version", self.cuda_driver.as_deref().map(Value::from)),
             ("peaks", (!peaks.is_empty()).then(|| json!(peaks))),
             ("gpus_unreachable", (!self.unreachable.is_empty()).then(|| json!(self.unreachable))),

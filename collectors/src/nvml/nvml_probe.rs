@@ -3,6 +3,7 @@
 use super::gpu_source::{GpuFacts, Machine, Unavailable};
 use super::nvml_device;
 use super::watched::{Survey, Watched};
+use candlescope_core::run::env_key;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -69,7 +70,8 @@ impl Report {
             facts
         });
         object.insert("gpus".into(), gpus.collect());
-        let versions = [("nvidia_driver", &self.driver), ("cuda_driver_version", &self.cuda_driver)];
+        let versions =
+            [(env_key::NVIDIA_DRIVER.name(), &self.driver), (env_key::CUDA_DRIVER.name(), &self.cuda_driver)];
         for (key, version) in versions {
             if let Some(version) = version {
                 object.insert(key.into(), version.as_str().into());

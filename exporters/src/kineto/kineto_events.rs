@@ -5,7 +5,7 @@
 
 use super::Written;
 use crate::kernel_tracks::{CallPlace, KernelTracks};
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{RunManifest, env_key, model_key};
 use candlescope_core::{Batch, KernelKind, KernelRecord, SpanRecord, thread_of};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -51,7 +51,7 @@ impl Kineto {
             Some((gpu["uuid"].as_str()?.to_string(), gpu["index"].as_u64().unwrap_or(at as u64)))
         });
         Self {
-            pid: run.environment.get("pid").and_then(Value::as_u64).unwrap_or(1),
+            pid: env_key::PID.of(&run.environment).unwrap_or(1),
             origin: run.started_ns,
             known: known.collect(),
             head: json!({
@@ -61,7 +61,7 @@ impl Kineto {
                 "baseTimeNanoseconds": run.started_ns,
                 "displayTimeUnit": "ms",
                 "trace_id": run.run_id,
-                "candlescope": { "run_id": run.run_id, "host": run.host, "model": run.model.get("name") },
+                "candlescope": { "run_id": run.run_id, "host": run.host, "model": model_key::NAME.raw(&run.model) },
             }),
             devices: HashMap::new(),
             started: false,

@@ -7,7 +7,7 @@ use super::computed;
 use super::request_metrics::{Gap, Requests};
 use super::sample_series::Samples;
 use super::utilisation::Utilisation;
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{RunManifest, option_key};
 use candlescope_core::{
     Batch, GpuSource, HostNs, KernelKind, Outcome, Phase, RequestRecord, Schedule, SpanRecord, Stats, StepRecord,
     cut_text,
@@ -231,7 +231,7 @@ impl Aggregate {
     /// Takes the facts of the run's manifest.
     pub(crate) fn learn(&mut self, run: &RunManifest) {
         lock(&self.utilisation).learn(run);
-        let paused = run.options.get("paused") == Some(&Value::Bool(true));
+        let paused = option_key::PAUSED.of(&run.options) == Some(true);
         let schedule = run.options.get("schedule").and_then(|s| serde_json::from_value(s.clone()).ok());
         if schedule.is_some() || paused {
             self.sampled(schedule.filter(|_| !paused));

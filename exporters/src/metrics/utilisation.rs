@@ -12,7 +12,7 @@
 //! and MBU are then the mean over these devices. If no kernels are recorded, everything counts as one device.
 
 use super::recent::{ALWAYS, Recent, Sums};
-use candlescope_core::run::{RunManifest, multiplied_dtype};
+use candlescope_core::run::{RunManifest, model_key, multiplied_dtype};
 use candlescope_core::stretches::{
     Row as StepsInRow, StepTime, Stretch, beside, covered, difference, intersection, length, merged, rows,
 };
@@ -163,7 +163,10 @@ impl Utilisation {
         // This label is defined by us, so only its two defined values are allowed.
         let ours = |peak: &Peak| peak.label == peak.origin().name() && (peak.is_flops() || peak.is_bandwidth());
         self.peaks = run.peaks().filter(ours).collect();
-        let told = run.model.iter().filter(|(key, _)| ["dtype", "compute_dtype"].contains(&key.as_str()));
+        let told = run
+            .model
+            .iter()
+            .filter(|(key, _)| [model_key::DTYPE.name(), model_key::COMPUTE_DTYPE.name()].contains(&key.as_str()));
         self.model = told.map(|(key, value)| (key.clone(), value.clone())).collect();
     }
 

@@ -2,7 +2,7 @@
 
 use candlescope_core::estimate::{Measured, MeasuredBySource};
 use candlescope_core::llm::SEMCONV_VERSION;
-use candlescope_core::run::RunManifest;
+use candlescope_core::run::{RunManifest, option_key};
 use candlescope_core::{
     GpuSource, GpuTime, HostNs, Outcome, Phase, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId,
 };
@@ -331,7 +331,10 @@ pub(super) fn resource(run: &RunManifest, common: &Common) -> Resource {
     put("candlescope.gpu.driver", text(&run.environment, "nvidia_driver"));
     put("candlescope.cuda.driver", text(&run.environment, "cuda_driver_version"));
     // Shows that steps are missing from a trace by design.
-    put("candlescope.schedule", run.options.get("schedule").filter(|s| s.is_object()).map(|s| s.to_string().into()));
+    put(
+        "candlescope.schedule",
+        option_key::SCHEDULE.raw(&run.options).filter(|s| s.is_object()).map(|s| s.to_string().into()),
+    );
     for (key, field) in [("candlescope.gpu.name", "name"), ("candlescope.gpu.uuid", "uuid")] {
         let words = run.gpus().iter().filter_map(|gpu| gpu.get(field)?.as_str());
         let words: Vec<opentelemetry::StringValue> = words.map(|word| word.to_string().into()).collect();

@@ -4,7 +4,7 @@ use super::journal::Records;
 use crate::method::{CaseId, Method, Stopped};
 use candlescope_analysis::compare::Fingerprint;
 use candlescope_core::HostNs;
-use candlescope_core::run::{RunManifest, env_key};
+use candlescope_core::run::{RunManifest, env_key, option_key};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -104,8 +104,8 @@ impl Manifest {
     /// A study called `name` of `cases`, measured by `method`. It begins now.
     pub fn new(name: impl Into<String>, cases: Vec<CaseId>, method: &Method) -> Self {
         let mut environment = Map::new();
-        environment.insert("candlescope".into(), env!("CARGO_PKG_VERSION").into());
-        environment.insert("candle".into(), candlescope_models::CANDLE_VERSION.into());
+        environment.insert(env_key::CANDLESCOPE.name().into(), env!("CARGO_PKG_VERSION").into());
+        environment.insert(env_key::CANDLE.name().into(), candlescope_models::CANDLE_VERSION.into());
         Self {
             study: name.into(),
             started_ns: HostNs::now().0,
@@ -142,14 +142,14 @@ impl Manifest {
 
     /// Whether it is of a GPU, by the option `device`.
     pub fn is_on_gpu(&self) -> bool {
-        self.options.get("device").and_then(Value::as_str).is_some_and(|device| device.starts_with("cuda"))
+        option_key::DEVICE.of(&self.options).is_some_and(|device| device.starts_with("cuda"))
     }
 
     /// How many threads computed and where that number comes from, `Threads: 2 (default)`; `None` on a GPU, or where the
     /// study does not say.
     pub fn threads(&self) -> Option<String> {
-        let number = self.environment.get(env_key::COMPUTE_THREADS)?.as_u64().filter(|_| !self.is_on_gpu())?;
-        let from = self.environment.get(env_key::COMPUTE_THREADS_FROM).and_then(Value::as_str);
+        let number = env_key::COMPUTE_THREADS.of(&self.environment).filter(|_| !self.is_on_gpu())?;
+        let from = env_key::COMPUTE_THREADS_FROM.of(&self.environment);
         let from = from.map(|from| if from == "option" { "--threads" } else { from });
         Some(format!("Threads: {number}{}", from.map_or(String::new(), |from| format!(" ({from})"))))
     }

@@ -8,6 +8,7 @@ use super::suite_tables::{median, of_suite, size};
 use crate::method::{ENERGY_LEAST as LEAST, StopReason};
 use crate::study::{CaseSummary, IntervalOf, Manifest};
 use candlescope_analysis::passes::stats::Distribution;
+use candlescope_core::run::model_key;
 use serde_json::{Value, json};
 
 /// The object of `baseline_metrics.json`. What is not known is null, with the reason beside it where there is one.
@@ -86,7 +87,7 @@ fn efficiency(manifest: &Manifest, summaries: &[CaseSummary]) -> Value {
         .collect();
     let energy = single(summaries).and_then(|case| case.plain(|sample| sample.measurement.energy_mj));
     json!({
-        "weight_bytes": manifest.model.get("weight_bytes"),
+        "weight_bytes": model_key::WEIGHT_BYTES.raw(&manifest.model),
         "peak_memory_bytes": memory,
         "peak_memory_of": memory.map(|_| match manifest.is_on_gpu() {
             true => "high-water mark of the device memory that candle allocates, weights included",

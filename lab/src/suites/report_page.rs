@@ -9,6 +9,7 @@ use crate::method::StopReason;
 use crate::study::pages::{charts, drawn, method as measured};
 use crate::study::{CaseSummary, IntervalOf, Manifest, Records, State};
 use candlescope_analysis::passes::stats::{Distribution, INTERVAL_FROM};
+use candlescope_core::run::{env_key, model_key, option_key};
 use candlescope_document::{Block, Cell, Document, Fact, Row, Section, Table, column, missing, sentences, words};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -25,8 +26,14 @@ pub(super) fn page(
     let incomplete = (manifest.state != State::Done).then(|| {
         format!("This study is not complete (it is {}): figures are of what was measured until then", shown(&state))
     });
-    let model = [("name", "name"), ("parameters", "parameters"), ("quantization", "quantization"), ("dtype", "dtype")];
-    let model = model.into_iter().chain([("engine", "engine"), ("context_length", "context length")]);
+    let model = [
+        model_key::NAME.name(),
+        model_key::PARAMETERS.name(),
+        model_key::QUANTIZATION.name(),
+        model_key::DTYPE.name(),
+        model_key::ENGINE.name(),
+    ];
+    let model = model.into_iter().map(|key| (key, key)).chain([(model_key::CONTEXT_LENGTH.name(), "context length")]);
     let model = model.filter_map(|(key, label)| Some(Fact::new(label, shown(manifest.model.get(key)?))));
     let damaged = match records.damaged {
         0 => String::new(),
@@ -63,8 +70,8 @@ fn cases(summaries: &[CaseSummary]) -> Section {
 
 /// What it ran on, in a line: the device, the machine, the driver.
 fn machine(manifest: &Manifest) -> String {
-    let device = manifest.options.get("device").and_then(Value::as_str).unwrap_or("an unknown device");
-    let driver = manifest.environment.get("nvidia_driver").and_then(Value::as_str).filter(|_| manifest.is_on_gpu());
+    let device = option_key::DEVICE.of(&manifest.options).unwrap_or("an unknown device");
+    let driver = env_key::NVIDIA_DRIVER.of(&manifest.environment).filter(|_| manifest.is_on_gpu());
     let driver = driver.map_or_else(String::new, |driver| format!(", driver {driver}"));
     let threads = manifest.threads().map_or_else(String::new, |threads| format!(". {threads}"));
     format!("{device}: {}{driver}{threads}", manifest.fingerprint().machine_name())

@@ -2,6 +2,7 @@
 
 use super::forecast::Latency;
 use candlescope_analysis::roofline::{Scenario, facts_shape, step_times};
+use candlescope_core::run::model_key;
 use candlescope_work::devices::{Device, Format};
 use candlescope_work::shape::ModelShape;
 use serde::Serialize;
@@ -56,8 +57,7 @@ impl Prediction {
 
 /// The format of the weights with the width of the activations beside them.
 fn stored(model: &Map<String, Value>) -> Result<Format, String> {
-    let text = |key: &str| model.get(key).and_then(Value::as_str);
-    let stored = Format::stored(text("quantization"), text("dtype"));
+    let stored = Format::stored(model_key::QUANTIZATION.of(model), model_key::DTYPE.of(model));
     stored.ok_or("the model does not say how its weights are stored")?.map_err(|error| error.to_string())
 }
 

@@ -14,6 +14,7 @@ use crate::study::{CaseSummary, Facts, Records, Study, StudyError, summaries};
 use crate::suites::{HostError, LmOptions, ModelHost, SuiteName, cases, throughput_table};
 use candlescope_analysis::passes::Price;
 use candlescope_analysis::passes::stats::Distribution;
+use candlescope_core::run::model_key;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -180,7 +181,7 @@ fn memory(host: &ModelHost, options: &TuneOptions, facts: &Map<String, Value>) -
     let available_bytes = host.available();
     let fits = |need: u64| available_bytes.is_some_and(|there| need <= there);
     MemoryPressure {
-        weight_bytes: facts.get("weight_bytes").and_then(Value::as_u64),
+        weight_bytes: model_key::WEIGHT_BYTES.of(facts),
         available_bytes,
         largest_predicted: needs.iter().rev().find(|(_, need)| fits(**need)).map(|(batch, _)| *batch),
         needs,

@@ -7,6 +7,7 @@ use crate::hardware::available_bytes;
 use crate::method::{Cancel, CaseError};
 use crate::suites::{HostError, Recorder, shown};
 use candlescope_core::files::read_text_limited;
+use candlescope_core::run::model_key;
 use candlescope_models::weights::{Form, WeightError, write_gguf};
 use candlescope_models::{Held, LoadOptions, LoadedModel, ModelSource};
 use serde_json::{Map, Value};
@@ -65,7 +66,7 @@ impl VariantHost {
     pub fn facts(&self) -> Map<String, Value> {
         let mut facts = self.held.loaded.info.to_map();
         let stored: Vec<&str> = self.held.stored.iter().map(|dtype| Form::Quantized(*dtype).name()).collect();
-        facts.insert("stored_as".into(), if stored.is_empty() { Value::Null } else { stored.into() });
+        facts.insert(model_key::STORED_AS.name().into(), if stored.is_empty() { Value::Null } else { stored.into() });
         facts
     }
 

@@ -9,6 +9,7 @@ use super::variant::Variant;
 use crate::study::pages::method;
 use crate::study::{IntervalOf, Manifest, Speedup};
 use crate::suites::{ms, shown};
+use candlescope_core::run::{model_key, option_key};
 use candlescope_document::text::code;
 use candlescope_document::{Block, Document, Section, Table};
 use candlescope_models::weights::Form;
@@ -73,8 +74,8 @@ pub(super) fn document(
     let fact = |map: &serde_json::Map<String, serde_json::Value>, key: &str| {
         map.get(key).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_string))
     };
-    let model = fact(&manifest.model, "name").unwrap_or_else(|| options.model.clone());
-    let stored = fact(&manifest.model, "stored_as").filter(|stored| stored != "null");
+    let model = fact(&manifest.model, model_key::NAME.name()).unwrap_or_else(|| options.model.clone());
+    let stored = fact(&manifest.model, model_key::STORED_AS.name()).filter(|stored| stored != "null");
     let asked = format!(
         "{model} on `{}`: {} tokens of prompt, {} tokens generated one by one, batch 1.{}",
         options.device,
@@ -164,7 +165,7 @@ fn latency(rows: &[VariantRow], manifest: &Manifest, chart: Option<String>) -> S
 fn threads_that_wait(rows: &[VariantRow], manifest: &Manifest) -> Option<&'static str> {
     let quantised = |row: &VariantRow| matches!(row.variant.form(), Form::Quantized(_)) && row.absent().is_none();
     // A single thread waits for no other.
-    let threads = manifest.options.get("threads").and_then(serde_json::Value::as_u64);
+    let threads = option_key::THREADS.of(&manifest.options);
     let shared = fact_is_cpu(manifest) && threads != Some(1) && !manifest.disturbances.is_empty();
     (shared && rows.iter().any(quantised)).then_some(
         "Other programs used this machine meanwhile, which slows quantised variants down more than others: candle gives \
@@ -174,7 +175,7 @@ fn threads_that_wait(rows: &[VariantRow], manifest: &Manifest) -> Option<&'stati
 }
 
 fn fact_is_cpu(manifest: &Manifest) -> bool {
-    manifest.options.get("device").and_then(|device| device.as_str()) == Some("cpu")
+    option_key::DEVICE.of(&manifest.options) == Some("cpu")
 }
 
 fn quality(rows: &[VariantRow], closing: &Closing, options: &VariantOptions) -> Section {

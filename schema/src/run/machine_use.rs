@@ -225,7 +225,7 @@ fn threads(manifest: &RunManifest) -> Option<u64> {
     let device = manifest.options.get("device").and_then(Value::as_str);
     let on_cpu =
         device.is_none_or(|device| device == "cpu") && manifest.gpu.as_ref().is_none_or(|g| g.devices.is_empty());
-    manifest.environment.get(env_key::COMPUTE_THREADS).and_then(Value::as_u64).filter(|_| on_cpu)
+    env_key::COMPUTE_THREADS.of(&manifest.environment).filter(|_| on_cpu)
 }
 
 fn disturbed(machine: &MachineUse, threads: Option<u64>) -> Option<Finding> {
@@ -254,7 +254,7 @@ fn disturbed(machine: &MachineUse, threads: Option<u64>) -> Option<Finding> {
 
 /// What was seen before the work began, where samples do not say what came of it.
 fn disturbed_before(manifest: &RunManifest) -> Option<Finding> {
-    let told = manifest.environment.get(env_key::DISTURBANCES)?.as_array()?;
+    let told = env_key::DISTURBANCES.of(&manifest.environment)?;
     let told: Vec<&str> = told.iter().filter_map(Value::as_str).collect();
     let finding = Finding::new(
         Code::MachineBusy,
@@ -363,18 +363,18 @@ mod tests {
             found.iter().find(|f| f.code == Code::MachineBusy).expect("busy").remedy()
         };
         assert!(!remedy(&manifest).contains("threads"), "nobody says how many: {}", remedy(&manifest));
-        manifest.environment.insert(env_key::COMPUTE_THREADS.into(), 2.into());
+        manifest.environment.insert(env_key::COMPUTE_THREADS.name().into(), 2.into());
         let text = remedy(&manifest);
         assert!(
             text.contains("2 threads compute where others leave 1: fewer") && text.contains("`--threads 1`"),
             "{text}"
         );
         assert!(text.contains("`candlescope tune threads`"), "{text}");
-        manifest.environment.insert(env_key::COMPUTE_THREADS.into(), 1.into());
+        manifest.environment.insert(env_key::COMPUTE_THREADS.name().into(), 1.into());
         assert!(!remedy(&manifest).contains("threads compute"));
         // What was seen before counts where nothing was sampled.
         let before = serde_json::json!(["other processes use 1.9 of 2 cores"]);
-        manifest.environment.insert(env_key::DISTURBANCES.into(), before);
+        manifest.environment.insert(env_key::DISTURBANCES.name().into(), before);
         manifest.machine = None;
         assert!(told(&manifest)[&Code::MachineBusy].contains("use 1.9 of 2 cores"));
         manifest.machine = used(&[(0.0, 0.0), (0.2, 0.21), (0.4, 0.41)], true);

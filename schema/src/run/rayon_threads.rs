@@ -17,7 +17,7 @@ pub enum RayonThreads {
 impl RayonThreads {
     /// What a run's environment says. As candle reads it: 0 and what is no whole number count as not set.
     pub fn of(manifest: &RunManifest) -> Self {
-        match manifest.environment.get(env_key::RAYON_NUM_THREADS) {
+        match manifest.environment.get(env_key::RAYON_NUM_THREADS.name()) {
             None => Self::Unknown,
             Some(Value::Number(number)) => number.as_u64().filter(|n| *n > 0).map_or(Self::Unset, Self::Set),
             Some(Value::String(text)) => text.parse().ok().filter(|n| *n > 0).map_or(Self::Unset, Self::Set),
@@ -45,7 +45,7 @@ mod tests {
         let of = |value: Option<Value>| {
             let mut manifest = RunManifest::default();
             value.into_iter().for_each(|value| {
-                manifest.environment.insert(env_key::RAYON_NUM_THREADS.into(), value);
+                manifest.environment.insert(env_key::RAYON_NUM_THREADS.name().into(), value);
             });
             RayonThreads::of(&manifest)
         };

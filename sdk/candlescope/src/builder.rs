@@ -289,7 +289,7 @@ impl Builder {
         #[cfg(feature = "candle")]
         {
             let features = crate::candle_features();
-            session = session.environment(candlescope_core::run::env_key::CANDLE_FEATURES, features);
+            session = session.environment(candlescope_core::run::env_key::CANDLE_FEATURES.name(), features);
         }
         #[cfg(feature = "host")]
         if self.host {

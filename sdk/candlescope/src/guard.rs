@@ -60,7 +60,10 @@ impl Drop for Scope {
         if std::thread::panicking()
             && let Some(handle) = self.handle()
         {
-            handle.set_result("error", "a panic unwound through the scope of candlescope's guard");
+            handle.set_result(
+                candlescope_core::run::result_key::ERROR.name(),
+                "a panic unwound through the scope of candlescope's guard",
+            );
         }
         self.end();
     }

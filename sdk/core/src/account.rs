@@ -86,8 +86,8 @@ fn note_threads_and_candle(m: &mut RunManifest) {
             m.environment.entry(key.into()).or_insert(value);
         }
     };
-    put(env_key::CANDLE, crate::modules::seen_candle_version().map(Into::into));
-    put(env_key::UNNAMED_THREADS, m.machine.and_then(|machine| machine.pool_threads).map(Into::into));
+    put(env_key::CANDLE.name(), crate::modules::seen_candle_version().map(Into::into));
+    put(env_key::UNNAMED_THREADS.name(), m.machine.and_then(|machine| machine.pool_threads).map(Into::into));
 }
 
 /// Time taken from the application's threads in nanoseconds, by the loop's estimate, and its share of the time in

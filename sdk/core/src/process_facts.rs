@@ -28,18 +28,18 @@ fn variable(name: &str) -> Option<String> {
 fn facts(rayon: &Option<String>, candle: &Option<String>) -> BTreeMap<String, Value> {
     let mut facts = BTreeMap::new();
     let mut put = |key: &str, value: Value| facts.insert(key.to_string(), value);
-    put(env_key::RAYON_NUM_THREADS, rayon.clone().into());
-    put(env_key::CANDLE_NUM_THREADS, candle.clone().into());
+    put(env_key::RAYON_NUM_THREADS.name(), rayon.clone().into());
+    put(env_key::CANDLE_NUM_THREADS.name(), candle.clone().into());
     if let Some(threads) = rayon.as_deref().and_then(threads_in) {
-        put(env_key::COMPUTE_THREADS, threads.into());
-        put(env_key::COMPUTE_THREADS_FROM, RAYON_NUM_THREADS.into());
+        put(env_key::COMPUTE_THREADS.name(), threads.into());
+        put(env_key::COMPUTE_THREADS_FROM.name(), RAYON_NUM_THREADS.into());
     }
-    put(env_key::BUILD_PROFILE, if cfg!(debug_assertions) { "debug" } else { "release" }.into());
+    put(env_key::BUILD_PROFILE.name(), if cfg!(debug_assertions) { "debug" } else { "release" }.into());
     let level = env!("CANDLESCOPE_OPT_LEVEL");
     if !level.is_empty() {
-        put(env_key::BUILD_OPT_LEVEL, level.into());
+        put(env_key::BUILD_OPT_LEVEL.name(), level.into());
     }
-    put(env_key::ALLOCATOR, "unknown".into());
+    put(env_key::ALLOCATOR.name(), "unknown".into());
     facts
 }
 
@@ -51,9 +51,9 @@ mod tests {
     #[test]
     fn a_variable_that_is_not_set_is_null_and_not_missing() {
         let known = facts(&None, &Some("4".into()));
-        assert_eq!(known[env_key::RAYON_NUM_THREADS], Value::Null);
-        assert_eq!(known[env_key::CANDLE_NUM_THREADS], json!("4"));
-        assert!(!known.contains_key(env_key::COMPUTE_THREADS), "rayon counts cores itself: {known:?}");
+        assert_eq!(known[env_key::RAYON_NUM_THREADS.name()], Value::Null);
+        assert_eq!(known[env_key::CANDLE_NUM_THREADS.name()], json!("4"));
+        assert!(!known.contains_key(env_key::COMPUTE_THREADS.name()), "rayon counts cores itself: {known:?}");
     }
 
     #[test]
@@ -61,9 +61,9 @@ mod tests {
         assert_eq!([threads_in("3"), threads_in("0"), threads_in("all"), threads_in("")], [Some(3), None, None, None]);
         let known = facts(&Some("3".into()), &None);
         assert_eq!(
-            (&known[env_key::COMPUTE_THREADS], &known[env_key::COMPUTE_THREADS_FROM]),
+            (&known[env_key::COMPUTE_THREADS.name()], &known[env_key::COMPUTE_THREADS_FROM.name()]),
             (&json!(3), &json!(RAYON_NUM_THREADS))
         );
-        assert!(!facts(&Some("0".into()), &None).contains_key(env_key::COMPUTE_THREADS));
+        assert!(!facts(&Some("0".into()), &None).contains_key(env_key::COMPUTE_THREADS.name()));
     }
 }

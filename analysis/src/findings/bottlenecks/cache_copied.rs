@@ -8,7 +8,8 @@ use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::account::{PhaseWork, PlacedKernel};
 use crate::passes::kernel_family::KernelFamily;
-use serde_json::Value;
+use candlescope_schema::run::keys::Key;
+use candlescope_schema::run::model_key;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let code = AdviceCode::CacheCopied;
@@ -86,13 +87,13 @@ fn moved<'a>(step: &StepScene<'_>, work: &'a PhaseWork) -> Option<&'a PlacedKern
 /// Bytes of keys and values that one token of context adds to what a step reads.
 fn kv_bytes_of_a_token(scene: &Scene<'_>) -> Option<f64> {
     let model = &scene.analysis.manifest.model;
-    let number = |key: &str| model.get(key).and_then(Value::as_f64).filter(|value| *value > 0.0);
-    let width = match model.get("dtype").and_then(Value::as_str)? {
+    let number = |key: Key<u64>| key.of(model).filter(|value| *value > 0).map(|value| value as f64);
+    let width = match model_key::DTYPE.of(model)? {
         "f32" | "u32" => 4.0,
         "f64" => 8.0,
         _ => 2.0,
     };
-    Some(2.0 * number("layers")? * number("kv_heads")? * number("head_dim")? * width)
+    Some(2.0 * number(model_key::LAYERS)? * number(model_key::KV_HEADS)? * number(model_key::HEAD_DIM)? * width)
 }
 
 fn mean_context(step: &StepScene<'_>) -> Option<f64> {

@@ -11,8 +11,7 @@ use super::scene::{Scene, StepScene};
 use crate::advice::{AdviceCode, ConfidenceLevel, RATES};
 use crate::passes::PathTotals;
 use crate::passes::cache_reads::reads_cache;
-use candlescope_schema::run::{RayonThreads, RunManifest};
-use serde_json::Value;
+use candlescope_schema::run::{RayonThreads, RunManifest, env_key, model_key};
 
 /// A call that costs less by itself is none to look for, in nanoseconds.
 const LEAST_NS: f64 = 10_000.0;
@@ -104,7 +103,7 @@ fn unseen_products(scene: &Scene<'_>, step: &StepScene<'_>, each_ns: f64) -> Opt
     if paths().any(|path| own(path) && reads_cache(&path.rollup)) {
         return None;
     }
-    let calls = 2.0 * scene.analysis.manifest.model.get("layers").and_then(Value::as_f64)?;
+    let calls = 2.0 * model_key::LAYERS.of(&scene.analysis.manifest.model)? as f64;
     let root = scene.paths.get(step.name).filter(|root| root.total_ns > 0)?;
     let outside: u64 = paths().filter(|path| path.rollup == step.name || !own(path)).map(|path| path.self_ns).sum();
     let outside = outside as f64 / root.total_ns as f64 * step.usual_median_ns()?;
@@ -120,6 +119,6 @@ pub(super) fn is_known(manifest: &RunManifest) -> bool {
 /// Whether the program's candle asks for the number of physical cores at each product of dense matrices
 /// (`candle_core::utils::get_num_threads`, 0.11).
 fn counts_cores(manifest: &RunManifest) -> bool {
-    let version = manifest.environment.get("candle").and_then(Value::as_str);
+    let version = env_key::CANDLE.of(&manifest.environment);
     version.is_none_or(|version| version.starts_with("0.11"))
 }

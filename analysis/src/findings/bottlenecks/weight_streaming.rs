@@ -5,7 +5,8 @@ use super::operations::{Operation, lacking, operations, query};
 use super::scene::{Scene, StepScene};
 use super::unfused::shortest;
 use crate::advice::{AdviceCode, ConfidenceLevel};
-use serde_json::Value;
+use candlescope_schema::run::keys::Key;
+use candlescope_schema::run::model_key;
 
 /// From this share of the bandwidth on, reading is near its roof.
 const NEAR: f64 = 0.5;
@@ -58,7 +59,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
 
 /// Bits of a weight, from the sizes in `run.json`.
 fn bits_of_a_weight(scene: &Scene<'_>) -> Option<f64> {
-    let number =
-        |key: &str| scene.analysis.manifest.model.get(key).and_then(Value::as_f64).filter(|value| *value > 0.0);
-    Some(number("weight_bytes")? * 8.0 / number("parameters")?)
+    let model = &scene.analysis.manifest.model;
+    let number = |key: Key<u64>| key.of(model).filter(|value| *value > 0).map(|value| value as f64);
+    Some(number(model_key::WEIGHT_BYTES)? * 8.0 / number(model_key::PARAMETERS)?)
 }

@@ -3,10 +3,9 @@
 use super::super::conclusion::{sentence, title, verdict_line};
 use super::super::format::{count, head as cut, json, utc};
 use super::super::head_facts::{machine, model, model_name};
-use super::super::inputs::OPTION;
 use crate::passes::Analysis;
 use candlescope_document::{Block, Document, Fact, Forms, Mark, Notice, Section, Verdict};
-use candlescope_schema::run::{Finding, Severity};
+use candlescope_schema::run::{Finding, Severity, option_key};
 
 /// The document without its sections.
 pub(super) fn head(analysis: &Analysis) -> Document {
@@ -87,7 +86,7 @@ pub(super) fn environment(analysis: &Analysis) -> Section {
     ];
     let section = Section { side_by_side: true, ..Section::new("environment", "Environment", "") };
     maps.into_iter().fold(section.only(Forms::FILES), |section, (title, map)| {
-        let shown = map.iter().filter(|(key, _)| *key != OPTION);
+        let shown = map.iter().filter(|(key, _)| key.as_str() != option_key::INPUTS.name());
         section.with(Block::Pairs(title, shown.map(|(key, value)| (key.clone(), cut(&json(value), 600))).collect()))
     })
 }

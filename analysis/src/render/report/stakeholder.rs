@@ -8,7 +8,7 @@ use super::super::plain_changes::{changes, count_of};
 use crate::passes::peaks::{Metric, Over, utilisation};
 use crate::passes::{Analysis, usd_per_million_output_tokens};
 use candlescope_document::{Block, Cell, Document, Row, Section, Table, column, words};
-use candlescope_schema::run::Severity;
+use candlescope_schema::run::{Severity, result_key};
 use serde_json::Value;
 
 /// Findings about the data that the page names.
@@ -108,7 +108,7 @@ fn lengths(values: impl Iterator<Item = Option<u64>>) -> Option<String> {
 }
 
 fn data_set(analysis: &Analysis) -> Option<String> {
-    let set = analysis.manifest.results.get("dataset")?;
+    let set = result_key::DATASET.of(&analysis.manifest.results)?;
     let number = |key: &str| set.get(key).and_then(Value::as_u64);
     let name = set.get("name")?.as_str()?;
     let mut text = name.to_string();

@@ -176,7 +176,7 @@ fn a_run_that_its_own_verdict_calls_free_is_not_called_disturbed() {
     let with = |disturbed_s: f64| {
         facts(&small(), |_, manifest| {
             let before = "other processes use 1.6 of 2 cores: times are longer and vary more than on an idle machine";
-            manifest.environment.insert(env_key::DISTURBANCES.into(), json!([before]));
+            manifest.environment.insert(env_key::DISTURBANCES.name().into(), json!([before]));
             let (sampled_s, others_s) = (10.0, Some(disturbed_s * 1.5));
             manifest.machine = Some(MachineUse {
                 sampled_s,

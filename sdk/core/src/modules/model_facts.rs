@@ -1,6 +1,7 @@
 //! What of a model's configuration and weights becomes part of `model` in `run.json`, under the keys that readers know.
 
 use super::{ConfigUnreadable, Weight};
+use crate::run::model_key;
 use candlescope_work::config::{Config, Dimensions};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -8,12 +9,6 @@ use std::collections::BTreeMap;
 
 /// Facts by their key in `run.json`.
 pub(super) type Facts = BTreeMap<String, Value>;
-
-/// Keys of `model` that follow from a configuration and from the weights.
-const ARCHITECTURE: &str = "architecture";
-const PARAMETERS: &str = "parameters";
-const WEIGHT_BYTES: &str = "weight_bytes";
-const DTYPE: &str = "dtype";
 
 /// The text of a `config.json` of Hugging Face.
 #[derive(Deserialize)]
@@ -28,17 +23,17 @@ pub(super) fn of_config(json: &str) -> Result<Facts, ConfigUnreadable> {
     let config: HfConfig = serde_json::from_str(json)?;
     let known = Dimensions::of(&Config::new(&config.rest));
     let dimensions = [
-        ("vocab_size", known.vocab),
-        ("hidden_size", known.hidden),
-        ("layers", known.layers),
-        ("heads", known.heads),
-        ("kv_heads", known.kv_heads),
-        ("head_dim", known.head_dim),
-        ("intermediate_size", known.intermediate),
-        ("context_length", known.context),
+        (model_key::VOCAB_SIZE, known.vocab),
+        (model_key::HIDDEN_SIZE, known.hidden),
+        (model_key::LAYERS, known.layers),
+        (model_key::HEADS, known.heads),
+        (model_key::KV_HEADS, known.kv_heads),
+        (model_key::HEAD_DIM, known.head_dim),
+        (model_key::INTERMEDIATE_SIZE, known.intermediate),
+        (model_key::CONTEXT_LENGTH, known.context),
     ];
-    let mut facts = Facts::from([(ARCHITECTURE.to_owned(), config.model_type.as_str().into())]);
-    facts.extend(dimensions.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into()))));
+    let mut facts = Facts::from([(model_key::ARCHITECTURE.name().to_owned(), config.model_type.as_str().into())]);
+    facts.extend(dimensions.into_iter().filter_map(|(key, value)| Some((key.name().to_owned(), value?.into()))));
     Ok(facts)
 }
 
@@ -67,13 +62,13 @@ impl Size {
     pub(super) fn with(&self, told: &Facts, recognised: Option<&'static str>) -> Facts {
         let mut facts = told.clone();
         if let Some(name) = recognised.filter(|_| told.is_empty()) {
-            facts.insert(ARCHITECTURE.into(), name.into());
+            facts.insert(model_key::ARCHITECTURE.name().into(), name.into());
         }
         if self.bytes > 0 {
-            facts.insert(PARAMETERS.into(), self.elements.into());
-            facts.insert(WEIGHT_BYTES.into(), self.bytes.into());
+            facts.insert(model_key::PARAMETERS.name().into(), self.elements.into());
+            facts.insert(model_key::WEIGHT_BYTES.name().into(), self.bytes.into());
             if let Some((dtype, _)) = self.by_dtype.iter().max_by_key(|(_, bytes)| **bytes) {
-                facts.insert(DTYPE.into(), (*dtype).into());
+                facts.insert(model_key::DTYPE.name().into(), (*dtype).into());
             }
         }
         facts

@@ -18,7 +18,7 @@ use crate::pipeline::{BackgroundCpu, collect, threads};
 use crate::probe::Probe;
 use crate::process_facts::process_facts;
 use crate::record::SampleRecord;
-use crate::run::SCHEMA_VERSION;
+use crate::run::{SCHEMA_VERSION, option_key};
 use crate::shared::{Hooks, RawRequest, Rings, Shared};
 use crate::stats::SessionStats;
 use crate::tally::Tally;
@@ -148,9 +148,9 @@ impl SessionBuilder {
         // Options that the program has set itself are kept instead of the resolved ones.
         let mut option = |key: &str, value: Value| _ = m.options.entry(key.into()).or_insert(value);
         if let Some(schedule) = self.schedule {
-            option("schedule", serde_json::json!(schedule));
+            option(option_key::SCHEDULE.name(), serde_json::json!(schedule));
         }
-        option("paused", self.paused.into());
+        option(option_key::PAUSED.name(), self.paused.into());
         option("ring_capacity", self.ring_capacity.into());
         option("ring_memory", self.ring_memory.into());
         option("queue_records", self.queue_records.into());
