@@ -2,7 +2,7 @@
 //! name is added or removed unnoticed. `UPDATE_DOCS=1` updates the lists.
 //!
 //! It reads sources because rustdoc's JSON needs a nightly compiler. Trait implementations are not seen, and of items
-//! made by macros the records that `record!` and the options that `options!` declares only.
+//! made by macros the records of `record!`, the options of `options!` and the keys of `keys!` only.
 #![allow(missing_docs, reason = "a test")]
 use quote::ToTokens;
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,6 +115,18 @@ impl Library {
                     self.items.insert(full.clone(), lines);
                     if public {
                         self.public.insert(full, None);
+                    }
+                }
+                Item::Macro(declared) if declared.mac.path.is_ident("keys") => {
+                    let (module, consts) = keys(declared);
+                    let inner = format!("{path}::{module}");
+                    let all = [(inner.clone(), "mod".to_string())].into_iter();
+                    for (full, line) in all.chain(consts.into_iter().map(|(name, of)| (format!("{inner}::{name}"), of)))
+                    {
+                        self.items.insert(full.clone(), vec![line]);
+                        if public {
+                            self.public.insert(full, None);
+                        }
                     }
                 }
                 Item::Impl(block) if block.trait_.is_none() => {
@@ -269,6 +281,29 @@ fn record(declared: &syn::ItemMacro) -> (String, Vec<String>) {
         Ok((name, lines))
     };
     declared.mac.parse_body_with(parser).expect("a record's declaration")
+}
+
+/// Module and constants that `keys!` declares: `module { NAME: Type = "key"; … }`.
+fn keys(declared: &syn::ItemMacro) -> (String, Vec<(String, String)>) {
+    let parser = |input: ParseStream<'_>| {
+        Attribute::parse_outer(input)?;
+        let module = input.parse::<Ident>()?.to_string();
+        let body;
+        syn::braced!(body in input);
+        let mut all = vec![("ALL".to_string(), "const &[Declared]".to_string())];
+        while !body.is_empty() {
+            Attribute::parse_outer(&body)?;
+            let name = body.parse::<Ident>()?.to_string();
+            body.parse::<Token![:]>()?;
+            let of = text(&body.parse::<Type>()?);
+            body.parse::<Token![=]>()?;
+            let key = body.parse::<LitStr>()?.value();
+            body.parse::<Token![;]>()?;
+            all.push((name, format!("const Key<{of}> = {key:?}")));
+        }
+        Ok((module, all))
+    };
+    declared.mac.parse_body_with(parser).expect("a declaration of keys")
 }
 
 /// Name and lines of a definition: its head, then its public parts.
