@@ -92,12 +92,12 @@ fn list(found: &[Ranked<'_>]) -> String {
     let mut out = String::new();
     for row in found.iter().take(MOST[2]) {
         let (advice, part) = (row.advice, row.advice.of_run());
-        let _ = write!(
+        let _ = writeln!(
             out,
             "<li><div class=\"gain\"><b>{}</b><span>of a step <code>{}</code></span><span class=\"gauge\"><i \
              style=\"width:{}%\"></i><i class=\"own\" style=\"width:{}%\"></i></span></div><div><p><code>{}</code> {}.</p><p \
              class=\"remedy\">{}.</p><details><summary>Evidence, confidence {}</summary><p class=\"note\">{}. Rests on {}.</p>\
-             <pre>{}</pre></details></div></li>\n",
+             <pre>{}</pre></details></div></li>",
             Plain(&row.gain),
             Plain(&advice.place.phase),
             part.high * 100.0,
