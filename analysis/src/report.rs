@@ -7,7 +7,7 @@ use crate::passes::{KernelsByPath, Price};
 use crate::reader::{OpenError, Run};
 use crate::render::report::document;
 use crate::render::terminal::TerminalOptions;
-use crate::render::{html, inputs, json, markdown, terminal};
+use crate::render::{inputs, json, markdown, terminal};
 use candlescope_schema::files::write_whole;
 use candlescope_schema::run::Verdict;
 use serde_json::Value;
@@ -91,7 +91,7 @@ pub fn write_report_of(run: &Run, options: &ReportOptions) -> Result<ReportOutpu
     let metrics = json::metrics(&analysis);
     let document = document(&analysis, options.terminal.tree, options.terminal.operators);
     let contents = [
-        ("report.html", html::drawn(&document)),
+        ("report.html", candlescope_document::html::page(&document)),
         ("report.md", candlescope_document::markdown::draw(&document)),
         ("operators.md", markdown::operators(&analysis)),
         ("metrics.json", format!("{metrics:#}\n")),

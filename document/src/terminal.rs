@@ -3,7 +3,7 @@
 use crate::document::{Block, Document, Heat, Mark, Notice, Section, Verdict};
 use crate::forms::Forms;
 use crate::table::{Cell, Row, Table};
-use crate::text::{UNKNOWN, count, cut, head, printable, printable_lines, wrap};
+use crate::text::{UNKNOWN, count, cut, head, printable, printable_lines, sentence, wrap};
 use comfy_table::{CellAlignment, Color, ContentArrangement, LineStyle, TableStyle};
 use std::fmt::Write as _;
 
@@ -54,13 +54,6 @@ pub fn table(table: &Table, layout: Layout) -> String {
     let mut out = Out::new(layout);
     out.table(table);
     out.text.trim_end().to_string()
-}
-
-/// With a capital at its begin and a full stop.
-fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let first: String = letters.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
-    format!("{first}{}.", letters.as_str().trim_end_matches('.'))
 }
 
 struct Out {

@@ -17,6 +17,17 @@ fn is_bidi(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// A text with a capital at its begin.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_uppercase(), letters.as_str()))
+}
+
+/// A sentence: with a capital at its begin and a full stop.
+pub fn sentence(text: &str) -> String {
+    format!("{}.", capital(text.trim_end_matches('.')))
+}
+
 /// A name of others in prose: between backticks, of which it holds none itself.
 pub fn code(name: &str) -> String {
     format!("`{}`", printable(name).replace('`', "ˋ"))

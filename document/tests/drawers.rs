@@ -118,7 +118,7 @@ const ON_PAGES: &[&str] = &[
 fn each_form_draws_every_block() {
     let document = everything();
     let (text, markdown, page) =
-        (terminal::draw(&document, Layout::default()), markdown::draw(&document), html::page(&document, "9"));
+        (terminal::draw(&document, Layout::default()), markdown::draw(&document), html::page(&document));
     for word in EVERYWHERE {
         for (form, drawn) in [("terminal", &text), ("Markdown", &markdown), ("page", &page)] {
             assert!(drawn.contains(word), "{form} lacks {word}:\n{drawn}");
@@ -157,7 +157,7 @@ fn a_form_shows_the_rows_it_has_room_for_and_says_how_many_it_leaves_out() {
             && !markdown.contains("row-5.")
             && markdown.contains("5 more paths, in metrics.json")
     );
-    let page = html::page(&document, "9");
+    let page = html::page(&document);
     assert!(
         page.contains("row-6.") && !page.contains("row-7.") && page.contains("3 more paths, in metrics.json"),
         "{page}"
@@ -172,7 +172,7 @@ fn a_form_shows_what_is_for_it() {
         .with_in(Forms::FILES, Block::Text("for files".into()));
     let only = Section::new("b", "B", "").only(Forms::PAGE).with(Block::Text("for pages".into()));
     let document = Document { sections: vec![section, only], ..Document::default() };
-    let (text, page) = (terminal::draw(&document, Layout::default()), html::page(&document, "9"));
+    let (text, page) = (terminal::draw(&document, Layout::default()), html::page(&document));
     assert!(text.contains("A  in brief") && text.contains("for terminals") && !text.contains("the note"), "{text}");
     assert!(!text.contains("for files") && !text.contains("for pages"));
     assert!(
@@ -215,7 +215,7 @@ fn no_text_of_others_breaks_out() {
         verdict: Some(verdict),
         sections: vec![section],
     };
-    let page = html::page(&document, "9");
+    let page = html::page(&document);
     let script = page.matches("<script>").count();
     assert_eq!(script, 1, "the page's own");
     assert!(!page.contains("</td>`") && !page.contains('\u{202e}'));
@@ -228,7 +228,7 @@ fn no_text_of_others_breaks_out() {
             .with(Table::new("", vec![], vec![row]))
             .with(Block::Files("All of it", vec![target.to_string()]));
         let document = Document { sections: vec![section], ..Document::default() };
-        let (page, text) = (html::page(&document, "9"), markdown::draw(&document));
+        let (page, text) = (html::page(&document), markdown::draw(&document));
         assert!(!page.contains("<a href=\"") || !page.contains(&format!("href=\"{target}")), "{target}: {page}");
         assert!(!text.contains("]("), "{target}: {text}");
     }
@@ -254,7 +254,7 @@ fn no_text_of_others_breaks_out() {
 fn a_table_sorts_where_its_values_say_by_what() {
     let page = |cells: Vec<Cell>| {
         let table = Table::new("of", vec![column("x", ""), words("y")], vec![Row::new("a", cells)]);
-        html::page(&Document { sections: vec![Section::new("s", "S", "").with(table)], ..Document::default() }, "9")
+        html::page(&Document { sections: vec![Section::new("s", "S", "").with(table)], ..Document::default() })
     };
     let texts = page(vec!["1 ms".to_string().into(), missing()]);
     assert!(!texts.contains("class=\"numbers sortable\"") && !texts.contains("data-v"), "{texts}");
@@ -275,7 +275,7 @@ fn what_is_not_there_is_said_where_that_was_asked_for() {
     let document = Document { sections: vec![section], ..Document::default() };
     assert!(markdown::draw(&document).contains("nothing there"));
     assert!(terminal::draw(&document, Layout::default()).contains("nothing there"));
-    assert!(!html::page(&document, "9").contains("nothing there"), "it has a part");
+    assert!(!html::page(&document).contains("nothing there"), "it has a part");
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_name_that_is_cut_is_whole_in_its_tooltip() {
     let long = format!("decode/{}/linear", "block/".repeat(40));
     let table = Table::new("path", vec![], vec![Row::new(long.clone(), vec![])]).of_code(20);
     let section = |table: Table| Section::new("s", "S", "").with(table);
-    let page = |table: Table| html::page(&Document { sections: vec![section(table)], ..Document::default() }, "9");
+    let page = |table: Table| html::page(&Document { sections: vec![section(table)], ..Document::default() });
     assert!(
         markdown::section(&section(table.clone()), 2).contains(&long)
             && !page(table.clone()).contains("title=\"decode")

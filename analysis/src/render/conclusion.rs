@@ -4,7 +4,7 @@ use super::format::{count, day, duration, percent, printable, significant, tail}
 use super::head_facts::{gpu_names, model_name, processor};
 use super::plain_paths::part;
 use crate::passes::{Analysis, ChosenDevice};
-use candlescope_document::text::code;
+use candlescope_document::text::{capital, code};
 use candlescope_schema::run::{Code, Severity};
 
 /// Share of GPU time that must be in known self times before the report says where most of it goes.
@@ -54,9 +54,7 @@ fn of_parts(analysis: &Analysis, mut parts: Vec<String>) -> String {
     } else {
         parts.insert(0, trust)
     }
-    let text = parts.join("; ");
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+    format!("{}.", capital(&parts.join("; ")))
 }
 
 /// The verdict in a few words.

@@ -2,7 +2,7 @@
 //! has all of it.
 
 pub use super::full_front::Front;
-use super::html::drawn;
+use candlescope_document::html;
 use candlescope_document::markdown::draw;
 use candlescope_document::{Block, Document, Forms, Section};
 
@@ -32,7 +32,7 @@ pub fn markdown(title: &str, front: &Front, parts: &[Part]) -> String {
 
 /// `report.html`, without anything from outside.
 pub fn page(title: &str, front: &Front, parts: &[Part]) -> String {
-    drawn(&document(title, front, parts))
+    html::page(&document(title, front, parts))
 }
 
 fn document(title: &str, front: &Front, parts: &[Part]) -> Document {

@@ -6,6 +6,7 @@ use super::plain_changes::{changes, count_of};
 use super::report::stakeholder::{limits, work};
 use crate::passes::Analysis;
 use candlescope_document::Frame;
+use candlescope_document::text::sentence;
 
 /// Changes that are listed; the run's own report has all.
 const MOST_CHANGES: usize = 8;
@@ -56,11 +57,4 @@ impl Front {
         self.roofline = chart;
         self
     }
-}
-
-/// With a capital at its begin and a full stop.
-fn sentence(text: &str) -> String {
-    let text = text.trim_end_matches('.');
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
 }

@@ -2,14 +2,8 @@
 
 use super::report;
 use crate::passes::Analysis;
-use candlescope_document::Document;
 
 /// The whole page.
 pub fn page(analysis: &Analysis) -> String {
-    drawn(&report::document(analysis, 0, 0))
-}
-
-/// A document as a page of this version.
-pub(crate) fn drawn(document: &Document) -> String {
-    candlescope_document::html::page(document, env!("CARGO_PKG_VERSION"))
+    candlescope_document::html::page(&report::document(analysis, 0, 0))
 }

@@ -3,7 +3,7 @@
 use super::{Escaped, Plain, Prose, table};
 use crate::document::{Block, Frame, Heat, Notice, Verdict};
 use crate::part::Part;
-use crate::text::{is_beside, printable_lines};
+use crate::text::{capital, is_beside, printable_lines};
 use std::fmt::Write as _;
 
 pub(super) fn draw(out: &mut String, block: &Block) {
@@ -45,13 +45,10 @@ pub(super) fn draw(out: &mut String, block: &Block) {
 /// The verdict with what it rests on.
 pub(super) fn verdict(out: &mut String, verdict: &Verdict) {
     let class = if verdict.ok { "ok" } else { "bad" };
-    let mut letters = verdict.text.chars();
-    let first: String = letters.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
-    let text = format!("{first}{}", letters.as_str());
     let _ = writeln!(
         out,
         "<section class=\"verdict {class}\" aria-label=\"Verdict\">\n  <p class=\"headline\"><span class=\"dot\"></span>{}</p>",
-        Prose(&text)
+        Prose(&capital(&verdict.text))
     );
     draw_notices(out, &verdict.notices);
     out.push_str("</section>\n");

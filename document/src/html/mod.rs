@@ -52,8 +52,8 @@ impl Display for Prose<'_> {
     }
 }
 
-/// The whole page; `version` is that of the program, which its foot names.
-pub fn page(document: &Document, version: &str) -> String {
+/// The whole page. Its foot names the version, which all our crates share.
+pub fn page(document: &Document) -> String {
     let mut out = String::with_capacity(64 << 10);
     let kind = if document.kind.is_empty() { String::new() } else { format!(" · {}", document.kind) };
     let _ = write!(
@@ -90,8 +90,9 @@ pub fn page(document: &Document, version: &str) -> String {
     sections.into_iter().for_each(|section| draw_section(&mut out, section, 2));
     let _ = write!(
         out,
-        "</main>\n<footer class=\"wrap\">candlescope {version} · this file is complete in itself and asks nothing of the \
-         network</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+        "</main>\n<footer class=\"wrap\">candlescope {} · this file is complete in itself and asks nothing of the \
+         network</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+        env!("CARGO_PKG_VERSION")
     );
     out
 }

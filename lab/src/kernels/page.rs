@@ -1,9 +1,9 @@
 //! `report.html` and the charts of a study of kernels, without anything from outside.
 
 use crate::peaks::shown;
-use crate::study::pages::{charts, drawn, method};
+use crate::study::pages::{charts, method};
 use crate::study::{self, Chart, Line, Manifest, Point, Study, StudyError};
-use candlescope_document::{Document, Section, Table};
+use candlescope_document::{Document, Section, Table, html};
 use candlescope_work::devices::PeakKind;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -112,7 +112,7 @@ fn page(manifest: &Manifest, rows: &[Value], svgs: &[String]) -> String {
     let table = Table::of_texts(&HEADS, rows.iter().map(cells).collect());
     let mut table = table.words(&["dtype", "shape", HEADS[8]]);
     table.columns.iter_mut().for_each(|column| column.long = column.name == HEADS[8]);
-    drawn(&Document {
+    html::page(&Document {
         title: format!("{} on {device}", manifest.study),
         sections: vec![
             charts(svgs),

@@ -1,12 +1,7 @@
 //! What the reports of all studies share.
 
 use super::{Manifest, told_once};
-use candlescope_document::{Block, Document, Forms, Section, html};
-
-/// A document as a page of this version.
-pub(crate) fn drawn(document: &Document) -> String {
-    html::page(document, env!("CARGO_PKG_VERSION"))
-}
+use candlescope_document::{Block, Forms, Section};
 
 /// The charts, as SVG.
 pub(crate) fn charts(svgs: &[String]) -> Section {

@@ -6,11 +6,11 @@ use super::spread::caution;
 use super::suite_tables::{prompt_tokens, size};
 use super::terminal::{ms, tokens, used, without};
 use crate::method::StopReason;
-use crate::study::pages::{charts, drawn, method as measured};
+use crate::study::pages::{charts, method as measured};
 use crate::study::{CaseSummary, IntervalOf, Manifest, Records, State};
 use candlescope_analysis::passes::stats::{Distribution, INTERVAL_FROM};
 use candlescope_core::run::{env_key, model_key, option_key};
-use candlescope_document::{Block, Cell, Document, Fact, Row, Section, Table, column, missing, sentences, words};
+use candlescope_document::{Block, Cell, Document, Fact, Row, Section, Table, column, html, missing, sentences, words};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ pub(super) fn page(
     };
     let answers = answers.iter().map(|answer| (answer.question.to_string(), answer.text.clone())).collect();
     let costs = cost_lines(manifest, summaries).into_iter().map(|line| format!("{line}.")).collect();
-    drawn(&Document {
+    html::page(&Document {
         kind: "benchmark".to_string(),
         title: manifest.study.clone(),
         before: incomplete.into_iter().chain(caution(summaries)).collect(),

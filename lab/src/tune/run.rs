@@ -9,7 +9,6 @@ use super::page::document;
 use super::prediction::Prediction;
 use super::search::{Attempt, Next, Search, Stop, Why};
 use crate::method::{Cancel, CaseId, Ended, Engine, Event, Method, Mode, Reading, SinkError, StopReason, Surroundings};
-use crate::study::pages;
 use crate::study::{CaseSummary, Facts, Records, Study, StudyError, summaries};
 use crate::suites::{HostError, LmOptions, ModelHost, SuiteName, cases, throughput_table};
 use candlescope_analysis::passes::Price;
@@ -170,7 +169,7 @@ pub fn write_tuned(study: &Study, tuned: &Tuned, records: &Records) -> Result<()
         drawn.extend(chart.write(study)?.map(|(svg, _)| svg));
     }
     let document = document(manifest, tuned, &drawn);
-    study.write("report.html", pages::drawn(&document).as_bytes())?;
+    study.write("report.html", candlescope_document::html::page(&document).as_bytes())?;
     study.write("report.md", candlescope_document::markdown::draw(&document).as_bytes()).map(drop)
 }
 

@@ -6,7 +6,6 @@ use super::recorded_requests::section;
 use super::report::document;
 use super::row::{VariantRow, rows};
 use super::variant::Group;
-use crate::study::pages;
 use crate::study::{Bar, Bars, Column, Panel, Records, Speedup, Study, StudyError, Table};
 use crate::suites::{figure, ms};
 use serde_json::{Value, json};
@@ -63,7 +62,7 @@ pub fn write_variants(
     let recorded = section(study, &rows);
     let document = document(study.manifest(), options, &rows, closing, recorded, traces, chart.svg());
     study.write("profiling_report.md", candlescope_document::markdown::draw(&document).as_bytes())?;
-    study.write("report.html", pages::drawn(&document).as_bytes())?;
+    study.write("report.html", candlescope_document::html::page(&document).as_bytes())?;
     Ok(rows)
 }
 

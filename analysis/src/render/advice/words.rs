@@ -3,6 +3,7 @@
 use super::super::format::{after_colon, bytes, count, duration, head, percent, printable, significant};
 use super::super::kernel_name::short;
 use crate::advice::{Advice, AdviceCode, Diagnosis};
+use candlescope_document::text::capital;
 use candlescope_work::estimate::Estimate;
 
 /// What is said of a finding that others may have brought about.
@@ -115,11 +116,11 @@ pub(in crate::render) fn worded(advice: &Advice) -> Worded {
     };
     if advice.disturbed {
         return Worded {
-            message: format!("{}; {DISTURBED}", sentence(message)),
+            message: format!("{}; {DISTURBED}", capital(&message)),
             remedy: format!("Record again on a machine at rest first, and if it stays: {}", after_colon(&remedy)),
         };
     }
-    Worded { message: sentence(message), remedy }
+    Worded { message: capital(&message), remedy }
 }
 
 /// A finding, and the names in its sentences.
@@ -514,12 +515,6 @@ fn threads_wait(it: &Told<'_>) -> (String, String) {
             format!("Give `{phase}` more to do at once (batch), and leave no serial work between products; {threads}")
         },
     )
-}
-
-/// With a capital at its begin, unless it begins with code.
-fn sentence(text: String) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_uppercase(), letters.as_str()))
 }
 
 /// What could not be judged: the findings with the steps that it is about, what is missing, how to record it.

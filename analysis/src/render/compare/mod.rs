@@ -7,8 +7,8 @@ mod words;
 pub use words::{before_times, conclusion, conclusion_of_cases, floor_source};
 
 use super::format::{head, percent, plural};
-use super::html::drawn;
 use crate::compare::{CasesComparison, Comparison, SideInfo, Stacks};
+use candlescope_document::html;
 use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::{Block, Document, Fact, Forms, Section};
 use flames::frames;
@@ -27,7 +27,7 @@ pub fn text(comparison: &Comparison, color: bool) -> String {
 pub fn page(comparison: &Comparison) -> String {
     let mut document = document(comparison);
     document.sections.push(flames("Flame graphs", &comparison.stacks));
-    drawn(&document)
+    html::page(&document)
 }
 
 /// A comparison of cases as text, with the paths of recorded runs that changed.
@@ -45,7 +45,7 @@ pub fn page_of_cases(comparison: &CasesComparison) -> String {
     if let Some((case, recorded)) = recorded.max_by(|a, b| change(a.1).total_cmp(&change(b.1))) {
         document.sections.push(flames(&format!("Flame graphs of {}", case.case), &recorded.stacks));
     }
-    drawn(&document)
+    html::page(&document)
 }
 
 /// Lines are as long as they are: who reads them through a pipe looks for whole sentences.

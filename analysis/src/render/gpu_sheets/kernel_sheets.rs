@@ -2,9 +2,9 @@
 
 use super::super::format::{bytes, count, duration, head};
 use super::super::kernel_name::short;
-use super::{LONGEST_NAME, MOST_ROWS, NAME_WIDTH, number, rate, share, time};
+use super::{number, rate, share, sheet, time};
 use crate::passes::Analysis;
-use candlescope_document::{Most, Row, Section, Table, cell, column, maybe, missing, wide};
+use candlescope_document::{Row, Section, Table, cell, column, maybe, missing, wide};
 
 pub(super) fn kernels(analysis: &Analysis) -> Section {
     let kernels = &analysis.kernels;
@@ -39,9 +39,8 @@ pub(super) fn kernels(analysis: &Analysis) -> Section {
         duration(kernels.total_ns as f64),
         unattributed(analysis)
     );
-    let table = Table::new("kernel", columns, rows.collect()).of_code(NAME_WIDTH).longest(LONGEST_NAME);
-    let table = table.most(Most::of(8, MOST_ROWS, MOST_ROWS), "kernels", "in metrics.json");
-    Section::new("kernels", "Kernels", note).brief("").with(table)
+    let table = Table::new("kernel", columns, rows.collect());
+    sheet("kernels", "Kernels", note, table, 8, "kernels")
 }
 
 fn unattributed(analysis: &Analysis) -> String {
@@ -78,9 +77,8 @@ pub(super) fn paths(analysis: &Analysis) -> Section {
         wide("top", "the kernel, copy or memset with most of it"),
     ];
     let note = "By the innermost interval open at the launch; what inner intervals launched is in their rows.";
-    let table = Table::new("path", columns, rows.collect()).of_code(NAME_WIDTH).longest(LONGEST_NAME);
-    let table = table.most(Most::of(8, MOST_ROWS, MOST_ROWS), "paths", "in metrics.json");
-    Section::new("kernel-paths", "Kernels by path", note).brief("").with(table)
+    let table = Table::new("path", columns, rows.collect());
+    sheet("kernel-paths", "Kernels by path", note, table, 8, "paths")
 }
 
 pub(super) fn copies(analysis: &Analysis) -> Section {
@@ -104,7 +102,6 @@ pub(super) fn copies(analysis: &Analysis) -> Section {
         column("share", "of all recorded device time"),
     ];
     let note = "Copies by direction, and memsets, of the recorded steps.";
-    let table = Table::new("direction", columns, rows.collect()).of_code(NAME_WIDTH).longest(LONGEST_NAME);
-    let table = table.most(Most::of(6, MOST_ROWS, MOST_ROWS), "directions", "in metrics.json");
-    Section::new("copies", "Copies", note).brief("").with(table)
+    let table = Table::new("direction", columns, rows.collect());
+    sheet("copies", "Copies", note, table, 6, "directions")
 }

@@ -8,7 +8,7 @@ mod time_sheets;
 use super::format::{count, duration, joules, percent, printable, significant, watts, with_error};
 use crate::passes::Analysis;
 use crate::passes::peaks::{Metric, Over, utilisation};
-use candlescope_document::{Cell, Section, cell, maybe};
+use candlescope_document::{Cell, Most, Section, Table, cell, maybe};
 use candlescope_schema::GpuSource;
 
 /// Rows in the HTML and Markdown reports; `metrics.json` has them all.
@@ -29,6 +29,13 @@ pub(super) fn sheets(analysis: &Analysis) -> Vec<Section> {
         power_sheets::energy(analysis),
         power_sheets::devices(analysis),
     ]
+}
+
+/// The section of one table, of whose rows, which are called `what`, a terminal shows so many.
+fn sheet(id: &str, title: &str, note: impl Into<String>, table: Table, terminal: usize, what: &'static str) -> Section {
+    let table = table.of_code(NAME_WIDTH).longest(LONGEST_NAME);
+    let table = table.most(Most::of(terminal, MOST_ROWS, MOST_ROWS), what, "in metrics.json");
+    Section::new(id, title, note).brief("").with(table)
 }
 
 fn time(ns: Option<f64>) -> Cell {

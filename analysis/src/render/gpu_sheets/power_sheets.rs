@@ -1,10 +1,10 @@
 //! Energy and devices.
 
 use super::super::format::{bytes, count, duration, head, joules, percent, printable, significant, watts};
-use super::{LONGEST_NAME, MOST_ROWS, NAME_WIDTH, time};
+use super::{sheet, time};
 use crate::passes::sensor::{ACCURACY, Idle, IdleFrom, Joules};
 use crate::passes::{Analysis, Device};
-use candlescope_document::{Cell, Most, Row, Section, Table, cell, column, maybe, missing, wide};
+use candlescope_document::{Cell, Row, Section, Table, cell, column, maybe, missing, wide};
 
 pub(super) fn energy(analysis: &Analysis) -> Section {
     let energy = &analysis.energy;
@@ -72,9 +72,8 @@ pub(super) fn energy(analysis: &Analysis) -> Section {
         duration(period as f64),
         ACCURACY * 100.0
     );
-    let table = Table::new("of", columns, rows).of_code(NAME_WIDTH).longest(LONGEST_NAME);
-    let table = table.most(Most::of(8, MOST_ROWS, MOST_ROWS), "kinds of step", "in metrics.json");
-    Section::new("energy", "Energy", note).brief("").with(table)
+    let table = Table::new("of", columns, rows);
+    sheet("energy", "Energy", note, table, 8, "kinds of step")
 }
 
 /// Net energy, or why there is none.
@@ -161,9 +160,8 @@ pub(super) fn devices(analysis: &Analysis) -> Section {
             false => "As sampled while measured steps ran",
         }
     );
-    let table = Table::new("GPU", columns, rows.collect()).of_code(NAME_WIDTH).longest(LONGEST_NAME);
-    let table = table.most(Most::of(4, MOST_ROWS, MOST_ROWS), "GPUs", "in metrics.json");
-    Section::new("devices", "Devices", note).brief("").with(table)
+    let table = Table::new("GPU", columns, rows.collect());
+    sheet("devices", "Devices", note, table, 4, "GPUs")
 }
 
 fn throttled(device: &Device) -> Cell {

@@ -1,12 +1,12 @@
 //! GPU time of steps, and how the device's time divides.
 
 use super::super::format::duration;
-use super::{LONGEST_NAME, MOST_ROWS, NAME_WIDTH, number, of, rate, share, time};
+use super::{number, of, rate, share, sheet, time};
 use crate::passes::Analysis;
 use crate::passes::busy::Busy;
 use crate::passes::gpu_of_steps::Elapsed;
 use crate::passes::gpu_time::source_name;
-use candlescope_document::{Most, Row, Section, Table, cell, column, wide};
+use candlescope_document::{Row, Section, Table, cell, column, wide};
 
 pub(super) fn steps(analysis: &Analysis) -> Section {
     let rows = analysis.gpu.kinds.iter().flat_map(|kind| {
@@ -41,9 +41,8 @@ pub(super) fn steps(analysis: &Analysis) -> Section {
     ];
     let note = "Stream elapsed is the time between two marks in the stream, queue gaps included: over wall time it is not a busy share. \
                Kernels is the sum of the kernels launched inside. Totals are the mean of the measured steps × all steps.";
-    let table = Table::new("steps", columns, rows.collect()).of_code(NAME_WIDTH).longest(LONGEST_NAME);
-    let table = table.most(Most::of(8, MOST_ROWS, MOST_ROWS), "kinds of step", "in metrics.json");
-    Section::new("gpu-steps", "GPU time of steps", note).brief("").with(table)
+    let table = Table::new("steps", columns, rows.collect());
+    sheet("gpu-steps", "GPU time of steps", note, table, 8, "kinds of step")
 }
 
 pub(super) fn busy(analysis: &Analysis) -> Section {
@@ -105,7 +104,6 @@ pub(super) fn busy(analysis: &Analysis) -> Section {
              tell which of the two came first. {clocks}. \
              Unattributed is before the first kernel and after the last."
     );
-    let table = Table::new("steps", columns, rows).of_code(NAME_WIDTH).longest(LONGEST_NAME);
-    let table = table.most(Most::of(6, MOST_ROWS, MOST_ROWS), "kinds of step", "in metrics.json");
-    Section::new("gpu-busy", "How the GPU's time divides", note).brief("").with(table)
+    let table = Table::new("steps", columns, rows);
+    sheet("gpu-busy", "How the GPU's time divides", note, table, 6, "kinds of step")
 }

@@ -4,8 +4,8 @@ use super::section::{shown, table_of};
 use super::static_sections::{bound, facts, rate_of, time_of};
 use super::{document, text};
 use crate::render::format::{count, duration, significant};
-use crate::render::html::drawn;
 use crate::roofline::{DeviceRow, Outlook};
+use candlescope_document::html;
 use candlescope_document::text::UNKNOWN;
 use candlescope_document::{Fact, Section};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub fn devices_text(all: &[(Outlook, DeviceRow)], width: usize) -> String {
 /// The table as a page.
 pub fn devices_page(all: &[(Outlook, DeviceRow)]) -> String {
     let model = all.first().map_or("devices", |(outlook, _)| outlook.model.name.as_str());
-    drawn(&document(&format!("{model} on {} devices", all.len()), head(all), sections(all)))
+    html::page(&document(&format!("{model} on {} devices", all.len()), head(all), sections(all)))
 }
 
 /// Model and question, which all share.

@@ -12,8 +12,8 @@ pub use calibration::{calibration_json, calibration_markdown, calibration_text};
 pub use device_table::{devices_json, devices_page, devices_text};
 
 use super::format::duration;
-use super::html::drawn;
 use crate::roofline::{HeatMap, LoadStage, Measured, Outlook};
+use candlescope_document::html;
 use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::{Document, Fact, Section};
 use section::predicted;
@@ -77,7 +77,7 @@ pub fn load_page(outlook: &Outlook, stages: &[LoadStage]) -> String {
     let title = format!("{} on {} under load", outlook.model.name, outlook.device.name);
     let points = load_sections::points(outlook, stages);
     let sections = load_sections::sections(stages).into_iter().chain([points]).chain(all_predicted(outlook));
-    drawn(&document(&title, static_sections::facts(outlook), sections.collect()))
+    html::page(&document(&title, static_sections::facts(outlook), sections.collect()))
 }
 
 fn all_predicted(outlook: &Outlook) -> impl Iterator<Item = Section> {
@@ -98,7 +98,7 @@ pub fn dynamic_text(runs: &[Measured], contexts: Option<&HeatMap>, width: usize)
 /// `roofline.html` of a prediction.
 pub fn static_page(outlook: &Outlook) -> String {
     let title = format!("{} on {}", outlook.model.name, outlook.device.name);
-    drawn(&document(&title, static_sections::facts(outlook), static_sections::sections(outlook)))
+    html::page(&document(&title, static_sections::facts(outlook), static_sections::sections(outlook)))
 }
 
 /// The chart of a run against its roofs, as SVG with the looks of `report.html`; `None` without a roof or a point.
@@ -122,5 +122,5 @@ pub fn dynamic_page(runs: &[Measured], contexts: Option<&HeatMap>) -> String {
     let outlook = first.and_then(|run| run.outlook.as_ref());
     sections.extend(outlook.into_iter().flat_map(all_predicted));
     let title = outlook.map_or("run", |outlook| outlook.model.name.as_str());
-    drawn(&document(title, first.map_or_else(Vec::new, run_sections::facts), sections))
+    html::page(&document(title, first.map_or_else(Vec::new, run_sections::facts), sections))
 }
