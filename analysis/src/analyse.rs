@@ -1,12 +1,13 @@
 //! Computes a run's figures, its verdict, and what would make it faster.
 
 use crate::findings::{diagnose, verdict};
-use crate::limits::Limit;
-use crate::passes::account::{Account, AccountError, AccountOptions, account};
-use crate::passes::{Analysis, Beside, ChosenDevice, figures};
+use crate::passes::account::{Account, AccountError, AccountOptions, AccountPass};
+use crate::passes::figures::Figures;
+use crate::passes::known::Known;
+use crate::passes::reading::{Noticed, Pass};
+use crate::passes::{Analysis, ChosenDevice};
 use crate::reader::Run;
-use crate::simulation::{ChosenSteps, Simulation, SimulationOptions};
-use candlescope_schema::RecordKind;
+use crate::simulation::{Abstain, ChosenSteps, Simulation, SimulationOptions};
 use candlescope_schema::run::{Code, Finding};
 
 /// Findings of a verdict that say that the run was disturbed.
@@ -24,11 +25,15 @@ impl Analysis {
     /// # Ok::<(), candlescope_analysis::OpenError>(())
     /// ```
     pub fn of(run: &Run) -> Self {
-        Self::beside(run, &mut None::<ChosenSteps>)
+        let (known, rows) = Known::read(run);
+        let mut figures = Figures::of(&known);
+        let noticed = rows.to(&mut [&mut figures]);
+        Self::finish(figures, run, &noticed)
     }
 
-    fn beside(run: &Run, beside: &mut impl Beside) -> Self {
-        let (analysis, seen) = figures(run, beside);
+    /// The figures of rows that were read, judged.
+    pub(crate) fn finish(figures: Figures<'_>, run: &Run, noticed: &Noticed) -> Self {
+        let (analysis, seen) = figures.finish(noticed);
         verdict(analysis, run.manifest().is_some(), seen)
     }
 
@@ -82,6 +87,8 @@ pub struct Analyzed {
     pub analysis: Analysis,
     /// How the devices spent their time, or why that is not known.
     pub account: Result<Account, AccountError>,
+    /// The steps that can be replayed, or why none can.
+    pub simulation: Result<Simulation, Abstain>,
     /// What was noticed while the account was made.
     pub seen: Vec<Finding>,
 }
@@ -97,30 +104,21 @@ pub struct Analyzed {
 /// # Ok::<(), candlescope_analysis::OpenError>(())
 /// ```
 pub fn analyze(run: &Run, options: &AnalyzeOptions) -> Analyzed {
-    let of_devices = || match account(run, &options.account) {
-        Ok((account, seen)) => (Ok(account), seen),
-        Err(error) => (Err(error), Vec::new()),
-    };
-    // Where figures are of a part of the kernels only, steps are read apart: one without all its kernels is not replayed.
-    let whole = run.rows(RecordKind::Kernel) <= run.limits().get(Limit::Kernels);
-    let mut chosen = whole.then(|| ChosenSteps::of(run, options.simulation.counts_warmup()).ok()).flatten();
-    // Both read the whole run, and share nothing but the files.
-    let (mut analysis, (account, seen)) = std::thread::scope(|threads| {
-        let beside = std::thread::Builder::new().name("cs-account".into()).spawn_scoped(threads, of_devices);
-        let analysis = Analysis::beside(run, &mut chosen);
-        let devices = match beside {
-            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            // A system that gives no more threads: one after the other.
-            Err(_) => of_devices(),
-        };
-        (analysis, devices)
-    });
+    let (known, rows) = Known::read(run);
+    let mut figures = Figures::of(&known);
+    let mut devices = AccountPass::of(&known, &options.account);
+    let mut chosen = ChosenSteps::of(&known, options.simulation.counts_warmup());
+    let mut passes: Vec<&mut dyn Pass> = vec![&mut figures, &mut devices];
+    if let Ok(chosen) = &mut chosen {
+        passes.push(chosen);
+    }
+    let noticed = rows.to(&mut passes);
+    let (account, mut left_out) = devices.finish();
+    let simulation = chosen.and_then(|chosen| Simulation::of_chosen(chosen, &noticed, &options.simulation));
+    let mut seen: Vec<Finding> = run.findings().iter().chain(&noticed.findings).cloned().collect();
+    seen.append(&mut left_out);
+    let mut analysis = Analysis::finish(figures, run, &noticed);
     // Where steps cannot be replayed, gains follow from their two lines.
-    let simulation = match chosen {
-        Some(chosen) => Simulation::of_chosen(chosen, &options.simulation).ok(),
-        None if whole => None,
-        None => Simulation::of(run, &options.simulation).ok(),
-    };
-    analysis.diagnosis = Some(diagnose(&analysis, account.as_ref().ok(), simulation.as_ref()));
-    Analyzed { analysis, account, seen }
+    analysis.diagnosis = Some(diagnose(&analysis, account.as_ref().ok(), simulation.as_ref().ok()));
+    Analyzed { analysis, account, simulation, seen }
 }

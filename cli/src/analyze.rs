@@ -7,7 +7,7 @@ use crate::output::say;
 use anyhow::{Context, Result, bail};
 use candlescope_analysis::passes::account::AccountOptions;
 use candlescope_analysis::render::{account, advice, what_if as what_if_text};
-use candlescope_analysis::simulation::{Change, SimulationOptions, WhatIf, parse_changes, what_if};
+use candlescope_analysis::simulation::{Change, SimulationOptions, WhatIf, parse_changes};
 use candlescope_analysis::{AnalyzeOptions, Analyzed, Run, analyze};
 use candlescope_core::files::read_limited;
 use candlescope_work::devices::peaks_device;
@@ -90,8 +90,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     let limits = limits(&args.limits)?;
     let overhead_ns = (args.launch_overhead * 1e3).round() as u64;
     let account = AccountOptions::default().overhead_ns(overhead_ns).warmup(args.with_warmup);
-    let simulation = simulation_options(args)?;
-    let options = AnalyzeOptions::default().account(account).simulation(simulation.clone());
+    let options = AnalyzeOptions::default().account(account).simulation(simulation_options(args)?);
     if let Some(model) = &args.full.full {
         let shown = Shown {
             options: &options,
@@ -118,8 +117,8 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
             Some(peaks) => measured_peaks::put(&mut run, peaks.clone())?,
             None => measured_peaks::add_kept(&mut run),
         }
-        let what_if = simulates.then(|| what_if(&run, &simulation, &scenarios).0);
         let analyzed = analyze(&run, &options);
+        let what_if = simulates.then(|| WhatIf::of(analyzed.simulation.as_ref(), &scenarios));
         if args.json {
             let (mut object, found, missing) = object(analyzed, args.top)?;
             if let Some(what_if) = &what_if {
@@ -141,7 +140,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
 
 /// What was asked for first, then the findings, then the account of the devices, or why there is none.
 fn text(analyzed: Analyzed, what_if: Option<&WhatIf>, top: usize) -> String {
-    let Analyzed { analysis, account, seen } = analyzed;
+    let Analyzed { analysis, account, seen, .. } = analyzed;
     let asked = what_if.map(|what_if| format!("{}\n\n", what_if_text::text(what_if).trim_end())).unwrap_or_default();
     let findings = analysis.diagnosis.map(|diagnosis| advice::text(&diagnosis.top(top))).unwrap_or_default();
     let account = match account {
@@ -155,7 +154,7 @@ fn text(analyzed: Analyzed, what_if: Option<&WhatIf>, top: usize) -> String {
 
 /// A run's account with what belongs to all of its findings, the findings, and what could not be judged.
 fn object(analyzed: Analyzed, top: usize) -> Result<(Value, Vec<Value>, Vec<Value>)> {
-    let Analyzed { analysis, account, seen } = analyzed;
+    let Analyzed { analysis, account, seen, .. } = analyzed;
     let mut object = match account {
         Ok(account) => serde_json::to_value(account.top(top))?,
         Err(missing) => json!({

@@ -4,15 +4,16 @@
 
 use super::disturbed::disturbances_of;
 use super::fingerprint::{Fingerprint, OUTPUT_TOKENS};
-use super::path_times::{PathFacts, path_times};
+use super::path_times::{PathFacts, PathTimes};
 use super::sampled::Sampled;
-use super::step_times::{KindFacts, StepTimes, kind_facts, step_times};
+use super::step_times::{DeviceCounts, KindFacts, StepTimes, kind_facts, step_times};
+use crate::passes::figures::Figures;
 use crate::passes::flame::collapsed;
-use crate::passes::{Analysis, Distribution, StepRow};
+use crate::passes::known::Known;
+use crate::passes::{Analysis, Distribution, StepRow, Warmup};
 use crate::reader::Run;
 use candlescope_schema::metric;
 use candlescope_schema::run::{Code, Finding, Severity};
-use candlescope_schema::{RecordKind, StepRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -56,8 +57,17 @@ pub struct RunFacts {
 impl RunFacts {
     /// Reads a run.
     pub fn of(run: &Run) -> Self {
-        let analysis = Analysis::of(run);
-        let steps = measured_steps(run, &analysis);
+        let (known, rows) = Known::read(run);
+        let mut pass = Figures::of(&known);
+        // Which steps are outermost is known with the figures: the others are left out then.
+        let all = measured_steps(&known, &pass.warmup, |_| true);
+        let StepTimes { kinds, .. } = step_times(&all);
+        let (mut paths, mut counts) = (PathTimes::of(&kinds), DeviceCounts::of(&kinds));
+        let noticed = rows.to(&mut [&mut pass, &mut paths, &mut counts]);
+        let analysis = Analysis::finish(pass, run, &noticed);
+        let outermost: Vec<&str> =
+            analysis.phases.rows.iter().filter(|row| row.inside.is_none()).map(|row| row.name.as_str()).collect();
+        let steps = measured_steps(&known, &analysis.warmup, |row| outermost.contains(&row.group()));
         let StepTimes { step_ns, parts, kinds } = step_times(&steps);
         let per_step = kinds.values().map(|kind| kind.steps.len()).max().unwrap_or(0) as f64;
         let stacks = match per_step > 0.0 {
@@ -75,8 +85,8 @@ impl RunFacts {
             fingerprint: fingerprint(&analysis, &steps),
             disturbed: disturbances_of(&analysis),
             damage: damage.map(|finding| finding.code.as_str().to_string()).collect(),
-            paths: path_times(run, &kinds, &parts),
-            kinds: kind_facts(run, &kinds, &parts),
+            paths: paths.finish(|kind| kinds.contains_key(kind), &parts),
+            kinds: kind_facts(&counts, &kinds, &parts),
             step_ns,
             figures: figures(&analysis),
             stacks,
@@ -108,21 +118,14 @@ impl RunFacts {
     }
 }
 
-/// Steps without warm-up: phases where any are marked, else the outermost steps.
-fn measured_steps(run: &Run, analysis: &Analysis) -> Vec<StepRow> {
-    let mut rows: Vec<StepRow> = Vec::new();
-    for batch in run.table(RecordKind::Step) {
-        let measured = |step: &&StepRecord| !analysis.warmup.has_step(Some(step.step));
-        rows.extend(batch.steps.iter().filter(measured).map(StepRow::of));
-    }
+/// Steps without warm-up: phases where any are marked, else those that are outermost.
+fn measured_steps(known: &Known<'_>, warmup: &Warmup, is_outermost: impl Fn(&StepRow) -> bool) -> Vec<StepRow> {
+    let mut rows: Vec<StepRow> = known.steps.iter().filter(|step| !warmup.has_step(Some(step.step))).cloned().collect();
     if rows.iter().any(|row| row.phase.is_some()) {
         rows.retain(|row| row.phase.is_some());
     } else {
-        let outermost: Vec<&str> =
-            analysis.phases.rows.iter().filter(|row| row.inside.is_none()).map(|row| row.name.as_str()).collect();
-        rows.retain(|row| outermost.contains(&row.group()));
+        rows.retain(is_outermost);
     }
-    rows.sort_by_key(|row| (row.start_ns, row.step));
     rows
 }
 

@@ -5,8 +5,9 @@
 
 use super::sampled::{Sampled, medians};
 use crate::passes::StepRow;
-use crate::reader::Run;
-use candlescope_schema::{KernelKind, RecordKind};
+use crate::passes::figures::NOT_OF_KERNELS;
+use crate::passes::reading::Pass;
+use candlescope_schema::{Batch, KernelKind, RecordKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -101,15 +102,14 @@ pub(super) fn sampled(
 
 /// Times and counts of each kind. What ran on the device is counted over the steps whose kernels were recorded.
 pub(super) fn kind_facts(
-    run: &Run,
+    device: &DeviceCounts,
     kinds: &BTreeMap<String, Kind<'_>>,
     parts: &HashMap<u64, usize>,
 ) -> BTreeMap<String, KindFacts> {
-    let device = device_counts(run, kinds);
     let facts = kinds.iter().map(|(name, kind)| {
         let steps = &kind.steps;
         let n = steps.len() as f64;
-        let mut counts: BTreeMap<String, f64> = device.get(name.as_str()).cloned().unwrap_or_default();
+        let mut counts: BTreeMap<String, f64> = device.each(name);
         let sum = |of: &dyn Fn(&StepRow) -> Option<f64>| steps.iter().map(|step| of(step)).sum::<Option<f64>>();
         let tokens = sum(&|step| step.counted_tokens().map(f64::from));
         let bytes = sum(&|step| step.bytes.map(|n| n as f64));
@@ -138,41 +138,68 @@ pub(super) fn kind_facts(
     facts.collect()
 }
 
-/// Kernels, copies, memsets, launches and bytes copied for each recorded step, by kind of step.
-fn device_counts<'a>(run: &Run, kinds: &'a BTreeMap<String, Kind<'_>>) -> HashMap<&'a str, BTreeMap<String, f64>> {
-    let of_step: HashMap<u64, &str> =
-        kinds.iter().flat_map(|(name, kind)| kind.steps.iter().map(move |step| (step.step, name.as_str()))).collect();
-    let mut sums: HashMap<&str, BTreeMap<&str, f64>> = HashMap::new();
-    let mut recorded: HashMap<&str, HashSet<u64>> = HashMap::new();
-    let mut launches: HashMap<&str, HashSet<u32>> = HashMap::new();
-    for batch in run.table(RecordKind::Kernel) {
+/// Kernels, copies, memsets, launches and bytes copied of each recorded step, by kind of step.
+#[derive(Debug, Default)]
+pub(super) struct DeviceCounts {
+    kinds: Vec<String>,
+    /// By number of a step: the place of its kind.
+    of_step: HashMap<u64, usize>,
+    counts: BTreeMap<usize, KindCounts>,
+}
+
+#[derive(Debug, Default)]
+struct KindCounts {
+    sums: BTreeMap<&'static str, f64>,
+    recorded: HashSet<u64>,
+    launches: HashSet<u32>,
+}
+
+impl DeviceCounts {
+    /// Of these steps.
+    pub(super) fn of(kinds: &BTreeMap<String, Kind<'_>>) -> Self {
+        let steps =
+            kinds.values().enumerate().flat_map(|(at, kind)| kind.steps.iter().map(move |step| (step.step, at)));
+        Self { of_step: steps.collect(), kinds: kinds.keys().cloned().collect(), ..Self::default() }
+    }
+
+    /// For each recorded step.
+    fn each(&self, kind: &str) -> BTreeMap<String, f64> {
+        let at = self.kinds.iter().position(|known| known == kind);
+        let Some(counts) = at.and_then(|at| self.counts.get(&at)) else { return BTreeMap::new() };
+        let steps = counts.recorded.len().max(1) as f64;
+        let each = ["kernels", "copies", "memsets"].map(|name| (name, 0.0)).into_iter().chain(counts.sums.clone());
+        // One call launches a whole graph.
+        let each = each.chain([("launches", counts.launches.len() as f64)]);
+        each.map(|(name, sum)| (name.to_string(), sum / steps)).collect()
+    }
+}
+
+impl Pass for DeviceCounts {
+    fn tables(&self) -> &'static [RecordKind] {
+        &[RecordKind::Kernel]
+    }
+
+    fn unread(&self, _table: RecordKind) -> &'static [&'static str] {
+        NOT_OF_KERNELS
+    }
+
+    fn rows(&mut self, batch: &Batch) {
         for kernel in &batch.kernels {
-            let Some((step, kind)) = kernel.step.and_then(|step| Some((step, *of_step.get(&step)?))) else { continue };
-            recorded.entry(kind).or_default().insert(step);
-            launches.entry(kind).or_default().insert(kernel.correlation);
-            let sums = sums.entry(kind).or_default();
+            let Some((step, kind)) = kernel.step.and_then(|step| Some((step, *self.of_step.get(&step)?))) else {
+                continue;
+            };
+            let counts = self.counts.entry(kind).or_default();
+            counts.recorded.insert(step);
+            counts.launches.insert(kernel.correlation);
             let (name, bytes) = match kernel.kind {
                 KernelKind::Kernel => ("kernels", None),
                 KernelKind::Memcpy => ("copies", kernel.bytes),
                 KernelKind::Memset => ("memsets", None),
             };
-            *sums.entry(name).or_default() += 1.0;
+            *counts.sums.entry(name).or_default() += 1.0;
             if let Some(bytes) = bytes {
-                *sums.entry("copied_bytes").or_default() += bytes as f64;
+                *counts.sums.entry("copied_bytes").or_default() += bytes as f64;
             }
         }
     }
-    let counts = sums.into_iter().map(|(kind, sums)| {
-        let steps = recorded.get(kind).map_or(1, |steps| steps.len().max(1)) as f64;
-        let mut counts: BTreeMap<String, f64> =
-            sums.into_iter().map(|(name, sum)| (name.to_string(), sum / steps)).collect();
-        // One call launches a whole graph.
-        let calls = launches.get(kind).map_or(0, HashSet::len) as f64;
-        counts.insert("launches".to_string(), calls / steps);
-        for absent in ["kernels", "copies", "memsets"] {
-            counts.entry(absent.to_string()).or_insert(0.0);
-        }
-        (kind, counts)
-    });
-    counts.collect()
 }

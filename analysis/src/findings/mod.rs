@@ -12,13 +12,13 @@ mod bottlenecks;
 mod context_growth;
 mod energy_sensors;
 mod few_requests;
+mod gpu_outlasts_steps;
 mod gpu_parents;
 mod gpu_throttled;
 mod gpu_time_absent;
 mod gpu_time_untold;
 mod impossible_parents;
 mod kernels_outside;
-mod launch_bound;
 mod memory_sampling;
 mod no_intervals;
 mod nsys_profile;
@@ -56,7 +56,7 @@ const RULES: &[Rule] = &[
     gpu_time_absent::find,
     kernels_outside::find,
     gpu_parents::find,
-    launch_bound::find,
+    gpu_outlasts_steps::find,
     gpu_time_untold::find,
     energy_sensors::find,
     gpu_throttled::find,

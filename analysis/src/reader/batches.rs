@@ -1,6 +1,6 @@
 //! Streams a run's records in batches of bounded size, so that a run of any length is read in constant memory.
 
-use super::columns::{IntColumn, TextColumn};
+use super::columns::TextColumn;
 use super::discover::{MOST_FINDINGS, more_segments, short};
 use super::footer::{self, Refusal, guarded};
 use super::intern::{Interner, OTHER};
@@ -35,7 +35,7 @@ pub struct Batches<'a> {
     /// Whether the caller holds the records, so that their number is limited.
     held: bool,
     /// Columns that are not read.
-    left_out: Vec<(RecordKind, &'static [&'static str])>,
+    left_out: Vec<(RecordKind, Vec<&'static str>)>,
     interner: Interner,
     long_texts: LongTexts,
     run_id: Option<String>,
@@ -77,8 +77,8 @@ impl<'a> Batches<'a> {
         }
     }
 
-    /// The same for a caller that holds the records: it yields no more requests, steps, samples and kernels than
-    /// [`ReadLimits`] allows to be held, and [`findings`](Self::findings) says so.
+    /// The same for a caller that holds the records: it yields no more requests, steps and samples than [`ReadLimits`]
+    /// allows to be held, and [`findings`](Self::findings) says so. Of kernels whoever holds them counts.
     #[must_use]
     pub fn held(self) -> Self {
         Self { held: true, ..self }
@@ -87,14 +87,26 @@ impl<'a> Batches<'a> {
     /// The same without reading these columns of a table: they come as if they were null, or zero where a record has no
     /// place for null. A column without which a row is malformed must not be among them.
     #[must_use]
-    pub(crate) fn without(mut self, kind: RecordKind, columns: &'static [&'static str]) -> Self {
+    pub(crate) fn without(mut self, kind: RecordKind, columns: Vec<&'static str>) -> Self {
         self.left_out.push((kind, columns));
         self
     }
 
-    /// The next records of the steps that are wanted; the other rows are not looked at any further.
-    pub(crate) fn next_of_steps(&mut self, wanted: &mut dyn FnMut(Option<u64>) -> bool) -> Option<Batch> {
-        self.advance(Some(wanted))
+    /// The same of some tables only.
+    #[must_use]
+    pub(crate) fn of_tables(mut self, kinds: &[RecordKind]) -> Self {
+        self.queue.retain(|segment| kinds.contains(&segment.kind));
+        self
+    }
+
+    /// The next records of these tables, which come before all others.
+    pub(crate) fn next_of_tables(&mut self, kinds: &[RecordKind]) -> Option<Batch> {
+        let queue = std::mem::take(&mut self.queue).into_iter();
+        let (now, later): (Vec<_>, Vec<_>) = queue.partition(|segment| kinds.contains(&segment.kind));
+        self.queue = now;
+        let batch = self.advance();
+        self.queue = later.into_iter().chain(std::mem::take(&mut self.queue)).collect();
+        batch
     }
 
     /// Records read so far.
@@ -133,7 +145,7 @@ impl<'a> Batches<'a> {
         findings
     }
 
-    fn advance(&mut self, mut wanted: Option<Wanted<'_>>) -> Option<Batch> {
+    fn advance(&mut self) -> Option<Batch> {
         loop {
             let Some(mut open) = self.open.take() else {
                 self.open_next()?;
@@ -161,10 +173,7 @@ impl<'a> Batches<'a> {
                     } else {
                         self.open = Some(open);
                     }
-                    let batch = match &mut wanted {
-                        Some(wanted) => self.convert(kind, &rows, Some(&mut **wanted)),
-                        None => self.convert(kind, &rows, None),
-                    };
+                    let batch = self.convert(kind, &rows);
                     if !batch.is_empty() {
                         return Some(batch);
                     }
@@ -219,15 +228,7 @@ impl<'a> Batches<'a> {
     /// Skips the rest of a table, of which no more may be held.
     fn full(&mut self, kind: RecordKind, table_rows: u64) {
         let Some(limit) = held_limit(kind) else { return };
-        let allowed = self.limits.get(limit);
-        let exceeded = Exceeded { limit, found: Some(table_rows).filter(|n| *n > allowed), allowed };
-        let place = format!("table `{}`", kind.table());
-        let effect = format!(
-            "further rows are left out. Figures of {table} cover only this part, and figures that relate another \
-             table, such as intervals of the whole run, to {table} are inconsistent",
-            table = kind.table()
-        );
-        self.findings.push(exceeded.finding(&place, &effect));
+        self.findings.push(left_out(self.limits, limit, kind, table_rows));
         self.queue.retain(|segment| segment.kind != kind);
     }
 
@@ -253,14 +254,8 @@ impl<'a> Batches<'a> {
         keep
     }
 
-    fn convert(&mut self, kind: RecordKind, rows: &RecordBatch, wanted: Option<Wanted<'_>>) -> Batch {
-        let mut keep = self.keep(rows);
-        if let Some(wanted) = wanted {
-            let step = IntColumn::of(rows, "step");
-            for (row, keep) in keep.iter_mut().enumerate() {
-                *keep = *keep && wanted(step.unsigned(row));
-            }
-        }
+    fn convert(&mut self, kind: RecordKind, rows: &RecordBatch) -> Batch {
+        let keep = self.keep(rows);
         let interner = &mut self.interner;
         let mut batch = Batch::default();
         let malformed = match kind {
@@ -278,17 +273,26 @@ impl<'a> Batches<'a> {
     }
 }
 
-/// Chooses rows by their step.
-type Wanted<'a> = &'a mut dyn FnMut(Option<u64>) -> bool;
+/// Of a table of so many rows, those beyond a limit are left out.
+pub(crate) fn left_out(limits: &ReadLimits, limit: Limit, kind: RecordKind, rows: u64) -> Finding {
+    let allowed = limits.get(limit);
+    let exceeded = Exceeded { limit, found: Some(rows).filter(|n| *n > allowed), allowed };
+    let table = kind.table();
+    let effect = format!(
+        "further rows are left out. Figures of {table} cover only this part, and figures that relate another table, such as \
+         intervals of the whole run, to {table} are inconsistent"
+    );
+    exceeded.finding(&format!("table `{table}`"), &effect)
+}
 
-/// The limit on held rows of a table. There is none for intervals, because passes do not keep them.
+/// The limit on held rows of a table. There is none for intervals, because passes do not keep them, and for kernels, which
+/// each pass keeps in its own way.
 fn held_limit(kind: RecordKind) -> Option<Limit> {
     match kind {
         RecordKind::Step => Some(Limit::Steps),
         RecordKind::Request => Some(Limit::Requests),
-        RecordKind::Kernel => Some(Limit::Kernels),
         RecordKind::Sample => Some(Limit::Samples),
-        RecordKind::Span => None,
+        RecordKind::Kernel | RecordKind::Span => None,
     }
 }
 
@@ -311,6 +315,6 @@ impl Iterator for Batches<'_> {
     type Item = Batch;
 
     fn next(&mut self) -> Option<Batch> {
-        self.advance(None)
+        self.advance()
     }
 }

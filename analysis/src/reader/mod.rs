@@ -19,6 +19,7 @@ mod tables;
 mod thrift;
 
 pub use batches::Batches;
+pub(crate) use batches::left_out;
 #[cfg(feature = "sql")]
 pub(crate) use raw_table::{RawColumn, RawTable};
 

@@ -3,9 +3,10 @@
 use super::format::{count, day, duration, percent, printable, significant, tail};
 use super::head_facts::{gpu_names, model_name, processor};
 use super::plain_paths::part;
+use crate::advice::AdviceCode;
 use crate::passes::{Analysis, ChosenDevice};
 use candlescope_document::text::{capital, code};
-use candlescope_schema::run::{Code, Severity};
+use candlescope_schema::run::Severity;
 
 /// Share of GPU time that must be in known self times before the report says where most of it goes.
 const KNOWN: f64 = 0.8;
@@ -106,7 +107,8 @@ pub(super) fn plain_limit(analysis: &Analysis) -> Option<String> {
 fn limit_in(analysis: &Analysis, place: impl Fn(&str) -> String) -> Option<String> {
     let busy = analysis.gpu.busy.as_ref();
     // The finding is not made when such shares mean nothing.
-    let waits = analysis.verdict.findings.iter().any(|finding| finding.code == Code::LaunchBound);
+    let mut found = analysis.diagnosis.iter().flat_map(|diagnosis| &diagnosis.findings);
+    let waits = found.any(|finding| finding.code == AdviceCode::LaunchBound);
     if let Some(share) = busy.and_then(|busy| busy.launch_bound_share()).filter(|_| waits) {
         return Some(format!("the GPU waits for the host in {} of the recorded steps' time", percent(share)));
     }

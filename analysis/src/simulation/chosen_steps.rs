@@ -1,12 +1,13 @@
-//! The steps of a run that are replayed, and their rows. The rows are offered one by one, so that one reading of a run can
-//! serve its figures as well.
+//! The steps of a run that are replayed, and their rows.
 
 use super::abstain::Abstain;
 use crate::limits::Limit;
-use crate::passes::{Beside, ChosenDevice, Clocks, StepRow, Warmup, steps_and_requests};
-use crate::reader::Run;
+use crate::passes::figures::{NOT_OF_KERNELS, NOT_OF_SPANS};
+use crate::passes::known::Known;
+use crate::passes::reading::Pass;
+use crate::passes::{ChosenDevice, StepRow, Warmup};
 use candlescope_schema::run::{Finding, RunManifest};
-use candlescope_schema::{KernelRecord, RecordKind, SpanRecord};
+use candlescope_schema::{Batch, KernelRecord, RecordKind, SpanRecord};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
@@ -15,15 +16,14 @@ const MOST_STEPS: usize = 64;
 
 /// Steps to replay: which ones is decided while their kernels are read.
 #[derive(Debug)]
-pub(crate) struct ChosenSteps {
-    pub(super) manifest: RunManifest,
-    /// All steps, in order of start.
-    pub(super) steps: Vec<StepRow>,
-    /// Places of those that may be replayed.
+pub(crate) struct ChosenSteps<'k> {
+    pub(super) known: &'k Known<'k>,
+    /// Places of the steps that may be replayed.
     pub(super) counting: Vec<usize>,
     pub(super) has_kernels: bool,
+    /// Whether kernels may still come.
+    kernels_come: bool,
     pub(super) rows: Collected,
-    pub(super) findings: Vec<Finding>,
     /// By number: the place of a step that may be replayed.
     places: FxHashMap<u64, usize>,
     /// The step that was asked for last, and whether it is kept.
@@ -52,23 +52,22 @@ pub(super) struct Collected {
     pub(super) met: FxHashSet<u64>,
 }
 
-impl ChosenSteps {
+impl<'k> ChosenSteps<'k> {
     /// The steps of a run, before any of their rows were read; with `warmup`, those of the warm-up count.
     ///
     /// # Errors
     /// If no step can be replayed, whatever the rows hold.
-    pub(crate) fn of(run: &Run, warmup: bool) -> Result<Self, Abstain> {
-        let manifest = run.manifest().cloned().unwrap_or_default();
-        let (steps, requests, findings) = steps_and_requests(run);
-        let warmup = if warmup { Warmup::default() } else { Warmup::of(&manifest, &requests, &steps) };
-        let mut counting = inner(&steps);
+    pub(crate) fn of(known: &'k Known<'k>, warmup: bool) -> Result<Self, Abstain> {
+        let Known { run, manifest, steps, .. } = known;
+        let warmup = if warmup { Warmup::default() } else { known.warmup() };
+        let mut counting = inner(steps);
         counting.retain(|at| !warmup.has_step(Some(steps[*at].step)));
         if counting.is_empty() {
             return Err(Abstain::NoSteps);
         }
         let has_kernels = run.rows(RecordKind::Kernel) > 0;
-        let clocks = Clocks::of(&manifest);
-        if !has_kernels && of_a_gpu(&manifest) {
+        let clocks = known.clocks();
+        if !has_kernels && of_a_gpu(manifest) {
             return Err(Abstain::NoKernels);
         }
         if let Some(bound_ns) = clocks.bound_ns.filter(|_| has_kernels && clocks.apart()) {
@@ -84,12 +83,11 @@ impl ChosenSteps {
         }
         Ok(Self {
             places: counting.iter().map(|at| (steps[*at].step, *at)).collect(),
-            manifest,
-            steps,
+            known,
             counting,
             has_kernels,
+            kernels_come: has_kernels,
             rows,
-            findings,
             last: (None, false),
             kernels_met: false,
             calls_met: false,
@@ -109,7 +107,7 @@ impl ChosenSteps {
     }
 
     fn choose(&mut self, step: u64) -> bool {
-        let Some(row) = self.places.get(&step).map(|at| &self.steps[*at]) else { return false };
+        let Some(row) = self.places.get(&step).map(|at| &self.known.steps[*at]) else { return false };
         if self.rows.met.insert(step) {
             let mut dropped = Vec::new();
             let spread = match self.rows.spreads.get_mut(row.group()) {
@@ -147,11 +145,10 @@ impl ChosenSteps {
 
     /// Notes that all kernels were offered.
     fn end_kernels(&mut self) {
-        if !self.has_kernels {
-            return;
+        if std::mem::take(&mut self.kernels_come) {
+            self.rows.spans = self.rows.kernels.keys().map(|step| (*step, Vec::new())).collect();
+            self.last = (None, false);
         }
-        self.rows.spans = self.rows.kernels.keys().map(|step| (*step, Vec::new())).collect();
-        self.last = (None, false);
     }
 
     /// Whether the intervals of a step are kept.
@@ -173,40 +170,20 @@ impl ChosenSteps {
         }
     }
 
-    /// Reads the table of kernels.
-    ///
-    /// # Errors
-    /// If it has none that a step can be replayed from.
-    pub(super) fn read_kernels(&mut self, run: &Run) -> Result<(), Abstain> {
-        if !self.has_kernels {
-            return Ok(());
-        }
-        let mut batches = run.table(RecordKind::Kernel);
-        // Most steps are not kept, and their rows are not looked at any further.
-        while let Some(batch) = batches.next_of_steps(&mut |step| self.wants_kernels(step)) {
-            batch.kernels.iter().for_each(|record| self.keep_kernel(record));
-        }
-        self.findings.extend(batches.findings());
+    /// What was left out.
+    pub(super) fn left_out(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut reached = |limit, table, effect| {
+            findings.push(self.known.run.limits().reached(limit).finding(table, effect));
+        };
         if self.full_of_kernels {
-            let effect = "steps that do not fit are not simulated";
-            self.findings.push(run.limits().reached(Limit::Kernels).finding("table `kernels`", effect));
-        }
-        self.have_launches()
-    }
-
-    /// Reads the intervals of the steps that are kept.
-    pub(super) fn read_spans(&mut self, run: &Run) {
-        self.end_kernels();
-        let mut batches = run.table(RecordKind::Span);
-        while !self.full_of_spans {
-            let Some(batch) = batches.next_of_steps(&mut |step| self.wants_spans(step)) else { break };
-            batch.spans.iter().for_each(|span| self.keep_span(span));
+            reached(Limit::Kernels, "table `kernels`", "steps that do not fit are not simulated");
         }
         if self.full_of_spans {
             let effect = "what comes after them is in no simulation: less of recording's cost is taken out";
-            self.findings.push(run.limits().reached(Limit::OpenIntervals).finding("table `spans`", effect));
+            reached(Limit::OpenIntervals, "table `spans`", effect);
         }
-        self.findings.extend(batches.findings());
+        findings
     }
 
     /// Whether there are kernels and launch calls to replay steps from, where the run has a device.
@@ -222,23 +199,30 @@ impl ChosenSteps {
     }
 }
 
-/// Takes the rows of a reading that is for something else. Nothing is noted about limits and damage: whoever reads does
-/// that.
-impl Beside for ChosenSteps {
-    fn kernel(&mut self, record: &KernelRecord) {
-        if self.wants_kernels(record.step) {
-            self.keep_kernel(record);
-        }
+impl Pass for ChosenSteps<'_> {
+    fn tables(&self) -> &'static [RecordKind] {
+        &[RecordKind::Kernel, RecordKind::Span]
     }
 
-    fn span(&mut self, span: &SpanRecord) {
-        if self.wants_spans(span.step) {
-            self.keep_span(span);
-        }
+    fn unread(&self, table: RecordKind) -> &'static [&'static str] {
+        if table == RecordKind::Span { NOT_OF_SPANS } else { NOT_OF_KERNELS }
     }
 
-    fn end_kernels(&mut self) {
-        Self::end_kernels(self);
+    fn rows(&mut self, batch: &Batch) {
+        for record in &batch.kernels {
+            // Most steps are not kept, and their rows are not looked at any further.
+            if self.wants_kernels(record.step) {
+                self.keep_kernel(record);
+            }
+        }
+        if !batch.spans.is_empty() {
+            self.end_kernels();
+        }
+        for span in &batch.spans {
+            if self.wants_spans(span.step) {
+                self.keep_span(span);
+            }
+        }
     }
 }
 

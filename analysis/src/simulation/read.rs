@@ -7,6 +7,8 @@ use super::group::{Outside, StepGroup};
 use super::recording::{GivenPeaks, facts};
 use super::replay::Replay;
 use super::step_model::StepModel;
+use crate::passes::known::Known;
+use crate::passes::reading::Noticed;
 use crate::passes::{Distribution, StepRow};
 use crate::reader::Run;
 use candlescope_schema::SpanRecord;
@@ -65,21 +67,27 @@ impl Simulation {
     /// # Errors
     /// If no step of the run can be replayed.
     pub fn of(run: &Run, options: &SimulationOptions) -> Result<Self, Abstain> {
-        let mut chosen = ChosenSteps::of(run, options.warmup)?;
-        chosen.read_kernels(run)?;
-        chosen.read_spans(run);
-        Self::of_chosen(chosen, options)
+        let (known, rows) = Known::read(run);
+        let mut chosen = ChosenSteps::of(&known, options.warmup)?;
+        let noticed = rows.to(&mut [&mut chosen]);
+        Self::of_chosen(chosen, &noticed, options)
     }
 
-    /// The same of rows that were read on another occasion.
+    /// The same of rows that were read with others.
     ///
     /// # Errors
     /// Those of [`of`](Self::of).
-    pub(crate) fn of_chosen(chosen: ChosenSteps, options: &SimulationOptions) -> Result<Self, Abstain> {
+    pub(crate) fn of_chosen(
+        chosen: ChosenSteps<'_>,
+        noticed: &Noticed,
+        options: &SimulationOptions,
+    ) -> Result<Self, Abstain> {
         chosen.have_launches()?;
-        let ChosenSteps { manifest, steps, counting, has_kernels, rows, findings, .. } = chosen;
-        let counting: Vec<&StepRow> = counting.into_iter().map(|at| &steps[at]).collect();
-        let reader = Reader { manifest: &manifest, options, counting: &counting };
+        let mut findings = chosen.known.run.findings().to_vec();
+        findings.extend(noticed.findings.iter().cloned().chain(chosen.left_out()));
+        let ChosenSteps { known, counting, has_kernels, rows, .. } = chosen;
+        let counting: Vec<&StepRow> = counting.into_iter().map(|at| &known.steps[at]).collect();
+        let reader = Reader { manifest: &known.manifest, options, counting: &counting };
         let (groups, absent) = if has_kernels { reader.of_device(rows) } else { reader.of_host(rows) };
         if groups.is_empty() {
             return Err(absent.into_iter().next().map_or(Abstain::NoSteps, |(_, abstain)| abstain));

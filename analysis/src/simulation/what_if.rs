@@ -65,25 +65,34 @@ impl Refusal {
 ///
 /// Never fails: what cannot be said is in the result, with the reason.
 pub fn what_if(run: &Run, options: &SimulationOptions, scenarios: &[Vec<Change>]) -> (WhatIf, Vec<Finding>) {
-    let simulation = match Simulation::of(run, options) {
-        Ok(simulation) => simulation,
-        Err(reason) => return (WhatIf { steps: Vec::new(), absent: vec![Refusal::new(None, reason)] }, Vec::new()),
-    };
-    let mut absent: Vec<Refusal> =
-        simulation.absent().iter().map(|(name, reason)| Refusal::new(Some(name), reason.clone())).collect();
-    let mut steps = Vec::new();
-    for group in simulation.groups() {
-        match group.typical() {
-            Ok(typical) => {
-                let Some(model) = group.median_step() else { continue };
-                let scenarios = scenarios.iter().map(|changes| scenario(group, changes)).collect();
-                let facts = model.facts().clone();
-                steps.push(StepsWhatIf { name: group.name().to_string(), typical, facts, scenarios });
+    let simulation = Simulation::of(run, options);
+    let findings = simulation.as_ref().map_or(Vec::new(), |simulation| simulation.findings().to_vec());
+    (WhatIf::of(simulation.as_ref(), scenarios), findings)
+}
+
+impl WhatIf {
+    /// The scenarios with these steps, or why there are none.
+    pub fn of(simulation: Result<&Simulation, &Abstain>, scenarios: &[Vec<Change>]) -> Self {
+        let simulation = match simulation {
+            Ok(simulation) => simulation,
+            Err(reason) => return Self { steps: Vec::new(), absent: vec![Refusal::new(None, reason.clone())] },
+        };
+        let mut absent: Vec<Refusal> =
+            simulation.absent().iter().map(|(name, reason)| Refusal::new(Some(name), reason.clone())).collect();
+        let mut steps = Vec::new();
+        for group in simulation.groups() {
+            match group.typical() {
+                Ok(typical) => {
+                    let Some(model) = group.median_step() else { continue };
+                    let scenarios = scenarios.iter().map(|changes| scenario(group, changes)).collect();
+                    let facts = model.facts().clone();
+                    steps.push(StepsWhatIf { name: group.name().to_string(), typical, facts, scenarios });
+                }
+                Err(reason) => absent.push(Refusal::new(Some(group.name()), reason)),
             }
-            Err(reason) => absent.push(Refusal::new(Some(group.name()), reason)),
         }
+        Self { steps, absent }
     }
-    (WhatIf { steps, absent }, simulation.findings().to_vec())
 }
 
 fn scenario(group: &StepGroup, changes: &[Change]) -> Scenario {

@@ -121,7 +121,6 @@ const VERDICT_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("gpu_parent_shorter_than_children", GPU, RULES),
     ("gpu_time_untold", GPU, "analysis/src/findings/gpu_time_untold.rs"),
     ("gpu_outlasts_steps", GPU, RULES),
-    ("launch_bound", GPU, RULES),
     ("gpu_throttled", GPU, "analysis/tests/analysis/energy.rs"),
     ("energy_sensors_disagree", GPU, RULES),
     ("no_kernels", SCRIPTED, DEVICE),

@@ -200,8 +200,6 @@ codes! {
     GpuClockUncertain = "gpu_clock_uncertain", Warning;
     /// The GPU goes on working after its steps have ended on the host.
     GpuOutlastsSteps = "gpu_outlasts_steps", Info;
-    /// The GPU waits for the host.
-    LaunchBound = "launch_bound", Info;
     /// The GPU's clocks were lowered by something other than idleness.
     GpuThrottled = "gpu_throttled", Warning;
     /// The integral of power differs from the energy counter.

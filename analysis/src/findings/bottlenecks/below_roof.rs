@@ -50,6 +50,6 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             }
         };
         let draft = if scene.on_gpu { draft } else { draft.steps(step.usual_steps()) };
-        out.found.push(draft.change(|rate| one.scaled(rate, (share / rate).max(least).min(1.0))));
+        out.found.push(draft.relief(|rate| one.scaled(rate, (share / rate).max(least).min(1.0))));
     }
 }

@@ -1,10 +1,10 @@
 //! A KV cache that is copied at every token: the step's time grows with the context, faster than reading explains.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
 use super::kernel_groups::most_time;
 use super::query::durations;
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::account::{PhaseWork, PlacedKernel};
 use crate::passes::kernel_family::KernelFamily;
@@ -54,17 +54,17 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     };
     let ns = excess * mean;
     out.found.push(
-        draft.changes(|rate| if scene.on_gpu { shorter(step, ns * rate) } else { vec![Change::Host(ns * rate)] }),
+        draft.reliefs(|rate| if scene.on_gpu { shorter(step, ns * rate) } else { vec![Relief::Host(ns * rate)] }),
     );
 }
 
 /// A step on a GPU that takes `ns` less, as it grew by that: the copies are on the device's line, and what the line
 /// does not explain is in the time in which the device is idle.
-fn shorter(step: &StepScene<'_>, ns: f64) -> Vec<Change> {
-    let (t, device) = (step.model.t, step.model.device_ns());
-    let by_device = t - step.model.after(&[Change::Device(ns)]);
+fn shorter(step: &StepScene<'_>, ns: f64) -> Vec<Relief> {
+    let (t, device) = (step.lines.t, step.lines.device_ns());
+    let by_device = t - step.lines.after(&[Relief::Device(ns)]);
     let idle = (ns - by_device).clamp(0.0, (t - device).max(0.0));
-    vec![Change::Device(ns), Change::Wait(step.name.to_string(), idle)]
+    vec![Relief::Device(ns), Relief::Wait(step.name.to_string(), idle)]
 }
 
 /// The kernels that move most at or in the cache; if none do, at or in attention. Others may move anything.

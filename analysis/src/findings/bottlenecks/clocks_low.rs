@@ -1,9 +1,9 @@
 //! A device that ran at a lower clock than it could.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
 use super::operations::{lacking, operations};
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::Device;
 use candlescope_schema::metric;
@@ -61,7 +61,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             super::query::quoted(&device.uuid)
         ))
         .sure(ConfidenceLevel::Low, "time is taken to be in proportion to the clock where computing is the limit");
-    out.found.push(draft.change(|rate| Change::Device(computing * (1.0 - ratio) * rate)));
+    out.found.push(draft.relief(|rate| Relief::Device(computing * (1.0 - ratio) * rate)));
 }
 
 /// As the driver tells it, for the GPU of this UUID.

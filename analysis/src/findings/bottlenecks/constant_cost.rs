@@ -4,10 +4,10 @@
 //! of its own, which neither a faster kernel nor fewer FLOPs take away.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
 use super::operations::{Operation, operations, query};
 use super::product_line::{ConstantCost, Point, intercept};
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use crate::advice::{AdviceCode, ConfidenceLevel, RATES};
 use crate::passes::PathTotals;
 use crate::passes::cache_reads::reads_cache;
@@ -82,15 +82,15 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     } else {
         draft.sure(ConfidenceLevel::Medium, "measured; what the time is spent on is not")
     };
-    let of_step = step.model.t / usual;
-    out.found.push(draft.changes(|rate| {
+    let of_step = step.lines.t / usual;
+    out.found.push(draft.reliefs(|rate| {
         let each = if rate <= RATES[0] { cost.least_ns } else { cost.each_ns };
         let one = |product: &&Operation<'_>| {
             let calls = product.n as f64 / step.usual_steps().max(1) as f64;
-            Change::Operation(product.totals.rollup.clone(), each * calls * of_step * rate)
+            Relief::Operation(product.totals.rollup.clone(), each * calls * of_step * rate)
         };
         let hidden =
-            cost.unseen.map(|_| Change::Operation(step.name.to_string(), cost.unseen_ns(each) * of_step * rate));
+            cost.unseen.map(|_| Relief::Operation(step.name.to_string(), cost.unseen_ns(each) * of_step * rate));
         products.iter().map(one).chain(hidden).collect()
     }));
 }

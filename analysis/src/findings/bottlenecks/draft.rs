@@ -1,24 +1,24 @@
 //! A finding in the making, and where rules put what they find.
 
-use super::gains::Change;
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use crate::advice::{
     Advice, AdviceCode, AdviceFigure, AdvicePlace, AdviceSeverity, Confidence, ConfidenceLevel, Coverage, Missing,
     RATES, gain_at_rates,
 };
-use crate::simulation::Change as Replayed;
+use crate::simulation::Change;
 use candlescope_work::devices::Origin;
 use candlescope_work::estimate::Estimate;
 
 /// Figures of fewer steps have no interval, and are no more than an indication.
 const FEW_STEPS: u64 = 6;
 
-/// A finding, and the changes that it stands for at each part of the attainable rate.
+/// A finding, and the reliefs that it stands for at each part of the attainable rate.
 pub(super) struct Found {
     pub(super) advice: Advice,
-    pub(super) changes: [Vec<Change>; 3],
+    pub(super) reliefs: [Vec<Relief>; 3],
     /// The same for a replay of the step, if it knows such changes.
-    pub(super) replay: Option<[Vec<Replayed>; 3]>,
+    pub(super) replay: Option<[Vec<Change>; 3]>,
 }
 
 impl Found {
@@ -29,7 +29,7 @@ impl Found {
             level: ConfidenceLevel::Low,
             reason: "the machine was disturbed while this was recorded, which can explain all of it",
         };
-        (self.changes, self.replay) = (RATES.map(|_| Vec::new()), None);
+        (self.reliefs, self.replay) = (RATES.map(|_| Vec::new()), None);
     }
 }
 
@@ -126,17 +126,17 @@ impl<'a> Draft<'a> {
         self
     }
 
-    /// The gain of a change, by simulating the step with it.
-    pub(super) fn change(self, change: impl Fn(f64) -> Change) -> Found {
-        self.changes(|rate| vec![change(rate)])
+    /// The gain of a relief, by the step's two lines with it.
+    pub(super) fn relief(self, relief: impl Fn(f64) -> Relief) -> Found {
+        self.reliefs(|rate| vec![relief(rate)])
     }
 
-    /// The gain of several changes that are one.
-    pub(super) fn changes(mut self, changes: impl Fn(f64) -> Vec<Change>) -> Found {
-        let changes = RATES.map(changes);
-        self.advice.gain = self.step.model.gain(&changes);
+    /// The gain of several reliefs that are one.
+    pub(super) fn reliefs(mut self, reliefs: impl Fn(f64) -> Vec<Relief>) -> Found {
+        let reliefs = RATES.map(reliefs);
+        self.advice.gain = self.step.lines.gain(&reliefs);
         self.doubt();
-        Found { advice: self.advice, changes, replay: None }
+        Found { advice: self.advice, reliefs, replay: None }
     }
 
     /// What rests on a few steps may be an accident of these.
@@ -147,14 +147,10 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The gain of a change by replaying the steps with `replay`; if they cannot be, by their two lines.
-    pub(super) fn replayed(
-        self,
-        change: impl Fn(f64) -> Change,
-        replay: impl Fn(f64) -> Option<Vec<Replayed>>,
-    ) -> Found {
+    /// The gain of a relief by replaying the steps with `replay`; if they cannot be, by their two lines.
+    pub(super) fn replayed(self, relief: impl Fn(f64) -> Relief, replay: impl Fn(f64) -> Option<Vec<Change>>) -> Found {
         let step = self.step;
-        let mut found = self.change(change);
+        let mut found = self.relief(relief);
         let [Some(low), Some(mid), Some(high)] = RATES.map(replay) else { return found };
         let replay = [low, mid, high];
         if let Some(gain) = replayed_gain(step, &replay) {
@@ -164,22 +160,22 @@ impl<'a> Draft<'a> {
         found
     }
 
-    /// A gain that no change of the step's own lines brings.
+    /// A gain that no relief of the step's own lines brings.
     pub(super) fn gain(mut self, gain: impl Fn(f64) -> f64) -> Found {
         self.advice.gain = gain_at_rates(gain);
         self.doubt();
-        Found { advice: self.advice, changes: RATES.map(|_| Vec::new()), replay: None }
+        Found { advice: self.advice, reliefs: RATES.map(|_| Vec::new()), replay: None }
     }
 }
 
 /// What a step gains with these changes, given for each part of the attainable rate: the step is replayed with all of
 /// them at once. `None` if it cannot be.
-pub(super) fn replayed_gain(step: &StepScene<'_>, replay: &[Vec<Replayed>; 3]) -> Option<Estimate> {
+pub(super) fn replayed_gain(step: &StepScene<'_>, replay: &[Vec<Change>; 3]) -> Option<Estimate> {
     let group = step.replays?;
     let mut gains = [0.0; 3];
     for (at, changes) in replay.iter().enumerate() {
         let share = group.simulate(changes).ok()?.share_of_step;
-        gains[at] = if changes.contains(&Replayed::Graph) {
+        gains[at] = if changes.contains(&Change::Graph) {
             // As a graph, the step is what the device can do: it reaches this part of it.
             1.0 - (1.0 - share.mid) / RATES[at]
         } else {

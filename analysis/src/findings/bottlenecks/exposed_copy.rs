@@ -1,9 +1,9 @@
 //! Copies while no kernel runs.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
 use super::query::{kernels_as, quoted};
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_schema::KernelKind;
 
@@ -33,7 +33,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             .measured("bytes", "bytes", step.each(copy.bytes), copy.count)
             .query(kernels_as(step, &of_copy(place, &copy.name), &[("copies", "count(*)"), ("bytes", "sum(bytes)")]))
             .sure(ConfidenceLevel::Medium, "measured; whether there is work to run beside the copy is not known");
-        out.found.push(draft.change(|rate| Change::Remove(rows.clone(), share * rate)));
+        out.found.push(draft.relief(|rate| Relief::Remove(rows.clone(), share * rate)));
     }
 }
 

@@ -1,9 +1,9 @@
 //! Choosing the next token on the host.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
 use super::query::{all_intervals, intervals};
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing, RATES};
 use candlescope_schema::Phase;
 
@@ -43,12 +43,12 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     } else {
         draft.sure(ConfidenceLevel::High, "measured on the host, where the step runs")
     };
-    out.found.push(draft.change(|rate| {
+    out.found.push(draft.relief(|rate| {
         let t = step.time.unobserved_ns;
         match share {
-            Some((_, least)) if rate <= RATES[0] => Change::Operation(path.clone(), least * t * rate),
-            Some((share, _)) => Change::Operation(path.clone(), share * t * rate),
-            None => Change::Wait(path.clone(), work * rate),
+            Some((_, least)) if rate <= RATES[0] => Relief::Operation(path.clone(), least * t * rate),
+            Some((share, _)) => Relief::Operation(path.clone(), share * t * rate),
+            None => Relief::Wait(path.clone(), work * rate),
         }
     }));
 }

@@ -1,13 +1,13 @@
 //! Many short kernels: fusing neighbours saves launches.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
 use super::query::kernels;
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use super::unfused::{becomes_one_each, pattern};
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::account::PhaseWork;
-use crate::simulation::Change as Replayed;
+use crate::simulation::Change;
 use candlescope_schema::KernelKind;
 use std::collections::BTreeMap;
 
@@ -34,17 +34,17 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured("kernels", "count", count, work.steps)
         .derived("kernel_mean_ns", "ns", mean, work.kernels)
         .derived("could_join", "count", fewer, work.steps)
-        .derived("launch_ns", "ns", step.model.launch, work.launch_every.map_or(0, |(_, n)| n))
+        .derived("launch_ns", "ns", step.lines.launch, work.launch_every.map_or(0, |(_, n)| n))
         .query(kernels(step, "kind = 'kernel'"))
         .sure(
             ConfidenceLevel::Medium,
             "neighbours of one interval are counted; whether each pair can be one kernel is not known",
         );
-    out.found.push(draft.replayed(Change::Launches, |_| fused(scene, work)));
+    out.found.push(draft.replayed(Relief::Launches, |_| fused(scene, work)));
 }
 
 /// Every path whose intervals can become one kernel each; `None` if others have neighbours, too.
-fn fused(scene: &Scene<'_>, work: &PhaseWork) -> Option<Vec<Replayed>> {
+fn fused(scene: &Scene<'_>, work: &PhaseWork) -> Option<Vec<Change>> {
     let mut paths: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for row in work.rows.iter().filter(|row| row.kind == KernelKind::Kernel) {
         let sums = paths.entry(row.path.as_deref().unwrap_or_default()).or_default();
@@ -53,7 +53,7 @@ fn fused(scene: &Scene<'_>, work: &PhaseWork) -> Option<Vec<Replayed>> {
     let many = paths.into_iter().filter(|(_, (_, follows))| *follows > 0);
     let one = |(path, (count, follows)): (&str, (u64, u64))| {
         let whole = becomes_one_each(scene, work, path, count - follows);
-        Some(Replayed::Fuse { path: pattern(path).filter(|_| whole)? })
+        Some(Change::Fuse { path: pattern(path).filter(|_| whole)? })
     };
     many.map(one).collect()
 }

@@ -1,13 +1,13 @@
 //! Kernels that a model does not need: conversions of types, movements of data, expanding of weights.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
 use super::query::kernels_named;
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::account::PlacedKernel;
 use crate::passes::kernel_family::KernelFamily;
-use crate::simulation::{Change as Replayed, NamePattern};
+use crate::simulation::{Change, NamePattern};
 use candlescope_schema::KernelKind;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,13 +43,13 @@ pub(super) fn of_family(
         .query(kernels_named(step, &names))
         .sure(level, reason);
     // A replay would still launch them: where the host is the longer line, launches are what counts.
-    let launches_count = step.model.host > step.model.device_ns();
+    let launches_count = step.lines.host > step.lines.device_ns();
     let names: Vec<String> = names.iter().map(|name| regex::escape(name)).collect();
     let replay = |rate: f64| {
         let name = NamePattern::new(&format!("^({})$", names.join("|"))).ok().filter(|_| !launches_count)?;
-        Some(vec![Replayed::Kernel { name, factor: 1.0 - rate }])
+        Some(vec![Change::Kernel { name, factor: 1.0 - rate }])
     };
-    out.found.push(draft.replayed(|rate| Change::Remove(rows.clone(), rate), replay));
+    out.found.push(draft.replayed(|rate| Relief::Remove(rows.clone(), rate), replay));
 }
 
 /// The path whose rows take most of the time together; `None` if that is outside every interval.

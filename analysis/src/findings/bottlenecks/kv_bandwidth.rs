@@ -47,7 +47,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             "the bytes are what the model needs; a short context cannot fill the memory's rate",
         );
     let draft = if scene.on_gpu { draft } else { draft.steps(step.usual_steps()) };
-    out.found.push(draft.changes(|rate| {
+    out.found.push(draft.reliefs(|rate| {
         let share = (eff / rate).max(least).min(1.0);
         reading.iter().map(|one| one.scaled(rate, share)).collect()
     }));

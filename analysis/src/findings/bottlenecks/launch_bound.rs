@@ -1,12 +1,12 @@
 //! The device waits for the host to launch work: a CUDA graph would launch all of it at once.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
 use super::query::{each_recorded, steps_of};
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::account::Line;
-use crate::simulation::Change as Replayed;
+use crate::simulation::Change;
 
 /// From this share of the steps' time on, spent in gaps whose launch came too late.
 const LATE: f64 = 0.15;
@@ -56,10 +56,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured("device_ns", "ns", step.each(work.busy_ns), n)
         .measured("kernels", "count", step.each(work.kernels), n)
         .derived("step_ns", "ns", step.time.unobserved_ns, step.time.n)
-        .derived("host_outside_ns", "ns", step.model.host_outside, n)
+        .derived("host_outside_ns", "ns", step.lines.host_outside, n)
         .query(sql(scene, step))
         .sure(level, reason);
-    let mut found = draft.replayed(Change::Graph, |_| Some(vec![Replayed::Graph]));
+    let mut found = draft.replayed(Relief::Graph, |_| Some(vec![Change::Graph]));
     // A graph also shortens the way between kernels that were queued in time: no part of what waits for the host.
     found.advice.gain = found.advice.gain.at_most(late_at_most);
     out.found.push(found);

@@ -16,7 +16,6 @@ mod data_movement;
 mod dequantise;
 mod draft;
 mod exposed_copy;
-mod gains;
 mod host_sampling;
 mod kernel_count;
 mod kernel_groups;
@@ -33,6 +32,7 @@ mod straggler_layer;
 mod straggler_step;
 mod sync_drain;
 mod threads_wait;
+mod two_lines;
 mod unfused;
 mod upcast;
 mod warmup_unsettled;
@@ -44,8 +44,8 @@ use crate::passes::Analysis;
 use crate::passes::account::Account;
 use crate::simulation::Simulation;
 use draft::{Found, Out, replayed_gain};
-use gains::Change;
 use scene::{Scene, StepScene};
+use two_lines::Relief;
 
 /// Looks for one thing in one kind of step.
 type Rule = fn(&Scene<'_>, &StepScene<'_>, &mut Out);
@@ -88,7 +88,7 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
         scene.steps.iter().map(|step| (constant_cost::of(&scene, step), operations::floors(&scene, step))).collect();
     for (step, (constant, floors)) in scene.steps.iter_mut().zip(of_operations) {
         step.constant = constant;
-        step.model.floors = floors;
+        step.lines.floors = floors;
     }
     let mut out = Out::default();
     for step in &scene.steps {
@@ -155,9 +155,9 @@ fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     })
 }
 
-/// What the first findings of a kind of step gain if all of their changes are made.
+/// What the first findings of a kind of step gain if all of their reliefs are had.
 fn together(step: &StepScene<'_>, found: &[Found]) -> Option<Together> {
-    let own = found.iter().filter(|found| found.advice.place.phase == step.name && !found.changes[0].is_empty());
+    let own = found.iter().filter(|found| found.advice.place.phase == step.name && !found.reliefs[0].is_empty());
     let own: Vec<&Found> = own.take(TOGETHER).collect();
     let codes = |list: &[&Found]| each_once(list.iter().map(|found| found.advice.code));
     let phase = step.name.to_string();
@@ -171,8 +171,8 @@ fn together(step: &StepScene<'_>, found: &[Found]) -> Option<Together> {
     if let Some(gain) = Some(()).filter(|()| known.len() > 1).and_then(|()| replayed_gain(step, &replay)) {
         return Some(Together { phase, codes: codes(&known), gain });
     }
-    let changes = [0, 1, 2].map(|at| own.iter().flat_map(|found| found.changes[at].clone()).collect::<Vec<Change>>());
-    (own.len() > 1).then(|| Together { phase, codes: codes(&own), gain: step.model.gain(&changes) })
+    let reliefs = [0, 1, 2].map(|at| own.iter().flat_map(|found| found.reliefs[at].clone()).collect::<Vec<Relief>>());
+    (own.len() > 1).then(|| Together { phase, codes: codes(&own), gain: step.lines.gain(&reliefs) })
 }
 
 /// One entry for each code and what it lacks.

@@ -1,9 +1,9 @@
 //! The operations of a step that state their work: their time in one step, and what they do in it.
 
-use super::gains::Change;
 use super::query::{intervals, work_of_paths};
 use super::roof::under;
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use crate::advice::RATES;
 use crate::passes::PathTotals;
 use crate::passes::cache_reads::reads_cache;
@@ -63,7 +63,7 @@ fn on_device<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation
     // Steps differ in what they compute: their time is held against their own work.
     let own = |work: Option<u64>| work.map(|work| step.each(work));
     let measured_ns = each(|row| row.ns);
-    let ns = measured_ns * step.model.overlap;
+    let ns = measured_ns * step.lines.overlap;
     Some(Operation {
         totals: path,
         ns,
@@ -135,20 +135,20 @@ impl Operation<'_> {
     }
 
     /// It takes this share of its time, because it reads fewer bytes.
-    pub(super) fn with_less_to_do(&self, rate: f64, share: f64) -> Change {
+    pub(super) fn with_less_to_do(&self, rate: f64, share: f64) -> Relief {
         match self.scaled(rate, share) {
-            Change::Operation(place, ns) => Change::Fewer(place, ns),
+            Relief::Operation(place, ns) => Relief::Fewer(place, ns),
             other => other,
         }
     }
 
     /// It takes this share of its time. What can be had at the least is in the steps in which it takes least.
-    pub(super) fn scaled(&self, rate: f64, share: f64) -> Change {
+    pub(super) fn scaled(&self, rate: f64, share: f64) -> Relief {
         if self.rows.is_empty() {
             let ns = if rate <= RATES[0] { self.least_ns } else { self.ns };
-            Change::Operation(self.totals.rollup.clone(), ns * (1.0 - share))
+            Relief::Operation(self.totals.rollup.clone(), ns * (1.0 - share))
         } else {
-            Change::Scale(self.rows.clone(), share)
+            Relief::Scale(self.rows.clone(), share)
         }
     }
 

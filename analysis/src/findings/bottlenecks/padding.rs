@@ -1,9 +1,9 @@
 //! Padding, and sequences that have ended, in a batch.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
 use super::query::steps_of;
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
@@ -38,12 +38,12 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     } else {
         draft.sure(ConfidenceLevel::Medium, "time is taken to be in proportion to tokens")
     };
-    let device = step.model.device_ns();
-    out.found.push(draft.change(|rate| {
+    let device = step.lines.device_ns();
+    out.found.push(draft.relief(|rate| {
         if scene.on_gpu && device > 0.0 {
-            Change::Device(device * padded * rate)
+            Relief::Device(device * padded * rate)
         } else {
-            Change::Undone(padded * rate)
+            Relief::Undone(padded * rate)
         }
     }));
 }

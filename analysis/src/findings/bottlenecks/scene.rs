@@ -1,8 +1,8 @@
 //! What the rules look at, prepared once: each kind of step with its unobserved time, its kernels, and the roofs.
 
-use super::gains::{RowTime, StepModel};
 use super::product_line::ConstantCost;
 use super::roof::roof;
+use super::two_lines::{RowTime, TwoLines};
 use crate::advice::{AdvicePlace, UnobservedStep};
 use crate::passes::account::{Account, DeviceAccount, Line, PhaseWork};
 use crate::passes::path_totals::by_rollup;
@@ -44,7 +44,7 @@ pub(super) struct StepScene<'a> {
     pub(super) time: UnobservedStep,
     pub(super) work: Option<&'a PhaseWork>,
     pub(super) line: Option<&'a Line>,
-    pub(super) model: StepModel,
+    pub(super) lines: TwoLines,
     /// What its products cost each, whatever their size.
     pub(super) constant: Option<ConstantCost>,
     /// The same steps, to be replayed with changes.
@@ -136,7 +136,7 @@ impl<'a> StepScene<'a> {
         time.bound_ns =
             time.bound_ns.map(|bound| spread.filter(|_| work.is_none()).map_or(bound, |ns| bound.hypot(ns)));
         let host = replays.as_ref().and_then(|(group, _)| group.host_ns()).map(|ns| ns * replayed);
-        let model = model(&time, work, line.map(|phase| &phase.line), host);
+        let lines = lines(&time, work, line.map(|phase| &phase.line), host);
         Some(Self {
             name: &row.name,
             row,
@@ -145,7 +145,7 @@ impl<'a> StepScene<'a> {
             time,
             work,
             line: line.map(|phase| &phase.line),
-            model,
+            lines,
             constant: None,
             replays: replays.map(|(group, _)| group),
         })
@@ -300,9 +300,9 @@ fn in_place_kind<'a>(
 
 /// The step's two lines. `host` is what the host does without waiting, where the step can be replayed: that also finds
 /// waits in calls that are not recorded, such as a synchronisation or a launch into a full queue.
-fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, host: Option<f64>) -> StepModel {
+fn lines(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, host: Option<f64>) -> TwoLines {
     let t = time.unobserved_ns;
-    let Some(work) = work else { return StepModel { t, host: t, overlap: 1.0, ..StepModel::default() } };
+    let Some(work) = work else { return TwoLines { t, host: t, overlap: 1.0, ..TwoLines::default() } };
     let (n, slowed) = (work.steps.max(1) as f64, slowed(time, Some(work)));
     // A step cannot be shorter than its work on the device. Where recorded steps are longer ones than the median, such as
     // prefills of longer prompts, their work counts as its share of them.
@@ -333,7 +333,7 @@ fn model(time: &UnobservedStep, work: Option<&PhaseWork>, line: Option<&Line>, h
     let blocked = work.blocked_ns.saturating_add(work.waited_at_end_ns) as f64 / n * slowed;
     // A launch cannot cost more than the step has time for.
     let launch = work.launch_every.map_or(0.0, |(ns, _)| ns * slowed).min(t / launches.max(1.0));
-    StepModel {
+    TwoLines {
         t,
         host: host.unwrap_or(t - blocked).min(t).max(0.0),
         host_outside: work.edges_ns as f64 / n * slowed,

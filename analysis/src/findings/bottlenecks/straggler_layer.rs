@@ -1,10 +1,10 @@
 //! Layers that take longer than their siblings.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
 use super::query::layer as layer_query;
 use super::scene::{Scene, StepScene};
 use super::spread::{beyond, quartiles};
+use super::two_lines::Relief;
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::Layer;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             let steps = if scene.on_gpu { step.row.steps } else { step.usual_steps() };
             let excess = (mean - quartiles.1) * layer.calls as f64 / steps.max(1) as f64;
             // On a CPU its share of the usual steps, in which layers are measured.
-            let of_step = step.usual_mean_ns().filter(|_| !scene.on_gpu).map_or(1.0, |ns| step.model.t / ns);
+            let of_step = step.usual_mean_ns().filter(|_| !scene.on_gpu).map_or(1.0, |ns| step.lines.t / ns);
             let paths: Vec<&str> = layers.iter().map(|(layer, _)| &*layer.path.path).collect();
             let path = &layer.path.path;
             let draft = Draft::new(code, step)
@@ -57,12 +57,12 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
                 .sure(ConfidenceLevel::Medium, "measured; some layers may have more to do than others");
             let change = |rate: f64| {
                 if scene.on_gpu {
-                    Change::Device(excess * rate)
+                    Relief::Device(excess * rate)
                 } else {
-                    Change::Operation(path.to_string(), excess * of_step * rate)
+                    Relief::Operation(path.to_string(), excess * of_step * rate)
                 }
             };
-            out.found.push(draft.change(change));
+            out.found.push(draft.relief(change));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The host waits for the device, and only then prepares what comes next.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
 use super::query::kernels;
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
@@ -37,6 +37,6 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
                 ConfidenceLevel::Medium,
                 "the idle time is measured; whether the next launch needs what was waited for is not known",
             );
-        out.found.push(draft.change(|rate| Change::Wait(place.unwrap_or_default().to_string(), idle * rate)));
+        out.found.push(draft.relief(|rate| Relief::Wait(place.unwrap_or_default().to_string(), idle * rate)));
     }
 }

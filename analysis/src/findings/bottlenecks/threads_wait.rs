@@ -1,10 +1,10 @@
 //! Processors that wait while a CPU does the work.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
 use super::operations::{Operation, operations};
 use super::query::busy_processors;
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::overhead::cores;
 use candlescope_schema::metric;
@@ -59,7 +59,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if used >= BUSY || free < FEWEST_FREE || fills_memory {
         return;
     }
-    let t = step.model.t;
+    let t = step.lines.t;
     // `gemm`, with which candle multiplies on a CPU unless it is built with a vendor's library, has no parallel form for
     // one row.
     let serial: f64 = all.iter().filter(|one| one_row_of_f32(one)).map(|one| one.ns).sum();
@@ -77,7 +77,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             "what cannot run in parallel, and what the memory limits, does not gain from \
         more threads",
         );
-    out.found.push(draft.change(|rate| Change::HostShare((1.0 - used) * rate)));
+    out.found.push(draft.relief(|rate| Relief::HostShare((1.0 - used) * rate)));
 }
 
 fn one_row_of_f32(operation: &Operation<'_>) -> bool {

@@ -1,13 +1,13 @@
 //! One operation as several small kernels: norms, rotary embeddings, activations, softmax.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
 use super::query::kernels_of_path;
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::account::{PhaseWork, PlacedKernel};
 use crate::passes::kernel_family::KernelFamily;
-use crate::simulation::{Change as Replayed, PathPattern};
+use crate::simulation::{Change, PathPattern};
 use candlescope_schema::KernelKind;
 use std::collections::BTreeMap;
 
@@ -86,8 +86,8 @@ fn one(
     };
     // A replay takes kernels whose bytes are not stated for no quicker together than apart.
     let whole = by_bytes.is_some() && becomes_one_each(scene, work, path, chains);
-    let replay = |_| Some(vec![Replayed::Fuse { path: pattern(path).filter(|_| whole)? }]);
-    out.found.push(draft.replayed(|rate| Change::Fuse { rows: rows.clone(), ns: each * calls, rate }, replay));
+    let replay = |_| Some(vec![Change::Fuse { path: pattern(path).filter(|_| whole)? }]);
+    out.found.push(draft.replayed(|rate| Relief::Fuse { rows: rows.clone(), ns: each * calls, rate }, replay));
 }
 
 /// Whether each interval of a path has one chain of such kernels and no other kernel: then all of it can become one.

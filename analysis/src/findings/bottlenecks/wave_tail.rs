@@ -1,9 +1,9 @@
 //! Kernels whose last wave of blocks fills only a part of the device.
 
 use super::draft::{Draft, Out};
-use super::gains::Change;
 use super::query::{kernels, quoted};
 use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
 use crate::advice::{AdviceCode, ConfidenceLevel, Missing};
 use crate::passes::account::LaunchShape;
 use serde_json::Value;
@@ -39,7 +39,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
                 ConfidenceLevel::Low,
                 "blocks of different lengths may fill the last wave better than their number says",
             );
-        out.found.push(draft.change(|rate| Change::Scale(vec![at], 1.0 - (1.0 - filled) * rate)));
+        out.found.push(draft.relief(|rate| Relief::Scale(vec![at], 1.0 - (1.0 - filled) * rate)));
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             "time in proportion to bytes; products of quantised weights may compute for longer",
         );
     let draft = if scene.on_gpu { draft } else { draft.steps(step.usual_steps()) };
-    out.found.push(draft.changes(|rate| {
+    out.found.push(draft.reliefs(|rate| {
         let share = (to_bits(rate) / bits / rate).max(least).min(1.0);
         reading.iter().map(|one| one.with_less_to_do(rate, share)).collect()
     }));

@@ -35,6 +35,8 @@ pub use works::LaunchShape;
 use super::busy::Clocks;
 use super::covered::Covered;
 use super::gaps::LAUNCH_OVERHEAD_NS;
+use super::known::Known;
+use super::reading::Pass;
 use super::sampling::Sampling;
 use super::step_rows::StepRow;
 use super::timeline::{around_others, beside_windows};
@@ -42,10 +44,11 @@ use super::warmup::Warmup;
 use crate::reader::Run;
 use candlescope_schema::run::{Finding, RunManifest};
 use candlescope_schema::stretches::{Stretch, difference, intersection, length, merged, merged_but_touching};
+use candlescope_schema::{Batch, RecordKind};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use works::{DeviceWorks, NONE, Works};
+use works::{Collector, DeviceWorks, NONE, Works};
 
 /// What an account takes into itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -188,37 +191,93 @@ pub struct Trace {
 /// # Errors
 /// If no kernels were recorded, or only in the warm-up.
 pub fn account(run: &Run, options: &AccountOptions) -> Result<(Account, Vec<Finding>), AccountError> {
-    let manifest = run.manifest().cloned().unwrap_or_default();
-    let (steps, requests, mut seen) = super::steps_and_requests(run);
-    let warmup = if options.warmup { Warmup::default() } else { Warmup::of(&manifest, &requests, &steps) };
-    let clocks = Clocks::of(&manifest);
-    // If the clocks are too far apart, it is not known what ran before the first step.
-    let loaded_until = steps.first().map(|step| step.start_ns).filter(|_| !clocks.apart());
-    let (works, noticed) = Works::read(run, &steps, &warmup, loaded_until);
-    seen.extend(noticed);
-    if works.records == 0 {
-        let dir = run.dir().to_path_buf();
-        return Err(match works.warmup {
-            0 => AccountError::NoKernels(dir),
-            kernels => AccountError::OnlyWarmup { dir, kernels },
-        });
+    let (known, rows) = Known::read(run);
+    let mut pass = AccountPass::of(&known, options);
+    let noticed = rows.to(&mut [&mut pass]);
+    let (account, mut left_out) = pass.finish();
+    let mut seen: Vec<Finding> = run.findings().iter().cloned().chain(noticed.findings).collect();
+    seen.append(&mut left_out);
+    Ok((account?, seen))
+}
+
+/// Columns of kernels that no account comes from.
+const NOT_OF_KERNELS: &[&str] =
+    &["host", "rank", "span_id", "phase", "launch", "queue_delay_ns", "correlation", "graph_node"];
+
+/// Makes the account of a run from its kernels.
+pub(crate) struct AccountPass<'k> {
+    known: &'k Known<'k>,
+    options: &'k AccountOptions,
+    warmup: Warmup,
+    works: Option<Collector<'k>>,
+    account: Result<Account, AccountError>,
+    left_out: Vec<Finding>,
+}
+
+impl<'k> AccountPass<'k> {
+    pub(crate) fn of(known: &'k Known<'k>, options: &'k AccountOptions) -> Self {
+        let warmup = if options.warmup { Warmup::default() } else { known.warmup() };
+        Self {
+            works: Some(Collector::of(known, &warmup)),
+            known,
+            options,
+            warmup,
+            account: Err(AccountError::NoKernels(known.run.dir().to_path_buf())),
+            left_out: Vec::new(),
+        }
     }
-    let measured = warmup.measured(&steps);
-    let sampling = Sampling::of(&manifest, &steps);
-    let covered = Covered::of(&sampling, &steps, warmup.requests()).without_warmup(warmup.left_out());
-    let context = Context { steps: &measured, covered: &covered, clocks, manifest: &manifest, options };
-    let devices = works.devices.iter().map(|device| device_account(device, &works, &context)).collect();
-    let account = Account {
-        run: manifest.run_id.clone(),
-        dir: run.dir().to_path_buf(),
-        records: works.records,
-        warmup_records: works.warmup,
-        clock_bound_ns: clocks.bound_ns,
-        launch_overhead_below_ns: options.overhead_ns,
-        absent: absent(&works, clocks),
-        devices,
-    };
-    Ok((account, seen))
+
+    /// The account, and which rows are not in it.
+    pub(crate) fn finish(self) -> (Result<Account, AccountError>, Vec<Finding>) {
+        (self.account, self.left_out)
+    }
+
+    fn account(&self, works: &Works) -> Result<Account, AccountError> {
+        let Known { run, manifest, steps, .. } = self.known;
+        if works.records == 0 {
+            let dir = run.dir().to_path_buf();
+            return Err(match works.warmup {
+                0 => AccountError::NoKernels(dir),
+                kernels => AccountError::OnlyWarmup { dir, kernels },
+            });
+        }
+        let (measured, clocks) = (self.warmup.measured(steps), self.known.clocks());
+        let sampling = Sampling::of(manifest, steps);
+        let covered = Covered::of(&sampling, steps, self.warmup.requests()).without_warmup(self.warmup.left_out());
+        let context = Context { steps: &measured, covered: &covered, clocks, manifest, options: self.options };
+        Ok(Account {
+            run: manifest.run_id.clone(),
+            dir: run.dir().to_path_buf(),
+            records: works.records,
+            warmup_records: works.warmup,
+            clock_bound_ns: clocks.bound_ns,
+            launch_overhead_below_ns: self.options.overhead_ns,
+            absent: absent(works, clocks),
+            devices: works.devices.iter().map(|device| device_account(device, works, &context)).collect(),
+        })
+    }
+}
+
+impl Pass for AccountPass<'_> {
+    fn tables(&self) -> &'static [RecordKind] {
+        &[RecordKind::Kernel]
+    }
+
+    fn unread(&self, _table: RecordKind) -> &'static [&'static str] {
+        NOT_OF_KERNELS
+    }
+
+    fn rows(&mut self, batch: &Batch) {
+        if let Some(works) = &mut self.works {
+            works.add(&batch.kernels);
+        }
+    }
+
+    fn end(&mut self) {
+        let Some(works) = self.works.take() else { return };
+        let (works, left_out) = works.finish();
+        (self.account, self.left_out) = (self.account(&works), left_out);
+    }
 }
 
 impl Account {

@@ -1,14 +1,14 @@
 //! Recorded work on the devices, as small as it can be kept: a run may have tens of millions of rows.
 
-use crate::limits::Limit;
+use crate::limits::{Limit, ReadLimits};
 use crate::passes::gaps::{Stretched, ready};
 use crate::passes::int_map::IntMap;
+use crate::passes::known::Known;
 use crate::passes::step_rows::StepRow;
 use crate::passes::warmup::Warmup;
-use crate::reader::Run;
 use candlescope_schema::run::Finding;
 use candlescope_schema::stretches::Stretch;
-use candlescope_schema::{KernelKind, KernelRecord, PathInfo, RecordKind, thread_of};
+use candlescope_schema::{KernelKind, KernelRecord, PathInfo, thread_of};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -139,72 +139,85 @@ pub(super) struct Works {
     numbers: FxHashMap<usize, u32>,
 }
 
-/// Columns of kernels that no account comes from.
-const LEFT_OUT: &[&str] =
-    &["host", "rank", "span_id", "phase", "launch", "queue_delay_ns", "correlation", "graph_node"];
+/// Collects [`Works`] from rows as they come.
+#[derive(Debug)]
+pub(super) struct Collector<'k> {
+    works: Works,
+    limits: &'k ReadLimits,
+    /// By number: the place of each step, and whether it is of the warm-up.
+    places: IntMap<u64, (u32, bool)>,
+    /// The step that was looked up last.
+    last: (u64, (u32, bool)),
+    loaded_until: Option<i64>,
+    rows: u64,
+    full: bool,
+    more_devices: bool,
+}
 
-impl Works {
-    /// Reads the table of kernels. `steps` are all steps of the run, in order of start; work before `loaded_until` belongs
-    /// to loading the model.
-    pub(super) fn read(
-        run: &Run,
-        steps: &[StepRow],
-        warmup: &Warmup,
-        loaded_until: Option<i64>,
-    ) -> (Self, Vec<Finding>) {
-        let mut out = Self { steps: steps.iter().map(|step| step.step).collect(), ..Self::default() };
-        let places: IntMap<u64, (u32, bool)> = steps
-            .iter()
-            .enumerate()
-            .map(|(at, step)| (step.step, (at as u32, warmup.has_step(Some(step.step)))))
-            .collect();
-        let most = run.limits().get(Limit::AccountKernels);
-        let most_devices = run.limits().get(Limit::AccountDevices);
-        let (mut rows, mut full, mut more_devices) = (0, false, false);
-        let mut last = (u64::MAX, (NOWHERE, false));
-        let mut batches = run.table(RecordKind::Kernel).without(RecordKind::Kernel, LEFT_OUT);
-        'table: for batch in batches.by_ref() {
-            for record in &batch.kernels {
-                if rows >= most {
-                    full = true;
-                    break 'table;
-                }
-                rows += 1;
-                if let Some(step) = record.step
-                    && step != last.0
-                {
-                    last = (step, places.get(&step).copied().unwrap_or((NOWHERE, false)));
-                }
-                let (step, warms_up) = if record.step.is_some() { last.1 } else { (NOWHERE, false) };
-                let loads = record.step.is_none() && loaded_until.is_some_and(|until| record.gpu_start.0 < until);
-                let Some(device) = out.device(&record.device, most_devices) else {
-                    more_devices = true;
-                    continue;
-                };
-                out.warmup += u64::from(warms_up);
-                out.add(record, device, step, !warms_up && !loads);
+impl<'k> Collector<'k> {
+    /// Of a run, with this warm-up.
+    pub(super) fn of(known: &'k Known<'_>, warmup: &Warmup) -> Self {
+        let place = |(at, step): (usize, &StepRow)| (step.step, (at as u32, warmup.has_step(Some(step.step))));
+        Self {
+            works: Works { steps: known.steps.iter().map(|step| step.step).collect(), ..Works::default() },
+            limits: known.run.limits(),
+            places: known.steps.iter().enumerate().map(place).collect(),
+            last: (u64::MAX, (NOWHERE, false)),
+            loaded_until: known.loaded_until(),
+            rows: 0,
+            full: false,
+            more_devices: false,
+        }
+    }
+
+    pub(super) fn add(&mut self, records: &[KernelRecord]) {
+        let most_devices = self.limits.get(Limit::AccountDevices);
+        for record in records {
+            if self.rows >= self.limits.get(Limit::AccountKernels) {
+                self.full = true;
+                return;
             }
+            self.rows += 1;
+            if let Some(step) = record.step
+                && step != self.last.0
+            {
+                self.last = (step, self.places.get(&step).copied().unwrap_or((NOWHERE, false)));
+            }
+            let (step, warms_up) = if record.step.is_some() { self.last.1 } else { (NOWHERE, false) };
+            let loads = record.step.is_none() && self.loaded_until.is_some_and(|until| record.gpu_start.0 < until);
+            let Some(device) = self.works.device(&record.device, most_devices) else {
+                self.more_devices = true;
+                continue;
+            };
+            self.works.warmup += u64::from(warms_up);
+            self.works.add(record, device, step, !warms_up && !loads);
         }
-        let mut seen = batches.findings();
-        if full {
+    }
+
+    /// All of it in order, and what was left out.
+    pub(super) fn finish(self) -> (Works, Vec<Finding>) {
+        let (mut works, mut left_out) = (self.works, Vec::new());
+        if self.full {
             let effect = "further rows are left out, and figures cover only the part before them";
-            seen.push(run.limits().reached(Limit::AccountKernels).finding("table `kernels`", effect));
+            left_out.push(self.limits.reached(Limit::AccountKernels).finding("table `kernels`", effect));
         }
-        if more_devices {
+        if self.more_devices {
             let effect = "rows of further devices are left out";
-            seen.push(run.limits().reached(Limit::AccountDevices).finding("table `kernels`", effect));
+            left_out.push(self.limits.reached(Limit::AccountDevices).finding("table `kernels`", effect));
         }
-        for device in &mut out.devices {
+        for device in &mut works.devices {
             let in_order = device.work.is_sorted_by_key(|work| work.start);
             if !in_order {
                 // Stable: rows come nearly in order, which it makes use of.
                 device.work.sort_by_key(|work| work.start);
             }
         }
-        out.devices.sort_by(|a, b| a.device.cmp(&b.device));
-        (out, seen)
+        works.devices.sort_by(|a, b| a.device.cmp(&b.device));
+        (works, left_out)
     }
+}
 
+impl Works {
     /// The place of a device among at most `most`.
     fn device(&mut self, device: &Arc<str>, most: u64) -> Option<usize> {
         let same = |known: &DeviceWorks| Arc::ptr_eq(&known.device, device) || *known.device == **device;

@@ -1,4 +1,8 @@
-//! What a change does to a step: the one place where gains are computed.
+//! What a relief does to a step of which only sums are known: how long its two lines are, the host's and the device's.
+//!
+//! Where every kernel and call of a step is known, it is replayed instead ([`crate::simulation`]): that says the same of a
+//! device that waits, and more of the order of things. These lines are for steps without kernels, for reliefs that are of
+//! the host's operations alone, and for all reliefs together.
 //!
 //! A step takes as long as the longer of two lines, and what neither of them explains: the host, which works and
 //! launches, and the device, which runs what was launched [`docs/findings.md`]. Changes act on the lines; then the step
@@ -11,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// A step's two lines. Times are nanoseconds a step, as it runs unobserved.
 #[derive(Debug, Clone, Default)]
-pub(super) struct StepModel {
+pub(super) struct TwoLines {
     /// The step.
     pub(super) t: f64,
     /// The host's work and launches, without waiting for the device.
@@ -42,9 +46,9 @@ pub(super) struct RowTime {
     pub(super) follows: f64,
 }
 
-/// A change of a step.
+/// What relieves a step.
 #[derive(Debug, Clone)]
-pub(super) enum Change {
+pub(super) enum Relief {
     /// One graph launches all that the step's kernels now launch; they reach this part of what is possible.
     Graph(f64),
     /// These rows take this share of their time.
@@ -72,9 +76,9 @@ pub(super) enum Change {
     Wait(String, f64),
 }
 
-impl StepModel {
-    /// The step after these changes, in nanoseconds.
-    pub(super) fn after(&self, changes: &[Change]) -> f64 {
+impl TwoLines {
+    /// The step after these reliefs, in nanoseconds.
+    pub(super) fn after(&self, reliefs: &[Relief]) -> f64 {
         let before = self.t;
         let (host, device) = (self.host, self.device(&self.rows));
         // What neither line explains, such as the device's lag at the step's end, stays unless a change removes it.
@@ -85,17 +89,17 @@ impl StepModel {
         let (mut saved_host, mut saved_device, mut waits, mut graph) = (0.0, 0.0, Vec::new(), None);
         let (mut operations, mut kept_host, mut done) = (BTreeMap::<&str, f64>::new(), 1.0_f64, 1.0_f64);
         let mut fewer_bytes: Vec<&str> = Vec::new();
-        for change in changes {
-            match change {
-                Change::Graph(rate) => graph = Some(*rate),
-                Change::Scale(list, share) => {
+        for relief in reliefs {
+            match relief {
+                Relief::Graph(rate) => graph = Some(*rate),
+                Relief::Scale(list, share) => {
                     for at in list {
                         if let Some(row) = rows.get_mut(*at) {
                             row.ns *= share;
                         }
                     }
                 }
-                Change::Remove(list, share) => {
+                Relief::Remove(list, share) => {
                     for at in list {
                         if let Some(row) = rows.get_mut(*at) {
                             row.ns *= 1.0 - share;
@@ -104,7 +108,7 @@ impl StepModel {
                         }
                     }
                 }
-                Change::Fuse { rows: list, ns, rate } => {
+                Relief::Fuse { rows: list, ns, rate } => {
                     fuse(&mut rows, list, ns / rate);
                     for at in list {
                         if let Some(saved) = saved.get_mut(*at) {
@@ -112,19 +116,19 @@ impl StepModel {
                         }
                     }
                 }
-                Change::Launches(rate) => saved.iter_mut().for_each(|saved| *saved = saved.max(*rate)),
-                Change::Host(ns) => saved_host += ns,
-                Change::Operation(place, ns) | Change::Fewer(place, ns) => {
+                Relief::Launches(rate) => saved.iter_mut().for_each(|saved| *saved = saved.max(*rate)),
+                Relief::Host(ns) => saved_host += ns,
+                Relief::Operation(place, ns) | Relief::Fewer(place, ns) => {
                     let saved = operations.entry(place).or_default();
                     *saved = saved.max(*ns);
-                    if matches!(change, Change::Fewer(..)) {
+                    if matches!(relief, Relief::Fewer(..)) {
                         fewer_bytes.push(place);
                     }
                 }
-                Change::Undone(share) => done *= 1.0 - share.clamp(0.0, 1.0),
-                Change::HostShare(share) => kept_host *= 1.0 - share.clamp(0.0, 1.0),
-                Change::Device(ns) => saved_device += ns,
-                Change::Wait(place, ns) => waits.push((place.as_str(), *ns)),
+                Relief::Undone(share) => done *= 1.0 - share.clamp(0.0, 1.0),
+                Relief::HostShare(share) => kept_host *= 1.0 - share.clamp(0.0, 1.0),
+                Relief::Device(ns) => saved_device += ns,
+                Relief::Wait(place, ns) => waits.push((place.as_str(), *ns)),
             }
         }
         for (row, saved) in rows.iter_mut().zip(&saved) {
@@ -159,11 +163,11 @@ impl StepModel {
         self.device(&self.rows)
     }
 
-    /// What changes gain, given what they are at each part of the attainable rate.
-    pub(super) fn gain(&self, changes: &[Vec<Change>; 3]) -> Estimate {
+    /// What reliefs gain, given what they are at each part of the attainable rate.
+    pub(super) fn gain(&self, reliefs: &[Vec<Relief>; 3]) -> Estimate {
         gain_at_rates(|rate| {
             let at = RATES.iter().position(|known| *known == rate).unwrap_or(0);
-            if self.t > 0.0 { 1.0 - self.after(&changes[at]) / self.t } else { 0.0 }
+            if self.t > 0.0 { 1.0 - self.after(&reliefs[at]) / self.t } else { 0.0 }
         })
     }
 }
@@ -202,60 +206,60 @@ mod tests {
     use super::*;
 
     /// 1 ms, which the host takes to launch 40 kernels of 2 µs and 40 that follow them.
-    fn launching() -> StepModel {
+    fn launching() -> TwoLines {
         let row = |follows| RowTime { ns: 80e3, launches: 40.0, follows };
         let rows = vec![row(0.0), row(40.0)];
-        StepModel { t: 1e6, host: 1e6, overlap: 1.0, launch: 10e3, rows, ..StepModel::default() }
+        TwoLines { t: 1e6, host: 1e6, overlap: 1.0, launch: 10e3, rows, ..TwoLines::default() }
     }
 
     /// 1 ms of two kernels on a busy device.
-    fn busy() -> StepModel {
+    fn busy() -> TwoLines {
         let row = |ns| RowTime { ns, launches: 10.0, follows: 5.0 };
-        StepModel { t: 1e6, host: 0.0, overlap: 1.0, rows: vec![row(400e3), row(600e3)], ..StepModel::default() }
+        TwoLines { t: 1e6, host: 0.0, overlap: 1.0, rows: vec![row(400e3), row(600e3)], ..TwoLines::default() }
     }
 
     #[test]
     fn launches_are_saved_once() {
-        let fuse = Change::Fuse { rows: vec![0, 1], ns: 100e3, rate: 1.0 };
-        let one = launching().after(&[Change::Launches(1.0)]);
+        let fuse = Relief::Fuse { rows: vec![0, 1], ns: 100e3, rate: 1.0 };
+        let one = launching().after(&[Relief::Launches(1.0)]);
         assert!((one - 600e3).abs() < 1.0, "{one}");
-        for both in [vec![fuse.clone(), Change::Launches(1.0)], vec![Change::Launches(1.0), fuse.clone(), fuse]] {
+        for both in [vec![fuse.clone(), Relief::Launches(1.0)], vec![Relief::Launches(1.0), fuse.clone(), fuse]] {
             assert!((launching().after(&both) - one).abs() < 1.0, "{both:?}");
         }
     }
 
     #[test]
     fn what_is_fused_is_not_removed_with_one_of_its_rows() {
-        let fuse = Change::Fuse { rows: vec![0, 1], ns: 500e3, rate: 1.0 };
-        let after = busy().after(&[fuse, Change::Remove(vec![0], 1.0)]);
+        let fuse = Relief::Fuse { rows: vec![0, 1], ns: 500e3, rate: 1.0 };
+        let after = busy().after(&[fuse, Relief::Remove(vec![0], 1.0)]);
         assert!((after - 300e3).abs() < 1.0, "{after}");
     }
 
     #[test]
     fn changes_of_one_operation_count_once_and_none_goes_below_the_roofs() {
-        let host = StepModel {
+        let host = TwoLines {
             t: 1e6,
             host: 1e6,
             overlap: 1.0,
             floors: vec![("decode/q_proj".to_string(), 150e3)],
-            ..StepModel::default()
+            ..TwoLines::default()
         };
-        let of = |place: &str, ns| Change::Operation(place.to_string(), ns);
+        let of = |place: &str, ns| Relief::Operation(place.to_string(), ns);
         let both = host.after(&[of("decode/q_proj", 300e3), of("decode/q_proj", 200e3), of("decode/softmax", 100e3)]);
         assert!((both - 600e3).abs() < 1.0, "{both}");
-        let shared = host.after(&[of("decode/q_proj", 500e3), Change::HostShare(0.5)]);
+        let shared = host.after(&[of("decode/q_proj", 500e3), Relief::HostShare(0.5)]);
         assert!((shared - 250e3).abs() < 1.0, "a share of what is left: {shared}");
-        let all = host.after(&[of("decode/q_proj", 900e3), of("decode/softmax", 400e3), Change::HostShare(0.9)]);
+        let all = host.after(&[of("decode/q_proj", 900e3), of("decode/softmax", 400e3), Relief::HostShare(0.9)]);
         assert!((all - 150e3).abs() < 1.0, "{all}");
-        let fewer = host.after(&[Change::Fewer("decode/q_proj".to_string(), 900e3), Change::Undone(0.5)]);
+        let fewer = host.after(&[Relief::Fewer("decode/q_proj".to_string(), 900e3), Relief::Undone(0.5)]);
         assert!((fewer - 50e3).abs() < 1.0, "fewer bytes have another roof: {fewer}");
     }
 
     #[test]
     fn waits_at_one_place_are_one() {
-        let wait = |place: &str, ns| Change::Wait(place.to_string(), ns);
-        let idle = StepModel { t: 1e6, host: 100e3, overlap: 1.0, ..StepModel::default() };
-        let after = |list: &[Change]| idle.after(list);
+        let wait = |place: &str, ns| Relief::Wait(place.to_string(), ns);
+        let idle = TwoLines { t: 1e6, host: 100e3, overlap: 1.0, ..TwoLines::default() };
+        let after = |list: &[Relief]| idle.after(list);
         let (route, sample) = (wait("decode/route", 100e3), wait("decode/sample", 200e3));
         assert!((after(&[route.clone(), sample.clone()]) - 700e3).abs() < 1.0, "two places");
         assert!((after(&[sample.clone(), wait("decode/sample", 150e3)]) - 800e3).abs() < 1.0, "one place");
@@ -264,9 +268,9 @@ mod tests {
 
     #[test]
     fn a_graph_has_gaps_and_shares_the_device() {
-        let alone = StepModel { gap: 1e3, ..launching() };
-        assert!((alone.after(&[Change::Graph(1.0)]) - 240e3).abs() < 1.0);
-        let shared = StepModel { others: 300e3, ..launching() };
-        assert!((shared.after(&[Change::Graph(1.0)]) - 460e3).abs() < 1.0);
+        let alone = TwoLines { gap: 1e3, ..launching() };
+        assert!((alone.after(&[Relief::Graph(1.0)]) - 240e3).abs() < 1.0);
+        let shared = TwoLines { others: 300e3, ..launching() };
+        assert!((shared.after(&[Relief::Graph(1.0)]) - 460e3).abs() < 1.0);
     }
 }

@@ -1,0 +1,63 @@
+//! What is known about a run.
+
+use super::account::Account;
+use super::{
+    Device, Energy, Gpu, Intervals, Kernels, KernelsByPath, Latency, Layer, Memory, Operator, Phases, Price, Sampling,
+    StepSeries, Tokens, Tree, Warmup,
+};
+use crate::advice::Diagnosis;
+use candlescope_schema::run::{RunManifest, Verdict};
+use std::collections::BTreeMap;
+
+/// Everything that is known about a run, in figures. Times are nanoseconds unless a name says otherwise.
+#[derive(Debug, Clone)]
+pub struct Analysis {
+    /// Directory the run was read from.
+    pub dir: std::path::PathBuf,
+    /// `run.json`, or defaults if there is none.
+    pub manifest: RunManifest,
+    /// Records read, by table.
+    pub rows: BTreeMap<&'static str, u64>,
+    /// Bytes on disk, by table.
+    pub file_bytes: BTreeMap<&'static str, u64>,
+    /// The warm-up, which is in none of the other figures.
+    pub warmup: Warmup,
+    /// Which steps have a record.
+    pub sampling: Sampling,
+    /// Time and work of every rollup path.
+    pub intervals: Intervals,
+    /// TTFT, TPOT, ITL and throughput.
+    pub latency: Latency,
+    /// Time by phase, and durations of steps by kind.
+    pub phases: Phases,
+    /// Latency of each token against its context.
+    pub tokens: Tokens,
+    /// Where the time goes, as a tree.
+    pub tree: Tree,
+    /// Where the time goes, as a table by self time.
+    pub operators: Vec<Operator>,
+    /// GPU time of steps, and how the device's time divides.
+    pub gpu: Gpu,
+    /// Kernels and copies of the recorded steps.
+    pub kernels: Kernels,
+    /// Memory and other samples over time.
+    pub memory: Memory,
+    /// Samples of each GPU.
+    pub devices: Vec<Device>,
+    /// Energy that the GPUs used.
+    pub energy: Energy,
+    /// What the machine costs, if somebody said so.
+    pub price: Option<Price>,
+    /// The measured steps of each kind, in order.
+    pub series: Vec<StepSeries>,
+    /// Numbered siblings such as a decoder's layers, in order of path.
+    pub layers: Vec<Layer>,
+    /// Findings with gains, once they have been looked for ([`analyze`](crate::analyze())).
+    pub diagnosis: Option<Diagnosis>,
+    /// How the devices spent their time, if it was asked for.
+    pub account: Option<Account>,
+    /// Kernels of an Nsight Systems profile, if one was given.
+    pub nsys: Option<KernelsByPath>,
+    /// Whether all this can be trusted.
+    pub verdict: Verdict,
+}
