@@ -52,7 +52,7 @@ const FOOT: &str = "
 ## Run one
 
 Each of these commands writes a run with its report, of random weights at the published size. With weights of your own,
-pass their directory in place of `config:NAME` ([all names and forms](quick-start.md)).
+pass their directory in place of `config:NAME` ([all names and forms](reference.md#models)).
 
 | command | steps of a request |
 |---|---|
