@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const LIBRARIES: &[&str] = &[
     "work",
     "schema",
+    "document",
     "prompts",
     "charts",
     "sdk",

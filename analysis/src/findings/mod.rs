@@ -2,11 +2,10 @@
 //! listed here.
 //!
 //! A rule looks at an [`Analysis`] and returns findings with the numbers they rest on; it never formats one. What
-//! follows from `run.json` alone is not judged by a rule of this crate but by the core ([`judge`]), at the end of a run
+//! follows from `run.json` alone is not judged by a rule of this crate but by the schema's ([`judge`]), at the end of a run
 //! and here.
 //!
-//! To add one: a name in [`Code`](candlescope_schema::run::Code), a file here with `find`, its place in [`RULES`], and a
-//! row in `docs/reference.md`, which a test requires.
+//! `CONTRIBUTING.md` has the walk "Add a finding".
 
 mod bottlenecks;
 mod context_growth;

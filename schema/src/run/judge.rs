@@ -123,8 +123,8 @@ fn modules(model: &LoadedModel, how: Circumstances, found: &mut Vec<Finding>) {
         let finding = Finding::new(
             Code::ModulesUnnamed,
             "{spans} spans ought to stand for a module, and no weight was found for them: {names}",
-            "docs/candle-spans.md says which models read their weights in an order that tells nothing; load the model with \
-             the builder that observe returned, and on one thread",
+            "docs/models.md says, under \"Other models of candle\", which models read their weights in an order that tells \
+             nothing; load the model with the builder that observe returned, and on one thread",
         );
         found.push(finding.count("spans", n).text("names", names));
     }

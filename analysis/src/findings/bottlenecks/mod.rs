@@ -3,8 +3,7 @@
 //! A rule looks at one kind of step in a [`Scene`](scene::Scene), and puts what it finds, or what it lacks, into
 //! [`Out`](draft::Out). It never words anything: `render/advice` does.
 //!
-//! To add one: a name in [`AdviceCode`], a file here with `find`, its place in [`RULES`], its words in
-//! `render/advice/words.rs`; `docs/findings.md` is made from the list.
+//! `CONTRIBUTING.md` has the walk "Add a finding".
 
 mod allocator;
 mod below_roof;

@@ -52,7 +52,7 @@ const FOOT: &str = "
 ## Run one
 
 Each of these commands writes a run with its report, of random weights at the published size. With weights of your own,
-pass their directory in place of `config:NAME` ([all names and forms](quick-start.md)).
+pass their directory in place of `config:NAME` ([all names and forms](reference.md#models)).
 
 | command | steps of a request |
 |---|---|
@@ -69,7 +69,18 @@ a line of `observe` ([how](instrument.md#modules-by-name)), or candle's own exam
 `make test-candle-examples`. Models without spans get theirs from `candlescope trace-candle-nn`
 ([how](instrument.md#models-without-spans)).
 
-Which spans each of candle's models makes, also of those that are not here, stands in [candle-spans.md](candle-spans.md).
+## Other models of candle
+
+A model makes spans if its file in candle-transformers uses `with_tracing` or `quantized_nn`, or has a `span!` of its
+own. Each such place, and the weights that its span owns, is in
+[candle-transformers-0.11.1.txt](../sdk/core/src/modules/candle-transformers-0.11.1.txt). What has no span is in the one
+around it: in most models the embedding, rotary positions, the mask and the products of attention, in many the norms.
+`attn-rot` is entered twice a pass, for queries and for keys, and an expert only where a token chose it.
+
+Spans stay without modules where all weights are read before anything is built, as candle's `quantized_var_builder` does:
+`quantized_t5`, `whisper/quantized_model`, `flux/quantized_model`, `smol/quantized_smollm3`, and `quantized_` with `blip`,
+`blip_text`, `llama2_c`, `metavoice`, `mistral`, `mixformer`, `moondream`, `mpt`, `recurrent_gemma`, `rwkv_v5`, `rwkv_v6` and
+`stable_lm`.
 ";
 
 fn page() -> PathBuf {
@@ -85,10 +96,11 @@ fn hold(text: &str, how: &str) {
     assert!(there == text, "docs/models.md is out of date: UPDATE_DOCS=1 {how}");
 }
 
-/// The page, taken apart: before what the other run writes, and that.
+/// The page, taken apart: before what the other run writes, and that. What stands at the foot may be an older text.
 fn parts() -> (String, String) {
     let there = std::fs::read_to_string(page()).expect("the page");
-    let there = there.strip_suffix(FOOT).unwrap_or(&there);
+    let foot = FOOT.lines().nth(1).expect("a heading");
+    let there = there.split(&format!("\n{foot}\n")).next().unwrap_or_default();
     let at = there.find(WITH_SPANS).unwrap_or(there.len());
     (there[..at].to_owned(), there[at..].to_owned())
 }
