@@ -109,7 +109,7 @@ lint:
 		test -z "$$REQUIRE_DENY"; fi
 
 # The crates that are published, in the order in which they depend on each other.
-PUBLISHED = candlescope-work candlescope-document candlescope-schema candlescope-prompts candlescope-charts candlescope-core candlescope-collectors candlescope-exporters candlescope-analysis candlescope candlescope-models candlescope-load candlescope-monitor candlescope-lab candlescope-cli
+PUBLISHED = candlescope-work candlescope-document candlescope-schema candlescope-prompts candlescope-charts candlescope-core candlescope-collectors candlescope-exporters candlescope-reader candlescope-figures candlescope-sql candlescope-predict candlescope-compare candlescope-findings candlescope-report candlescope-analysis candlescope candlescope-models candlescope-load candlescope-monitor candlescope-lab candlescope-cli
 
 # Each feature by itself and all pairs of them, without those that need CUDA's toolkit, libclang or protoc (cargo install cargo-hack).
 check-features:
@@ -127,7 +127,7 @@ check-msrv:
 check-docs:
 	RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc -q --no-deps --target-dir target/docsrs \
 		$(foreach c,$(PUBLISHED),-p $(c)) \
-		--features candlescope/candle,candlescope/prometheus,candlescope/gpu,candlescope/otlp-grpc,candlescope-analysis/nsys
+		--features candlescope/candle,candlescope/prometheus,candlescope/gpu,candlescope/otlp-grpc,candlescope-report/nsys
 
 # What would be uploaded, without the build: dependencies among ourselves are not on crates.io before the first release.
 check-package:

@@ -4,7 +4,7 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use candlescope_analysis::{ReportOptions, write_report};
+use candlescope_report::{ReportOptions, write_report};
 use common::scenario::{Scenario, make};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

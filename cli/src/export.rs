@@ -4,13 +4,13 @@ use crate::args::{ExportArgs, ExportFormat};
 use crate::limits::limits;
 use crate::output::{note, say};
 use anyhow::{Context, Result};
-use candlescope_analysis::{Batches, Run};
 use candlescope_core::RecordKind;
 use candlescope_core::files::write_whole;
 use candlescope_core::run::{Finding, RunManifest};
 #[cfg(feature = "kineto")]
 use candlescope_exporters::kineto;
 use candlescope_exporters::{chrome, perfetto};
+use candlescope_reader::{Batches, Run};
 use serde_json::json;
 use std::fs::File;
 use std::io::BufWriter;

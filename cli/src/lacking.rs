@@ -59,8 +59,6 @@ absent!(monitor, MonitorArgs -> (), "`candlescope monitor`", "monitor");
 absent!(ncu, NcuArgs -> (), "`candlescope ncu`", "ncu");
 #[cfg(not(feature = "query"))]
 absent!(query, QueryArgs -> (), "`candlescope query`", "query");
-#[cfg(not(feature = "roofline"))]
-absent!(roofline, RooflineArgs -> (), "`candlescope roofline`", "roofline");
 #[cfg(not(feature = "trace-candle"))]
 absent!(trace_candle, TraceCandleArgs -> (), "`candlescope trace-candle-nn`", "trace-candle");
 

@@ -48,9 +48,7 @@ mod prompts;
 #[cfg(feature = "query")]
 mod query;
 mod report;
-#[cfg(feature = "roofline")]
 mod roofline;
-#[cfg(feature = "roofline")]
 mod roofline_model;
 mod room;
 mod run_dir;
@@ -72,8 +70,6 @@ use lacking::monitor;
 use lacking::ncu;
 #[cfg(not(feature = "query"))]
 use lacking::query;
-#[cfg(not(feature = "roofline"))]
-use lacking::roofline;
 #[cfg(not(feature = "trace-candle"))]
 use lacking::trace_candle;
 #[cfg(not(feature = "lab"))]

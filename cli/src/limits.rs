@@ -1,8 +1,8 @@
 //! Limits on reading files, which the environment variable and `--limit` set.
 
 use anyhow::{Context, Result};
-use candlescope_analysis::limits::VARIABLE;
-use candlescope_analysis::{Limit, ReadLimits};
+use candlescope_reader::limits::VARIABLE;
+use candlescope_reader::{Limit, ReadLimits};
 use std::fmt::Write;
 
 /// The defaults, overridden by the variable, overridden by `given`.

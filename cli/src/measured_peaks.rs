@@ -1,8 +1,8 @@
 //! Peaks that `bench peaks` measured on a device, for the runs made on it.
 
 use anyhow::{Context, Result};
-use candlescope_analysis::Run;
 use candlescope_core::run::{RunManifest, env_key, option_key};
+use candlescope_reader::Run;
 use candlescope_work::devices::Peak;
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ pub(crate) fn of(_: &str) -> Result<Option<Value>> {
 }
 
 /// The peaks file of this machine: of its first GPU, else of its processor.
-#[cfg(all(feature = "lab", feature = "roofline"))]
+#[cfg(feature = "lab")]
 pub(crate) fn of_this_machine() -> Result<Option<String>> {
     use candlescope_lab::peaks::{DeviceIdentity, load};
     for device in ["cuda:0", "cpu"] {
@@ -36,7 +36,7 @@ pub(crate) fn of_this_machine() -> Result<Option<String>> {
 }
 
 /// Without the lab nothing is measured.
-#[cfg(all(not(feature = "lab"), feature = "roofline"))]
+#[cfg(not(feature = "lab"))]
 pub(crate) fn of_this_machine() -> Result<Option<String>> {
     Ok(None)
 }

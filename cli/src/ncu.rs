@@ -3,11 +3,11 @@
 use crate::nsight::{NCU, Output, merged, newest_first, process};
 use crate::output::{note, say};
 use anyhow::{Context, Result, bail};
-use candlescope_analysis::Run;
-use candlescope_analysis::ncu::{Counters, CountersByPath};
-use candlescope_analysis::nsys::DOMAIN;
-use candlescope_analysis::render::ncu::text;
 use candlescope_core::files::write_whole;
+use candlescope_figures::ncu::{Counters, CountersByPath};
+use candlescope_figures::nsys::DOMAIN;
+use candlescope_reader::Run;
+use candlescope_report::ncu::text;
 use clap::Args;
 use serde_json::json;
 use std::ffi::OsString;

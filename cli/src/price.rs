@@ -1,7 +1,7 @@
 //! What a machine costs.
 
 use anyhow::{Result, bail};
-use candlescope_analysis::passes::Price;
+use candlescope_figures::Price;
 
 /// The price of `--price-per-hour`.
 ///

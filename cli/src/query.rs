@@ -3,9 +3,9 @@
 use crate::limits::limits;
 use crate::output::{note, say_in_parts};
 use anyhow::{Context, Result, bail};
-use candlescope_analysis::limits::Exceeded;
-use candlescope_analysis::sql::{Answer, QueryError, Sources, SqlValue, query};
-use candlescope_analysis::{Limit, ReadLimits};
+use candlescope_reader::limits::Exceeded;
+use candlescope_reader::{Limit, ReadLimits};
+use candlescope_sql::{Answer, QueryError, Sources, SqlValue, query};
 use clap::{Args, ValueEnum};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use serde_json::{Map, Value, json};

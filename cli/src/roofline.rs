@@ -5,14 +5,15 @@ use crate::measured_peaks;
 use crate::output::say;
 use crate::roofline_model::AskedModel;
 use anyhow::{Context, Result, bail};
-use candlescope_analysis::render::roofline as render;
-use candlescope_analysis::roofline::{
+use candlescope_core::files::{open_regular, read_text_limited, write_whole};
+use candlescope_core::run::MANIFEST_FILE;
+use candlescope_figures::Analysis;
+use candlescope_predict::roofline::{
     CalibrationError, CalibrationRun, Goal, KernelStudy, LoadTest, Measured, Outlook, Scenario, Thresholds,
     USABLE_MEMORY, batch_and_context, calibrate, device_row, load_stages,
 };
-use candlescope_analysis::{Analysis, Run};
-use candlescope_core::files::{open_regular, read_text_limited, write_whole};
-use candlescope_core::run::MANIFEST_FILE;
+use candlescope_reader::Run;
+use candlescope_report::roofline as render;
 use candlescope_work::devices::{Device, DeviceKind, Format, Multiply, known_device, peaks_device};
 use clap::Args;
 use serde_json::Value;

@@ -1,11 +1,11 @@
 //! The model that `candlescope roofline` is asked for: by name, by its config.json, or by the header of its weights.
 
 use anyhow::{Context, Result, bail};
-use candlescope_analysis::roofline::{UnknownModel, known_model, stored_format};
 use candlescope_core::files::read_text_limited;
 use candlescope_models::ModelConfig;
 use candlescope_models::layers::ggml_dtype_word;
 use candlescope_models::weights::gguf::GgufFile;
+use candlescope_predict::roofline::{UnknownModel, known_model, stored_format};
 use candlescope_work::shape::ModelShape;
 use serde_json::Value;
 use std::path::Path;

@@ -4,12 +4,13 @@
 #[path = "../../sdk/core/tests/scripted/mod.rs"]
 mod scripted;
 
-use candlescope_analysis::advice::{AdviceCode, RATES};
-use candlescope_analysis::passes::account::DeviceAccount;
-use candlescope_analysis::simulation::{Change, SimulationOptions, what_if};
-use candlescope_analysis::{AnalyzeOptions, Analyzed, Run, analyze};
 use candlescope_core::{HostNs, RecordKind, Schedule, Session};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
+use candlescope_figures::account::DeviceAccount;
+use candlescope_figures::advice::{AdviceCode, RATES};
+use candlescope_findings::{AnalyzeOptions, Analyzed, analyze};
+use candlescope_predict::simulation::{Change, SimulationOptions, what_if};
+use candlescope_reader::Run;
 use candlescope_testkit::SOON;
 use scripted::{Device, Recorder};
 use std::collections::BTreeSet;
@@ -132,7 +133,7 @@ fn such_a_device_is_launch_bound() {
         assert!(gain.mid > 0.05, "{ns}: {gain:?}, {graph} and {waits}");
         let apart = (gain.mid - expected[0]).abs().max((gain.high - expected[1]).abs());
         assert!(apart < 1e-6, "{ns}: {gain:?} and {expected:?}");
-        let told = candlescope_analysis::render::what_if::text(&simulated);
+        let told = candlescope_report::what_if::text(&simulated);
         assert!(told.contains("the upper end of what `launch_bound` promises"), "{told}");
     }
 }
@@ -172,7 +173,7 @@ fn unknown_clocks_give_no_zeros() {
         assert_eq!((stream.host_wait, stream.kernel_wait, stream.other, stream.queue), (None, None, None, None));
         assert!(device.paths.iter().all(|row| row.late.is_none()), "{bound}");
         assert_eq!(device.launches.unwrap().delay, None);
-        let shown = candlescope_analysis::render::account::text(analyzed.account.as_ref().unwrap(), 10, &[]);
+        let shown = candlescope_report::account::text(analyzed.account.as_ref().unwrap(), 10, &[]);
         assert!(!shown.contains("from its end to the start"), "{shown}");
     }
 }

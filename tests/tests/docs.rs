@@ -4,11 +4,11 @@
 mod pages;
 
 use arrow_schema::DataType;
-use candlescope_analysis::Limit;
-use candlescope_analysis::advice::{AdviceCode, Missing};
-use candlescope_analysis::definitions::DEFINITIONS;
 use candlescope_core::RecordKind;
 use candlescope_core::run::{self, ColumnType, GpuAccount, MachineUse, RunManifest, StepCounts};
+use candlescope_figures::advice::{AdviceCode, Missing};
+use candlescope_figures::definitions::DEFINITIONS;
+use candlescope_reader::Limit;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
@@ -297,7 +297,7 @@ candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...]
 fn limits() {
     let mut text = String::from(
         "# Limits on what is read\n\n\
-         Made from `analysis/src/limits.rs`. A run, or a profile of Nsight Systems, may come from anybody, and a file of a few\n\
+         Made from `analysis/reader/src/limits.rs`. A run, or a profile of Nsight Systems, may come from anybody, and a file of a few\n\
          kilobytes can claim, or decode to, more than a machine's memory holds. A reader that reaches one of these limits\n\
          reports it (`limit_reached` in the verdict of a run, an error for a profile) with the file, the value found, the\n\
          limit and how to raise it. Of a run, it goes on with what it could read.\n\n\
@@ -363,7 +363,7 @@ fn the_page_has_every_key_of_the_manifest() {
 fn definitions() {
     let mut text = String::from(
         "# What the numbers mean\n\n\
-         Made from `analysis/src/definitions.rs`; a report has those that it shows. *measured* is read off a clock or\n\
+         Made from `analysis/figures/src/definitions.rs`; a report has those that it shows. *measured* is read off a clock or\n\
          sensor, *derived* is computed from measured and analytic figures, *datasheet* is a vendor's figure.\n\n\
          | name | number | unit | label | how it is computed | elsewhere |\n|---|---|---|---|---|---|\n",
     );

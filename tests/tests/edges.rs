@@ -14,7 +14,40 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Loads candle's own models under `observe`, as any program does.
     ("candlescope-models", &["candlescope", "candlescope-core", "candlescope-work"]),
     // Reader and writer of runs share the contract and nothing else.
-    ("candlescope-analysis", &["candlescope-document", "candlescope-schema", "candlescope-work"]),
+    ("candlescope-reader", &["candlescope-schema"]),
+    ("candlescope-sql", &["candlescope-figures", "candlescope-reader", "candlescope-schema"]),
+    ("candlescope-figures", &["candlescope-reader", "candlescope-schema", "candlescope-work"]),
+    ("candlescope-compare", &["candlescope-figures", "candlescope-reader", "candlescope-schema"]),
+    ("candlescope-predict", &["candlescope-figures", "candlescope-reader", "candlescope-schema", "candlescope-work"]),
+    (
+        "candlescope-findings",
+        &["candlescope-figures", "candlescope-predict", "candlescope-reader", "candlescope-schema", "candlescope-work"],
+    ),
+    // What is shown of all of these, and how: computes nothing.
+    (
+        "candlescope-report",
+        &[
+            "candlescope-compare",
+            "candlescope-document",
+            "candlescope-figures",
+            "candlescope-findings",
+            "candlescope-predict",
+            "candlescope-reader",
+            "candlescope-schema",
+            "candlescope-work",
+        ],
+    ),
+    // Names of these for programs.
+    (
+        "candlescope-analysis",
+        &[
+            "candlescope-compare",
+            "candlescope-figures",
+            "candlescope-findings",
+            "candlescope-reader",
+            "candlescope-report",
+        ],
+    ),
     // What reports show and what draws it: no run, no model, no GPU.
     ("candlescope-document", &[]),
     ("candlescope-prompts", &["candlescope-schema"]),
@@ -24,11 +57,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "candlescope-load",
         &[
-            "candlescope-analysis",
             "candlescope-charts",
             "candlescope-collectors",
             "candlescope-core",
             "candlescope-exporters",
+            "candlescope-figures",
             "candlescope-prompts",
             "candlescope-work",
         ],
@@ -37,12 +70,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "candlescope-lab",
         &[
             "candlescope",
-            "candlescope-analysis",
             "candlescope-charts",
             "candlescope-collectors",
+            "candlescope-compare",
             "candlescope-core",
             "candlescope-document",
+            "candlescope-figures",
             "candlescope-models",
+            "candlescope-predict",
+            "candlescope-reader",
+            "candlescope-report",
             "candlescope-work",
         ],
     ),

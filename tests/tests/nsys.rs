@@ -3,10 +3,10 @@
 //! `make nsys` puts one into `.nsys`; without it, and without one on the PATH or in `CANDLESCOPE_NSYS`, these tests say
 //! so and pass, unless all tools are required.
 #![allow(missing_docs, reason = "a test")]
-use candlescope_analysis::Run;
-use candlescope_analysis::nsys::Profile;
-use candlescope_analysis::passes::KernelsByPath;
 use candlescope_core::{RecordKind, SpanRecord};
+use candlescope_figures::KernelsByPath;
+use candlescope_figures::nsys::Profile;
+use candlescope_reader::Run;
 use candlescope_testkit::tools::{NSYS, require};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};

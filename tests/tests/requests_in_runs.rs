@@ -3,10 +3,11 @@
 
 use candlescope::ParquetConfig;
 use candlescope::llm::{self, Request, Tokens};
-use candlescope_analysis::sql::{Answer, Sources, SqlValue, query};
-use candlescope_analysis::{Analysis, ReadLimits, Run};
 use candlescope_core::{Outcome, RecordKind, RequestRecord, Served, Session, SpanId};
 use candlescope_exporters::parquet::ParquetExporter;
+use candlescope_figures::Analysis;
+use candlescope_reader::{ReadLimits, Run};
+use candlescope_sql::{Answer, Sources, SqlValue, query};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tracing_subscriber::prelude::*;

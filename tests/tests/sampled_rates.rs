@@ -3,9 +3,10 @@
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope::{Annotation, Schedule, annotate, llm};
-use candlescope_analysis::passes::PhaseRow;
-use candlescope_analysis::{Analysis, Run};
 use candlescope_core::stretches::{Stretch, length, merged};
+use candlescope_figures::Analysis;
+use candlescope_figures::PhaseRow;
+use candlescope_reader::Run;
 use candlescope_testkit::services::{free_addresses, get};
 use std::time::{Duration, Instant};
 use tracing_subscriber::prelude::*;
@@ -221,7 +222,7 @@ fn requests_without_a_token() {
         let page = get(address, "/metrics").expect("metrics");
         scope.finish();
         let latency = Analysis::of(&Run::open(&run).expect("opens")).latency;
-        let n = |of: &Option<candlescope_analysis::passes::Distribution>| of.as_ref().map_or(0, |of| of.n);
+        let n = |of: &Option<candlescope_figures::Distribution>| of.as_ref().map_or(0, |of| of.n);
         assert_eq!((n(&latency.ttft), n(&latency.e2e), n(&latency.tpot)), (8, 8 + 2, 8), "{schedule:?}");
         assert_eq!(n(&latency.queue), 14, "all began");
         let without = latency.requests.iter().filter(|request| request.output_tokens == Some(0));

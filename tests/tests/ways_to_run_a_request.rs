@@ -3,8 +3,9 @@
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope::llm::{self, Request, Tokens};
-use candlescope_analysis::passes::RequestFigures;
-use candlescope_analysis::{Analysis, Run};
+use candlescope_figures::Analysis;
+use candlescope_figures::RequestFigures;
+use candlescope_reader::Run;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc, oneshot};

@@ -2,9 +2,9 @@
 //! implementation.
 
 use crate::common::{T0, kernel, manifest, path, span, step, write_run};
-use candlescope_analysis::Run;
-use candlescope_analysis::passes::account::{Account, AccountError, AccountOptions, DeviceAccount, account};
-use candlescope_analysis::passes::gaps::GapSum;
+use candlescope_figures::account::{Account, AccountError, AccountOptions, DeviceAccount, account};
+use candlescope_figures::gaps::GapSum;
+use candlescope_reader::Run;
 use candlescope_schema::run::{GpuAccount, KernelAccount};
 use candlescope_schema::{Batch, HostNs, KernelKind, KernelRecord};
 use candlescope_testkit::scenario::{Scenario, make};
@@ -268,7 +268,7 @@ fn the_report_agrees() {
     let run = Run::open(dir.path()).unwrap();
     let (account, seen) = account(&run, &AccountOptions::default()).unwrap();
     assert!(seen.is_empty(), "{seen:?}");
-    let (line, busy) = (account.devices[0].line.unwrap(), candlescope_analysis::Analysis::of(&run).gpu.busy.unwrap());
+    let (line, busy) = (account.devices[0].line.unwrap(), candlescope_figures::Analysis::of(&run).gpu.busy.unwrap());
     assert_eq!((line.steps, line.wall_ns, line.busy_ns), (busy.steps, busy.wall_ns, busy.busy_ns));
     assert_eq!((line.open_ns, line.streams_ns, line.edges_ns), (busy.open_ns, busy.streams_ns, busy.unattributed_ns));
     assert_eq!(line.gaps.host_bound.ns + line.gaps.sync.ns, busy.host_bound.ns);

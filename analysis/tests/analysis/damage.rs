@@ -3,7 +3,9 @@
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
 use arrow_array::{Int64Array, RecordBatch};
-use candlescope_analysis::{Analysis, OpenError, ReportError, ReportOptions, Run, write_report};
+use candlescope_figures::Analysis;
+use candlescope_reader::{OpenError, Run};
+use candlescope_report::{ReportError, ReportOptions, write_report};
 use candlescope_schema::Batch;
 use candlescope_schema::run::{Finding, RunManifest, Severity};
 use std::fs;

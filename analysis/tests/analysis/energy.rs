@@ -2,8 +2,9 @@
 
 use crate::common::scenario::{GPU, Scenario, make};
 use crate::common::{T0, write_run};
-use candlescope_analysis::passes::sensor::{Idle, IdleFrom, Sensor};
-use candlescope_analysis::{Analysis, Run};
+use candlescope_figures::Analysis;
+use candlescope_figures::sensor::{Idle, IdleFrom, Sensor};
+use candlescope_reader::Run;
 use candlescope_schema::{HostNs, SampleRecord};
 use proptest::prelude::*;
 use tempfile::tempdir;
@@ -202,7 +203,7 @@ fn a_gpu_that_rests_beside_a_run_on_processors_is_none_of_its_energy() {
         assert_eq!(analysis.devices[0].power_watts, Some((75.0, 75.0)), "the GPU is shown as it is");
         analysis.energy
     };
-    assert_eq!(energy(&[("device", "cpu")]), candlescope_analysis::passes::Energy::default());
+    assert_eq!(energy(&[("device", "cpu")]), candlescope_figures::Energy::default());
     // Nothing says where a program ran that has no such option.
     assert_eq!(energy(&[]).sensors.len(), 1);
     assert_eq!(energy(&[("device", "cuda:0")]).sensors.len(), 1);
@@ -294,7 +295,7 @@ fn a_gpu_that_never_idles_after_loading_has_its_lowest_level() {
     let analysis = loads_then_works(490.0);
     let idle = analysis.energy.sensors[0].1.idle.unwrap();
     assert!(matches!(idle.from, IdleFrom::Between(_)) && idle.watts == 490.0, "what it draws while it waits: {idle:?}");
-    let metrics = candlescope_analysis::render::json::metrics(&analysis);
+    let metrics = candlescope_report::json::metrics(&analysis);
     assert_eq!(metrics["energy"]["sensors"][0]["idle_from"], "between_steps");
     assert_eq!(metrics["figures"]["energy_per_token"]["n"], 4, "requests, not tokens");
     assert_eq!(metrics["figures"]["power"]["n"], analysis.energy.samples);
@@ -328,7 +329,7 @@ fn devices_show_what_was_sampled_and_nothing_else() {
     assert_eq!(device.pool_bytes, (Some(170.0), None), "the high-water mark sees what samples miss");
     assert_eq!((device.power_watts, device.memory_bytes, device.celsius, &device.name), (None, None, None, &None));
     assert!(analysis.verdict.findings.iter().any(|f| f.code == "gpu_throttled" && f.message().contains("66.7 %")));
-    assert_eq!(analysis.energy, candlescope_analysis::passes::Energy::default());
+    assert_eq!(analysis.energy, candlescope_figures::Energy::default());
 }
 
 proptest! {

@@ -2,7 +2,8 @@
 
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
-use candlescope_analysis::{Analysis, Run};
+use candlescope_figures::Analysis;
+use candlescope_reader::Run;
 use candlescope_schema::run::{Code, ExporterReport, Finding, RunManifest, Severity};
 use candlescope_schema::{Batch, GpuSource, GpuTime};
 use serde_json::json;
@@ -208,7 +209,7 @@ fn loss_of_kernels_is_said_once() {
 
 #[test]
 fn utilisation_is_held_against_the_type_that_was_used_and_over_both_times() {
-    use candlescope_analysis::passes::peaks::{Over, utilisation};
+    use candlescope_figures::peaks::{Over, utilisation};
     let analysis = on_gpu(|_, _| {});
     let used = utilisation(&analysis);
     assert!(

@@ -1,6 +1,7 @@
 //! Runs kept from every schema version: each release of the reader opens all of them.
 
-use candlescope_analysis::{ReportOptions, Run, write_report};
+use candlescope_reader::Run;
+use candlescope_report::{ReportOptions, write_report};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::SCHEMA_VERSION;
 use std::path::Path;

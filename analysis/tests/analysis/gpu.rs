@@ -1,17 +1,17 @@
 //! GPU time computed by hand: sampled operators, steps, and how the device's time divides.
 
 use crate::common::{T0, span, step};
-use candlescope_analysis::passes::Intervals;
-use candlescope_analysis::passes::Phases;
-use candlescope_analysis::passes::StepRow;
-use candlescope_analysis::passes::Tree;
-use candlescope_analysis::passes::busy::Clocks;
-use candlescope_analysis::passes::covered::Covered;
-use candlescope_analysis::passes::device_work::DeviceWork;
-use candlescope_analysis::passes::gaps::{Activity, GapSum, Occupancy, blocks};
-use candlescope_analysis::passes::gpu_of_steps::Gpu;
-use candlescope_analysis::passes::intervals::IntervalPass;
-use candlescope_analysis::passes::operators::{Operator, OperatorGpu, operators};
+use candlescope_figures::Intervals;
+use candlescope_figures::Phases;
+use candlescope_figures::StepRow;
+use candlescope_figures::Tree;
+use candlescope_figures::busy::Clocks;
+use candlescope_figures::covered::Covered;
+use candlescope_figures::device_work::DeviceWork;
+use candlescope_figures::gaps::{Activity, GapSum, Occupancy, blocks};
+use candlescope_figures::gpu_of_steps::Gpu;
+use candlescope_figures::intervals::IntervalPass;
+use candlescope_figures::operators::{Operator, OperatorGpu, operators};
 use candlescope_schema::stretches::merged_but_touching;
 use candlescope_schema::{GpuSource, GpuTime, SpanRecord, StepRecord};
 use proptest::prelude::*;

@@ -2,7 +2,7 @@
 
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
-use candlescope_analysis::{ReportOptions, write_report};
+use candlescope_report::{ReportOptions, write_report};
 use serde_json::json;
 use std::fs;
 use tempfile::tempdir;
@@ -151,7 +151,7 @@ fn no_number_ends_a_report() {
     }
     // Each sensor's readings alone, and every pair of extremes.
     for (a, b) in extremes.iter().flat_map(|a| extremes.map(|b| (*a, b))) {
-        use candlescope_analysis::passes::sensor::Sensor;
+        use candlescope_figures::sensor::Sensor;
         let readings = || {
             values.iter().enumerate().map(|(i, v)| (a.saturating_add(b / (i as i64 + 1)), v.abs())).collect::<Vec<_>>()
         };

@@ -2,12 +2,12 @@
 
 use crate::common::scenario::{GPU, Scenario, make};
 use crate::common::{self, T0, path, write_run};
-use candlescope_analysis::Analysis;
-use candlescope_analysis::Run;
-use candlescope_analysis::passes::Intervals;
-use candlescope_analysis::passes::Warmup;
-use candlescope_analysis::passes::intervals::IntervalPass;
-use candlescope_analysis::passes::kernel_sums::KernelPass;
+use candlescope_figures::Analysis;
+use candlescope_figures::Intervals;
+use candlescope_figures::Warmup;
+use candlescope_figures::intervals::IntervalPass;
+use candlescope_figures::kernel_sums::KernelPass;
+use candlescope_reader::Run;
 use candlescope_schema::{HostNs, KernelKind, KernelRecord};
 use candlescope_testkit::with;
 use tempfile::tempdir;

@@ -1,9 +1,9 @@
 //! TTFT, TPOT, ITL and throughput, computed by hand.
 
 use crate::common::{T0, request, step};
-use candlescope_analysis::passes::StepRow;
-use candlescope_analysis::passes::Tokens;
-use candlescope_analysis::passes::latency::{Latency, warmup_requests};
+use candlescope_figures::StepRow;
+use candlescope_figures::Tokens;
+use candlescope_figures::latency::{Latency, warmup_requests};
 use candlescope_schema::run::RunManifest;
 use candlescope_schema::{Phase, RequestRecord};
 use candlescope_testkit::with;

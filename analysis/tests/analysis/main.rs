@@ -14,9 +14,7 @@ mod gpu;
 mod hostile;
 mod kernels;
 mod latency;
-#[cfg(feature = "ncu")]
 mod ncu;
-#[cfg(feature = "nsys")]
 mod nsys;
 mod peaks;
 mod reading;
@@ -24,7 +22,6 @@ mod rendering;
 mod roofline;
 mod sampling;
 mod simulation;
-#[cfg(feature = "sql")]
 mod sql;
 mod tree;
 mod truth;

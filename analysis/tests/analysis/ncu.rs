@@ -1,9 +1,9 @@
 //! Counters of Nsight Compute, as an H200 gave them, by path.
 
 use crate::common::{manifest, span, write_run};
-use candlescope_analysis::Run;
-use candlescope_analysis::ncu::{Counters, CountersByPath, Limiter};
-use candlescope_analysis::render::ncu::text;
+use candlescope_figures::ncu::{Counters, CountersByPath, Limiter};
+use candlescope_reader::Run;
+use candlescope_report::ncu::text;
 use candlescope_schema::{Batch, SpanId};
 use tempfile::tempdir;
 

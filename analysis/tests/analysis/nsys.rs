@@ -1,11 +1,13 @@
 //! Kernels of an Nsight Systems profile, by path.
 
 use crate::common::{manifest, span, write_run};
-use candlescope_analysis::nsys::{Profile, ProfileError};
-use candlescope_analysis::passes::Warmup;
-use candlescope_analysis::passes::{Comparison, KernelSum, KernelsByPath, PathKernels};
-use candlescope_analysis::render::{html, json, markdown, terminal};
-use candlescope_analysis::{Analysis, ReportOptions, Run, TerminalOptions, write_report};
+use candlescope_figures::Analysis;
+use candlescope_figures::Warmup;
+use candlescope_figures::nsys::{Profile, ProfileError};
+use candlescope_figures::{Comparison, KernelSum, KernelsByPath, PathKernels};
+use candlescope_reader::Run;
+use candlescope_report::{ReportOptions, TerminalOptions, write_report};
+use candlescope_report::{html, json, markdown, terminal};
 use candlescope_schema::{Batch, GpuSource, GpuTime};
 use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};

@@ -1,9 +1,11 @@
 //! Work against two denominators: the datasheet's peaks and those measured on the device.
 
 use crate::common::{manifest, span, step, write_run};
-use candlescope_analysis::passes::peaks::{labels, of_operators};
-use candlescope_analysis::render::{html, json, markdown, terminal};
-use candlescope_analysis::{Analysis, Run, TerminalOptions};
+use candlescope_figures::Analysis;
+use candlescope_figures::peaks::{labels, of_operators};
+use candlescope_reader::Run;
+use candlescope_report::TerminalOptions;
+use candlescope_report::{html, json, markdown, terminal};
 use candlescope_schema::{Batch, DType, Phase};
 use serde_json::{Value, json};
 

@@ -4,8 +4,9 @@ use crate::common::scenario::{Scenario, make};
 use crate::common::tables::{Strings, record_batch, write_compressed, write_file};
 use crate::common::{manifest, span, write_run};
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
-use candlescope_analysis::passes::TreeRow;
-use candlescope_analysis::{Analysis, Run};
+use candlescope_figures::Analysis;
+use candlescope_figures::TreeRow;
+use candlescope_reader::Run;
 use candlescope_schema::{Batch, PathInfo, RecordKind};
 use parquet::basic::Compression;
 use std::sync::Arc;
@@ -156,14 +157,14 @@ fn plain_spans_without_helpers_give_a_summary_by_steps() {
     let duration = row.duration.as_ref().unwrap();
     assert_eq!((duration.n, duration.median), (12, 905_500.0));
     assert!((row.share - 1.0).abs() < 1e-12);
-    let text = candlescope_analysis::render::terminal::summary(&analysis, &Default::default());
+    let text = candlescope_report::terminal::summary(&analysis, &Default::default());
     assert!(text.contains("model") && text.contains("encoder"), "{text}");
-    assert!(candlescope_analysis::render::html::page(&analysis).contains("Step model"));
+    assert!(candlescope_report::html::page(&analysis).contains("Step model"));
 }
 
 #[test]
 fn every_phase_is_known_in_every_report() {
-    use candlescope_analysis::render::{html, json, markdown, terminal};
+    use candlescope_report::{html, json, markdown, terminal};
     use candlescope_schema::Phase;
     let mut batch = Batch::default();
     for (i, &phase) in (0..).zip(Phase::ALL) {
@@ -192,7 +193,7 @@ fn every_phase_is_known_in_every_report() {
 
 #[test]
 fn modules_that_no_span_holds_are_summed_up_by_their_names() {
-    use candlescope_analysis::render::{html, json, markdown, terminal};
+    use candlescope_report::{html, json, markdown, terminal};
     let mut batch = Batch::default();
     batch.spans.push(span(0, None, "decode", 0, 100));
     for (seq, module) in (1..).zip(["model.layers.0.mlp.up_proj", "model.layers.0.mlp.down_proj", "lm_head"]) {

@@ -2,10 +2,12 @@
 
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
-use candlescope_analysis::definitions::{DEFINITIONS, Definition};
-use candlescope_analysis::passes::Price;
-use candlescope_analysis::render::{html, json, markdown, terminal};
-use candlescope_analysis::{Analysis, ReportOptions, Run, TerminalOptions, write_report};
+use candlescope_figures::Analysis;
+use candlescope_figures::Price;
+use candlescope_figures::definitions::{DEFINITIONS, Definition};
+use candlescope_reader::Run;
+use candlescope_report::{ReportOptions, TerminalOptions, write_report};
+use candlescope_report::{html, json, markdown, terminal};
 use candlescope_schema::run::{Code, Finding};
 use candlescope_testkit::with;
 use tempfile::tempdir;

@@ -1,8 +1,8 @@
 //! Which figures a run with a schedule, a pause or losses has, and which it cannot have.
 
 use crate::common::step;
-use candlescope_analysis::passes::Sampling;
-use candlescope_analysis::passes::StepRow;
+use candlescope_figures::Sampling;
+use candlescope_figures::StepRow;
 use candlescope_schema::run::{RunManifest, Severity, StepCounts};
 
 fn rows(numbers: impl IntoIterator<Item = u64>) -> Vec<StepRow> {

@@ -2,8 +2,8 @@
 
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
-use candlescope_analysis::ReadLimits;
-use candlescope_analysis::sql::{Answer, QueryError, Sources, SqlValue, query};
+use candlescope_reader::ReadLimits;
+use candlescope_sql::{Answer, QueryError, Sources, SqlValue, query};
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/schema-v1");
 

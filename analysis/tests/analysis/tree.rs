@@ -2,11 +2,11 @@
 
 use crate::common::scenario::{Scenario, make};
 use crate::common::{span, step};
-use candlescope_analysis::passes::Intervals;
-use candlescope_analysis::passes::Tree;
-use candlescope_analysis::passes::flame::collapsed;
-use candlescope_analysis::passes::intervals::IntervalPass;
-use candlescope_analysis::passes::operators::operators;
+use candlescope_figures::Intervals;
+use candlescope_figures::Tree;
+use candlescope_figures::flame::collapsed;
+use candlescope_figures::intervals::IntervalPass;
+use candlescope_figures::operators::operators;
 use candlescope_schema::SpanRecord;
 use candlescope_testkit::with;
 use std::collections::BTreeMap;

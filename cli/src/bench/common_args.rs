@@ -2,7 +2,7 @@
 
 use crate::device;
 use anyhow::Result;
-use candlescope_analysis::passes::PRICE_PER_HOUR;
+use candlescope_figures::PRICE_PER_HOUR;
 use candlescope_lab::study::Manifest;
 use candlescope_lab::suites::LmOptions;
 use candlescope_models::ModelSource;

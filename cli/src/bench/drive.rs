@@ -247,7 +247,7 @@ pub(super) fn say_threads(study: &Study) -> Result<()> {
 /// Says why there is no interval where the study has too few process starts for one.
 pub(super) fn say_processes(study: &Study) -> Result<()> {
     let processes = study.manifest().method.processes;
-    if (processes as usize) < candlescope_analysis::passes::stats::INTERVAL_FROM {
+    if (processes as usize) < candlescope_figures::stats::INTERVAL_FROM {
         say(&format!(
             "Process starts: {processes}. There is no 95 % interval over them: that takes 6 (--processes 6)."
         ))?;

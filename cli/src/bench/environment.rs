@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use candlescope::Scope;
-use candlescope_analysis::passes::PRICE_PER_HOUR;
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::Collector;
 use candlescope_core::process_facts::process_facts;
 use candlescope_core::run::env_key;
+use candlescope_figures::PRICE_PER_HOUR;
 use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
 use serde_json::{Map, Value, json};
 

@@ -47,19 +47,15 @@ pub(crate) struct KernelsArgs {
     sizes: String,
     /// Measure the kernels that a model's steps are made of, each at its shape: of a model as `roofline` takes it, or of
     /// a run
-    #[cfg(feature = "roofline")]
     #[arg(long = "for", value_name = "MODEL|RUN", conflicts_with_all = ["ops", "sizes", "list"])]
     of_model: Option<String>,
     /// With --for: sequences at once [default: 1]
-    #[cfg(feature = "roofline")]
     #[arg(long, value_name = "N", requires = "of_model", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     batch: Option<u64>,
     /// With --for: tokens of each prompt [default: 512]
-    #[cfg(feature = "roofline")]
     #[arg(long, value_name = "N", requires = "of_model", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     prompt: Option<u64>,
     /// With --for: context of a token [default: the prompt and 64 more]
-    #[cfg(feature = "roofline")]
     #[arg(long, value_name = "N", requires = "of_model", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     context: Option<u64>,
     /// Element types, separated by commas: f32, f16, bf16, q4_k, q8_0 [default: f32 on a CPU, bf16 on a GPU, and each
@@ -175,7 +171,6 @@ fn list() -> Result<()> {
 }
 
 fn chosen(args: &KernelsArgs) -> Result<Vec<KernelCase>> {
-    #[cfg(feature = "roofline")]
     if let Some(target) = args.of_model.as_deref() {
         let (batch, prompt, context) = (args.batch, args.prompt, args.context);
         let asked = super::kernels_of_model::Asked { target, dtype: &args.dtype, batch, prompt, context };
@@ -234,19 +229,13 @@ fn manifest(
 
 /// The model whose kernels are measured, by the name that decides the default number of threads; of a run that which it
 /// ran.
-#[cfg(feature = "roofline")]
 fn model_of(args: &KernelsArgs) -> Option<String> {
     let target = args.of_model.as_deref()?;
     if !crate::roofline::is_run(Path::new(target)) {
         return Some(target.to_string());
     }
-    let run = candlescope_analysis::Run::open(target).ok()?;
+    let run = candlescope_reader::Run::open(target).ok()?;
     Some(option_key::MODEL.of(&run.manifest()?.options)?.to_string())
-}
-
-#[cfg(not(feature = "roofline"))]
-fn model_of(_: &KernelsArgs) -> Option<String> {
-    None
 }
 
 fn show(args: &KernelsArgs, study: &Study, cases: &[KernelCase], table: &Table) -> Result<()> {

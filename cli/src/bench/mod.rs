@@ -7,7 +7,6 @@ mod drive;
 pub(crate) mod environment;
 mod estimate;
 mod kernels;
-#[cfg(feature = "roofline")]
 mod kernels_of_model;
 pub(crate) mod operations;
 pub(crate) mod pace;

@@ -10,7 +10,7 @@ use crate::at_work::AtWork;
 use crate::output::say;
 use anyhow::{Context, Result};
 use candlescope::Scope;
-use candlescope_analysis::passes::PRICE_PER_HOUR;
+use candlescope_figures::PRICE_PER_HOUR;
 use candlescope_lab::method::{Ended, Engine};
 use candlescope_lab::study::{Facts, Study};
 use candlescope_lab::suites::{LmOptions, ModelHost, Recorder, cases};

@@ -6,7 +6,6 @@ use super::plan;
 use super::variants_args::VariantsArgs;
 use crate::output::{note, say};
 use anyhow::{Context, Result, bail, ensure};
-use candlescope_analysis::Run;
 use candlescope_core::files::write_whole;
 use candlescope_exporters::chrome;
 use candlescope_lab::method::Ended;
@@ -14,6 +13,7 @@ use candlescope_lab::study::{Manifest, Records, Study, summaries, told_once};
 use candlescope_lab::variants::{
     Closing, SUITE, Variant, VariantOptions, VariantRow, object, read_closing, variant_lines, write_variants,
 };
+use candlescope_reader::Run;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 

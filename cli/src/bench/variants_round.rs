@@ -7,7 +7,7 @@ use super::operations::{cancel_on_interrupt, surroundings_of};
 use super::variants::FILES;
 use anyhow::{Context, Result};
 use candlescope::Scope;
-use candlescope_analysis::passes::PRICE_PER_HOUR;
+use candlescope_figures::PRICE_PER_HOUR;
 use candlescope_lab::hardware::EnergyCounter;
 use candlescope_lab::method::{Ended, Engine};
 use candlescope_lab::study::{Facts, Study};

@@ -1,6 +1,6 @@
 //! Arguments of `compare` and `gate`.
 
-use candlescope_analysis::compare::{ALLOWABLE, CompareOptions};
+use candlescope_compare::{ALLOWABLE, CompareOptions};
 use clap::Args;
 use std::path::PathBuf;
 

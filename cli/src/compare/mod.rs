@@ -10,9 +10,7 @@ use crate::output::{note, say};
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use args::Judging;
-use candlescope_analysis::ReadLimits;
-use candlescope_analysis::compare::{CasesComparison, Comparison, LEAST_DAYS, Outcome, Side, compare, compare_cases};
-use candlescope_analysis::render::compare as render;
+use candlescope_compare::{CasesComparison, Comparison, LEAST_DAYS, Outcome, Side, compare, compare_cases};
 use candlescope_core::HostNs;
 use candlescope_core::files::write_whole;
 use candlescope_core::numbers::{count, day, duration, percent, utc};
@@ -20,6 +18,8 @@ use candlescope_lab::compare::{
     CompareFailed, GateResult, PairOptions, PairsEnded, Target, cases_of, gate, read_runs, save, take_pairs,
 };
 use candlescope_lab::method::Cancel;
+use candlescope_reader::ReadLimits;
+use candlescope_report::compare as render;
 use serde::Serialize;
 use serde_json::json;
 use std::io::{IsTerminal, Write};

@@ -19,7 +19,6 @@ impl Flags {
     ///
     /// # Errors
     /// If there is no such flag.
-    #[cfg(feature = "roofline")]
     pub(crate) fn with(mut self, flag: &str, value: impl Into<Value>) -> anyhow::Result<Self> {
         self.0.push((super::keys::find(flag, None)?, value.into()));
         Ok(self)

@@ -1,17 +1,14 @@
 //! `candlescope analyze --full MODEL`: static prediction, generation for a time, dynamic analysis, findings: one report.
 
-#[cfg(feature = "roofline")]
 mod whole;
 
-use candlescope_analysis::AnalyzeOptions;
+use candlescope_findings::AnalyzeOptions;
 use clap::Args;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "roofline")]
 pub(crate) use whole::run;
 
 /// What `--full` is about.
 #[derive(Debug, Args)]
-#[cfg_attr(not(feature = "roofline"), allow(dead_code, reason = "arguments keep their names in a build that lacks it"))]
 pub(crate) struct FullArgs {
     /// Predict, generate for --duration, analyse: one folder with one report. embedded, FILE.gguf, a directory, a hub
     /// id, or config:NAME
@@ -62,17 +59,10 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// What the rest of `analyze` says about it.
-#[cfg_attr(not(feature = "roofline"), allow(dead_code, reason = "as above"))]
 pub(crate) struct Shown<'a> {
     pub(crate) options: &'a AnalyzeOptions,
     pub(crate) peaks: Option<&'a Path>,
     pub(crate) top: usize,
     pub(crate) limits: &'a [String],
     pub(crate) json: bool,
-}
-
-/// Without rooflines there is nothing to predict with.
-#[cfg(not(feature = "roofline"))]
-pub(crate) fn run(_: &FullArgs, _: &str, _: &Shown<'_>) -> anyhow::Result<()> {
-    Err(crate::lacking::default_feature("`candlescope analyze --full`", "roofline"))
 }

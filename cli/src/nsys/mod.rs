@@ -6,10 +6,10 @@ use crate::args::NsysArgs;
 use crate::nsight::{NSYS, Output, merged, newest_first, process};
 use crate::output::note;
 use anyhow::{Context, Result, bail};
-use candlescope_analysis::ReadLimits;
-use candlescope_analysis::nsys::Profile;
 #[cfg(feature = "nsys")]
 use candlescope_core::files::open_regular;
+use candlescope_figures::nsys::Profile;
+use candlescope_reader::ReadLimits;
 use std::path::Path;
 use std::process::{Command, Stdio};
 

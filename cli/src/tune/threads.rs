@@ -151,7 +151,7 @@ fn measure(args: &ThreadsArgs, threads: usize, dir: &Path, warnings: &mut Vec<St
     warnings.extend(records.disturbances.iter().cloned());
     let counts = |sample: &&candlescope_lab::method::Sample| sample.mode == Mode::Plain && sample.verdict.counts();
     let times = records.samples.iter().filter(counts).map(|sample| sample.measurement.host_ns as f64).collect();
-    Ok(candlescope_analysis::passes::stats::Distribution::of(times).map(|all| all.median))
+    Ok(candlescope_figures::stats::Distribution::of(times).map(|all| all.median))
 }
 
 fn tell(args: &ThreadsArgs, out: &Path, tuned: &ThreadsTuned, warnings: &[String]) -> Result<()> {

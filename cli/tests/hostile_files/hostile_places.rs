@@ -131,7 +131,7 @@ fn limits_that_are_none() {
     refused(&["report", "run", "--limit", "stepps=1"], &["--limit stepps=1", "there is no limit `stepps`", "steps"]);
     refused(&["report", "run", "--limit", "steps=many"], &["wants a whole number", "`many`"]);
     let help = bounded(&["report", "--help"], MB, SECONDS).out;
-    for limit in candlescope_analysis::Limit::ALL {
+    for limit in candlescope_reader::Limit::ALL {
         assert!(help.contains(limit.name()), "{} is not in: {help}", limit.name());
     }
     let mut command = crate::common::candlescope();

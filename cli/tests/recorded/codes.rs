@@ -3,8 +3,8 @@
 
 use super::common::*;
 use super::{Recorded, analysed, every, profiled, recorded};
-use candlescope_analysis::advice::{AdviceCode, Missing};
 use candlescope_core::run::Code;
+use candlescope_figures::advice::{AdviceCode, Missing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -42,12 +42,12 @@ const ADVICE_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("whole_requests", "the command line marks requests", CPU),
     ("kernels", GPU, MADE),
     ("launch_calls", GPU, MADE),
-    ("common_clock", GPU, "analysis/src/findings/bottlenecks/sync_drain.rs"),
+    ("common_clock", GPU, "analysis/findings/src/bottlenecks/sync_drain.rs"),
     ("processors", GPU, MADE),
     ("clock_samples", GPU, OPERATIONS),
-    ("highest_clock", GPU, "analysis/src/findings/bottlenecks/clocks_low.rs"),
-    ("allocator_calls", GPU, "analysis/src/findings/bottlenecks/allocator.rs"),
-    ("layers", "the built-in model has blocks", "analysis/src/findings/bottlenecks/straggler_layer.rs"),
+    ("highest_clock", GPU, "analysis/findings/src/bottlenecks/clocks_low.rs"),
+    ("allocator_calls", GPU, "analysis/findings/src/bottlenecks/allocator.rs"),
+    ("layers", "the built-in model has blocks", "analysis/findings/src/bottlenecks/straggler_layer.rs"),
 ];
 
 const SESSIONS: &str = "sdk/core/tests/session.rs";
@@ -107,11 +107,11 @@ const VERDICT_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("guards_forgotten", SESSION, "sdk/core/tests/forgotten_guards.rs"),
     ("orphans", SESSION, "sdk/core/tests/forgotten_guards.rs"),
     ("parent_shorter_than_children", SESSION, "sdk/core/tests/intervals.rs"),
-    ("unaccounted", BY_CHANCE, "analysis/src/findings/unaccounted.rs"),
+    ("unaccounted", BY_CHANCE, "analysis/figures/src/verdict/unaccounted.rs"),
     ("clock_set", "the system's clock is not the tests' to set", JUDGE),
     ("overhead_high", BY_CHANCE, RULES),
-    ("decode_slows_with_context", BY_CHANCE, "analysis/src/findings/context_growth.rs"),
-    ("memory_undersampled", BY_CHANCE, "analysis/src/findings/memory_sampling.rs"),
+    ("decode_slows_with_context", BY_CHANCE, "analysis/figures/src/verdict/context_growth.rs"),
+    ("memory_undersampled", BY_CHANCE, "analysis/figures/src/verdict/memory_sampling.rs"),
     ("utilisation_above_one", "only wrong figures make it", RULES),
     ("no_gpu_time", SCRIPTED, DEVICE),
     ("no_gpu_samples", "a machine with a GPU and without NVML", "sdk/candlescope/src/gpu.rs"),
@@ -119,7 +119,7 @@ const VERDICT_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("gpu_time_late", SCRIPTED, DEVICE),
     ("gpu_outside_parent", "only a device that tells wrong times makes it", JUDGE),
     ("gpu_parent_shorter_than_children", GPU, RULES),
-    ("gpu_time_untold", GPU, "analysis/src/findings/gpu_time_untold.rs"),
+    ("gpu_time_untold", GPU, "analysis/figures/src/verdict/gpu_time_untold.rs"),
     ("gpu_outlasts_steps", GPU, RULES),
     ("gpu_throttled", GPU, "analysis/tests/analysis/energy.rs"),
     ("energy_sensors_disagree", GPU, RULES),
@@ -128,7 +128,7 @@ const VERDICT_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("kernels_dropped", GPU, RULES),
     ("kernels_late", GPU, RULES),
     ("kernels_unattributed", GPU, RULES),
-    ("kernels_without_step", GPU, "analysis/src/findings/kernels_outside.rs"),
+    ("kernels_without_step", GPU, "analysis/figures/src/verdict/kernels_outside.rs"),
     ("nsys_no_ranges", "a profile of Nsight Systems", "cli/tests/nsys.rs"),
     ("nsys_other_run", "a profile of Nsight Systems", "analysis/tests/analysis/nsys.rs"),
     ("nsys_ranges_unknown", "a profile of Nsight Systems", "analysis/tests/analysis/nsys.rs"),
@@ -140,7 +140,7 @@ const VERDICT_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("cpu_throttled", BY_CHANCE, "schema/src/run/machine_use.rs"),
     ("system_time_high", BY_CHANCE, "schema/src/run/machine_use.rs"),
     ("run_incomplete", "a run whose program was killed", DAMAGE),
-    ("more_segments", "many damaged segments", "analysis/src/reader/discover.rs"),
+    ("more_segments", "many damaged segments", "analysis/reader/src/discover.rs"),
     ("limit_reached", "a run above a limit", "cli/tests/hostile_files/hostile_segments.rs"),
     ("rows_malformed", "crafted files", "analysis/tests/analysis/hostile.rs"),
     ("segment_foreign", "files of other programs", DAMAGE),
@@ -237,7 +237,7 @@ fn every_code_is_reached_by_a_recorded_run_or_has_a_reason() {
     }
     runs.extend(faulty(recorded));
     for run in &runs {
-        let report = candlescope_analysis::Run::open(run).map(|run| candlescope_analysis::Analysis::of(&run));
+        let report = candlescope_reader::Run::open(run).map(|run| candlescope_figures::Analysis::of(&run));
         let analysis = report.unwrap_or_else(|error| panic!("{}: {error}", run.display()));
         verdict.extend(analysis.verdict.findings.iter().map(|finding| finding.code.to_string()));
     }

@@ -3,10 +3,11 @@
 
 mod common;
 
-use candlescope_analysis::{Analysis, Run};
+use candlescope_figures::Analysis;
 use candlescope_load::{
     Amount, End, Endpoint, Level, LoadOptions, LoadResults, PromptSource, Stop, TokensBy, Unwatched, run,
 };
+use candlescope_reader::Run;
 use candlescope_testkit::services::free_addresses;
 use common::{Server, median};
 use std::time::Duration;

@@ -8,8 +8,8 @@
 
 mod common;
 
-use candlescope_analysis::Run;
 use candlescope_core::run::RunManifest;
+use candlescope_reader::Run;
 use candlescope_testkit::services::{Jaeger, Prometheus, free_addresses, get};
 use candlescope_testkit::wait_until;
 use common::{Server, median, spread};

@@ -4,7 +4,7 @@
 mod common;
 
 use candlescope::sdk::{Batch, StepRecord};
-use candlescope_analysis::Run;
+use candlescope_reader::Run;
 use candlescope_testkit::records::join;
 use candlescope_testkit::services::{free_addresses, get};
 use candlescope_testkit::{SOON, wait_for, wait_until};

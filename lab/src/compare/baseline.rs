@@ -1,7 +1,7 @@
 //! A baseline: what runs took that later ones are held against. It keeps their figures, not the runs.
 
 use super::error::CompareFailed;
-use candlescope_analysis::compare::{RunFacts, Side};
+use candlescope_compare::{RunFacts, Side};
 use candlescope_core::HostNs;
 use candlescope_core::files::{read_limited, write_whole};
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! Why a comparison could not be made.
 
 use crate::study::StudyError;
-use candlescope_analysis::OpenError;
-use candlescope_analysis::compare::CompareError;
+use candlescope_compare::CompareError;
+use candlescope_reader::OpenError;
 use std::path::PathBuf;
 
 /// Why a comparison could not be made.

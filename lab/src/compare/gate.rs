@@ -7,7 +7,7 @@
 use super::baseline::Baseline;
 use super::error::CompareFailed;
 use super::history::{HistoryEntry, append, read};
-use candlescope_analysis::compare::{
+use candlescope_compare::{
     ChangePoint, CompareOptions, Comparison, Day, Days, DecidedBy, LEAST_DAYS, MOST_VALUES, Outcome, RunFacts, Side,
     change_points, compare, figures_of, recent_change,
 };
@@ -206,7 +206,7 @@ fn shifts(days: &[HistoryDay], margin: f64, alpha: f64) -> Vec<Shift> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candlescope_analysis::compare::{Doubt, KindFacts, Sampled};
+    use candlescope_compare::{Doubt, KindFacts, Sampled};
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 

@@ -1,7 +1,7 @@
 //! The history of a gate: one line for each time that runs were held against the baseline.
 
 use super::error::CompareFailed;
-use candlescope_analysis::compare::Outcome;
+use candlescope_compare::Outcome;
 use candlescope_core::files::{open_append, read_limited};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

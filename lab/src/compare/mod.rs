@@ -1,7 +1,7 @@
 //! What a comparison needs besides the figures of runs: which directories hold what, studies as cases, two programs run
 //! in turns, and baselines with their history.
 //!
-//! The comparison itself is in [`candlescope_analysis::compare`].
+//! The comparison itself is in [`candlescope_compare`].
 
 mod baseline;
 mod command;

@@ -2,14 +2,14 @@
 //!
 //! Each block of two pairs is A B B A or B A A B, drawn by lot: whatever drifts over time, or follows from being the
 //! second of two, falls on both. After each pair the comparison is made again. Its intervals hold at every number of
-//! pairs ([`candlescope_analysis::compare::paired_median`]), so it may end when the answer is there, when the user has
+//! pairs ([`candlescope_compare::paired_median`]), so it may end when the answer is there, when the user has
 //! enough, or when a program fails.
 
 use super::command::RunCommand;
 use super::error::CompareFailed;
 use crate::method::Cancel;
-use candlescope_analysis::compare::{CompareOptions, Comparison, RunFacts, Side, compare};
-use candlescope_analysis::{ReadLimits, Run};
+use candlescope_compare::{CompareOptions, Comparison, RunFacts, Side, compare};
+use candlescope_reader::{ReadLimits, Run};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::{Path, PathBuf};

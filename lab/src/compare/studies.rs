@@ -3,9 +3,9 @@
 use super::error::CompareFailed;
 use crate::method::Sample;
 use crate::study::{CaseSummary, Study, summaries};
-use candlescope_analysis::compare::{CaseValues, CasesSide, RunFacts, Sampled};
-use candlescope_analysis::passes::stats::percentile_of;
-use candlescope_analysis::{ReadLimits, Run};
+use candlescope_compare::{CaseValues, CasesSide, RunFacts, Sampled};
+use candlescope_figures::stats::percentile_of;
+use candlescope_reader::{ReadLimits, Run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 

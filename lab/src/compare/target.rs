@@ -2,10 +2,10 @@
 
 use super::error::CompareFailed;
 use crate::study;
-use candlescope_analysis::compare::{RunFacts, Side};
-use candlescope_analysis::{ReadLimits, Run};
+use candlescope_compare::{RunFacts, Side};
 use candlescope_core::RecordKind;
 use candlescope_core::run::MANIFEST_FILE;
+use candlescope_reader::{ReadLimits, Run};
 use std::path::{Path, PathBuf};
 
 /// What a path holds.

@@ -3,8 +3,9 @@
 use super::list::KernelCase;
 use crate::method::CaseError;
 use candlescope::Scope;
-use candlescope_analysis::{Analysis, OpenError, Run};
 use candlescope_core::{Annotation, GpuSource, annotate};
+use candlescope_figures::Analysis;
+use candlescope_reader::{OpenError, Run};
 use std::path::Path;
 use std::time::Duration;
 use tracing_subscriber::layer::SubscriberExt;

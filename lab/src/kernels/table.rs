@@ -32,7 +32,7 @@ pub fn table(cases: &[KernelCase], options: &RunOptions, study: &Study, records:
         Column::Int(rows.iter().map(|row| f(row).map(|value| i64::try_from(value).unwrap_or(i64::MAX))).collect())
     };
     let number = |f: &dyn Fn(&Row<'_>) -> Option<f64>| Column::Float(rows.iter().map(f).collect());
-    let time = |f: &dyn Fn(&candlescope_analysis::passes::Distribution) -> Option<f64>| {
+    let time = |f: &dyn Fn(&candlescope_figures::Distribution) -> Option<f64>| {
         Column::Float(rows.iter().map(|row| row.time.as_ref().and_then(f)).collect())
     };
     let limit = |f: &dyn Fn(&Peak) -> &str| text(&|row| row.least.map(|least| f(least.limit).to_string()));
@@ -84,7 +84,7 @@ struct Row<'a> {
     case: &'a KernelCase,
     summary: CaseSummary,
     clock: &'static str,
-    time: Option<candlescope_analysis::passes::Distribution>,
+    time: Option<candlescope_figures::Distribution>,
     recorded: super::recording::KernelTimes,
     /// What its work takes at least, where time and peaks are known.
     least: Option<LeastTime<'a>>,

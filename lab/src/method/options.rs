@@ -50,7 +50,7 @@ pub struct Method {
     /// Seed of the order in which cases are repeated.
     pub seed: u64,
     /// Process starts that a case is spread over. Fewer than six give no interval across processes
-    /// ([`INTERVAL_FROM`](candlescope_analysis::passes::stats::INTERVAL_FROM)).
+    /// ([`INTERVAL_FROM`](candlescope_figures::stats::INTERVAL_FROM)).
     pub processes: u32,
 }
 

@@ -2,7 +2,7 @@
 
 use super::options::Method;
 use super::stop_reason::StopReason;
-use candlescope_analysis::passes::stats::{Distribution, INTERVAL_FROM};
+use candlescope_figures::stats::{Distribution, INTERVAL_FROM};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 

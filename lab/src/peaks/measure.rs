@@ -8,7 +8,7 @@ use super::record::{Absent, Condition, PeakFigure, Peaks};
 use crate::method::{Cancel, CaseId, Ended, Engine, Event, Method, Sample, Sink, SinkError, Stopped, Surroundings};
 use crate::operands::Element;
 use crate::study::{CaseSummary, Records, summaries};
-use candlescope_analysis::passes::stats::{Distribution, percentile_of};
+use candlescope_figures::stats::{Distribution, percentile_of};
 use candlescope_work::devices::PeakKind;
 use std::time::Duration;
 

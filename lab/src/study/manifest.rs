@@ -2,7 +2,7 @@
 
 use super::journal::Records;
 use crate::method::{CaseId, Method, Stopped};
-use candlescope_analysis::compare::Fingerprint;
+use candlescope_compare::Fingerprint;
 use candlescope_core::HostNs;
 use candlescope_core::run::{RunManifest, env_key, option_key};
 use serde::{Deserialize, Serialize};

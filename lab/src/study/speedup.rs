@@ -2,7 +2,7 @@
 
 use super::summary::{CaseSummary, IntervalOf};
 use crate::method::Sample;
-use candlescope_analysis::passes::stats::{Distribution, INTERVAL_FROM, percentile_of};
+use candlescope_figures::stats::{Distribution, INTERVAL_FROM, percentile_of};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;

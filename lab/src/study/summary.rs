@@ -2,7 +2,7 @@
 
 use super::journal::Records;
 use crate::method::{CaseId, Mode, Sample, SampleVerdict, StopReason, Stopped};
-use candlescope_analysis::passes::stats::Distribution;
+use candlescope_figures::stats::Distribution;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 

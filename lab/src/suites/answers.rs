@@ -7,7 +7,7 @@ use super::spread::{deviations, middle};
 use super::suite_tables::{median, of_suite, prompt_tokens, size, throughput_gain};
 use super::terminal::{ms, tokens};
 use crate::study::CaseSummary;
-use candlescope_analysis::passes::stats::percentile_of;
+use candlescope_figures::stats::percentile_of;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -342,8 +342,8 @@ fn bound(summaries: &[CaseSummary], analyses: &[Recorded<'_>]) -> Answer {
 
 /// MFU, HFU and MBU of a case's phases against each peak, in the recorded requests.
 fn utilisation(recorded: &Recorded<'_>) -> Vec<Value> {
-    let all = candlescope_analysis::passes::peaks::utilisation(&recorded.analysis);
-    let one = |used: candlescope_analysis::passes::peaks::Utilisation| {
+    let all = candlescope_figures::peaks::utilisation(&recorded.analysis);
+    let one = |used: candlescope_figures::peaks::Utilisation| {
         json!({
             "case": recorded.case.case.key(), "phase": used.phase, "metric": used.metric.name(), "ratio": used.ratio,
             "over": used.over.name(), "label": used.peak.label, "peak": used.peak.source,

@@ -6,8 +6,8 @@
 use super::recorded::{BUSY, Recorded};
 use super::suite_tables::median;
 use crate::study::CaseSummary;
-use candlescope_analysis::passes::PhaseRow;
-use candlescope_analysis::roofline::{Bound, FAR_BELOW, Point, Status, UnderRoof, phase_points};
+use candlescope_figures::PhaseRow;
+use candlescope_predict::roofline::{Bound, FAR_BELOW, Point, Status, UnderRoof, phase_points};
 use candlescope_work::devices::Origin;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use super::lm_options::SuiteName;
 use super::suite_tables::{median, of_suite, prompt_tokens, size};
 use crate::study::{CaseSummary, Chart, Line, Point};
-use candlescope_analysis::passes::stats::Distribution;
+use candlescope_figures::stats::Distribution;
 use std::collections::BTreeMap;
 
 /// The charts of a study, those without points left out.

@@ -3,8 +3,8 @@
 use super::lm_options::SuiteName;
 use super::suite_tables::{COST, median, of_suite, size};
 use crate::study::{CaseSummary, Manifest};
-use candlescope_analysis::passes::{PRICE_PER_HOUR, Price};
 use candlescope_core::numbers::significant;
+use candlescope_figures::{PRICE_PER_HOUR, Price};
 use serde_json::{Value, json};
 
 /// What a case costs.

@@ -7,8 +7,8 @@ use super::spread::caution;
 use super::suite_tables::{median, of_suite, size};
 use crate::method::{ENERGY_LEAST as LEAST, StopReason};
 use crate::study::{CaseSummary, IntervalOf, Manifest};
-use candlescope_analysis::passes::stats::Distribution;
 use candlescope_core::run::model_key;
+use candlescope_figures::stats::Distribution;
 use serde_json::{Value, json};
 
 /// The object of `baseline_metrics.json`. What is not known is null, with the reason beside it where there is one.

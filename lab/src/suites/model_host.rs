@@ -73,7 +73,7 @@ impl Recorder {
         let path = self.study.join(folder);
         let lost = || CaseError::Failed(format!("the run in {} was not written in time", path.display()));
         capture.wait(WRITTEN_WITHIN).ok_or_else(lost)?;
-        let report = candlescope_analysis::write_report(&path, &candlescope_analysis::ReportOptions::default());
+        let report = candlescope_report::write_report(&path, &candlescope_report::ReportOptions::default());
         report.map(drop).map_err(|error| CaseError::Failed(error.to_string()))
     }
 }

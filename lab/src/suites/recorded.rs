@@ -2,8 +2,9 @@
 
 use crate::method::Sample;
 use crate::study::CaseSummary;
-use candlescope_analysis::passes::{GpuKind, PhaseRow};
-use candlescope_analysis::{Analysis, Run};
+use candlescope_figures::Analysis;
+use candlescope_figures::{GpuKind, PhaseRow};
+use candlescope_reader::Run;
 use std::path::Path;
 
 /// Share of time above which a GPU is well used, and below which it is not.

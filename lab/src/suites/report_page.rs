@@ -8,9 +8,9 @@ use super::terminal::{ms, tokens, used, without};
 use crate::method::StopReason;
 use crate::study::pages::{charts, method as measured};
 use crate::study::{CaseSummary, IntervalOf, Manifest, Records, State};
-use candlescope_analysis::passes::stats::{Distribution, INTERVAL_FROM};
 use candlescope_core::run::{env_key, model_key, option_key};
 use candlescope_document::{Block, Cell, Document, Fact, Row, Section, Table, column, html, missing, sentences, words};
+use candlescope_figures::stats::{Distribution, INTERVAL_FROM};
 use serde_json::Value;
 use std::collections::BTreeSet;
 

@@ -3,9 +3,9 @@
 use super::lm_options::SuiteName;
 use crate::method::Sample;
 use crate::study::{CaseSummary, Column, IntervalOf, Speedup, Table, ratio};
-use candlescope_analysis::passes::Price;
-use candlescope_analysis::passes::stats::Distribution;
 use candlescope_core::metric;
+use candlescope_figures::Price;
+use candlescope_figures::stats::Distribution;
 
 /// What a million output tokens cost in US dollars (derived): the last column where the machine has a price, and the key
 /// in `baseline_metrics.json`.

@@ -5,7 +5,7 @@ use super::goal::{Found, Goal};
 use super::prediction::Prediction;
 use super::search::{Attempt, Search, Stop, Why};
 use crate::method::StopReason;
-use candlescope_analysis::passes::Price;
+use candlescope_figures::Price;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -211,5 +211,5 @@ fn error(points: &[TunePoint], output: u64, of: impl Fn(&TunePoint) -> Option<La
     let off =
         |point: &TunePoint| Some((of(point)?.output_tps(point.batch, output) / point.found?.output_tps - 1.0).abs());
     let errors: Vec<f64> = points.iter().filter_map(off).collect();
-    candlescope_analysis::passes::stats::percentile_of(&errors, 0.5)
+    candlescope_figures::stats::percentile_of(&errors, 0.5)
 }

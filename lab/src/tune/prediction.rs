@@ -1,8 +1,8 @@
 //! The times of all batches by the roofline: from the model's dimensions and the device's peaks.
 
 use super::forecast::Latency;
-use candlescope_analysis::roofline::{Scenario, facts_shape, step_times};
 use candlescope_core::run::model_key;
+use candlescope_predict::roofline::{Scenario, facts_shape, step_times};
 use candlescope_work::devices::{Device, Format};
 use candlescope_work::shape::ModelShape;
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! The number of threads that answers a request fastest: counts tried in turns, in processes of their own, because a pool
 //! has its size for good.
 
-use candlescope_analysis::passes::stats::Distribution;
+use candlescope_figures::stats::Distribution;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

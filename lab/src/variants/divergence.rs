@@ -1,7 +1,7 @@
 //! Where a variant begins to differ: the first token that it would write otherwise, and the error after each block.
 
 use super::quality::{Estimate, mean, top};
-use candlescope_analysis::passes::stats::percentile_of;
+use candlescope_figures::stats::percentile_of;
 use serde::{Deserialize, Serialize};
 
 /// Relative error from which a layer counts as diverged.

@@ -5,9 +5,9 @@
 //! A path that is called once in all says how long it takes at most.
 
 use crate::suites::Recorded;
-use candlescope_analysis::Run;
-use candlescope_analysis::passes::Distribution;
 use candlescope_core::RecordKind;
+use candlescope_figures::Distribution;
+use candlescope_reader::Run;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// Positions from which a 99.9th percentile is given: below, it would be the largest value.
 const P99_9_FROM: usize = 1_000;
 /// The same for the 99th, as for all statistics here.
-const P99_FROM: usize = candlescope_analysis::passes::stats::P99_FROM;
+const P99_FROM: usize = candlescope_figures::stats::P99_FROM;
 
 /// A figure and its standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -110,7 +110,7 @@ pub fn table(rows: &[VariantRow]) -> Table {
     let ints = |of: &dyn Fn(&Closed) -> Option<u64>| {
         Column::Int(rows.iter().map(|row| row.closed.as_ref().and_then(of).map(|n| n as i64)).collect())
     };
-    let latency = |pick: fn(&candlescope_analysis::passes::stats::Distribution) -> Option<f64>| {
+    let latency = |pick: fn(&candlescope_figures::stats::Distribution) -> Option<f64>| {
         floats(&|row| row.summary.host_ns().and_then(|d| pick(&d.scaled(1e-6))))
     };
     let over = |of: fn(&VariantRow) -> Option<&Speedup>, pick: fn(&Speedup) -> Option<f64>| {

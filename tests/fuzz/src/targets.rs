@@ -1,16 +1,18 @@
 //! What is fuzzed: every reader of files, and every parser of text from outside.
 
-use candlescope_analysis::compare::{CompareOptions, compare};
-use candlescope_analysis::nsys::Profile;
-use candlescope_analysis::roofline::{LoadTest, Outlook, Scenario, Thresholds, known_model, load_stages};
-use candlescope_analysis::{Analysis, ReadLimits, ReportOptions, Run, render, write_report};
+use candlescope_compare::{CompareOptions, compare};
 use candlescope_core::Traceparent;
 use candlescope_core::run::RunManifest;
 use candlescope_exporters::{chrome, fuzz, perfetto};
+use candlescope_figures::Analysis;
+use candlescope_figures::nsys::Profile;
 use candlescope_lab::compare::{BASELINE_FILE, Baseline};
 use candlescope_lab::peaks::DeviceIdentity;
 use candlescope_lab::study::{State, Study};
 use candlescope_models::chat::{ChatTemplate, Message};
+use candlescope_predict::roofline::{LoadTest, Outlook, Scenario, Thresholds, known_model, load_stages};
+use candlescope_reader::{ReadLimits, Run};
+use candlescope_report::{self as render, ReportOptions, write_report};
 use candlescope_work::devices::{Format, known_device, peaks_device};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -172,7 +172,7 @@ fn what_the_configuration_says_is_in_the_run() {
     }
     assert_eq!((&model["architecture"], &model["dtype"]), (&"qwen2".into(), &"f32".into()));
     // Everything that a prediction wants of the run's model.
-    let shape = candlescope_analysis::roofline::facts_shape(model).expect("complete");
+    let shape = candlescope_predict::roofline::facts_shape(model).expect("complete");
     assert_eq!(Some(shape.parameters()), model["parameters"].as_u64());
     // What the program itself says stays.
     let memory = candlescope::MemoryExporter::new();

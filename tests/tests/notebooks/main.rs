@@ -4,8 +4,9 @@
 #![allow(missing_docs, reason = "a test")]
 mod sampled;
 
-use candlescope_analysis::passes::Distribution;
-use candlescope_analysis::{Analysis, Run};
+use candlescope_figures::Analysis;
+use candlescope_figures::Distribution;
+use candlescope_reader::Run;
 use candlescope_testkit::tools::{PYTHON, require};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,10 +3,10 @@
 //! docs/analysis.md must give the same.
 
 use super::{BATCH, COMPARE, WHERE, analysis, assert_near, figures, make_runs, median, workspace};
-use candlescope_analysis::Run;
 use candlescope_core::run::{RunManifest, StepCounts};
 use candlescope_core::{Batch, Exporter, GpuSource, GpuTime, Ledger, Phase, SpanRecord, StepRecord};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
+use candlescope_reader::Run;
 use candlescope_testkit::records::{join, kernel_of};
 use candlescope_testkit::tools::{PYTHON, require};
 use candlescope_testkit::with;

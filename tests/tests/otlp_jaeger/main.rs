@@ -7,11 +7,11 @@ mod sdk_exporter;
 mod server;
 mod tls;
 
-use candlescope_analysis::Run;
 use candlescope_core::llm::{self, Request};
 use candlescope_core::{Batch, RecordKind, Session};
 use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, OtlpProtocol};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
+use candlescope_reader::Run;
 use candlescope_testkit::records::join;
 use candlescope_testkit::services::Jaeger;
 use serde_json::Value;

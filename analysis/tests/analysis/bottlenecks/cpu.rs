@@ -2,8 +2,8 @@
 
 use super::made::{decode, diagnose, measured_peaks, near, one_request};
 use crate::common::{T0, kernel, manifest, path, span, step, thread};
-use candlescope_analysis::advice::{AdviceCode, ConfidenceLevel, Missing};
-use candlescope_analysis::render::advice::text;
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_report::advice::text;
 use candlescope_schema::run::{InPlaceKind, InPlaceOverhead, MachineUse, RunManifest};
 use candlescope_schema::{Batch, HostNs, Phase, SampleRecord, metric};
 use candlescope_testkit::with;

@@ -2,7 +2,7 @@
 
 use super::made::{Piece, diagnose, gpu_run, near, piece, queued, with_result};
 use crate::common::{T0, kernel, thread};
-use candlescope_analysis::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_schema::HostNs;
 use candlescope_testkit::with;
 

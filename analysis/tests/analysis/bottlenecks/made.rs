@@ -1,8 +1,9 @@
 //! Runs of equal steps, made kernel by kernel.
 
 use crate::common::{T0, kernel, manifest, path, request, span, step, write_run};
-use candlescope_analysis::advice::{Advice, AdviceCode, Diagnosis, Missing};
-use candlescope_analysis::{AnalyzeOptions, Run, analyze};
+use candlescope_figures::advice::{Advice, AdviceCode, Diagnosis, Missing};
+use candlescope_findings::{AnalyzeOptions, analyze};
+use candlescope_reader::Run;
 use candlescope_schema::run::{GpuAccount, KernelAccount, RunManifest};
 use candlescope_schema::{Batch, HostNs, KernelKind, KernelRecord, Phase, SpanRecord, StepRecord};
 use candlescope_testkit::with;

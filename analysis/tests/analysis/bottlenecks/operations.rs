@@ -2,7 +2,7 @@
 
 use super::made::{Piece, diagnose, gpu_run, near, queued, with_result};
 use crate::common::span;
-use candlescope_analysis::advice::{AdviceCode, ConfidenceLevel, FigureSource, Missing};
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, FigureSource, Missing};
 use candlescope_schema::run::RunManifest;
 use candlescope_schema::{Batch, DType, HostNs, SampleRecord};
 use candlescope_testkit::with;

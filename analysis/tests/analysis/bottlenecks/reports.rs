@@ -3,9 +3,11 @@
 use super::made::{diagnose, gpu_run, one_request, piece, queued, with_result};
 use crate::common::scenario::{Scenario, make};
 use crate::common::{T0, write_run};
-use candlescope_analysis::advice::{Advice, AdviceCode, Diagnosis, LEAST_GAIN, Missing};
-use candlescope_analysis::render::advice::{json, text};
-use candlescope_analysis::{Analysis, ReportOptions, Run, write_report};
+use candlescope_figures::Analysis;
+use candlescope_figures::advice::{Advice, AdviceCode, Diagnosis, LEAST_GAIN, Missing};
+use candlescope_reader::Run;
+use candlescope_report::advice::{json, text};
+use candlescope_report::{ReportOptions, write_report};
 use candlescope_schema::{GpuSource, HostNs, SampleRecord, metric};
 use candlescope_testkit::ROOT;
 use candlescope_testkit::tools::{PYTHON, require};
@@ -88,11 +90,10 @@ fn findings_are_ranked_and_bounded_and_name_their_place() {
 
 /// `candlescope query` finds them as well as DuckDB does.
 #[test]
-#[cfg(feature = "sql")]
 fn every_query_finds_rows_in_our_own_engine() {
-    use candlescope_analysis::ReadLimits;
-    use candlescope_analysis::advice::{AdviceFigure, FigureSource};
-    use candlescope_analysis::sql::{Sources, SqlValue, query};
+    use candlescope_figures::advice::{AdviceFigure, FigureSource};
+    use candlescope_reader::ReadLimits;
+    use candlescope_sql::{Sources, SqlValue, query};
     let found = diagnose(&rich());
     let sources = Sources::open([found.dir.path()], &ReadLimits::default()).unwrap();
     assert!(found.diagnosis.findings.len() >= 4);

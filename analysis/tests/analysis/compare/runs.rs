@@ -2,11 +2,11 @@
 
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
-use candlescope_analysis::Run;
-use candlescope_analysis::compare::{
+use candlescope_compare::{
     Clock, CompareError, CompareOptions, Comparison, DecidedBy, Outcome, RunFacts, Side, compare,
 };
-use candlescope_analysis::render::compare::{page, text};
+use candlescope_reader::Run;
+use candlescope_report::compare::{page, text};
 use candlescope_schema::run::{MachineUse, RunManifest, env_key};
 use candlescope_schema::{Batch, KernelKind, SampleRecord};
 use serde_json::json;

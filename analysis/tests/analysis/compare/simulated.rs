@@ -1,7 +1,7 @@
 //! How often comparisons are wrong, on simulated runs of a machine that is busy with other things: loads that last for
 //! many runs (autocorrelated), and stalls without a mean (heavy tails).
 
-use candlescope_analysis::compare::{
+use candlescope_compare::{
     CompareOptions, Comparison, KindFacts, Outcome, PathFacts, RunFacts, Sampled, Side, compare,
 };
 use rand::rngs::StdRng;

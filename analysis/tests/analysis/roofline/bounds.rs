@@ -1,12 +1,13 @@
 //! What bounds a phase, where batching stops paying, what is a bound and what only usual, and which device is meant.
 
 use crate::common::{self, request, span, step, write_run};
-use candlescope_analysis::render::roofline::{devices_json, devices_text, dynamic_text, load_text, static_text};
-use candlescope_analysis::roofline::{
+use candlescope_figures::Analysis;
+use candlescope_predict::roofline::{
     Bound, LoadTest, LoadTestError, Measured, Outlook, PointKind, Scenario, Thresholds, device_row, facts_shape,
     known_model, load_stages, phase_points, step_times, stored_format,
 };
-use candlescope_analysis::{Analysis, Run};
+use candlescope_reader::Run;
+use candlescope_report::roofline::{devices_json, devices_text, dynamic_text, load_text, static_text};
 use candlescope_schema::{Batch, DType, Phase};
 use candlescope_work::devices::{
     DRIVER_LAUNCH_NS, Device, Format, KERNEL_LEAST_NS, LAUNCH_ANYWHERE_NS, LAUNCH_NS, known_device, peaks_device,
@@ -289,7 +290,7 @@ fn devices_stand_side_by_side_with_what_compares() {
     assert!(!of_b200.launches_unknown && of_mi300x.launches_unknown);
     // Where launches are left out the whole time is no figure to compare.
     assert!(of_mi300x.tpot_ns.unwrap().mid < of_b200.tpot_ns.unwrap().mid / 10.0);
-    let device = |row: &candlescope_analysis::roofline::DeviceRow| row.tpot_on_device_ns.unwrap();
+    let device = |row: &candlescope_predict::roofline::DeviceRow| row.tpot_on_device_ns.unwrap();
     assert!((0.05..2.0).contains(&(device(of_mi300x) / device(of_b200))));
     assert_eq!((of_m4.tokens_per_s, of_m4.price_per_million), (None, None), "nothing is made up");
     let price = of_b200.price_per_million.unwrap();

@@ -1,11 +1,11 @@
 //! Peaks fitted to latencies that a known device made.
 
-use candlescope_analysis::passes::Launched;
-use candlescope_analysis::render::roofline::{calibration_json, calibration_markdown, calibration_text};
-use candlescope_analysis::roofline::{
+use candlescope_figures::Launched;
+use candlescope_predict::roofline::{
     Calibration, CalibrationRun, Figure, Form, HeldOut, LeftOut, Outlook, Scenario, StepPrediction, calibrate,
     known_model, step_times,
 };
+use candlescope_report::roofline::{calibration_json, calibration_markdown, calibration_text};
 use candlescope_work::devices::{
     Attained, ByClass, Device, Format, Multiply, OperationClass, known_device, peaks_device,
 };

@@ -1,7 +1,7 @@
 //! Predictions from measured kernels.
 
-use candlescope_analysis::render::roofline::{static_json, static_text};
-use candlescope_analysis::roofline::{KernelStudy, Outlook, Scenario, TimeSource, known_model};
+use candlescope_predict::roofline::{KernelStudy, Outlook, Scenario, TimeSource, known_model};
+use candlescope_report::roofline::{static_json, static_text};
 use candlescope_work::devices::{Device, Format, known_device};
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ fn a_shape_between_two_measured_ones_is_interpolated_along_one_size() {
     };
     // Time grows with the bytes, so that between two measured contexts it is what it was measured to be.
     let (exact, between) = (with(&[1000], 1000), with(&[250, 4000], 1000));
-    let source = |found: &candlescope_analysis::roofline::FromKernels, name: &str| {
+    let source = |found: &candlescope_predict::roofline::FromKernels, name: &str| {
         let own = found.decode.operations.iter().find(|time| time.operation == name).unwrap();
         (own.ns, own.source.clone())
     };

@@ -1,7 +1,7 @@
 //! Predictions computed by hand.
 
-use candlescope_analysis::render::roofline::{static_json, static_page, static_text};
-use candlescope_analysis::roofline::{Bound, Goal, Outlook, Scenario, StepPrediction, known_model};
+use candlescope_predict::roofline::{Bound, Goal, Outlook, Scenario, StepPrediction, known_model};
+use candlescope_report::roofline::{static_json, static_page, static_text};
 use candlescope_work::devices::{Device, Format, Multiply, Origin, known_device};
 use candlescope_work::estimate::Estimate;
 

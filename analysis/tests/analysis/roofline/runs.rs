@@ -1,12 +1,13 @@
 //! Made-up runs with known utilisation against their roofs.
 
 use crate::common::{self, path, request, span, step, write_run};
-use candlescope_analysis::passes::Launched;
-use candlescope_analysis::render::roofline::{dynamic_json, dynamic_page, dynamic_text};
-use candlescope_analysis::roofline::{
+use candlescope_figures::Analysis;
+use candlescope_figures::Launched;
+use candlescope_predict::roofline::{
     Bound, CalibrationRun, Figure, Grade, Measured, Point, PointKind, Status, Thresholds, batch_and_context,
 };
-use candlescope_analysis::{Analysis, Run};
+use candlescope_reader::Run;
+use candlescope_report::roofline::{dynamic_json, dynamic_page, dynamic_text};
 use candlescope_schema::run::{GpuAccount, GpuDeviceAccount, RunManifest};
 use candlescope_schema::{Batch, PathInfo, Phase};
 use candlescope_work::devices::{Multiply, known_device};

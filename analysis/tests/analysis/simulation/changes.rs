@@ -1,7 +1,7 @@
 //! Changes whose effect is known.
 
 use super::steps::{CALL, DELAY, GAP, Made, Maker, WAKE, free, run_of, simulation};
-use candlescope_analysis::simulation::{Abstain, Change, Outcome, Simulation, SimulationOptions, parse_changes};
+use candlescope_predict::simulation::{Abstain, Change, Outcome, Simulation, SimulationOptions, parse_changes};
 use candlescope_schema::{DType, HostNs, KernelKind};
 use serde_json::json;
 
@@ -283,7 +283,7 @@ fn peaks_of_a_file_stand_before_the_run_s() {
     let (batch, manifest) = run_of(&made, 3, 8, made.ns);
     let dir = tempfile::tempdir().unwrap();
     crate::common::write_run(dir.path(), &batch, &manifest, 10_000);
-    let run = candlescope_analysis::Run::open(dir.path()).unwrap();
+    let run = candlescope_reader::Run::open(dir.path()).unwrap();
     let file = json!({ "figures": [
         { "kind": "flops", "dtype": "bf16", "value": 1e12 }, { "kind": "read", "value": 2e11 },
         { "kind": "graph_gap", "value": 1e-6 } ] });

@@ -2,9 +2,9 @@
 
 use super::steps::{Maker, free, run_of, simulation};
 use crate::common::{T0, manifest, span, step, thread, write_run};
-use candlescope_analysis::Run;
-use candlescope_analysis::render::what_if as render;
-use candlescope_analysis::simulation::{Abstain, Change, Simulation, SimulationOptions, parse_changes, what_if};
+use candlescope_predict::simulation::{Abstain, Change, Simulation, SimulationOptions, parse_changes, what_if};
+use candlescope_reader::Run;
+use candlescope_report::what_if as render;
 use candlescope_schema::run::{GpuAccount, InPlaceKind, InPlaceOverhead, KernelAccount};
 use candlescope_schema::{Batch, KernelRecord, Phase};
 use candlescope_testkit::scenario::{Scenario, make};

@@ -2,8 +2,9 @@
 
 use super::steps::{CALL, DELAY, GAP, Maker, WAKE, free, run_of, simulation};
 use crate::common::write_run;
-use candlescope_analysis::simulation::{Replay, Simulation, SimulationOptions, TOLERANCE, parse_changes};
-use candlescope_analysis::{AnalyzeOptions, Limit, ReadLimits, Run, analyze};
+use candlescope_findings::{AnalyzeOptions, analyze};
+use candlescope_predict::simulation::{Replay, Simulation, SimulationOptions, TOLERANCE, parse_changes};
+use candlescope_reader::{Limit, ReadLimits, Run};
 use candlescope_schema::run::{InPlaceKind, InPlaceOverhead};
 use proptest::prelude::*;
 
@@ -201,7 +202,7 @@ proptest! {
             }
             // A kernel that something held up from the begin on is as if the device were busy with another step.
             Err(abstain) => {
-                prop_assert!(matches!(abstain, candlescope_analysis::simulation::Abstain::Backlog { .. }), "{abstain}");
+                prop_assert!(matches!(abstain, candlescope_predict::simulation::Abstain::Backlog { .. }), "{abstain}");
                 return Ok(());
             }
         }

@@ -1,8 +1,8 @@
 //! Steps whose right answers are known: a host and a device with constant costs, which write down what they do.
 
 use crate::common::{T0, kernel, manifest, path, span, step, write_run};
-use candlescope_analysis::Run;
-use candlescope_analysis::simulation::{Abstain, Simulation, SimulationOptions};
+use candlescope_predict::simulation::{Abstain, Simulation, SimulationOptions};
+use candlescope_reader::Run;
 use candlescope_schema::run::{GpuAccount, KernelAccount, RunManifest};
 use candlescope_schema::{Batch, HostNs, KernelKind, KernelRecord, Phase, SpanRecord};
 use candlescope_testkit::with;

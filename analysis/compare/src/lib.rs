@@ -1,0 +1,51 @@
+//! Two sides of runs compared: whether they may be, what was counted, what it took, and which paths changed.
+//!
+//! ```text
+//! runs ── run_facts ── comparability (refuse, warn) ── counts (exact) ── estimate (times) ── path_changes ── outcome
+//! ```
+//!
+//! Counts come before times: a kernel more in each step is a fact that needs no statistics. Times are held against what
+//! the first side shows by itself on this machine, in pairs where runs were taken in turns. The outcome is one of
+//! three, or *better*: see [`Outcome`].
+
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod cases;
+mod change_points;
+mod comparability;
+mod comparison;
+mod counts;
+mod days;
+mod discoveries;
+mod disturbed;
+mod estimate;
+pub mod figure;
+mod fingerprint;
+mod options;
+mod outcome;
+pub mod paired_median;
+mod path_changes;
+mod path_times;
+mod run_facts;
+mod sampled;
+mod sequence;
+mod step_times;
+mod student;
+
+pub use cases::{CaseComparison, CaseValues, CasesComparison, CasesSide, compare_cases};
+pub use change_points::{ChangePoint, MOST_VALUES, change_points, recent_change};
+pub use comparability::named;
+pub use comparability::{ALLOWABLE, Class, CompareError, Difference, comparable};
+pub use comparison::{Comparison, FigureChange, Side, SideInfo, Stacks, compare, figure_change};
+pub use counts::CountChange;
+pub use days::{Day, Days, LEAST_DAYS, figures_of};
+pub use discoveries::adjusted;
+pub use estimate::{Basis, Design, Doubt, Estimate, Floor, FloorSource};
+pub use fingerprint::{Facts, Fingerprint};
+pub use options::CompareOptions;
+pub use outcome::{DecidedBy, Outcome};
+pub use path_changes::{Clock, PathChange, PathChanges};
+pub use path_times::PathFacts;
+pub use run_facts::RunFacts;
+pub use sampled::Sampled;
+pub use step_times::KindFacts;

@@ -1,0 +1,254 @@
+//! The one list of what is looked for. `docs/findings.md` is made of it.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal, $test:literal, $gain:literal;)+) => {
+        /// What a finding is about: its stable, machine-readable name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum AdviceCode {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl AdviceCode {
+            /// Every code that this release reports.
+            pub const ALL: &[AdviceCode] = &[$(AdviceCode::$name,)+];
+
+            /// Its name in JSON.
+            pub fn as_str(self) -> &'static str {
+                match self { $(AdviceCode::$name => $text,)+ }
+            }
+
+            /// What it means, in a sentence.
+            pub fn meaning(self) -> &'static str {
+                match self { $(AdviceCode::$name => concat!($($doc,)+).trim(),)+ }
+            }
+
+            /// When it is reported.
+            pub fn test(self) -> &'static str {
+                match self { $(AdviceCode::$name => $test,)+ }
+            }
+
+            /// Whether only the figures gain from it, and the program stays as fast.
+            pub fn is_of_figures(self) -> bool {
+                matches!(self, AdviceCode::WarmupUnsettled)
+            }
+
+            /// Whether other programs that use the machine can bring it about by themselves.
+            pub fn may_be_of_the_machine(self) -> bool {
+                use AdviceCode::{CacheCopied, StragglerLayer, StragglerStep, WarmupUnsettled};
+                matches!(self, StragglerLayer | StragglerStep | WarmupUnsettled | CacheCopied)
+            }
+
+            /// How its gain is computed.
+            pub fn gain(self) -> &'static str {
+                match self { $(AdviceCode::$name => $gain,)+ }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Operations take the same time whatever their size.
+    ConstantCost = "constant_cost",
+        "on a CPU, the line of products' time over their FLOPs meets the axis at 10 µs or more, half of their time and a \
+         quarter of a step",
+        "calls · that time · rate";
+    /// The device waits for the host to launch work.
+    LaunchBound = "launch_bound",
+        "gaps whose launch returned after the kernel before had ended, less what recording adds to them, above 15 % of T",
+        "T − max(K + n·g, host work outside the graph), as one CUDA graph would run it, but no more than those gaps; high is \
+         what `--what-if graph` replays, mid and low the same with the device at 87.5 and 75 % of its rate";
+    /// Many kernels are so short that launching them costs more than running them.
+    KernelCount = "kernel_count",
+        "50 kernels or more a step, mean below 10 µs, and neighbours of one path that could be one kernel",
+        "fusing m neighbours: (m − 1)·max(launch, gap)";
+    /// One operation is computed by several small kernels.
+    Unfused = "unfused",
+        "an interval launches two or more kernels itself that neither multiply matrices nor only move data",
+        "Σt − bytes in and out / bandwidth, or Σt − the longest of them where bytes are not stated";
+    /// The host waits for the device and then lets it run dry.
+    SyncDrain = "sync_drain",
+        "a call that blocked, followed by an empty queue",
+        "start of the next launch − end of the call, within the step, while the device is idle";
+    /// Copies run while no kernel does.
+    ExposedCopy = "exposed_copy",
+        "time of copies that is not under a kernel",
+        "the exposed part";
+    /// The KV cache, or another tensor, is copied to grow.
+    CacheCopied = "cache_copied",
+        "step time grows with the context by more than reading the cache explains",
+        "(slope − its 95 % error − slope of the reads) · mean context";
+    /// Reading the KV cache is far from the memory's rate.
+    KvBandwidth = "kv_bandwidth",
+        "KV bytes / (time of attention · bandwidth) below 60 %",
+        "t·(1 − eff/rate)";
+    /// Weights are read at nearly the memory's rate: only fewer bytes make it faster.
+    WeightStreaming = "weight_streaming",
+        "weight bytes / (time of the operations that read them · bandwidth) of 50 % or more, decoding",
+        "quantising: t·(1 − b′/b), to 8 bits (low, mid) or 4.5 bits a weight (high)";
+    /// An operation is far below what the device can do.
+    BelowRoof = "below_roof",
+        "achieved / attainable(intensity) below 50 %; on a CPU not of products with a constant cost",
+        "share·(1 − eff/rate), no shorter than a kernel can be";
+    /// A kernel's last wave of blocks leaves most of the device idle.
+    WaveTail = "wave_tail",
+        "w/⌈w⌉ below 80 %, w = grid / (processors · blocks a processor), from more than one wave on",
+        "(1 − w/⌈w⌉)·t";
+    /// The device runs at a lower clock than it could.
+    ClocksLow = "clocks_low",
+        "clock of the processors below 75 % of its highest, or lowered for power or heat",
+        "compute-bound share·(1 − f/f_max)";
+    /// Memory is allocated on the critical path.
+    Allocator = "allocator",
+        "allocating calls on the critical path",
+        "the part on the critical path";
+    /// Padding and ended sequences are computed.
+    Padding = "padding",
+        "1 − Σ new tokens / Σ computed tokens",
+        "that share of the device's time";
+    /// Choosing the next token takes long on the host.
+    HostSampling = "host_sampling",
+        "host time of the phase `sample` that does not wait for the device",
+        "the part of it in which the device is idle";
+    /// The host works between the steps of a request: tokenising, detokenising, printing.
+    BetweenSteps = "between_steps",
+        "time of requests from their first step on in which no step is open, their own or another's",
+        "that time / (step + that time)";
+    /// Single layers take longer than their siblings.
+    StragglerLayer = "straggler_layer",
+        "mean time of a layer above the median of its siblings + 3 IQR, and 10 % above the median",
+        "its excess over the median";
+    /// Single steps take much longer than the others.
+    StragglerStep = "straggler_step",
+        "steps above the median + 3 IQR of those like them (with recorded kernels or without, of about the same \
+         length), the growth with the context taken out; the first ones of a run are warm-up",
+        "their excess over the median";
+    /// Values are converted to a wider type and back.
+    Upcast = "upcast",
+        "kernels that convert element types",
+        "their time, and their launches";
+    /// Kernels only move data in the device's memory.
+    DataMovement = "data_movement",
+        "kernels that copy, concatenate or make a layout contiguous",
+        "their time, and their launches";
+    /// Weights are expanded at every step.
+    Dequantise = "dequantise",
+        "kernels that turn quantised weights into floating point",
+        "their time, and their launches";
+    /// Measured steps still get faster: the warm-up was too short.
+    WarmupUnsettled = "warmup_unsettled",
+        "the first measured steps are slower than the later ones, by their rolling median or each by itself (above the \
+         median + 3 IQR)",
+        "what the figures lose once they are left out; the program itself gains nothing";
+    /// Threads of the CPU wait.
+    ThreadsWait = "threads_wait",
+        "CPU time of the process / (wall time · processors, or RAYON_NUM_THREADS if that is less) below 75 %, on a CPU, and \
+         no constant cost",
+        "at most 1 − that use";
+}
+
+impl fmt::Display for AdviceCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Serialize for AdviceCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+macro_rules! lacks {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal, $what:literal, $record:literal;)+) => {
+        /// What a run lacks to judge something.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        #[non_exhaustive]
+        pub enum Missing {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Missing {
+            /// Everything that may be missing.
+            pub const ALL: &[Missing] = &[$(Missing::$name,)+];
+
+            /// Its name in JSON.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Missing::$name => $text,)+ }
+            }
+
+            /// What is missing.
+            pub fn what(self) -> &'static str {
+                match self { $(Missing::$name => $what,)+ }
+            }
+
+            /// How to record it.
+            pub fn record(self) -> &'static str {
+                match self { $(Missing::$name => $record,)+ }
+            }
+        }
+    };
+}
+
+lacks! {
+    /// Kernels of these steps.
+    Kernels = "kernels", "no kernels were recorded in these steps",
+        "record some: `candlescope profile --device cuda:0 --cupti`, or `cupti` in the variable CANDLESCOPE";
+    /// Launch calls.
+    LaunchCalls = "launch_calls", "the calls that launched the kernels were not recorded",
+        "record kernels with candlescope's own recorder (`--cupti`)";
+    /// Clocks that can be compared.
+    CommonClock = "common_clock", "the clocks of host and device cannot be compared closely enough",
+        "record again on a machine at rest; `run.json`, `gpu.kernels.clock_bound_ns`, says how far apart they are";
+    /// FLOPs or bytes of the operations.
+    Work = "work", "the operations do not state their FLOPs and bytes",
+        "use `candlescope-models`, name candle's modules while they load, or annotate spans";
+    /// Peaks of the device.
+    Peaks = "peaks", "neither measured peaks nor a datasheet's are known for this device",
+        "measure them once: `candlescope bench peaks`";
+    /// Different contexts.
+    Contexts = "contexts", "the decoding steps' contexts differ too little, or are not stated",
+        "generate more tokens, or mark phases with their context";
+    /// Blocks that fit a processor at once, and processors.
+    Processors = "processors", "the number of the device's multiprocessors, or how much one holds, is not known",
+        "sample the device: `candlescope profile` does with NVML, see `candlescope doctor`";
+    /// Samples of the device's clocks.
+    ClockSamples = "clock_samples", "the device's clocks were not sampled",
+        "sample them: `candlescope profile` does with NVML, see `candlescope doctor`";
+    /// The highest clock.
+    HighestClock = "highest_clock", "the device's highest clock is not known, and no reason for lower clocks was seen",
+        "sample the device with NVML, which tells it, or lock the clocks (`nvidia-smi --lock-gpu-clocks`)";
+    /// Calls that allocate.
+    AllocatorCalls = "allocator_calls", "calls that allocate are not recorded, only calls that launch",
+        "none yet: Nsight Systems shows them (`nsys profile --trace=cuda`)";
+    /// New tokens beside computed ones.
+    NewTokens = "new_tokens", "steps of a batch do not say how many of their tokens are new",
+        "give `Tokens::new_tokens` with the phase";
+    /// The phase `sample`.
+    SamplePhase = "sample_phase", "sampling is in no interval of its own",
+        "mark it: `llm::sample()`";
+    /// Requests with all their steps.
+    WholeRequests = "whole_requests", "no request has a record with all its steps",
+        "mark requests, and record every step";
+    /// Layers that can be told apart.
+    Layers = "layers", "no intervals are numbered siblings",
+        "record a model whose blocks have spans";
+    /// Enough layers.
+    MoreLayers = "more_layers", "fewer than six numbered siblings have no spread",
+        "nothing: the model has too few layers to compare";
+    /// Enough steps.
+    Steps = "steps", "there are too few steps of about the same length to have a spread",
+        "generate more tokens";
+    /// Use of the processors.
+    CpuSamples = "cpu_samples", "the use of the processors was not sampled, or their number is not known",
+        "turn on the host collector; `candlescope profile` has it";
+    /// More samples of it.
+    MoreCpuSamples = "more_cpu_samples", "fewer than five samples of the processors' use fall into steps",
+        "record for longer: more requests, or more tokens";
+    /// Processors that others left.
+    FreeProcessors = "free_processors", "other programs left no processor that could have waited",
+        "end them, or record again on a machine at rest";
+}

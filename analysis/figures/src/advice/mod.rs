@@ -1,0 +1,228 @@
+//! What an analysis advises: findings with gains, as data. Rules make them (`findings/bottlenecks`), renderers word
+//! them (`candlescope_report`).
+//!
+//! A gain is a share of the *unobserved* step: the time that a step takes when nothing records it. `docs/findings.md`
+//! lists the codes, what each tests and how its gain is computed.
+
+mod code;
+mod figure;
+mod gain;
+
+pub use code::{AdviceCode, Missing};
+pub use figure::{AdviceFigure, FigureSource};
+pub use gain::{LEAST_GAIN, RATES, gain_at_rates};
+
+use candlescope_work::estimate::Estimate;
+use serde::Serialize;
+
+/// What was found, and what could not be judged.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Diagnosis {
+    /// The kinds of steps that were looked at, the one with the most time first.
+    pub steps: Vec<UnobservedStep>,
+    /// Findings, the largest gain of the run's step time first.
+    pub findings: Vec<Advice>,
+    /// What could not be judged, and what is missing for it.
+    pub abstained: Vec<Abstention>,
+    /// Findings that were left out because their gain is below [`LEAST_GAIN`].
+    pub negligible: u64,
+    /// What the findings of each kind of step gain together, re-simulated and not added up.
+    pub together: Vec<Together>,
+}
+
+impl Diagnosis {
+    /// The same with at most `n` findings; 0 keeps all of them.
+    #[must_use]
+    pub fn top(mut self, n: usize) -> Self {
+        self.findings.truncate(if n == 0 { usize::MAX } else { n });
+        self
+    }
+}
+
+/// One kind of step, and how long it takes when nothing records it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct UnobservedStep {
+    /// The phase, or the name of the steps.
+    pub phase: String,
+    /// Steps that the time is the median of.
+    pub n: u64,
+    /// Median duration as recorded, in nanoseconds (measured).
+    pub observed_ns: f64,
+    /// The same less what recording costs: T, of which gains are shares (derived).
+    pub unobserved_ns: f64,
+    /// How far T may be off, in nanoseconds; `None` if it is not known.
+    pub bound_ns: Option<f64>,
+    /// How T was obtained.
+    pub basis: &'static str,
+    /// Time of work on the device in one step, overlapping work counted once, in nanoseconds (measured); `None` without
+    /// recorded kernels.
+    pub device_ns: Option<f64>,
+    /// Share of the time of all steps.
+    pub share_of_time: f64,
+}
+
+/// One finding: where time goes that could be had back.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Advice {
+    /// What it is about.
+    pub code: AdviceCode,
+    /// How much it matters, by the share of the run's step time that it gains.
+    pub severity: AdviceSeverity,
+    /// Where.
+    pub place: AdvicePlace,
+    /// The figures it rests on.
+    pub evidence: Vec<AdviceFigure>,
+    /// SQL over the views of `docs/sql.md` that finds the rows again.
+    pub query: String,
+    /// What part of the run it is about.
+    pub coverage: Coverage,
+    /// Share of the unobserved step that it gains.
+    pub gain: Estimate,
+    /// How far to trust the gain.
+    pub confidence: Confidence,
+    /// Whether the machine was disturbed while the run was recorded, by something that can explain all of it.
+    pub disturbed: bool,
+}
+
+impl Advice {
+    /// Its gain in the time of all steps of the run: by this findings are ranked.
+    pub fn of_run(&self) -> Estimate {
+        self.gain.times(self.coverage.share_of_time)
+    }
+
+    /// A figure of the evidence.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        self.evidence.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+    }
+}
+
+/// Where a finding is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct AdvicePlace {
+    /// The phase, or the name of the steps.
+    pub phase: String,
+    /// Path without ordinals.
+    pub path: Option<String>,
+    /// Module without numbers.
+    pub module: Option<String>,
+    /// Kernel, copy direction, or several of them.
+    pub kernel: Option<String>,
+}
+
+impl AdvicePlace {
+    /// The steps of a phase.
+    pub fn of(phase: &str) -> Self {
+        Self { phase: phase.to_string(), ..Self::default() }
+    }
+
+    /// A path in them. A path that is a module's says so.
+    #[must_use]
+    pub fn path(mut self, path: &str) -> Self {
+        let element = path.split_once('/').map(|(_, rest)| rest).filter(|rest| rest.contains('.'));
+        self.module = element.map(str::to_string);
+        self.path = Some(path.to_string());
+        self
+    }
+
+    /// A kernel there.
+    #[must_use]
+    pub fn kernel(mut self, kernel: &str) -> Self {
+        self.kernel = Some(kernel.to_string());
+        self
+    }
+}
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AdviceSeverity {
+    /// Below 5 % of the run's step time.
+    Low,
+    /// From 5 % on.
+    Medium,
+    /// From 20 % on.
+    High,
+}
+
+impl AdviceSeverity {
+    /// By the share of the run's step time that is gained.
+    pub fn of(gain: f64) -> Self {
+        match gain {
+            gain if gain >= 0.20 => Self::High,
+            gain if gain >= 0.05 => Self::Medium,
+            _ => Self::Low,
+        }
+    }
+
+    /// As reports call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// What part of a run a finding is about.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Coverage {
+    /// Steps that its figures rest on.
+    pub steps: u64,
+    /// Share of the time of all steps that is in steps of its kind.
+    pub share_of_time: f64,
+}
+
+/// How far to trust a gain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Confidence {
+    /// How far.
+    pub level: ConfidenceLevel,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// Levels of confidence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfidenceLevel {
+    /// An indication.
+    Low,
+    /// Some of what it rests on is derived.
+    Medium,
+    /// Measured directly.
+    High,
+}
+
+impl ConfidenceLevel {
+    /// As reports call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// A rule that could not judge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Abstention {
+    /// What it looks for.
+    pub code: AdviceCode,
+    /// The kinds of steps that it could not judge.
+    pub phases: Vec<String>,
+    /// What the run lacks.
+    pub missing: Missing,
+}
+
+/// What the findings of one kind of step gain together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Together {
+    /// The kind of step.
+    pub phase: String,
+    /// The findings that count, in the order in which they were applied.
+    pub codes: Vec<AdviceCode>,
+    /// Share of the unobserved step that they gain.
+    pub gain: Estimate,
+}

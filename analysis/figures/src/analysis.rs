@@ -1,0 +1,118 @@
+//! What is known about a run.
+
+use super::account::Account;
+use super::{
+    Device, Energy, Gpu, Intervals, Kernels, KernelsByPath, Latency, Layer, Memory, Operator, Phases, Price, Sampling,
+    StepSeries, Tokens, Tree, Warmup,
+};
+use crate::advice::Diagnosis;
+use crate::chosen_device::ChosenDevice;
+use crate::figures::Figures;
+use crate::known::Known;
+use crate::reading::Noticed;
+use crate::verdict::verdict;
+use candlescope_reader::Run;
+use candlescope_schema::run::{Code, RunManifest, Verdict};
+use std::collections::BTreeMap;
+
+/// Everything that is known about a run, in figures. Times are nanoseconds unless a name says otherwise.
+#[derive(Debug, Clone)]
+pub struct Analysis {
+    /// Directory the run was read from.
+    pub dir: std::path::PathBuf,
+    /// `run.json`, or defaults if there is none.
+    pub manifest: RunManifest,
+    /// Records read, by table.
+    pub rows: BTreeMap<&'static str, u64>,
+    /// Bytes on disk, by table.
+    pub file_bytes: BTreeMap<&'static str, u64>,
+    /// The warm-up, which is in none of the other figures.
+    pub warmup: Warmup,
+    /// Which steps have a record.
+    pub sampling: Sampling,
+    /// Time and work of every rollup path.
+    pub intervals: Intervals,
+    /// TTFT, TPOT, ITL and throughput.
+    pub latency: Latency,
+    /// Time by phase, and durations of steps by kind.
+    pub phases: Phases,
+    /// Latency of each token against its context.
+    pub tokens: Tokens,
+    /// Where the time goes, as a tree.
+    pub tree: Tree,
+    /// Where the time goes, as a table by self time.
+    pub operators: Vec<Operator>,
+    /// GPU time of steps, and how the device's time divides.
+    pub gpu: Gpu,
+    /// Kernels and copies of the recorded steps.
+    pub kernels: Kernels,
+    /// Memory and other samples over time.
+    pub memory: Memory,
+    /// Samples of each GPU.
+    pub devices: Vec<Device>,
+    /// Energy that the GPUs used.
+    pub energy: Energy,
+    /// What the machine costs, if somebody said so.
+    pub price: Option<Price>,
+    /// The measured steps of each kind, in order.
+    pub series: Vec<StepSeries>,
+    /// Numbered siblings such as a decoder's layers, in order of path.
+    pub layers: Vec<Layer>,
+    /// Findings with gains, once they have been looked for (`candlescope_findings::analyze`).
+    pub diagnosis: Option<Diagnosis>,
+    /// How the devices spent their time, if it was asked for.
+    pub account: Option<Account>,
+    /// Kernels of an Nsight Systems profile, if one was given.
+    pub nsys: Option<KernelsByPath>,
+    /// Whether all this can be trusted.
+    pub verdict: Verdict,
+}
+
+/// Findings of a verdict that say that the run was disturbed.
+const DISTURBED: [Code; 2] = [Code::MachineBusy, Code::CpuThrottled];
+
+impl Analysis {
+    /// Reads the whole run, computes every figure, and says whether they can be trusted.
+    ///
+    /// ```no_run
+    /// use candlescope_figures::Analysis;
+    /// use candlescope_reader::Run;
+    /// let analysis = Analysis::of(&Run::open("runs/today")?);
+    /// for operator in analysis.operators.iter().take(5) {
+    ///     println!("{} {} ns", operator.path, operator.self_ns);
+    /// }
+    /// # Ok::<(), candlescope_reader::OpenError>(())
+    /// ```
+    pub fn of(run: &Run) -> Self {
+        let (known, rows) = Known::read(run);
+        let mut figures = Figures::of(&known);
+        let noticed = rows.to(&mut [&mut figures]);
+        Self::finish(figures, run, &noticed)
+    }
+
+    /// The figures of rows that were read, judged.
+    pub fn finish(figures: Figures<'_>, run: &Run, noticed: &Noticed) -> Self {
+        let (analysis, seen) = figures.finish(noticed);
+        verdict(analysis, run.manifest().is_some(), seen)
+    }
+
+    /// Whether the model ran on a GPU, so that time on the host is not the operations' own.
+    pub fn ran_on_gpu(&self) -> bool {
+        ChosenDevice::of(&self.manifest) == ChosenDevice::Gpu
+            || !self.gpu.devices.is_empty()
+            || self.gpu.kinds.iter().any(|kind| !kind.elapsed.is_empty())
+    }
+
+    /// The verdict's finding that other programs used the machine, or that it held the program back: whole data of such a
+    /// run are no times of the program alone.
+    pub fn disturbance(&self) -> Option<&Code> {
+        self.verdict.findings.iter().map(|finding| &finding.code).find(|code| DISTURBED.contains(code))
+    }
+
+    /// Whether the model may have run on the GPU of this UUID: others of the machine are sampled, too. Without times on
+    /// devices nobody knows which one of several it was.
+    pub fn may_have_run_on(&self, uuid: &str) -> bool {
+        self.ran_on_gpu()
+            && (self.gpu.devices.is_empty() || self.gpu.devices.iter().any(|(device, _)| **device == *uuid))
+    }
+}

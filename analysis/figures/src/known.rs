@@ -1,0 +1,55 @@
+//! What a run says before its rows of intervals are looked at: its manifest, its steps and its requests. Read once, for all
+//! passes.
+
+use super::busy::Clocks;
+use super::reading::Rows;
+use super::step_rows::StepRow;
+use super::warmup::Warmup;
+use candlescope_reader::Run;
+use candlescope_schema::run::RunManifest;
+use candlescope_schema::{RecordKind, RequestRecord};
+
+/// A run's manifest, steps and requests.
+#[derive(Debug)]
+pub struct Known<'r> {
+    /// The run.
+    pub run: &'r Run,
+    /// `run.json`, or defaults if there is none.
+    pub manifest: RunManifest,
+    /// All steps in the order in which they began, spans of the application among them.
+    pub steps: Vec<StepRow>,
+    /// All requests, in the order in which they began.
+    pub requests: Vec<RequestRecord>,
+}
+
+impl<'r> Known<'r> {
+    /// Reads them, and gives the rows that are left.
+    pub fn read(run: &'r Run) -> (Self, Rows<'r>) {
+        let mut batches = run.batches().held();
+        let (mut steps, mut requests): (Vec<StepRow>, Vec<RequestRecord>) = (Vec::new(), Vec::new());
+        while let Some(batch) = batches.next_of_tables(&[RecordKind::Request, RecordKind::Step]) {
+            steps.extend(batch.steps.iter().map(StepRow::of));
+            requests.extend(batch.requests);
+        }
+        // Segments are in the order in which records ended; figures need the order in which they began.
+        requests.sort_by_key(|request| (request.host_start, request.request));
+        steps.sort_by_key(|step| (step.start_ns, step.step));
+        let manifest = run.manifest().cloned().unwrap_or_default();
+        (Self { run, manifest, steps, requests }, Rows::new(batches))
+    }
+
+    /// How far the clocks of host and device may be apart.
+    pub fn clocks(&self) -> Clocks {
+        Clocks::of(&self.manifest)
+    }
+
+    /// The warm-up among all steps.
+    pub fn warmup(&self) -> Warmup {
+        Warmup::of(&self.manifest, &self.requests, &self.steps)
+    }
+
+    /// What ran on a device before this loaded the model; `None` if the clocks are too far apart to say what did.
+    pub fn loaded_until(&self) -> Option<i64> {
+        self.steps.first().map(|step| step.start_ns).filter(|_| !self.clocks().apart())
+    }
+}

@@ -1,0 +1,263 @@
+//! Where the time goes, as a table: one row for each path without ordinals, with its rates.
+
+use super::gpu_time::{Estimate, Sampled, estimate};
+use super::kernel_sums::Kernels;
+use super::path_totals::{Intervals, PathTotals};
+use super::tree::{Tree, TreeRow, ratio};
+use candlescope_schema::GpuSource;
+use std::collections::BTreeMap;
+
+/// One operator: all intervals of one rollup path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Operator {
+    /// Path without ordinals.
+    pub path: String,
+    /// `tracing` target.
+    pub target: String,
+    /// Intervals.
+    pub calls: u64,
+    /// Sum of self times in nanoseconds.
+    pub self_ns: u64,
+    /// Sum of durations in nanoseconds.
+    pub total_ns: u64,
+    /// Shortest interval.
+    pub min_ns: u64,
+    /// Longest interval.
+    pub max_ns: u64,
+    /// `self_ns` ÷ the time of all steps; adds up to 1 over the table.
+    pub self_share: f64,
+    /// `total_ns` ÷ the time of all steps.
+    pub total_share: f64,
+    /// FLOPs, of everything below it too.
+    pub flops: Option<u64>,
+    /// Executed FLOPs, of everything below it too.
+    pub flops_executed: Option<u64>,
+    /// Bytes of weights and KV cache, of everything below it too.
+    pub bytes: Option<u64>,
+    /// The same with activations in and out of the operations.
+    pub io_bytes: Option<u64>,
+    /// FLOP/s over `total_ns`, in 10⁹.
+    pub gflops: Option<f64>,
+    /// Bytes/s with activations over `total_ns`, in 10⁹.
+    pub gbytes: Option<f64>,
+    /// FLOPs ÷ bytes with activations; `None` if activations are not stated, because without them it is only an upper
+    /// bound.
+    pub intensity: Option<f64>,
+    /// Element types seen.
+    pub dtypes: Vec<String>,
+    /// GPU time, if any of its intervals has it from the source that the table shows.
+    pub gpu: Option<OperatorGpu>,
+    /// Kernels launched in it and below, for each interval in a recorded step.
+    pub launches_per_call: Option<f64>,
+    /// Number of these intervals.
+    pub launch_calls: u64,
+    /// Part of `self_ns` in which the host waited for the device, in nanoseconds (estimated from the steps whose kernels
+    /// were recorded); `None` if none of its calls was recorded.
+    pub host_wait_ns: Option<f64>,
+}
+
+/// Adds how long each operator waited for the device, from what the recorded steps show.
+pub fn add_waits(operators: &mut [Operator], kernels: &Kernels) {
+    let rows = kernels.by_path.iter().filter_map(|row| Some((row.path.as_deref()?, row)));
+    let rows: BTreeMap<&str, _> = rows.collect();
+    for operator in operators {
+        let row = rows.get(operator.path.as_str()).filter(|row| row.calls > 0);
+        let wait = row.and_then(|row| Some(row.waited_ns? as f64 / row.calls as f64 * operator.calls as f64));
+        operator.host_wait_ns = wait.map(|ns| ns.min(operator.self_ns as f64));
+    }
+}
+
+/// GPU time of an operator. Totals over all its intervals are estimated from the measured ones: see `gpu_time.rs`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OperatorGpu {
+    /// What measured it.
+    pub source: GpuSource,
+    /// Intervals that the mean is over: with marks, those that have them; with kernels, those in steps whose kernels
+    /// were recorded.
+    pub measured: u64,
+    /// Sum over the measured ones in nanoseconds, children included.
+    pub measured_ns: u64,
+    /// Mean of one interval in nanoseconds.
+    pub mean_ns: f64,
+    /// Total of all intervals, in nanoseconds (estimated).
+    pub total_ns: f64,
+    /// 95 % interval of that, if not all intervals but enough steps were measured.
+    pub total_ci95_ns: Option<(f64, f64)>,
+    /// Measured intervals whose children were all measured.
+    pub self_measured: u64,
+    /// Sum over these, less their children, in nanoseconds.
+    pub self_measured_ns: u64,
+    /// Self time of all intervals, in nanoseconds (estimated).
+    pub self_ns: Option<f64>,
+    /// `self_ns` ÷ GPU time of the outermost steps.
+    pub self_share: Option<f64>,
+    /// `total_ns` ÷ GPU time of the outermost steps.
+    pub total_share: Option<f64>,
+    /// FLOP/s over GPU time, in 10¹². Kernels that run at once count with the time they take together.
+    pub tflops: Option<f64>,
+    /// Bytes/s with activations over the same time, in 10⁹.
+    pub gbytes: Option<f64>,
+}
+
+/// The source whose GPU time the table shows: the same for all rows, because shares and self times of two sources do
+/// not add up.
+///
+/// The source that more kinds of outermost step have; kernels if both have as many.
+pub fn shown_source(tree: &Tree, intervals: &Intervals) -> Option<GpuSource> {
+    let kinds = |source: GpuSource, outermost: bool| {
+        let rows = tree.rows.iter().filter(|row| !outermost || row.depth == 0);
+        let paths = rows.filter_map(|row| row.path);
+        paths.filter(|&path| intervals.paths[path].gpu.of(source).calls > 0).count()
+    };
+    [true, false].into_iter().find_map(|outermost| {
+        let (event, cupti) = (kinds(GpuSource::Event, outermost), kinds(GpuSource::Cupti, outermost));
+        match (event, cupti) {
+            (0, 0) => None,
+            (event, cupti) if event > cupti => Some(GpuSource::Event),
+            _ => Some(GpuSource::Cupti),
+        }
+    })
+}
+
+/// All operators, by self time: on the device where that is known, else on the host. `launches` are kernels by the path that launched them, children's not included;
+/// `merged` is the share of their summed time that is left if overlapping kernels count once, see `overlap.rs`.
+pub fn operators(
+    tree: &Tree,
+    intervals: &Intervals,
+    launches: &BTreeMap<&str, u64>,
+    merged: &BTreeMap<String, f64>,
+) -> Vec<Operator> {
+    let source = shown_source(tree, intervals);
+    let rows = rows_with_intervals(tree);
+    let estimates = source.map_or(Vec::new(), |source| {
+        let sampled = rows.iter().map(|&(_, path, parent)| {
+            let path = &intervals.paths[path];
+            Sampled { parent, calls: path.calls, sums: &path.gpu, groups: &path.gpu_groups }
+        });
+        estimate(&sampled.collect::<Vec<_>>(), source)
+    });
+    let outermost = rows.iter().zip(&estimates).filter(|((row, ..), _)| row.depth == 0);
+    let whole_ns: f64 = outermost.filter_map(|(_, estimate)| Some(estimate.as_ref()?.total_ns)).sum();
+    let launched = launches_below(&rows, intervals, launches);
+    let mut operators: Vec<Operator> = rows
+        .iter()
+        .zip(launched)
+        .enumerate()
+        .map(|(at, (&(row, path, _), launched))| {
+            let path = &intervals.paths[path];
+            // Analytic work over measured time: per nanosecond is 10⁹ per second.
+            let rate = |work: Option<u64>| work.filter(|_| row.total_ns > 0).map(|w| w as f64 / row.total_ns as f64);
+            let estimate = estimates.get(at).copied().flatten();
+            let gpu = source.zip(estimate).map(|(source, estimate)| {
+                let at_once = match source {
+                    GpuSource::Cupti => merged.get(&path.rollup).copied().unwrap_or(1.0),
+                    GpuSource::Event => 1.0,
+                };
+                gpu(path, row, source, estimate, (whole_ns, at_once))
+            });
+            Operator {
+                path: path.rollup.clone(),
+                target: path.target.clone(),
+                calls: path.calls,
+                self_ns: row.self_ns,
+                total_ns: row.total_ns,
+                min_ns: path.min_ns,
+                max_ns: path.max_ns,
+                self_share: ratio(row.self_ns, tree.total_ns),
+                total_share: row.share,
+                flops: row.flops,
+                flops_executed: row.flops_executed,
+                bytes: row.bytes,
+                io_bytes: row.io_bytes,
+                gflops: rate(row.flops),
+                gbytes: rate(row.io_bytes),
+                intensity: row.flops.zip(row.io_bytes).filter(|(_, b)| *b > 0).map(|(f, b)| f as f64 / b as f64),
+                dtypes: path.dtypes.clone(),
+                gpu,
+                launches_per_call: launched
+                    .filter(|_| path.gpu.recorded_calls > 0)
+                    .map(|n| n as f64 / path.gpu.recorded_calls as f64),
+                launch_calls: path.gpu.recorded_calls,
+                host_wait_ns: None,
+            }
+        })
+        .collect();
+    // Where there is time on the device, that is what counts: the host may only have waited.
+    let on_device = |operator: &Operator| operator.gpu.and_then(|gpu| gpu.self_ns).unwrap_or(-1.0);
+    operators.sort_by(|a, b| {
+        on_device(b).total_cmp(&on_device(a)).then_with(|| b.self_ns.cmp(&a.self_ns)).then_with(|| a.path.cmp(&b.path))
+    });
+    operators
+}
+
+fn gpu(
+    path: &PathTotals,
+    row: &TreeRow,
+    source: GpuSource,
+    estimate: Estimate,
+    (whole_ns, at_once): (f64, f64),
+) -> OperatorGpu {
+    let sums = path.gpu.of(source);
+    let measured = path.gpu.measured(source);
+    let Estimate { total_ns, self_ns, total_ci95_ns } = estimate;
+    // An interval without GPU time in a recorded step has no children with GPU time either.
+    let self_measured = match source {
+        _ if sums.self_calls == 0 => 0,
+        GpuSource::Event => sums.self_calls,
+        GpuSource::Cupti => sums.self_calls.max(path.gpu.recorded_calls),
+    };
+    let share = |ns: f64| (whole_ns > 0.0).then(|| ns / whole_ns);
+    let rate = |work: Option<u64>| work.filter(|_| total_ns > 0.0).map(|w| w as f64 / (total_ns * at_once));
+    OperatorGpu {
+        source,
+        measured,
+        measured_ns: sums.total_ns,
+        mean_ns: sums.total_ns as f64 / measured.max(1) as f64,
+        total_ns,
+        total_ci95_ns,
+        self_measured,
+        self_measured_ns: sums.self_ns(),
+        self_ns,
+        self_share: self_ns.and_then(share),
+        total_share: share(total_ns),
+        tflops: rate(row.flops).map(|per_ns| per_ns / 1e3),
+        gbytes: rate(row.io_bytes),
+    }
+}
+
+/// A row with intervals of its own, the position of its totals, and its nearest ancestor among these rows.
+type Row<'a> = (&'a TreeRow, usize, Option<usize>);
+
+/// The tree without groups of modules, parents before children.
+fn rows_with_intervals(tree: &Tree) -> Vec<Row<'_>> {
+    // Of each row of the tree, the last row with intervals at it or above it.
+    let mut nearest: Vec<Option<usize>> = Vec::with_capacity(tree.rows.len());
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    for row in &tree.rows {
+        let parent = row.parent.and_then(|parent| nearest[parent]);
+        nearest.push(match row.path {
+            Some(path) => {
+                rows.push((row, path, parent));
+                Some(rows.len() - 1)
+            }
+            None => parent,
+        });
+    }
+    rows
+}
+
+/// Kernels launched in each row and below it; `None` if none were recorded at all.
+fn launches_below(rows: &[Row<'_>], intervals: &Intervals, launches: &BTreeMap<&str, u64>) -> Vec<Option<u64>> {
+    if launches.is_empty() {
+        return vec![None; rows.len()];
+    }
+    let own = |path: usize| launches.get(intervals.paths[path].rollup.as_str()).copied();
+    let mut counts: Vec<u64> = rows.iter().map(|&(_, path, _)| own(path).unwrap_or(0)).collect();
+    // Children stand after their parents.
+    for row in (0..counts.len()).rev() {
+        if let Some(parent) = rows[row].2 {
+            counts[parent] = counts[parent].saturating_add(counts[row]);
+        }
+    }
+    counts.into_iter().map(Some).collect()
+}

@@ -1,0 +1,162 @@
+//! Sums over the intervals of each path, which other passes use.
+
+use super::gpu_time::{GROUPS, GpuBySource};
+use super::usual_steps::{UsualSteps, UsualTime};
+use candlescope_schema::{PathInfo, SpanRecord};
+use std::collections::BTreeMap;
+
+/// Sums over all intervals of one rollup path.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PathTotals {
+    /// The path from the step down, without ordinals.
+    pub rollup: String,
+    /// Own name.
+    pub name: String,
+    /// `tracing` target.
+    pub target: String,
+    /// Whether its intervals stand for a module of the model: then the rollup is the module's name.
+    pub is_module: bool,
+    /// Rollup of the interval it was entered in, if there is one and it is always the same.
+    pub parent: Option<String>,
+    /// Number of intervals.
+    pub calls: u64,
+    /// Sum of their durations in nanoseconds.
+    pub total_ns: u64,
+    /// The same less the durations of their children.
+    pub self_ns: u64,
+    /// Shortest one.
+    pub min_ns: u64,
+    /// Longest one.
+    pub max_ns: u64,
+    /// FLOPs annotated on the intervals themselves; `None` where none is.
+    pub flops: Option<u64>,
+    /// Executed FLOPs annotated on the intervals themselves, or `flops` for those without; `None` if no interval has
+    /// either.
+    pub flops_executed: Option<u64>,
+    /// Bytes of weights and KV cache annotated on the intervals themselves; `None` where none is.
+    pub bytes: Option<u64>,
+    /// The same with activations; `None` where none is.
+    pub io_bytes: Option<u64>,
+    /// Some intervals state FLOPs or bytes, but no activations: a sum would be too small.
+    pub io_missing: bool,
+    /// What is annotated on the intervals in steps whose kernels were recorded.
+    pub recorded: RecordedWork,
+    /// The same in usual steps, without those that a stall or a cold start made far longer.
+    pub usual: UsualTime,
+    /// GPU time, by what measured it.
+    pub gpu: GpuBySource,
+    /// The same by group of steps; empty if there is none, else 16 long.
+    pub gpu_groups: Vec<GpuBySource>,
+    /// Element types seen.
+    pub dtypes: Vec<String>,
+}
+
+/// Work of the intervals of one path in steps whose kernels were recorded: what the kernels' time is held against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RecordedWork {
+    /// FLOPs; `None` where no interval states them.
+    pub flops: Option<u64>,
+    /// Bytes of weights and KV cache.
+    pub bytes: Option<u64>,
+    /// The same with activations.
+    pub io_bytes: Option<u64>,
+}
+
+/// Adds what an interval states.
+fn plus(into: &mut Option<u64>, more: Option<u64>) {
+    if let Some(more) = more {
+        *into = Some(into.unwrap_or(0).saturating_add(more));
+    }
+}
+
+impl PathTotals {
+    /// Totals of a path without intervals.
+    pub(super) fn of(path: &PathInfo) -> Self {
+        Self {
+            rollup: path.rollup.clone(),
+            name: path.name.to_string(),
+            target: path.target.to_string(),
+            is_module: path.module.is_some(),
+            min_ns: u64::MAX,
+            ..Self::default()
+        }
+    }
+
+    /// Adds an interval and the work annotated on it; `recorded` says whether its step's kernels were recorded. Its
+    /// duration is added once its children are known.
+    pub(super) fn add_work(&mut self, span: &SpanRecord, recorded: bool) {
+        self.calls += 1;
+        if recorded {
+            plus(&mut self.recorded.flops, span.flops);
+            plus(&mut self.recorded.bytes, span.bytes);
+            plus(&mut self.recorded.io_bytes, span.io_bytes);
+        }
+        for (into, more) in [
+            (&mut self.flops, span.flops),
+            (&mut self.flops_executed, span.flops_executed.or(span.flops)),
+            (&mut self.bytes, span.bytes),
+            (&mut self.io_bytes, span.io_bytes),
+        ] {
+            plus(into, more);
+        }
+        self.io_missing |= (span.flops.is_some() || span.bytes.is_some()) && span.io_bytes.is_none();
+        if let Some(dtype) = span.dtype
+            && !self.dtypes.iter().any(|known| known == dtype.as_str())
+        {
+            self.dtypes.push(dtype.as_str().to_string());
+        }
+    }
+
+    /// Adds the duration of an interval.
+    pub(super) fn add_time(&mut self, dur_ns: u64) {
+        self.total_ns = self.total_ns.saturating_add(dur_ns);
+        self.min_ns = self.min_ns.min(dur_ns);
+        self.max_ns = self.max_ns.max(dur_ns);
+    }
+
+    /// Adds a measurement of GPU time to the sums and to those of its group of steps.
+    pub(super) fn add_gpu(&mut self, group: u8, add: impl Fn(&mut GpuBySource)) {
+        if self.gpu_groups.is_empty() {
+            self.gpu_groups = vec![GpuBySource::default(); GROUPS];
+        }
+        add(&mut self.gpu);
+        add(&mut self.gpu_groups[usize::from(group) % GROUPS]);
+    }
+}
+
+/// What the pass over the spans found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Intervals {
+    /// Totals by rollup, sorted by rollup.
+    pub paths: Vec<PathTotals>,
+    /// The usual steps of each kind, whose intervals [`PathTotals::usual`] has.
+    pub usual: Vec<UsualSteps>,
+    /// Intervals in steps.
+    pub count: u64,
+    /// Entries of request spans, which stand above steps and are not part of them.
+    pub above_steps: u64,
+    /// Sum of the durations of the outermost steps: what the self times add up to.
+    pub outermost_ns: u64,
+    /// Intervals whose parent is not in the run.
+    pub orphans: u64,
+    /// Intervals shorter than their children together, and the worst of them.
+    pub impossible: u64,
+    /// Rollup of the worst impossible interval, its duration and its children's, in nanoseconds.
+    pub worst: Option<(String, u64, u64)>,
+    /// Intervals whose GPU time is shorter than their children's together, all from the same source.
+    pub gpu_impossible: u64,
+    /// Rollup of the worst of these, its GPU time and its children's, in nanoseconds.
+    pub gpu_worst: Option<(String, u64, u64)>,
+    /// FLOPs by element type, of intervals that state both.
+    pub flops_by_dtype: BTreeMap<&'static str, u64>,
+    /// First start and last end over all intervals, Unix nanoseconds.
+    pub span: Option<(i64, i64)>,
+    /// Intervals that were dropped, or counted as orphans, while a parent or child could still come, because there were
+    /// too many to hold.
+    pub let_go_early: u64,
+}
+
+/// Totals by rollup, for passes that look paths up.
+pub fn by_rollup(paths: &[PathTotals]) -> BTreeMap<&str, &PathTotals> {
+    paths.iter().map(|p| (p.rollup.as_str(), p)).collect()
+}

@@ -1,0 +1,169 @@
+//! One reading of a run's rows for all who want them: they are decoded once, and each [`Pass`] takes them on a thread of its
+//! own.
+
+use candlescope_reader::Batches;
+use candlescope_schema::run::Finding;
+use candlescope_schema::{Batch, RecordKind};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, Scope};
+
+/// Takes a run's rows: samples before kernels before intervals. Steps and requests are [`Known`](super::known::Known)
+/// before.
+pub trait Pass: Send {
+    /// The tables that it takes rows of.
+    fn tables(&self) -> &'static [RecordKind];
+
+    /// Columns of a table that it makes nothing of: if no pass does, they come as if they were null.
+    fn unread(&self, _table: RecordKind) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Rows of one of its tables.
+    fn rows(&mut self, batch: &Batch);
+
+    /// All rows of its tables have come. What takes long is best done here, beside passes that still read.
+    fn end(&mut self) {}
+}
+
+/// What was noticed while rows were read.
+#[derive(Debug)]
+pub struct Noticed {
+    /// Damage and limits.
+    pub findings: Vec<Finding>,
+    /// Rows read, by table.
+    pub rows: BTreeMap<RecordKind, u64>,
+}
+
+/// The rows of a run that were not read yet.
+#[derive(Debug)]
+pub struct Rows<'r> {
+    batches: Batches<'r>,
+}
+
+/// Tables in the order in which they are read.
+const ORDER: [RecordKind; 3] = [RecordKind::Sample, RecordKind::Kernel, RecordKind::Span];
+
+/// Batches that a pass may be behind: enough that none waits for each, few enough that they stay in a cache.
+const BEHIND: usize = 4;
+
+impl<'r> Rows<'r> {
+    pub(super) fn new(batches: Batches<'r>) -> Self {
+        Self { batches }
+    }
+
+    /// Gives the rows to all passes, the first of which works on this thread.
+    pub fn to(self, passes: &mut [&mut dyn Pass]) -> Noticed {
+        let tables: Vec<RecordKind> =
+            ORDER.into_iter().filter(|table| passes.iter().any(|pass| pass.tables().contains(table))).collect();
+        let mut batches = self.batches.of_tables(&tables);
+        for table in tables {
+            let mut readers = passes.iter().filter(|pass| pass.tables().contains(&table));
+            let mut unread = readers.next().map_or(Vec::new(), |pass| pass.unread(table).to_vec());
+            readers.for_each(|pass| unread.retain(|column| pass.unread(table).contains(column)));
+            batches = batches.without(table, unread);
+        }
+        let batches = std::thread::scope(|threads| {
+            let (mut here, mut outlets) = (Vec::new(), Vec::new());
+            for pass in passes.iter_mut() {
+                let (to, rows) = sync_channel(BEHIND);
+                let outlet = Outlet { tables: pass.tables(), to };
+                // The first one, and all where the system gives no more threads: one after the other.
+                let refused = match here.is_empty() {
+                    true => Some((pass, rows)),
+                    false => beside(threads, "cs-pass", (pass, rows), |(pass, rows)| take(&mut **pass, &rows)),
+                };
+                match refused {
+                    Some((pass, _)) => here.push(pass),
+                    None => outlets.push(outlet),
+                }
+            }
+            let mut give_here = |table, batch: &Batch| {
+                here.iter_mut().filter(|pass| pass.tables().contains(&table)).for_each(|pass| pass.rows(batch));
+            };
+            let (to, rows) = sync_channel(BEHIND);
+            let (give_back, back) = sync_channel(1);
+            outlets.push(Outlet { tables: &ORDER, to });
+            let refused = beside(threads, "cs-decode", (batches, outlets), move |(mut batches, outlets)| {
+                decode(&mut batches, outlets, |_, _| ());
+                let _ = give_back.send(batches);
+            });
+            let batches = match refused {
+                None => {
+                    rows.iter().for_each(|batch: Arc<Batch>| give_here(table_of(&batch), &batch));
+                    back.recv().ok()
+                }
+                Some((mut batches, mut outlets)) => {
+                    outlets.pop();
+                    decode(&mut batches, outlets, give_here);
+                    Some(batches)
+                }
+            };
+            here.iter_mut().for_each(|pass| pass.end());
+            batches
+        });
+        // Had the thread that decodes panicked, so would the scope have.
+        let rows = |table| batches.as_ref().map_or(0, |batches| batches.records(table));
+        Noticed {
+            rows: RecordKind::ALL.into_iter().map(|table| (table, rows(table))).collect(),
+            findings: batches.as_ref().map_or(Vec::new(), Batches::findings),
+        }
+    }
+}
+
+/// Where the rows of a pass go that works on another thread.
+struct Outlet {
+    tables: &'static [RecordKind],
+    to: SyncSender<Arc<Batch>>,
+}
+
+/// Decodes all rows and sends them to those who take them; the others get them `here`.
+fn decode(batches: &mut Batches<'_>, mut outlets: Vec<Outlet>, mut here: impl FnMut(RecordKind, &Batch)) {
+    let place = |table| ORDER.iter().position(|one| *one == table);
+    let mut sent = VecDeque::new();
+    for batch in batches {
+        let (table, batch) = (table_of(&batch), Arc::new(batch));
+        // Who has all rows goes on to its end.
+        outlets.retain(|outlet| outlet.tables.iter().any(|own| place(*own) >= place(table)));
+        for outlet in outlets.iter().filter(|outlet| outlet.tables.contains(&table)) {
+            // A pass whose thread has ended takes none.
+            let _ = outlet.to.send(batch.clone());
+        }
+        here(table, &batch);
+        // Let go where it was made: the counters of its names stay in this core's cache, and memory in one arena.
+        sent.push_back(batch);
+        if sent.len() > 2 * BEHIND {
+            sent.pop_front();
+        }
+    }
+}
+
+/// The table of a batch; each has rows of one.
+fn table_of(batch: &Batch) -> RecordKind {
+    ORDER.into_iter().find(|table| batch.count(*table) > 0).unwrap_or(RecordKind::Span)
+}
+
+fn take(pass: &mut dyn Pass, rows: &Receiver<Arc<Batch>>) {
+    rows.iter().for_each(|batch| pass.rows(&batch));
+    pass.end();
+}
+
+/// Works on another thread; gives back what it would have worked with if the system gives no thread.
+fn beside<'s, T: Send + 's>(
+    threads: &'s Scope<'s, '_>,
+    name: &str,
+    with: T,
+    work: impl FnOnce(T) + Send + 's,
+) -> Option<T> {
+    let (give, given) = sync_channel(1);
+    let thread = Builder::new().name(name.into()).spawn_scoped(threads, move || {
+        if let Ok(with) = given.recv() {
+            work(with);
+        }
+    });
+    match thread {
+        Ok(_) => give.send(with).err().map(|refused| refused.0),
+        Err(_) => Some(with),
+    }
+}

@@ -1,0 +1,83 @@
+//! Findings from the figures of a run: what stands out, and where figures contradict each other. One rule per file,
+//! listed here.
+//!
+//! A rule looks at an [`Analysis`] and returns findings with the numbers they rest on; it never formats one. What
+//! follows from `run.json` alone is not judged by a rule of this crate but by the schema's ([`judge`]), at the end of a run
+//! and here.
+//!
+//! `CONTRIBUTING.md` has the walk "Add a finding".
+
+mod context_growth;
+mod energy_sensors;
+mod few_requests;
+mod gpu_outlasts_steps;
+mod gpu_parents;
+mod gpu_throttled;
+mod gpu_time_absent;
+mod gpu_time_untold;
+mod impossible_parents;
+mod kernels_outside;
+mod memory_sampling;
+mod no_intervals;
+mod nsys_profile;
+mod orphans;
+mod overhead;
+mod phases_unmarked;
+mod rows;
+mod steps_sampled;
+mod unaccounted;
+mod utilisation;
+
+use crate::Analysis;
+use candlescope_schema::run::{Code, Finding, Verdict, judge};
+
+/// Looks for one problem. The verdict of the analysis already has the findings of the session, of the manifest and of
+/// reading the run.
+type Rule = fn(&Analysis) -> Vec<Finding>;
+
+/// All rules, in the order in which findings of the same severity are listed.
+const RULES: &[Rule] = &[
+    rows::find,
+    steps_sampled::find,
+    no_intervals::find,
+    impossible_parents::find,
+    orphans::find,
+    utilisation::find,
+    unaccounted::find,
+    overhead::find,
+    context_growth::find,
+    memory_sampling::find,
+    few_requests::find,
+    phases_unmarked::find,
+    gpu_time_absent::find,
+    kernels_outside::find,
+    gpu_parents::find,
+    gpu_outlasts_steps::find,
+    gpu_time_untold::find,
+    energy_sensors::find,
+    gpu_throttled::find,
+];
+
+/// The run's own verdict, what its manifest and reading it show, and what the figures show.
+///
+/// A code that the session found is not judged again: the session knew more, and the user has seen its message.
+pub(crate) fn verdict(mut analysis: Analysis, has_manifest: bool, seen: Vec<Finding>) -> Analysis {
+    let mut known = Verdict::of(analysis.manifest.verdict.findings.clone());
+    if has_manifest {
+        let judged = judge(&analysis.manifest);
+        let new = judged.into_iter().filter(|finding| !is_told(&analysis.manifest.verdict.findings, &finding.code));
+        new.for_each(|finding| known.add(finding));
+    }
+    seen.into_iter().for_each(|finding| known.add(finding));
+    analysis.verdict = known;
+    let found: Vec<Finding> = RULES.iter().flat_map(|rule| rule(&analysis)).collect();
+    let new: Vec<Finding> =
+        found.into_iter().filter(|finding| !is_told(&analysis.verdict.findings, &finding.code)).collect();
+    new.into_iter().for_each(|finding| analysis.verdict.add(finding));
+    analysis.verdict.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    analysis
+}
+
+fn is_told(findings: &[Finding], code: &Code) -> bool {
+    findings.iter().any(|known| known.code == *code)
+}

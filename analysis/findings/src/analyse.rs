@@ -1,0 +1,77 @@
+//! Computes a run's figures, its verdict, and what would make it faster.
+
+use crate::bottlenecks::diagnose;
+use candlescope_figures::Analysis;
+use candlescope_figures::account::{Account, AccountError, AccountOptions, AccountPass};
+use candlescope_figures::figures::Figures;
+use candlescope_figures::known::Known;
+use candlescope_figures::reading::Pass;
+use candlescope_predict::simulation::{Abstain, ChosenSteps, Simulation, SimulationOptions};
+use candlescope_reader::Run;
+use candlescope_schema::run::Finding;
+
+/// How a run is analysed.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct AnalyzeOptions {
+    account: AccountOptions,
+    simulation: SimulationOptions,
+}
+
+impl AnalyzeOptions {
+    /// How the devices' time is accounted for.
+    #[must_use]
+    pub fn account(self, account: AccountOptions) -> Self {
+        Self { account, ..self }
+    }
+
+    /// How steps are replayed, from which gains follow.
+    #[must_use]
+    pub fn simulation(self, simulation: SimulationOptions) -> Self {
+        Self { simulation, ..self }
+    }
+}
+
+/// A run's figures, the account of its devices, and its findings with gains.
+#[derive(Debug)]
+pub struct Analyzed {
+    /// Every figure; its [`diagnosis`](Analysis::diagnosis) has the findings.
+    pub analysis: Analysis,
+    /// How the devices spent their time, or why that is not known.
+    pub account: Result<Account, AccountError>,
+    /// The steps that can be replayed, or why none can.
+    pub simulation: Result<Simulation, Abstain>,
+    /// What was noticed while the account was made.
+    pub seen: Vec<Finding>,
+}
+
+/// Reads a run and finds what holds it back, and what changing that would gain.
+///
+/// ```no_run
+/// use candlescope_findings::{AnalyzeOptions, analyze};
+/// use candlescope_reader::Run;
+/// let analyzed = analyze(&Run::open("runs/today")?, &AnalyzeOptions::default());
+/// for advice in analyzed.analysis.diagnosis.iter().flat_map(|diagnosis| &diagnosis.findings) {
+///     println!("{} {:.0} % of a step", advice.code, advice.gain.mid * 100.0);
+/// }
+/// # Ok::<(), candlescope_reader::OpenError>(())
+/// ```
+pub fn analyze(run: &Run, options: &AnalyzeOptions) -> Analyzed {
+    let (known, rows) = Known::read(run);
+    let mut figures = Figures::of(&known);
+    let mut devices = AccountPass::of(&known, &options.account);
+    let mut chosen = ChosenSteps::of(&known, options.simulation.counts_warmup());
+    let mut passes: Vec<&mut dyn Pass> = vec![&mut figures, &mut devices];
+    if let Ok(chosen) = &mut chosen {
+        passes.push(chosen);
+    }
+    let noticed = rows.to(&mut passes);
+    let (account, mut left_out) = devices.finish();
+    let simulation = chosen.and_then(|chosen| Simulation::of_chosen(chosen, &noticed, &options.simulation));
+    let mut seen: Vec<Finding> = run.findings().iter().chain(&noticed.findings).cloned().collect();
+    seen.append(&mut left_out);
+    let mut analysis = Analysis::finish(figures, run, &noticed);
+    // Where steps cannot be replayed, gains follow from their two lines.
+    analysis.diagnosis = Some(diagnose(&analysis, account.as_ref().ok(), simulation.as_ref().ok()));
+    Analyzed { analysis, account, simulation, seen }
+}

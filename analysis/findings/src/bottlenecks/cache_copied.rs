@@ -1,0 +1,102 @@
+//! A KV cache that is copied at every token: the step's time grows with the context, faster than reading explains.
+
+use super::draft::{Draft, Out};
+use super::kernel_groups::most_time;
+use super::query::durations;
+use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
+use candlescope_figures::account::{PhaseWork, PlacedKernel};
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_figures::kernel_family::KernelFamily;
+use candlescope_schema::run::keys::Key;
+use candlescope_schema::run::model_key;
+
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+    let code = AdviceCode::CacheCopied;
+    if !step.decodes() {
+        return;
+    }
+    let Some(trend) = scene.analysis.tokens.trend else { return out.abstain(code, step, Missing::Contexts) };
+    let Some(bytes) = kv_bytes_of_a_token(scene) else { return out.abstain(code, step, Missing::Work) };
+    // Without a peak, what the step itself reaches: at least that is possible.
+    let own = step.row.gbytes.map(|giga| giga * 1e9).filter(|rate| *rate > 0.0);
+    let peak = scene.roof.bandwidth().map(|peak| peak.value);
+    let Some(bandwidth) = peak.or(own) else { return out.abstain(code, step, Missing::Peaks) };
+    let batch = f64::from(step.series.map_or(1, |series| series.batch.max(1)));
+    let reads = bytes * batch / bandwidth * 1e9;
+    let excess = trend.slope_ns - trend.slope_ci95_ns - reads;
+    let mean = mean_context(step).unwrap_or(0.0);
+    // Attention that is slower than the memory grows, too: only a clear excess is one.
+    if excess <= reads || trend.slope_ns <= 2.0 * trend.slope_ci95_ns || mean <= 0.0 {
+        return;
+    }
+    let moved = step.work.and_then(|work| moved(step, work));
+    let cache = scene.paths.keys().find(|path| step.has(path) && path.ends_with("kv_cache")).copied();
+    let place = moved.and_then(|row| row.path.as_deref()).or(cache);
+    let draft = Draft::new(code, step)
+        .at(|at| {
+            let at = place.map_or(at.clone(), |path| at.path(path));
+            moved.map_or(at.clone(), |row| at.kernel(&row.name))
+        })
+        .steps(trend.n as u64)
+        .measured("slope_ns", "ns/token", trend.slope_ns, trend.n as u64)
+        .measured("slope_error_ns", "ns/token", trend.slope_ci95_ns, trend.n as u64)
+        .derived("reads_ns", "ns/token", reads, 1)
+        .measured("mean_context", "tokens", mean, trend.n as u64)
+        .bandwidth(scene)
+        .query(durations(step));
+    let draft = match moved {
+        Some(_) => draft.sure(ConfidenceLevel::Medium, "kernels that move data were seen beside the growth"),
+        None => draft.sure(
+            ConfidenceLevel::Low,
+            "the growth is measured; attention that is slower than the memory grows as well",
+        ),
+    };
+    let ns = excess * mean;
+    out.found.push(
+        draft.reliefs(|rate| if scene.on_gpu { shorter(step, ns * rate) } else { vec![Relief::Host(ns * rate)] }),
+    );
+}
+
+/// A step on a GPU that takes `ns` less, as it grew by that: the copies are on the device's line, and what the line
+/// does not explain is in the time in which the device is idle.
+fn shorter(step: &StepScene<'_>, ns: f64) -> Vec<Relief> {
+    let (t, device) = (step.lines.t, step.lines.device_ns());
+    let by_device = t - step.lines.after(&[Relief::Device(ns)]);
+    let idle = (ns - by_device).clamp(0.0, (t - device).max(0.0));
+    vec![Relief::Device(ns), Relief::Wait(step.name.to_string(), idle)]
+}
+
+/// The kernels that move most at or in the cache; if none do, at or in attention. Others may move anything.
+fn moved<'a>(step: &StepScene<'_>, work: &'a PhaseWork) -> Option<&'a PlacedKernel> {
+    let within = |cache_only: bool| {
+        let fits = move |row: &&PlacedKernel| {
+            let inside =
+                row.path.as_deref().filter(|path| step.has(path)).into_iter().flat_map(|path| path.split(['/', '.']));
+            let mut inside = inside.skip(1);
+            KernelFamily::of(&row.name) == KernelFamily::Move
+                && inside.any(|name| name.contains("cache") || (!cache_only && name.contains("att")))
+        };
+        let place = most_time(work.rows.iter().filter(fits))?;
+        // Rows are in order of their time.
+        work.rows.iter().filter(fits).find(|row| row.path.as_deref() == Some(place))
+    };
+    within(true).or_else(|| within(false))
+}
+
+/// Bytes of keys and values that one token of context adds to what a step reads.
+fn kv_bytes_of_a_token(scene: &Scene<'_>) -> Option<f64> {
+    let model = &scene.analysis.manifest.model;
+    let number = |key: Key<u64>| key.of(model).filter(|value| *value > 0).map(|value| value as f64);
+    let width = match model_key::DTYPE.of(model)? {
+        "f32" | "u32" => 4.0,
+        "f64" => 8.0,
+        _ => 2.0,
+    };
+    Some(2.0 * number(model_key::LAYERS)? * number(model_key::KV_HEADS)? * number(model_key::HEAD_DIM)? * width)
+}
+
+fn mean_context(step: &StepScene<'_>) -> Option<f64> {
+    let contexts: Vec<f64> = step.series?.points.iter().filter_map(|point| point.context_len).map(f64::from).collect();
+    (!contexts.is_empty()).then(|| contexts.iter().sum::<f64>() / contexts.len() as f64)
+}

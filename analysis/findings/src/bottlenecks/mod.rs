@@ -1,0 +1,201 @@
+//! Findings with gains: where time goes that could be had back, and how much. One rule per file, listed here.
+//!
+//! A rule looks at one kind of step in a [`Scene`](scene::Scene), and puts what it finds, or what it lacks, into
+//! [`Out`](draft::Out). It never words anything: `candlescope_report` does.
+//!
+//! `CONTRIBUTING.md` has the walk "Add a finding".
+
+mod allocator;
+mod below_roof;
+mod between_steps;
+mod cache_copied;
+mod clocks_low;
+mod constant_cost;
+mod data_movement;
+mod dequantise;
+mod draft;
+mod exposed_copy;
+mod host_sampling;
+mod kernel_count;
+mod kernel_groups;
+mod kv_bandwidth;
+mod launch_bound;
+mod operations;
+mod padding;
+mod product_line;
+mod query;
+mod roof;
+mod scene;
+mod spread;
+mod straggler_layer;
+mod straggler_step;
+mod sync_drain;
+mod threads_wait;
+mod two_lines;
+mod unfused;
+mod upcast;
+mod warmup_unsettled;
+mod wave_tail;
+mod weight_streaming;
+
+use candlescope_figures::Analysis;
+use candlescope_figures::account::Account;
+use candlescope_figures::advice::{Abstention, Advice, AdviceCode, AdviceSeverity, Diagnosis, LEAST_GAIN, Together};
+use candlescope_predict::simulation::Simulation;
+use draft::{Found, Out, replayed_gain};
+use scene::{Scene, StepScene};
+use two_lines::Relief;
+
+/// Looks for one thing in one kind of step.
+type Rule = fn(&Scene<'_>, &StepScene<'_>, &mut Out);
+
+/// All rules.
+const RULES: &[Rule] = &[
+    constant_cost::find,
+    launch_bound::find,
+    kernel_count::find,
+    unfused::find,
+    sync_drain::find,
+    exposed_copy::find,
+    cache_copied::find,
+    kv_bandwidth::find,
+    weight_streaming::find,
+    below_roof::find,
+    wave_tail::find,
+    clocks_low::find,
+    allocator::find,
+    padding::find,
+    host_sampling::find,
+    between_steps::find,
+    straggler_layer::find,
+    straggler_step::find,
+    upcast::find,
+    data_movement::find,
+    dequantise::find,
+    warmup_unsettled::find,
+    threads_wait::find,
+];
+
+/// Findings whose gain is simulated together, for each kind of step.
+const TOGETHER: usize = 10;
+
+/// What holds the run back, and what changing that would gain.
+pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulation: Option<&Simulation>) -> Diagnosis {
+    let mut scene = Scene::of(analysis, account, simulation);
+    // What rests on operations under the roof, once both are known.
+    let of_operations: Vec<_> =
+        scene.steps.iter().map(|step| (constant_cost::of(&scene, step), operations::floors(&scene, step))).collect();
+    for (step, (constant, floors)) in scene.steps.iter_mut().zip(of_operations) {
+        step.constant = constant;
+        step.lines.floors = floors;
+    }
+    let mut out = Out::default();
+    for step in &scene.steps {
+        RULES.iter().for_each(|rule| rule(&scene, step, &mut out));
+    }
+    if analysis.disturbance().is_some() {
+        let of_machine = out.found.iter_mut().filter(|found| may_be_of_the_machine(&scene, &found.advice));
+        of_machine.for_each(Found::disturb);
+    }
+    let gains = |found: &Found| found.advice.gain.mid > 0.0;
+    let all = out.found.iter().filter(|found| gains(found)).count();
+    let mut found: Vec<Found> = out.found.into_iter().filter(|found| found.advice.gain.mid >= LEAST_GAIN).collect();
+    let negligible = (all - found.len()) as u64;
+    let order = |found: &Found| found.advice.of_run().mid;
+    found.sort_by(|a, b| {
+        let named = |found: &Found| (found.advice.code, found.advice.place.path.clone());
+        // After what the program gains stands what the machine may have done, and then what only the figures gain.
+        let behind = |found: &Found| (found.advice.code.is_of_figures(), found.advice.disturbed);
+        let by_gain = order(b).total_cmp(&order(a)).then_with(|| named(a).cmp(&named(b)));
+        behind(a).cmp(&behind(b)).then(by_gain)
+    });
+    let together = scene.steps.iter().filter_map(|step| together(step, &found)).collect();
+    let finished = |mut found: Found| {
+        let is_programs = !found.advice.code.is_of_figures() && !found.advice.disturbed;
+        let gain = if is_programs { found.advice.of_run().mid } else { 0.0 };
+        found.advice.severity = AdviceSeverity::of(gain);
+        found.advice
+    };
+    Diagnosis {
+        steps: scene.steps.iter().map(|step| step.time.clone()).collect(),
+        abstained: abstentions(out.abstained),
+        findings: found.into_iter().map(finished).collect(),
+        negligible,
+        together,
+    }
+}
+
+/// Whether other programs may have brought it about: findings that can come from them alone; what operations cost whatever
+/// their size, unless its cause is known; on a CPU operations that take twice as long in most steps as in the quickest.
+fn may_be_of_the_machine(scene: &Scene<'_>, advice: &Advice) -> bool {
+    use AdviceCode::{BelowRoof, DataMovement, Dequantise, KvBandwidth, Upcast, WeightStreaming};
+    let spreads = || {
+        let step = scene.steps.iter().find(|step| step.name == advice.place.phase)?;
+        let path = scene.paths.get(advice.place.path.as_deref()?)?;
+        let (share, least) = path.usual.share(step.usual?)?;
+        Some(least < 0.5 * share)
+    };
+    match advice.code {
+        AdviceCode::ConstantCost => !constant_cost::is_known(&scene.analysis.manifest),
+        BelowRoof | DataMovement | Dequantise | KvBandwidth | Upcast | WeightStreaming => {
+            !scene.on_gpu && spreads().unwrap_or(false)
+        }
+        code => code.may_be_of_the_machine(),
+    }
+}
+
+/// Each value once, where it comes first.
+fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    all.fold(Vec::new(), |mut once, one| {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+        once
+    })
+}
+
+/// What the first findings of a kind of step gain if all of their reliefs are had.
+fn together(step: &StepScene<'_>, found: &[Found]) -> Option<Together> {
+    let own = found.iter().filter(|found| found.advice.place.phase == step.name && !found.reliefs[0].is_empty());
+    let own: Vec<&Found> = own.take(TOGETHER).collect();
+    let codes = |list: &[&Found]| each_once(list.iter().map(|found| found.advice.code));
+    let phase = step.name.to_string();
+    // Findings that a replay knows are replayed together.
+    let known: Vec<&Found> = own.iter().copied().filter(|found| found.replay.is_some()).collect();
+    let replay = [0, 1, 2].map(|at| {
+        let each = known.iter().filter_map(|found| found.replay.as_ref()).flat_map(|replay| &replay[at]);
+        // What several findings ask for is done once.
+        each_once(each.cloned())
+    });
+    if let Some(gain) = Some(()).filter(|()| known.len() > 1).and_then(|()| replayed_gain(step, &replay)) {
+        return Some(Together { phase, codes: codes(&known), gain });
+    }
+    let reliefs = [0, 1, 2].map(|at| own.iter().flat_map(|found| found.reliefs[at].clone()).collect::<Vec<Relief>>());
+    (own.len() > 1).then(|| Together { phase, codes: codes(&own), gain: step.lines.gain(&reliefs) })
+}
+
+/// One entry for each code and what it lacks.
+fn abstentions(
+    list: Vec<(candlescope_figures::advice::AdviceCode, String, candlescope_figures::advice::Missing)>,
+) -> Vec<Abstention> {
+    let mut all: Vec<Abstention> = Vec::new();
+    for (code, phase, missing) in list {
+        match all.iter_mut().find(|known| known.code == code && known.missing == missing) {
+            Some(known) if known.phases.contains(&phase) => {}
+            Some(known) => known.phases.push(phase),
+            None => all.push(Abstention { code, phases: vec![phase], missing }),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_named_once_among_those_that_gain_together() {
+        use AdviceCode::{BelowRoof, HostSampling};
+        assert_eq!(each_once([BelowRoof, HostSampling, BelowRoof].into_iter()), [BelowRoof, HostSampling]);
+    }
+}

@@ -1,0 +1,65 @@
+//! Weights are read at nearly the memory's rate: smaller weights are the only way to be faster.
+
+use super::draft::{Draft, Out};
+use super::operations::{Operation, lacking, operations, query};
+use super::scene::{Scene, StepScene};
+use super::unfused::shortest;
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel};
+use candlescope_schema::run::keys::Key;
+use candlescope_schema::run::model_key;
+
+/// From this share of the bandwidth on, reading is near its roof.
+const NEAR: f64 = 0.5;
+/// Bits of a weight in GGML's 4-bit formats, their scales included.
+const FOUR_BIT: f64 = 4.5;
+
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+    let code = AdviceCode::WeightStreaming;
+    if !step.decodes() {
+        return;
+    }
+    let all = operations(scene, step);
+    if let Some(missing) = lacking(scene, step, &all) {
+        return out.abstain(code, step, missing);
+    }
+    let by_memory = |one: &&Operation<'_>| {
+        one.reads_weights() && one.under(scene, step).is_some_and(|(share, limit)| limit.is_bandwidth() && share <= 1.0)
+    };
+    let reading: Vec<&Operation<'_>> = all.iter().filter(by_memory).collect();
+    let Some(most) = reading.first() else { return };
+    let Some(bandwidth) = scene.roof.bandwidth().map(|peak| peak.value) else { return };
+    let sum = |value: fn(&Operation<'_>) -> f64| reading.iter().map(|one| value(one)).sum::<f64>();
+    let measured = sum(|one| one.measured_ns);
+    let ns = sum(|one| one.held_ns());
+    let (bytes, kernels) = (sum(|one| one.bytes.unwrap_or(0.0)), sum(|one| one.kernels));
+    let (eff, bits) = (bytes / ns * 1e9 / bandwidth, bits_of_a_weight(scene));
+    let Some(bits) = bits.filter(|bits| eff >= NEAR && *bits > FOUR_BIT + 1.0) else { return };
+    let least = (step.work.map_or(0.0, shortest) * kernels / ns).min(1.0);
+    // 8 bits a weight, but for the best case and for weights that have that already.
+    let to_bits = |rate: f64| if rate < 1.0 && bits > 9.0 { 8.0 } else { FOUR_BIT };
+    let draft = Draft::new(code, step)
+        .at(|place| place.path(&most.totals.rollup))
+        .measured("time_ns", "ns", measured, most.n)
+        .derived("weight_bytes", "bytes", bytes, most.n)
+        .derived("of_bandwidth", "ratio", eff, most.n)
+        .derived("bits", "bits", bits, 1)
+        .derived("to_bits", "bits", to_bits(0.875), 1)
+        .bandwidth(scene)
+        .query(query(scene, step, &reading))
+        .sure(
+            ConfidenceLevel::Medium,
+            "time in proportion to bytes; products of quantised weights may compute for longer",
+        );
+    let draft = if scene.on_gpu { draft } else { draft.steps(step.usual_steps()) };
+    out.found.push(draft.reliefs(|rate| {
+        let share = (to_bits(rate) / bits / rate).max(least).min(1.0);
+        reading.iter().map(|one| one.with_less_to_do(rate, share)).collect()
+    }));
+}
+
+/// Bits of a weight, from the sizes in `run.json`.
+fn bits_of_a_weight(scene: &Scene<'_>) -> Option<f64> {
+    let model = &scene.analysis.manifest.model;
+    let number = |key: Key<u64>| key.of(model).filter(|value| *value > 0).map(|value| value as f64);
+    Some(number(model_key::WEIGHT_BYTES)? * 8.0 / number(model_key::PARAMETERS)?)
+}

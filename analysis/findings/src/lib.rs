@@ -1,0 +1,8 @@
+//! What holds a run back, and what changing it would gain: [`analyze`].
+
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod analyse;
+mod bottlenecks;
+
+pub use analyse::{AnalyzeOptions, Analyzed, analyze};

@@ -1,0 +1,332 @@
+//! Effective peaks, fitted to runs: what the datasheet does not know.
+//!
+//! The prediction's own parameters are fitted, so that the squares of log(predicted ÷ measured) over all figures become
+//! smallest ([`search`]). There are two forms. The coarser one has one bandwidth, FLOP/s by type, the shortest time of
+//! a kernel and, on a GPU, the cost of a launch; the finer one has rates by kind of operation, costs by kind of kernel,
+//! and waiting ([`Attained`](super::Attained)). The finer one is taken where there are enough figures for it and it is
+//! better by more than its further parameters explain [Schwarz, *Estimating the Dimension of a Model*, Annals of
+//! Statistics 6 (1978)].
+//!
+//! Intervals come from cases drawn with repetition (bootstrap): a case is a model that was asked something, with all
+//! its repetitions, because these share what made the first one fast or slow. Errors come from fits without a case, and
+//! without a model: neither knows what it predicts.
+
+mod fit;
+mod held_out;
+mod search;
+
+pub use held_out::{ErrorSummary, HeldOut, LeftOut, RepeatSummary};
+
+use super::latency_figures::{self, Figure, is_watched, kernels_a_step};
+use super::outlook::operations;
+use super::run_facts;
+use super::scenario::Scenario;
+use candlescope_figures::Analysis;
+use candlescope_figures::stats::{SplitMix, percentile};
+use candlescope_schema::Phase;
+use candlescope_work::devices::{Device, Multiply, OperationClass, known_device};
+use candlescope_work::shape::ModelShape;
+use fit::{Candidate, Fit, Observed, Parameter};
+use serde::Serialize;
+
+/// Fewest cases of a calibration: with fewer, leaving one out leaves too little, and any fit is perfect.
+const FEWEST_CASES: usize = 3;
+/// Fewest cases and figures for each parameter of the finer form.
+const FINE_CASES: usize = 6;
+const FINE_FIGURES: usize = 3;
+/// A step is recorded whole from this share of the kernels that it launches on.
+const WHOLE_STEP: f64 = 0.9;
+/// Fits to drawn cases, from which intervals come.
+const DRAWN: usize = 40;
+/// Seed of the drawing: the same runs always give the same file.
+const SEED: u64 = 0x5eed;
+
+/// Which parameters are fitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// Bandwidth, FLOP/s, shortest kernel, launch; on a processor the copies of weights into panels.
+    Roof,
+    /// Rates by kind of operation, costs by kind of kernel, launches, waiting; the same copies.
+    Attained,
+}
+
+/// What one run contributes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CalibrationRun {
+    /// Its name.
+    pub name: String,
+    /// Its model.
+    pub shape: ModelShape,
+    /// What it was asked.
+    pub scenario: Scenario,
+    /// Nanoseconds measured.
+    pub measured: Vec<(Figure, f64)>,
+}
+
+/// A parameter that was fitted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Fitted {
+    /// `read`, `flops`, `kernel_floor`, `launch` or `sync`, as in a peaks file; on a processor also `panels`; in the
+    /// finer form also `product`, `kernel`, `strided`, `index`, `read_prompt`, `read_unaligned`, `serial`, `gap`,
+    /// `product_launch`, `strided_launch` and `divided_launch`; `recording` is what recording a launch cost in these
+    /// runs.
+    pub kind: &'static str,
+    /// Type of `flops`.
+    pub dtype: Option<Multiply>,
+    /// Which operations' `read` or `flops` it is; `None` for all that have none of their own.
+    pub of: Option<OperationClass>,
+    /// B/s, FLOP/s, steps/s of `index`, or seconds.
+    pub value: f64,
+    /// Its share of the datasheet's figure, if the device is known.
+    pub share: Option<f64>,
+    /// 95 % interval by drawing cases.
+    pub interval: Option<(f64, f64)>,
+    /// Whether the runs determine it; if not, the value is where the search began, and says nothing.
+    pub determined: bool,
+}
+
+/// Peaks fitted to runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Calibration {
+    /// The device with these peaks.
+    pub device: Device,
+    /// Which parameters were fitted.
+    pub form: Form,
+    /// Runs.
+    pub runs: usize,
+    /// Cases: models that were asked something, repetitions counted once.
+    pub cases: usize,
+    /// Models.
+    pub models: usize,
+    /// Latencies of the runs.
+    pub latencies: usize,
+    /// Every parameter.
+    pub fitted: Vec<Fitted>,
+    /// Root of the weighted mean square of log(predicted ÷ measured), of the runs that were fitted.
+    pub residual: f64,
+    /// Every figure of every run: fitted, without its case, and, with two models or more, without its model.
+    pub held_out: Vec<HeldOut>,
+    /// Their errors, by what was left out, figure and model.
+    pub errors: Vec<ErrorSummary>,
+    /// How far repetitions differ; empty without any.
+    pub repeats: Vec<RepeatSummary>,
+}
+
+/// Runs cannot be calibrated with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CalibrationError {
+    /// A run lacks something.
+    #[error("the run `{run}` cannot be used: it lacks {lacks}. Record it with `candlescope profile`")]
+    Lacks {
+        /// The run.
+        run: String,
+        /// What it lacks.
+        lacks: String,
+    },
+    /// Some ran on a GPU, some on a CPU.
+    #[error("`{0}` did not run on the same kind of device as the runs before it: calibrate a device at a time")]
+    Mixed(String),
+    /// There is nothing to fit to.
+    #[error("no run has a latency: record requests with `candlescope profile`")]
+    Nothing,
+    /// Too little to tell anything from.
+    #[error(
+        "{cases} cases (a model with a batch and a prompt; repetitions count once) are too few for a calibration, which \
+         would fit them whatever they are: give runs of at least {fewest} that differ, small and large models, short and \
+         long prompts, one and many sequences",
+        fewest = FEWEST_CASES
+    )]
+    TooFew {
+        /// How many there are.
+        cases: usize,
+    },
+}
+
+impl CalibrationRun {
+    /// What a run contributes, and the device it ran on as far as the run knows it.
+    ///
+    /// # Errors
+    /// If the run does not say its model's dimensions or its tokens.
+    pub fn of(name: &str, analysis: &Analysis) -> Result<(Self, Device), CalibrationError> {
+        let lacks = |lacks: String| CalibrationError::Lacks { run: name.to_string(), lacks };
+        let shape = run_facts::shape(&analysis.manifest).map_err(lacks)?;
+        let scenario = run_facts::scenario(analysis).map_err(lacks)?;
+        let found = latency_figures::measured(analysis, &shape);
+        let device = run_facts::bare_device(analysis);
+        let (prefill, decode) = operations(&shape, &device, &scenario);
+        let usable = |figure: Figure| {
+            let phase = figure.phase();
+            if figure.is_latency() {
+                // Where most steps had their kernels recorded, the host's times are those of a recorded program.
+                return !is_watched(analysis, phase);
+            }
+            // A window that opened or closed within a step has a part of its kernels.
+            let step = if figure.is_prefill() { &prefill } else { &decode };
+            let launched: f64 = step.iter().map(|operation| operation.calls * operation.kernels).sum();
+            kernels_a_step(analysis, phase).is_some_and(|recorded| recorded >= WHOLE_STEP * launched)
+        };
+        // A request's mean has the recorded steps in it, the median of the gaps between tokens has not.
+        let gaps = kernels_a_step(analysis, Phase::Decode).and(analysis.latency.itl.as_ref());
+        let unobserved = |(figure, ns, _): (Figure, f64, u64)| match gaps {
+            Some(gaps) if figure == Figure::Tpot => (figure, gaps.median),
+            _ => (figure, ns),
+        };
+        let mut measured: Vec<_> = found.into_iter().filter(|(figure, ..)| usable(*figure)).map(unobserved).collect();
+        if measured.is_empty() {
+            return Err(lacks("a request with a time to first token".to_string()));
+        }
+        measured.extend(latency_figures::launch_paces(analysis));
+        Ok((Self { name: name.to_string(), shape, scenario, measured }, device))
+    }
+}
+
+/// Fits a device's peaks to runs. `device` says what kind it is, its memory and its link; its peaks are not used.
+///
+/// # Errors
+/// If there is no latency to fit to, or there are too few cases.
+pub fn calibrate(runs: &[CalibrationRun], device: &Device) -> Result<Calibration, CalibrationError> {
+    let latencies = runs.iter().flat_map(|run| &run.measured).filter(|(figure, _)| figure.is_latency()).count();
+    if runs.iter().all(|run| run.measured.is_empty()) {
+        return Err(CalibrationError::Nothing);
+    }
+    let (cases, models) = (held_out::cases(runs), held_out::models(runs));
+    if cases.len() < FEWEST_CASES {
+        return Err(CalibrationError::TooFew { cases: cases.len() });
+    }
+    let case = |at: usize| cases.iter().position(|case| case.contains(&at)).unwrap_or(at);
+    let observed: Vec<Observed> =
+        runs.iter().enumerate().map(|(at, run)| Observed::of(run, device, case(at))).collect();
+    // Repetitions side by side: their predictions are the same.
+    let all: Vec<&Observed> = cases.iter().flatten().map(|at| &observed[*at]).collect();
+    let (fit, best) = chosen(&observed, cases.len(), device);
+    let drawn = drawn(&fit, &best, &observed, &cases);
+    let determined = fit.felt(&all, &best);
+    let held_out = account(&fit, &best, runs, &observed, [&cases, &models]);
+    let (squares, _) = fit.squares(&all, &best);
+    let weights: f64 = all.iter().flat_map(|run| &run.figures).map(|(.., weight)| weight).sum();
+
+    let mut fitted_device = fit.candidate(&best).device;
+    fitted_device.source =
+        format!("fitted to {} runs of {} cases and {} models", runs.len(), cases.len(), models.len());
+    fitted_device.launch_source = fitted_device.launch.map(|_| fitted_device.source.clone());
+    let datasheet = known_device(&device.name).ok();
+    let fitted = (0..best.len()).map(|at| {
+        let values: Vec<f64> = drawn.iter().map(|values| values[at]).collect();
+        one(fit.parameters[at], best[at], values, determined[at], datasheet.as_ref())
+    });
+    Ok(Calibration {
+        fitted: fitted.collect(),
+        form: fit.form,
+        runs: runs.len(),
+        cases: cases.len(),
+        models: models.len(),
+        latencies,
+        residual: (squares / weights).sqrt(),
+        errors: held_out::summaries(&held_out),
+        repeats: held_out::repeats(runs, &cases),
+        held_out,
+        device: fitted_device,
+    })
+}
+
+/// The form that the runs carry, with its best values.
+fn chosen(runs: &[Observed], cases: usize, device: &Device) -> (Fit, Vec<f64>) {
+    let all: Vec<&Observed> = runs.iter().collect();
+    let of = |form: Form| {
+        let fit = Fit::new(form, runs, device);
+        let best = fit.search(&all);
+        (fit, best)
+    };
+    let coarse = of(Form::Roof);
+    let (_, figures) = coarse.0.squares(&all, &coarse.1);
+    let parameters = Fit::new(Form::Attained, runs, device).parameters.len();
+    if cases < FINE_CASES || figures < FINE_FIGURES * parameters {
+        return coarse;
+    }
+    let fine = of(Form::Attained);
+    let criterion = |(fit, best): &(Fit, Vec<f64>)| {
+        let (squares, n) = fit.squares(&all, best);
+        let n = n as f64;
+        n * (squares / n).max(1e-12).ln() + best.len() as f64 * n.ln()
+    };
+    if criterion(&fine) < criterion(&coarse) { fine } else { coarse }
+}
+
+/// Fits to cases drawn with repetition.
+fn drawn(fit: &Fit, best: &[f64], runs: &[Observed], cases: &[Vec<usize>]) -> Vec<Vec<f64>> {
+    let mut random = SplitMix(SEED);
+    let mut draw = || -> Vec<&Observed> {
+        let chosen = (0..cases.len()).map(|_| &cases[random.below(cases.len() as u32) as usize]);
+        chosen.flatten().map(|at| &runs[*at]).collect()
+    };
+    (0..DRAWN).map(|_| fit.search_from(&draw(), best)).collect()
+}
+
+/// Every figure as fitted, as predicted without its case, and, if there are several, without its model.
+fn account(
+    fit: &Fit,
+    best: &[f64],
+    runs: &[CalibrationRun],
+    observed: &[Observed],
+    [cases, models]: [&[Vec<usize>]; 2],
+) -> Vec<HeldOut> {
+    let of = |at: usize, by: &Candidate, left_out| held_out::errors(&runs[at], &observed[at], by, left_out);
+    let fitted = fit.candidate(best);
+    let mut all: Vec<HeldOut> = (0..runs.len()).flat_map(|at| of(at, &fitted, LeftOut::Nothing)).collect();
+    let models = if models.len() > 1 { models } else { &[] };
+    for (left_out, groups) in [(LeftOut::Case, cases), (LeftOut::Model, models)] {
+        for group in groups {
+            let others = (0..runs.len()).filter(|at| !group.contains(at)).map(|at| &observed[at]);
+            let others: Vec<&Observed> = others.collect();
+            // The search begins anew for a model: what it alone determined must not be known.
+            let values = match left_out {
+                LeftOut::Model => fit.search(&others),
+                _ => fit.search_from(&others, best),
+            };
+            let candidate = fit.candidate(&values);
+            all.extend(group.iter().flat_map(|at| of(*at, &candidate, left_out)));
+        }
+    }
+    all
+}
+
+/// A parameter as reports have it. `value` and `drawn` are logarithms.
+fn one(parameter: Parameter, value: f64, mut drawn: Vec<f64>, determined: bool, datasheet: Option<&Device>) -> Fitted {
+    let (kind, dtype, of) = match parameter {
+        Parameter::Bandwidth(of) => ("read", None, of),
+        Parameter::Flops(multiply) => ("flops", Some(multiply), None),
+        Parameter::PromptAttention => ("read_prompt", None, Some(OperationClass::Attention)),
+        Parameter::AttentionFlops => ("flops", None, Some(OperationClass::Attention)),
+        Parameter::Floor => ("kernel_floor", None, None),
+        Parameter::Panels => ("panels", None, None),
+        Parameter::Product => ("product", None, None),
+        Parameter::Kernel => ("kernel", None, None),
+        Parameter::Strided => ("strided", None, None),
+        Parameter::Index => ("index", None, None),
+        Parameter::Unaligned => ("read_unaligned", None, None),
+        Parameter::Serial => ("serial", None, None),
+        Parameter::Launch => ("launch", None, None),
+        Parameter::ProductLaunch => ("product_launch", None, None),
+        Parameter::StridedLaunch => ("strided_launch", None, None),
+        Parameter::DividedLaunch => ("divided_launch", None, None),
+        Parameter::Gap => ("gap", None, None),
+        Parameter::Sync => ("sync", None, None),
+        Parameter::Recording => ("recording", None, None),
+    };
+    let rates = ["read", "read_prompt", "read_unaligned", "panels", "flops", "index"];
+    let unit = if rates.contains(&kind) { 1.0 } else { 1e-9 };
+    drawn.sort_by(f64::total_cmp);
+    let interval = (determined && !drawn.is_empty()).then(|| {
+        let (low, high) = (percentile(&drawn, 0.025).min(value), percentile(&drawn, 0.975).max(value));
+        (low.exp() * unit, high.exp() * unit)
+    });
+    let value = value.exp() * unit;
+    let peak = datasheet.and_then(|device| match (kind, dtype) {
+        ("read" | "read_prompt" | "read_unaligned", _) => Some(device.bandwidth),
+        ("flops", Some(dtype)) => device.flops.get(&dtype).copied(),
+        _ => None,
+    });
+    Fitted { kind, dtype, of, value, share: peak.map(|peak| value / peak), interval, determined }
+}

@@ -1,0 +1,197 @@
+//! Opens a run directory and yields its records, whatever state the directory is in.
+//!
+//! A reader is most needed when something went wrong: the process was killed, a disk filled, somebody copied a file
+//! into the wrong place. So damage to one file becomes a [`Finding`] that names it, and the rest is still read.
+
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod batches;
+mod cells;
+mod columns;
+mod discover;
+mod footer;
+mod intern;
+pub mod limits;
+mod long_texts;
+mod manifest;
+mod pages;
+mod raw_table;
+mod structs;
+mod tables;
+mod thrift;
+
+pub use batches::Batches;
+pub use batches::left_out;
+pub use limits::{Limit, LimitError, ReadLimits};
+pub use raw_table::{RawColumn, RawTable};
+
+use candlescope_schema::run::{Code, Finding, RunManifest, SCHEMA_VERSION};
+use candlescope_schema::{RecordKind, run};
+use std::path::{Path, PathBuf};
+
+/// A run could not be opened at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The directory does not exist.
+    #[error("no run at `{}`: there is no such directory. Give the directory that `candlescope profile --out` or the Parquet exporter wrote", .0.display())]
+    NotFound(PathBuf),
+    /// The path is not a directory.
+    #[error("`{}` is a file, not a run. Give the run's directory, the one that holds {manifest}", .0.display(), manifest = run::MANIFEST_FILE)]
+    NotADirectory(PathBuf),
+    /// The directory holds runs but is not one itself.
+    #[error("`{}` is not a run but holds {count}: name one of them, for example `{}`", dir.display(), first.display())]
+    DirectoryOfRuns {
+        /// The directory asked for.
+        dir: PathBuf,
+        /// Number of runs in it.
+        count: usize,
+        /// The newest of them by name.
+        first: PathBuf,
+    },
+    /// The directory contains nothing of a run.
+    #[error("`{}` holds no run: neither {manifest} nor a Parquet file under spans/, steps/, requests/ or samples/. Give the directory that `candlescope profile --out` or the Parquet exporter wrote", .0.display(), manifest = run::MANIFEST_FILE)]
+    NotARun(PathBuf),
+    /// There are files of a run, but none of them can be read.
+    #[error("nothing in `{}` can be read: {reasons}. Copy the run again from where it was made, or record it again", dir.display())]
+    NothingReadable {
+        /// The run's directory.
+        dir: PathBuf,
+        /// What is wrong with each file.
+        reasons: String,
+    },
+    /// The run was written by a newer release.
+    #[error("`{}` has schema version {found}, and this candlescope reads versions up to {SCHEMA_VERSION}. Update candlescope (`cargo install candlescope-cli`)", .dir.join(run::MANIFEST_FILE).display())]
+    NewerSchema {
+        /// The run's directory.
+        dir: PathBuf,
+        /// Its schema version.
+        found: u32,
+    },
+    /// The directory could not be listed.
+    #[error("cannot list `{}`: {cause}. Check its permissions", dir.display())]
+    List {
+        /// The directory.
+        dir: PathBuf,
+        /// Why not.
+        cause: std::io::Error,
+    },
+}
+
+/// One readable Parquet file of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// Table it belongs to.
+    pub kind: RecordKind,
+    /// The file.
+    pub path: PathBuf,
+    /// Rows by its footer.
+    pub rows: u64,
+    /// Size on disk in bytes.
+    pub file_bytes: u64,
+}
+
+/// A run on disk, opened: its manifest, its readable segments, and what is wrong with it.
+#[derive(Debug)]
+pub struct Run {
+    dir: PathBuf,
+    manifest: Option<RunManifest>,
+    segments: Vec<Segment>,
+    findings: Vec<Finding>,
+    limits: ReadLimits,
+}
+
+impl Run {
+    /// Opens the run in `dir`. Reads the manifest and every segment's footer, no rows.
+    ///
+    /// # Errors
+    /// When there is nothing to read or the run's schema is newer than this release. Damage to single files is not an
+    /// error: see [`findings`](Run::findings).
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::open_within(dir, ReadLimits::default())
+    }
+
+    /// The same with the caller's limits, which also apply to everything that is read of the run later.
+    ///
+    /// # Errors
+    /// Those of [`open`](Run::open).
+    pub fn open_within(dir: impl AsRef<Path>, limits: ReadLimits) -> Result<Self, OpenError> {
+        let dir = dir.as_ref().to_path_buf();
+        if !dir.exists() {
+            return Err(OpenError::NotFound(dir));
+        }
+        if !dir.is_dir() {
+            return Err(OpenError::NotADirectory(dir));
+        }
+        let mut findings = Vec::new();
+        let manifest = manifest::read(&dir, &limits, &mut findings)?;
+        let found = discover::segments(&dir, &limits, &mut findings)?;
+        if manifest.is_none() && found.readable.is_empty() {
+            if found.files > 0 {
+                let said = |f: &Finding| match f.code {
+                    Code::LimitReached => format!("{}. {}", f.message(), f.remedy()),
+                    _ => f.message(),
+                };
+                let reasons: Vec<_> = findings.iter().take(4).map(said).collect();
+                return Err(OpenError::NothingReadable { dir, reasons: reasons.join("; ") });
+            }
+            return Err(match discover::runs_inside(&dir) {
+                (_, None) => OpenError::NotARun(dir),
+                (count, Some(first)) => OpenError::DirectoryOfRuns { dir, count, first },
+            });
+        }
+        Ok(Self { dir, manifest, segments: found.readable, findings, limits })
+    }
+
+    /// The run's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// `run.json`, if there is a readable one.
+    pub fn manifest(&self) -> Option<&RunManifest> {
+        self.manifest.as_ref()
+    }
+
+    /// The same, to be added to: what is told here stands in everything that is made of the run afterwards, and the file
+    /// stays as it is.
+    pub fn manifest_mut(&mut self) -> Option<&mut RunManifest> {
+        self.manifest.as_mut()
+    }
+
+    /// The readable segments, by table and then in order of writing.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The limits on reading it.
+    pub fn limits(&self) -> &ReadLimits {
+        &self.limits
+    }
+
+    /// What was noticed on opening: missing or unreadable files, segments left unfinished.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// Rows the readable segments of a table hold.
+    pub fn rows(&self, kind: RecordKind) -> u64 {
+        self.segments.iter().filter(|s| s.kind == kind).map(|s| s.rows).sum()
+    }
+
+    /// Bytes on disk of a table's readable segments.
+    pub fn bytes(&self, kind: RecordKind) -> u64 {
+        self.segments.iter().filter(|s| s.kind == kind).map(|s| s.file_bytes).sum()
+    }
+
+    /// Streams every record, requests and steps first, so that it is known what spans belong to.
+    pub fn batches(&self) -> Batches<'_> {
+        use RecordKind::{Kernel, Request, Sample, Span, Step};
+        Batches::new(self, &[Request, Step, Sample, Kernel, Span])
+    }
+
+    /// Streams one table.
+    pub fn table(&self, kind: RecordKind) -> Batches<'_> {
+        Batches::new(self, &[kind])
+    }
+}

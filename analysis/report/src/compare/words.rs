@@ -1,0 +1,246 @@
+//! Sentences about a comparison.
+
+use crate::format::{duration, head, json, percent, plural, printable, value};
+use candlescope_compare::{
+    Basis, CasesComparison, Class, Clock, Comparison, DecidedBy, Difference, Doubt, Estimate, FigureChange, Floor,
+    FloorSource, Outcome, named,
+};
+
+/// What has to be known before any time: what disturbed the runs, and what else differs between the sides.
+pub fn before_times(disturbed: &[String], differences: &[Difference]) -> Vec<String> {
+    /// Differences in a sentence; the table has all.
+    const MOST: usize = 6;
+    let mut said: Vec<String> = disturbed.iter().map(|text| format!("{}.", printable(text))).collect();
+    let shown = |value: &serde_json::Value| head(&printable(&json(value)), 40).trim_matches('"').to_string();
+    let one = |difference: &Difference| {
+        let (a, b) = (shown(&difference.a), shown(&difference.b));
+        format!("{}: {a} → {b}", named(difference.what, &printable(&difference.key)).replace('_', " "))
+    };
+    let first: Vec<String> = differences.iter().take(MOST).map(one).collect();
+    if !first.is_empty() {
+        let more = differences.len().saturating_sub(MOST);
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        let allowed = differences.iter().any(|difference| difference.class != Class::Note);
+        let so = if allowed { " (as allowed)" } else { "" };
+        said.push(format!("Not the same on both sides{so}: {}{more}.", first.join("; ")));
+    }
+    said
+}
+
+/// What a comparison comes to, in one sentence, and what to do where it comes to nothing.
+pub fn conclusion(comparison: &Comparison) -> String {
+    let Some(step) = &comparison.step else { return "Nothing was timed.".to_string() };
+    let change = step.estimate.map_or_else(|| "by an unknown share".to_string(), |estimate| changed(&estimate));
+    let margin = percent(comparison.margin);
+    let takes = takes(comparison);
+    match (comparison.outcome, comparison.decided_by) {
+        (Outcome::Worse, Some(DecidedBy::Counts)) => format!(
+            "worse: B does more work ({}), which is exact. Its times do not decide: {takes} {change}",
+            more_work(comparison)
+        ),
+        (outcome @ (Outcome::Worse | Outcome::Better), Some(DecidedBy::Paths)) => format!(
+            "{}: {} beyond doubt, which the time of the whole step does not show yet: it takes {change}",
+            outcome.as_str(),
+            changed_paths(comparison)
+        ),
+        (Outcome::Worse, Some(DecidedBy::History)) => {
+            format!("worse: the history has changed its level; against the baseline {takes} {change}")
+        }
+        (outcome @ (Outcome::Worse | Outcome::Better), _) => {
+            let known = step.estimate.map_or(String::new(), |estimate| margin_known(&estimate, comparison.margin));
+            format!("{}: {takes} {change}{known}{}", outcome.as_str(), mostly_in(comparison))
+        }
+        (Outcome::Equivalent, _) => format!("equivalent within {margin}: {takes} {change}"),
+        (Outcome::Undecided, _) => format!("undecided: {takes} {change}. {}", undecided(step)),
+    }
+}
+
+/// Whose time the change is of.
+fn takes(comparison: &Comparison) -> &'static str {
+    if comparison.per_sequence { "for each of its sequences, a step takes" } else { "a step takes" }
+}
+
+/// What has to be known of all times where sides with another batch are compared.
+pub(super) fn divided(comparison: &Comparison) -> Option<String> {
+    comparison.per_sequence.then(|| {
+        "Times and counts of steps are divided by the sequences that a step has, as their number differs. Figures of \
+         requests are those of one request beside the others of its batch; tokens a second are of all sequences."
+            .to_string()
+    })
+}
+
+/// Whether it is known that a change is beyond the margin.
+fn margin_known(estimate: &Estimate, margin: f64) -> String {
+    let Some((low, high)) = estimate.low.zip(estimate.high) else { return String::new() };
+    let (beyond, margin) = (low > margin || high < -margin, percent(margin));
+    match beyond {
+        true => format!(", by more than the margin of {margin}"),
+        false => format!("; whether by more than the margin of {margin} is not known"),
+    }
+}
+
+/// The path that most of the change is in, if there is one.
+fn mostly_in(comparison: &Comparison) -> String {
+    let half = |share: &f64| *share >= 0.5;
+    let Some((path, share)) =
+        comparison.paths.changed.first().and_then(|path| Some((path, path.share_of_change.filter(half)?.min(1.0))))
+    else {
+        return String::new();
+    };
+    let name = printable(&path.path);
+    let share = percent(share);
+    match path.outside_others {
+        true => format!(". {share} of that is in the self time of {name}, outside all intervals inside it"),
+        false => format!(". {share} of that is in {name}"),
+    }
+}
+
+/// The path that changed most, and by how much of a step.
+fn changed_paths(comparison: &Comparison) -> String {
+    comparison.paths.changed.first().map_or("paths changed".to_string(), |path| {
+        let own = if path.outside_others { "the self time of " } else { "" };
+        format!("{own}{} changed by {} of a step", printable(&path.path), signed(path.share_of_step))
+    })
+}
+
+/// What a comparison of cases comes to.
+pub fn conclusion_of_cases(comparison: &CasesComparison) -> String {
+    let count = |outcome: Outcome| comparison.cases.iter().filter(|case| case.outcome == outcome).count();
+    let all = [Outcome::Worse, Outcome::Better, Outcome::Equivalent, Outcome::Undecided];
+    let parts: Vec<String> = all
+        .into_iter()
+        .filter(|outcome| count(*outcome) > 0)
+        .map(|outcome| format!("{} {}", count(outcome), outcome.as_str()))
+        .collect();
+    format!(
+        "{}: of {}, {}",
+        comparison.outcome.as_str(),
+        plural(comparison.cases.len() as u64, "case"),
+        parts.join(", ")
+    )
+}
+
+fn more_work(comparison: &Comparison) -> String {
+    let mut more: Vec<(f64, String)> = comparison
+        .counts
+        .iter()
+        .filter_map(|count| {
+            let more = count.more_work().filter(|more| *more > comparison.margin)?;
+            let share = if more.is_finite() { format!("+{}", percent(more)) } else { "none before".to_string() };
+            Some((more, format!("{} of {} {share}", count.name.replace('_', " "), printable(&count.kind))))
+        })
+        .collect();
+    more.sort_by(|a, b| b.0.total_cmp(&a.0));
+    more.into_iter().take(3).map(|(_, text)| text).collect::<Vec<_>>().join(", ")
+}
+
+/// What would decide it.
+fn undecided(step: &FigureChange) -> String {
+    if let Some(doubt) = step.estimate.and_then(|estimate| estimate.doubt) {
+        return doubted(doubt);
+    }
+    match step.estimate.map(|estimate| (estimate.basis, estimate.low)) {
+        Some((Basis::Pairs, None)) => "There are too few pairs for an interval: take at least 8".to_string(),
+        Some((Basis::Pairs, Some(_))) => "More pairs narrow the interval (--pairs)".to_string(),
+        Some((Basis::Days, _)) => {
+            "Days of this history differ by too much for one of them to decide; more days narrow that, and so does a \
+             wider margin (--within)"
+                .to_string()
+        }
+        _ => "More runs of each, best in turns (compare --run 'A' 'B'), narrow the interval".to_string(),
+    }
+}
+
+/// Why runs cannot decide, and what would.
+fn doubted(doubt: Doubt) -> String {
+    const TURNS: &str = "Take them in turns: compare --run 'A' 'B'. Or say with --floor what the program differs by on \
+                         this machine when nothing has changed";
+    match doubt {
+        Doubt::OneRunOfEach => {
+            format!("One run of each does not show how much process starts and hours differ. {TURNS}")
+        }
+        Doubt::RecordedApart { gap_ns } => format!(
+            "{} lie between the sides, far more than between runs of one side, and what else changed on the machine \
+             meanwhile does not show. {TURNS}",
+            duration(gap_ns as f64)
+        ),
+        Doubt::FewDays { known, needed } => format!(
+            "How much days differ here is not known yet: the history has {} before today, and it takes {needed}. Or \
+             say with --floor what days differ by",
+            plural(known as u64, "day")
+        ),
+    }
+}
+
+/// `5.1 % longer (2.9 % to 7.4 %, 14 pairs)`, of a time.
+pub(super) fn changed(estimate: &Estimate) -> String {
+    let word = if estimate.change < 0.0 { "less" } else { "longer" };
+    format!("{} {word} ({})", percent(estimate.change.abs()), interval(estimate))
+}
+
+/// The interval of a ratio and what it rests on.
+pub(super) fn interval(estimate: &Estimate) -> String {
+    let of = match estimate.basis {
+        Basis::Pairs => plural(estimate.n.0 as u64, "pair"),
+        Basis::Runs => format!("{} and {} runs", estimate.n.0, estimate.n.1),
+        Basis::Days => format!("{} before", plural(estimate.n.0 as u64, "day")),
+        Basis::Parts => "one run of each".to_string(),
+    };
+    match estimate.low.zip(estimate.high) {
+        Some((low, high)) => format!("{} to {}, {of}", signed(low), signed(high)),
+        None => format!("no interval, {of}"),
+    }
+}
+
+/// A change with its sign: `+5.1 %`.
+pub(super) fn signed(change: f64) -> String {
+    let share = percent(change.abs());
+    if share == "0.0 %" { share } else { format!("{}{share}", if change < 0.0 { "−" } else { "+" }) }
+}
+
+/// A change of a value with its sign and unit.
+pub(super) fn signed_value(unit: &str, change: f64) -> String {
+    format!("{}{}", if change < 0.0 { "−" } else { "+" }, value(unit, change.abs()))
+}
+
+/// Where a floor comes from.
+pub fn floor_source(floor: &Floor) -> String {
+    match floor.source {
+        FloorSource::RepeatedA => format!("A repeated {} times between B's runs", floor.n),
+        FloorSource::RunsOfA => format!("the spread of {} runs of A", floor.n),
+        FloorSource::PartsOfA => {
+            format!("the spread of {} parts of A's only run; process starts may differ by more", floor.n)
+        }
+        FloorSource::Days => format!("how much days differ, from {} so far", plural(floor.n as u64, "day")),
+        FloorSource::Given => "as given".to_string(),
+    }
+}
+
+pub(super) fn clock(clock: Clock) -> &'static str {
+    match clock {
+        Clock::Host => "host",
+        Clock::Device => "device",
+    }
+}
+
+/// How runs that followed one another were judged, where that widened the interval.
+pub(super) fn followed(estimate: &Estimate) -> Option<String> {
+    /// Less than this is not worth a word.
+    const LITTLE: f64 = 0.3;
+    let lasting = estimate.correlation.filter(|correlation| *correlation >= LITTLE && estimate.low.is_some());
+    let drift = estimate.drift.filter(|drift| drift.abs() >= 0.01 && estimate.low.is_some());
+    let what = if estimate.basis == Basis::Days { "day" } else { "run" };
+    let said = match (lasting, drift) {
+        (None, None) => return None,
+        (Some(lasting), None) => {
+            format!("{} of what makes a {what} slow is still there in the next one", percent(lasting))
+        }
+        (None, Some(drift)) => format!("{what}s drift: {} from A to B, which is taken out", signed(drift)),
+        (Some(lasting), Some(drift)) => format!(
+            "{what}s drift ({} from A to B, which is taken out), and {} of what makes one slow is still there later",
+            signed(drift),
+            percent(lasting)
+        ),
+    };
+    Some(format!("The interval is wider because {said}."))
+}

@@ -1,0 +1,127 @@
+//! The conclusion about a run: its title, how fast it was, what limits it, and whether that can be trusted.
+
+use super::format::{count, day, duration, percent, printable, significant, tail};
+use super::head_facts::{gpu_names, model_name, processor};
+use super::plain_paths::part;
+use candlescope_document::text::{capital, code};
+use candlescope_figures::advice::AdviceCode;
+use candlescope_figures::{Analysis, ChosenDevice};
+use candlescope_schema::run::Severity;
+
+/// Share of GPU time that must be in known self times before the report says where most of it goes.
+const KNOWN: f64 = 0.8;
+
+/// The run's title: model, device, date; what is not known is left out.
+pub(super) fn title(analysis: &Analysis) -> String {
+    let manifest = &analysis.manifest;
+    let of_request = || analysis.latency.requests.first().map(|request| printable(&request.model));
+    let model = model_name(manifest).or_else(of_request).filter(|name| !name.is_empty());
+    // Nothing may be known of what ran where but that a GPU was sampled.
+    let on_gpu = analysis.ran_on_gpu() || (manifest.gpu.is_some() && ChosenDevice::of(manifest) != ChosenDevice::Cpu);
+    let device = gpu_names(manifest).filter(|_| on_gpu).or_else(|| processor(manifest));
+    let named = match (model, device) {
+        (Some(model), Some(device)) => format!("{model} on {device}"),
+        (Some(name), None) => name,
+        (None, device) => {
+            let dir = analysis.dir.file_name().map(|name| name.to_string_lossy().into_owned());
+            let run = if manifest.run_id.is_empty() { dir.unwrap_or_default() } else { manifest.run_id.clone() };
+            device.map_or_else(|| format!("Run {run}"), |device| format!("Run {run} on {device}"))
+        }
+    };
+    match manifest.started_ns {
+        0 => named,
+        ns => format!("{named}, {}", day(ns)),
+    }
+}
+
+/// The conclusion in one sentence. If the data cannot be trusted, the sentence begins
+/// with that.
+pub(super) fn sentence(analysis: &Analysis) -> String {
+    of_parts(analysis, speed(analysis).into_iter().chain(limit(analysis)).collect())
+}
+
+/// The same for somebody who does not know the model's paths.
+pub(super) fn plain_sentence(analysis: &Analysis) -> String {
+    of_parts(analysis, speed(analysis).into_iter().chain(plain_limit(analysis)).collect())
+}
+
+fn of_parts(analysis: &Analysis, mut parts: Vec<String>) -> String {
+    if parts.is_empty() {
+        parts.push("nothing was measured".to_string());
+    }
+    let trust = verdict_line(analysis);
+    if analysis.verdict.ok {
+        parts.push(trust)
+    } else {
+        parts.insert(0, trust)
+    }
+    format!("{}.", capital(&parts.join("; ")))
+}
+
+/// The verdict in a few words.
+pub(super) fn verdict_line(analysis: &Analysis) -> String {
+    let findings = &analysis.verdict.findings;
+    let of = |severity| findings.iter().filter(|f| f.severity == severity).count();
+    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
+    let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    match (errors, warnings) {
+        (0, n) if analysis.disturbance().is_some() => {
+            let rest = if n > 1 { format!(", with {}", plural(n, "warning")) } else { String::new() };
+            format!("the data are whole, but the machine was busy: times are not the program's alone{rest}")
+        }
+        (0, 0) => "the data can be trusted".to_string(),
+        (0, n) => format!("the data can be trusted, with {}", plural(n, "warning")),
+        (n, 0) => format!("the data cannot be trusted: {}", plural(n, "error")),
+        (n, m) => format!("the data cannot be trusted: {}, {}", plural(n, "error"), plural(m, "warning")),
+    }
+}
+
+/// How fast: tokens per second if there are requests, else the duration of the steps that take most of the time.
+pub(super) fn speed(analysis: &Analysis) -> Option<String> {
+    let latency = &analysis.latency;
+    let first = latency.ttft.as_ref().map(|ttft| format!("the first token comes after {}", duration(ttft.median)));
+    let decode = latency.decode_tps.as_ref();
+    let decode = decode.map(|tps| format!("a request decodes {} tokens/s", significant(tps.median)));
+    match (decode, first) {
+        (Some(decode), Some(first)) => Some(format!("{decode}, and {first}")),
+        (Some(text), None) | (None, Some(text)) => Some(text),
+        (None, None) => {
+            let rows = analysis.phases.rows.iter().filter(|row| row.duration.is_some());
+            let most = rows.max_by_key(|row| row.total_ns)?;
+            let (median, name) = (most.duration.as_ref()?.median, code(&tail(&most.name, 60)));
+            Some(format!("a step {name} takes {} (median of {})", duration(median), count(most.steps)))
+        }
+    }
+}
+
+/// What limits it: the host, if the GPU waits for it, or else the path that takes most of the time.
+pub(super) fn limit(analysis: &Analysis) -> Option<String> {
+    limit_in(analysis, |path| code(&tail(path, 80)))
+}
+
+/// The same with the place in words, and its path after it.
+pub(super) fn plain_limit(analysis: &Analysis) -> Option<String> {
+    limit_in(analysis, |path| format!("{} ({})", part(path), code(&tail(path, 80))))
+}
+
+fn limit_in(analysis: &Analysis, place: impl Fn(&str) -> String) -> Option<String> {
+    let busy = analysis.gpu.busy.as_ref();
+    // The finding is not made when such shares mean nothing.
+    let mut found = analysis.diagnosis.iter().flat_map(|diagnosis| &diagnosis.findings);
+    let waits = found.any(|finding| finding.code == AdviceCode::LaunchBound);
+    if let Some(share) = busy.and_then(|busy| busy.launch_bound_share()).filter(|_| waits) {
+        return Some(format!("the GPU waits for the host in {} of the recorded steps' time", percent(share)));
+    }
+    let on_gpu = || analysis.operators.iter().filter_map(|o| Some((o, o.gpu?.self_share?)));
+    // One of the paths whose own GPU time is not known may have more than all others.
+    let is_known = on_gpu().map(|(_, share)| share).sum::<f64>() >= KNOWN;
+    let most = on_gpu()
+        .filter(|_| is_known)
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .map(|(operator, share)| (operator, share, "GPU time"));
+    // The table may be in the order of time on the device.
+    let on_host = || analysis.operators.iter().reduce(|a, b| if b.self_ns > a.self_ns { b } else { a });
+    let most = most.or_else(|| on_host().map(|operator| (operator, operator.self_share, "step time")));
+    let (operator, share, of) = most.filter(|(_, share, _)| *share > 0.0)?;
+    Some(format!("{} of {of} is in {}", percent(share), place(&operator.path)))
+}

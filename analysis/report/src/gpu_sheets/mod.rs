@@ -1,0 +1,143 @@
+//! What reports show of the GPU: GPU time of steps, how the device's time divides, kernels, copies, energy, devices.
+
+mod account_lines;
+mod kernel_sheets;
+mod power_sheets;
+mod time_sheets;
+
+use super::format::{count, duration, joules, percent, printable, significant, watts, with_error};
+use candlescope_document::{Cell, Most, Section, Table, cell, maybe};
+use candlescope_figures::Analysis;
+use candlescope_figures::peaks::{Metric, Over, utilisation};
+use candlescope_schema::GpuSource;
+
+/// Rows in the HTML and Markdown reports; `metrics.json` has them all.
+const MOST_ROWS: usize = 200;
+/// Longest name in these reports, in characters.
+const LONGEST_NAME: usize = 100;
+/// Characters of a name on a terminal.
+const NAME_WIDTH: usize = 30;
+
+/// Every table about the GPU, in the order of the reports; each has a section of its own, which is empty without rows.
+pub(super) fn sheets(analysis: &Analysis) -> Vec<Section> {
+    vec![
+        time_sheets::steps(analysis),
+        time_sheets::busy(analysis),
+        kernel_sheets::kernels(analysis),
+        kernel_sheets::paths(analysis),
+        kernel_sheets::copies(analysis),
+        power_sheets::energy(analysis),
+        power_sheets::devices(analysis),
+    ]
+}
+
+/// The section of one table, of whose rows, which are called `what`, a terminal shows so many.
+fn sheet(id: &str, title: &str, note: impl Into<String>, table: Table, terminal: usize, what: &'static str) -> Section {
+    let table = table.of_code(NAME_WIDTH).longest(LONGEST_NAME);
+    let table = table.most(Most::of(terminal, MOST_ROWS, MOST_ROWS), what, "in metrics.json");
+    Section::new(id, title, note).brief("").with(table)
+}
+
+fn time(ns: Option<f64>) -> Cell {
+    maybe(ns, duration)
+}
+
+fn number(n: u64) -> Cell {
+    cell(count(n), n as f64)
+}
+
+fn share(value: Option<f64>) -> Cell {
+    maybe(value, percent)
+}
+
+fn rate(value: Option<f64>) -> Cell {
+    maybe(value, significant)
+}
+
+/// `12 of 48`, sorted by the first number.
+fn of(measured: u64, all: u64) -> Cell {
+    cell(format!("{} of {}", count(measured), count(all)), measured as f64)
+}
+
+/// How close phases come to the machine's peaks, over each kind of time: MFU for prefill, MBU for decode.
+pub(super) fn peaks(analysis: &Analysis) -> Vec<String> {
+    let mut texts: Vec<(String, String)> = Vec::new();
+    for used in utilisation(analysis) {
+        let metric = used.metric.name();
+        if matches!(
+            (used.phase.as_str(), used.metric),
+            ("prefill", Metric::Mbu) | ("decode", Metric::Mfu | Metric::Hfu)
+        ) {
+            continue;
+        }
+        let head = format!("{metric} of {} ({})", printable(&used.phase), printable(&used.peak.label));
+        let over = match used.over {
+            Over::Wall => "over wall time",
+            Over::Gpu(GpuSource::Event) => "over stream elapsed",
+            Over::Gpu(GpuSource::Cupti) => "over kernel time",
+        };
+        let value = format!("{} {over}", with_error(percent(used.ratio), used.error));
+        match texts.iter_mut().find(|(known, _)| *known == head) {
+            Some((_, values)) => values.push_str(&format!(", {value}")),
+            None => texts.push((head, value)),
+        }
+    }
+    texts.into_iter().map(|(head, values)| format!("{head} {values}")).collect()
+}
+
+/// The most important figures about the GPU, each with a one-word label.
+pub(super) fn lines(analysis: &Analysis) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    if let Some(busy) = &analysis.gpu.busy {
+        let launches =
+            busy.launches_per_step().map_or(String::new(), |n| format!(" · {} kernels a step", significant(n)));
+        let busy_share = busy.busy_share().map_or("unknown".to_string(), percent);
+        let bound = busy.launch_bound_share().map_or("unknown".to_string(), percent);
+        lines.push((
+            "busy",
+            format!("{busy_share} of {} recorded steps' wall time · launch-bound {bound}{launches}", count(busy.steps)),
+        ));
+    }
+    let elapsed = analysis.gpu.kinds.iter().flat_map(|kind| kind.elapsed.iter().map(move |e| (kind, e)));
+    let of_wall: Vec<String> = elapsed
+        .filter(|(_, e)| e.source == GpuSource::Event)
+        .take(4)
+        .filter_map(|(kind, e)| {
+            Some(format!(
+                "{} {} ({} of {} steps)",
+                printable(&kind.name),
+                percent(e.of_wall()?),
+                count(e.measured),
+                count(kind.steps)
+            ))
+        })
+        .collect();
+    if !of_wall.is_empty() {
+        lines.push(("stream", format!("stream elapsed / wall: {}", of_wall.join(", "))));
+    }
+    let used = peaks(analysis);
+    if !used.is_empty() && !analysis.gpu.kinds.is_empty() {
+        lines.push(("peak", used.join("; ")));
+    }
+    if let Some(run) = &analysis.energy.run {
+        let mut text = match run.watts() {
+            Some(mean) => {
+                let most: Vec<String> =
+                    analysis.devices.iter().filter_map(|d| d.power_watts).map(|(_, most)| watts(most)).collect();
+                let most = if most.is_empty() { String::new() } else { format!(" · {} at most", most.join(", ")) };
+                format!("{} mean{most} · {} while measured steps ran", watts(mean), joules(run.joules))
+            }
+            None => joules(run.joules),
+        };
+        if let Some((gross, net)) = analysis.energy.per_output_token() {
+            text.push_str(&format!(" · {} an output token", joules(gross)));
+            text.push_str(&match net {
+                Some(net) => format!(", {} net of idle", joules(net)),
+                None => ", net of idle unknown".to_string(),
+            });
+        }
+        lines.push(("power", text));
+    }
+    lines.extend(account_lines::lines(&analysis.manifest));
+    lines
+}

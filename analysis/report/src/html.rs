@@ -1,0 +1,9 @@
+//! `report.html`: one file that opens from disk, needs no network, and shows the same figures as the other reports.
+
+use super::report;
+use candlescope_figures::Analysis;
+
+/// The whole page.
+pub fn page(analysis: &Analysis) -> String {
+    candlescope_document::html::page(&report::document(analysis, 0, 0))
+}

@@ -1,0 +1,39 @@
+//! Renderers turn figures into what people read. None of them computes.
+//!
+//! What is shown is a document: `report` makes that of a run, `compare`, `roofline` and `full` theirs; `candlescope_document`
+//! draws it on a terminal, in Markdown and as a page. `json` has the figures for programs.
+
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod account;
+pub mod advice;
+mod charts;
+pub mod compare;
+mod conclusion;
+mod format;
+pub mod full;
+mod full_front;
+mod gpu_sheets;
+mod head_facts;
+mod headline_figures;
+pub mod html;
+pub mod inputs;
+pub mod json;
+mod kernel_name;
+pub mod markdown;
+#[cfg(feature = "ncu")]
+pub mod ncu;
+mod nsys_table;
+mod peak_columns;
+mod plain_changes;
+mod plain_paths;
+mod report;
+pub mod roofline;
+mod shown_definitions;
+mod slow_requests;
+pub mod terminal;
+pub mod what_if;
+mod write;
+
+pub use terminal::TerminalOptions;
+pub use write::{ReportError, ReportOptions, ReportOutput, write_report, write_report_of};

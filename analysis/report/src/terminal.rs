@@ -1,0 +1,36 @@
+//! The summary on a terminal: the most important figures, without opening a file.
+
+use super::report;
+use candlescope_document::Document;
+use candlescope_document::terminal::{Layout, draw};
+use candlescope_figures::Analysis;
+
+/// How the terminal summary is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TerminalOptions {
+    /// Columns it may take; at least 60.
+    pub width: usize,
+    /// Whether to colour headings and severities.
+    pub color: bool,
+    /// Rows of the tree.
+    pub tree: usize,
+    /// Rows of the operator table.
+    pub operators: usize,
+}
+
+impl Default for TerminalOptions {
+    fn default() -> Self {
+        Self { width: 100, color: false, tree: 24, operators: 12 }
+    }
+}
+
+/// The whole summary.
+pub fn summary(analysis: &Analysis, options: &TerminalOptions) -> String {
+    drawn(report::document(analysis, options.tree, options.operators), options)
+}
+
+/// A run's document on a terminal, where its verdict stands for the conclusion.
+pub(crate) fn drawn(document: Document, options: &TerminalOptions) -> String {
+    let document = Document { conclusion: String::new(), ..document };
+    draw(&document, Layout { width: options.width, color: options.color })
+}

@@ -1,0 +1,116 @@
+//! Turns a run's directory into its reports.
+
+use crate::report::document;
+use crate::terminal::TerminalOptions;
+use crate::{inputs, json, markdown, terminal};
+use candlescope_figures::nsys::Profile;
+use candlescope_figures::{KernelsByPath, Price};
+use candlescope_findings::{AnalyzeOptions, Analyzed, analyze};
+use candlescope_reader::limits::ReadLimits;
+use candlescope_reader::{OpenError, Run};
+use candlescope_schema::files::write_whole;
+use candlescope_schema::run::Verdict;
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The reports could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// The run could not be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A report could not be written.
+    #[error("cannot write `{}`: {cause}. Free space or give another directory for the reports", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        cause: std::io::Error,
+    },
+}
+
+/// What to write for a run.
+#[derive(Debug, Clone, Default)]
+pub struct ReportOptions {
+    /// Where the reports go; the run's own directory by default.
+    pub out: Option<PathBuf>,
+    /// A profile of Nsight Systems made of the same run, whose kernels are shown by path.
+    pub nsys: Option<Profile>,
+    /// What the machine costs, in place of what the run says.
+    pub price: Option<Price>,
+    /// Layout of the terminal summary.
+    pub terminal: TerminalOptions,
+    /// Limits on reading the run.
+    pub limits: ReadLimits,
+}
+
+/// What was written.
+#[derive(Debug, Clone)]
+pub struct ReportOutput {
+    /// Summary for a terminal.
+    pub summary: String,
+    /// The content of `metrics.json`.
+    pub metrics: Value,
+    /// Whether the data can be trusted.
+    pub verdict: Verdict,
+    /// The files written, as [`write_report`] lists them.
+    pub files: Vec<PathBuf>,
+}
+
+/// Reads the run in `dir` and writes its reports:
+///
+/// - `report.html`, `report.md`, `operators.md`, `metrics.json`: every figure, for people and for programs;
+/// - `stakeholder_summary.md`: one page for somebody who decides; `assumptions.md`: what the figures rest on;
+/// - `env.json`: the machine; `inputs.yaml`: the configuration, to make the run again.
+///
+/// Each file appears whole or not at all: it is written under a temporary name and renamed.
+///
+/// # Errors
+/// If the run cannot be opened or a file cannot be written. Damage to a part of the run is in the verdict instead.
+pub fn write_report(dir: impl AsRef<Path>, options: &ReportOptions) -> Result<ReportOutput, ReportError> {
+    write_report_of(&Run::open_within(dir.as_ref(), options.limits.clone())?, options)
+}
+
+/// The same of a run that is open, with the limits that it was opened with.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_report_of(run: &Run, options: &ReportOptions) -> Result<ReportOutput, ReportError> {
+    let Analyzed { mut analysis, account, .. } = analyze(run, &AnalyzeOptions::default());
+    analysis.account = account.ok();
+    if let Some(profile) = &options.nsys {
+        let kernels = KernelsByPath::of(run, profile, &analysis.warmup);
+        analysis.verdict.findings.extend(kernels.findings());
+        analysis.nsys = Some(kernels);
+    }
+    analysis.price = options.price.or(analysis.price);
+    let out = options.out.as_deref().unwrap_or(run.dir());
+    std::fs::create_dir_all(out).map_err(|cause| ReportError::Write { path: out.to_path_buf(), cause })?;
+    let metrics = json::metrics(&analysis);
+    let document = document(&analysis, options.terminal.tree, options.terminal.operators);
+    let contents = [
+        ("report.html", candlescope_document::html::page(&document)),
+        ("report.md", candlescope_document::markdown::draw(&document)),
+        ("operators.md", markdown::operators(&analysis)),
+        ("metrics.json", format!("{metrics:#}\n")),
+        ("stakeholder_summary.md", markdown::stakeholder_summary(&analysis)),
+        ("assumptions.md", markdown::assumptions(&analysis)),
+        ("env.json", format!("{:#}\n", json::environment(&analysis.manifest))),
+        ("inputs.yaml", inputs::inputs(&analysis.manifest)),
+    ];
+    let mut files = Vec::new();
+    for (name, text) in contents {
+        let path = out.join(name);
+        write_whole(&path, |file| file.write_all(text.as_bytes()))
+            .map_err(|cause| ReportError::Write { path: path.clone(), cause })?;
+        files.push(path);
+    }
+    Ok(ReportOutput {
+        summary: terminal::drawn(document, &options.terminal),
+        metrics,
+        verdict: analysis.verdict,
+        files,
+    })
+}

@@ -1,9 +1,0 @@
-//! `report.html`: one file that opens from disk, needs no network, and shows the same figures as the other reports.
-
-use super::report;
-use crate::passes::Analysis;
-
-/// The whole page.
-pub fn page(analysis: &Analysis) -> String {
-    candlescope_document::html::page(&report::document(analysis, 0, 0))
-}
