@@ -346,6 +346,8 @@ fn named(tokens: TokenStream, module: &mut Module) {
     let mut at = 0;
     while at < tokens.len() {
         match &tokens[at] {
+            // Not `pub(in crate::a)`.
+            TokenTree::Group(_) if at > 0 && tokens[at - 1].to_string() == "pub" => {}
             TokenTree::Group(group) => named(group.stream(), module),
             TokenTree::Ident(word) if word == "use" => {
                 let end = at + tokens[at..].iter().position(|t| t.to_string() == ";").unwrap_or(0);
@@ -363,10 +365,7 @@ fn named(tokens: TokenStream, module: &mut Module) {
                     path.push(word.to_string());
                     at += 3;
                 }
-                // Not the word of `pub(crate)`.
-                if path.len() > 1 || !["crate", "super", "self"].contains(&path[0].as_str()) {
-                    module.named.insert(path);
-                }
+                module.named.insert(path);
             }
             _ => {}
         }
@@ -377,7 +376,8 @@ fn named(tokens: TokenStream, module: &mut Module) {
 /// Which file defines what a path names, seen from a module. `None` for what is not of this crate.
 fn definer<'a>(modules: &'a Modules, from: &[String], path: &[String], seen: &mut BTreeSet<Path>) -> Option<&'a Path> {
     let module = modules.get(from)?;
-    let Some((first, rest)) = path.split_first() else { return Some(&module.file) };
+    // A module by itself is nothing that is used: what is taken from it has a path of its own.
+    let (first, rest) = path.split_first()?;
     let below = [from, std::slice::from_ref(first)].concat();
     match first.as_str() {
         "crate" => return definer(modules, &[], rest, seen),
