@@ -2,7 +2,7 @@
 
 use super::super::format::{bytes, count, duration, head};
 use super::super::kernel_name::short;
-use super::{number, rate, share, sheet, time};
+use super::cells::{number, rate, share, sheet, time};
 use crate::passes::Analysis;
 use candlescope_document::{Row, Section, Table, cell, column, maybe, missing, wide};
 

@@ -1,7 +1,7 @@
 //! Energy and devices.
 
 use super::super::format::{bytes, count, duration, head, joules, percent, printable, significant, watts};
-use super::{sheet, time};
+use super::cells::{sheet, time};
 use crate::passes::sensor::{ACCURACY, Idle, IdleFrom, Joules};
 use crate::passes::{Analysis, Device};
 use candlescope_document::{Cell, Row, Section, Table, cell, column, maybe, missing, wide};

@@ -1,7 +1,7 @@
 //! GPU time of steps, and how the device's time divides.
 
 use super::super::format::duration;
-use super::{number, of, rate, share, sheet, time};
+use super::cells::{number, of, rate, share, sheet, time};
 use crate::passes::Analysis;
 use crate::passes::busy::Busy;
 use crate::passes::gpu_of_steps::Elapsed;

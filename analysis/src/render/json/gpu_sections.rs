@@ -1,6 +1,6 @@
 //! The GPU's part of `metrics.json`. Times are nanoseconds, energy joules; what is not known is null.
 
-use super::spread;
+use super::spread::spread;
 use crate::passes::busy::Busy;
 use crate::passes::gaps::GapSum;
 use crate::passes::gpu_of_steps::Elapsed;
