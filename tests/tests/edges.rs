@@ -172,13 +172,9 @@ fn no_modules_of_a_crate_use_each_other_in_a_circle() {
         let dir = package.manifest_path.parent().expect("a folder");
         let mut modules = Modules::new();
         collect(dir.join("src").as_std_path(), &[], &mut modules);
-        let circles = circles(&uses(&modules));
-        assert!(
-            circles.is_empty() || !WITH_CIRCLES.contains(&package.name.as_str()),
-            "{} has none any more",
-            package.name
-        );
-        if !circles.is_empty() && !WITH_CIRCLES.contains(&package.name.as_str()) {
+        let (circles, known) = (circles(&uses(&modules)), WITH_CIRCLES.contains(&package.name.as_str()));
+        assert!(!known || !circles.is_empty(), "{} has none any more: it leaves the list", package.name);
+        if !known && !circles.is_empty() {
             found.insert(package.name.to_string(), circles);
         }
     }
