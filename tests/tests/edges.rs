@@ -155,7 +155,8 @@ const WITH_CIRCLES: &[&str] = &["candlescope-analysis"];
 /// No circle of modules inside a crate, a parent with its child included. Modules are files; the rules:
 ///
 /// - A file uses another when its code, or an import of its own, names something that is *defined* there. A name that
-///   comes by way of a re-export or of another file's import is followed to the file that defines it.
+///   comes by way of a re-export or of another file's import is followed to the file that defines it. A module's own
+///   name is no item: what is taken from it counts.
 /// - `mod child;` and re-exports (`pub use`, `pub(crate) use`) use nothing, unless the file's own code says the name.
 /// - So a folder's file may show what its children have, and a child may use what that file shows; but a child that
 ///   uses what the folder's file defines, whose code uses the child, is a circle of two.
@@ -189,7 +190,7 @@ fn circles_are_found_also_through_parents_and_re_exports() {
             let path: Path = path.split("::").filter(|part| !part.is_empty()).map(String::from).collect();
             add(text.parse().expect("Rust"), &path, &path, &mut modules);
         }
-        circles(&uses(&modules)).into_iter().map(|(names, _)| names).collect()
+        circles(&uses(&modules)).into_keys().collect()
     };
     // Siblings, one of them through a parent's re-export, one without an import.
     let siblings = [
@@ -213,6 +214,7 @@ type Path = Vec<String>;
 type Modules = BTreeMap<Path, Module>;
 
 /// A module: a file, or a `mod` in braces of that file.
+#[derive(Default)]
 struct Module {
     file: Path,
     defined: BTreeSet<String>,
@@ -250,13 +252,7 @@ fn collect(dir: &std::path::Path, at: &[String], into: &mut Modules) {
 
 /// Adds a module's items to those known.
 fn add(tokens: TokenStream, path: &[String], file: &[String], into: &mut Modules) {
-    let mut module = Module {
-        file: file.to_vec(),
-        defined: BTreeSet::new(),
-        has_macros: false,
-        imports: Vec::new(),
-        named: BTreeSet::new(),
-    };
+    let mut module = Module { file: file.to_vec(), ..Module::default() };
     for item in syn::parse2::<syn::File>(without_tests(tokens)).expect("Rust").items {
         let name = match &item {
             Item::Use(item) => {
