@@ -79,7 +79,7 @@ pub(crate) mod compare {
         let _ = &args.any;
         let error = super::default_feature("`candlescope compare` and `candlescope gate`", "lab");
         crate::output::note(&format!("error: {error:#}"));
-        crate::COMPARE_FAILED
+        crate::compare_failed::COMPARE_FAILED
     }
     pub(crate) use run as run_gate;
 }

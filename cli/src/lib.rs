@@ -14,6 +14,7 @@ mod at_work;
 mod bench;
 #[cfg(feature = "lab")]
 mod compare;
+mod compare_failed;
 mod conf;
 mod conf_args;
 mod crash_report;
@@ -77,10 +78,8 @@ use lacking::{bench, compare, load, tune};
 
 use args::{Cli, Command};
 use clap::Parser;
+use compare_failed::COMPARE_FAILED;
 use std::process::ExitCode;
-
-/// The status of errors of `compare` and `gate`, whose 1 and 2 are outcomes.
-const COMPARE_FAILED: u8 = 3;
 
 /// The command: reads its arguments, does what they say, and returns the exit status.
 pub fn main() -> ExitCode {

@@ -4,15 +4,18 @@
 //! output by counting, and what it keeps in variables by [where it is rendered](ChatTemplate::render).
 
 mod apart;
+mod chat_error;
 mod cycles;
 mod harmless;
 mod jinja;
+mod message;
 mod tokens;
 
 pub use apart::isolate;
+pub use chat_error::ChatError;
 
 use jinja::Conversation;
-use serde::{Deserialize, Serialize};
+pub use message::Message;
 use serde_json::Value;
 
 /// Longest template, in bytes. Those of known models have up to some 20,000.
@@ -23,49 +26,6 @@ const MAX_TOKEN: usize = 1 << 10;
 const MAX_HELD_HERE: usize = 96 << 20;
 /// ... and goes through at most this many bytes of messages.
 const MAX_PASSED_HERE: usize = 1 << 30;
-/// Most bytes of an error's text, which a template can determine.
-const MAX_ERROR: usize = 1 << 10;
-
-/// One turn of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    /// `system`, `user` or `assistant`.
-    pub role: String,
-    /// What was said.
-    pub content: String,
-}
-
-impl Message {
-    /// A turn.
-    pub fn new(role: &str, content: &str) -> Self {
-        Self { role: role.to_string(), content: content.to_string() }
-    }
-}
-
-/// Why a conversation could not be rendered.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum ChatError {
-    /// The template is invalid, refuses the conversation, or exceeds the limits.
-    #[error("the model's chat template failed: {0}; pass the prompt without a chat template")]
-    Template(String),
-    /// This program or machine cannot render it.
-    #[error("the model's chat template cannot be rendered: {0}")]
-    Host(String),
-}
-
-impl ChatError {
-    /// An error of the template, with its text cut to a readable length.
-    fn template(text: impl Into<String>) -> Self {
-        let mut text = text.into();
-        if text.len() > MAX_ERROR {
-            text.truncate(text.floor_char_boundary(MAX_ERROR));
-            text.push('…');
-        }
-        Self::Template(text)
-    }
-}
-
 /// A model's chat template.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {

@@ -1,21 +1,22 @@
 //! Dimensions of models, and named configurations.
 
+mod architectures;
+mod config_error;
 mod gguf;
 mod gpt2;
 mod hf;
 mod json;
 mod limits;
+mod model_config;
 
-use candlescope_core::nearest;
-use candlescope_work::operation::Heads;
-use candlescope_work::shape::{ModelShape, WindowedLayers};
-use candlescope_work::windows::Window;
-pub use gpt2::GPT2;
+pub use architectures::{
+    ENCODER_ARCHITECTURES, GGUF_ARCHITECTURES, GPT2, HF_ARCHITECTURES, INSTRUMENTED_ARCHITECTURES,
+};
+pub(crate) use architectures::{HEAD_NORMS, PADDLEOCR_VL, with_encoder};
+use config_error::suggest;
+pub use config_error::{ConfigError, EMBEDDED, NAMED, NAMED_WITH_ENCODER};
 pub(crate) use json::token_ids;
-use serde::{Deserialize, Serialize};
-
-/// Name of the tiny model made in the process.
-pub const EMBEDDED: &str = "embedded";
+pub use model_config::{AttentionDims, FeedForward, Llama3Scaling, ModelConfig, Rope};
 
 /// Token that begins a text of the embedded model.
 pub const BYTES_BOS: u32 = 256;
@@ -23,207 +24,6 @@ pub const BYTES_BOS: u32 = 256;
 pub const BYTES_EOS: u32 = 257;
 /// Vocabulary of the embedded model: 256 bytes, beginning, end and padding.
 pub const BYTES_VOCAB: usize = 259;
-
-/// Named configurations: `config:NAME`.
-pub const NAMED: &[&str] = &[
-    "smollm2-135m",
-    "tinyllama-1.1b",
-    "qwen2.5-0.5b",
-    "qwen2.5-7b",
-    "qwen3-0.6b",
-    "llama-3-8b",
-    "distilgpt2",
-    "gpt2",
-    "gpt2-medium",
-    "gpt2-large",
-    "gpt2-xl",
-    EMBEDDED,
-];
-
-/// Named configurations of models with an encoder, which the engine `candle` runs: `config:NAME`.
-pub const NAMED_WITH_ENCODER: &[&str] = &["t5-small", "t5-base", "bert-base", "minilm", "whisper-tiny", "paddleocr-vl"];
-
-/// Feed-forward network of a decoder layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-pub enum FeedForward {
-    /// `down(silu(gate(x)) · up(x))`.
-    SwiGlu {
-        /// Width.
-        intermediate: usize,
-    },
-    /// `down(gelu(up(x)))`, in GPT-2 with the tanh form of GELU.
-    Gelu {
-        /// Width.
-        intermediate: usize,
-    },
-}
-
-/// Stretching of rotary embeddings as Llama 3.1 and later do it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Llama3Scaling {
-    /// Factor by which low frequencies shrink.
-    pub factor: f32,
-    /// Wavelengths above `original_context / low_freq_factor` shrink in full.
-    pub low_freq_factor: f32,
-    /// Wavelengths below `original_context / high_freq_factor` stay.
-    pub high_freq_factor: f32,
-    /// Context length before stretching, in tokens.
-    pub original_max_position_embeddings: usize,
-}
-
-/// Rotary position embedding.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Rope {
-    /// Base of the frequencies.
-    pub theta: f32,
-    /// Pairs are (2i, 2i+1), the order of Llama weights in GGUF files, not (i, i + d/2), that of Hugging Face.
-    pub interleaved: bool,
-    /// Stretching, if any.
-    pub scaling: Option<Llama3Scaling>,
-}
-
-/// Head counts of an attention and the width of what it caches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AttentionDims {
-    /// Query heads.
-    pub heads: usize,
-    /// Key and value heads.
-    pub kv_heads: usize,
-    /// Features of a head.
-    pub head_dim: usize,
-}
-
-impl AttentionDims {
-    /// The same, as costs are counted by.
-    pub fn counted(&self) -> Heads {
-        Heads::new(self.heads, self.kv_heads, self.head_dim)
-    }
-}
-
-/// Dimensions of a decoder: a Llama, one of its relatives, or GPT-2.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ModelConfig {
-    /// Name for people.
-    pub name: String,
-    /// One of [`HF_ARCHITECTURES`].
-    pub architecture: String,
-    /// Entries of the vocabulary.
-    pub vocab_size: usize,
-    /// Features of the residual stream.
-    pub hidden_size: usize,
-    /// Feed-forward network.
-    pub feed_forward: FeedForward,
-    /// Decoder layers.
-    pub num_layers: usize,
-    /// Query heads.
-    pub num_heads: usize,
-    /// Key and value heads.
-    pub num_kv_heads: usize,
-    /// Features of a head; not always `hidden_size / num_heads`.
-    pub head_dim: usize,
-    /// Longest context, in tokens.
-    pub max_context: usize,
-    /// Positions that a token attends to at most, itself included, in every layer. The wrapped models attend to all, and
-    /// end the context where the window does; the costs of [`shape`](Self::shape) also say what lies beyond.
-    #[serde(default)]
-    pub window: Option<usize>,
-    /// Epsilon of the norms.
-    pub rms_norm_eps: f64,
-    /// Rotary embedding; of no meaning for GPT-2, which learned its positions.
-    pub rope: Rope,
-    /// Whether the LM head is the embedding table.
-    pub tie_embeddings: bool,
-    /// Whether the query, key and value projections have biases. In GPT-2 all projections of a layer have.
-    pub qkv_bias: bool,
-    /// Token a text begins with, if the model wants one.
-    pub bos: Option<u32>,
-    /// Tokens that end a text.
-    pub eos: Vec<u32>,
-}
-
-/// Why there is no configuration.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The name is not in [`NAMED`].
-    #[error("no configuration is named `{name}`{suggestion}; known are {known}", known = all_names().join(", "))]
-    UnknownName {
-        /// The name that was given.
-        name: String,
-        /// ` (did you mean …?)` or nothing.
-        suggestion: String,
-    },
-    /// The name is in [`NAMED_WITH_ENCODER`], and dimensions of a decoder are wanted.
-    #[error(
-        "`config:{name}` has an encoder, and this takes only decoders, models that continue a text; \
-         `candlescope profile --model config:{name}` runs it"
-    )]
-    WithEncoder {
-        /// The name that was given.
-        name: String,
-    },
-    /// `config.json` lacks a field or has a wrong value in it.
-    #[error(
-        "`{field}` is missing from config.json or is not {expected}; take config.json from the model's own directory"
-    )]
-    Field {
-        /// Name of the field.
-        field: String,
-        /// What it should be.
-        expected: &'static str,
-    },
-    /// The metadata of a GGUF file lacks something.
-    #[error("it lacks {what}; the file is incomplete: convert the model again, or take another one")]
-    Lacks {
-        /// What is missing.
-        what: String,
-    },
-    /// The model's architecture is not one of ours.
-    #[error("architecture `{found}` is not supported; supported are {supported}")]
-    Architecture {
-        /// The value in the file.
-        found: String,
-        /// The supported ones.
-        supported: String,
-    },
-    /// The architecture is ours, but this variant of it is not.
-    #[error("{what} is not supported; {remedy}")]
-    Unsupported {
-        /// The feature.
-        what: String,
-        /// What to do instead.
-        remedy: &'static str,
-    },
-    /// A dimension is larger than in any real model.
-    #[error("{name} is {value}, more than the limit of {limit}; the file is damaged or malicious")]
-    TooLarge {
-        /// The dimension.
-        name: &'static str,
-        /// The value in the file.
-        value: usize,
-        /// The limit.
-        limit: usize,
-    },
-    /// candle's reader refuses `config.json`.
-    #[error("config.json is not what candle reads: {0}; take it from the model's own directory")]
-    Unreadable(String),
-    /// Dimensions contradict each other.
-    #[error("the dimensions do not fit together: {0}")]
-    Inconsistent(String),
-}
-
-/// Architectures that `config.json` may name.
-pub const HF_ARCHITECTURES: &[&str] = &["llama", "mistral", "qwen2", "qwen3", GPT2];
-
-/// Those of them that our layers run. The others run as candle-transformers' own models only.
-pub const INSTRUMENTED_ARCHITECTURES: &[&str] = &["llama", "mistral", "qwen2", GPT2];
-
-/// Norms of queries and keys, each over a head.
-pub(crate) const HEAD_NORMS: [&str; 2] = ["q_norm", "k_norm"];
-
-/// Architectures that GGUF's `general.architecture` may name.
-pub const GGUF_ARCHITECTURES: &[&str] = &["llama", "qwen2"];
 
 #[allow(clippy::too_many_arguments)]
 fn decoder(
@@ -330,43 +130,6 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Whether it is a GPT-2, whose layers are others than a Llama's.
-    pub fn is_gpt2(&self) -> bool {
-        self.architecture == GPT2
-    }
-
-    /// Whether queries and keys of each head are normalised.
-    pub(crate) fn normalises_heads(&self) -> bool {
-        self.architecture == "qwen3"
-    }
-
-    /// Head counts.
-    pub const fn attention(&self) -> AttentionDims {
-        AttentionDims { heads: self.num_heads, kv_heads: self.num_kv_heads, head_dim: self.head_dim }
-    }
-
-    /// Width of the feed-forward network.
-    pub const fn intermediate(&self) -> usize {
-        match self.feed_forward {
-            FeedForward::SwiGlu { intermediate } | FeedForward::Gelu { intermediate } => intermediate,
-        }
-    }
-
-    /// The same dimensions, as costs and predictions take them.
-    pub fn shape(&self) -> ModelShape {
-        let [vocab, hidden, layers] = [self.vocab_size, self.hidden_size, self.num_layers].map(|n| n as u64);
-        let [heads, kv_heads, head_dim] = [self.num_heads, self.num_kv_heads, self.head_dim].map(|n| n as u64);
-        let (size, heads) = ((vocab, hidden, layers), (heads, kv_heads, head_dim));
-        let mut shape = ModelShape::decoder(&self.name, size, heads, self.intermediate() as u64);
-        shape.max_context = Some(self.max_context as u64);
-        let mut shape = shape.built_as(&self.architecture);
-        shape.tied = self.tie_embeddings;
-        shape.biases.qkv |= self.qkv_bias;
-        let window = self.window.map(|positions| Window::of(&self.architecture, positions as u64));
-        shape.window = window.map(|window| WindowedLayers { window, layers });
-        shape
-    }
-
     /// Names (those of Hugging Face) and shapes of all weights as they are stored, in load order. Without
     /// `lm_head.weight` if the embedding table serves as the head.
     pub fn weights(&self) -> Vec<(String, Vec<usize>)> {
@@ -405,15 +168,6 @@ impl ModelConfig {
     pub fn parameters(&self) -> u64 {
         self.weights().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum()
     }
-}
-
-/// Names of all configurations, those of models with an encoder included.
-fn all_names() -> Vec<&'static str> {
-    [NAMED, NAMED_WITH_ENCODER].concat()
-}
-
-fn suggest(wanted: &str) -> String {
-    nearest::suggest(wanted, all_names())
 }
 
 #[cfg(test)]

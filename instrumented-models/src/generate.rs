@@ -11,188 +11,27 @@
 
 mod encoder;
 mod encoder_decoder;
+mod generate_error;
+mod options;
+mod output;
 mod streams;
 mod vision;
 
-use crate::candle_message;
 use crate::causal_lm::CausalLm;
-use crate::load::{LoadedModel, PromptTooLong, SourceTooLong};
-use crate::sampling::{Sampler, SamplingOptions};
+use crate::load::{LoadedModel, PromptTooLong};
+use crate::sampling::Sampler;
 use candle_core::{Device, Tensor};
 use candlescope_core::llm::{self, Request};
 use candlescope_core::{Annotation, Outcome, annotate};
 pub use encoder::{Encoding, encode};
 pub use encoder_decoder::{generate_from, generate_from_with};
+pub use generate_error::GenerateError;
+pub use options::{Context, GenerateOptions};
+pub use output::{FinishReason, GenerationOutput, Sequence, TokenEvent};
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use streams::Streams;
 pub use vision::{generate_seen, see};
-
-/// How to generate.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GenerateOptions {
-    /// Most tokens to generate for each sequence.
-    pub max_new_tokens: usize,
-    /// How tokens are chosen.
-    pub sampling: SamplingOptions,
-    /// Seed of sampled generation.
-    pub seed: u64,
-    /// Go on past the model's end tokens: for measurements of a given length.
-    pub ignore_eos: bool,
-    /// Tokens that end a sequence besides the model's own.
-    pub stop_tokens: Vec<u32>,
-    /// Keep keys and values. Without them, every step processes the whole text again.
-    pub kv_cache: bool,
-    /// `gen_ai.operation.name` of the request: `text_completion` or `chat`.
-    pub operation: String,
-}
-
-impl Default for GenerateOptions {
-    fn default() -> Self {
-        Self {
-            max_new_tokens: 64,
-            sampling: SamplingOptions::default(),
-            seed: 42,
-            ignore_eos: false,
-            stop_tokens: Vec::new(),
-            kv_cache: true,
-            operation: "text_completion".into(),
-        }
-    }
-}
-
-/// Why a sequence ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FinishReason {
-    /// An end token was chosen; it is the last of the sequence's tokens.
-    Stop,
-    /// `max_new_tokens` were generated.
-    Length,
-    /// The context is full.
-    Context,
-    /// The caller stopped the generation.
-    Cancelled,
-}
-
-impl FinishReason {
-    /// `stop`, `length`, `context` or `cancelled`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            FinishReason::Stop => "stop",
-            FinishReason::Length => "length",
-            FinishReason::Context => "context",
-            FinishReason::Cancelled => "cancelled",
-        }
-    }
-}
-
-/// One generated sequence.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sequence {
-    /// Generated tokens, an end token included.
-    pub tokens: Vec<u32>,
-    /// Their text; empty if there is no tokenizer.
-    pub text: String,
-    /// Why it ended.
-    pub finish: FinishReason,
-}
-
-/// A new token, passed to the caller of [`generate`] as soon as it exists.
-#[derive(Debug)]
-pub struct TokenEvent<'a> {
-    /// Sequence of the batch.
-    pub sequence: usize,
-    /// Number of the token in its sequence, from 0.
-    pub index: usize,
-    /// The token.
-    pub token: u32,
-    /// Text that it completes; empty while a character is incomplete, and if there is no tokenizer.
-    pub text: &'a str,
-}
-
-/// The result of [`generate`].
-#[derive(Debug, Clone)]
-pub struct GenerationOutput {
-    /// One for each prompt.
-    pub sequences: Vec<Sequence>,
-    /// Tokens of each prompt.
-    pub prompt_tokens: usize,
-    /// When the request began.
-    pub started: Instant,
-    /// When each step's tokens existed on the host; the first is that of prefill.
-    pub token_times: Vec<Instant>,
-    /// When the request ended.
-    pub ended: Instant,
-}
-
-impl GenerationOutput {
-    /// Request start to first token.
-    pub fn ttft(&self) -> Option<Duration> {
-        self.token_times.first().map(|first| *first - self.started)
-    }
-
-    /// Gaps between consecutive tokens.
-    pub fn itl(&self) -> Vec<Duration> {
-        self.token_times.windows(2).map(|pair| pair[1] - pair[0]).collect()
-    }
-
-    /// Mean time per token after the first; `None` for a single token.
-    pub fn tpot(&self) -> Option<Duration> {
-        let (first, last) = (self.token_times.first()?, self.token_times.last()?);
-        let steps = u32::try_from(self.token_times.len() - 1).ok().filter(|n| *n > 0)?;
-        Some((*last - *first) / steps)
-    }
-
-    /// Tokens generated, all sequences together.
-    pub fn output_tokens(&self) -> usize {
-        self.sequences.iter().map(|s| s.tokens.len()).sum()
-    }
-}
-
-/// Why generation failed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum GenerateError {
-    /// The prompt has no tokens.
-    #[error("the prompt is empty; pass a text, or a number of prompt tokens of at least 1")]
-    EmptyPrompt,
-    /// A prompt does not fit the model's context.
-    #[error(transparent)]
-    PromptTooLong(#[from] PromptTooLong),
-    /// Prompts of a batch differ in length.
-    #[error(
-        "prompts of a batch must have equal lengths, these have {0} and {1} tokens; generate them one after the other"
-    )]
-    UnequalPrompts(usize, usize),
-    /// The model processes one prompt at a time.
-    #[error("this model cannot process a batch of {0} prompts; use a batch of 1 or the instrumented model")]
-    BatchOfPrompts(usize),
-    /// A token of the prompt is not in the vocabulary.
-    #[error("prompt token {token} is not in the vocabulary of {vocabulary}; use the model's own tokenizer")]
-    ForeignToken {
-        /// The token.
-        token: u32,
-        /// Entries of the vocabulary.
-        vocabulary: usize,
-    },
-    /// A source does not fit the encoder.
-    #[error(transparent)]
-    SourceTooLong(#[from] SourceTooLong),
-    /// An option is invalid.
-    #[error("invalid option: {0}")]
-    Options(String),
-    /// A step failed.
-    #[error("generation failed at {step}: {}", candle_message(.cause))]
-    Step {
-        /// Which step.
-        step: String,
-        /// candle's error.
-        cause: candle_core::Error,
-    },
-    /// Tokens could not be decoded.
-    #[error(transparent)]
-    Tokenizer(#[from] crate::tokenizer::TokenizerError),
-}
 
 /// Continues `prompts`, tokens of equal length, and calls `on_token` for each new token.
 pub fn generate(
@@ -221,31 +60,6 @@ pub fn generate_for(
     let LoadedModel { model, tokenizer, info, .. } = loaded;
     let context = Context::of(info, tokenizer.as_ref(), options);
     run(model.as_mut(), &context, || request, prompts, options, on_token)
-}
-
-/// What the loop needs to know besides the model.
-#[derive(Debug)]
-pub struct Context<'a> {
-    /// The model's name in the request.
-    pub name: &'a str,
-    /// Tokens that end a sequence.
-    pub stop: Vec<u32>,
-    /// Decodes tokens to text.
-    pub tokenizer: Option<&'a crate::tokenizer::Tokenizer>,
-}
-
-impl<'a> Context<'a> {
-    fn of(
-        info: &'a crate::info::ModelInfo,
-        tokenizer: Option<&'a crate::tokenizer::Tokenizer>,
-        options: &GenerateOptions,
-    ) -> Self {
-        let mut stop = options.stop_tokens.clone();
-        if !options.ignore_eos {
-            stop.extend(&info.eos_tokens);
-        }
-        Self { name: &info.name, stop, tokenizer }
-    }
 }
 
 fn check(model: &dyn CausalLm, prompts: &[Vec<u32>], options: &GenerateOptions) -> Result<usize, GenerateError> {

@@ -6,7 +6,7 @@ mod vision;
 use crate::candle_models::{CandleDecoder, CandleLlama, CandleQuantizedLlama};
 use crate::causal_lm::CausalLm;
 use crate::chat::{ChatError, ChatTemplate, Message};
-use crate::config::{ConfigError, EMBEDDED, INSTRUMENTED_ARCHITECTURES, ModelConfig};
+use crate::config::{ConfigError, EMBEDDED, INSTRUMENTED_ARCHITECTURES, ModelConfig, PADDLEOCR_VL, with_encoder};
 use crate::gpt2::Gpt2;
 use crate::hub::HubError;
 use crate::info::{ModelInfo, compute_dtype, quantized_compute_dtype};
@@ -21,7 +21,7 @@ use crate::weights::safetensors::SafetensorsDir;
 use crate::weights::{GgufText, HeldWeights, Holding, WeightError, WeightSource, WithoutPrefix};
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device};
-pub use encoders::{AnyModel, ENCODER_ARCHITECTURES, LoadedEncoder, LoadedEncoderDecoder};
+pub use encoders::{AnyModel, LoadedEncoder, LoadedEncoderDecoder};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl Engine {
     pub fn of(self, architecture: &str) -> Self {
         match self {
             Self::Auto if INSTRUMENTED_ARCHITECTURES.contains(&architecture) => Self::Instrumented,
-            Self::Auto if architecture == encoders::PADDLEOCR_VL => Self::Instrumented,
+            Self::Auto if architecture == PADDLEOCR_VL => Self::Instrumented,
             Self::Auto => Self::Candle,
             chosen => chosen,
         }
@@ -449,7 +449,7 @@ impl Loader<'_> {
     /// A model of a directory; one of the hub is called by its id, because its directory is called by a commit.
     fn directory(&self, directory: &Path, id: Option<&str>) -> Result<LoadedModel, LoadError> {
         let (name, json) = Self::config_json(directory, id)?;
-        if let Some(architecture) = encoders::with_encoder(&json) {
+        if let Some(architecture) = with_encoder(&json) {
             return Err(LoadError::WithEncoder { source_name: self.source.clone(), architecture: architecture.into() });
         }
         let in_file = |cause| WeightError::Config { path: directory.join("config.json"), cause };

@@ -1,7 +1,9 @@
 //! A directory with prompts: described by its metadata, or by what lies in it.
 
+use crate::dataset_error::DatasetError;
 use crate::forms::{file, image, text_of};
-use crate::{Content, DatasetError, Prompt, empty, extension, is_image, within};
+use crate::paths::{extension, is_image, within};
+use crate::prompt::{Content, Prompt};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -103,7 +105,7 @@ fn chosen<'a>(
 ) -> Result<&'a Variant, DatasetError> {
     if files.is_empty() {
         let why = variant.map_or("it has no variants".to_string(), |name| format!("it has no variant {name}"));
-        return Err(empty(path, why));
+        return Err(DatasetError::empty(path, why));
     }
     let complaint = |why: String| DatasetError::Variant {
         path: path.to_path_buf(),
@@ -112,7 +114,9 @@ fn chosen<'a>(
     };
     match variant.or(default) {
         Some(name) => files.get(name).ok_or_else(|| complaint(format!("{name} is none of them"))),
-        None if files.len() == 1 => files.values().next().ok_or_else(|| empty(path, "it has no variants")),
+        None if files.len() == 1 => {
+            files.values().next().ok_or_else(|| DatasetError::empty(path, "it has no variants"))
+        }
         None => Err(complaint("name one with --variant".to_string())),
     }
 }
@@ -127,7 +131,7 @@ fn described(path: &Path, metadata: &Path, variant: Option<&str>) -> Result<Vec<
     };
     let listed = read.variants.ok_or_else(|| wrong("it has no `variants`, a table of names and files".to_string()))?;
     if listed.is_empty() {
-        return Err(empty(path, "its metadata lists no variants"));
+        return Err(DatasetError::empty(path, "its metadata lists no variants"));
     }
     let variants = listed.into_iter().map(|(name, named)| {
         let (file, separator) = match named {
@@ -152,7 +156,7 @@ fn whole_texts(path: &Path, texts: &[PathBuf]) -> Result<Vec<Prompt>, DatasetErr
     if prompts.is_empty() {
         let why = "it needs metadata.toml (or .json) with variants, a file .jsonl or .json, files .txt with a prompt each, \
                    or images";
-        return Err(empty(path, why));
+        return Err(DatasetError::empty(path, why));
     }
     Ok(prompts)
 }

@@ -1,6 +1,8 @@
 //! The forms of a file with prompts.
 
-use crate::{Content, DatasetError, Prompt, empty, extension, is_image, within};
+use crate::dataset_error::DatasetError;
+use crate::paths::{extension, is_image, within};
+use crate::prompt::{Content, Prompt};
 use candlescope_schema::files::read_text_limited;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -67,7 +69,7 @@ pub(crate) fn image(id: u64, path: &Path, text: Option<String>) -> Prompt {
 }
 
 fn not_empty(path: &Path, prompts: Vec<Prompt>) -> Result<Vec<Prompt>, DatasetError> {
-    if prompts.is_empty() { Err(empty(path, "write a prompt a line")) } else { Ok(prompts) }
+    if prompts.is_empty() { Err(DatasetError::empty(path, "write a prompt a line")) } else { Ok(prompts) }
 }
 
 /// What lies between lines that are `separator`, numbered by its first line.
@@ -174,7 +176,8 @@ fn share_gpt(path: &Path, text: &str) -> Result<Vec<Prompt>, DatasetError> {
     let wrong = |place: String, why: String| DatasetError::Entry { path: path.to_path_buf(), place, why };
     let value: Value = serde_json::from_str(text)
         .map_err(|e| wrong(format!("line {}", e.line()), format!("it is no JSON: {e}; is it JSONL? Call it .jsonl")))?;
-    let entries = value.as_array().ok_or_else(|| empty(path, "it is no list of conversations or prompts"))?;
+    let entries =
+        value.as_array().ok_or_else(|| DatasetError::empty(path, "it is no list of conversations or prompts"))?;
     let mut prompts = Vec::new();
     for (n, value) in entries.iter().enumerate() {
         let id = n as u64 + 1;
@@ -188,7 +191,7 @@ fn share_gpt(path: &Path, text: &str) -> Result<Vec<Prompt>, DatasetError> {
         within_limit(path, || format!("entry {}", prompt.id), text_bytes(prompt))?;
     }
     if prompts.is_empty() && !entries.is_empty() {
-        return Err(empty(path, "none of its conversations begins with a person"));
+        return Err(DatasetError::empty(path, "none of its conversations begins with a person"));
     }
     of_one_kind(path, "entry", prompts)
 }

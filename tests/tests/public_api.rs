@@ -57,6 +57,8 @@ struct Library {
     public: BTreeMap<String, Option<String>>,
     /// Type → its public methods.
     methods: BTreeMap<String, Vec<String>>,
+    /// Names that a module imports for itself: path → the path that it refers to.
+    imports: BTreeMap<String, String>,
     /// Public modules' globs: (module, path).
     globs: Vec<(String, String)>,
 }
@@ -103,7 +105,7 @@ impl Library {
                         }
                     }
                 }
-                Item::Use(use_) if is_public => self.reexport(path, public, "", &use_.tree),
+                Item::Use(use_) => self.import(path, is_public.then_some(public), "", &use_.tree),
                 Item::Macro(declared) if ["record", "options"].iter().any(|name| declared.mac.path.is_ident(name)) => {
                     let (name, lines) = record(declared);
                     let full = format!("{path}::{name}");
@@ -157,19 +159,21 @@ impl Library {
         }
     }
 
-    fn reexport(&mut self, module: &str, public: bool, prefix: &str, tree: &UseTree) {
+    /// An import that is re-exported, from a public module or a private one, or for the module itself alone.
+    fn import(&mut self, module: &str, shown: Option<bool>, prefix: &str, tree: &UseTree) {
         let (name, target) = match tree {
             UseTree::Path(p) => {
-                return self.reexport(module, public, &format!("{prefix}{}::", p.ident), &p.tree);
+                return self.import(module, shown, &format!("{prefix}{}::", p.ident), &p.tree);
             }
             UseTree::Group(group) => {
                 for tree in &group.items {
-                    self.reexport(module, public, prefix, tree);
+                    self.import(module, shown, prefix, tree);
                 }
                 return;
             }
             UseTree::Glob(_) => {
-                self.globs.push((module.to_string(), format!("{module}::{}", prefix.trim_end_matches("::"))));
+                let target = format!("{module}::{}", prefix.trim_end_matches("::"));
+                self.globs.extend(shown.map(|_| (module.to_string(), target)));
                 return;
             }
             UseTree::Name(n) => (n.ident.to_string(), format!("{prefix}{}", n.ident)),
@@ -182,20 +186,36 @@ impl Library {
             None => format!("{module}::{target}"),
         };
         let full = format!("{module}::{name}");
-        if public {
-            self.public.insert(full, Some(target));
-        } else {
+        match shown {
+            Some(true) => _ = self.public.insert(full, Some(target)),
             // A private module's re-export, which another re-export may refer to.
-            self.items.entry(full).or_insert_with(|| vec![format!("use {target}")]);
+            Some(false) => _ = self.items.entry(full).or_insert_with(|| vec![format!("use {target}")]),
+            None => _ = self.imports.insert(full, target),
         }
+    }
+
+    /// What a private module's re-export refers to.
+    fn reexported(&self, path: &str) -> Option<String> {
+        self.items.get(path)?.first()?.strip_prefix("use ").map(String::from)
+    }
+
+    /// Where the type that a module calls by this path is defined.
+    fn definer(&self, path: String) -> String {
+        let public = || self.public.get(&path).cloned().flatten();
+        let next = self.imports.get(&path).cloned().or_else(public).or_else(|| self.reexported(&path));
+        next.map_or(path, |next| self.definer(next))
     }
 
     /// A line for each public name, and below a type its members.
     fn list(mut self) -> String {
+        // A type may have methods in other files, which import it.
+        for (of, lines) in std::mem::take(&mut self.methods) {
+            self.methods.entry(self.definer(of)).or_default().extend(lines);
+        }
         for (module, target) in std::mem::take(&mut self.globs) {
             let inside = format!("{target}::");
-            let names: Vec<String> =
-                self.items.keys().filter_map(|k| k.strip_prefix(&inside)).map(String::from).collect();
+            let known = self.items.keys().chain(self.public.keys());
+            let names: Vec<String> = known.filter_map(|k| k.strip_prefix(&inside)).map(String::from).collect();
             for name in names.iter().filter(|name| !name.contains("::")) {
                 self.public.entry(format!("{module}::{name}")).or_insert_with(|| Some(format!("{inside}{name}")));
             }
@@ -203,9 +223,8 @@ impl Library {
         let mut lines = Vec::new();
         for (path, target) in &self.public {
             let mut origin = target.as_deref().unwrap_or(path).to_string();
-            while let Some(next) = self.items.get(&origin).and_then(|l| l.first()).and_then(|l| l.strip_prefix("use "))
-            {
-                origin = next.to_string();
+            while let Some(next) = self.reexported(&origin) {
+                origin = next;
             }
             let shown = path.strip_prefix("crate::").unwrap_or(path);
             // An item with a public path of its own is described there.
@@ -387,10 +406,12 @@ fn the_list_sees_what_is_public() {
     );
     write(
         "a.rs",
-        "#[non_exhaustive] pub enum Near { A, B { c: u8 } }\npub struct Other;\npub struct Unreached;\nimpl Near { pub fn new() -> Self { Near::A } }",
+        "#[non_exhaustive] pub enum Near { A, B { c: u8 } }\npub struct Other;\npub struct Unreached;\nimpl Near { pub fn new() -> Self { Near::A } }\nmod c;",
     );
+    std::fs::create_dir(dir.path().join("a")).unwrap();
+    write("a/c.rs", "use crate::a::Near;\nimpl Near { pub fn elsewhere() {} }");
     let list = Library::read(&dir.path().join("lib.rs")).list();
-    let expected = "Another: struct\nNear: #[non_exhaustive] enum\nNear: .. A\nNear: .. B { c: u8 }\nNear: .. fn new() -> Self\n\
+    let expected = "Another: struct\nNear: #[non_exhaustive] enum\nNear: .. A\nNear: .. B { c: u8 }\nNear: .. fn new() -> Self\nNear: .. fn elsewhere()\n\
         Tensor = candle_core::Tensor\nb: mod\nb::Far: struct\nb::Far: .. x: u8\nb::Far: .. fn go(&self)\n\
         plain: fn plain(a: &str) -> Vec<u8>\n";
     assert_eq!(list, expected);

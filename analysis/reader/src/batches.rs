@@ -6,8 +6,8 @@ use super::footer::{self, Refusal, guarded};
 use super::intern::{Interner, OTHER};
 use super::long_texts::LongTexts;
 use super::pages::rows_at_a_time;
+use super::segment::Segment;
 use super::tables::Read;
-use super::{Run, Segment};
 use crate::limits::{Exceeded, Limit, ReadLimits};
 use arrow_array::RecordBatch;
 use candlescope_schema::run::{Code, Finding, Place, columns};
@@ -56,19 +56,23 @@ struct Open<'a> {
 }
 
 impl<'a> Batches<'a> {
-    pub(super) fn new(run: &'a Run, kinds: &[RecordKind]) -> Self {
-        let in_order = kinds.iter().flat_map(|kind| run.segments.iter().filter(|s| s.kind == *kind));
-        let mut queue: Vec<_> = in_order.collect();
+    /// Of these segments, in their order, which are those of the run of this name, if a manifest has one.
+    pub(super) fn new(
+        segments: impl Iterator<Item = &'a Segment>,
+        run_id: Option<String>,
+        limits: &'a ReadLimits,
+    ) -> Self {
+        let mut queue: Vec<_> = segments.collect();
         queue.reverse();
         Self {
             queue,
             open: None,
-            limits: &run.limits,
+            limits,
             held: false,
             left_out: Vec::new(),
-            interner: Interner::new(&run.limits),
+            interner: Interner::new(limits),
             long_texts: LongTexts::default(),
-            run_id: run.manifest.as_ref().map(|m| m.run_id.clone()).filter(|id| !id.is_empty()),
+            run_id,
             other_runs: (Vec::new(), 0),
             malformed: BTreeMap::new(),
             read: BTreeMap::new(),

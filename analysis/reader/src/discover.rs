@@ -2,7 +2,8 @@
 
 use super::columns::missing_columns;
 use super::footer::{self, Refusal};
-use super::{OpenError, Segment};
+use super::open_error::OpenError;
+use super::segment::Segment;
 use crate::limits::{Limit, ReadLimits};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::{Code, Finding, IN_PROGRESS_SUFFIX, MANIFEST_FILE, Place, columns};

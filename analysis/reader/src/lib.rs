@@ -14,82 +14,23 @@ mod intern;
 pub mod limits;
 mod long_texts;
 mod manifest;
+mod open_error;
 mod pages;
 mod raw_table;
+mod segment;
 mod structs;
 mod tables;
 mod thrift;
 
-pub use batches::Batches;
-pub use batches::left_out;
+pub use batches::{Batches, left_out};
 pub use limits::{Limit, LimitError, ReadLimits};
+pub use open_error::OpenError;
 pub use raw_table::{RawColumn, RawTable};
+pub use segment::Segment;
 
-use candlescope_schema::run::{Code, Finding, RunManifest, SCHEMA_VERSION};
-use candlescope_schema::{RecordKind, run};
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::{Code, Finding, RunManifest};
 use std::path::{Path, PathBuf};
-
-/// A run could not be opened at all.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The directory does not exist.
-    #[error("no run at `{}`: there is no such directory. Give the directory that `candlescope profile --out` or the Parquet exporter wrote", .0.display())]
-    NotFound(PathBuf),
-    /// The path is not a directory.
-    #[error("`{}` is a file, not a run. Give the run's directory, the one that holds {manifest}", .0.display(), manifest = run::MANIFEST_FILE)]
-    NotADirectory(PathBuf),
-    /// The directory holds runs but is not one itself.
-    #[error("`{}` is not a run but holds {count}: name one of them, for example `{}`", dir.display(), first.display())]
-    DirectoryOfRuns {
-        /// The directory asked for.
-        dir: PathBuf,
-        /// Number of runs in it.
-        count: usize,
-        /// The newest of them by name.
-        first: PathBuf,
-    },
-    /// The directory contains nothing of a run.
-    #[error("`{}` holds no run: neither {manifest} nor a Parquet file under spans/, steps/, requests/ or samples/. Give the directory that `candlescope profile --out` or the Parquet exporter wrote", .0.display(), manifest = run::MANIFEST_FILE)]
-    NotARun(PathBuf),
-    /// There are files of a run, but none of them can be read.
-    #[error("nothing in `{}` can be read: {reasons}. Copy the run again from where it was made, or record it again", dir.display())]
-    NothingReadable {
-        /// The run's directory.
-        dir: PathBuf,
-        /// What is wrong with each file.
-        reasons: String,
-    },
-    /// The run was written by a newer release.
-    #[error("`{}` has schema version {found}, and this candlescope reads versions up to {SCHEMA_VERSION}. Update candlescope (`cargo install candlescope-cli`)", .dir.join(run::MANIFEST_FILE).display())]
-    NewerSchema {
-        /// The run's directory.
-        dir: PathBuf,
-        /// Its schema version.
-        found: u32,
-    },
-    /// The directory could not be listed.
-    #[error("cannot list `{}`: {cause}. Check its permissions", dir.display())]
-    List {
-        /// The directory.
-        dir: PathBuf,
-        /// Why not.
-        cause: std::io::Error,
-    },
-}
-
-/// One readable Parquet file of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Segment {
-    /// Table it belongs to.
-    pub kind: RecordKind,
-    /// The file.
-    pub path: PathBuf,
-    /// Rows by its footer.
-    pub rows: u64,
-    /// Size on disk in bytes.
-    pub file_bytes: u64,
-}
 
 /// A run on disk, opened: its manifest, its readable segments, and what is wrong with it.
 #[derive(Debug)]
@@ -187,11 +128,17 @@ impl Run {
     /// Streams every record, requests and steps first, so that it is known what spans belong to.
     pub fn batches(&self) -> Batches<'_> {
         use RecordKind::{Kernel, Request, Sample, Span, Step};
-        Batches::new(self, &[Request, Step, Sample, Kernel, Span])
+        self.batches_of(&[Request, Step, Sample, Kernel, Span])
     }
 
     /// Streams one table.
     pub fn table(&self, kind: RecordKind) -> Batches<'_> {
-        Batches::new(self, &[kind])
+        self.batches_of(&[kind])
+    }
+
+    fn batches_of(&self, kinds: &[RecordKind]) -> Batches<'_> {
+        let in_order = kinds.iter().flat_map(|kind| self.segments.iter().filter(|s| s.kind == *kind));
+        let run_id = self.manifest.as_ref().map(|m| m.run_id.clone()).filter(|id| !id.is_empty());
+        Batches::new(in_order, run_id, &self.limits)
     }
 }

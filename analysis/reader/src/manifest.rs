@@ -1,7 +1,7 @@
 //! Reads `run.json`.
 
-use super::OpenError;
 use super::long_texts::LongTexts;
+use super::open_error::OpenError;
 use crate::limits::{Exceeded, Limit, ReadLimits};
 use candlescope_schema::files::read_limited;
 use candlescope_schema::run::{Code, Finding, MANIFEST_FILE, Place, RunManifest, SCHEMA_VERSION};

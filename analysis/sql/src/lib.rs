@@ -10,74 +10,26 @@
 mod budget;
 mod functions;
 mod load;
+mod query_error;
 mod schema;
 mod source;
 mod value;
 
+pub use query_error::QueryError;
+use query_error::{MOST_TEXT, wrong};
 pub use source::{SourceError, Sources};
 pub use value::{Answer, SqlValue};
 
 use budget::Budget;
-use candlescope_reader::limits::{Exceeded, Limit, ReadLimits, VARIABLE};
+use candlescope_reader::limits::{Limit, ReadLimits};
 use candlescope_schema::run::Finding;
 use functions::register;
 use load::Loader;
+use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
-use rusqlite::{Connection, ErrorCode};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A query could not be answered.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum QueryError {
-    /// There is nothing to ask.
-    #[error(transparent)]
-    Source(#[from] SourceError),
-    /// The query is wrong, or does something else than ask.
-    #[error("the query cannot be run: {why}{hint}")]
-    Query {
-        /// What the engine says.
-        why: String,
-        /// What is there instead, with a semicolon before it; may be empty.
-        hint: String,
-    },
-    /// Several statements, or none.
-    #[error("one query at a time: give a single SELECT")]
-    NotOne,
-    /// It takes more time or memory than it may.
-    #[error(
-        "the query takes more than {} {} (limit `{}`): ask for less, or set {VARIABLE}={}={}",
-        .0.allowed, .0.limit.meaning(), .0.limit.name(), .0.limit.name(), .0.allowed.saturating_mul(4)
-    )]
-    Limit(Exceeded),
-    /// Studies have more columns together than a table can have.
-    #[error(
-        "the studies that are asked have {found} columns together, and a query can read {} at most: name fewer studies, \
-         or look for results.parquet that is no study's",
-        source::MOST_COLUMNS
-    )]
-    Columns {
-        /// How many there are.
-        found: usize,
-    },
-    /// The database that exists while the query runs failed.
-    #[error("the database that holds what the query reads failed: {0}{hint}", hint = space(.0))]
-    Engine(rusqlite::Error),
-}
-
-/// What to do, where the place of the database is why it failed.
-fn space(error: &rusqlite::Error) -> &'static str {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
-            ". It is in TMPDIR: free space there"
-        }
-        _ => "",
-    }
-}
-
-/// Longest text that a query may make, unless longer ones may be read: functions can make texts of any length.
-const MOST_TEXT: u64 = 64 << 20;
 /// What a row takes besides its values: the list of them, its place in the answer, and room for that to grow.
 const BYTES_OF_A_ROW: usize = 64;
 /// Instructions of the engine between two looks at the clock.
@@ -158,32 +110,6 @@ fn ask(database: &Connection, sql: &str, limit: usize, budget: &Budget) -> Resul
         answer.rows.push(values);
     }
     Ok(answer)
-}
-
-/// What is wrong with a query, with what there is instead.
-fn wrong(database: &Connection, error: rusqlite::Error) -> QueryError {
-    let code = error.sqlite_error_code();
-    let why = match &error {
-        rusqlite::Error::SqliteFailure(_, Some(message)) => message.clone(),
-        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
-        other => other.to_string(),
-    };
-    let hint = if code == Some(ErrorCode::AuthorizationForStatementDenied) || why.starts_with("not authorized") {
-        "; queries only read: SELECT, WITH, and the functions of docs/sql.md".to_string()
-    } else if why.starts_with("no such table") {
-        format!("; tables and views are {}", schema::names(database).join(", "))
-    } else if why.starts_with("no such column") {
-        "; docs/run-format.md lists the columns of each table, and `SELECT * FROM columns` those that are here".into()
-    } else if why.starts_with("no such function") {
-        "; the functions of SQLite are there, and those that docs/sql.md lists".into()
-    } else if code == Some(ErrorCode::TooBig) {
-        format!("; a text has at most {} MiB in a query", MOST_TEXT >> 20)
-    } else if matches!(code, Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory)) {
-        return QueryError::Engine(error);
-    } else {
-        String::new()
-    };
-    QueryError::Query { why, hint }
 }
 
 /// A query's answer and what was noticed while its tables were read.

@@ -1,9 +1,9 @@
 //! Loads the columns that a query reads, and no others.
 
 use super::budget::Budget;
+use super::query_error::{QueryError, wrong};
 use super::schema::{RESULTS, RUN_COLUMNS, RUNS, quoted, table_of};
 use super::source::{DIR, Sources};
-use super::{QueryError, wrong};
 use candlescope_reader::limits::ReadLimits;
 use candlescope_reader::{RawColumn, RawTable, Run};
 use candlescope_schema::RecordKind;

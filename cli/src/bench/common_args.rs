@@ -9,6 +9,9 @@ use candlescope_models::ModelSource;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
+/// The option of a study that says how many threads compute.
+pub(crate) const THREADS: &str = "threads";
+
 /// The model that is measured, and how it is run.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
@@ -43,7 +46,7 @@ impl ModelArgs {
     /// its processes and a `--resume` have as many.
     pub(crate) fn settle_threads(&self, manifest: &mut Manifest) -> Result<()> {
         let threads = crate::threads::settle(self.threads, Some(&self.model))?;
-        manifest.options.insert(crate::bench::THREADS.to_string(), threads.number.into());
+        manifest.options.insert(THREADS.to_string(), threads.number.into());
         Ok(())
     }
 

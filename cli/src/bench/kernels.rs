@@ -220,7 +220,7 @@ fn manifest(
     let mut manifest = Manifest::new("kernels", ids, method)
         .option("device", args.device.as_str())
         .option("warm", args.warm)
-        .option(super::THREADS, crate::threads::settled().map(|threads| threads.number))
+        .option(super::common_args::THREADS, crate::threads::settled().map(|threads| threads.number))
         .option("seed", args.seed);
     manifest.environment.extend(environment(&args.device));
     manifest.environment.insert("device".to_string(), json!(device));

@@ -21,10 +21,7 @@ mod variants_round;
 use anyhow::Result;
 pub(crate) use args::BenchArgs;
 use args::BenchCommand;
-pub(crate) use common_args::ModelArgs;
-
-/// The option of a study that says how many threads compute.
-pub(crate) const THREADS: &str = "threads";
+pub(crate) use common_args::{ModelArgs, THREADS};
 
 /// Runs the suite and returns the exit status of the command.
 pub(crate) fn run(args: &BenchArgs) -> Result<u8> {

@@ -90,7 +90,7 @@ fn manifest(args: &PeaksArgs, options: &PeakOptions, method: &Method, device: &D
         .option("device", args.device.as_str())
         .option("dtype", args.dtype.clone())
         .option("quick", args.quick)
-        .option(super::THREADS, crate::threads::settled().map(|threads| threads.number))
+        .option(super::common_args::THREADS, crate::threads::settled().map(|threads| threads.number))
         .option("seed", args.seed);
     manifest.environment.extend(environment(&args.device));
     manifest.environment.insert("device".to_string(), json!(device));

@@ -36,7 +36,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
     let started_by = parent();
     let study = Study::open(&args.study)?;
     let manifest = study.manifest();
-    let threads = manifest.options.get(super::THREADS).and_then(Value::as_u64);
+    let threads = manifest.options.get(super::common_args::THREADS).and_then(Value::as_u64);
     crate::threads::settle(threads.and_then(|n| usize::try_from(n).ok()), None)?;
     if manifest.options.contains_key(candlescope_lab::variants::SUITE) {
         return super::variants_round::measure(args, &study);

@@ -39,7 +39,7 @@ pub(crate) fn run_gate(args: &GateArgs) -> u8 {
 fn status(outcome: Result<u8>) -> u8 {
     outcome.unwrap_or_else(|error| {
         note(&format!("error: {error:#}"));
-        crate::COMPARE_FAILED
+        crate::compare_failed::COMPARE_FAILED
     })
 }
 

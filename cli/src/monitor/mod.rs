@@ -2,6 +2,7 @@
 
 mod screen;
 mod watch;
+mod watched;
 
 use crate::durations::time;
 use crate::interrupts::on_interrupt;
@@ -14,6 +15,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
+use watched::Watched;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -72,22 +74,6 @@ pub(crate) struct MonitorArgs {
     /// Write what the screen shows at the end as SVG
     #[arg(long, value_name = "FILE", hide = true)]
     svg: Option<PathBuf>,
-}
-
-/// Everything that a reading goes through.
-struct Watched {
-    monitor: Monitor,
-    rows: Option<Rows>,
-}
-
-impl Watched {
-    fn take(&mut self, reading: candlescope_monitor::Reading) -> Result<()> {
-        self.monitor.push(reading);
-        match &mut self.rows {
-            Some(rows) => Ok(rows.add(&self.monitor)?),
-            None => Ok(()),
-        }
-    }
 }
 
 pub(crate) fn run(args: &MonitorArgs) -> Result<()> {

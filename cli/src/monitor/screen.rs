@@ -1,6 +1,6 @@
 //! The whole screen: the terminal's modes, keys and redrawing.
 
-use super::Watched;
+use super::watched::Watched;
 use anyhow::{Context, Result, bail};
 use candlescope_monitor::{Reading, Sampler, draw};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};

@@ -7,6 +7,9 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+/// The file that marks a folder as one that this command wrote.
+pub(super) const MARK: &str = "src/candlescope.rs";
+
 const SPANS: &str = include_str!("layer_spans.rs.txt");
 
 const DEPENDENCY: &str =
@@ -42,7 +45,7 @@ pub(super) fn apply(files: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
         bail!("Cargo.toml: it depends on tracing already");
     }
     files.insert("Cargo.toml".into(), format!("{manifest}{DEPENDENCY}").into_bytes());
-    files.insert(super::MARK.into(), SPANS.as_bytes().to_vec());
+    files.insert(MARK.into(), SPANS.as_bytes().to_vec());
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use candlescope_core::files::{read_limited, read_text_limited, write_whole};
 use cargo_metadata::{MetadataCommand, Package};
 use clap::Args;
+use edits::MARK;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
@@ -17,9 +18,6 @@ use std::path::{Path, PathBuf};
 
 /// The version whose source the edits were written for.
 const VERSION: &str = "0.11.1";
-
-/// The file that marks a folder as one that this command wrote.
-const MARK: &str = "src/candlescope.rs";
 
 /// Largest Cargo.toml, in bytes.
 const MOST_MANIFEST: u64 = 1 << 20;

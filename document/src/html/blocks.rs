@@ -1,6 +1,7 @@
 //! Blocks other than tables.
 
-use super::{Escaped, Plain, Prose, table};
+use super::table;
+use super::texts::{Escaped, Plain, Prose};
 use crate::document::{Block, Frame, Heat, Notice, Verdict};
 use crate::part::Part;
 use crate::text::{capital, is_beside, printable_lines};

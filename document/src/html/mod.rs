@@ -2,11 +2,12 @@
 
 mod blocks;
 mod table;
+mod texts;
 
 use crate::document::{Document, Section};
 use crate::forms::Forms;
-use crate::text::{pieces, printable};
-use std::fmt::{Display, Formatter, Write as _};
+use std::fmt::Write as _;
+pub use texts::{Plain, Prose};
 
 /// The looks of every page: a style sheet.
 const STYLE: &str = include_str!("style.css");
@@ -14,43 +15,6 @@ const SCRIPT: &str = include_str!("script.js");
 const HEAD: &str = include_str!("head.html");
 const LOGO: &str = "<svg viewBox=\"0 0 24 24\" aria-hidden=\"true\"><path d=\"M12 2c3 4 4 5.500 4 8a4 4 0 0 1-8 0c0-2.500 1-4 \
     4-8z\"/><rect x=\"9\" y=\"15\" width=\"6\" height=\"7\" rx=\"1\"/></svg>";
-
-/// A text as HTML: without any markup, lines as they are.
-struct Escaped<'a>(&'a str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        self.0.chars().try_for_each(|c| match c {
-            '&' => f.write_str("&amp;"),
-            '<' => f.write_str("&lt;"),
-            '>' => f.write_str("&gt;"),
-            '"' => f.write_str("&quot;"),
-            '\'' => f.write_str("&#x27;"),
-            c => f.write_char(c),
-        })
-    }
-}
-
-/// A text as HTML: printable, and without any markup.
-pub struct Plain<'a>(pub &'a str);
-
-impl Display for Plain<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        Escaped(&printable(self.0)).fmt(f)
-    }
-}
-
-/// Prose as HTML: names between backticks as code, everything else as [`Plain`].
-pub struct Prose<'a>(pub &'a str);
-
-impl Display for Prose<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        pieces(self.0).try_for_each(|(piece, is_code)| match is_code {
-            true => write!(f, "<code>{}</code>", Plain(piece)),
-            false => write!(f, "{}", Plain(piece)),
-        })
-    }
-}
 
 /// The whole page. Its foot names the version, which all our crates share.
 pub fn page(document: &Document) -> String {

@@ -3,7 +3,6 @@
 //! Format: `output_json.cpp` of <https://github.com/pytorch/kineto>, and what HolisticTraceAnalysis reads
 //! (`hta/common/trace_parser.py`, `trace_symbol_table.py`).
 
-use super::Written;
 use crate::kernel_tracks::{CallPlace, KernelTracks};
 use candlescope_core::run::{RunManifest, env_key, model_key};
 use candlescope_core::{Batch, KernelKind, KernelRecord, SpanRecord, thread_of};
@@ -24,6 +23,22 @@ struct Step {
     thread: u64,
     start: i64,
     ns: u64,
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Written {
+    /// Kernels, copies and memsets.
+    pub kernels: u64,
+    /// Launch calls.
+    pub launches: u64,
+    /// Those of them that lie outside every interval; on a track of their own, because a run does not say which thread
+    /// made them.
+    pub launches_outside: u64,
+    /// Intervals, all in steps with kernels.
+    pub intervals: u64,
+    /// Steps with kernels.
+    pub steps: u64,
 }
 
 /// Converts the batches of one run.

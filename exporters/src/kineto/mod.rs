@@ -11,24 +11,9 @@ mod kineto_events;
 use candlescope_core::Batch;
 use candlescope_core::run::RunManifest;
 use kineto_events::Kineto;
+pub use kineto_events::Written;
 use std::borrow::Borrow;
 use std::io::{self, Write};
-
-/// What was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Written {
-    /// Kernels, copies and memsets.
-    pub kernels: u64,
-    /// Launch calls.
-    pub launches: u64,
-    /// Those of them that lie outside every interval; on a track of their own, because a run does not say which thread
-    /// made them.
-    pub launches_outside: u64,
-    /// Intervals, all in steps with kernels.
-    pub intervals: u64,
-    /// Steps with kernels.
-    pub steps: u64,
-}
 
 /// Writes a whole run, whose batches have steps before kernels and kernels before intervals. Holds its steps, nothing
 /// else.

@@ -1,11 +1,8 @@
 //! GPT-2: LayerNorm, learned positions, one projection for queries, keys and values, and a head that is the embedding.
 
 use super::json::{count, dimensions, field, number, optional_count, token_id, token_ids};
-use super::{ConfigError, FeedForward, ModelConfig, Rope};
+use super::{ConfigError, FeedForward, GPT2, ModelConfig, Rope};
 use serde_json::Value;
-
-/// Name of the architecture, `model_type` in `config.json`.
-pub const GPT2: &str = "gpt2";
 
 /// The only activation that GPT-2 was ever trained with, under the names that Hugging Face has for its formula.
 const GELU_TANH: [&str; 2] = ["gelu_new", "gelu_pytorch_tanh"];

@@ -5,7 +5,7 @@ use super::{
     present, random_tokens,
 };
 use crate::candle_models::{self, CandleBert, CandlePaddleOcrVl, CandleT5, CandleWhisper, Size};
-use crate::config::{ConfigError, HF_ARCHITECTURES, INSTRUMENTED_ARCHITECTURES};
+use crate::config::{ConfigError, ENCODER_ARCHITECTURES, HF_ARCHITECTURES, INSTRUMENTED_ARCHITECTURES, PADDLEOCR_VL};
 use crate::encoder_decoder::EncoderDecoder;
 use crate::info::{Dimensions, ModelInfo, compute_dtype};
 use crate::source::ModelSource;
@@ -17,12 +17,6 @@ use crate::weights::{WeightError, WeightSource};
 use candle_core::DType;
 use serde_json::Value;
 use std::path::Path;
-
-/// The one with an encoder that the wrapped layers run, too.
-pub(super) const PADDLEOCR_VL: &str = "paddleocr_vl";
-
-/// Architectures with an encoder, which candle runs.
-pub const ENCODER_ARCHITECTURES: &[&str] = &["bert", "t5", "whisper", "paddleocr_vl"];
 
 /// A model of any kind.
 #[derive(Debug)]
@@ -98,12 +92,6 @@ impl AnyModel {
             Self::Vision(model) => &model.info,
         }
     }
-}
-
-/// The architecture that a `config.json` tells, if it has an encoder.
-pub(super) fn with_encoder(json: &Value) -> Option<&str> {
-    let architecture = json.get("model_type").and_then(Value::as_str)?;
-    ENCODER_ARCHITECTURES.contains(&architecture).then_some(architecture)
 }
 
 /// A model with an encoder, not yet loaded.

@@ -19,10 +19,10 @@ mod manifest;
 pub(crate) mod pages;
 mod rows;
 mod speedup;
+mod study_error;
 mod summary;
 mod table;
 mod told_once;
-mod writing;
 
 pub use bars::{Bar, Bars, Panel};
 pub use chart::{Chart, Line, Point};
@@ -31,12 +31,14 @@ pub use manifest::{Manifest, ProcessStart, State};
 pub use rows::{FIXED_COLUMNS, table};
 pub(crate) use speedup::ratio;
 pub use speedup::{Speedup, speedup};
+pub use study_error::StudyError;
 pub use summary::{CaseSummary, IntervalOf, summaries};
 pub use table::{Column, Table};
 pub use told_once::told_once;
 
 use crate::method::CaseId;
 use candlescope_core::files::{read_limited, remove_unfinished, write_whole};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -47,65 +49,6 @@ pub const MANIFEST_FILE: &str = "study.json";
 pub const JOURNAL_FILE: &str = "journal.jsonl";
 /// Largest `study.json`, in bytes.
 const MAX_MANIFEST: u64 = 64 << 20;
-
-/// Why a study cannot be made, read or written.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StudyError {
-    /// The directory has contents already.
-    #[error("{path} is not empty: name another directory with --out{resume}", path = path.display())]
-    NotEmpty {
-        /// The directory.
-        path: PathBuf,
-        /// `, or go on with the study in it with --resume`, if there is one.
-        resume: &'static str,
-    },
-    /// There is no study to go on with.
-    #[error(
-        "{path} holds no study ({reason}): leave --resume out, or name the directory of a study",
-        path = path.display()
-    )]
-    NoStudy {
-        /// The directory.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The study in the directory is of something else.
-    #[error(
-        "the study in {path} is of something else ({what}): go on with the options it was begun with, or name another \
-         directory",
-        path = path.display()
-    )]
-    Different {
-        /// The directory.
-        path: PathBuf,
-        /// What differs.
-        what: String,
-    },
-    /// A file cannot be written.
-    #[error(
-        "cannot write {path}: {cause}; samples so far are in the study's journal: free space or name another directory",
-        path = path.display()
-    )]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        cause: std::io::Error,
-    },
-    /// A file cannot be read.
-    #[error("cannot read {path}: {cause}", path = path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        cause: std::io::Error,
-    },
-    /// Two columns of the table would have one name, or two cases one key.
-    #[error("{0} twice: each case has a key of its own, and a parameter and a figure have different names")]
-    Twice(String),
-}
 
 /// A study: a directory with results.
 #[derive(Debug)]
@@ -238,7 +181,16 @@ impl Study {
         let records = self.records()?;
         self.update(|manifest| manifest.end(state, &records))?;
         let table = rows::table(&self.manifest, &records)?;
-        writing::write_tables(self, &table, &records)?;
+        let path = self.dir.join("results.parquet");
+        table.write_parquet(&path).map_err(|cause| StudyError::Write { path, cause })?;
+        self.write("results.csv", table.csv().as_bytes())?;
+        let object = json!({
+            "study": self.manifest.study,
+            "state": self.manifest.state,
+            "damaged_lines": records.damaged,
+            "rows": table.json(),
+        });
+        self.write("results.json", object.to_string().as_bytes())?;
         Ok(records)
     }
 }

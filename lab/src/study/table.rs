@@ -2,7 +2,13 @@
 
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
+use candlescope_core::files::write_whole;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
 use serde_json::{Map, Value};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The values of a column; absent ones are `None`.
@@ -104,6 +110,17 @@ impl Table {
             })
             .unzip();
         RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+    }
+
+    /// Writes the table as a file of Parquet.
+    pub(super) fn write_parquet(&self, path: &Path) -> io::Result<()> {
+        let batch = self.arrow().map_err(io::Error::other)?;
+        let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
+        write_whole(path, |file| {
+            let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).map_err(io::Error::other)?;
+            writer.write(&batch).map_err(io::Error::other)?;
+            writer.close().map(drop).map_err(io::Error::other)
+        })
     }
 
     /// The table as CSV [RFC 4180, with line feeds]. Absent values are empty.

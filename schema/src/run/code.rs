@@ -1,10 +1,21 @@
 //! The one list of the codes of findings. `docs/reference.md` says what to do about each of them.
 
-use super::Severity;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Good to know.
+    Info,
+    /// Some numbers are less certain.
+    Warning,
+    /// Numbers are missing or wrong.
+    Error,
+}
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $name:ident = $text:literal, $severity:ident;)+) => {

@@ -1,7 +1,7 @@
 //! What a verdict consists of. A finding carries numbers; its text is made from them where it is shown. It is also
 //! written into `run.json`, so that every reader has it.
 
-use super::Code;
+use super::code::{Code, Severity};
 use super::evidence::{Evidence, EvidenceValue};
 use super::wording::fill;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -29,18 +29,6 @@ impl Verdict {
         self.ok &= finding.severity != Severity::Error;
         self.findings.push(finding);
     }
-}
-
-/// How much a finding matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Good to know.
-    Info,
-    /// Some numbers are less certain.
-    Warning,
-    /// Numbers are missing or wrong.
-    Error,
 }
 
 /// One thing that is wrong or worth knowing about a run.

@@ -75,7 +75,7 @@ pub fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Finding> {
     if let Some(account) = manifest.gpu.as_ref().filter(|_| !how.paused_throughout) {
         gpu(account, &mut found);
     }
-    super::machine_use::findings(manifest, &mut found);
+    super::judge_machine::findings(manifest, &mut found);
     for exporter in &manifest.exporters {
         dropped(exporter, &mut found);
         found.extend(not_conserved(exporter, manifest));

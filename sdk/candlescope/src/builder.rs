@@ -1,36 +1,23 @@
 //! The options of a session, under the names that users see.
 
-use crate::InitError;
-use crate::guard::Scope;
-use candlescope_core::diagnostics;
-use candlescope_core::{CandlescopeLayer, Collector, Exporter, Problem, Schedule, Session, SessionBuilder, Tap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use candlescope_core::{Collector, Exporter, Problem, Schedule, Session, SessionBuilder, Tap};
 use std::time::Duration;
-use tracing_subscriber::prelude::*;
-
-/// Whether the global subscriber is one that [`Builder::install`] made.
-static INSTALLED: AtomicBool = AtomicBool::new(false);
-
-/// Why there cannot be another global subscriber.
-fn in_place() -> InitError {
-    if INSTALLED.load(Ordering::Relaxed) { InitError::InstalledBefore } else { InitError::SubscriberInPlace }
-}
 
 /// Options of a session: destinations, collectors, schedule. Finish with [`install`](Builder::install), or with
 /// [`layer`](Builder::layer) if the program has its own subscriber.
 #[must_use]
 #[derive(Debug)]
 pub struct Builder {
-    session: SessionBuilder,
-    destinations: Vec<String>,
-    report_at_end: bool,
+    pub(crate) session: SessionBuilder,
+    pub(crate) destinations: Vec<String>,
+    pub(crate) report_at_end: bool,
     /// Whether the program handles problems itself (`on_problem`).
-    tells: bool,
+    pub(crate) tells: bool,
     /// Whether SIGTERM ends the run.
-    ends_on_sigterm: bool,
-    gpu: crate::gpu::Gpu,
+    pub(crate) ends_on_sigterm: bool,
+    pub(crate) gpu: crate::gpu::Gpu,
     #[cfg(feature = "host")]
-    host: bool,
+    pub(crate) host: bool,
 }
 
 /// Options of a new session, with no destination yet. The host collector is on (feature `host`), and so is everything
@@ -267,80 +254,5 @@ impl Builder {
     pub fn session(mut self, f: impl FnOnce(SessionBuilder) -> SessionBuilder) -> Self {
         self.session = f(self.session);
         self
-    }
-
-    /// The layer for your own subscriber, and the scope to keep. Add the layer *before the model loads*, and not behind
-    /// a filter: see [`with_filter`](crate::with_filter).
-    ///
-    /// ```
-    /// use tracing_subscriber::prelude::*;
-    /// let (layer, scope) = candlescope::builder().layer()?;
-    /// let subscriber = tracing_subscriber::registry().with(layer);
-    /// tracing::subscriber::with_default(subscriber, || tracing::trace_span!("work").in_scope(|| ()));
-    /// assert_eq!(scope.finish().unwrap().counts["spans"], 1);
-    /// # Ok::<(), candlescope::InitError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If a destination cannot be used; the message names it and the remedy.
-    pub fn layer(self) -> Result<(CandlescopeLayer, Scope), InitError> {
-        #[allow(unused_mut, reason = "changed only with the features `host` and `candle`")]
-        let mut session = self.gpu.apply(self.session);
-        #[cfg(feature = "candle")]
-        {
-            let features = crate::candle_features();
-            session = session.environment(candlescope_core::run::env_key::CANDLE_FEATURES.name(), features);
-        }
-        #[cfg(feature = "host")]
-        if self.host {
-            session = session.collector(candlescope_collectors::host::HostCollector::new());
-        }
-        #[cfg(unix)]
-        if self.ends_on_sigterm
-            && let Err(error) = crate::sigterm::watch()
-        {
-            session
-                .report_problem("", &format!("SIGTERM is not handled: {error}; end the scope in a handler of yours"));
-        }
-        let (layer, session) = session.start()?;
-        Ok((layer, Scope::new(session, self.report_at_end, self.destinations)))
-    }
-
-    /// Starts with a global subscriber that has the layer, and that writes the program's own log lines to standard
-    /// error if `RUST_LOG` asks for them.
-    ///
-    /// # Errors
-    /// If a destination cannot be used or a global subscriber is installed already. That stays for the life of a process:
-    /// so does the session that is installed, and captures ([`Handle::capture`](crate::Handle::capture)) write parts of
-    /// it as runs of their own.
-    pub fn install(self) -> Result<Scope, InitError> {
-        if tracing::dispatcher::has_been_set() {
-            return Err(in_place());
-        }
-        let (this, quiet) = self.tell_on_stderr();
-        let (layer, scope) = this.layer()?;
-        let logs = std::env::var_os("RUST_LOG").map(|_| {
-            let filter = tracing_subscriber::EnvFilter::from_default_env();
-            // What is written to standard error already must not be logged there again.
-            let filter = match quiet.map(|directive| directive.parse()) {
-                Some(Ok(directive)) => filter.add_directive(directive),
-                _ => filter,
-            };
-            // A line that cannot be written is lost: the attempt to report it there would panic.
-            tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false).with_filter(filter)
-        });
-        let subscriber = tracing_subscriber::registry().with(layer).with(logs);
-        tracing::subscriber::set_global_default(subscriber).map_err(|_| in_place())?;
-        INSTALLED.store(true, Ordering::Relaxed);
-        Ok(scope)
-    }
-
-    /// If the program does not handle problems itself, they are written to standard error, but not logged as events as
-    /// well.
-    fn tell_on_stderr(self) -> (Self, Option<&'static str>) {
-        if self.tells {
-            return (self, None);
-        }
-        (self.on_problem(diagnostics::to_stderr), Some("candlescope::diagnostics=off"))
     }
 }

@@ -1,58 +1,14 @@
 //! The environment variable `CANDLESCOPE`.
 
+mod config_error;
 mod declare;
 mod options;
 mod read;
 
-pub use declare::EnvOption;
-pub use options::{EnvConfig, OPTIONS};
-
-/// Name of the environment variable.
-pub const VARIABLE: &str = "CANDLESCOPE";
-
-/// The value of `CANDLESCOPE` is not understood.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// A key that does not exist. The text says which entry it is; what stands there is shown only if it is almost a
-    /// known key, because it may be part of a password.
-    #[error("{VARIABLE}: {0} is not known (a comma inside a value is written `\\,`); known are {known}", known = known())]
-    UnknownKey(String),
-    /// What stands behind an address is no key: the address has a comma in it.
-    #[error(
-        "{VARIABLE}: what follows `{0}` is no known key, so its address seems to hold a comma: write it as `\\,`; `{0}` is left out, and nothing is sent to an address cut short"
-    )]
-    Comma(&'static str),
-    /// A key without the value that it needs, or with an impossible value.
-    #[error("{VARIABLE}: `{key}` wants {wanted}{}", not(value))]
-    Value {
-        /// The key.
-        key: &'static str,
-        /// What values it accepts.
-        wanted: &'static str,
-        /// The value that was given.
-        value: String,
-    },
-    /// Keys are joined by something other than commas.
-    #[error("{VARIABLE}: keys are joined by commas, but `{0}` stands behind a semicolon")]
-    Separator(String),
-    /// The build lacks a feature that the key needs.
-    #[error(
-        "{VARIABLE}: `{0}` needs the feature `{0}` of the crate candlescope, which this build lacks; enable it and rebuild"
-    )]
-    NotInThisBuild(&'static str),
-}
-
-/// Every option, in the first of its forms.
-fn known() -> String {
-    OPTIONS.iter().filter_map(|option| option.forms.first().copied()).collect::<Vec<_>>().join(", ")
-}
-
-/// The rest of a message that says which value was given instead, if any was and it can be no part of an address, which
-/// may hold a password with a comma.
-fn not(value: &str) -> String {
-    if value.is_empty() || value.contains('@') { String::new() } else { format!(", not `{value}`") }
-}
+use crate::InitError;
+use crate::builder::{Builder, builder};
+pub use config_error::ConfigError;
+pub use options::{EnvConfig, EnvOption, OPTIONS, VARIABLE};
 
 /// The option with this key.
 fn option(key: &str) -> Option<&'static EnvOption> {
@@ -60,6 +16,46 @@ fn option(key: &str) -> Option<&'static EnvOption> {
 }
 
 impl EnvConfig {
+    /// Reads the variable's value.
+    ///
+    /// ```
+    /// let config = candlescope::EnvConfig::parse("parquet=./runs,schedule=10/0/1/5/1,exclude=hyper")?;
+    /// assert_eq!(config.parquet.as_deref(), Some("./runs"));
+    /// assert_eq!(config.schedule.unwrap().active, 5);
+    /// assert!(candlescope::EnvConfig::parse("parket=./runs").unwrap_err().to_string().contains("did you mean `parquet`?"));
+    /// # Ok::<(), candlescope::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Names the key that is not understood and what it accepts.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let (config, left_out) = Self::understood(text)?;
+        left_out.into_iter().next().map_or(Ok(config), Err)
+    }
+
+    /// Sets one option, by its key in the variable.
+    ///
+    /// # Errors
+    /// If there is no such key, or it does not accept the value.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
+        let option = option(key).ok_or_else(|| ConfigError::UnknownKey(format!("`{key}`")))?;
+        if (option.read)(self, value) {
+            return Ok(());
+        }
+        Err(ConfigError::Value { key: option.key(), wanted: option.wanted, value: value.into() })
+    }
+
+    /// A builder with these options.
+    ///
+    /// # Errors
+    /// If this build lacks a feature that one of them needs.
+    pub fn into_builder(self) -> Result<Builder, InitError> {
+        match OPTIONS.iter().find(|option| option.is_lacking(&self)) {
+            Some(lacking) => Err(ConfigError::NotInThisBuild(lacking.feature).into()),
+            None => Ok(self.act_on(builder().report_at_end(true))),
+        }
+    }
+
     /// What is understood of the variable's value, and the keys that are not known. A value that a known key does not
     /// accept is an error: without it more may be recorded than was asked for.
     pub(crate) fn understood(text: &str) -> Result<(Self, Vec<ConfigError>), ConfigError> {

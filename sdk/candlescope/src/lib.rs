@@ -86,6 +86,8 @@ mod exit;
 mod filter;
 mod gpu;
 mod guard;
+mod init_error;
+mod install;
 #[cfg(feature = "candle")]
 mod observe;
 #[cfg(unix)]
@@ -116,36 +118,9 @@ pub use env::{ConfigError, EnvConfig, VARIABLE};
 pub use filter::with_filter;
 pub use gpu::KernelWindows;
 pub use guard::Scope;
+pub use init_error::InitError;
 #[cfg(feature = "candle")]
 pub use observe::{ObservedGguf, candle_features, check_threads, observe, observe_gguf};
-
-/// candlescope could not be set up. The program can go on without it.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum InitError {
-    /// An exporter or the pipeline could not start.
-    #[error(transparent)]
-    Start(#[from] StartError),
-    /// The value of `CANDLESCOPE` is not understood.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// Another global `tracing` subscriber is installed.
-    #[error(
-        "a global tracing subscriber is installed already; add the layer to it instead: \
-         let (layer, scope) = candlescope::layer_from_env(), or builder.layer()?, \
-         then registry().with(candlescope::with_filter(layer, EnvFilter::from_default_env(), fmt::layer())).init() \
-         in place of fmt().with_env_filter(…).init()"
-    )]
-    SubscriberInPlace,
-    /// This process had a session that installed the global subscriber.
-    #[error(
-        "this process has had a session with candlescope's own subscriber, which stays for the life of the process, and \
-         spans of models that are loaded belong to that session: keep one scope for the whole process, and write parts \
-         of it with captures (scope.handle(), Handle::capture, or start and stop); for sessions one after the other use \
-         builder.layer()? with tracing::subscriber::with_default, and load the model anew in each"
-    )]
-    InstalledBefore,
-}
 
 /// Sets candlescope up from the environment variable `CANDLESCOPE`. If it is unset, this only reads the environment.
 ///

@@ -2,6 +2,7 @@
 
 use crate::annotation::{Counts, Work};
 use crate::clock::Ticks;
+use crate::vocabulary::Phase;
 
 /// Step number of an interval that stands above steps (an entry of a request's span).
 pub(crate) const NO_STEP: u64 = u64::MAX;
@@ -49,6 +50,13 @@ pub(crate) struct RawInterval {
     /// The interval is still open, and its step has grown so long that it is resolved in parts. It is a `bool` because
     /// the values that a `bool` cannot have distinguish the variants of [`Raw`] without making it larger.
     pub(crate) open: bool,
+}
+
+impl RawInterval {
+    /// The phase that it is part of.
+    pub(crate) fn phase(&self) -> Option<Phase> {
+        if self.phase == NO_PHASE { None } else { Phase::from_index(self.phase) }
+    }
 }
 
 /// A step that is not recorded: its time only, without a row.

@@ -2,8 +2,9 @@
 
 use super::super::format::{bytes, count, duration, head};
 use super::super::kernel_name::short;
-use super::{number, rate, share, sheet, time};
+use super::cells::{number, rate, share, sheet, time};
 use candlescope_document::{Row, Section, Table, cell, column, maybe, missing, wide};
+use candlescope_figures::Analysis;
 use candlescope_figures::Analysis;
 
 pub(super) fn kernels(analysis: &Analysis) -> Section {

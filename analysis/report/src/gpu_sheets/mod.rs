@@ -1,22 +1,16 @@
 //! What reports show of the GPU: GPU time of steps, how the device's time divides, kernels, copies, energy, devices.
 
 mod account_lines;
+mod cells;
 mod kernel_sheets;
 mod power_sheets;
 mod time_sheets;
 
-use super::format::{count, duration, joules, percent, printable, significant, watts, with_error};
-use candlescope_document::{Cell, Most, Section, Table, cell, maybe};
+use super::format::{count, joules, percent, printable, significant, watts, with_error};
+use candlescope_document::Section;
 use candlescope_figures::Analysis;
 use candlescope_figures::peaks::{Metric, Over, utilisation};
 use candlescope_schema::GpuSource;
-
-/// Rows in the HTML and Markdown reports; `metrics.json` has them all.
-const MOST_ROWS: usize = 200;
-/// Longest name in these reports, in characters.
-const LONGEST_NAME: usize = 100;
-/// Characters of a name on a terminal.
-const NAME_WIDTH: usize = 30;
 
 /// Every table about the GPU, in the order of the reports; each has a section of its own, which is empty without rows.
 pub(super) fn sheets(analysis: &Analysis) -> Vec<Section> {
@@ -29,34 +23,6 @@ pub(super) fn sheets(analysis: &Analysis) -> Vec<Section> {
         power_sheets::energy(analysis),
         power_sheets::devices(analysis),
     ]
-}
-
-/// The section of one table, of whose rows, which are called `what`, a terminal shows so many.
-fn sheet(id: &str, title: &str, note: impl Into<String>, table: Table, terminal: usize, what: &'static str) -> Section {
-    let table = table.of_code(NAME_WIDTH).longest(LONGEST_NAME);
-    let table = table.most(Most::of(terminal, MOST_ROWS, MOST_ROWS), what, "in metrics.json");
-    Section::new(id, title, note).brief("").with(table)
-}
-
-fn time(ns: Option<f64>) -> Cell {
-    maybe(ns, duration)
-}
-
-fn number(n: u64) -> Cell {
-    cell(count(n), n as f64)
-}
-
-fn share(value: Option<f64>) -> Cell {
-    maybe(value, percent)
-}
-
-fn rate(value: Option<f64>) -> Cell {
-    maybe(value, significant)
-}
-
-/// `12 of 48`, sorted by the first number.
-fn of(measured: u64, all: u64) -> Cell {
-    cell(format!("{} of {}", count(measured), count(all)), measured as f64)
 }
 
 /// How close phases come to the machine's peaks, over each kind of time: MFU for prefill, MBU for decode.

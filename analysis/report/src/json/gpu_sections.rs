@@ -1,6 +1,6 @@
 //! The GPU's part of `metrics.json`. Times are nanoseconds, energy joules; what is not known is null.
 
-use super::spread;
+use super::spread::spread;
 use candlescope_figures::busy::Busy;
 use candlescope_figures::gaps::GapSum;
 use candlescope_figures::gpu_of_steps::Elapsed;

@@ -4,20 +4,19 @@
 //! version.
 
 mod gpu_sections;
+mod spread;
 
 use super::headline_figures::{FigureValue, figures};
 use candlescope_figures::definitions::{DEFINITIONS, STATISTICS};
 use candlescope_figures::peaks::{of_operators, utilisation};
-use candlescope_figures::{Analysis, Background, Distribution, usd_per_million_output_tokens};
+use candlescope_figures::{Analysis, Background, usd_per_million_output_tokens};
 use candlescope_schema::run::RunManifest;
 use serde_json::{Value, json};
+use spread::{MOST_SAMPLES, spread};
 use std::collections::BTreeMap;
 
 /// Version of this layout.
 pub const FORMAT_VERSION: u32 = 1;
-
-/// If there are more samples than this, they are in the Parquet tables only.
-const MOST_SAMPLES: usize = 20_000;
 
 /// The whole of `metrics.json`.
 pub fn metrics(analysis: &Analysis) -> Value {
@@ -140,29 +139,6 @@ fn overhead(manifest: &RunManifest) -> Value {
     value["background_cpu_share"] = json!(background.and_then(|b| b.share()));
     value["wall_ns"] = json!(background.and_then(|b| b.whole).map(|whole| whole.wall_ns));
     value["cores"] = json!(background.and_then(|b| b.whole).map(|whole| whole.cores));
-    value
-}
-
-pub(super) fn spread(d: &Distribution, with_samples: bool) -> Value {
-    let mut value = json!({
-        "n": d.n,
-        "units": d.units,
-        "median": d.median,
-        "p50": d.median,
-        "p90": d.p90,
-        "p95": d.p95,
-        "p99": d.p99,
-        "min": d.min,
-        "max": d.max,
-        "mean": d.mean,
-        "stddev": d.stddev,
-        "median_ci95": d.median_ci95,
-        "range": d.range.map(|range| (range.low, range.high)),
-        "range_of": d.range.map(|range| range.of.as_str()),
-    });
-    if with_samples && d.n <= MOST_SAMPLES {
-        value["samples"] = json!(d.samples);
-    }
     value
 }
 

@@ -1,47 +1,5 @@
 //! How an option is declared: [`options!`] makes the field, the key, its reading and its documentation from one place.
 
-use super::EnvConfig;
-
-/// What is declared of an option, for the pages made from it and for command lines that have it as well.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct EnvOption {
-    /// How it is written in the variable: `otlp=URL`, `otlp`.
-    pub forms: &'static [&'static str],
-    /// The feature of this crate that it needs; empty if none.
-    pub feature: &'static str,
-    /// What holds without it, in words; empty if nothing.
-    pub default: &'static str,
-    /// What it does, in a sentence.
-    pub doc: &'static str,
-    /// What else its forms in the variable do; empty if nothing.
-    pub also: &'static str,
-    /// Whether records go where it says.
-    pub is_destination: bool,
-    /// What values it accepts.
-    pub wanted: &'static str,
-    /// Takes a value; `false` if it is none of those.
-    pub(super) read: fn(&mut EnvConfig, &str) -> bool,
-    /// Whether it was given, in a way that needs its feature.
-    pub(super) asks: fn(&EnvConfig) -> bool,
-    /// Whether this build has its feature.
-    pub(super) is_built: bool,
-    /// Takes it out.
-    pub(super) leave_out: fn(&mut EnvConfig),
-}
-
-impl EnvOption {
-    /// Its key: what stands before `=`.
-    pub fn key(&self) -> &'static str {
-        self.forms.first().and_then(|form| form.split('=').next()).unwrap_or_default()
-    }
-
-    /// Whether `config` asks for what this build has no feature for.
-    pub fn is_lacking(&self, config: &EnvConfig) -> bool {
-        !self.is_built && (self.asks)(config)
-    }
-}
-
 /// A field that holds what was given: nothing, a value, or several.
 pub(super) trait Field {
     type Value;
@@ -134,7 +92,7 @@ macro_rules! options {
         impl $name {
             /// Does to the builder what the options say.
             #[allow(unused_mut, reason = "not changed without features")]
-            fn act_on(&self, mut builder: Builder) -> Builder {
+            pub(super) fn act_on(&self, mut builder: Builder) -> Builder {
                 $($(#[cfg(feature = $feature)])? {
                     for _value in self.$field.values() {
                         $(builder = act($act, builder, _value, self);)?

@@ -1,12 +1,13 @@
 //! The options: each is declared here, and nowhere else. `CONTRIBUTING.md` has the walk "Add an option".
 
-use super::declare::{EnvOption, Field, options};
+use super::declare::{Field, options};
 use super::read::{at_least, not_empty, off, share, switch, windows};
-use super::{ConfigError, option};
-use crate::InitError;
-use crate::builder::{Builder, builder};
+use crate::builder::Builder;
 use crate::gpu::KernelWindows;
 use candlescope_core::{GpuTier, RedactedUrl, Schedule};
+
+/// Name of the environment variable.
+pub const VARIABLE: &str = "CANDLESCOPE";
 
 options! {
     /// The options in the variable: keys joined by commas, with the names of the options of `candlescope profile` and of
@@ -179,6 +180,46 @@ options! {
     }
 }
 
+/// What is declared of an option, for the pages made from it and for command lines that have it as well.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct EnvOption {
+    /// How it is written in the variable: `otlp=URL`, `otlp`.
+    pub forms: &'static [&'static str],
+    /// The feature of this crate that it needs; empty if none.
+    pub feature: &'static str,
+    /// What holds without it, in words; empty if nothing.
+    pub default: &'static str,
+    /// What it does, in a sentence.
+    pub doc: &'static str,
+    /// What else its forms in the variable do; empty if nothing.
+    pub also: &'static str,
+    /// Whether records go where it says.
+    pub is_destination: bool,
+    /// What values it accepts.
+    pub wanted: &'static str,
+    /// Takes a value; `false` if it is none of those.
+    pub(super) read: fn(&mut EnvConfig, &str) -> bool,
+    /// Whether it was given, in a way that needs its feature.
+    pub(super) asks: fn(&EnvConfig) -> bool,
+    /// Whether this build has its feature.
+    pub(super) is_built: bool,
+    /// Takes it out.
+    pub(super) leave_out: fn(&mut EnvConfig),
+}
+
+impl EnvOption {
+    /// Its key: what stands before `=`.
+    pub fn key(&self) -> &'static str {
+        self.forms.first().and_then(|form| form.split('=').next()).unwrap_or_default()
+    }
+
+    /// Whether `config` asks for what this build has no feature for.
+    pub fn is_lacking(&self, config: &EnvConfig) -> bool {
+        !self.is_built && (self.asks)(config)
+    }
+}
+
 /// Calls what an option does. Closures written in the declaration get their types here.
 fn act<T>(
     act: impl FnOnce(Builder, T, &EnvConfig) -> Builder,
@@ -197,46 +238,6 @@ fn collector(url: RedactedUrl) -> candlescope_exporters::otlp::OtlpConfig {
 }
 
 impl EnvConfig {
-    /// Reads the variable's value.
-    ///
-    /// ```
-    /// let config = candlescope::EnvConfig::parse("parquet=./runs,schedule=10/0/1/5/1,exclude=hyper")?;
-    /// assert_eq!(config.parquet.as_deref(), Some("./runs"));
-    /// assert_eq!(config.schedule.unwrap().active, 5);
-    /// assert!(candlescope::EnvConfig::parse("parket=./runs").unwrap_err().to_string().contains("did you mean `parquet`?"));
-    /// # Ok::<(), candlescope::ConfigError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Names the key that is not understood and what it accepts.
-    pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let (config, left_out) = Self::understood(text)?;
-        left_out.into_iter().next().map_or(Ok(config), Err)
-    }
-
-    /// Sets one option, by its key in the variable.
-    ///
-    /// # Errors
-    /// If there is no such key, or it does not accept the value.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
-        let option = option(key).ok_or_else(|| ConfigError::UnknownKey(format!("`{key}`")))?;
-        if (option.read)(self, value) {
-            return Ok(());
-        }
-        Err(ConfigError::Value { key: option.key(), wanted: option.wanted, value: value.into() })
-    }
-
-    /// A builder with these options.
-    ///
-    /// # Errors
-    /// If this build lacks a feature that one of them needs.
-    pub fn into_builder(self) -> Result<Builder, InitError> {
-        match OPTIONS.iter().find(|option| option.is_lacking(&self)) {
-            Some(lacking) => Err(ConfigError::NotInThisBuild(lacking.feature).into()),
-            None => Ok(self.act_on(builder().report_at_end(true))),
-        }
-    }
-
     /// A budget alone asks for GPU time, too.
     fn times_gpu(&self) -> bool {
         self.gpu.map_or(self.gpu_budget.is_some(), |tier| tier != GpuTier::Off)

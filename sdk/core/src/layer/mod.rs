@@ -9,8 +9,8 @@ pub(crate) mod place;
 pub(crate) mod thread;
 
 use crate::fields::{FieldKinds, FieldValues, RecordedFields};
-use crate::modules::rules::{self, Rule};
-use crate::modules::{self, Slot};
+use crate::modules::rules::Rule;
+use crate::modules::{self, Slot, table};
 use crate::names::{self, Role};
 use crate::raw::NO_PHASE;
 use crate::record::is_of_model;
@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Dispatch, Metadata, Subscriber};
+use tracing_subscriber::Registry;
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -91,7 +92,7 @@ impl CandlescopeLayer {
             let kinds = FieldKinds::of(metadata);
             let alike = !kinds.phase && !kinds.request && !kinds.name;
             let meta = alike.then(|| self.describe(metadata, kinds, &FieldValues::default(), None));
-            Callsite { kinds, meta, rule: rules::of(metadata) }
+            Callsite { kinds, meta, rule: table::of(metadata) }
         })
     }
 
@@ -157,6 +158,21 @@ impl CandlescopeLayer {
     }
 }
 
+/// Whether one of the layers in `stack` belongs to another session that goes on.
+fn is_taken(stack: &dyn Subscriber, session: u64) -> bool {
+    let Some(other) = stack.downcast_ref::<CandlescopeLayer>() else { return false };
+    other.shared.session != session && !other.steps_back() && !other.shared.control.is_closed()
+}
+
+/// Address of the registry, which differs from that of every other one alive. If the registry is not
+/// `tracing_subscriber`'s own, the address of our outermost layer serves instead; 0 if that is not known either.
+fn registry_of(dispatch: &Dispatch) -> usize {
+    let registry = dispatch.downcast_ref::<Registry>().map(|r| std::ptr::from_ref(r) as usize);
+    registry
+        .or_else(|| dispatch.downcast_ref::<CandlescopeLayer>().map(|l| std::ptr::from_ref(l) as usize))
+        .unwrap_or(0)
+}
+
 /// Stores a module's meta with its span, for threads that did not make the span.
 fn keep_module<S>(shared: &Shared, id: &Id, meta: Meta, ctx: &Context<'_, S>)
 where
@@ -178,7 +194,7 @@ where
         if self.shared.control.is_closed() {
             return;
         }
-        if place::is_taken(subscriber, self.shared.session) {
+        if is_taken(subscriber, self.shared.session) {
             return self.step_back(Refusal::OtherSession);
         }
         match place::claim(self.shared.session) {
@@ -194,7 +210,7 @@ where
         if !self.steps_back() {
             self.shared.visible.is_in(dispatch);
         }
-        if let Some(Err(why)) = self.place.get().map(|place| place.settle(dispatch)) {
+        if let Some(Err(why)) = self.place.get().map(|place| place.settle(registry_of(dispatch))) {
             self.step_back(why);
         }
     }

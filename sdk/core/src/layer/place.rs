@@ -2,12 +2,9 @@
 //! span ids, and the data kept with a span, belong to a registry. So the first layer keeps the place, and a later one
 //! steps back.
 
-use super::CandlescopeLayer;
 use crate::run::{Code, Finding};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tracing_core::{Dispatch, Subscriber};
-use tracing_subscriber::Registry;
 
 /// A layer that is in a registry, of a session that goes on.
 struct Entry {
@@ -72,16 +69,9 @@ pub(super) fn claim(session: u64) -> Result<Place, Refusal> {
     Ok(Place(number))
 }
 
-/// Whether one of the layers in `stack` belongs to another session that goes on.
-pub(super) fn is_taken(stack: &dyn Subscriber, session: u64) -> bool {
-    let Some(other) = stack.downcast_ref::<CandlescopeLayer>() else { return false };
-    other.shared.session != session && !other.steps_back() && !other.shared.control.is_closed()
-}
-
 impl Place {
-    /// The registry is installed: no other session's layer may take its place.
-    pub(super) fn settle(&self, dispatch: &Dispatch) -> Result<(), Refusal> {
-        let registry = registry_of(dispatch);
+    /// The registry at this address, 0 if it is not known, is installed: no other session's layer may take its place.
+    pub(super) fn settle(&self, registry: usize) -> Result<(), Refusal> {
         let mut places = places();
         if registry != 0 && places.iter().any(|entry| entry.registry == registry && entry.number != self.0) {
             places.retain(|entry| entry.number != self.0);
@@ -97,13 +87,4 @@ impl Place {
 /// The session has ended: its place is free.
 pub(crate) fn leave(session: u64) {
     places().retain(|entry| entry.session != session);
-}
-
-/// Address of the registry, which differs from that of every other one alive. If the registry is not
-/// `tracing_subscriber`'s own, the address of our outermost layer serves instead; 0 if that is not known either.
-fn registry_of(dispatch: &Dispatch) -> usize {
-    let registry = dispatch.downcast_ref::<Registry>().map(|r| std::ptr::from_ref(r) as usize);
-    registry
-        .or_else(|| dispatch.downcast_ref::<CandlescopeLayer>().map(|l| std::ptr::from_ref(l) as usize))
-        .unwrap_or(0)
 }

@@ -18,7 +18,6 @@ use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, UnrecordedStep, flag};
 use crate::shared::{NewThread, Shared, ThreadCounts};
 use crate::tap::TapInterval;
 use crate::vocabulary::Phase;
-use aside::Aside;
 pub(crate) use serving::serve;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -169,6 +168,21 @@ pub(crate) struct ThreadState {
     ring: rtrb::Producer<Raw>,
     counts: Arc<ThreadCounts>,
     gpu: Option<Box<Marker>>,
+}
+
+/// The state of a thread that records nothing.
+#[derive(Debug, Clone, Copy)]
+enum Aside {
+    /// A thread of the profiler, or one that came after the session had ended, or in a forked child, where the session
+    /// belongs to the parent.
+    Muted,
+    /// A thread that came when there was no room for a ring: what it would have recorded is counted. Each of its
+    /// outermost intervals counts as a step.
+    NoRing {
+        depth: u32,
+        /// Whether the step that is open would have been recorded.
+        recorded: bool,
+    },
 }
 
 impl ThreadState {

@@ -4,53 +4,13 @@
 //! them, an expert the tokens that were routed to it, cross-attention the encoder's. So rows are known only of
 //! architectures that were read, and only of the layers named here; of all others they stay unknown.
 
-use super::Weight;
-use super::model_facts::HfConfig;
+use super::hf_config::{ConfigUnreadable, HfConfig};
+use super::module::{Attention, Module, Operation, Over, Rows, Weight};
 use super::signs::Recognised;
 use candlescope_work::config::{Config, Dimensions};
 use candlescope_work::family::Family;
-use candlescope_work::windows::{Reach, Window, Windows};
-
-/// Rows that a module computes in a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Rows {
-    /// So many for each token of the step.
-    EachToken(u32),
-    /// One for each sequence: its last position.
-    EachSequence,
-    /// One for each position of the source, which the request's `encode` step passed.
-    EachSourcePosition,
-    /// Not known.
-    Unknown,
-}
-
-/// What a module has to do with attention, which itself has no weights and often no span.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Attention {
-    /// Features of the queries that it makes, all heads together.
-    pub queries: u64,
-    /// Features of the keys that it makes, and as many of values, all heads together.
-    pub keys: u64,
-    /// What a token attends to.
-    pub over: Over,
-    /// Where that ends.
-    pub window: Option<Window>,
-}
-
-/// What a token attends to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Over {
-    /// Itself and those before it.
-    Before,
-    /// All tokens of its sequence.
-    All,
-    /// All positions of the source.
-    Source,
-    /// Not known: the configuration names a window, and it is not known which layers have it.
-    Unknown,
-}
+use candlescope_work::windows::{Reach, Windows};
+use std::sync::Arc;
 
 /// The model being loaded, as far as its configuration says.
 #[derive(Debug, Clone, Default)]
@@ -66,11 +26,6 @@ pub(crate) struct Architecture {
     /// If nobody described the model: what was recognised.
     recognised: Option<Recognised>,
 }
-
-/// A `config.json` that cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("the model's configuration is not what config.json of Hugging Face holds: {0}; give the file's text as it is")]
-pub struct ConfigUnreadable(#[from] serde_json::Error);
 
 impl Architecture {
     pub(super) fn of_config(json: &str) -> Result<Self, ConfigUnreadable> {
@@ -115,6 +70,16 @@ impl Architecture {
         }
         differs(self.hidden, features)
             .map(|known| format!("hidden_size is {known}, and {} has {features} columns", head.name))
+    }
+
+    /// A module of it, with its rows and its attention.
+    pub(super) fn module(&self, name: Arc<str>, operation: Operation, weights: Vec<Weight>) -> Module {
+        let rows = self.rows(&name);
+        let attention = match weights.first().map(|weight| &*weight.dims) {
+            Some(&[out, _]) if operation == Operation::Linear => self.attention(&name, out as u64),
+            _ => None,
+        };
+        Module { name, operation, weights, rows, attention }
     }
 
     /// The rows of the module of this name.
@@ -206,6 +171,7 @@ fn is_over_source(module: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::StepWork;
+    use super::super::Window;
     use super::*;
     use crate::annotation::Annotation;
     use crate::vocabulary::Phase;

@@ -3,11 +3,25 @@
 
 mod claims;
 
+use super::architecture::Architecture;
 use super::model_facts::{Facts, Size};
+use super::rules::Rule;
 use super::signs::Signs;
-use super::{Architecture, Claim, Module, Operation, Rule, Slot, Weight};
+use super::{Module, Operation, Slot, Weight};
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// What a span that is being made has to do with the weights that were told.
+pub(crate) enum Claim {
+    /// It stands for a module.
+    Module(Arc<Slot>),
+    /// It computes without weights, or nobody tells weights on this thread.
+    Nothing,
+    /// It ought to have weights.
+    Missing,
+    /// It is one of candle's that no rule is known of.
+    Unknown,
+}
 
 /// Weights that are kept while no span owns them. A model of 100,000 weights without any span stays below 20 MB; beyond,
 /// the oldest are only counted.
@@ -109,7 +123,7 @@ impl Waiting {
     fn seal(self, architecture: &Architecture) {
         let Some(first) = self.weights.first() else { return };
         let name = if let Wants::Shared(_) = self.wants { TIED_HEAD } else { first.module() }.into();
-        self.slot.fill(Arc::new(module(architecture, name, self.operation, self.weights)));
+        self.slot.fill(Arc::new(architecture.module(name, self.operation, self.weights)));
     }
 }
 
@@ -320,20 +334,6 @@ impl Loading {
 
 fn known(module: Option<Module>) -> Claim {
     module.map_or(Claim::Missing, |module| Claim::Module(Slot::known(Arc::new(module))))
-}
-
-pub(super) fn module(
-    architecture: &Architecture,
-    name: Arc<str>,
-    operation: Operation,
-    weights: Vec<Weight>,
-) -> Module {
-    let rows = architecture.rows(&name);
-    let attention = match weights.first().map(|weight| &*weight.dims) {
-        Some(&[out, _]) if operation == Operation::Linear => architecture.attention(&name, out as u64),
-        _ => None,
-    };
-    Module { name, operation, weights, rows, attention }
 }
 
 fn last_part(module: &str) -> &str {

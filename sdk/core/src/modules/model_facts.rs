@@ -1,22 +1,14 @@
 //! What of a model's configuration and weights becomes part of `model` in `run.json`, under the keys that readers know.
 
-use super::{ConfigUnreadable, Weight};
+use super::Weight;
+use super::hf_config::{ConfigUnreadable, HfConfig};
 use crate::run::model_key;
 use candlescope_work::config::{Config, Dimensions};
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Facts by their key in `run.json`.
 pub(super) type Facts = BTreeMap<String, Value>;
-
-/// The text of a `config.json` of Hugging Face.
-#[derive(Deserialize)]
-pub(super) struct HfConfig {
-    pub(super) model_type: String,
-    #[serde(flatten)]
-    pub(super) rest: Map<String, Value>,
-}
 
 /// What a `config.json` says.
 pub(super) fn of_config(json: &str) -> Result<Facts, ConfigUnreadable> {

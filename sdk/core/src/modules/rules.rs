@@ -1,10 +1,9 @@
 //! What a span has to do with the weights that are read around the place where it is made.
 
 use super::Operation;
-use super::table;
 use std::fmt;
 use tracing_core::field::{Field, Visit};
-use tracing_core::{Metadata, span::Attributes};
+use tracing_core::span::Attributes;
 
 /// One callsite's rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,35 +44,6 @@ pub(crate) enum Rule {
     },
     /// One of candle's that the table does not have: of another version, most likely.
     Unknown,
-}
-
-/// The rule of a callsite, if it is one of candle's models.
-pub(crate) fn of(metadata: &Metadata<'_>) -> Option<Rule> {
-    let module = metadata.module_path()?;
-    if let Some(how) = module.strip_prefix(TRACED_CANDLE_NN) {
-        return Some(of_layer(how, metadata.name()).unwrap_or(Rule::Unknown));
-    }
-    let inside = module.strip_prefix("candle_transformers::")?;
-    Some(table::rule(inside, metadata.line()?, metadata.name()).unwrap_or(Rule::Unknown))
-}
-
-/// Where candle-nn makes its spans once `candlescope trace-candle-nn` has given it some. The names are ours, so that no
-/// line of a source is needed.
-const TRACED_CANDLE_NN: &str = "candle_nn::candlescope::";
-
-fn of_layer(how: &str, name: &str) -> Option<Rule> {
-    let operation = match name {
-        "linear" => Operation::Linear,
-        "embedding" => Operation::Embedding,
-        "layer-norm" | "rms-norm" | "group-norm" | "batch-norm" => Operation::Norm,
-        "conv1d" | "conv2d" | "conv-transpose1d" | "conv-transpose2d" => Operation::Convolution,
-        _ => return None,
-    };
-    match how {
-        "read" => Some(Rule::Layer(operation)),
-        "given" => Some(Rule::Made { operation, matrix: None }),
-        _ => None,
-    }
 }
 
 impl Rule {

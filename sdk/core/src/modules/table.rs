@@ -1,8 +1,10 @@
 //! The rules of candle's own models, by callsite.
 
-use super::{Operation, Rule};
+use super::Operation;
+use super::rules::Rule;
 use rustc_hash::FxHashMap;
 use std::sync::OnceLock;
+use tracing_core::Metadata;
 
 const TEXT: &str = include_str!("candle-transformers-0.11.1.txt");
 
@@ -14,8 +16,37 @@ struct Entry {
 /// By module path below `candle_transformers::`, and line.
 type Table = FxHashMap<(String, u32), Entry>;
 
+/// The rule of a callsite, if it is one of candle's models.
+pub(crate) fn of(metadata: &Metadata<'_>) -> Option<Rule> {
+    let module = metadata.module_path()?;
+    if let Some(how) = module.strip_prefix(TRACED_CANDLE_NN) {
+        return Some(of_layer(how, metadata.name()).unwrap_or(Rule::Unknown));
+    }
+    let inside = module.strip_prefix("candle_transformers::")?;
+    Some(rule(inside, metadata.line()?, metadata.name()).unwrap_or(Rule::Unknown))
+}
+
+/// Where candle-nn makes its spans once `candlescope trace-candle-nn` has given it some. The names are ours, so that no
+/// line of a source is needed.
+const TRACED_CANDLE_NN: &str = "candle_nn::candlescope::";
+
+fn of_layer(how: &str, name: &str) -> Option<Rule> {
+    let operation = match name {
+        "linear" => Operation::Linear,
+        "embedding" => Operation::Embedding,
+        "layer-norm" | "rms-norm" | "group-norm" | "batch-norm" => Operation::Norm,
+        "conv1d" | "conv2d" | "conv-transpose1d" | "conv-transpose2d" => Operation::Convolution,
+        _ => return None,
+    };
+    match how {
+        "read" => Some(Rule::Layer(operation)),
+        "given" => Some(Rule::Made { operation, matrix: None }),
+        _ => None,
+    }
+}
+
 /// The rule of the span `name` that is made in a line of a module of candle-transformers.
-pub(super) fn rule(module: &str, line: u32, name: &str) -> Option<Rule> {
+fn rule(module: &str, line: u32, name: &str) -> Option<Rule> {
     static TABLE: OnceLock<Table> = OnceLock::new();
     let table = TABLE.get_or_init(|| entries().collect());
     table.get(&(module.to_owned(), line)).filter(|entry| entry.name == name).map(|entry| entry.rule)

@@ -1,33 +1,14 @@
 //! What a session knows of the models that were loaded while it lived.
 
-use super::loading::Loading;
+use super::books::{BOOKS, LIVING, READS, told};
+use super::loading::{Claim, Loading};
 use super::model_facts::Facts;
-use super::{BOOKS, CONFIGS, READS, Slot};
+use super::{Over, Rows, Slot};
 use crate::names::NameInfo;
 use crate::run::LoadedModel;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// What a span that is being made has to do with the weights that were told.
-pub(crate) enum Claim {
-    /// It stands for a module.
-    Module(Arc<Slot>),
-    /// It computes without weights, or nobody tells weights on this thread.
-    Nothing,
-    /// It ought to have weights.
-    Missing,
-    /// It is one of candle's that no rule is known of.
-    Unknown,
-}
-
-/// Sessions that live.
-static LIVING: AtomicU64 = AtomicU64::new(0);
-
-/// Whether no session lives that could want to know of weights.
-pub(super) fn nobody() -> bool {
-    LIVING.load(Ordering::Relaxed) == 0
-}
 
 /// Modules that get their name when they run, of one session: each takes a number of its own, and a program that loads
 /// models again and again must not run out of them.
@@ -56,11 +37,6 @@ impl Drop for Watch {
 struct Missing {
     unnamed: BTreeMap<&'static str, u64>,
     unknown: BTreeMap<&'static str, u64>,
-}
-
-/// How much was told in this process: weights and configurations.
-fn told() -> u64 {
-    READS.load(Ordering::Relaxed).wrapping_add(CONFIGS.load(Ordering::Relaxed))
 }
 
 /// What a session's manifest has of the model.
@@ -194,8 +170,8 @@ fn modules(names: &[Arc<NameInfo>], model: &mut LoadedModel) {
         };
         if distinct.insert(&**module) {
             model.modules += 1;
-            model.rows_unknown += u64::from(!module.weights.is_empty() && module.rows == super::Rows::Unknown);
-            model.windows_unknown += u64::from(module.attention.is_some_and(|it| it.over == super::Over::Unknown));
+            model.rows_unknown += u64::from(!module.weights.is_empty() && module.rows == Rows::Unknown);
+            model.windows_unknown += u64::from(module.attention.is_some_and(|it| it.over == Over::Unknown));
         }
         for weight in &module.weights {
             users.entry(&weight.name).or_default().insert(&module.name);

@@ -7,6 +7,7 @@
 
 mod buffers;
 mod modules_of_step;
+mod scratch;
 mod tree;
 mod work_of_step;
 
@@ -24,6 +25,7 @@ use crate::{MOST_SERVED, Served};
 use buffers::StepBuffer;
 pub(crate) use buffers::ThreadStream;
 use rustc_hash::FxHashMap;
+use scratch::{Parent, Scratch};
 use std::sync::Arc;
 
 /// Unrecorded steps that may wait for the next recorded one.
@@ -72,37 +74,6 @@ struct TemplateNode {
     name: u32,
     parent: Parent,
     path: Arc<PathInfo>,
-}
-
-/// What is found out about the intervals of one step, or of a part of it. By position in enter order, except `order`
-/// itself.
-#[derive(Default)]
-struct Scratch {
-    /// Indices into the buffered intervals.
-    order: Vec<u32>,
-    parents: Vec<Parent>,
-    paths: Vec<Arc<PathInfo>>,
-    /// Work of modules, if it is known from the model's weights.
-    work: Vec<Annotation>,
-    /// For each interval, what around it states the number of tokens.
-    phases: Vec<work_of_step::Around>,
-    /// How often a module ran in a phase, by the phase's position and the module's name.
-    passes: FxHashMap<(u32, u32), u32>,
-    /// By the parent's position and the name: how many siblings have this name, and the ordinal of the next one.
-    repeats: FxHashMap<(u32, u32), (u32, u32)>,
-}
-
-/// Where an interval's parent is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Parent {
-    /// It has no parent: it is the step itself.
-    None,
-    /// At this position in enter order.
-    At(u32),
-    /// The parent is an open interval of a step that is resolved in parts.
-    Open,
-    /// The parent's record was lost.
-    Lost,
 }
 
 /// What the resolver needs besides its own state.
@@ -333,7 +304,7 @@ impl Resolver {
         );
         span.parent_seq = (item.parent != 0).then_some(item.parent);
         span.step = (item.step != NO_STEP).then_some(item.step);
-        span.phase = phase_of(item);
+        span.phase = item.phase();
         span.depth = item.depth;
         span.flops = a.get_flops();
         span.bytes = a.get_bytes();
@@ -373,7 +344,7 @@ impl Resolver {
             }
         }
         // Sampling does not run a model.
-        if phase_of(root).is_some_and(|phase| phase != Phase::Sample) {
+        if root.phase().is_some_and(|phase| phase != Phase::Sample) {
             self.phase_steps += 1;
             self.hollow_phase_steps += u64::from(buffer.done.model_intervals == 0);
         }
@@ -387,7 +358,7 @@ impl Resolver {
             start,
             dur,
         );
-        record.phase = phase_of(root);
+        record.phase = root.phase();
         record.request = (root.request != 0).then_some(u64::from(root.request));
         record.serves = Served::merged(std::mem::take(&mut buffer.serves));
         record.tokens = a.get_tokens();
@@ -445,10 +416,6 @@ impl Resolver {
 /// Whether the span is one of the LLM helpers'.
 fn is_helper(path: &PathInfo) -> bool {
     &*path.target == crate::llm::TARGET
-}
-
-fn phase_of(item: &RawInterval) -> Option<Phase> {
-    if item.phase == NO_PHASE { None } else { Phase::from_index(item.phase) }
 }
 
 fn trace_of(item: &RawInterval, shared: &Shared) -> TraceId {

@@ -1,6 +1,7 @@
 //! The cases that are compared: each installs its subscriber for the whole process, as an application does, so every
 //! case runs in a process of its own.
 
+mod case;
 #[cfg(feature = "peers")]
 mod fastrace;
 mod floor;
@@ -14,30 +15,8 @@ mod plain;
 use crate::work::{Mode, Spans};
 use anyhow::{Result, bail};
 
+pub use case::Case;
 pub use ours::NullExporter;
-
-/// One way of instrumenting the work.
-pub trait Case {
-    /// The timed part: one burst of [`PAIRS`](crate::work::PAIRS) enters and exits.
-    fn burst(&self);
-
-    /// After a burst, outside of the timed part: waits until what the burst recorded has left the application's thread,
-    /// so that no queue is ever full and no case drops what the others keep.
-    ///
-    /// # Errors
-    /// If it does not leave in time.
-    fn settle(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    /// At the end; fails if anything that should have been recorded was not.
-    ///
-    /// # Errors
-    /// If records are missing.
-    fn finish(self: Box<Self>, _bursts: u64) -> Result<()> {
-        Ok(())
-    }
-}
 
 /// All cases of this build, in the order of the table.
 pub fn names() -> Vec<&'static str> {

@@ -1,7 +1,7 @@
 //! What is fitted, and how far a prediction with it is from what was measured.
 
+use super::calibration_run::{CalibrationRun, Form};
 use super::search::{self, Residuals};
-use super::{CalibrationRun, Form};
 use crate::roofline::latency_figures::Figure;
 use crate::roofline::outlook::operations;
 use crate::roofline::predict::{StepTimes, step_times};

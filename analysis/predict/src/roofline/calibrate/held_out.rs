@@ -1,6 +1,6 @@
 //! The account of errors: what was predicted from which runs, and how far repetitions differ from each other.
 
-use super::CalibrationRun;
+use super::calibration_run::CalibrationRun;
 use super::fit::{Candidate, Observed};
 use crate::roofline::latency_figures::Figure;
 use candlescope_figures::Distribution;

@@ -1,22 +1,7 @@
 //! Threads on which nothing is recorded: the profiler's own, and those that came when there was no room for a ring.
 
-use super::{ThreadState, add};
+use super::{Aside, ThreadState, add};
 use crate::shared::Shared;
-
-/// The state of a thread that records nothing.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Aside {
-    /// A thread of the profiler, or one that came after the session had ended, or in a forked child, where the session
-    /// belongs to the parent.
-    Muted,
-    /// A thread that came when there was no room for a ring: what it would have recorded is counted. Each of its
-    /// outermost intervals counts as a step.
-    NoRing {
-        depth: u32,
-        /// Whether the step that is open would have been recorded.
-        recorded: bool,
-    },
-}
 
 impl ThreadState {
     /// Like [`enter`](Self::enter), for a thread on which nothing is recorded.

@@ -1,6 +1,6 @@
 //! Which of the weights that were read are a span's, and which table is a head's.
 
-use super::{GGUF_EMBEDDING, Loading, MAX_CONTRADICTIONS, TIED_HEAD, last_part, module};
+use super::{GGUF_EMBEDDING, Loading, MAX_CONTRADICTIONS, TIED_HEAD, last_part};
 use crate::modules::{Module, Operation, Weight};
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Loading {
         if operation == Operation::Linear && last_part(&name) == TIED_HEAD {
             weights.iter().take(1).for_each(|head| self.check_head(head));
         }
-        Some(module(&self.architecture, own_or_head(&name, operation), operation, weights))
+        Some(self.architecture.module(own_or_head(&name, operation), operation, weights))
     }
 
     /// What a layer that was handed tensors is made of: what was read just now, if it has their shape; otherwise, of a
@@ -39,7 +39,7 @@ impl Loading {
             Operation::Linear => {
                 let table = self.table_of_words().filter(|table| is_given(table))?.clone();
                 self.check_head(&table);
-                Some(module(&self.architecture, TIED_HEAD.into(), operation, vec![table]))
+                Some(self.architecture.module(TIED_HEAD.into(), operation, vec![table]))
             }
             Operation::Embedding => {
                 let unowned = self.unowned.iter().map(|(_, weight)| weight);
@@ -48,7 +48,7 @@ impl Loading {
                 let table = only(tables()).or_else(|| only(tables().filter(of_gguf)))?.clone();
                 // It stays where it is: another layer may be made of it yet.
                 self.tables.push(table.clone());
-                Some(module(&self.architecture, table.module().into(), operation, vec![table]))
+                Some(self.architecture.module(table.module().into(), operation, vec![table]))
             }
             _ => None,
         }
@@ -79,7 +79,7 @@ impl Loading {
         if weight.dims.len() == 2 && last_part(weight.module()) == GGUF_EMBEDDING {
             self.tables.push(weight.clone());
         }
-        Some(module(&self.architecture, own_or_head(weight.module(), operation), operation, vec![weight]))
+        Some(self.architecture.module(own_or_head(weight.module(), operation), operation, vec![weight]))
     }
 
     /// Whether it is a matrix for rows of the model's width, as far as that is known.
@@ -93,7 +93,7 @@ impl Loading {
         let mut just_read = self.fresh().filter(|weight| self.is_as_wide(weight));
         let (table, None) = (just_read.next()?, just_read.next()) else { return None };
         let is_second = self.tables.iter().any(|other| other.dims == table.dims && other.name != table.name);
-        let own = || module(&self.architecture, table.module().into(), operation, vec![table.clone()]);
+        let own = || self.architecture.module(table.module().into(), operation, vec![table.clone()]);
         (operation == Operation::Linear && is_second).then(own)
     }
 
@@ -117,7 +117,7 @@ impl Loading {
         if self.fresh().any(|weight| self.is_as_wide(weight) && weight.name != table.name) {
             return None;
         }
-        Some(module(&self.architecture, TIED_HEAD.into(), operation, vec![table.clone()]))
+        Some(self.architecture.module(TIED_HEAD.into(), operation, vec![table.clone()]))
     }
 
     /// Notes where the configuration contradicts what a head is made of.

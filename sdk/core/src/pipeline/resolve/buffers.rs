@@ -1,6 +1,5 @@
 //! What is kept of a thread's steps until they end.
 
-use super::phase_of;
 use crate::Served;
 use crate::annotation::Annotation;
 use crate::raw::RawInterval;
@@ -107,7 +106,7 @@ impl ThreadStream {
 
     /// A step has ended: if it encoded, its request has a source.
     pub(super) fn remember_source(&mut self, root: &RawInterval, annotation: Option<Annotation>) {
-        if root.request == 0 || phase_of(root) != Some(Phase::Encode) {
+        if root.request == 0 || root.phase() != Some(Phase::Encode) {
             return;
         }
         self.sources.retain(|(request, _)| *request != root.request);

@@ -1,6 +1,7 @@
 //! What work the modules of a step do, from their weights and the tokens that the step's phase states.
 
-use super::{Parent, Resolver, Scratch, StepBuffer, phase_of};
+use super::scratch::{Around, Parent, Scratch};
+use super::{Resolver, StepBuffer};
 use crate::annotation::Annotation;
 use crate::modules::{self, StepWork};
 use crate::raw::flag;
@@ -29,7 +30,7 @@ impl Resolver {
             };
             let around = parent.map_or(Around::NoPhase, |parent| phases[parent]);
             let says_itself = own.get_flops().is_some() || own.get_bytes().is_some() || own.get_io_bytes().is_some();
-            let step = StepWork::of(&own, phase_of(&buffer.items[i as usize]));
+            let step = StepWork::of(&own, buffer.items[i as usize].phase());
             let phase = match (says_itself || around == Around::Told, step) {
                 (true, _) => Around::Told,
                 (false, Some(step)) => Around::Phase(position as u32, StepWork { source: buffer.source, ..step }),
@@ -74,15 +75,4 @@ impl Resolver {
             }
         }
     }
-}
-
-/// The interval around that states how many tokens the work is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Around {
-    /// No interval around states the number of tokens.
-    NoPhase,
-    /// The phase at this position, with the tokens that it states.
-    Phase(u32, StepWork),
-    /// The program states the work itself.
-    Told,
 }

@@ -1,0 +1,59 @@
+//! How to generate.
+
+use crate::info::ModelInfo;
+use crate::sampling::SamplingOptions;
+use crate::tokenizer::Tokenizer;
+
+/// How to generate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GenerateOptions {
+    /// Most tokens to generate for each sequence.
+    pub max_new_tokens: usize,
+    /// How tokens are chosen.
+    pub sampling: SamplingOptions,
+    /// Seed of sampled generation.
+    pub seed: u64,
+    /// Go on past the model's end tokens: for measurements of a given length.
+    pub ignore_eos: bool,
+    /// Tokens that end a sequence besides the model's own.
+    pub stop_tokens: Vec<u32>,
+    /// Keep keys and values. Without them, every step processes the whole text again.
+    pub kv_cache: bool,
+    /// `gen_ai.operation.name` of the request: `text_completion` or `chat`.
+    pub operation: String,
+}
+
+impl Default for GenerateOptions {
+    fn default() -> Self {
+        Self {
+            max_new_tokens: 64,
+            sampling: SamplingOptions::default(),
+            seed: 42,
+            ignore_eos: false,
+            stop_tokens: Vec::new(),
+            kv_cache: true,
+            operation: "text_completion".into(),
+        }
+    }
+}
+
+/// What the loop needs to know besides the model.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The model's name in the request.
+    pub name: &'a str,
+    /// Tokens that end a sequence.
+    pub stop: Vec<u32>,
+    /// Decodes tokens to text.
+    pub tokenizer: Option<&'a Tokenizer>,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn of(info: &'a ModelInfo, tokenizer: Option<&'a Tokenizer>, options: &GenerateOptions) -> Self {
+        let mut stop = options.stop_tokens.clone();
+        if !options.ignore_eos {
+            stop.extend(&info.eos_tokens);
+        }
+        Self { name: &info.name, stop, tokenizer }
+    }
+}

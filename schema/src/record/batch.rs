@@ -1,0 +1,44 @@
+//! Records on their way to the exporters.
+
+use super::{KernelRecord, RecordKind, RequestRecord, SampleRecord, SpanRecord, StepRecord};
+
+/// What the pipeline hands to every exporter: shared, never copied for each exporter.
+///
+/// Spans of one step follow each other in enter order (ascending `seq`).
+#[derive(Debug, Default, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Batch {
+    /// Intervals that ended.
+    pub spans: Vec<SpanRecord>,
+    /// Steps that ended.
+    pub steps: Vec<StepRecord>,
+    /// Requests that ended.
+    pub requests: Vec<RequestRecord>,
+    /// Samples of metrics.
+    pub samples: Vec<SampleRecord>,
+    /// Kernels, copies and memsets.
+    pub kernels: Vec<KernelRecord>,
+}
+
+impl Batch {
+    /// Number of records of one kind.
+    pub fn count(&self, kind: RecordKind) -> u64 {
+        (match kind {
+            RecordKind::Span => self.spans.len(),
+            RecordKind::Step => self.steps.len(),
+            RecordKind::Request => self.requests.len(),
+            RecordKind::Sample => self.samples.len(),
+            RecordKind::Kernel => self.kernels.len(),
+        }) as u64
+    }
+
+    /// Number of records of all kinds.
+    pub fn len(&self) -> usize {
+        self.spans.len() + self.steps.len() + self.requests.len() + self.samples.len() + self.kernels.len()
+    }
+
+    /// Whether it holds no records.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
