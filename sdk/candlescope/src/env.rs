@@ -4,8 +4,11 @@ mod declare;
 mod options;
 mod read;
 
+#[doc(hidden)]
 pub use declare::EnvOption;
-pub use options::{EnvConfig, OPTIONS};
+pub use options::EnvConfig;
+#[doc(hidden)]
+pub use options::OPTIONS;
 
 /// Name of the environment variable.
 pub const VARIABLE: &str = "CANDLESCOPE";

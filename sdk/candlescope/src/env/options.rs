@@ -200,11 +200,12 @@ impl EnvConfig {
     /// Reads the variable's value.
     ///
     /// ```
-    /// let config = candlescope::EnvConfig::parse("parquet=./runs,schedule=10/0/1/5/1,exclude=hyper")?;
+    /// use candlescope::env::{ConfigError, EnvConfig};
+    /// let config = EnvConfig::parse("parquet=./runs,schedule=10/0/1/5/1,exclude=hyper")?;
     /// assert_eq!(config.parquet.as_deref(), Some("./runs"));
     /// assert_eq!(config.schedule.unwrap().active, 5);
-    /// assert!(candlescope::EnvConfig::parse("parket=./runs").unwrap_err().to_string().contains("did you mean `parquet`?"));
-    /// # Ok::<(), candlescope::ConfigError>(())
+    /// assert!(EnvConfig::parse("parket=./runs").unwrap_err().to_string().contains("did you mean `parquet`?"));
+    /// # Ok::<(), ConfigError>(())
     /// ```
     ///
     /// # Errors
