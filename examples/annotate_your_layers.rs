@@ -39,7 +39,7 @@ impl Module for Linear {
 }
 
 fn main() -> anyhow::Result<()> {
-    let memory = candlescope::MemoryExporter::new();
+    let memory = candlescope::sdk::MemoryExporter::new();
     let scope = candlescope::builder().exporter(memory.clone()).install()?;
 
     let (up, down) = (Linear::new(512, 128, "up_proj")?, Linear::new(128, 512, "down_proj")?);

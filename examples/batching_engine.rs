@@ -3,8 +3,9 @@
 //! Each step takes one token of every request that generates and a chunk of the prompt of the next one. The step says
 //! whom it serves; queue time, time to first token, inter-token latency and shares of the steps follow from that.
 
+use candlescope::Outcome;
 use candlescope::llm::{self, Request, Tokens};
-use candlescope::{MemoryExporter, Outcome};
+use candlescope::sdk::MemoryExporter;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 

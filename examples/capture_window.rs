@@ -1,7 +1,8 @@
 //! Records only some steps: by a schedule, or in a window that is requested while the program runs.
 
+use candlescope::Schedule;
 use candlescope::llm::{self, Tokens};
-use candlescope::{MemoryExporter, Schedule};
+use candlescope::sdk::MemoryExporter;
 
 fn steps(n: usize) {
     let work = tracing::trace_span!("work");

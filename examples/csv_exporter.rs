@@ -1,8 +1,8 @@
 //! A complete exporter that writes a line of CSV for each step. CONTRIBUTING.md walks through it.
 
 use candlescope::llm::{self, Tokens};
-use candlescope::sdk::{DropReason, Ledger, RecordKind};
-use candlescope::{Batch, ExportError, Exporter, RunManifest};
+use candlescope::run::RunManifest;
+use candlescope::sdk::{Batch, DropReason, ExportError, Exporter, Ledger, RecordKind};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;

@@ -1,8 +1,7 @@
 //! An exporter of your own: a type, a name, and one function that takes batches and says what became of them.
 
 use candlescope::llm::{self, Tokens};
-use candlescope::sdk::Ledger;
-use candlescope::{Batch, ExportError, Exporter};
+use candlescope::sdk::{Batch, ExportError, Exporter, Ledger};
 use std::collections::BTreeMap;
 
 /// Adds up time by path without ordinals and prints it at the end.

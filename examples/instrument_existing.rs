@@ -37,7 +37,7 @@ fn main() -> anyhow::Result<()> {
     let vb = VarBuilder::from_varmap(&weights, DType::F32, &device);
     // Optional: names each layer after its module, `model.layers.3.mlp.down_proj` instead of `linear[26]`, and counts
     // its FLOPs and bytes; a real program gives the text of its config.json.
-    candlescope::model(r#"{"model_type": "llama", "vocab_size": 512, "hidden_size": 128}"#)?;
+    candlescope::modules::model(r#"{"model_type": "llama", "vocab_size": 512, "hidden_size": 128}"#)?;
     let model = Llama::load(candlescope::observe(vb), &config)?;
     let mut cache = Cache::new(true, DType::F32, &config, &device)?;
 

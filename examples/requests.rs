@@ -1,7 +1,7 @@
 //! Requests: two workers answer from one queue, each request with its own times, joined to its caller's trace.
 
-use candlescope::MemoryExporter;
 use candlescope::llm::{self, Request, Tokens};
+use candlescope::sdk::MemoryExporter;
 use std::sync::{Mutex, mpsc};
 use std::thread;
 

@@ -6,7 +6,7 @@ use candlescope_lab::study::Manifest;
 /// Tells as long as it is there. Without the feature `prometheus`, nobody.
 pub(crate) struct AtWork {
     #[cfg(feature = "prometheus")]
-    working: candlescope::Working,
+    working: candlescope::prometheus::Working,
     samples: u64,
 }
 
@@ -16,7 +16,7 @@ impl AtWork {
     pub(crate) fn on(what: &str) -> Self {
         Self {
             #[cfg(feature = "prometheus")]
-            working: candlescope::Working::on(what),
+            working: candlescope::prometheus::Working::on(what),
             samples: 0,
         }
     }

@@ -380,7 +380,7 @@ impl TextSide {
 
 impl Loader<'_> {
     fn load(&self, source: &ModelSource) -> Result<LoadedModel, LoadError> {
-        candlescope::check_threads(&self.options.device);
+        candlescope::modules::check_threads(&self.options.device);
         caught(|| match source {
             ModelSource::Embedded => self.random(EMBEDDED),
             ModelSource::Config(name) => self.random(name),

@@ -168,8 +168,8 @@ words! {
 /// allocating.
 ///
 /// ```
-/// # use candlescope_schema as candlescope;
-/// use candlescope::Shape;
+/// # mod candlescope { pub use candlescope_schema as sdk; }
+/// use candlescope::sdk::Shape;
 /// let shape = Shape::new(&[1, 5, 576]);
 /// assert_eq!(shape.to_string(), "1x5x576");
 /// assert_eq!("1x5x576".parse::<Shape>().unwrap(), shape);

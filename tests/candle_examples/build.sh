@@ -85,7 +85,7 @@ cp "$examples/qwen/main.rs" "$new/qwen.rs"
 insert "$new/qwen.rs" after 'let args = Args::parse();' "$start"
 insert "$new/qwen.rs" after 'let vb = unsafe { VarBuilder::from_mmaped_safetensors(' "$observe"
 cp "$new/qwen.rs" "$new/qwen-work.rs"
-insert "$new/qwen-work.rs" before "$observe" 'candlescope::model(&std::fs::read_to_string(&config_file)?)?;'
+insert "$new/qwen-work.rs" before "$observe" 'candlescope::modules::model(&std::fs::read_to_string(&config_file)?)?;'
 insert "$new/qwen-work.rs" before 'let logits = self.model.forward(&input, start_pos)?;' \
 	'let told = candlescope::llm::Tokens::new(context_size).context(tokens.len()); let _step = if index > 0 { candlescope::llm::decode(told) } else { candlescope::llm::prefill(told) };'
 cp "$examples/t5/main.rs" "$new/t5.rs"

@@ -37,7 +37,7 @@ const MANIFEST: &[(&str, &str)] = &[
         "Object: name, architecture, dimensions, element types, parameters, bytes. `dtype` is that of the activations, \
          `quantization` that of the weights, `compute_dtype` the type in which projections are multiplied (`int8` for \
          quantised ones): FLOPs are compared with a peak of this type, or with none. What a program does not say \
-         follows from the configuration given to `candlescope::model` and from the weights that were loaded",
+         follows from the configuration given to `candlescope::modules::model` and from the weights that were loaded",
     ),
     (
         "options",

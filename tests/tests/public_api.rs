@@ -48,6 +48,21 @@ fn public_names_are_those_of_the_list() {
     );
 }
 
+/// Users need few names daily; the rest is in modules, each at one path.
+#[test]
+fn the_crate_that_users_name_has_few_names_at_its_root_and_each_once() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/candlescope/src/lib.rs");
+    let list = Library::read(&root).list();
+    let lines = list.lines().filter(|line| !line.contains(": .. "));
+    let paths: Vec<&str> = lines.filter_map(|line| line.split(": ").next()?.split(" = ").next()).collect();
+    let at_root = paths.iter().filter(|path| !path.contains("::")).count();
+    assert!(at_root <= 28, "{at_root} names at the root: put new ones into a module");
+    let mut seen = BTreeSet::new();
+    for name in paths.iter().filter_map(|path| path.rsplit("::").next()) {
+        assert!(seen.insert(name), "`{name}` has two paths");
+    }
+}
+
 /// The items of a crate, whether they can be reached from outside or not.
 #[derive(Default)]
 struct Library {

@@ -1,8 +1,8 @@
 //! Requests in runs on disk: what a program says of them comes back from Parquet, in figures and in SQL.
 #![allow(missing_docs, reason = "a test")]
 
-use candlescope::ParquetConfig;
 use candlescope::llm::{self, Request, Tokens};
+use candlescope::parquet::ParquetConfig;
 use candlescope_core::{Outcome, RecordKind, RequestRecord, Served, Session, SpanId};
 use candlescope_exporters::parquet::ParquetExporter;
 use candlescope_figures::Analysis;

@@ -33,7 +33,7 @@ pub(super) fn record(device: &str, price_per_hour: Option<&Value>) -> Result<Sco
 #[cfg(feature = "gpu")]
 fn on_gpu(builder: candlescope::Builder, gpu: bool) -> candlescope::Builder {
     match gpu {
-        true => builder.nvml(true).cupti(candlescope::KernelWindows::OnRequest),
+        true => builder.nvml(true).cupti(candlescope::gpu::KernelWindows::OnRequest),
         false => builder.nvml(false),
     }
 }

@@ -10,7 +10,7 @@ use super::sweep;
 use super::text::{Entry, is_yaml, read};
 use crate::conf_args::ConfArgs;
 use anyhow::{Context, Result, anyhow, bail};
-use candlescope::{ConfigError, EnvConfig};
+use candlescope::env::{ConfigError, EnvConfig};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toml::Value;

@@ -92,7 +92,7 @@ impl Threads {
 /// Facts about threads, as settled, and about candle's build, for `environment`.
 pub(crate) fn facts() -> Vec<(&'static str, Value)> {
     let settled = settled().map(Threads::facts);
-    let features = json!(candlescope::candle_features());
+    let features = json!(candlescope::modules::candle_features());
     settled.into_iter().flatten().chain([(env_key::CANDLE_FEATURES.name(), features)]).collect()
 }
 

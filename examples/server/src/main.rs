@@ -19,7 +19,8 @@ mod shelf;
 
 use anyhow::{Context, Result};
 use axum::extract::DefaultBodyLimit;
-use candlescope::{ParquetConfig, Scope};
+use candlescope::Scope;
+use candlescope::parquet::ParquetConfig;
 use candlescope_models::{LoadOptions, ModelSource};
 use clap::Parser;
 use engine::{Engine, Size};
@@ -141,7 +142,7 @@ fn observe(args: &Args) -> Result<Scope> {
         observed = observed.parquet_with(ParquetConfig::new(run).disk_budget(budget));
     }
     if args.capture_kernels {
-        observed = observed.cupti(candlescope::KernelWindows::OnRequest);
+        observed = observed.cupti(candlescope::gpu::KernelWindows::OnRequest);
     }
     // The web server's own spans are not steps.
     for target in ["axum", "hyper", "hyper_util", "h2", "tower", "tokio"] {

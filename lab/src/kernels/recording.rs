@@ -45,10 +45,10 @@ impl Recording {
             // Every step's kernels. Marks are not needed: the engine's own timer is between the same points.
             true => {
                 let all = candlescope::Schedule { skip_first: 0, wait: 0, warmup: 0, active: u64::MAX, repeat: 0 };
-                builder.gpu_timing(candlescope::GpuTiming::tier(candlescope::GpuTier::All)).cupti(all)
+                builder.gpu_timing(candlescope::gpu::GpuTiming::tier(candlescope::gpu::GpuTier::All)).cupti(all)
             }
             // Nothing is asked of a GPU that is not used.
-            false => builder.gpu_timing(candlescope::GpuTiming::tier(candlescope::GpuTier::Off)).nvml(false),
+            false => builder.gpu_timing(candlescope::gpu::GpuTiming::tier(candlescope::gpu::GpuTier::Off)).nvml(false),
         };
         let (layer, scope) = builder.layer().map_err(|error| failed(&error))?;
         if let (true, Some(handle)) = (on_gpu, scope.handle()) {

@@ -1,6 +1,6 @@
 //! What bounds a phase, from made runs whose figures are known.
 
-use candlescope::{ParquetConfig, ParquetExporter};
+use candlescope::parquet::{ParquetConfig, ParquetExporter};
 use candlescope_core::run::{GpuAccount, KernelAccount, RunManifest};
 use candlescope_core::{Batch, Exporter, GpuSource, GpuTime, Ledger, Phase};
 use candlescope_lab::method::*;

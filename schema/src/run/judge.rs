@@ -148,8 +148,8 @@ fn modules(model: &LoadedModel, how: Circumstances, found: &mut Vec<Finding>) {
             Code::RowsUnknown,
             "how many rows {modules} of {all} modules compute is not known, and so their FLOPs and bytes are not",
             "give the model's config.json to candlescope before it loads: \
-             candlescope::model(&std::fs::read_to_string(\"config.json\")?)?; of architectures that are not known, and of \
-             experts, nothing is guessed",
+             candlescope::modules::model(&std::fs::read_to_string(\"config.json\")?)?; of architectures that are not known, \
+             and of experts, nothing is guessed",
         );
         found.push(finding.count("modules", model.rows_unknown).count("all", model.modules));
     }
@@ -159,7 +159,7 @@ fn modules(model: &LoadedModel, how: Circumstances, found: &mut Vec<Finding>) {
             "the model has the form of {architecture}, and its weights do not say which of {modules} projections attend \
              over a window: the work of attention is not known, nor that of a step",
             "give the model's config.json to candlescope before it loads: \
-             candlescope::model(&std::fs::read_to_string(\"config.json\")?)?",
+             candlescope::modules::model(&std::fs::read_to_string(\"config.json\")?)?",
         );
         found.push(finding.text("architecture", name).count("modules", model.windows_unknown));
     } else if model.windows_unknown > 0 {
@@ -168,14 +168,14 @@ fn modules(model: &LoadedModel, how: Circumstances, found: &mut Vec<Finding>) {
             "the model's configuration names a sliding window, and of {modules} projections it is not known whether \
              their layer has it: the work of attention is not known, nor that of a step",
             "where all layers attend to the whole context, take `sliding_window` out of the text that is given to \
-             candlescope::model",
+             candlescope::modules::model",
         );
         found.push(finding.count("modules", model.windows_unknown));
     }
     for words in &model.contradictions {
         let finding = Finding::new(
             Code::ConfigContradictsWeights,
-            "the configuration given to candlescope::model is of another model: {what}",
+            "the configuration given to candlescope::modules::model is of another model: {what}",
             "give it the config.json that lies beside the weights; FLOPs and bytes of this run are not to be trusted",
         );
         found.push(finding.text("what", words));

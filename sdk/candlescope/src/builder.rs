@@ -142,7 +142,7 @@ impl Builder {
     /// Records kernels through CUPTI, in the windows of a schedule that counts recorded steps, or only on request. Off
     /// by default, because a step in a window takes noticeably longer.
     #[cfg(feature = "cupti")]
-    pub fn cupti(mut self, windows: impl Into<crate::KernelWindows>) -> Self {
+    pub fn cupti(mut self, windows: impl Into<crate::gpu::KernelWindows>) -> Self {
         self.gpu.kernels = Some(windows.into());
         self
     }

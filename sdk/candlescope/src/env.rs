@@ -8,7 +8,9 @@ mod read;
 use crate::InitError;
 use crate::builder::{Builder, builder};
 pub use config_error::ConfigError;
-pub use options::{EnvConfig, EnvOption, OPTIONS, VARIABLE};
+pub use options::{EnvConfig, VARIABLE};
+#[doc(hidden)]
+pub use options::{EnvOption, OPTIONS};
 
 /// The option with this key.
 fn option(key: &str) -> Option<&'static EnvOption> {
@@ -19,11 +21,12 @@ impl EnvConfig {
     /// Reads the variable's value.
     ///
     /// ```
-    /// let config = candlescope::EnvConfig::parse("parquet=./runs,schedule=10/0/1/5/1,exclude=hyper")?;
+    /// use candlescope::env::{ConfigError, EnvConfig};
+    /// let config = EnvConfig::parse("parquet=./runs,schedule=10/0/1/5/1,exclude=hyper")?;
     /// assert_eq!(config.parquet.as_deref(), Some("./runs"));
     /// assert_eq!(config.schedule.unwrap().active, 5);
-    /// assert!(candlescope::EnvConfig::parse("parket=./runs").unwrap_err().to_string().contains("did you mean `parquet`?"));
-    /// # Ok::<(), candlescope::ConfigError>(())
+    /// assert!(EnvConfig::parse("parket=./runs").unwrap_err().to_string().contains("did you mean `parquet`?"));
+    /// # Ok::<(), ConfigError>(())
     /// ```
     ///
     /// # Errors

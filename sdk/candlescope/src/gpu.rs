@@ -1,7 +1,12 @@
-//! The GPU's side of a session: what was asked for, and what this machine provides.
+//! The GPU's side of a session: which times and kernels are taken, and in which streams.
 
+#[cfg(feature = "cuda")]
+pub use candlescope_collectors::cuda::{
+    CudaClock, CudaClockOptions, CudaError, PoolMemory, Stream, Streams, with_stream,
+};
 #[cfg(any(feature = "cuda", feature = "nvml"))]
 use candlescope_core::run::{Code, Finding, Severity};
+pub use candlescope_core::{GpuTier, GpuTiming};
 use candlescope_core::{Schedule, SessionBuilder};
 
 /// The steps for which kernels are recorded.
@@ -33,9 +38,9 @@ impl From<Schedule> for KernelWindows {
 #[derive(Debug, Default)]
 pub(crate) struct Gpu {
     #[cfg(feature = "cuda")]
-    pub(crate) timing: Choice<candlescope_core::GpuTiming>,
+    pub(crate) timing: Choice<GpuTiming>,
     #[cfg(feature = "cuda")]
-    pub(crate) clock: candlescope_collectors::cuda::CudaClockOptions,
+    pub(crate) clock: CudaClockOptions,
     /// Whether kernels are recorded, and in which windows.
     #[cfg(feature = "cupti")]
     pub(crate) kernels: Option<KernelWindows>,
@@ -87,16 +92,11 @@ impl Gpu {
 }
 
 #[cfg(feature = "cuda")]
-fn cuda(
-    session: SessionBuilder,
-    timing: Choice<candlescope_core::GpuTiming>,
-    options: candlescope_collectors::cuda::CudaClockOptions,
-) -> SessionBuilder {
-    use candlescope_collectors::cuda::{CudaClock, PoolMemory};
+fn cuda(session: SessionBuilder, timing: Choice<GpuTiming>, options: CudaClockOptions) -> SessionBuilder {
     let (timing, asked) = match timing {
         Choice::Off => return session,
         Choice::On(timing) => (timing, true),
-        Choice::Auto => (candlescope_core::GpuTiming::default(), false),
+        Choice::Auto => (GpuTiming::default(), false),
     };
     match CudaClock::new(options) {
         Ok(clock) => {

@@ -35,7 +35,7 @@ impl Builder {
         let mut session = self.gpu.apply(self.session);
         #[cfg(feature = "candle")]
         {
-            let features = crate::candle_features();
+            let features = crate::observe::candle_features();
             session = session.environment(candlescope_core::run::env_key::CANDLE_FEATURES.name(), features);
         }
         #[cfg(feature = "host")]
@@ -54,7 +54,7 @@ impl Builder {
     }
 
     /// Starts with a global subscriber that has the layer, and that writes the program's own log lines to standard
-    /// error if `RUST_LOG` asks for them.
+    /// error if `RUST_LOG` asks for them (feature `logs`, on by default).
     ///
     /// # Errors
     /// If a destination cannot be used or a global subscriber is installed already. That stays for the life of a process:
@@ -64,30 +64,32 @@ impl Builder {
         if tracing::dispatcher::has_been_set() {
             return Err(in_place());
         }
-        let (this, quiet) = self.tell_on_stderr();
+        // Told on standard error where the program does not handle problems itself.
+        let told = !self.tells;
+        let this = if told { self.on_problem(diagnostics::to_stderr) } else { self };
         let (layer, scope) = this.layer()?;
-        let logs = std::env::var_os("RUST_LOG").map(|_| {
-            let filter = tracing_subscriber::EnvFilter::from_default_env();
-            // What is written to standard error already must not be logged there again.
-            let filter = match quiet.map(|directive| directive.parse()) {
-                Some(Ok(directive)) => filter.add_directive(directive),
-                _ => filter,
-            };
-            // A line that cannot be written is lost: the attempt to report it there would panic.
-            tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false).with_filter(filter)
-        });
-        let subscriber = tracing_subscriber::registry().with(layer).with(logs);
+        let subscriber = tracing_subscriber::registry().with(layer);
+        #[cfg(feature = "logs")]
+        let subscriber = subscriber.with(log_lines(told));
         tracing::subscriber::set_global_default(subscriber).map_err(|_| in_place())?;
         INSTALLED.store(true, Ordering::Relaxed);
         Ok(scope)
     }
+}
 
-    /// If the program does not handle problems itself, they are written to standard error, but not logged as events as
-    /// well.
-    fn tell_on_stderr(self) -> (Self, Option<&'static str>) {
-        if self.tells {
-            return (self, None);
-        }
-        (self.on_problem(diagnostics::to_stderr), Some("candlescope::diagnostics=off"))
+/// Writes the program's log lines to standard error, if `RUST_LOG` asks for them. `told` says that candlescope's own
+/// problems are written there already.
+#[cfg(feature = "logs")]
+fn log_lines<S>(told: bool) -> Option<impl tracing_subscriber::Layer<S>>
+where
+    S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
+{
+    std::env::var_os("RUST_LOG")?;
+    let mut filter = tracing_subscriber::EnvFilter::from_default_env();
+    if let (true, Ok(off)) = (told, "candlescope::diagnostics=off".parse()) {
+        filter = filter.add_directive(off);
     }
+    // A line that cannot be written is lost: the attempt to report it there would panic.
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
+    Some(lines.with_filter(filter))
 }

@@ -65,7 +65,8 @@
 //! # Features
 //! Features are additive. With everything off the crate still records, and hands records to your own exporters.
 //!
-//! - On by default: `parquet` (runs on disk), `perfetto` and `chrome` (timelines), `host` (samples of the process).
+//! - On by default: `parquet` (runs on disk), `perfetto` and `chrome` (timelines), `host` (samples of the process),
+//!   `logs` (with [`init`] and [`Builder::install`]: the program's log lines on standard error, where `RUST_LOG` asks).
 //! - For NVIDIA GPUs: `cuda` (time of every interval on the device), `cupti` (kernels, in windows of steps), `nvml`
 //!   (power, energy, memory, clocks), or all three as `gpu`. They load the driver's libraries at run time, so they
 //!   build anywhere. `nvtx` (ranges for Nsight Systems) needs libclang to build.
@@ -79,48 +80,66 @@
 
 mod account;
 mod builder;
-#[doc(hidden)]
 pub mod env;
 #[cfg_attr(not(unix), allow(dead_code, reason = "nothing is called at the end of a process there"))]
 mod exit;
 mod filter;
-mod gpu;
+pub mod gpu;
 mod guard;
 mod init_error;
 mod install;
 #[cfg(feature = "candle")]
 mod observe;
+pub mod sdk;
 #[cfg(unix)]
 mod sigterm;
 #[cfg(unix)]
 mod sys;
 
 pub use builder::{Builder, builder};
-#[cfg(feature = "cuda")]
-pub use candlescope_collectors::cuda;
-/// What you need to write your own exporters, collectors and taps: records, manifests, traits. The names that most
-/// programs need are in the crate's root.
-pub use candlescope_core as sdk;
-pub use candlescope_core::modules::{begin_loading, loaded, model};
-pub use candlescope_core::run::RunManifest;
 pub use candlescope_core::{
-    Annotation, Batch, CandlescopeLayer, Capture, CaptureBusy, CaptureError, Collector, DType, ExportError, Exporter,
-    FlushError, GpuTier, GpuTiming, Handle, KernelsRefused, MemoryExporter, Outcome, Phase, Problem, RedactedUrl,
-    Schedule, ScheduleError, Shape, StartError, Stats, Tap, annotate, is_recording, llm,
+    Annotation, CandlescopeLayer, Capture, DType, Handle, Outcome, Schedule, annotate, is_recording, llm, run,
 };
-#[cfg(feature = "otlp")]
-pub use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, OtlpProtocol, OtlpSampler, RecordIds};
-#[cfg(feature = "parquet")]
-pub use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
-#[cfg(feature = "prometheus")]
-pub use candlescope_exporters::prometheus::{Announced, AtWork, PrometheusConfig, Working, announced, at_work};
-pub use env::{ConfigError, EnvConfig, VARIABLE};
 pub use filter::with_filter;
-pub use gpu::KernelWindows;
 pub use guard::Scope;
 pub use init_error::InitError;
 #[cfg(feature = "candle")]
-pub use observe::{ObservedGguf, candle_features, check_threads, observe, observe_gguf};
+pub use observe::{observe, observe_gguf};
+
+use candlescope_core::Problem;
+use env::{EnvConfig, VARIABLE};
+
+/// Errors of single operations. That of setting candlescope up is [`InitError`].
+pub mod error {
+    pub use candlescope_core::{CaptureBusy, CaptureError, FlushError, KernelsRefused, ScheduleError, StartError};
+}
+
+/// Models while they load: what a span stands for, and how many rows it computes.
+///
+/// For a `VarBuilder` or a GGUF file of candle, `observe` and `observe_gguf` tell all but the configuration.
+pub mod modules {
+    #[cfg(feature = "candle")]
+    pub use crate::observe::{ObservedGguf, candle_features, check_threads};
+    pub use candlescope_core::modules::{ConfigUnreadable, begin_loading, loaded, model};
+}
+
+/// Traces and metrics to an OpenTelemetry collector: what [`Builder::otlp_with`] takes.
+#[cfg(feature = "otlp")]
+pub mod otlp {
+    pub use candlescope_exporters::otlp::{OtlpConfig, OtlpExporter, OtlpLimits, OtlpProtocol, OtlpSampler, RecordIds};
+}
+
+/// Runs on disk: what [`Builder::parquet_with`] and [`Handle::capture`] take.
+#[cfg(feature = "parquet")]
+pub mod parquet {
+    pub use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
+}
+
+/// Metrics for Prometheus: what [`Builder::prometheus_with`] takes, and which programs of this machine serve them.
+#[cfg(feature = "prometheus")]
+pub mod prometheus {
+    pub use candlescope_exporters::prometheus::{Announced, AtWork, PrometheusConfig, Working, announced, at_work};
+}
 
 /// Sets candlescope up from the environment variable `CANDLESCOPE`. If it is unset, this only reads the environment.
 ///
@@ -130,7 +149,7 @@ pub use observe::{ObservedGguf, candle_features, check_threads, observe, observe
 ///
 /// It installs the global `tracing` subscriber. A program that installs its own must use [`layer_from_env`] instead.
 /// Otherwise the second of the two subscribers fails as soon as somebody sets the variable, and `registry().init()`
-/// then panics.
+/// then panics. A program that has such a value from elsewhere gives it to [`EnvConfig::parse`](env::EnvConfig::parse).
 ///
 /// ```
 /// let _scope = candlescope::init();
@@ -167,14 +186,6 @@ fn said_by_env() -> Option<String> {
 fn without(error: InitError) -> Scope {
     candlescope_core::diagnostics::to_stderr(&Problem::new("", format!("{error}; going on without it")));
     Scope::disabled()
-}
-
-/// Like [`init`], from a given value, and returns errors.
-///
-/// # Errors
-/// If the value is not understood, a destination cannot be used, or a global subscriber is installed.
-pub fn init_from(value: &str) -> Result<Scope, InitError> {
-    EnvConfig::parse(value)?.into_builder()?.install()
 }
 
 /// What is understood of the value. Keys that are not known, or that this build lacks, are reported and left out.

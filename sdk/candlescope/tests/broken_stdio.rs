@@ -2,9 +2,8 @@
 #![cfg(unix)]
 #![allow(missing_docs, reason = "a test")]
 
-use candlescope::RunManifest;
-use candlescope::sdk::{ExportError, Ledger};
-use candlescope::{Batch, Exporter, MemoryExporter};
+use candlescope::run::RunManifest;
+use candlescope::sdk::{Batch, ExportError, Exporter, Ledger, MemoryExporter};
 use std::process::{Command, Stdio};
 
 /// Set in the process that is the program; says how the program uses the library.

@@ -3,8 +3,10 @@
 #![allow(missing_docs, reason = "a test")]
 #![allow(unsafe_code, reason = "fork, raise and exit are functions of the C library")]
 
-use candlescope::sdk::run::{Code, RunManifest, judge};
-use candlescope::{ParquetConfig, Scope};
+use candlescope::Scope;
+use candlescope::parquet::ParquetConfig;
+use candlescope::run::{Code, RunManifest, judge};
+use candlescope::sdk::{Batch, ExportError, Exporter, Ledger};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -131,12 +133,12 @@ fn program() {
 /// An exporter that never answers.
 struct Stuck;
 
-impl candlescope::Exporter for Stuck {
+impl Exporter for Stuck {
     fn name(&self) -> &'static str {
         "stuck"
     }
 
-    fn export(&mut self, _: &candlescope::Batch, _: &candlescope::sdk::Ledger) -> Result<(), candlescope::ExportError> {
+    fn export(&mut self, _: &Batch, _: &Ledger) -> Result<(), ExportError> {
         loop {
             std::thread::sleep(Duration::from_secs(1));
         }

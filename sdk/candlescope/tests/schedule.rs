@@ -2,7 +2,7 @@
 //! them.
 #![allow(missing_docs, reason = "a test")]
 
-use candlescope::MemoryExporter;
+use candlescope::sdk::MemoryExporter;
 use candlescope::{Schedule, llm};
 use candlescope_exporters::prometheus::exposition::parse;
 use candlescope_testkit::services::{free_addresses, get};

@@ -145,7 +145,7 @@ impl Handle {
     /// ```
     /// # mod candlescope { pub use candlescope_core as sdk; pub use candlescope_core::*; }
     /// use candlescope::llm::{self, Tokens};
-    /// use candlescope::{MemoryExporter, sdk::Session};
+    /// use candlescope::sdk::{MemoryExporter, Session};
     /// use tracing_subscriber::prelude::*;
     /// let (layer, session) = Session::builder().paused(true).start()?;
     /// let _guard = tracing_subscriber::registry().with(layer).set_default();

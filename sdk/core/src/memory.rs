@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// It grows without limit: do not use it for long runs.
 ///
 /// ```
-/// # mod candlescope { pub use candlescope_core as sdk; pub use candlescope_core::*; }
-/// use candlescope::{MemoryExporter, sdk::Session};
+/// # mod candlescope { pub use candlescope_core as sdk; }
+/// use candlescope::sdk::{MemoryExporter, Session};
 /// use tracing_subscriber::prelude::*;
 /// let memory = MemoryExporter::new();
 /// let (layer, session) = Session::builder().exporter(memory.clone()).start().unwrap();

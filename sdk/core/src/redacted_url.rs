@@ -14,8 +14,8 @@ const SHORTEST: usize = 4;
 /// [`expose`](RedactedUrl::expose) returns the address itself.
 ///
 /// ```
-/// # use candlescope_core as candlescope;
-/// let url = candlescope::RedactedUrl::new("https://me:pass@collector:4318/v1/traces?api_key=1234");
+/// # mod candlescope { pub use candlescope_core as sdk; }
+/// let url = candlescope::sdk::RedactedUrl::new("https://me:pass@collector:4318/v1/traces?api_key=1234");
 /// assert_eq!(url.to_string(), "https://***@collector:4318/v1/traces?***");
 /// ```
 ///

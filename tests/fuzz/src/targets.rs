@@ -211,7 +211,7 @@ fn dataset(scratch: &Path, bytes: &[u8]) -> bool {
 
 fn variable(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
-    match candlescope::EnvConfig::parse(&text) {
+    match candlescope::env::EnvConfig::parse(&text) {
         Ok(_) => true,
         Err(error) => error.to_string().is_empty(),
     }

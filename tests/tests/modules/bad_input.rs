@@ -83,7 +83,7 @@ fn a_model_that_was_loaded_before() {
 #[test]
 fn a_configuration_of_another_model() {
     let (.., manifest, ()) = common::record(|| {
-        candlescope::model(r#"{"model_type": "qwen2", "vocab_size": 97, "hidden_size": 32}"#).unwrap();
+        candlescope::modules::model(r#"{"model_type": "qwen2", "vocab_size": 97, "hidden_size": 32}"#).unwrap();
         let mut model = ModelForCausalLM::new(&qwen2_config(false), observed()).unwrap();
         model.forward(&ids(2), 0).unwrap();
     });
@@ -91,5 +91,5 @@ fn a_configuration_of_another_model() {
     assert_eq!(said.severity, Severity::Error);
     let words = said.message();
     assert!(words.contains("vocab_size is 97") && words.contains("model.embed_tokens.weight has 96 rows"), "{words}");
-    assert!(candlescope::model("no JSON").unwrap_err().to_string().contains("config.json"));
+    assert!(candlescope::modules::model("no JSON").unwrap_err().to_string().contains("config.json"));
 }

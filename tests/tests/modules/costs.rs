@@ -49,7 +49,7 @@ fn flops(cost: &Cost) -> (u64, u64) {
 #[test]
 fn qwen2_counts_what_the_wrapped_model_counts() {
     let (batch, ..) = common::record(|| {
-        candlescope::model(QWEN2).unwrap();
+        candlescope::modules::model(QWEN2).unwrap();
         let mut model = qwen2::ModelForCausalLM::new(&qwen2_config(false), observed()).unwrap();
         run(|tokens, position| _ = model.forward(&ids(tokens), position).unwrap());
     });
@@ -81,7 +81,7 @@ fn llama_books_attention_where_it_is_done() {
     let config = common::llama_config();
     let json = QWEN2.replace("\"qwen2\"", "\"llama\"").replace("Qwen2For", "LlamaFor");
     let (batch, ..) = common::record(|| {
-        candlescope::model(&json).unwrap();
+        candlescope::modules::model(&json).unwrap();
         let mut cache = llama::Cache::new(true, candle_core::DType::F32, &config, &candle_core::Device::Cpu).unwrap();
         let model = llama::Llama::load(observed(), &config).unwrap();
         run(|tokens, position| _ = model.forward(&ids(tokens), position, &mut cache).unwrap());
@@ -98,7 +98,7 @@ fn llama_books_attention_where_it_is_done() {
 fn nothing_is_guessed_of_a_model_that_is_not_known() {
     let (batch, ..) = common::record(|| {
         // Said, and read by nobody here.
-        candlescope::model(r#"{"model_type": "another"}"#).unwrap();
+        candlescope::modules::model(r#"{"model_type": "another"}"#).unwrap();
         let mut model = qwen2::ModelForCausalLM::new(&qwen2_config(false), observed()).unwrap();
         run(|tokens, position| _ = model.forward(&ids(tokens), position).unwrap());
     });
@@ -108,7 +108,7 @@ fn nothing_is_guessed_of_a_model_that_is_not_known() {
     assert_eq!(linear.shape.unwrap().dims(), [32, 32], "shapes are known all the same");
     // Without phases nobody knows how many tokens a step has.
     let (batch, ..) = common::record(|| {
-        candlescope::model(QWEN2).unwrap();
+        candlescope::modules::model(QWEN2).unwrap();
         let mut model = qwen2::ModelForCausalLM::new(&qwen2_config(false), observed()).unwrap();
         model.forward(&ids(5), 0).unwrap();
     });
@@ -118,7 +118,7 @@ fn nothing_is_guessed_of_a_model_that_is_not_known() {
 /// FLOPs of the first step, when qwen2 runs in it as `run` says.
 fn flops_of(run: impl FnOnce(&mut qwen2::ModelForCausalLM)) -> Option<u64> {
     let (batch, ..) = common::record(|| {
-        candlescope::model(QWEN2).unwrap();
+        candlescope::modules::model(QWEN2).unwrap();
         let mut model = qwen2::ModelForCausalLM::new(&qwen2_config(false), observed()).unwrap();
         run(&mut model);
     });
@@ -149,7 +149,7 @@ fn several_passes_in_one_phase_are_not_multiplied() {
 #[test]
 fn the_next_model_is_not_taken_for_the_last_one() {
     let (batch, ..) = common::record(|| {
-        candlescope::model(QWEN2).unwrap();
+        candlescope::modules::model(QWEN2).unwrap();
         qwen2::ModelForCausalLM::new(&qwen2_config(false), observed()).unwrap();
         // Without a head nothing tells it from an embedding model.
         let mut other = qwen2::Model::new(&qwen2_config(false), observed()).unwrap();
@@ -182,13 +182,13 @@ fn a_window_ends_what_mistral_and_phi3_count() {
     let mistral_config: mistral::Config =
         serde_json::from_str(&json.replace("\"model_type\"", "\"use_flash_attn\": false, \"x\"")).unwrap();
     let (batch, ..) = common::record(|| {
-        candlescope::model(&json).unwrap();
+        candlescope::modules::model(&json).unwrap();
         let mut model = mistral::Model::new(&mistral_config, observed()).unwrap();
         beyond_the_window(|tokens, position| _ = model.forward(&ids(tokens), position).unwrap());
     });
     let phi = json.replace("\"mistral\"", "\"phi3\"");
     let (merged, ..) = common::record(|| {
-        candlescope::model(&phi).unwrap();
+        candlescope::modules::model(&phi).unwrap();
         let mut model = phi3::Model::new(&serde_json::from_str(&phi).unwrap(), observed()).unwrap();
         beyond_the_window(|tokens, position| _ = model.forward(&ids(tokens), position).unwrap());
     });
@@ -208,7 +208,7 @@ fn a_window_of_unknown_layers_leaves_the_step_without_a_sum() {
     let json =
         QWEN2.replace("\"qwen2\"", "\"helium\"").replace("\"vocab_size\"", "\"sliding_window\": 4, \"vocab_size\"");
     let (batch, manifest, ()) = common::record(|| {
-        candlescope::model(&json).unwrap();
+        candlescope::modules::model(&json).unwrap();
         let mut model = qwen2::ModelForCausalLM::new(&qwen2_config(false), observed()).unwrap();
         run(|tokens, position| _ = model.forward(&ids(tokens), position).unwrap());
     });
@@ -235,7 +235,7 @@ fn an_encoder_keeps_no_keys() {
         "max_position_embeddings": 16, "type_vocab_size": 2, "initializer_range": 0.02, "layer_norm_eps": 1e-12,
         "pad_token_id": 0}"#;
     let (batch, ..) = common::record(|| {
-        candlescope::model(json).unwrap();
+        candlescope::modules::model(json).unwrap();
         let model = bert::BertModel::load(observed(), &serde_json::from_str(json).unwrap()).unwrap();
         let ids = ids(6);
         let _step = llm::encode(Tokens::new(6));

@@ -24,7 +24,7 @@ fn config(name: &str) -> String {
 fn record(config: Option<&str>, run: impl FnOnce(VarBuilder<'static>)) -> (Batch, RunManifest) {
     let (batch, manifest, ()) = common::record(|| {
         if let Some(config) = config {
-            candlescope::model(config).expect("a configuration");
+            candlescope::modules::model(config).expect("a configuration");
         }
         run(observed());
     });
@@ -139,7 +139,7 @@ fn a_form_that_several_architectures_have_gets_no_attention_and_names_the_missin
     assert!(batch.steps.iter().all(|step| step.flops.is_none()), "what they attend to is not");
     let said = finding(&manifest, Code::RowsUnknown).expect("it is told");
     assert!(said.contains("the form of mistral"), "{said}");
-    assert!(said.contains("candlescope::model(&std::fs::read_to_string(\"config.json\")?)?"), "{said}");
+    assert!(said.contains("candlescope::modules::model(&std::fs::read_to_string(\"config.json\")?)?"), "{said}");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_decoder_without_a_head_may_be_an_embedding_model() {
         model.forward(&ids(5), 0, None).expect("a pass");
     });
     assert!(batch.spans.iter().all(|span| span.flops.is_none()));
-    assert!(finding(&manifest, Code::RowsUnknown).expect("it is told").contains("candlescope::model("));
+    assert!(finding(&manifest, Code::RowsUnknown).expect("it is told").contains("candlescope::modules::model("));
 }
 
 #[test]
@@ -175,12 +175,12 @@ fn what_the_configuration_says_is_in_the_run() {
     let shape = candlescope_predict::roofline::facts_shape(model).expect("complete");
     assert_eq!(Some(shape.parameters()), model["parameters"].as_u64());
     // What the program itself says stays.
-    let memory = candlescope::MemoryExporter::new();
+    let memory = candlescope::sdk::MemoryExporter::new();
     let (layer, session) = candlescope_core::Session::builder().exporter(memory).start().expect("starts");
     session.handle().set_model("dtype", "as I say");
     use tracing_subscriber::prelude::*;
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        candlescope::model(&config("qwen2")).expect("a configuration");
+        candlescope::modules::model(&config("qwen2")).expect("a configuration");
         qwen2(observed());
     });
     let manifest = session.finish();

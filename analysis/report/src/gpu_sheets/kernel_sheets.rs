@@ -5,7 +5,6 @@ use super::super::kernel_name::short;
 use super::cells::{number, rate, share, sheet, time};
 use candlescope_document::{Row, Section, Table, cell, column, maybe, missing, wide};
 use candlescope_figures::Analysis;
-use candlescope_figures::Analysis;
 
 pub(super) fn kernels(analysis: &Analysis) -> Section {
     let kernels = &analysis.kernels;

@@ -4,8 +4,6 @@ use super::super::format::{bytes, count, duration, head, joules, percent, printa
 use super::cells::{sheet, time};
 use candlescope_document::{Cell, Row, Section, Table, cell, column, maybe, missing, wide};
 use candlescope_figures::sensor::{ACCURACY, Idle, IdleFrom, Joules};
-use candlescope_figures::sensor::{ACCURACY, Idle, IdleFrom, Joules};
-use candlescope_figures::{Analysis, Device};
 use candlescope_figures::{Analysis, Device};
 
 pub(super) fn energy(analysis: &Analysis) -> Section {

@@ -4,12 +4,8 @@ use super::super::format::duration;
 use super::cells::{number, of, rate, share, sheet, time};
 use candlescope_document::{Row, Section, Table, cell, column, wide};
 use candlescope_figures::Analysis;
-use candlescope_figures::Analysis;
-use candlescope_figures::busy::Busy;
 use candlescope_figures::busy::Busy;
 use candlescope_figures::gpu_of_steps::Elapsed;
-use candlescope_figures::gpu_of_steps::Elapsed;
-use candlescope_figures::gpu_time::source_name;
 use candlescope_figures::gpu_time::source_name;
 
 pub(super) fn steps(analysis: &Analysis) -> Section {

@@ -13,8 +13,8 @@ use candlescope_core::modules;
 /// unchanged. Without a session hardly anything is done. `ShardedVarBuilder` and the `VarBuilder` of quantised
 /// models are types of their own that cannot be wrapped: for a GGUF file see [`observe_gguf`](crate::observe_gguf).
 ///
-/// Without [`model`](crate::model) the architecture is recognised where names of weights and places in candle's source
-/// leave no doubt; then FLOPs and bytes are known as well. A finding says where they are not.
+/// Without [`modules::model`](crate::modules::model) the architecture is recognised where names of weights and places in
+/// candle's source leave no doubt; then FLOPs and bytes are known as well. A finding says where they are not.
 ///
 /// Set candlescope up first: a span that is made before stays disabled.
 ///

@@ -44,8 +44,8 @@ thread_local! {
 /// this is done by `candlescope::observe`.
 ///
 /// ```
-/// # use candlescope_core::modules as candlescope;
-/// candlescope::loaded("model.layers.0.mlp.up_proj.weight", &[1536, 576], "bf16", 1536 * 576 * 2);
+/// # use candlescope_core as candlescope;
+/// candlescope::modules::loaded("model.layers.0.mlp.up_proj.weight", &[1536, 576], "bf16", 1536 * 576 * 2);
 /// ```
 pub fn loaded(name: &str, dims: &[usize], dtype: &str, bytes: u64) {
     if LIVING.load(Ordering::Relaxed) == 0 {
@@ -72,8 +72,8 @@ pub fn begin_loading() {
 /// When the text is not JSON, or has no `model_type`.
 ///
 /// ```
-/// # use candlescope_core::modules as candlescope;
-/// candlescope::model(r#"{"model_type": "qwen2", "vocab_size": 151936, "num_attention_heads": 14}"#)?;
+/// # use candlescope_core as candlescope;
+/// candlescope::modules::model(r#"{"model_type": "qwen2", "vocab_size": 151936, "num_attention_heads": 14}"#)?;
 /// # Ok::<(), candlescope_core::modules::ConfigUnreadable>(())
 /// ```
 pub fn model(config: &str) -> Result<(), ConfigUnreadable> {

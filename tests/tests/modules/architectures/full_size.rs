@@ -42,7 +42,7 @@ fn watch<M>(
 ) -> Seen {
     let zeros = Zeros::default();
     let (batch, ..) = common::record(|| {
-        candlescope::model(config).expect("a configuration");
+        candlescope::modules::model(config).expect("a configuration");
         let vb = VarBuilder::from_backend(Box::new(zeros.clone()), DType::F32, Device::Cpu);
         let mut model = new(candlescope::observe(vb)).expect("it loads");
         for (step, phase) in [(START, llm::prefill as fn(_) -> _), (NEXT, llm::decode)] {

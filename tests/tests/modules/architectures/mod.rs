@@ -170,7 +170,7 @@ fn watch(config: Option<&str>, given: &[(&str, &[usize])], run: impl FnOnce(VarB
     }
     let (batch, ..) = common::record(|| {
         if let Some(config) = config {
-            candlescope::model(config).expect("a configuration");
+            candlescope::modules::model(config).expect("a configuration");
         }
         run(candlescope::observe(vb));
     });

@@ -10,7 +10,7 @@ use candle_transformers::models::{
     quantized_qwen2, quantized_qwen3, quantized_qwen3_moe,
 };
 use candle_transformers::quantized_var_builder::VarBuilder;
-use candlescope::ObservedGguf;
+use candlescope::modules::ObservedGguf;
 use std::io::Cursor;
 
 pub(super) const MODELS: &[fn() -> Row] =
