@@ -90,32 +90,13 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
 }
 
 /// Lines of at most `width` characters, broken at spaces if there are any. Takes time with the length of the text.
-pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut used = 0;
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if used > 0 && used + 1 + length <= width {
-            used += 1 + length;
-            let line = lines.last_mut().expect("never empty");
-            line.push(' ');
-            line.push_str(word);
-            continue;
-        }
-        if used > 0 {
-            lines.push(String::new());
-            used = 0;
-        }
-        for letter in word.chars() {
-            if used == width {
-                lines.push(String::new());
-                used = 0;
-            }
-            lines.last_mut().expect("never empty").push(letter);
-            used += 1;
-        }
-    }
-    lines
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let options = textwrap::Options::new(width)
+        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit)
+        .word_separator(textwrap::WordSeparator::AsciiSpace)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    textwrap::wrap(&text, options).into_iter().map(std::borrow::Cow::into_owned).collect()
 }
 
 /// The pieces of prose in turn: what stands outside of backticks, and what between them. A backtick that has no partner

@@ -9,7 +9,7 @@ pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Ve
     let wanted = wanted.to_ascii_lowercase();
     let mut found: Vec<(usize, &str)> = known
         .into_iter()
-        .map(|name| (distance(&wanted, &name.to_ascii_lowercase()), name))
+        .map(|name| (strsim::levenshtein(&wanted, &name.to_ascii_lowercase()), name))
         .filter(|(distance, name)| *distance <= wanted.len().max(name.len()) / 2)
         .collect();
     found.sort_unstable();
@@ -32,30 +32,9 @@ pub fn suggestion(names: &[&str]) -> String {
     format!(" (did you mean {}?)", quoted.join(" or "))
 }
 
-/// Levenshtein distance between two short names.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distances_by_hand() {
-        assert_eq!([distance("", "abc"), distance("kitten", "sitting"), distance("gpt2", "gpt2")], [3, 3, 0]);
-    }
 
     #[test]
     fn the_nearest_come_first_and_strangers_not_at_all() {

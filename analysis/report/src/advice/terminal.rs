@@ -1,6 +1,7 @@
 //! Findings with gains on a terminal.
 
 use super::words::{abstentions, rows, steps, together};
+use candlescope_document::text::wrap;
 use candlescope_figures::advice::Diagnosis;
 use std::fmt::Write as _;
 
@@ -18,12 +19,12 @@ pub fn text(diagnosis: &Diagnosis) -> String {
         let sure = row.advice.confidence.level.name();
         let _ = writeln!(out, "  {head} of a step `{}`, confidence {sure}", row.advice.place.phase);
         let lines = [row.words.message.clone(), format!("→ {}", row.words.remedy)];
-        for line in lines.iter().flat_map(|line| wrapped(line, WIDTH - 5)) {
+        for line in lines.iter().flat_map(|line| wrap(line, WIDTH - 5)) {
             let _ = writeln!(out, "     {line}");
         }
     }
     for line in together(diagnosis).into_iter().chain(steps(diagnosis)) {
-        for (nth, part) in wrapped(&line, WIDTH - 4).into_iter().enumerate() {
+        for (nth, part) in wrap(&line, WIDTH - 4).into_iter().enumerate() {
             let _ = writeln!(out, "{}{part}", if nth == 0 { "  " } else { "    " });
         }
     }
@@ -32,24 +33,9 @@ pub fn text(diagnosis: &Diagnosis) -> String {
         let _ = writeln!(out, "  Not judged:");
     }
     for (codes, what, record) in missing {
-        for (nth, part) in wrapped(&format!("{codes}: {what} → {record}"), WIDTH - 6).into_iter().enumerate() {
+        for (nth, part) in wrap(&format!("{codes}: {what} → {record}"), WIDTH - 6).into_iter().enumerate() {
             let _ = writeln!(out, "{}{part}", if nth == 0 { "    " } else { "      " });
         }
     }
     out
-}
-
-/// Lines of at most `width` characters, broken at spaces.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_string()),
-        }
-    }
-    lines
 }
