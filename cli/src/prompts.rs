@@ -15,7 +15,7 @@ const MOST_FACTS: usize = 2000;
 
 /// What is asked in one request.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct PromptInput {
     pub(crate) tokens: Vec<u32>,
     /// Most tokens of the answer.
     pub(crate) max_new_tokens: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Asked {
 /// What a model is asked, and what the run keeps about that.
 #[derive(Debug)]
 pub(crate) struct Asking {
-    pub(crate) all: Vec<Asked>,
+    pub(crate) all: Vec<PromptInput>,
     /// About a data set.
     pub(crate) facts: Option<Value>,
 }
@@ -137,7 +137,7 @@ pub(crate) fn of_dataset(set: &Dataset, options: &Options, encoder: &Encoder<'_>
             _ => None,
         };
         let is_chat = matches!(prompt.content, Content::Messages(_));
-        all.push(Asked { tokens, max_new_tokens, image, is_chat });
+        all.push(PromptInput { tokens, max_new_tokens, image, is_chat });
     }
     if all.is_empty() {
         bail!(
@@ -186,7 +186,12 @@ fn fact(prompt: &Prompt, tokens: usize, keep_text: bool) -> Value {
 /// One prompt for every request.
 pub(crate) fn always(tokens: Vec<u32>, options: &Options) -> Asking {
     Asking {
-        all: vec![Asked { tokens, max_new_tokens: options.given.runtime.max_new_tokens, image: None, is_chat: false }],
+        all: vec![PromptInput {
+            tokens,
+            max_new_tokens: options.given.runtime.max_new_tokens,
+            image: None,
+            is_chat: false,
+        }],
         facts: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::options::{Dataset, Options, Prompt};
 use crate::progress::Progress;
-use crate::prompts::{Asked, Asking, Encoder, always, of_dataset};
+use crate::prompts::{Asking, Encoder, PromptInput, always, of_dataset};
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_models::chat::Message;
 use candlescope_models::{
@@ -275,7 +275,7 @@ pub(crate) fn sampling(options: &Options) -> SamplingOptions {
     }
 }
 
-fn generation(options: &Options, asked: &Asked) -> GenerateOptions {
+fn generation(options: &Options, asked: &PromptInput) -> GenerateOptions {
     GenerateOptions {
         max_new_tokens: asked.max_new_tokens,
         sampling: sampling(options),
@@ -297,7 +297,7 @@ fn requests(
     options: &Options,
     progress: &Progress,
     ticks: usize,
-    mut one: impl FnMut(&Asked) -> Result<Output>,
+    mut one: impl FnMut(&PromptInput) -> Result<Output>,
 ) -> Result<Done> {
     let measured = options.given.runtime.repeats.saturating_mul(asking.all.len());
     let all = options.given.runtime.warmup.saturating_add(measured);

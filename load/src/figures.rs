@@ -4,7 +4,7 @@
 use crate::failure::FailureKind;
 use crate::level::Level;
 use crate::record::{Part, RequestRecord, TokensBy};
-use crate::trend::{Saturation, Seen, judge};
+use crate::trend::{Saturation, StageTrend, judge};
 use candlescope_figures::Distribution;
 use candlescope_figures::Price;
 use candlescope_work::slo::Slo;
@@ -330,7 +330,7 @@ fn saturation(
         measured.iter().filter(|r| r.failure.as_ref().is_some_and(|f| f.kind == FailureKind::Timeout)).count();
     let refused =
         measured.iter().filter(overloaded).count() - if matches!(level, Level::Rate(_)) { 0 } else { timeouts };
-    judge(&Seen {
+    judge(&StageTrend {
         open_loop: matches!(level, Level::Rate(_)),
         window_ns: to - from,
         ttft: &points(RequestRecord::ttft_ns),

@@ -88,7 +88,7 @@ pub struct Saturation {
 }
 
 /// What is known about a stage.
-pub(crate) struct Seen<'a> {
+pub(crate) struct StageTrend<'a> {
     /// Whether requests arrive at a given rate.
     pub(crate) open_loop: bool,
     pub(crate) window_ns: u64,
@@ -108,7 +108,7 @@ const IN_FLIGHT_GROWS: (f64, f64) = (0.5, 1.0);
 /// Share of refused requests that counts.
 const REFUSES: f64 = 0.05;
 
-pub(crate) fn judge(seen: &Seen<'_>) -> Saturation {
+pub(crate) fn judge(seen: &StageTrend<'_>) -> Saturation {
     let [ttft, e2e, in_flight] = [seen.ttft, seen.e2e, seen.in_flight].map(|points| Trend::of(points, seen.window_ns));
     let grows = |trend: Option<Trend>| trend.is_some_and(|t| t.grows(LATENCY_GROWS));
     let gained = |t: &Trend| t.per_second * (seen.window_ns as f64 / 1e9);
@@ -163,7 +163,7 @@ mod tests {
         let (rising, flat) = (line(20, 1e6, 9e6), line(20, 5e6, 5.1e6));
         let (more, same) = (line(20, 1.0, 12.0), line(20, 6.0, 6.2));
         let seen = |open_loop, ttft, in_flight, refused| {
-            judge(&Seen { open_loop, window_ns: 20_000_000_000, ttft, e2e: ttft, in_flight, refused })
+            judge(&StageTrend { open_loop, window_ns: 20_000_000_000, ttft, e2e: ttft, in_flight, refused })
         };
         assert_eq!(seen(true, &rising, &more, 0.0).saturated, Some(true));
         assert_eq!(seen(true, &rising, &more, 0.0).signs, ["in_flight_grows", "ttft_grows", "e2e_grows"]);

@@ -7,7 +7,7 @@ use super::estimate::{Basis, Design, Estimate, Floor, FloorSource, Scale, estima
 use super::figure::{self, Better};
 use super::options::CompareOptions;
 use super::outcome::{DecidedBy, Outcome, judge};
-use super::path_changes::{Clock, PathChange, PathChanges, Whole, path_changes, wants_more};
+use super::path_changes::{Clock, PathChange, PathChanges, StepChange, path_changes, wants_more};
 use super::run_facts::RunFacts;
 use super::sampled::Sampled;
 use serde::Serialize;
@@ -188,7 +188,7 @@ fn judged(a: &Side, b: &Side, design: &Design, found: Vec<Difference>, options: 
     }
     let names: BTreeSet<&String> = a.runs.iter().chain(&b.runs).flat_map(|run| run.figures.keys()).collect();
     figures.extend(names.into_iter().filter_map(|name| change(name, &|run| run.figures.get(name).cloned())));
-    let whole = step.as_ref().map_or(Whole { a_ns: 1.0, change_ns: None }, whole);
+    let whole = step.as_ref().map_or(StepChange { a_ns: 1.0, change_ns: None }, whole);
     let changes = |name: fn(&super::path_times::PathFacts) -> &str| {
         path_changes(design, (&a.runs, &b.runs), whole, (options.alpha, options.false_discoveries), name)
     };
@@ -303,11 +303,11 @@ pub fn figure_change(
     })
 }
 
-fn whole(step: &FigureChange) -> Whole {
+fn whole(step: &FigureChange) -> StepChange {
     let clear =
         |estimate: &Estimate| estimate.low.zip(estimate.high).is_some_and(|(low, high)| low > 0.0 || high < 0.0);
     let change_ns = step.estimate.filter(clear).map(|estimate| estimate.change * step.a);
-    Whole { a_ns: step.a, change_ns }
+    StepChange { a_ns: step.a, change_ns }
 }
 
 fn disturbed(side: &Side) -> Vec<&[String]> {

@@ -79,7 +79,7 @@ impl PathChanges {
 
 /// What the whole step took and how it changed, which shares refer to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Whole {
+pub(super) struct StepChange {
     pub(super) a_ns: f64,
     /// The change, if it can be told from 0.
     pub(super) change_ns: Option<f64>,
@@ -100,7 +100,7 @@ struct Times {
 pub(super) fn path_changes(
     design: &Design,
     (a, b): (&[RunFacts], &[RunFacts]),
-    whole: Whole,
+    whole: StepChange,
     (alpha, limit): (f64, f64),
     name: impl Fn(&PathFacts) -> &str,
 ) -> PathChanges {
@@ -172,7 +172,7 @@ fn test(
     (kind, path, clock): Key,
     times: Times,
     (a, b): (&[RunFacts], &[RunFacts]),
-    whole: Whole,
+    whole: StepChange,
     alpha: f64,
 ) -> Option<PathChange> {
     let middle = |side: &[Option<Sampled>]| {

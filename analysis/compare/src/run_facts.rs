@@ -9,7 +9,7 @@ use super::sampled::Sampled;
 use super::step_times::{DeviceCounts, KindFacts, StepTimes, kind_facts, step_times};
 use candlescope_figures::figures::Figures;
 use candlescope_figures::flame::collapsed;
-use candlescope_figures::known::Known;
+use candlescope_figures::known::RunContents;
 use candlescope_figures::{Analysis, Distribution, StepRow, Warmup};
 use candlescope_reader::Run;
 use candlescope_schema::metric;
@@ -57,7 +57,7 @@ pub struct RunFacts {
 impl RunFacts {
     /// Reads a run.
     pub fn of(run: &Run) -> Self {
-        let (known, rows) = Known::read(run);
+        let (known, rows) = RunContents::read(run);
         let mut pass = Figures::of(&known);
         // Which steps are outermost is known with the figures: the others are left out then.
         let all = measured_steps(&known, &pass.warmup, |_| true);
@@ -119,7 +119,7 @@ impl RunFacts {
 }
 
 /// Steps without warm-up: phases where any are marked, else those that are outermost.
-fn measured_steps(known: &Known<'_>, warmup: &Warmup, is_outermost: impl Fn(&StepRow) -> bool) -> Vec<StepRow> {
+fn measured_steps(known: &RunContents<'_>, warmup: &Warmup, is_outermost: impl Fn(&StepRow) -> bool) -> Vec<StepRow> {
     let mut rows: Vec<StepRow> = known.steps.iter().filter(|step| !warmup.has_step(Some(step.step))).cloned().collect();
     if rows.iter().any(|row| row.phase.is_some()) {
         rows.retain(|row| row.phase.is_some());

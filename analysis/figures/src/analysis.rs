@@ -8,7 +8,7 @@ use super::{
 use crate::advice::Diagnosis;
 use crate::chosen_device::ChosenDevice;
 use crate::figures::Figures;
-use crate::known::Known;
+use crate::known::RunContents;
 use crate::reading::Noticed;
 use crate::verdict::verdict;
 use candlescope_reader::Run;
@@ -84,7 +84,7 @@ impl Analysis {
     /// # Ok::<(), candlescope_reader::OpenError>(())
     /// ```
     pub fn of(run: &Run) -> Self {
-        let (known, rows) = Known::read(run);
+        let (known, rows) = RunContents::read(run);
         let mut figures = Figures::of(&known);
         let noticed = rows.to(&mut [&mut figures]);
         Self::finish(figures, run, &noticed)

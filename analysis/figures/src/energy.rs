@@ -81,7 +81,7 @@ fn per_token(energy: &Joules, tokens: Option<u64>) -> Option<(f64, Option<f64>)>
 
 /// What energy is attributed to. Requests and steps are ordered by start.
 #[derive(Debug)]
-pub struct Around<'a> {
+pub struct EnergyScope<'a> {
     /// All requests.
     pub requests: &'a [RequestRecord],
     /// All steps.
@@ -136,8 +136,8 @@ impl EnergyPass {
     }
 
     /// The figures, once every sample was added.
-    pub fn finish(mut self, around: &Around<'_>) -> Energy {
-        let Around { requests, steps, phases, latency, warmup, started_ns, steps_missing, used } = around;
+    pub fn finish(mut self, around: &EnergyScope<'_>) -> Energy {
+        let EnergyScope { requests, steps, phases, latency, warmup, started_ns, steps_missing, used } = around;
         // What a GPU draws while it rests is no energy of a program that does not use it.
         let Some(used) = used else { return Energy::default() };
         if self.devices.keys().any(|device| used.contains(device)) {

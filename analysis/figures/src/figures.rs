@@ -5,7 +5,7 @@ use super::energy::{self, EnergyPass};
 use super::int_map::IntSet;
 use super::intervals::IntervalPass;
 use super::kernel_sums::KernelPass;
-use super::known::Known;
+use super::known::RunContents;
 use super::layers::LayerPass;
 use super::machine::MachinePass;
 use super::memory::MemoryPass;
@@ -44,7 +44,7 @@ pub const NOT_OF_KERNELS: &[&str] = &[
 
 /// Collects every figure of a run.
 pub struct Figures<'k> {
-    known: &'k Known<'k>,
+    known: &'k RunContents<'k>,
     /// Those of the model.
     steps: Vec<StepRow>,
     application: Application,
@@ -66,7 +66,7 @@ pub struct Figures<'k> {
 
 impl<'k> Figures<'k> {
     /// Of this run, before its rows are read.
-    pub fn of(known: &'k Known<'k>) -> Self {
+    pub fn of(known: &'k RunContents<'k>) -> Self {
         let (manifest, limits) = (&known.manifest, known.run.limits());
         let mut steps = known.steps.clone();
         let application = Application::take(&mut steps);
@@ -168,7 +168,7 @@ impl<'k> Figures<'k> {
         let mut operators = operators::operators(&tree, &intervals, &kernels.launches(), &kernels.merged);
         operators::add_waits(&mut operators, &kernels);
         let gpu = Gpu::of(&measured, &phases, &recorded, known.clocks(), &covered);
-        let energy = self.power.finish(&energy::Around {
+        let energy = self.power.finish(&energy::EnergyScope {
             requests,
             steps: &steps,
             phases: &phases,

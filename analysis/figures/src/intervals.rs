@@ -17,9 +17,9 @@ use super::int_map::IntSet;
 use super::path_totals::Intervals;
 use super::usual_steps::Usual;
 use candlescope_schema::SpanRecord;
-use held::{Held, Inside, Waiting};
+use held::{Inside, OpenInterval, Waiting};
 use nodes::Nodes;
-use relatives::{Around, MOST_REQUESTS_DEEP, Relatives};
+use relatives::{Ancestor, MOST_REQUESTS_DEEP, Relatives};
 
 /// Most intervals around a warm-up interval. Real ones nest a few deep; in a crafted run they may form a cycle.
 const MOST_AROUND_WARMUP: usize = 1_024;
@@ -157,14 +157,14 @@ impl IntervalPass {
         for waiting in waiting {
             self.out.orphans += waiting.count;
             self.outermost(waiting.inside.ns);
-            self.warmed(Around::Nothing, &waiting.warm);
+            self.warmed(Ancestor::Nothing, &waiting.warm);
         }
         Intervals { paths: self.nodes.into_paths(), usual: self.usual.into_kinds(), ..self.out }
     }
 
     /// Keeps a span for as long as children of it may come.
     fn hold(&mut self, span: &SpanRecord, node: u32, is_warmup: bool) {
-        let mut held = Held {
+        let mut held = OpenInterval {
             node,
             parent_seq: span.parent_seq,
             dur_ns: span.host_dur_ns,
@@ -195,7 +195,7 @@ impl IntervalPass {
     fn meet_parent(&mut self, span: &SpanRecord, node: u32) {
         let around = self.relatives.around(span.parent_seq);
         self.settle(around, &Inside::of(span), &[node]);
-        if let Around::NotYetSeen(seq) = around
+        if let Ancestor::NotYetSeen(seq) = around
             && span.parent_seq == Some(seq)
         {
             self.relatives.count_waiting(seq);
@@ -203,15 +203,15 @@ impl IntervalPass {
     }
 
     /// Subtracts the time of intervals of `nodes` from the self time of what is around them.
-    fn settle(&mut self, around: Around, inside: &Inside, nodes: &[u32]) {
+    fn settle(&mut self, around: Ancestor, inside: &Inside, nodes: &[u32]) {
         let parent = match around {
-            Around::Nothing => None,
+            Ancestor::Nothing => None,
             // A warm-up interval is in no figure, so these are outermost.
-            Around::Held(seq) => self.relatives.counted(seq).map(|parent| {
+            Ancestor::Held(seq) => self.relatives.counted(seq).map(|parent| {
                 parent.inside.add(inside);
                 parent.node
             }),
-            Around::NotYetSeen(seq) => match self.relatives.waiting_for(seq) {
+            Ancestor::NotYetSeen(seq) => match self.relatives.waiting_for(seq) {
                 Some(waiting) => return waiting.take(inside, nodes),
                 None => {
                     self.out.let_go_early += inside.n;
@@ -229,7 +229,7 @@ impl IntervalPass {
 
     /// Subtracts the GPU time of steps in a warm-up request from what is around the request; their host time is part of
     /// the request's.
-    fn warmed_in_request(&mut self, request: &Held, warm: &Inside) {
+    fn warmed_in_request(&mut self, request: &OpenInterval, warm: &Inside) {
         let mut around = self.relatives.around(request.parent_seq);
         for _ in 0..MOST_REQUESTS_DEEP {
             match self.relatives.warm_around(around) {
@@ -241,43 +241,43 @@ impl IntervalPass {
     }
 
     /// Subtracts warm-up intervals, which are in no figure, from what is around them.
-    fn warmed_inside(&mut self, around: Around, warm: &Inside) {
+    fn warmed_inside(&mut self, around: Ancestor, warm: &Inside) {
         self.settle(around, warm, &[]);
         self.warmed(around, warm);
     }
 
     /// Subtracts the time of warm-up intervals from that of everything around them, as far up as is known yet.
-    fn warmed(&mut self, around: Around, warm: &Inside) {
+    fn warmed(&mut self, around: Ancestor, warm: &Inside) {
         let mut around = around;
         for _ in 0..MOST_AROUND_WARMUP {
             let parent_seq = match around {
-                Around::NotYetSeen(seq) => match self.relatives.waiting_for(seq) {
+                Ancestor::NotYetSeen(seq) => match self.relatives.waiting_for(seq) {
                     Some(waiting) => return waiting.warm.add(warm),
                     None => {
                         self.out.let_go_early += warm.n;
                         break;
                     }
                 },
-                Around::Held(seq) => match self.relatives.counted(seq) {
+                Ancestor::Held(seq) => match self.relatives.counted(seq) {
                     Some(held) => {
                         held.warm.add(warm);
                         held.parent_seq
                     }
                     None => break,
                 },
-                Around::Nothing => break,
+                Ancestor::Nothing => break,
             };
             around = self.relatives.around(parent_seq);
         }
         self.out.outermost_ns = self.out.outermost_ns.saturating_sub(warm.ns);
     }
 
-    fn take_early_children(&mut self, held: &mut Held, early: Waiting) {
+    fn take_early_children(&mut self, held: &mut OpenInterval, early: Waiting) {
         let around = self.relatives.around(held.parent_seq);
         if held.is_warmup {
             // Only the part that is not warm-up counts, as outermost.
-            self.settle(Around::Nothing, &early.inside, &early.nodes);
-            self.warmed(Around::Nothing, &early.warm);
+            self.settle(Ancestor::Nothing, &early.inside, &early.nodes);
+            self.warmed(Ancestor::Nothing, &early.warm);
             if held.above_steps {
                 self.warmed_in_request(held, &early.warm);
             }
@@ -297,7 +297,7 @@ impl IntervalPass {
     }
 
     /// Adds what is known only once all children are known.
-    fn check(&mut self, held: &Held) {
+    fn check(&mut self, held: &OpenInterval) {
         if held.above_steps || held.is_warmup {
             return;
         }

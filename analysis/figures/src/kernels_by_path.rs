@@ -88,7 +88,7 @@ pub struct KernelsByPath {
 
 /// What is known about one interval of the run that is in the profile.
 #[derive(Debug)]
-struct Seen {
+struct RecordedInterval {
     path: usize,
     gpu: Option<(u64, GpuSource)>,
     kernels_ns: u64,
@@ -109,7 +109,7 @@ impl KernelsByPath {
 #[derive(Debug)]
 struct Join {
     /// `None` until the interval is read from the run.
-    spans: HashMap<u64, Option<Seen>>,
+    spans: HashMap<u64, Option<RecordedInterval>>,
     /// Rows by the number of their rollup.
     rows: HashMap<u32, usize>,
     paths: Vec<PathKernels>,
@@ -136,7 +136,7 @@ impl Join {
             self.paths.len() - 1
         });
         self.paths[path].intervals += 1;
-        *seen = Some(Seen { path, gpu: span.gpu.map(|g| (g.dur_ns, g.source)), kernels_ns: 0 });
+        *seen = Some(RecordedInterval { path, gpu: span.gpu.map(|g| (g.dur_ns, g.source)), kernels_ns: 0 });
     }
 
     fn finish(mut self, profile: &Profile) -> KernelsByPath {

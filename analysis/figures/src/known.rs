@@ -11,7 +11,7 @@ use candlescope_schema::{RecordKind, RequestRecord};
 
 /// A run's manifest, steps and requests.
 #[derive(Debug)]
-pub struct Known<'r> {
+pub struct RunContents<'r> {
     /// The run.
     pub run: &'r Run,
     /// `run.json`, or defaults if there is none.
@@ -22,7 +22,7 @@ pub struct Known<'r> {
     pub requests: Vec<RequestRecord>,
 }
 
-impl<'r> Known<'r> {
+impl<'r> RunContents<'r> {
     /// Reads them, and gives the rows that are left.
     pub fn read(run: &'r Run) -> (Self, Rows<'r>) {
         let mut batches = run.batches().held();

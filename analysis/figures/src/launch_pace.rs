@@ -65,11 +65,11 @@ impl LaunchPace {
 struct Call {
     start_ns: i64,
     end_ns: i64,
-    what: What,
+    what: LaunchKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum LaunchKind {
     Kernel(Launched),
     Upload,
     /// A copy that waits for the device, or a memset.
@@ -119,9 +119,9 @@ impl LaunchPacePass {
 /// Nanoseconds of every kernel's launch but the first, in order of launch.
 fn from_launch_to_launch(calls: &[Call]) -> impl Iterator<Item = (Launched, f64)> {
     (1..calls.len()).filter_map(|at| {
-        let What::Kernel(launched) = calls[at].what else { return None };
+        let LaunchKind::Kernel(launched) = calls[at].what else { return None };
         let (launched, before) = match calls[at - 1].what {
-            What::Upload => (Launched::Strided, calls.get(at.checked_sub(2)?)?),
+            LaunchKind::Upload => (Launched::Strided, calls.get(at.checked_sub(2)?)?),
             _ => (launched, &calls[at - 1]),
         };
         // Calls of one thread do not overlap; whose clock says so is not told.
@@ -129,13 +129,15 @@ fn from_launch_to_launch(calls: &[Call]) -> impl Iterator<Item = (Launched, f64)
     })
 }
 
-fn what(record: &KernelRecord) -> What {
+fn what(record: &KernelRecord) -> LaunchKind {
     match record.kind {
-        KernelKind::Kernel if record.name.contains("splitKreduce") => What::Kernel(Launched::Divided),
-        KernelKind::Kernel if KernelFamily::of(&record.name) == KernelFamily::Matrix => What::Kernel(Launched::Product),
-        KernelKind::Kernel => What::Kernel(Launched::Plain),
-        KernelKind::Memcpy if record.name.as_ref() == "htod" => What::Upload,
-        _ => What::Other,
+        KernelKind::Kernel if record.name.contains("splitKreduce") => LaunchKind::Kernel(Launched::Divided),
+        KernelKind::Kernel if KernelFamily::of(&record.name) == KernelFamily::Matrix => {
+            LaunchKind::Kernel(Launched::Product)
+        }
+        KernelKind::Kernel => LaunchKind::Kernel(Launched::Plain),
+        KernelKind::Memcpy if record.name.as_ref() == "htod" => LaunchKind::Upload,
+        _ => LaunchKind::Other,
     }
 }
 
@@ -143,19 +145,19 @@ fn what(record: &KernelRecord) -> What {
 mod tests {
     use super::*;
 
-    fn call(start_ns: i64, end_ns: i64, what: What) -> Call {
+    fn call(start_ns: i64, end_ns: i64, what: LaunchKind) -> Call {
         Call { start_ns, end_ns, what }
     }
 
     #[test]
     fn a_launch_takes_from_the_end_of_the_one_before_and_an_upload_is_the_kernels() {
-        let (plain, product) = (What::Kernel(Launched::Plain), What::Kernel(Launched::Product));
+        let (plain, product) = (LaunchKind::Kernel(Launched::Plain), LaunchKind::Kernel(Launched::Product));
         let calls = [
             call(0, 3, plain),
             call(7, 10, product),
-            call(11, 12, What::Other),
+            call(11, 12, LaunchKind::Other),
             call(14, 18, plain),
-            call(20, 21, What::Upload),
+            call(20, 21, LaunchKind::Upload),
             call(25, 29, plain),
             // Another thread's clock, or a record that was put on the wrong one.
             call(28, 40, plain),
@@ -170,8 +172,8 @@ mod tests {
         let mut pass = LaunchPacePass::default();
         for step in 0..30i64 {
             let at = |n: i64| step * 10_000 + n * 10;
-            let plain = (0..60).map(|n| call(at(n), at(n) + 4, What::Kernel(Launched::Plain)));
-            let product = call(at(60), at(60) + 9, What::Kernel(Launched::Product));
+            let plain = (0..60).map(|n| call(at(n), at(n) + 4, LaunchKind::Kernel(Launched::Plain)));
+            let product = call(at(60), at(60) + 9, LaunchKind::Kernel(Launched::Product));
             pass.steps.insert((step as u64, 1), plain.chain([product]).collect());
         }
         let found = pass.finish();

@@ -14,19 +14,19 @@ use candlescope_work::devices::Peak;
 
 /// The time that a utilisation is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Over {
+pub enum TimeBase {
     /// Time in which at least one of the steps was open on the host.
     Wall,
     /// GPU time of the steps, with overlapping time counted once.
     Gpu(GpuSource),
 }
 
-impl Over {
+impl TimeBase {
     /// As reports call it.
     pub fn name(self) -> &'static str {
         match self {
-            Over::Wall => "wall",
-            Over::Gpu(source) => source_name(source),
+            TimeBase::Wall => "wall",
+            TimeBase::Gpu(source) => source_name(source),
         }
     }
 }
@@ -61,7 +61,7 @@ pub struct Utilisation {
     /// What is compared with the peak.
     pub metric: Metric,
     /// The time that the work is divided by.
-    pub over: Over,
+    pub over: TimeBase,
     /// The peak that it is compared with.
     pub peak: Peak,
     /// GPUs whose peaks are added up: those that the run worked on.
@@ -96,9 +96,9 @@ pub fn utilisation(analysis: &Analysis) -> Vec<Utilisation> {
         let devices = kind.and_then(|kind| kind.busy.as_ref()).map_or_else(|| devices(analysis), |busy| busy.devices);
         let gpu = kind.into_iter().flat_map(|kind| &kind.elapsed);
         let giga = |tera: Option<f64>| tera.map(|tera| tera * 1e3);
-        let wall = (Over::Wall, [phase.gflops, phase.gflops_executed, phase.gbytes]);
+        let wall = (TimeBase::Wall, [phase.gflops, phase.gflops_executed, phase.gbytes]);
         let rates = std::iter::once(wall)
-            .chain(gpu.map(|e| (Over::Gpu(e.source), [giga(e.tflops), giga(e.tflops_executed), e.gbytes])));
+            .chain(gpu.map(|e| (TimeBase::Gpu(e.source), [giga(e.tflops), giga(e.tflops_executed), e.gbytes])));
         for (over, rates) in rates {
             for peak in &peaks {
                 for (metric, achieved) in [Metric::Mfu, Metric::Hfu, Metric::Mbu].into_iter().zip(rates) {
@@ -110,11 +110,13 @@ pub fn utilisation(analysis: &Analysis) -> Vec<Utilisation> {
                             peak: peak.clone(),
                             devices,
                             ratio: achieved * 1e9 / (peak.value * devices as f64),
-                            error: phase.rate_errors.filter(|_| over == Over::Wall).and_then(|errors| match metric {
-                                Metric::Mfu => errors.flops,
-                                Metric::Hfu => errors.flops_executed,
-                                Metric::Mbu => errors.bytes,
-                            }),
+                            error: phase.rate_errors.filter(|_| over == TimeBase::Wall).and_then(
+                                |errors| match metric {
+                                    Metric::Mfu => errors.flops,
+                                    Metric::Hfu => errors.flops_executed,
+                                    Metric::Mbu => errors.bytes,
+                                },
+                            ),
                         });
                     }
                 }

@@ -4,7 +4,7 @@ use crate::bottlenecks::diagnose;
 use candlescope_figures::Analysis;
 use candlescope_figures::account::{Account, AccountError, AccountOptions, AccountPass};
 use candlescope_figures::figures::Figures;
-use candlescope_figures::known::Known;
+use candlescope_figures::known::RunContents;
 use candlescope_figures::reading::Pass;
 use candlescope_predict::simulation::{Abstain, ChosenSteps, Simulation, SimulationOptions};
 use candlescope_reader::Run;
@@ -57,7 +57,7 @@ pub struct Analyzed {
 /// # Ok::<(), candlescope_reader::OpenError>(())
 /// ```
 pub fn analyze(run: &Run, options: &AnalyzeOptions) -> Analyzed {
-    let (known, rows) = Known::read(run);
+    let (known, rows) = RunContents::read(run);
     let mut figures = Figures::of(&known);
     let mut devices = AccountPass::of(&known, &options.account);
     let mut chosen = ChosenSteps::of(&known, options.simulation.counts_warmup());

@@ -7,7 +7,7 @@ use super::intern::{Interner, OTHER};
 use super::long_texts::LongTexts;
 use super::pages::rows_at_a_time;
 use super::segment::Segment;
-use super::tables::Read;
+use super::tables::FromColumns;
 use crate::limits::{Exceeded, Limit, ReadLimits};
 use arrow_array::RecordBatch;
 use candlescope_schema::run::{Code, Finding, Place, columns};
@@ -263,11 +263,11 @@ impl<'a> Batches<'a> {
         let interner = &mut self.interner;
         let mut batch = Batch::default();
         let malformed = match kind {
-            RecordKind::Span => Read::rows(rows, interner, &keep, &mut batch.spans),
-            RecordKind::Step => Read::rows(rows, interner, &keep, &mut batch.steps),
-            RecordKind::Request => Read::rows(rows, interner, &keep, &mut batch.requests),
-            RecordKind::Sample => Read::rows(rows, interner, &keep, &mut batch.samples),
-            RecordKind::Kernel => Read::rows(rows, interner, &keep, &mut batch.kernels),
+            RecordKind::Span => FromColumns::rows(rows, interner, &keep, &mut batch.spans),
+            RecordKind::Step => FromColumns::rows(rows, interner, &keep, &mut batch.steps),
+            RecordKind::Request => FromColumns::rows(rows, interner, &keep, &mut batch.requests),
+            RecordKind::Sample => FromColumns::rows(rows, interner, &keep, &mut batch.samples),
+            RecordKind::Kernel => FromColumns::rows(rows, interner, &keep, &mut batch.kernels),
         };
         *self.read.entry(kind).or_default() += batch.count(kind);
         if malformed > 0 {

@@ -16,7 +16,7 @@ const FEW_ROWS: u64 = 1_000_000;
 pub(super) const MOST_FINDINGS: usize = 100;
 
 /// The contents of a run's folders.
-pub(super) struct Found {
+pub(super) struct RunFiles {
     /// Segments with a valid footer and the right columns.
     pub(super) readable: Vec<Segment>,
     /// Files that are or should be segments.
@@ -24,8 +24,8 @@ pub(super) struct Found {
 }
 
 /// All segments of all tables, in the order they were written.
-pub(super) fn segments(dir: &Path, limits: &ReadLimits, findings: &mut Vec<Finding>) -> Result<Found, OpenError> {
-    let mut found = Found { readable: Vec::new(), files: 0 };
+pub(super) fn segments(dir: &Path, limits: &ReadLimits, findings: &mut Vec<Finding>) -> Result<RunFiles, OpenError> {
+    let mut found = RunFiles { readable: Vec::new(), files: 0 };
     let mut said: Vec<Finding> = Vec::new();
     let mut unsaid = 0u64;
     let mut say = |finding| if said.len() < MOST_FINDINGS { said.push(finding) } else { unsaid += 1 };

@@ -10,7 +10,7 @@ use candlescope_schema::*;
 use std::sync::Arc;
 
 /// A record that is read.
-pub(super) trait Read: Sized {
+pub(super) trait FromColumns: Sized {
     /// Adds the rows of a batch that `keep` selects; returns how many lack the values that such a record must have, or
     /// have impossible ones.
     fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], into: &mut Vec<Self>) -> u64;
@@ -48,7 +48,7 @@ impl Possible for SampleRecord {
 /// Reads a table by the list of its record's fields.
 macro_rules! read {
     ($Record:ident, $Kind:ident, $Rows:ident; $($field:ident: $ty:ty => $cells:ident ($($column:literal)?),)*) => {
-        impl Read for $Record {
+        impl FromColumns for $Record {
             fn rows(batch: &RecordBatch, interner: &mut Interner, keep: &[bool], into: &mut Vec<Self>) -> u64 {
                 $(let mut $field = <$cells as Load<$ty>>::of(batch, candlescope_schema::column!($field $($column)?), interner);)*
                 let mut row = |row: usize| {

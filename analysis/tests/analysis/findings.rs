@@ -209,7 +209,7 @@ fn loss_of_kernels_is_said_once() {
 
 #[test]
 fn utilisation_is_held_against_the_type_that_was_used_and_over_both_times() {
-    use candlescope_figures::peaks::{Over, utilisation};
+    use candlescope_figures::peaks::{TimeBase, utilisation};
     let analysis = on_gpu(|_, _| {});
     let used = utilisation(&analysis);
     assert!(
@@ -222,11 +222,11 @@ fn utilisation_is_held_against_the_type_that_was_used_and_over_both_times() {
     let decode = analysis.phases.rows.iter().find(|r| r.name == "decode").unwrap();
     let kind = analysis.gpu.kinds.iter().find(|k| k.name == "decode").unwrap();
     let near = |a: Option<f64>, b: f64| assert!((a.unwrap() / b - 1.0).abs() < 1e-9, "{a:?} {b}");
-    near(of("decode", true, Over::Wall), decode.gflops.unwrap() * 1e9 / 2e12);
-    near(of("decode", false, Over::Wall), decode.gbytes.unwrap() * 1e9 / 1e11);
-    near(of("decode", true, Over::Gpu(GpuSource::Event)), kind.elapsed[0].tflops.unwrap() * 1e12 / 2e12);
-    near(of("decode", false, Over::Gpu(GpuSource::Cupti)), kind.elapsed[1].gbytes.unwrap() * 1e9 / 1e11);
-    assert_eq!(of("prefill", true, Over::Gpu(GpuSource::Cupti)), None, "none of its steps was recorded");
+    near(of("decode", true, TimeBase::Wall), decode.gflops.unwrap() * 1e9 / 2e12);
+    near(of("decode", false, TimeBase::Wall), decode.gbytes.unwrap() * 1e9 / 1e11);
+    near(of("decode", true, TimeBase::Gpu(GpuSource::Event)), kind.elapsed[0].tflops.unwrap() * 1e12 / 2e12);
+    near(of("decode", false, TimeBase::Gpu(GpuSource::Cupti)), kind.elapsed[1].gbytes.unwrap() * 1e9 / 1e11);
+    assert_eq!(of("prefill", true, TimeBase::Gpu(GpuSource::Cupti)), None, "none of its steps was recorded");
     assert!(code(&analysis, "utilisation_above_one").is_none());
     // Only over GPU time: 25 GB/s while the GPU has the step, 20 GB/s of wall time.
     let peak = json!([{ "kind": "bandwidth", "value": 22e9, "label": "measured", "source": "copy" }]);

@@ -3,7 +3,7 @@
 use crate::common::{self, T0, path, span, step, thread, write_run};
 use candlescope_figures::Analysis;
 use candlescope_figures::PathTotals;
-use candlescope_figures::peaks::{Metric, Over, Utilisation, utilisation};
+use candlescope_figures::peaks::{Metric, TimeBase, Utilisation, utilisation};
 use candlescope_reader::Run;
 use candlescope_schema::run::RunManifest;
 use candlescope_schema::{Batch, DType, GpuSource, GpuTime, HostNs, Phase, SampleRecord, SpanId, SpanRecord};
@@ -83,7 +83,7 @@ impl Maker {
     }
 }
 
-fn ratio(all: &[Utilisation], phase: &str, metric: Metric, over: Over) -> Option<f64> {
+fn ratio(all: &[Utilisation], phase: &str, metric: Metric, over: TimeBase) -> Option<f64> {
     let found: Vec<f64> =
         all.iter().filter(|u| u.phase == phase && u.metric == metric && u.over == over).map(|u| u.ratio).collect();
     assert!(found.len() <= 1, "one peak of its type: {all:?}");
@@ -124,9 +124,9 @@ fn two_threads_that_share_a_gpu_keep_it_busy_together() {
     assert_eq!((decode.total_ns, decode.union_ns), (100_000_000, 50_000_000));
     assert!(near(decode.tokens_per_s, 400.0) && near(decode.steps_at_once, 2.0));
     let used = utilisation(&analysis);
-    assert!(near(ratio(&used, "decode", Metric::Mbu, Over::Wall), 0.667), "{used:?}");
-    assert!(near(ratio(&used, "decode", Metric::Mfu, Over::Wall), 20e6 / 0.05 / 1e12));
-    assert!(near(ratio(&used, "decode", Metric::Hfu, Over::Wall), 40e6 / 0.05 / 1e12));
+    assert!(near(ratio(&used, "decode", Metric::Mbu, TimeBase::Wall), 0.667), "{used:?}");
+    assert!(near(ratio(&used, "decode", Metric::Mfu, TimeBase::Wall), 20e6 / 0.05 / 1e12));
+    assert!(near(ratio(&used, "decode", Metric::Hfu, TimeBase::Wall), 40e6 / 0.05 / 1e12));
     assert!(busy.launch_bound_share().unwrap_or(0.0) < 0.15, "nobody waits");
     let page = candlescope_report::json::metrics(&analysis);
     assert_eq!(page["gpu"]["all"]["busy_share"], json!(1.0));
@@ -146,7 +146,7 @@ fn marks_of_two_threads_do_not_halve_the_rate() {
         }
     }
     let used = utilisation(&run.analysis());
-    let over = Over::Gpu(GpuSource::Event);
+    let over = TimeBase::Gpu(GpuSource::Event);
     assert!(near(ratio(&used, "decode", Metric::Mbu, over), 0.667), "{used:?}");
     assert!(near(ratio(&used, "decode", Metric::Mfu, over), 20e9 / 0.05 / 1e12));
 }
@@ -169,8 +169,8 @@ fn a_step_on_two_gpus_is_one_step() {
     let each: Vec<_> = analysis.gpu.devices.iter().map(|(uuid, b)| (&**uuid, b.steps, b.busy_share())).collect();
     assert_eq!(each, [("GPU-a", 1, Some(0.5)), ("GPU-b", 1, Some(0.5))]);
     let used = utilisation(&analysis);
-    assert!(near(ratio(&used, "decode", Metric::Mbu, Over::Wall), 0.75), "{used:?}");
-    assert_eq!(ratio(&used, "decode", Metric::Mbu, Over::Gpu(GpuSource::Cupti)), None, "no GPU time in steps");
+    assert!(near(ratio(&used, "decode", Metric::Mbu, TimeBase::Wall), 0.75), "{used:?}");
+    assert_eq!(ratio(&used, "decode", Metric::Mbu, TimeBase::Gpu(GpuSource::Cupti)), None, "no GPU time in steps");
     assert_eq!(used.iter().map(|u| u.devices).max(), Some(2));
 }
 
@@ -249,8 +249,8 @@ fn a_cold_start_is_in_no_figure() {
     assert!(near(prefill.tokens_per_s, 2_560.0) && near(prefill.gflops, 303.0));
     assert!(near(prefill.intensity, 15_150.0 / 3.0), "over bytes with activations");
     let used = utilisation(&analysis);
-    assert!(near(ratio(&used, "prefill", Metric::Mfu, Over::Wall), 0.303), "{used:?}");
-    assert!(near(ratio(&used, "decode", Metric::Mbu, Over::Wall), 0.5));
+    assert!(near(ratio(&used, "prefill", Metric::Mfu, TimeBase::Wall), 0.303), "{used:?}");
+    assert!(near(ratio(&used, "decode", Metric::Mbu, TimeBase::Wall), 0.5));
     // Warm-up is not in operators, tree, flame graph, kernels and the device's time.
     let calls: Vec<_> = analysis.operators.iter().map(|o| (o.path.as_str(), o.calls, o.total_ns)).collect();
     assert_eq!(calls, [("prefill", 3, 150_000_000), ("decode", 3, 30_000_000)]);
@@ -427,7 +427,7 @@ fn a_schedule_leaves_rates_as_they_are() {
         let near = |value: Option<f64>, truth: f64| value.is_some_and(|value| (value / truth - 1.0).abs() < 0.011);
         assert!(near(decode.tokens_per_s, 500.0) && near(decode.steps_at_once, 2.0), "{name}: {decode:?}");
         let used = utilisation(&analysis);
-        assert!(near(ratio(&used, "decode", Metric::Mbu, Over::Wall), 0.5), "{name}: {used:?}");
+        assert!(near(ratio(&used, "decode", Metric::Mbu, TimeBase::Wall), 0.5), "{name}: {used:?}");
         // The estimate has an interval: ten windows, all alike except the first.
         let errors = decode.rate_errors.map(|errors| (errors.windows, errors.tokens.is_some_and(|e| e < 0.05)));
         assert_eq!(errors, (name == "some").then_some((10, true)), "{name}: {decode:?}");
@@ -507,7 +507,7 @@ fn flops_are_held_against_the_type_that_is_multiplied() {
         let step = run.step(Phase::Prefill, 1, None, 0, 10);
         run.work(step, 1_000_000_000, 1_000, 8);
         run.batch.spans[0].dtype = Some(dtype);
-        ratio(&utilisation(&run.analysis()), "prefill", Metric::Mfu, Over::Wall)
+        ratio(&utilisation(&run.analysis()), "prefill", Metric::Mfu, TimeBase::Wall)
     };
     assert!(near(mfu(&[], DType::F32), 0.1));
     assert_eq!(mfu(&[("dtype", json!("f32"))], DType::Q4_1), None, "nobody says what is multiplied");

@@ -173,7 +173,7 @@ fn list() -> Result<()> {
 fn chosen(args: &KernelsArgs) -> Result<Vec<KernelCase>> {
     if let Some(target) = args.of_model.as_deref() {
         let (batch, prompt, context) = (args.batch, args.prompt, args.context);
-        let asked = super::kernels_of_model::Asked { target, dtype: &args.dtype, batch, prompt, context };
+        let asked = super::kernels_of_model::KernelQuestion { target, dtype: &args.dtype, batch, prompt, context };
         return super::kernels_of_model::cases(&asked, &DeviceIdentity::of(&args.device)?);
     }
     let kernels: Vec<&'static dyn Kernel> = match args.ops.as_slice() {

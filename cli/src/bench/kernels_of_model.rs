@@ -14,7 +14,7 @@ use serde_json::json;
 use std::path::Path;
 
 /// A model, or a run of one, and what is asked of it.
-pub(super) struct Asked<'a> {
+pub(super) struct KernelQuestion<'a> {
     pub(super) target: &'a str,
     /// Format of the weights.
     pub(super) dtype: &'a [String],
@@ -24,7 +24,7 @@ pub(super) struct Asked<'a> {
 }
 
 /// A case for each shape of the prompts' step and of a token's.
-pub(super) fn cases(asked: &Asked<'_>, on: &DeviceIdentity) -> Result<Vec<KernelCase>> {
+pub(super) fn cases(asked: &KernelQuestion<'_>, on: &DeviceIdentity) -> Result<Vec<KernelCase>> {
     let device = device(on)?;
     let outlook = match is_run(Path::new(asked.target)) {
         true => of_run(asked, &device)?,
@@ -49,7 +49,7 @@ pub(super) fn cases(asked: &Asked<'_>, on: &DeviceIdentity) -> Result<Vec<Kernel
     Ok(cases)
 }
 
-fn of_model(asked: &Asked<'_>, device: &Device) -> Result<Outlook> {
+fn of_model(asked: &KernelQuestion<'_>, device: &Device) -> Result<Outlook> {
     let model = AskedModel::of(asked.target)?;
     let dtype = match asked.dtype {
         [] => model.format.as_deref().unwrap_or(usual_format(device)),
@@ -63,7 +63,7 @@ fn of_model(asked: &Asked<'_>, device: &Device) -> Result<Outlook> {
     Ok(Outlook::of(&model.shape, device, &scenario))
 }
 
-fn of_run(asked: &Asked<'_>, device: &Device) -> Result<Outlook> {
+fn of_run(asked: &KernelQuestion<'_>, device: &Device) -> Result<Outlook> {
     let given = [("--batch", asked.batch), ("--prompt", asked.prompt), ("--context", asked.context)];
     if let Some((name, _)) = given.iter().find(|(_, given)| given.is_some()) {
         bail!("{name} cannot be given with a run, which says itself what it ran; leave it out");

@@ -27,7 +27,7 @@ impl Kind {
 
 /// Where a run keeps a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum RunPlace {
     /// Under `options` of `run.json`, and in `inputs.yaml`.
     Options,
     /// In `inputs.yaml` alone.
@@ -50,7 +50,7 @@ pub(super) struct Key {
     pub(super) default: Option<&'static str>,
     /// What holds unless it is set, in words, where that is no plain value.
     pub(super) usual: &'static str,
-    pub(super) kept: Kept,
+    pub(super) kept: RunPlace,
     /// Whether values must not be written where nobody asked for them.
     pub(super) is_private: bool,
     /// Lines of its help; none for an option of the SDK, which explains it.
@@ -131,7 +131,7 @@ typed!(String: Text, PathBuf: Text, usize: Whole, u64: Whole, f64: Number, bool:
 /// |---|---|
 /// | `= VALUE` | the default; without one the field is an `Option` |
 /// | `usual: "…"` | what holds unless it is set, in words, where that is no plain value |
-/// | `kept: Inputs` or `Nowhere` | see [`Kept`] |
+/// | `kept: Inputs` or `Nowhere` | see [`RunPlace`] |
 /// | `private: true` | its value is written nowhere unless asked for |
 ///
 /// Under `sdk` stand options of the SDK: it explains, reads and acts on them (`sdk/candlescope/src/env/options.rs`).
@@ -142,8 +142,8 @@ macro_rules! options {
     (@value $type:ty, $value:expr, $default:literal) => { options!(@value $type, $value).unwrap_or_default() };
     (@default) => { None };
     (@default $default:literal) => { Some(stringify!($default)) };
-    (@kept) => { Kept::Options };
-    (@kept $kept:ident) => { Kept::$kept };
+    (@kept) => { RunPlace::Options };
+    (@kept $kept:ident) => { RunPlace::$kept };
     ($($group:literal $part:ident: $options:ident {
         $(sdk {$(
             $sdk:ident: $sdk_type:ty, $sdk_flag:literal

@@ -3,7 +3,7 @@
 use super::DEFAULT_PROMPT;
 use super::compose::Composed;
 use super::declared::KEYS;
-use super::key::{Kept, Key};
+use super::key::{Key, RunPlace};
 use super::keys::GROUPS;
 use super::origin::Setting;
 use candlescope_core::RedactedUrl;
@@ -50,7 +50,7 @@ impl Composed {
 
     /// What a run keeps under `options`, by flag; null for what is not set.
     pub(crate) fn kept(&self) -> Map<String, Json> {
-        let kept = KEYS.iter().filter(|key| key.kept == Kept::Options);
+        let kept = KEYS.iter().filter(|key| key.kept == RunPlace::Options);
         kept.map(|key| (key.option().to_string(), json!(self.at(key.group, key.name)))).collect()
     }
 
@@ -59,7 +59,7 @@ impl Composed {
     pub(crate) fn inputs(&self) -> Json {
         let keep_text = self.at("dataset", "keep_text").and_then(Value::as_bool).unwrap_or(false);
         let mut groups = Map::new();
-        for (key, setting) in self.iter().filter(|(key, _)| key.kept != Kept::Nowhere) {
+        for (key, setting) in self.iter().filter(|(key, _)| key.kept != RunPlace::Nowhere) {
             let (name, value) = match (key.name, &setting.value) {
                 // What is run without any prompt.
                 ("prompt", Value::String(text)) if text == DEFAULT_PROMPT => continue,

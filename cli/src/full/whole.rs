@@ -46,7 +46,7 @@ pub(crate) fn run(args: &FullArgs, model: &str, shown: &Shown<'_>) -> Result<()>
     let run = Run::open_within(&dir, limits)?;
     let analyzed = analyze(&run, shown.options);
     let measured = Measured::of(&run, &analyzed.analysis, device.as_ref(), &Thresholds::default());
-    let whole = Whole { model, args, report: &report, analyzed: &analyzed, measured: &measured, top: shown.top };
+    let whole = FullReport { model, args, report: &report, analyzed: &analyzed, measured: &measured, top: shown.top };
     let files = whole.write(&out)?;
     for finding in run.findings() {
         note(&format!("warning: {}. {}", finding.message(), finding.remedy()));
@@ -100,7 +100,7 @@ fn generate(args: &FullArgs, model: &str, dir: &Path, progress: bool) -> Result<
 }
 
 /// Everything there is to tell.
-struct Whole<'a> {
+struct FullReport<'a> {
     model: &'a str,
     args: &'a FullArgs,
     report: &'a ReportOutput,
@@ -109,7 +109,7 @@ struct Whole<'a> {
     top: usize,
 }
 
-impl Whole<'_> {
+impl FullReport<'_> {
     fn device(&self) -> &str {
         self.args.device.as_deref().unwrap_or("cpu")
     }

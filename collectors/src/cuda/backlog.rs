@@ -2,7 +2,7 @@
 
 use super::driver_calls::{Driver, Event, Fault};
 use super::mark_pools::{Entry, Pool};
-use super::stream_marks::{Bracket, Settled, Track, Waiting};
+use super::stream_marks::{Bracket, SettledMark, Track, Waiting};
 use candlescope_core::HostNs;
 use candlescope_core::gpu::{DeviceNs, MarkId};
 use rtrb::{Consumer, Producer};
@@ -39,7 +39,7 @@ impl<D: Driver> PoolState<D> {
 
 /// A mark in the lane's order.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct QueuedMark {
     device: u8,
     /// Whether it is settled, and when the device passed it.
     settled: Option<Option<DeviceNs>>,
@@ -64,7 +64,7 @@ pub(super) struct Backlog<D: Driver> {
     marks: Consumer<Entry>,
     pub(super) pools: Vec<PoolState<D>>,
     pub(super) tracks: Vec<Track>,
-    places: VecDeque<Place>,
+    places: VecDeque<QueuedMark>,
     /// `seq` of the first place; the lane's marks are counted from 0 here.
     first: u64,
     /// Its id.
@@ -97,7 +97,7 @@ impl<D: Driver> Backlog<D> {
             // A pool not announced yet when the announcements were read, a moment ago, is there in the next round.
             let Some(entry) = self.marks.peek().ok().copied() else { break };
             let Some(pool) = self.pools.get(usize::from(entry.pool)) else { break };
-            let place = Place { device: pool.device, settled: None };
+            let place = QueuedMark { device: pool.device, settled: None };
             let _ = self.marks.pop();
             let mark = Waiting {
                 seq: self.first + self.places.len() as u64,
@@ -136,7 +136,7 @@ impl<D: Driver> Backlog<D> {
         driver: &D,
         (host, limit): (&dyn Fn() -> HostNs, HostNs),
         from: Option<(Event, DeviceNs)>,
-        settled: &mut Vec<Settled>,
+        settled: &mut Vec<SettledMark>,
     ) -> Visit {
         let track = &mut self.tracks[track];
         let outcome = track.settle(driver, host, from, settled);
@@ -146,7 +146,7 @@ impl<D: Driver> Backlog<D> {
         Visit { pool: track.pool, refused, aged: (settled.len() - known) as u64, outcome }
     }
 
-    pub(super) fn settle(&mut self, settled: &Settled) {
+    pub(super) fn settle(&mut self, settled: &SettledMark) {
         let place = settled.seq.checked_sub(self.first).and_then(|at| self.places.get_mut(at as usize));
         if let Some(place) = place {
             place.settled = Some(settled.at);
@@ -167,7 +167,7 @@ impl<D: Driver> Backlog<D> {
         for track in 0..self.tracks.len() {
             if self.is_in(track, device) {
                 for mark in std::mem::take(&mut self.tracks[track].waiting) {
-                    self.settle(&Settled { seq: mark.seq, event: mark.event, at: None });
+                    self.settle(&SettledMark { seq: mark.seq, event: mark.event, at: None });
                     lost += 1;
                 }
             }

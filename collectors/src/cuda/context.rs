@@ -4,7 +4,7 @@ use super::anchor::Anchors;
 use super::backlog::Backlog;
 use super::driver_calls::{Driver, Event, Fault, StreamId, within};
 use super::mark_pools::{ContextCell, Pool};
-use super::stream_marks::{Bracket, Settled, later};
+use super::stream_marks::{Bracket, SettledMark, later};
 use candlescope_core::HostNs;
 use candlescope_core::gpu::{DeviceNs, GpuReport};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 const CALIBRATION: usize = 64;
 
 /// An event whose time is known and that is not recorded again while it is here.
-struct Held<D: Driver> {
+struct ReservedEvent<D: Driver> {
     event: Event,
     at: DeviceNs,
     /// Lane and pool that it belongs to, and the pool itself, because the lane may end meanwhile; `None` for the
@@ -24,10 +24,10 @@ struct Held<D: Driver> {
 /// What a pass over the tracks found.
 struct Harvest<D: Driver> {
     /// The latest event whose time is known now.
-    newest: Option<Held<D>>,
+    newest: Option<ReservedEvent<D>>,
     /// Events that were the latest for a while. They are given back after the pass, because they may belong to a lane
     /// other than the one being visited.
-    spent: Vec<Held<D>>,
+    spent: Vec<ReservedEvent<D>>,
     narrowest: Option<Bracket>,
 }
 
@@ -39,13 +39,13 @@ impl<D: Driver> Default for Harvest<D> {
 
 impl<D: Driver> Harvest<D> {
     /// Settles a mark in its lane's order. Its event goes back to the lane's pool, unless it is the latest.
-    fn take(&mut self, settled: &Settled, backlog: &mut Backlog<D>, pool: u16) {
+    fn take(&mut self, settled: &SettledMark, backlog: &mut Backlog<D>, pool: u16) {
         backlog.settle(settled);
         match settled.at {
             Some(at) if self.newest.as_ref().is_none_or(|newest| at > newest.at) => {
                 let of_lane = backlog.pools.get(usize::from(pool));
                 let owner = of_lane.map(|p| (backlog.lane, pool, p.pool.clone()));
-                self.spent.extend(self.newest.replace(Held { event: settled.event, at, owner }));
+                self.spent.extend(self.newest.replace(ReservedEvent { event: settled.event, at, owner }));
             }
             _ => backlog.give_back(pool, settled.event),
         }
@@ -90,7 +90,7 @@ pub(super) struct ContextState<D: Driver> {
     pub(super) since: HostNs,
     anchors: Anchors,
     /// The newest event with a known time; times are counted from it.
-    base: Option<Held<D>>,
+    base: Option<ReservedEvent<D>>,
     pub(super) anchored: bool,
     /// Anchors reported so far, half the width of the last one's bracket, and of the widest.
     pub(super) anchors_made: u64,
@@ -98,7 +98,7 @@ pub(super) struct ContextState<D: Driver> {
     pub(super) worst_bound_ns: u64,
     /// Median cost of recording an event.
     pub(super) record_ns: Option<u64>,
-    settled: Vec<Settled>,
+    settled: Vec<SettledMark>,
 }
 
 impl<D: Driver> ContextState<D> {
@@ -172,7 +172,7 @@ impl<D: Driver> ContextState<D> {
                     self.tell(Bracket { at, lower: reading.lower, upper: reading.upper }, report);
                     // A reading of an earlier round can be older than the marks settled since.
                     if self.base.as_ref().is_none_or(|base| at > base.at) {
-                        self.rebase(Held { event: reading.event, at, owner: None }, backlogs);
+                        self.rebase(ReservedEvent { event: reading.event, at, owner: None }, backlogs);
                     } else {
                         self.anchors.give_back(reading.event);
                     }
@@ -239,13 +239,13 @@ impl<D: Driver> ContextState<D> {
     }
 
     /// Times are counted from `held` from now on; the previous event goes back to its owner.
-    fn rebase(&mut self, held: Held<D>, backlogs: &mut [Backlog<D>]) {
+    fn rebase(&mut self, held: ReservedEvent<D>, backlogs: &mut [Backlog<D>]) {
         if let Some(before) = self.base.replace(held) {
             self.give_back(before, backlogs);
         }
     }
 
-    fn give_back(&mut self, held: Held<D>, backlogs: &mut [Backlog<D>]) {
+    fn give_back(&mut self, held: ReservedEvent<D>, backlogs: &mut [Backlog<D>]) {
         match held.owner {
             None => self.anchors.give_back(held.event),
             Some((lane, pool, _)) => {

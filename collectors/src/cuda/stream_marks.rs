@@ -32,7 +32,7 @@ pub(super) struct Waiting {
 
 /// A mark that is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Settled {
+pub(super) struct SettledMark {
     pub(super) seq: u64,
     pub(super) event: Event,
     /// `None` if the driver gave no time.
@@ -77,7 +77,7 @@ impl Track {
         driver: &D,
         host: &dyn Fn() -> HostNs,
         base: Option<(Event, DeviceNs)>,
-        settled: &mut Vec<Settled>,
+        settled: &mut Vec<SettledMark>,
     ) -> Result<Option<Bracket>, Fault> {
         if self.waiting.is_empty() {
             return Ok(None);
@@ -89,7 +89,7 @@ impl Track {
                 Err((_, fault)) if fault.is_lost() => return Err(fault),
                 // Only this event is unusable, for example because it became part of a graph after all.
                 Err((odd, _)) => match self.waiting.remove(odd) {
-                    Some(mark) => settled.push(Settled { seq: mark.seq, event: mark.event, at: None }),
+                    Some(mark) => settled.push(SettledMark { seq: mark.seq, event: mark.event, at: None }),
                     None => break 0,
                 },
             }
@@ -113,7 +113,7 @@ impl Track {
                 },
             };
             self.waiting.pop_front();
-            settled.push(Settled { seq: mark.seq, event: mark.event, at });
+            settled.push(SettledMark { seq: mark.seq, event: mark.event, at });
             if let Some(at) = at {
                 reference = Some((mark.event, at));
                 if let Some(incomplete) = mark.incomplete {
@@ -130,10 +130,10 @@ impl Track {
     }
 
     /// Takes out the marks that have waited since before `limit`.
-    pub(super) fn age(&mut self, limit: HostNs, settled: &mut Vec<Settled>) {
+    pub(super) fn age(&mut self, limit: HostNs, settled: &mut Vec<SettledMark>) {
         while let Some(mark) = self.waiting.front().copied().filter(|m| m.since < limit) {
             self.waiting.pop_front();
-            settled.push(Settled { seq: mark.seq, event: mark.event, at: None });
+            settled.push(SettledMark { seq: mark.seq, event: mark.event, at: None });
         }
     }
 }

@@ -55,7 +55,7 @@ pub(super) struct Ran {
 
 /// Something that ran, and what is known of its launch.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Joined {
+pub(super) struct JoinedActivity {
     pub(super) ran: Ran,
     pub(super) span: Option<SpanId>,
     pub(super) call: Option<Call>,
@@ -63,7 +63,7 @@ pub(super) struct Joined {
 
 /// What is known of one correlation id.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct Launch {
     span: Option<SpanId>,
     call: Call,
     /// Distinguishes it from an earlier call with the same id.
@@ -82,14 +82,14 @@ pub(super) struct Ambiguous {
 /// Joins kernels with their calls.
 #[derive(Debug)]
 pub(super) struct Join {
-    known: FxHashMap<u32, Known>,
+    known: FxHashMap<u32, Launch>,
     /// Ids in order of arrival, to forget the oldest.
     order: VecDeque<(u32, u64)>,
     serial: u64,
     /// What ran, and how many deliveries it has waited for.
     waiting: VecDeque<(Ran, u8)>,
     /// Kernels that waited when ids started again, with what was known about them.
-    settled: Vec<Joined>,
+    settled: Vec<JoinedActivity>,
     /// Launches of kernels inside intervals of which nothing has run yet, as far as is known: their calls' ends.
     launched: FxHashMap<u32, u64>,
     /// What ran before its call was seen.
@@ -154,7 +154,7 @@ impl Join {
             Entry::Vacant(free) => {
                 self.serial += 1;
                 self.order.push_back((correlation, self.serial));
-                free.insert(Known { span, call, serial: self.serial, ambiguous: false });
+                free.insert(Launch { span, call, serial: self.serial, ambiguous: false });
             }
         }
     }
@@ -208,7 +208,7 @@ impl Join {
     }
 
     /// Hands on the kernels that are complete or have waited long enough; with `all`, every kernel.
-    pub(super) fn deliver(&mut self, all: bool, mut out: impl FnMut(Joined)) {
+    pub(super) fn deliver(&mut self, all: bool, mut out: impl FnMut(JoinedActivity)) {
         // Kernels beyond the limit are handed on early: a kernel without its interval is better than a lost one.
         let mut excess = self.waiting.len().saturating_sub(self.most_waiting);
         self.settled.drain(..).for_each(&mut out);
@@ -225,22 +225,22 @@ impl Join {
 }
 
 /// `None`, and counted, if it cannot be told whose it is.
-fn joined(known: &FxHashMap<u32, Known>, ran: Ran, ambiguous: &mut Ambiguous) -> Option<Joined> {
+fn joined(known: &FxHashMap<u32, Launch>, ran: Ran, ambiguous: &mut Ambiguous) -> Option<JoinedActivity> {
     let known = known.get(&ran.work.correlation);
     if known.is_some_and(|known| known.ambiguous) {
         ambiguous.records += 1;
         return None;
     }
-    Some(Joined { span: known.and_then(|known| known.span), call: known.map(|known| known.call), ran })
+    Some(JoinedActivity { span: known.and_then(|known| known.span), call: known.map(|known| known.call), ran })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::records::What;
+    use super::super::records::ActivityKind;
     use super::*;
 
     fn ran(correlation: u32) -> Ran {
-        let what = What::Set { bytes: 1 };
+        let what = ActivityKind::Set { bytes: 1 };
         let work = Work { correlation, device: 0, stream: 0, start: 1, end: 2, graph: None, what };
         Ran { work, name: "k".into() }
     }

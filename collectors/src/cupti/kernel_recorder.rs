@@ -5,10 +5,10 @@ use super::calls::{self, Domain};
 use super::clock::{Anchors, bracketed};
 use super::detach::State;
 use super::errors;
-use super::join::{Call, Join, Joined, Ran};
+use super::join::{Call, Join, JoinedActivity, Ran};
 use super::names::Names;
 use super::numbers::Numbers;
-use super::records::{self, Record, What, kind};
+use super::records::{self, ActivityKind, Record, kind};
 use super::{Correlate, CuptiOptions, lanes, search};
 use candlescope_core::gpu::{ActivityError, ActivitySink, OUTSIDE_WINDOW, RawKernel, Undelivered};
 use candlescope_core::{HostNs, SpanId};
@@ -444,9 +444,9 @@ impl<B: Backend> KernelRecorder<B> {
             Some(Record::Work(work)) if work.start == 0 || work.end == 0 => unfinished.push(work.correlation),
             Some(Record::Work(work)) => {
                 let name = match &work.what {
-                    What::Kernel { .. } => name.unwrap_or(b"unknown"),
-                    What::Copy { direction, .. } => direction.as_bytes(),
-                    What::Set { .. } => b"memset",
+                    ActivityKind::Kernel { .. } => name.unwrap_or(b"unknown"),
+                    ActivityKind::Copy { direction, .. } => direction.as_bytes(),
+                    ActivityKind::Set { .. } => b"memset",
                 };
                 join.ran(Ran { name: names.readable(name), work });
             }
@@ -586,8 +586,14 @@ fn meaning(switch: Switch) -> String {
 }
 
 /// A joined record on the host's time line. `None` before any clock was read, which `collect` rules out.
-fn kernel(joined: Joined, correlation: u32, device: Arc<str>, cupti: &Anchors, calls: &Anchors) -> Option<RawKernel> {
-    let Joined { ran: Ran { work, name }, span, call } = joined;
+fn kernel(
+    joined: JoinedActivity,
+    correlation: u32,
+    device: Arc<str>,
+    cupti: &Anchors,
+    calls: &Anchors,
+) -> Option<RawKernel> {
+    let JoinedActivity { ran: Ran { work, name }, span, call } = joined;
     let launch_start = call.and_then(|call| calls.host(call.start?));
     let launch_end = call.and_then(|call| calls.host(call.end));
     let mut kernel = RawKernel {
@@ -611,11 +617,11 @@ fn kernel(joined: Joined, correlation: u32, device: Arc<str>, cupti: &Anchors, c
         graph: work.graph,
     };
     match work.what {
-        What::Kernel { grid, block, registers, shared_static, shared_dynamic } => {
+        ActivityKind::Kernel { grid, block, registers, shared_static, shared_dynamic } => {
             (kernel.grid, kernel.block, kernel.registers) = (Some(grid), Some(block), Some(registers));
             (kernel.shared_static, kernel.shared_dynamic) = (Some(shared_static), Some(shared_dynamic));
         }
-        What::Copy { bytes, .. } | What::Set { bytes } => kernel.bytes = Some(bytes),
+        ActivityKind::Copy { bytes, .. } | ActivityKind::Set { bytes } => kernel.bytes = Some(bytes),
     }
     Some(kernel)
 }

@@ -70,23 +70,23 @@ pub(super) struct Work {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) graph: Option<u32>,
-    pub(super) what: What,
+    pub(super) what: ActivityKind,
 }
 
 /// The part of a record that depends on its kind.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum What {
+pub(super) enum ActivityKind {
     Kernel { grid: [u32; 3], block: [u32; 3], registers: u32, shared_static: u32, shared_dynamic: u32 },
     Copy { bytes: u64, direction: &'static str },
     Set { bytes: u64 },
 }
 
-impl What {
+impl ActivityKind {
     pub(super) fn kind(&self) -> KernelKind {
         match self {
-            What::Kernel { .. } => KernelKind::Kernel,
-            What::Copy { .. } => KernelKind::Memcpy,
-            What::Set { .. } => KernelKind::Memset,
+            ActivityKind::Kernel { .. } => KernelKind::Kernel,
+            ActivityKind::Copy { .. } => KernelKind::Memcpy,
+            ActivityKind::Set { .. } => KernelKind::Memset,
         }
     }
 }
@@ -105,7 +105,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Record> {
                 start: view.u64(kernel::START)?,
                 end: view.u64(kernel::END)?,
                 graph: view.id(kernel::GRAPH)?,
-                what: What::Kernel {
+                what: ActivityKind::Kernel {
                     grid: view.dim(kernel::GRID)?,
                     block: view.dim(kernel::BLOCK)?,
                     registers: u32::from(view.u16(kernel::REGISTERS)?),
@@ -116,7 +116,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Record> {
         }
         kind @ (kind::MEMCPY | kind::MEMCPY2) => {
             let direction = direction(*bytes.get(memory::COPY_KIND)?);
-            let what = What::Copy { bytes: view.u64(memory::BYTES)?, direction };
+            let what = ActivityKind::Copy { bytes: view.u64(memory::BYTES)?, direction };
             let (correlation, graph) = match kind {
                 kind::MEMCPY => (memory::CORRELATION, memory::GRAPH),
                 _ => (memory::PEER_CORRELATION, memory::PEER_GRAPH),
@@ -124,7 +124,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Record> {
             Record::Work(view.memory(what, correlation, graph)?)
         }
         kind::MEMSET => {
-            let what = What::Set { bytes: view.u64(memory::BYTES)? };
+            let what = ActivityKind::Set { bytes: view.u64(memory::BYTES)? };
             Record::Work(view.memory(what, memory::CORRELATION, memory::GRAPH)?)
         }
         _ => Record::Other,
@@ -185,7 +185,7 @@ impl View<'_> {
         self.u32(at).map(|id| Some(id).filter(|id| *id != 0))
     }
 
-    fn memory(&self, what: What, correlation: usize, graph: usize) -> Option<Work> {
+    fn memory(&self, what: ActivityKind, correlation: usize, graph: usize) -> Option<Work> {
         Some(Work {
             correlation: self.u32(correlation)?,
             device: self.u32(memory::DEVICE)?,
@@ -268,7 +268,7 @@ mod tests {
             start: 1_000,
             end: 1_500,
             graph: None,
-            what: What::Kernel {
+            what: ActivityKind::Kernel {
                 grid: [64, 2, 1],
                 block: [256, 1, 1],
                 registers: 32,
@@ -295,11 +295,11 @@ mod tests {
             (htod.correlation, htod.device, htod.stream, htod.start, htod.end, htod.graph),
             (5, 1, 7, 10, 30, None)
         );
-        assert_eq!(htod.what, What::Copy { bytes: 4096, direction: "htod" });
-        assert_eq!(read(kind::MEMCPY, 77).what, What::Copy { bytes: 4096, direction: "unknown" });
-        assert_eq!(read(kind::MEMCPY2, 10).what, What::Copy { bytes: 4096, direction: "ptop" });
+        assert_eq!(htod.what, ActivityKind::Copy { bytes: 4096, direction: "htod" });
+        assert_eq!(read(kind::MEMCPY, 77).what, ActivityKind::Copy { bytes: 4096, direction: "unknown" });
+        assert_eq!(read(kind::MEMCPY2, 10).what, ActivityKind::Copy { bytes: 4096, direction: "ptop" });
         assert_eq!(read(kind::MEMCPY2, 10).correlation, 5);
-        assert_eq!(read(kind::MEMSET, 0).what, What::Set { bytes: 4096 });
+        assert_eq!(read(kind::MEMSET, 0).what, ActivityKind::Set { bytes: 4096 });
         let kinds = [kind::MEMCPY, kind::MEMSET].map(|kind| read(kind, 8).what.kind());
         assert_eq!(kinds, [KernelKind::Memcpy, KernelKind::Memset]);
         let mut in_graph = built::memory(kind::MEMSET, 0, 5, 10, 30);

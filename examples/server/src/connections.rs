@@ -42,7 +42,7 @@ pub(crate) struct Counts {
 
 /// A connection's place, free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPermit {
     connections: Arc<Connections>,
     number: u64,
     close: Arc<Notify>,
@@ -50,7 +50,7 @@ pub(crate) struct Place {
 
 /// A request is under way on a connection until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Place>);
+pub(crate) struct Busy(Arc<ConnectionPermit>);
 
 impl Connections {
     pub(crate) fn new(most: usize) -> Arc<Self> {
@@ -66,7 +66,7 @@ impl Connections {
     }
 
     /// A place for one more connection; `None` if requests are under way on all of them.
-    pub(crate) fn admit(self: &Arc<Self>) -> Option<Arc<Place>> {
+    pub(crate) fn admit(self: &Arc<Self>) -> Option<Arc<ConnectionPermit>> {
         let mut state = self.state();
         if state.open.len() >= self.most {
             let oldest = state.open.iter().filter_map(|(n, open)| Some((open.since?, *n))).min();
@@ -82,11 +82,11 @@ impl Connections {
         let (number, close) = (state.clock, Arc::new(Notify::new()));
         state.open.insert(number, Open { since: Some(number), close: close.clone() });
         drop(state);
-        Some(Arc::new(Place { connections: self.clone(), number, close }))
+        Some(Arc::new(ConnectionPermit { connections: self.clone(), number, close }))
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Completes when the place was given to another connection.
     pub(crate) async fn lost(&self) {
         self.close.notified().await;
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.connections.state().open.remove(&self.number);
     }
@@ -122,7 +122,7 @@ impl Drop for Busy {
 mod tests {
     use super::*;
 
-    fn is_lost(connections: &Connections, place: &Place) -> bool {
+    fn is_lost(connections: &Connections, place: &ConnectionPermit) -> bool {
         !connections.state().open.contains_key(&place.number)
     }
 

@@ -2,7 +2,7 @@
 //! for a request's head, body and response, and the memory for its head and body. hyper reads and writes.
 
 use crate::answer_time::{AnswerTime, Timed};
-use crate::connections::{Busy, Connections, Counts, Place};
+use crate::connections::{Busy, ConnectionPermit, Connections, Counts};
 use crate::error::ApiError;
 use axum::Router;
 use axum::body::{Body, BodyDataStream, Bytes};
@@ -135,7 +135,7 @@ fn builder(head: Duration) -> http1::Builder {
 async fn answer(
     stream: TcpStream,
     router: Router,
-    place: Arc<Place>,
+    place: Arc<ConnectionPermit>,
     limits: Limits,
     mut stopping: watch::Receiver<()>,
 ) {
@@ -159,7 +159,7 @@ async fn answer(
                 Ok(request) => router.call(request).await?,
                 Err(error) => last(error),
             };
-            Ok::<_, Infallible>(response.map(|body| Body::new(Held { body, time, _busy: busy })))
+            Ok::<_, Infallible>(response.map(|body| Body::new(CountedBody { body, time, _busy: busy })))
         }
     });
     let mut connection = pin!(builder(limits.head).serve_connection(TokioIo::new(io), service));
@@ -252,19 +252,19 @@ async fn discard(pieces: &mut BodyDataStream, most: usize) {
 }
 
 /// A response's body: its request counts as under way until this is sent.
-struct Held {
+struct CountedBody {
     body: Body,
     time: Arc<AnswerTime>,
     _busy: Busy,
 }
 
-impl Drop for Held {
+impl Drop for CountedBody {
     fn drop(&mut self) {
         self.time.end();
     }
 }
 
-impl HttpBody for Held {
+impl HttpBody for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

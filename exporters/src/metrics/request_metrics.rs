@@ -25,7 +25,7 @@ struct Open {
     /// When its latest step ended.
     latest_ns: i64,
     /// Steps that have come and whose gaps are not taken yet, ordered by their ends.
-    held: VecDeque<Held>,
+    held: VecDeque<HeldStep>,
     /// The step that yielded the latest token.
     token: Option<Token>,
     /// Steps that yielded a token.
@@ -38,7 +38,7 @@ struct Open {
 
 /// A step of a request, held back.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct HeldStep {
     token: Token,
     kind: Kind,
 }
@@ -124,18 +124,18 @@ impl Requests {
             let context = step.context_len.map(|context| (u64::from(context), tokens));
             let token = Token { step: step.step, end_ns, context };
             let all = context.map(|(context, _)| context * sequences);
-            self.hold(request, Held { token, kind: Kind::Alone(step.phase) }, all);
+            self.hold(request, HeldStep { token, kind: Kind::Alone(step.phase) }, all);
         }
         // The program says which requests get a token.
         for served in &step.serves {
             let token = Token { step: step.step, end_ns, context: None };
             if served.output_tokens > 0 {
-                self.hold(served.request, Held { token, kind: Kind::Served }, None);
+                self.hold(served.request, HeldStep { token, kind: Kind::Served }, None);
             }
         }
     }
 
-    fn hold(&mut self, request: u64, held: Held, context: Option<u64>) {
+    fn hold(&mut self, request: u64, held: HeldStep, context: Option<u64>) {
         if self.open.len() >= MAX_OPEN && !self.open.contains_key(&request) {
             let idle = self.open.iter().min_by_key(|(_, open)| open.latest_ns).map(|(&request, _)| request);
             if let Some((request, mut open)) = idle.and_then(|idle| Some((idle, self.open.remove(&idle)?))) {
@@ -225,7 +225,7 @@ impl Open {
     /// As in the analysis: sampling marked as a step of its own yields the token, otherwise the last prefill step and
     /// each decode step do; of a step for several requests, the program says.
     fn release_first(&mut self, request: u64, missing: Missing, gaps: &mut Vec<Gap>) {
-        let Some(Held { token, kind }) = self.held.pop_front() else { return };
+        let Some(HeldStep { token, kind }) = self.held.pop_front() else { return };
         let before = match kind {
             Kind::Alone(Some(Phase::Sample)) if !self.samples => {
                 // The steps before were forward passes, not tokens.

@@ -55,7 +55,7 @@ pub(crate) enum Figure {
     Busy,
 }
 
-/// The figures of work, in the order of [`Seen::work`].
+/// The figures of work, in the order of [`RecentStep::work`].
 const WORK: [Figure; 3] = [Figure::Mfu, Figure::Mbu, Figure::TokenRate];
 
 fn span_of(time: &StepTime) -> Stretch {
@@ -74,7 +74,7 @@ struct Device {
 
 /// A step of the last seconds.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct RecentStep {
     time: StepTime,
     phase: Option<Phase>,
     /// Whether its kernels were recorded.
@@ -112,7 +112,7 @@ pub(crate) struct Utilisation {
     work: BTreeMap<(Phase, Figure), Recent>,
     all: Recent,
     /// Every step, including warm-up and steps around others.
-    seen: VecDeque<Seen>,
+    seen: VecDeque<RecentStep>,
     /// Steps without a record whose times are known; `None` if the session does not tell them.
     unrecorded: Option<VecDeque<Unrecorded>>,
     /// All steps before this number were seen, or are older than the window.
@@ -224,7 +224,7 @@ impl Utilisation {
         // A sequence that has ended is computed on with the others, but yields no token.
         let tokens = step.new_tokens.or(step.tokens).map(u64::from);
         let work = [step.flops, step.bytes, tokens];
-        self.seen.push_back(Seen {
+        self.seen.push_back(RecentStep {
             time: StepTime { step: step.step, thread: step.thread.index, start_ns: stretch.0, end_ns: stretch.1 },
             phase: step.phase,
             kernels: launched_on.is_some() || step.gpu.is_some_and(|gpu| gpu.source == GpuSource::Cupti),
@@ -321,7 +321,7 @@ impl Utilisation {
     /// `figure`: work of the steps that begin in them, and time of all.
     fn sums_in_rows(&self, sampled: &Sampled, figure: Figure, which: impl Fn(Option<Phase>) -> bool) -> Sums {
         let at = WORK.iter().position(|work| *work == figure);
-        let stated = |seen: &&Seen| at.is_none_or(|at| seen.work[at].is_some());
+        let stated = |seen: &&RecentStep| at.is_none_or(|at| seen.work[at].is_some());
         let steps = || self.seen.iter().filter(|seen| !seen.warm && which(seen.phase)).filter(stated);
         let others = self.unrecorded.iter().flatten().filter(|step| !step.warm && which(step.phase));
         let open = steps().map(|seen| seen.time).chain(others.map(|step| step.time));
@@ -339,7 +339,7 @@ impl Utilisation {
             let row = sampled.rows.partition_point(|row| row.steps.end <= step);
             sampled.rows.get(row).is_some_and(|row| row.steps.contains(&step))
         };
-        let amount = |seen: &Seen| at.and_then(|at| seen.work[at]).unwrap_or(0) as f64 * share(&seen.time);
+        let amount = |seen: &RecentStep| at.and_then(|at| seen.work[at]).unwrap_or(0) as f64 * share(&seen.time);
         let amount = steps().filter(|seen| counts(seen.time.step)).map(amount).sum();
         Sums { amount, sum_ns, merged: intersection(&merged(open), &sampled.windows) }
     }

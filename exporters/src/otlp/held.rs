@@ -10,14 +10,14 @@ use std::collections::HashSet;
 
 /// A step that ended, with what is kept of its intervals.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldStep {
     pub(super) step: StepRecord,
     /// Whether it is one of those sent in full.
     pub(super) detail: bool,
     pub(super) spans: Vec<SpanRecord>,
 }
 
-impl Held {
+impl HeldStep {
     /// Removes all but the step's own interval.
     pub(super) fn strip(&mut self) -> u64 {
         let before = self.spans.len();
@@ -34,7 +34,7 @@ pub(super) struct Open {
     pub(super) parents: HashSet<u64>,
     /// Whether its steps are only summed up: there was no room for more when it began, or its trace is not sent.
     pub(super) sums_only: bool,
-    pub(super) steps: Vec<Held>,
+    pub(super) steps: Vec<HeldStep>,
     pub(super) totals: Totals,
     /// All decode steps, in groups.
     pub(super) course: Decodes,
@@ -76,7 +76,7 @@ impl Open {
         // If a request may turn out slow, all of its steps are equally interesting, so levels are removed; otherwise,
         // details of steps that are not sent in full.
         if limits.slow_request.is_none() {
-            gone.spans += self.steps.iter_mut().filter(|s| !s.detail).map(Held::strip).sum::<u64>();
+            gone.spans += self.steps.iter_mut().filter(|s| !s.detail).map(HeldStep::strip).sum::<u64>();
         }
         let mut fits = Fits::new(self.steps.iter().flat_map(|s| &s.spans), most);
         for held in &mut self.steps {

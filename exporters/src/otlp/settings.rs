@@ -93,7 +93,7 @@ const COMPRESSIONS: &[(&str, bool)] = &[("gzip", true), ("none", false)];
 const TEMPORALITIES: &[(&str, ())] = &[("cumulative", ())];
 
 /// A variable that is set, and its value.
-struct Said {
+struct Variable {
     name: String,
     text: String,
 }
@@ -106,28 +106,28 @@ struct Variables<E> {
 
 impl<E: Fn(&str) -> Option<String>> Variables<E> {
     /// Set but empty counts as unset.
-    fn get(&self, name: &str) -> Option<Said> {
+    fn get(&self, name: &str) -> Option<Variable> {
         let text = (self.env)(name)?.trim().to_string();
-        (!text.is_empty()).then(|| Said { name: name.to_string(), text })
+        (!text.is_empty()).then(|| Variable { name: name.to_string(), text })
     }
 
     /// A variable that applies to one signal only.
-    fn of(&self, signal: Signal, name: &str) -> Option<Said> {
+    fn of(&self, signal: Signal, name: &str) -> Option<Variable> {
         if self.signal == signal { self.get(name) } else { None }
     }
 
     /// The signal's own form of a variable of the exporter.
-    fn own(&self, name: &str) -> Option<Said> {
+    fn own(&self, name: &str) -> Option<Variable> {
         self.get(&format!("OTEL_EXPORTER_OTLP_{}_{name}", self.signal.word()))
     }
 
     /// The general form of a variable of the exporter.
-    fn general(&self, name: &str) -> Option<Said> {
+    fn general(&self, name: &str) -> Option<Variable> {
         self.get(&format!("OTEL_EXPORTER_OTLP_{name}"))
     }
 
     /// A variable of the exporter: the signal's own form has precedence over the general one.
-    fn either(&self, name: &str) -> Option<Said> {
+    fn either(&self, name: &str) -> Option<Variable> {
         self.own(name).or_else(|| self.general(name))
     }
 }
@@ -135,14 +135,14 @@ impl<E: Fn(&str) -> Option<String>> Variables<E> {
 /// The program's setting, else that of a variable, parsed by `read`, else the default.
 fn pick<T>(
     program: Option<T>,
-    variable: Option<Said>,
+    variable: Option<Variable>,
     read: impl Fn(&str) -> Option<T>,
     wrong: fn(String, String) -> SettingsError,
     default: T,
 ) -> Result<T, SettingsError> {
     match (program, variable) {
         (Some(value), _) => Ok(value),
-        (None, Some(Said { name, text })) => read(&text).ok_or_else(|| wrong(name, text)),
+        (None, Some(Variable { name, text })) => read(&text).ok_or_else(|| wrong(name, text)),
         (None, None) => Ok(default),
     }
 }
@@ -285,13 +285,13 @@ fn endpoint<E: Fn(&str) -> Option<String>>(
 
 /// An unknown value becomes a warning and the default, as the standard demands: these variables may be meant for
 /// another SDK in the process, which knows more samplers.
-fn sampler(said: &Said, argument: Option<Said>, warnings: &mut Vec<String>) -> OtlpSampler {
-    let Said { name, text } = said;
+fn sampler(said: &Variable, argument: Option<Variable>, warnings: &mut Vec<String>) -> OtlpSampler {
+    let Variable { name, text } = said;
     let (parent_based, root) = text.strip_prefix("parentbased_").map_or((false, text.as_str()), |root| (true, root));
     let ratio = match (root, argument) {
         ("always_on", _) | ("traceidratio", None) => 1.0,
         ("always_off", _) => 0.0,
-        ("traceidratio", Some(Said { name, text })) => {
+        ("traceidratio", Some(Variable { name, text })) => {
             let ratio = text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
             ratio.unwrap_or_else(|| {
                 warnings.push(format!("{name}: `{text}` is not a ratio from 0 to 1; 1 is used"));

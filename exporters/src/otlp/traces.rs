@@ -4,7 +4,7 @@
 //! the number of spans in its trace is known. Steps outside of requests are traces of their own and go out at once.
 
 use super::counts::Counts;
-use super::held::{Fits, Held, Open, depth};
+use super::held::{Fits, HeldStep, Open, depth};
 use super::otlp_config::{OtlpLimits, OtlpSampler};
 use super::otlp_spans::{self, MAX_ENTRIES};
 use super::shared_steps;
@@ -174,7 +174,7 @@ impl Traces {
                 self.omitted.steps += 1;
                 None
             }
-            _ => Some(Held { step: step.clone(), detail: plan.detail, spans }),
+            _ => Some(HeldStep { step: step.clone(), detail: plan.detail, spans }),
         };
         let before = self.out.len();
         match (plan.whose, held) {
@@ -230,12 +230,12 @@ impl Traces {
     }
 
     /// Sends a step at once, below a request's span if one is given.
-    fn send_step(&mut self, held: Held, request: Option<(SpanId, TraceId)>) {
+    fn send_step(&mut self, held: HeldStep, request: Option<(SpanId, TraceId)>) {
         self.emit(vec![held], request, HashMap::new(), self.limits.max_spans);
     }
 
     /// Keeps a step until its request has ended.
-    fn hold(&mut self, number: u64, step: &StepRecord, inside: Option<u64>, left_out: u64, held: Option<Held>) {
+    fn hold(&mut self, number: u64, step: &StepRecord, inside: Option<u64>, left_out: u64, held: Option<HeldStep>) {
         let open = self.open.entry(number).or_default();
         open.touched = self.batches;
         open.add(step, inside);
@@ -300,13 +300,13 @@ impl Traces {
         self.allowance.spend_one();
     }
 
-    fn omit(&mut self, steps: Vec<Held>) {
+    fn omit(&mut self, steps: Vec<HeldStep>) {
         self.omitted.steps += steps.len() as u64;
         self.omitted.spans += steps.iter().map(|held| held.spans.len() as u64).sum::<u64>();
     }
 
     fn strip_all(&mut self, open: &mut Open) {
-        let gone = open.steps.iter_mut().filter(|s| !s.detail).map(Held::strip).sum::<u64>();
+        let gone = open.steps.iter_mut().filter(|s| !s.detail).map(HeldStep::strip).sum::<u64>();
         self.omitted.spans += gone;
     }
 
@@ -314,7 +314,7 @@ impl Traces {
     /// went out before and may be parents.
     fn emit(
         &mut self,
-        mut steps: Vec<Held>,
+        mut steps: Vec<HeldStep>,
         request: Option<(SpanId, TraceId)>,
         mut sent: HashMap<u64, SpanId>,
         limit: usize,
@@ -377,7 +377,7 @@ impl Traces {
         while self.held > self.limits.max_held {
             let quietest = self.open.iter().filter(|(_, o)| o.held > 0).min_by_key(|(_, o)| o.touched).map(|(n, _)| *n);
             let Some(open) = quietest.and_then(|number| self.open.get_mut(&number)) else { break };
-            let mut gone = Counts { spans: open.steps.iter_mut().map(Held::strip).sum(), ..Counts::default() };
+            let mut gone = Counts { spans: open.steps.iter_mut().map(HeldStep::strip).sum(), ..Counts::default() };
             if gone.spans == 0 {
                 gone.steps = open.steps.len() as u64;
                 gone.spans = open.held as u64;

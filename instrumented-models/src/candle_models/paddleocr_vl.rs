@@ -34,7 +34,7 @@ const PIXELS: (usize, usize) = (147_384, 2_822_400);
 /// Where the engine is not candle's, the wrapped layers compute the same, with spans.
 pub struct CandlePaddleOcrVl {
     model: Model,
-    seen: Option<Seen>,
+    seen: Option<PromptImage>,
     special: Special,
     frame: Frame,
     patch: usize,
@@ -57,7 +57,7 @@ enum Model {
 }
 
 /// The image that the next prompts are about.
-struct Seen {
+struct PromptImage {
     /// (batch, 3, height, width)
     pixels: Tensor,
     /// (batch, 3): one frame, patches of a column, patches of a row.
@@ -254,7 +254,7 @@ impl CandlePaddleOcrVl {
         let pixels = pixels.to_dtype(self.dtype)?.repeat((batch, 1, 1, 1))?.contiguous()?;
         let grid = Tensor::new(&[[1u32, rows as u32, columns as u32]], &self.device)?;
         let grid = grid.repeat((batch, 1))?.contiguous()?;
-        self.seen = Some(Seen { pixels, grid, batch, size: (rows, columns) });
+        self.seen = Some(PromptImage { pixels, grid, batch, size: (rows, columns) });
         Ok(rows * columns / (MERGE * MERGE))
     }
 

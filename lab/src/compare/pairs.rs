@@ -97,7 +97,7 @@ impl PairOptions {
 
 /// A run that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
+pub struct TakenRun {
     /// Complete pairs so far.
     pub pairs: usize,
     /// Most pairs that will be taken.
@@ -138,7 +138,7 @@ pub fn take_pairs(
     (a, b): (&str, &str),
     options: &PairOptions,
     cancel: &Cancel,
-    mut observe: impl FnMut(Taken),
+    mut observe: impl FnMut(TakenRun),
 ) -> Result<PairsResult, CompareFailed> {
     let out = &options.out;
     prepare(out)?;
@@ -170,7 +170,7 @@ pub fn take_pairs(
                 taking.even(pairs);
                 return Ok(PairsResult { comparison, pairs, spoiled, ended: PairsEnded::Cancelled });
             }
-            observe(Taken { pairs, most: options.most, is_b });
+            observe(TakenRun { pairs, most: options.most, is_b });
         }
         if spoiled < options.retakes && taking.spoiled(pairs) {
             // Both, so that which pairs count does not depend on which side was hit.

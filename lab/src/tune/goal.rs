@@ -39,7 +39,7 @@ pub struct Goal {
 
 /// A batch that was measured: medians over its plain repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Found {
+pub struct BatchFigures {
     /// Repetitions.
     pub samples: usize,
     /// Times of a request.
@@ -88,8 +88,8 @@ impl Goal {
     }
 
     /// Whether two measured batches cannot be told apart: the spreads of what counts overlap.
-    pub(super) fn alike(&self, a: &Found, b: &Found) -> bool {
-        let spread = |found: &Found| match self.metric {
+    pub(super) fn alike(&self, a: &BatchFigures, b: &BatchFigures) -> bool {
+        let spread = |found: &BatchFigures| match self.metric {
             Metric::Latency => found.e2e_ns_spread,
             _ => found.output_tps_spread,
         };
@@ -97,7 +97,7 @@ impl Goal {
     }
 
     /// How well a measured batch serves.
-    pub fn score_of(&self, found: &Found) -> f64 {
+    pub fn score_of(&self, found: &BatchFigures) -> f64 {
         self.score(&found.latency, found.output_tps, found.kept)
     }
 }

@@ -23,7 +23,7 @@ mod threads;
 mod words;
 
 pub use forecast::{Forecast, Latency};
-pub use goal::{Found, Goal, Metric};
+pub use goal::{BatchFigures, Goal, Metric};
 pub use options::TuneOptions;
 pub use outcome::{MemoryPressure, TunePoint, Tuned};
 pub use prediction::Prediction;

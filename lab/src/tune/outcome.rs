@@ -1,7 +1,7 @@
 //! What a search found, as data.
 
 use super::forecast::Latency;
-use super::goal::{Found, Goal};
+use super::goal::{BatchFigures, Goal};
 use super::prediction::Prediction;
 use super::search::{Attempt, Search, Stop, Why};
 use crate::method::StopReason;
@@ -21,7 +21,7 @@ pub struct TunePoint {
     /// What was expected when it was chosen: the prediction corrected by the batches measured until then (derived).
     pub expected: Option<Latency>,
     /// What was found (measured); `None` if it gave nothing.
-    pub found: Option<Found>,
+    pub found: Option<BatchFigures>,
     /// How well it serves, in units of the metric: output tokens a second, or requests a second for the latency.
     pub score: Option<f64>,
     /// Its largest time ÷ limit; above 1 it misses the service level. `None` without one.

@@ -2,7 +2,7 @@
 
 use super::charts::charts;
 use super::forecast::{Forecast, Latency};
-use super::goal::{Found, Goal, Metric};
+use super::goal::{BatchFigures, Goal, Metric};
 use super::options::TuneOptions;
 use super::outcome::{Chosen, MemoryPressure, Tuned};
 use super::page::document;
@@ -284,7 +284,7 @@ fn attempt(case: &CaseSummary, goal: &Goal) -> Option<Attempt> {
         keeps(figure("ttft_ns"), figure("tpot_ns"), sample.measurement.host_ns as f64)
     });
     let spread = |d: &Distribution| d.median_ci95.or(d.range.map(|range| (range.low, range.high)));
-    Some(Attempt::Found(Found {
+    Some(Attempt::Found(BatchFigures {
         samples: case.plain.len(),
         latency: Latency { ttft_ns: of("ttft_ns").unwrap_or(e2e.median), tpot_ns: of("tpot_ns"), e2e_ns: e2e.median },
         kept: kept.count() as f64 / case.plain.len().max(1) as f64,

@@ -1,7 +1,7 @@
 //! Which batch is measured next, and when that is enough. Pure: it learns what was found, and asks.
 
 use super::forecast::{Forecast, Latency};
-use super::goal::{Found, Goal};
+use super::goal::{BatchFigures, Goal};
 use crate::method::StopReason;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ pub enum Next {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attempt {
     /// It was measured.
-    Found(Found),
+    Found(BatchFigures),
     /// It gave nothing: out of memory, or refused because it would be.
     Without(StopReason, String),
 }
@@ -129,7 +129,7 @@ impl Search {
     }
 
     /// Batches that were measured, with what was found.
-    pub fn found(&self) -> impl DoubleEndedIterator<Item = (u64, &Found)> {
+    pub fn found(&self) -> impl DoubleEndedIterator<Item = (u64, &BatchFigures)> {
         self.attempts.iter().filter_map(|(batch, attempt)| match attempt {
             Attempt::Found(found) => Some((*batch, found)),
             Attempt::Without(..) => None,
@@ -137,18 +137,18 @@ impl Search {
     }
 
     /// The best batch measured; `None` if none keeps the limits. Of equal ones the smallest.
-    pub fn best(&self) -> Option<(u64, &Found)> {
+    pub fn best(&self) -> Option<(u64, &BatchFigures)> {
         let serves = self.found().filter(|(_, found)| self.goal.score_of(found) > 0.0);
         serves.rev().max_by(|a, b| self.goal.score_of(a.1).total_cmp(&self.goal.score_of(b.1)))
     }
 
     /// The measured batch that comes nearest to the limits.
-    pub fn nearest(&self) -> Option<(u64, &Found)> {
+    pub fn nearest(&self) -> Option<(u64, &BatchFigures)> {
         self.found().min_by(|a, b| self.goal.excess(&a.1.latency).total_cmp(&self.goal.excess(&b.1.latency)))
     }
 
     /// The smallest measured batch with four fifths of the highest throughput measured.
-    pub fn knee(&self) -> Option<(u64, &Found)> {
+    pub fn knee(&self) -> Option<(u64, &BatchFigures)> {
         let highest = self.found().map(|(_, found)| found.output_tps).fold(0.0, f64::max);
         self.found().find(|(_, found)| found.output_tps >= KNEE * highest)
     }
@@ -263,9 +263,9 @@ impl Search {
         };
         let below = self.found().map(|(batch, _)| batch).rfind(|batch| *batch < best);
         let above = self.found().map(|(batch, _)| batch).find(|batch| *batch > best);
-        let near = |found: &Found| self.goal.score_of(found) >= self.goal.score_of(own) * NEARLY;
-        let serves = |found: &Found| self.goal.score_of(found) > 0.0;
-        let mut close: Vec<(u64, &Found)> =
+        let near = |found: &BatchFigures| self.goal.score_of(found) >= self.goal.score_of(own) * NEARLY;
+        let serves = |found: &BatchFigures| self.goal.score_of(found) > 0.0;
+        let mut close: Vec<(u64, &BatchFigures)> =
             self.found().filter(|(_, found)| serves(found) && (near(found) || self.goal.alike(own, found))).collect();
         close.sort_by(|a, b| self.goal.score_of(b.1).total_cmp(&self.goal.score_of(a.1)));
         let close = close.into_iter().map(|(batch, _)| batch).take(FINALISTS);

@@ -1,7 +1,7 @@
 //! The search for the best batch, on made-up machines.
 
 use candlescope_lab::method::StopReason;
-use candlescope_lab::tune::{Attempt, Forecast, Found, Goal, Latency, Metric, Next, Search, Stop, Why};
+use candlescope_lab::tune::{Attempt, BatchFigures, Forecast, Goal, Latency, Metric, Next, Search, Stop, Why};
 use std::collections::BTreeMap;
 
 const OUTPUT: u64 = 64;
@@ -24,7 +24,7 @@ impl Machine {
         }
         let latency = self.latency(batch);
         let tps = latency.output_tps(batch, OUTPUT);
-        Attempt::Found(Found {
+        Attempt::Found(BatchFigures {
             samples: 3,
             latency,
             output_tps: tps,

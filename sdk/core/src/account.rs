@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// What is known of a run when it ends.
 #[derive(Default)]
-pub(crate) struct Closing<'a> {
+pub(crate) struct RunEnd<'a> {
     pub(crate) ended: HostNs,
     pub(crate) tally: Tally,
     /// The model that was loaded.
@@ -41,7 +41,7 @@ pub(crate) struct Closing<'a> {
     pub(crate) capture: bool,
 }
 
-impl Closing<'_> {
+impl RunEnd<'_> {
     /// Writes the run's outcome into `m`, and whether the run can be trusted.
     pub(crate) fn close(self, m: &mut RunManifest) {
         let tally = &self.tally;

@@ -35,7 +35,7 @@ pub use works::LaunchShape;
 use super::busy::Clocks;
 use super::covered::Covered;
 use super::gaps::LAUNCH_OVERHEAD_NS;
-use super::known::Known;
+use super::known::RunContents;
 use super::reading::Pass;
 use super::sampling::Sampling;
 use super::step_rows::StepRow;
@@ -191,7 +191,7 @@ pub struct Trace {
 /// # Errors
 /// If no kernels were recorded, or only in the warm-up.
 pub fn account(run: &Run, options: &AccountOptions) -> Result<(Account, Vec<Finding>), AccountError> {
-    let (known, rows) = Known::read(run);
+    let (known, rows) = RunContents::read(run);
     let mut pass = AccountPass::of(&known, options);
     let noticed = rows.to(&mut [&mut pass]);
     let (account, mut left_out) = pass.finish();
@@ -206,7 +206,7 @@ const NOT_OF_KERNELS: &[&str] =
 
 /// Makes the account of a run from its kernels.
 pub struct AccountPass<'k> {
-    known: &'k Known<'k>,
+    known: &'k RunContents<'k>,
     options: &'k AccountOptions,
     warmup: Warmup,
     works: Option<Collector<'k>>,
@@ -216,7 +216,7 @@ pub struct AccountPass<'k> {
 
 impl<'k> AccountPass<'k> {
     /// Of this run, before its kernels are read.
-    pub fn of(known: &'k Known<'k>, options: &'k AccountOptions) -> Self {
+    pub fn of(known: &'k RunContents<'k>, options: &'k AccountOptions) -> Self {
         let warmup = if options.warmup { Warmup::default() } else { known.warmup() };
         Self {
             works: Some(Collector::of(known, &warmup)),
@@ -234,7 +234,7 @@ impl<'k> AccountPass<'k> {
     }
 
     fn account(&self, works: &Works) -> Result<Account, AccountError> {
-        let Known { run, manifest, steps, .. } = self.known;
+        let RunContents { run, manifest, steps, .. } = self.known;
         if works.records == 0 {
             let dir = run.dir().to_path_buf();
             return Err(match works.warmup {

@@ -2,7 +2,7 @@
 
 use crate::gaps::{Stretched, ready};
 use crate::int_map::IntMap;
-use crate::known::Known;
+use crate::known::RunContents;
 use crate::step_rows::StepRow;
 use crate::warmup::Warmup;
 use candlescope_reader::limits::{Limit, ReadLimits};
@@ -156,7 +156,7 @@ pub(super) struct Collector<'k> {
 
 impl<'k> Collector<'k> {
     /// Of a run, with this warm-up.
-    pub(super) fn of(known: &'k Known<'_>, warmup: &Warmup) -> Self {
+    pub(super) fn of(known: &'k RunContents<'_>, warmup: &Warmup) -> Self {
         let place = |(at, step): (usize, &StepRow)| (step.step, (at as u32, warmup.has_step(Some(step.step))));
         Self {
             works: Works { steps: known.steps.iter().map(|step| step.step).collect(), ..Works::default() },

@@ -4,7 +4,7 @@ use candlescope_schema::{GpuSource, SpanRecord};
 
 /// An interval that may still get children.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Held {
+pub(super) struct OpenInterval {
     /// Its path, as an index into the list of nodes.
     pub(super) node: u32,
     pub(super) parent_seq: Option<u64>,

@@ -1,7 +1,7 @@
 //! The intervals in memory, which may still get a child or a parent, and how they nest.
 
 use super::super::int_map::IntMap;
-use super::held::{Held, Waiting};
+use super::held::{OpenInterval, Waiting};
 
 /// Most requests inside requests that are followed. Real ones nest a few deep; in a crafted run they may form a cycle.
 pub(super) const MOST_REQUESTS_DEEP: usize = 64;
@@ -11,7 +11,7 @@ pub(super) const MOST_REQUESTS_DEEP: usize = 64;
 /// Requests stand above steps and have no self time, but a server has a step around them (its handler, `main`), and the
 /// steps in a request are part of that.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Around {
+pub(super) enum Ancestor {
     Nothing,
     Held(u64),
     NotYetSeen(u64),
@@ -20,7 +20,7 @@ pub(super) enum Around {
 /// Intervals that may still get children, by number, and children that wait for their parent.
 #[derive(Debug)]
 pub(super) struct Relatives {
-    held: IntMap<u64, Held>,
+    held: IntMap<u64, OpenInterval>,
     waiting: IntMap<u64, Waiting>,
     generation: u32,
     /// Earliest start of what came in this generation.
@@ -49,29 +49,29 @@ impl Relatives {
     }
 
     /// What is around an interval that was entered in `parent_seq`.
-    pub(super) fn around(&self, parent_seq: Option<u64>) -> Around {
+    pub(super) fn around(&self, parent_seq: Option<u64>) -> Ancestor {
         let mut parent_seq = parent_seq;
         for _ in 0..MOST_REQUESTS_DEEP {
-            let Some(seq) = parent_seq else { return Around::Nothing };
+            let Some(seq) = parent_seq else { return Ancestor::Nothing };
             match self.held.get(&seq) {
                 Some(parent) if parent.above_steps && !parent.is_warmup => parent_seq = parent.parent_seq,
-                Some(_) => return Around::Held(seq),
-                None => return Around::NotYetSeen(seq),
+                Some(_) => return Ancestor::Held(seq),
+                None => return Ancestor::NotYetSeen(seq),
             }
         }
-        Around::Nothing
+        Ancestor::Nothing
     }
 
     /// The interval around, if it is known and is warm-up.
-    pub(super) fn warm_around(&self, around: Around) -> Option<Held> {
+    pub(super) fn warm_around(&self, around: Ancestor) -> Option<OpenInterval> {
         match around {
-            Around::Held(seq) => self.held.get(&seq).filter(|held| held.is_warmup).copied(),
+            Ancestor::Held(seq) => self.held.get(&seq).filter(|held| held.is_warmup).copied(),
             _ => None,
         }
     }
 
     /// The interval with this number, if it is in a figure.
-    pub(super) fn counted(&mut self, seq: u64) -> Option<&mut Held> {
+    pub(super) fn counted(&mut self, seq: u64) -> Option<&mut OpenInterval> {
         self.held.get_mut(&seq).filter(|held| !held.is_warmup)
     }
 
@@ -94,18 +94,18 @@ impl Relatives {
     }
 
     /// Keeps an interval that began at `start_ns`. Returns true if it is time to [drop](Self::let_go) some.
-    pub(super) fn hold(&mut self, seq: u64, start_ns: i64, held: Held) -> bool {
+    pub(super) fn hold(&mut self, seq: u64, start_ns: i64, held: OpenInterval) -> bool {
         self.earliest_start = self.earliest_start.min(start_ns);
-        self.held.insert(seq, Held { generation: self.generation, ..held });
+        self.held.insert(seq, OpenInterval { generation: self.generation, ..held });
         self.held.len() >= self.hold_most
     }
 
     /// Removes intervals that ended before anything of the last generation began: no child of theirs can come any more.
     /// Also returns how many were removed although a child could come, because there were too many.
-    pub(super) fn let_go(&mut self) -> (Vec<Held>, u64) {
+    pub(super) fn let_go(&mut self) -> (Vec<OpenInterval>, u64) {
         let (generation, earliest) = (self.generation, self.earliest_start);
-        let is_over = |_: &u64, held: &mut Held| held.generation < generation && held.end_ns < earliest;
-        let mut gone: Vec<Held> = self.held.extract_if(is_over).map(|(_, held)| held).collect();
+        let is_over = |_: &u64, held: &mut OpenInterval| held.generation < generation && held.end_ns < earliest;
+        let mut gone: Vec<OpenInterval> = self.held.extract_if(is_over).map(|(_, held)| held).collect();
         self.generation += 1;
         self.earliest_start = i64::MAX;
         // If too few can be removed, looking again at every row would cost more than the memory, so more are held.
@@ -121,7 +121,7 @@ impl Relatives {
     }
 
     /// Everything that is left, at the end.
-    pub(super) fn take_all(&mut self) -> (Vec<Held>, Vec<Waiting>) {
+    pub(super) fn take_all(&mut self) -> (Vec<OpenInterval>, Vec<Waiting>) {
         (self.held.drain().map(|(_, held)| held).collect(), self.waiting.drain().map(|(_, w)| w).collect())
     }
 
@@ -136,8 +136,8 @@ mod tests {
     use super::super::held::Inside;
     use super::*;
 
-    fn held(parent_seq: Option<u64>, end_ns: i64) -> Held {
-        Held {
+    fn held(parent_seq: Option<u64>, end_ns: i64) -> OpenInterval {
+        OpenInterval {
             node: 0,
             parent_seq,
             dur_ns: 1,
@@ -153,8 +153,8 @@ mod tests {
         }
     }
 
-    fn request(parent_seq: Option<u64>) -> Held {
-        Held { above_steps: true, ..held(parent_seq, i64::MAX) }
+    fn request(parent_seq: Option<u64>) -> OpenInterval {
+        OpenInterval { above_steps: true, ..held(parent_seq, i64::MAX) }
     }
 
     #[test]
@@ -164,17 +164,19 @@ mod tests {
         relatives.hold(2, 0, request(Some(1)));
         relatives.hold(3, 0, request(Some(2)));
         relatives.hold(4, 0, request(Some(9)));
-        assert_eq!(relatives.around(None), Around::Nothing);
-        assert_eq!(relatives.around(Some(3)), Around::Held(1));
-        assert_eq!(relatives.around(Some(4)), Around::NotYetSeen(9));
+        assert_eq!(relatives.around(None), Ancestor::Nothing);
+        assert_eq!(relatives.around(Some(3)), Ancestor::Held(1));
+        assert_eq!(relatives.around(Some(4)), Ancestor::NotYetSeen(9));
         // A crafted run: two requests, each inside the other.
         relatives.hold(5, 0, request(Some(6)));
         relatives.hold(6, 0, request(Some(5)));
-        assert_eq!(relatives.around(Some(5)), Around::Nothing);
+        assert_eq!(relatives.around(Some(5)), Ancestor::Nothing);
         // A warm-up request is in no figure, and it accounts for what is inside it.
-        relatives.hold(7, 0, Held { is_warmup: true, ..request(Some(1)) });
-        assert_eq!(relatives.around(Some(7)), Around::Held(7));
-        assert!(relatives.warm_around(Around::Held(7)).is_some() && relatives.warm_around(Around::Held(1)).is_none());
+        relatives.hold(7, 0, OpenInterval { is_warmup: true, ..request(Some(1)) });
+        assert_eq!(relatives.around(Some(7)), Ancestor::Held(7));
+        assert!(
+            relatives.warm_around(Ancestor::Held(7)).is_some() && relatives.warm_around(Ancestor::Held(1)).is_none()
+        );
         assert!(relatives.counted(7).is_none() && relatives.counted(1).is_some());
     }
 

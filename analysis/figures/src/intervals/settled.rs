@@ -1,6 +1,6 @@
 //! What is known about an interval once all its children are known. Pure.
 
-use super::held::Held;
+use super::held::OpenInterval;
 use candlescope_schema::GpuSource;
 
 /// Rounding of two timestamps: a parent may seem shorter than its children by this much per child, in nanoseconds.
@@ -21,7 +21,7 @@ pub(super) struct GpuMeasured {
     pub(super) all_inside_known: bool,
 }
 
-impl Held {
+impl OpenInterval {
     /// Its duration, less the warm-up in it.
     pub(super) fn time_ns(&self) -> u64 {
         self.dur_ns.saturating_sub(self.warm.ns)
@@ -65,8 +65,8 @@ mod tests {
     use super::super::held::Inside;
     use super::*;
 
-    fn held(dur_ns: u64, inside_ns: u64) -> Held {
-        Held {
+    fn held(dur_ns: u64, inside_ns: u64) -> OpenInterval {
+        OpenInterval {
             node: 0,
             parent_seq: None,
             dur_ns,

@@ -74,7 +74,7 @@ pub struct CountersByPath {
 
 /// What the run knows about an interval.
 #[derive(Debug)]
-struct Known {
+struct RunInterval {
     path: String,
     bytes: Option<u64>,
 }
@@ -86,7 +86,7 @@ impl CountersByPath {
         let mut known = HashMap::new();
         for batch in run.iter().flat_map(|run| run.table(RecordKind::Span)) {
             let spans = batch.spans.iter().filter(|span| wanted.contains(&span.span_id.0));
-            known.extend(spans.map(|span| (span.span_id.0, Known::of(span))));
+            known.extend(spans.map(|span| (span.span_id.0, RunInterval::of(span))));
         }
         let mut kernels_of_span: HashMap<u64, u64> = HashMap::new();
         for span in counters.kernels.iter().filter_map(|k| Some(k.ranges.last()?.span)) {
@@ -118,7 +118,7 @@ impl CountersByPath {
     }
 }
 
-impl Known {
+impl RunInterval {
     fn of(span: &SpanRecord) -> Self {
         Self { path: span.path.rollup.clone(), bytes: span.io_bytes.or(span.bytes) }
     }
@@ -128,7 +128,7 @@ fn row(
     path: String,
     kernel: &str,
     all: &[&CountedKernel],
-    known: &HashMap<u64, Known>,
+    known: &HashMap<u64, RunInterval>,
     kernels_of_span: &HashMap<u64, u64>,
 ) -> CountersRow {
     let of = |value: fn(&CountedKernel) -> Option<f64>| median(all.iter().filter_map(|k| value(k)).collect());

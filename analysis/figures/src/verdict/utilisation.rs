@@ -1,7 +1,7 @@
 //! MFU or MBU above 1.
 
 use crate::Analysis;
-use crate::peaks::{Over, utilisation};
+use crate::peaks::{TimeBase, utilisation};
 use candlescope_schema::run::{Code, Finding, Place, Severity};
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
@@ -41,7 +41,7 @@ pub(super) fn find(run: &Analysis) -> Vec<Finding> {
             .number("peak", unit, used.peak.value)
             .text("unit", unit);
         match used.over {
-            Over::Wall => finding,
+            TimeBase::Wall => finding,
             over => finding.text("over", over.name()),
         }
     });

@@ -14,14 +14,14 @@ use candlescope_work::estimate::Estimate;
 const FEW_STEPS: u64 = 6;
 
 /// A finding, and the reliefs that it stands for at each part of the attainable rate.
-pub(super) struct Found {
+pub(super) struct Candidate {
     pub(super) advice: Advice,
     pub(super) reliefs: [Vec<Relief>; 3],
     /// The same for a replay of the step, if it knows such changes.
     pub(super) replay: Option<[Vec<Change>; 3]>,
 }
 
-impl Found {
+impl Candidate {
     /// Says that what disturbed the machine can explain all of it. What else the program gains is not added to it.
     pub(super) fn disturb(&mut self) {
         self.advice.disturbed = true;
@@ -36,7 +36,7 @@ impl Found {
 /// What rules found, and what they could not judge.
 #[derive(Default)]
 pub(super) struct Out {
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<Candidate>,
     pub(super) abstained: Vec<(AdviceCode, String, Missing)>,
 }
 
@@ -127,16 +127,16 @@ impl<'a> Draft<'a> {
     }
 
     /// The gain of a relief, by the step's two lines with it.
-    pub(super) fn relief(self, relief: impl Fn(f64) -> Relief) -> Found {
+    pub(super) fn relief(self, relief: impl Fn(f64) -> Relief) -> Candidate {
         self.reliefs(|rate| vec![relief(rate)])
     }
 
     /// The gain of several reliefs that are one.
-    pub(super) fn reliefs(mut self, reliefs: impl Fn(f64) -> Vec<Relief>) -> Found {
+    pub(super) fn reliefs(mut self, reliefs: impl Fn(f64) -> Vec<Relief>) -> Candidate {
         let reliefs = RATES.map(reliefs);
         self.advice.gain = self.step.lines.gain(&reliefs);
         self.doubt();
-        Found { advice: self.advice, reliefs, replay: None }
+        Candidate { advice: self.advice, reliefs, replay: None }
     }
 
     /// What rests on a few steps may be an accident of these.
@@ -148,7 +148,11 @@ impl<'a> Draft<'a> {
     }
 
     /// The gain of a relief by replaying the steps with `replay`; if they cannot be, by their two lines.
-    pub(super) fn replayed(self, relief: impl Fn(f64) -> Relief, replay: impl Fn(f64) -> Option<Vec<Change>>) -> Found {
+    pub(super) fn replayed(
+        self,
+        relief: impl Fn(f64) -> Relief,
+        replay: impl Fn(f64) -> Option<Vec<Change>>,
+    ) -> Candidate {
         let step = self.step;
         let mut found = self.relief(relief);
         let [Some(low), Some(mid), Some(high)] = RATES.map(replay) else { return found };
@@ -161,10 +165,10 @@ impl<'a> Draft<'a> {
     }
 
     /// A gain that no relief of the step's own lines brings.
-    pub(super) fn gain(mut self, gain: impl Fn(f64) -> f64) -> Found {
+    pub(super) fn gain(mut self, gain: impl Fn(f64) -> f64) -> Candidate {
         self.advice.gain = gain_at_rates(gain);
         self.doubt();
-        Found { advice: self.advice, reliefs: RATES.map(|_| Vec::new()), replay: None }
+        Candidate { advice: self.advice, reliefs: RATES.map(|_| Vec::new()), replay: None }
     }
 }
 

@@ -42,7 +42,7 @@ use candlescope_figures::Analysis;
 use candlescope_figures::account::Account;
 use candlescope_figures::advice::{Abstention, Advice, AdviceCode, AdviceSeverity, Diagnosis, LEAST_GAIN, Together};
 use candlescope_predict::simulation::Simulation;
-use draft::{Found, Out, replayed_gain};
+use draft::{Candidate, Out, replayed_gain};
 use scene::{Scene, StepScene};
 use two_lines::Relief;
 
@@ -95,22 +95,22 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
     }
     if analysis.disturbance().is_some() {
         let of_machine = out.found.iter_mut().filter(|found| may_be_of_the_machine(&scene, &found.advice));
-        of_machine.for_each(Found::disturb);
+        of_machine.for_each(Candidate::disturb);
     }
-    let gains = |found: &Found| found.advice.gain.mid > 0.0;
+    let gains = |found: &Candidate| found.advice.gain.mid > 0.0;
     let all = out.found.iter().filter(|found| gains(found)).count();
-    let mut found: Vec<Found> = out.found.into_iter().filter(|found| found.advice.gain.mid >= LEAST_GAIN).collect();
+    let mut found: Vec<Candidate> = out.found.into_iter().filter(|found| found.advice.gain.mid >= LEAST_GAIN).collect();
     let negligible = (all - found.len()) as u64;
-    let order = |found: &Found| found.advice.of_run().mid;
+    let order = |found: &Candidate| found.advice.of_run().mid;
     found.sort_by(|a, b| {
-        let named = |found: &Found| (found.advice.code, found.advice.place.path.clone());
+        let named = |found: &Candidate| (found.advice.code, found.advice.place.path.clone());
         // After what the program gains stands what the machine may have done, and then what only the figures gain.
-        let behind = |found: &Found| (found.advice.code.is_of_figures(), found.advice.disturbed);
+        let behind = |found: &Candidate| (found.advice.code.is_of_figures(), found.advice.disturbed);
         let by_gain = order(b).total_cmp(&order(a)).then_with(|| named(a).cmp(&named(b)));
         behind(a).cmp(&behind(b)).then(by_gain)
     });
     let together = scene.steps.iter().filter_map(|step| together(step, &found)).collect();
-    let finished = |mut found: Found| {
+    let finished = |mut found: Candidate| {
         let is_programs = !found.advice.code.is_of_figures() && !found.advice.disturbed;
         let gain = if is_programs { found.advice.of_run().mid } else { 0.0 };
         found.advice.severity = AdviceSeverity::of(gain);
@@ -155,13 +155,13 @@ fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 }
 
 /// What the first findings of a kind of step gain if all of their reliefs are had.
-fn together(step: &StepScene<'_>, found: &[Found]) -> Option<Together> {
+fn together(step: &StepScene<'_>, found: &[Candidate]) -> Option<Together> {
     let own = found.iter().filter(|found| found.advice.place.phase == step.name && !found.reliefs[0].is_empty());
-    let own: Vec<&Found> = own.take(TOGETHER).collect();
-    let codes = |list: &[&Found]| each_once(list.iter().map(|found| found.advice.code));
+    let own: Vec<&Candidate> = own.take(TOGETHER).collect();
+    let codes = |list: &[&Candidate]| each_once(list.iter().map(|found| found.advice.code));
     let phase = step.name.to_string();
     // Findings that a replay knows are replayed together.
-    let known: Vec<&Found> = own.iter().copied().filter(|found| found.replay.is_some()).collect();
+    let known: Vec<&Candidate> = own.iter().copied().filter(|found| found.replay.is_some()).collect();
     let replay = [0, 1, 2].map(|at| {
         let each = known.iter().filter_map(|found| found.replay.as_ref()).flat_map(|replay| &replay[at]);
         // What several findings ask for is done once.

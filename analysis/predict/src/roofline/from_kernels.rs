@@ -5,7 +5,7 @@
 //! no time, and then the step has none either. Operations that `bench kernels` has no kernel for (writing the cache,
 //! changes of type and layout) keep their roof, and the share of it is told.
 
-use super::kernel_study::{Found, KernelStudy, Wanted};
+use super::kernel_study::{KernelStudy, TimeBasis, WantedKernel};
 use super::latency_figures::Figure;
 use super::predict::{OperationTime, StepPrediction, with_times};
 use super::scenario::Scenario;
@@ -100,7 +100,7 @@ pub(super) fn kernel_shapes(
         let asked = Asked { shape, scenario, device, input };
         let names = step.operations.iter().map(|timed| &timed.operation).filter(|operation| operation.kernels > 0.0);
         for wanted in names.filter_map(|operation| asked.kernels(operation.name)).flatten() {
-            let Wanted { op, dtype, sizes, .. } = wanted;
+            let WantedKernel { op, dtype, sizes, .. } = wanted;
             let one = KernelShape { op, dtype, sizes };
             if !all.contains(&one) {
                 all.push(one);
@@ -193,7 +193,7 @@ impl Asked<'_> {
             match study.time(kernel, ridge) {
                 Ok(found) => {
                     ns += found.ns() * kernel.times * operation.calls;
-                    if let Found::Between(_, size) = found {
+                    if let TimeBasis::Between(_, size) = found {
                         along.push(format!("{} along {size}", kernel.op));
                     }
                 }
@@ -213,7 +213,7 @@ impl Asked<'_> {
     }
 
     /// The kernels that an operation is made of, as `bench kernels` calls them; `None` if it has none for it.
-    fn kernels(&self, name: &str) -> Option<Vec<Wanted>> {
+    fn kernels(&self, name: &str) -> Option<Vec<WantedKernel>> {
         let (shape, Input { batch, tokens, context, .. }) = (self.shape, self.input);
         // Devices that share matrices have other shapes, and an encoder's are not those of the decoder.
         if self.scenario.devices > 1 || shape.encoder_layers > 0 {
@@ -222,7 +222,7 @@ impl Asked<'_> {
         let (rows, d) = (batch * tokens, shape.head_dim);
         let dtype = self.activations();
         let one = |op, dtype, sizes: &[(&'static str, u64)]| {
-            Some(vec![Wanted { op, dtype, sizes: sizes.to_vec(), times: 1.0 }])
+            Some(vec![WantedKernel { op, dtype, sizes: sizes.to_vec(), times: 1.0 }])
         };
         let heads = [("batch", batch), ("heads", shape.heads), ("kv_heads", shape.kv_heads), ("head", d)];
         let attends = |op| {
@@ -246,7 +246,7 @@ impl Asked<'_> {
                 one("embedding", dtype, &[("tokens", rows), ("vocab", shape.vocab), ("width", shape.hidden)])
             }
             "rotary" => {
-                let turned = |heads| Wanted {
+                let turned = |heads| WantedKernel {
                     op: "rotary",
                     dtype,
                     sizes: vec![("batch", batch), ("heads", heads), ("tokens", tokens), ("head", d)],
@@ -278,24 +278,24 @@ impl Asked<'_> {
         }
     }
 
-    fn norm(&self, rows: u64) -> Option<Vec<Wanted>> {
+    fn norm(&self, rows: u64) -> Option<Vec<WantedKernel>> {
         let op = if self.shape.norm_bias { "layernorm" } else { "rmsnorm" };
         let sizes = vec![("rows", rows), ("width", self.shape.hidden)];
-        Some(vec![Wanted { op, dtype: self.activations(), sizes, times: 1.0 }])
+        Some(vec![WantedKernel { op, dtype: self.activations(), sizes, times: 1.0 }])
     }
 
     /// A product with weights, and the sum with a bias.
-    fn projection(&self, m: u64, n: u64, k: u64, bias: bool) -> Option<Vec<Wanted>> {
+    fn projection(&self, m: u64, n: u64, k: u64, bias: bool) -> Option<Vec<WantedKernel>> {
         let weights = self.scenario.weights;
         let (op, dtype) = match weights.in_blocks {
             true => ("qmatmul", weights.name),
             false if weights.bits >= 16.0 => ("linear", weights.name),
             false => return None,
         };
-        let mut all = vec![Wanted { op, dtype, sizes: vec![("m", m), ("n", n), ("k", k)], times: 1.0 }];
+        let mut all = vec![WantedKernel { op, dtype, sizes: vec![("m", m), ("n", n), ("k", k)], times: 1.0 }];
         if bias {
             let sizes = vec![("rows", m), ("width", n)];
-            all.push(Wanted { op: "add_bias", dtype: self.activations(), sizes, times: 1.0 });
+            all.push(WantedKernel { op: "add_bias", dtype: self.activations(), sizes, times: 1.0 });
         }
         Some(all)
     }

@@ -51,7 +51,7 @@ pub struct KernelStudy {
 
 /// A kernel at a shape.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct WantedKernel {
     pub(super) op: &'static str,
     pub(super) dtype: &'static str,
     pub(super) sizes: Vec<(&'static str, u64)>,
@@ -61,14 +61,14 @@ pub(super) struct Wanted {
 
 /// How a time was found.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Found {
+pub(super) enum TimeBasis {
     /// This shape was measured.
     Measured(f64),
     /// It lies between two that were, along this size.
     Between(f64, String),
 }
 
-impl Found {
+impl TimeBasis {
     /// Nanoseconds.
     pub(super) fn ns(&self) -> f64 {
         match self {
@@ -77,7 +77,7 @@ impl Found {
     }
 }
 
-impl Wanted {
+impl WantedKernel {
     fn size(&self, name: &str) -> Option<f64> {
         self.sizes.iter().find(|(known, _)| *known == name).map(|(_, value)| *value as f64)
     }
@@ -170,7 +170,7 @@ impl KernelStudy {
     }
 
     /// The time of a kernel at a shape, or why there is none. Above `ridge` FLOPs a byte it is bound by computing.
-    pub(super) fn time(&self, wanted: &Wanted, ridge: Option<f64>) -> Result<Found, String> {
+    pub(super) fn time(&self, wanted: &WantedKernel, ridge: Option<f64>) -> Result<TimeBasis, String> {
         let own: Vec<&MeasuredKernel> =
             self.kernels.iter().filter(|kernel| kernel.op == wanted.op && kernel.dtype == wanted.dtype).collect();
         if own.is_empty() {
@@ -181,7 +181,7 @@ impl KernelStudy {
             wanted.sizes.iter().filter(other).map(|(name, _)| *name).collect()
         };
         if let Some(same) = own.iter().find(|kernel| differs(kernel).is_empty()) {
-            return Ok(Found::Measured(same.ns));
+            return Ok(TimeBasis::Measured(same.ns));
         }
         let along = wanted.sizes.iter().filter_map(|(name, _)| {
             let line: Vec<&MeasuredKernel> = own.iter().copied().filter(|kernel| differs(kernel) == [*name]).collect();
@@ -189,7 +189,7 @@ impl KernelStudy {
         });
         // Between the nearest two, if there are several ways.
         let nearest = along.min_by(|a, b| a.1.1.total_cmp(&b.1.1));
-        nearest.map(|(name, (ns, _))| Found::Between(ns, name.to_string())).ok_or_else(|| {
+        nearest.map(|(name, (ns, _))| TimeBasis::Between(ns, name.to_string())).ok_or_else(|| {
             format!(
                 "`{}` in {} was not measured at {}, nor on both sides of it",
                 wanted.op,

@@ -1,7 +1,7 @@
 //! Makes a step's model of its records. No files here: records in, a model out.
 
 use super::calls::{Call, Times};
-use super::step_model::{Anchor, DeviceWork, Facts, HostPart, NOWHERE, Parts, Place, StepModel};
+use super::step_model::{Anchor, DeviceWork, Facts, HostPart, NOWHERE, Parts, StepInterval, StepModel};
 use super::waits;
 use candlescope_figures::StepRow;
 use candlescope_schema::{KernelKind, KernelRecord, Phase, SpanRecord};
@@ -65,13 +65,13 @@ pub(super) fn build(mut records: StepRecords, facts: &Arc<Facts>) -> StepModel {
 }
 
 /// The step's intervals in order of begin, and their index by `seq`.
-fn places(spans: &[SpanRecord]) -> (Vec<Place>, FxHashMap<u64, u32>) {
+fn places(spans: &[SpanRecord]) -> (Vec<StepInterval>, FxHashMap<u64, u32>) {
     let mut by_seq: FxHashMap<u64, u32> = FxHashMap::default();
     let mut places = Vec::with_capacity(spans.len());
     for span in spans {
         let parent = span.parent_seq.and_then(|seq| by_seq.get(&seq).copied()).unwrap_or(NOWHERE);
         by_seq.insert(span.seq, places.len() as u32);
-        places.push(Place {
+        places.push(StepInterval {
             path: span.path.path.as_str().into(),
             name: span.path.name.clone(),
             module: span.path.module.clone(),

@@ -2,7 +2,7 @@
 
 use super::abstain::Abstain;
 use candlescope_figures::figures::{NOT_OF_KERNELS, NOT_OF_SPANS};
-use candlescope_figures::known::Known;
+use candlescope_figures::known::RunContents;
 use candlescope_figures::reading::Pass;
 use candlescope_figures::{ChosenDevice, StepRow, Warmup};
 use candlescope_reader::limits::Limit;
@@ -17,7 +17,7 @@ const MOST_STEPS: usize = 64;
 /// Steps to replay: which ones is decided while their kernels are read.
 #[derive(Debug)]
 pub struct ChosenSteps<'k> {
-    pub(super) known: &'k Known<'k>,
+    pub(super) known: &'k RunContents<'k>,
     /// Places of the steps that may be replayed.
     pub(super) counting: Vec<usize>,
     pub(super) has_kernels: bool,
@@ -57,8 +57,8 @@ impl<'k> ChosenSteps<'k> {
     ///
     /// # Errors
     /// If no step can be replayed, whatever the rows hold.
-    pub fn of(known: &'k Known<'k>, warmup: bool) -> Result<Self, Abstain> {
-        let Known { run, manifest, steps, .. } = known;
+    pub fn of(known: &'k RunContents<'k>, warmup: bool) -> Result<Self, Abstain> {
+        let RunContents { run, manifest, steps, .. } = known;
         let warmup = if warmup { Warmup::default() } else { known.warmup() };
         let mut counting = inner(steps);
         counting.retain(|at| !warmup.has_step(Some(steps[*at].step)));

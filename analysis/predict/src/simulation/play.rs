@@ -5,7 +5,7 @@ use candlescope_schema::stretches::{length, merged};
 
 /// How it went. Nanoseconds from the step's begin.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Played {
+pub(super) struct PlayedStep {
     /// When the host was done.
     pub(super) host_ns: f64,
     /// When the device was done; 0 without work.
@@ -14,7 +14,7 @@ pub(super) struct Played {
     pub(super) works: Vec<(f64, f64)>,
 }
 
-impl Played {
+impl PlayedStep {
     /// The step's time.
     pub(super) fn step_ns(&self) -> f64 {
         self.host_ns.max(self.device_ns)
@@ -28,7 +28,7 @@ impl Played {
 }
 
 /// Plays the parts.
-pub(super) fn play(parts: &Parts) -> Played {
+pub(super) fn play(parts: &Parts) -> PlayedStep {
     let mut works: Vec<(f64, f64)> = vec![(0.0, 0.0); parts.works.len()];
     let mut now = 0.0_f64;
     for part in &parts.host {
@@ -61,5 +61,5 @@ pub(super) fn play(parts: &Parts) -> Played {
         }
     }
     let device_ns = works.iter().zip(&parts.works).filter(|(_, work)| !work.gone).map(|((_, end), _)| *end);
-    Played { host_ns: now, device_ns: device_ns.fold(0.0, f64::max), works }
+    PlayedStep { host_ns: now, device_ns: device_ns.fold(0.0, f64::max), works }
 }

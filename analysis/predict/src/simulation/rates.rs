@@ -3,7 +3,7 @@
 use super::abstain::Abstain;
 use super::change::Change;
 use super::selection::needs_device;
-use super::step_model::{Facts, NOWHERE, Parts, Place, StepModel};
+use super::step_model::{Facts, NOWHERE, Parts, StepInterval, StepModel};
 use candlescope_figures::cache_reads::reads_cache;
 use candlescope_work::estimate::Case;
 
@@ -67,7 +67,7 @@ pub(super) fn clock(
     if facts.flops.is_none() {
         return Err(Abstain::NoPeak { change: change.to_string(), what: "FLOP/s in the type that it multiplies" });
     }
-    let known = |place: &Place| place.flops.is_some() || place.bytes.or(place.io_bytes).is_some();
+    let known = |place: &StepInterval| place.flops.is_some() || place.bytes.or(place.io_bytes).is_some();
     enough_known(model, parts, change, known)?;
     for work in parts.works.iter_mut().filter(|work| work.is_kernel()) {
         let place = model.places.get(work.place as usize).filter(|place| known(place));
@@ -102,10 +102,10 @@ pub(super) fn batch(
     };
     let facts = model.facts();
     bandwidth(facts, change)?;
-    let known = |place: &Place| place.io_bytes.or(place.bytes).is_some();
+    let known = |place: &StepInterval| place.io_bytes.or(place.bytes).is_some();
     enough_known(model, parts, change, known)?;
     let times = f64::from(sequences) / f64::from(present);
-    let roof = |place: &Place, times: f64| {
+    let roof = |place: &StepInterval, times: f64| {
         let bytes = place.bytes.unwrap_or(0.0);
         let weights = if reads_weights(place) { bytes } else { 0.0 };
         let others = (place.io_bytes.unwrap_or(bytes) - weights).max(0.0);
@@ -166,7 +166,7 @@ fn enough_known(
     model: &StepModel,
     parts: &Parts,
     change: &Change,
-    known: impl Fn(&Place) -> bool,
+    known: impl Fn(&StepInterval) -> bool,
 ) -> Result<(), Abstain> {
     let (mut all, mut unknown) = (0.0, 0.0);
     for at in works_of(parts) {
@@ -181,7 +181,7 @@ fn enough_known(
 }
 
 /// Whether moving its bytes takes longer than computing its FLOPs, at the peaks.
-fn is_bound_by_memory(facts: &Facts, place: &Place) -> bool {
+fn is_bound_by_memory(facts: &Facts, place: &StepInterval) -> bool {
     let Some(bytes) = place.io_bytes.or(place.bytes) else { return false };
     let moving = facts.bandwidth.map_or(0.0, |peak| bytes / peak);
     let computing = place.flops.zip(facts.flops).map_or(0.0, |(flops, peak)| flops / peak);
@@ -190,6 +190,6 @@ fn is_bound_by_memory(facts: &Facts, place: &Place) -> bool {
 
 /// Whether an interval's bytes are weights, not keys and values. A run has their sum; attention and its parts read keys
 /// and values, and everything else reads weights.
-fn reads_weights(place: &Place) -> bool {
+fn reads_weights(place: &StepInterval) -> bool {
     !place.module.as_deref().is_some_and(reads_cache) && !reads_cache(&place.name)
 }

@@ -7,7 +7,7 @@ use super::group::{Outside, StepGroup};
 use super::recording::{GivenPeaks, facts};
 use super::replay::Replay;
 use super::step_model::StepModel;
-use candlescope_figures::known::Known;
+use candlescope_figures::known::RunContents;
 use candlescope_figures::reading::Noticed;
 use candlescope_figures::{Distribution, StepRow};
 use candlescope_reader::Run;
@@ -68,7 +68,7 @@ impl Simulation {
     /// # Errors
     /// If no step of the run can be replayed.
     pub fn of(run: &Run, options: &SimulationOptions) -> Result<Self, Abstain> {
-        let (known, rows) = Known::read(run);
+        let (known, rows) = RunContents::read(run);
         let mut chosen = ChosenSteps::of(&known, options.warmup)?;
         let noticed = rows.to(&mut [&mut chosen]);
         Self::of_chosen(chosen, &noticed, options)

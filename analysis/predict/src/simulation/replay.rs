@@ -99,19 +99,19 @@ impl<'a> Replay<'a> {
         });
         let [low, mid, high] = &all;
         // The least correction leaves the longest step.
-        let seconds = |of: fn(&super::play::Played) -> f64| {
+        let seconds = |of: fn(&super::play::PlayedStep) -> f64| {
             Estimate { low: of(&high.0), mid: of(&mid.0), high: of(&low.0) }.map(|ns| ns / 1e9)
         };
-        let taken = |of: fn(&super::unrecorded::Taken) -> f64| {
+        let taken = |of: fn(&super::unrecorded::RecordingCost) -> f64| {
             Estimate { low: of(&low.1), mid: of(&mid.1), high: of(&high.1) }.map(|ns| ns / 1e9)
         };
         let has_device = !self.model.parts.works.is_empty();
         Unobserved {
-            seconds: seconds(super::play::Played::step_ns),
+            seconds: seconds(super::play::PlayedStep::step_ns),
             host_seconds: taken(|taken| taken.intervals_ns + taken.calls_ns),
             intervals_seconds: taken(|taken| taken.intervals_ns),
             calls_seconds: taken(|taken| taken.calls_ns),
-            idle_seconds: has_device.then(|| seconds(super::play::Played::idle_ns)),
+            idle_seconds: has_device.then(|| seconds(super::play::PlayedStep::idle_ns)),
             recorded_idle_seconds: has_device.then_some(self.idle_ns / 1e9),
         }
     }

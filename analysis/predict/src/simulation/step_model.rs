@@ -24,7 +24,7 @@ pub struct StepModel {
     /// The step's time on the host.
     pub(super) host_ns: f64,
     pub(super) parts: Parts,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<StepInterval>,
     /// Time in which the device was still busy with earlier steps when the step could have begun there.
     pub(super) backlog_ns: f64,
     /// Waits for the device that no recorded call explains.
@@ -106,7 +106,7 @@ impl DeviceWork {
 
 /// An interval of the step.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct StepInterval {
     /// Its path with ordinals.
     pub(super) path: Arc<str>,
     pub(super) name: Arc<str>,

@@ -5,7 +5,7 @@ use candlescope_work::estimate::Case;
 
 /// What was taken out. Nanoseconds of the host's time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Taken {
+pub(super) struct RecordingCost {
     pub(super) intervals_ns: f64,
     pub(super) calls_ns: f64,
 }
@@ -15,11 +15,11 @@ pub(super) struct Taken {
 /// A cost is taken from the part that it fell into, and what that part is too short for from those that follow, and in
 /// the end from those before: a clock is read somewhere within a boundary's cost. Time that the host waited for the
 /// device gives nothing back.
-pub(super) fn unrecorded(parts: &Parts, recording: &Recording, case: Case) -> (Parts, Taken) {
+pub(super) fn unrecorded(parts: &Parts, recording: &Recording, case: Case) -> (Parts, RecordingCost) {
     let boundary = (recording.interval_ns.at(case) + recording.marks_ns.at(case)) / 2.0;
     let call = recording.call_ns.at(case);
     let mut out = parts.clone();
-    let (mut taken, mut owed, mut owed_calls) = (Taken::default(), 0.0, 0.0);
+    let (mut taken, mut owed, mut owed_calls) = (RecordingCost::default(), 0.0, 0.0);
     let pay = |ns: &mut f64, owed: &mut f64, taken: &mut f64| {
         let paid = owed.min(*ns).max(0.0);
         (*ns, *owed, *taken) = (*ns - paid, *owed - paid, *taken + paid);

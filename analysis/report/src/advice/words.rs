@@ -14,7 +14,7 @@ const NAMES: usize = 80;
 
 /// A finding in words.
 #[derive(Debug)]
-pub(crate) struct Worded {
+pub(crate) struct AdviceText {
     /// What was seen.
     pub(crate) message: String,
     /// What to do, naming the place.
@@ -24,7 +24,7 @@ pub(crate) struct Worded {
 /// A finding as tables show it.
 pub(crate) struct Row<'a> {
     pub(crate) advice: &'a Advice,
-    pub(crate) words: Worded,
+    pub(crate) words: AdviceText,
     /// `12 % (9–14 %)`.
     pub(crate) gain: String,
     pub(crate) place: String,
@@ -86,9 +86,9 @@ fn evidence(advice: &Advice) -> String {
 }
 
 /// What a finding says.
-pub(crate) fn worded(advice: &Advice) -> Worded {
+pub(crate) fn worded(advice: &Advice) -> AdviceText {
     let phase = printable(&advice.place.phase);
-    let it = Told { advice, at: place(advice), kernel: kernel(advice), phase };
+    let it = Sentence { advice, at: place(advice), kernel: kernel(advice), phase };
     let (message, remedy) = match advice.code {
         AdviceCode::ConstantCost => constant_cost(&it),
         AdviceCode::LaunchBound => launch_bound(&it),
@@ -115,23 +115,23 @@ pub(crate) fn worded(advice: &Advice) -> Worded {
         AdviceCode::ThreadsWait => threads_wait(&it),
     };
     if advice.disturbed {
-        return Worded {
+        return AdviceText {
             message: format!("{}; {DISTURBED}", capital(&message)),
             remedy: format!("Record again on a machine at rest first, and if it stays: {}", after_colon(&remedy)),
         };
     }
-    Worded { message: capital(&message), remedy }
+    AdviceText { message: capital(&message), remedy }
 }
 
 /// A finding, and the names in its sentences.
-struct Told<'a> {
+struct Sentence<'a> {
     advice: &'a Advice,
     at: String,
     kernel: String,
     phase: String,
 }
 
-impl Told<'_> {
+impl Sentence<'_> {
     fn of(&self, name: &str) -> f64 {
         self.advice.figure(name).unwrap_or(f64::NAN)
     }
@@ -141,8 +141,8 @@ impl Told<'_> {
     }
 }
 
-fn constant_cost(it: &Told<'_>) -> (String, String) {
-    let Told { phase, .. } = it;
+fn constant_cost(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { phase, .. } = it;
     let (each, calls) = (it.time("each_ns"), significant(it.of("calls")));
     let threads = it.advice.figure("rayon_num_threads");
     let cause = if threads == Some(0.0) {
@@ -173,8 +173,8 @@ fn constant_cost(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn launch_bound(it: &Told<'_>) -> (String, String) {
-    let Told { phase, .. } = it;
+fn launch_bound(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { phase, .. } = it;
     (
         format!(
             "the device waits for launches in {}{} of a step `{phase}`: {} kernels take {} of {}",
@@ -196,8 +196,8 @@ fn launch_bound(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn kernel_count(it: &Told<'_>) -> (String, String) {
-    let Told { phase, .. } = it;
+fn kernel_count(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { phase, .. } = it;
     (
         format!(
             "a step `{phase}` launches {} kernels of {} on average, {} of them right after a neighbour that they \
@@ -214,8 +214,8 @@ fn kernel_count(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn unfused(it: &Told<'_>) -> (String, String) {
-    let Told { at, kernel, .. } = it;
+fn unfused(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { at, kernel, .. } = it;
     (
         format!(
             "`{at}` takes {} kernels a step, {}, where {} would do: {kernel}",
@@ -227,8 +227,8 @@ fn unfused(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn sync_drain(it: &Told<'_>) -> (String, String) {
-    let Told { at, kernel, .. } = it;
+fn sync_drain(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { at, kernel, .. } = it;
     (
         format!(
             "after waiting for the device in `{at}` ({kernel}), the device is idle for {} a step until the next launch",
@@ -241,8 +241,8 @@ fn sync_drain(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn exposed_copy(it: &Told<'_>) -> (String, String) {
-    let Told { at, kernel, .. } = it;
+fn exposed_copy(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { at, kernel, .. } = it;
     (
         format!(
             "copies ({kernel}) of `{at}` run while no kernel does: {} a step for {}",
@@ -256,8 +256,8 @@ fn exposed_copy(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn cache_copied(it: &Told<'_>) -> (String, String) {
-    let Told { at, phase, .. } = it;
+fn cache_copied(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { at, phase, .. } = it;
     (
         format!(
             "a step `{phase}` takes {} longer for each token of context, and reading the cache explains {} of that",
@@ -271,8 +271,8 @@ fn cache_copied(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn kv_bandwidth(it: &Told<'_>) -> (String, String) {
-    let Told { at, .. } = it;
+fn kv_bandwidth(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { at, .. } = it;
     (
         format!(
             "reading the KV cache in `{at}` and beside it reaches {} of the memory's rate, {} a step",
@@ -286,8 +286,8 @@ fn kv_bandwidth(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn weight_streaming(it: &Told<'_>) -> (String, String) {
-    let Told { at, .. } = it;
+fn weight_streaming(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { at, .. } = it;
     (
         format!(
             "`{at}` and others read {} of weights a step at {} of the memory's rate",
@@ -302,8 +302,8 @@ fn weight_streaming(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn below_roof(it: &Told<'_>) -> (String, String) {
-    let Told { at, kernel, .. } = it;
+fn below_roof(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { at, kernel, .. } = it;
     (
         format!("`{at}` reaches {} of what its work allows, {} a step", percent(it.of("of_roof")), it.time("time_ns")),
         match it.advice.place.kernel {
@@ -328,8 +328,8 @@ fn is_no_product(at: &str) -> bool {
     ["softmax", "norm", "rotary", "rope", "silu", "gelu", "embed", "sample"].iter().any(|word| name.contains(word))
 }
 
-fn wave_tail(it: &Told<'_>) -> (String, String) {
-    let Told { at, kernel, .. } = it;
+fn wave_tail(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { at, kernel, .. } = it;
     (
         format!("{kernel} in `{at}` fills {} of its {} waves", percent(it.of("filled")), significant(it.of("waves"))),
         format!(
@@ -338,8 +338,8 @@ fn wave_tail(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn clocks_low(it: &Told<'_>) -> (String, String) {
-    let Told { phase, .. } = it;
+fn clocks_low(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { phase, .. } = it;
     (
         format!(
             "the device ran at {} while steps were open, and reaches {}",
@@ -353,16 +353,16 @@ fn clocks_low(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn allocator(it: &Told<'_>) -> (String, String) {
-    let Told { phase, .. } = it;
+fn allocator(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { phase, .. } = it;
     (
         "memory is allocated on the critical path".to_string(),
         format!("Reuse tensors in `{phase}`, or raise the pool's release threshold"),
     )
 }
 
-fn padding(it: &Told<'_>) -> (String, String) {
-    let Told { phase, .. } = it;
+fn padding(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { phase, .. } = it;
     (
         format!(
             "{} of the tokens that `{phase}` computes are padding, or of sequences that have ended",
@@ -375,32 +375,32 @@ fn padding(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn host_sampling(it: &Told<'_>) -> (String, String) {
-    let Told { at, .. } = it;
+fn host_sampling(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { at, .. } = it;
     (
         format!("`{at}` works {} a step on the host, waiting left out", it.time("work_ns")),
         format!("Choose the token on the device in `{at}` (argmax, top-k), and fetch only its number"),
     )
 }
 
-fn between_steps(it: &Told<'_>) -> (String, String) {
-    let Told { phase, .. } = it;
+fn between_steps(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { phase, .. } = it;
     (
         format!("requests spend {} for each step `{phase}` while no step is open", it.time("each_step_ns")),
         "Tokenise, detokenise and print on another thread, or less often".to_string(),
     )
 }
 
-fn straggler_layer(it: &Told<'_>) -> (String, String) {
-    let Told { at, .. } = it;
+fn straggler_layer(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { at, .. } = it;
     (
         format!("`{at}` takes {}, its siblings {}", it.time("mean_ns"), it.time("siblings_ns")),
         format!("Look at what `{at}` does beside its siblings: another shape, type or device, or a copy"),
     )
 }
 
-fn straggler_step(it: &Told<'_>) -> (String, String) {
-    let Told { phase, .. } = it;
+fn straggler_step(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { phase, .. } = it;
     let late = it.of("late_steps");
     (
         format!(
@@ -418,8 +418,8 @@ fn straggler_step(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn upcast(it: &Told<'_>) -> (String, String) {
-    let Told { at, kernel, .. } = it;
+fn upcast(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { at, kernel, .. } = it;
     (
         format!(
             "{} kernels a step convert types ({kernel}), {}, most of it in `{at}`",
@@ -434,8 +434,8 @@ fn upcast(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn data_movement(it: &Told<'_>) -> (String, String) {
-    let Told { at, kernel, .. } = it;
+fn data_movement(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { at, kernel, .. } = it;
     (
         format!(
             "{} kernels a step only move data ({kernel}), {}, most of it in `{at}`",
@@ -448,8 +448,8 @@ fn data_movement(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn dequantise(it: &Told<'_>) -> (String, String) {
-    let Told { at, kernel, .. } = it;
+fn dequantise(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { at, kernel, .. } = it;
     (
         format!(
             "{} kernels a step expand quantised weights ({kernel}), {}, most of it in `{at}`",
@@ -462,8 +462,8 @@ fn dequantise(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn warmup_unsettled(it: &Told<'_>) -> (String, String) {
-    let Told { phase, .. } = it;
+fn warmup_unsettled(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { phase, .. } = it;
     let first = it.of("unsettled_steps");
     (
         format!(
@@ -482,8 +482,8 @@ fn warmup_unsettled(it: &Told<'_>) -> (String, String) {
     )
 }
 
-fn threads_wait(it: &Told<'_>) -> (String, String) {
-    let Told { phase, .. } = it;
+fn threads_wait(it: &Sentence<'_>) -> (String, String) {
+    let Sentence { phase, .. } = it;
     let one_row = it.of("one_row");
     let serial = one_row >= 0.25;
     let threads = if it.advice.figure("rayon_num_threads").is_some_and(|n| n > 0.0) {

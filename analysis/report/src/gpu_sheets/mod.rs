@@ -9,7 +9,7 @@ mod time_sheets;
 use super::format::{count, joules, percent, printable, significant, watts, with_error};
 use candlescope_document::Section;
 use candlescope_figures::Analysis;
-use candlescope_figures::peaks::{Metric, Over, utilisation};
+use candlescope_figures::peaks::{Metric, TimeBase, utilisation};
 use candlescope_schema::GpuSource;
 
 /// Every table about the GPU, in the order of the reports; each has a section of its own, which is empty without rows.
@@ -38,9 +38,9 @@ pub(super) fn peaks(analysis: &Analysis) -> Vec<String> {
         }
         let head = format!("{metric} of {} ({})", printable(&used.phase), printable(&used.peak.label));
         let over = match used.over {
-            Over::Wall => "over wall time",
-            Over::Gpu(GpuSource::Event) => "over stream elapsed",
-            Over::Gpu(GpuSource::Cupti) => "over kernel time",
+            TimeBase::Wall => "over wall time",
+            TimeBase::Gpu(GpuSource::Event) => "over stream elapsed",
+            TimeBase::Gpu(GpuSource::Cupti) => "over kernel time",
         };
         let value = format!("{} {over}", with_error(percent(used.ratio), used.error));
         match texts.iter_mut().find(|(known, _)| *known == head) {

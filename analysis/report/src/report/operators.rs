@@ -12,7 +12,7 @@ use candlescope_schema::GpuSource;
 const MOST_ROWS: usize = 1000;
 
 /// What is known of a run's operators, which decides the columns.
-struct Known {
+struct OperatorColumns {
     gpu: bool,
     launches: bool,
     waits: bool,
@@ -21,7 +21,7 @@ struct Known {
 /// At most so many rows on a terminal and in Markdown.
 pub(super) fn section(analysis: &Analysis, terminal: usize, in_markdown: usize) -> Section {
     let operators = &analysis.operators;
-    let known = Known {
+    let known = OperatorColumns {
         gpu: operators.iter().any(|o| o.gpu.is_some()),
         launches: operators.iter().any(|o| o.launches_per_call.is_some()),
         waits: operators.iter().any(|o| o.host_wait_ns.is_some()),
@@ -83,7 +83,7 @@ fn heading(analysis: &Analysis) -> (&'static str, String, String) {
 }
 
 /// With GPU time, its columns come first, because the table is wider than most screens.
-fn columns(known: &Known) -> Vec<Column> {
+fn columns(known: &OperatorColumns) -> Vec<Column> {
     let on_terminal = |shown: bool, column: Column| if shown { column } else { column.only(Forms::FILES) };
     let mut columns = vec![
         column("calls", ""),
@@ -122,7 +122,7 @@ fn columns(known: &Known) -> Vec<Column> {
     columns
 }
 
-fn cells(o: &Operator, known: &Known) -> Vec<Cell> {
+fn cells(o: &Operator, known: &OperatorColumns) -> Vec<Cell> {
     let rate = |v: Option<f64>| maybe(v, significant);
     let time = |v: Option<f64>| maybe(v, duration);
     let share = |v: Option<f64>| maybe(v, percent);

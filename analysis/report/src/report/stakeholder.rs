@@ -6,7 +6,7 @@ use super::super::head_facts::{machine, model, model_name, overhead};
 use super::super::headline_figures::{FigureValue, figures, interval};
 use super::super::plain_changes::{changes, count_of};
 use candlescope_document::{Block, Cell, Document, Row, Section, Table, column, words};
-use candlescope_figures::peaks::{Metric, Over, utilisation};
+use candlescope_figures::peaks::{Metric, TimeBase, utilisation};
 use candlescope_figures::{Analysis, usd_per_million_output_tokens};
 use candlescope_schema::run::{Severity, result_key};
 use serde_json::Value;
@@ -204,7 +204,7 @@ fn of_peaks(analysis: &Analysis) -> Vec<String> {
     let all = utilisation(analysis);
     let shown = all.iter().filter(|used| {
         let telling = matches!((used.phase.as_str(), used.metric), ("prefill", Metric::Mfu) | ("decode", Metric::Mbu));
-        telling && used.over == Over::Wall
+        telling && used.over == TimeBase::Wall
     });
     let lines = shown.map(|used| {
         let peak = if used.peak.is_flops() { "FLOP/s" } else { "memory bandwidth" };

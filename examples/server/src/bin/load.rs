@@ -37,7 +37,7 @@ struct Args {
 
 /// What one client measured.
 #[derive(Debug, Default)]
-struct Seen {
+struct Client {
     requests: u64,
     cancelled: u64,
     refused: u64,
@@ -50,14 +50,14 @@ struct Seen {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let all = Mutex::new(Seen::default());
+    let all = Mutex::new(Client::default());
     let begun = Instant::now();
     let until = begun + Duration::from_secs_f64(args.seconds);
     std::thread::scope(|scope| {
         for client in 0..args.clients {
             let (args, all) = (&args, &all);
             scope.spawn(move || {
-                let mut seen = Seen::default();
+                let mut seen = Client::default();
                 let agent = ureq::AgentBuilder::new().timeout(Duration::from_secs(120)).build();
                 let mut number = 0;
                 while Instant::now() < until {
@@ -100,7 +100,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn request(agent: &ureq::Agent, args: &Args, client: u64, number: u64, seen: &mut Seen) -> Result<()> {
+fn request(agent: &ureq::Agent, args: &Args, client: u64, number: u64, seen: &mut Client) -> Result<()> {
     // Words that any vocabulary has: the first few hundred tokens.
     let prompt: Vec<u64> =
         (0..u64::from(args.prompt_tokens)).map(|i| 3 + (client * 31 + number * 7 + i) % 200).collect();

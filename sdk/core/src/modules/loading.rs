@@ -54,7 +54,7 @@ pub(crate) struct Loading {
     /// The session under which the last span was made; 0 before the first.
     session: u64,
     /// Weights read and their bytes, by the session under which the next span was made; 0 until there is one.
-    pub(super) told: Vec<(u64, Told)>,
+    pub(super) told: Vec<(u64, ReadWeights)>,
     /// Read and not owned, in order, with that session.
     pub(super) unowned: VecDeque<(u64, Weight)>,
     /// How many of them, from the end, were read after the last span was made.
@@ -85,7 +85,7 @@ pub(crate) struct Loading {
 
 /// How much was read.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Told {
+pub(super) struct ReadWeights {
     pub(super) weights: u64,
     pub(super) bytes: u64,
 }
@@ -294,15 +294,15 @@ impl Loading {
         for (of, _) in self.unowned.iter_mut().rev().take_while(|(of, _)| *of == 0) {
             *of = session;
         }
-        let Told { weights, bytes } = std::mem::take(self.told_to(0));
+        let ReadWeights { weights, bytes } = std::mem::take(self.told_to(0));
         let told = self.told_to(session);
         told.weights += weights;
         told.bytes = told.bytes.saturating_add(bytes);
     }
 
-    fn told_to(&mut self, session: u64) -> &mut Told {
+    fn told_to(&mut self, session: u64) -> &mut ReadWeights {
         let at = self.told.iter().position(|(of, _)| *of == session).unwrap_or_else(|| {
-            self.told.push((session, Told::default()));
+            self.told.push((session, ReadWeights::default()));
             self.told.len() - 1
         });
         &mut self.told[at].1

@@ -70,7 +70,7 @@ pub(crate) struct Kernels {
     /// First start and last end of the steps of closed windows, and (`current`) of the window under way.
     windows: VecDeque<Extent>,
     current: Option<Extent>,
-    remembered: FxHashMap<u64, Place>,
+    remembered: FxHashMap<u64, IntervalPlace>,
     /// Steps of windows that have arrived, or are no longer waited for.
     steps_seen: u64,
     /// Steps of windows that have ended on the host, whether or not their kernels have come.
@@ -123,7 +123,7 @@ enum Launched {
 
 /// Place of an interval, for kernels that come after it has been handed to the exporters.
 #[derive(Debug, Clone)]
-struct Place {
+struct IntervalPlace {
     step: Option<u64>,
     phase: Option<Phase>,
     path: Arc<PathInfo>,
@@ -431,7 +431,7 @@ impl Kernels {
     }
 
     /// A kernel's record. Also notes what the kernel shows about the error of the clocks.
-    fn row(&mut self, kernel: RawKernel, place: Option<&Place>, shared: &Shared) -> KernelRecord {
+    fn row(&mut self, kernel: RawKernel, place: Option<&IntervalPlace>, shared: &Shared) -> KernelRecord {
         if let Some(start) = kernel.launch_start {
             self.too_early_ns = self.too_early_ns.max(start.since(kernel.start));
             let end = start.plus_ns(kernel.launch_dur_ns.unwrap_or(0));
@@ -498,11 +498,11 @@ impl Kernels {
     }
 }
 
-fn place(span: &SpanRecord) -> Place {
-    Place { step: span.step, phase: span.phase, path: span.path.clone() }
+fn place(span: &SpanRecord) -> IntervalPlace {
+    IntervalPlace { step: span.step, phase: span.phase, path: span.path.clone() }
 }
 
-fn record(kernel: RawKernel, place: Option<&Place>, shared: &Shared) -> KernelRecord {
+fn record(kernel: RawKernel, place: Option<&IntervalPlace>, shared: &Shared) -> KernelRecord {
     let launched = kernel.launch_start.zip(kernel.launch_dur_ns).map(|(start, dur)| start.plus_ns(dur));
     let mut record = KernelRecord::new(
         kernel.kind,

@@ -4,7 +4,7 @@
 use super::fanout::{Closed, Lane, close_all, finish_all};
 use super::threads;
 use crate::HostNs;
-use crate::account::Closing;
+use crate::account::RunEnd;
 use crate::capture::EndedAt;
 use crate::control::{Control, KernelWindow};
 use crate::diagnostics::Diagnostics;
@@ -304,7 +304,7 @@ impl Capturing {
         let mut m = end.manifest;
         m.run_id = run_id;
         m.started_ns = started.0;
-        let closing = Closing {
+        let closing = RunEnd {
             ended: end.now,
             tally,
             clock: end.clock,
@@ -315,7 +315,7 @@ impl Capturing {
             // Without a step nothing can be said about its spans; the finding about the capture is added below.
             paused_throughout: seen == 0,
             capture: true,
-            ..Closing::default()
+            ..RunEnd::default()
         };
         closing.close(&mut m);
         if seen < wanted {

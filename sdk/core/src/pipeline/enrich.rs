@@ -72,7 +72,7 @@ pub(crate) struct Resolved {
     /// Kinds of steps of which these records contain a warm one with marks of its parts.
     warm: Vec<u32>,
     /// The step whose parts are being noted.
-    around: Option<Around>,
+    around: Option<EnclosingStep>,
     /// Indices of the spans whose kernels were recorded.
     in_window: Vec<u32>,
 }
@@ -97,7 +97,7 @@ struct ColdStep {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Around {
+struct EnclosingStep {
     step: u64,
     kind: u32,
     root: u32,
@@ -112,7 +112,7 @@ impl Resolved {
         if item.flags & flag::STEP_ROOT != 0 {
             // In enter order: a step comes before its parts.
             let cold = item.flags & flag::COLD != 0;
-            self.around = Some(Around { step: item.step, kind: item.name, root: span, cold });
+            self.around = Some(EnclosingStep { step: item.step, kind: item.name, root: span, cold });
         } else if item.marks != [0; 2]
             && let Some(around) = self.around.filter(|a| a.step == item.step)
         {
@@ -133,8 +133,8 @@ impl Resolved {
     }
 
     /// Notes a marked part of a step.
-    fn note_part(&mut self, around: &Around, span: u32) {
-        let Around { step, kind, root, cold } = *around;
+    fn note_part(&mut self, around: &EnclosingStep, span: u32) {
+        let EnclosingStep { step, kind, root, cold } = *around;
         if !cold {
             if !self.warm.contains(&kind) {
                 self.warm.push(kind);
@@ -149,7 +149,7 @@ impl Resolved {
 }
 
 /// A batch that is held back.
-struct Held {
+struct HeldBatch {
     resolved: Resolved,
     since: Instant,
     waits_for: WaitsFor,
@@ -170,7 +170,7 @@ enum WaitsFor {
     Nothing,
 }
 
-impl Held {
+impl HeldBatch {
     fn new(resolved: Resolved) -> Self {
         let unknown = resolved.marked.len();
         Self { resolved, since: Instant::now(), waits_for: WaitsFor::Device, unknown, looked_at: None }
@@ -203,7 +203,7 @@ pub(crate) struct Enricher {
     kernels: Option<Kernels>,
     /// Whether GPU time was asked for, rather than taken in case the program uses a GPU.
     expected: bool,
-    held: VecDeque<Held>,
+    held: VecDeque<HeldBatch>,
     held_spans: usize,
     intervals: BTreeMap<&'static str, u64>,
     /// When the clock was last polled.
@@ -272,7 +272,7 @@ impl Enricher {
         if let Some(kernels) = &mut self.kernels {
             kernels.steps_ended(&resolved.window_steps);
         }
-        self.held.push_back(Held::new(resolved));
+        self.held.push_back(HeldBatch::new(resolved));
     }
 
     /// Polls the sources, at once if it is `urgent`, and passes on what is complete.
@@ -330,7 +330,7 @@ impl Enricher {
     }
 
     /// Whether the oldest batch is passed on now.
-    fn may_go(&self, oldest: &Held, hurried: bool) -> bool {
+    fn may_go(&self, oldest: &HeldBatch, hurried: bool) -> bool {
         let waited = oldest.since.elapsed();
         if self.held_spans > MAX_HELD || waited > PATIENCE {
             return true;
@@ -368,7 +368,7 @@ impl Enricher {
     }
 
     /// Gives a batch's records their GPU time, as far as it is known.
-    fn finish(&mut self, held: Held, shared: &Shared) -> Batch {
+    fn finish(&mut self, held: HeldBatch, shared: &Shared) -> Batch {
         let Resolved { mut batch, marked, in_window, window_steps, cold, .. } = held.resolved;
         if !marked.is_empty() {
             self.set_marked(&mut batch, &marked, cold);
@@ -529,7 +529,7 @@ mod tests {
         // In each batch, the first interval ends last on the device.
         for batch in 0..BATCHES {
             let marked = (0..10).map(|n| Marked { span: n, thread: 1, marks: [1, batch * 10 + 11 - n] });
-            enricher.held.push_back(Held::new(Resolved { marked: marked.collect(), ..Resolved::default() }));
+            enricher.held.push_back(HeldBatch::new(Resolved { marked: marked.collect(), ..Resolved::default() }));
         }
         let mut mark = 0;
         let mut learn = |enricher: &mut Enricher, n: u32| {

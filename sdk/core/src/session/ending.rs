@@ -1,7 +1,7 @@
 //! Ends a session: flushes it and closes its account, within its time limit.
 
 use crate::HostNs;
-use crate::account::Closing;
+use crate::account::RunEnd;
 use crate::clock::deadline;
 use crate::diagnostics::panic_message;
 use crate::handle::Handle;
@@ -159,7 +159,7 @@ impl Session {
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let noticed: Vec<Finding> = self.findings.iter().cloned().chain(inner.shared.notices.findings()).collect();
         let mut m = inner.manifest.get();
-        let closing = Closing {
+        let closing = RunEnd {
             ended: HostNs::now(),
             tally: report.tally,
             modules: inner.shared.loaded_model(),

@@ -147,12 +147,12 @@ pub(super) struct Fit {
 }
 
 /// Some runs, of which each can count several times, with the parameters that are fitted to them.
-struct Compared<'a> {
+struct FitSample<'a> {
     fit: &'a Fit,
     runs: &'a [&'a Observed],
 }
 
-impl Residuals for Compared<'_> {
+impl Residuals for FitSample<'_> {
     fn of(&self, values: &[f64]) -> Vec<f64> {
         let candidate = self.fit.candidate(values);
         let mut all = Vec::new();
@@ -312,12 +312,12 @@ impl Fit {
             _ => (start - 16f64.ln(), start + 16f64.ln()),
         };
         let range: Vec<(f64, f64)> = self.parameters.iter().zip(&self.start).map(|(p, s)| wide(p, *s)).collect();
-        search::search(&Compared { fit: self, runs }, &self.start, &range, 0x5eed)
+        search::search(&FitSample { fit: self, runs }, &self.start, &range, 0x5eed)
     }
 
     /// The same, from values near them.
     pub(super) fn search_from(&self, runs: &[&Observed], values: &[f64]) -> Vec<f64> {
-        search::from(&Compared { fit: self, runs }, values.to_vec()).1
+        search::from(&FitSample { fit: self, runs }, values.to_vec()).1
     }
 
     /// Σ weight · log²(predicted ÷ measured), and the number of figures that count.

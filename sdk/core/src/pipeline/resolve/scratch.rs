@@ -17,7 +17,7 @@ pub(super) struct Scratch {
     /// Work of modules, if it is known from the model's weights.
     pub(super) work: Vec<Annotation>,
     /// For each interval, what around it states the number of tokens.
-    pub(super) phases: Vec<Around>,
+    pub(super) phases: Vec<TokensAround>,
     /// How often a module ran in a phase, by the phase's position and the module's name.
     pub(super) passes: FxHashMap<(u32, u32), u32>,
     /// By the parent's position and the name: how many siblings have this name, and the ordinal of the next one.
@@ -39,7 +39,7 @@ pub(super) enum Parent {
 
 /// The interval around that states how many tokens the work is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Around {
+pub(super) enum TokensAround {
     /// No interval around states the number of tokens.
     NoPhase,
     /// The phase at this position, with the tokens that it states.

@@ -1,6 +1,6 @@
 //! What work the modules of a step do, from their weights and the tokens that the step's phase states.
 
-use super::scratch::{Around, Parent, Scratch};
+use super::scratch::{Parent, Scratch, TokensAround};
 use super::{Resolver, StepBuffer};
 use crate::annotation::Annotation;
 use crate::modules::{self, StepWork};
@@ -28,22 +28,22 @@ impl Resolver {
                 Parent::At(parent) => Some(parent as usize),
                 _ => None,
             };
-            let around = parent.map_or(Around::NoPhase, |parent| phases[parent]);
+            let around = parent.map_or(TokensAround::NoPhase, |parent| phases[parent]);
             let says_itself = own.get_flops().is_some() || own.get_bytes().is_some() || own.get_io_bytes().is_some();
             let step = StepWork::of(&own, buffer.items[i as usize].phase());
-            let phase = match (says_itself || around == Around::Told, step) {
-                (true, _) => Around::Told,
-                (false, Some(step)) => Around::Phase(position as u32, StepWork { source: buffer.source, ..step }),
+            let phase = match (says_itself || around == TokensAround::Told, step) {
+                (true, _) => TokensAround::Told,
+                (false, Some(step)) => TokensAround::Phase(position as u32, StepWork { source: buffer.source, ..step }),
                 (false, None) => around,
             };
             phases.push(phase);
             let name = buffer.items[i as usize].name;
             let slot = self.names.get(name as usize).and_then(|name| name.module.as_ref());
             let Some(module) = slot.and_then(|slot| slot.get()) else { continue };
-            let Around::Phase(at, step) = phase else {
+            let TokensAround::Phase(at, step) = phase else {
                 work[position] = if says_itself { Annotation::new() } else { module.annotation(None) };
                 // If a step is resolved in parts, the phase's tokens are known only at its end.
-                buffer.done.work_missing |= is_part && phase == Around::NoPhase && module.has_work();
+                buffer.done.work_missing |= is_part && phase == TokensAround::NoPhase && module.has_work();
                 continue;
             };
             let known = module.annotation(Some(step));
@@ -66,7 +66,7 @@ impl Resolver {
         }
         buffer.done.work_missing = true;
         for (position, phase) in phases.iter().enumerate() {
-            if let Around::Phase(at, _) = phase
+            if let TokensAround::Phase(at, _) = phase
                 && repeated.contains(at)
             {
                 let name = buffer.items[order[position] as usize].name;
