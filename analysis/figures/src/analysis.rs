@@ -7,11 +7,6 @@ use super::{
 };
 use crate::advice::Diagnosis;
 use crate::chosen_device::ChosenDevice;
-use crate::figures::Figures;
-use crate::known::RunContents;
-use crate::reading::Noticed;
-use crate::verdict::verdict;
-use candlescope_reader::Run;
 use candlescope_schema::run::{Code, RunManifest, Verdict};
 use std::collections::BTreeMap;
 
@@ -72,30 +67,6 @@ pub struct Analysis {
 const DISTURBED: [Code; 2] = [Code::MachineBusy, Code::CpuThrottled];
 
 impl Analysis {
-    /// Reads the whole run, computes every figure, and says whether they can be trusted.
-    ///
-    /// ```no_run
-    /// use candlescope_figures::Analysis;
-    /// use candlescope_reader::Run;
-    /// let analysis = Analysis::of(&Run::open("runs/today")?);
-    /// for operator in analysis.operators.iter().take(5) {
-    ///     println!("{} {} ns", operator.path, operator.self_ns);
-    /// }
-    /// # Ok::<(), candlescope_reader::OpenError>(())
-    /// ```
-    pub fn of(run: &Run) -> Self {
-        let (known, rows) = RunContents::read(run);
-        let mut figures = Figures::of(&known);
-        let noticed = rows.to(&mut [&mut figures]);
-        Self::finish(figures, run, &noticed)
-    }
-
-    /// The figures of rows that were read, judged.
-    pub fn finish(figures: Figures<'_>, run: &Run, noticed: &Noticed) -> Self {
-        let (analysis, seen) = figures.finish(noticed);
-        verdict(analysis, run.manifest().is_some(), seen)
-    }
-
     /// Whether the model ran on a GPU, so that time on the host is not the operations' own.
     pub fn ran_on_gpu(&self) -> bool {
         ChosenDevice::of(&self.manifest) == ChosenDevice::Gpu

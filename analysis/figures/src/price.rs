@@ -1,6 +1,5 @@
 //! What output tokens cost, from a price per hour that somebody gave. No price is ever guessed.
 
-use super::Analysis;
 use candlescope_schema::run::{RunManifest, option_key};
 use serde_json::Value;
 
@@ -41,11 +40,6 @@ impl Price {
     pub fn per_million(self, tokens_per_s: f64) -> Option<f64> {
         (tokens_per_s > 0.0).then(|| self.usd_per_hour / (tokens_per_s * 3600.0) * 1e6)
     }
-}
-
-/// US dollars for a million output tokens of the run: price per hour ÷ output throughput.
-pub fn usd_per_million_output_tokens(analysis: &Analysis) -> Option<f64> {
-    analysis.price?.per_million(analysis.latency.output_tps?)
 }
 
 #[cfg(test)]

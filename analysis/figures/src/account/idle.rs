@@ -1,6 +1,6 @@
 //! How a device's time divides while steps were open, and why it was idle.
 
-use super::Context;
+use super::context::Context;
 use super::tables::Waits;
 use super::works::{DeviceWorks, Unbroken, Work, Works, by_stream, unbroken};
 use crate::gaps::{Gap, GapSum, classify, divide, host_part};

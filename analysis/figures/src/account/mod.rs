@@ -7,6 +7,7 @@
 //!
 //! Rows are kept at some 80 bytes each. Intervals are not read: a kernel's row says which one launched it.
 
+mod context;
 mod copies;
 mod critical;
 mod idle;
@@ -20,6 +21,7 @@ mod streams;
 mod tables;
 mod works;
 
+pub use context::AccountOptions;
 pub use copies::{CopyRate, ExposedCopy};
 pub use critical::{CriticalPart, CriticalPath};
 pub use idle::{Gaps, Line, PhaseLine};
@@ -34,7 +36,6 @@ pub use works::LaunchShape;
 
 use super::busy::Clocks;
 use super::covered::Covered;
-use super::gaps::LAUNCH_OVERHEAD_NS;
 use super::known::RunContents;
 use super::reading::Pass;
 use super::sampling::Sampling;
@@ -42,41 +43,14 @@ use super::step_rows::StepRow;
 use super::timeline::{around_others, beside_windows};
 use super::warmup::Warmup;
 use candlescope_reader::Run;
-use candlescope_schema::run::{Finding, RunManifest};
+use candlescope_schema::run::Finding;
 use candlescope_schema::stretches::{Stretch, difference, intersection, length, merged, merged_but_touching};
 use candlescope_schema::{Batch, RecordKind};
+use context::Context;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use works::{Collector, DeviceWorks, NONE, Works};
-
-/// What an account takes into itself.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct AccountOptions {
-    overhead_ns: u64,
-    warmup: bool,
-}
-
-impl Default for AccountOptions {
-    fn default() -> Self {
-        Self { overhead_ns: LAUNCH_OVERHEAD_NS, warmup: false }
-    }
-}
-
-impl AccountOptions {
-    /// A gap below this many nanoseconds is what the device needs between two kernels (1,500 unless told otherwise).
-    #[must_use]
-    pub fn overhead_ns(self, ns: u64) -> Self {
-        Self { overhead_ns: ns, ..self }
-    }
-
-    /// Whether steps of the warm-up count. They do not unless told otherwise.
-    #[must_use]
-    pub fn warmup(self, counts: bool) -> Self {
-        Self { warmup: counts, ..self }
-    }
-}
 
 /// There is nothing to account for.
 #[derive(Debug, thiserror::Error)]
@@ -297,15 +271,6 @@ impl Account {
         }
         self
     }
-}
-
-/// What the parts of an account share.
-struct Context<'a> {
-    steps: &'a [StepRow],
-    covered: &'a Covered,
-    clocks: Clocks,
-    manifest: &'a RunManifest,
-    options: &'a AccountOptions,
 }
 
 fn device_account(device: &DeviceWorks, works: &Works, context: &Context<'_>) -> DeviceAccount {

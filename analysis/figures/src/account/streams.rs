@@ -1,6 +1,6 @@
 //! Each stream by itself: why it was idle, and how much work was in its queue.
 
-use super::Context;
+use super::context::Context;
 use super::recorded::Recorded;
 use super::spread::Spread;
 use super::works::{DeviceWorks, NONE, Work, by_stream, unbroken};

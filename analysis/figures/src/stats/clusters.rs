@@ -12,6 +12,7 @@
 //! With many clusters the variance of the share of samples below the median, between clusters, gives the same interval
 //! without resampling [Woodruff, *Confidence Intervals for Medians*, JASA 47 (1952)].
 
+use super::order;
 use distrs::{Normal, StudentsT};
 
 /// Resamples drawn.
@@ -34,7 +35,7 @@ pub(super) fn median_interval(
     medians: &[f64],
     resamples: usize,
 ) -> Option<(f64, f64)> {
-    let of_medians = super::median_interval(medians)?;
+    let of_medians = order::median_interval(medians)?;
     if clusters.len() > DRAWN_MOST {
         return Some(linearised(clusters, pooled));
     }
@@ -63,7 +64,7 @@ fn drawn(clusters: &[Vec<f64>], pooled: &[f64], resamples: usize) -> (f64, f64) 
         .collect();
     medians.sort_by(f64::total_cmp);
     let share = Normal::cdf(-(m as f64 / (m - 1) as f64).sqrt() * student((m - 1) as f64), 0.0, 1.0);
-    (super::percentile(&medians, share), super::percentile(&medians, 1.0 - share))
+    (order::percentile(&medians, share), order::percentile(&medians, 1.0 - share))
 }
 
 /// The sample of rank `rank`, from 0, if each cluster counts as often as `times` says.
@@ -79,7 +80,7 @@ fn ranked(clusters: &[Vec<f64>], times: &[usize], pooled: &[f64], rank: usize) -
 /// Ranks around the middle, at a distance given by how much clusters differ in their share of samples below the median.
 fn linearised(clusters: &[Vec<f64>], pooled: &[f64]) -> (f64, f64) {
     let (m, n) = (clusters.len() as f64, pooled.len());
-    let median = super::percentile(pooled, 0.5);
+    let median = order::percentile(pooled, 0.5);
     let spread: f64 = clusters
         .iter()
         .map(|cluster| {
@@ -185,12 +186,12 @@ mod tests {
             clusters.iter_mut().for_each(|c| c.sort_by(f64::total_cmp));
             let mut pooled: Vec<f64> = clusters.iter().flatten().copied().collect();
             pooled.sort_by(f64::total_cmp);
-            let mut medians: Vec<f64> = clusters.iter().map(|c| super::super::percentile(c, 0.5)).collect();
+            let mut medians: Vec<f64> = clusters.iter().map(|c| order::percentile(c, 0.5)).collect();
             medians.sort_by(f64::total_cmp);
             let (low, high) = median_interval(&clusters, &pooled, &medians, 1_000).unwrap();
             held += usize::from((low..=high).contains(&median));
             width += high - low;
-            let (low, high) = super::super::median_interval(&pooled).unwrap();
+            let (low, high) = order::median_interval(&pooled).unwrap();
             naive += high - low;
         }
         (held as f64 / REPETITIONS as f64, width / naive)

@@ -1,6 +1,5 @@
 //! A run without intervals.
 
-use super::is_told;
 use crate::Analysis;
 use candlescope_schema::run::{Code, Finding};
 
@@ -9,7 +8,7 @@ pub(super) fn find(run: &Analysis) -> Vec<Finding> {
         return Vec::new();
     }
     let unread = [Code::SegmentUnfinished, Code::SegmentCorrupt, Code::SegmentForeign];
-    vec![if unread.iter().any(|code| is_told(&run.verdict.findings, code)) {
+    vec![if run.verdict.findings.iter().any(|finding| unread.contains(&finding.code)) {
         Finding::new(
             Code::NoReadableSpans,
             "none of the run's intervals can be read: no segment of table `spans` is whole",
