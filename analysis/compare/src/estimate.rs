@@ -6,8 +6,9 @@ use super::days::LEAST_DAYS;
 use super::paired_median;
 use super::sampled::Sampled;
 use super::sequence::{At, step};
-use super::student::{Mean, two_sided_quantile, welch};
+use super::student::{Mean, welch};
 use candlescope_figures::stats::percentile_of;
+use candlescope_figures::stats::two_sided_quantile;
 use serde::{Deserialize, Serialize};
 
 /// What an interval rests on.

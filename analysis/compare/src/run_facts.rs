@@ -6,7 +6,7 @@ use super::disturbed::disturbances_of;
 use super::fingerprint::{Fingerprint, OUTPUT_TOKENS};
 use super::path_times::{PathFacts, PathTimes};
 use super::sampled::Sampled;
-use super::step_times::{DeviceCounts, KindFacts, StepTimes, kind_facts, step_times};
+use super::step_times::{DeviceCounts, KindFacts, StepTimes, by_kind, kind_facts, step_times};
 use candlescope_figures::figures::Figures;
 use candlescope_figures::flame::collapsed;
 use candlescope_figures::known::RunContents;
@@ -59,10 +59,12 @@ impl RunFacts {
     pub fn of(run: &Run) -> Self {
         let (known, rows) = RunContents::read(run);
         let mut pass = Figures::of(&known);
-        // Which steps are outermost is known with the figures: the others are left out then.
-        let all = measured_steps(&known, &pass.warmup, |_| true);
-        let StepTimes { kinds, .. } = step_times(&all);
-        let (mut paths, mut counts) = (PathTimes::of(&kinds), DeviceCounts::of(&kinds));
+        let (mut paths, mut counts) = {
+            // Which steps are outermost is known with the figures: the others are left out then.
+            let all = measured_steps(&known, &pass.warmup, |_| true);
+            let kinds = by_kind(&all);
+            (PathTimes::of(&kinds), DeviceCounts::of(&kinds))
+        };
         let noticed = rows.to(&mut [&mut pass, &mut paths, &mut counts]);
         let analysis = Analysis::finish(pass, run, &noticed);
         let outermost: Vec<&str> =

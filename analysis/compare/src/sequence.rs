@@ -9,7 +9,7 @@
 //! 61 (1974)]), and the answer is the mixture over all of them. Where values show nothing of the sort, the interval is
 //! little wider than Student's; where a few values cannot tell, it is wide.
 
-use super::student::{two_sided_p, two_sided_quantile};
+use candlescope_figures::stats::{two_sided_p, two_sided_quantile};
 
 /// Correlations of neighbours that are considered, each as likely as the others before the values are seen.
 const CORRELATIONS: [f64; 6] = [0.0, 0.4, 0.6, 0.8, 0.9, 0.97];

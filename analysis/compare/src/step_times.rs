@@ -45,12 +45,18 @@ pub(super) struct StepTimes<'a> {
     pub(super) kinds: BTreeMap<String, Kind<'a>>,
 }
 
-/// The time of a typical step of `steps`, which are ordered by start.
-pub(super) fn step_times(steps: &[StepRow]) -> StepTimes<'_> {
+/// These steps by their kind.
+pub(super) fn by_kind(steps: &[StepRow]) -> BTreeMap<String, Kind<'_>> {
     let mut kinds: BTreeMap<String, Kind<'_>> = BTreeMap::new();
     for step in steps {
         kinds.entry(step.group().to_string()).or_default().steps.push(step);
     }
+    kinds
+}
+
+/// The time of a typical step of `steps`, which are ordered by start.
+pub(super) fn step_times(steps: &[StepRow]) -> StepTimes<'_> {
+    let kinds = by_kind(steps);
     let parts = parts(steps);
     let most = kinds.values().map(|kind| kind.steps.len()).max().unwrap_or(0);
     let mut whole: Option<Sampled> = None;

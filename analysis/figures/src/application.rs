@@ -10,20 +10,16 @@ use std::borrow::Cow;
 /// The application's steps of a run, if it has phases.
 #[derive(Debug, Default)]
 pub(super) struct Application {
-    steps: Vec<StepRow>,
     numbers: IntSet<u64>,
 }
 
 impl Application {
-    /// Takes them out of `steps`.
-    pub(super) fn take(steps: &mut Vec<StepRow>) -> Self {
-        if !steps.iter().any(|step| step.is_application) || steps.iter().all(|step| step.phase.is_none()) {
+    /// Those among all steps of a run.
+    pub(super) fn of(steps: &[StepRow]) -> Self {
+        if steps.iter().all(|step| step.phase.is_none()) {
             return Self::default();
         }
-        let (own, model) = std::mem::take(steps).into_iter().partition(|step| step.is_application);
-        *steps = model;
-        let own: Vec<StepRow> = own;
-        Self { numbers: own.iter().map(|step| step.step).collect(), steps: own }
+        Self { numbers: steps.iter().filter(|step| step.is_application).map(|step| step.step).collect() }
     }
 
     /// Whether the step is one of them.
@@ -31,11 +27,11 @@ impl Application {
         step.is_some_and(|step| self.numbers.contains(&step))
     }
 
-    /// These and `steps`, which figures need that look at the numbers of all steps.
-    pub(super) fn with<'a>(&self, steps: &'a [StepRow]) -> Cow<'a, [StepRow]> {
-        if self.steps.is_empty() {
+    /// The others.
+    pub(super) fn without<'a>(&self, steps: &'a [StepRow]) -> Cow<'a, [StepRow]> {
+        if self.numbers.is_empty() {
             return Cow::Borrowed(steps);
         }
-        Cow::Owned(self.steps.iter().chain(steps).cloned().collect())
+        Cow::Owned(steps.iter().filter(|step| !self.numbers.contains(&step.step)).cloned().collect())
     }
 }

@@ -20,6 +20,7 @@ use candlescope_reader::limits::Limit;
 use candlescope_schema::run::{Finding, Verdict};
 use candlescope_schema::stretches::difference;
 use candlescope_schema::{Batch, KernelRecord, RecordKind, RequestRecord, SampleRecord, SpanRecord};
+use std::borrow::Cow;
 
 /// Columns of intervals that no figure comes from, and no replay.
 pub const NOT_OF_SPANS: &[&str] =
@@ -39,14 +40,13 @@ pub const NOT_OF_KERNELS: &[&str] = &[
     "shared_static",
     "shared_dynamic",
     "launch",
-    "graph",
 ];
 
 /// Collects every figure of a run.
 pub struct Figures<'k> {
     known: &'k RunContents<'k>,
     /// Those of the model.
-    steps: Vec<StepRow>,
+    steps: Cow<'k, [StepRow]>,
     application: Application,
     /// The warm-up among these.
     pub warmup: Warmup,
@@ -68,15 +68,15 @@ impl<'k> Figures<'k> {
     /// Of this run, before its rows are read.
     pub fn of(known: &'k RunContents<'k>) -> Self {
         let (manifest, limits) = (&known.manifest, known.run.limits());
-        let mut steps = known.steps.clone();
-        let application = Application::take(&mut steps);
+        let application = Application::of(&known.steps);
+        let steps = application.without(&known.steps);
         let warmup = Warmup::of(manifest, &known.requests, &steps);
         let counted = || steps.iter().filter(|step| !warmup.has_step(Some(step.step)));
         let measured = difference(&step_rows::windows(counted()), warmup.alone());
         let open_intervals = usize::try_from(limits.get(Limit::OpenIntervals)).unwrap_or(usize::MAX);
         let mut spans = IntervalPass::default().at_most(open_intervals);
         spans.usual(Usual::of(counted()));
-        let machine = manifest.machine.is_none().then(|| MachinePass::beside_steps(step_rows::windows(&steps)));
+        let machine = manifest.machine.is_none().then(|| MachinePass::beside_steps(step_rows::windows(&*steps)));
         let first_step = steps.first().map(|step| step.start_ns);
         Self {
             known,
@@ -136,7 +136,7 @@ impl<'k> Figures<'k> {
 
     /// All figures, without the verdict; and what was noticed on the way.
     pub fn finish(self, noticed: &Noticed) -> (Analysis, Vec<Finding>) {
-        let Self { known, steps, application, mut warmup, .. } = self;
+        let Self { known, steps, mut warmup, .. } = self;
         let (run, requests, mut manifest) = (known.run, &known.requests, known.manifest.clone());
         let measured = warmup.measured(&steps);
         let measured_requests: Vec<&RequestRecord> =
@@ -144,11 +144,10 @@ impl<'k> Figures<'k> {
 
         let intervals = self.spans.finish();
         let whole = latency::every_step_recorded(&manifest);
-        let every_step = application.with(&steps);
-        let sampling = Sampling::of(&manifest, &every_step);
+        let sampling = Sampling::of(&manifest, &known.steps);
         // Records of the session may have been lost since.
         let whole = whole && sampling.missing == 0;
-        let covered = Covered::of(&sampling, &every_step, warmup.requests()).without_warmup(warmup.left_out());
+        let covered = Covered::of(&sampling, &known.steps, warmup.requests()).without_warmup(warmup.left_out());
         let mut latency = Latency::of(requests, &steps, warmup.requests(), whole);
         if sampling.requests_missing(&manifest, &measured_requests) {
             // It would be the tokens of some requests over the time of all of them.
@@ -188,7 +187,7 @@ impl<'k> Figures<'k> {
         });
         let mut seen: Vec<Finding> = run.findings().iter().chain(&noticed.findings).cloned().collect();
         if kernel_rows > most_kernels {
-            seen.push(left_out(run.limits(), Limit::Kernels, RecordKind::Kernel, kernel_rows));
+            seen.push(left_out(run.limits(), Limit::Kernels, RecordKind::Kernel, run.rows(RecordKind::Kernel)));
         }
         if intervals.let_go_early > 0 {
             let effect = format!(

@@ -9,7 +9,7 @@
 //!
 //! What was not measured stays unknown, never zero.
 
-use super::stats::student;
+use super::stats::two_sided_quantile;
 use candlescope_schema::GpuSource;
 
 pub use candlescope_schema::estimate::extrapolated;
@@ -155,7 +155,7 @@ pub fn estimate(tree: &[Sampled<'_>], source: GpuSource) -> Vec<Option<Estimate>
         let n = totals.len() as f64;
         let mean = totals.iter().sum::<f64>() / n;
         let variance = (n - 1.0) / n * totals.iter().map(|total| (total - mean).powi(2)).sum::<f64>();
-        let half = student((groups.len() - 1) as f64) * variance.sqrt();
+        let half = two_sided_quantile(0.05, (groups.len() - 1) as f64) * variance.sqrt();
         estimate.total_ci95_ns = Some(((estimate.total_ns - half).max(0.0), estimate.total_ns + half));
     }
     all

@@ -27,10 +27,10 @@ impl<'r> RunContents<'r> {
     pub fn read(run: &'r Run) -> (Self, Rows<'r>) {
         let mut batches = run.batches().held();
         let (mut steps, mut requests): (Vec<StepRow>, Vec<RequestRecord>) = (Vec::new(), Vec::new());
-        while let Some(batch) = batches.next_of_tables(&[RecordKind::Request, RecordKind::Step]) {
+        batches.take_tables(&[RecordKind::Request, RecordKind::Step], |batch| {
             steps.extend(batch.steps.iter().map(StepRow::of));
             requests.extend(batch.requests);
-        }
+        });
         // Segments are in the order in which records ended; figures need the order in which they began.
         requests.sort_by_key(|request| (request.host_start, request.request));
         steps.sort_by_key(|step| (step.start_ns, step.step));

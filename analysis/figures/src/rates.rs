@@ -7,7 +7,7 @@
 //! are windows. Windows lie far apart, so they count as independent.
 
 use super::covered::{Covered, Part};
-use super::stats::student;
+use super::stats::two_sided_quantile;
 use super::step_rows::StepRow;
 use candlescope_schema::stretches::Stretch;
 
@@ -86,7 +86,7 @@ fn relative_error(windows: Vec<(f64, f64)>) -> Option<f64> {
     let mean = without.iter().sum::<f64>() / n as f64;
     let squares: f64 = without.iter().map(|rate| (rate - mean).powi(2)).sum();
     let error = (squares * (n - 1) as f64 / n as f64).sqrt();
-    Some(student((n - 1) as f64) * error * time / amount).filter(|error| error.is_finite())
+    Some(two_sided_quantile(0.05, (n - 1) as f64) * error * time / amount).filter(|error| error.is_finite())
 }
 
 #[cfg(test)]

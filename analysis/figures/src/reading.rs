@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, Scope};
 
-/// Takes a run's rows: samples before kernels before intervals. Steps and requests are [`Known`](super::known::Known)
+/// Takes a run's rows: samples before kernels before intervals. Steps and requests are [`Known`](super::known::RunContents)
 /// before.
 pub trait Pass: Send {
     /// The tables that it takes rows of.

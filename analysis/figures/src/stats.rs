@@ -12,11 +12,12 @@
 
 mod clusters;
 mod order;
+mod student;
 
 pub use clusters::SplitMix;
-pub use clusters::student;
 use order::median_interval;
 pub use order::{INTERVAL_FROM, percentile};
+pub use student::{two_sided_p, two_sided_quantile};
 
 use serde::Serialize;
 

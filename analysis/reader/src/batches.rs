@@ -103,14 +103,15 @@ impl<'a> Batches<'a> {
         self
     }
 
-    /// The next records of these tables, which come before all others.
-    pub fn next_of_tables(&mut self, kinds: &[RecordKind]) -> Option<Batch> {
+    /// Takes all records of these tables, before those of all others.
+    pub fn take_tables(&mut self, kinds: &[RecordKind], mut take: impl FnMut(Batch)) {
         let queue = std::mem::take(&mut self.queue).into_iter();
-        let (now, later): (Vec<_>, Vec<_>) = queue.partition(|segment| kinds.contains(&segment.kind));
+        let (now, later) = queue.partition(|segment| kinds.contains(&segment.kind));
         self.queue = now;
-        let batch = self.advance();
-        self.queue = later.into_iter().chain(std::mem::take(&mut self.queue)).collect();
-        batch
+        while let Some(batch) = self.advance() {
+            take(batch);
+        }
+        self.queue = later;
     }
 
     /// Records read so far.

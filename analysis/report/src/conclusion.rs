@@ -6,7 +6,7 @@ use super::plain_paths::part;
 use candlescope_document::text::{capital, code};
 use candlescope_figures::advice::AdviceCode;
 use candlescope_figures::{Analysis, ChosenDevice};
-use candlescope_schema::run::Severity;
+use candlescope_schema::run::{Code, Severity};
 
 /// Share of GPU time that must be in known self times before the report says where most of it goes.
 const KNOWN: f64 = 0.8;
@@ -104,12 +104,18 @@ pub(super) fn plain_limit(analysis: &Analysis) -> Option<String> {
     limit_in(analysis, |path| format!("{} ({})", part(path), code(&tail(path, 80))))
 }
 
+/// From this share of step time on, waiting for launches is what limits a run.
+const WAITS: f64 = 0.15;
+
 fn limit_in(analysis: &Analysis, place: impl Fn(&str) -> String) -> Option<String> {
     let busy = analysis.gpu.busy.as_ref();
-    // The finding is not made when such shares mean nothing.
+    // Shares of step time mean nothing where the device works on after its steps.
+    let outlasts = analysis.verdict.findings.iter().any(|finding| finding.code == Code::GpuOutlastsSteps);
     let mut found = analysis.diagnosis.iter().flat_map(|diagnosis| &diagnosis.findings);
-    let waits = found.any(|finding| finding.code == AdviceCode::LaunchBound);
-    if let Some(share) = busy.and_then(|busy| busy.launch_bound_share()).filter(|_| waits) {
+    let waits = !outlasts && found.any(|finding| finding.code == AdviceCode::LaunchBound);
+    // One kind of step may wait in a run that does not.
+    let share = busy.and_then(|busy| busy.launch_bound_share()).filter(|share| waits && *share > WAITS);
+    if let Some(share) = share {
         return Some(format!("the GPU waits for the host in {} of the recorded steps' time", percent(share)));
     }
     let on_gpu = || analysis.operators.iter().filter_map(|o| Some((o, o.gpu?.self_share?)));
