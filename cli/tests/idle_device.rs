@@ -125,9 +125,10 @@ fn such_a_device_is_launch_bound() {
             let (simulated, _) = what_if(&run, &SimulationOptions::default(), &[vec![Change::Graph]]);
             let graph = simulated.steps[0].scenarios[0].outcome.as_ref().unwrap().share_of_step.mid;
             // The waits are a part of all the time, of which the few steps that were held up take more than theirs.
-            (waits > 0.8 * graph).then_some((simulated, gain, waits, graph))
+            let summary = candlescope_report::markdown::stakeholder_summary(&analyzed.analysis);
+            (waits > 0.8 * graph).then_some((simulated, summary, gain, waits, graph))
         });
-        let (simulated, gain, waits, graph) =
+        let (simulated, summary, gain, waits, graph) =
             found.unwrap_or_else(|| panic!("{ns}: not one of 20 takes is launch-bound as its script is"));
         let expected = [1.0 - (1.0 - graph) / RATES[1], graph].map(|gain| gain.min(waits));
         assert!(gain.mid > 0.05, "{ns}: {gain:?}, {graph} and {waits}");
@@ -135,6 +136,7 @@ fn such_a_device_is_launch_bound() {
         assert!(apart < 1e-6, "{ns}: {gain:?} and {expected:?}");
         let told = candlescope_report::what_if::text(&simulated);
         assert!(told.contains("the upper end of what `launch_bound` promises"), "{told}");
+        assert!(summary.contains("the GPU waits for the host in"), "it is what limits the run: {summary}");
     }
 }
 
