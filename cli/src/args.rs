@@ -1,64 +1,10 @@
-//! The command line.
+//! Arguments of the commands that have no module of their own for them.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// See where time, memory and FLOPs go in LLM inference written with candle.
-#[derive(Debug, Parser)]
-#[command(name = "candlescope", version, max_term_width = 110)]
-pub(crate) struct Cli {
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Run a model under full instrumentation and write a run
-    #[command(after_help = PROFILE_EXAMPLES)]
-    Profile(Box<ProfileArgs>),
-    /// Turn a run into its reports (report.html, report.md, metrics.json, …) and a terminal summary
-    Report(ReportArgs),
-    /// Say what to change and what that gains, and where the GPUs' time went; simulate changes
-    #[command(after_help = crate::analyze::EXAMPLES)]
-    Analyze(crate::analyze::AnalyzeArgs),
-    /// Turn a run into a timeline for another tool
-    Export(ExportArgs),
-    /// Run a program under NVIDIA's Nsight Systems, with every interval as an NVTX range
-    #[command(after_help = NSYS_EXAMPLES)]
-    Nsys(NsysArgs),
-    /// Run a program under NVIDIA's Nsight Compute: hardware counters of the kernels of one path
-    #[command(after_help = crate::ncu::EXAMPLES)]
-    Ncu(crate::ncu::NcuArgs),
-    /// Ask runs and studies in SQL
-    #[command(after_help = crate::query::EXAMPLES)]
-    Query(crate::query::QueryArgs),
-    /// Predict what a model reaches on a device, or hold runs against their rooflines
-    #[command(after_help = crate::roofline::EXAMPLES)]
-    Roofline(Box<crate::roofline::RooflineArgs>),
-    /// Watch GPUs, processes and candlescope programs on this machine while they run
-    #[command(after_help = crate::monitor::EXAMPLES)]
-    Monitor(crate::monitor::MonitorArgs),
-    /// Put load on an OpenAI-compatible server and measure what its clients see
-    #[command(after_help = crate::load::EXAMPLES)]
-    Load(Box<crate::load::LoadArgs>),
-    /// Measure a model (latency, throughput, sequence length), single operations, or what this device reaches at best
-    Bench(crate::bench::BenchArgs),
-    /// Find the setting that serves a goal best: predicted, measured where it matters
-    Tune(crate::tune::TuneArgs),
-    /// Say whether one run, study or program is better than another, and which paths changed
-    #[command(after_help = crate::compare::EXAMPLES)]
-    Compare(Box<crate::compare::CompareArgs>),
-    /// Hold runs against a stored baseline and its history, for CI
-    #[command(after_help = crate::compare::GATE_EXAMPLES)]
-    Gate(Box<crate::compare::GateArgs>),
-    /// Show what this machine has, and what you go without where something is missing
-    Doctor(DoctorArgs),
-    /// Write candle-nn with spans in its layers, for models that make none (docs/instrument.md)
-    TraceCandleNn(crate::trace_candle::TraceCandleArgs),
-}
-
-const PROFILE_EXAMPLES: &str = "\
+pub(crate) const PROFILE_EXAMPLES: &str = "\
 Examples:
   candlescope profile --model embedded
       a tiny model with random weights, nothing to download
@@ -69,7 +15,7 @@ Examples:
   candlescope profile model=smollm2 dataset=samples runtime.max_new_tokens=32
       from files of groups: docs/configuration.md";
 
-const NSYS_EXAMPLES: &str = "\
+pub(crate) const NSYS_EXAMPLES: &str = "\
 Examples:
   candlescope nsys --out llama -- ./my-server --model llama
       a program that calls candlescope::init(); writes llama.nsys-rep and llama.sqlite

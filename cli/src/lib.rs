@@ -12,6 +12,7 @@ mod args;
 mod at_work;
 #[cfg(feature = "lab")]
 mod bench;
+mod command;
 #[cfg(feature = "lab")]
 mod compare;
 mod compare_failed;
@@ -76,8 +77,8 @@ use lacking::trace_candle;
 #[cfg(not(feature = "lab"))]
 use lacking::{bench, compare, load, tune};
 
-use args::{Cli, Command};
 use clap::Parser;
+use command::{Cli, Command};
 use compare_failed::COMPARE_FAILED;
 use std::process::ExitCode;
 

@@ -197,7 +197,7 @@ fn dataset(name: &str, given: &DatasetOptions) -> Result<Dataset> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::command::{Cli, Command};
     use clap::Parser;
 
     fn resolved(args: &[&str]) -> Result<Options> {

@@ -45,15 +45,17 @@ pub struct Rows<'r> {
 /// Tables in the order in which they are read.
 const ORDER: [RecordKind; 3] = [RecordKind::Sample, RecordKind::Kernel, RecordKind::Span];
 
-/// Batches that a pass may be behind: enough that none waits for each, few enough that they stay in a cache.
-const BEHIND: usize = 4;
+/// Batches that a pass may be behind: enough that none waits for each, few enough that the long texts of a crafted run do
+/// not add up.
+const BEHIND: usize = 2;
 
 impl<'r> Rows<'r> {
     pub(super) fn new(batches: Batches<'r>) -> Self {
         Self { batches }
     }
 
-    /// Gives the rows to all passes, the first of which works on this thread.
+    /// Gives the rows to all passes: this thread decodes, so that what it needs for that comes from the memory that opening
+    /// the run has given back.
     pub fn to(self, passes: &mut [&mut dyn Pass]) -> Noticed {
         let tables: Vec<RecordKind> =
             ORDER.into_iter().filter(|table| passes.iter().any(|pass| pass.tables().contains(table))).collect();
@@ -64,50 +66,25 @@ impl<'r> Rows<'r> {
             readers.for_each(|pass| unread.retain(|column| pass.unread(table).contains(column)));
             batches = batches.without(table, unread);
         }
-        let batches = std::thread::scope(|threads| {
+        std::thread::scope(|threads| {
             let (mut here, mut outlets) = (Vec::new(), Vec::new());
             for pass in passes.iter_mut() {
                 let (to, rows) = sync_channel(BEHIND);
                 let outlet = Outlet { tables: pass.tables(), to };
-                // The first one, and all where the system gives no more threads: one after the other.
-                let refused = match here.is_empty() {
-                    true => Some((pass, rows)),
-                    false => beside(threads, "cs-pass", (pass, rows), |(pass, rows)| take(&mut **pass, &rows)),
-                };
-                match refused {
-                    Some((pass, _)) => here.push(pass),
+                match beside(threads, "cs-pass", (pass, rows), |(pass, rows)| take(&mut **pass, &rows)) {
                     None => outlets.push(outlet),
+                    // Where the system gives no more threads: one after the other.
+                    Some((pass, _)) => here.push(pass),
                 }
             }
-            let mut give_here = |table, batch: &Batch| {
+            decode(&mut batches, outlets, |table, batch| {
                 here.iter_mut().filter(|pass| pass.tables().contains(&table)).for_each(|pass| pass.rows(batch));
-            };
-            let (to, rows) = sync_channel(BEHIND);
-            let (give_back, back) = sync_channel(1);
-            outlets.push(Outlet { tables: &ORDER, to });
-            let refused = beside(threads, "cs-decode", (batches, outlets), move |(mut batches, outlets)| {
-                decode(&mut batches, outlets, |_, _| ());
-                let _ = give_back.send(batches);
             });
-            let batches = match refused {
-                None => {
-                    rows.iter().for_each(|batch: Arc<Batch>| give_here(table_of(&batch), &batch));
-                    back.recv().ok()
-                }
-                Some((mut batches, mut outlets)) => {
-                    outlets.pop();
-                    decode(&mut batches, outlets, give_here);
-                    Some(batches)
-                }
-            };
             here.iter_mut().for_each(|pass| pass.end());
-            batches
         });
-        // Had the thread that decodes panicked, so would the scope have.
-        let rows = |table| batches.as_ref().map_or(0, |batches| batches.records(table));
         Noticed {
-            rows: RecordKind::ALL.into_iter().map(|table| (table, rows(table))).collect(),
-            findings: batches.as_ref().map_or(Vec::new(), Batches::findings),
+            rows: RecordKind::ALL.into_iter().map(|table| (table, batches.records(table))).collect(),
+            findings: batches.findings(),
         }
     }
 }
@@ -133,7 +110,7 @@ fn decode(batches: &mut Batches<'_>, mut outlets: Vec<Outlet>, mut here: impl Fn
         here(table, &batch);
         // Let go where it was made: the counters of its names stay in this core's cache, and memory in one arena.
         sent.push_back(batch);
-        if sent.len() > 2 * BEHIND {
+        if sent.len() > BEHIND + 1 {
             sent.pop_front();
         }
     }

@@ -109,8 +109,9 @@ pub(crate) fn run(args: &KernelsArgs) -> Result<u8> {
     if args.list {
         return list().map(|()| 0);
     }
-    let cases = chosen(args)?;
+    // Before cases are chosen: reading a run starts threads.
     crate::threads::settle(args.threads, model_of(args).as_deref())?;
+    let cases = chosen(args)?;
     let device = crate::device::device(&args.device)?;
     let identity = DeviceIdentity::of(&args.device)?;
     let out = crate::out_dir::chosen(args.out.as_deref(), "kernels", args.resume)?;

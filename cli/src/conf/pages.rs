@@ -2,7 +2,7 @@
 
 use super::declared::KEYS;
 use super::key::Key;
-use crate::args::Cli;
+use crate::command::Cli;
 use candlescope_testkit::pages::hold_part;
 use clap::CommandFactory;
 use std::fmt::Write as _;
