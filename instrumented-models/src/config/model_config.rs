@@ -69,7 +69,7 @@ impl AttentionDims {
 pub struct ModelConfig {
     /// Name for people.
     pub name: String,
-    /// One of [`HF_ARCHITECTURES`].
+    /// One of [`HF_ARCHITECTURES`](super::HF_ARCHITECTURES).
     pub architecture: String,
     /// Entries of the vocabulary.
     pub vocab_size: usize,
