@@ -1,6 +1,6 @@
 //! Passes turn records into figures, one kind of figure per file.
 //!
-//! One [reading](reading) of a run serves all that want its rows: the figures ([`figures`]), the account of the devices'
+//! One [`reading`] of a run serves all that want its rows: the figures ([`figures`]), the account of the devices'
 //! time ([`account`]), the steps to replay. What an [`Analysis`] consists of is public here.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]

@@ -22,7 +22,7 @@ const ROWS: usize = 8192;
 /// Names of other runs that are remembered.
 const OTHER_RUNS: usize = 8;
 
-/// Iterator over a run's records; made by [`Run::batches`] and [`Run::table`].
+/// Iterator over a run's records; made by [`Run::batches`](crate::Run::batches) and [`Run::table`](crate::Run::table).
 ///
 /// It never fails: reading of a damaged segment stops at the damage, which [`findings`](Batches::findings) reports
 /// afterwards.
