@@ -145,9 +145,12 @@ fn everything_in_one_folder_and_every_finding_finds_its_rows() {
         summary.contains("measured request") && summary.contains("request decodes") && summary.contains("predicted"),
         "{summary}"
     );
-    let order =
-        ["class=\"outcome\"", "<ol class=\"changes\">", "<svg class=\"plot wide\"", "<iframe class=\"flame\"", "<pre>"];
-    assert!(order.map(at).is_sorted(), "{order:?}");
+    // On a busy machine there may be nothing to change that is the program's.
+    let changes = "<ol class=\"changes\">";
+    let order = ["class=\"outcome\"", changes, "<svg class=\"plot wide\"", "<iframe class=\"flame\"", "<pre>"];
+    let places: Vec<usize> =
+        order.into_iter().filter(|part| *part != changes || page.contains(changes)).map(at).collect();
+    assert!(places.is_sorted() && (places.len() == order.len() || page.contains("the machine was busy")), "{places:?}");
     assert!(!summary.contains('`') && page[at("<ol class=\"changes\">")..].contains("confidence "), "{summary}");
     assert_eq!(page.matches("<pre>").count(), page.matches("<summary>As a terminal shows it").count());
     // The run lasted as long as asked, in whole requests.
