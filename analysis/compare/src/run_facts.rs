@@ -66,7 +66,7 @@ impl RunFacts {
             (PathTimes::of(&kinds), DeviceCounts::of(&kinds))
         };
         let noticed = rows.to(&mut [&mut pass, &mut paths, &mut counts]);
-        let analysis = Analysis::finish(pass, run, &noticed);
+        let analysis = Analysis::finish(pass, &noticed);
         let outermost: Vec<&str> =
             analysis.phases.rows.iter().filter(|row| row.inside.is_none()).map(|row| row.name.as_str()).collect();
         let steps = measured_steps(&known, &analysis.warmup, |row| outermost.contains(&row.group()));

@@ -23,12 +23,13 @@ impl Analysis {
         let (known, rows) = RunContents::read(run);
         let mut figures = Figures::of(&known);
         let noticed = rows.to(&mut [&mut figures]);
-        Self::finish(figures, run, &noticed)
+        Self::finish(figures, &noticed)
     }
 
     /// The figures of rows that were read, judged.
-    pub fn finish(figures: Figures<'_>, run: &Run, noticed: &Noticed) -> Self {
+    pub fn finish(figures: Figures<'_>, noticed: &Noticed) -> Self {
+        let has_manifest = figures.known.run.manifest().is_some();
         let (analysis, seen) = figures.finish(noticed);
-        verdict(analysis, run.manifest().is_some(), seen)
+        verdict(analysis, has_manifest, seen)
     }
 }

@@ -44,7 +44,7 @@ pub const NOT_OF_KERNELS: &[&str] = &[
 
 /// Collects every figure of a run.
 pub struct Figures<'k> {
-    known: &'k RunContents<'k>,
+    pub(super) known: &'k RunContents<'k>,
     /// Those of the model.
     steps: Cow<'k, [StepRow]>,
     application: Application,
@@ -77,12 +77,10 @@ impl<'k> Figures<'k> {
         let mut spans = IntervalPass::default().at_most(open_intervals);
         spans.usual(Usual::of(counted()));
         let machine = manifest.machine.is_none().then(|| MachinePass::beside_steps(step_rows::windows(&*steps)));
-        let first_step = steps.first().map(|step| step.start_ns);
         Self {
             known,
             has_measured_steps: !measured.is_empty(),
-            // If the error bound of the clocks is too large, it is not known what ran before the first step.
-            loaded_until: first_step.filter(|_| !known.clocks().apart()),
+            loaded_until: known.loaded_until(&steps),
             cold: manifest.gpu.iter().flat_map(|gpu| &gpu.cold_steps).map(|step| Some(*step)).collect(),
             samples: MemoryPass::beside_steps(measured),
             power: EnergyPass::default(),
@@ -185,7 +183,7 @@ impl<'k> Figures<'k> {
             let rows = noticed.rows[&kind];
             (kind.table(), if kind == RecordKind::Kernel { rows.min(most_kernels) } else { rows })
         });
-        let mut seen: Vec<Finding> = run.findings().iter().chain(&noticed.findings).cloned().collect();
+        let mut seen = noticed.findings.clone();
         if kernel_rows > most_kernels {
             seen.push(left_out(run.limits(), Limit::Kernels, RecordKind::Kernel, run.rows(RecordKind::Kernel)));
         }

@@ -35,7 +35,7 @@ impl<'r> RunContents<'r> {
         requests.sort_by_key(|request| (request.host_start, request.request));
         steps.sort_by_key(|step| (step.start_ns, step.step));
         let manifest = run.manifest().cloned().unwrap_or_default();
-        (Self { run, manifest, steps, requests }, Rows::new(batches))
+        (Self { run, manifest, steps, requests }, Rows::new(batches, run.findings()))
     }
 
     /// How far the clocks of host and device may be apart.
@@ -48,8 +48,9 @@ impl<'r> RunContents<'r> {
         Warmup::of(&self.manifest, &self.requests, &self.steps)
     }
 
-    /// What ran on a device before this loaded the model; `None` if the clocks are too far apart to say what did.
-    pub fn loaded_until(&self) -> Option<i64> {
-        self.steps.first().map(|step| step.start_ns).filter(|_| !self.clocks().apart())
+    /// What ran on a device before the first of these steps loaded the model; `None` if the clocks are too far apart to say
+    /// what did.
+    pub fn loaded_until(&self, steps: &[StepRow]) -> Option<i64> {
+        steps.first().map(|step| step.start_ns).filter(|_| !self.clocks().apart())
     }
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, Scope};
 
-/// Takes a run's rows: samples before kernels before intervals. Steps and requests are [`Known`](super::known::RunContents)
+/// Takes a run's rows: samples before kernels before intervals. Steps and requests are known
+/// ([`RunContents`](super::known::RunContents))
 /// before.
 pub trait Pass: Send {
     /// The tables that it takes rows of.
@@ -27,10 +28,10 @@ pub trait Pass: Send {
     fn end(&mut self) {}
 }
 
-/// What was noticed while rows were read.
+/// What was noticed while a run was opened and its rows were read.
 #[derive(Debug)]
 pub struct Noticed {
-    /// Damage and limits.
+    /// Damage and limits, first those that opening it showed.
     pub findings: Vec<Finding>,
     /// Rows read, by table.
     pub rows: BTreeMap<RecordKind, u64>,
@@ -40,6 +41,8 @@ pub struct Noticed {
 #[derive(Debug)]
 pub struct Rows<'r> {
     batches: Batches<'r>,
+    /// What opening the run showed.
+    opened: &'r [Finding],
 }
 
 /// Tables in the order in which they are read.
@@ -50,8 +53,8 @@ const ORDER: [RecordKind; 3] = [RecordKind::Sample, RecordKind::Kernel, RecordKi
 const BEHIND: usize = 2;
 
 impl<'r> Rows<'r> {
-    pub(super) fn new(batches: Batches<'r>) -> Self {
-        Self { batches }
+    pub(super) fn new(batches: Batches<'r>, opened: &'r [Finding]) -> Self {
+        Self { batches, opened }
     }
 
     /// Gives the rows to all passes: this thread decodes, so that what it needs for that comes from the memory that opening
@@ -71,10 +74,10 @@ impl<'r> Rows<'r> {
             for pass in passes.iter_mut() {
                 let (to, rows) = sync_channel(BEHIND);
                 let outlet = Outlet { tables: pass.tables(), to };
-                match beside(threads, "cs-pass", (pass, rows), |(pass, rows)| take(&mut **pass, &rows)) {
+                match beside(threads, pass, rows) {
                     None => outlets.push(outlet),
                     // Where the system gives no more threads: one after the other.
-                    Some((pass, _)) => here.push(pass),
+                    Some(pass) => here.push(pass),
                 }
             }
             decode(&mut batches, outlets, |table, batch| {
@@ -84,7 +87,7 @@ impl<'r> Rows<'r> {
         });
         Noticed {
             rows: RecordKind::ALL.into_iter().map(|table| (table, batches.records(table))).collect(),
-            findings: batches.findings(),
+            findings: [self.opened, &batches.findings()].concat(),
         }
     }
 }
@@ -121,26 +124,21 @@ fn table_of(batch: &Batch) -> RecordKind {
     ORDER.into_iter().find(|table| batch.count(*table) > 0).unwrap_or(RecordKind::Span)
 }
 
-fn take(pass: &mut dyn Pass, rows: &Receiver<Arc<Batch>>) {
-    rows.iter().for_each(|batch| pass.rows(&batch));
-    pass.end();
-}
-
-/// Works on another thread; gives back what it would have worked with if the system gives no thread.
-fn beside<'s, T: Send + 's>(
+/// Gives these rows to the pass on another thread; gives the pass back if the system gives no thread.
+fn beside<'s, 'p: 's>(
     threads: &'s Scope<'s, '_>,
-    name: &str,
-    with: T,
-    work: impl FnOnce(T) + Send + 's,
-) -> Option<T> {
-    let (give, given) = sync_channel(1);
-    let thread = Builder::new().name(name.into()).spawn_scoped(threads, move || {
-        if let Ok(with) = given.recv() {
-            work(with);
+    pass: &'s mut &'p mut dyn Pass,
+    rows: Receiver<Arc<Batch>>,
+) -> Option<&'s mut &'p mut dyn Pass> {
+    let (give, given) = sync_channel::<&'s mut &'p mut dyn Pass>(1);
+    let thread = Builder::new().name("cs-pass".into()).spawn_scoped(threads, move || {
+        if let Ok(pass) = given.recv() {
+            rows.iter().for_each(|batch| pass.rows(&batch));
+            pass.end();
         }
     });
     match thread {
-        Ok(_) => give.send(with).err().map(|refused| refused.0),
-        Err(_) => Some(with),
+        Ok(_) => give.send(pass).err().map(|refused| refused.0),
+        Err(_) => Some(pass),
     }
 }

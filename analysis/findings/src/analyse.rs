@@ -66,11 +66,11 @@ pub fn analyze(run: &Run, options: &AnalyzeOptions) -> Analyzed {
         passes.push(chosen);
     }
     let noticed = rows.to(&mut passes);
-    let (account, mut left_out) = devices.finish();
+    let (account, left_out) = devices.finish();
     let simulation = chosen.and_then(|chosen| Simulation::of_chosen(chosen, &noticed, &options.simulation));
-    let mut seen: Vec<Finding> = run.findings().iter().chain(&noticed.findings).cloned().collect();
-    seen.append(&mut left_out);
-    let mut analysis = Analysis::finish(figures, run, &noticed);
+    let mut analysis = Analysis::finish(figures, &noticed);
+    let mut seen = noticed.findings;
+    seen.extend(left_out);
     // Where steps cannot be replayed, gains follow from their two lines.
     analysis.diagnosis = Some(diagnose(&analysis, account.as_ref().ok(), simulation.as_ref().ok()));
     Analyzed { analysis, account, simulation, seen }

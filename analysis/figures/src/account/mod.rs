@@ -167,10 +167,9 @@ pub struct Trace {
 pub fn account(run: &Run, options: &AccountOptions) -> Result<(Account, Vec<Finding>), AccountError> {
     let (known, rows) = RunContents::read(run);
     let mut pass = AccountPass::of(&known, options);
-    let noticed = rows.to(&mut [&mut pass]);
-    let (account, mut left_out) = pass.finish();
-    let mut seen: Vec<Finding> = run.findings().iter().cloned().chain(noticed.findings).collect();
-    seen.append(&mut left_out);
+    let mut seen = rows.to(&mut [&mut pass]).findings;
+    let (account, left_out) = pass.finish();
+    seen.extend(left_out);
     Ok((account?, seen))
 }
 

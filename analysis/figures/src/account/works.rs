@@ -163,7 +163,7 @@ impl<'k> Collector<'k> {
             limits: known.run.limits(),
             places: known.steps.iter().enumerate().map(place).collect(),
             last: (u64::MAX, (NOWHERE, false)),
-            loaded_until: known.loaded_until(),
+            loaded_until: known.loaded_until(&known.steps),
             rows: 0,
             full: false,
             more_devices: false,

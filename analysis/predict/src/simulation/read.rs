@@ -80,8 +80,7 @@ impl Simulation {
     /// Those of [`of`](Self::of).
     pub fn of_chosen(chosen: ChosenSteps<'_>, noticed: &Noticed, options: &SimulationOptions) -> Result<Self, Abstain> {
         chosen.have_launches()?;
-        let mut findings = chosen.known.run.findings().to_vec();
-        findings.extend(noticed.findings.iter().cloned().chain(chosen.left_out()));
+        let findings = [&noticed.findings[..], &chosen.left_out()].concat();
         let ChosenSteps { known, counting, has_kernels, rows, .. } = chosen;
         let counting: Vec<&StepRow> = counting.into_iter().map(|at| &known.steps[at]).collect();
         let reader = Reader { manifest: &known.manifest, options, counting: &counting };
