@@ -135,6 +135,18 @@ words! {
 }
 
 words! {
+    /// What a thread did at a time.
+    ThreadState {
+        /// It was on a CPU.
+        Running = "running",
+        /// It waited: for a lock, another thread, a file, a device.
+        Blocked = "blocked",
+        /// It was ready, but another thread had the CPU.
+        Preempted = "preempted",
+    }
+}
+
+words! {
     /// Which intervals get GPU time.
     GpuTier {
         /// No intervals.

@@ -269,6 +269,8 @@ impl<'a> Batches<'a> {
             RecordKind::Request => FromColumns::rows(rows, interner, &keep, &mut batch.requests),
             RecordKind::Sample => FromColumns::rows(rows, interner, &keep, &mut batch.samples),
             RecordKind::Kernel => FromColumns::rows(rows, interner, &keep, &mut batch.kernels),
+            RecordKind::Stack => FromColumns::rows(rows, interner, &keep, &mut batch.stacks),
+            RecordKind::StackSample => FromColumns::rows(rows, interner, &keep, &mut batch.stack_samples),
         };
         *self.read.entry(kind).or_default() += batch.count(kind);
         if malformed > 0 {
@@ -297,6 +299,8 @@ fn held_limit(kind: RecordKind) -> Option<Limit> {
         RecordKind::Step => Some(Limit::Steps),
         RecordKind::Request => Some(Limit::Requests),
         RecordKind::Sample => Some(Limit::Samples),
+        RecordKind::Stack => Some(Limit::Stacks),
+        RecordKind::StackSample => Some(Limit::StackSamples),
         RecordKind::Kernel | RecordKind::Span => None,
     }
 }

@@ -8,7 +8,7 @@ use candlescope_schema::table::kind::{
 };
 use candlescope_schema::{
     DType, GpuSource, GpuTime, HostNs, KernelKind, Outcome, PathInfo, Phase, Served, Shape, SpanId, ThreadInfo,
-    TraceId, UnrecordedStep,
+    ThreadState, TraceId, UnrecordedStep,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -172,6 +172,7 @@ words! {
     DType, |word: &str| Some(DType::from_word(word).unwrap_or(DType::Other)), None;
     Shape, |text: &str| text.parse::<Shape>().ok(), None;
     KernelKind, KernelKind::from_word, None;
+    ThreadState, ThreadState::from_word, None;
     &'static str, |text: &str| Some(forever(text)), None;
 }
 
@@ -184,6 +185,18 @@ impl Load<Arc<str>> for Text {
 
     fn get(column: &mut Self::Column, row: usize, _: &mut Interner) -> Option<Arc<str>> {
         column.get(row)
+    }
+}
+
+impl Load<Option<Arc<str>>> for Text {
+    type Column = Mapped<Arc<str>>;
+
+    fn of(batch: &RecordBatch, name: &str, interner: &mut Interner) -> Self::Column {
+        Mapped::of(batch, name, |text| interner.word(text))
+    }
+
+    fn get(column: &mut Self::Column, row: usize, _: &mut Interner) -> Option<Option<Arc<str>>> {
+        Some(column.get(row))
     }
 }
 

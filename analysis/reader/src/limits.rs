@@ -78,6 +78,10 @@ limits! {
     AccountDevices = "account-devices", 64, "devices of an account";
     /// Samples that an analysis reads.
     Samples = "samples", 20_000_000, "samples of an analysis";
+    /// Call stacks that an analysis holds.
+    Stacks = "stacks", 4_000_000, "call stacks held in memory";
+    /// Samples of threads that an analysis reads.
+    StackSamples = "stack-samples", 20_000_000, "samples of threads of an analysis";
     /// Intervals that wait for their parent or their children at once.
     OpenIntervals = "open-intervals", 1_000_000, "intervals that wait for a parent or for children at once";
     /// Ranges, and kernels, of a profile of Nsight Systems.

@@ -36,7 +36,15 @@ possible! {
     SpanRecord: host_start host_dur_ns,
     StepRecord: host_start host_dur_ns,
     RequestRecord: host_start host_dur_ns,
-    KernelRecord: gpu_start gpu_dur_ns
+    KernelRecord: gpu_start gpu_dur_ns,
+    StackSampleRecord: time weight_ns
+}
+
+impl Possible for StackRecord {
+    /// Callers have smaller numbers, so that walks to the outermost frame end.
+    fn is_possible(&self) -> bool {
+        self.parent.is_none_or(|parent| parent < self.stack)
+    }
 }
 
 impl Possible for SampleRecord {
@@ -72,3 +80,5 @@ each_step!(read);
 each_request!(read);
 each_sample!(read);
 each_kernel!(read);
+each_stack!(read);
+each_stack_sample!(read);

@@ -5,7 +5,7 @@ use super::file_system::{Disk, Files};
 use super::parquet_config::ParquetConfig;
 use super::segment::{SegmentError, Shared, TableWriter};
 use super::store::RunDir;
-use super::tables::{Kernels, Requests, RunColumns, Samples, Spans, Steps};
+use super::tables::{Kernels, Requests, RunColumns, Samples, Spans, StackSamples, Stacks, Steps};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, ExportError, Exporter, Ledger};
 use parquet::errors::ParquetError;
@@ -40,6 +40,8 @@ struct Writer {
     requests: TableWriter<Requests>,
     samples: TableWriter<Samples>,
     kernels: TableWriter<Kernels>,
+    stacks: TableWriter<Stacks>,
+    stack_samples: TableWriter<StackSamples>,
     /// Number of the open segments, the same in every table.
     number: u32,
     /// When the open segments got their first row.
@@ -69,6 +71,14 @@ macro_rules! each_table {
         }
         {
             let $table = &mut $writer.kernels;
+            outcome = $action.and(outcome);
+        }
+        {
+            let $table = &mut $writer.stacks;
+            outcome = $action.and(outcome);
+        }
+        {
+            let $table = &mut $writer.stack_samples;
             outcome = $action.and(outcome);
         }
         outcome
@@ -125,6 +135,8 @@ impl ParquetExporter {
             || writer.samples.open_bytes() >= bytes
             || writer.steps.open_bytes() >= bytes
             || writer.kernels.open_bytes() >= bytes
+            || writer.stacks.open_bytes() >= bytes
+            || writer.stack_samples.open_bytes() >= bytes
             || writer.opened.is_some_and(|opened| opened.elapsed() >= age);
         if due { writer.rotate(budget, ledger) } else { Ok(()) }
     }
@@ -190,7 +202,7 @@ impl Writer {
         files: Arc<dyn Files>,
         run: &RunManifest,
     ) -> Result<Self, ParquetError> {
-        use candlescope_core::RecordKind::{Kernel, Request, Sample, Span, Step};
+        use candlescope_core::RecordKind::{Kernel, Request, Sample, Span, Stack, StackSample, Step};
         let columns = RunColumns {
             run_id: run.run_id.clone(),
             host: run.host.clone(),
@@ -203,6 +215,8 @@ impl Writer {
             requests: TableWriter::new(dir.table(Request), level, &columns)?,
             samples: TableWriter::new(dir.table(Sample), level, &columns)?,
             kernels: TableWriter::new(dir.table(Kernel), level, &columns)?,
+            stacks: TableWriter::new(dir.table(Stack), level, &columns)?,
+            stack_samples: TableWriter::new(dir.table(StackSample), level, &columns)?,
             shared: Shared {
                 files,
                 chunks: ChunkWriter::new(level)?,
@@ -228,6 +242,8 @@ impl Writer {
             .and(self.requests.take(&batch.requests, number, shared, ledger))
             .and(self.samples.take(&batch.samples, number, shared, ledger))
             .and(self.kernels.take(&batch.kernels, number, shared, ledger))
+            .and(self.stacks.take(&batch.stacks, number, shared, ledger))
+            .and(self.stack_samples.take(&batch.stack_samples, number, shared, ledger))
             .map_err(export_error)
     }
 
@@ -257,15 +273,20 @@ impl Writer {
                 + self.steps.finished_bytes()
                 + self.requests.finished_bytes()
                 + self.samples.finished_bytes()
-                + self.kernels.finished_bytes();
+                + self.kernels.finished_bytes()
+                + self.stacks.finished_bytes()
+                + self.stack_samples.finished_bytes();
             if total <= budget {
                 return Ok(());
             }
-            // Never the last segment of a table: a run without its latest data is useless.
+            // Never the last segment of a table: a run without its latest data is useless. Nor stacks, which any later
+            // sample may name; they are few.
             let deleted = if self.spans.finished() > 1 {
                 self.spans.delete_oldest(ledger)
             } else if self.kernels.finished() > 1 {
                 self.kernels.delete_oldest(ledger)
+            } else if self.stack_samples.finished() > 1 {
+                self.stack_samples.delete_oldest(ledger)
             } else if self.samples.finished() > 1 {
                 self.samples.delete_oldest(ledger)
             } else if self.steps.finished() > 1 {

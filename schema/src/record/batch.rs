@@ -1,6 +1,8 @@
 //! Records on their way to the exporters.
 
-use super::{KernelRecord, RecordKind, RequestRecord, SampleRecord, SpanRecord, StepRecord};
+use super::{
+    KernelRecord, RecordKind, RequestRecord, SampleRecord, SpanRecord, StackRecord, StackSampleRecord, StepRecord,
+};
 
 /// What the pipeline hands to every exporter: shared, never copied for each exporter.
 ///
@@ -18,6 +20,10 @@ pub struct Batch {
     pub samples: Vec<SampleRecord>,
     /// Kernels, copies and memsets.
     pub kernels: Vec<KernelRecord>,
+    /// Call stacks, each before the samples and stacks that name it.
+    pub stacks: Vec<StackRecord>,
+    /// Samples of what threads did.
+    pub stack_samples: Vec<StackSampleRecord>,
 }
 
 impl Batch {
@@ -29,12 +35,14 @@ impl Batch {
             RecordKind::Request => self.requests.len(),
             RecordKind::Sample => self.samples.len(),
             RecordKind::Kernel => self.kernels.len(),
+            RecordKind::Stack => self.stacks.len(),
+            RecordKind::StackSample => self.stack_samples.len(),
         }) as u64
     }
 
     /// Number of records of all kinds.
     pub fn len(&self) -> usize {
-        self.spans.len() + self.steps.len() + self.requests.len() + self.samples.len() + self.kernels.len()
+        RecordKind::ALL.iter().map(|kind| self.count(*kind) as usize).sum()
     }
 
     /// Whether it holds no records.

@@ -16,14 +16,26 @@ pub enum RecordKind {
     Sample,
     /// [`super::KernelRecord`]
     Kernel,
+    /// [`super::StackRecord`]
+    Stack,
+    /// [`super::StackSampleRecord`]
+    StackSample,
 }
 
 impl RecordKind {
     /// All kinds, in table order.
-    pub const ALL: [RecordKind; 5] =
-        [RecordKind::Span, RecordKind::Step, RecordKind::Request, RecordKind::Sample, RecordKind::Kernel];
+    pub const ALL: [RecordKind; 7] = [
+        RecordKind::Span,
+        RecordKind::Step,
+        RecordKind::Request,
+        RecordKind::Sample,
+        RecordKind::Kernel,
+        RecordKind::Stack,
+        RecordKind::StackSample,
+    ];
 
-    /// Name of the kind's table, which is its folder in a run: `spans`, `steps`, `requests`, `samples`, `kernels`.
+    /// Name of the kind's table, which is its folder in a run: `spans`, `steps`, `requests`, `samples`, `kernels`,
+    /// `stacks`, `stack_samples`.
     pub const fn table(self) -> &'static str {
         match self {
             RecordKind::Span => "spans",
@@ -31,6 +43,8 @@ impl RecordKind {
             RecordKind::Request => "requests",
             RecordKind::Sample => "samples",
             RecordKind::Kernel => "kernels",
+            RecordKind::Stack => "stacks",
+            RecordKind::StackSample => "stack_samples",
         }
     }
 }

@@ -53,6 +53,14 @@ record! {
         /// Bytes with activations in and out of the operation, of which arithmetic intensity is computed; the
         /// interval's own.
         io_bytes: Option<u64> => Repeated,
+        /// Time on a CPU within it, nanoseconds; null where the thread's switches are not recorded.
+        cpu_ns: Option<u64> => Int,
+        /// Time within it in which the thread was ready, but another one had its CPU, nanoseconds.
+        preempted_ns: Option<u64> => Int,
+        /// Time within it in which the thread waited: for a lock, another thread, a file, a device; nanoseconds.
+        blocked_ns: Option<u64> => Int,
+        /// Pages that the system had to provide within it.
+        page_faults: Option<u64> => Int,
     }
 }
 
@@ -89,6 +97,10 @@ impl SpanRecord {
             shape: None,
             flops_executed: None,
             io_bytes: None,
+            cpu_ns: None,
+            preempted_ns: None,
+            blocked_ns: None,
+            page_faults: None,
         }
     }
 }

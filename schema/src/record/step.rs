@@ -63,6 +63,14 @@ record! {
         /// Steps without a record whose times rates need, as they became known: a line for each with number, start,
         /// duration (ns), request, phase and name, `-` where absent; empty: none; null: the run does not record them.
         unrecorded: Option<Vec<UnrecordedStep>> => Lines,
+        /// Time on a CPU within it, nanoseconds; null where the thread's switches are not recorded.
+        cpu_ns: Option<u64> => Int,
+        /// Time within it in which the thread was ready, but another one had its CPU, nanoseconds.
+        preempted_ns: Option<u64> => Int,
+        /// Time within it in which the thread waited: for a lock, another thread, a file, a device; nanoseconds.
+        blocked_ns: Option<u64> => Int,
+        /// Pages that the system had to provide within it.
+        page_faults: Option<u64> => Int,
     }
 }
 
@@ -103,6 +111,10 @@ impl StepRecord {
             io_bytes: None,
             serves: Vec::new(),
             unrecorded: None,
+            cpu_ns: None,
+            preempted_ns: None,
+            blocked_ns: None,
+            page_faults: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Column, ColumnType};
 use crate::record::RecordKind;
-use crate::{KernelRecord, RequestRecord, SampleRecord, SpanRecord, StepRecord};
+use crate::{KernelRecord, RequestRecord, SampleRecord, SpanRecord, StackRecord, StackSampleRecord, StepRecord};
 use std::sync::OnceLock;
 
 /// The columns that every table begins with.
@@ -19,7 +19,7 @@ const OF_RUN: [Column; 3] = [
 
 /// Columns of the table of this kind of record.
 pub fn columns(kind: RecordKind) -> &'static [Column] {
-    static TABLES: [OnceLock<Vec<Column>>; RecordKind::ALL.len()] = [const { OnceLock::new() }; 5];
+    static TABLES: [OnceLock<Vec<Column>>; RecordKind::ALL.len()] = [const { OnceLock::new() }; RecordKind::ALL.len()];
     TABLES[kind as usize].get_or_init(|| {
         let mut all = OF_RUN.to_vec();
         match kind {
@@ -28,6 +28,8 @@ pub fn columns(kind: RecordKind) -> &'static [Column] {
             RecordKind::Request => RequestRecord::describe(&mut all),
             RecordKind::Sample => SampleRecord::describe(&mut all),
             RecordKind::Kernel => KernelRecord::describe(&mut all),
+            RecordKind::Stack => StackRecord::describe(&mut all),
+            RecordKind::StackSample => StackSampleRecord::describe(&mut all),
         }
         all
     })

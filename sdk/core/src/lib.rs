@@ -34,6 +34,7 @@ mod ring_room;
 mod session;
 mod setup_notes;
 mod shared;
+pub mod stacks;
 mod stats;
 mod sync;
 mod tally;

@@ -8,7 +8,7 @@ use candlescope_core::table::kind::{
 };
 use candlescope_core::{
     DType, GpuSource, GpuTime, HostNs, KernelKind, Outcome, PathInfo, Phase, Served, Shape, SpanId, ThreadInfo,
-    TraceId, UnrecordedStep,
+    ThreadState, TraceId, UnrecordedStep,
 };
 use std::sync::Arc;
 
@@ -73,6 +73,13 @@ impl Store<u16> for Narrow {
     }
 }
 
+impl Store<bool> for Narrow {
+    type Column = Keyed<ValueDict<i32>>;
+    fn push(column: &mut Self::Column, value: &bool, slot: &mut u32) {
+        column.push(*slot, Some(i32::from(*value)));
+    }
+}
+
 impl Store<Option<bool>> for Narrow {
     type Column = Keyed<ValueDict<i32>>;
     fn push(column: &mut Self::Column, value: &Option<bool>, slot: &mut u32) {
@@ -114,12 +121,19 @@ macro_rules! words {
         )*
     };
 }
-words!(TraceId, Phase, Outcome, DType, Shape, KernelKind, &'static str);
+words!(TraceId, Phase, Outcome, DType, Shape, KernelKind, ThreadState, &'static str);
 
 impl Store<Arc<str>> for Text {
     type Column = Texts;
     fn push(column: &mut Texts, value: &Arc<str>, _: &mut u32) {
         column.push(value);
+    }
+}
+
+impl Store<Option<Arc<str>>> for Text {
+    type Column = Texts;
+    fn push(column: &mut Texts, value: &Option<Arc<str>>, _: &mut u32) {
+        column.push_opt(value.as_ref());
     }
 }
 

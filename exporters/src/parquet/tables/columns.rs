@@ -4,7 +4,8 @@ use crate::parquet::encoding::chunk::{ColumnData, KeySource};
 use crate::parquet::encoding::column::{KeyColumn, NULL, ValueColumn};
 use crate::parquet::encoding::dictionary::{PathDict, TextDict, ThreadDict, ValueDict};
 use candlescope_core::{
-    DType, GpuSource, KernelKind, MOST_TEXT_BYTES, Outcome, PathInfo, Phase, Shape, ThreadInfo, TraceId, cut_text,
+    DType, GpuSource, KernelKind, MOST_TEXT_BYTES, Outcome, PathInfo, Phase, Shape, ThreadInfo, ThreadState, TraceId,
+    cut_text,
 };
 use std::borrow::Cow;
 use std::hash::Hash;
@@ -149,6 +150,7 @@ impl Word for GpuSource {}
 impl Word for DType {}
 impl Word for Shape {}
 impl Word for KernelKind {}
+impl Word for ThreadState {}
 impl Word for &'static str {}
 
 impl<T: Word> Dictionary for ValueDict<T> {

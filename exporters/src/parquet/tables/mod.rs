@@ -101,3 +101,5 @@ each_step!(rows);
 each_request!(rows);
 each_sample!(rows);
 each_kernel!(rows);
+each_stack!(rows);
+each_stack_sample!(rows);
