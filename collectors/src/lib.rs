@@ -24,6 +24,10 @@
     feature = "nvml",
     doc = "| [`nvml`] | `nvml` | power, energy, memory, use, clocks, temperature of NVIDIA GPUs |"
 )]
+#![cfg_attr(
+    feature = "stacks",
+    doc = "| [`stacks`] | `stacks` | call stacks of the program's threads, and their time off the CPU |"
+)]
 //!
 //! What a machine does not report is left out, never reported as zero.
 
@@ -39,6 +43,8 @@ mod driver_gate;
 pub mod host;
 #[cfg(feature = "nvml")]
 pub mod nvml;
+#[cfg(feature = "stacks")]
+pub mod stacks;
 
 /// The types for sharing between threads, in one module: `tests/models` replaces them with those of a model checker.
 #[cfg(feature = "cupti")]

@@ -1,0 +1,245 @@
+//! One thread's events and their buffer.
+
+use super::event_kinds::EventKind;
+use super::off_cpu::{Ended, OffCpu};
+use super::ring_records::{self, RingRecord};
+use super::sys::{PerfEvent, RecordRing};
+use crate::stacks::stack_tree::NodeIndex;
+use crate::stacks::stack_walk::Registers;
+use crate::stacks::sys as clock;
+use candlescope_core::ThreadState;
+use candlescope_core::stacks::{MonotonicNs, RawStackSample, ThreadChange, ThreadEvent};
+use std::io;
+
+/// Bytes of a buffer that holds no stacks: a thousand switches.
+const SMALL_RING: usize = 64 << 10;
+
+/// What is recorded of each thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::stacks) struct PerfMode {
+    /// Samples; without them, switches and page faults alone.
+    pub(in crate::stacks) samples: bool,
+    /// What happens in the kernel is sampled too.
+    pub(in crate::stacks) kernel: bool,
+    /// Times off the CPU and page faults.
+    pub(in crate::stacks) off_cpu: bool,
+    pub(in crate::stacks) hz: u32,
+    pub(in crate::stacks) stack_bytes: usize,
+}
+
+impl PerfMode {
+    fn first(self) -> EventKind {
+        match self.samples {
+            true => EventKind::CpuClock { period_ns: self.period_ns(), stack_bytes: self.stack_bytes },
+            false => EventKind::Carrier,
+        }
+    }
+
+    fn period_ns(self) -> u64 {
+        1_000_000_000 / u64::from(self.hz.max(1))
+    }
+
+    /// Room for what comes in 60 ms, should we be kept from a CPU for so long.
+    fn ring_bytes(self) -> usize {
+        if !self.samples {
+            return SMALL_RING;
+        }
+        let samples = (self.hz as usize / 16).clamp(16, 256) * if self.off_cpu && self.kernel { 2 } else { 1 };
+        (samples * (self.stack_bytes + 256)).next_power_of_two().max(SMALL_RING)
+    }
+}
+
+/// Whether the kernel allows this mode for a thread of ours.
+pub(in crate::stacks) fn is_allowed(mode: PerfMode) -> io::Result<()> {
+    PerfEvent::open(&mode.first().attributes(mode.kernel), clock::thread_id()).map(drop)
+}
+
+/// What was read from a thread's buffer.
+#[derive(Debug)]
+pub(in crate::stacks) enum Reading<'a> {
+    /// A sample, and what its stack is to be unwound from.
+    Sample(RawStackSample, Option<(Registers, &'a [u8])>),
+    /// A time off the CPU, whose stack was known before.
+    OffCpu(RawStackSample, Option<NodeIndex>),
+    Event(ThreadEvent),
+    /// The thread is about to leave the CPU: the answer is the node of this stack.
+    Leaves(Registers, &'a [u8]),
+    Lost(u64),
+    /// The thread has a new name.
+    Name(String),
+    Ended,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(in crate::stacks) struct PerfThread {
+    tid: u32,
+    mode: PerfMode,
+    // The buffer goes before the events whose it is.
+    ring: RecordRing,
+    first: PerfEvent,
+    switches: Option<PerfEvent>,
+    faults: Option<PerfEvent>,
+    off_cpu: OffCpu,
+    /// CPU time and page faults at the last sample of each.
+    cpu_ns: u64,
+    fault_count: u64,
+    /// Everything that happened before was read.
+    read_until: u64,
+    /// Samples were lost since the last one: the CPU time between is not all of the next one's.
+    gap: bool,
+}
+
+impl PerfThread {
+    /// Begins to record a thread.
+    pub(in crate::stacks) fn attach(tid: u32, mode: PerfMode) -> io::Result<Self> {
+        let first = PerfEvent::open(&mode.first().attributes(mode.kernel), tid)?;
+        let mut bytes = mode.ring_bytes();
+        let ring = loop {
+            match RecordRing::map(&first, bytes) {
+                Ok(ring) => break ring,
+                // More than may be locked in memory.
+                Err(_) if bytes > SMALL_RING => bytes /= 2,
+                Err(error) => return Err(error),
+            }
+        };
+        // What is missing of these is missing from the records, and no reason to record nothing.
+        let also = |wanted: bool, kind: EventKind| {
+            let event = wanted.then(|| PerfEvent::open(&kind.attributes(mode.kernel), tid).ok()).flatten()?;
+            event.write_into(&first).ok()?;
+            event.enable().ok()?;
+            Some(event)
+        };
+        let switches = EventKind::Switches { hz: mode.hz, stack_bytes: mode.stack_bytes };
+        let switches = also(mode.off_cpu && mode.samples && mode.kernel, switches);
+        let faults = also(mode.off_cpu, EventKind::PageFaults);
+        first.enable()?;
+        let off_cpu = OffCpu::new(tid.into());
+        Ok(Self { tid, mode, ring, first, switches, faults, off_cpu, cpu_ns: 0, fault_count: 0, read_until: 0, gap: false })
+    }
+
+    /// Whether page faults are reported.
+    pub(in crate::stacks) fn counts_faults(&self) -> bool {
+        self.faults.is_some()
+    }
+
+    /// Whether switches are reported.
+    pub(in crate::stacks) fn tells_switches(&self) -> bool {
+        self.mode.off_cpu
+    }
+
+    /// Whether the thread is on a CPU.
+    pub(in crate::stacks) fn is_on(&self) -> Option<bool> {
+        self.off_cpu.is_on()
+    }
+
+    /// Whether nothing was recorded so far: a thread that waited when it was attached still does.
+    pub(in crate::stacks) fn is_untouched(&self) -> bool {
+        !self.ring.was_written()
+    }
+
+    /// The thread waited when it was attached.
+    pub(in crate::stacks) fn was_waiting(&mut self, since: MonotonicNs) {
+        self.off_cpu.was_waiting(since.0);
+    }
+
+    /// Reads what was recorded. `take` gets each reading, and answers with the node of a stack if it was given one.
+    pub(in crate::stacks) fn read(
+        &mut self,
+        record: &mut Vec<u8>,
+        take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>,
+    ) {
+        self.read_until = clock::monotonic().0;
+        while self.ring.next(record) {
+            let switches = self.switches.as_ref().map(|event| event.id);
+            let copies = |id| id == self.first.id && self.mode.first().copies() || Some(id) == switches;
+            match ring_records::read(record, copies) {
+                Some(RingRecord::Sample { id, time, count, kernel, copied }) => {
+                    if id == self.first.id {
+                        let sample = self.sample(time, count, kernel);
+                        take(Reading::Sample(sample, copied));
+                    } else if Some(id) == switches {
+                        let node = copied.and_then(|(registers, stack)| take(Reading::Leaves(registers, stack)));
+                        self.off_cpu.leaves_with(node);
+                    } else {
+                        self.faults_until(time, count, take);
+                    }
+                }
+                Some(RingRecord::Switch { time, out, preempted }) if self.mode.off_cpu => {
+                    if out {
+                        self.off_cpu.off(time, preempted);
+                        self.event(time, ThreadChange::Off { preempted }, take);
+                    } else {
+                        self.event(time, ThreadChange::On, take);
+                        if let Some((node, sample)) = self.off_cpu.on(time) {
+                            take(Reading::OffCpu(sample, node));
+                        }
+                    }
+                }
+                Some(RingRecord::Lost { time, count }) => {
+                    self.off_cpu.forget();
+                    self.gap = true;
+                    take(Reading::Lost(count));
+                    self.event(time, ThreadChange::Lost, take);
+                }
+                Some(RingRecord::Name { name }) => {
+                    take(Reading::Name(name));
+                }
+                Some(RingRecord::Exit { tid, .. }) if tid == self.tid => {
+                    take(Reading::Ended);
+                }
+                _ => {}
+            }
+        }
+        let lost = self.off_cpu.take_lost();
+        if lost > 0 {
+            take(Reading::Lost(lost));
+        }
+    }
+
+    /// Reports page faults for which no record was due yet, as of the last reading: what is read next is later than that.
+    pub(in crate::stacks) fn read_faults(&mut self, take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
+        if let Some(count) = self.faults.as_ref().and_then(PerfEvent::count) {
+            self.faults_until(self.read_until, count, take);
+        }
+    }
+
+    /// Events up to then were read, and later ones were not.
+    pub(in crate::stacks) fn read_until(&self) -> MonotonicNs {
+        MonotonicNs(self.read_until)
+    }
+
+    /// Recording ends. The answer is a time off the CPU that had not ended.
+    pub(in crate::stacks) fn finish(&mut self, time: MonotonicNs) -> Option<Ended> {
+        self.off_cpu.finish(time.0)
+    }
+
+    /// A sample stands for the CPU time since the one before. Where the kernel is not seen, or samples are missing, for a
+    /// period: the time between is not all its own.
+    fn sample(&mut self, time: u64, cpu_ns: u64, kernel: bool) -> RawStackSample {
+        let since = cpu_ns.saturating_sub(self.cpu_ns);
+        let weight_ns = if self.gap || !self.mode.kernel { self.mode.period_ns() } else { since };
+        (self.cpu_ns, self.gap) = (cpu_ns, false);
+        RawStackSample {
+            tid: self.tid.into(),
+            time: MonotonicNs(time),
+            state: ThreadState::Running,
+            weight_ns,
+            stack: None,
+            kernel: Some(kernel),
+        }
+    }
+
+    fn faults_until(&mut self, time: u64, count: u64, take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
+        let more = count.saturating_sub(self.fault_count);
+        if more > 0 {
+            self.fault_count = count;
+            self.event(time, ThreadChange::PageFaults(u32::try_from(more).unwrap_or(u32::MAX)), take);
+        }
+    }
+
+    fn event(&mut self, time: u64, change: ThreadChange, take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
+        self.read_until = self.read_until.max(time);
+        take(Reading::Event(ThreadEvent { tid: self.tid.into(), time: MonotonicNs(time), change }));
+    }
+}

@@ -1,0 +1,174 @@
+//! Sampling that has begun: finds threads, and reads what was recorded of them.
+
+use super::mode::Mode;
+use super::sampled_thread::SampledThread;
+use super::signals;
+use super::stack_books::StackBooks;
+use super::stack_options::StackOptions;
+use super::sys;
+use super::thread_list::{self, ThreadList, YOUNG_NS};
+use candlescope_core::stacks::{MonotonicNs, StackError, StackSink};
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// At the end, names are waited for so long; what has none by then is delivered without.
+const LAST_NAMES: Duration = Duration::from_secs(10);
+/// Page faults that are too few for a record are read so often.
+const FAULTS_NS: u64 = 100_000_000;
+/// The kernel writes a record at once; another CPU may still be at one when its buffer is read.
+const SETTLED_NS: u64 = 1_000_000;
+
+/// A thread that is not sampled.
+#[derive(Debug, Clone, Copy)]
+struct OtherThread {
+    since: MonotonicNs,
+    /// There were too many.
+    waits_for_room: bool,
+}
+
+/// See the module's text.
+pub(super) struct Sampling {
+    options: StackOptions,
+    mode: Mode,
+    list: ThreadList,
+    threads: FxHashMap<u32, SampledThread>,
+    others: FxHashMap<u32, OtherThread>,
+    faults_read_at: MonotonicNs,
+    books: StackBooks,
+    /// Bytes at hand.
+    copied: Vec<u8>,
+    lost: u64,
+    /// Threads that were never sampled, for there were too many, or something was refused.
+    not_sampled: u64,
+}
+
+impl Sampling {
+    pub(super) fn start(options: StackOptions) -> Result<Self, StackError> {
+        let mode = Mode::choose(&options)?;
+        let books = StackBooks::new();
+        let books = books.map_err(|error| StackError(format!("no stacks: a thread cannot be started: {error}")))?;
+        Ok(Self {
+            options,
+            mode,
+            list: ThreadList::default(),
+            threads: FxHashMap::default(),
+            others: FxHashMap::default(),
+            faults_read_at: sys::monotonic(),
+            books,
+            copied: Vec::new(),
+            lost: 0,
+            not_sampled: 0,
+        })
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.mode.name()
+    }
+
+    pub(super) fn describe(&self) -> BTreeMap<String, Value> {
+        let mut facts = BTreeMap::from([
+            ("stacks_source".to_string(), json!(self.mode.name())),
+            ("stacks_hz".to_string(), json!(self.options.hz)),
+            ("stacks_blind_to".to_string(), json!(self.mode.blind_to())),
+        ]);
+        for (key, count) in [("stacks_threads_left_out", self.not_sampled), ("stacks_not_kept", self.books.not_kept)] {
+            if count > 0 {
+                facts.insert(key.to_string(), json!(count));
+            }
+        }
+        facts
+    }
+
+    pub(super) fn poll(&mut self, into: &mut StackSink) -> Result<(), StackError> {
+        let now = sys::monotonic();
+        self.books.follow_loader();
+        let threads = self.list.threads(now);
+        if let Some(threads) = &threads {
+            self.follow_threads(threads, now, into);
+        }
+        let faults = now.0.saturating_sub(self.faults_read_at.0) >= FAULTS_NS;
+        if faults {
+            self.faults_read_at = now;
+        }
+        let mut ours = Vec::new();
+        for (tid, thread) in &mut self.threads {
+            self.lost += thread.read(&mut self.books, &mut self.copied, faults, into);
+            if !thread.follow_name(into) {
+                ours.push(*tid);
+            }
+        }
+        for tid in ours {
+            self.detach(tid, into);
+            self.others.insert(tid, OtherThread { since: now, waits_for_room: false });
+        }
+        into.lost += std::mem::take(&mut self.lost);
+        self.books.settle(into);
+        into.through = MonotonicNs(now.0.saturating_sub(SETTLED_NS));
+        if threads.is_some() && self.mode.signals && !signals::is_installed() {
+            let cause = "the program installed a handler of its own for the sampler's signal";
+            return Err(StackError(format!("stacks are sampled no more: {cause}")));
+        }
+        Ok(())
+    }
+
+    pub(super) fn stop(&mut self, into: &mut StackSink) {
+        let tids: Vec<u32> = self.threads.keys().copied().collect();
+        for tid in tids {
+            self.detach(tid, into);
+        }
+        into.lost += std::mem::take(&mut self.lost);
+        self.books.finish(Instant::now() + LAST_NAMES, into);
+        into.through = sys::monotonic();
+    }
+
+    fn follow_threads(&mut self, threads: &FxHashSet<u32>, now: MonotonicNs, into: &mut StackSink) {
+        let gone = |(tid, thread): (&u32, &SampledThread)| (!threads.contains(tid) || thread.is_over()).then_some(*tid);
+        let gone: Vec<u32> = self.threads.iter().filter_map(gone).collect();
+        for tid in gone {
+            self.detach(tid, into);
+        }
+        self.others.retain(|tid, _| threads.contains(tid));
+        // A thread takes its name once it runs: a young one may be one of ours, or none any more.
+        let is_young = |since: MonotonicNs| now.0.saturating_sub(since.0) < YOUNG_NS;
+        for thread in self.threads.values_mut().filter(|thread| is_young(thread.since)) {
+            thread.read_name();
+        }
+        for tid in threads {
+            if self.threads.contains_key(tid) {
+                continue;
+            }
+            let other = self.others.get(tid).copied();
+            let has_room = self.threads.len() < self.options.max_threads;
+            if other.is_none_or(|other| is_young(other.since) || other.waits_for_room && has_room) {
+                self.attach(*tid, other, now, into);
+            }
+        }
+    }
+
+    fn attach(&mut self, tid: u32, known: Option<OtherThread>, now: MonotonicNs, into: &mut StackSink) {
+        let Some(name) = thread_list::name(tid) else { return };
+        let since = known.map_or(now, |known| known.since);
+        let ours = thread_list::is_our_own(&name);
+        let waits_for_room = !ours && self.threads.len() >= self.options.max_threads;
+        if !ours
+            && !waits_for_room
+            && let Some(thread) = SampledThread::attach(tid, &name, self.mode, &self.options, into)
+        {
+            self.others.remove(&tid);
+            self.threads.insert(tid, thread);
+            return;
+        }
+        if self.others.insert(tid, OtherThread { since, waits_for_room }).is_none() && !ours {
+            // One that ended meanwhile was not left out.
+            self.not_sampled += u64::from(thread_list::name(tid).is_some());
+        }
+    }
+
+    fn detach(&mut self, tid: u32, into: &mut StackSink) {
+        if let Some(thread) = self.threads.remove(&tid) {
+            self.lost += thread.detach(&mut self.books, &mut self.copied, into);
+        }
+    }
+}

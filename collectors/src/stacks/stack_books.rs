@@ -1,0 +1,64 @@
+//! Turns what was copied of threads into stacks, and hands both on.
+
+use super::named_stacks::NamedStacks;
+use super::stack_tree::{NodeIndex, StackTree};
+use super::stack_walk::{CodeAddress, Registers, StackWalk};
+use super::symbol_thread::SymbolThread;
+use candlescope_core::stacks::{RawStackSample, StackSink};
+use std::time::Instant;
+
+/// See the module's text.
+pub(super) struct StackBooks {
+    walk: StackWalk,
+    tree: StackTree,
+    named: NamedStacks,
+    /// Of the stack at hand.
+    frames: Vec<CodeAddress>,
+    /// Stacks that were not kept, for there are too many.
+    pub(super) not_kept: u64,
+}
+
+impl StackBooks {
+    pub(super) fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            walk: StackWalk::new(),
+            tree: StackTree::default(),
+            named: NamedStacks::new(SymbolThread::start()?),
+            frames: Vec::new(),
+            not_kept: 0,
+        })
+    }
+
+    /// Notices libraries that were loaded or unloaded.
+    pub(super) fn follow_loader(&mut self) {
+        self.walk.follow_loader();
+    }
+
+    /// The node of a stack.
+    pub(super) fn node(&mut self, registers: Registers, stack: &[u8]) -> Option<NodeIndex> {
+        let whole = self.walk.frames(registers, stack, &mut self.frames);
+        let node = self.tree.node(&self.frames, whole);
+        self.not_kept += u64::from(node.is_none());
+        node
+    }
+
+    /// Whether the thread was in a call of the kernel, by its instructions; `None` where they are not known.
+    pub(super) fn is_in_kernel(&self, registers: Registers) -> Option<bool> {
+        self.walk.is_system_call(registers.ip)
+    }
+
+    /// Delivers a sample with its stack, once that has names.
+    pub(super) fn sample(&mut self, node: Option<NodeIndex>, sample: RawStackSample, into: &mut StackSink) {
+        self.named.sample(node, sample, into);
+    }
+
+    /// Delivers what has got its names.
+    pub(super) fn settle(&mut self, into: &mut StackSink) {
+        self.named.settle(&self.tree, &self.walk, into);
+    }
+
+    /// Delivers everything, with the names that there are by then.
+    pub(super) fn finish(&mut self, until: Instant, into: &mut StackSink) {
+        self.named.finish(&self.tree, &self.walk, until, into);
+    }
+}

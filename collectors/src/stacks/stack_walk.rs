@@ -1,0 +1,197 @@
+//! From copied registers and stack bytes to addresses of functions.
+
+use super::binary_file::{BinaryFile, Part};
+use super::memory_map::{self, Mapping};
+use super::sys;
+use candlescope_core::stacks::MonotonicNs;
+use framehop::{CacheNative, FrameAddress, Module, UnwindRegsNative, Unwinder, UnwinderNative};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Frames kept of a stack; those further out are cut off.
+const MAX_FRAMES: usize = 512;
+/// Least time between two readings of the table of mappings for the sake of an unknown address: code that is made at run
+/// time is in no file, however often one looks.
+const REREAD_NS: u64 = 100_000_000;
+
+/// What was copied of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Registers {
+    pub(super) ip: u64,
+    pub(super) sp: u64,
+    /// Frame pointer.
+    pub(super) fp: u64,
+    /// Return address of a function that has not saved it; zero on x86-64, which has no such register.
+    pub(super) lr: u64,
+}
+
+/// A binary's place in [`StackWalk::binaries`].
+pub(super) type BinaryIndex = u32;
+
+/// An address as its binary counts, within the instruction that was running or that called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct CodeAddress {
+    /// None for code that is in no known binary: the address is that in memory.
+    pub(super) binary: Option<BinaryIndex>,
+    pub(super) address: u64,
+}
+
+/// A mapping, and the binary that is mapped.
+struct MappedBinary {
+    mapping: Mapping,
+    binary: BinaryIndex,
+    bias: u64,
+}
+
+/// Unwinds stacks.
+pub(super) struct StackWalk {
+    unwinder: UnwinderNative<Part, framehop::MayAllocateDuringUnwind>,
+    cache: CacheNative<framehop::MayAllocateDuringUnwind>,
+    /// By address.
+    mapped: Vec<MappedBinary>,
+    /// By inode and path; `None` for what could not be read.
+    known: FxHashMap<(u64, String), Option<BinaryIndex>>,
+    binaries: Vec<Arc<BinaryFile>>,
+    loader_changes: (u64, u64),
+    read_at: MonotonicNs,
+}
+
+impl StackWalk {
+    /// Reads the table of mappings.
+    pub(super) fn new() -> Self {
+        let mut walk = Self {
+            unwinder: UnwinderNative::new(),
+            cache: CacheNative::new_in(),
+            mapped: Vec::new(),
+            known: FxHashMap::default(),
+            binaries: Vec::new(),
+            loader_changes: (0, 0),
+            read_at: MonotonicNs(0),
+        };
+        walk.read_mappings();
+        walk
+    }
+
+    pub(super) fn binary(&self, index: BinaryIndex) -> Option<&Arc<BinaryFile>> {
+        self.binaries.get(index as usize)
+    }
+
+    /// Notices libraries that were loaded or unloaded. Cheap where there are none.
+    pub(super) fn follow_loader(&mut self) {
+        if sys::loader_changes() != self.loader_changes {
+            self.read_mappings();
+        }
+    }
+
+    fn read_mappings(&mut self) {
+        self.loader_changes = sys::loader_changes();
+        self.read_at = sys::monotonic();
+        let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
+        let mappings = memory_map::executable_mappings(&String::from_utf8_lossy(&maps));
+        let stays = |old: &MappedBinary| mappings.binary_search_by_key(&old.mapping.range.start, |m| m.range.start).is_ok_and(|i| mappings[i] == old.mapping);
+        let (stay, gone) = std::mem::take(&mut self.mapped).into_iter().partition::<Vec<_>, _>(stays);
+        self.mapped = stay;
+        for old in gone {
+            self.unwinder.remove_module(old.mapping.range.start);
+        }
+        for mapping in mappings {
+            let place = self.mapped.binary_search_by_key(&mapping.range.start, |m| m.mapping.range.start);
+            if let Err(place) = place
+                && let Some(binary) = self.binary_of(&mapping)
+                && let Some(bias) = self.binaries[binary as usize].bias(&mapping)
+            {
+                let file = &*self.binaries[binary as usize];
+                self.unwinder.add_module(Module::new(file.name.to_string(), mapping.range.clone(), bias, file));
+                self.mapped.insert(place, MappedBinary { mapping, binary, bias });
+            }
+        }
+    }
+
+    fn binary_of(&mut self, mapping: &Mapping) -> Option<BinaryIndex> {
+        if mapping.path.is_empty() {
+            return None;
+        }
+        let key = (mapping.inode, mapping.path.clone());
+        if let Some(known) = self.known.get(&key) {
+            return *known;
+        }
+        let index = BinaryFile::of(mapping).map(|binary| {
+            self.binaries.push(Arc::new(binary));
+            (self.binaries.len() - 1) as BinaryIndex
+        });
+        self.known.insert(key, index);
+        index
+    }
+
+    fn mapped_at(&self, address: u64) -> Option<&MappedBinary> {
+        let after = self.mapped.partition_point(|m| m.mapping.range.start <= address);
+        self.mapped[..after].last().filter(|m| m.mapping.range.contains(&address))
+    }
+
+    /// Addresses of the stack's frames, innermost first. True if the last one is where the thread began.
+    pub(super) fn frames(&mut self, registers: Registers, stack: &[u8], into: &mut Vec<CodeAddress>) -> bool {
+        let unknown = |walk: &Self| walk.mapped_at(registers.ip).is_none();
+        if unknown(self) && sys::monotonic().0.saturating_sub(self.read_at.0) >= REREAD_NS {
+            self.read_mappings();
+        }
+        into.clear();
+        let mut read_stack = |address: u64| {
+            let offset = usize::try_from(address.checked_sub(registers.sp).ok_or(())?).map_err(|_| ())?;
+            let word = stack.get(offset..offset.checked_add(8).ok_or(())?).ok_or(())?;
+            Ok(u64::from_ne_bytes(word.try_into().map_err(|_| ())?))
+        };
+        let unwind_registers = unwind_registers(registers, self.unwinder.max_known_code_address());
+        let mut addresses = [0; MAX_FRAMES];
+        let mut count = 0;
+        let mut whole = false;
+        let mut walk = self.unwinder.iter_frames(registers.ip, unwind_registers, &mut self.cache, &mut read_stack);
+        while count < MAX_FRAMES {
+            match walk.next() {
+                Ok(Some(FrameAddress::InstructionPointer(address))) => addresses[count] = address,
+                Ok(Some(FrameAddress::ReturnAddress(address))) => addresses[count] = address.get() - 1,
+                Ok(None) => {
+                    whole = true;
+                    break;
+                }
+                Err(_) => break,
+            }
+            count += 1;
+        }
+        into.extend(addresses[..count].iter().map(|address| self.code_address(*address)));
+        whole
+    }
+
+    fn code_address(&self, address: u64) -> CodeAddress {
+        match self.mapped_at(address) {
+            Some(mapped) => CodeAddress { binary: Some(mapped.binary), address: address.wrapping_sub(mapped.bias) },
+            None => CodeAddress { binary: None, address },
+        }
+    }
+
+    /// Whether the instruction before this address, or at it, calls the kernel: where a thread is that returns from it or,
+    /// interrupted, calls it again. `None` for code that is in no file.
+    pub(super) fn is_system_call(&self, address: u64) -> Option<bool> {
+        #[cfg(target_arch = "x86_64")]
+        const SYSTEM_CALL: &[u8] = &[0x0f, 0x05];
+        // `svc #0`
+        #[cfg(target_arch = "aarch64")]
+        const SYSTEM_CALL: &[u8] = &[0x01, 0x00, 0x00, 0xd4];
+        let length = SYSTEM_CALL.len();
+        let mapped = self.mapped_at(address)?;
+        let binary = self.binary(mapped.binary)?;
+        let address = address.wrapping_sub(mapped.bias);
+        let at = binary.code(address, length)?;
+        Some(at == SYSTEM_CALL || binary.code(address.wrapping_sub(length as u64), length) == Some(SYSTEM_CALL))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn unwind_registers(registers: Registers, _: u64) -> UnwindRegsNative {
+    UnwindRegsNative::new(registers.ip, registers.sp, registers.fp)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn unwind_registers(registers: Registers, max_known_address: u64) -> UnwindRegsNative {
+    let mask = framehop::aarch64::PtrAuthMask::from_max_known_address(max_known_address);
+    UnwindRegsNative::new_with_ptr_auth_mask(mask, registers.lr, registers.sp, registers.fp)
+}
