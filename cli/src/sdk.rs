@@ -5,6 +5,9 @@ use anyhow::{Result, bail};
 use candlescope::Builder;
 use candlescope::env::OPTIONS;
 
+/// Samples of stacks a second, unless told otherwise.
+const STACKS_HZ: u32 = 499;
+
 /// A builder with the options of the SDK. If the machine lacks something, the run's verdict says so; if the build lacks it,
 /// that is an error, because only a rebuild helps.
 pub(crate) fn builder(options: &Options) -> Result<Builder> {
@@ -13,6 +16,9 @@ pub(crate) fn builder(options: &Options) -> Result<Builder> {
     sdk.no_report = true;
     // For a model on the CPU, GPUs of the machine are not sampled.
     sdk.nvml = cfg!(feature = "gpu").then_some(options.on_gpu());
+    if cfg!(target_os = "linux") {
+        sdk.stacks.get_or_insert(STACKS_HZ);
+    }
     sdk.ring_capacity.get_or_insert(crate::room::RING);
     sdk.queue_records.get_or_insert_with(crate::room::queue);
     if let Some(lacking) = OPTIONS.iter().find(|option| option.is_lacking(&sdk)) {

@@ -77,6 +77,9 @@ pub struct RunManifest {
     /// How GPU time was taken and what became of it; absent if none was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuAccount>,
+    /// How call stacks were sampled and what became of the samples; absent if none were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stacks: Option<StackAccount>,
     /// Steps by what became of them; absent in runs that do not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<StepCounts>,
@@ -222,6 +225,25 @@ pub struct ClockAnchor {
     pub mapped_ns: i64,
     /// Unix time in nanoseconds by the system clock at the same moment: the difference is the skew.
     pub system_ns: i64,
+}
+
+/// How call stacks were sampled, and what became of the samples. What the sampler could see stands in the environment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct StackAccount {
+    /// Source of the samples: `perf`, `signals`.
+    pub source: String,
+    /// Samples delivered, those of time off the CPU included.
+    pub samples: u64,
+    /// Samples that were taken and lost.
+    pub lost: u64,
+    /// Samples that could not wait for the end of their step, and so have no interval.
+    pub unplaced: u64,
+    /// Threads that were sampled.
+    pub threads: u64,
+    /// Why sampling failed or ended early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// GPU time of a run: how it was taken, what it cost, and how certain it is.

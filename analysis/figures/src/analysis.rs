@@ -2,8 +2,8 @@
 
 use super::account::Account;
 use super::{
-    Device, Energy, Gpu, Intervals, Kernels, KernelsByPath, Latency, Layer, Memory, Operator, Phases, Price, Sampling,
-    StepSeries, Tokens, Tree, Warmup,
+    Device, Energy, Gpu, HostTime, Intervals, Kernels, KernelsByPath, Latency, Layer, Memory, Operator, Phases, Price,
+    Sampling, StepSeries, Tokens, Tree, Warmup,
 };
 use crate::advice::Diagnosis;
 use crate::chosen_device::ChosenDevice;
@@ -53,6 +53,8 @@ pub struct Analysis {
     pub series: Vec<StepSeries>,
     /// Numbered siblings such as a decoder's layers, in order of path.
     pub layers: Vec<Layer>,
+    /// What the host did inside intervals, if stacks were sampled.
+    pub host: Option<HostTime>,
     /// Findings with gains, once they have been looked for (`candlescope_findings::analyze`).
     pub diagnosis: Option<Diagnosis>,
     /// How the devices spent their time, if it was asked for.

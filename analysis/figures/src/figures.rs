@@ -2,6 +2,7 @@
 
 use super::application::Application;
 use super::energy::{self, EnergyPass};
+use super::host_time::{NOT_OF_SAMPLES, NOT_OF_STACKS, StackPass};
 use super::int_map::IntSet;
 use super::intervals::IntervalPass;
 use super::kernel_sums::KernelPass;
@@ -19,12 +20,25 @@ use candlescope_reader::left_out;
 use candlescope_reader::limits::Limit;
 use candlescope_schema::run::{Finding, Verdict};
 use candlescope_schema::stretches::difference;
-use candlescope_schema::{Batch, KernelRecord, RecordKind, RequestRecord, SampleRecord, SpanRecord};
+use candlescope_schema::{Batch, KernelRecord, RecordKind, RequestRecord, SampleRecord, SpanRecord, StackSampleRecord};
 use std::borrow::Cow;
 
 /// Columns of intervals that no figure comes from, and no replay.
-pub const NOT_OF_SPANS: &[&str] =
-    &["host", "rank", "trace_id", "phase", "depth", "tokens", "context_len", "batch", "shape"];
+pub const NOT_OF_SPANS: &[&str] = &[
+    "host",
+    "rank",
+    "trace_id",
+    "phase",
+    "depth",
+    "tokens",
+    "context_len",
+    "batch",
+    "shape",
+    "cpu_ns",
+    "preempted_ns",
+    "blocked_ns",
+    "page_faults",
+];
 /// Columns of kernels that no figure comes from, and no replay.
 pub const NOT_OF_KERNELS: &[&str] = &[
     "host",
@@ -62,6 +76,7 @@ pub struct Figures<'k> {
     room: u64,
     spans: IntervalPass,
     layers: LayerPass,
+    host: StackPass,
 }
 
 impl<'k> Figures<'k> {
@@ -89,6 +104,7 @@ impl<'k> Figures<'k> {
             room: limits.get(Limit::Kernels),
             spans,
             layers: LayerPass::default(),
+            host: StackPass::default(),
             steps,
             application,
             warmup,
@@ -129,6 +145,12 @@ impl<'k> Figures<'k> {
             self.spans.add(&untimed);
         } else {
             self.spans.add(span);
+        }
+    }
+
+    fn stack_sample(&mut self, sample: &StackSampleRecord) {
+        if !self.warmup.has_step(sample.step) && !self.application.has_step(sample.step) {
+            self.host.sample(sample);
         }
     }
 
@@ -214,6 +236,7 @@ impl<'k> Figures<'k> {
             price: Price::of(&manifest),
             series: StepSeries::all(&measured, &with_kernels),
             layers: self.layers.finish(),
+            host: self.host.finish(manifest.stacks.as_ref()),
             diagnosis: None,
             account: None,
             nsys: None,
@@ -226,13 +249,15 @@ impl<'k> Figures<'k> {
 
 impl Pass for Figures<'_> {
     fn tables(&self) -> &'static [RecordKind] {
-        &[RecordKind::Sample, RecordKind::Kernel, RecordKind::Span]
+        &[RecordKind::Sample, RecordKind::Kernel, RecordKind::Stack, RecordKind::StackSample, RecordKind::Span]
     }
 
     fn unread(&self, table: RecordKind) -> &'static [&'static str] {
         match table {
             RecordKind::Span => NOT_OF_SPANS,
             RecordKind::Kernel => NOT_OF_KERNELS,
+            RecordKind::Stack => NOT_OF_STACKS,
+            RecordKind::StackSample => NOT_OF_SAMPLES,
             _ => &[],
         }
     }
@@ -240,6 +265,12 @@ impl Pass for Figures<'_> {
     fn rows(&mut self, batch: &Batch) {
         batch.samples.iter().for_each(|sample| self.sample(sample));
         self.kernels(&batch.kernels);
+        batch.stacks.iter().for_each(|stack| self.host.stack(stack));
+        batch.stack_samples.iter().for_each(|sample| self.stack_sample(sample));
         batch.spans.iter().for_each(|span| self.span(span));
+    }
+
+    fn end(&mut self) {
+        self.host.end();
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, Scope};
 
-/// Takes a run's rows: samples before kernels before intervals. Steps and requests are known
+/// Takes a run's rows: samples before kernels before stacks before intervals. Steps and requests are known
 /// ([`RunContents`](super::known::RunContents))
 /// before.
 pub trait Pass: Send {
@@ -46,7 +46,8 @@ pub struct Rows<'r> {
 }
 
 /// Tables in the order in which they are read.
-const ORDER: [RecordKind; 3] = [RecordKind::Sample, RecordKind::Kernel, RecordKind::Span];
+const ORDER: [RecordKind; 5] =
+    [RecordKind::Sample, RecordKind::Kernel, RecordKind::Stack, RecordKind::StackSample, RecordKind::Span];
 
 /// Batches that a pass may be behind: enough that none waits for each, few enough that the long texts of a crafted run do
 /// not add up.

@@ -80,6 +80,10 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "shape" => Cell::Text(s.shape.map(|d| d.to_string())),
                 "flops_executed" => maybe(s.flops_executed),
                 "io_bytes" => maybe(s.io_bytes),
+                "cpu_ns" => maybe(s.cpu_ns),
+                "preempted_ns" => maybe(s.preempted_ns),
+                "blocked_ns" => maybe(s.blocked_ns),
+                "page_faults" => maybe(s.page_faults),
                 _ => gpu_cell(s.gpu, name),
             }
         }
@@ -112,6 +116,10 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "serves" => Cell::Text(candlescope_schema::Served::to_text(&s.serves)),
                 "target" => Cell::Text(Some(s.path.target.to_string()).filter(|target| !target.is_empty())),
                 "unrecorded" => Cell::Text(s.unrecorded.as_deref().map(UnrecordedStep::to_text)),
+                "cpu_ns" => maybe(s.cpu_ns),
+                "preempted_ns" => maybe(s.preempted_ns),
+                "blocked_ns" => maybe(s.blocked_ns),
+                "page_faults" => maybe(s.page_faults),
                 _ => gpu_cell(s.gpu, name),
             }
         }
@@ -178,6 +186,41 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "queue_delay_ns" => maybe(k.queue_delay_ns),
                 "correlation" => int(k.correlation),
                 _ => maybe(k.graph.map(u64::from)),
+            }
+        }
+        RecordKind::Stack => {
+            let s = &batch.stacks[row];
+            let some = |text: &Option<Arc<str>>| Cell::Text(text.as_ref().map(ToString::to_string));
+            match name {
+                "stack" => int(s.stack),
+                "parent" => maybe(s.parent),
+                "depth" => int(s.depth),
+                "function" => some(&s.function),
+                "crate" => some(&s.crate_name),
+                "file" => some(&s.file),
+                "line" => maybe(s.line.map(u64::from)),
+                "binary" => text(&s.binary),
+                "build_id" => some(&s.build_id),
+                "address" => Cell::Int(Some(s.address as i64)),
+                _ => int(u64::from(s.inlined)),
+            }
+        }
+        RecordKind::StackSample => {
+            let s = &batch.stack_samples[row];
+            match name {
+                "time_ns" => int(s.time.0),
+                "thread" => text(&s.thread.name),
+                "tid" => int(s.tid),
+                "state" => text(s.state),
+                "weight_ns" => int(s.weight_ns),
+                "stack" => maybe(s.stack),
+                "kernel" => Cell::Int(s.kernel.map(i64::from)),
+                "seq" => maybe(s.seq),
+                "step" => maybe(s.step),
+                "phase" => Cell::Text(s.phase.map(|p| p.to_string())),
+                "path" => Cell::Text(s.path.as_ref().map(|p| p.path.clone())),
+                "module" => Cell::Text(s.path.as_ref().and_then(|p| Some(p.module.as_ref()?.to_string()))),
+                _ => int(u64::from(s.pool)),
             }
         }
     }

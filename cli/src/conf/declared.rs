@@ -75,6 +75,7 @@ options! {
             gpu_timing: String, "--gpu-timing TIER", usual: "adaptive on a GPU";
             gpu_budget: f64, "--gpu-budget SHARE", usual: "0.02";
             cupti: String, "--cupti[=N/EVERY]";
+            stacks: String, "--stacks[=HZ]", usual: "499 on Linux";
             overhead_probe: u64, "--overhead-probe EVERY";
             ring_capacity: u64, "--ring-capacity RECORDS", usual: "262144", kept: Inputs;
             queue_records: u64, "--queue-records RECORDS", usual: "2000000, fewer where memory is short";

@@ -46,7 +46,11 @@ fn flag(key: &'static Key) -> Arg {
         Kind::Number => arg.allow_negative_numbers(true).value_parser(value_parser!(f64)),
         Kind::Flag => arg.value_parser(value_parser!(bool)),
     };
-    let without = if key.kind == Kind::Flag { "true" } else { EVERYTHING };
+    let without = match key.kind {
+        Kind::Flag => "true",
+        _ if key.name == "stacks" => "on",
+        _ => EVERYTHING,
+    };
     let is_optional = key.flag.ends_with(']');
     let arg = if is_optional { arg.num_args(0..=1).default_missing_value(without).require_equals(true) } else { arg };
     let is_prompt = |key: &&Key| key.group == "dataset" && PROMPTS.contains(&key.name);

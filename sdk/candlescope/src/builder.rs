@@ -18,6 +18,8 @@ pub struct Builder {
     pub(crate) gpu: crate::gpu::Gpu,
     #[cfg(feature = "host")]
     pub(crate) host: bool,
+    #[cfg(feature = "stacks")]
+    pub(crate) stacks: Option<candlescope_collectors::stacks::StackOptions>,
 }
 
 /// Options of a new session, with no destination yet. The host collector is on (feature `host`), and so is everything
@@ -33,6 +35,8 @@ pub fn builder() -> Builder {
         gpu: crate::gpu::Gpu::default(),
         #[cfg(feature = "host")]
         host: true,
+        #[cfg(feature = "stacks")]
+        stacks: None,
     }
 }
 
@@ -159,6 +163,22 @@ impl Builder {
     #[cfg(feature = "nvtx")]
     pub fn nvtx(mut self, on: bool) -> Self {
         self.gpu.nvtx = if on { crate::gpu::Choice::On(()) } else { crate::gpu::Choice::Off };
+        self
+    }
+
+    /// Samples the call stacks of the threads that compute, `hz` times a second of CPU time of each, and records when
+    /// they wait or lose their CPU: why an interval takes its time. 0 turns it off. Off by default. Linux; where the
+    /// machine allows no sampling, the run says so.
+    #[cfg(feature = "stacks")]
+    pub fn stacks(mut self, hz: u32) -> Self {
+        self.stacks = (hz > 0).then(|| candlescope_collectors::stacks::StackOptions::default().hz(hz));
+        self
+    }
+
+    /// Like [`stacks`](Builder::stacks), with the given source, limits and rate.
+    #[cfg(feature = "stacks")]
+    pub fn stacks_with(mut self, options: candlescope_collectors::stacks::StackOptions) -> Self {
+        self.stacks = Some(options);
         self
     }
 

@@ -31,7 +31,7 @@ impl Builder {
     /// # Errors
     /// If a destination cannot be used; the message names it and the remedy.
     pub fn layer(self) -> Result<(CandlescopeLayer, Scope), InitError> {
-        #[allow(unused_mut, reason = "changed only with the features `host` and `candle`")]
+        #[allow(unused_mut, reason = "changed only with the features `host`, `candle` and `stacks`")]
         let mut session = self.gpu.apply(self.session);
         #[cfg(feature = "candle")]
         {
@@ -41,6 +41,10 @@ impl Builder {
         #[cfg(feature = "host")]
         if self.host {
             session = session.collector(candlescope_collectors::host::HostCollector::new());
+        }
+        #[cfg(feature = "stacks")]
+        if let Some(options) = self.stacks {
+            session = session.stacks(candlescope_collectors::stacks::StackSampler::new(options));
         }
         #[cfg(unix)]
         if self.ends_on_sigterm

@@ -4,7 +4,7 @@ use crate::HostNs;
 use crate::record::RecordKind;
 use crate::run::{
     ClockInfo, ESTIMATE_IN_PLACE, ESTIMATE_LOOP, ExporterReport, Finding, GpuAccount, InPlaceOverhead, LoadedModel,
-    MachineUse, OverheadInfo, RunManifest, env_key,
+    MachineUse, OverheadInfo, RunManifest, StackAccount, env_key,
 };
 use crate::tally::Tally;
 use crate::verdict::{Evidence, verdict};
@@ -23,6 +23,8 @@ pub(crate) struct RunEnd<'a> {
     pub(crate) unresponsive: &'a [&'static str],
     /// How GPU time was taken, if it was asked for.
     pub(crate) gpu: Option<GpuAccount>,
+    /// How stacks were sampled, if it was asked for.
+    pub(crate) stacks: Option<StackAccount>,
     /// What one interval costs, measured in a loop.
     pub(crate) per_interval_ns: f64,
     /// The cost of recording, as plain steps show it.
@@ -55,6 +57,7 @@ impl RunEnd<'_> {
         m.modules = self.modules;
         m.exporters = self.exporters;
         m.gpu = self.gpu;
+        m.stacks = self.stacks;
         m.machine = self.machine;
         note_threads_and_candle(m);
         let (application_ns, ratio) = overhead(self.per_interval_ns, tally);

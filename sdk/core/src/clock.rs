@@ -117,6 +117,28 @@ impl TickMapper {
         self.to_host(self.source.now())
     }
 
+    /// The host's time less that of the system's monotonic clock, nanoseconds: what to add to a reading of that clock
+    /// that was taken not long ago.
+    pub(crate) fn monotonic_offset(&self) -> i64 {
+        #[cfg(target_os = "linux")]
+        {
+            let mut best = (u64::MAX, 0);
+            for _ in 0..3 {
+                let before = self.source.now();
+                let read = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+                let width = self.source.now().0.saturating_sub(before.0);
+                let at = self.to_host(Ticks(before.0 + width / 2));
+                let offset = at.0 - (read.tv_sec * 1_000_000_000 + read.tv_nsec);
+                best = best.min((width, offset));
+            }
+            best.1
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            0
+        }
+    }
+
     /// Unix nanoseconds of `ticks`.
     #[inline]
     pub(crate) fn to_host(&self, ticks: Ticks) -> HostNs {

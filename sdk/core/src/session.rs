@@ -12,6 +12,7 @@ use crate::exporter::{ExportError, Exporter, describe};
 use crate::gpu::{Activity, GpuClock, GpuTiming};
 use crate::pipeline::threads::NO_THREAD;
 use crate::run::{Finding, RunManifest};
+use crate::stacks::StackSource;
 use crate::tap::Tap;
 use serde_json::Value;
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub struct SessionBuilder {
     taps: Vec<Arc<dyn Tap>>,
     gpu: Option<(Box<dyn GpuClock>, GpuTiming)>,
     kernels: Option<(Box<dyn Activity>, Option<Schedule>)>,
+    stacks: Option<Box<dyn StackSource>>,
     expect_gpu: bool,
     findings: Vec<Finding>,
     schedule: Option<Schedule>,
@@ -79,6 +81,7 @@ impl Default for SessionBuilder {
             taps: Vec::new(),
             gpu: None,
             kernels: None,
+            stacks: None,
             expect_gpu: true,
             findings: Vec::new(),
             schedule: None,
@@ -112,6 +115,12 @@ impl SessionBuilder {
     /// Adds a tap on the application's threads.
     pub fn tap(mut self, tap: impl Tap) -> Self {
         self.taps.push(Arc::new(tap));
+        self
+    }
+
+    /// Samples call stacks and what threads do off the CPU with `source`.
+    pub fn stacks(mut self, source: impl StackSource) -> Self {
+        self.stacks = Some(Box::new(source));
         self
     }
 

@@ -6,7 +6,9 @@ use super::enrich::{Enricher, Resolved};
 use super::fanout::Lane;
 use super::in_place::InPlace;
 use super::resolve::{Resolver, Surroundings, ThreadStream};
+use super::stack_join::Stacks;
 use super::{BackgroundCpu, CpuMeter};
+use crate::HostNs;
 use crate::clock::TickMapper;
 use crate::diagnostics::panic_message;
 use crate::layer::thread::outlived::OUTLIVED_KEPT;
@@ -15,7 +17,8 @@ use crate::raw::Raw;
 use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, SpanId, ThreadInfo};
 use crate::ring_room::RingShare;
 use crate::run::{
-    ClockInfo, Code, Finding, GpuAccount, InPlaceOverhead, LossCounts, MachineMeter, MachineUse, StepCounts,
+    ClockInfo, Code, Finding, GpuAccount, InPlaceOverhead, LossCounts, MachineMeter, MachineUse, StackAccount,
+    StepCounts,
 };
 use crate::shared::{RawRequest, Shared, ThreadCounts};
 use crate::tally::Tally;
@@ -63,6 +66,7 @@ pub(crate) struct DrainReport {
     pub(crate) tally: Tally,
     pub(crate) clock: ClockInfo,
     pub(crate) gpu: Option<GpuAccount>,
+    pub(crate) stacks: Option<StackAccount>,
     pub(crate) in_place: Option<InPlaceOverhead>,
     pub(crate) machine: Option<MachineUse>,
     /// Threads that are writing captured runs.
@@ -129,10 +133,14 @@ pub(crate) struct Drain {
     machine: MachineMeter,
     /// Steps that had begun when samples came last.
     begun_at_samples: u64,
+    /// When the latest round over the rings began.
+    round_began: HostNs,
 }
 
 struct Source {
     stream: ThreadStream,
+    /// No step of the thread that is still open began before.
+    known_until: HostNs,
     ring: rtrb::Consumer<Raw>,
     counts: Arc<ThreadCounts>,
     drained: u64,
@@ -171,6 +179,7 @@ impl Drain {
             asking: Asking::default(),
             machine: MachineMeter::default(),
             begun_at_samples: 0,
+            round_began: HostNs(i64::MIN),
         }
     }
 
@@ -277,10 +286,12 @@ impl Drain {
         // those records are resolved.
         let closed: Vec<RawRequest> = self.links.requests.try_iter().collect();
         self.adopt_new_threads();
+        let began = self.mapper.now();
         let mut busiest = 0;
         for at in 0..self.sources.len() {
             busiest = busiest.max(self.drain_source(at));
         }
+        self.note_open_steps(began);
         self.retire_ended_threads();
         self.take_requests(closed);
         self.take_samples();
@@ -303,6 +314,21 @@ impl Drain {
         *self.links.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
         meter.update();
         busiest
+    }
+
+    /// Notes since when, at the earliest, a step can be open of which no record has come. `began`: the time before the
+    /// rings were read.
+    fn note_open_steps(&mut self, began: HostNs) {
+        if self.enricher.stacks.is_none() {
+            return;
+        }
+        for source in &mut self.sources {
+            let [begun, lost] =
+                [&source.counts.steps_due, &source.counts.steps_lost].map(|n| n.load(Ordering::Acquire));
+            let open = begun > lost + source.stream.steps_ended;
+            source.known_until = if open { source.known_until.max(source.stream.last_end) } else { began };
+        }
+        self.round_began = began;
     }
 
     fn take_samples(&mut self) {
@@ -386,8 +412,12 @@ impl Drain {
                      memory (ring_memory), make them smaller (ring_capacity), or let fewer threads enter spans",
                 );
             }
+            if let Some(stacks) = &mut self.enricher.stacks {
+                stacks.adopt(&info);
+            }
             self.sources.push(Source {
                 stream: ThreadStream::new(info),
+                known_until: self.round_began,
                 ring: thread.ring,
                 counts: thread.counts,
                 drained: 0,
@@ -471,11 +501,13 @@ impl Drain {
     }
 
     fn send(&mut self, urgent: bool) {
-        let Self { shared, lanes, mapper, resolver, resolved, enricher, counts, capture, .. } = self;
+        let Self { shared, lanes, mapper, resolver, resolved, enricher, counts, capture, sources, round_began, .. } =
+            self;
         resolver.add_unrecorded(resolved);
         enricher.add(std::mem::take(resolved));
+        let known_until = sources.iter().map(|source| source.known_until).min().unwrap_or(*round_began);
         let send = |batch| send_batch(lanes, capture, batch, counts);
-        enricher.advance(shared, urgent, &|| mapper.now(), send);
+        enricher.advance(shared, urgent, mapper, known_until, send);
     }
 
     fn tally(&self) -> Tally {
@@ -574,9 +606,9 @@ impl Drain {
         // Steps under way went on meanwhile. From here on nothing more is read.
         self.finish_threads();
         self.send(true);
-        let Self { shared, pace, lanes, enricher, counts, capture, .. } = &mut self;
+        let Self { shared, pace, lanes, enricher, counts, capture, mapper, .. } = &mut self;
         enricher.stop_kernels(shared, pace.gpu_patience);
-        enricher.release_all(shared, |batch| send_batch(lanes, capture, batch, counts));
+        enricher.release_all(shared, mapper, |batch| send_batch(lanes, capture, batch, counts));
         self.mapper.resync();
         if let Some(waiting) = self.next_capture.take() {
             waiting.give_up(&self.shared.control);
@@ -597,10 +629,11 @@ impl Drain {
         loss.requests_open_at_end = self.shared.open_requests.load(Ordering::Relaxed);
         let clock = self.mapper.info();
         let gpu = self.enricher.account(&self.shared, self.mapper.ns_per_tick());
+        let stacks = self.enricher.stacks.as_ref().map(Stacks::account);
         let in_place = self.resolver.in_place(&Surroundings { shared: &self.shared, mapper: &self.mapper });
         meter.update();
         let (machine, captures) = (self.machine.result(), self.captures);
-        let _ = answer.send(DrainReport { lanes: self.lanes, tally, clock, gpu, in_place, machine, captures });
+        let _ = answer.send(DrainReport { lanes: self.lanes, tally, clock, gpu, stacks, in_place, machine, captures });
     }
 }
 

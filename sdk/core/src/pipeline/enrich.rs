@@ -8,6 +8,9 @@
 
 use super::attribute::{Attribution, Kernels, WindowStep};
 use super::mark_times::{Lookup, MarkTimes};
+use super::stack_join::Stacks;
+use crate::HostNs;
+use crate::clock::TickMapper;
 use crate::gpu::{GpuClock, GpuTiming};
 use crate::raw::RawInterval;
 use crate::record::{Batch, GpuTime};
@@ -31,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest time that a cold step marked in full waits for a warm one of its kind. It does not wait while a window of
 /// kernels is being closed, because the recorder slows the program down until then.
 const COLD_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Longest time that a batch waits for what its threads did meanwhile.
+const STACKS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Most cold steps listed in the account.
 const MAX_COLD: usize = 256;
@@ -153,6 +159,9 @@ struct HeldBatch {
     resolved: Resolved,
     since: Instant,
     waits_for: WaitsFor,
+    /// First start and last end of its intervals on the host.
+    begins: HostNs,
+    ends: HostNs,
     /// Marked intervals, counted from the first, up to the last one that was not known at the last check; all later
     /// ones are known.
     unknown: usize,
@@ -173,7 +182,11 @@ enum WaitsFor {
 impl HeldBatch {
     fn new(resolved: Resolved) -> Self {
         let unknown = resolved.marked.len();
-        Self { resolved, since: Instant::now(), waits_for: WaitsFor::Device, unknown, looked_at: None }
+        let spans = &resolved.batch.spans;
+        let begins = spans.iter().map(|span| span.host_start).min().unwrap_or(HostNs(i64::MAX));
+        let ends = spans.iter().map(|span| span.host_start.plus_ns(span.host_dur_ns)).max();
+        let ends = ends.unwrap_or(HostNs(i64::MIN));
+        Self { resolved, since: Instant::now(), waits_for: WaitsFor::Device, begins, ends, unknown, looked_at: None }
     }
 
     fn has_kernels(&self) -> bool {
@@ -201,6 +214,7 @@ pub(crate) struct Enricher {
     clock: Option<Box<dyn GpuClock>>,
     mark_times: MarkTimes,
     kernels: Option<Kernels>,
+    pub(crate) stacks: Option<Stacks>,
     /// Whether GPU time was asked for, rather than taken in case the program uses a GPU.
     expected: bool,
     held: VecDeque<HeldBatch>,
@@ -224,6 +238,7 @@ impl Enricher {
             clock,
             mark_times: MarkTimes::default(),
             kernels,
+            stacks: None,
             expected,
             held: VecDeque::new(),
             held_spans: 0,
@@ -236,6 +251,11 @@ impl Enricher {
             cold_kept: Vec::new(),
             cold_stripped: 0,
         }
+    }
+
+    /// With a sampler of stacks.
+    pub(crate) fn with_stacks(self, stacks: Option<Stacks>) -> Self {
+        Self { stacks, ..self }
     }
 
     /// A thread has ended; its intervals may still wait for the device.
@@ -280,9 +300,11 @@ impl Enricher {
         &mut self,
         shared: &Shared,
         urgent: bool,
-        host: &dyn Fn() -> crate::HostNs,
+        mapper: &TickMapper,
+        known_until: HostNs,
         mut out: impl FnMut(Batch),
     ) {
+        let host: &dyn Fn() -> HostNs = &|| mapper.now();
         let due = urgent || self.is_due(shared);
         if let Some(clock) = self.clock.as_mut().filter(|_| due) {
             let mark_times = &mut self.mark_times;
@@ -292,6 +314,9 @@ impl Enricher {
         let hurried = urgent || self.closes_window(shared);
         if let Some(kernels) = &mut self.kernels {
             kernels.receive(shared);
+        }
+        if let Some(stacks) = &mut self.stacks {
+            stacks.receive(mapper.monotonic_offset());
         }
         self.look_at_held(hurried);
         while self.held.front().is_some_and(|front| self.may_go(front, hurried)) {
@@ -306,6 +331,19 @@ impl Enricher {
                 out(loose);
             }
             kernels.close_window_when_done(shared, host);
+        }
+        // A batch that is held may have the step that a sample is looking for.
+        let held = self.held.iter().map(|held| held.begins).min();
+        self.join_samples(held.map_or(known_until, |held| held.min(known_until)), out);
+    }
+
+    /// Passes on samples of stacks that need not wait for a step any more.
+    fn join_samples(&mut self, known_until: HostNs, mut out: impl FnMut(Batch)) {
+        let Some(stacks) = &mut self.stacks else { return };
+        let mut joined = Batch::default();
+        stacks.join(known_until, &mut joined);
+        if !joined.is_empty() {
+            out(joined);
         }
     }
 
@@ -338,7 +376,9 @@ impl Enricher {
         let hopes_for_warm = !hurried
             && waited < COLD_PATIENCE
             && oldest.resolved.cold.iter().any(|cold| !self.warm.contains(&cold.kind));
-        oldest.waits_for == WaitsFor::Nothing && !hopes_for_warm
+        let unseen =
+            waited < STACKS_PATIENCE && self.stacks.as_ref().is_some_and(|stacks| !stacks.is_known(oldest.ends));
+        oldest.waits_for == WaitsFor::Nothing && !hopes_for_warm && !unseen
     }
 
     /// Fetches the last kernels and ends the recorder's thread; waits no longer than `patience`.
@@ -353,7 +393,7 @@ impl Enricher {
     }
 
     /// Passes on everything, known or not. No more batches come.
-    pub(crate) fn release_all(&mut self, shared: &Shared, mut out: impl FnMut(Batch)) {
+    pub(crate) fn release_all(&mut self, shared: &Shared, mapper: &TickMapper, mut out: impl FnMut(Batch)) {
         while let Some(held) = self.held.pop_front() {
             out(self.finish(held, shared));
         }
@@ -365,6 +405,10 @@ impl Enricher {
                 out(rest);
             }
         }
+        if let Some(stacks) = &mut self.stacks {
+            stacks.receive(mapper.monotonic_offset());
+        }
+        self.join_samples(HostNs(i64::MAX), out);
     }
 
     /// Gives a batch's records their GPU time, as far as it is known.
@@ -382,6 +426,9 @@ impl Enricher {
         if !marked.is_empty() || !in_window.is_empty() {
             let times: FxHashMap<u64, GpuTime> = batch.spans.iter().filter_map(|s| Some((s.seq, s.gpu?))).collect();
             batch.steps.iter_mut().for_each(|step| step.gpu = times.get(&step.seq).copied());
+        }
+        if let Some(stacks) = &mut self.stacks {
+            stacks.note(&mut batch);
         }
         batch
     }

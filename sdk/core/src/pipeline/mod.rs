@@ -12,6 +12,9 @@ pub(crate) mod kernel_thread;
 mod mark_times;
 pub(crate) mod paths;
 pub(crate) mod resolve;
+pub(crate) mod stack_join;
+pub(crate) mod stack_thread;
+mod thread_time;
 pub(crate) mod threads;
 
 use crate::diagnostics::Diagnostics;

@@ -147,6 +147,10 @@ impl Resolver {
                     thread.remember_source(&interval, annotation);
                     self.resolve_part(&mut buffer, &thread.info, around, out);
                     self.finish_step(&interval, annotation, &mut buffer, &thread.info, around, out);
+                    thread.steps_ended += 1;
+                    if interval.flags & flag::NESTED_STEP == 0 {
+                        thread.last_end = around.mapper.to_host(interval.end);
+                    }
                     thread.recycle(buffer);
                 } else if thread.steps.len() > MAX_OPEN_STEPS {
                     // Its end was lost: its intervals go out without their place, which is better than not at all.

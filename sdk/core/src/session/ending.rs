@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// Time that collectors get to stop.
 const COLLECTOR_PATIENCE: Duration = Duration::from_secs(1);
 
+/// Time that the sampler of stacks gets to name the last ones.
+const STACKS_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Keeps a session alive. Dropping it flushes and ends the session within the shutdown timeout.
 #[must_use = "the session ends when this guard is dropped"]
 #[derive(Debug)]
@@ -27,6 +30,8 @@ pub struct Session {
     pub(super) drain_thread: Option<JoinHandle<()>>,
     pub(super) collect_thread: Option<JoinHandle<()>>,
     pub(super) stop_collect: Option<Sender<()>>,
+    pub(super) stack_thread: Option<JoinHandle<()>>,
+    pub(super) stop_stacks: Option<Sender<()>>,
     pub(super) failures: collect::Failures,
     /// Findings from the start of the session.
     pub(super) findings: Vec<Finding>,
@@ -76,6 +81,11 @@ impl Session {
             let patience = COLLECTOR_PATIENCE.min(self.shutdown_timeout / 4);
             self.collectors_hang = !join_until(thread, Instant::now() + patience);
         }
+        // Then the sampler, whose last samples the drain takes before it ends.
+        self.stop_stacks = None;
+        if let Some(thread) = self.stack_thread.take() {
+            join_until(thread, Instant::now() + STACKS_PATIENCE.min(self.shutdown_timeout / 4));
+        }
         crate::layer::place::leave(self.handle.0.shared.session);
         let (answer, report) = bounded(1);
         let _ = self.handle.0.commands.send(Command::Stop(answer));
@@ -93,6 +103,7 @@ impl Session {
     /// may be held forever by threads that this process does not have. So nothing is asked, closed or freed.
     fn leave_to_parent(&mut self, drain_thread: JoinHandle<()>) {
         std::mem::forget((drain_thread, self.collect_thread.take(), self.stop_collect.take()));
+        std::mem::forget((self.stack_thread.take(), self.stop_stacks.take()));
         std::mem::forget((self.handle.clone(), self.failures.clone(), self.background.clone()));
         let finding = Finding::new(
             Code::ForkedProcess,
@@ -167,6 +178,7 @@ impl Session {
             exporters: closed.reports.clone(),
             unresponsive: &closed.unresponsive,
             gpu: report.gpu.clone(),
+            stacks: report.stacks.clone(),
             per_interval_ns: inner.per_interval_ns,
             in_place: report.in_place.clone(),
             machine: report.machine,

@@ -14,12 +14,15 @@ use crate::pipeline::drain::{Drain, Links, Pace};
 use crate::pipeline::enrich::Enricher;
 use crate::pipeline::fanout::Lane;
 use crate::pipeline::kernel_thread::KernelThread;
+use crate::pipeline::stack_join::Stacks;
+use crate::pipeline::stack_thread::StackThread;
 use crate::pipeline::{BackgroundCpu, collect, threads};
 use crate::probe::Probe;
 use crate::process_facts::process_facts;
 use crate::record::SampleRecord;
 use crate::run::{SCHEMA_VERSION, option_key};
 use crate::shared::{Hooks, RawRequest, Rings, Shared};
+use crate::stacks::StackSource;
 use crate::stats::SessionStats;
 use crate::tally::Tally;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
@@ -63,7 +66,9 @@ impl SessionBuilder {
         let spawning = Spawning { shared: &shared, background: &background, manifest: &manifest, mapper: &mapper };
         let (clock, _) = self.gpu.unzip();
         let collecting = (self.collectors, samples, stopped, failures.clone());
-        let threads = match spawning.spawn(self.kernels.map(|(activity, _)| activity), collecting) {
+        let (stop_stacks, stacks_stopped) = bounded::<()>(0);
+        let sampling = self.stacks.map(|source| (source, stacks_stopped));
+        let threads = match spawning.spawn(self.kernels.map(|(activity, _)| activity), sampling, collecting) {
             Ok(threads) => threads,
             Err(error) => {
                 lanes.into_iter().for_each(Lane::abandon);
@@ -85,7 +90,7 @@ impl SessionBuilder {
             gpu_patience: (self.shutdown_timeout / 4).min(Duration::from_secs(2)),
             per_interval_ns,
         };
-        let enricher = Enricher::new(clock, threads.kernels, self.expect_gpu);
+        let enricher = Enricher::new(clock, threads.kernels, self.expect_gpu).with_stacks(threads.stacks);
         // The thread waits only for this.
         let _ = threads.give.send(Drain::new(shared.clone(), links, pace, lanes, mapper, enricher));
         let handle = Handle(Arc::new(Inner {
@@ -110,6 +115,8 @@ impl SessionBuilder {
             drain_thread: Some(threads.drain),
             collect_thread: threads.collect,
             stop_collect: Some(stop_collect),
+            stack_thread: threads.stack_thread,
+            stop_stacks: Some(stop_stacks),
             failures,
             background,
             findings: self.findings,
@@ -245,10 +252,16 @@ struct Spawning<'a> {
 /// The collectors, where their samples go, what stops them, and where their failures go.
 type Collecting = (Vec<Box<dyn Collector>>, Sender<Vec<SampleRecord>>, Receiver<()>, collect::Failures);
 
+/// The sampler of stacks, and what stops it.
+type Sampling = (Box<dyn StackSource>, Receiver<()>);
+
 /// The threads of a session, except those of its exporters.
 struct Threads {
     /// The drain's end of the thread that records kernels, if there is one.
     kernels: Option<Kernels>,
+    /// The same of the thread that samples stacks, and the thread.
+    stacks: Option<Stacks>,
+    stack_thread: Option<JoinHandle<()>>,
     drain: JoinHandle<()>,
     /// Sends the drain what it works with.
     give: Sender<Drain>,
@@ -256,10 +269,17 @@ struct Threads {
 }
 
 impl Spawning<'_> {
-    fn spawn(&self, activity: Option<Box<dyn Activity>>, collecting: Collecting) -> Result<Threads, StartError> {
+    fn spawn(
+        &self,
+        activity: Option<Box<dyn Activity>>,
+        sampling: Option<Sampling>,
+        collecting: Collecting,
+    ) -> Result<Threads, StartError> {
         let no_thread = |name| move |source| StartError::Thread { name, source };
         let kernels = activity.map(|activity| self.spawn_recorder(activity)).transpose();
         let kernels = kernels.map_err(no_thread("cs-kernels"))?;
+        let sampler = sampling.map(|sampling| self.spawn_sampler(sampling)).transpose();
+        let (stacks, stack_thread) = sampler.map_err(no_thread("cs-stacks"))?.unzip();
         let (give, taken) = bounded::<Drain>(1);
         let work = move || _ = taken.recv().map(Drain::run);
         let drain = threads::spawn("cs-drain", work).map_err(no_thread("cs-drain"))?;
@@ -271,7 +291,25 @@ impl Spawning<'_> {
             let started = collect::start(collectors, samples, stopped, failures, shared, background);
             Some(started.map_err(no_thread("cs-collect"))?)
         };
-        Ok(Threads { kernels, drain, give, collect })
+        Ok(Threads { kernels, stacks, stack_thread, drain, give, collect })
+    }
+
+    /// Starts the thread that samples stacks, and returns the drain's end of it.
+    fn spawn_sampler(&self, (source, stop): Sampling) -> std::io::Result<(Stacks, JoinHandle<()>)> {
+        let (deliver, deliveries) = bounded(64);
+        let error = Arc::new(Mutex::new(None));
+        let stacks = Stacks::new(source.name(), deliveries, error.clone());
+        let manifest = self.manifest.clone();
+        let sampler = StackThread {
+            source,
+            shared: self.shared.clone(),
+            deliveries: deliver,
+            stop,
+            error,
+            background: self.background.clone(),
+            describe: Box::new(move |facts| manifest.note_environment(facts)),
+        };
+        Ok((stacks, sampler.start()?))
     }
 
     /// Starts the thread that records kernels, and returns the drain's end of it.

@@ -1,10 +1,10 @@
 //! What is kept of a thread's steps until they end.
 
-use crate::Served;
 use crate::annotation::Annotation;
 use crate::raw::RawInterval;
 use crate::record::{PathInfo, ThreadInfo};
 use crate::vocabulary::Phase;
+use crate::{HostNs, Served};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,6 +18,9 @@ pub(crate) struct ThreadStream {
     pub(super) pending: Option<Annotation>,
     pub(super) steps: Vec<StepBuffer>,
     pub(super) spare: Vec<StepBuffer>,
+    /// Steps that have ended, and the end of the latest one that was in no other.
+    pub(crate) steps_ended: u64,
+    pub(crate) last_end: HostNs,
     /// Positions that the latest `encode` step of a request passed, all sequences together: what its decoder attends to.
     pub(super) sources: VecDeque<(u32, u64)>,
 }
@@ -84,7 +87,15 @@ impl StepBuffer {
 
 impl ThreadStream {
     pub(crate) fn new(info: Arc<ThreadInfo>) -> Self {
-        Self { info, pending: None, steps: Vec::new(), spare: Vec::new(), sources: VecDeque::new() }
+        Self {
+            info,
+            pending: None,
+            steps: Vec::new(),
+            spare: Vec::new(),
+            steps_ended: 0,
+            last_end: HostNs(i64::MIN),
+            sources: VecDeque::new(),
+        }
     }
 
     pub(super) fn buffer(&mut self, step: u64) -> &mut StepBuffer {

@@ -1,0 +1,193 @@
+//! Collects what the host did from the samples of a run.
+
+use super::call_tree::Growing;
+use super::frames::Frames;
+use super::{FunctionTime, HostTime, PlaceTime, Weights};
+use candlescope_schema::run::StackAccount;
+use candlescope_schema::{PathInfo, StackRecord, StackSampleRecord, ThreadState};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Frames of a stack that are looked at, from the outermost on.
+const DEEPEST: usize = 1_024;
+
+/// Frames that are kept of a pool's thread that has no job.
+const OF_IDLE: usize = 3;
+
+/// Columns of samples that nothing comes from.
+pub(crate) const NOT_OF_SAMPLES: &[&str] = &["host", "rank", "thread", "tid", "time_ns", "seq", "module"];
+/// The same of stacks.
+pub(crate) const NOT_OF_STACKS: &[&str] = &["host", "rank", "depth", "file", "line", "build_id", "address", "inlined"];
+
+/// Takes stacks and samples.
+#[derive(Default)]
+pub(crate) struct StackPass {
+    frames: Frames,
+    places: Vec<Place>,
+    numbers: FxHashMap<(u32, Arc<str>), usize>,
+    sums: FxHashMap<(usize, Option<u64>), Weights>,
+    shared_pool_ns: u64,
+    samples: u64,
+    found: HostTime,
+}
+
+/// A path without ordinals, and its rollup.
+struct Place {
+    rollup: String,
+    path: String,
+}
+
+impl StackPass {
+    /// Takes a stack. A sample's stack comes before it.
+    pub(crate) fn stack(&mut self, stack: &StackRecord) {
+        self.frames.add(stack);
+    }
+
+    /// Takes a sample of a measured step; those outside of all steps count for nothing.
+    pub(crate) fn sample(&mut self, sample: &StackSampleRecord) {
+        if sample.step.is_none() && !sample.pool {
+            return;
+        }
+        self.samples += 1;
+        let Some(path) = &sample.path else {
+            self.shared_pool_ns = self.shared_pool_ns.saturating_add(sample.weight_ns);
+            return;
+        };
+        let place = self.place(path);
+        let sum = self.sums.entry((place, sample.stack)).or_default();
+        let into = match (sample.state, sample.pool) {
+            (ThreadState::Running, false) => &mut sum.own_ns,
+            (ThreadState::Running, true) => &mut sum.pool_ns,
+            (ThreadState::Blocked, _) => &mut sum.blocked_ns,
+            (ThreadState::Preempted, _) => &mut sum.preempted_ns,
+        };
+        *into = into.saturating_add(sample.weight_ns);
+        if sample.state == ThreadState::Running {
+            sum.samples += 1;
+            if sample.kernel == Some(true) {
+                sum.kernel_ns = sum.kernel_ns.saturating_add(sample.weight_ns);
+            }
+        }
+    }
+
+    fn place(&mut self, path: &Arc<PathInfo>) -> usize {
+        // Layers of a kind differ in ordinals alone, and share a rollup.
+        if let Some(place) = self.numbers.get(&(path.rollup_id, path.name.clone())) {
+            return *place;
+        }
+        let place = self.places.len();
+        self.places.push(Place { rollup: path.rollup.clone(), path: PathInfo::rollup_of(&path.path, None) });
+        self.numbers.insert((path.rollup_id, path.name.clone()), place);
+        place
+    }
+
+    /// All samples have come.
+    pub(crate) fn end(&mut self) {
+        self.found = self.collect();
+    }
+
+    fn collect(&mut self) -> HostTime {
+        let sums: Vec<((usize, Option<u64>), Weights)> = std::mem::take(&mut self.sums).into_iter().collect();
+        let chains: Vec<Vec<u32>> =
+            sums.iter().map(|((_, stack), _)| stack.map_or(Vec::new(), |s| self.frames.of(s, DEEPEST))).collect();
+        let mut all = Weights::default();
+        let mut trees: BTreeMap<&str, (Weights, Growing)> = BTreeMap::new();
+        let mut functions: FxHashMap<u32, (Weights, Weights)> = FxHashMap::default();
+        let mut most: FxHashMap<u32, FxHashMap<&str, u64>> = FxHashMap::default();
+        let trunks = self.trunks(&sums, &chains);
+        for (((place, _), time), chain) in sums.iter().zip(&chains) {
+            all.add(time);
+            let Place { rollup, path } = &self.places[*place];
+            let (whole, tree) = trees.entry(rollup).or_default();
+            whole.add(time);
+            let (on_pool, own) = split(time);
+            let around = path.rsplit_once('/').and_then(|(above, _)| trunks.get(above));
+            let skipped = around.map_or(0, |trunk| shared(trunk, chain)).min(chain.len().saturating_sub(1));
+            tree.add(&chain[skipped..], false, &own);
+            tree.add(&chain[self.job(chain)..], true, &on_pool);
+            let Some(innermost) = chain.last() else { continue };
+            functions.entry(*innermost).or_default().0.add(time);
+            *most.entry(*innermost).or_default().entry(rollup).or_default() += time.cpu_ns();
+            let mut once = chain.clone();
+            once.sort_unstable();
+            once.dedup();
+            once.iter().for_each(|function| functions.entry(*function).or_default().1.add(time));
+        }
+        let place_of = |function: &u32| {
+            let places = most.get(function).into_iter().flatten();
+            places.max_by_key(|(place, ns)| (**ns, Reverse(**place))).map_or("", |(place, _)| place)
+        };
+        let mut functions: Vec<FunctionTime> = functions
+            .iter()
+            .filter(|(_, (own, total))| own.cpu_ns() > 0 || total.cpu_ns() > 0)
+            .map(|(function, (own, total))| FunctionTime {
+                name: self.frames.name(*function).clone(),
+                own: *own,
+                total: *total,
+                place: place_of(function).into(),
+            })
+            .collect();
+        functions.sort_by(|a, b| {
+            (Reverse(a.own.cpu_ns()), Reverse(a.total.cpu_ns()), &a.name).cmp(&(
+                Reverse(b.own.cpu_ns()),
+                Reverse(b.total.cpu_ns()),
+                &b.name,
+            ))
+        });
+        let name = |function| self.frames.name(function).clone();
+        let places = trees.into_iter().map(|(rollup, (all, tree))| {
+            let calls = tree.finish(name);
+            let mut own: BTreeMap<_, u64> = BTreeMap::new();
+            calls.nodes.iter().for_each(|node| *own.entry(&node.name).or_default() += node.own.cpu_ns());
+            let top = own.into_iter().filter(|(_, ns)| *ns > 0).max_by_key(|(name, ns)| (*ns, Reverse(*name)));
+            let top = top.map(|(name, ns)| (name.clone(), ns));
+            (rollup.to_string(), PlaceTime { all, calls, top })
+        });
+        let (places, shared_pool_ns) = (places.collect(), self.shared_pool_ns);
+        HostTime { account: StackAccount::default(), all, places, functions, shared_pool_ns }
+    }
+
+    /// For each path, the functions that all intervals inside it are called by: what is around them.
+    fn trunks(&self, sums: &[((usize, Option<u64>), Weights)], chains: &[Vec<u32>]) -> FxHashMap<&str, Vec<u32>> {
+        let mut trees: FxHashMap<&str, Growing> = FxHashMap::default();
+        for (((place, _), time), chain) in sums.iter().zip(chains) {
+            let (_, own) = split(time);
+            let mut path = self.places[*place].path.as_str();
+            loop {
+                trees.entry(path).or_default().add(chain, false, &own);
+                let Some((above, _)) = path.rsplit_once('/') else { break };
+                path = above;
+            }
+        }
+        trees.into_iter().map(|(path, tree)| (path, tree.trunk())).collect()
+    }
+
+    /// Where the job of a pool's thread begins in its stack.
+    fn job(&self, chain: &[u32]) -> usize {
+        let job = chain.iter().position(|function| !self.frames.name(*function).is_pool());
+        job.unwrap_or_else(|| chain.len().saturating_sub(OF_IDLE))
+    }
+
+    /// What was found; `None` if no stacks were sampled.
+    pub(crate) fn finish(self, account: Option<&StackAccount>) -> Option<HostTime> {
+        let account = account.cloned();
+        (self.samples > 0 || account.is_some()).then(|| HostTime { account: account.unwrap_or_default(), ..self.found })
+    }
+}
+
+/// The part on threads of a pool, and the rest.
+fn split(time: &Weights) -> (Weights, Weights) {
+    // A stack is a pool's or not: in neither part are there samples of the other.
+    let is_pool = time.pool_ns > 0;
+    match is_pool {
+        true => (*time, Weights::default()),
+        false => (Weights::default(), *time),
+    }
+}
+
+/// How many functions two chains share from the outermost on.
+fn shared(trunk: &[u32], chain: &[u32]) -> usize {
+    trunk.iter().zip(chain).take_while(|(a, b)| a == b).count()
+}

@@ -1,0 +1,341 @@
+//! The drain's end of a sampler of stacks: samples find the intervals that they fall into, and intervals what their
+//! thread did meanwhile.
+//!
+//! Records of a step come when it has ended, so a sample waits until every step that was open when it was taken has
+//! come. No I/O and no clocks here.
+
+use super::thread_time::{Does, Spent, ThreadTime};
+use crate::HostNs;
+use crate::record::{Batch, PathInfo, SpanRecord, StackRecord, StackSampleRecord, ThreadInfo};
+use crate::run::StackAccount;
+use crate::stacks::{MonotonicNs, RawStackSample, StackSink, ThreadChange};
+use crate::vocabulary::{Phase, ThreadState};
+use crossbeam_channel::{Receiver, TryRecvError};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Samples that may wait for their step to end: with two threads at 499 Hz, four minutes.
+///
+/// Overload policy: beyond this the oldest go out without an interval, and are counted.
+const MOST_WAITING: usize = 1 << 18;
+
+/// Intervals remembered for samples that have not come.
+const MOST_PLACES: usize = 1 << 20;
+
+/// The drain's end of a sampler.
+pub(crate) struct Stacks {
+    deliveries: Receiver<StackSink>,
+    error: Arc<Mutex<Option<String>>>,
+    /// Whether the sampler's thread has ended, and all it delivered is here.
+    ended: bool,
+    /// Everything that happened before has been delivered.
+    through: HostNs,
+    threads: FxHashMap<u64, ThreadTime>,
+    /// Intervals by thread, a run of them for each batch that had some.
+    places: FxHashMap<u64, VecDeque<PlaceRun>>,
+    places_held: usize,
+    waiting: VecDeque<(HostNs, RawStackSample)>,
+    /// Whether all that wait are in order of time.
+    sorted: bool,
+    new_stacks: Vec<StackRecord>,
+    /// Stacks below an entry point of a pool's threads, and threads that were seen in one.
+    of_pools: FxHashSet<u64>,
+    pool_threads: FxHashSet<u64>,
+    infos: FxHashMap<u64, Arc<ThreadInfo>>,
+    names: FxHashMap<Arc<str>, u32>,
+    account: StackAccount,
+}
+
+/// Intervals of one thread, in enter order.
+struct PlaceRun {
+    start: HostNs,
+    end: HostNs,
+    intervals: Vec<Interval>,
+}
+
+#[derive(Clone)]
+struct Interval {
+    start: HostNs,
+    end: HostNs,
+    depth: u16,
+    seq: u64,
+    step: Option<u64>,
+    phase: Option<Phase>,
+    path: Arc<PathInfo>,
+}
+
+/// Where a sample belongs.
+#[derive(Default)]
+struct Belongs {
+    step: Option<u64>,
+    phase: Option<Phase>,
+    seq: Option<u64>,
+    path: Option<Arc<PathInfo>>,
+    pool: bool,
+}
+
+impl Stacks {
+    pub(crate) fn new(
+        source: &'static str,
+        deliveries: Receiver<StackSink>,
+        error: Arc<Mutex<Option<String>>>,
+    ) -> Self {
+        Self {
+            deliveries,
+            error,
+            ended: false,
+            through: HostNs(i64::MIN),
+            threads: FxHashMap::default(),
+            places: FxHashMap::default(),
+            places_held: 0,
+            waiting: VecDeque::new(),
+            sorted: true,
+            new_stacks: Vec::new(),
+            of_pools: FxHashSet::default(),
+            pool_threads: FxHashSet::default(),
+            infos: FxHashMap::default(),
+            names: FxHashMap::default(),
+            account: StackAccount { source: source.into(), ..StackAccount::default() },
+        }
+    }
+
+    /// Notes a thread that enters intervals, by the name that its records have.
+    pub(crate) fn adopt(&mut self, thread: &Arc<ThreadInfo>) {
+        self.infos.insert(thread.os_id, thread.clone());
+    }
+
+    /// Takes in what was delivered. `offset` is the host's time less that of the monotonic clock, nanoseconds.
+    pub(crate) fn receive(&mut self, offset: i64) {
+        let host = |at: MonotonicNs| HostNs((at.0 as i64).saturating_add(offset));
+        loop {
+            let sink = match self.deliveries.try_recv() {
+                Ok(sink) => sink,
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    self.ended = true;
+                    return;
+                }
+            };
+            self.account.lost += sink.lost;
+            for stack in &sink.stacks {
+                let below = stack.parent.is_some_and(|parent| self.of_pools.contains(&parent));
+                if below || is_of_pool(stack) {
+                    self.of_pools.insert(stack.stack);
+                }
+            }
+            self.new_stacks.extend(sink.stacks);
+            for event in &sink.events {
+                self.event(event.tid, host(event.time), &event.change);
+            }
+            for sample in sink.samples {
+                let at = host(sample.time);
+                self.sorted &= self.waiting.back().is_none_or(|(last, _)| *last <= at);
+                if sample.stack.is_some_and(|stack| self.of_pools.contains(&stack)) {
+                    self.pool_threads.insert(sample.tid);
+                }
+                self.account.samples += 1;
+                self.waiting.push_back((at, sample));
+            }
+            self.through = self.through.max(host(sink.through));
+        }
+    }
+
+    fn event(&mut self, tid: u64, at: HostNs, change: &ThreadChange) {
+        if let ThreadChange::Attached { name, switches, page_faults, running } = change {
+            self.account.threads += 1;
+            match is_of_candle_pool(name) {
+                true => self.pool_threads.insert(tid),
+                false => self.pool_threads.remove(&tid),
+            };
+            self.threads.insert(tid, ThreadTime::new(name.clone(), at, *switches, *page_faults, *running));
+        } else if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.take(at, change);
+        }
+    }
+
+    /// Whether it is known what threads did until `time`, as far as that will ever be known.
+    pub(crate) fn is_known(&self, time: HostNs) -> bool {
+        self.through >= time || self.ended
+    }
+
+    /// Gives intervals and steps what their thread did meanwhile, and remembers where they were for samples.
+    pub(crate) fn note(&mut self, batch: &mut Batch) {
+        let mut at = 0;
+        while at < batch.spans.len() {
+            let tid = batch.spans[at].thread.os_id;
+            let of_thread = batch.spans[at..].iter().take_while(|span| span.thread.os_id == tid).count();
+            self.note_spans(tid, &mut batch.spans[at..at + of_thread]);
+            at += of_thread;
+        }
+        for step in &mut batch.steps {
+            let Some(thread) = self.threads.get(&step.thread.os_id) else { continue };
+            let end = step.host_start.plus_ns(step.host_dur_ns);
+            let (cpu, preempted, blocked) = parts(thread.between(step.host_start, end));
+            (step.cpu_ns, step.preempted_ns, step.blocked_ns) = (cpu, preempted, blocked);
+            step.page_faults = thread.page_faults(step.host_start, end);
+        }
+    }
+
+    fn note_spans(&mut self, tid: u64, spans: &mut [SpanRecord]) {
+        if let Some(thread) = self.threads.get(&tid) {
+            for span in &mut *spans {
+                let end = span.host_start.plus_ns(span.host_dur_ns);
+                let (cpu, preempted, blocked) = parts(thread.between(span.host_start, end));
+                (span.cpu_ns, span.preempted_ns, span.blocked_ns) = (cpu, preempted, blocked);
+                span.page_faults = thread.page_faults(span.host_start, end);
+            }
+        }
+        // Entries of a request's span stand above steps: they say nothing about where the time went.
+        let intervals: Vec<Interval> = spans.iter().filter(|span| span.step.is_some()).map(Interval::of).collect();
+        let start = intervals.iter().map(|i| i.start).min();
+        let end = intervals.iter().map(|i| i.end).max();
+        let (Some(start), Some(end)) = (start, end) else { return };
+        self.places_held += intervals.len();
+        self.places.entry(tid).or_default().push_back(PlaceRun { start, end, intervals });
+    }
+
+    /// Moves samples into a batch. `until`: all steps that were open before have come, and all later ones begin after.
+    pub(crate) fn join(&mut self, until: HostNs, into: &mut Batch) {
+        into.stacks.append(&mut self.new_stacks);
+        let excess = self.waiting.len() > MOST_WAITING || self.places_held > MOST_PLACES;
+        let through = if self.ended { HostNs(i64::MAX) } else { self.through };
+        let until = if excess { through } else { until.min(through) };
+        if !self.sorted {
+            self.waiting.make_contiguous().sort_by_key(|(at, _)| *at);
+            self.sorted = true;
+        }
+        let ready = self.waiting.partition_point(|(at, _)| *at < until);
+        into.stack_samples.reserve(ready);
+        for _ in 0..ready {
+            let Some((at, sample)) = self.waiting.pop_front() else { break };
+            let row = self.row(at, &sample);
+            self.account.unplaced += u64::from(excess && row.step.is_none());
+            into.stack_samples.push(row);
+        }
+        self.forget(until);
+    }
+
+    /// Forgets what no later sample or step can need.
+    fn forget(&mut self, until: HostNs) {
+        let held = &mut self.places_held;
+        self.places.retain(|_, runs| {
+            runs.retain(|run| {
+                let keep = run.end >= until;
+                *held -= if keep { 0 } else { run.intervals.len() };
+                keep
+            });
+            !runs.is_empty()
+        });
+        self.threads.values_mut().for_each(|thread| thread.prune(until));
+        self.threads.retain(|_, thread| thread.ended.is_none_or(|ended| ended >= until));
+    }
+
+    fn row(&mut self, at: HostNs, sample: &RawStackSample) -> StackSampleRecord {
+        let belongs = self.belongs(at, sample);
+        let mut row = StackSampleRecord::new(at, self.info(sample.tid), sample.state, sample.weight_ns);
+        row.stack = sample.stack;
+        row.kernel = sample.kernel;
+        (row.step, row.seq, row.phase, row.path, row.pool) =
+            (belongs.step, belongs.seq, belongs.phase, belongs.path, belongs.pool);
+        row
+    }
+
+    fn belongs(&self, at: HostNs, sample: &RawStackSample) -> Belongs {
+        if let Some(own) = self.places.get(&sample.tid).and_then(|runs| innermost(runs, at)) {
+            return own.belongs(false);
+        }
+        // A pool's thread that waits has nothing to do: that is nobody's time.
+        if sample.state == ThreadState::Blocked || !self.pool_threads.contains(&sample.tid) {
+            return Belongs::default();
+        }
+        let open: Vec<(u64, &Interval)> =
+            self.places.iter().filter_map(|(tid, runs)| Some((*tid, innermost(runs, at)?))).collect();
+        let waits = |tid: &u64| self.threads.get(tid).and_then(|thread| thread.does_at(at)) == Some(Does::Waits);
+        let mut waiting = open.iter().filter(|(tid, _)| waits(tid));
+        match (&open[..], waiting.next(), waiting.next()) {
+            ([], ..) => Belongs::default(),
+            ([(_, only)], ..) | (_, Some((_, only)), None) => only.belongs(true),
+            ([(_, first), rest @ ..], ..) => {
+                let shared = rest.iter().all(|(_, other)| other.step == first.step);
+                Belongs {
+                    step: first.step.filter(|_| shared),
+                    phase: first.phase.filter(|_| shared),
+                    pool: true,
+                    ..Belongs::default()
+                }
+            }
+        }
+    }
+
+    /// The thread as its rows name it. Threads of a pool are all called alike, so that all but the first get a number.
+    fn info(&mut self, tid: u64) -> Arc<ThreadInfo> {
+        if let Some(known) = self.infos.get(&tid) {
+            return known.clone();
+        }
+        let name = self.threads.get(&tid).map_or_else(|| "thread".into(), |thread| thread.name.clone());
+        let n = self.names.entry(name.clone()).and_modify(|n| *n += 1).or_insert(1);
+        let name = if *n == 1 { name } else { format!("{name}#{n}").into() };
+        let info = Arc::new(ThreadInfo::new(0, tid, name));
+        self.infos.insert(tid, info.clone());
+        info
+    }
+
+    /// The account for the manifest.
+    pub(crate) fn account(&self) -> StackAccount {
+        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        StackAccount { error, ..self.account.clone() }
+    }
+}
+
+impl Interval {
+    fn of(span: &SpanRecord) -> Self {
+        Self {
+            start: span.host_start,
+            end: span.host_start.plus_ns(span.host_dur_ns),
+            depth: span.depth,
+            seq: span.seq,
+            step: span.step,
+            phase: span.phase,
+            path: span.path.clone(),
+        }
+    }
+
+    fn belongs(&self, pool: bool) -> Belongs {
+        Belongs { step: self.step, phase: self.phase, seq: Some(self.seq), path: Some(self.path.clone()), pool }
+    }
+}
+
+/// The innermost interval that is open at a time.
+fn innermost(runs: &VecDeque<PlaceRun>, at: HostNs) -> Option<&Interval> {
+    let open = |interval: &&Interval| interval.start <= at && at < interval.end;
+    let around = runs.iter().filter(|run| run.start <= at && at < run.end);
+    let candidates = around.filter_map(|run| {
+        // In enter order, later ones that are open are inside earlier ones.
+        let after = run.intervals.partition_point(|interval| interval.start <= at);
+        run.intervals[..after].iter().rev().find(open)
+    });
+    candidates.max_by_key(|interval| interval.depth)
+}
+
+fn parts(spent: Option<Spent>) -> (Option<u64>, Option<u64>, Option<u64>) {
+    let part = |of: fn(Spent) -> u64| spent.map(of);
+    (part(|s| s.cpu_ns), part(|s| s.preempted_ns), part(|s| s.blocked_ns))
+}
+
+/// Whether only threads that compute for others are inside this function: those of rayon's pool, and of tokio's for work
+/// that blocks.
+fn is_of_pool(stack: &StackRecord) -> bool {
+    const OF_POOLS: [&str; 4] = [
+        "rayon_core::registry::ThreadBuilder",
+        "rayon_core::registry::main_loop",
+        "rayon_core::registry::WorkerThread",
+        "tokio::runtime::blocking::pool::Inner",
+    ];
+    stack.function.as_ref().is_some_and(|name| OF_POOLS.iter().any(|part| name.contains(part)))
+}
+
+/// Whether a thread of this name is one of candle's pool for quantised products.
+fn is_of_candle_pool(name: &str) -> bool {
+    name.starts_with("candle-bp-")
+}
