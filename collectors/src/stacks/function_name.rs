@@ -57,9 +57,43 @@ fn first_crate(path: &str) -> Option<String> {
     (path[end..].starts_with("::") && !word.is_empty()).then(|| word.to_string())
 }
 
+/// The crate that a source file is of, where its place says so: debug information of line tables has no paths of functions.
+pub(super) fn crate_of_file(file: &str) -> Option<String> {
+    if !file.ends_with(".rs") {
+        return None;
+    }
+    let (before, _) = file.rsplit_once("/src/")?;
+    let (folders, folder) = before.rsplit_once('/')?;
+    // `/rustc/…/library/core/src/…`, `~/.cargo/registry/src/index.crates.io-…/candle-core-0.11.1/src/…`
+    if folders.ends_with("/library") {
+        return Some(folder.replace('-', "_"));
+    }
+    if !folders.rsplit_once('/').is_some_and(|(above, _)| above.ends_with("/registry/src")) {
+        return None;
+    }
+    let is_version = |(at, _): &(usize, &str)| folder[at + 1..].starts_with(|c: char| c.is_ascii_digit());
+    let (version, _) = folder.match_indices('-').find(is_version)?;
+    Some(folder[..version].replace('-', "_"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_the_library_or_of_a_registry_names_its_crate() {
+        for (file, expected) in [
+            ("/rustc/59807616e1fa/library/core/src/ops/function.rs", Some("core")),
+            ("/home/a/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/candle-core-0.11.1/src/tensor.rs", Some("candle_core")),
+            ("/home/a/.cargo/registry/src/index.crates.io-1949/gemm-f16-0.19.0-rc.1/src/a/src/lib.rs", None),
+            ("/home/a/.cargo/registry/src/index.crates.io-1949/gemm-f16-0.19.0-rc.1/src/lib.rs", Some("gemm_f16")),
+            ("src/main.rs", None),
+            ("/home/a/program/src/main.rs", None),
+            ("/usr/src/libc/math.c", None),
+        ] {
+            assert_eq!(crate_of_file(file).as_deref(), expected, "{file}");
+        }
+    }
 
     #[test]
     fn the_crate_of_a_path_is_that_of_its_type() {

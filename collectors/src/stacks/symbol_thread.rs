@@ -2,7 +2,7 @@
 //! emptied meanwhile.
 
 use super::binary_file::BinaryFile;
-use super::function_name::name_and_crate;
+use super::function_name::{crate_of_file, name_and_crate};
 use super::stack_walk::{BinaryIndex, CodeAddress};
 use super::sys;
 use addr2line::Loader;
@@ -87,41 +87,36 @@ impl SymbolBooks {
     fn functions(&mut self, question: &Question) -> Functions {
         let open = || Loader::new(question.file.path.as_ref()?).ok();
         let loader = self.loaders.entry(question.binary).or_insert_with(open).take();
-        let functions = self.from_debug_information(loader.as_ref(), question.at.address);
-        let symbol = || {
-            let of_loader = loader.as_ref().and_then(|l| l.find_symbol(question.at.address));
-            of_loader.or_else(|| question.file.symbol(question.at.address)).map(str::to_string)
-        };
-        let functions = match functions {
-            // The table of symbols names a function that the debug information places only.
-            Some(mut functions) if functions.first().is_some_and(|f| f.function.is_none()) => {
-                if let Some(symbol) = symbol() {
-                    (functions[0].function, functions[0].crate_name) = self.named(&symbol);
-                }
-                functions
-            }
-            Some(functions) => functions,
-            None => {
-                let (function, crate_name) = symbol().map_or((None, None), |symbol| self.named(&symbol));
-                vec![FunctionFrame { function, crate_name, ..Default::default() }]
-            }
-        };
+        let mut functions = self.from_debug_information(loader.as_ref(), question.at.address);
+        // The table of symbols has the whole path of the function that is not inlined, where the debug information often has
+        // its last word.
+        let symbol = loader.as_ref().and_then(|l| l.find_symbol(question.at.address));
+        if let Some(symbol) = symbol.or_else(|| question.file.symbol(question.at.address)) {
+            (functions[0].function, functions[0].crate_name) = self.named(symbol);
+        }
         self.loaders.insert(question.binary, loader);
         functions.into()
     }
 
-    /// `None` where there is none for the address.
-    fn from_debug_information(&mut self, loader: Option<&Loader>, address: u64) -> Option<Vec<FunctionFrame>> {
+    /// Functions as the debug information has them; one without a name where there is none.
+    fn from_debug_information(&mut self, loader: Option<&Loader>, address: u64) -> Vec<FunctionFrame> {
         let mut functions = Vec::new();
-        let mut frames = loader?.find_frames(address).ok()?;
-        while let Ok(Some(frame)) = frames.next() {
-            let symbol = frame.function.as_ref().and_then(|f| Some(f.raw_name().ok()?.into_owned()));
-            let (function, crate_name) = symbol.map_or((None, None), |symbol| self.named(&symbol));
-            let (file, line) = frame.location.map_or((None, None), |l| (l.file, l.line));
-            functions.push(FunctionFrame { function, crate_name, file: file.map(|f| self.word(f)), line });
+        if let Some(Ok(mut frames)) = loader.map(|loader| loader.find_frames(address)) {
+            while let Ok(Some(frame)) = frames.next() {
+                let (file, line) = frame.location.map_or((None, None), |l| (l.file, l.line));
+                let symbol = frame.function.as_ref().and_then(|f| Some(f.raw_name().ok()?.into_owned()));
+                let (function, mut crate_name) = symbol.map_or((None, None), |symbol| self.named(&symbol));
+                if crate_name.is_none() {
+                    crate_name = file.and_then(crate_of_file).map(|name| self.word(&name));
+                }
+                functions.push(FunctionFrame { function, crate_name, file: file.map(|f| self.word(f)), line });
+            }
         }
         functions.reverse();
-        (!functions.is_empty()).then_some(functions)
+        if functions.is_empty() {
+            functions.push(FunctionFrame::default());
+        }
+        functions
     }
 
     fn named(&mut self, symbol: &str) -> (Option<Arc<str>>, Option<Arc<str>>) {
