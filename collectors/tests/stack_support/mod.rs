@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "clocks, affinity and privileges through the C library")]
 
 use candlescope_collectors::stacks::{SourceChoice, StackOptions, StackSampler};
-use candlescope_core::stacks::{RawStackSample, StackError, StackSink, StackSource, ThreadEvent};
+use candlescope_core::stacks::{RawStackSample, StackError, StackSink, StackSource, ThreadChange, ThreadEvent};
 use candlescope_core::{StackRecord, ThreadState};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -28,9 +28,8 @@ pub struct Recorded {
     pub events: Vec<ThreadEvent>,
     pub stacks: Vec<StackRecord>,
     pub lost: u64,
-    /// CPU time of the thread that polled, nanoseconds.
-    pub poll_cpu_ns: u64,
-    pub polls: u64,
+    /// CPU time of each poll, nanoseconds.
+    pub polls_ns: Vec<u64>,
     pub error: Option<String>,
 }
 
@@ -64,15 +63,15 @@ fn record(mut sampler: StackSampler, started: &Sender<Result<(), StackError>>, s
     recorded.source = sampler.name().to_string();
     while stopped.recv_timeout(Duration::from_millis(10)).is_err() {
         let mut sink = StackSink::default();
+        let before = thread_cpu_ns();
         let outcome = sampler.poll(&mut sink);
-        recorded.polls += 1;
+        recorded.polls_ns.push(thread_cpu_ns() - before);
         recorded.take(sink);
         if let Err(error) = outcome {
             recorded.error = Some(error.to_string());
             break;
         }
     }
-    recorded.poll_cpu_ns = thread_cpu_ns();
     recorded.facts = sampler.describe();
     let mut sink = StackSink::default();
     sampler.stop(&mut sink);
@@ -128,6 +127,18 @@ impl Recorded {
     pub fn weight(&self, tid: u64, state: ThreadState, function: Option<&str>) -> u64 {
         let of = |s: &&RawStackSample| s.tid == tid && s.state == state && function.is_none_or(|f| self.has(s, f));
         self.samples.iter().filter(of).map(|s| s.weight_ns).sum()
+    }
+
+    /// Whether it is known when a thread was on a CPU.
+    pub fn tells_switches(&self, tid: u64) -> bool {
+        let of_it = self.events.iter().filter(|event| event.tid == tid);
+        of_it.into_iter().any(|e| matches!(e.change, ThreadChange::Attached { switches: true, .. }))
+    }
+
+    /// Mean CPU time of a poll, microseconds, but of the first ones, which read the binaries.
+    pub fn poll_us(&self) -> f64 {
+        let later = self.polls_ns.get(20..).unwrap_or_default();
+        later.iter().sum::<u64>() as f64 / 1e3 / later.len().max(1) as f64
     }
 
     /// Samples, each different stack once with its weight, for messages of tests.
@@ -200,7 +211,7 @@ fn spin<const FACTOR: u64>(cpu_ns: u64) {
     let until = thread_cpu_ns() + cpu_ns;
     while thread_cpu_ns() < until {
         let mut n = 0_u64;
-        for i in 0..2_000_u64 {
+        for i in 0..20_000_u64 {
             n = black_box(n.wrapping_mul(FACTOR).wrapping_add(i));
         }
     }

@@ -140,7 +140,9 @@ impl PerfThread {
 
     /// The thread waited when it was attached.
     pub(in crate::stacks) fn was_waiting(&mut self, since: MonotonicNs) {
-        self.off_cpu.was_waiting(since.0);
+        if self.mode.off_cpu {
+            self.off_cpu.was_waiting(since.0);
+        }
     }
 
     /// Reads what was recorded. `take` gets each reading, and answers with the node of a stack if it was given one.
