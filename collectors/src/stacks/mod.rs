@@ -17,9 +17,11 @@
 
 mod sampler;
 mod stack_options;
+mod stacks_probe;
 
 pub use sampler::StackSampler;
 pub use stack_options::{SourceChoice, StackOptions};
+pub use stacks_probe::{SourceProbe, StackProbe, probe};
 
 /// What samples. Elsewhere there is nothing.
 macro_rules! here {

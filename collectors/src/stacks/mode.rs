@@ -1,8 +1,9 @@
 //! Which source takes the samples on this machine, and what it cannot see.
 
 use super::perf::{self, PerfMode};
-use super::stack_options::{SourceChoice, StackOptions};
 use super::signals;
+use super::stack_options::{SourceChoice, StackOptions};
+use super::sys;
 use candlescope_core::stacks::StackError;
 use std::io;
 
@@ -18,28 +19,38 @@ pub(super) struct Mode {
 impl Mode {
     /// Tries what is wanted.
     pub(super) fn choose(options: &StackOptions) -> Result<Self, StackError> {
-        let sampling = |kernel| PerfMode {
+        if options.source != SourceChoice::Signals
+            && let Ok(mode) = Self::by_perf(options, true)
+        {
+            return Ok(mode);
+        }
+        if options.source == SourceChoice::Perf {
+            let refused = |error| StackError(format!("no stacks by perf: {}", perf_refused(&error)));
+            return Self::by_perf(options, false).map_err(refused);
+        }
+        Self::by_signals(options)
+            .map_err(|error| StackError(format!("no stacks by signals: a handler cannot be installed: {error}")))
+    }
+
+    /// Samples by perf events, of the kernel too or of the program's own code alone.
+    pub(super) fn by_perf(options: &StackOptions, kernel: bool) -> io::Result<Self> {
+        let mode = PerfMode {
             samples: true,
             kernel,
             off_cpu: options.off_cpu,
             hz: options.hz,
             stack_bytes: options.stack_bytes,
         };
-        let by_perf = |kernel| Mode { perf: Some(sampling(kernel)), signals: false };
-        if options.source != SourceChoice::Signals && perf::is_allowed(sampling(true)).is_ok() {
-            return Ok(by_perf(true));
-        }
-        if options.source == SourceChoice::Perf {
-            return match perf::is_allowed(sampling(false)) {
-                Ok(()) => Ok(by_perf(false)),
-                Err(error) => Err(StackError(format!("no stacks by perf: {}", perf_refused(&error)))),
-            };
-        }
-        if let Err(error) = signals::install() {
-            return Err(StackError(format!("no stacks by signals: a handler cannot be installed: {error}")));
-        }
-        let switches = [true, false].map(|kernel| PerfMode { samples: false, ..sampling(kernel) });
-        let perf = switches.into_iter().filter(|m| m.off_cpu).find(|mode| perf::is_allowed(*mode).is_ok());
+        perf::is_allowed(mode)?;
+        Ok(Mode { perf: Some(mode), signals: false })
+    }
+
+    /// Samples by signals, with perf's switches where there are any.
+    pub(super) fn by_signals(options: &StackOptions) -> io::Result<Self> {
+        signals::install()?;
+        let (off_cpu, hz, stack_bytes) = (options.off_cpu, options.hz, options.stack_bytes);
+        let switches = [true, false].map(|kernel| PerfMode { samples: false, kernel, off_cpu, hz, stack_bytes });
+        let perf = switches.into_iter().filter(|_| off_cpu).find(|mode| perf::is_allowed(*mode).is_ok());
         Ok(Mode { perf, signals: true })
     }
 
@@ -47,20 +58,31 @@ impl Mode {
         if self.signals { "signals" } else { "perf" }
     }
 
+    /// Samples in a second of CPU time.
+    pub(super) fn hz(self, options: &StackOptions) -> u32 {
+        let ticks = sys::tick_ns().map_or(u32::MAX, |tick| (1_000_000_000 / tick) as u32);
+        if self.signals { options.hz.min(ticks) } else { options.hz }
+    }
+
+    /// Whether it is known when threads are on a CPU.
+    pub(super) fn tells_switches(self) -> bool {
+        self.perf.is_some_and(|perf| perf.off_cpu)
+    }
+
     /// What samples do not show.
     pub(super) fn blind_to(self) -> Vec<&'static str> {
+        let with_kernel = self.perf.is_some_and(|perf| perf.samples && perf.kernel);
         let mut blind = Vec::new();
         if self.signals {
-            blind.push("page faults' time apart from their function's");
             blind.push("threads that block the sampler's signal");
+            blind.push("the kernel's time that no call of the program asked for, as page faults: it is the function's own");
+        } else if !with_kernel {
+            blind.push("the kernel: time there has no samples");
         }
-        match self.perf {
-            Some(PerfMode { samples: true, kernel: false, .. }) => blind.push("the kernel: time there has no samples"),
-            Some(PerfMode { off_cpu: true, .. }) => {}
-            Some(_) | None => blind.push("time off the CPU"),
-        }
-        if self.perf.is_some_and(|p| p.off_cpu && (!p.kernel || !p.samples)) {
-            blind.push("stacks of waiting threads");
+        if !self.tells_switches() {
+            blind.push("time off the CPU");
+        } else if !with_kernel {
+            blind.push("where waiting threads wait: their time has no stacks");
         }
         blind
     }
@@ -68,16 +90,18 @@ impl Mode {
 
 /// Why perf events cannot be had, and the remedy.
 pub(super) fn perf_refused(error: &io::Error) -> String {
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let paranoid = paranoid.trim();
+    let allow = "`sysctl kernel.perf_event_paranoid=1` allows it";
     match error.raw_os_error() {
-        Some(libc::EACCES) => {
-            "kernel.perf_event_paranoid forbids it here: sysctl kernel.perf_event_paranoid=1 allows it".to_string()
-        }
-        Some(libc::EPERM) => "a sandbox refuses perf_event_open, or kernel.perf_event_paranoid forbids it: sysctl \
-             kernel.perf_event_paranoid=1, and in a container --security-opt seccomp=unconfined or --cap-add PERFMON"
-            .to_string(),
-        Some(libc::ENOSYS) => "this kernel or sandbox has no perf_event_open".to_string(),
+        Some(libc::EACCES) => format!("kernel.perf_event_paranoid is {paranoid}; {allow}"),
+        Some(libc::EPERM) => format!(
+            "refused: by a sandbox (a container's `--cap-add PERFMON --security-opt seccomp=unconfined` allows it), or \
+             because kernel.perf_event_paranoid is {paranoid} ({allow})"
+        ),
+        Some(libc::ENOSYS) => "this kernel, or a sandbox, has no perf_event_open".to_string(),
         Some(libc::ENOENT | libc::EOPNOTSUPP) => "this kernel has no such event".to_string(),
-        Some(libc::EMFILE | libc::ENFILE) => "too few files may be open: raise it with ulimit -n".to_string(),
+        Some(libc::EMFILE | libc::ENFILE) => "too few files may be open; `ulimit -n 4096` allows more".to_string(),
         _ => error.to_string(),
     }
 }

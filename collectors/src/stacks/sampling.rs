@@ -47,12 +47,14 @@ pub(super) struct Sampling {
 impl Sampling {
     pub(super) fn start(options: StackOptions) -> Result<Self, StackError> {
         let mode = Mode::choose(&options)?;
+        let list = ThreadList::open();
+        let list = list.map_err(|error| StackError(format!("no stacks: /proc/self/task cannot be read: {error}")))?;
         let books = StackBooks::new();
         let books = books.map_err(|error| StackError(format!("no stacks: a thread cannot be started: {error}")))?;
         Ok(Self {
             options,
             mode,
-            list: ThreadList::default(),
+            list,
             threads: FxHashMap::default(),
             others: FxHashMap::default(),
             faults_read_at: sys::monotonic(),
@@ -70,7 +72,7 @@ impl Sampling {
     pub(super) fn describe(&self) -> BTreeMap<String, Value> {
         let mut facts = BTreeMap::from([
             ("stacks_source".to_string(), json!(self.mode.name())),
-            ("stacks_hz".to_string(), json!(self.options.hz)),
+            ("stacks_hz".to_string(), json!(self.mode.hz(&self.options))),
             ("stacks_blind_to".to_string(), json!(self.mode.blind_to())),
         ]);
         for (key, count) in [("stacks_threads_left_out", self.not_sampled), ("stacks_not_kept", self.books.not_kept)] {
@@ -107,6 +109,7 @@ impl Sampling {
         self.books.settle(into);
         into.through = MonotonicNs(now.0.saturating_sub(SETTLED_NS));
         if threads.is_some() && self.mode.signals && !signals::is_installed() {
+            self.detach_all(into);
             let cause = "the program installed a handler of its own for the sampler's signal";
             return Err(StackError(format!("stacks are sampled no more: {cause}")));
         }
@@ -114,10 +117,7 @@ impl Sampling {
     }
 
     pub(super) fn stop(&mut self, into: &mut StackSink) {
-        let tids: Vec<u32> = self.threads.keys().copied().collect();
-        for tid in tids {
-            self.detach(tid, into);
-        }
+        self.detach_all(into);
         into.lost += std::mem::take(&mut self.lost);
         self.books.finish(Instant::now() + LAST_NAMES, into);
         into.through = sys::monotonic();
@@ -164,6 +164,11 @@ impl Sampling {
             // One that ended meanwhile was not left out.
             self.not_sampled += u64::from(thread_list::name(tid).is_some());
         }
+    }
+
+    fn detach_all(&mut self, into: &mut StackSink) {
+        let tids: Vec<u32> = self.threads.keys().copied().collect();
+        tids.into_iter().for_each(|tid| self.detach(tid, into));
     }
 
     fn detach(&mut self, tid: u32, into: &mut StackSink) {

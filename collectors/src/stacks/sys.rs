@@ -19,6 +19,15 @@ pub(super) fn clock(id: libc::clockid_t) -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
+/// Time between two ticks of the kernel, nanoseconds: timers on CPU clocks run out at ticks only.
+pub(super) fn tick_ns() -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is valid for a `timespec`. The coarse clock is set at each tick.
+    let outcome = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut time) };
+    let tick = u64::try_from(time.tv_nsec).ok()?;
+    (outcome == 0 && tick > 0).then_some(tick)
+}
+
 /// The calling thread's number.
 pub(super) fn thread_id() -> u32 {
     // SAFETY: takes nothing, and cannot fail.

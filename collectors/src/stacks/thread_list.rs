@@ -2,7 +2,8 @@
 
 use candlescope_core::stacks::MonotonicNs;
 use rustc_hash::FxHashSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 
 /// The folder is read again after so long even if the number of threads is the same: one may have come for one that went.
@@ -16,17 +17,22 @@ pub(super) fn is_our_own(name: &str) -> bool {
 }
 
 /// See the module's text.
-#[derive(Default)]
 pub(super) struct ThreadList {
+    /// Kept open: by its path, asking costs five times as much.
+    folder: File,
     links: u64,
     read_at: MonotonicNs,
 }
 
 impl ThreadList {
+    pub(super) fn open() -> io::Result<Self> {
+        Ok(Self { folder: File::open("/proc/self/task")?, links: 0, read_at: MonotonicNs(0) })
+    }
+
     /// The numbers of all threads, if it is time to look.
     pub(super) fn threads(&mut self, now: MonotonicNs) -> Option<FxHashSet<u32>> {
-        // The folder has two links and one for each thread: a call that costs a microsecond.
-        let links = fs::metadata("/proc/self/task").map_or(0, |m| m.nlink());
+        // The folder has two links and one for each thread: a call that costs two microseconds.
+        let links = self.folder.metadata().map_or(0, |m| m.nlink());
         if links == self.links && now.0.saturating_sub(self.read_at.0) < REREAD_NS {
             return None;
         }
@@ -59,7 +65,7 @@ mod tests {
 
     #[test]
     fn threads_are_listed_when_their_number_changes() {
-        let mut list = ThreadList::default();
+        let mut list = ThreadList::open().unwrap();
         let now = MonotonicNs(1);
         let me = crate::stacks::sys::thread_id();
         assert!(list.threads(now).unwrap().contains(&me));

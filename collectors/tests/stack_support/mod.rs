@@ -6,8 +6,9 @@ use candlescope_collectors::stacks::{SourceChoice, StackOptions, StackSampler};
 use candlescope_core::stacks::{RawStackSample, StackError, StackSink, StackSource, ThreadChange, ThreadEvent};
 use candlescope_core::{StackRecord, ThreadState};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -47,7 +48,8 @@ impl Recorder {
     }
 
     pub fn stop(self) -> Recorded {
-        self.stop.send(()).expect("the thread polls");
+        // It polls no more if sampling has ended by itself.
+        let _ = self.stop.send(());
         self.thread.join().expect("no panic")
     }
 }
@@ -116,6 +118,15 @@ impl Recorded {
             at = record.parent;
         }
         names
+    }
+
+    /// The innermost frame of a sample that has a stack.
+    pub fn innermost(&self, sample: &RawStackSample) -> &StackRecord {
+        &self.stacks[sample.stack.expect("a stack") as usize - 1]
+    }
+
+    pub fn binaries(&self) -> BTreeSet<&str> {
+        self.stacks.iter().map(|stack| stack.binary.as_ref()).collect()
     }
 
     /// Whether a function of this name, without its path, is in the sample's stack.
@@ -251,7 +262,12 @@ pub fn part() -> Option<String> {
 
 /// Runs this test program again to play a part, in which the test `player` alone runs.
 pub fn play(player: &str, part: &str) -> Output {
-    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    play_as(&std::env::current_exe().expect("this test"), player, part)
+}
+
+/// As [`play`], from a copy of the program.
+pub fn play_as(program: &Path, player: &str, part: &str) -> Output {
+    let mut command = Command::new(program);
     command.args(["--exact", player, "--nocapture", "--test-threads=1"]).env("STACKS_TEST_PART", part);
     command.output().expect("the test starts again")
 }
