@@ -87,7 +87,7 @@ impl SymbolBooks {
     fn functions(&mut self, question: &Question) -> Functions {
         let open = || Loader::new(question.file.path.as_ref()?).ok();
         let loader = self.loaders.entry(question.binary).or_insert_with(open).take();
-        let mut functions = self.from_debug_information(loader.as_ref(), question.at.address);
+        let mut functions = self.by_debug_information(loader.as_ref(), question.at.address);
         // The table of symbols has the whole path of the function that is not inlined, where the debug information often has
         // its last word.
         let symbol = loader.as_ref().and_then(|l| l.find_symbol(question.at.address));
@@ -99,7 +99,7 @@ impl SymbolBooks {
     }
 
     /// Functions as the debug information has them; one without a name where there is none.
-    fn from_debug_information(&mut self, loader: Option<&Loader>, address: u64) -> Vec<FunctionFrame> {
+    fn by_debug_information(&mut self, loader: Option<&Loader>, address: u64) -> Vec<FunctionFrame> {
         let mut functions = Vec::new();
         if let Some(Ok(mut frames)) = loader.map(|loader| loader.find_frames(address)) {
             while let Ok(Some(frame)) = frames.next() {
