@@ -1,6 +1,8 @@
 //! Collapsed stacks weighted by self time, as flame graph tools read them: `decode;block;attn;linear 12345`.
 
+use super::host_time::{HostTime, PlaceTime, Weights};
 use super::tree::Tree;
+use std::collections::BTreeMap;
 
 /// Deeper stacks are cut off here: no screen shows them.
 const DEEPEST: usize = 256;
@@ -19,6 +21,95 @@ pub fn collapsed(tree: &Tree) -> Vec<String> {
     }
     lines.sort();
     lines
+}
+
+/// Which time a flame graph with functions shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// That of the threads that entered the intervals: the intervals' own time, divided among functions as sampled.
+    Elapsed,
+    /// On a CPU, the threads of pools included, as sampled.
+    OnCpu,
+    /// Off the CPU, as recorded.
+    OffCpu,
+}
+
+/// Name of what threads of pools did, below an interval.
+pub const POOL: &str = "[pool]";
+/// Name of time in the operating system's kernel, below the function that called it.
+pub const KERNEL: &str = "[kernel]";
+/// Name of time spent waiting, below the function that waits.
+pub const BLOCKED: &str = "[blocked]";
+/// Name of time in which another thread had the CPU.
+pub const PREEMPTED: &str = "[preempted]";
+
+/// The same as [`collapsed`], with the functions that the intervals' time went into below the intervals.
+pub fn collapsed_functions(tree: &Tree, host: &HostTime, shown: Shown) -> Vec<String> {
+    let mut stack: Vec<String> = Vec::new();
+    let mut lines: BTreeMap<String, u64> = BTreeMap::new();
+    for row in &tree.rows {
+        stack.truncate(row.depth);
+        stack.push(frame_name(&row.label));
+        let place = host.places.get(&row.rollup).filter(|_| row.path.is_some());
+        let Some(place) = place else {
+            if shown == Shown::Elapsed && row.self_ns > 0 {
+                *lines.entry(stack.join(";")).or_default() += row.self_ns;
+            }
+            continue;
+        };
+        let parts = parts(place, shown);
+        let sampled: u64 = parts.iter().map(|(_, ns)| ns).sum();
+        // What was sampled divides what was measured.
+        let scale = match shown {
+            Shown::Elapsed if sampled > 0 => row.self_ns as f64 / sampled as f64,
+            Shown::Elapsed => {
+                *lines.entry(stack.join(";")).or_default() += row.self_ns;
+                continue;
+            }
+            Shown::OnCpu | Shown::OffCpu => 1.0,
+        };
+        for (below, ns) in parts {
+            let frames = stack.iter().map(String::as_str).chain(below.iter().map(String::as_str));
+            let line = frames.take(DEEPEST).collect::<Vec<_>>().join(";");
+            *lines.entry(line).or_default() += (ns as f64 * scale).round() as u64;
+        }
+    }
+    lines.into_iter().filter(|(_, ns)| *ns > 0).map(|(line, ns)| format!("{line} {ns}")).collect()
+}
+
+/// The time of a place by the names below it, nanoseconds.
+fn parts(place: &PlaceTime, shown: Shown) -> Vec<(Vec<String>, u64)> {
+    let mut parts = Vec::new();
+    let mut rest = place.all;
+    let mut add = |below: &[String], time: &Weights| {
+        let mut put = |kind: Option<&str>, ns: u64| {
+            if ns > 0 {
+                parts.push((below.iter().cloned().chain(kind.map(str::to_string)).collect(), ns));
+            }
+        };
+        let (on, off) = (shown != Shown::OffCpu, shown != Shown::OnCpu);
+        let own = time.own_ns.min(if on { u64::MAX } else { 0 });
+        let pool = time.pool_ns.min(if shown == Shown::OnCpu { u64::MAX } else { 0 });
+        let kernel = time.kernel_ns.min(own + pool);
+        put(None, own + pool - kernel);
+        put(Some(KERNEL), kernel);
+        if off {
+            put(Some(BLOCKED), time.blocked_ns);
+            put(Some(PREEMPTED), time.preempted_ns);
+        }
+    };
+    for (at, node) in place.calls.nodes.iter().enumerate() {
+        rest = rest.less(&node.own);
+        if node.own == Weights::default() {
+            continue;
+        }
+        let pool = node.pool.then(|| POOL.to_string());
+        let chain = place.calls.chain(at).into_iter().map(|name| frame_name(&name.function));
+        let below: Vec<String> = pool.into_iter().chain(chain).collect();
+        add(&below, &node.own);
+    }
+    add(&[], &rest);
+    parts
 }
 
 /// A name without characters that would end a frame or a line.

@@ -39,7 +39,7 @@ impl Front {
             changes: changes(analysis, MOST_CHANGES).iter().map(|text| sentence(text)).collect(),
             more: count_of(analysis).saturating_sub(MOST_CHANGES),
             roofline: None,
-            flame: flame::frame(&analysis.tree, "Flame graph"),
+            flame: flame::of_run(analysis).into_iter().next(),
         }
     }
 

@@ -5,7 +5,7 @@ use super::stack_tree::{Frame, Node, NodeIndex, StackTree};
 use super::stack_walk::{CodeAddress, StackWalk};
 use super::symbol_thread::{FunctionFrame, Functions, SymbolThread};
 use candlescope_core::StackRecord;
-use candlescope_core::stacks::{RawStackSample, StackSink};
+use candlescope_core::stacks::{MonotonicNs, RawStackSample, StackSink};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -68,6 +68,11 @@ impl NamedStacks {
             into.lost += 1;
         }
         self.waiting.push_back((node, sample));
+    }
+
+    /// When the oldest sample that waits was taken.
+    pub(super) fn oldest_waiting(&self) -> Option<MonotonicNs> {
+        self.waiting.iter().map(|(_, sample)| sample.time).min()
     }
 
     /// Asks for names of new stacks, and delivers what has its names.

@@ -108,6 +108,7 @@ impl Sampling {
         into.lost += std::mem::take(&mut self.lost);
         self.books.settle(into);
         into.through = MonotonicNs(now.0.saturating_sub(SETTLED_NS));
+        into.samples_through = self.books.oldest_waiting().map_or(into.through, |oldest| oldest.min(into.through));
         if threads.is_some() && self.mode.signals && !signals::is_installed() {
             self.detach_all(into);
             let cause = "the program installed a handler of its own for the sampler's signal";
@@ -121,6 +122,7 @@ impl Sampling {
         into.lost += std::mem::take(&mut self.lost);
         self.books.finish(Instant::now() + LAST_NAMES, into);
         into.through = sys::monotonic();
+        into.samples_through = into.through;
     }
 
     fn follow_threads(&mut self, threads: &FxHashSet<u32>, now: MonotonicNs, into: &mut StackSink) {

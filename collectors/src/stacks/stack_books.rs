@@ -4,7 +4,7 @@ use super::named_stacks::NamedStacks;
 use super::stack_tree::{NodeIndex, StackTree};
 use super::stack_walk::{CodeAddress, Registers, StackWalk};
 use super::symbol_thread::SymbolThread;
-use candlescope_core::stacks::{RawStackSample, StackSink};
+use candlescope_core::stacks::{MonotonicNs, RawStackSample, StackSink};
 use std::time::Instant;
 
 /// See the module's text.
@@ -55,6 +55,11 @@ impl StackBooks {
     /// Delivers what has got its names.
     pub(super) fn settle(&mut self, into: &mut StackSink) {
         self.named.settle(&self.tree, &self.walk, into);
+    }
+
+    /// When the oldest sample that waits for a name was taken.
+    pub(super) fn oldest_waiting(&self) -> Option<MonotonicNs> {
+        self.named.oldest_waiting()
     }
 
     /// Delivers everything, with the names that there are by then.

@@ -84,8 +84,10 @@ pub struct StackSink {
     pub stacks: Vec<StackRecord>,
     /// Samples that were taken and lost since the last delivery.
     pub lost: u64,
-    /// Everything that happened before has been delivered.
+    /// Every event that happened before has been delivered.
     pub through: MonotonicNs,
+    /// Every sample that was taken before has been delivered; samples may have to wait until their stack has names.
+    pub samples_through: MonotonicNs,
 }
 
 /// A sampler of the process's threads. Lives on a thread of its own.

@@ -43,6 +43,18 @@ impl Weights {
         self.own_ns.saturating_add(self.blocked_ns).saturating_add(self.preempted_ns)
     }
 
+    /// What is left without a part of it.
+    pub(crate) fn less(&self, part: &Weights) -> Self {
+        Self {
+            own_ns: self.own_ns.saturating_sub(part.own_ns),
+            pool_ns: self.pool_ns.saturating_sub(part.pool_ns),
+            blocked_ns: self.blocked_ns.saturating_sub(part.blocked_ns),
+            preempted_ns: self.preempted_ns.saturating_sub(part.preempted_ns),
+            kernel_ns: self.kernel_ns.saturating_sub(part.kernel_ns),
+            samples: self.samples.saturating_sub(part.samples),
+        }
+    }
+
     fn add(&mut self, other: &Weights) {
         let sum = |into: &mut u64, more: u64| *into = into.saturating_add(more);
         sum(&mut self.own_ns, other.own_ns);

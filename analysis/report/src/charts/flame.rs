@@ -2,8 +2,9 @@
 //! page.
 
 use candlescope_document::Frame;
-use candlescope_figures::flame::{collapsed, frame_name};
+use candlescope_figures::flame::{BLOCKED, KERNEL, POOL, PREEMPTED, Shown, collapsed, collapsed_functions, frame_name};
 use candlescope_figures::tree::Tree;
+use candlescope_figures::{Analysis, HostTime};
 use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color, PaletteMap};
 use inferno::flamegraph::{self, Options, Palette, TextTruncateDirection};
 use std::collections::BTreeMap;
@@ -24,10 +25,76 @@ pub(crate) fn frame(tree: &Tree, title: &str) -> Option<Frame> {
     Some(frame_of(&collapsed(tree), own, title)).filter(|frame| frame.drawn.is_some())
 }
 
+/// What the flame graphs of a run show.
+pub(crate) fn note(analysis: &Analysis) -> String {
+    let zoom = "Click a frame to zoom, search by regular expression at the top right.";
+    match &analysis.host {
+        Some(host) if host.all.samples > 0 => format!(
+            "Below our intervals, the functions that their time went into, coloured by crate. The first graph shows the time of \
+             the threads that entered them: the intervals' own time, divided among functions as sampled; then time on the CPU \
+             alone, with that of pools' threads; then time off it. In nanoseconds. {zoom}"
+        ),
+        _ => format!("Width is self time over the whole run, in nanoseconds; ordinals are left out. {zoom}"),
+    }
+}
+
+/// The flame graphs of a run: with functions, three of them.
+pub(crate) fn of_run(analysis: &Analysis) -> Vec<Frame> {
+    let tree = &analysis.tree;
+    let Some(host) = analysis.host.as_ref().filter(|host| host.all.samples > 0) else {
+        return frame(tree, "Flame graph").into_iter().collect();
+    };
+    let shown = [
+        (Shown::Elapsed, "Elapsed: on and off the CPU"),
+        (Shown::OnCpu, "On the CPU, with threads of pools"),
+        (Shown::OffCpu, "Off the CPU"),
+    ];
+    let drawn = shown.into_iter().map(|(shown, title)| {
+        let lines = collapsed_functions(tree, host, shown);
+        Frame { wide: true, ..colored(&lines, by_crate(tree, host), title) }
+    });
+    drawn.filter(|frame| frame.drawn.is_some()).collect()
+}
+
+/// Functions of a crate share a colour; so do intervals, and what is no function.
+fn by_crate(tree: &Tree, host: &HostTime) -> PaletteMap {
+    let mut own: BTreeMap<String, u64> = BTreeMap::new();
+    let all = || host.places.values().flat_map(|place| &place.calls.nodes);
+    for node in all() {
+        *own.entry(node.name.crate_name.as_deref().unwrap_or("").to_string()).or_default() += node.own.cpu_ns();
+    }
+    own.remove("");
+    let mut crates: Vec<(String, u64)> = own.into_iter().collect();
+    crates.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let color_of: BTreeMap<&str, u32> =
+        crates.iter().enumerate().map(|(at, (name, _))| (name.as_str(), COLORS[at % COLORS.len()])).collect();
+    let mut colors = PaletteMap::default();
+    for node in all() {
+        let color = node.name.crate_name.as_deref().and_then(|name| color_of.get(name)).copied();
+        colors.insert(frame_name(&node.name.function), rgb(color.unwrap_or(OF_OTHERS)));
+    }
+    for special in [POOL, KERNEL, BLOCKED, PREEMPTED] {
+        colors.insert(special, rgb(OF_OTHERS));
+    }
+    for row in &tree.rows {
+        colors.insert(frame_name(&row.label), rgb(OF_INTERVALS));
+    }
+    colors.insert("", rgb(0xdcdcd8));
+    colors
+}
+
+/// Colours of intervals, and of functions without a crate.
+const OF_INTERVALS: u32 = 0xcfd4da;
+const OF_OTHERS: u32 = 0xe6e3dc;
+
 /// The same of collapsed stacks. `own` is the time of each name by itself, by which colours are given. Lines with two
 /// weights are a difference: as wide as the second one, red where it is more, blue where it is less.
 pub(crate) fn frame_of(lines: &[String], own: BTreeMap<String, u64>, title: &str) -> Frame {
-    let drawn = svg(lines, own).map(|(svg, height)| (format!("{PRELUDE}{svg}"), height));
+    colored(lines, palette(own), title)
+}
+
+fn colored(lines: &[String], colors: PaletteMap, title: &str) -> Frame {
+    let drawn = svg(lines, colors).map(|(svg, height)| (format!("{PRELUDE}{svg}"), height));
     Frame { title: title.to_string(), drawn, wide: false }
 }
 
@@ -51,11 +118,10 @@ fn rgb(hex: u32) -> Color {
     Color { r: (hex >> 16) as u8, g: (hex >> 8) as u8, b: hex as u8 }
 }
 
-fn svg(lines: &[String], own: BTreeMap<String, u64>) -> Option<(String, u32)> {
+fn svg(lines: &[String], mut colors: PaletteMap) -> Option<(String, u32)> {
     if lines.is_empty() {
         return None;
     }
-    let mut colors = palette(own);
     let mut options = Options::default();
     options.title = String::new();
     options.colors = Palette::Basic(BasicPalette::Orange);

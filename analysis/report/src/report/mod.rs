@@ -7,6 +7,7 @@ mod cost;
 mod definitions;
 mod figures;
 mod head;
+mod host;
 mod operators;
 mod samples;
 mod slow;
@@ -29,19 +30,15 @@ pub(crate) fn document(analysis: &Analysis, tree: usize, operators: usize) -> Do
         Some(steps::section(analysis)),
         Some(tree::section(analysis, tree)),
         Some(operators::section(analysis, operators, 15)),
+        host::section(analysis, operators.min(10)),
         Some(peaks),
         Some(gpu),
         nsys_table::section(analysis, operators),
         Some(
-            Section::new(
-                "flame",
-                "Flame graph",
-                "Width is self time over the whole run, in nanoseconds; ordinals are left out. Click a frame to zoom, search by \
-                 regular expression at the top right.",
-            )
-            .with(Block::Frames(flame::frame(&analysis.tree, "Flame graph").into_iter().collect()))
-            .or_say("There is nothing to draw.")
-            .only(Forms::PAGE),
+            Section::new("flame", "Flame graph", flame::note(analysis))
+                .with(Block::Frames(flame::of_run(analysis)))
+                .or_say("There is nothing to draw.")
+                .only(Forms::PAGE),
         ),
         Some(samples::tokens(analysis)),
         Some(samples::section(analysis)),

@@ -16,6 +16,7 @@ struct OperatorColumns {
     gpu: bool,
     launches: bool,
     waits: bool,
+    functions: bool,
 }
 
 /// At most so many rows on a terminal and in Markdown.
@@ -25,6 +26,7 @@ pub(super) fn section(analysis: &Analysis, terminal: usize, in_markdown: usize) 
         gpu: operators.iter().any(|o| o.gpu.is_some()),
         launches: operators.iter().any(|o| o.launches_per_call.is_some()),
         waits: operators.iter().any(|o| o.host_wait_ns.is_some()),
+        functions: analysis.host.as_ref().is_some_and(|host| !host.functions.is_empty()),
     };
     let used = of_operators(analysis);
     let peaks = PeakColumns::of(&used);
@@ -35,12 +37,18 @@ pub(super) fn section(analysis: &Analysis, terminal: usize, in_markdown: usize) 
         let mut cells = cells(o, &known);
         let shares = peaks.values(used).into_iter().map(|share| maybe(share, percent));
         cells.extend(shares);
+        if known.functions {
+            cells.push(top_function(analysis, &o.path));
+        }
         cells.push(o.dtypes.join(", ").into());
         let row = Row::new(o.path.clone(), cells).meter(part(o) / largest);
         Row { whole: Some(format!("{} · {}", o.path, o.target)), ..row }
     });
     let mut columns = columns(&known);
     columns.extend(peaks.header().map(|name| wide(name.to_string(), "")));
+    if known.functions {
+        columns.push(words("most of it in").only(Forms::FILES));
+    }
     columns.push(words("dtype").only(Forms::PAGE));
     let by = if known.gpu { "GPU self" } else { "self" };
     let sorted_by = columns.iter().position(|column| column.name == by).map(|at| at + 1);
@@ -62,6 +70,16 @@ pub(super) fn section(analysis: &Analysis, terminal: usize, in_markdown: usize) 
     let section = Section::new("operators", title, note).brief(brief).nav("Operators");
     let section = section.with(Table { sorted_by, filter: true, ..table });
     if operators.is_empty() { section.only(Forms::FILES).or_say("The run holds no intervals.") } else { section }
+}
+
+/// The function with the most time on a CPU in the path's own time, and its share of that.
+fn top_function(analysis: &Analysis, path: &str) -> Cell {
+    let place = analysis.host.as_ref().and_then(|host| host.places.get(path));
+    let top = place.and_then(|place| Some((place, place.top.as_ref()?)));
+    top.map_or(missing(), |(place, (name, ns))| {
+        let share = *ns as f64 / place.all.cpu_ns().max(1) as f64;
+        format!("{} {}", super::host::short(name), percent(share)).into()
+    })
 }
 
 /// The title, what stands beside it on a terminal, and what is said of GPU time.

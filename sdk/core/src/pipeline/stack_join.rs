@@ -31,6 +31,8 @@ pub(crate) struct Stacks {
     ended: bool,
     /// Everything that happened before has been delivered.
     through: HostNs,
+    /// The same of samples.
+    samples_through: HostNs,
     threads: FxHashMap<u64, ThreadTime>,
     /// Intervals by thread, a run of them for each batch that had some.
     places: FxHashMap<u64, VecDeque<PlaceRun>>,
@@ -86,6 +88,7 @@ impl Stacks {
             error,
             ended: false,
             through: HostNs(i64::MIN),
+            samples_through: HostNs(i64::MIN),
             threads: FxHashMap::default(),
             places: FxHashMap::default(),
             places_held: 0,
@@ -138,6 +141,7 @@ impl Stacks {
                 self.waiting.push_back((at, sample));
             }
             self.through = self.through.max(host(sink.through));
+            self.samples_through = self.samples_through.max(host(sink.samples_through));
         }
     }
 
@@ -199,7 +203,7 @@ impl Stacks {
     pub(crate) fn join(&mut self, until: HostNs, into: &mut Batch) {
         into.stacks.append(&mut self.new_stacks);
         let excess = self.waiting.len() > MOST_WAITING || self.places_held > MOST_PLACES;
-        let through = if self.ended { HostNs(i64::MAX) } else { self.through };
+        let through = if self.ended { HostNs(i64::MAX) } else { self.samples_through };
         let until = if excess { through } else { until.min(through) };
         if !self.sorted {
             self.waiting.make_contiguous().sort_by_key(|(at, _)| *at);
