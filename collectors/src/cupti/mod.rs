@@ -38,6 +38,7 @@ mod buffers;
 mod calls;
 mod clock;
 mod cupti_options;
+mod delivery;
 mod detach;
 mod errors;
 mod in_flight;
@@ -48,6 +49,7 @@ mod names;
 mod numbers;
 mod records;
 mod search;
+mod switches;
 mod sys;
 
 use candlescope_core::gpu::{Activity, ActivityError, ActivitySink, Correlator};
