@@ -54,21 +54,22 @@ macro_rules! codes {
 /// `candlescope-report`, which make their lists of this one.
 #[doc(hidden)]
 #[macro_export]
+#[rustfmt::skip]
 macro_rules! each_advice {
     ($to:ident) => {
         $to! {
             /// Operations take the same time whatever their size.
             ConstantCost = constant_cost,
                 "on a CPU, the line of products' time over their FLOPs meets the axis at 10 µs or more, half of their \
-         time and a quarter of a step",
+                 time and a quarter of a step",
                 "calls · that time · rate";
             /// The device waits for the host to launch work.
             LaunchBound = launch_bound,
                 "gaps whose launch returned after the kernel before had ended, less what recording adds to them, \
-         above 15 % of T",
+                 above 15 % of T",
                 "T − max(K + n·g, host work outside the graph), as one CUDA graph would run it, but no more than \
-         those gaps; high is what `--what-if graph` replays, mid and low the same with the device at 87.5 and \
-         75 % of its rate";
+                 those gaps; high is what `--what-if graph` replays, mid and low the same with the device at 87.5 and \
+                 75 % of its rate";
             /// Many kernels are so short that launching them costs more than running them.
             KernelCount = kernel_count,
                 "50 kernels or more a step, mean below 10 µs, and neighbours of one path that could be one kernel",
@@ -132,7 +133,7 @@ macro_rules! each_advice {
             /// Single steps take much longer than the others.
             StragglerStep = straggler_step,
                 "steps above the median + 3 IQR of those like them (with recorded kernels or without, of about the \
-         same length), the growth with the context taken out; the first ones of a run are warm-up",
+                 same length), the growth with the context taken out; the first ones of a run are warm-up",
                 "their excess over the median";
             /// Values are converted to a wider type and back.
             Upcast = upcast,
@@ -149,12 +150,12 @@ macro_rules! each_advice {
             /// Measured steps still get faster: the warm-up was too short.
             WarmupUnsettled = warmup_unsettled,
                 "the first measured steps are slower than the later ones, by their rolling median or each by itself \
-         (above the median + 3 IQR)",
+                 (above the median + 3 IQR)",
                 "what the figures lose once they are left out; the program itself gains nothing";
             /// Threads of the CPU wait.
             ThreadsWait = threads_wait,
                 "CPU time of the process / (wall time · processors, or RAYON_NUM_THREADS if that is less) below 75 %, \
-         on a CPU, and no constant cost",
+                 on a CPU, and no constant cost",
                 "at most 1 − that use";
         }
     };
