@@ -67,7 +67,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CuptiFacts {
-    /// Its file.
+    /// Its file, as it was found on this machine.
     pub library: PathBuf,
     /// The API version that it reports, as in `cupti_version.h`.
     pub api_version: u32,
