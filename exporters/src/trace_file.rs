@@ -74,7 +74,7 @@ impl<F: TraceFormat> TraceFileExporter<F> {
         Self { path: path.into(), open: None, buffer: Vec::new(), made: false }
     }
 
-    /// The file.
+    /// The file that is written.
     pub fn path(&self) -> &Path {
         &self.path
     }

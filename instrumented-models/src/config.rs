@@ -2,11 +2,11 @@
 
 mod architectures;
 mod config_error;
-mod gguf;
-mod gpt2;
+mod gguf_metadata;
+mod gpt2_config;
 mod hf;
 mod json;
-mod limits;
+mod largest;
 mod model_config;
 
 pub use architectures::{
@@ -103,7 +103,7 @@ impl ModelConfig {
                 ..decoder("qwen3-0.6b", "qwen3", 151_936, 1024, 3072, 28, (16, 8, 128), 40_960, 1_000_000.)
             },
             other => {
-                if let Some(config) = gpt2::named(other) {
+                if let Some(config) = gpt2_config::named(other) {
                     return Ok(config);
                 }
                 if NAMED_WITH_ENCODER.contains(&wanted.as_str()) {
@@ -134,7 +134,7 @@ impl ModelConfig {
     /// `lm_head.weight` if the embedding table serves as the head.
     pub fn weights(&self) -> Vec<(String, Vec<usize>)> {
         if self.is_gpt2() {
-            return gpt2::weights(self);
+            return gpt2_config::weights(self);
         }
         let (d, i) = (self.hidden_size, self.intermediate());
         let (q, kv) = (self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim);

@@ -10,12 +10,12 @@
 //! all processed rows: a layer does not know which sequence a row belongs to.
 
 mod encoder;
-mod encoder_decoder;
 mod generate_error;
+mod generate_from;
+mod generate_seen;
 mod options;
 mod output;
 mod streams;
-mod vision;
 
 use crate::causal_lm::CausalLm;
 use crate::load::{LoadedModel, PromptTooLong};
@@ -24,14 +24,14 @@ use candle_core::{Device, Tensor};
 use candlescope_core::llm::{self, Request};
 use candlescope_core::{Annotation, Outcome, annotate};
 pub use encoder::{Encoding, encode};
-pub use encoder_decoder::{generate_from, generate_from_with};
 pub use generate_error::GenerateError;
+pub use generate_from::{generate_from, generate_from_with};
+pub use generate_seen::{generate_seen, see};
 pub use options::{Context, GenerateOptions};
 pub use output::{FinishReason, GenerationOutput, Sequence, TokenEvent};
 use std::ops::ControlFlow;
 use std::time::Instant;
 use streams::Streams;
-pub use vision::{generate_seen, see};
 
 /// Continues `prompts`, tokens of equal length, and calls `on_token` for each new token.
 pub fn generate(

@@ -1,7 +1,7 @@
 //! Loads a model by its name.
 
 mod encoders;
-mod vision;
+mod loaded_vision;
 
 use crate::candle_models::{CandleDecoder, CandleLlama, CandleQuantizedLlama};
 use crate::causal_lm::CausalLm;
@@ -22,10 +22,10 @@ use crate::weights::{GgufText, HeldWeights, Holding, WeightError, WeightSource, 
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device};
 pub use encoders::{AnyModel, LoadedEncoder, LoadedEncoderDecoder};
+pub use loaded_vision::LoadedVision;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-pub use vision::LoadedVision;
 
 /// Which implementation runs the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -23,7 +23,7 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// All reasons.
+    /// All reasons, as declared: ledgers count by their place here.
     pub const ALL: [DropReason; 8] = [
         DropReason::QueueFull,
         DropReason::Io,

@@ -6,7 +6,11 @@ mod code;
 mod evidence;
 mod finding;
 pub mod judge;
+mod judge_clock;
+mod judge_exporters;
+mod judge_gpu;
 mod judge_machine;
+mod judge_modules;
 pub mod keys;
 mod loaded_model;
 mod machine_use;
@@ -56,7 +60,7 @@ pub struct RunManifest {
     pub schema_version: u32,
     /// Unique name of the run.
     pub run_id: String,
-    /// Host name.
+    /// Name of the machine, as in every row of the tables; a container's is that of the container.
     pub host: String,
     /// Rank of this process in a distributed run, 0 otherwise.
     pub rank: u32,
@@ -350,7 +354,7 @@ pub struct KernelAccount {
     pub windows: u64,
     /// Windows that were due and were left out, because the one before was still open or its kernels had not all come.
     pub windows_missed: u64,
-    /// Steps inside windows.
+    /// Steps inside these windows.
     pub steps: u64,
     /// Kernels, copies and memsets that were delivered: `attributed` + `unattributed` + `late` + `outside_window`.
     pub recorded: u64,
@@ -389,13 +393,13 @@ pub struct KernelAccount {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct CrossCheck {
-    /// Intervals compared.
+    /// Intervals that were compared; 0: the figures below say nothing.
     pub n: u64,
     /// Median of the ratio.
     pub median_ratio: f64,
-    /// 5th percentile.
+    /// 5th percentile of the ratio.
     pub p05: f64,
-    /// 95th percentile.
+    /// 95th percentile of the ratio.
     pub p95: f64,
 }
 

@@ -29,11 +29,11 @@ pub struct Schedule {
 /// What a schedule decides about one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepAction {
-    /// Not recorded.
+    /// Not recorded: before the first cycle, while one waits, or after the last one.
     Skip,
     /// Not recorded; recorded steps come next.
     Warmup,
-    /// Recorded.
+    /// Recorded, with its intervals.
     Record,
 }
 

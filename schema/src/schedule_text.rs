@@ -14,7 +14,7 @@ const GETS_READY: u64 = 8;
 pub struct ScheduleError(String);
 
 impl Schedule {
-    /// Every step.
+    /// Every step, from the first one on.
     pub const fn all() -> Self {
         Self { skip_first: 0, wait: 0, warmup: 0, active: u64::MAX, repeat: 1 }
     }

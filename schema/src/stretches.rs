@@ -24,9 +24,9 @@ pub struct StepTime {
     pub step: u64,
     /// Number of the thread that ran it.
     pub thread: u32,
-    /// Start, Unix nanoseconds.
+    /// Start on the host, Unix nanoseconds.
     pub start_ns: i64,
-    /// End, Unix nanoseconds.
+    /// End on the host, Unix nanoseconds.
     pub end_ns: i64,
 }
 

@@ -111,7 +111,7 @@ words! {
         Q6K = "q6k",
         /// GGML k-quant, 8 bits.
         Q8K = "q8k",
-        /// Any other type.
+        /// Any type that has no name here.
         Other = "other",
     }
 }
@@ -149,14 +149,14 @@ words! {
 words! {
     /// Which intervals get GPU time.
     GpuTier {
-        /// No intervals.
+        /// No intervals: nothing is marked on the device.
         Off = "off",
         /// Steps only.
         Steps = "steps",
         /// Steps, and below them the intervals that have others inside, down to the first that repeats: the blocks of a
         /// model.
         Blocks = "blocks",
-        /// Every interval.
+        /// Every interval, each with two marks on the device.
         All = "all",
         /// Every interval of one step in N, and of the other steps only the step itself. N is chosen so that the
         /// measured cost stays within the budget.
@@ -167,9 +167,9 @@ words! {
 words! {
     /// What ran on the device.
     KernelKind {
-        /// A kernel.
+        /// A kernel, launched alone or by a graph.
         Kernel = "kernel",
-        /// A copy.
+        /// A copy: within a device, between devices, from or to the host.
         Memcpy = "memcpy",
         /// Setting memory to a value.
         Memset = "memset",
@@ -196,7 +196,7 @@ impl Shape {
     /// Dimensions kept; if there are more, the last ones are folded into one.
     pub const MAX_RANK: usize = 4;
 
-    /// No dimensions.
+    /// No dimensions: the shape of a scalar.
     pub const EMPTY: Self = Self { dims: [0; Self::MAX_RANK], rank: 0 };
 
     /// A shape from its dimensions, outermost first. Dimensions over `u32::MAX` saturate.

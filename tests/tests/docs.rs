@@ -5,7 +5,7 @@ mod pages;
 
 use arrow_schema::DataType;
 use candlescope_core::RecordKind;
-use candlescope_core::run::{self, ColumnType, GpuAccount, MachineUse, RunManifest, StepCounts};
+use candlescope_core::run::{self, Code, ColumnType, GpuAccount, MachineUse, RunManifest, StepCounts};
 use candlescope_figures::advice::{AdviceCode, Missing};
 use candlescope_figures::definitions::DEFINITIONS;
 use candlescope_reader::Limit;
@@ -215,6 +215,17 @@ fn keys_of_the_variable() {
         let _ = writeln!(text, "| {} | {feature} | {} | {what}{also} |", forms.join(", "), option.default);
     }
     candlescope_testkit::pages::hold_part("reference.md", "keys of CANDLESCOPE", &text);
+}
+
+#[test]
+fn findings_of_the_verdict() {
+    let group = |(heading, codes): &(&str, &[Code])| {
+        let row = |code: &Code| format!("| `{code}` | {} | {} |\n", code.meaning(), code.remedy());
+        let rows: String = codes.iter().map(row).collect();
+        format!("### {heading}\n\n| code | what happened | what to do |\n|---|---|---|\n{rows}")
+    };
+    let groups: Vec<String> = Code::GROUPS.iter().map(group).collect();
+    candlescope_testkit::pages::hold_part("reference.md", "findings", &groups.join("\n"));
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub struct Config<'a> {
 }
 
 impl<'a> Config<'a> {
-    /// The fields themselves.
+    /// The fields of a `config.json`; nothing is copied.
     pub fn new(fields: &'a Map<String, Value>) -> Self {
         Self { fields, outer: None }
     }
@@ -69,9 +69,9 @@ pub struct Dimensions {
     pub vocab: Option<u64>,
     /// Features of the residual stream.
     pub hidden: Option<u64>,
-    /// Layers.
+    /// Layers of the decoder.
     pub layers: Option<u64>,
-    /// Query heads.
+    /// Query heads of a layer.
     pub heads: Option<u64>,
     /// Key and value heads: as many as of queries where nothing is said of them.
     pub kv_heads: Option<u64>,

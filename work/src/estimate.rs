@@ -16,16 +16,16 @@ pub struct Estimate {
 /// Which of an estimate's three values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Case {
-    /// [`Estimate::low`].
+    /// The lower end: [`Estimate::low`].
     Low,
-    /// [`Estimate::mid`].
+    /// What is expected: [`Estimate::mid`].
     Mid,
-    /// [`Estimate::high`].
+    /// The upper end: [`Estimate::high`].
     High,
 }
 
 impl Case {
-    /// All of them.
+    /// All of them, the lowest first.
     pub const ALL: [Self; 3] = [Self::Low, Self::Mid, Self::High];
 }
 

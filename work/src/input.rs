@@ -5,7 +5,7 @@ use crate::windows::{self, Window};
 /// The size of a step's input. Sequences of a batch have equal lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Input {
-    /// Sequences.
+    /// Sequences of the batch: 1 for one alone.
     pub batch: u64,
     /// New tokens of each sequence: T of one sequence.
     pub tokens: u64,
@@ -72,7 +72,7 @@ impl Input {
 pub struct Widths {
     /// A weight, scales of its block included.
     pub weights: f64,
-    /// An activation.
+    /// An activation, between operations.
     pub activations: f64,
     /// A cached key or value, scales included.
     pub cached: f64,

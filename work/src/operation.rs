@@ -66,7 +66,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// No work.
+    /// No work: every figure is 0.
     pub const ZERO: Self =
         Self { flops: 0.0, surplus_flops: 0.0, weight_bytes: 0.0, kv_bytes: 0.0, activation_bytes: 0.0 };
 
@@ -253,9 +253,9 @@ pub mod flops_an_element {
     pub const RMS_NORM: u64 = 4;
     /// Largest, difference, exponential, sum, division.
     pub const SOFTMAX: u64 = 5;
-    /// `silu(gate) · up`.
+    /// `silu(gate) · up`: negation, exponential, sum, division, product.
     pub const SWIGLU: u64 = 5;
-    /// x/2·(1 + erf(x/√2)).
+    /// GELU in its exact form, x/2·(1 + erf(x/√2)), erf as one.
     pub const GELU_ERF: u64 = 5;
     /// Mean, difference, square, its sum, scaling, weight, bias.
     pub const LAYER_NORM: u64 = 7;

@@ -25,7 +25,7 @@ pub enum FeedForward {
     Experts {
         /// Width of one expert.
         intermediate: u64,
-        /// Experts in all.
+        /// Experts of a layer in all.
         experts: u64,
         /// Experts a token uses.
         active: u64,
@@ -50,7 +50,7 @@ pub struct Biases {
     pub qkv: bool,
     /// Output projection of the attention.
     pub output: bool,
-    /// Feed-forward network.
+    /// All projections of the feed-forward network.
     pub feed_forward: bool,
     /// Projection to the vocabulary.
     pub head: bool,
@@ -59,7 +59,7 @@ pub struct Biases {
 /// Attention that reaches back over a few positions only, in some layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct WindowedLayers {
-    /// The window.
+    /// How far back these layers attend.
     #[serde(flatten)]
     pub window: Window,
     /// Layers that have it; the others attend to the whole context.
@@ -69,7 +69,7 @@ pub struct WindowedLayers {
 /// Dimensions of a decoder, or of an encoder with its decoder.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelShape {
-    /// Name for people.
+    /// Name for people, such as `Llama 3.1 8B`.
     pub name: String,
     /// `model_type` of its `config.json`.
     pub architecture: String,
@@ -77,21 +77,21 @@ pub struct ModelShape {
     pub vocab: u64,
     /// Features of the residual stream: D.
     pub hidden: u64,
-    /// Decoder layers: L.
+    /// Decoder layers, without those of an encoder: L.
     pub layers: u64,
-    /// Query heads: q.
+    /// Query heads of a layer: q.
     pub heads: u64,
     /// Key and value heads: kv.
     pub kv_heads: u64,
     /// Features of a head: d; not always `hidden / heads`.
     pub head_dim: u64,
-    /// Feed-forward network.
+    /// Feed-forward network, the same in each layer.
     pub feed_forward: FeedForward,
     /// Longest context in tokens, if it is known.
     pub max_context: Option<u64>,
     /// Whether the head is the embedding table.
     pub tied: bool,
-    /// Biases.
+    /// Which projections have biases.
     pub biases: Biases,
     /// Whether one product makes queries, keys and values, which are then taken apart.
     pub merged_qkv: bool,

@@ -26,7 +26,7 @@ pub enum SloError {
     /// Not `name=time`, with a known name.
     #[error("`{0}` is no limit: write ttft=200ms, tpot=50ms or e2e=5s, separated by commas")]
     Limit(String),
-    /// No time.
+    /// The limit is no time with a unit.
     #[error("`{0}` is no time: write 200ms, 1.5s or 800us")]
     Time(String),
     /// The same figure twice.

@@ -62,7 +62,7 @@ pub fn multiplied(tokens: u64, context: u64, window: Option<Window>) -> u64 {
 pub enum Reach {
     /// The whole context.
     All,
-    /// A window.
+    /// No further back than this window.
     Within(Window),
     /// There is a window, and it is not known whether this layer has it.
     Unknown,

@@ -1,4 +1,5 @@
-//! A step as the passes keep it: a tenth of the size of its record, because a run may have millions.
+//! A step as the passes keep it, not as its record, because a run may have millions: 20 million records would take 2 GB
+//! more.
 
 use super::stats::{Distribution, total_if_known};
 use candlescope_schema::stretches::{StepTime, Stretch, merged};
@@ -62,6 +63,8 @@ pub struct StepRow {
     /// Whether it is a span of the application, which is in no figure where phases are marked.
     pub is_application: bool,
 }
+
+const _: () = assert!(size_of::<StepRow>() <= 280, "20 million of them are kept: 20 MB for each byte");
 
 impl StepRow {
     /// The part of a record that is kept.

@@ -1,7 +1,7 @@
 //! `candlescope bench`.
 
-mod args;
 mod bar;
+mod bench_args;
 mod common_args;
 mod drive;
 pub(crate) mod environment;
@@ -19,8 +19,8 @@ mod variants_args;
 mod variants_round;
 
 use anyhow::Result;
-pub(crate) use args::BenchArgs;
-use args::BenchCommand;
+pub(crate) use bench_args::BenchArgs;
+use bench_args::BenchCommand;
 pub(crate) use common_args::{ModelArgs, THREADS};
 
 /// Runs the suite and returns the exit status of the command.

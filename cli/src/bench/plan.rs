@@ -1,6 +1,6 @@
 //! What is to be measured, from the arguments.
 
-use super::args::{LatencyArgs, SeqlenArgs, SuiteArgs, ThroughputArgs};
+use super::bench_args::{LatencyArgs, SeqlenArgs, SuiteArgs, ThroughputArgs};
 use super::common_args::CommonArgs;
 use crate::options::MAX_BATCH;
 use anyhow::{Result, bail};

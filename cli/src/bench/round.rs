@@ -1,8 +1,8 @@
 //! One round of a study: a process start of its own, because what differs between process starts is more than what
 //! differs within one.
 
-use super::args::RoundArgs;
 use super::bar::Bar;
+use super::bench_args::RoundArgs;
 use super::environment::{environment, record};
 use super::estimate::Estimate;
 use super::operations::{cancel_on_interrupt, surroundings_of};

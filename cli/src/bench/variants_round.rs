@@ -1,7 +1,7 @@
 //! One process start of a study of variants.
 
-use super::args::RoundArgs;
 use super::bar::Bar;
+use super::bench_args::RoundArgs;
 use super::environment::{environment, record};
 use super::operations::{cancel_on_interrupt, surroundings_of};
 use super::variants::FILES;

@@ -1,15 +1,14 @@
 //! `candlescope compare` and `candlescope gate`.
 
-mod args;
+mod compare_args;
 
-pub(crate) use args::{CompareArgs, EXAMPLES, GATE_EXAMPLES, GateArgs};
+pub(crate) use compare_args::{CompareArgs, EXAMPLES, GATE_EXAMPLES, GateArgs};
 
 use crate::interrupts::on_interrupt;
 use crate::limits::limits;
 use crate::output::{note, say};
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
-use args::Judging;
 use candlescope_compare::{CasesComparison, Comparison, LEAST_DAYS, Outcome, Side, compare, compare_cases};
 use candlescope_core::HostNs;
 use candlescope_core::files::write_whole;
@@ -20,6 +19,7 @@ use candlescope_lab::compare::{
 use candlescope_lab::method::Cancel;
 use candlescope_reader::ReadLimits;
 use candlescope_report::compare as render;
+use compare_args::Judging;
 use serde::Serialize;
 use serde_json::json;
 use std::io::{IsTerminal, Write};

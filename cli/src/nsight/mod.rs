@@ -1,8 +1,8 @@
 //! What the commands around NVIDIA's profilers share.
 
 mod find;
-mod output;
 pub(crate) mod process;
+mod profiler_files;
 
 pub(crate) use find::{NCU, NSYS};
-pub(crate) use output::{Output, merged, newest_first};
+pub(crate) use profiler_files::{Output, merged, newest_first};

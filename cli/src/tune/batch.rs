@@ -1,7 +1,7 @@
 //! `candlescope tune batch`.
 
-use super::args::{BatchArgs, MetricArg};
 use super::course::Course;
+use super::tune_args::{BatchArgs, MetricArg};
 use crate::bench::THREADS;
 use crate::bench::environment::environment;
 use crate::bench::operations::{

@@ -1,6 +1,6 @@
 //! How far a search for the best batch is: it takes minutes, and on a slow machine many.
 
-use super::args::BatchArgs;
+use super::tune_args::BatchArgs;
 use std::time::{Duration, Instant};
 
 /// What takes less needs no advice.

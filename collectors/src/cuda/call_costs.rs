@@ -10,17 +10,17 @@ use std::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallCosts {
-    /// `cuCtxGetCurrent`.
+    /// `cuCtxGetCurrent`, once for each mark.
     pub current_context: u64,
-    /// `cuStreamIsCapturing`.
+    /// `cuStreamIsCapturing`, once for each mark.
     pub is_capturing: u64,
-    /// `cuEventRecord`.
+    /// `cuEventRecord`, once for each mark.
     pub record: u64,
     /// `cuEventQuery` of an event the device has passed.
     pub query: u64,
     /// `cuEventElapsedTime` of two such events.
     pub elapsed: u64,
-    /// `cuEventCreate`.
+    /// `cuEventCreate`, once for each event of a pool, not for each mark.
     pub create: u64,
     /// Reading the clock, which is in each of the others.
     pub timer: u64,

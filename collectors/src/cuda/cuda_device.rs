@@ -4,9 +4,9 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct DriverVersion {
-    /// 13 of 13.0.
+    /// Major number: 13 of 13.0.
     pub major: u32,
-    /// 0 of 13.0.
+    /// Minor number: 0 of 13.0.
     pub minor: u32,
 }
 
@@ -24,13 +24,13 @@ pub struct CudaDevice {
     pub ordinal: usize,
     /// `GPU-…`, as NVML writes it. For a MIG slice of a GPU, the whole GPU's.
     pub uuid: String,
-    /// Marketing name.
+    /// The maker's name of it, such as `NVIDIA H200`.
     pub name: String,
-    /// PCI address, `0000:1b:00.0`.
+    /// PCI address with its domain, such as `0000:1b:00.0`.
     pub pci: String,
     /// Compute capability: (9, 0) for Hopper.
     pub compute_capability: (u32, u32),
-    /// Memory, bytes.
+    /// Memory of the device in bytes, in use or not.
     pub memory_bytes: u64,
 }
 

@@ -5,7 +5,7 @@ use super::error::CudaError;
 use super::sys::Cuda;
 use serde_json::{Value, json};
 
-/// What [`probe`] found.
+/// The driver and the devices that [`probe`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Probe {

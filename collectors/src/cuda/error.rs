@@ -18,11 +18,11 @@ pub enum CudaError {
     /// The driver would not start.
     #[error("{call} failed with {name} ({code}); {remedy}")]
     Failed {
-        /// The driver's function.
+        /// The driver's function that failed.
         call: &'static str,
         /// The error's name, `CUDA_ERROR_…`.
         name: String,
-        /// Its number.
+        /// The error's number, a `CUresult`.
         code: u32,
         /// What to do about it.
         remedy: &'static str,

@@ -38,6 +38,7 @@ mod buffers;
 mod calls;
 mod clock;
 mod cupti_options;
+mod delivery;
 mod detach;
 mod errors;
 mod in_flight;
@@ -48,6 +49,7 @@ mod names;
 mod numbers;
 mod records;
 mod search;
+mod switches;
 mod sys;
 
 use candlescope_core::gpu::{Activity, ActivityError, ActivitySink, Correlator};
@@ -65,7 +67,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CuptiFacts {
-    /// Its file.
+    /// Its file, as it was found on this machine.
     pub library: PathBuf,
     /// The API version that it reports, as in `cupti_version.h`.
     pub api_version: u32,

@@ -2,11 +2,13 @@
 
 use super::*;
 use crate::cupti::backend::Show;
-use crate::cupti::detach::Link;
+use crate::cupti::calls::{self, Domain};
+use crate::cupti::detach::{Link, State};
 use crate::cupti::errors::{Code, code};
 use crate::cupti::in_flight::Began;
-use crate::cupti::records::built;
-use candlescope_core::KernelKind;
+use crate::cupti::records::{built, kind};
+use candlescope_core::gpu::{ActivitySink, OUTSIDE_WINDOW, RawKernel, Undelivered};
+use candlescope_core::{KernelKind, SpanId};
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};

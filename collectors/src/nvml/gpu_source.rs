@@ -43,13 +43,13 @@ pub struct GpuFacts {
     pub name: Option<String>,
     /// PCI bus id, such as `00000000:18:00.0`.
     pub pci: Option<String>,
-    /// Memory, bytes.
+    /// Memory of the GPU in bytes, in use or not.
     pub memory_bytes: Option<u64>,
     /// Enforced power limit, watts.
     pub power_limit_watts: Option<f64>,
-    /// Such as `9.0`.
+    /// CUDA's compute capability, such as `9.0`.
     pub compute_capability: Option<String>,
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: Option<u32>,
     /// The highest clock that the multiprocessors can have, hertz.
     pub highest_clock_hertz: Option<f64>,

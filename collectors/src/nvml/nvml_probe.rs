@@ -21,11 +21,11 @@ pub struct Report {
     pub unreachable: Vec<String>,
 }
 
-/// One GPU.
+/// One GPU, and which of the metrics it has.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct GpuReport {
-    /// What it is.
+    /// Its names, limits and sizes.
     pub facts: GpuFacts,
     /// Names of the metrics that it reports, as in [`METRICS`](super::METRICS).
     pub available: Vec<&'static str>,

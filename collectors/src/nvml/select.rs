@@ -2,7 +2,7 @@
 
 use super::gpu_source::Unavailable;
 
-/// Names one GPU.
+/// Names one GPU of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GpuId {
     /// The UUID as NVML writes it, or a unique prefix of it. Case does not matter.

@@ -25,19 +25,19 @@ struct Step {
     ns: u64,
 }
 
-/// What was written.
+/// How many events of each kind were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
     /// Kernels, copies and memsets.
     pub kernels: u64,
-    /// Launch calls.
+    /// Calls that launched these kernels.
     pub launches: u64,
     /// Those of them that lie outside every interval; on a track of their own, because a run does not say which thread
     /// made them.
     pub launches_outside: u64,
     /// Intervals, all in steps with kernels.
     pub intervals: u64,
-    /// Steps with kernels.
+    /// Steps with recorded kernels: others are left out.
     pub steps: u64,
 }
 

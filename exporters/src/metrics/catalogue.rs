@@ -7,23 +7,23 @@ use candlescope_core::{host_metric, metric};
 pub enum Kind {
     /// Only grows, until the process restarts.
     Counter,
-    /// A current value.
+    /// A value as it is now: it rises and falls.
     Gauge,
     /// Counts in buckets, a sum and a count.
     Histogram,
 }
 
-/// One metric.
+/// One metric, as it is declared to those who scrape it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metric {
     /// Name on the wire; a histogram's series add `_bucket`, `_sum` and `_count`.
     pub name: &'static str,
-    /// Kind.
+    /// Whether it counts, shows a value, or has buckets.
     pub kind: Kind,
     /// Labels. All are bounded: no ordinals, no request ids.
     pub labels: &'static [&'static str],
-    /// What it measures.
+    /// What it measures, with its unit: the text behind `# HELP`.
     pub help: &'static str,
 }
 

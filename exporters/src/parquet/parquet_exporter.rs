@@ -96,7 +96,7 @@ impl ParquetExporter {
         Self { config, files, writer: None }
     }
 
-    /// The run's directory.
+    /// The run's directory, as it was given.
     pub fn run_dir(&self) -> &Path {
         &self.config.run_dir
     }

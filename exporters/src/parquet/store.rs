@@ -20,7 +20,7 @@ pub enum RunDirError {
         path.display()
     )]
     NotEmpty {
-        /// The directory.
+        /// The directory that was named.
         path: PathBuf,
         /// One of the files in it.
         first: String,
@@ -31,23 +31,23 @@ pub enum RunDirError {
         path.display()
     )]
     Taken {
-        /// The directory.
+        /// The directory that was named.
         path: PathBuf,
     },
     /// There is a file where the directory should be.
     #[error("run directory {} is a file: name a directory that is empty or does not exist", path.display())]
     IsAFile {
-        /// The file.
+        /// The path that was named.
         path: PathBuf,
     },
     /// The operating system returned an error.
     #[error("cannot {what} {}: {source}: {}", path.display(), remedy(source))]
     Io {
-        /// What was tried.
+        /// What was tried, as a verb: `create`, `write to`.
         what: &'static str,
-        /// On which path.
+        /// The file or directory with which it was tried.
         path: PathBuf,
-        /// The system's error.
+        /// Why the operating system refused.
         source: io::Error,
     },
 }

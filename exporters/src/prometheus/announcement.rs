@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Announced {
-    /// Its process.
+    /// Id of its process.
     pub pid: u32,
     /// Where `/metrics` is, as seen from this machine.
     pub address: SocketAddr,

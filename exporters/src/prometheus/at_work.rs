@@ -21,7 +21,7 @@ const MOST_CHARS: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct AtWork {
-    /// Its process.
+    /// Id of the process.
     pub pid: u32,
     /// What it does, such as `bench throughput of embedded`.
     pub what: String,

@@ -12,7 +12,7 @@ impl ModelConfig {
             return Err(ConfigError::Architecture { found: architecture, supported: HF_ARCHITECTURES.join(", ") });
         }
         if architecture == GPT2 {
-            return super::gpt2::from_hf(name, json);
+            return super::gpt2_config::from_hf(name, json);
         }
         let known = dimensions(json);
         let num_heads = count(known.heads, "num_attention_heads")?;

@@ -3,17 +3,17 @@
 //! It computes what candle's model does. Intervals under the step: `tower` with `patch_embedding`, `positions`, `block[i]`,
 //! `post_layernorm` and `projector`; `embed_tokens`, `block[i]`, `norm`, `lm_head`.
 
-mod attention;
+mod patch_attention;
 mod tower;
 
 use crate::blocks::{Block, last_position};
 use crate::config::{AttentionDims, ConfigError};
 use crate::layers::{Activation, CausalMask, Embedding, Mlp, Projection, RmsNorm};
 use crate::weights::{WeightError, WeightSource, embedding, norm, projection};
-use attention::{Angles, Attention};
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::Module;
 use candle_transformers::models::paddleocr_vl::{Config, TextConfig, compute_mrope_position_ids};
+use patch_attention::{Angles, Attention};
 use std::collections::HashSet;
 use tower::Tower;
 

@@ -1,6 +1,6 @@
 //! What looks at an image: patches, a stack of layers, and the projector, which makes one token of four patches.
 
-use super::attention::{Angles, Attention};
+use super::patch_attention::{Angles, Attention};
 use crate::blocks::Block;
 use crate::config::AttentionDims;
 use crate::layers::{Activation, Conv2d, LayerNorm, Mlp, Projection, join, layer_span, record};

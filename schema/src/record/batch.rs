@@ -10,13 +10,13 @@ use super::{
 #[derive(Debug, Default, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Batch {
-    /// Intervals that ended.
+    /// Intervals, each recorded when it had ended.
     pub spans: Vec<SpanRecord>,
-    /// Steps that ended.
+    /// Steps, each recorded when it had ended.
     pub steps: Vec<StepRecord>,
-    /// Requests that ended.
+    /// Requests, each recorded when it had ended.
     pub requests: Vec<RequestRecord>,
-    /// Samples of metrics.
+    /// Samples of metrics, as collectors took them.
     pub samples: Vec<SampleRecord>,
     /// Kernels, copies and memsets.
     pub kernels: Vec<KernelRecord>,

@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordKind {
-    /// [`super::SpanRecord`]
+    /// An interval: [`super::SpanRecord`].
     Span,
-    /// [`super::StepRecord`]
+    /// A step: [`super::StepRecord`].
     Step,
-    /// [`super::RequestRecord`]
+    /// A request: [`super::RequestRecord`].
     Request,
-    /// [`super::SampleRecord`]
+    /// A value of a metric: [`super::SampleRecord`].
     Sample,
-    /// [`super::KernelRecord`]
+    /// A kernel, copy or memset: [`super::KernelRecord`].
     Kernel,
-    /// [`super::StackRecord`]
+    /// A call stack: [`super::StackRecord`].
     Stack,
-    /// [`super::StackSampleRecord`]
+    /// What a thread did at a moment: [`super::StackSampleRecord`].
     StackSample,
 }
 

@@ -21,7 +21,7 @@ record! {
 }
 
 impl SampleRecord {
-    /// A sample.
+    /// A sample; `value` is in `unit`, `device` is `host` or a GPU's UUID.
     pub fn new(
         time: HostNs,
         device: impl Into<Arc<str>>,

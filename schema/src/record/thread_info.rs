@@ -16,7 +16,7 @@ pub struct ThreadInfo {
 }
 
 impl ThreadInfo {
-    /// A thread.
+    /// A thread; `index` counts from 1, `os_id` is 0 if it is not known.
     pub fn new(index: u32, os_id: u64, name: impl Into<Arc<str>>) -> Self {
         Self { index, os_id, name: name.into() }
     }

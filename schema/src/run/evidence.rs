@@ -9,7 +9,7 @@ use std::borrow::Cow;
 pub struct Evidence {
     /// Its name, by which templates refer to it.
     pub name: Cow<'static, str>,
-    /// The value.
+    /// The number or word itself, in `unit`.
     pub value: EvidenceValue,
     /// `count`, `ratio`, `ns`, `bytes`, …, as in `metrics.json`; `text` for a word.
     pub unit: Cow<'static, str>,
@@ -19,9 +19,9 @@ pub struct Evidence {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum EvidenceValue {
-    /// A whole number.
+    /// A whole number: counts, bytes and nanoseconds.
     Whole(u64),
-    /// Any number.
+    /// Any finite number.
     Real(f64),
     /// A word, a name, another program's message.
     Text(String),

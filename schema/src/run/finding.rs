@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct Verdict {
     /// No finding of severity [`Severity::Error`].
     pub ok: bool,
-    /// What was noticed.
+    /// What was noticed, of every severity.
     pub findings: Vec<Finding>,
 }
 
@@ -67,15 +67,15 @@ pub enum Place {
     Path,
     /// A phase, or the steps of one name.
     Phase,
-    /// A device.
+    /// A device, by its UUID.
     Device,
-    /// An exporter.
+    /// An exporter, by its name.
     Exporter,
-    /// A collector.
+    /// A collector, by its name.
     Collector,
     /// A table of the run.
     Table,
-    /// A file.
+    /// A file, by its path.
     File,
 }
 
@@ -134,7 +134,7 @@ impl Finding {
         if value.is_finite() { self.with(name, unit, EvidenceValue::Real(value)) } else { self }
     }
 
-    /// Adds a count.
+    /// Adds a number of things, for `{name}` in the templates.
     #[must_use]
     pub fn count(self, name: &'static str, n: u64) -> Self {
         self.with(name, "count", EvidenceValue::Whole(n))
@@ -152,7 +152,7 @@ impl Finding {
         self.number(name, "ratio", ratio)
     }
 
-    /// Adds a word.
+    /// Adds a word, a name or another program's message, for `{name}` in the templates.
     #[must_use]
     pub fn text(self, name: &'static str, text: impl Into<String>) -> Self {
         self.with(name, "text", EvidenceValue::Text(text.into()))

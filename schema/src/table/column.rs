@@ -16,7 +16,7 @@ pub enum ColumnType {
 /// One column of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
-    /// Name.
+    /// Name, as in Parquet files and SQL.
     pub name: &'static str,
     /// Type of its values.
     pub kind: ColumnType,

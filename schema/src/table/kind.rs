@@ -22,13 +22,13 @@ pub struct Repeated;
 /// A whole number of few distinct values, 32 bits.
 #[derive(Debug)]
 pub struct Narrow;
-/// A number.
+/// A number of 64-bit floating point; null where it is not known.
 #[derive(Debug)]
 pub struct Real;
 /// A word of a vocabulary, or another value of few distinct ones that is written as text.
 #[derive(Debug)]
 pub struct Word;
-/// Any text.
+/// Any text; null where it is absent.
 #[derive(Debug)]
 pub struct Text;
 /// Any text; a row that lacks it has an empty one.

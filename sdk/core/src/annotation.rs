@@ -297,7 +297,7 @@ impl Annotation {
     pub fn get_io_bytes(&self) -> Option<u64> {
         self.work.get(Work::IO_BYTES, self.work.io_bytes)
     }
-    /// Tokens, if set.
+    /// Tokens processed, all sequences of the batch together, if set.
     pub fn get_tokens(&self) -> Option<u32> {
         self.counts.get(Counts::TOKENS, self.counts.tokens)
     }
@@ -325,7 +325,7 @@ impl Annotation {
     pub fn get_dtype(&self) -> Option<DType> {
         self.work.dtype
     }
-    /// Shape, if set.
+    /// Shape of the operation's output or principal operand, if set.
     pub fn get_shape(&self) -> Option<Shape> {
         (self.work.set & Work::SHAPE != 0).then_some(self.work.shape)
     }

@@ -81,7 +81,7 @@ pub enum CaptureError {
     Exporter {
         /// Name of the exporter.
         name: &'static str,
-        /// The reason.
+        /// What the exporter's `start` returned.
         cause: ExportError,
     },
     /// No steps were asked for.

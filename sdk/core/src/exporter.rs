@@ -27,7 +27,7 @@ impl ExportError {
         Self { message: message.into(), fatal: true, source: None }
     }
 
-    /// Adds the cause.
+    /// Adds the error that caused this one, for [`source`](std::error::Error::source).
     #[must_use]
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.source = Some(Box::new(source));

@@ -75,7 +75,7 @@ pub enum FlushError {
     /// It took longer than allowed; flushing goes on in the background.
     #[error("not everything was flushed within {timeout:?}: {waiting} exporters are still at it")]
     Timeout {
-        /// The limit.
+        /// The time that was allowed.
         timeout: Duration,
         /// Exporters that have not answered yet.
         waiting: usize,
@@ -89,7 +89,7 @@ pub enum FlushError {
     /// Exporters did not flush, because they have failed permanently or their queue is full.
     #[error("{exporters} exporters could not flush; the session's statistics say why")]
     Failed {
-        /// How many.
+        /// Exporters that did not flush.
         exporters: usize,
     },
 }

@@ -20,7 +20,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// An empty account.
+    /// An account in which nothing has been received.
     pub fn new() -> Self {
         Self::default()
     }

@@ -27,7 +27,7 @@ pub enum StartError {
     Exporter {
         /// Name of the exporter.
         name: &'static str,
-        /// The reason.
+        /// What the exporter's `start` returned.
         cause: ExportError,
     },
     /// The operating system refused to start a thread.
@@ -35,7 +35,7 @@ pub enum StartError {
     Thread {
         /// Name of the thread.
         name: &'static str,
-        /// The system's error.
+        /// Why the operating system refused.
         source: std::io::Error,
     },
     /// An option has an impossible value.
@@ -100,7 +100,7 @@ impl Default for SessionBuilder {
 }
 
 impl SessionBuilder {
-    /// Adds a destination.
+    /// Adds a destination; each has a thread and a queue of its own.
     pub fn exporter(mut self, exporter: impl Exporter) -> Self {
         self.exporters.push(Box::new(exporter));
         self

@@ -37,19 +37,19 @@ pub struct RawStackSample {
 pub struct ThreadEvent {
     /// The operating system's number of the thread.
     pub tid: u64,
-    /// When.
+    /// When it became so, by the monotonic clock.
     pub time: MonotonicNs,
-    /// What.
+    /// What became of the thread then.
     pub change: ThreadChange,
 }
 
-/// See [`ThreadEvent`].
+/// What a [`ThreadEvent`] tells of its thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ThreadChange {
     /// From now on the thread is sampled, and, if `switches`, it is known when it is on a CPU; it is on one now if
     /// `running`, `None` if that is not known before its next switch.
     Attached {
-        /// The thread's name.
+        /// Its name when it was attached.
         name: Arc<str>,
         /// Whether [`On`](Self::On) and [`Off`](Self::Off) are reported.
         switches: bool,

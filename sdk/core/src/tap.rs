@@ -17,7 +17,7 @@ pub struct TapInterval {
     pub name: u32,
     /// Span id, the same in all exports.
     pub span_id: SpanId,
-    /// Innermost phase.
+    /// Innermost phase around it, or its own; `None` outside of phases.
     pub phase: Option<Phase>,
     /// Whether the interval is a step.
     pub is_step: bool,

@@ -15,9 +15,9 @@ use std::str::FromStr;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traceparent {
-    /// The caller's trace.
+    /// The caller's trace, which the request's spans join; never all zeros.
     pub trace_id: TraceId,
-    /// The caller's span.
+    /// The caller's span, of which the request's span is a child; never 0.
     pub parent_id: SpanId,
     /// Whether the caller's trace is recorded.
     pub sampled: bool,

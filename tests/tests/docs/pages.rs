@@ -4,7 +4,6 @@
 //! `--help` in `cli/tests/docs.rs`, their SQL and Python run in `notebooks`.
 
 use candlescope::env::{EnvOption, OPTIONS};
-use candlescope_core::run::Code;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -158,17 +157,4 @@ fn the_reference_has_a_method_for_every_key_of_the_variable() {
     // A cell with `|` in it is cut: it is about methods without a key.
     let said: BTreeSet<&str> = same.map(|code| code.trim_end_matches('=')).filter(|code| !code.is_empty()).collect();
     assert_eq!(said, OPTIONS.iter().map(EnvOption::key).collect());
-}
-
-#[test]
-fn the_reference_has_every_finding() {
-    let known: BTreeSet<String> = Code::ALL.iter().map(ToString::to_string).collect();
-
-    let page = read("docs/reference.md");
-    let rows = rows(section(&page, "## Findings"));
-    let said: Vec<&str> = rows.iter().flat_map(|row| codes(row[0])).collect();
-    let once: BTreeSet<String> = said.iter().map(ToString::to_string).collect();
-    assert_eq!(once.len(), said.len(), "each finding stands once in docs/reference.md");
-    assert_eq!(once, known, "docs/reference.md against the sources");
-    assert!(rows.iter().all(|row| row.len() == 3 && row[2].len() > 10), "each finding has a remedy");
 }

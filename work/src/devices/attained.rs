@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Rates and costs by kind of operation. Times are nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Attained {
-    /// Bytes/s, activations included.
+    /// Bytes/s that kernels of each kind move, activations in and out included.
     pub bandwidth: ByClass,
     /// Bytes/s of attention's products from several tokens at once; in files that do not have it those of all.
     #[serde(default, skip_serializing_if = "Option::is_none")]

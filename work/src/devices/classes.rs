@@ -20,7 +20,7 @@ pub enum OperationClass {
 }
 
 impl OperationClass {
-    /// All of them.
+    /// All of them, in the order in which files have them.
     pub const ALL: [Self; 5] = [Self::Projections, Self::Attention, Self::Softmax, Self::Activations, Self::Pointwise];
 
     /// As reports and files call it.
@@ -56,15 +56,15 @@ impl OperationClass {
 /// A value for each kind of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ByClass {
-    /// [`OperationClass::Projections`].
+    /// Of [`OperationClass::Projections`].
     pub projections: f64,
-    /// [`OperationClass::Attention`].
+    /// Of [`OperationClass::Attention`].
     pub attention: f64,
-    /// [`OperationClass::Softmax`].
+    /// Of [`OperationClass::Softmax`].
     pub softmax: f64,
-    /// [`OperationClass::Activations`].
+    /// Of [`OperationClass::Activations`].
     pub activations: f64,
-    /// [`OperationClass::Pointwise`].
+    /// Of [`OperationClass::Pointwise`].
     pub pointwise: f64,
 }
 

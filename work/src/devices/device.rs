@@ -32,7 +32,7 @@ pub struct Link {
 /// A device. Figures are dense: without sparsity.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Device {
-    /// Name for people.
+    /// Name for people, such as `NVIDIA H200`.
     pub name: String,
     /// What kind of device.
     pub kind: DeviceKind,
@@ -48,7 +48,7 @@ pub struct Device {
     pub memory: Option<f64>,
     /// Connection to others, if it has one.
     pub link: Option<Link>,
-    /// Watts at most.
+    /// Most power that it takes, in watts; `None` if it is not known.
     pub watts: Option<f64>,
     /// What launching one kernel from candle costs the host, in nanoseconds; `None` if nothing is launched, or it is
     /// not known.

@@ -23,7 +23,7 @@ pub enum Multiply {
 }
 
 impl Multiply {
-    /// All of them.
+    /// All of them, those of most bits first.
     pub const ALL: [Self; 6] = [Self::F32, Self::Tf32, Self::Bf16, Self::F16, Self::Fp8, Self::Int8];
 
     /// In the order in which runs list their peaks.
@@ -79,10 +79,10 @@ impl Multiply {
     }
 }
 
-/// A number format.
+/// How numbers of weights are stored, and in which type they are multiplied.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Format {
-    /// Its name.
+    /// Its name, as options and reports write it.
     pub name: &'static str,
     /// Bits a value, scales of its block included.
     pub bits: f64,

@@ -12,9 +12,9 @@ pub enum PeakKind {
     Flops,
     /// B/s of memory, of whatever kind.
     Bandwidth,
-    /// B/s read.
+    /// B/s of memory that is only read.
     Read,
-    /// B/s written.
+    /// B/s of memory that is only written.
     Write,
     /// B/s read and written by a copy, both counted.
     Copy,
@@ -70,13 +70,13 @@ impl PeakKind {
         }
     }
 
-    /// By its name.
+    /// The kind whose [`name`](Self::name) is this; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         let others = [Self::Bandwidth, Self::KernelFloor, Self::Sync];
         Self::MEASURED.into_iter().chain(others).find(|kind| kind.name() == name)
     }
 
-    /// Its unit.
+    /// Unit of its values: `FLOP/s`, `B/s` or `s`.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Flops => "FLOP/s",
@@ -110,7 +110,7 @@ impl Origin {
 /// `environment.measured_peaks` of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Peak {
-    /// What it is.
+    /// What the value is a peak, or a time, of.
     pub kind: PeakKind,
     /// FLOP/s, B/s or seconds.
     pub value: f64,
@@ -153,7 +153,7 @@ impl Peak {
         self.kind == PeakKind::Flops
     }
 
-    /// Bytes/s of memory.
+    /// Bytes/s of memory, rather than of one direction or of a copy.
     pub fn is_bandwidth(&self) -> bool {
         self.kind == PeakKind::Bandwidth
     }

@@ -19,7 +19,7 @@ pub struct Roof {
 /// The least time that some work takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LeastTime<'a> {
-    /// Seconds.
+    /// The time itself, in seconds.
     pub seconds: f64,
     /// The peak that limits it: FLOP/s, or bandwidth.
     pub limit: &'a Peak,
@@ -80,7 +80,7 @@ impl Roof {
         self.peaks.iter().find(|peak| peak.is_flops() && peak.is_for(dtype))
     }
 
-    /// FLOP/s by type.
+    /// FLOP/s by type; types for which no peak is known are not there.
     pub fn flops_by_type(&self) -> BTreeMap<Multiply, f64> {
         let typed =
             |kind: Multiply| Some((kind, self.flops(Some(kind.name())).filter(|peak| peak.dtype.is_some())?.value));

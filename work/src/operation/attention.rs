@@ -13,7 +13,7 @@ pub fn product_flops(queries: impl Count, pairs: impl Count) -> f64 {
 /// Heads of an attention; of one device, where several share them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Heads {
-    /// Query heads: q.
+    /// Query heads, on one device: q.
     pub queries: f64,
     /// Key and value heads: kv.
     pub keys: f64,

@@ -7,9 +7,9 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operands {
-    /// Weights and activations.
+    /// Weights with activations: the format of weights decides.
     Weights,
-    /// Activations alone.
+    /// Activations with each other, as in attention.
     Activations,
 }
 
@@ -22,12 +22,12 @@ pub struct Operation {
     pub calls: f64,
     /// Kernels that candle launches for it on a GPU, copies included.
     pub kernels: f64,
-    /// FLOPs and bytes.
+    /// FLOPs and bytes of one call.
     #[serde(flatten)]
     pub cost: Cost,
     /// Bytes that all devices exchange: sent by each.
     pub link_bytes: f64,
-    /// What is multiplied.
+    /// What is multiplied, which decides the type of the products.
     pub operands: Operands,
     /// Products of matrices among the kernels.
     pub products: f64,

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 use std::fmt;
 
 macro_rules! codes {
-    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal, $test:literal, $gain:literal;)+) => {
+    ($($(#[doc = $doc:literal])+ $name:ident = $rule:ident, $test:literal, $gain:literal;)+) => {
         /// What a finding is about: its stable, machine-readable name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum AdviceCode {
@@ -17,7 +17,7 @@ macro_rules! codes {
 
             /// Its name in JSON.
             pub fn as_str(self) -> &'static str {
-                match self { $(AdviceCode::$name => $text,)+ }
+                match self { $(AdviceCode::$name => stringify!($rule),)+ }
             }
 
             /// What it means, in a sentence.
@@ -49,105 +49,119 @@ macro_rules! codes {
     };
 }
 
-codes! {
-    /// Operations take the same time whatever their size.
-    ConstantCost = "constant_cost",
-        "on a CPU, the line of products' time over their FLOPs meets the axis at 10 µs or more, half of their time and a \
-         quarter of a step",
-        "calls · that time · rate";
-    /// The device waits for the host to launch work.
-    LaunchBound = "launch_bound",
-        "gaps whose launch returned after the kernel before had ended, less what recording adds to them, above 15 % of T",
-        "T − max(K + n·g, host work outside the graph), as one CUDA graph would run it, but no more than those gaps; high is \
-         what `--what-if graph` replays, mid and low the same with the device at 87.5 and 75 % of its rate";
-    /// Many kernels are so short that launching them costs more than running them.
-    KernelCount = "kernel_count",
-        "50 kernels or more a step, mean below 10 µs, and neighbours of one path that could be one kernel",
-        "fusing m neighbours: (m − 1)·max(launch, gap)";
-    /// One operation is computed by several small kernels.
-    Unfused = "unfused",
-        "an interval launches two or more kernels itself that neither multiply matrices nor only move data",
-        "Σt − bytes in and out / bandwidth, or Σt − the longest of them where bytes are not stated";
-    /// The host waits for the device and then lets it run dry.
-    SyncDrain = "sync_drain",
-        "a call that blocked, followed by an empty queue",
-        "start of the next launch − end of the call, within the step, while the device is idle";
-    /// Copies run while no kernel does.
-    ExposedCopy = "exposed_copy",
-        "time of copies that is not under a kernel",
-        "the exposed part";
-    /// The KV cache, or another tensor, is copied to grow.
-    CacheCopied = "cache_copied",
-        "step time grows with the context by more than reading the cache explains",
-        "(slope − its 95 % error − slope of the reads) · mean context";
-    /// Reading the KV cache is far from the memory's rate.
-    KvBandwidth = "kv_bandwidth",
-        "KV bytes / (time of attention · bandwidth) below 60 %",
-        "t·(1 − eff/rate)";
-    /// Weights are read at nearly the memory's rate: only fewer bytes make it faster.
-    WeightStreaming = "weight_streaming",
-        "weight bytes / (time of the operations that read them · bandwidth) of 50 % or more, decoding",
-        "quantising: t·(1 − b′/b), to 8 bits (low, mid) or 4.5 bits a weight (high)";
-    /// An operation is far below what the device can do.
-    BelowRoof = "below_roof",
-        "achieved / attainable(intensity) below 50 %; on a CPU not of products with a constant cost",
-        "share·(1 − eff/rate), no shorter than a kernel can be";
-    /// A kernel's last wave of blocks leaves most of the device idle.
-    WaveTail = "wave_tail",
-        "w/⌈w⌉ below 80 %, w = grid / (processors · blocks a processor), from more than one wave on",
-        "(1 − w/⌈w⌉)·t";
-    /// The device runs at a lower clock than it could.
-    ClocksLow = "clocks_low",
-        "clock of the processors below 75 % of its highest, or lowered for power or heat",
-        "compute-bound share·(1 − f/f_max)";
-    /// Memory is allocated on the critical path.
-    Allocator = "allocator",
-        "allocating calls on the critical path",
-        "the part on the critical path";
-    /// Padding and ended sequences are computed.
-    Padding = "padding",
-        "1 − Σ new tokens / Σ computed tokens",
-        "that share of the device's time";
-    /// Choosing the next token takes long on the host.
-    HostSampling = "host_sampling",
-        "host time of the phase `sample` that does not wait for the device",
-        "the part of it in which the device is idle";
-    /// The host works between the steps of a request: tokenising, detokenising, printing.
-    BetweenSteps = "between_steps",
-        "time of requests from their first step on in which no step is open, their own or another's",
-        "that time / (step + that time)";
-    /// Single layers take longer than their siblings.
-    StragglerLayer = "straggler_layer",
-        "mean time of a layer above the median of its siblings + 3 IQR, and 10 % above the median",
-        "its excess over the median";
-    /// Single steps take much longer than the others.
-    StragglerStep = "straggler_step",
-        "steps above the median + 3 IQR of those like them (with recorded kernels or without, of about the same \
-         length), the growth with the context taken out; the first ones of a run are warm-up",
-        "their excess over the median";
-    /// Values are converted to a wider type and back.
-    Upcast = "upcast",
-        "kernels that convert element types",
-        "their time, and their launches";
-    /// Kernels only move data in the device's memory.
-    DataMovement = "data_movement",
-        "kernels that copy, concatenate or make a layout contiguous",
-        "their time, and their launches";
-    /// Weights are expanded at every step.
-    Dequantise = "dequantise",
-        "kernels that turn quantised weights into floating point",
-        "their time, and their launches";
-    /// Measured steps still get faster: the warm-up was too short.
-    WarmupUnsettled = "warmup_unsettled",
-        "the first measured steps are slower than the later ones, by their rolling median or each by itself (above the \
-         median + 3 IQR)",
-        "what the figures lose once they are left out; the program itself gains nothing";
-    /// Threads of the CPU wait.
-    ThreadsWait = "threads_wait",
-        "CPU time of the process / (wall time · processors, or RAYON_NUM_THREADS if that is less) below 75 %, on a CPU, and \
-         no constant cost",
-        "at most 1 − that use";
+/// The one list of findings with gains, given to the macro named: `Name = rule, "when it is reported", "how its gain is
+/// computed";` under what it means. The rule is its name in JSON, and that of its files in `candlescope-findings` and
+/// `candlescope-report`, which make their lists of this one.
+#[doc(hidden)]
+#[macro_export]
+#[rustfmt::skip]
+macro_rules! each_advice {
+    ($to:ident) => {
+        $to! {
+            /// Operations take the same time whatever their size.
+            ConstantCost = constant_cost,
+                "on a CPU, the line of products' time over their FLOPs meets the axis at 10 µs or more, half of their \
+                 time and a quarter of a step",
+                "calls · that time · rate";
+            /// The device waits for the host to launch work.
+            LaunchBound = launch_bound,
+                "gaps whose launch returned after the kernel before had ended, less what recording adds to them, \
+                 above 15 % of T",
+                "T − max(K + n·g, host work outside the graph), as one CUDA graph would run it, but no more than \
+                 those gaps; high is what `--what-if graph` replays, mid and low the same with the device at 87.5 and \
+                 75 % of its rate";
+            /// Many kernels are so short that launching them costs more than running them.
+            KernelCount = kernel_count,
+                "50 kernels or more a step, mean below 10 µs, and neighbours of one path that could be one kernel",
+                "fusing m neighbours: (m − 1)·max(launch, gap)";
+            /// One operation is computed by several small kernels.
+            Unfused = unfused,
+                "an interval launches two or more kernels itself that neither multiply matrices nor only move data",
+                "Σt − bytes in and out / bandwidth, or Σt − the longest of them where bytes are not stated";
+            /// The host waits for the device and then lets it run dry.
+            SyncDrain = sync_drain,
+                "a call that blocked, followed by an empty queue",
+                "start of the next launch − end of the call, within the step, while the device is idle";
+            /// Copies run while no kernel does.
+            ExposedCopy = exposed_copy,
+                "time of copies that is not under a kernel",
+                "the exposed part";
+            /// The KV cache, or another tensor, is copied to grow.
+            CacheCopied = cache_copied,
+                "step time grows with the context by more than reading the cache explains",
+                "(slope − its 95 % error − slope of the reads) · mean context";
+            /// Reading the KV cache is far from the memory's rate.
+            KvBandwidth = kv_bandwidth,
+                "KV bytes / (time of attention · bandwidth) below 60 %",
+                "t·(1 − eff/rate)";
+            /// Weights are read at nearly the memory's rate: only fewer bytes make it faster.
+            WeightStreaming = weight_streaming,
+                "weight bytes / (time of the operations that read them · bandwidth) of 50 % or more, decoding",
+                "quantising: t·(1 − b′/b), to 8 bits (low, mid) or 4.5 bits a weight (high)";
+            /// An operation is far below what the device can do.
+            BelowRoof = below_roof,
+                "achieved / attainable(intensity) below 50 %; on a CPU not of products with a constant cost",
+                "share·(1 − eff/rate), no shorter than a kernel can be";
+            /// A kernel's last wave of blocks leaves most of the device idle.
+            WaveTail = wave_tail,
+                "w/⌈w⌉ below 80 %, w = grid / (processors · blocks a processor), from more than one wave on",
+                "(1 − w/⌈w⌉)·t";
+            /// The device runs at a lower clock than it could.
+            ClocksLow = clocks_low,
+                "clock of the processors below 75 % of its highest, or lowered for power or heat",
+                "compute-bound share·(1 − f/f_max)";
+            /// Memory is allocated on the critical path.
+            Allocator = allocator,
+                "allocating calls on the critical path",
+                "the part on the critical path";
+            /// Padding and ended sequences are computed.
+            Padding = padding,
+                "1 − Σ new tokens / Σ computed tokens",
+                "that share of the device's time";
+            /// Choosing the next token takes long on the host.
+            HostSampling = host_sampling,
+                "host time of the phase `sample` that does not wait for the device",
+                "the part of it in which the device is idle";
+            /// The host works between the steps of a request: tokenising, detokenising, printing.
+            BetweenSteps = between_steps,
+                "time of requests from their first step on in which no step is open, their own or another's",
+                "that time / (step + that time)";
+            /// Single layers take longer than their siblings.
+            StragglerLayer = straggler_layer,
+                "mean time of a layer above the median of its siblings + 3 IQR, and 10 % above the median",
+                "its excess over the median";
+            /// Single steps take much longer than the others.
+            StragglerStep = straggler_step,
+                "steps above the median + 3 IQR of those like them (with recorded kernels or without, of about the \
+                 same length), the growth with the context taken out; the first ones of a run are warm-up",
+                "their excess over the median";
+            /// Values are converted to a wider type and back.
+            Upcast = upcast,
+                "kernels that convert element types",
+                "their time, and their launches";
+            /// Kernels only move data in the device's memory.
+            DataMovement = data_movement,
+                "kernels that copy, concatenate or make a layout contiguous",
+                "their time, and their launches";
+            /// Weights are expanded at every step.
+            Dequantise = dequantise,
+                "kernels that turn quantised weights into floating point",
+                "their time, and their launches";
+            /// Measured steps still get faster: the warm-up was too short.
+            WarmupUnsettled = warmup_unsettled,
+                "the first measured steps are slower than the later ones, by their rolling median or each by itself \
+                 (above the median + 3 IQR)",
+                "what the figures lose once they are left out; the program itself gains nothing";
+            /// Threads of the CPU wait.
+            ThreadsWait = threads_wait,
+                "CPU time of the process / (wall time · processors, or RAYON_NUM_THREADS if that is less) below 75 %, \
+                 on a CPU, and no constant cost",
+                "at most 1 − that use";
+        }
+    };
 }
+
+each_advice!(codes);
 
 impl fmt::Display for AdviceCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,26 +7,7 @@
 //!
 //! `CONTRIBUTING.md` has the walk "Add a finding".
 
-mod context_growth;
-mod energy_sensors;
-mod few_requests;
-mod gpu_outlasts_steps;
-mod gpu_parents;
-mod gpu_throttled;
-mod gpu_time_absent;
-mod gpu_time_untold;
-mod impossible_parents;
-mod kernels_outside;
-mod memory_sampling;
-mod no_intervals;
 mod nsys_profile;
-mod orphans;
-mod overhead;
-mod phases_unmarked;
-mod rows;
-mod steps_sampled;
-mod unaccounted;
-mod utilisation;
 
 use crate::Analysis;
 use candlescope_schema::run::{Code, Finding, Verdict, judge};
@@ -35,27 +16,35 @@ use candlescope_schema::run::{Code, Finding, Verdict, judge};
 /// reading the run.
 type Rule = fn(&Analysis) -> Vec<Finding>;
 
-/// All rules, in the order in which findings of the same severity are listed.
-const RULES: &[Rule] = &[
-    rows::find,
-    steps_sampled::find,
-    no_intervals::find,
-    impossible_parents::find,
-    orphans::find,
-    utilisation::find,
-    unaccounted::find,
-    overhead::find,
-    context_growth::find,
-    memory_sampling::find,
-    few_requests::find,
-    phases_unmarked::find,
-    gpu_time_absent::find,
-    kernels_outside::find,
-    gpu_parents::find,
-    gpu_outlasts_steps::find,
-    gpu_time_untold::find,
-    energy_sensors::find,
-    gpu_throttled::find,
+/// Declares the file of each rule, and all rules, in the order in which findings of the same severity are listed.
+macro_rules! rules {
+    ($($rule:ident),+ $(,)?) => {
+        $(mod $rule;)+
+
+        const RULES: &[Rule] = &[$($rule::find,)+];
+    };
+}
+
+rules![
+    rows,
+    steps_sampled,
+    no_intervals,
+    impossible_parents,
+    orphans,
+    utilisation,
+    unaccounted,
+    overhead,
+    context_growth,
+    memory_sampling,
+    few_requests,
+    phases_unmarked,
+    gpu_time_absent,
+    kernels_outside,
+    gpu_parents,
+    gpu_outlasts_steps,
+    gpu_time_untold,
+    energy_sensors,
+    gpu_throttled,
 ];
 
 /// The run's own verdict, what its manifest and reading it show, and what the figures show.

@@ -1,42 +1,20 @@
-//! Findings with gains: where time goes that could be had back, and how much. One rule per file, listed here.
+//! Findings with gains: where time goes that could be had back, and how much. One rule per file; the list is that of
+//! the codes, in `analysis/figures/src/advice/code.rs`.
 //!
 //! A rule looks at one kind of step in a [`Scene`](scene::Scene), and puts what it finds, or what it lacks, into
 //! [`Out`](draft::Out). It never words anything: `candlescope_report` does.
 //!
 //! `CONTRIBUTING.md` has the walk "Add a finding".
 
-mod allocator;
-mod below_roof;
-mod between_steps;
-mod cache_copied;
-mod clocks_low;
-mod constant_cost;
-mod data_movement;
-mod dequantise;
 mod draft;
-mod exposed_copy;
-mod host_sampling;
-mod kernel_count;
 mod kernel_groups;
-mod kv_bandwidth;
-mod launch_bound;
 mod operations;
-mod padding;
 mod product_line;
 mod query;
 mod roof;
 mod scene;
 mod spread;
-mod straggler_layer;
-mod straggler_step;
-mod sync_drain;
-mod threads_wait;
 mod two_lines;
-mod unfused;
-mod upcast;
-mod warmup_unsettled;
-mod wave_tail;
-mod weight_streaming;
 
 use candlescope_figures::Analysis;
 use candlescope_figures::account::Account;
@@ -49,32 +27,16 @@ use two_lines::Relief;
 /// Looks for one thing in one kind of step.
 type Rule = fn(&Scene<'_>, &StepScene<'_>, &mut Out);
 
-/// All rules.
-const RULES: &[Rule] = &[
-    constant_cost::find,
-    launch_bound::find,
-    kernel_count::find,
-    unfused::find,
-    sync_drain::find,
-    exposed_copy::find,
-    cache_copied::find,
-    kv_bandwidth::find,
-    weight_streaming::find,
-    below_roof::find,
-    wave_tail::find,
-    clocks_low::find,
-    allocator::find,
-    padding::find,
-    host_sampling::find,
-    between_steps::find,
-    straggler_layer::find,
-    straggler_step::find,
-    upcast::find,
-    data_movement::find,
-    dequantise::find,
-    warmup_unsettled::find,
-    threads_wait::find,
-];
+/// Declares the file of each finding of the list, and all rules in its order.
+macro_rules! rules {
+    ($($(#[$_meaning:meta])+ $_code:ident = $rule:ident, $_test:literal, $_gain:literal;)+) => {
+        $(mod $rule;)+
+
+        const RULES: &[Rule] = &[$($rule::find,)+];
+    };
+}
+
+candlescope_figures::each_advice!(rules);
 
 /// Findings whose gain is simulated together, for each kind of step.
 const TOGETHER: usize = 10;

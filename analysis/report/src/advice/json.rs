@@ -1,6 +1,6 @@
 //! Findings with gains as one stable object.
 
-use super::words::worded;
+use super::diagnosis::worded;
 use candlescope_figures::advice::{Advice, Diagnosis};
 use serde_json::{Value, json as object};
 

@@ -1,9 +1,13 @@
 //! Findings with gains: their words, and how each kind of report shows them.
 
+mod advice_on_terminal;
+mod diagnosis;
 mod json;
-mod terminal;
+mod sentence;
 mod words;
 
+pub use advice_on_terminal::text;
+pub(super) use diagnosis::{Row as Ranked, abstentions, gain, rows, steps, together};
 pub use json::json;
-pub use terminal::text;
-pub(super) use words::{DISTURBED, Row as Ranked, abstentions, gain, rows, steps, together};
+pub(super) use sentence::{DISTURBED, Sentence};
+pub(super) use words::plain;

@@ -18,7 +18,7 @@ pub enum ConfigError {
     /// A key without the value that it needs, or with an impossible value.
     #[error("{VARIABLE}: `{key}` wants {wanted}{}", not(value))]
     Value {
-        /// The key.
+        /// The key, as it was written in the variable.
         key: &'static str,
         /// What values it accepts.
         wanted: &'static str,

@@ -68,7 +68,7 @@ struct Stored {
 }
 
 impl<R> ObservedGguf<R> {
-    /// The file.
+    /// The reader that was given; what it reads from now on is not seen.
     pub fn into_inner(self) -> R {
         self.file
     }

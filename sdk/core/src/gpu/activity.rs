@@ -49,7 +49,7 @@ pub struct RawKernel {
     pub grid: Option<[u32; 3]>,
     /// Threads of a block in x, y, z; only for kernels.
     pub block: Option<[u32; 3]>,
-    /// Registers per thread.
+    /// Registers per thread; only for kernels.
     pub registers: Option<u32>,
     /// Static shared memory per block in bytes.
     pub shared_static: Option<u32>,

@@ -34,7 +34,7 @@ pub enum NoMark {
     Capturing,
     /// The limit of marks under way is reached.
     Full,
-    /// The driver refused.
+    /// The driver refused; the clock's statistics say why.
     Failed,
 }
 
@@ -60,7 +60,7 @@ pub trait GpuLanes: Send + Sync + 'static {
 pub struct DeviceInfo {
     /// Its UUID, the same that samples and kernels carry.
     pub uuid: Arc<str>,
-    /// Its name.
+    /// The maker's name of it, such as `NVIDIA H200`.
     pub name: Arc<str>,
 }
 
@@ -78,9 +78,9 @@ pub enum GpuReport {
     Anchor {
         /// Number of the device.
         device: u8,
-        /// The device's clock.
+        /// What the device's clock read.
         at: DeviceNs,
-        /// The host's clock.
+        /// What the host's clock read at that moment, to within `bound_ns`.
         host: HostNs,
         /// Half the width of the bracket around the reading.
         bound_ns: u64,

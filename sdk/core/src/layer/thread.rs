@@ -3,8 +3,11 @@
 //! No allocation once a thread's state exists, no lock but the thread's own `RefCell`, no system call, no panic.
 
 mod aside;
+mod hooks;
 pub(crate) mod outlived;
 mod serving;
+mod states;
+mod writing;
 
 use super::cache::{Meta, MetaCache, meta_flag};
 use super::frame::{Frame, Kind, Placement, left_out, place};
@@ -14,12 +17,10 @@ use crate::clock::Ticks;
 use crate::control::{StepDecision, StepFate};
 use crate::gpu::OUTSIDE_WINDOW;
 use crate::names;
-use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, UnrecordedStep, flag};
-use crate::shared::{NewThread, Shared, ThreadCounts};
-use crate::tap::TapInterval;
-use crate::vocabulary::Phase;
+use crate::raw::{NO_PHASE, NO_STEP, Raw, UnrecordedStep, flag};
+use crate::shared::{Shared, ThreadCounts};
 pub(crate) use serving::serve;
-use std::cell::{Cell, RefCell};
+pub(crate) use states::{annotate_current, current_request, foresee, is_recording, mute_this_thread, with_state};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -28,113 +29,6 @@ const MAX_DEPTH: usize = 256;
 
 /// Ring slots that only steps may use, so that many intervals inside a step do not crowd out the step itself.
 const RESERVED_FOR_STEPS: usize = 64;
-
-/// A step with more intervals than this is resolved in parts, so that memory stays bounded if a program puts one span
-/// around its whole run.
-const SPLIT_AFTER: u32 = 65_536;
-
-thread_local! {
-    /// One state for each live session whose layer was called on this thread; nearly always one.
-    static STATES: RefCell<Vec<ThreadState>> = const { RefCell::new(Vec::new()) };
-    /// Set on the profiler's own threads.
-    static MUTED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Bytes that a thread's state takes in addition to its ring.
-const STATE: u64 = (MAX_DEPTH * (size_of::<Frame>() + size_of::<Annotation>() + size_of::<u64>() + size_of::<u8>())
-    + MetaCache::BYTES) as u64;
-
-/// Keeps spans of the calling thread out of every session; for the profiler's own threads.
-pub(crate) fn mute_this_thread() {
-    MUTED.with(|m| m.set(true));
-}
-
-/// Runs `f` on this thread's state for the session, and makes the state first if there is none. `session` is the
-/// session's number, or 0 if its layer has stepped back. `None` if the layer has stepped back, while the thread is
-/// being torn down, or when called from within itself.
-#[inline]
-pub(crate) fn with_state<R>(session: u64, shared: &Arc<Shared>, f: impl FnOnce(&mut ThreadState) -> R) -> Option<R> {
-    STATES
-        .try_with(|states| {
-            let mut states = states.try_borrow_mut().ok()?;
-            if let Some(first) = states.first_mut()
-                && first.session == session
-            {
-                return Some(f(first));
-            }
-            Some(f(find_or_register(&mut states, session, shared)?))
-        })
-        .ok()
-        .flatten()
-}
-
-/// Puts what is known of a span into this thread's cache before the span is entered, if the thread has a state for the
-/// session.
-#[inline]
-pub(crate) fn foresee(shared: &Arc<Shared>, span: u64, epoch: u32, meta: Meta) {
-    let _ = STATES.try_with(|states| {
-        if let Ok(mut states) = states.try_borrow_mut()
-            && let Some(first) = states.first_mut()
-            && first.session == shared.session
-            && !first.is_aside()
-        {
-            first.cache.put(span, epoch, meta);
-        }
-    });
-}
-
-/// The request that this thread works for now; 0 for none.
-#[inline]
-pub(crate) fn current_request(shared: &Shared) -> u32 {
-    let of = |states: &RefCell<Vec<ThreadState>>| {
-        let states = states.try_borrow().ok()?;
-        let state = states.iter().find(|s| s.session == shared.session)?;
-        state.open().last().map(|frame| frame.request)
-    };
-    STATES.try_with(of).ok().flatten().unwrap_or(0)
-}
-
-#[cold]
-fn find_or_register<'a>(
-    states: &'a mut Vec<ThreadState>,
-    session: u64,
-    shared: &Arc<Shared>,
-) -> Option<&'a mut ThreadState> {
-    if session == 0 {
-        return None;
-    }
-    // States of sessions that have ended are removed here.
-    states.retain(|s| s.session == shared.session || !s.abandoned());
-    let at = match states.iter().position(|s| s.session == shared.session) {
-        Some(at) => at,
-        None => {
-            states.push(ThreadState::register(shared));
-            states.len() - 1
-        }
-    };
-    states.swap(0, at);
-    states.first_mut()
-}
-
-/// See [`crate::annotate()`].
-#[inline]
-pub(crate) fn annotate_current(annotation: &Annotation) {
-    let _ = STATES.try_with(|states| {
-        if let Ok(mut states) = states.try_borrow_mut() {
-            for state in states.iter_mut() {
-                state.annotate(annotation);
-            }
-        }
-    });
-}
-
-/// See [`crate::is_recording`].
-#[inline]
-pub(crate) fn is_recording() -> bool {
-    STATES
-        .try_with(|states| states.try_borrow().is_ok_and(|s| s.iter().any(|s| s.top_recorded().is_some())))
-        .unwrap_or(false)
-}
 
 /// One thread's state for one session.
 pub(crate) struct ThreadState {
@@ -186,46 +80,6 @@ enum Aside {
 }
 
 impl ThreadState {
-    fn register(shared: &Arc<Shared>) -> Self {
-        let index = shared.next_thread();
-        // A session that has ended takes nothing from threads that come later.
-        let muted = MUTED.with(Cell::get) || shared.is_forked() || shared.control.is_closed();
-        let room = if muted { None } else { shared.ring_room.take(shared.ring_capacity, STATE) };
-        let aside = match room {
-            _ if muted => Some(Aside::Muted),
-            Some(_) => None,
-            None => Some(Aside::NoRing { depth: 0, recorded: false }),
-        };
-        let (records, share) = room.map_or((0, None), |(records, share)| (records, Some(share)));
-        let (ring, consumer) = rtrb::RingBuffer::new(records);
-        let depth = if aside.is_none() { MAX_DEPTH } else { 0 };
-        let counts = Arc::new(ThreadCounts::default());
-        let state = Self {
-            session: shared.session,
-            aside,
-            cache: if aside.is_none() { MetaCache::new() } else { MetaCache::none() },
-            frames: vec![Frame::default(); depth].into_boxed_slice(),
-            depth: 0,
-            late_frames: 0,
-            detached: 0,
-            late: vec![0; depth].into_boxed_slice(),
-            annotations: vec![Annotation::new(); depth].into_boxed_slice(),
-            lost_before: vec![0; depth].into_boxed_slice(),
-            overflow: 0,
-            next_seq: Shared::first_seq(index),
-            since_split: 0,
-            emitted: 0,
-            ring,
-            counts: counts.clone(),
-            gpu: shared.gpu.as_ref().filter(|_| aside.is_none()).map(|gpu| Box::new(Marker::new(gpu, index))),
-        };
-        if !muted {
-            let info = Arc::new(names::current_thread(index));
-            shared.announce_thread(NewThread { info, ring: consumer, counts, share });
-        }
-        state
-    }
-
     /// Whether nothing is recorded on this thread: only [`enter_aside`](Self::enter_aside) and
     /// [`exit_aside`](Self::exit_aside) are to be called then.
     #[inline]
@@ -443,87 +297,6 @@ impl ThreadState {
         self.write(at, depth, end, annotated);
     }
 
-    /// Writes the frame at `at` as an interval of depth `depth`.
-    #[inline]
-    fn write(&mut self, at: usize, depth: usize, end: Ticks, annotated: bool) {
-        let frame = &self.frames[at];
-        let is_root = frame.is_step();
-        let annotation = &self.annotations[at];
-        let (work, counts) = (annotated && !annotation.work.is_empty(), annotated && !annotation.counts.is_empty());
-        // All of an interval's records or none: a record that stands alone would be taken for one of the next interval.
-        let needed = 1 + usize::from(work) + usize::from(counts) + if is_root { 0 } else { RESERVED_FOR_STEPS };
-        if self.room_for(needed) {
-            if work {
-                let _ = self.ring.push(Raw::Work(self.annotations[at].work));
-            }
-            if counts {
-                let _ = self.ring.push(Raw::Counts(self.annotations[at].counts));
-            }
-            let lost = if is_root { self.lost_in_step(at) } else { 0 };
-            let frame = &self.frames[at];
-            let _ = self.ring.push(Raw::Interval(RawInterval { lost, ..frame.to_raw(depth, end, 0) }));
-            self.count_emitted();
-        } else {
-            // Overload policy: the newest record is dropped, because the drain may be reading those in the ring.
-            self.count_emitted();
-            add(&self.counts.ring_full);
-            if is_root {
-                add(&self.counts.steps_lost);
-            }
-        }
-        self.since_split += 1;
-        if self.since_split >= SPLIT_AFTER {
-            self.announce_open();
-        }
-    }
-
-    /// Number of intervals of the step at `at`, which ends, that found the ring full. A step around it does not count
-    /// them again.
-    #[inline]
-    fn lost_in_step(&mut self, at: usize) -> u16 {
-        let lost = self.counts.ring_full.load(Relaxed).saturating_sub(self.lost_before[at]);
-        if lost > 0 && self.frames[at].flags & flag::NESTED_STEP != 0 {
-            let around = self.frames[..at].iter().rposition(Frame::is_step);
-            if let Some(around) = around {
-                self.lost_before[around] += lost;
-            }
-        }
-        u16::try_from(lost).unwrap_or(u16::MAX)
-    }
-
-    #[inline]
-    fn room_for(&self, n: usize) -> bool {
-        self.ring.cached_slots() >= n || self.ring.slots() >= n
-    }
-
-    #[inline]
-    fn count_emitted(&mut self) {
-        self.emitted += 1;
-        // Release: whoever reads this count also finds the records written before it in the ring.
-        self.counts.emitted.store(self.emitted, std::sync::atomic::Ordering::Release);
-    }
-
-    /// Announces to the drain which intervals are open, so that it can resolve what it has buffered so far.
-    #[cold]
-    fn announce_open(&mut self) {
-        self.since_split = 0;
-        let frames = &self.frames[..self.depth];
-        let Some(step) = frames.iter().rev().find(|f| f.recorded && !f.is_detached()).map(|f| f.step) else {
-            return;
-        };
-        let is_of_it = |f: &Frame| f.recorded && !f.transparent && !f.is_detached() && f.step == step;
-        let open = || frames.iter().enumerate().filter(|(_, f)| is_of_it(f));
-        let n = open().count();
-        if n == 0 || !self.room_for(n) {
-            return;
-        }
-        for (i, (depth, frame)) in open().enumerate() {
-            let last = if i + 1 == n { flag::LAST_OPEN } else { 0 };
-            let announced = RawInterval { open: true, ..frame.to_raw(depth, frame.start, last) };
-            let _ = self.ring.push(Raw::Interval(announced));
-        }
-    }
-
     /// Called when a step begins that is not recorded.
     fn leave_out(&mut self, shared: &Shared, at: usize) {
         let frame = &mut self.frames[at];
@@ -561,60 +334,6 @@ impl ThreadState {
     fn in_kernels(&self) -> bool {
         let around = self.open().iter().rev().find(|f| !f.transparent && !f.is_detached());
         around.is_some_and(|f| f.flags & flag::KERNELS != 0)
-    }
-
-    /// Everything else that happens when an interval begins. The GPU's mark comes last, closest to the work.
-    #[inline(never)]
-    fn hooks_enter(&mut self, shared: &Shared, at: usize, in_full: bool) {
-        if !shared.taps.is_empty() {
-            self.tap(shared, at, true);
-        }
-        let (around, own) = self.frames.split_at_mut(at);
-        let frame = &mut own[0];
-        let parent = around.iter().rev().find(|f| !f.transparent && !f.is_detached());
-        if let Some(correlator) = &shared.correlator {
-            frame.flags |= parent.map_or(0, |p| p.flags & flag::KERNELS);
-            if frame.flags & flag::KERNELS != 0 {
-                correlator.push(shared.span_id(frame.seq));
-            } else if frame.is_step() {
-                frame.left_out |= left_out::OUTSIDE_WINDOW;
-                correlator.push(OUTSIDE_WINDOW);
-            }
-        }
-        if let (Some(gpu), Some(thread)) = (&shared.gpu, &mut self.gpu) {
-            thread.enter(gpu, &shared.ticks, frame, parent, in_full);
-        }
-    }
-
-    /// Everything else that happens when an interval ends. The GPU's mark comes first, closest to the work.
-    #[inline(never)]
-    fn hooks_exit(&mut self, shared: &Shared, at: usize, end: Ticks) {
-        let frame = &mut self.frames[at];
-        if let (Some(gpu), Some(thread)) = (&shared.gpu, &mut self.gpu) {
-            thread.exit(gpu, &shared.ticks, frame, end);
-        }
-        if let Some(correlator) = &shared.correlator
-            && (frame.flags & flag::KERNELS != 0 || frame.is_left_out(left_out::OUTSIDE_WINDOW))
-        {
-            correlator.pop();
-        }
-        if !shared.taps.is_empty() {
-            self.tap(shared, at, false);
-        }
-    }
-
-    fn tap(&self, shared: &Shared, at: usize, enter: bool) {
-        let frame = &self.frames[at];
-        let interval = TapInterval {
-            name: frame.name,
-            span_id: shared.span_id(frame.seq),
-            phase: Phase::from_index(frame.phase),
-            is_step: frame.is_step(),
-            depth: at as u16,
-        };
-        for tap in &shared.taps {
-            tap.call(&shared.notices, |tap| if enter { tap.enter(interval) } else { tap.exit(interval) });
-        }
     }
 }
 

@@ -14,12 +14,12 @@ pub struct Weight {
     pub dims: Box<[usize]>,
     /// Element type in memory.
     pub dtype: DType,
-    /// Bytes in memory.
+    /// Bytes in memory, as its element type stores them.
     pub bytes: u64,
 }
 
 impl Weight {
-    /// Number of elements.
+    /// Number of elements: the product of its dimensions.
     pub fn elements(&self) -> u64 {
         self.dims.iter().fold(1, |n, &dim| n.saturating_mul(dim as u64))
     }
@@ -43,9 +43,9 @@ pub enum Operation {
     Linear,
     /// Looks rows up in a table.
     Embedding,
-    /// Normalises each row.
+    /// Normalises each row (RMSNorm, LayerNorm).
     Norm,
-    /// Convolves.
+    /// Convolves over one to three dimensions.
     Convolution,
     /// Consists of other modules.
     Group,
@@ -68,7 +68,7 @@ impl fmt::Display for Operation {
 pub struct Module {
     /// Its name, for example `model.layers.7.mlp.down_proj`.
     pub name: Arc<str>,
-    /// What it does.
+    /// What it does with its weights; a group does nothing itself.
     pub operation: Operation,
     /// The weights that the span computes with; none of a group.
     pub weights: Vec<Weight>,
@@ -95,7 +95,7 @@ pub enum Rows {
     EachSequence,
     /// One for each position of the source, which the request's `encode` step passed.
     EachSourcePosition,
-    /// Not known.
+    /// Not known: its FLOPs and bytes are left out.
     Unknown,
 }
 
@@ -108,7 +108,7 @@ pub struct Attention {
     pub keys: u64,
     /// What a token attends to.
     pub over: Over,
-    /// Where that ends.
+    /// How far back a token attends; `None`: to the beginning.
     pub window: Option<Window>,
 }
 

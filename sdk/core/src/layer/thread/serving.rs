@@ -1,6 +1,7 @@
 //! Steps that serve several requests: what an open step says of each of them goes into the ring before the step.
 
-use super::{RESERVED_FOR_STEPS, STATES, ThreadState, add};
+use super::states::STATES;
+use super::{RESERVED_FOR_STEPS, ThreadState, add};
 use crate::raw::{NO_PHASE, Raw, RawServed};
 use crate::request_handle::RequestHandle;
 use crate::shared::Shared;

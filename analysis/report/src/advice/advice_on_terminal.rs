@@ -1,6 +1,6 @@
 //! Findings with gains on a terminal.
 
-use super::words::{abstentions, rows, steps, together};
+use super::diagnosis::{abstentions, rows, steps, together};
 use candlescope_document::text::wrap;
 use candlescope_figures::advice::Diagnosis;
 use std::fmt::Write as _;

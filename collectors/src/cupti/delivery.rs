@@ -1,0 +1,69 @@
+//! What a reading of CUPTI's records gives: kernels on the host's time line, and an account of what could not be used.
+
+use super::clock::Anchors;
+use super::join::{JoinedActivity, Ran};
+use super::records::ActivityKind;
+use candlescope_core::SpanId;
+use candlescope_core::gpu::RawKernel;
+use std::sync::Arc;
+
+/// What could not be used of what was read.
+#[derive(Debug, Default)]
+pub(super) struct Unusable {
+    /// Records that are lost, and (`dropped_of`) the intervals that launched some of them.
+    pub(super) dropped: u64,
+    pub(super) dropped_of: Vec<SpanId>,
+    /// Unfinished work of steps outside of windows, and (`strays`) of calls outside all intervals, when these ended.
+    pub(super) outside: u64,
+    pub(super) strays: Vec<u64>,
+}
+
+impl Unusable {
+    pub(super) fn add(&mut self, other: Unusable) {
+        self.dropped += other.dropped;
+        self.dropped_of.extend(other.dropped_of);
+        self.outside += other.outside;
+        self.strays.extend(other.strays);
+    }
+}
+
+/// A joined record on the host's time line. `None` before any clock was read, which `collect` rules out.
+pub(super) fn kernel(
+    joined: JoinedActivity,
+    correlation: u32,
+    device: Arc<str>,
+    cupti: &Anchors,
+    calls: &Anchors,
+) -> Option<RawKernel> {
+    let JoinedActivity { ran: Ran { work, name }, span, call } = joined;
+    let launch_start = call.and_then(|call| calls.host(call.start?));
+    let launch_end = call.and_then(|call| calls.host(call.end));
+    let mut kernel = RawKernel {
+        kind: work.what.kind(),
+        name,
+        span,
+        device,
+        stream: work.stream,
+        start: cupti.host(work.start)?,
+        dur_ns: work.end.saturating_sub(work.start),
+        grid: None,
+        block: None,
+        registers: None,
+        shared_static: None,
+        shared_dynamic: None,
+        bytes: None,
+        launch: call.map(|call| call.name),
+        launch_start,
+        launch_dur_ns: launch_start.and_then(|start| Some(launch_end?.since(start))),
+        correlation,
+        graph: work.graph,
+    };
+    match work.what {
+        ActivityKind::Kernel { grid, block, registers, shared_static, shared_dynamic } => {
+            (kernel.grid, kernel.block, kernel.registers) = (Some(grid), Some(block), Some(registers));
+            (kernel.shared_static, kernel.shared_dynamic) = (Some(shared_static), Some(shared_dynamic));
+        }
+        ActivityKind::Copy { bytes, .. } | ActivityKind::Set { bytes } => kernel.bytes = Some(bytes),
+    }
+    Some(kernel)
+}

@@ -1,0 +1,29 @@
+//! What can be turned on in CUPTI: which of it has to work, and how messages name it.
+
+use super::backend::Switch;
+use super::calls::{self, Domain};
+use super::records::kind;
+
+/// `cuLaunchKernel`, without which nothing is worth following.
+const LAUNCH_KERNEL: u32 = 307;
+
+pub(super) fn is_copy(switch: &Switch) -> bool {
+    matches!(switch, Switch::Kind(kind::MEMCPY | kind::MEMCPY2))
+}
+
+pub(super) fn needed(switch: Switch) -> bool {
+    match switch {
+        Switch::Kind(kind) => kind != kind::MEMCPY2,
+        Switch::Callback(domain, cbid) => (domain, cbid) == (Domain::Driver, LAUNCH_KERNEL),
+    }
+}
+
+pub(super) fn meaning(switch: Switch) -> String {
+    match switch {
+        Switch::Kind(kind::CONCURRENT_KERNEL) => "record kernels".to_string(),
+        Switch::Kind(kind::MEMCPY | kind::MEMCPY2) => "record copies".to_string(),
+        Switch::Kind(kind::MEMSET) => "record memsets".to_string(),
+        Switch::Kind(_) => "record this kind of work".to_string(),
+        Switch::Callback(domain, cbid) => format!("follow {}", calls::name(domain, cbid).unwrap_or("a call")),
+    }
+}
