@@ -24,21 +24,8 @@ use candlescope_schema::{Batch, KernelRecord, RecordKind, RequestRecord, SampleR
 use std::borrow::Cow;
 
 /// Columns of intervals that no figure comes from, and no replay.
-pub const NOT_OF_SPANS: &[&str] = &[
-    "host",
-    "rank",
-    "trace_id",
-    "phase",
-    "depth",
-    "tokens",
-    "context_len",
-    "batch",
-    "shape",
-    "cpu_ns",
-    "preempted_ns",
-    "blocked_ns",
-    "page_faults",
-];
+pub const NOT_OF_SPANS: &[&str] =
+    &["host", "rank", "trace_id", "phase", "depth", "tokens", "context_len", "batch", "shape"];
 /// Columns of kernels that no figure comes from, and no replay.
 pub const NOT_OF_KERNELS: &[&str] = &[
     "host",

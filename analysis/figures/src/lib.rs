@@ -83,7 +83,7 @@ pub use layers::Layer;
 pub use memory::{InSteps, Memory, PeakResident, Series};
 pub use operators::{Operator, OperatorGpu};
 pub use overhead::{Background, Whole};
-pub use path_totals::{Intervals, PathTotals, RecordedWork};
+pub use path_totals::{Intervals, PathTotals, RecordedWork, ThreadTimes};
 pub use phases::{PhaseGpu, PhaseRow, Phases};
 pub use price::{PRICE_PER_HOUR, Price};
 pub use rates::RateErrors;

@@ -49,6 +49,45 @@ pub struct PathTotals {
     pub gpu_groups: Vec<GpuBySource>,
     /// Element types seen.
     pub dtypes: Vec<String>,
+    /// What their threads did in them, as far as it is known.
+    pub threads: ThreadTimes,
+}
+
+/// What threads did in the intervals of one path, those inside them included. Times are nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ThreadTimes {
+    /// Duration of the intervals of which it is known.
+    pub known_ns: u64,
+    /// On a CPU.
+    pub cpu_ns: u64,
+    /// Ready, while another thread had the CPU.
+    pub preempted_ns: u64,
+    /// Waiting.
+    pub blocked_ns: u64,
+    /// Duration of the intervals whose page faults are known, and these.
+    pub faults_known_ns: u64,
+    /// Pages that the system had to provide.
+    pub page_faults: u64,
+}
+
+impl ThreadTimes {
+    fn add(&mut self, span: &SpanRecord) {
+        if let (Some(cpu), Some(preempted), Some(blocked)) = (span.cpu_ns, span.preempted_ns, span.blocked_ns) {
+            self.known_ns = self.known_ns.saturating_add(span.host_dur_ns);
+            self.cpu_ns = self.cpu_ns.saturating_add(cpu);
+            self.preempted_ns = self.preempted_ns.saturating_add(preempted);
+            self.blocked_ns = self.blocked_ns.saturating_add(blocked);
+        }
+        if let Some(faults) = span.page_faults {
+            self.faults_known_ns = self.faults_known_ns.saturating_add(span.host_dur_ns);
+            self.page_faults = self.page_faults.saturating_add(faults);
+        }
+    }
+
+    /// The share of a part of [`known_ns`](Self::known_ns); `None` if nothing is known.
+    pub fn share(&self, part: u64) -> Option<f64> {
+        (self.known_ns > 0).then(|| part as f64 / self.known_ns as f64)
+    }
 }
 
 /// Work of the intervals of one path in steps whose kernels were recorded: what the kernels' time is held against.
@@ -86,6 +125,7 @@ impl PathTotals {
     /// duration is added once its children are known.
     pub(super) fn add_work(&mut self, span: &SpanRecord, recorded: bool) {
         self.calls += 1;
+        self.threads.add(span);
         if recorded {
             plus(&mut self.recorded.flops, span.flops);
             plus(&mut self.recorded.bytes, span.bytes);

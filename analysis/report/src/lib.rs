@@ -13,6 +13,7 @@ mod conclusion;
 mod format;
 pub mod full;
 mod full_front;
+mod function_name;
 mod gpu_sheets;
 mod head_facts;
 mod headline_figures;

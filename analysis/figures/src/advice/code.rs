@@ -37,8 +37,8 @@ macro_rules! codes {
 
             /// Whether other programs that use the machine can bring it about by themselves.
             pub fn may_be_of_the_machine(self) -> bool {
-                use AdviceCode::{CacheCopied, StragglerLayer, StragglerStep, WarmupUnsettled};
-                matches!(self, StragglerLayer | StragglerStep | WarmupUnsettled | CacheCopied)
+                use AdviceCode::{CacheCopied, Preempted, StragglerLayer, StragglerStep, WarmupUnsettled};
+                matches!(self, StragglerLayer | StragglerStep | WarmupUnsettled | CacheCopied | Preempted)
             }
 
             /// How its gain is computed.
@@ -152,6 +152,27 @@ macro_rules! each_advice {
                 "the first measured steps are slower than the later ones, by their rolling median or each by itself \
                  (above the median + 3 IQR)",
                 "what the figures lose once they are left out; the program itself gains nothing";
+            /// Functions that compute nothing take a large part of a step on the host.
+            HotOverhead = hot_overhead,
+                "sampled time, on the CPU and waiting, below functions of one known cause is 5 % of a step or more: the \
+                 number of threads being asked for, a pool's synchronisation, allocation, copies, formatting, hashing, \
+                 the environment, recording",
+                "that time; of a pool's synchronisation less what its threads computed meanwhile, which one thread would \
+                 do then";
+            /// Other threads take the CPU while a step is ready to go on.
+            Preempted = preempted,
+                "time that the step's thread was ready and off its CPU, 3 % of the step or more",
+                "that time";
+            /// The thread of a step waits for something that is no thread of a pool.
+            Blocked = blocked,
+                "time that the step's thread waited, on a CPU, less what a pool's synchronisation explains: 5 % of the \
+                 step or more",
+                "that time";
+            /// Memory is taken from the system and given back again and again.
+            PageFaults = page_faults,
+                "sampled time in the kernel below functions that call it for memory, or that did not call it: 5 % of the \
+                 step or more, and 10 faults a step or more",
+                "that time";
             /// Threads of the CPU wait.
             ThreadsWait = threads_wait,
                 "CPU time of the process / (wall time · processors, or RAYON_NUM_THREADS if that is less) below 75 %, \
@@ -235,6 +256,10 @@ lacks! {
     /// The highest clock.
     HighestClock = "highest_clock", "the device's highest clock is not known, and no reason for lower clocks was seen",
         "sample the device with NVML, which tells it, or lock the clocks (`nvidia-smi --lock-gpu-clocks`)";
+    /// Call stacks.
+    Stacks = "stacks", "no call stacks were sampled in these steps",
+        "sample them: `candlescope profile` does on Linux, elsewhere `stacks` in the variable CANDLESCOPE; `candlescope \
+         doctor` says what this machine allows";
     /// Calls that allocate.
     AllocatorCalls = "allocator_calls", "calls that allocate are not recorded, only calls that launch",
         "none yet: Nsight Systems shows them (`nsys profile --trace=cuda`)";

@@ -107,6 +107,12 @@ pub struct AdvicePlace {
     pub module: Option<String>,
     /// Kernel, copy direction, or several of them.
     pub kernel: Option<String>,
+    /// The function of the program with most of the time, where stacks were sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// The known cause that its callers tell: see `docs/findings.md`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<&'static str>,
 }
 
 impl AdvicePlace {
@@ -128,6 +134,20 @@ impl AdvicePlace {
     #[must_use]
     pub fn kernel(mut self, kernel: &str) -> Self {
         self.kernel = Some(kernel.to_string());
+        self
+    }
+
+    /// A function there.
+    #[must_use]
+    pub fn function(mut self, function: &str) -> Self {
+        self.function = Some(function.to_string());
+        self
+    }
+
+    /// What brings it about.
+    #[must_use]
+    pub fn because(mut self, cause: &'static str) -> Self {
+        self.cause = Some(cause);
         self
     }
 }

@@ -7,6 +7,7 @@
 //! `CONTRIBUTING.md` has the walk "Add a finding".
 
 mod draft;
+mod host_causes;
 mod kernel_groups;
 mod operations;
 mod product_line;

@@ -54,6 +54,24 @@ pub(super) fn kernels(step: &StepScene<'_>, condition: &str) -> String {
     kernels_as(step, condition, &[("kernels", "count(*)"), ("device_ns", "sum(gpu_dur_ns)")])
 }
 
+/// Time on the CPU and off it below these innermost functions, in the steps of a kind.
+pub(super) fn functions<'a>(step: &StepScene<'_>, names: impl IntoIterator<Item = &'a str>) -> String {
+    format!(
+        "SELECT run, function, path, state, count(*) AS n, sum(weight_ns) AS ns FROM stack_samples JOIN stacks USING (run, \
+         stack) WHERE function IN ({}) AND NOT pool AND (run, step) IN {} GROUP BY run, function, path, state ORDER BY ns DESC",
+        list(names),
+        steps_of(step)
+    )
+}
+
+/// What a column of the steps of a kind adds up to, for one of them.
+pub(super) fn thread_time(step: &StepScene<'_>, column: &str) -> String {
+    format!(
+        "SELECT run, CAST(sum({column}) AS DOUBLE) / count(*) AS {column} FROM steps WHERE (run, step) IN {} GROUP BY run",
+        steps_of(step)
+    )
+}
+
 /// The same with these columns, sums for one step.
 pub(super) fn kernels_as(step: &StepScene<'_>, condition: &str, columns: &[(&str, &str)]) -> String {
     let columns: Vec<String> =

@@ -1,6 +1,7 @@
 //! A finding, and the names that its sentences have in them.
 
 use crate::format::{bytes, count, duration, head, percent, printable, significant};
+use crate::function_name;
 use crate::kernel_name::short;
 use crate::plain_paths::part;
 use candlescope_document::text::code;
@@ -57,6 +58,12 @@ impl<'a> Sentence<'a> {
 
     pub(super) fn time(&self, name: &str) -> String {
         duration(self.value(name))
+    }
+
+    /// The function of the place.
+    pub(super) fn function(&self) -> String {
+        let function = self.advice.place.function.as_deref().unwrap_or("functions without a name");
+        head(&printable(&function_name::short(function)), NAMES)
     }
 
     pub(super) fn bytes(&self, name: &str) -> String {

@@ -1,9 +1,10 @@
 //! What the host did inside intervals: on and off the CPU, and in which functions.
 
 use super::super::format::{count, duration, percent};
+use super::super::function_name::short;
 use candlescope_document::{Block, Forms, Most, Row, Section, Table, cell, column, maybe, missing, wide, words};
 use candlescope_figures::Analysis;
-use candlescope_figures::host_time::{FrameName, FunctionTime, HostTime};
+use candlescope_figures::host_time::{FunctionTime, HostTime};
 
 /// Rows of the page.
 const MOST_ROWS: usize = 500;
@@ -29,7 +30,7 @@ pub(super) fn section(analysis: &Analysis, terminal: usize) -> Option<Section> {
             f.name.crate_name.as_deref().map_or(missing(), |name| name.to_string().into()),
             if f.place.is_empty() { missing() } else { f.place.to_string().into() },
         ];
-        let row = Row::new(short(&f.name), cells).meter(own / largest);
+        let row = Row::new(short(&f.name.function), cells).meter(own / largest);
         Row { whole: Some(f.name.function.to_string()), ..row }
     });
     let columns = vec![
@@ -70,64 +71,4 @@ fn share(function: &FunctionTime, host: &HostTime) -> String {
     let all = host.all.cpu_ns().max(1) as f64;
     let share = function.own.cpu_ns() as f64 / all;
     format!("{} ± {:.1}", percent(share), function.share_error(&host.all) * 100.0)
-}
-
-/// The last two parts of a path, without the arguments of generics: what tells a function in a narrow column.
-pub(super) fn short(name: &FrameName) -> String {
-    // `<Type as Trait>::f` is the type's.
-    let qualified = name.function.strip_prefix('<').and_then(|inner| {
-        let close = closing(inner)?;
-        let of = inner[..close].split(" as ").next().unwrap_or_default();
-        Some(format!("{}{}", without_arguments(of), without_arguments(&inner[close + 1..])))
-    });
-    let plain = qualified.unwrap_or_else(|| without_arguments(&name.function));
-    let parts: Vec<&str> = plain.split("::").filter(|part| !part.is_empty()).collect();
-    let tail = parts[parts.len().saturating_sub(2)..].join("::");
-    if tail.is_empty() { name.function.to_string() } else { tail }
-}
-
-/// Where the bracket ends that was opened before the text.
-fn closing(text: &str) -> Option<usize> {
-    let mut depth = 1usize;
-    text.char_indices().find_map(|(at, c)| {
-        match c {
-            '<' => depth += 1,
-            '>' => depth -= 1,
-            _ => {}
-        }
-        (depth == 0).then_some(at)
-    })
-}
-
-fn without_arguments(text: &str) -> String {
-    let mut depth = 0usize;
-    text.chars()
-        .filter(|c| {
-            match c {
-                '<' => depth += 1,
-                '>' if depth > 0 => {
-                    depth -= 1;
-                    return false;
-                }
-                _ => {}
-            }
-            depth == 0
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn functions_are_told_by_the_end_of_their_path() {
-        let of = |function: &str| short(&FrameName { function: function.into(), crate_name: None });
-        assert_eq!(of("candle_core::tensor::Tensor::matmul"), "Tensor::matmul");
-        assert_eq!(of("gemm_f32::gemm::f32::fma::gemm_basic"), "fma::gemm_basic");
-        assert_eq!(of("core::slice::iter::Iter<T>::new"), "Iter::new");
-        assert_eq!(of("syscall"), "syscall");
-        assert_eq!(of("[libfoo.so]"), "[libfoo.so]");
-        assert_eq!(of("<alloc::sync::Arc<T> as core::ops::Drop>::drop"), "Arc::drop");
-    }
 }

@@ -78,7 +78,7 @@ fn top_function(analysis: &Analysis, path: &str) -> Cell {
     let top = place.and_then(|place| Some((place, place.top.as_ref()?)));
     top.map_or(missing(), |(place, (name, ns))| {
         let share = *ns as f64 / place.all.cpu_ns().max(1) as f64;
-        format!("{} {}", super::host::short(name), percent(share)).into()
+        format!("{} {}", super::super::function_name::short(&name.function), percent(share)).into()
     })
 }
 

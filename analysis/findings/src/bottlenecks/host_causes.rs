@@ -1,0 +1,227 @@
+//! What functions that compute nothing are called for: a small table of known causes, and the time of each in a step.
+
+use super::scene::{Scene, StepScene};
+use candlescope_figures::host_time::{CallTree, FrameName, HostTime, PlaceTime};
+use std::collections::BTreeMap;
+
+/// A cause that the names of functions tell.
+pub(super) struct HostCause {
+    /// Its name in JSON.
+    pub(super) name: &'static str,
+    /// Parts of the names of functions below which time is its.
+    below: &'static [&'static str],
+    /// Names of innermost functions whose time is its, whoever calls them.
+    within: &'static [&'static str],
+}
+
+/// candle asks for the number of cores at each product.
+pub(super) const THREAD_COUNT: &str = "thread_count";
+/// Threads of a pool are woken, waited for, and look for work.
+pub(super) const POOL_SYNC: &str = "pool_sync";
+
+/// All causes; of several that fit, the first.
+pub(super) const CAUSES: &[HostCause] = &[
+    HostCause { name: THREAD_COUNT, below: &["num_cpus::", "default_num_threads"], within: &[] },
+    HostCause {
+        name: "recording",
+        below: &["candlescope_core::", "tracing_subscriber::", "tracing_core::", "tracing::span"],
+        within: &[],
+    },
+    HostCause {
+        name: POOL_SYNC,
+        below: &[
+            "rayon_core::latch",
+            "rayon_core::sleep",
+            "rayon_core::registry::Registry::in_worker_cold",
+            "rayon_core::registry::WorkerThread::wait_until",
+            "rayon_core::registry::Registry::inject",
+            "crossbeam_deque::",
+            "crossbeam_epoch::",
+            "BarrierPool",
+        ],
+        within: &["sched_yield", "__sched_yield"],
+    },
+    HostCause { name: "environment", below: &["std::env::"], within: &["getenv"] },
+    HostCause { name: "formatting", below: &["core::fmt::", "alloc::fmt::"], within: &[] },
+    HostCause { name: "hashing", below: &["core::hash::", "SipHasher"], within: &[] },
+    HostCause {
+        name: "allocation",
+        below: &["alloc::alloc::", "RawVec", "__rust_alloc", "__rust_dealloc", "__rdl_alloc"],
+        within: &[
+            "malloc",
+            "_int_malloc",
+            "free",
+            "_int_free",
+            "cfree",
+            "calloc",
+            "realloc",
+            "malloc_consolidate",
+            "unlink_chunk",
+        ],
+    },
+    HostCause {
+        name: "copies",
+        below: &["Tensor::contiguous", "Tensor::cat", "copy_strided_src", "Tensor::force_contiguous"],
+        within: &[],
+    },
+];
+
+/// The time of a cause in the steps of a kind.
+#[derive(Debug, Default, Clone)]
+pub(super) struct CauseTime {
+    /// On the CPU, on the threads that entered the intervals, nanoseconds.
+    pub(super) own_ns: f64,
+    /// Waiting, likewise.
+    pub(super) blocked_ns: f64,
+    /// Samples of the time on the CPU.
+    pub(super) samples: u64,
+    /// By rollup path.
+    pub(super) places: BTreeMap<String, f64>,
+    /// By innermost function.
+    pub(super) functions: BTreeMap<FrameName, f64>,
+}
+
+impl CauseTime {
+    pub(super) fn ns(&self) -> f64 {
+        self.own_ns + self.blocked_ns
+    }
+
+    /// The path with most of it.
+    pub(super) fn place(&self) -> Option<&str> {
+        most(&self.places).map(String::as_str)
+    }
+
+    /// The function with most of it.
+    pub(super) fn function(&self) -> Option<&FrameName> {
+        most(&self.functions)
+    }
+}
+
+fn most<K>(of: &BTreeMap<K, f64>) -> Option<&K> {
+    of.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(name, _)| name)
+}
+
+/// What the host did in the steps of a kind.
+#[derive(Debug, Default)]
+pub(super) struct HostOfStep {
+    /// Time that passed on the threads that entered the intervals, as sampled, nanoseconds.
+    pub(super) elapsed_ns: f64,
+    /// By the name of the cause.
+    pub(super) causes: BTreeMap<&'static str, CauseTime>,
+    /// Waiting for no known cause.
+    pub(super) waits: CauseTime,
+    /// In the kernel for memory.
+    pub(super) memory: CauseTime,
+    /// What threads of pools computed, by the path that they computed for.
+    pub(super) computed: BTreeMap<String, f64>,
+}
+
+impl HostOfStep {
+    /// Of these steps; `None` if no stacks were sampled in them.
+    pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<Self> {
+        let host: &HostTime = scene.analysis.host.as_ref()?;
+        let mut all = Self::default();
+        let places = host.places.iter().filter(|(rollup, _)| **rollup == step.name || step.has(rollup));
+        places.for_each(|(rollup, place)| all.add(rollup, place));
+        (all.elapsed_ns > 0.0).then_some(all)
+    }
+
+    fn add(&mut self, rollup: &str, place: &PlaceTime) {
+        self.elapsed_ns += place.all.elapsed_ns() as f64;
+        let of = causes(&place.calls);
+        let known: u64 = place.calls.nodes.iter().map(|node| node.own.blocked_ns).sum();
+        // Of some waits the stack is known; the others are taken to be like them.
+        let scale = if known > 0 { place.all.blocked_ns as f64 / known as f64 } else { 0.0 };
+        for (node, cause) in place.calls.nodes.iter().zip(&of) {
+            let (own, blocked) = (node.own.own_ns as f64, node.own.blocked_ns as f64 * scale);
+            if node.pool {
+                if *cause != Some(POOL_SYNC) {
+                    *self.computed.entry(rollup.to_string()).or_default() += node.own.pool_ns as f64;
+                }
+                continue;
+            }
+            let name = &node.name;
+            match cause {
+                Some(cause) => {
+                    self.causes.entry(cause).or_default().add(rollup, Some(name), own, blocked, node.own.samples);
+                }
+                None => self.waits.add(rollup, Some(name), 0.0, blocked, 0),
+            }
+            let kernel = node.own.kernel_ns as f64;
+            if kernel > 0.0 && is_for_memory(name) {
+                self.memory.add(rollup, Some(name), kernel, 0.0, node.own.samples);
+            }
+        }
+        if known == 0 && place.all.blocked_ns > 0 {
+            // No stack of a wait is known. Where threads of a pool compute for the path, it waits for them.
+            let blocked = place.all.blocked_ns as f64;
+            match place.all.pool_ns > 0 {
+                true => self.causes.entry(POOL_SYNC).or_default().add(rollup, None, 0.0, blocked, 0),
+                false => self.waits.add(rollup, None, 0.0, blocked, 0),
+            }
+        }
+    }
+}
+
+impl CauseTime {
+    fn add(&mut self, rollup: &str, function: Option<&FrameName>, own: f64, blocked: f64, samples: u64) {
+        if own + blocked <= 0.0 {
+            return;
+        }
+        self.own_ns += own;
+        self.blocked_ns += blocked;
+        self.samples += samples;
+        *self.places.entry(rollup.to_string()).or_default() += own + blocked;
+        if let Some(function) = function {
+            *self.functions.entry(function.clone()).or_default() += own + blocked;
+        }
+    }
+}
+
+/// The cause of each node: its own, or that of its callers.
+fn causes(calls: &CallTree) -> Vec<Option<&'static str>> {
+    let mut of: Vec<Option<&'static str>> = Vec::with_capacity(calls.nodes.len());
+    for node in &calls.nodes {
+        let above = node.parent.and_then(|parent| of[parent]);
+        let name = &*node.name.function;
+        let own = || {
+            let fits =
+                |cause: &&HostCause| cause.below.iter().any(|part| name.contains(part)) || cause.within.contains(&name);
+            CAUSES.iter().find(fits).map(|cause| cause.name)
+        };
+        of.push(above.or_else(own));
+    }
+    of
+}
+
+/// Whether its time in the kernel is for memory: it asks for some, or it called nothing, so that it touched a page that
+/// was not there.
+fn is_for_memory(name: &FrameName) -> bool {
+    const ASK: [&str; 8] = ["mmap", "munmap", "madvise", "mremap", "brk", "sbrk", "__mmap", "__munmap"];
+    const CALLS: [&str; 22] = [
+        "syscall",
+        "read",
+        "write",
+        "open",
+        "openat",
+        "close",
+        "futex",
+        "sched_yield",
+        "ioctl",
+        "poll",
+        "ppoll",
+        "epoll_wait",
+        "nanosleep",
+        "clock_nanosleep",
+        "lseek",
+        "stat",
+        "fstat",
+        "clone",
+        "clone3",
+        "recv",
+        "send",
+        "fsync",
+    ];
+    let plain = name.function.trim_start_matches('_').trim_start_matches("libc_");
+    ASK.contains(&&*name.function) || (!CALLS.contains(&plain) && !plain.starts_with("pthread_") && !name.is_unknown())
+}

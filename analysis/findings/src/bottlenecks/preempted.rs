@@ -1,0 +1,25 @@
+//! A step is ready to go on, and another thread has its CPU.
+
+use super::draft::{Draft, Out};
+use super::query::thread_time;
+use super::scene::{Scene, StepScene};
+use super::two_lines::Relief;
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel};
+use candlescope_schema::run::MachineUse;
+
+/// From this share of a step on.
+const LEAST: f64 = 0.03;
+
+pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
+    let Some(threads) = scene.totals(step.name).map(|totals| &totals.threads) else { return };
+    let Some(share) = threads.share(threads.preempted_ns).filter(|share| *share >= LEAST) else { return };
+    let manifest = &scene.analysis.manifest;
+    let draft = Draft::new(AdviceCode::Preempted, step)
+        .steps(step.row.steps)
+        .measured("share", "ratio", share, step.row.steps)
+        .measured("preempted_ns", "ns", threads.preempted_ns as f64 / step.row.steps.max(1) as f64, step.row.steps)
+        .derived_if("others", "count", manifest.machine.as_ref().and_then(MachineUse::others_cores), 1)
+        .query(thread_time(step, "preempted_ns"))
+        .sure(ConfidenceLevel::High, "measured at each switch");
+    out.found.push(draft.relief(|rate| Relief::Wait(step.name.to_string(), share * step.lines.t * rate)));
+}
