@@ -18,7 +18,7 @@ fn work_ns() -> u64 {
         let mut c = vec![0.0_f32; SIDE * SIDE];
         start.wait();
         let begun = thread_cpu_ns();
-        for _ in 0..600 {
+        for _ in 0..150 {
             product(&a, &b, &mut c, SIDE);
         }
         black_box(&c);
@@ -41,42 +41,40 @@ fn product(a: &[f32], b: &[f32], c: &mut [f32], side: usize) {
     }
 }
 
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
+/// The value below which a tenth lies: what others do on the machine makes times longer, never shorter.
+fn tenth(mut times: Vec<u64>) -> f64 {
+    times.sort_unstable();
+    times[times.len() / 10] as f64
 }
 
 #[test]
 fn sampling_two_busy_threads_costs_little() {
     work_ns();
-    for source in [SourceChoice::Auto, SourceChoice::Signals] {
-        let (mut ratios, mut poll_us, mut poll_share, mut first_ms) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut name = String::new();
-        let mut samples = 0;
-        for _ in 0..9 {
-            let without = work_ns();
-            let recorder = Recorder::with(source).unwrap();
-            let (with, begun) = (work_ns(), monotonic_ns());
-            let after = work_ns();
-            let wall = monotonic_ns() - begun;
-            let recorded = recorder.stop();
-            let again = work_ns();
-            name.clone_from(&recorded.source);
-            samples += recorded.samples.len();
-            ratios.push((with + after) as f64 / (without + again) as f64 - 1.0);
-            poll_us.push(recorded.poll_us());
-            poll_share.push(recorded.poll_us() * 1e3 / 10e6);
-            first_ms.push(recorded.polls_ns[0] as f64 / 1e6);
-            let _ = wall;
+    let sources = [None, Some(SourceChoice::Auto), Some(SourceChoice::Signals)];
+    let mut times = sources.map(|_| Vec::new());
+    let mut polls = sources.map(|_| Vec::new());
+    let mut names = sources.map(|_| "nothing".to_string());
+    for _ in 0..8 {
+        for (i, source) in sources.into_iter().enumerate() {
+            let recorder = source.map(|source| Recorder::with(source).unwrap());
+            times[i].extend((0..12).map(|_| work_ns()));
+            if let Some(recorded) = recorder.map(Recorder::stop) {
+                names[i].clone_from(&recorded.source);
+                polls[i].push(recorded.poll_us());
+            }
         }
-        let (ratio, poll) = (median(ratios), median(poll_us));
+    }
+    let without = tenth(times[0].clone());
+    for i in 1..sources.len() {
+        let more = tenth(times[i].clone()) / without - 1.0;
+        let poll = polls[i].iter().sum::<f64>() / polls[i].len() as f64;
         println!(
-            "{name}: two busy threads {:+.2} %, a poll {poll:.1} µs ({:.2} % of a core), the first {:.1} ms, {samples} samples",
-            ratio * 100.0,
-            median(poll_share) * 100.0,
-            median(first_ms)
+            "{}: two busy threads {:+.2} %, a poll {poll:.1} µs: {:.2} % of a core",
+            names[i],
+            more * 100.0,
+            poll / 100.0
         );
-        assert!(ratio < 0.05 && poll < 500.0);
+        assert!(more < 0.05 && poll < 500.0);
     }
 }
 
@@ -86,16 +84,8 @@ fn a_poll_without_samples_costs_little() {
         let recorder = Recorder::with(source).unwrap();
         std::thread::sleep(std::time::Duration::from_secs(2));
         let recorded = recorder.stop();
-        let mut polls = recorded.polls_ns[20..].to_vec();
-        polls.sort_unstable();
-        println!(
-            "{}: mean {:.1} µs, median {:.1}, p90 {:.1}, max {:.1}, first {:.1}",
-            recorded.source,
-            recorded.poll_us(),
-            polls[polls.len() / 2] as f64 / 1e3,
-            polls[polls.len() * 9 / 10] as f64 / 1e3,
-            polls[polls.len() - 1] as f64 / 1e3,
-            recorded.polls_ns[0] as f64 / 1e3
-        );
+        let first = recorded.polls_ns[0] as f64 / 1e6;
+        println!("{}: an idle poll {:.1} µs, the first one {first:.1} ms", recorded.source, recorded.poll_us());
+        assert!(recorded.poll_us() < 500.0);
     }
 }

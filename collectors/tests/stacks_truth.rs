@@ -5,9 +5,9 @@
 
 mod stack_support;
 
-use candlescope_collectors::stacks::{SourceChoice, StackOptions};
+use candlescope_collectors::stacks::{SourceChoice, StackOptions, StackSampler};
 use candlescope_core::ThreadState;
-use candlescope_core::stacks::ThreadChange;
+use candlescope_core::stacks::{StackSink, StackSource, ThreadChange, ThreadEvent};
 use stack_support::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -193,6 +193,73 @@ fn events_tell_switches_and_page_faults() {
     // Large pages, where the machine gives them, are fewer.
     assert!(faults > PAGES as u64 / 512 && faults < PAGES as u64 + 2_000, "{faults}");
     assert_eq!(recorded.lost, 0);
+}
+
+/// Nobody polls for a second.
+#[test]
+fn what_does_not_fit_is_counted() {
+    for source in [SourceChoice::Auto, SourceChoice::Signals] {
+        let sampler = std::thread::Builder::new().name("cs-stacks".into()).spawn(move || poll_too_late(source));
+        sampler.unwrap().join().unwrap();
+    }
+}
+
+fn poll_too_late(source: SourceChoice) {
+    let mut sampler = StackSampler::new(StackOptions::default().source(source));
+    sampler.start().unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let until_done = Arc::clone(&done);
+    // Without a name it would have that of the thread that starts it.
+    let worker = std::thread::Builder::new().name("worker".into()).spawn(move || {
+        while !until_done.load(Ordering::Relaxed) {
+            alpha(1_000_000);
+        }
+        thread_id()
+    });
+    let mut sink = StackSink::default();
+    std::thread::sleep(Duration::from_millis(100));
+    sampler.poll(&mut sink).unwrap();
+    std::thread::sleep(Duration::from_millis(1_500));
+    sampler.poll(&mut sink).unwrap();
+    let by_perf = sampler.name() == "perf";
+    done.store(true, Ordering::Relaxed);
+    let tid = worker.unwrap().join().unwrap();
+    sampler.stop(&mut sink);
+    println!("perf {by_perf}: {} samples, lost {}", sink.samples.len(), sink.lost);
+    assert!(sink.lost > 50, "{} of {}", sink.lost, sink.samples.len());
+    let told = sink.events.iter().any(|e| e.tid == tid && e.change == ThreadChange::Lost);
+    assert_eq!(told, by_perf, "{:?}", sink.events);
+}
+
+#[test]
+fn new_names_are_told_and_threads_of_our_own_are_left_out() {
+    for source in [SourceChoice::Auto, SourceChoice::Signals] {
+        let recorder = Recorder::with(source).unwrap();
+        let start = |name: &'static std::ffi::CStr| {
+            let thread = std::thread::spawn(move || {
+                alpha(50_000_000);
+                // SAFETY: the name ends with a zero.
+                unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+                alpha(700_000_000);
+                thread_id()
+            });
+            thread.join().unwrap()
+        };
+        let (renamed, ours) = (start(c"a new name"), start(c"cs-of-ours"));
+        let recorded = recorder.stop();
+        let names = |tid| {
+            let name = |event: &ThreadEvent| match &event.change {
+                ThreadChange::Attached { name, .. } if event.tid == tid => Some(name.to_string()),
+                _ => None,
+            };
+            recorded.events.iter().filter_map(name).collect::<Vec<_>>()
+        };
+        println!("{}: {:?} {:?}", recorded.source, names(renamed), names(ours));
+        assert_eq!(names(renamed).last().map(String::as_str), Some("a new name"));
+        assert!(names(ours).iter().all(|name| !name.starts_with("cs-")));
+        assert!(recorded.weight(ours, ThreadState::Running, None) < 400_000_000, "{}", recorded.summary());
+        assert!(recorded.weight(renamed, ThreadState::Running, None) > 650_000_000, "{}", recorded.summary());
+    }
 }
 
 /// Its time is the kernel's.
