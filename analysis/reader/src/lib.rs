@@ -127,8 +127,8 @@ impl Run {
 
     /// Streams every record, requests and steps first, so that it is known what spans belong to.
     pub fn batches(&self) -> Batches<'_> {
-        use RecordKind::{Kernel, Request, Sample, Span, Step};
-        self.batches_of(&[Request, Step, Sample, Kernel, Span])
+        use RecordKind::{Kernel, Request, Sample, Span, Stack, StackSample, Step};
+        self.batches_of(&[Request, Step, Sample, Kernel, Stack, StackSample, Span])
     }
 
     /// Streams one table.

@@ -86,7 +86,8 @@ pub struct StackSink {
     pub lost: u64,
     /// Every event that happened before has been delivered.
     pub through: MonotonicNs,
-    /// Every sample that was taken before has been delivered; samples may have to wait until their stack has names.
+    /// Every sample on a CPU that was taken before has been delivered: such samples may have to wait until their stack has
+    /// names. Time off the CPU becomes a sample when it has ended, which may be later.
     pub samples_through: MonotonicNs,
 }
 
