@@ -10,6 +10,7 @@ use candlescope_core::ThreadState;
 use stack_support::*;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 fn for_each_source(program: impl Fn() -> u64) -> Vec<(Recorded, u64)> {
@@ -121,8 +122,11 @@ fn threads_that_come_and_go() {
 /// More threads at once than are sampled.
 fn too_many_threads() {
     for (recorded, _) in for_each_source(|| {
-        let sleep = || std::thread::sleep(Duration::from_millis(1_000));
-        let threads: Vec<_> = (0..600).map(|_| std::thread::spawn(sleep)).collect();
+        let barrier = Arc::new(Barrier::new(601));
+        let wait = |barrier: Arc<Barrier>| move || drop(barrier.wait());
+        let threads: Vec<_> = (0..600).map(|_| std::thread::spawn(wait(Arc::clone(&barrier)))).collect();
+        std::thread::sleep(Duration::from_millis(2_000));
+        barrier.wait();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         0
     }) {

@@ -56,8 +56,8 @@ impl StackOptions {
         self
     }
 
-    /// Threads that are sampled at a time; 256 by default. Each one beyond it costs a buffer of up to 1 MiB and open files,
-    /// and is left out; the run's facts say how many were.
+    /// Threads that are sampled at a time; 256 by default. Others are left out, for each costs a buffer of half a MiB and three
+    /// open files; the run's facts say how many were.
     #[must_use]
     pub fn max_threads(mut self, threads: usize) -> Self {
         self.max_threads = threads;

@@ -146,6 +146,11 @@ impl Recorded {
         of_it.into_iter().any(|e| matches!(e.change, ThreadChange::Attached { switches: true, .. }))
     }
 
+    /// Whether the sampler said that it does not see this.
+    pub fn is_blind_to(&self, what: &str) -> bool {
+        self.facts["stacks_blind_to"].as_array().is_some_and(|blind| blind.iter().any(|b| b == what))
+    }
+
     /// Mean CPU time of a poll, microseconds, but of the first ones, which read the binaries.
     pub fn poll_us(&self) -> f64 {
         let later = self.polls_ns.get(20..).unwrap_or_default();

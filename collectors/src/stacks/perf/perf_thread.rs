@@ -39,12 +39,12 @@ impl PerfMode {
         1_000_000_000 / u64::from(self.hz.max(1))
     }
 
-    /// Room for what comes in 60 ms, should we be kept from a CPU for so long.
+    /// Room for what comes in 30 ms, should we be kept from a CPU for so long. Many threads only wait, and theirs is as large.
     fn ring_bytes(self) -> usize {
         if !self.samples {
             return SMALL_RING;
         }
-        let samples = (self.hz as usize / 16).clamp(16, 256) * if self.off_cpu && self.kernel { 2 } else { 1 };
+        let samples = (self.hz as usize / 32).clamp(8, 256) * if self.off_cpu && self.kernel { 2 } else { 1 };
         (samples * (self.stack_bytes + 256)).next_power_of_two().max(SMALL_RING)
     }
 }
