@@ -17,9 +17,9 @@ const DEEPEST: usize = 1_024;
 const OF_IDLE: usize = 3;
 
 /// Columns of samples that nothing comes from.
-pub(crate) const NOT_OF_SAMPLES: &[&str] = &["host", "rank", "thread", "tid", "time_ns", "seq", "module"];
+pub(crate) const NOT_OF_SAMPLES: &[&str] = &["host", "rank", "seq"];
 /// The same of stacks.
-pub(crate) const NOT_OF_STACKS: &[&str] = &["host", "rank", "depth", "file", "line", "build_id", "address", "inlined"];
+pub(crate) const NOT_OF_STACKS: &[&str] = &["host", "rank", "depth", "file", "line", "build_id", "inlined"];
 
 /// Takes stacks and samples.
 #[derive(Default)]
