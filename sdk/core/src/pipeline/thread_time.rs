@@ -52,6 +52,8 @@ pub(crate) struct ThreadTime {
     switches: VecDeque<Switch>,
     /// Time of each provision of pages, and all pages until then.
     faults: VecDeque<(HostNs, u64)>,
+    /// Pages until the first of them.
+    forgotten: u64,
     /// Stretches in which events were lost.
     gaps: VecDeque<(HostNs, HostNs)>,
     /// Time of the last event.
@@ -77,6 +79,7 @@ impl ThreadTime {
             reports_faults,
             switches: VecDeque::new(),
             faults: VecDeque::new(),
+            forgotten: 0,
             gaps: VecDeque::new(),
             latest: since,
             ended: None,
@@ -90,10 +93,10 @@ impl ThreadTime {
             ThreadChange::Off { preempted: true } => self.switch(at, Does::IsPreempted),
             ThreadChange::Off { preempted: false } => self.switch(at, Does::Waits),
             ThreadChange::PageFaults(pages) => {
-                let before = self.faults.back().map_or(0, |(_, pages)| *pages);
+                let before = self.faults.back().map_or(self.forgotten, |(_, pages)| *pages);
                 self.faults.push_back((at, before + u64::from(*pages)));
                 if self.faults.len() > MOST_REMEMBERED {
-                    self.faults.pop_front();
+                    self.forget_fault();
                     self.forget_before(self.faults.front().map_or(at, |(at, _)| *at));
                 }
             }
@@ -145,6 +148,12 @@ impl ThreadTime {
         }
     }
 
+    fn forget_fault(&mut self) {
+        if let Some((_, pages)) = self.faults.pop_front() {
+            self.forgotten = pages;
+        }
+    }
+
     /// What is before is not known any more.
     fn forget_before(&mut self, at: HostNs) {
         self.since = self.since.max(at);
@@ -157,7 +166,7 @@ impl ThreadTime {
             self.forget_before(self.switches.front().map_or(at, |first| first.at));
         }
         while self.faults.get(1).is_some_and(|(second, _)| *second <= at) {
-            self.faults.pop_front();
+            self.forget_fault();
         }
         while self.gaps.front().is_some_and(|(_, to)| *to < at) {
             self.gaps.pop_front();
@@ -187,9 +196,7 @@ impl ThreadTime {
         }
         let until = |time: HostNs| {
             let after = self.faults.partition_point(|(at, _)| *at < time);
-            // What was forgotten counts as long ago.
-            let first = self.faults.front().map_or(0, |(_, pages)| pages.saturating_sub(1));
-            after.checked_sub(1).and_then(|last| self.faults.get(last)).map_or(first, |(_, pages)| *pages)
+            after.checked_sub(1).and_then(|last| self.faults.get(last)).map_or(self.forgotten, |(_, pages)| *pages)
         };
         Some(until(end).saturating_sub(until(start)))
     }
