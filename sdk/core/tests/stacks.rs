@@ -236,6 +236,7 @@ fn a_sampler_that_is_refused_leaves_a_whole_run() {
     });
     assert_conserved(&m);
     assert_eq!((batch.spans.len(), batch.spans[0].cpu_ns), (1, None));
+    assert!(m.verdict.findings.iter().any(|finding| finding.code == candlescope_core::run::Code::NoStacks));
     let error = m.stacks.and_then(|stacks| stacks.error).expect("an error");
     assert!(error.contains("allow it"), "{error}");
 }
