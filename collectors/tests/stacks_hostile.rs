@@ -319,44 +319,52 @@ use candlescope_core::stacks::ThreadChange::{Attached, Detached};
 
 #[test]
 fn deep_recursion_is_cut_at_its_outer_end() {
+    let _alone = alone();
     play_well("player", "deep");
 }
 
 #[test]
 fn a_program_keeps_its_own_profiling_signal() {
+    let _alone = alone();
     play_well("player", "own SIGPROF");
     play_well("player", "own signals, all of them");
 }
 
 #[test]
 fn threads_may_come_and_go_by_the_thousand() {
+    let _alone = alone();
     play_well("player", "threads");
     play_well("player", "too many threads");
 }
 
 #[test]
 fn children_and_another_program_are_not_disturbed() {
+    let _alone = alone();
     play_well("player", "processes");
 }
 
 #[test]
 fn libraries_may_come_and_go() {
+    let _alone = alone();
     play_well("player", "libraries");
 }
 
 #[test]
 fn a_stopped_process_goes_on() {
+    let _alone = alone();
     play_well("player", "stopped");
 }
 
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn code_that_no_file_has_is_unknown() {
+    let _alone = alone();
     play_well("player", "code of no file");
 }
 
 #[test]
 fn a_binary_that_was_removed_has_its_names() {
+    let _alone = alone();
     let copy = std::env::temp_dir().join(format!("candlescope-removed-{}", std::process::id()));
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     let outcome = play_as(&copy, "player", "removed binary");
@@ -367,10 +375,12 @@ fn a_binary_that_was_removed_has_its_names() {
 
 #[test]
 fn sampling_ends_where_the_program_takes_its_signal() {
+    let _alone = alone();
     play_well("player", "signal taken");
 }
 
 #[test]
 fn few_files_and_blocked_signals_lose_samples_and_nothing_else() {
+    let _alone = alone();
     play_well("player", "few files");
 }

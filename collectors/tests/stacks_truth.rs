@@ -93,6 +93,7 @@ fn shares(source: SourceChoice, threads: usize, rounds: u64) -> Recorded {
 
 #[test]
 fn shares_by_perf() {
+    let _alone = alone();
     if Recorder::with(SourceChoice::Perf).map(Recorder::stop).is_err() {
         return println!("skipped: no perf events here");
     }
@@ -104,11 +105,13 @@ fn shares_by_perf() {
 
 #[test]
 fn shares_by_signals() {
+    let _alone = alone();
     shares(SourceChoice::Signals, 1, 100);
 }
 
 #[test]
 fn shares_of_several_threads() {
+    let _alone = alone();
     for source in [SourceChoice::Auto, SourceChoice::Signals] {
         shares(source, 3, 30);
     }
@@ -117,6 +120,7 @@ fn shares_of_several_threads() {
 #[test]
 #[ignore = "takes a minute"]
 fn shares_of_longer_runs() {
+    let _alone = alone();
     for source in [SourceChoice::Auto, SourceChoice::Signals] {
         shares(source, 1, 340);
         shares(source, 2, 340);
@@ -126,6 +130,7 @@ fn shares_of_longer_runs() {
 /// Two threads on one CPU: each is ready, and off it, about half of the time.
 #[test]
 fn a_thread_that_another_one_displaces_is_preempted() {
+    let _alone = alone();
     let recorder = Recorder::with(SourceChoice::Auto).unwrap();
     let done = Arc::new(AtomicBool::new(false));
     let spinner = std::thread::spawn({
@@ -160,6 +165,7 @@ fn a_thread_that_another_one_displaces_is_preempted() {
 /// On and off, in turn; page faults of touched memory, all of them.
 #[test]
 fn events_tell_switches_and_page_faults() {
+    let _alone = alone();
     const PAGES: usize = 40_000;
     let recorder = Recorder::with(SourceChoice::Auto).unwrap();
     let worker = std::thread::spawn(|| {
@@ -202,6 +208,7 @@ fn events_tell_switches_and_page_faults() {
 /// Nobody polls for a second.
 #[test]
 fn what_does_not_fit_is_counted() {
+    let _alone = alone();
     for source in [SourceChoice::Auto, SourceChoice::Signals] {
         let sampler = std::thread::Builder::new().name("cs-stacks".into()).spawn(move || poll_too_late(source));
         sampler.unwrap().join().unwrap();
@@ -237,6 +244,7 @@ fn poll_too_late(source: SourceChoice) {
 
 #[test]
 fn new_names_are_told_and_threads_of_our_own_are_left_out() {
+    let _alone = alone();
     for source in [SourceChoice::Auto, SourceChoice::Signals] {
         let recorder = Recorder::with(source).unwrap();
         let start = |name: &'static std::ffi::CStr| {
@@ -277,6 +285,7 @@ fn read_of_kernel() {
 
 #[test]
 fn time_in_the_kernel_is_marked_and_belongs_to_who_called_it() {
+    let _alone = alone();
     for source in [SourceChoice::Auto, SourceChoice::Signals] {
         let recorder = Recorder::with(source).unwrap();
         let tid = std::thread::spawn(|| {
@@ -354,20 +363,24 @@ fn player() {
 
 #[test]
 fn an_ordinary_user_has_stacks() {
+    let _alone = alone();
     play_well("player", "ordinary user");
 }
 
 #[test]
 fn where_perf_is_refused_there_are_signals() {
+    let _alone = alone();
     play_well("player", "no perf");
 }
 
 #[test]
 fn a_sandbox_that_forbids_reading_own_memory_leaves_a_pipe() {
+    let _alone = alone();
     play_well("player", "no perf, and no reading of own memory");
 }
 
 #[test]
 fn switches_may_be_left_out() {
+    let _alone = alone();
     play_well("player", "no switches");
 }

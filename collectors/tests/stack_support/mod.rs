@@ -11,6 +11,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,6 +19,12 @@ use std::time::Duration;
 pub struct Recorder {
     stop: Sender<()>,
     thread: JoinHandle<Recorded>,
+}
+
+/// Tests that share the CPUs with others measure these too: one at a time.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What was delivered.
