@@ -21,9 +21,7 @@ const SCENE: &str = "CANDLESCOPE_TEST_SCENE";
 
 /// CPU time of the calling thread.
 fn cpu() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock exists on Linux, and the pointer is to a value of ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
@@ -105,15 +103,10 @@ fn memory() {
 
 /// A step that has a processor together with another thread of the program.
 fn crowded() {
-    let pin = || {
-        // SAFETY: the set is a value of ours, and zero is the calling thread.
-        unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(0, &mut set);
-            libc::sched_setaffinity(0, size_of_val(&set), &set);
-        }
-    };
-    pin();
+    // Threads that it starts share the processor.
+    let mut one = rustix::thread::CpuSet::new();
+    one.set(0);
+    rustix::thread::sched_setaffinity(None, &one).expect("a processor");
     let (end, over) = channel::<()>();
     let other = std::thread::spawn(move || {
         while over.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
@@ -172,7 +165,8 @@ fn functions_have_the_time_of_the_intervals_that_they_ran_in() {
         let (top, ns) = place(path).top.as_ref().expect("a function");
         // The loops read their clock, so a part of the time is in the system's library or the kernel.
         assert!(top.function.contains(function) || *ns < place(path).all.cpu_ns() / 2, "{path}: {top:?}");
-        let total: u64 = host.functions.iter().filter(|f| f.name.function.ends_with(function)).map(|f| f.total.own_ns).sum();
+        let total: u64 =
+            host.functions.iter().filter(|f| f.name.function.ends_with(function)).map(|f| f.total.own_ns).sum();
         let share = total as f64 / place(path).all.own_ns as f64;
         assert!((0.9..=1.1).contains(&share), "{function} has {share:.2} of {path}");
     }

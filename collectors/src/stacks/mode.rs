@@ -20,17 +20,18 @@ pub(super) struct Mode {
 impl Mode {
     /// Tries what is wanted.
     pub(super) fn choose(options: &StackOptions) -> Result<Self, StackError> {
-        if options.source != SourceChoice::Signals
-            && let Ok(mode) = Self::by_perf(options, true)
-        {
-            return Ok(mode);
-        }
+        let refused = |error| StackError(format!("no stacks by perf: {}", perf_refused(&error)));
+        let by_perf = || Self::by_perf(options, true).or_else(|_| Self::by_perf(options, false)).map_err(refused);
         if options.source == SourceChoice::Perf {
-            let refused = |error| StackError(format!("no stacks by perf: {}", perf_refused(&error)));
-            return Self::by_perf(options, false).map_err(refused);
+            return by_perf();
         }
-        Self::by_signals(options)
-            .map_err(|error| StackError(format!("no stacks by signals: a handler cannot be installed: {error}")))
+        let by_signals = Self::by_signals(options);
+        let failed = |error| StackError(format!("no stacks by signals: a handler cannot be installed: {error}"));
+        match (by_signals, options.source) {
+            (Ok(mode), _) => Ok(mode),
+            (Err(error), SourceChoice::Auto) => by_perf().map_err(|_| failed(error)),
+            (Err(error), _) => Err(failed(error)),
+        }
     }
 
     /// Samples by perf events, of the kernel too or of the program's own code alone.

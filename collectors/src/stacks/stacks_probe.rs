@@ -20,7 +20,7 @@ pub struct SourceProbe {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StackProbe {
-    /// The ways, best first: [`SourceChoice::Auto`](super::SourceChoice::Auto) takes `perf`, else `signals`.
+    /// The ways; [`SourceChoice::Auto`](super::SourceChoice::Auto) takes `signals`, else `perf`.
     pub sources: Vec<SourceProbe>,
     /// Whether it can be told when threads are on a CPU, and what page faults they have.
     pub switches: bool,
@@ -34,7 +34,7 @@ impl StackProbe {
     /// Name of the way that is taken by default; `None` if there is none.
     pub fn source(&self) -> Option<&'static str> {
         let of = |name| self.sources.iter().find(|source| source.name == name && source.available);
-        of("perf").or_else(|| of("signals")).map(|source| source.name)
+        of("signals").or_else(|| of("perf")).map(|source| source.name)
     }
 
     /// `{"source": …, "sources": […], "switches": …, "perf_event_paranoid": …, "tick_ns": …}`.

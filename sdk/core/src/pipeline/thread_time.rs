@@ -15,6 +15,9 @@ const MOST_REMEMBERED: usize = 1 << 16;
 /// Stretches of unknown time that are remembered; earlier ones are joined with the next.
 const MOST_GAPS: usize = 64;
 
+/// End of a gap that goes on.
+const UNTIL_TOLD: HostNs = HostNs(i64::MAX);
+
 /// Time of a stretch, by what the thread did in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
@@ -100,6 +103,7 @@ impl ThreadTime {
                     self.forget_before(self.faults.front().map_or(at, |(at, _)| *at));
                 }
             }
+            ThreadChange::Paused => self.gap(at, UNTIL_TOLD),
             ThreadChange::Lost => self.lost(at),
             ThreadChange::Detached => self.ended = Some(at),
             ThreadChange::Attached { .. } => {}
@@ -136,7 +140,10 @@ impl ThreadTime {
 
     /// Events were lost since the last one.
     fn lost(&mut self, at: HostNs) {
-        self.gap(self.latest, at);
+        match self.gaps.back_mut() {
+            Some(open) if open.1 == UNTIL_TOLD => open.1 = at,
+            _ => self.gap(self.latest, at),
+        }
     }
 
     fn gap(&mut self, from: HostNs, to: HostNs) {
@@ -282,6 +289,19 @@ mod tests {
         assert_eq!(spent(&thread, 240, 320), None, "a loss");
         assert_eq!(spent(&thread, 340, 370), None, "two switches of one kind");
         assert_eq!(spent(&thread, 400, 420), Some([20, 0, 0]));
+    }
+
+    #[test]
+    fn while_nothing_is_reported_nothing_is_known() {
+        let events = [(200, BLOCKED), (250, ON), (300, ThreadChange::Paused)];
+        let mut thread = thread(Some(true), &events);
+        assert_eq!(spent(&thread, 210, 290), Some([40, 0, 40]));
+        assert_eq!(spent(&thread, 280, 400), None, "nobody tells");
+        assert_eq!(spent(&thread, 400, 500), None);
+        thread.take(HostNs(600), &ThreadChange::Lost);
+        thread.take(HostNs(700), &PREEMPTED);
+        assert_eq!(spent(&thread, 550, 650), None);
+        assert_eq!(spent(&thread, 650, 720), Some([50, 20, 0]));
     }
 
     #[test]
