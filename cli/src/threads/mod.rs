@@ -133,7 +133,9 @@ pub(crate) fn physical_cores() -> usize {
 /// Starts the pool of rayon, which otherwise starts on first use and panics if it gets no threads. Here that is an error
 /// with the reason.
 pub(crate) fn start_pool() -> Result<()> {
-    rayon::ThreadPoolBuilder::new().build_global().context(
+    let pool = rayon::ThreadPoolBuilder::new();
+    let pool = if std::env::var_os("CS_CUR").is_some() { pool } else { pool.use_current_thread() };
+    pool.build_global().context(
         "the threads that compute cannot start: raise the number of threads that this user may have (ulimit -u), or ask \
          for fewer with --threads or RAYON_NUM_THREADS",
     )
