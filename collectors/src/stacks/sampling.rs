@@ -7,6 +7,7 @@ use super::stack_books::StackBooks;
 use super::stack_options::StackOptions;
 use super::sys;
 use super::thread_list::{self, ThreadList, YOUNG_NS};
+use candlescope_core::run::env_key;
 use candlescope_core::stacks::{MonotonicNs, StackError, StackSink};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
@@ -72,7 +73,7 @@ impl Sampling {
     pub(super) fn describe(&self) -> BTreeMap<String, Value> {
         let mut facts = BTreeMap::from([
             ("stacks_source".to_string(), json!(self.mode.name())),
-            ("stacks_hz".to_string(), json!(self.mode.hz(&self.options))),
+            (env_key::STACKS_HZ.name().to_string(), json!(self.mode.hz(&self.options))),
             ("stacks_blind_to".to_string(), json!(self.mode.blind_to())),
         ]);
         for (key, count) in [("stacks_threads_left_out", self.not_sampled), ("stacks_not_kept", self.books.not_kept)] {

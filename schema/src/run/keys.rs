@@ -193,6 +193,8 @@ keys! {
         ALLOCATOR: str = "allocator";
         /// What disturbed the machine before the work began, a sentence each.
         DISTURBANCES: [Value] = "disturbances_before";
+        /// Samples of call stacks per second of a thread's CPU time.
+        STACKS_HZ: u64 = "stacks_hz";
     }
 }
 
