@@ -24,7 +24,10 @@
     feature = "firefox",
     doc = "| [`firefox`] | `firefox` | call stacks of a run on disk, with its intervals | profiler.firefox.com |"
 )]
-#![cfg_attr(feature = "pprof", doc = "| [`pprof`] | `pprof` | call stacks of a run on disk, added up | `go tool pprof` |")]
+#![cfg_attr(
+    feature = "pprof",
+    doc = "| [`pprof`] | `pprof` | call stacks of a run on disk, added up | `go tool pprof` |"
+)]
 #![cfg_attr(
     feature = "otlp",
     doc = "| [`otlp`] | `otlp`, `otlp-grpc` | spans and metrics over OTLP, by HTTP or gRPC | Jaeger, Tempo, OpenTelemetry Collector |"

@@ -21,11 +21,23 @@ const MOST_CRATES: usize = 1_000;
 impl Category {
     pub(super) fn of(frame: &StackRecord) -> Self {
         const ALLOCATORS: [&str; 12] = [
-            "malloc", "free", "calloc", "realloc", "cfree", "mmap", "munmap", "madvise", "mremap", "brk", "sbrk", "sysmalloc",
+            "malloc",
+            "free",
+            "calloc",
+            "realloc",
+            "cfree",
+            "mmap",
+            "munmap",
+            "madvise",
+            "mremap",
+            "brk",
+            "sbrk",
+            "sysmalloc",
         ];
         let name = frame.name();
         let plain = name.trim_start_matches("__").trim_start_matches("libc_").trim_start_matches("_int_");
-        let parts = ["__rust_alloc", "__rust_dealloc", "__rust_realloc", "__rdl_", "alloc::alloc::", "jemalloc", "mi_malloc"];
+        let parts =
+            ["__rust_alloc", "__rust_dealloc", "__rust_realloc", "__rdl_", "alloc::alloc::", "jemalloc", "mi_malloc"];
         if ALLOCATORS.contains(&plain) || parts.iter().any(|part| name.starts_with(part)) {
             return Self::Allocation;
         }

@@ -159,8 +159,13 @@ impl Firefox {
         let marker = Marker::<Interval> {
             name: self.profile.intern_string(&span.path.name),
             category: self.categories.intervals,
-            fields: [span.path.path.as_str(), module, span.phase.map_or("", |phase| phase.as_str()), &number(span.step)]
-                .map(|text| self.profile.intern_string(text)),
+            fields: [
+                span.path.path.as_str(),
+                module,
+                span.phase.map_or("", |phase| phase.as_str()),
+                &number(span.step),
+            ]
+            .map(|text| self.profile.intern_string(text)),
             kind: std::marker::PhantomData,
         };
         let timing = self.timing(span.host_start, span.host_dur_ns);

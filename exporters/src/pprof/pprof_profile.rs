@@ -187,7 +187,8 @@ impl Tables {
     }
 
     fn mapping(&mut self, frame: &Frame) -> u64 {
-        let (filename_text, build_id_text) = (self.text(&frame.binary), self.text(frame.build_id.as_deref().unwrap_or("")));
+        let (filename_text, build_id_text) =
+            (self.text(&frame.binary), self.text(frame.build_id.as_deref().unwrap_or("")));
         let id = self.mappings.len() as u64 + 1;
         *self.mapping_ids.entry((filename_text, build_id_text)).or_insert_with(|| {
             // All is named that can be: pprof shall not look for the binary.
