@@ -1,6 +1,6 @@
 //! Call stacks as Perfetto interns them: texts, mapped files, frames and stacks each have a number. Pure.
 
-use super::perfetto_packets::Interner;
+use super::interner::Interner;
 use super::proto::{self, Callstack, InternedBytes, InternedData, Mapping};
 use crate::call_stacks::{CallStacks, Frame};
 use candlescope_core::KERNEL_FRAME;

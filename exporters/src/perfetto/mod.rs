@@ -8,6 +8,7 @@
 //! viewer's tables group them.
 
 mod interned_stacks;
+mod interner;
 mod perfetto_packets;
 mod proto;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Batches → Perfetto packets. Pure.
 
 use super::interned_stacks::InternedStacks;
+use super::interner::Interner;
 use super::proto::*;
 use super::thread_states::ThreadStates;
 use crate::call_stacks::{CallStacks, Tids};
@@ -50,21 +51,6 @@ pub struct Perfetto {
     by_tid: HashMap<u64, u64>,
     /// CPU time of all samples so far.
     sampled_ns: u64,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Interner(HashMap<Arc<str>, u64>);
-
-impl Interner {
-    /// Number of `text`, from 1, and whether it is new.
-    pub(super) fn get(&mut self, text: &str) -> (u64, bool) {
-        if let Some(iid) = self.0.get(text) {
-            return (*iid, false);
-        }
-        let iid = self.0.len() as u64 + 1;
-        self.0.insert(text.into(), iid);
-        (iid, true)
-    }
 }
 
 /// Offsets of track ids from the base.
@@ -159,7 +145,7 @@ impl TraceFormat for Perfetto {
         self.clear = true;
         self.fresh = InternedData::default();
         for interner in [&mut self.names, &mut self.categories, &mut self.arguments, &mut self.strings] {
-            interner.0.clear();
+            *interner = Interner::default();
         }
         self.interned_stacks = InternedStacks::default();
         self.tracks.clear();
