@@ -210,7 +210,7 @@ impl Tables {
         let (name_text, filename_text) = (self.text(&frame.name), self.text(frame.file.as_deref().unwrap_or("")));
         let id = self.functions.len() as u64 + 1;
         *self.function_ids.entry((name_text, filename_text)).or_insert_with(|| {
-            self.functions.push(Function { id, name_text, system_name_text: name_text, filename_text });
+            self.functions.push(Function { id, name_text, filename_text });
             id
         })
     }

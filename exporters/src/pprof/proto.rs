@@ -104,8 +104,7 @@ pub(super) struct Function {
     pub(super) id: u64,
     #[prost(int64, tag = "2")]
     pub(super) name_text: i64,
-    #[prost(int64, tag = "3")]
-    pub(super) system_name_text: i64,
+    // Without a name of the system's beside it, pprof takes it as demangled, and leaves `<T as Trait>::f` as it is.
     #[prost(int64, tag = "4")]
     pub(super) filename_text: i64,
 }
