@@ -7,6 +7,12 @@ use std::sync::Arc;
 /// Frames of a stack that are written, from the outermost on.
 const DEEPEST: usize = 1_024;
 
+/// Stacks that are held.
+///
+/// Overload policy: samples of later stacks go out as if they had none. Samplers keep fewer; a crafted run could have more
+/// than fit into memory.
+const MOST_STACKS: usize = 4_000_000;
+
 /// All stacks of a run so far.
 #[derive(Debug, Default)]
 pub(crate) struct CallStacks(HashMap<u64, StackRecord>);
@@ -44,7 +50,8 @@ impl Frame {
 
 impl CallStacks {
     pub(crate) fn add(&mut self, stacks: &[StackRecord]) {
-        self.0.extend(stacks.iter().map(|stack| (stack.stack, stack.clone())));
+        let room = MOST_STACKS.saturating_sub(self.0.len());
+        self.0.extend(stacks.iter().take(room).map(|stack| (stack.stack, stack.clone())));
     }
 
     pub(crate) fn get(&self, stack: u64) -> Option<&StackRecord> {
