@@ -105,7 +105,7 @@ impl PathDict {
     }
 }
 
-/// Distinct threads, found by [`ThreadInfo::index`].
+/// Distinct threads, found by [`ThreadInfo::index`]; those that enter no intervals have none (0), and are found by name.
 #[derive(Debug, Default)]
 pub(in crate::parquet) struct ThreadDict {
     key_of: Vec<u32>,
@@ -124,6 +124,9 @@ impl ThreadDict {
     #[cold]
     fn insert(&mut self, thread: &ThreadInfo) -> u32 {
         let index = thread.index as usize;
+        if index == 0 {
+            return self.names.key(&thread.name);
+        }
         if self.key_of.len() <= index {
             self.key_of.resize(index + 1, NULL);
         }
