@@ -3,7 +3,7 @@
 use crate::options::Options;
 use anyhow::{Result, bail};
 use candlescope::Builder;
-use candlescope::env::OPTIONS;
+use candlescope::env::{OPTIONS, StackSampling};
 
 /// Samples of stacks a second, unless told otherwise.
 const STACKS_HZ: u32 = 499;
@@ -17,7 +17,7 @@ pub(crate) fn builder(options: &Options) -> Result<Builder> {
     // For a model on the CPU, GPUs of the machine are not sampled.
     sdk.nvml = cfg!(feature = "gpu").then_some(options.on_gpu());
     if cfg!(target_os = "linux") {
-        sdk.stacks.get_or_insert(STACKS_HZ);
+        sdk.stacks.get_or_insert(StackSampling::hz(STACKS_HZ));
     }
     sdk.ring_capacity.get_or_insert(crate::room::RING);
     sdk.queue_records.get_or_insert_with(crate::room::queue);

@@ -10,6 +10,7 @@ use candlescope_core::ThreadState;
 use stack_support::*;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 fn for_each_source(program: impl Fn() -> u64) -> Vec<(Recorded, u64)> {
@@ -121,9 +122,12 @@ fn threads_that_come_and_go() {
 /// More threads at once than are sampled.
 fn too_many_threads() {
     for (recorded, _) in for_each_source(|| {
-        let sleep = || std::thread::sleep(Duration::from_millis(1_000));
-        let threads: Vec<_> = (0..600).map(|_| std::thread::spawn(sleep)).collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let barrier = Arc::new(Barrier::new(601));
+        let wait = |barrier: Arc<Barrier>| move || barrier.wait().is_leader();
+        let threads: Vec<_> = (0..600).map(|_| std::thread::spawn(wait(Arc::clone(&barrier)))).collect();
+        std::thread::sleep(Duration::from_millis(2_000));
+        barrier.wait();
+        threads.into_iter().for_each(|thread| assert!(thread.join().is_ok()));
         0
     }) {
         assert!(recorded.facts["stacks_threads_left_out"].as_u64().unwrap() > 300);
@@ -315,44 +319,52 @@ use candlescope_core::stacks::ThreadChange::{Attached, Detached};
 
 #[test]
 fn deep_recursion_is_cut_at_its_outer_end() {
+    let _alone = alone();
     play_well("player", "deep");
 }
 
 #[test]
 fn a_program_keeps_its_own_profiling_signal() {
+    let _alone = alone();
     play_well("player", "own SIGPROF");
     play_well("player", "own signals, all of them");
 }
 
 #[test]
 fn threads_may_come_and_go_by_the_thousand() {
+    let _alone = alone();
     play_well("player", "threads");
     play_well("player", "too many threads");
 }
 
 #[test]
 fn children_and_another_program_are_not_disturbed() {
+    let _alone = alone();
     play_well("player", "processes");
 }
 
 #[test]
 fn libraries_may_come_and_go() {
+    let _alone = alone();
     play_well("player", "libraries");
 }
 
 #[test]
 fn a_stopped_process_goes_on() {
+    let _alone = alone();
     play_well("player", "stopped");
 }
 
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn code_that_no_file_has_is_unknown() {
+    let _alone = alone();
     play_well("player", "code of no file");
 }
 
 #[test]
 fn a_binary_that_was_removed_has_its_names() {
+    let _alone = alone();
     let copy = std::env::temp_dir().join(format!("candlescope-removed-{}", std::process::id()));
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     let outcome = play_as(&copy, "player", "removed binary");
@@ -363,10 +375,12 @@ fn a_binary_that_was_removed_has_its_names() {
 
 #[test]
 fn sampling_ends_where_the_program_takes_its_signal() {
+    let _alone = alone();
     play_well("player", "signal taken");
 }
 
 #[test]
 fn few_files_and_blocked_signals_lose_samples_and_nothing_else() {
+    let _alone = alone();
     play_well("player", "few files");
 }

@@ -11,6 +11,7 @@ mod judge_exporters;
 mod judge_gpu;
 mod judge_machine;
 mod judge_modules;
+mod judge_stacks;
 pub mod keys;
 mod loaded_model;
 mod machine_use;

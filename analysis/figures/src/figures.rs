@@ -22,6 +22,7 @@ use candlescope_schema::run::{Finding, Verdict};
 use candlescope_schema::stretches::difference;
 use candlescope_schema::{Batch, KernelRecord, RecordKind, RequestRecord, SampleRecord, SpanRecord, StackSampleRecord};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Columns of intervals that no figure comes from, and no replay.
 pub const NOT_OF_SPANS: &[&str] =
@@ -166,6 +167,14 @@ impl<'k> Figures<'k> {
             }
         }
         let phases = Phases::of(&measured_requests, &measured, &intervals, &covered, warmup.alone());
+        let mut host = self.host.finish(manifest.stacks.as_ref());
+        if let Some(host) = &mut host {
+            let root = |rollup: &str| rollup.split('/').next().unwrap_or_default().to_string();
+            let roots = intervals.paths.iter().filter(|path| path.parent.is_none() && path.threads.known_ns > 0);
+            let parts: BTreeMap<String, f64> =
+                roots.map(|path| (root(&path.rollup), path.total_ns as f64 / path.threads.known_ns as f64)).collect();
+            host.raise_off_cpu(|rollup| parts.get(&root(rollup)).copied().unwrap_or(1.0));
+        }
         let tree = Tree::of(&intervals);
         let (kernels, recorded) = self.kernels.finish(&intervals);
         let with_kernels = recorded.numbers();
@@ -223,7 +232,7 @@ impl<'k> Figures<'k> {
             price: Price::of(&manifest),
             series: StepSeries::all(&measured, &with_kernels),
             layers: self.layers.finish(),
-            host: self.host.finish(manifest.stacks.as_ref()),
+            host,
             diagnosis: None,
             account: None,
             nsys: None,

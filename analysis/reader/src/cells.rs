@@ -87,7 +87,7 @@ fn flag(column: &IntColumn, row: usize) -> Option<bool> {
 ints! {
     Narrow:
     u16, |column: &IntColumn, row| Some(short(column, row).unwrap_or(0)), short;
-    bool, flag, flag;
+    bool, |column: &IntColumn, row| Some(flag(column, row).unwrap_or(false)), flag;
 }
 
 impl Load<f64> for Real {

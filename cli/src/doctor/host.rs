@@ -67,9 +67,40 @@ pub(super) fn checks() -> Result<Vec<Check>> {
             format!("compiled up to {STATIC_MAX_LEVEL}"),
             "candle's spans do not exist: remove tracing's max_level_* features",
         ),
+        call_stacks(),
+        switches(),
         exporters(),
     ]);
     Ok(rows)
+}
+
+/// What samples call stacks here, and what it cannot see.
+fn call_stacks() -> Check {
+    let found = candlescope_collectors::stacks::probe();
+    let causes =
+        || found.sources.iter().filter_map(|source| Some(format!("{}: {}", source.name, source.cause.as_ref()?)));
+    let cost = |what: &str| match causes().collect::<Vec<_>>().join("; ") {
+        causes if causes.is_empty() => what.to_string(),
+        causes => format!("{what} ({causes})"),
+    };
+    let name = "call stacks";
+    match found.sources.iter().find(|source| Some(source.name) == found.source()) {
+        Some(source) if source.blind_to.is_empty() => Check::judged(Group::Recording, name, true, source.name, ""),
+        Some(source) => {
+            let blind = cost(&format!("not seen: {}", source.blind_to.join("; ")));
+            Check::judged(Group::Recording, name, true, format!("{}; {blind}", source.name), "")
+        }
+        None => Check::new(Group::Recording, name, None, &cost("functions are not told below intervals")).optional(),
+    }
+}
+
+/// Whether it is known when threads leave their processor.
+fn switches() -> Check {
+    let found = candlescope_collectors::stacks::probe();
+    let shown = found.switches.then(|| "by perf events".to_string());
+    let cost = "not known when threads wait or lose their processor: a container needs `--security-opt seccomp=unconfined`, or \
+                `sysctl kernel.perf_event_paranoid=2`";
+    Check::new(Group::Recording, "switches of threads", shown, cost).optional()
 }
 
 /// How many threads may compute.

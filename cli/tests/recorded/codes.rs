@@ -12,6 +12,8 @@ const GPU: &str = "needs recorded kernels of a GPU";
 const MADE: &str = "analysis/tests/analysis/bottlenecks/gpu.rs";
 const OPERATIONS: &str = "analysis/tests/analysis/bottlenecks/operations.rs";
 const CPU: &str = "analysis/tests/analysis/bottlenecks/cpu.rs";
+/// Programs whose truth is known.
+const HOST: &str = "tests/tests/host_truth.rs";
 /// The machine, not the program, decides whether it happens.
 const BY_CHANCE: &str = "depends on what else the machine does";
 
@@ -34,6 +36,11 @@ const ADVICE_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("host_sampling", BY_CHANCE, CPU),
     ("straggler_step", BY_CHANCE, CPU),
     ("warmup_unsettled", BY_CHANCE, CPU),
+    ("hot_overhead", BY_CHANCE, HOST),
+    ("preempted", BY_CHANCE, HOST),
+    ("blocked", BY_CHANCE, HOST),
+    ("page_faults", BY_CHANCE, HOST),
+    ("stacks", "the command line samples stacks", HOST),
     ("free_processors", BY_CHANCE, CPU),
     ("cpu_samples", "a session without the host collector", CPU),
     ("work", "the built-in model states its work", CPU),
@@ -123,6 +130,8 @@ const VERDICT_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("gpu_outlasts_steps", GPU, RULES),
     ("gpu_throttled", GPU, "analysis/tests/analysis/energy.rs"),
     ("energy_sensors_disagree", GPU, RULES),
+    ("no_stacks", SESSION, "sdk/core/tests/stacks.rs"),
+    ("stacks_lost", BY_CHANCE, "schema/src/run/judge_stacks.rs"),
     ("no_kernels", SCRIPTED, DEVICE),
     ("no_kernel_window", SESSION, COUNTED),
     ("kernels_dropped", GPU, RULES),

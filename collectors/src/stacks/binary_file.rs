@@ -70,8 +70,8 @@ pub(super) struct BinaryFile {
     /// Name without folders.
     pub(super) name: Arc<str>,
     pub(super) build_id: Option<Arc<str>>,
-    /// What to open to read it again; none for code that is in no file.
-    pub(super) path: Option<PathBuf>,
+    /// Where it was opened, and its inode; none for code that is in no file.
+    opened: Option<(PathBuf, u64)>,
     /// Names of functions without debug information, by address.
     symbols: Vec<Symbol>,
     bytes: Arc<Bytes>,
@@ -98,7 +98,7 @@ impl BinaryFile {
         }
         let (file, path) = Self::open(mapping)?;
         let name = Path::new(&mapping.path).file_name()?.to_string_lossy().into();
-        Self::parse(Bytes::File(sys::map_file(&file).ok()?), name, Some(path))
+        Self::parse(Bytes::File(sys::map_file(&file).ok()?), name, Some((path, mapping.inode)))
     }
 
     /// The very file that is mapped: one with the same name may have taken its place.
@@ -108,16 +108,14 @@ impl BinaryFile {
         }
         let of_range = format!("/proc/self/map_files/{:x}-{:x}", mapping.range.start, mapping.range.end);
         [mapping.path.as_str(), "/proc/self/exe", &of_range].into_iter().map(PathBuf::from).find_map(|path| {
-            // A pipe or a device would not answer; what is mapped is a regular file.
-            let same = |m: &std::fs::Metadata| m.is_file() && m.ino() == mapping.inode;
-            std::fs::metadata(&path).ok().filter(same)?;
+            std::fs::metadata(&path).ok().filter(|m| is_file(m, mapping.inode))?;
             let file = File::open(&path).ok()?;
-            file.metadata().ok().filter(same)?;
+            file.metadata().ok().filter(|m| is_file(m, mapping.inode))?;
             Some((file, path))
         })
     }
 
-    fn parse(bytes: Bytes, name: Arc<str>, path: Option<PathBuf>) -> Option<Self> {
+    fn parse(bytes: Bytes, name: Arc<str>, opened: Option<(PathBuf, u64)>) -> Option<Self> {
         let bytes = Arc::new(bytes);
         let elf = object::File::parse(&bytes[..]).ok()?;
         let section = |name: &'static str| {
@@ -144,12 +142,19 @@ impl BinaryFile {
         Some(Self {
             name,
             build_id: build_id.map(hexadecimal),
-            path,
+            opened,
             symbols,
             segments: segments.collect(),
             sections: SECTIONS.into_iter().filter_map(section).collect(),
             bytes: Arc::clone(&bytes),
         })
+    }
+
+    /// Where to read it again, if it is still the same there.
+    pub(super) fn path(&self) -> Option<&Path> {
+        let (path, inode) = self.opened.as_ref()?;
+        std::fs::metadata(path).ok().filter(|m| is_file(m, *inode))?;
+        Some(path)
     }
 
     /// What has to be subtracted from an address in this mapping to have the address as the file counts.
@@ -182,6 +187,11 @@ impl BinaryFile {
         let start = usize::try_from(segment.offset.checked_add(address - segment.address)?).ok()?;
         self.bytes.get(start..start.checked_add(bytes)?)
     }
+}
+
+/// A regular file of this inode. A pipe or a device would not answer.
+fn is_file(metadata: &std::fs::Metadata, inode: u64) -> bool {
+    metadata.is_file() && metadata.ino() == inode
 }
 
 impl ModuleSectionInfo<Part> for &BinaryFile {

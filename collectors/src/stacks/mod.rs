@@ -15,15 +15,7 @@
 //! The threads that are sampled do as little as can be: the kernel, or the signal's handler, copies. Everything else happens
 //! on the thread that polls, and on `cs-symbols`.
 
-mod sampler;
-mod stack_options;
-mod stacks_probe;
-
-pub use sampler::StackSampler;
-pub use stack_options::{SourceChoice, StackOptions};
-pub use stacks_probe::{SourceProbe, StackProbe, probe};
-
-/// What samples. Elsewhere there is nothing.
+/// What samples: where it can.
 macro_rules! here {
     ($($item:item)*) => {
         $(
@@ -31,6 +23,28 @@ macro_rules! here {
             $item
         )*
     };
+}
+
+/// What takes its place where it cannot.
+macro_rules! elsewhere {
+    ($($item:item)*) => {
+        $(
+            #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+            $item
+        )*
+    };
+}
+
+mod sampler;
+mod stack_options;
+mod stacks_probe;
+
+pub use sampler::{StackSampler, probe};
+pub use stack_options::{SourceChoice, StackOptions};
+pub use stacks_probe::{SourceProbe, StackProbe};
+
+elsewhere! {
+    mod no_sampling;
 }
 
 here! {

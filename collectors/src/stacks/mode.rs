@@ -3,6 +3,7 @@
 use super::perf::{self, PerfMode};
 use super::signals;
 use super::stack_options::{SourceChoice, StackOptions};
+use super::stacks_probe::{SourceProbe, StackProbe};
 use super::sys;
 use candlescope_core::stacks::StackError;
 use std::io;
@@ -19,17 +20,18 @@ pub(super) struct Mode {
 impl Mode {
     /// Tries what is wanted.
     pub(super) fn choose(options: &StackOptions) -> Result<Self, StackError> {
-        if options.source != SourceChoice::Signals
-            && let Ok(mode) = Self::by_perf(options, true)
-        {
-            return Ok(mode);
-        }
+        let refused = |error| StackError(format!("no stacks by perf: {}", perf_refused(&error)));
+        let by_perf = || Self::by_perf(options, true).or_else(|_| Self::by_perf(options, false)).map_err(refused);
         if options.source == SourceChoice::Perf {
-            let refused = |error| StackError(format!("no stacks by perf: {}", perf_refused(&error)));
-            return Self::by_perf(options, false).map_err(refused);
+            return by_perf();
         }
-        Self::by_signals(options)
-            .map_err(|error| StackError(format!("no stacks by signals: a handler cannot be installed: {error}")))
+        let by_signals = Self::by_signals(options);
+        let failed = |error| StackError(format!("no stacks by signals: a handler cannot be installed: {error}"));
+        match (by_signals, options.source) {
+            (Ok(mode), _) => Ok(mode),
+            (Err(error), SourceChoice::Auto) => by_perf().map_err(|_| failed(error)),
+            (Err(error), _) => Err(failed(error)),
+        }
     }
 
     /// Samples by perf events, of the kernel too or of the program's own code alone.
@@ -88,10 +90,36 @@ impl Mode {
     }
 }
 
-/// Why perf events cannot be had, and the remedy.
-pub(super) fn perf_refused(error: &io::Error) -> String {
+/// What each way gives on this machine.
+pub(super) fn try_each() -> StackProbe {
+    let options = StackOptions::default();
+    let perf = Mode::by_perf(&options, true).map_err(|error| perf_refused(&error));
+    let user = Mode::by_perf(&options, false).map_err(|error| perf_refused(&error));
+    let signals = Mode::by_signals(&options).map_err(|error| error.to_string());
+    let tells = |mode: &Result<Mode, String>| mode.as_ref().is_ok_and(|mode| mode.tells_switches());
+    let switches = tells(&perf) || tells(&signals);
+    let source = |name, mode: Result<Mode, String>| SourceProbe {
+        name,
+        available: mode.is_ok(),
+        blind_to: mode.as_ref().map(|mode| mode.blind_to()).unwrap_or_default(),
+        cause: mode.err(),
+    };
+    StackProbe {
+        sources: vec![source("perf", perf), source("perf_user", user), source("signals", signals)],
+        switches,
+        perf_event_paranoid: perf_event_paranoid().parse().ok(),
+        tick_ns: sys::tick_ns(),
+    }
+}
+
+fn perf_event_paranoid() -> String {
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-    let paranoid = paranoid.trim();
+    paranoid.trim().to_string()
+}
+
+/// Why perf events cannot be had, and the remedy.
+fn perf_refused(error: &io::Error) -> String {
+    let paranoid = perf_event_paranoid();
     let allow = "`sysctl kernel.perf_event_paranoid=1` allows it";
     match error.raw_os_error() {
         Some(libc::EACCES) => format!("kernel.perf_event_paranoid is {paranoid}; {allow}"),

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Samples that may wait for a name; the oldest are given up beyond that. A minute of a hundred busy threads.
-const MAX_WAITING: usize = 3_000_000;
+/// Samples that may wait for a name, some 40 MB; beyond that the oldest are given up. Ten seconds of a hundred busy threads.
+const MAX_WAITING: usize = 500_000;
 
 /// A node that was delivered.
 #[derive(Debug, Clone, Copy)]

@@ -1,12 +1,18 @@
 //! The sampler as programs name it.
 
 use super::stack_options::StackOptions;
+use super::stacks_probe::StackProbe;
 use candlescope_core::stacks::{StackError, StackSink, StackSource};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-use super::sampling::Sampling;
+here! {
+    use super::mode::try_each;
+    use super::sampling::Sampling;
+}
+elsewhere! {
+    use super::no_sampling::{Sampling, try_each};
+}
 
 /// Samples the call stacks of the process's threads, and tells what they do off the CPU. Linux on x86-64 and aarch64;
 /// elsewhere it does not start.
@@ -54,29 +60,21 @@ impl StackSource for StackSampler {
     }
 }
 
-/// Where nothing can be sampled: there is never one.
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-enum Sampling {}
+/// Tries each way. A signal's handler stays installed; nothing else remains. Elsewhere than on Linux there is no way.
+pub fn probe() -> StackProbe {
+    try_each()
+}
 
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-impl Sampling {
-    fn start(_: StackOptions) -> Result<Self, StackError> {
-        Err(StackError("stacks are sampled on Linux on x86-64 and aarch64 only".to_string()))
-    }
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
 
-    fn name(&self) -> &'static str {
-        match *self {}
-    }
-
-    fn describe(&self) -> BTreeMap<String, Value> {
-        match *self {}
-    }
-
-    fn poll(&mut self, _: &mut StackSink) -> Result<(), StackError> {
-        match *self {}
-    }
-
-    fn stop(&mut self, _: &mut StackSink) {
-        match *self {}
+    #[test]
+    fn signals_are_to_be_had_and_what_is_lacking_has_a_cause() {
+        let probe = probe();
+        assert!(probe.sources.iter().all(|source| source.available == source.cause.is_none()), "{probe:?}");
+        assert!(probe.sources.iter().any(|source| source.name == "signals" && source.available));
+        assert!(probe.source().is_some() && probe.tick_ns.is_some_and(|tick| tick >= 1_000_000));
+        assert_eq!(probe.to_json()["sources"].as_array().unwrap().len(), 3);
     }
 }

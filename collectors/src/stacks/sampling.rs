@@ -72,10 +72,11 @@ impl Sampling {
 
     pub(super) fn describe(&self) -> BTreeMap<String, Value> {
         let mut facts = BTreeMap::from([
-            ("stacks_source".to_string(), json!(self.mode.name())),
+            (env_key::STACKS_SOURCE.name().to_string(), json!(self.mode.name())),
             (env_key::STACKS_HZ.name().to_string(), json!(self.mode.hz(&self.options))),
-            ("stacks_blind_to".to_string(), json!(self.mode.blind_to())),
+            (env_key::STACKS_BLIND_TO.name().to_string(), json!(self.mode.blind_to())),
         ]);
+        facts.extend(sys::page_fault_ns().map(|ns| (env_key::PAGE_FAULT_NS.name().to_string(), json!(ns))));
         for (key, count) in [("stacks_threads_left_out", self.not_sampled), ("stacks_not_kept", self.books.not_kept)] {
             if count > 0 {
                 facts.insert(key.to_string(), json!(count));

@@ -4,10 +4,11 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SourceChoice {
-    /// The kernel's perf events where they may see the kernel too, else timers and signals.
+    /// Timers and signals, and perf events where there can be none. Perf's own timer is set at every switch, which costs a
+    /// program of many switches half its time on a virtual machine.
     #[default]
     Auto,
-    /// Perf events. Where they may not see the kernel, samples are of the program's own code alone.
+    /// Perf events, at the rate asked for, and with the kernel's time apart. Where they may not see the kernel, samples are of the program's own code alone.
     Perf,
     /// A timer on each thread's CPU clock, whose signal takes the sample. Allowed everywhere. Time in the kernel goes to the
     /// function that called it.
@@ -56,8 +57,8 @@ impl StackOptions {
         self
     }
 
-    /// Threads that are sampled at a time; 256 by default. Each one beyond it costs a buffer of up to 1 MiB and open files,
-    /// and is left out; the run's facts say how many were.
+    /// Threads that are sampled at a time; 256 by default. Others are left out, for each costs a buffer of half a MiB and three
+    /// open files; the run's facts say how many were.
     #[must_use]
     pub fn max_threads(mut self, threads: usize) -> Self {
         self.max_threads = threads;

@@ -3,8 +3,8 @@
 use super::stack_walk::CodeAddress;
 use rustc_hash::FxHashMap;
 
-/// More nodes than these are not kept (some 50 MB): a program whose stacks never repeat would fill memory otherwise.
-const MAX_NODES: usize = 1_000_000;
+/// More nodes than these are not kept (some 60 MB): a program whose stacks never repeat would fill memory otherwise.
+const MAX_NODES: usize = 500_000;
 
 /// A stack, by its number in the order of appearance. Parents have smaller ones than their children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -85,7 +85,7 @@ struct SymbolBooks {
 
 impl SymbolBooks {
     fn functions(&mut self, question: &Question) -> Functions {
-        let open = || Loader::new(question.file.path.as_ref()?).ok();
+        let open = || Loader::new(question.file.path()?).ok();
         let loader = self.loaders.entry(question.binary).or_insert_with(open).take();
         let mut functions = self.by_debug_information(loader.as_ref(), question.at.address);
         // The table of symbols has the whole path of the function that is not inlined, where the debug information often has

@@ -11,6 +11,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,6 +19,12 @@ use std::time::Duration;
 pub struct Recorder {
     stop: Sender<()>,
     thread: JoinHandle<Recorded>,
+}
+
+/// Tests that share the CPUs with others measure these too: one at a time.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What was delivered.
@@ -144,6 +151,11 @@ impl Recorded {
     pub fn tells_switches(&self, tid: u64) -> bool {
         let of_it = self.events.iter().filter(|event| event.tid == tid);
         of_it.into_iter().any(|e| matches!(e.change, ThreadChange::Attached { switches: true, .. }))
+    }
+
+    /// Whether the sampler said that it does not see this.
+    pub fn is_blind_to(&self, what: &str) -> bool {
+        self.facts["stacks_blind_to"].as_array().is_some_and(|blind| blind.iter().any(|b| b == what))
     }
 
     /// Mean CPU time of a poll, microseconds, but of the first ones, which read the binaries.

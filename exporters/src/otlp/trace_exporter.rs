@@ -164,7 +164,9 @@ impl Exporter for OtlpExporter {
     fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {
         // Samples cannot be represented in traces; metrics and Parquet have them.
         ledger.dropped(RecordKind::Sample, DropReason::NotTaken, batch.count(RecordKind::Sample));
-        ledger.dropped(RecordKind::Kernel, DropReason::NotTaken, batch.count(RecordKind::Kernel));
+        for kind in [RecordKind::Kernel, RecordKind::Stack, RecordKind::StackSample] {
+            ledger.dropped(kind, DropReason::NotTaken, batch.count(kind));
+        }
         let Some(r) = &mut self.running else {
             for kind in [RecordKind::Span, RecordKind::Step, RecordKind::Request] {
                 ledger.dropped(kind, DropReason::Dead, batch.count(kind));

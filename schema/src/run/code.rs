@@ -295,6 +295,10 @@ codes! {
             "Cool the GPU, raise its power limit, or lock its clocks for comparisons.";
         /// The integral of power differs from the energy counter.
         EnergySensorsDisagree = "energy_sensors_disagree", Warning, "Trust the counter, and no short window.";
+        /// Call stacks were asked for, and none were sampled, or not to the end.
+        NoStacks = "no_stacks", Info, "`candlescope doctor` shows what this machine allows, and what would allow more.";
+        /// Many samples of call stacks were lost.
+        StacksLost = "stacks_lost", Info, "Sample less often; shares of functions hold, if what was lost is like the rest.";
         /// Kernels were asked for, and there are none.
         NoKernels = "no_kernels", Warning, "Read the message; run more steps after the recorder is ready.";
         /// No window of kernels was reached.

@@ -68,6 +68,9 @@ pub fn findings(manifest: &RunManifest, how: Circumstances) -> Vec<Finding> {
     lost(&manifest.loss, &mut found);
     requests(&manifest.loss, how, &mut found);
     found.extend(super::judge_clock::finding(&manifest.clock));
+    if let Some(stacks) = &manifest.stacks {
+        super::judge_stacks::findings(stacks, &mut found);
+    }
     if let Some(account) = manifest.gpu.as_ref().filter(|_| !how.paused_throughout) {
         super::judge_gpu::findings(account, &mut found);
     }

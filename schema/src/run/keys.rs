@@ -179,6 +179,14 @@ keys! {
         COMPUTE_THREADS_FROM: str = "compute_threads_from";
         /// Most threads that bore the program's name, beside the first one: the pools of rayon and candle among them.
         UNNAMED_THREADS: u64 = "unnamed_threads";
+        /// What samples call stacks: `perf`, `signals`.
+        STACKS_SOURCE: str = "stacks_source";
+        /// Samples a second of each thread's CPU time, at most.
+        STACKS_HZ: u64 = "stacks_hz";
+        /// What samples of call stacks cannot show, a list of texts.
+        STACKS_BLIND_TO: [Value] = "stacks_blind_to";
+        /// What the system takes to provide a page, nanoseconds of CPU time (measured).
+        PAGE_FAULT_NS: f64 = "page_fault_ns";
         /// `debug` or `release`: whether candlescope was built with debug assertions, as the program around it mostly is.
         BUILD_PROFILE: str = "build_profile";
         /// Level of optimisation that candlescope was built with: `0` to `3`, `s` or `z`.
@@ -193,8 +201,6 @@ keys! {
         ALLOCATOR: str = "allocator";
         /// What disturbed the machine before the work began, a sentence each.
         DISTURBANCES: [Value] = "disturbances_before";
-        /// Samples of call stacks per second of a thread's CPU time.
-        STACKS_HZ: u64 = "stacks_hz";
     }
 }
 

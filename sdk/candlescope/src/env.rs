@@ -4,6 +4,7 @@ mod config_error;
 mod declare;
 mod options;
 mod read;
+mod stack_sampling;
 
 use crate::InitError;
 use crate::builder::{Builder, builder};
@@ -11,6 +12,7 @@ pub use config_error::ConfigError;
 pub use options::{EnvConfig, VARIABLE};
 #[doc(hidden)]
 pub use options::{EnvOption, OPTIONS};
+pub use stack_sampling::StackSampling;
 
 /// The option with this key.
 fn option(key: &str) -> Option<&'static EnvOption> {

@@ -60,6 +60,8 @@ impl Exporter for MemoryExporter {
         inner.0.requests.extend_from_slice(&batch.requests);
         inner.0.samples.extend_from_slice(&batch.samples);
         inner.0.kernels.extend_from_slice(&batch.kernels);
+        inner.0.stacks.extend_from_slice(&batch.stacks);
+        inner.0.stack_samples.extend_from_slice(&batch.stack_samples);
         ledger.exported_batch(batch);
         Ok(())
     }

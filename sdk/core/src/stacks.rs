@@ -67,6 +67,8 @@ pub enum ThreadChange {
     },
     /// So many pages had to be provided for the thread.
     PageFaults(u32),
+    /// Switches and page faults are not reported from now on, until a [`Lost`](Self::Lost) says up to when that was so.
+    Paused,
     /// Events of the thread were lost, up to this time: what it did since its last event is not known.
     Lost,
     /// The thread ended, or is no longer sampled.
@@ -86,7 +88,8 @@ pub struct StackSink {
     pub lost: u64,
     /// Every event that happened before has been delivered.
     pub through: MonotonicNs,
-    /// Every sample that was taken before has been delivered; samples may have to wait until their stack has names.
+    /// Every sample on a CPU that was taken before has been delivered: such samples may have to wait until their stack has
+    /// names. Time off the CPU becomes a sample when it has ended, which may be later.
     pub samples_through: MonotonicNs,
 }
 

@@ -170,8 +170,8 @@ macro_rules! each_advice {
                 "that time";
             /// Memory is taken from the system and given back again and again.
             PageFaults = page_faults,
-                "sampled time in the kernel below functions that call it for memory, or that did not call it: 5 % of the \
-                 step or more, and 10 faults a step or more",
+                "page faults × what one takes here (measured), or sampled time in the kernel below functions that call it \
+                 for memory or did not call it: 5 % of the step or more, and 10 faults a step or more",
                 "that time";
             /// Threads of the CPU wait.
             ThreadsWait = threads_wait,

@@ -55,6 +55,12 @@ impl Weights {
         }
     }
 
+    fn raise_off_cpu(&mut self, by: f64) {
+        for part in [&mut self.blocked_ns, &mut self.preempted_ns] {
+            *part = (*part as f64 * by) as u64;
+        }
+    }
+
     fn add(&mut self, other: &Weights) {
         let sum = |into: &mut u64, more: u64| *into = into.saturating_add(more);
         sum(&mut self.own_ns, other.own_ns);
@@ -79,6 +85,21 @@ pub struct HostTime {
     pub functions: Vec<FunctionTime>,
     /// Time of pools' threads of which no interval is known, because several steps ran at once; nanoseconds.
     pub shared_pool_ns: u64,
+}
+
+impl HostTime {
+    /// Switches are recorded for a part of the time where there are many: time off the CPU is raised to all of it. `part`
+    /// says, for a rollup path, by how much.
+    pub(crate) fn raise_off_cpu(&mut self, part: impl Fn(&str) -> f64) {
+        let mut all = Weights::default();
+        for (rollup, place) in &mut self.places {
+            let by = part(rollup).max(1.0);
+            place.all.raise_off_cpu(by);
+            place.calls.nodes.iter_mut().for_each(|node| node.own.raise_off_cpu(by));
+            all.add(&place.all);
+        }
+        self.all = all;
+    }
 }
 
 /// The time of one rollup path.

@@ -16,10 +16,10 @@ const DEEPEST: usize = 1_024;
 /// Frames that are kept of a pool's thread that has no job.
 const OF_IDLE: usize = 3;
 
-/// Columns of samples that nothing comes from, but for those that every row must have.
+/// Columns of samples that nothing comes from.
 pub(crate) const NOT_OF_SAMPLES: &[&str] = &["host", "rank", "seq"];
 /// The same of stacks.
-pub(crate) const NOT_OF_STACKS: &[&str] = &["host", "rank", "depth", "file", "line", "build_id"];
+pub(crate) const NOT_OF_STACKS: &[&str] = &["host", "rank", "depth", "file", "line", "build_id", "inlined"];
 
 /// Takes stacks and samples.
 #[derive(Default)]

@@ -6,6 +6,7 @@ use super::query::thread_time;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel};
+use candlescope_schema::run::env_key;
 
 /// From this share of a step on.
 const LEAST: f64 = 0.05;
@@ -14,27 +15,38 @@ const FEWEST: f64 = 10.0;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let Some(host) = HostOfStep::of(scene, step) else { return };
-    let share = host.memory.own_ns / host.elapsed_ns;
+    let t = step.row.total_ns as f64 / step.row.steps.max(1) as f64;
     let threads = scene.totals(step.name).map(|totals| totals.threads).filter(|threads| threads.faults_known_ns > 0);
-    let faults = threads.map(|threads| threads.page_faults as f64 / step.row.steps.max(1) as f64);
+    // Of the steps whose faults are known, as many in each nanosecond.
+    let faults = threads.map(|threads| threads.page_faults as f64 / threads.faults_known_ns as f64 * t);
+    // Where samples do not show the kernel's side of a fault, what one costs is known.
+    let each = env_key::PAGE_FAULT_NS.of(&scene.analysis.manifest.environment);
+    let counted = faults.zip(each).map_or(0.0, |(faults, each)| faults * each / t);
+    let share = (host.memory.own_ns / host.elapsed_ns).max(counted);
     if share < LEAST || faults.is_some_and(|faults| faults < FEWEST) {
         return;
     }
     let memory = &host.memory;
     let draft = Draft::new(AdviceCode::PageFaults, step)
         .at(|at| {
-            let at = memory.place().map_or(at.clone(), |place| at.path(place));
+            let at = at.path(&memory.place().map_or_else(|| busiest(scene, step), str::to_string));
             memory.function().map_or(at.clone(), |function| at.function(&function.function))
         })
         .steps(step.row.steps)
-        .measured("share", "ratio", share, memory.samples)
+        .derived("share", "ratio", share, memory.samples)
         .measured("kernel_ns", "ns", memory.own_ns / step.row.steps.max(1) as f64, memory.samples)
+        .measured_if("page_fault_ns", "ns", each, 256)
         .derived_if("page_faults", "count", faults, step.row.steps)
         .query(thread_time(step, "page_faults"))
         .sure(ConfidenceLevel::Medium, "sampled; the first use of memory that is kept costs the same once");
-    let places: Vec<(String, f64)> =
-        memory.places.iter().map(|(place, ns)| (place.clone(), ns / host.elapsed_ns * step.lines.t)).collect();
-    out.found.push(draft.reliefs(|rate| {
-        places.iter().map(|(place, ns)| Relief::Operation(place.clone(), ns * rate)).collect()
-    }));
+    let place = memory.place().map_or_else(|| busiest(scene, step), str::to_string);
+    out.found.push(draft.relief(|rate| Relief::Operation(place.clone(), share * step.lines.t * rate)));
+}
+
+/// The path in which most pages were provided; the step, if none is known.
+fn busiest(scene: &Scene<'_>, step: &StepScene<'_>) -> String {
+    let inside = scene.paths.values().filter(|path| step.has(&path.rollup));
+    // Of equal ones the innermost, which has the longest path.
+    let most = inside.max_by_key(|path| (path.threads.page_faults, path.rollup.len()));
+    most.filter(|path| path.threads.page_faults > 0).map_or(step.name.to_string(), |path| path.rollup.clone())
 }

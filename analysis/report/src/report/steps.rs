@@ -10,7 +10,7 @@ use candlescope_figures::phases::PhaseRow;
 use candlescope_figures::rates::RateErrors;
 use candlescope_figures::stats::total;
 use candlescope_figures::tree::ratio;
-use candlescope_figures::{Analysis, Distribution};
+use candlescope_figures::{Analysis, Distribution, ThreadTimes};
 
 /// Kinds that the bar tells apart, and the smallest share that it does.
 const BAR_PARTS: usize = 7;
@@ -34,7 +34,8 @@ pub(super) fn section(analysis: &Analysis) -> Section {
          rates are over the time in which at least one step of a kind was open.{}",
         errors(analysis).unwrap_or_default()
     );
-    let table = Table::new("", columns(), phases.rows.iter().map(row).collect()).of_code(28).longest(60);
+    let table =
+        Table::new("", columns(), phases.rows.iter().map(|one| row(analysis, one)).collect()).of_code(28).longest(60);
     let section = Section::new("phases", "Steps", note)
         .brief(format!("wall {wall}, {brief}"))
         .with_in(Forms::PAGE, Block::Shares("Share of time by phase", bar(analysis)))
@@ -61,10 +62,28 @@ fn columns() -> Vec<candlescope_document::Column> {
         wide("at once", "steps open at once, on average over the time in which any was"),
         wide("GPU", "GPU time of the steps that have it"),
         wide("intervals", ""),
+        wide("on CPU", "share of their time in which their thread was on a CPU"),
+        wide("preempted", "share of their time in which another thread had the CPU"),
+        wide("blocked", "share of their time in which their thread waited"),
+        wide("page faults", "a step"),
     ]
 }
 
-fn row(row: &PhaseRow) -> Row {
+/// What the steps' own threads did: on a CPU, preempted, blocked, and the pages that the system provided.
+fn thread_cells(analysis: &Analysis, row: &PhaseRow) -> [Cell; 4] {
+    let of = analysis.intervals.paths.iter().find(|path| path.rollup == row.name).map(|path| path.threads);
+    let share = |part: fn(ThreadTimes) -> u64| maybe(of.and_then(|threads| threads.share(part(threads))), percent);
+    let faults = of.filter(|threads| threads.faults_known_ns > 0);
+    let faults = faults.map(|threads| threads.page_faults as f64 / row.steps.max(1) as f64);
+    [
+        share(|threads| threads.cpu_ns),
+        share(|threads| threads.preempted_ns),
+        share(|threads| threads.blocked_ns),
+        maybe(faults, significant),
+    ]
+}
+
+fn row(analysis: &Analysis, row: &PhaseRow) -> Row {
     let sampled = |v: Option<f64>, of: fn(RateErrors) -> Option<f64>| {
         maybe(v, |v| with_error(significant(v), row.rate_errors.and_then(of)))
     };
@@ -74,7 +93,7 @@ fn row(row: &PhaseRow) -> Row {
         let text = format!("{} in {} ({})", duration(gpu.total_ns as f64), count(gpu.steps), source_name(gpu.source));
         cell(text, gpu.total_ns as f64)
     });
-    let cells = vec![
+    let mut cells = vec![
         number(row.steps),
         cell(duration(row.total_ns as f64), row.total_ns as f64),
         cell(percent(row.share), row.share),
@@ -90,6 +109,7 @@ fn row(row: &PhaseRow) -> Row {
         gpu,
         number(row.intervals),
     ];
+    cells.extend(thread_cells(analysis, row));
     let remark = row.inside.as_deref().map_or(String::new(), |inside| format!("in {inside}"));
     Row { remark, ..Row::new(row.name.clone(), cells) }
 }

@@ -6,7 +6,7 @@ use candlescope_core::ThreadState;
 
 /// Shorter times off the CPU are in the events only.
 const LEAST_NS: u64 = 20_000;
-/// Times off the CPU of a thread in a second that become samples; the others are counted as lost, and are in the events.
+/// Times off the CPU of a thread in a second that become samples; the others are in the events only.
 const MOST_PER_SECOND: u32 = 2_000;
 
 /// Where a thread is.
@@ -26,8 +26,6 @@ pub(super) struct OffCpu {
     leaving: Option<NodeIndex>,
     second: u64,
     in_second: u32,
-    /// Times that were not made samples.
-    lost: u64,
 }
 
 /// A time off the CPU that has ended, and the stack that it began with.
@@ -35,7 +33,7 @@ pub(super) type Ended = (Option<NodeIndex>, RawStackSample);
 
 impl OffCpu {
     pub(super) fn new(tid: u64) -> Self {
-        Self { tid, at: Whereabouts::Unknown, leaving: None, second: 0, in_second: 0, lost: 0 }
+        Self { tid, at: Whereabouts::Unknown, leaving: None, second: 0, in_second: 0 }
     }
 
     /// The thread was seen waiting.
@@ -77,10 +75,6 @@ impl OffCpu {
         self.ended(before, time)
     }
 
-    pub(super) fn take_lost(&mut self) -> u64 {
-        std::mem::take(&mut self.lost)
-    }
-
     fn ended(&mut self, before: Whereabouts, time: u64) -> Option<Ended> {
         let Whereabouts::Off { since, preempted, stack } = before else { return None };
         let weight_ns = time.saturating_sub(since);
@@ -91,7 +85,6 @@ impl OffCpu {
             (self.second, self.in_second) = (time / 1_000_000_000, 0);
         }
         if self.in_second >= MOST_PER_SECOND {
-            self.lost += 1;
             return None;
         }
         self.in_second += 1;
@@ -125,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn more_waits_than_are_kept_are_counted() {
+    fn more_waits_than_are_kept_are_in_the_events_alone() {
         let mut thread = OffCpu::new(7);
         let mut kept = 0;
         for i in 0..u64::from(MOST_PER_SECOND) + 5 {
             thread.off(i * 100_000, false);
             kept += u32::from(thread.on(i * 100_000 + 30_000).is_some());
         }
-        assert_eq!((kept, thread.take_lost(), thread.take_lost()), (MOST_PER_SECOND, 5, 0));
+        assert_eq!(kept, MOST_PER_SECOND);
     }
 }

@@ -3,6 +3,7 @@
 use super::event_kinds::EventKind;
 use super::off_cpu::{Ended, OffCpu};
 use super::ring_records::{self, RingRecord};
+use super::switch_budget::{SwitchBudget, Turn};
 use super::sys::{PerfEvent, RecordRing};
 use crate::stacks::stack_tree::NodeIndex;
 use crate::stacks::stack_walk::Registers;
@@ -39,12 +40,13 @@ impl PerfMode {
         1_000_000_000 / u64::from(self.hz.max(1))
     }
 
-    /// Room for what comes in 60 ms, should we be kept from a CPU for so long.
+    /// Room for what comes in 30 ms, should we be kept from a CPU for so long. Many threads only wait, and theirs is as large.
     fn ring_bytes(self) -> usize {
-        if !self.samples {
+        if !self.samples && !self.kernel {
             return SMALL_RING;
         }
-        let samples = (self.hz as usize / 16).clamp(16, 256) * if self.off_cpu && self.kernel { 2 } else { 1 };
+        let most = if self.samples { 256 } else { 8 };
+        let samples = (self.hz as usize / 32).clamp(8, most) * if self.samples && self.off_cpu && self.kernel { 2 } else { 1 };
         (samples * (self.stack_bytes + 256)).next_power_of_two().max(SMALL_RING)
     }
 }
@@ -81,6 +83,7 @@ pub(in crate::stacks) struct PerfThread {
     switches: Option<PerfEvent>,
     faults: Option<PerfEvent>,
     off_cpu: OffCpu,
+    budget: SwitchBudget,
     /// CPU time and page faults at the last sample of each.
     cpu_ns: u64,
     fault_count: u64,
@@ -111,11 +114,12 @@ impl PerfThread {
             Some(event)
         };
         let switches = EventKind::Switches { hz: mode.hz, stack_bytes: mode.stack_bytes };
-        let switches = also(mode.off_cpu && mode.samples && mode.kernel, switches);
+        let switches = also(mode.off_cpu && mode.kernel, switches);
         let faults = also(mode.off_cpu, EventKind::PageFaults);
         first.enable()?;
         let off_cpu = OffCpu::new(tid.into());
-        Ok(Self { tid, mode, ring, first, switches, faults, off_cpu, cpu_ns: 0, fault_count: 0, read_until: 0, gap: false })
+        let budget = SwitchBudget::new(clock::monotonic().0);
+        Ok(Self { tid, mode, ring, first, switches, faults, off_cpu, budget, cpu_ns: 0, fault_count: 0, read_until: 0, gap: false })
     }
 
     /// Whether page faults are reported.
@@ -168,6 +172,7 @@ impl PerfThread {
                     }
                 }
                 Some(RingRecord::Switch { time, out, preempted }) if self.mode.off_cpu => {
+                    self.budget.count();
                     if out {
                         self.off_cpu.off(time, preempted);
                         self.event(time, ThreadChange::Off { preempted }, take);
@@ -193,9 +198,29 @@ impl PerfThread {
                 _ => {}
             }
         }
-        let lost = self.off_cpu.take_lost();
-        if lost > 0 {
-            take(Reading::Lost(lost));
+        // Perf's own samples stop with its switches: who asked for them gets both.
+        if !self.mode.samples && self.mode.off_cpu {
+            self.keep_budget(take);
+        }
+    }
+
+    /// Switches are recorded for as long as they cost little.
+    fn keep_budget(&mut self, take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
+        match self.budget.turn(self.read_until) {
+            None => {}
+            Some(Turn::Off) => {
+                if self.first.disable().is_ok() {
+                    self.switches.as_ref().map(PerfEvent::disable);
+                    self.off_cpu.forget();
+                    self.event(self.read_until, ThreadChange::Paused, take);
+                }
+            }
+            Some(Turn::On) => {
+                self.switches.as_ref().map(PerfEvent::enable);
+                if self.first.enable().is_ok() {
+                    self.event(clock::monotonic().0, ThreadChange::Lost, take);
+                }
+            }
         }
     }
 

@@ -137,3 +137,60 @@ fn registers(words: &mut Words<'_>) -> Option<Registers> {
     let (fp, lr, sp, ip) = (words.u64()?, words.u64()?, words.u64()?, words.u64()?);
     Some(Registers { ip, sp, fp, lr })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u32, misc: u32, body: &[u64]) -> Vec<u8> {
+        let mut bytes = kind.to_ne_bytes().to_vec();
+        bytes.extend((misc as u16).to_ne_bytes());
+        bytes.extend((8 + 8 * body.len() as u16).to_ne_bytes());
+        bytes.extend(body.iter().flat_map(|word| word.to_ne_bytes()));
+        bytes
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_sample_has_registers_and_the_used_part_of_its_stack() {
+        // Event 7 at 1,000 with a count of 55; bp, sp, ip; 16 bytes of stack, 8 of them used.
+        let bytes = record(9, 1, &[7, 0, 1_000, 55, 2, 30, 20, 10, 16, 4, 5, 8]);
+        let expected = Registers { ip: 10, sp: 20, fp: 30, lr: 0 };
+        let stack = &4_u64.to_ne_bytes()[..];
+        assert_eq!(
+            read(&bytes, |id| id == 7),
+            Some(RingRecord::Sample { id: 7, time: 1_000, count: 55, kernel: true, copied: Some((expected, stack)) })
+        );
+        // A thread of the kernel's has neither.
+        let bytes = record(9, 2, &[7, 0, 1_000, 55, 0, 0]);
+        assert_eq!(
+            read(&bytes, |_| true),
+            Some(RingRecord::Sample { id: 7, time: 1_000, count: 55, kernel: false, copied: None })
+        );
+    }
+
+    #[test]
+    fn other_records_have_their_time_at_the_end() {
+        let switch = |misc| record(14, misc, &[0, 42, 7]);
+        let expected = |out, preempted| Some(RingRecord::Switch { time: 42, out, preempted });
+        assert_eq!(read(&switch(0), |_| true), expected(false, false));
+        assert_eq!(read(&switch(1 << 13), |_| true), expected(true, false));
+        assert_eq!(read(&switch(1 << 13 | 1 << 14), |_| true), expected(true, true));
+        let lost = record(2, 0, &[7, 3, 0, 42, 7]);
+        assert_eq!(read(&lost, |_| true), Some(RingRecord::Lost { time: 42, count: 3 }));
+        let name = record(3, 0, &[0, u64::from_ne_bytes(*b"cs-drain"), 0, 0, 42, 7]);
+        assert_eq!(read(&name, |_| true), Some(RingRecord::Name { name: "cs-drain".into() }));
+    }
+
+    #[test]
+    fn bytes_that_are_no_record_are_none() {
+        let sample = record(9, 1, &[7, 0, 1_000, 55, 2, 30, 20, 10, 1 << 40, 4, 5, 8]);
+        assert_eq!(read(&sample, |_| true), None);
+        for kind in [2, 3, 4, 9, 14, 77] {
+            let whole = record(kind, 0, &[1, 2, 3, 4]);
+            for length in 0..whole.len() {
+                read(&whole[..length], |_| true);
+            }
+        }
+    }
+}

@@ -38,28 +38,36 @@ pub(super) struct SlotState {
 }
 
 impl SlotState {
-    /// Called by a handler: whether it may write, and where. It has to call [`leave`](Self::leave) if so.
-    pub(super) fn enter(&self, generation: u32) -> Option<Place> {
+    /// Called by a handler: whether the slot is its thread's, and no other handler is at it. It has to call
+    /// [`leave`](Self::leave) if so.
+    pub(super) fn enter(&self, generation: u32) -> bool {
         if self.busy.swap(true, Ordering::Acquire) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-            return None;
+            return false;
         }
-        if self.generation.load(Ordering::Relaxed) != generation || !self.active.load(Ordering::Relaxed) {
-            self.busy.store(false, Ordering::Release);
-            return None;
+        let is_its = self.generation.load(Ordering::Relaxed) == generation && self.active.load(Ordering::Relaxed);
+        if !is_its {
+            self.leave();
         }
+        is_its
+    }
+
+    /// Called by a handler that has entered: where it may write. `None`, and one more dropped, if there is no room.
+    pub(super) fn place(&self) -> Option<Place> {
         let written = self.written.load(Ordering::Relaxed);
         if written.wrapping_sub(self.read.load(Ordering::Acquire)) as usize >= PLACES {
             self.dropped.fetch_add(1, Ordering::Relaxed);
-            self.busy.store(false, Ordering::Release);
             return None;
         }
         Some(Place { index: written as usize % PLACES })
     }
 
     /// Called by a handler that has written its place.
-    pub(super) fn leave(&self, _: Place) {
+    pub(super) fn publish(&self, _: Place) {
         self.written.fetch_add(1, Ordering::Release);
+    }
+
+    /// Called by a handler that has entered.
+    pub(super) fn leave(&self) {
         self.busy.store(false, Ordering::Release);
     }
 
@@ -93,4 +101,33 @@ impl SlotState {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) index: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_slot_drops_and_counts_and_a_late_signal_finds_it_closed() {
+        let slot = SlotState::default();
+        let first = slot.begin();
+        for _ in 0..PLACES + 3 {
+            assert!(slot.enter(first));
+            if let Some(place) = slot.place() {
+                slot.publish(place);
+            }
+            slot.leave();
+        }
+        assert_eq!(slot.dropped.load(Ordering::Relaxed), 3);
+        let oldest = slot.oldest().unwrap();
+        assert_eq!(oldest.index, 0);
+        slot.release(oldest);
+        assert!(slot.enter(first) && slot.place().is_some_and(|place| place.index == 0));
+        assert!(!slot.enter(first), "another handler is at it");
+        slot.leave();
+        slot.end();
+        assert!(!slot.enter(first));
+        let second = slot.begin();
+        assert!(!slot.enter(first) && slot.enter(second));
+    }
 }

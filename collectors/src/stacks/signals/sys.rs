@@ -29,9 +29,9 @@ pub(super) struct Slot {
     pipe: (AtomicI32, AtomicI32),
 }
 
-// SAFETY: the cells are written by who has a `Place` of `SlotState::enter`, of which there is one at a time, and read by the
-// one sampler that has one of `SlotState::oldest`. The two never have the same index: `enter` gives none that waits to be
-// read, and both sides publish with release what the other acquires.
+// SAFETY: the cells are written by who has a `Place` of `SlotState::place`, for which it has entered, as one handler at a time
+// does, and read by the one sampler that has one of `SlotState::oldest`. The two never have the same index: `place` gives none
+// that waits to be read, and both sides publish with release what the other acquires.
 unsafe impl Sync for Slot {}
 
 impl Slot {
@@ -59,7 +59,7 @@ impl Slot {
     /// Copies the oldest sample that waits, its stack into `stack`.
     pub(super) fn next(&self, stack: &mut Vec<u8>) -> Option<CopiedSample> {
         let place = self.state.oldest()?;
-        // SAFETY: the place is ours until it is released, and `enter`'s owner has written it before it left.
+        // SAFETY: the place is ours until it is released, and whoever published it had written it.
         let copy = unsafe { (*self.copies[place.index].get()).assume_init() };
         // SAFETY: the bytes are this place's, written up to `copy.stack`, which is no more than a place has.
         let bytes = unsafe { std::slice::from_raw_parts(self.stack(&place), copy.stack.min(self.stack_bytes)) };
@@ -297,12 +297,12 @@ unsafe extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, co
             let generation = slot.state.generation.load(Ordering::Relaxed);
             // The signal has the lower part of the number.
             if u64::from(generation) & 0xFF_FFFF == value >> 16 & 0xFF_FFFF
-                && let Some(place) = slot.state.enter(generation)
+                && slot.state.enter(generation)
             {
                 // SAFETY: a handler's third argument is the interrupted thread's context.
                 let registers = unsafe { registers(&*context.cast::<libc::ucontext_t>()) };
-                copy_sample(slot, &place, registers);
-                slot.state.leave(place);
+                copy_sample(slot, registers);
+                slot.state.leave();
             }
         }
     } else if signal == libc::SIGPROF {
@@ -313,18 +313,21 @@ unsafe extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, co
     unsafe { *libc::__errno_location() = errno };
 }
 
-fn copy_sample(slot: &Slot, place: &Place, registers: Registers) {
+fn copy_sample(slot: &Slot, registers: Registers) {
     let cpu_ns = clock::clock(libc::CLOCK_THREAD_CPUTIME_ID);
+    // Without room too: the time of a sample that is lost is not the next one's.
     let before = slot.state.cpu_ns.swap(cpu_ns, Ordering::Relaxed);
-    let stack = slot.stack(place);
+    let Some(place) = slot.state.place() else { return };
+    let stack = slot.stack(&place);
     let stack = match COPIES_OWN_MEMORY.load(Ordering::Relaxed) {
         true => copy_by_call(registers.sp, stack, slot.stack_bytes),
         false => copy_by_pipe(slot, registers.sp, stack, slot.stack_bytes),
     };
     let time = clock::clock(libc::CLOCK_MONOTONIC);
     let sample = CopiedSample { time, weight_ns: cpu_ns.saturating_sub(before), registers, stack };
-    // SAFETY: the place is ours until we leave it.
+    // SAFETY: the place is ours until it is published.
     unsafe { (*slot.copies[place.index].get()).write(sample) };
+    slot.state.publish(place);
 }
 
 #[cfg(target_arch = "x86_64")]

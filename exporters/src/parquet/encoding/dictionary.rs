@@ -211,6 +211,14 @@ mod tests {
     }
 
     #[test]
+    fn threads_without_an_index_have_their_names() {
+        let mut dict = ThreadDict::default();
+        let keys = [(1, "main"), (0, "pool"), (0, "pool#2"), (0, "pool")]
+            .map(|(n, name)| dict.key(&ThreadInfo::new(n, 9, name)));
+        assert_eq!(keys, [0, 1, 2, 1]);
+    }
+
+    #[test]
     fn paths_are_numbered_as_they_come_and_share_names() {
         let mut dict = PathDict::default();
         let (a, b) = (path(7, "step/linear[0]", "linear"), path(2, "step/linear[1]", "linear"));

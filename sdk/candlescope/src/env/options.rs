@@ -1,7 +1,8 @@
 //! The options: each is declared here, and nowhere else. `CONTRIBUTING.md` has the walk "Add an option".
 
 use super::declare::{Field, options};
-use super::read::{at_least, not_empty, off, samples_a_second, share, switch, windows};
+use super::read::{at_least, not_empty, off, share, switch, windows};
+use super::stack_sampling::StackSampling;
 use crate::builder::Builder;
 use crate::gpu::KernelWindows;
 use candlescope_core::{GpuTier, RedactedUrl, Schedule};
@@ -123,13 +124,14 @@ options! {
         }
         /// Sample the call stacks of every thread that computes, HZ times a second of its CPU time, and record when threads
         /// wait or lose their CPU. Linux.
-        stacks: Option<u32> {
-            form: "stacks=HZ" | "stacks" | "stacks=off",
-            also: "`stacks` alone: 499 times",
-            feature: "stacks" if |config| config.stacks.is_some_and(|hz| hz > 0),
+        stacks: Option<StackSampling> {
+            form: "stacks=HZ" | "stacks" | "stacks=perf:HZ" | "stacks=off",
+            also: "`stacks` alone: 499 times; `perf:` or `signals:` before the number: by this source",
+            feature: "stacks" if |config| config.stacks.is_some_and(|stacks| stacks.hz > 0),
             default: "off",
-            read: samples_a_second, "a number of samples a second from 1 to 10000, such as 499, or on, or off",
-            act: |b, hz, _| b.stacks(hz),
+            read: StackSampling::read,
+                "a number of samples a second from 1 to 10000, such as 499 or perf:499, or on, or off",
+            act: |b, stacks, _| b.stacks_by(stacks),
         }
         /// Record N steps in EVERY, or by a schedule of five numbers.
         schedule: Option<Schedule> {

@@ -26,14 +26,6 @@ pub(super) fn at_least<T: FromStr + PartialOrd>(least: T) -> impl Fn(&str) -> Op
     move |text| text.parse().ok().filter(|number| *number >= least)
 }
 
-/// How often stacks are sampled; 0: not at all.
-pub(super) fn samples_a_second(text: &str) -> Option<u32> {
-    match switch(text).filter(|_| text.parse::<u32>().is_err()) {
-        Some(on) => Some(if on { 499 } else { 0 }),
-        None => text.parse().ok().filter(|hz| (1..=10_000).contains(hz)),
-    }
-}
-
 /// Returns the text itself: configurations are compared, and floats have no exact equality.
 pub(super) fn share(text: &str) -> Option<String> {
     let share: f64 = text.parse().ok()?;

@@ -15,6 +15,9 @@ const MOST_REMEMBERED: usize = 1 << 16;
 /// Stretches of unknown time that are remembered; earlier ones are joined with the next.
 const MOST_GAPS: usize = 64;
 
+/// End of a gap that goes on.
+const UNTIL_TOLD: HostNs = HostNs(i64::MAX);
+
 /// Time of a stretch, by what the thread did in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
@@ -52,6 +55,8 @@ pub(crate) struct ThreadTime {
     switches: VecDeque<Switch>,
     /// Time of each provision of pages, and all pages until then.
     faults: VecDeque<(HostNs, u64)>,
+    /// Pages until the first of them.
+    forgotten: u64,
     /// Stretches in which events were lost.
     gaps: VecDeque<(HostNs, HostNs)>,
     /// Time of the last event.
@@ -77,6 +82,7 @@ impl ThreadTime {
             reports_faults,
             switches: VecDeque::new(),
             faults: VecDeque::new(),
+            forgotten: 0,
             gaps: VecDeque::new(),
             latest: since,
             ended: None,
@@ -90,13 +96,14 @@ impl ThreadTime {
             ThreadChange::Off { preempted: true } => self.switch(at, Does::IsPreempted),
             ThreadChange::Off { preempted: false } => self.switch(at, Does::Waits),
             ThreadChange::PageFaults(pages) => {
-                let before = self.faults.back().map_or(0, |(_, pages)| *pages);
+                let before = self.faults.back().map_or(self.forgotten, |(_, pages)| *pages);
                 self.faults.push_back((at, before + u64::from(*pages)));
                 if self.faults.len() > MOST_REMEMBERED {
-                    self.faults.pop_front();
+                    self.forget_fault();
                     self.forget_before(self.faults.front().map_or(at, |(at, _)| *at));
                 }
             }
+            ThreadChange::Paused => self.gap(at, UNTIL_TOLD),
             ThreadChange::Lost => self.lost(at),
             ThreadChange::Detached => self.ended = Some(at),
             ThreadChange::Attached { .. } => {}
@@ -133,7 +140,10 @@ impl ThreadTime {
 
     /// Events were lost since the last one.
     fn lost(&mut self, at: HostNs) {
-        self.gap(self.latest, at);
+        match self.gaps.back_mut() {
+            Some(open) if open.1 == UNTIL_TOLD => open.1 = at,
+            _ => self.gap(self.latest, at),
+        }
     }
 
     fn gap(&mut self, from: HostNs, to: HostNs) {
@@ -142,6 +152,12 @@ impl ThreadTime {
             && let (Some(oldest), Some(next)) = (self.gaps.pop_front(), self.gaps.front_mut())
         {
             next.0 = next.0.min(oldest.0);
+        }
+    }
+
+    fn forget_fault(&mut self) {
+        if let Some((_, pages)) = self.faults.pop_front() {
+            self.forgotten = pages;
         }
     }
 
@@ -157,7 +173,7 @@ impl ThreadTime {
             self.forget_before(self.switches.front().map_or(at, |first| first.at));
         }
         while self.faults.get(1).is_some_and(|(second, _)| *second <= at) {
-            self.faults.pop_front();
+            self.forget_fault();
         }
         while self.gaps.front().is_some_and(|(_, to)| *to < at) {
             self.gaps.pop_front();
@@ -187,9 +203,7 @@ impl ThreadTime {
         }
         let until = |time: HostNs| {
             let after = self.faults.partition_point(|(at, _)| *at < time);
-            // What was forgotten counts as long ago.
-            let first = self.faults.front().map_or(0, |(_, pages)| pages.saturating_sub(1));
-            after.checked_sub(1).and_then(|last| self.faults.get(last)).map_or(first, |(_, pages)| *pages)
+            after.checked_sub(1).and_then(|last| self.faults.get(last)).map_or(self.forgotten, |(_, pages)| *pages)
         };
         Some(until(end).saturating_sub(until(start)))
     }
@@ -275,6 +289,19 @@ mod tests {
         assert_eq!(spent(&thread, 240, 320), None, "a loss");
         assert_eq!(spent(&thread, 340, 370), None, "two switches of one kind");
         assert_eq!(spent(&thread, 400, 420), Some([20, 0, 0]));
+    }
+
+    #[test]
+    fn while_nothing_is_reported_nothing_is_known() {
+        let events = [(200, BLOCKED), (250, ON), (300, ThreadChange::Paused)];
+        let mut thread = thread(Some(true), &events);
+        assert_eq!(spent(&thread, 210, 290), Some([40, 0, 40]));
+        assert_eq!(spent(&thread, 280, 400), None, "nobody tells");
+        assert_eq!(spent(&thread, 400, 500), None);
+        thread.take(HostNs(600), &ThreadChange::Lost);
+        thread.take(HostNs(700), &PREEMPTED);
+        assert_eq!(spent(&thread, 550, 650), None);
+        assert_eq!(spent(&thread, 650, 720), Some([50, 20, 0]));
     }
 
     #[test]

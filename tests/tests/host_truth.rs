@@ -1,0 +1,227 @@
+//! Why a step takes its time on the host, of programs whose truth is known: what is sampled, joined and read says it, and the
+//! findings name the cause. On a busy machine, too: what is told apart here differs by far more than others can change.
+#![allow(missing_docs, reason = "a test")]
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+use candle_core::{Device, Tensor};
+use candlescope::llm::{self, Tokens};
+use candlescope_figures::advice::{Advice, AdviceCode, Missing};
+use candlescope_findings::{AnalyzeOptions, Analyzed, analyze};
+use candlescope_reader::Run;
+use std::hint::black_box;
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tracing::trace_span;
+use tracing_subscriber::prelude::*;
+
+const RUN: &str = "CANDLESCOPE_TEST_RUN";
+const SCENE: &str = "CANDLESCOPE_TEST_SCENE";
+
+/// CPU time of the calling thread.
+fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[inline(never)]
+fn alpha(time: Duration) -> u64 {
+    let (end, mut x) = (cpu() + time, 1u64);
+    while cpu() < end {
+        for _ in 0..20_000 {
+            x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+    }
+    x
+}
+
+#[inline(never)]
+fn beta(time: Duration) -> u64 {
+    let (end, mut x) = (cpu() + time, 7u64);
+    while cpu() < end {
+        for _ in 0..20_000 {
+            x = black_box(x.rotate_left(11) ^ 0x9e37_79b9_7f4a_7c15);
+        }
+    }
+    x
+}
+
+/// A step: 9 ms of one function, 15 ms of another, and 6 ms of waiting for a lock that another thread holds.
+fn shares() {
+    let lock = Arc::new(Mutex::new(()));
+    let (ask, asked) = channel::<()>();
+    let (held, holds) = channel::<()>();
+    let theirs = lock.clone();
+    let other = std::thread::spawn(move || {
+        for () in asked {
+            let _held = theirs.lock().expect("whole");
+            held.send(()).expect("somebody waits");
+            std::thread::sleep(Duration::from_millis(6));
+        }
+    });
+    let (first, second, wait) = (trace_span!("first"), trace_span!("second"), trace_span!("wait"));
+    for _ in 0..60 {
+        let _step = llm::decode(Tokens::new(1));
+        first.in_scope(|| black_box(alpha(Duration::from_millis(9))));
+        second.in_scope(|| black_box(beta(Duration::from_millis(15))));
+        ask.send(()).expect("the other thread");
+        holds.recv().expect("it holds the lock");
+        wait.in_scope(|| drop(lock.lock()));
+    }
+    drop(ask);
+    other.join().expect("ends");
+}
+
+/// Products of small matrices by candle, in a process without RAYON_NUM_THREADS.
+fn products() {
+    let one = Tensor::ones((1, 64), candle_core::DType::F32, &Device::Cpu).expect("a tensor");
+    let weights = Tensor::ones((64, 64), candle_core::DType::F32, &Device::Cpu).expect("a tensor");
+    let product = trace_span!("product");
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        let _step = llm::decode(Tokens::new(1));
+        for _ in 0..16 {
+            product.in_scope(|| black_box(one.matmul(&weights).expect("a product")));
+        }
+    }
+}
+
+/// Memory that is taken from the system and given back in each step.
+fn memory() {
+    let grow = trace_span!("grow");
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        let _step = llm::decode(Tokens::new(1));
+        grow.in_scope(|| {
+            let mut room: Vec<u8> = Vec::with_capacity(48 << 20);
+            room.resize(48 << 20, 1);
+            black_box(&room);
+        });
+    }
+}
+
+/// A step that has a processor together with another thread of the program.
+fn crowded() {
+    // Threads that it starts share the processor.
+    let mut one = rustix::thread::CpuSet::new();
+    one.set(0);
+    rustix::thread::sched_setaffinity(None, &one).expect("a processor");
+    let (end, over) = channel::<()>();
+    let other = std::thread::spawn(move || {
+        while over.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            black_box(beta(Duration::from_millis(1)));
+        }
+    });
+    let work = trace_span!("work");
+    for _ in 0..60 {
+        let _step = llm::decode(Tokens::new(1));
+        work.in_scope(|| black_box(alpha(Duration::from_millis(20))));
+    }
+    drop(end);
+    other.join().expect("ends");
+}
+
+#[test]
+fn program() {
+    let Some(run) = std::env::var_os(RUN) else { return };
+    let scene = std::env::var(SCENE).expect("a scene");
+    let hz = if scene == "unsampled" { 0 } else { 499 };
+    let (layer, scope) = candlescope::builder().stacks(hz).parquet(run).layer().expect("starts");
+    tracing_subscriber::registry().with(layer).init();
+    match &*scene {
+        "shares" => shares(),
+        "products" => products(),
+        "memory" | "unsampled" => memory(),
+        "crowded" => crowded(),
+        other => panic!("no scene {other}"),
+    }
+    scope.finish();
+}
+
+fn recorded(scene: &str) -> Analyzed {
+    let dir = tempfile::tempdir().expect("a folder");
+    let run = dir.path().join("run");
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "program", "--quiet"]).env(RUN, &run).env(SCENE, scene).env_remove("RAYON_NUM_THREADS");
+    let output = command.output().expect("starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    analyze(&Run::open(&run).expect("a run"), &AnalyzeOptions::default())
+}
+
+fn found(analyzed: &Analyzed, code: AdviceCode, cause: Option<&str>) -> Advice {
+    let all = &analyzed.analysis.diagnosis.as_ref().expect("looked for").findings;
+    let one = all.iter().find(|advice| advice.code == code && advice.place.cause == cause);
+    one.unwrap_or_else(|| panic!("no {code} {cause:?} among {all:#?}")).clone()
+}
+
+#[test]
+fn functions_have_the_time_of_the_intervals_that_they_ran_in() {
+    let analyzed = recorded("shares");
+    let analysis = &analyzed.analysis;
+    let host = analysis.host.as_ref().expect("stacks");
+    let place = |path: &str| host.places.get(path).unwrap_or_else(|| panic!("{path} of {:?}", host.places.keys()));
+    for (path, function) in [("decode/first", "alpha"), ("decode/second", "beta")] {
+        let (top, ns) = place(path).top.as_ref().expect("a function");
+        // The loops read their clock, so a part of the time is in the system's library or the kernel.
+        assert!(top.function.contains(function) || *ns < place(path).all.cpu_ns() / 2, "{path}: {top:?}");
+        let total: u64 =
+            host.functions.iter().filter(|f| f.name.function.ends_with(function)).map(|f| f.total.own_ns).sum();
+        let share = total as f64 / place(path).all.own_ns as f64;
+        assert!((0.9..=1.1).contains(&share), "{function} has {share:.2} of {path}");
+    }
+    let (first, second) = (place("decode/first").all.own_ns as f64, place("decode/second").all.own_ns as f64);
+    let n = host.all.samples as f64;
+    let error = 3.0 * (0.375 * 0.625 / n).sqrt();
+    let share = first / (first + second);
+    assert!((share - 0.375).abs() < 0.03 + error, "{share:.3} ± {error:.3} of {n} samples");
+    // What is measured at switches has no error of counting; others can only make it longer.
+    let wait = analysis.intervals.paths.iter().find(|path| path.rollup == "decode/wait").expect("a path").threads;
+    if wait.known_ns > 0 {
+        let each = wait.blocked_ns as f64 / 60.0 / 1e6;
+        assert!((4.0..30.0).contains(&each), "{each:.1} ms");
+        let blocked = found(&analyzed, AdviceCode::Blocked, None);
+        assert_eq!(blocked.place.path.as_deref(), Some("decode/wait"), "{blocked:?}");
+    }
+}
+
+#[test]
+fn candle_asks_for_the_number_of_cores_at_each_product() {
+    let analyzed = recorded("products");
+    let asked = found(&analyzed, AdviceCode::HotOverhead, Some("thread_count"));
+    assert!(asked.gain.mid > 0.3, "{asked:?}");
+    assert_eq!(asked.place.path.as_deref(), Some("decode/product"));
+}
+
+#[test]
+fn memory_that_is_given_back_costs_page_faults() {
+    let analyzed = recorded("memory");
+    let faults = found(&analyzed, AdviceCode::PageFaults, None);
+    assert!(faults.gain.mid > 0.1, "{faults:?}");
+    assert_eq!(faults.place.path.as_deref(), Some("decode/grow"));
+    if let Some(pages) = faults.figure("page_faults") {
+        assert!(pages > 20.0, "{pages} a step");
+    }
+}
+
+#[test]
+fn a_processor_that_is_shared_is_seen() {
+    let analyzed = recorded("crowded");
+    let threads = analyzed.analysis.intervals.paths.iter().find(|path| path.rollup == "decode").expect("steps").threads;
+    if threads.known_ns == 0 {
+        return;
+    }
+    let share = threads.share(threads.preempted_ns).expect("known");
+    assert!(share > 0.3, "{share}");
+    let preempted = found(&analyzed, AdviceCode::Preempted, None);
+    assert!(preempted.figure("share").is_some_and(|told| (told - share).abs() < 1e-9));
+}
+
+#[test]
+fn without_samples_nothing_is_said_of_functions() {
+    let analyzed = recorded("unsampled");
+    assert!(analyzed.analysis.host.is_none());
+    let abstained = &analyzed.analysis.diagnosis.as_ref().expect("looked for").abstained;
+    let hot = abstained.iter().find(|one| one.code == AdviceCode::HotOverhead).expect("it says so");
+    assert_eq!(hot.missing, Missing::Stacks);
+}
