@@ -41,6 +41,10 @@
 //! Every module has a pure conversion and a thin transport: the conversion is tested without files.
 
 #[cfg(any(feature = "perfetto", feature = "firefox", feature = "pprof"))]
+#[cfg_attr(
+    not(all(feature = "perfetto", feature = "firefox", feature = "pprof")),
+    allow(dead_code, reason = "each format uses a part of it")
+)]
 mod call_stacks;
 #[cfg(feature = "chrome")]
 pub mod chrome;
