@@ -69,18 +69,22 @@ pub(crate) struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Form of the timeline
+    /// Form of the export
     #[arg(value_enum)]
     pub(crate) format: ExportFormat,
     /// Directory of the run
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
-    /// File to write [default: RUN/trace.json, trace.pftrace or kineto.json]
+    /// File to write [default: RUN/trace.json, trace.pftrace, kineto.json, firefox.json.gz, pprof.pb.gz, stacks.folded or
+    /// stacks-off-cpu.folded]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Raise or lower a limit on what is read, for example steps=10000000; --help lists them
     #[arg(long = "limit", value_name = "NAME=VALUE", long_help = crate::limits::help())]
     pub(crate) limits: Vec<String>,
+    /// Of `stacks`, time off the CPU in place of time on it
+    #[arg(long)]
+    pub(crate) off_cpu: bool,
     /// Collector that `otlp` sends to [default: what OTEL_EXPORTER_OTLP_ENDPOINT says, or http://localhost:4318]
     #[arg(long, value_name = "URL")]
     pub(crate) endpoint: Option<String>,
@@ -99,6 +103,12 @@ pub(crate) enum ExportFormat {
     Kineto,
     /// OpenTelemetry traces, sent to a collector such as Jaeger
     Otlp,
+    /// Call stacks for profiler.firefox.com and samply; a name without .gz is not compressed
+    Firefox,
+    /// Call stacks for `go tool pprof` and others
+    Pprof,
+    /// Call stacks below intervals as lines for flame graphs, as inferno and speedscope read them
+    Stacks,
 }
 
 #[derive(Debug, Args)]

@@ -21,7 +21,7 @@ pub(crate) enum Command {
     /// Say what to change and what that gains, and where the GPUs' time went; simulate changes
     #[command(after_help = crate::analyze::EXAMPLES)]
     Analyze(crate::analyze::AnalyzeArgs),
-    /// Turn a run into a timeline for another tool
+    /// Turn a run into a timeline or call stacks for another tool
     Export(ExportArgs),
     /// Run a program under NVIDIA's Nsight Systems, with every interval as an NVTX range
     #[command(after_help = NSYS_EXAMPLES)]

@@ -1,4 +1,6 @@
-//! `candlescope export`.
+//! `candlescope export`: timelines and traces. What consists of call stacks is in [`stacks`].
+
+mod stacks;
 
 use crate::args::{ExportArgs, ExportFormat};
 use crate::limits::limits;
@@ -14,6 +16,7 @@ use candlescope_reader::{Batches, Run};
 use serde_json::json;
 use std::fs::File;
 use std::io::BufWriter;
+use std::path::Path;
 
 type Writer = fn(&mut BufWriter<File>, &RunManifest, &mut Batches<'_>) -> std::io::Result<()>;
 
@@ -30,27 +33,49 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
         }
         ExportFormat::Kineto => return kineto(args, &run),
         ExportFormat::Otlp => return otlp(args, &run),
+        ExportFormat::Firefox => return stacks::firefox(args, &run),
+        ExportFormat::Pprof => return stacks::pprof(args, &run),
+        ExportFormat::Stacks => return stacks::collapsed(args, &run),
     };
-    no_endpoint(args)?;
+    only_a_file(args)?;
     let file = args.out.clone().unwrap_or_else(|| args.run.join(name));
-    let cannot = || format!("cannot write {}: choose another place with --out", file.display());
     let manifest = run.manifest().cloned().unwrap_or_default();
-    let mut batches = run.batches();
-    write_whole(&file, |out| write(out, &manifest, &mut batches)).with_context(cannot)?;
+    let mut batches = match args.format {
+        ExportFormat::Perfetto => run.batches(),
+        _ => without_stacks(&run),
+    };
+    write_whole(&file, |out| write(out, &manifest, &mut batches)).with_context(|| cannot_write(&file))?;
     let findings = batches.findings();
     let (spans, kernels) = (batches.records(RecordKind::Span), batches.records(RecordKind::Kernel));
     if args.json {
         return say(&json!({ "file": file, "spans": spans, "kernels": kernels, "findings": findings }).to_string());
     }
     warn(&findings);
-    let and_kernels = if kernels > 0 { format!(" and {kernels} kernels") } else { String::new() };
-    say(&format!("wrote {spans} intervals{and_kernels} to {}", file.display()))?;
+    let counts = [(kernels, "kernels"), (batches.records(RecordKind::StackSample), "samples of threads")];
+    let more: String = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(" and {n} {what}")).collect();
+    say(&format!("wrote {spans} intervals{more} to {}", file.display()))?;
     say(hint)
 }
 
-fn no_endpoint(args: &ExportArgs) -> Result<()> {
+/// Refuses arguments of other formats than those that write intervals to a file.
+fn only_a_file(args: &ExportArgs) -> Result<()> {
     anyhow::ensure!(args.endpoint.is_none(), "--endpoint is for otlp; this format goes to a file, which --out names");
+    only_stacks(args)
+}
+
+fn only_stacks(args: &ExportArgs) -> Result<()> {
+    anyhow::ensure!(!args.off_cpu, "--off-cpu is for stacks");
     Ok(())
+}
+
+fn cannot_write(file: &Path) -> String {
+    format!("cannot write {}: choose another place with --out", file.display())
+}
+
+/// A run's rows for formats that have no place for call stacks.
+fn without_stacks(run: &Run) -> Batches<'_> {
+    use RecordKind::{Kernel, Request, Sample, Span, Step};
+    run.batches().of_tables(&[Request, Step, Sample, Kernel, Span])
 }
 
 #[cfg(not(feature = "kineto"))]
@@ -60,7 +85,7 @@ fn kineto(_: &ExportArgs, _: &Run) -> Result<()> {
 
 #[cfg(feature = "kineto")]
 fn kineto(args: &ExportArgs, run: &Run) -> Result<()> {
-    no_endpoint(args)?;
+    only_a_file(args)?;
     anyhow::ensure!(
         run.rows(RecordKind::Kernel) > 0,
         "`{}` has no recorded kernels, which a profile of PyTorch consists of: record some with --cupti, or export the \
@@ -68,15 +93,14 @@ fn kineto(args: &ExportArgs, run: &Run) -> Result<()> {
         args.run.display()
     );
     let file = args.out.clone().unwrap_or_else(|| args.run.join("kineto.json"));
-    let cannot = || format!("cannot write {}: choose another place with --out", file.display());
     let manifest = run.manifest().cloned().unwrap_or_default();
-    let mut batches = run.batches();
-    let gzip = file.extension().is_some_and(|extension| extension == "gz");
+    let mut batches = without_stacks(run);
+    let gzip = is_gzip(&file);
     let written = write_whole(&file, |out| match gzip {
         true => kineto::write_gzip(out, &manifest, &mut batches),
         false => kineto::write(out, &manifest, &mut batches),
     })
-    .with_context(cannot)?;
+    .with_context(|| cannot_write(&file))?;
     let findings = batches.findings();
     let kineto::Written { kernels, launches, launches_outside, intervals, steps } = written;
     if args.json {
@@ -98,6 +122,11 @@ fn kineto(args: &ExportArgs, run: &Run) -> Result<()> {
     say("open it with HolisticTraceAnalysis (set HTA_DISABLE_NS_ROUNDING=1), TraceLens, or at ui.perfetto.dev")
 }
 
+#[cfg(any(feature = "firefox", feature = "kineto"))]
+fn is_gzip(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "gz")
+}
+
 fn warn(findings: &[Finding]) {
     for finding in findings {
         note(&format!("warning: {}; {}", finding.message(), finding.remedy()));
@@ -108,10 +137,11 @@ fn warn(findings: &[Finding]) {
 fn otlp(args: &ExportArgs, run: &Run) -> Result<()> {
     use candlescope_exporters::otlp::send_run;
     anyhow::ensure!(args.out.is_none(), "--out is for files; otlp goes to a collector, which --endpoint names");
+    only_stacks(args)?;
     // Nothing waits for this, and whoever exports a run that was recorded at full speed wants all its traces.
     let limits = candlescope_exporters::otlp::OtlpLimits::default().spans_per_second(u64::MAX);
     let config = crate::services::collector(args.endpoint.as_deref()).limits(limits);
-    let mut batches = run.batches();
+    let mut batches = without_stacks(run);
     let sent = send_run(config, &run.manifest().cloned().unwrap_or_default(), batches.by_ref())
         .context("start a collector such as Jaeger, or name another with --endpoint")?;
     let (report, spans) = (sent.report, sent.spans);

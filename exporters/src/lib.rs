@@ -21,6 +21,14 @@
     doc = "| [`kineto`] | `kineto` | the PyTorch profiler's JSON, of a run on disk | HolisticTraceAnalysis, TraceLens |"
 )]
 #![cfg_attr(
+    feature = "firefox",
+    doc = "| [`firefox`] | `firefox` | call stacks of a run on disk, with its intervals | profiler.firefox.com |"
+)]
+#![cfg_attr(
+    feature = "pprof",
+    doc = "| [`pprof`] | `pprof` | call stacks of a run on disk, added up | `go tool pprof` |"
+)]
+#![cfg_attr(
     feature = "otlp",
     doc = "| [`otlp`] | `otlp`, `otlp-grpc` | spans and metrics over OTLP, by HTTP or gRPC | Jaeger, Tempo, OpenTelemetry Collector |"
 )]
@@ -32,8 +40,16 @@
 //!
 //! Every module has a pure conversion and a thin transport: the conversion is tested without files.
 
+#[cfg(any(feature = "perfetto", feature = "firefox", feature = "pprof"))]
+#[cfg_attr(
+    not(all(feature = "perfetto", feature = "firefox", feature = "pprof")),
+    allow(dead_code, reason = "each format uses a part of it")
+)]
+mod call_stacks;
 #[cfg(feature = "chrome")]
 pub mod chrome;
+#[cfg(feature = "firefox")]
+pub mod firefox;
 #[doc(hidden)]
 #[cfg(any(feature = "prometheus", feature = "otlp"))]
 pub mod fuzz;
@@ -53,6 +69,8 @@ pub mod otlp;
 pub mod parquet;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
+#[cfg(feature = "pprof")]
+pub mod pprof;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
 #[cfg(any(feature = "chrome", feature = "perfetto"))]

@@ -29,7 +29,7 @@ pub use record_kind::RecordKind;
 pub use request::RequestRecord;
 pub use sample::SampleRecord;
 pub use span::SpanRecord;
-pub use stack::{StackRecord, StackSampleRecord};
+pub use stack::{KERNEL_FRAME, StackRecord, StackSampleRecord};
 pub use step::StepRecord;
 pub use thread_info::ThreadInfo;
 pub use unrecorded::UnrecordedStep;

@@ -1,26 +1,46 @@
 #!/usr/bin/env python3
 """Reads a trace with Perfetto's own definitions and checks what its importer relies on.
 
-    check_perfetto.py FILE [--slices N]
+    check_perfetto.py FILE [--slices N] [--samples JSON]
 
 Every track is described before it is used and hangs below the process; every interned name resolves; slices on a track nest,
-sorted by time as the importer sorts them. If the package can run `trace_processor`, its SQL must agree.
+sorted by time as the importer sorts them; samples have a thread that is described, and a stack whose frames have a name and a
+file. If the package can run `trace_processor`, its SQL must agree. JSON is a file with the number of samples by function.
 """
 
 import argparse
 import collections
+import json
 import os
 import sys
 
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 
 
-def check(trace: pb.Trace) -> tuple[int, list[str]]:
+def innermost(sample, known: dict, say) -> str:
+    """The function that a sample was taken in."""
+    if not sample.callstack_iid:
+        return ""
+    stack = known["callstacks"].get(sample.callstack_iid)
+    if not stack:
+        say(f"callstack {sample.callstack_iid} is not interned")
+        return ""
+    for frame in (known["frames"].get(iid) for iid in stack.frame_ids):
+        if frame is None or frame.function_name_id not in known["function_names"]:
+            say(f"a frame of callstack {stack.iid} or its function is not interned")
+        elif not all(text in known["mapping_paths"] for text in known["mappings"][frame.mapping_id].path_string_ids):
+            say(f"the file of frame {frame.iid} is not interned")
+        elif frame.source_path_iid and frame.source_path_iid not in known["source_paths"]:
+            say(f"the source of frame {frame.iid} is not interned")
+    return known["function_names"][known["frames"][stack.frame_ids[-1]].function_name_id].str.decode()
+
+
+def check(trace: pb.Trace) -> tuple[int, collections.Counter, list[str]]:
     problems: list[str] = []
     say = problems.append
     tracks: dict[int, pb.TrackDescriptor] = {}
     interned: dict[int, dict] = {}
-    events = []
+    events, samples = [], collections.Counter()
     for at, packet in enumerate(trace.packet):
         sequence = packet.trusted_packet_sequence_id
         if packet.sequence_flags & pb.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED:
@@ -34,6 +54,8 @@ def check(trace: pb.Trace) -> tuple[int, list[str]]:
                 known[field].update((entry.iid, entry.name) for entry in getattr(packet.interned_data, field))
             strings = packet.interned_data.debug_annotation_string_values
             known["strings"].update((entry.iid, entry.str.decode()) for entry in strings)
+            for field in ("callstacks", "frames", "mappings", "function_names", "mapping_paths", "source_paths"):
+                known[field].update((entry.iid, entry) for entry in getattr(packet.interned_data, field))
         if packet.HasField("track_descriptor"):
             tracks[packet.track_descriptor.uuid] = packet.track_descriptor
         if packet.HasField("track_event"):
@@ -54,6 +76,12 @@ def check(trace: pb.Trace) -> tuple[int, list[str]]:
             if event.type == pb.TrackEvent.TYPE_COUNTER and not tracks[event.track_uuid].HasField("counter"):
                 say(f"packet {at}: a counter value on a track that is no counter")
             events.append((packet.timestamp, at, event))
+        if packet.HasField("perf_sample"):
+            sample = packet.perf_sample
+            threads = ((track.thread.pid, track.thread.tid) for track in tracks.values() if track.HasField("thread"))
+            if (sample.pid, sample.tid) not in threads:
+                say(f"packet {at}: a sample of thread {sample.tid}, which is not described")
+            samples[innermost(sample, known, say)] += 1
 
     processes = [t.uuid for t in tracks.values() if t.HasField("process")]
     if len(processes) != 1:
@@ -79,39 +107,48 @@ def check(trace: pb.Trace) -> tuple[int, list[str]]:
     for track, left in depth.items():
         if left:
             say(f"track {track}: {left} slices are never ended")
-    return slices, problems
+    return slices, samples, problems
 
 
-def by_trace_processor(path: str) -> int | None:
-    """Slices as the real importer counts them; None if its binary is not available."""
+def by_trace_processor(path: str) -> tuple[int, int] | None:
+    """Slices and samples as the real importer counts them; None if its binary is not available."""
     binary = os.environ.get("TRACE_PROCESSOR")
     if not binary:
         return None
     from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
 
     with TraceProcessor(trace=path, config=TraceProcessorConfig(bin_path=binary)) as processor:
-        return next(iter(processor.query("select count(*) as n from slice where dur >= 0"))).n
+        count = lambda of: next(iter(processor.query(f"select count(*) as n from {of}"))).n
+        return count("slice where dur >= 0"), count("perf_sample")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file")
     parser.add_argument("--slices", type=int, help="number of slices there should be")
+    parser.add_argument("--samples", help="file with the number of samples by function there should be")
     arguments = parser.parse_args()
     trace = pb.Trace()
     with open(arguments.file, "rb") as file:
         trace.ParseFromString(file.read())
-    slices, problems = check(trace)
+    slices, samples, problems = check(trace)
     if arguments.slices is not None and slices != arguments.slices:
         problems.append(f"{slices} slices, not {arguments.slices}")
+    if arguments.samples:
+        with open(arguments.samples) as file:
+            expected = collections.Counter(json.load(file))
+        for function in {*expected, *samples}:
+            if expected[function] != samples[function]:
+                problems.append(f"{samples[function]} samples in {function}, not {expected[function]}")
     imported = by_trace_processor(arguments.file)
-    if imported is not None and imported != slices:
-        problems.append(f"trace_processor sees {imported} slices, the file has {slices}")
+    seen = (slices, samples.total())
+    if imported is not None and imported != seen:
+        problems.append(f"trace_processor sees {imported} slices and samples, the file has {seen}")
     for problem in problems[:20]:
         print(problem, file=sys.stderr)
     if not problems:
-        seen = "" if imported is None else ", trace_processor agrees"
-        print(f"{len(trace.packet)} packets, {slices} slices{seen}")
+        agrees = "" if imported is None else ", trace_processor agrees"
+        print(f"{len(trace.packet)} packets, {slices} slices, {samples.total()} samples{agrees}")
     return 1 if problems else 0
 
 

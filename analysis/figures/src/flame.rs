@@ -37,7 +37,7 @@ pub enum Shown {
 /// Name of what threads of pools did, below an interval.
 pub const POOL: &str = "[pool]";
 /// Name of time in the operating system's kernel, below the function that called it.
-pub const KERNEL: &str = "[kernel]";
+pub const KERNEL: &str = candlescope_schema::KERNEL_FRAME;
 /// Name of time spent waiting, below the function that waits.
 pub const BLOCKED: &str = "[blocked]";
 /// Name of time in which another thread had the CPU.

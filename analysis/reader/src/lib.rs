@@ -32,6 +32,12 @@ use candlescope_schema::RecordKind;
 use candlescope_schema::run::{Code, Finding, RunManifest};
 use std::path::{Path, PathBuf};
 
+/// The order in which all tables are read.
+const ORDER: [RecordKind; RecordKind::ALL.len()] = {
+    use RecordKind::{Kernel, Request, Sample, Span, Stack, StackSample, Step};
+    [Request, Step, Sample, Kernel, Stack, StackSample, Span]
+};
+
 /// A run on disk, opened: its manifest, its readable segments, and what is wrong with it.
 #[derive(Debug)]
 pub struct Run {
@@ -125,10 +131,10 @@ impl Run {
         self.segments.iter().filter(|s| s.kind == kind).map(|s| s.file_bytes).sum()
     }
 
-    /// Streams every record, requests and steps first, so that it is known what spans belong to.
+    /// Streams every record: requests and steps first, so that it is known what spans belong to, and stacks before the
+    /// samples that have them.
     pub fn batches(&self) -> Batches<'_> {
-        use RecordKind::{Kernel, Request, Sample, Span, Stack, StackSample, Step};
-        self.batches_of(&[Request, Step, Sample, Kernel, Stack, StackSample, Span])
+        self.batches_of(&ORDER)
     }
 
     /// Streams one table.
@@ -140,5 +146,15 @@ impl Run {
         let in_order = kinds.iter().flat_map(|kind| self.segments.iter().filter(|s| s.kind == *kind));
         let run_id = self.manifest.as_ref().map(|m| m.run_id.clone()).filter(|id| !id.is_empty());
         Batches::new(in_order, run_id, &self.limits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_is_read() {
+        assert!(RecordKind::ALL.iter().all(|kind| ORDER.contains(kind)));
     }
 }

@@ -11,6 +11,7 @@ mod energy;
 mod findings;
 mod fixtures;
 mod gpu;
+mod host_time;
 mod hostile;
 mod kernels;
 mod latency;

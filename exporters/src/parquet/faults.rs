@@ -187,7 +187,7 @@ fn whatever_fails_what_is_there_can_be_read_and_what_is_not_is_counted() {
 fn a_session_goes_on_and_says_what_its_disk_did() {
     let dir = tempfile::tempdir().expect("temporary directory");
     // From the first manifest on, so that all starts succeed.
-    for n in (12..60).step_by(5) {
+    for n in (16..60).step_by(5) {
         for lasting in [false, true] {
             let run = dir.path().join(format!("{lasting}-{n}"));
             let told = Arc::new(Mutex::new(Vec::new()));

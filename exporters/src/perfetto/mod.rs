@@ -2,13 +2,18 @@
 //!
 //! One process track with a track per thread, a track for the device beside each thread whose intervals have device
 //! time, one counter track per metric and a track for requests; where kernels were recorded, a track for each stream of
-//! each device, and their launch calls below the thread's track, with an arrow from each call to its kernels. Slices have path, FLOPs, bytes, tokens, dtype and shape
-//! as arguments; their name is the interval's name without ordinal, so that the viewer's tables group them.
+//! each device, and their launch calls below the thread's track, with an arrow from each call to its kernels; where stacks
+//! were sampled, their samples, and below the thread's track one that says when it ran, waited or had no CPU. Slices have
+//! path, FLOPs, bytes, tokens, dtype and shape as arguments; their name is the interval's name without ordinal, so that the
+//! viewer's tables group them.
 
+mod interned_stacks;
+mod interner;
 mod perfetto_packets;
 mod proto;
 #[cfg(test)]
 mod tests;
+mod thread_states;
 
 pub use perfetto_packets::Perfetto;
 

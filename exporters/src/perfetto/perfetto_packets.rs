@@ -1,11 +1,17 @@
 //! Batches → Perfetto packets. Pure.
 
+use super::interned_stacks::InternedStacks;
+use super::interner::Interner;
 use super::proto::*;
+use super::thread_states::ThreadStates;
+use crate::call_stacks::{CallStacks, Tids};
 use crate::kernel_tracks::{self, CallPlace, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers};
 use crate::nesting::{Edge, edges};
 use crate::trace_file::TraceFormat;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, KernelRecord, RequestRecord, SampleRecord, SpanRecord, thread_of};
+use candlescope_core::{
+    Batch, KernelRecord, RequestRecord, SampleRecord, SpanRecord, StackSampleRecord, ThreadInfo, ThreadState, thread_of,
+};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -37,21 +43,14 @@ pub struct Perfetto {
     threads: HashMap<u64, u64>,
     /// Offset of the track of each thread whose launch calls came before its intervals.
     called: HashMap<u64, u64>,
-}
-
-#[derive(Debug, Default)]
-struct Interner(HashMap<Arc<str>, u64>);
-
-impl Interner {
-    /// Number of `text`, from 1, and whether it is new.
-    fn get(&mut self, text: &str) -> (u64, bool) {
-        if let Some(iid) = self.0.get(text) {
-            return (*iid, false);
-        }
-        let iid = self.0.len() as u64 + 1;
-        self.0.insert(text.into(), iid);
-        (iid, true)
-    }
+    stacks: CallStacks,
+    interned_stacks: InternedStacks,
+    states: ThreadStates,
+    tids: Tids,
+    /// Offset of each thread's track, by the operating system's number of the thread.
+    by_tid: HashMap<u64, u64>,
+    /// CPU time of all samples so far.
+    sampled_ns: u64,
 }
 
 /// Offsets of track ids from the base.
@@ -60,6 +59,8 @@ const THREADS: u64 = 1 << 8;
 const GPU: u64 = 1 << 24;
 const COUNTERS: u64 = 1 << 28;
 const REQUESTS: u64 = 1 << 32;
+/// Threads that are known by their samples only, so far.
+const SAMPLED: u64 = 1 << 22;
 /// Threads that are known by their launch calls only, so far.
 const UNNAMED: u64 = 1 << 23;
 const CALLS: u64 = 1 << 25;
@@ -67,6 +68,8 @@ const DEVICES: u64 = 1 << 26;
 const STREAMS: u64 = 1 << 27;
 /// Launch calls outside every interval.
 const OUTSIDE: u64 = 1 << 33;
+/// What threads do, each beside its thread's intervals.
+const STATES: u64 = 1 << 34;
 
 impl TraceFormat for Perfetto {
     const NAME: &'static str = "perfetto";
@@ -97,6 +100,12 @@ impl TraceFormat for Perfetto {
             devices: HashMap::new(),
             threads: HashMap::new(),
             called: HashMap::new(),
+            stacks: CallStacks::default(),
+            interned_stacks: InternedStacks::default(),
+            states: ThreadStates::default(),
+            tids: Tids::default(),
+            by_tid: HashMap::new(),
+            sampled_ns: 0,
         }
     }
 
@@ -119,6 +128,8 @@ impl TraceFormat for Perfetto {
     fn batch(&mut self, batch: &Batch, out: &mut Vec<u8>) {
         self.process(out);
         self.kernels.expect(batch);
+        self.stacks.add(&batch.stacks);
+        batch.stack_samples.iter().for_each(|sample| self.tids.add(sample));
         self.slices(batch, out, None);
         if batch.spans.iter().any(|s| s.gpu.is_some()) {
             self.slices(batch, out, Some("GPU"));
@@ -126,14 +137,17 @@ impl TraceFormat for Perfetto {
         batch.requests.iter().for_each(|request| self.request(request, out));
         batch.samples.iter().for_each(|sample| self.sample(sample, out));
         KernelTracks::in_order(batch).into_iter().for_each(|at| self.kernel(&batch.kernels[at], out));
+        self.thread_states(&batch.stack_samples, out);
+        batch.stack_samples.iter().for_each(|sample| self.stack_sample(sample, out));
     }
 
     fn forget(&mut self) {
         self.clear = true;
         self.fresh = InternedData::default();
         for interner in [&mut self.names, &mut self.categories, &mut self.arguments, &mut self.strings] {
-            interner.0.clear();
+            *interner = Interner::default();
         }
+        self.interned_stacks = InternedStacks::default();
         self.tracks.clear();
     }
 }
@@ -167,26 +181,87 @@ impl Perfetto {
     fn thread(&mut self, out: &mut Vec<u8>, span: &SpanRecord, device: Option<&str>) -> u64 {
         let thread = &span.thread;
         let index = u64::from(thread.index);
+        let tid = self.tids.of(span);
+        let sampled = tid.and_then(|tid| self.by_tid.get(&tid)).copied();
         // If its launch calls came first, they hang below this track.
-        let own = self.called.get(&thread_of(span.seq)).copied().unwrap_or(THREADS + index);
+        let own = self.called.get(&thread_of(span.seq)).copied().or(sampled).unwrap_or(THREADS + index);
         self.threads.insert(thread_of(span.seq), own);
+        if let Some(tid) = tid {
+            self.by_tid.entry(tid).or_insert(own);
+        }
         match device {
             Some(device) => self.track(out, GPU + index, |this| TrackDescriptor {
                 name: Some(format!("{device}: stream of {}", thread.name)),
                 parent_uuid: Some(this.base + PROCESS),
                 ..TrackDescriptor::default()
             }),
-            None => self.track(out, own, |this| TrackDescriptor {
-                parent_uuid: Some(this.base + PROCESS),
-                thread: Some(ThreadDescriptor {
-                    pid: Some(this.pid),
-                    // A run read from disk does not have the system's thread ids.
-                    tid: Some(if thread.os_id > 0 { thread.os_id as i64 } else { 1000 + i64::from(thread.index) }),
-                    thread_name: Some(thread.name.to_string()),
-                }),
-                ..TrackDescriptor::default()
-            }),
+            // Intervals of a run read from disk do not have the system's thread ids.
+            None => self.thread_track(out, own, tid.unwrap_or(1000 + index), thread),
         }
+    }
+
+    fn thread_track(&mut self, out: &mut Vec<u8>, offset: u64, tid: u64, thread: &ThreadInfo) -> u64 {
+        self.track(out, offset, |this| TrackDescriptor {
+            parent_uuid: Some(this.base + PROCESS),
+            thread: Some(ThreadDescriptor {
+                pid: Some(this.pid),
+                tid: Some(tid as i64),
+                thread_name: Some(thread.name.to_string()),
+            }),
+            ..TrackDescriptor::default()
+        })
+    }
+
+    /// The track of a sample's thread.
+    fn thread_of_sample(&mut self, out: &mut Vec<u8>, tid: u64, thread: &ThreadInfo) -> u64 {
+        let next = SAMPLED + self.by_tid.len() as u64;
+        let offset = *self.by_tid.entry(tid).or_insert(next);
+        self.thread_track(out, offset, tid, thread);
+        offset
+    }
+
+    /// When threads ran, waited or had no CPU, each on a track below its thread's.
+    fn thread_states(&mut self, samples: &[StackSampleRecord], out: &mut Vec<u8>) {
+        let threads: HashMap<u64, &ThreadInfo> = samples.iter().map(|s| (s.tid, &*s.thread)).collect();
+        for stretch in self.states.take(samples) {
+            let Some(thread) = threads.get(&stretch.tid) else { continue };
+            let parent = self.thread_of_sample(out, stretch.tid, thread);
+            let track = self.track(out, STATES + parent, |this| TrackDescriptor {
+                name: Some("thread state".to_string()),
+                parent_uuid: Some(this.base + parent),
+                ..TrackDescriptor::default()
+            });
+            let mut event = self.begin_named(stretch.state.as_str(), "thread_state", track);
+            if let Some(sample) = stretch.sample {
+                let function = sample.stack.and_then(|stack| self.stacks.get(stack)).map(|frame| frame.name());
+                let arguments = &mut event.debug_annotations;
+                arguments.extend(function.map(|name| self.interned("function", &name)));
+                arguments.extend(sample.path.as_ref().map(|path| self.interned("path", &path.path)));
+            }
+            self.event(out, stretch.start, event);
+            self.end(out, stretch.end, track);
+        }
+    }
+
+    /// A sample of a thread on a CPU, with its stack.
+    fn stack_sample(&mut self, sample: &StackSampleRecord, out: &mut Vec<u8>) {
+        if sample.state != ThreadState::Running {
+            return;
+        }
+        self.thread_of_sample(out, sample.tid, &sample.thread);
+        self.sampled_ns = self.sampled_ns.saturating_add(sample.weight_ns);
+        let in_kernel = sample.kernel == Some(true);
+        let callstack_iid =
+            sample.stack.and_then(|stack| self.interned_stacks.get(&self.stacks, stack, in_kernel, &mut self.fresh));
+        let perf_sample = PerfSample {
+            pid: u32::try_from(self.pid).ok(),
+            tid: u32::try_from(sample.tid).ok(),
+            callstack_iid,
+            cpu_mode: sample.kernel.map(|_| if in_kernel { MODE_KERNEL } else { MODE_USER }),
+            timebase_count: Some(self.sampled_ns),
+        };
+        let timestamp = Some(u64::try_from(sample.time.0).unwrap_or(0));
+        self.packet(out, TracePacket { timestamp, perf_sample: Some(perf_sample), ..TracePacket::default() });
     }
 
     fn slices(&mut self, batch: &Batch, out: &mut Vec<u8>, device: Option<&str>) {

@@ -1,6 +1,6 @@
 //! The part of Perfetto's trace format that we write, declared by hand: field numbers are those of the format.
 //!
-//! Source: `protos/perfetto/trace/{trace_packet,track_event/*,interned_data/*,clock_snapshot}.proto` of
+//! Source: `protos/perfetto/trace/{trace_packet,track_event/*,interned_data/*,profiling/*,clock_snapshot}.proto` of
 //! <https://github.com/google/perfetto>. `tests/python/check_perfetto.py` reads our files with Perfetto's own
 //! definitions.
 
@@ -31,6 +31,8 @@ pub(super) struct TracePacket {
     pub(super) sequence_flags: Option<u32>,
     #[prost(message, optional, tag = "60")]
     pub(super) track_descriptor: Option<TrackDescriptor>,
+    #[prost(message, optional, tag = "66")]
+    pub(super) perf_sample: Option<PerfSample>,
 }
 
 /// `SequenceFlags.SEQ_INCREMENTAL_STATE_CLEARED`: interned names are reset here.
@@ -149,6 +151,20 @@ pub(super) struct InternedData {
     pub(super) event_names: Vec<InternedText>,
     #[prost(message, repeated, tag = "3")]
     pub(super) debug_annotation_names: Vec<InternedText>,
+    #[prost(message, repeated, tag = "5")]
+    pub(super) function_names: Vec<InternedBytes>,
+    #[prost(message, repeated, tag = "6")]
+    pub(super) frames: Vec<Frame>,
+    #[prost(message, repeated, tag = "7")]
+    pub(super) callstacks: Vec<Callstack>,
+    #[prost(message, repeated, tag = "16")]
+    pub(super) build_ids: Vec<InternedBytes>,
+    #[prost(message, repeated, tag = "17")]
+    pub(super) mapping_paths: Vec<InternedBytes>,
+    #[prost(message, repeated, tag = "18")]
+    pub(super) source_paths: Vec<InternedBytes>,
+    #[prost(message, repeated, tag = "19")]
+    pub(super) mappings: Vec<Mapping>,
     #[prost(message, repeated, tag = "29")]
     pub(super) debug_annotation_string_values: Vec<InternedBytes>,
 }
@@ -170,3 +186,59 @@ pub(super) struct InternedBytes {
     #[prost(bytes = "vec", optional, tag = "2")]
     pub(super) str: Option<Vec<u8>>,
 }
+
+/// A file that is mapped into the process. Frames need one, even where nothing but its name is known.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Mapping {
+    #[prost(uint64, optional, tag = "1")]
+    pub(super) iid: Option<u64>,
+    #[prost(uint64, optional, tag = "2")]
+    pub(super) build_id: Option<u64>,
+    #[prost(uint64, repeated, packed = "false", tag = "7")]
+    pub(super) path_string_ids: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Frame {
+    #[prost(uint64, optional, tag = "1")]
+    pub(super) iid: Option<u64>,
+    #[prost(uint64, optional, tag = "2")]
+    pub(super) function_name_id: Option<u64>,
+    #[prost(uint64, optional, tag = "3")]
+    pub(super) mapping_id: Option<u64>,
+    #[prost(uint64, optional, tag = "4")]
+    pub(super) rel_pc: Option<u64>,
+    #[prost(uint64, optional, tag = "5")]
+    pub(super) source_path_iid: Option<u64>,
+    #[prost(uint32, optional, tag = "6")]
+    pub(super) line_number: Option<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Callstack {
+    #[prost(uint64, optional, tag = "1")]
+    pub(super) iid: Option<u64>,
+    /// Outermost first.
+    #[prost(uint64, repeated, packed = "false", tag = "2")]
+    pub(super) frame_ids: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct PerfSample {
+    #[prost(uint32, optional, tag = "2")]
+    pub(super) pid: Option<u32>,
+    #[prost(uint32, optional, tag = "3")]
+    pub(super) tid: Option<u32>,
+    #[prost(uint64, optional, tag = "4")]
+    pub(super) callstack_iid: Option<u64>,
+    #[prost(int32, optional, tag = "5")]
+    pub(super) cpu_mode: Option<i32>,
+    /// Value of the counter by which samples are taken: CPU time of the program's threads, in nanoseconds.
+    #[prost(uint64, optional, tag = "6")]
+    pub(super) timebase_count: Option<u64>,
+}
+
+/// `Profiling.CpuMode.MODE_KERNEL`.
+pub(super) const MODE_KERNEL: i32 = 1;
+/// `Profiling.CpuMode.MODE_USER`.
+pub(super) const MODE_USER: i32 = 2;

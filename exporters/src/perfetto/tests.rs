@@ -2,11 +2,12 @@
 
 use super::proto::*;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, HostNs};
+use candlescope_core::{Batch, HostNs, StackRecord, StackSampleRecord, ThreadInfo, ThreadState};
 use candlescope_testkit::Decoder;
 use candlescope_testkit::records::T0;
 use prost::Message;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 #[derive(Message)]
 struct Trace {
@@ -93,4 +94,83 @@ fn counters_and_requests_have_tracks() {
         tracks.iter().all(|t| t.process.is_some() || t.parent_uuid == tracks[0].uuid),
         "all hang below the process"
     );
+}
+
+#[test]
+fn samples_have_their_stacks_and_threads_their_states() {
+    let mut source = Decoder::new(1);
+    let mut batch = source.decode();
+    let thread = batch.spans[0].thread.clone();
+    let other = Arc::new(ThreadInfo::new(0, 77, "pool"));
+    let mut inner = StackRecord::new(2, Some(1), 1, "app", 0x20);
+    (inner.function, inner.file, inner.line) = (Some("multiply".into()), Some("gemm.rs".into()), Some(12));
+    inner.build_id = Some("0aff".into());
+    batch.stacks = vec![StackRecord::new(1, None, 0, "libc.so.6", 0x10), inner];
+    let sample = |thread: &Arc<ThreadInfo>, state, at: i64, ns, kernel| {
+        let mut sample = StackSampleRecord::new(HostNs(T0 + at), thread.clone(), state, ns);
+        (sample.stack, sample.kernel) = (Some(2), Some(kernel));
+        sample
+    };
+    batch.stack_samples = vec![
+        sample(&thread, ThreadState::Running, 2_000, 2_000, false),
+        sample(&other, ThreadState::Running, 2_500, 500, true),
+        sample(&thread, ThreadState::Blocked, 3_000, 700, true),
+    ];
+    let tid = thread.os_id;
+    let packets = packets(&[batch.clone()]);
+    let fresh: Vec<&InternedData> = packets.iter().filter_map(|p| p.interned_data.as_ref()).collect();
+    let text = |all: Vec<&InternedBytes>, iid: Option<u64>| {
+        let found = all.into_iter().find(|text| text.iid == iid).and_then(|text| text.str.clone());
+        String::from_utf8(found.expect("a text")).unwrap()
+    };
+    let functions = |callstack: Option<u64>| -> Vec<String> {
+        let stack = fresh.iter().flat_map(|d| &d.callstacks).find(|c| c.iid == callstack).expect("a stack");
+        let frame = |iid: &u64| fresh.iter().flat_map(|d| &d.frames).find(|f| f.iid == Some(*iid)).expect("a frame");
+        let name = |frame: &Frame| text(fresh.iter().flat_map(|d| &d.function_names).collect(), frame.function_name_id);
+        stack.frame_ids.iter().map(|iid| name(frame(iid))).collect()
+    };
+    let samples: Vec<&PerfSample> = packets.iter().filter_map(|p| p.perf_sample.as_ref()).collect();
+    assert_eq!(samples.len(), 2, "of threads on a CPU");
+    assert_eq!((samples[0].tid, samples[0].timebase_count), (u32::try_from(tid).ok(), Some(2_000)));
+    assert_eq!(functions(samples[0].callstack_iid), ["[libc.so.6]", "multiply"]);
+    assert_eq!(
+        (samples[1].tid, samples[1].timebase_count, samples[1].cpu_mode),
+        (Some(77), Some(2_500), Some(MODE_KERNEL))
+    );
+    assert_eq!(functions(samples[1].callstack_iid), ["[libc.so.6]", "multiply", "[kernel]"]);
+    let multiply = fresh.iter().flat_map(|d| &d.frames).find(|frame| frame.line_number == Some(12)).expect("its line");
+    let mapping = fresh.iter().flat_map(|d| &d.mappings).find(|m| m.iid == multiply.mapping_id).expect("its file");
+    let build_id = fresh.iter().flat_map(|d| &d.build_ids).find(|text| text.iid == mapping.build_id);
+    assert_eq!(build_id.and_then(|text| text.str.clone()), Some(vec![0x0a, 0xff]));
+
+    // What the thread did, below the thread.
+    let tracks: Vec<&TrackDescriptor> = packets.iter().filter_map(|p| p.track_descriptor.as_ref()).collect();
+    let of_tid = |tid: u64| {
+        let is = |t: &&&TrackDescriptor| t.thread.as_ref().is_some_and(|t| t.tid == Some(tid as i64));
+        tracks.iter().filter(is).collect::<Vec<_>>()
+    };
+    assert_eq!((of_tid(tid).len(), of_tid(77).len()), (1, 1), "one track for intervals and samples of a thread");
+    let state = tracks.iter().find(|t| t.name.is_some() && t.parent_uuid == of_tid(tid)[0].uuid).expect("a track");
+    let edges: Vec<(u64, Option<String>)> = packets
+        .iter()
+        .filter(|p| p.track_event.as_ref().is_some_and(|e| e.track_uuid == state.uuid))
+        .map(|p| {
+            let name = p.track_event.as_ref().and_then(|e| e.name_iid);
+            let name = name.and_then(|iid| fresh.iter().flat_map(|d| &d.event_names).find(|n| n.iid == Some(iid)));
+            (p.timestamp.unwrap() - T0 as u64, name.and_then(|name| name.name.clone()))
+        })
+        .collect();
+    let named = |name: &str| Some(name.to_string());
+    assert_eq!(edges, [(0, named("running")), (3_000, None), (3_000, named("blocked")), (3_700, None)]);
+
+    // A run on disk: samples come before intervals, which do not have the system's number of their thread.
+    let (mut first, mut then) = (batch.clone(), batch);
+    (first.spans, first.steps) = (Vec::new(), Vec::new());
+    (then.stacks, then.stack_samples) = (Vec::new(), Vec::new());
+    let unnumbered = Arc::new(ThreadInfo::new(thread.index, 0, thread.name.clone()));
+    then.spans.iter_mut().for_each(|span| span.thread = unnumbered.clone());
+    let packets = self::packets(&[first, then]);
+    let threads = packets.iter().filter_map(|p| p.track_descriptor.as_ref()).filter_map(|t| t.thread.as_ref());
+    let tids: Vec<Option<i64>> = threads.map(|thread| thread.tid).collect();
+    assert_eq!(tids, [Some(tid as i64), Some(77)]);
 }

@@ -85,7 +85,29 @@ impl StackRecord {
             inlined: false,
         }
     }
+
+    /// What it is called: its function, or its binary in brackets where that has no name for it.
+    ///
+    /// ```
+    /// use candlescope_schema::StackRecord;
+    /// let mut frame = StackRecord::new(1, None, 0, "libgomp.so.1", 0x1d);
+    /// assert_eq!(&*frame.name(), "[libgomp.so.1]");
+    /// frame.function = Some("gomp_barrier_wait".into());
+    /// assert_eq!(&*frame.name(), "gomp_barrier_wait");
+    /// assert_eq!(&*StackRecord::new(1, None, 0, "[vdso]", 0x1d).name(), "[vdso]");
+    /// ```
+    pub fn name(&self) -> Arc<str> {
+        match &self.function {
+            Some(function) => function.clone(),
+            None if self.binary.starts_with('[') => self.binary.clone(),
+            None => format!("[{}]", self.binary).into(),
+        }
+    }
 }
+
+/// Name of time in the operating system's kernel, below the function that called it: of the kernel's own functions there
+/// are no frames.
+pub const KERNEL_FRAME: &str = "[kernel]";
 
 impl StackSampleRecord {
     /// A sample outside all intervals, without a stack.

@@ -3,7 +3,7 @@
 use candlescope_compare::{CompareOptions, compare};
 use candlescope_core::Traceparent;
 use candlescope_core::run::RunManifest;
-use candlescope_exporters::{chrome, fuzz, perfetto};
+use candlescope_exporters::{chrome, firefox, fuzz, perfetto, pprof};
 use candlescope_figures::Analysis;
 use candlescope_figures::nsys::Profile;
 use candlescope_lab::compare::{BASELINE_FILE, Baseline};
@@ -137,6 +137,8 @@ fn export(manifest: &RunManifest, run: &Run) {
     // Writing to memory does not fail.
     let _ = chrome::write(&mut out, manifest, run.batches());
     let _ = perfetto::write(&mut out, manifest, run.batches());
+    let _ = firefox::write(&mut out, manifest, run.batches());
+    let _ = pprof::write(&mut out, manifest, run.batches());
 }
 
 fn nsys(scratch: &Path, bytes: &[u8]) -> bool {

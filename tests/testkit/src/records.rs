@@ -112,6 +112,8 @@ pub fn join(batches: impl IntoIterator<Item = Batch>) -> Batch {
         all.requests.extend(batch.requests);
         all.samples.extend(batch.samples);
         all.kernels.extend(batch.kernels);
+        all.stacks.extend(batch.stacks);
+        all.stack_samples.extend(batch.stack_samples);
     }
     all
 }

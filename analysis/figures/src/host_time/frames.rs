@@ -43,10 +43,7 @@ pub(super) struct Frames {
 
 impl Frames {
     pub(super) fn add(&mut self, stack: &StackRecord) {
-        let name = FrameName {
-            function: stack.function.clone().unwrap_or_else(|| format!("[{}]", stack.binary).into()),
-            crate_name: stack.crate_name.clone(),
-        };
+        let name = FrameName { function: stack.name(), crate_name: stack.crate_name.clone() };
         let number = match self.numbers.get(&name) {
             Some(number) => *number,
             None => {

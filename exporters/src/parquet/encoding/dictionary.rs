@@ -105,7 +105,7 @@ impl PathDict {
     }
 }
 
-/// Distinct threads, found by [`ThreadInfo::index`].
+/// Distinct threads, found by [`ThreadInfo::index`]; those that enter no intervals have none (0), and are found by name.
 #[derive(Debug, Default)]
 pub(in crate::parquet) struct ThreadDict {
     key_of: Vec<u32>,
@@ -124,6 +124,9 @@ impl ThreadDict {
     #[cold]
     fn insert(&mut self, thread: &ThreadInfo) -> u32 {
         let index = thread.index as usize;
+        if index == 0 {
+            return self.names.key(&thread.name);
+        }
         if self.key_of.len() <= index {
             self.key_of.resize(index + 1, NULL);
         }
@@ -205,6 +208,14 @@ mod tests {
 
     fn path(id: u32, path: &str, name: &str) -> Arc<PathInfo> {
         Arc::new(with(PathInfo::new(id, path, name, "model"), |p| p.rollup = path.into()))
+    }
+
+    #[test]
+    fn threads_without_an_index_have_their_names() {
+        let mut dict = ThreadDict::default();
+        let keys = [(1, "main"), (0, "pool"), (0, "pool#2"), (0, "pool")]
+            .map(|(n, name)| dict.key(&ThreadInfo::new(n, 9, name)));
+        assert_eq!(keys, [0, 1, 2, 1]);
     }
 
     #[test]

@@ -1,0 +1,39 @@
+//! Time of functions of a run on disk.
+
+use crate::common::scenario::{Scenario, make};
+use crate::common::write_run;
+use candlescope_figures::Analysis;
+use candlescope_reader::Run;
+use candlescope_schema::run::Code;
+use candlescope_schema::{PathInfo, StackRecord, StackSampleRecord, ThreadState};
+use std::sync::Arc;
+
+#[test]
+fn time_of_functions_is_read_with_the_paths_that_it_belongs_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut batch, manifest) = make(&Scenario::on_gpu());
+    // The last interval of the run, which is in a measured step, stands for a module.
+    let span = batch.spans.last_mut().expect("intervals");
+    let mut path = PathInfo::new(1_000, span.path.path.clone(), span.path.name.clone(), span.path.target.clone());
+    path.module = Some("model.layers.0.mlp.down_proj".into());
+    path.rollup = PathInfo::rollup_of(&path.path, path.module.as_deref());
+    let rollup = path.rollup.clone();
+    span.path = Arc::new(path);
+    let mut inner = StackRecord::new(2, Some(1), 1, "app", 0x20);
+    inner.function = Some("multiply".into());
+    batch.stacks = vec![StackRecord::new(1, None, 0, "libc.so.6", 0x10), inner];
+    let sample = |state, ns| {
+        let mut sample = StackSampleRecord::new(span.host_start, span.thread.clone(), state, ns);
+        (sample.stack, sample.step, sample.seq) = (Some(2), span.step, Some(span.seq));
+        (sample.phase, sample.path) = (span.phase, Some(span.path.clone()));
+        sample
+    };
+    batch.stack_samples = vec![sample(ThreadState::Running, 2_000), sample(ThreadState::Blocked, 700)];
+    write_run(dir.path(), &batch, &manifest, 777);
+    let analysis = Analysis::of(&Run::open(dir.path()).unwrap());
+    assert!(analysis.verdict.findings.iter().all(|finding| finding.code != Code::RowsMalformed), "every row is taken");
+    let host = analysis.host.expect("functions");
+    assert_eq!((host.all.own_ns, host.all.blocked_ns, host.all.samples), (2_000, 700, 1));
+    assert_eq!(host.places.keys().collect::<Vec<_>>(), [&rollup]);
+    assert_eq!((&*host.functions[0].name.function, host.functions[0].own.own_ns), ("multiply", 2_000));
+}

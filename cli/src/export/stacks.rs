@@ -1,0 +1,128 @@
+//! `candlescope export firefox`, `pprof` and `stacks`: what consists of call stacks.
+
+use super::{cannot_write, warn};
+use crate::args::ExportArgs;
+use crate::output::say;
+use anyhow::{Context, Result, ensure};
+use candlescope_core::RecordKind;
+use candlescope_core::files::write_whole;
+use candlescope_figures::Analysis;
+use candlescope_figures::figures::Figures;
+use candlescope_figures::flame::{Shown, collapsed_functions};
+use candlescope_figures::known::RunContents;
+use candlescope_reader::Run;
+use serde_json::json;
+use std::io::Write;
+
+/// Refuses a run that has none, and arguments of other formats.
+fn check(args: &ExportArgs, run: &Run) -> Result<()> {
+    ensure!(args.endpoint.is_none(), "--endpoint is for otlp; this format goes to a file, which --out names");
+    ensure!(
+        run.rows(RecordKind::StackSample) > 0,
+        "`{}` has no call stacks: record some with `candlescope profile --stacks`, or with `stacks` in CANDLESCOPE, on Linux; \
+         the intervals alone go out with `export perfetto` or `export chrome`",
+        args.run.display()
+    );
+    Ok(())
+}
+
+#[cfg(not(feature = "firefox"))]
+pub(super) fn firefox(_: &ExportArgs, _: &Run) -> Result<()> {
+    Err(crate::lacking::default_feature("`candlescope export firefox`", "firefox"))
+}
+
+#[cfg(feature = "firefox")]
+pub(super) fn firefox(args: &ExportArgs, run: &Run) -> Result<()> {
+    use candlescope_exporters::firefox::{Written, write, write_gzip};
+    super::only_stacks(args)?;
+    check(args, run)?;
+    let file = args.out.clone().unwrap_or_else(|| args.run.join("firefox.json.gz"));
+    let manifest = run.manifest().cloned().unwrap_or_default();
+    let tables = [RecordKind::Stack, RecordKind::StackSample, RecordKind::Span];
+    let mut batches = run.batches().held().of_tables(&tables);
+    let gzip = super::is_gzip(&file);
+    let written = write_whole(&file, |out| match gzip {
+        true => write_gzip(out, &manifest, &mut batches),
+        false => write(out, &manifest, &mut batches),
+    })
+    .with_context(|| cannot_write(&file))?;
+    let findings = batches.findings();
+    let Written { samples, off_cpu, intervals, intervals_left_out, threads } = written;
+    if args.json {
+        let counts = json!({
+            "file": file, "samples": samples, "off_cpu": off_cpu, "spans": intervals,
+            "spans_left_out": intervals_left_out, "threads": threads, "findings": findings,
+        });
+        return say(&counts.to_string());
+    }
+    warn(&findings);
+    let without = match intervals_left_out {
+        0 => String::new(),
+        n => format!(" (without {n} intervals more, which the viewer cannot show)"),
+    };
+    say(&format!(
+        "wrote {samples} samples and {off_cpu} times off the CPU of {threads} threads, and {intervals} intervals{without}, to {}",
+        file.display()
+    ))?;
+    say("open it at profiler.firefox.com (it stays in your browser) or with `samply load`")
+}
+
+#[cfg(not(feature = "pprof"))]
+pub(super) fn pprof(_: &ExportArgs, _: &Run) -> Result<()> {
+    Err(crate::lacking::default_feature("`candlescope export pprof`", "pprof"))
+}
+
+#[cfg(feature = "pprof")]
+pub(super) fn pprof(args: &ExportArgs, run: &Run) -> Result<()> {
+    use candlescope_exporters::pprof::{Written, write};
+    super::only_stacks(args)?;
+    check(args, run)?;
+    let file = args.out.clone().unwrap_or_else(|| args.run.join("pprof.pb.gz"));
+    let manifest = run.manifest().cloned().unwrap_or_default();
+    let mut batches = run.batches().held().of_tables(&[RecordKind::Stack, RecordKind::StackSample]);
+    let written = write_whole(&file, |out| write(out, &manifest, &mut batches)).with_context(|| cannot_write(&file))?;
+    let findings = batches.findings();
+    let Written { samples, off_cpu, functions } = written;
+    if args.json {
+        let counts = json!({
+            "file": file, "samples": samples, "off_cpu": off_cpu, "functions": functions, "findings": findings,
+        });
+        return say(&counts.to_string());
+    }
+    warn(&findings);
+    say(&format!(
+        "wrote {samples} samples and {off_cpu} times off the CPU in {functions} functions to {}",
+        file.display()
+    ))?;
+    say(&format!("open it with `go tool pprof -http=: {}`", file.display()))
+}
+
+/// Lines of the run's intervals and, below them, functions, as the flame graphs of its report have them.
+pub(super) fn collapsed(args: &ExportArgs, run: &Run) -> Result<()> {
+    check(args, run)?;
+    let (name, shown, what) = match args.off_cpu {
+        false => ("stacks.folded", Shown::OnCpu, "on"),
+        true => ("stacks-off-cpu.folded", Shown::OffCpu, "off"),
+    };
+    let (known, rows) = RunContents::read(run);
+    let mut figures = Figures::of(&known);
+    let noticed = rows.to(&mut [&mut figures]);
+    let analysis = Analysis::finish(figures, &noticed);
+    let lines = analysis.host.as_ref().map_or(Vec::new(), |host| collapsed_functions(&analysis.tree, host, shown));
+    ensure!(
+        !lines.is_empty(),
+        "`{}` has no time {what} the CPU in its measured steps: record more steps, or a higher rate with `--stacks=HZ`",
+        args.run.display()
+    );
+    let file = args.out.clone().unwrap_or_else(|| args.run.join(name));
+    let write = |out: &mut dyn Write| lines.iter().try_for_each(|line| writeln!(out, "{line}"));
+    write_whole(&file, |out| write(out)).with_context(|| cannot_write(&file))?;
+    let findings = &noticed.findings;
+    if args.json {
+        return say(&json!({ "file": file, "stacks": lines.len(), "findings": findings }).to_string());
+    }
+    warn(findings);
+    let count = lines.len();
+    say(&format!("wrote {count} stacks with their time {what} the CPU in measured steps to {}", file.display()))?;
+    say("draw it with inferno-flamegraph, or open it in speedscope")
+}

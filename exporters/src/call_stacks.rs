@@ -1,0 +1,98 @@
+//! Call stacks, and which of the system's threads entered which intervals: what formats with stacks share. Pure.
+
+use candlescope_core::{SpanRecord, StackRecord, StackSampleRecord, thread_of};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Frames of a stack that are written, from the outermost on.
+const DEEPEST: usize = 1_024;
+
+/// Stacks that are held.
+///
+/// Overload policy: samples of later stacks go out as if they had none. Samplers keep fewer; a crafted run could have more
+/// than fit into memory.
+const MOST_STACKS: usize = 4_000_000;
+
+/// All stacks of a run so far.
+#[derive(Debug, Default)]
+pub(crate) struct CallStacks(HashMap<u64, StackRecord>);
+
+/// What makes two frames the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Frame {
+    /// See [`StackRecord::name`].
+    pub(crate) name: Arc<str>,
+    pub(crate) file: Option<Arc<str>>,
+    pub(crate) line: Option<u32>,
+    pub(crate) binary: Arc<str>,
+    pub(crate) build_id: Option<Arc<str>>,
+    pub(crate) address: u64,
+}
+
+impl Frame {
+    pub(crate) fn of(stack: &StackRecord) -> Self {
+        Self {
+            name: stack.name(),
+            file: stack.file.clone(),
+            line: stack.line,
+            binary: stack.binary.clone(),
+            build_id: stack.build_id.clone(),
+            address: stack.address,
+        }
+    }
+
+    /// Stands for all functions of a kind that have no frames of their own.
+    pub(crate) fn named(name: &str) -> Self {
+        let name: Arc<str> = name.into();
+        Self { binary: name.clone(), name, file: None, line: None, build_id: None, address: 0 }
+    }
+}
+
+impl CallStacks {
+    pub(crate) fn add(&mut self, stacks: &[StackRecord]) {
+        let room = MOST_STACKS.saturating_sub(self.0.len());
+        self.0.extend(stacks.iter().take(room).map(|stack| (stack.stack, stack.clone())));
+    }
+
+    pub(crate) fn get(&self, stack: u64) -> Option<&StackRecord> {
+        self.0.get(&stack)
+    }
+
+    /// The stack's caller. Callers have smaller numbers, so that walks outwards end.
+    pub(crate) fn caller(&self, stack: &StackRecord) -> Option<&StackRecord> {
+        stack.parent.filter(|parent| *parent < stack.stack).and_then(|parent| self.get(parent))
+    }
+
+    /// The frames of a stack, outermost first.
+    pub(crate) fn frames(&self, stack: u64) -> Vec<&StackRecord> {
+        let mut frames: Vec<&StackRecord> = std::iter::successors(self.get(stack), |at| self.caller(at)).collect();
+        frames.reverse();
+        frames.truncate(DEEPEST);
+        frames
+    }
+}
+
+/// The operating system's numbers of threads that entered intervals. In a run on disk only samples of stacks have them.
+#[derive(Debug, Default)]
+pub(crate) struct Tids {
+    /// By the thread's number in the session.
+    numbers: HashMap<u64, u64>,
+    names: HashMap<Arc<str>, u64>,
+}
+
+impl Tids {
+    pub(crate) fn add(&mut self, sample: &StackSampleRecord) {
+        if let Some(seq) = sample.seq.filter(|_| !sample.pool) {
+            self.numbers.insert(thread_of(seq), sample.tid);
+        }
+        if !self.names.contains_key(&sample.thread.name) {
+            self.names.insert(sample.thread.name.clone(), sample.tid);
+        }
+    }
+
+    /// The number of the thread that entered an interval, if it is known.
+    pub(crate) fn of(&self, span: &SpanRecord) -> Option<u64> {
+        let known = || self.numbers.get(&thread_of(span.seq)).or_else(|| self.names.get(&span.thread.name));
+        Some(span.thread.os_id).filter(|tid| *tid > 0).or_else(|| known().copied())
+    }
+}
