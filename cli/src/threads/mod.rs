@@ -81,8 +81,9 @@ impl Threads {
     }
 
     /// What a run or a study says of it beside the variables.
-    pub(crate) fn facts(&self) -> [(&'static str, Value); 2] {
+    pub(crate) fn facts(&self) -> [(&'static str, Value); 3] {
         [
+            (env_key::CALLER_COMPUTES.name(), json!(true)),
             (env_key::COMPUTE_THREADS.name(), json!(self.number)),
             (env_key::COMPUTE_THREADS_FROM.name(), json!(self.from)),
         ]
@@ -131,11 +132,10 @@ pub(crate) fn physical_cores() -> usize {
 }
 
 /// Starts the pool of rayon, which otherwise starts on first use and panics if it gets no threads. Here that is an error
-/// with the reason.
+/// with the reason. The calling thread, on which the model runs, is one of the pool's: else each parallel operation is handed
+/// to another thread, and the result back, which takes a small model longer than what is computed.
 pub(crate) fn start_pool() -> Result<()> {
-    let pool = rayon::ThreadPoolBuilder::new();
-    let pool = if std::env::var_os("CS_CUR").is_some() { pool } else { pool.use_current_thread() };
-    pool.build_global().context(
+    rayon::ThreadPoolBuilder::new().use_current_thread().build_global().context(
         "the threads that compute cannot start: raise the number of threads that this user may have (ulimit -u), or ask \
          for fewer with --threads or RAYON_NUM_THREADS",
     )

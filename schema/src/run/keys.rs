@@ -177,6 +177,9 @@ keys! {
         /// Where that number comes from: `RAYON_NUM_THREADS`, `physical cores` or `logical cores`; of the command line's own
         /// runs `option` (`--threads`, `hardware.threads`) or `default`.
         COMPUTE_THREADS_FROM: str = "compute_threads_from";
+        /// Whether the thread that runs the model is one of rayon's pool (in runs and studies of the command line): small
+        /// parallel operations are not handed to another thread then.
+        CALLER_COMPUTES: bool = "caller_computes";
         /// Most threads that bore the program's name, beside the first one: the pools of rayon and candle among them.
         UNNAMED_THREADS: u64 = "unnamed_threads";
         /// What samples call stacks: `perf`, `signals`.

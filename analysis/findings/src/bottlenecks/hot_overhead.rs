@@ -6,6 +6,7 @@ use super::query::functions;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_schema::run::RayonThreads;
 
 /// From this share of a step on.
 const LEAST: f64 = 0.05;
@@ -15,6 +16,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let Some(host) = HostOfStep::of(scene, step) else {
         return out.abstain(code, step, Missing::Stacks);
     };
+    let threads = RayonThreads::of(&scene.analysis.manifest);
     for (cause, time) in &host.causes {
         let share = time.ns() / host.elapsed_ns;
         let gained = gained(cause, time, &host) / host.elapsed_ns;
@@ -47,6 +49,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             .measured("cpu_ns", "ns", time.own_ns / step.row.steps.max(1) as f64, time.samples)
             .measured("blocked_ns", "ns", time.blocked_ns / step.row.steps.max(1) as f64, step.row.steps)
             .derived("gained", "ratio", gained, time.samples)
+            .derived_if("rayon_num_threads", "count", threads.told(), 1)
             .query(functions(step, time.functions.keys().map(|name| &*name.function)))
             .sure(level, reason);
         // Each path has its part of it, so that what another finding gains there is not counted twice.

@@ -206,21 +206,18 @@ impl PerfThread {
 
     /// Switches are recorded for as long as they cost little.
     fn keep_budget(&mut self, take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
+        let also = |event: &Option<PerfEvent>, to: fn(&PerfEvent) -> io::Result<()>| event.as_ref().map(to);
         match self.budget.turn(self.read_until) {
-            None => {}
-            Some(Turn::Off) => {
-                if self.first.disable().is_ok() {
-                    self.switches.as_ref().map(PerfEvent::disable);
-                    self.off_cpu.forget();
-                    self.event(self.read_until, ThreadChange::Paused, take);
-                }
+            Some(Turn::Off) if self.first.disable().is_ok() => {
+                also(&self.switches, PerfEvent::disable);
+                self.off_cpu.forget();
+                self.event(self.read_until, ThreadChange::Paused, take);
             }
-            Some(Turn::On) => {
-                self.switches.as_ref().map(PerfEvent::enable);
-                if self.first.enable().is_ok() {
-                    self.event(clock::monotonic().0, ThreadChange::Lost, take);
-                }
+            Some(Turn::On) if self.first.enable().is_ok() => {
+                also(&self.switches, PerfEvent::enable);
+                self.event(clock::monotonic().0, ThreadChange::Lost, take);
             }
+            _ => {}
         }
     }
 

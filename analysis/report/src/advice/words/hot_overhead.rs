@@ -26,10 +26,17 @@ fn remedy(it: &Sentence<'_>) -> String {
             "Set RAYON_NUM_THREADS before the program starts, to the processors that it may use, or to 1 for a small model: \
              `{phase}` then computes instead"
         ),
-        Some("pool_sync") => format!(
-            "Let fewer threads share what `{phase}` computes: RAYON_NUM_THREADS=1, or `candlescope tune threads` finds the \
-             number; or give each piece more work (batch)"
-        ),
+        Some("pool_sync") => {
+            let fewer = match it.advice.figure("rayon_num_threads") {
+                Some(1.0) => "",
+                _ => "; or let fewer threads share the work (RAYON_NUM_THREADS=1, or what `candlescope tune threads` finds)",
+            };
+            format!(
+                "Let the thread that runs `{phase}` be one of rayon's pool, before anything uses it: \
+                 `rayon::ThreadPoolBuilder::new().use_current_thread().build_global()`; each small operation is handed to another \
+                 thread and back otherwise{fewer}; or give each piece more work (batch)"
+            )
+        }
         Some("recording") => {
             format!("Record fewer intervals of `{phase}`: a schedule (`--schedule`), or fewer spans inside small operations")
         }
@@ -52,7 +59,7 @@ pub(super) fn plain(it: &Sentence<'_>) -> (String, String) {
     let Sentence { step, .. } = it;
     let what = match it.advice.place.cause {
         Some("thread_count") => format!("Set the environment variable {} before the program starts", code("RAYON_NUM_THREADS")),
-        Some("pool_sync") => format!("Let fewer threads work on one request: set {} to 1", code("RAYON_NUM_THREADS")),
+        Some("pool_sync") => "Let the thread that runs the model do small operations itself, instead of handing them to others".to_string(),
         Some("allocation") => "Reuse memory instead of asking for it at every step".to_string(),
         Some("copies") => "Avoid copying data between operations".to_string(),
         Some("recording") => "Record less of each step".to_string(),
