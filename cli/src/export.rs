@@ -1,14 +1,18 @@
 //! `candlescope export`: timelines and traces. What consists of call stacks is in [`stacks`].
 
+mod export_file;
 mod stacks;
 
+#[cfg(feature = "kineto")]
+use self::export_file::is_gzip;
+use self::export_file::{cannot_write, only_stacks, warn};
 use crate::args::{ExportArgs, ExportFormat};
 use crate::limits::limits;
-use crate::output::{note, say};
+use crate::output::say;
 use anyhow::{Context, Result};
 use candlescope_core::RecordKind;
 use candlescope_core::files::write_whole;
-use candlescope_core::run::{Finding, RunManifest};
+use candlescope_core::run::RunManifest;
 #[cfg(feature = "kineto")]
 use candlescope_exporters::kineto;
 use candlescope_exporters::{chrome, perfetto};
@@ -16,7 +20,6 @@ use candlescope_reader::{Batches, Run};
 use serde_json::json;
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::Path;
 
 type Writer = fn(&mut BufWriter<File>, &RunManifest, &mut Batches<'_>) -> std::io::Result<()>;
 
@@ -61,15 +64,6 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
 fn only_a_file(args: &ExportArgs) -> Result<()> {
     anyhow::ensure!(args.endpoint.is_none(), "--endpoint is for otlp; this format goes to a file, which --out names");
     only_stacks(args)
-}
-
-fn only_stacks(args: &ExportArgs) -> Result<()> {
-    anyhow::ensure!(!args.off_cpu, "--off-cpu is for stacks");
-    Ok(())
-}
-
-fn cannot_write(file: &Path) -> String {
-    format!("cannot write {}: choose another place with --out", file.display())
 }
 
 /// A run's rows for formats that have no place for call stacks.
@@ -120,17 +114,6 @@ fn kineto(args: &ExportArgs, run: &Run) -> Result<()> {
         file.display()
     ))?;
     say("open it with HolisticTraceAnalysis (set HTA_DISABLE_NS_ROUNDING=1), TraceLens, or at ui.perfetto.dev")
-}
-
-#[cfg(any(feature = "firefox", feature = "kineto"))]
-fn is_gzip(file: &Path) -> bool {
-    file.extension().is_some_and(|extension| extension == "gz")
-}
-
-fn warn(findings: &[Finding]) {
-    for finding in findings {
-        note(&format!("warning: {}; {}", finding.message(), finding.remedy()));
-    }
 }
 
 #[cfg(feature = "otlp")]

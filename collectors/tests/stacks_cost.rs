@@ -39,7 +39,7 @@ fn median(numbers: &mut [f64]) -> f64 {
 #[test]
 fn sampling_two_busy_threads_costs_little() {
     let _alone = alone();
-    for source in [SourceChoice::Auto, SourceChoice::Signals] {
+    for source in [SourceChoice::Perf, SourceChoice::Signals] {
         let (mut more, mut polls) = (Vec::new(), Vec::new());
         let mut name = String::new();
         for _ in 0..15 {
@@ -61,7 +61,7 @@ fn sampling_two_busy_threads_costs_little() {
 #[test]
 fn a_poll_without_samples_costs_little() {
     let _alone = alone();
-    for source in [SourceChoice::Auto, SourceChoice::Signals] {
+    for source in [SourceChoice::Perf, SourceChoice::Signals] {
         let recorder = Recorder::with(source).unwrap();
         std::thread::sleep(Duration::from_secs(2));
         let recorded = recorder.stop();

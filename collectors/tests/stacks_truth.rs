@@ -112,7 +112,7 @@ fn shares_by_signals() {
 #[test]
 fn shares_of_several_threads() {
     let _alone = alone();
-    for source in [SourceChoice::Auto, SourceChoice::Signals] {
+    for source in [SourceChoice::Perf, SourceChoice::Signals] {
         shares(source, 3, 30);
     }
 }
@@ -121,7 +121,7 @@ fn shares_of_several_threads() {
 #[ignore = "takes a minute"]
 fn shares_of_longer_runs() {
     let _alone = alone();
-    for source in [SourceChoice::Auto, SourceChoice::Signals] {
+    for source in [SourceChoice::Perf, SourceChoice::Signals] {
         shares(source, 1, 340);
         shares(source, 2, 340);
     }
@@ -131,7 +131,7 @@ fn shares_of_longer_runs() {
 #[test]
 fn a_thread_that_another_one_displaces_is_preempted() {
     let _alone = alone();
-    let recorder = Recorder::with(SourceChoice::Auto).unwrap();
+    let recorder = Recorder::with(SourceChoice::Perf).unwrap();
     let done = Arc::new(AtomicBool::new(false));
     let spinner = std::thread::spawn({
         let done = Arc::clone(&done);
@@ -167,7 +167,7 @@ fn a_thread_that_another_one_displaces_is_preempted() {
 fn events_tell_switches_and_page_faults() {
     let _alone = alone();
     const PAGES: usize = 40_000;
-    let recorder = Recorder::with(SourceChoice::Auto).unwrap();
+    let recorder = Recorder::with(SourceChoice::Perf).unwrap();
     let worker = std::thread::spawn(|| {
         std::thread::sleep(Duration::from_millis(300));
         let mut memory = vec![0_u8; PAGES * 4096];
@@ -209,7 +209,7 @@ fn events_tell_switches_and_page_faults() {
 #[test]
 fn what_does_not_fit_is_counted() {
     let _alone = alone();
-    for source in [SourceChoice::Auto, SourceChoice::Signals] {
+    for source in [SourceChoice::Perf, SourceChoice::Signals] {
         let sampler = std::thread::Builder::new().name("cs-stacks".into()).spawn(move || poll_too_late(source));
         sampler.unwrap().join().unwrap();
     }
@@ -245,7 +245,7 @@ fn poll_too_late(source: SourceChoice) {
 #[test]
 fn new_names_are_told_and_threads_of_our_own_are_left_out() {
     let _alone = alone();
-    for source in [SourceChoice::Auto, SourceChoice::Signals] {
+    for source in [SourceChoice::Perf, SourceChoice::Signals] {
         let recorder = Recorder::with(source).unwrap();
         let start = |name: &'static std::ffi::CStr| {
             let thread = std::thread::spawn(move || {
@@ -286,7 +286,7 @@ fn read_of_kernel() {
 #[test]
 fn time_in_the_kernel_is_marked_and_belongs_to_who_called_it() {
     let _alone = alone();
-    for source in [SourceChoice::Auto, SourceChoice::Signals] {
+    for source in [SourceChoice::Perf, SourceChoice::Signals] {
         let recorder = Recorder::with(source).unwrap();
         let tid = std::thread::spawn(|| {
             read_of_kernel();
@@ -350,7 +350,7 @@ fn player() {
             shares(SourceChoice::Auto, 2, 60);
         }
         "no switches" => {
-            let options = StackOptions::default().source(SourceChoice::Auto).off_cpu(false);
+            let options = StackOptions::default().source(SourceChoice::Perf).off_cpu(false);
             let recorder = Recorder::start(options).unwrap();
             let truth = std::thread::spawn(|| work(30)).join().unwrap();
             let recorded = recorder.stop();

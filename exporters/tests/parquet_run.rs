@@ -341,11 +341,11 @@ fn a_bad_compression_level_is_refused() {
     assert!(error.is_fatal() && error.to_string().contains("compression_level is 99"), "{error}");
 }
 
-/// A real file system of one megabyte, if the test may mount one.
+/// A real file system of little more than a megabyte, if the test may mount one.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_real_full_disk_is_survived() {
-    let Some(dir) = SmallDisk::mount("1m") else { return };
+    let Some(dir) = SmallDisk::mount("1200k") else { return };
     let run = dir.path().join("run");
     let config = ParquetConfig::new(&run).row_group_rows(20_000).rotate_rows(40_000);
     let mut exporter = ParquetExporter::new(config);

@@ -162,9 +162,6 @@ fn functions_have_the_time_of_the_intervals_that_they_ran_in() {
     let host = analysis.host.as_ref().expect("stacks");
     let place = |path: &str| host.places.get(path).unwrap_or_else(|| panic!("{path} of {:?}", host.places.keys()));
     for (path, function) in [("decode/first", "alpha"), ("decode/second", "beta")] {
-        let (top, ns) = place(path).top.as_ref().expect("a function");
-        // The loops read their clock, so a part of the time is in the system's library or the kernel.
-        assert!(top.function.contains(function) || *ns < place(path).all.cpu_ns() / 2, "{path}: {top:?}");
         let total: u64 =
             host.functions.iter().filter(|f| f.name.function.ends_with(function)).map(|f| f.total.own_ns).sum();
         let share = total as f64 / place(path).all.own_ns as f64;
@@ -199,7 +196,7 @@ fn memory_that_is_given_back_costs_page_faults() {
     let faults = found(&analyzed, AdviceCode::PageFaults, None);
     assert!(faults.gain.mid > 0.1, "{faults:?}");
     assert_eq!(faults.place.path.as_deref(), Some("decode/grow"));
-    if let Some(pages) = faults.figure("page_faults") {
+    if let Some(pages) = faults.figure("faults") {
         assert!(pages > 20.0, "{pages} a step");
     }
 }

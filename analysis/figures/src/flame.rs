@@ -1,6 +1,7 @@
 //! Collapsed stacks weighted by self time, as flame graph tools read them: `decode;block;attn;linear 12345`.
 
 use super::host_time::{HostTime, PlaceTime, Weights};
+use super::stats::total;
 use super::tree::Tree;
 use std::collections::BTreeMap;
 
@@ -53,17 +54,17 @@ pub fn collapsed_functions(tree: &Tree, host: &HostTime, shown: Shown) -> Vec<St
         let place = host.places.get(&row.rollup).filter(|_| row.path.is_some());
         let Some(place) = place else {
             if shown == Shown::Elapsed && row.self_ns > 0 {
-                *lines.entry(stack.join(";")).or_default() += row.self_ns;
+                add(&mut lines, stack.join(";"), row.self_ns);
             }
             continue;
         };
         let parts = parts(place, shown);
-        let sampled: u64 = parts.iter().map(|(_, ns)| ns).sum();
+        let sampled = total(parts.iter().map(|(_, ns)| *ns));
         // What was sampled divides what was measured.
         let scale = match shown {
             Shown::Elapsed if sampled > 0 => row.self_ns as f64 / sampled as f64,
             Shown::Elapsed => {
-                *lines.entry(stack.join(";")).or_default() += row.self_ns;
+                add(&mut lines, stack.join(";"), row.self_ns);
                 continue;
             }
             Shown::OnCpu | Shown::OffCpu => 1.0,
@@ -71,10 +72,15 @@ pub fn collapsed_functions(tree: &Tree, host: &HostTime, shown: Shown) -> Vec<St
         for (below, ns) in parts {
             let frames = stack.iter().map(String::as_str).chain(below.iter().map(String::as_str));
             let line = frames.take(DEEPEST).collect::<Vec<_>>().join(";");
-            *lines.entry(line).or_default() += (ns as f64 * scale).round() as u64;
+            add(&mut lines, line, (ns as f64 * scale).round() as u64);
         }
     }
     lines.into_iter().filter(|(_, ns)| *ns > 0).map(|(line, ns)| format!("{line} {ns}")).collect()
+}
+
+fn add(lines: &mut BTreeMap<String, u64>, line: String, ns: u64) {
+    let sum = lines.entry(line).or_default();
+    *sum = sum.saturating_add(ns);
 }
 
 /// The time of a place by the names below it, nanoseconds.
@@ -90,8 +96,9 @@ fn parts(place: &PlaceTime, shown: Shown) -> Vec<(Vec<String>, u64)> {
         let (on, off) = (shown != Shown::OffCpu, shown != Shown::OnCpu);
         let own = time.own_ns.min(if on { u64::MAX } else { 0 });
         let pool = time.pool_ns.min(if shown == Shown::OnCpu { u64::MAX } else { 0 });
-        let kernel = time.kernel_ns.min(own + pool);
-        put(None, own + pool - kernel);
+        let on_cpu = own.saturating_add(pool);
+        let kernel = time.kernel_ns.min(on_cpu);
+        put(None, on_cpu - kernel);
         put(Some(KERNEL), kernel);
         if off {
             put(Some(BLOCKED), time.blocked_ns);

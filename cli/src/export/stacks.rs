@@ -1,6 +1,6 @@
 //! `candlescope export firefox`, `pprof` and `stacks`: what consists of call stacks.
 
-use super::{cannot_write, warn};
+use super::export_file::{cannot_write, only_stacks, warn};
 use crate::args::ExportArgs;
 use crate::output::say;
 use anyhow::{Context, Result, ensure};
@@ -34,13 +34,13 @@ pub(super) fn firefox(_: &ExportArgs, _: &Run) -> Result<()> {
 #[cfg(feature = "firefox")]
 pub(super) fn firefox(args: &ExportArgs, run: &Run) -> Result<()> {
     use candlescope_exporters::firefox::{Written, write, write_gzip};
-    super::only_stacks(args)?;
+    only_stacks(args)?;
     check(args, run)?;
     let file = args.out.clone().unwrap_or_else(|| args.run.join("firefox.json.gz"));
     let manifest = run.manifest().cloned().unwrap_or_default();
     let tables = [RecordKind::Stack, RecordKind::StackSample, RecordKind::Span];
     let mut batches = run.batches().held().of_tables(&tables);
-    let gzip = super::is_gzip(&file);
+    let gzip = super::export_file::is_gzip(&file);
     let written = write_whole(&file, |out| match gzip {
         true => write_gzip(out, &manifest, &mut batches),
         false => write(out, &manifest, &mut batches),
@@ -75,7 +75,7 @@ pub(super) fn pprof(_: &ExportArgs, _: &Run) -> Result<()> {
 #[cfg(feature = "pprof")]
 pub(super) fn pprof(args: &ExportArgs, run: &Run) -> Result<()> {
     use candlescope_exporters::pprof::{Written, write};
-    super::only_stacks(args)?;
+    only_stacks(args)?;
     check(args, run)?;
     let file = args.out.clone().unwrap_or_else(|| args.run.join("pprof.pb.gz"));
     let manifest = run.manifest().cloned().unwrap_or_default();

@@ -83,7 +83,7 @@ impl Mode {
         }
         if !self.tells_switches() {
             blind.push("time off the CPU");
-        } else if !with_kernel {
+        } else if !self.perf.is_some_and(|perf| perf.kernel) {
             blind.push("where waiting threads wait: their time has no stacks");
         }
         blind

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// At the end, names are waited for so long; what has none by then is delivered without.
-const LAST_NAMES: Duration = Duration::from_secs(10);
+const LAST_NAMES: Duration = Duration::from_secs(2);
 /// Page faults that are too few for a record are read so often.
 const FAULTS_NS: u64 = 100_000_000;
 /// The kernel writes a record at once; another CPU may still be at one when its buffer is read.

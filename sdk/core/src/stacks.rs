@@ -67,8 +67,10 @@ pub enum ThreadChange {
     },
     /// So many pages had to be provided for the thread.
     PageFaults(u32),
-    /// Switches and page faults are not reported from now on, until a [`Lost`](Self::Lost) says up to when that was so.
+    /// Switches and page faults are not reported from now on, until [`Resumed`](Self::Resumed).
     Paused,
+    /// They are reported again.
+    Resumed,
     /// Events of the thread were lost, up to this time: what it did since its last event is not known.
     Lost,
     /// The thread ended, or is no longer sampled.

@@ -1,6 +1,7 @@
 //! Functions by who calls them, with their time.
 
-use super::{FrameName, Weights};
+use super::frames::FrameName;
+use super::weights::Weights;
 use rustc_hash::FxHashMap;
 
 /// A tree of calls as a flat list: nothing here recurses.
@@ -37,6 +38,9 @@ impl CallTree {
     }
 }
 
+/// Nodes of the tree of one path.
+const MOST_NODES: usize = 50_000;
+
 /// A tree under construction, of functions by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Growing {
@@ -51,6 +55,10 @@ impl Growing {
         let mut at = None;
         for function in chain {
             let nodes = &mut self.nodes;
+            // Beyond it time counts for the caller.
+            if nodes.len() >= MOST_NODES && !self.children.contains_key(&(at, *function, pool)) {
+                break;
+            }
             let node = *self.children.entry((at, *function, pool)).or_insert_with(|| {
                 nodes.push((*function, at, pool, Weights::default()));
                 nodes.len() - 1

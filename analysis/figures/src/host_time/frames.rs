@@ -14,8 +14,12 @@ pub struct FrameName {
 }
 
 impl FrameName {
-    /// Whether it does what the program asks for: arithmetic, copies. See
-    /// [`is_pool`](FrameName::is_pool) and the findings for what does not.
+    /// Whether it is one of candle's operations, or below one, rather than a model that calls them.
+    pub(super) fn is_operation(&self) -> bool {
+        self.crate_name.as_deref() == Some("candle_core")
+    }
+
+    /// Whether its binary has no name for it.
     pub fn is_unknown(&self) -> bool {
         self.function.starts_with('[')
     }
@@ -37,9 +41,19 @@ const POOLS: [&str; 6] = ["std", "core", "alloc", "rayon", "rayon_core", "tokio"
 pub(super) struct Frames {
     names: Vec<FrameName>,
     numbers: FxHashMap<FrameName, u32>,
-    /// Each stack's innermost function, and the stack of its caller.
-    stacks: FxHashMap<u64, (u32, Option<u64>)>,
+    stacks: FxHashMap<u64, Frame>,
 }
+
+/// A stack's innermost function, the stack of its caller, and the frames of both.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    function: u32,
+    parent: Option<u64>,
+    depth: u16,
+}
+
+/// Frames of a stack that are kept, from the outermost on: what is deeper counts for its caller.
+const DEEPEST: u16 = 1_024;
 
 impl Frames {
     pub(super) fn add(&mut self, stack: &StackRecord) {
@@ -53,24 +67,29 @@ impl Frames {
                 number
             }
         };
-        self.stacks.insert(stack.stack, (number, stack.parent));
+        // A caller that did not come before is none, so that every walk is short.
+        let caller = stack.parent.and_then(|parent| self.stacks.get(&parent).copied());
+        let frame = match caller {
+            Some(caller) if caller.depth >= DEEPEST => caller,
+            Some(caller) => Frame { function: number, parent: stack.parent, depth: caller.depth + 1 },
+            None => Frame { function: number, parent: None, depth: 1 },
+        };
+        self.stacks.insert(stack.stack, frame);
     }
 
     pub(super) fn name(&self, number: u32) -> &FrameName {
         &self.names[number as usize]
     }
 
-    /// The functions of a stack, outermost first; what is deeper than `most` is left out. Callers have smaller numbers,
-    /// so this ends.
-    pub(super) fn of(&self, stack: u64, most: usize) -> Vec<u32> {
+    /// The functions of a stack, outermost first.
+    pub(super) fn of(&self, stack: u64) -> Vec<u32> {
         let mut all = Vec::new();
         let mut next = Some(stack);
-        while let Some((function, parent)) = next.and_then(|stack| self.stacks.get(&stack)) {
-            all.push(*function);
-            next = *parent;
+        while let Some(frame) = next.and_then(|stack| self.stacks.get(&stack)) {
+            all.push(frame.function);
+            next = frame.parent;
         }
         all.reverse();
-        all.truncate(most);
         all
     }
 }

@@ -10,9 +10,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Frames of a stack that are looked at, from the outermost on.
-const DEEPEST: usize = 1_024;
-
 /// Frames that are kept of a pool's thread that has no job.
 const OF_IDLE: usize = 3;
 
@@ -48,6 +45,10 @@ impl StackPass {
     /// Takes a sample of a measured step; those outside of all steps count for nothing.
     pub(crate) fn sample(&mut self, sample: &StackSampleRecord) {
         if sample.step.is_none() && !sample.pool {
+            return;
+        }
+        // What a pool's thread waits for is no time of the thread whose interval it is.
+        if sample.pool && sample.state != ThreadState::Running {
             return;
         }
         self.samples += 1;
@@ -91,7 +92,7 @@ impl StackPass {
     fn collect(&mut self) -> HostTime {
         let sums: Vec<((usize, Option<u64>), Weights)> = std::mem::take(&mut self.sums).into_iter().collect();
         let chains: Vec<Vec<u32>> =
-            sums.iter().map(|((_, stack), _)| stack.map_or(Vec::new(), |s| self.frames.of(s, DEEPEST))).collect();
+            sums.iter().map(|((_, stack), _)| stack.map_or(Vec::new(), |s| self.frames.of(s))).collect();
         let mut all = Weights::default();
         let mut trees: BTreeMap<&str, (Weights, Growing)> = BTreeMap::new();
         let mut functions: FxHashMap<u32, (Weights, Weights)> = FxHashMap::default();
@@ -104,12 +105,15 @@ impl StackPass {
             whole.add(time);
             let (on_pool, own) = split(time);
             let around = path.rsplit_once('/').and_then(|(above, _)| trunks.get(above));
-            let skipped = around.map_or(0, |trunk| shared(trunk, chain)).min(chain.len().saturating_sub(1));
+            let operation = chain.iter().position(|function| self.frames.name(*function).is_operation());
+            let inside = operation.unwrap_or_else(|| chain.len().saturating_sub(1));
+            let skipped = around.map_or(0, |trunk| shared(trunk, chain)).min(inside);
             tree.add(&chain[skipped..], false, &own);
             tree.add(&chain[self.job(chain)..], true, &on_pool);
             let Some(innermost) = chain.last() else { continue };
             functions.entry(*innermost).or_default().0.add(time);
-            *most.entry(*innermost).or_default().entry(rollup).or_default() += time.cpu_ns();
+            let there = most.entry(*innermost).or_default().entry(rollup).or_default();
+            *there = there.saturating_add(time.cpu_ns());
             let mut once = chain.clone();
             once.sort_unstable();
             once.dedup();
@@ -140,7 +144,10 @@ impl StackPass {
         let places = trees.into_iter().map(|(rollup, (all, tree))| {
             let calls = tree.finish(name);
             let mut own: BTreeMap<_, u64> = BTreeMap::new();
-            calls.nodes.iter().for_each(|node| *own.entry(&node.name).or_default() += node.own.cpu_ns());
+            for node in &calls.nodes {
+                let sum = own.entry(&node.name).or_default();
+                *sum = sum.saturating_add(node.own.cpu_ns());
+            }
             let top = own.into_iter().filter(|(_, ns)| *ns > 0).max_by_key(|(name, ns)| (*ns, Reverse(*name)));
             let top = top.map(|(name, ns)| (name.clone(), ns));
             (rollup.to_string(), PlaceTime { all, calls, top })

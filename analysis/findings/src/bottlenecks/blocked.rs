@@ -27,8 +27,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             waits.function().map_or(at.clone(), |function| at.function(&function.function))
         })
         .steps(step.row.steps)
-        .measured("share", "ratio", share, step.row.steps)
-        .measured("waits_ns", "ns", waits.blocked_ns / step.row.steps.max(1) as f64, step.row.steps)
+        .derived("share", "ratio", share, step.row.steps)
+        .derived("waits_ns", "ns", waits.blocked_ns / step.row.steps.max(1) as f64, step.row.steps)
         .query(thread_time(step, "blocked_ns"))
         .sure(ConfidenceLevel::Low, "measured; what is waited for may be needed");
     let places: Vec<(String, f64)> =

@@ -2,6 +2,8 @@
 
 use super::scene::{Scene, StepScene};
 use candlescope_figures::host_time::{CallTree, FrameName, HostTime, PlaceTime};
+use candlescope_figures::stats::total;
+use candlescope_schema::run::env_key;
 use std::collections::BTreeMap;
 
 /// A cause that the names of functions tell.
@@ -104,6 +106,8 @@ fn most<K>(of: &BTreeMap<K, f64>) -> Option<&K> {
 /// What the host did in the steps of a kind.
 #[derive(Debug, Default)]
 pub(super) struct HostOfStep {
+    /// Whether samples tell of page faults.
+    sees_faults: bool,
     /// Time that passed on the threads that entered the intervals, as sampled, nanoseconds.
     pub(super) elapsed_ns: f64,
     /// By the name of the cause.
@@ -120,7 +124,8 @@ impl HostOfStep {
     /// Of these steps; `None` if no stacks were sampled in them.
     pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<Self> {
         let host: &HostTime = scene.analysis.host.as_ref()?;
-        let mut all = Self::default();
+        let source = env_key::STACKS_SOURCE.of(&scene.analysis.manifest.environment);
+        let mut all = Self { sees_faults: source == Some("perf"), ..Self::default() };
         let places = host.places.iter().filter(|(rollup, _)| **rollup == step.name || step.has(rollup));
         places.for_each(|(rollup, place)| all.add(rollup, place));
         (all.elapsed_ns > 0.0).then_some(all)
@@ -129,7 +134,7 @@ impl HostOfStep {
     fn add(&mut self, rollup: &str, place: &PlaceTime) {
         self.elapsed_ns += place.all.elapsed_ns() as f64;
         let of = causes(&place.calls);
-        let known: u64 = place.calls.nodes.iter().map(|node| node.own.blocked_ns).sum();
+        let known = total(place.calls.nodes.iter().map(|node| node.own.blocked_ns));
         // Of some waits the stack is known; the others are taken to be like them.
         let scale = if known > 0 { place.all.blocked_ns as f64 / known as f64 } else { 0.0 };
         for (node, cause) in place.calls.nodes.iter().zip(&of) {
@@ -148,7 +153,7 @@ impl HostOfStep {
                 None => self.waits.add(rollup, Some(name), 0.0, blocked, 0),
             }
             let kernel = node.own.kernel_ns as f64;
-            if kernel > 0.0 && is_for_memory(name) {
+            if kernel > 0.0 && is_for_memory(name, self.sees_faults) {
                 self.memory.add(rollup, Some(name), kernel, 0.0, node.own.samples);
             }
         }
@@ -196,7 +201,9 @@ fn causes(calls: &CallTree) -> Vec<Option<&'static str>> {
 
 /// Whether its time in the kernel is for memory: it asks for some, or it called nothing, so that it touched a page that
 /// was not there.
-fn is_for_memory(name: &FrameName) -> bool {
+///
+/// Where samples come by signals, only calls are told: a page that was not there is none.
+fn is_for_memory(name: &FrameName, sees_faults: bool) -> bool {
     const ASK: [&str; 8] = ["mmap", "munmap", "madvise", "mremap", "brk", "sbrk", "__mmap", "__munmap"];
     const CALLS: [&str; 22] = [
         "syscall",
@@ -223,5 +230,6 @@ fn is_for_memory(name: &FrameName) -> bool {
         "fsync",
     ];
     let plain = name.function.trim_start_matches('_').trim_start_matches("libc_");
-    ASK.contains(&&*name.function) || (!CALLS.contains(&plain) && !plain.starts_with("pthread_") && !name.is_unknown())
+    ASK.contains(&&*name.function)
+        || (sees_faults && !CALLS.contains(&plain) && !plain.starts_with("pthread_") && !name.is_unknown())
 }

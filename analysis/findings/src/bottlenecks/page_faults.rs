@@ -34,9 +34,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         })
         .steps(step.row.steps)
         .derived("share", "ratio", share, memory.samples)
-        .measured("kernel_ns", "ns", memory.own_ns / step.row.steps.max(1) as f64, memory.samples)
-        .measured_if("page_fault_ns", "ns", each, 256)
-        .derived_if("page_faults", "count", faults, step.row.steps)
+        .derived("kernel_ns", "ns", memory.own_ns / step.row.steps.max(1) as f64, memory.samples)
+        .derived_if("page_fault_ns", "ns", each, 256)
+        .derived_if("faults", "count", faults, step.row.steps)
         .query(thread_time(step, "page_faults"))
         .sure(ConfidenceLevel::Medium, "sampled; the first use of memory that is kept costs the same once");
     let place = memory.place().map_or_else(|| busiest(scene, step), str::to_string);

@@ -16,7 +16,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let manifest = &scene.analysis.manifest;
     let draft = Draft::new(AdviceCode::Preempted, step)
         .steps(step.row.steps)
-        .measured("share", "ratio", share, step.row.steps)
+        .derived("share", "ratio", share, step.row.steps)
         .measured("preempted_ns", "ns", threads.preempted_ns as f64 / step.row.steps.max(1) as f64, step.row.steps)
         .derived_if("others", "count", manifest.machine.as_ref().and_then(MachineUse::others_cores), 1)
         .query(thread_time(step, "preempted_ns"))

@@ -61,7 +61,8 @@ fn by_crate(tree: &Tree, host: &HostTime) -> PaletteMap {
     let mut own: BTreeMap<String, u64> = BTreeMap::new();
     let all = || host.places.values().flat_map(|place| &place.calls.nodes);
     for node in all() {
-        *own.entry(node.name.crate_name.as_deref().unwrap_or("").to_string()).or_default() += node.own.cpu_ns();
+        let sum = own.entry(node.name.crate_name.as_deref().unwrap_or("").to_string()).or_default();
+        *sum = sum.saturating_add(node.own.cpu_ns());
     }
     own.remove("");
     let mut crates: Vec<(String, u64)> = own.into_iter().collect();

@@ -34,8 +34,12 @@ pub(super) fn section(analysis: &Analysis) -> Section {
          rates are over the time in which at least one step of a kind was open.{}",
         errors(analysis).unwrap_or_default()
     );
+    let mut columns = columns();
+    if knows_threads(analysis) {
+        columns.extend(thread_columns());
+    }
     let table =
-        Table::new("", columns(), phases.rows.iter().map(|one| row(analysis, one)).collect()).of_code(28).longest(60);
+        Table::new("", columns, phases.rows.iter().map(|one| row(analysis, one)).collect()).of_code(28).longest(60);
     let section = Section::new("phases", "Steps", note)
         .brief(format!("wall {wall}, {brief}"))
         .with_in(Forms::PAGE, Block::Shares("Share of time by phase", bar(analysis)))
@@ -62,11 +66,21 @@ fn columns() -> Vec<candlescope_document::Column> {
         wide("at once", "steps open at once, on average over the time in which any was"),
         wide("GPU", "GPU time of the steps that have it"),
         wide("intervals", ""),
+    ]
+}
+
+/// Where it is known what threads did.
+fn thread_columns() -> [candlescope_document::Column; 4] {
+    [
         wide("on CPU", "share of their time in which their thread was on a CPU"),
         wide("preempted", "share of their time in which another thread had the CPU"),
         wide("blocked", "share of their time in which their thread waited"),
         wide("page faults", "a step"),
     ]
+}
+
+fn knows_threads(analysis: &Analysis) -> bool {
+    analysis.intervals.paths.iter().any(|path| path.threads.known_ns > 0 || path.threads.faults_known_ns > 0)
 }
 
 /// What the steps' own threads did: on a CPU, preempted, blocked, and the pages that the system provided.
@@ -109,7 +123,9 @@ fn row(analysis: &Analysis, row: &PhaseRow) -> Row {
         gpu,
         number(row.intervals),
     ];
-    cells.extend(thread_cells(analysis, row));
+    if knows_threads(analysis) {
+        cells.extend(thread_cells(analysis, row));
+    }
     let remark = row.inside.as_deref().map_or(String::new(), |inside| format!("in {inside}"));
     Row { remark, ..Row::new(row.name.clone(), cells) }
 }

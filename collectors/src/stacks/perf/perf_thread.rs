@@ -215,7 +215,7 @@ impl PerfThread {
             }
             Some(Turn::On) if self.first.enable().is_ok() => {
                 also(&self.switches, PerfEvent::enable);
-                self.event(clock::monotonic().0, ThreadChange::Lost, take);
+                self.event(clock::monotonic().0, ThreadChange::Resumed, take);
             }
             _ => {}
         }

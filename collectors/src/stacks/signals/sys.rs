@@ -197,12 +197,13 @@ static COPIES_OWN_MEMORY: std::sync::atomic::AtomicBool = std::sync::atomic::Ato
 pub(super) fn install() -> io::Result<i32> {
     static INSTALLED: Mutex<()> = Mutex::new(());
     let _once = INSTALLED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    // A child of `fork` that samples itself has the handler already, and a number of its own.
+    // SAFETY: takes nothing and cannot fail.
+    PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
     let installed = SIGNAL.load(Ordering::Relaxed);
     if installed != 0 && is_installed() {
         return Ok(installed);
     }
-    // SAFETY: takes nothing and cannot fail.
-    PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
     COPIES_OWN_MEMORY.store(can_copy_own_memory(), Ordering::Relaxed);
     let free = (libc::SIGRTMIN() + 1..=libc::SIGRTMAX()).rev().find(|signal| disposition(*signal).is_some_and(|d| d.0 == libc::SIG_DFL as u64));
     let signal = free.unwrap_or(libc::SIGPROF);

@@ -147,12 +147,16 @@ impl Stacks {
 
     fn event(&mut self, tid: u64, at: HostNs, change: &ThreadChange) {
         if let ThreadChange::Attached { name, switches, page_faults, running } = change {
-            self.account.threads += 1;
+            let known = self.threads.insert(tid, ThreadTime::new(name.clone(), at, *switches, *page_faults, *running));
+            self.account.threads += u64::from(known.is_none());
+            // A number may have come to another thread. Threads that enter intervals are adopted again.
+            if self.infos.get(&tid).is_some_and(|info| info.index == 0) {
+                self.infos.remove(&tid);
+            }
             match is_of_candle_pool(name) {
                 true => self.pool_threads.insert(tid),
                 false => self.pool_threads.remove(&tid),
             };
-            self.threads.insert(tid, ThreadTime::new(name.clone(), at, *switches, *page_faults, *running));
         } else if let Some(thread) = self.threads.get_mut(&tid) {
             thread.take(at, change);
         }
@@ -165,6 +169,7 @@ impl Stacks {
 
     /// Gives intervals and steps what their thread did meanwhile, and remembers where they were for samples.
     pub(crate) fn note(&mut self, batch: &mut Batch) {
+        let through = self.through;
         let mut at = 0;
         while at < batch.spans.len() {
             let tid = batch.spans[at].thread.os_id;
@@ -175,6 +180,9 @@ impl Stacks {
         for step in &mut batch.steps {
             let Some(thread) = self.threads.get(&step.thread.os_id) else { continue };
             let end = step.host_start.plus_ns(step.host_dur_ns);
+            if end > through {
+                continue;
+            }
             let (cpu, preempted, blocked) = parts(thread.between(step.host_start, end));
             (step.cpu_ns, step.preempted_ns, step.blocked_ns) = (cpu, preempted, blocked);
             step.page_faults = thread.page_faults(step.host_start, end);
@@ -183,15 +191,21 @@ impl Stacks {
 
     fn note_spans(&mut self, tid: u64, spans: &mut [SpanRecord]) {
         if let Some(thread) = self.threads.get(&tid) {
+            let through = self.through;
             for span in &mut *spans {
                 let end = span.host_start.plus_ns(span.host_dur_ns);
+                if end > through {
+                    continue;
+                }
                 let (cpu, preempted, blocked) = parts(thread.between(span.host_start, end));
                 (span.cpu_ns, span.preempted_ns, span.blocked_ns) = (cpu, preempted, blocked);
                 span.page_faults = thread.page_faults(span.host_start, end);
             }
         }
         // Entries of a request's span stand above steps: they say nothing about where the time went.
-        let intervals: Vec<Interval> = spans.iter().filter(|span| span.step.is_some()).map(Interval::of).collect();
+        let mut intervals: Vec<Interval> = spans.iter().filter(|span| span.step.is_some()).map(Interval::of).collect();
+        // A step inside another one comes before it, and what is open around a part after it.
+        intervals.sort_by_key(|interval| (interval.start, interval.depth));
         let start = intervals.iter().map(|i| i.start).min();
         let end = intervals.iter().map(|i| i.end).max();
         let (Some(start), Some(end)) = (start, end) else { return };
@@ -203,13 +217,16 @@ impl Stacks {
     pub(crate) fn join(&mut self, until: HostNs, into: &mut Batch) {
         into.stacks.append(&mut self.new_stacks);
         let excess = self.waiting.len() > MOST_WAITING || self.places_held > MOST_PLACES;
-        let through = if self.ended { HostNs(i64::MAX) } else { self.samples_through };
+        // At the end nothing is waited for.
+        let last = until == HostNs(i64::MAX);
+        let through = if self.ended || last { HostNs(i64::MAX) } else { self.samples_through };
         let until = if excess { through } else { until.min(through) };
         if !self.sorted {
             self.waiting.make_contiguous().sort_by_key(|(at, _)| *at);
             self.sorted = true;
         }
         let ready = self.waiting.partition_point(|(at, _)| *at < until);
+        let ready = ready.max(self.waiting.len().saturating_sub(MOST_WAITING));
         into.stack_samples.reserve(ready);
         for _ in 0..ready {
             let Some((at, sample)) = self.waiting.pop_front() else { break };
@@ -249,8 +266,8 @@ impl Stacks {
         if let Some(own) = self.places.get(&sample.tid).and_then(|runs| innermost(runs, at)) {
             return own.belongs(false);
         }
-        // A pool's thread that waits has nothing to do: that is nobody's time.
-        if sample.state == ThreadState::Blocked || !self.pool_threads.contains(&sample.tid) {
+        // A pool's thread that is off its CPU computes for nobody.
+        if sample.state != ThreadState::Running || !self.pool_threads.contains(&sample.tid) {
             return Belongs::default();
         }
         let open: Vec<(u64, &Interval)> =

@@ -15,9 +15,6 @@ const MOST_REMEMBERED: usize = 1 << 16;
 /// Stretches of unknown time that are remembered; earlier ones are joined with the next.
 const MOST_GAPS: usize = 64;
 
-/// End of a gap that goes on.
-const UNTIL_TOLD: HostNs = HostNs(i64::MAX);
-
 /// Time of a stretch, by what the thread did in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
@@ -59,6 +56,8 @@ pub(crate) struct ThreadTime {
     forgotten: u64,
     /// Stretches in which events were lost.
     gaps: VecDeque<(HostNs, HostNs)>,
+    /// Since when nothing is reported.
+    paused: Option<HostNs>,
     /// Time of the last event.
     latest: HostNs,
     /// Whether it has ended, or is no longer followed.
@@ -84,6 +83,7 @@ impl ThreadTime {
             faults: VecDeque::new(),
             forgotten: 0,
             gaps: VecDeque::new(),
+            paused: None,
             latest: since,
             ended: None,
         }
@@ -103,8 +103,10 @@ impl ThreadTime {
                     self.forget_before(self.faults.front().map_or(at, |(at, _)| *at));
                 }
             }
-            ThreadChange::Paused => self.gap(at, UNTIL_TOLD),
-            ThreadChange::Lost => self.lost(at),
+            ThreadChange::Paused => self.paused = Some(at),
+            // What was recorded before a pause is read after it.
+            ThreadChange::Lost if self.paused.is_some() => {}
+            ThreadChange::Lost | ThreadChange::Resumed => self.lost(at),
             ThreadChange::Detached => self.ended = Some(at),
             ThreadChange::Attached { .. } => {}
         }
@@ -140,9 +142,12 @@ impl ThreadTime {
 
     /// Events were lost since the last one.
     fn lost(&mut self, at: HostNs) {
-        match self.gaps.back_mut() {
-            Some(open) if open.1 == UNTIL_TOLD => open.1 = at,
-            _ => self.gap(self.latest, at),
+        let from = self.paused.take().unwrap_or(self.latest);
+        self.gap(from, at);
+        // Who enters intervals runs then; if the thread does not, its next switch shows it, and is a gap.
+        if let Some(last) = self.switches.back().copied() {
+            let before = spent_until(&last, at);
+            self.switches.push_back(Switch { at, before, does: Does::Runs });
         }
     }
 
@@ -211,6 +216,7 @@ impl ThreadTime {
     fn is_followed(&self, start: HostNs, end: HostNs) -> bool {
         start >= self.since
             && self.ended.is_none_or(|ended| end <= ended)
+            && self.paused.is_none_or(|paused| end <= paused)
             && !self.gaps.iter().any(|(from, to)| *from < end && *to > start)
     }
 
@@ -298,7 +304,9 @@ mod tests {
         assert_eq!(spent(&thread, 210, 290), Some([40, 0, 40]));
         assert_eq!(spent(&thread, 280, 400), None, "nobody tells");
         assert_eq!(spent(&thread, 400, 500), None);
-        thread.take(HostNs(600), &ThreadChange::Lost);
+        thread.take(HostNs(580), &ThreadChange::Lost);
+        assert_eq!(spent(&thread, 585, 590), None, "of what was read before");
+        thread.take(HostNs(600), &ThreadChange::Resumed);
         thread.take(HostNs(700), &PREEMPTED);
         assert_eq!(spent(&thread, 550, 650), None);
         assert_eq!(spent(&thread, 650, 720), Some([50, 20, 0]));

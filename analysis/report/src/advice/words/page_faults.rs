@@ -3,7 +3,7 @@ use crate::advice::sentence::Sentence;
 pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
     let Sentence { phase, at, .. } = it;
     let function = it.function();
-    let faults = it.advice.figure("page_faults").map_or(String::new(), |n| format!(", with {n:.0} page faults"));
+    let faults = it.advice.figure("faults").map_or(String::new(), |n| format!(", with {n:.0} page faults"));
     (
         format!(
             "a step `{phase}` spends {} in the system getting memory{faults}, most of it in `{function}` at `{at}`",

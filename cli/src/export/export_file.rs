@@ -1,0 +1,29 @@
+//! What all exports share: what is said of their file and of the run.
+
+use crate::args::ExportArgs;
+use crate::output::note;
+use anyhow::Result;
+use candlescope_core::run::Finding;
+use std::path::Path;
+
+/// The format has no place for time off the CPU.
+pub(super) fn only_stacks(args: &ExportArgs) -> Result<()> {
+    anyhow::ensure!(!args.off_cpu, "--off-cpu is for stacks");
+    Ok(())
+}
+
+pub(super) fn cannot_write(file: &Path) -> String {
+    format!("cannot write {}: choose another place with --out", file.display())
+}
+
+#[cfg(any(feature = "firefox", feature = "kineto"))]
+pub(super) fn is_gzip(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "gz")
+}
+
+/// Tells what was noticed while the run was read.
+pub(super) fn warn(findings: &[Finding]) {
+    for finding in findings {
+        note(&format!("warning: {}; {}", finding.message(), finding.remedy()));
+    }
+}
