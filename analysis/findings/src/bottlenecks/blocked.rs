@@ -33,7 +33,6 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .sure(ConfidenceLevel::Low, "measured; what is waited for may be needed");
     let places: Vec<(String, f64)> =
         waits.places.iter().map(|(place, ns)| (place.clone(), ns / host.elapsed_ns * step.lines.t)).collect();
-    out.found.push(
-        draft.reliefs(|rate| places.iter().map(|(place, ns)| Relief::Wait(place.clone(), ns * rate)).collect()),
-    );
+    out.found
+        .push(draft.reliefs(|rate| places.iter().map(|(place, ns)| Relief::Wait(place.clone(), ns * rate)).collect()));
 }

@@ -55,9 +55,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         // Each path has its part of it, so that what another finding gains there is not counted twice.
         let of_step = gained * step.lines.t / time.ns();
         let places: Vec<(String, f64)> = time.places.iter().map(|(place, ns)| (place.clone(), ns * of_step)).collect();
-        out.found.push(draft.reliefs(|rate| {
-            places.iter().map(|(place, ns)| Relief::Operation(place.clone(), ns * rate)).collect()
-        }));
+        out.found
+            .push(draft.reliefs(|rate| {
+                places.iter().map(|(place, ns)| Relief::Operation(place.clone(), ns * rate)).collect()
+            }));
     }
 }
 

@@ -4,7 +4,11 @@ pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
     let Sentence { phase, at, .. } = it;
     let function = it.function();
     (
-        format!("a step `{phase}` waits for {} ({}), most of it in `{function}` at `{at}`", it.share("share"), it.time("waits_ns")),
+        format!(
+            "a step `{phase}` waits for {} ({}), most of it in `{function}` at `{at}`",
+            it.share("share"),
+            it.time("waits_ns")
+        ),
         format!(
             "See what `{function}` waits for: a lock that another thread holds, a file, a socket. Do it before `{phase}` or on \
              another thread"

@@ -6,8 +6,12 @@ pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
     let (share, place) = (it.share("share"), &it.at);
     let function = it.function();
     let what = match it.advice.place.cause {
-        Some("thread_count") => "asking for the number of cores: RAYON_NUM_THREADS is not set, and candle asks at each product",
-        Some("pool_sync") => "waking the pool's threads, waiting for them and looking for work: its pieces are too small",
+        Some("thread_count") => {
+            "asking for the number of cores: RAYON_NUM_THREADS is not set, and candle asks at each product"
+        }
+        Some("pool_sync") => {
+            "waking the pool's threads, waiting for them and looking for work: its pieces are too small"
+        }
         Some("recording") => "recording itself",
         Some("environment") => "reading the environment",
         Some("formatting") => "formatting text",
@@ -29,7 +33,9 @@ fn remedy(it: &Sentence<'_>) -> String {
         Some("pool_sync") => {
             let fewer = match it.advice.figure("rayon_num_threads") {
                 Some(1.0) => "",
-                _ => "; or let fewer threads share the work (RAYON_NUM_THREADS=1, or what `candlescope tune threads` finds)",
+                _ => {
+                    "; or let fewer threads share the work (RAYON_NUM_THREADS=1, or what `candlescope tune threads` finds)"
+                }
             };
             format!(
                 "Let the thread that runs `{phase}` be one of rayon's pool, before anything uses it: \
@@ -38,11 +44,15 @@ fn remedy(it: &Sentence<'_>) -> String {
             )
         }
         Some("recording") => {
-            format!("Record fewer intervals of `{phase}`: a schedule (`--schedule`), or fewer spans inside small operations")
+            format!(
+                "Record fewer intervals of `{phase}`: a schedule (`--schedule`), or fewer spans inside small operations"
+            )
         }
         Some("environment") => format!("Read the environment once before `{phase}`, and keep what it says"),
         Some("formatting") => format!("Build texts outside `{phase}`, or only where somebody reads them"),
-        Some("hashing") => format!("Keep what `{phase}` looks up, or use a quicker hasher (`rustc-hash`) for small keys"),
+        Some("hashing") => {
+            format!("Keep what `{phase}` looks up, or use a quicker hasher (`rustc-hash`) for small keys")
+        }
         Some("allocation") => format!(
             "Reuse the tensors of `{phase}` between steps, or link another allocator (mimalloc, jemalloc), which keeps what \
              is freed"
@@ -58,8 +68,13 @@ fn remedy(it: &Sentence<'_>) -> String {
 pub(super) fn plain(it: &Sentence<'_>) -> (String, String) {
     let Sentence { step, .. } = it;
     let what = match it.advice.place.cause {
-        Some("thread_count") => format!("Set the environment variable {} before the program starts", code("RAYON_NUM_THREADS")),
-        Some("pool_sync") => "Let the thread that runs the model do small operations itself, instead of handing them to others".to_string(),
+        Some("thread_count") => {
+            format!("Set the environment variable {} before the program starts", code("RAYON_NUM_THREADS"))
+        }
+        Some("pool_sync") => {
+            "Let the thread that runs the model do small operations itself, instead of handing them to others"
+                .to_string()
+        }
         Some("allocation") => "Reuse memory instead of asking for it at every step".to_string(),
         Some("copies") => "Avoid copying data between operations".to_string(),
         Some("recording") => "Record less of each step".to_string(),

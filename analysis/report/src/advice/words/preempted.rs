@@ -4,12 +4,21 @@ use crate::format::significant;
 pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
     let Sentence { phase, .. } = it;
     let others = it.advice.figure("others").filter(|n| *n > 0.05);
-    let who = others.map_or("other threads".to_string(), |n| format!("others, which use {} processors,", significant(n)));
+    let who =
+        others.map_or("other threads".to_string(), |n| format!("others, which use {} processors,", significant(n)));
     (
-        format!("for {} of a step `{phase}` ({}) it was ready to go on and {who} had its processor", it.share("share"), it.time("preempted_ns")),
+        format!(
+            "for {} of a step `{phase}` ({}) it was ready to go on and {who} had its processor",
+            it.share("share"),
+            it.time("preempted_ns")
+        ),
         match others {
-            Some(_) => format!("End the other programs, or give the program processors of its own (`taskset`), and record `{phase}` again"),
-            None => format!("Start fewer threads than there are processors (`candlescope tune threads`), so that those of `{phase}` keep theirs"),
+            Some(_) => format!(
+                "End the other programs, or give the program processors of its own (`taskset`), and record `{phase}` again"
+            ),
+            None => format!(
+                "Start fewer threads than there are processors (`candlescope tune threads`), so that those of `{phase}` keep theirs"
+            ),
         },
     )
 }
