@@ -87,7 +87,7 @@ impl StackSource for Script {
     }
 }
 
-fn row<'b>(batch: &'b Batch, tid: u64, at: usize) -> &'b StackSampleRecord {
+fn row(batch: &Batch, tid: u64, at: usize) -> &StackSampleRecord {
     batch.stack_samples.iter().filter(|row| row.tid == tid).nth(at).expect("a sample")
 }
 
