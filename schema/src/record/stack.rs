@@ -24,7 +24,7 @@ record! {
         file: Option<Arc<str>> => Text,
         /// Line in that file.
         line: Option<u32> => Int,
-        /// File name of the binary or library; [vdso] or [unknown] otherwise.
+        /// File name of the binary or library; vdso or unknown, in square brackets, otherwise.
         binary: Arc<str> => Text,
         /// Its GNU build id, in hexadecimal.
         build_id: Option<Arc<str>> => Text,
