@@ -175,21 +175,6 @@ impl Builder {
         self
     }
 
-    /// Like [`stacks`](Builder::stacks), as an option says it.
-    #[cfg(feature = "stacks")]
-    pub(crate) fn stacks_by(self, stacks: crate::env::StackSampling) -> Self {
-        use candlescope_collectors::stacks::{SourceChoice, StackOptions};
-        let source = match stacks.perf {
-            None => SourceChoice::Auto,
-            Some(true) => SourceChoice::Perf,
-            Some(false) => SourceChoice::Signals,
-        };
-        match stacks.hz {
-            0 => self.stacks(0),
-            hz => self.stacks_with(StackOptions::default().hz(hz).source(source)),
-        }
-    }
-
     /// Like [`stacks`](Builder::stacks), with the given source, limits and rate.
     #[cfg(feature = "stacks")]
     pub fn stacks_with(mut self, options: candlescope_collectors::stacks::StackOptions) -> Self {

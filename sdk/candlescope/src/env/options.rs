@@ -131,7 +131,7 @@ options! {
             default: "off",
             read: StackSampling::read,
                 "a number of samples a second from 1 to 10000, such as 499 or perf:499, or on, or off",
-            act: |b, stacks, _| b.stacks_by(stacks),
+            act: |b, stacks: StackSampling, _| stacks.on(b),
         }
         /// Record N steps in EVERY, or by a schedule of five numbers.
         schedule: Option<Schedule> {

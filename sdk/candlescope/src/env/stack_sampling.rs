@@ -18,6 +18,21 @@ impl StackSampling {
         Self { hz, perf: None }
     }
 
+    /// Has the session sample so.
+    #[cfg(feature = "stacks")]
+    pub(super) fn on(self, builder: crate::builder::Builder) -> crate::builder::Builder {
+        use candlescope_collectors::stacks::{SourceChoice, StackOptions};
+        let source = match self.perf {
+            None => SourceChoice::Auto,
+            Some(true) => SourceChoice::Perf,
+            Some(false) => SourceChoice::Signals,
+        };
+        match self.hz {
+            0 => builder.stacks(0),
+            hz => builder.stacks_with(StackOptions::default().hz(hz).source(source)),
+        }
+    }
+
     /// `499`, `perf:499`, `signals`, `on`, `off`; `None` for any other text.
     pub(super) fn read(text: &str) -> Option<Self> {
         let (source, rest) = text.split_once(':').unwrap_or((text, ""));
