@@ -5,6 +5,7 @@ use super::counts::{CountChange, NO_ALLOCATIONS, count_changes};
 use super::disturbed::disturbances;
 use super::estimate::{Basis, Design, Estimate, Floor, FloorSource, Scale, estimate, floor, floor_of_days, of_days};
 use super::figure::{self, Better};
+use super::function_changes::{FunctionChanges, function_changes};
 use super::options::CompareOptions;
 use super::outcome::{DecidedBy, Outcome, judge};
 use super::path_changes::{Clock, PathChange, PathChanges, StepChange, path_changes, wants_more};
@@ -99,6 +100,9 @@ pub struct Comparison {
     pub paths: PathChanges,
     /// Modules, or paths without ordinals, that changed.
     pub modules: PathChanges,
+    /// Functions that changed, if call stacks were sampled on both sides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub functions: Option<FunctionChanges>,
     /// Share of the named paths that may be wrong.
     pub false_discoveries: f64,
     /// For flame graphs.
@@ -199,6 +203,8 @@ fn judged(a: &Side, b: &Side, design: &Design, found: Vec<Difference>, options: 
         paths.name_none();
         modules.name_none();
     }
+    let limits = (options.alpha, options.false_discoveries);
+    let functions = function_changes((&a.runs, &b.runs), (whole.a_ns, whole.change_ns), limits);
     let (outcome, decided_by) = outcome(step.as_ref(), &paths, &counts, options);
     Comparison {
         schema: 1,
@@ -217,6 +223,7 @@ fn judged(a: &Side, b: &Side, design: &Design, found: Vec<Difference>, options: 
         figures,
         paths,
         modules,
+        functions,
         false_discoveries: options.false_discoveries,
         stacks: Stacks { a: stacks(&a.runs), b: stacks(&b.runs) },
     }

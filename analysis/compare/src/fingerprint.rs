@@ -28,10 +28,11 @@ const OF_MACHINE: [&str; 4] =
     [env_key::ARCH.name(), env_key::CPU_MODEL.name(), env_key::CPU_AVAILABLE.name(), env_key::OS.name()];
 /// Facts of the environment that decide how many threads compute, and on what. One that is null is known not to be set
 /// or limited; one that is missing is not known.
-const OF_THREADS: [&str; 6] = [
+const OF_THREADS: [&str; 7] = [
     env_key::RAYON_NUM_THREADS.name(),
     env_key::CANDLE_NUM_THREADS.name(),
     env_key::COMPUTE_THREADS.name(),
+    env_key::CALLER_COMPUTES.name(),
     env_key::CPU_CORES.name(),
     env_key::CPU_QUOTA.name(),
     env_key::CPU_AFFINITY.name(),
@@ -53,7 +54,7 @@ const OF_VERSIONS: [&str; 5] = [
     env_key::CUDA_DRIVER.name(),
 ];
 /// Options that decide how a run is recorded, and so what recording costs it.
-const OF_RECORDING: [&str; 6] = ["gpu-timing", "gpu-budget", "cupti", "nvtx", "overhead-probe", "schedule"];
+const OF_RECORDING: [&str; 7] = ["gpu-timing", "gpu-budget", "cupti", "nvtx", "overhead-probe", "schedule", "stacks"];
 /// Options that say where results go, or how long to measure; and those that are compared in other places.
 const LEFT_OUT: [&str; 14] = [
     "config",

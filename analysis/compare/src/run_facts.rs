@@ -4,6 +4,7 @@
 
 use super::disturbed::disturbances_of;
 use super::fingerprint::{Fingerprint, OUTPUT_TOKENS};
+use super::function_changes::HostFacts;
 use super::path_times::{PathFacts, PathTimes};
 use super::sampled::Sampled;
 use super::step_times::{DeviceCounts, KindFacts, StepTimes, by_kind, kind_facts, step_times};
@@ -52,6 +53,9 @@ pub struct RunFacts {
     pub paths: Vec<PathFacts>,
     /// Collapsed stacks with their nanoseconds for each step.
     pub stacks: Vec<(String, f64)>,
+    /// The functions that took the time, if call stacks were sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostFacts>,
 }
 
 impl RunFacts {
@@ -92,6 +96,7 @@ impl RunFacts {
             step_ns,
             figures: figures(&analysis),
             stacks,
+            host: analysis.host.as_ref().and_then(|host| HostFacts::of(host, per_step)),
         }
     }
 }
@@ -116,6 +121,7 @@ impl RunFacts {
             path.gpu_ns.iter_mut().for_each(divide);
         }
         self.stacks.iter_mut().for_each(|(_, ns)| *ns /= n);
+        self.host.iter_mut().for_each(|host| host.divide(n));
         self
     }
 }

@@ -28,6 +28,13 @@ impl Weights {
         self.own_ns.saturating_add(self.blocked_ns).saturating_add(self.preempted_ns)
     }
 
+    /// Both together.
+    #[must_use]
+    pub fn plus(mut self, other: &Weights) -> Self {
+        self.add(other);
+        self
+    }
+
     /// What is left without a part of it.
     pub(crate) fn less(&self, part: &Weights) -> Self {
         Self {

@@ -3,7 +3,8 @@
 use super::words::{clock, interval, signed, signed_value};
 use crate::format::{bytes, count, duration, json, path, percent, printable, significant, value};
 use candlescope_compare::{
-    CaseComparison, CasesComparison, Class, Comparison, CountChange, Difference, FigureChange, PathChanges, figure,
+    CaseComparison, CasesComparison, Class, Comparison, CountChange, Difference, FigureChange, FunctionChange,
+    FunctionChanges, PathChanges, figure,
 };
 use candlescope_document::{Block, Cell, Row, Section, Table, column};
 
@@ -22,6 +23,7 @@ pub(super) fn tables(comparison: &Comparison) -> Vec<Section> {
         times(comparison),
         paths("paths", "Paths that changed", &comparison.paths, limit),
         paths("modules", "Modules that changed (paths without ordinals)", &comparison.modules, limit),
+        functions(comparison.functions.as_ref(), limit),
     ]
 }
 
@@ -182,4 +184,43 @@ fn paths(id: &str, title: &str, changes: &PathChanges, limit: f64) -> Section {
     let head = ["clock", "A", "B", "change", "of the step", "of the change"];
     let columns = head.map(|head| column(head, "")).into();
     section(id, title, note, Table::new("path", columns, rows.collect()).of_code(60).longest(100))
+}
+
+fn functions(changes: Option<&FunctionChanges>, limit: f64) -> Section {
+    const MOST: usize = 20;
+    let empty = FunctionChanges::default();
+    let known = changes.unwrap_or(&empty);
+    let named = if known.changed.is_empty() { &known.unproven } else { &known.changed };
+    let rows = named.iter().take(MOST).map(|change| {
+        let FunctionChange { interval_ns: (low, high), .. } = change;
+        let cells = [
+            duration(change.a_ns),
+            duration(change.b_ns),
+            signed_value("ns", change.change_ns),
+            format!("{} to {}", signed_value("ns", *low), signed_value("ns", *high)),
+            change.share_of_change.map_or("–".to_string(), percent),
+            path(&change.path, 48),
+        ];
+        Row::new(printable(&change.function), cells.map(Cell::from).into())
+    });
+    let more = named.len().saturating_sub(MOST);
+    let more = if more > 0 { format!(" The {MOST} largest of {}.", named.len()) } else { String::new() };
+    let note = match (changes, known.tested, known.changed.len()) {
+        (None, ..) => String::new(),
+        (_, 0, _) => "None could be tested.".to_string(),
+        (_, tested, 0) => format!("None of {tested} is named: their samples are too few. These differ most."),
+        (_, tested, n) => format!(
+            "Time on the CPU in the function itself, of all threads, for each step, sampled. {n} of {tested} tested; of those \
+             named, at most {} are expected to be wrong.{more}",
+            percent(limit)
+        ),
+    };
+    let head = ["A", "B", "change", "interval", "of the change", "most in"];
+    let columns = head.map(|head| column(head, "")).into();
+    section(
+        "functions",
+        "Functions that changed",
+        note,
+        Table::new("function", columns, rows.collect()).of_code(60).longest(100),
+    )
 }

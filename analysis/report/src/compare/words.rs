@@ -79,20 +79,25 @@ fn margin_known(estimate: &Estimate, margin: f64) -> String {
     }
 }
 
-/// The path that most of the change is in, if there is one.
+/// The path and the function that most of the change is in, if there are such.
 fn mostly_in(comparison: &Comparison) -> String {
-    let half = |share: &f64| *share >= 0.5;
-    let Some((path, share)) =
-        comparison.paths.changed.first().and_then(|path| Some((path, path.share_of_change.filter(half)?.min(1.0))))
-    else {
-        return String::new();
-    };
-    let name = printable(&path.path);
-    let share = percent(share);
-    match path.outside_others {
-        true => format!(". {share} of that is in the self time of {name}, outside all intervals inside it"),
-        false => format!(". {share} of that is in {name}"),
-    }
+    let half = |share: Option<f64>| share.filter(|share| *share >= 0.5).map(|share| percent(share.min(1.0)));
+    let path = comparison.paths.changed.first().and_then(|path| {
+        let (share, name) = (half(path.share_of_change)?, printable(&path.path));
+        Some(match path.outside_others {
+            true => format!("{share} of that is in the self time of {name}, outside all intervals inside it"),
+            false => format!("{share} of that is in {name}"),
+        })
+    });
+    let functions = comparison.functions.as_ref().map_or(&[][..], |functions| &functions.changed);
+    let function = functions.first().and_then(|function| {
+        Some(format!(
+            "{} is of the function {} (sampled)",
+            half(function.share_of_change)?,
+            printable(&function.function)
+        ))
+    });
+    path.into_iter().chain(function).map(|said| format!(". {said}")).collect()
 }
 
 /// The path that changed most, and by how much of a step.
