@@ -163,6 +163,7 @@ fn object(analyzed: Analyzed, top: usize) -> Result<(Value, Vec<Value>, Vec<Valu
         }),
     };
     object["notes"] = json!(seen);
+    object["host"] = candlescope_report::json::host(analysis.host.as_ref(), top);
     let mut told = analysis.diagnosis.map_or_else(|| json!({}), |diagnosis| advice::json(&diagnosis.top(top)));
     let mut lists = ["findings", "abstained"].map(|key| match told[key].take() {
         Value::Array(list) => list,

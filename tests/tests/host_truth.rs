@@ -8,6 +8,7 @@ use candlescope::llm::{self, Tokens};
 use candlescope_figures::advice::{Advice, AdviceCode, Missing};
 use candlescope_findings::{AnalyzeOptions, Analyzed, analyze};
 use candlescope_reader::Run;
+use candlescope_schema::run::{MachineUse, env_key};
 use std::hint::black_box;
 use std::process::Command;
 use std::sync::mpsc::channel;
@@ -122,6 +123,17 @@ fn crowded() {
     other.join().expect("ends");
 }
 
+/// Two thirds of a step are computed by one thread while the pool's second one waits, the rest by both.
+fn serial() {
+    let (alone, shared) = (trace_span!("alone"), trace_span!("shared"));
+    for _ in 0..80 {
+        let _step = llm::decode(Tokens::new(1));
+        alone.in_scope(|| black_box(alpha(Duration::from_millis(12))));
+        let half = || black_box(beta(Duration::from_millis(6)));
+        shared.in_scope(|| rayon::join(half, half));
+    }
+}
+
 #[test]
 fn program() {
     let Some(run) = std::env::var_os(RUN) else { return };
@@ -134,6 +146,7 @@ fn program() {
         "products" => products(),
         "memory" | "unsampled" => memory(),
         "crowded" => crowded(),
+        "serial" => serial(),
         other => panic!("no scene {other}"),
     }
     scope.finish();
@@ -144,6 +157,9 @@ fn recorded(scene: &str) -> Analyzed {
     let run = dir.path().join("run");
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["--exact", "program", "--quiet"]).env(RUN, &run).env(SCENE, scene).env_remove("RAYON_NUM_THREADS");
+    if scene == "serial" {
+        command.env("RAYON_NUM_THREADS", "2");
+    }
     let output = command.output().expect("starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     analyze(&Run::open(&run).expect("a run"), &AnalyzeOptions::default())
@@ -212,6 +228,26 @@ fn a_processor_that_is_shared_is_seen() {
     assert!(share > 0.3, "{share}");
     let preempted = found(&analyzed, AdviceCode::Preempted, None);
     assert!(preempted.figure("share").is_some_and(|told| (told - share).abs() < 1e-9));
+}
+
+#[test]
+fn what_one_thread_computes_alone_is_told() {
+    let analyzed = recorded("serial");
+    let environment = &analyzed.analysis.manifest.environment;
+    // One processor has no thread that waits, nor have several that others use.
+    let others = analyzed.analysis.manifest.machine.as_ref().and_then(MachineUse::others_cores).unwrap_or(0.0);
+    let free = env_key::CPU_AVAILABLE.of(environment).expect("known") as f64 - others;
+    let all = &analyzed.analysis.diagnosis.as_ref().expect("looked for").findings;
+    if free < 1.6 {
+        return;
+    }
+    let serial = found(&analyzed, AdviceCode::SerialPart, None);
+    assert_eq!(serial.place.path.as_deref(), Some("decode/alone"), "{serial:?}");
+    assert!(serial.place.function.as_deref().is_some_and(|name| name.ends_with("alpha")), "{serial:?}");
+    assert_eq!(serial.figure("paths"), Some(1.0), "{serial:?}");
+    let share = serial.figure("share").expect("a figure");
+    assert!((0.4..0.9).contains(&share), "{share}");
+    assert!(all.iter().all(|advice| advice.code != AdviceCode::ThreadsWait));
 }
 
 #[test]

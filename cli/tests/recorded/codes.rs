@@ -40,6 +40,7 @@ const ADVICE_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("preempted", BY_CHANCE, HOST),
     ("blocked", BY_CHANCE, HOST),
     ("page_faults", BY_CHANCE, HOST),
+    ("serial_part", BY_CHANCE, HOST),
     ("stacks", "the command line samples stacks", HOST),
     ("free_processors", BY_CHANCE, CPU),
     ("cpu_samples", "a session without the host collector", CPU),

@@ -173,6 +173,13 @@ macro_rules! each_advice {
                 "page faults × what one takes here (measured), or sampled time in the kernel below functions that call it \
                  for memory or did not call it: 5 % of the step or more, and 10 faults a step or more",
                 "that time";
+            /// One thread computes while those of the pool wait.
+            SerialPart = serial_part,
+                "on a CPU with two or more threads to compute: sampled time on the CPU in operations of 100 µs or more a \
+                 call for which the pool's threads compute less than a tenth of what they could, no known cause's, 15 % \
+                 of the step or more",
+                "that time·(1 − 1/k), no shorter than the memory's rate allows; k the threads of which half, three \
+                 quarters or all help";
             /// Threads of the CPU wait.
             ThreadsWait = threads_wait,
                 "CPU time of the process / (wall time · processors, or RAYON_NUM_THREADS if that is less) below 75 %, \

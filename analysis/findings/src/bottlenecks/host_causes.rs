@@ -116,6 +116,8 @@ pub(super) struct HostOfStep {
     pub(super) waits: CauseTime,
     /// In the kernel for memory.
     pub(super) memory: CauseTime,
+    /// What the threads that entered the intervals computed on the CPU, no known cause's, by path.
+    pub(super) alone: BTreeMap<String, CauseTime>,
     /// What threads of pools computed, by the path that they computed for.
     pub(super) computed: BTreeMap<String, f64>,
 }
@@ -150,7 +152,11 @@ impl HostOfStep {
                 Some(cause) => {
                     self.causes.entry(cause).or_default().add(rollup, Some(name), own, blocked, node.own.samples);
                 }
-                None => self.waits.add(rollup, Some(name), 0.0, blocked, 0),
+                None => {
+                    self.waits.add(rollup, Some(name), 0.0, blocked, 0);
+                    let alone = self.alone.entry(rollup.to_string()).or_default();
+                    alone.add(rollup, Some(name), own, 0.0, node.own.samples);
+                }
             }
             let kernel = node.own.kernel_ns as f64;
             if kernel > 0.0 && is_for_memory(name, self.sees_faults) {

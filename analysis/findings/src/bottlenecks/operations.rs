@@ -12,6 +12,9 @@ use candlescope_work::devices::Peak;
 
 /// On a CPU, an interval whose children take more than the rest of this share is no operation by itself.
 const OWN_SHARE: f64 = 0.9;
+/// A row multiplied by weights of f32 does two operations with four bytes, two rows twice as many, and weights of fewer
+/// bits more.
+const ONE_ROW_OF_F32: std::ops::RangeInclusive<f64> = 0.4..=0.6;
 
 /// All intervals of one path that state work. Times and work are those of one step.
 pub(super) struct Operation<'a> {
@@ -191,4 +194,12 @@ pub(super) fn floors(scene: &Scene<'_>, step: &StepScene<'_>) -> Vec<(String, f6
         Some((operation.totals.rollup.clone(), operation.ns * share))
     };
     all.iter().filter_map(one).collect()
+}
+
+/// Whether it multiplies one row by weights of f32, for which `gemm`, with which candle multiplies on a CPU unless it is built
+/// with a vendor's library, has no parallel form.
+pub(super) fn one_row_of_f32(operation: &Operation<'_>) -> bool {
+    let intensity =
+        operation.flops.zip(operation.bytes.filter(|bytes| *bytes > 0.0)).map(|(flops, bytes)| flops / bytes);
+    operation.reads_weights() && intensity.is_some_and(|intensity| ONE_ROW_OF_F32.contains(&intensity))
 }

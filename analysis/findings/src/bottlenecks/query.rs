@@ -64,6 +64,17 @@ pub(super) fn functions<'a>(step: &StepScene<'_>, names: impl IntoIterator<Item 
     )
 }
 
+/// Time on the CPU in these innermost functions in the steps of a kind, by path and by whether a pool's thread had it.
+pub(super) fn computing_threads<'a>(step: &StepScene<'_>, names: impl IntoIterator<Item = &'a str>) -> String {
+    format!(
+        "SELECT run, path, pool, function, count(*) AS n, sum(weight_ns) AS ns FROM stack_samples JOIN stacks USING (run, \
+         stack) WHERE function IN ({}) AND state = 'running' AND (run, step) IN {} GROUP BY run, path, pool, function ORDER BY \
+         ns DESC",
+        list(names),
+        steps_of(step)
+    )
+}
+
 /// What a column of the steps of a kind adds up to, for one of them.
 pub(super) fn thread_time(step: &StepScene<'_>, column: &str) -> String {
     format!(

@@ -235,7 +235,7 @@ fn holds(typical: &Typical, time: &UnobservedStep, work: Option<&PhaseWork>) -> 
 }
 
 /// From so many steps at once on there are several threads.
-const SEVERAL: f64 = 1.05;
+pub(super) const SEVERAL: f64 = 1.05;
 
 fn slowed(time: &UnobservedStep, work: Option<&PhaseWork>) -> f64 {
     let recorded = work.filter(|work| work.steps > 0).map(|work| work.open_ns as f64 / work.steps as f64);

@@ -1,9 +1,10 @@
 //! Processors that wait while a CPU does the work.
 
 use super::draft::{Draft, Out};
-use super::operations::{Operation, operations};
+use super::operations::{one_row_of_f32, operations};
 use super::query::busy_processors;
 use super::scene::{Scene, StepScene};
+use super::serial_part::SerialPart;
 use super::two_lines::Relief;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_figures::overhead::cores;
@@ -18,9 +19,6 @@ const BUSY: f64 = 0.75;
 const FEWEST_FREE: f64 = 1.5;
 /// From this share of the memory's rate on, more threads do not help.
 const MEMORY_BOUND: f64 = 0.6;
-/// A row multiplied by weights of f32 does two operations with four bytes, two rows twice as many, and weights of fewer
-/// bits more.
-const ONE_ROW_OF_F32: std::ops::RangeInclusive<f64> = 0.4..=0.6;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let code = AdviceCode::ThreadsWait;
@@ -43,6 +41,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let cores = if let RayonThreads::Set(threads) = threads { cores.min(threads) } else { cores };
     // While products wait for something else, how many threads compute is not the question.
     if scene.steps.iter().any(|step| step.constant.is_some()) {
+        return;
+    }
+    // Where stacks tell which part of the step is computed by one thread, that is told.
+    if SerialPart::of(scene, step).is_some() {
         return;
     }
     // What others use was not there to be used.
@@ -78,10 +80,4 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         more threads",
         );
     out.found.push(draft.relief(|rate| Relief::HostShare((1.0 - used) * rate)));
-}
-
-fn one_row_of_f32(operation: &Operation<'_>) -> bool {
-    let intensity =
-        operation.flops.zip(operation.bytes.filter(|bytes| *bytes > 0.0)).map(|(flops, bytes)| flops / bytes);
-    operation.reads_weights() && intensity.is_some_and(|intensity| ONE_ROW_OF_F32.contains(&intensity))
 }

@@ -4,7 +4,10 @@
 //! version.
 
 mod gpu_sections;
+mod host;
 mod spread;
+
+pub use host::host;
 
 use super::headline_figures::{FigureValue, figures};
 use candlescope_figures::definitions::{DEFINITIONS, STATISTICS};
@@ -57,6 +60,7 @@ pub fn metrics(analysis: &Analysis) -> Value {
         "slow_requests": super::slow_requests::slow_json(analysis),
         "phases": phases(analysis),
         "operators": operators(analysis),
+        "host": host::whole(analysis.host.as_ref()),
         "nsys": super::nsys_table::json(analysis),
         "tree": tree(analysis),
         "tokens": tokens(analysis),
