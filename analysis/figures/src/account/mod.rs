@@ -7,6 +7,7 @@
 //!
 //! Rows are kept at some 80 bytes each. Intervals are not read: a kernel's row says which one launched it.
 
+mod contention;
 mod context;
 mod copies;
 mod critical;
@@ -21,6 +22,7 @@ mod streams;
 mod tables;
 mod works;
 
+pub use contention::LaunchContention;
 pub use context::AccountOptions;
 pub use copies::{CopyRate, ExposedCopy};
 pub use critical::{CriticalPart, CriticalPath};

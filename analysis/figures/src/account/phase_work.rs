@@ -1,5 +1,6 @@
 //! The work of each kind of step, kernel by kernel, and the waits around it: what findings with gains rest on.
 
+use super::contention::{LaunchContention, contention};
 use super::works::{DeviceWorks, LaunchShape, NONE, NOWHERE, Work, Works};
 use crate::kernel_family::KernelFamily;
 use crate::step_rows::StepRow;
@@ -35,6 +36,8 @@ pub struct PhaseWork {
     pub waited_at_end_ns: u64,
     /// Median time between the begins of two launch calls of a thread, and how many; `None` without launch calls.
     pub launch_every: Option<(f64, u64)>,
+    /// What launching calls cost beside those of other threads; `None` where one thread launches.
+    pub contention: Option<LaunchContention>,
     /// Launches by a CUDA graph among the kernels.
     pub by_graph: u64,
     /// Kernels, copies and memsets by path, name and shape; the most time first.
@@ -139,6 +142,11 @@ pub(super) fn phase_work(device: &DeviceWorks, works: &Works, own: &[&StepRow], 
     kinds.iter_mut().for_each(|sums| sums.windows = merged(std::mem::take(&mut sums.windows)));
     around_calls(device, works, &place_of, &kind_of, &mut kinds);
     exposed(device, works, &place_of, &kind_of, &mut kinds);
+    for (sums, known) in
+        kinds.iter_mut().zip(contention(device, names.len(), |work| place_of(work).map(|at| kind_of[at])))
+    {
+        sums.contention = known;
+    }
     let plain = plain_steps(works, all);
     let texts = Texts::of(works);
     kinds.into_iter().map(|sums| sums.finish(&texts, works, &plain)).collect()
@@ -215,6 +223,7 @@ struct Sums {
     drains: FxHashMap<(u32, u32), (u64, u64, u64)>,
     exposed: FxHashMap<(u32, u32), Row>,
     launch_every: Vec<u32>,
+    contention: Option<LaunchContention>,
 }
 
 impl Sums {
@@ -286,6 +295,7 @@ impl Sums {
             blocked_ns: self.blocked_ns,
             waited_at_end_ns: self.waited_at_end_ns,
             launch_every: median(self.launch_every).map(|median| (median, n)),
+            contention: self.contention,
             by_graph: self.by_graph,
             rows,
             drains,

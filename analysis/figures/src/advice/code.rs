@@ -70,6 +70,17 @@ macro_rules! each_advice {
                 "T − max(K + n·g, host work outside the graph), as one CUDA graph would run it, but no more than \
                  those gaps; high is what `--what-if graph` replays, mid and low the same with the device at 87.5 and \
                  75 % of its rate";
+            /// What the host does while the device waits for launches, by whose code it is.
+            HostOfLaunches = host_of_launches,
+                "a step that is launch-bound, with 100 samples of call stacks or more",
+                "low: without allocation on the host and recording; high: as if of all that the host does only the \
+                 driver's own work were left; mid half-way";
+            /// Threads that launch at once wait for one another.
+            ContendedLaunches = contended_launches,
+                "launching calls take twice as long as those during which no other thread launches (or the quickest \
+                 twentieth, where nearly none is alone), 10 % of a step or more in all, on a device that is idle for a fifth \
+                 of the time",
+                "calls · (mean − alone) · rate";
             /// Many kernels are so short that launching them costs more than running them.
             KernelCount = kernel_count,
                 "50 kernels or more a step, mean below 10 µs, and neighbours of one path that could be one kernel",

@@ -65,6 +65,15 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     out.found.push(found);
 }
 
+/// Whether the device waits for launches of these steps for long enough to be told.
+pub(super) fn is_late(step: &StepScene<'_>) -> bool {
+    let known = step.line.filter(|_| step.work.is_some_and(|work| work.launch_every.is_some()));
+    known.is_some_and(|line| {
+        let waited = line.gaps.late_ns();
+        late_share(step, line, waited.saturating_add(line.gaps.uncertain.ns)) > LATE
+    })
+}
+
 /// Such gaps as a share of the step as it runs unobserved. What recording adds to a step it adds to gaps that wait for
 /// the host: those of this kind lose their part of it.
 fn late_share(step: &StepScene<'_>, line: &Line, ns: u64) -> f64 {

@@ -9,6 +9,7 @@
 mod draft;
 mod host_causes;
 mod kernel_groups;
+mod launch_parts;
 mod operations;
 mod product_line;
 mod query;

@@ -75,6 +75,25 @@ pub(super) fn computing_threads<'a>(step: &StepScene<'_>, names: impl IntoIterat
     )
 }
 
+/// Time on the CPU and waiting in the steps of a kind, by crate and innermost function.
+pub(super) fn functions_by_crate(step: &StepScene<'_>) -> String {
+    format!(
+        "SELECT run, crate, function, count(*) AS n, sum(weight_ns) AS ns FROM stack_samples JOIN stacks USING (run, stack) \
+         WHERE NOT pool AND state <> 'preempted' AND (run, step) IN {} GROUP BY run, crate, function ORDER BY ns DESC",
+        steps_of(step)
+    )
+}
+
+/// Launching calls of the steps of a kind by thread (the upper bits of an interval's number).
+pub(super) fn calls_by_thread(step: &StepScene<'_>) -> String {
+    format!(
+        "SELECT run, device, CAST(seq / 1099511627776 AS BIGINT) AS thread, count(*) AS calls, CAST(sum(launch_dur_ns) AS \
+         DOUBLE) / count(*) AS call_ns FROM kernels WHERE kind = 'kernel' AND graph IS NULL AND (run, step) IN {} GROUP BY run, \
+         device, thread ORDER BY thread",
+        steps_of(step)
+    )
+}
+
 /// What a column of the steps of a kind adds up to, for one of them.
 pub(super) fn thread_time(step: &StepScene<'_>, column: &str) -> String {
     format!(

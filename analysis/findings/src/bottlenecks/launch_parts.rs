@@ -1,0 +1,178 @@
+//! Whose code a launching thread runs: told by the names and crates of the functions on its stack.
+
+use super::scene::{Scene, StepScene};
+use candlescope_figures::host_time::{CallTree, FrameName};
+use std::collections::BTreeMap;
+
+/// Waiting for the device: spinning in the driver until a copy or the stream is done.
+const WAITING: &str = "waiting";
+/// Functions below which a thread waits for the device.
+const WAITS: [&str; 5] = ["memcpy_dtoh", "synchronize", "Synchronize", "stream_wait", "event_query"];
+/// The driver.
+const DRIVER: &str = "driver";
+/// Allocation on the host.
+const ALLOCATION: &str = "allocation";
+/// candlescope, and `tracing` for it.
+const RECORDING: &str = "recording";
+/// Names of functions that allocate, and parts of such names.
+const ALLOCATES: [&str; 10] = [
+    "malloc",
+    "_int_malloc",
+    "cfree",
+    "free",
+    "_int_free",
+    "realloc",
+    "calloc",
+    "malloc_consolidate",
+    "unlink_chunk",
+    "posix_memalign",
+];
+
+/// The time of the threads that entered a kind of steps, by whose code it was.
+#[derive(Debug, Default)]
+pub(super) struct LaunchParts {
+    /// All of it, on the CPU and waiting, nanoseconds of all steps, as sampled.
+    pub(super) all_ns: f64,
+    /// Samples on the CPU.
+    pub(super) samples: u64,
+    parts: BTreeMap<&'static str, f64>,
+    functions: BTreeMap<FrameName, f64>,
+}
+
+impl LaunchParts {
+    /// Of these steps; `None` without samples in them.
+    pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<Self> {
+        let host = scene.analysis.host.as_ref()?;
+        let mut all = Self::default();
+        for (_, place) in host.places.iter().filter(|(rollup, _)| **rollup == step.name || step.has(rollup)) {
+            all.add(&place.calls);
+            // Waits whose stack is not known are in no node.
+            let known: u64 = place.calls.nodes.iter().map(|node| node.own.blocked_ns).sum();
+            let unknown = place.all.blocked_ns.saturating_sub(known) as f64;
+            all.all_ns += unknown;
+            *all.parts.entry(WAITING).or_default() += unknown;
+        }
+        (all.all_ns > 0.0).then_some(all)
+    }
+
+    fn add(&mut self, calls: &CallTree) {
+        let mut of: Vec<Option<&'static str>> = Vec::with_capacity(calls.nodes.len());
+        for node in &calls.nodes {
+            let above = node.parent.and_then(|parent| of[parent]);
+            let own = part_of(&node.name);
+            // What is called on behalf of a part belongs to it: the driver's locks, the kernel below it. Only who waits,
+            // records or allocates is told apart within another's code.
+            let part = match (above, own) {
+                (Some(WAITING | RECORDING), _) => above,
+                (_, Some(WAITING | RECORDING | ALLOCATION)) => own,
+                (Some(DRIVER | ALLOCATION), _) => above,
+                (_, Some(_)) => own,
+                _ => above,
+            };
+            of.push(part);
+            if node.pool {
+                continue;
+            }
+            let (own_ns, blocked) = (node.own.own_ns as f64, node.own.blocked_ns as f64);
+            self.all_ns += own_ns + blocked;
+            self.samples += node.own.samples;
+            *self.parts.entry(part.unwrap_or("other")).or_default() += own_ns + blocked;
+            if part != Some(WAITING) {
+                *self.functions.entry(node.name.clone()).or_default() += own_ns + blocked;
+            }
+        }
+    }
+
+    /// By part, waiting left out, in order of their names.
+    pub(super) fn by_part(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        self.parts.iter().filter(|(part, _)| **part != WAITING).map(|(part, ns)| (*part, *ns))
+    }
+
+    /// Waiting for the device.
+    pub(super) fn waiting_ns(&self) -> f64 {
+        self.part(WAITING)
+    }
+
+    /// What known remedies take away: allocation, and recording.
+    pub(super) fn of_remedies_ns(&self) -> f64 {
+        self.part(ALLOCATION) + self.part(RECORDING)
+    }
+
+    /// Everything that is neither the driver's nor waiting.
+    pub(super) fn all_but_driver_ns(&self) -> f64 {
+        self.all_ns - self.part(WAITING) - self.part(DRIVER)
+    }
+
+    /// The function with most of the time that is no waiting.
+    pub(super) fn top(&self) -> Option<&FrameName> {
+        self.functions.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(name, _)| name)
+    }
+
+    fn part(&self, part: &str) -> f64 {
+        self.parts.get(part).copied().unwrap_or(0.0)
+    }
+}
+
+/// Whose a function is by its own name; `None` where it is its caller's.
+fn part_of(name: &FrameName) -> Option<&'static str> {
+    let function = &*name.function;
+    let is = |part: &str| function.contains(part);
+    let in_crate = |prefix: &str| name.crate_name.as_deref().is_some_and(|name| name.starts_with(prefix));
+    if in_crate("candlescope_models") {
+        return Some("model");
+    }
+    if in_crate("candlescope") || in_crate("tracing") || is("libcupti") {
+        return Some(RECORDING);
+    }
+    if ALLOCATES.contains(&function) || is("__rust_alloc") || is("__rdl_alloc") {
+        return Some(ALLOCATION);
+    }
+    if in_crate("cudarc") {
+        return Some(if WAITS.iter().any(|wait| is(wait)) { WAITING } else { "cudarc" });
+    }
+    if is("libcublas") {
+        return Some("cublas");
+    }
+    if is("libcuda") || is("libcudart") || is("[nvidia") {
+        return Some(DRIVER);
+    }
+    if in_crate("candle_transformers") {
+        return Some("model");
+    }
+    in_crate("candle").then_some("candle")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candlescope_figures::host_time::{CallNode, Weights};
+
+    #[test]
+    fn time_belongs_to_whose_code_it_is() {
+        let node = |function: &str, crate_name: Option<&str>, parent, own_ns| CallNode {
+            name: FrameName { function: function.into(), crate_name: crate_name.map(Into::into) },
+            parent,
+            pool: false,
+            own: Weights { own_ns, samples: 1, ..Weights::default() },
+        };
+        let nodes = vec![
+            node("candle_core::Tensor::matmul", Some("candle_core"), None, 5),
+            node("cudarc::driver::result::launch_kernel", Some("cudarc"), Some(0), 3),
+            node("[libcuda.so.1]", None, Some(1), 20),
+            node("malloc", None, Some(2), 2),
+            node("malloc", None, Some(0), 7),
+            node("cudarc::driver::result::memcpy_dtoh_sync", Some("cudarc"), Some(0), 0),
+            node("[libcuda.so.1]", None, Some(5), 40),
+            node("candlescope_core::layer::on_enter", Some("candlescope_core"), Some(0), 4),
+            node("alloc::vec::Vec<T>::push", Some("alloc"), Some(0), 1),
+        ];
+        let mut parts = LaunchParts::default();
+        parts.add(&CallTree { nodes });
+        let all: Vec<(&str, f64)> = parts.by_part().collect();
+        let wanted = [("allocation", 9.0), ("candle", 6.0), ("cudarc", 3.0), ("driver", 20.0), ("recording", 4.0)];
+        assert_eq!(all, wanted);
+        assert_eq!((parts.waiting_ns(), parts.all_ns, parts.of_remedies_ns()), (40.0, 82.0, 13.0));
+        assert_eq!(parts.all_but_driver_ns(), 22.0);
+        assert_eq!(parts.top().map(|name| &*name.function), Some("[libcuda.so.1]"));
+    }
+}
