@@ -12,7 +12,7 @@ use candlescope_schema::run::{MachineUse, env_key};
 use std::hint::black_box;
 use std::process::Command;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::trace_span;
 use tracing_subscriber::prelude::*;
@@ -152,7 +152,10 @@ fn program() {
     scope.finish();
 }
 
+/// One scene at a time: others would take its processors.
 fn recorded(scene: &str) -> Analyzed {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().expect("a folder");
     let run = dir.path().join("run");
     let mut command = Command::new(std::env::current_exe().expect("this test"));
@@ -202,7 +205,10 @@ fn functions_have_the_time_of_the_intervals_that_they_ran_in() {
 fn candle_asks_for_the_number_of_cores_at_each_product() {
     let analyzed = recorded("products");
     let asked = found(&analyzed, AdviceCode::HotOverhead, Some("thread_count"));
-    assert!(asked.gain.mid > 0.3, "{asked:?}");
+    // On a busy machine a step consists of waiting for a processor, too, of which it is no share.
+    let host = analyzed.analysis.host.as_ref().expect("stacks").all;
+    let (preempted, elapsed) = (host.preempted_ns as f64, host.elapsed_ns() as f64);
+    assert!(asked.gain.mid > 0.3 * (1.0 - preempted / elapsed), "{asked:?}");
     assert_eq!(asked.place.path.as_deref(), Some("decode/product"));
 }
 

@@ -449,3 +449,46 @@ fn a_replay_without_a_check_has_to_agree_with_the_steps_that_are_known() {
     assert!(step(3_000_000).unobserved_ns > 2_900_000.0, "{:?}", step(3_000_000));
     assert!(step(3_000_000).basis.starts_with("median of steps without"), "{:?}", step(3_000_000));
 }
+
+/// Two threads that each launch 100 kernels of 2 µs a step. Four calls in five take 15 µs, 10 µs of them while the other thread is
+/// in one; the others take 3 µs alone.
+#[test]
+fn launches_that_wait_for_another_thread() {
+    let one = |n: i64| {
+        let (launch, launch_ns) = (10_000 + 20_000 * n, if n % 5 == 0 { 3_000 } else { 15_000 });
+        Piece { launch_ns, ..piece("decode/norm", "badd_f32", launch, launch + launch_ns as i64, 2_000) }
+    };
+    let pieces: Vec<Piece> = (0..100).map(one).collect();
+    let (mut batch, manifest) = gpu_run(&pieces, 2_020_000);
+    let alone = diagnose(&(batch.clone(), manifest.clone()));
+    alone.none(AdviceCode::ContendedLaunches);
+    let (other, later) = (1 << 40, 5_000);
+    for mut record in batch.steps.clone() {
+        (record.seq, record.step, record.request) = (record.seq + other, record.step + 1_000, Some(2));
+        record.host_start = record.host_start.plus_ns(later);
+        batch.steps.push(record);
+    }
+    for mut record in batch.spans.clone() {
+        (record.seq, record.step) = (record.seq + other, record.step.map(|step| step + 1_000));
+        record.parent_seq = record.parent_seq.map(|seq| seq + other);
+        record.host_start = record.host_start.plus_ns(later);
+        batch.spans.push(record);
+    }
+    for mut record in batch.kernels.clone() {
+        (record.seq, record.step) = (record.seq.map(|seq| seq + other), record.step.map(|step| step + 1_000));
+        record.launch_start = record.launch_start.map(|start| start.plus_ns(later));
+        record.gpu_start = record.gpu_start.plus_ns(later);
+        record.correlation += 1_000_000;
+        batch.kernels.push(record);
+    }
+    let found = diagnose(&(batch, manifest));
+    let advice = found.one(AdviceCode::ContendedLaunches);
+    assert_eq!((advice.figure("threads"), advice.figure("alone_ns")), (Some(2.0), Some(3_000.0)), "{advice:?}");
+    assert!((advice.figure("call_ns").unwrap() - 12_600.0).abs() < 1.0, "{advice:?}");
+    assert!((advice.figure("beside_share").unwrap() - 0.8).abs() < 1e-9, "{advice:?}");
+    // 100 calls, each 9.6 µs longer than alone, of 2.02 ms: the unobserved step has its part of that.
+    let (t, share) = (found.diagnosis.steps[0].unobserved_ns, 960e3 / 2_020e3);
+    assert!((advice.figure("more_ns").unwrap() - share * t).abs() < 1.0, "{advice:?}");
+    near(advice.gain, 0.75 * share, 0.875 * share, share, 0.01);
+    assert_eq!(advice.confidence.level, ConfidenceLevel::Medium);
+}

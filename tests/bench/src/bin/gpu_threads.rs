@@ -9,6 +9,7 @@ use candle_core::{DType, Device, Tensor};
 use candlescope_collectors::cuda::{CudaClock, CudaClockOptions};
 use candlescope_collectors::cupti::{Cupti, CuptiOptions};
 use candlescope_collectors::nvml::NvmlCollector;
+use candlescope_collectors::stacks::{StackOptions, StackSampler};
 use candlescope_core::{GpuTier, GpuTiming, Schedule, Session, llm};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 use candlescope_models::weights::random::RandomWeights;
@@ -44,6 +45,9 @@ struct Options {
     /// Record kernels of every step.
     #[arg(long)]
     kernels: bool,
+    /// Sample call stacks.
+    #[arg(long)]
+    stacks: bool,
     /// Directory of the run; none is written with `--plain`.
     #[arg(long, default_value = "runs/gpu-threads")]
     out: PathBuf,
@@ -167,6 +171,9 @@ fn session(options: &Options) -> Result<Session> {
         .collector(NvmlCollector::builder().build()?)
         .gpu(CudaClock::new(CudaClockOptions::default())?, GpuTiming::tier(tier))
         .paused(true);
+    if options.stacks {
+        builder = builder.stacks(StackSampler::new(StackOptions::default()));
+    }
     if options.kernels {
         builder = builder.kernels(Cupti::new(CuptiOptions::default()), None::<Schedule>);
     }
