@@ -5,7 +5,8 @@ Usage: tests/peers/perf_functions.py CANDLESCOPE OUT [WORD…]
 
 Runs `perf record -F 499 -g CANDLESCOPE profile WORD… --out OUT/run` (so both sample the same threads at the same time), takes
 from both what was on a CPU between the first measured step's begin and the last one's end, and compares each function's share
-of its own time: the ten largest of either, with the error of counting samples. Needs Linux's `perf` and Python's `duckdb`.
+of its own time: the ten largest of either, with the error of counting samples. Shared libraries are taken whole, because who
+has their debug information knows more names; time in the kernel is that of the function that called it. Needs Linux's `perf` and Python's `duckdb`.
 Fails if a share differs by more than four standard errors and 3 points.
 """
 
@@ -48,7 +49,7 @@ def plain(name):
 
 ours = {}
 for function, ns, n in duckdb.sql(
-    f"""SELECT coalesce(function, '[' || regexp_extract(coalesce(module, '?'), '[^/]*$') || ']'), sum(weight_ns), count(*)
+    f"""SELECT CASE WHEN "binary" LIKE '%.so%' OR function IS NULL THEN '[' || "binary" || ']' ELSE function END, sum(weight_ns), count(*)
         FROM {base % 'stack_samples'} JOIN {base % 'stacks'} USING (stack)
         WHERE state = 'running' AND time_ns BETWEEN {begin} AND {end} GROUP BY 1"""
 ).fetchall():
@@ -58,16 +59,23 @@ for function, ns, n in duckdb.sql(
 
 theirs = {}
 script = subprocess.run(
-    ["perf", "script", "-i", str(data), "-F", "comm,time,ip,sym,dso", "--ns", "-G"], check=True, capture_output=True, text=True
+    ["perf", "script", "-i", str(data), "-F", "comm,time,ip,sym,dso", "--ns"], check=True, capture_output=True, text=True
 )
-for line in script.stdout.splitlines():
-    found = re.match(r"\s*(.+?)\s+(\d+)\.(\d{9}):\s+[0-9a-f]+ (.+) \((.*)\)$", line)
-    if not found or found[1].startswith("cs-"):
+for block in script.stdout.split("\n\n"):
+    lines = block.strip("\n").splitlines()
+    head = re.match(r"\s*(.+?)\s+(\d+)\.(\d{9}):", lines[0]) if lines else None
+    if not head or head[1].startswith("cs-") or not begin <= int(head[2]) * 10**9 + int(head[3]) <= end:
         continue
-    if begin <= int(found[2]) * 10**9 + int(found[3]) <= end:
-        symbol = found[4] if found[4] != "[unknown]" else f"[{found[5].rsplit('/')[-1]}]"
-        key = plain(symbol.split("+0x")[0])
-        theirs[key] = theirs.get(key, 0) + 1
+    frames = [re.match(r"\s*[0-9a-f]+ (.+) \((.*)\)$", line) for line in lines[1:]]
+    # Signals tell which function made a call to the kernel, not what the kernel does in it.
+    user = [frame for frame in frames if frame and "kernel" not in frame[2] and frame[2] != "[unknown]"]
+    if not user:
+        theirs["[kernel]"] = theirs.get("[kernel]", 0) + 1
+        continue
+    name = user[0][1].split("+0x")[0]
+    binary = user[0][2].rsplit("/")[-1]
+    key = plain(name if name != "[unknown]" and ".so" not in binary else f"[{binary}]")
+    theirs[key] = theirs.get(key, 0) + 1
 
 all_ns, all_ours = sum(ns for ns, _ in ours.values()), sum(n for _, n in ours.values())
 all_theirs = sum(theirs.values())
