@@ -5,11 +5,13 @@
 
 use candle_core::{Device, Tensor};
 use candlescope::llm::{self, Tokens};
+use candlescope_compare::{CompareOptions, RunFacts, Side, compare};
 use candlescope_figures::advice::{Advice, AdviceCode, Missing};
 use candlescope_findings::{AnalyzeOptions, Analyzed, analyze};
 use candlescope_reader::Run;
 use candlescope_schema::run::{MachineUse, env_key};
 use std::hint::black_box;
+use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,8 +50,10 @@ fn beta(time: Duration) -> u64 {
     x
 }
 
-/// A step: 9 ms of one function, 15 ms of another, and 6 ms of waiting for a lock that another thread holds.
-fn shares() {
+/// A step: 9 ms of one function, 15 ms of another, and 6 ms of waiting for a lock that another thread holds. With `more`, 9 ms more
+/// of the second function.
+fn shares(more: bool) {
+    let of_second = Duration::from_millis(if more { 24 } else { 15 });
     let lock = Arc::new(Mutex::new(()));
     let (ask, asked) = channel::<()>();
     let (held, holds) = channel::<()>();
@@ -65,7 +69,7 @@ fn shares() {
     for _ in 0..60 {
         let _step = llm::decode(Tokens::new(1));
         first.in_scope(|| black_box(alpha(Duration::from_millis(9))));
-        second.in_scope(|| black_box(beta(Duration::from_millis(15))));
+        second.in_scope(|| black_box(beta(of_second)));
         ask.send(()).expect("the other thread");
         holds.recv().expect("it holds the lock");
         wait.in_scope(|| drop(lock.lock()));
@@ -142,7 +146,8 @@ fn program() {
     let (layer, scope) = candlescope::builder().stacks(hz).parquet(run).layer().expect("starts");
     tracing_subscriber::registry().with(layer).init();
     match &*scene {
-        "shares" => shares(),
+        "shares" => shares(false),
+        "slower" => shares(true),
         "products" => products(),
         "memory" | "unsampled" => memory(),
         "crowded" => crowded(),
@@ -152,12 +157,16 @@ fn program() {
     scope.finish();
 }
 
-/// One scene at a time: others would take its processors.
 fn recorded(scene: &str) -> Analyzed {
+    let dir = tempfile::tempdir().expect("a folder");
+    analyze(&run_of(scene, dir.path()), &AnalyzeOptions::default())
+}
+
+/// One scene at a time: others would take its processors.
+fn run_of(scene: &str, dir: &Path) -> Run {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let dir = tempfile::tempdir().expect("a folder");
-    let run = dir.path().join("run");
+    let run = dir.join(scene);
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["--exact", "program", "--quiet"]).env(RUN, &run).env(SCENE, scene).env_remove("RAYON_NUM_THREADS");
     if scene == "serial" {
@@ -165,7 +174,7 @@ fn recorded(scene: &str) -> Analyzed {
     }
     let output = command.output().expect("starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    analyze(&Run::open(&run).expect("a run"), &AnalyzeOptions::default())
+    Run::open(&run).expect("a run")
 }
 
 fn found(analyzed: &Analyzed, code: AdviceCode, cause: Option<&str>) -> Advice {
@@ -199,6 +208,21 @@ fn functions_have_the_time_of_the_intervals_that_they_ran_in() {
         let blocked = found(&analyzed, AdviceCode::Blocked, None);
         assert_eq!(blocked.place.path.as_deref(), Some("decode/wait"), "{blocked:?}");
     }
+}
+
+#[test]
+fn the_function_that_takes_longer_is_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let side = |scene: &str| Side { name: scene.into(), runs: vec![RunFacts::of(&run_of(scene, dir.path()))] };
+    let compared = compare(&side("shares"), &side("slower"), &CompareOptions::default()).expect("comparable");
+    let functions = compared.functions.expect("stacks on both sides");
+    let most = functions.changed.first().unwrap_or_else(|| panic!("none of {functions:#?}"));
+    assert!(most.function.ends_with("beta"), "{most:?}");
+    assert_eq!(most.path, "decode/second");
+    let (low, high) = most.interval_ns;
+    assert!(low < 9e6 && high > 9e6, "{most:?}");
+    let others = functions.changed.iter().filter(|change| change.path != "decode/second");
+    assert_eq!(others.count(), 0, "{functions:#?}");
 }
 
 #[test]

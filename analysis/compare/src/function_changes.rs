@@ -7,7 +7,7 @@ use super::discoveries::adjusted;
 use super::run_facts::RunFacts;
 use super::student::{Mean, welch};
 use candlescope_figures::HostTime;
-use candlescope_figures::host_time::{FrameName, Weights};
+use candlescope_figures::host_time::{CallNode, CallTree, FrameName, Weights};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const UNPROVEN: usize = 3;
 /// Degrees of freedom of an error that comes from counting samples, of which there are many.
 const OF_COUNTING: f64 = 1e6;
 
-/// Time on the CPU that a function took in itself inside the intervals of one rollup path, in nanoseconds for each typical step.
+/// Time on the CPU that a function took in itself, with the functions of `core` that it calls, inside the intervals of one rollup path, in nanoseconds for each typical step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FunctionFacts {
     /// The rollup path.
@@ -55,7 +55,7 @@ impl HostFacts {
         for (path, place) in &host.places {
             let mut sums: BTreeMap<&FrameName, Weights> = BTreeMap::new();
             for node in &place.calls.nodes {
-                let sum = sums.entry(&node.name).or_default();
+                let sum = sums.entry(in_whose_body(&place.calls, node)).or_default();
                 *sum = sum.plus(&node.own);
             }
             let known = sums.into_iter().filter(|(_, time)| time.samples > 0);
@@ -82,6 +82,17 @@ impl HostFacts {
     fn least_kept_ns(&self) -> f64 {
         if self.functions.len() < MOST_KEPT { 0.0 } else { self.functions.last().map_or(0.0, |function| function.ns) }
     }
+}
+
+/// The function in whose body a node's time is: comparisons, iterators and the like of `core` are part of who calls them.
+fn in_whose_body<'a>(calls: &'a CallTree, node: &'a CallNode) -> &'a FrameName {
+    let mut at = node;
+    while at.name.crate_name.as_deref() == Some("core")
+        && let Some(caller) = at.parent.and_then(|caller| calls.nodes.get(caller))
+    {
+        at = caller;
+    }
+    &at.name
 }
 
 /// A function whose time changed inside the intervals of a path.
