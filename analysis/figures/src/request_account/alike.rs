@@ -1,0 +1,150 @@
+//! Steps that differ in nothing that explains their durations, and what is usual among them.
+
+use crate::int_map::IntMap;
+use crate::stats::percentile_of;
+use crate::step_rows::StepRow;
+use crate::step_threads::StepThread;
+use candlescope_schema::GpuSource;
+use std::collections::BTreeMap;
+
+/// Steps are alike if their tokens, and their contexts, differ by less than this share.
+pub const LENGTHS_APART: f64 = 0.10;
+/// Contexts that differ by less are alike in any case: so few tokens cost a step nothing that is seen.
+const CONTEXT_APART: f64 = 32.0;
+/// Steps that are nearest in tokens and context, of which medians are taken.
+const NEAREST: usize = 64;
+/// Fewer steps have no usual one.
+const LEAST: usize = 3;
+
+/// Whether two numbers of tokens are about the same.
+pub fn of_a_length(one: f64, other: f64) -> bool {
+    (one - other).abs() <= LENGTHS_APART * other
+}
+
+/// A step with what its thread did.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Told<'a> {
+    pub(super) row: &'a StepRow,
+    pub(super) thread: StepThread,
+}
+
+impl<'a> Told<'a> {
+    pub(super) fn of(row: &'a StepRow, threads: &IntMap<u64, StepThread>) -> Self {
+        Self { row, thread: threads.get(&row.step).copied().unwrap_or_default() }
+    }
+
+    /// Time of its kernels, nanoseconds. What passed between marks in a stream is no such time: there the device may have
+    /// waited for the host.
+    pub(super) fn kernels_ns(&self) -> Option<u64> {
+        self.row.gpu_ns.filter(|_| self.row.gpu_source == Some(GpuSource::Cupti))
+    }
+
+    /// What steps that are alike have in common: recording kernels takes time of its own.
+    pub(super) fn class(&self) -> Class<'a> {
+        (self.row.group(), self.row.gpu_source == Some(GpuSource::Cupti), self.row.batch)
+    }
+
+    fn length(&self) -> (Option<u32>, Option<u32>) {
+        (self.row.tokens, self.row.context_len)
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        let near = |one: Option<u32>, other: Option<u32>, least: f64| match (one, other) {
+            (Some(one), Some(other)) => {
+                let (one, other) = (f64::from(one), f64::from(other));
+                of_a_length(one, other) || (one - other).abs() < least
+            }
+            (one, other) => one == other,
+        };
+        near(self.row.tokens, other.row.tokens, 0.0)
+            && near(self.row.context_len, other.row.context_len, CONTEXT_APART)
+    }
+}
+
+/// Phase or name, whether kernels were recorded, batch.
+pub(super) type Class<'a> = (&'a str, bool, Option<u32>);
+
+/// What is usual for a step; medians.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct UsualStep {
+    /// Duration in nanoseconds.
+    pub(super) dur_ns: f64,
+    /// Time on a CPU, preempted, blocked; `None` where too few say.
+    pub(super) states: Option<[f64; 3]>,
+    pub(super) page_faults: Option<f64>,
+    pub(super) kernels_ns: Option<f64>,
+    /// Whether there are enough steps like it. If not, only its time preempted is held against others of its phase: of
+    /// what it took otherwise nobody knows how much is due to its length.
+    pub(super) has_like: bool,
+}
+
+/// The measured steps of a run by class, ordered by their tokens and contexts.
+pub(super) struct AlikeSteps<'a> {
+    classes: BTreeMap<Class<'a>, Vec<Told<'a>>>,
+    /// Median time preempted by phase or name.
+    preempted: BTreeMap<&'a str, f64>,
+}
+
+impl<'a> AlikeSteps<'a> {
+    pub(super) fn of(steps: impl Iterator<Item = Told<'a>>) -> Self {
+        let mut classes: BTreeMap<Class<'a>, Vec<Told<'a>>> = BTreeMap::new();
+        let mut preempted: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        for step in steps {
+            classes.entry(step.class()).or_default().push(step);
+            if let Some(states) = step.thread.states {
+                preempted.entry(step.row.group()).or_default().push(states.preempted_ns as f64);
+            }
+        }
+        classes.values_mut().for_each(|steps| steps.sort_by_key(Told::length));
+        let usual = preempted.into_iter().filter_map(|(name, all)| Some((name, median(all)?)));
+        Self { classes, preempted: usual.collect() }
+    }
+
+    /// Those like a step, itself among them if it is measured.
+    pub(super) fn like(&self, step: &Told<'a>) -> Vec<Told<'a>> {
+        let Some(class) = self.classes.get(&step.class()) else { return Vec::new() };
+        let before = class.partition_point(|one| one.length() < step.length());
+        let same = class[before..].partition_point(|one| one.length() == step.length());
+        let end = (before + same / 2 + NEAREST / 2).min(class.len());
+        let near = &class[end.saturating_sub(NEAREST)..end];
+        near.iter().filter(|one| one.is_like(step)).copied().collect()
+    }
+
+    /// What is usual for a step.
+    pub(super) fn usual(&self, step: &Told<'a>) -> UsualStep {
+        let like = self.like(step);
+        if like.len() < LEAST {
+            return self.without_like(step);
+        }
+        let over = |figure: &dyn Fn(&Told<'_>) -> Option<u64>| {
+            median(like.iter().filter_map(|one| Some(figure(one)? as f64)).collect())
+        };
+        let state = |of: fn(&crate::step_threads::ThreadStates) -> u64| over(&|one| one.thread.states.as_ref().map(of));
+        let states = || Some([state(|s| s.cpu_ns)?, state(|s| s.preempted_ns)?, state(|s| s.blocked_ns)?]);
+        UsualStep {
+            dur_ns: over(&|one| Some(one.row.dur_ns)).unwrap_or(step.row.dur_ns as f64),
+            states: states(),
+            page_faults: over(&|one| one.thread.page_faults),
+            kernels_ns: over(&|one| one.kernels_ns()),
+            has_like: true,
+        }
+    }
+
+    fn without_like(&self, step: &Told<'_>) -> UsualStep {
+        let own_ns = step.row.dur_ns as f64;
+        let preempted = step.thread.states.zip(self.preempted.get(step.row.group()).copied());
+        match preempted {
+            None => UsualStep { dur_ns: own_ns, ..UsualStep::default() },
+            Some((states, usual)) => UsualStep {
+                dur_ns: own_ns - (states.preempted_ns as f64 - usual),
+                states: Some([states.cpu_ns as f64, usual, states.blocked_ns as f64]),
+                ..UsualStep::default()
+            },
+        }
+    }
+}
+
+/// `None` of too few.
+fn median(values: Vec<f64>) -> Option<f64> {
+    percentile_of(&values, 0.5).filter(|_| values.len() >= LEAST)
+}

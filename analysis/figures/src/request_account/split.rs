@@ -1,0 +1,211 @@
+//! What a request's steps took beyond what is usual, by what their threads did, and the parts of a request's difference.
+
+use super::alike::{Told, UsualStep};
+use crate::latency::RequestFigures;
+use crate::request_parts::RequestParts;
+use crate::stats::percentile_of;
+use crate::step_rows::StepRow;
+use std::collections::BTreeMap;
+
+/// Steps that hold so much of a part are nearly all of it.
+const NEARLY_ALL: f64 = 0.9;
+
+/// A part of the difference between a request and the median one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartKind {
+    /// Before its first step.
+    Queue,
+    /// Between its steps.
+    Between,
+    /// What its steps usually take: they are more of them, or of more tokens.
+    Work,
+    /// Its steps were on a CPU for longer.
+    OnCpu,
+    /// Another thread had the CPU.
+    Preempted,
+    /// Its steps waited.
+    Blocked,
+    /// Its kernels took longer, and the host waited for them.
+    Gpu,
+    /// Its steps took longer, and it is not known what their threads did.
+    Unknown,
+    /// Steps of it, and time between them, that were not recorded.
+    Unrecorded,
+    /// Medians of the parts do not add up to the median of the whole, and steps may overlap.
+    Rest,
+}
+
+impl PartKind {
+    /// Its name for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Between => "between",
+            Self::Work => "work",
+            Self::OnCpu => "on_cpu",
+            Self::Preempted => "preempted",
+            Self::Blocked => "blocked",
+            Self::Gpu => "gpu",
+            Self::Unknown => "unknown",
+            Self::Unrecorded => "unrecorded",
+            Self::Rest => "rest",
+        }
+    }
+}
+
+/// A part, and how much it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// Which.
+    pub kind: PartKind,
+    /// Nanoseconds more than usual, negative if less; `None` if that is not known.
+    pub ns: Option<f64>,
+    /// The fewest of its steps that hold nearly all of it; `None` of a part that is in no step.
+    pub steps: Option<u64>,
+}
+
+/// A step with what is usual for it, and how the difference divides.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Split<'a> {
+    pub(super) step: Told<'a>,
+    pub(super) usual: UsualStep,
+    /// On a CPU, preempted, blocked beyond what is usual, without what is the GPU's; `None` if it is not known.
+    pub(super) states: Option<[f64; 3]>,
+    /// Time in which the host waited because the kernels took longer.
+    gpu_ns: Option<f64>,
+    /// The rest of what the step took beyond what is usual, if nobody knows what its thread did.
+    unknown_ns: f64,
+}
+
+impl<'a> Split<'a> {
+    pub(super) fn of(step: Told<'a>, usual: UsualStep) -> Self {
+        let more_ns = step.row.dur_ns as f64 - usual.dur_ns;
+        let states = step.thread.states.zip(usual.states).map(|(own, usual)| {
+            [own.cpu_ns as f64 - usual[0], own.preempted_ns as f64 - usual[1], own.blocked_ns as f64 - usual[2]]
+        });
+        let kernels = step.kernels_ns().zip(usual.kernels_ns).map(|(own, usual)| own as f64 - usual);
+        let Some([on_cpu, preempted, blocked]) = states else {
+            let gpu_ns = kernels.map(|ns| ns.clamp(0.0, more_ns.max(0.0)));
+            return Self { step, usual, states: None, gpu_ns, unknown_ns: more_ns - gpu_ns.unwrap_or(0.0) };
+        };
+        // The host waits for the device asleep or, as CUDA does by default, busily.
+        let asleep = kernels.unwrap_or(0.0).clamp(0.0, blocked.max(0.0));
+        let busily = (kernels.unwrap_or(0.0) - asleep).clamp(0.0, on_cpu.max(0.0));
+        let states = Some([on_cpu - busily, preempted, blocked - asleep]);
+        Self { step, usual, states, gpu_ns: kernels.map(|_| asleep + busily), unknown_ns: 0.0 }
+    }
+
+    /// What it took beyond what is usual, nanoseconds.
+    pub(super) fn more_ns(&self) -> f64 {
+        self.step.row.dur_ns as f64 - self.usual.dur_ns
+    }
+}
+
+/// One of a request's steps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepExcess {
+    /// Its number.
+    pub step: u64,
+    /// Its phase, or its name.
+    pub name: String,
+    /// When it began, nanoseconds since the request did.
+    pub at_ns: u64,
+    /// Duration in nanoseconds.
+    pub dur_ns: u64,
+    /// What it took beyond the median of steps like it, nanoseconds.
+    pub more_ns: f64,
+    /// Whether there are steps like it. If not, only time preempted counts as more.
+    pub has_like: bool,
+    /// Time on a CPU, preempted, blocked, nanoseconds; `None` if that is not known.
+    pub states: Option<[u64; 3]>,
+    /// Pages that the system had to provide.
+    pub page_faults: Option<u64>,
+    /// Time on the device, nanoseconds.
+    pub gpu_ns: Option<u64>,
+}
+
+impl StepExcess {
+    pub(super) fn of(split: &Split<'_>, start_ns: i64) -> Self {
+        let (row, thread) = (split.step.row, split.step.thread);
+        Self {
+            step: row.step,
+            name: row.group().to_string(),
+            at_ns: u64::try_from(row.start_ns.saturating_sub(start_ns)).unwrap_or(0),
+            dur_ns: row.dur_ns,
+            more_ns: split.more_ns(),
+            has_like: split.usual.has_like,
+            states: thread.states.map(|states| [states.cpu_ns, states.preempted_ns, states.blocked_ns]),
+            page_faults: thread.page_faults,
+            gpu_ns: row.gpu_ns,
+        }
+    }
+}
+
+/// What a request's steps usually take, and the median of that over requests; nanoseconds.
+pub(super) struct Work {
+    pub(super) own_ns: f64,
+    /// `None` where some steps have no record.
+    pub(super) usual_ns: Option<f64>,
+}
+
+/// The parts of the difference to `usual_ns`, the median duration of the requests `like` it.
+pub(super) fn parts(
+    own: &RequestFigures,
+    like: &[RequestFigures],
+    usual_ns: f64,
+    steps: &[Split<'_>],
+    work: &Work,
+) -> Vec<Part> {
+    let is_whole = work.usual_ns.is_some();
+    let beyond = |of: &dyn Fn(&RequestFigures) -> Option<u64>| {
+        let usual = percentile_of(&like.iter().filter_map(|one| Some(of(one)? as f64)).collect::<Vec<_>>(), 0.5)?;
+        Some(of(own)? as f64 - usual)
+    };
+    let of_parts = |of: fn(&RequestParts) -> u64| move |one: &RequestFigures| one.parts.as_ref().map(of);
+    let outside = |kind, ns| Part { kind, ns, steps: None };
+    let mut parts = vec![
+        outside(PartKind::Queue, beyond(&|one| one.queue_ns.or_else(|| Some(one.parts.as_ref()?.queue_ns)))),
+        outside(PartKind::Between, beyond(&of_parts(|parts| parts.between_ns)).filter(|_| is_whole)),
+        outside(PartKind::Work, work.usual_ns.map(|usual| work.own_ns - usual)),
+        over_steps(PartKind::OnCpu, steps, |step| Some(step.states?[0])),
+        over_steps(PartKind::Preempted, steps, |step| Some(step.states?[1])),
+        over_steps(PartKind::Blocked, steps, |step| Some(step.states?[2])),
+        over_steps(PartKind::Gpu, steps, |step| step.gpu_ns),
+    ];
+    let unknown = over_steps(PartKind::Unknown, steps, |step| step.states.is_none().then_some(step.unknown_ns));
+    parts.extend(Some(unknown).filter(|part| part.ns.is_some()));
+    let told: f64 = parts.iter().filter_map(|part| part.ns).sum();
+    let rest = own.dur_ns as f64 - usual_ns - told;
+    parts.push(outside(if is_whole { PartKind::Rest } else { PartKind::Unrecorded }, Some(rest)));
+    parts
+}
+
+fn over_steps(kind: PartKind, steps: &[Split<'_>], of: impl Fn(&Split<'_>) -> Option<f64>) -> Part {
+    let mut each: Vec<f64> = steps.iter().filter_map(of).collect();
+    if each.is_empty() {
+        return Part { kind, ns: None, steps: None };
+    }
+    let ns: f64 = each.iter().sum();
+    let sign = if ns < 0.0 { -1.0 } else { 1.0 };
+    each.sort_by(|a, b| (b * sign).total_cmp(&(a * sign)));
+    let (mut sum, mut needed) = (0.0, 0);
+    for one in each.iter().take_while(|one| **one * sign > 0.0) {
+        if sum >= NEARLY_ALL * ns.abs() {
+            break;
+        }
+        sum += one * sign;
+        needed += 1;
+    }
+    Part { kind, ns: Some(ns), steps: Some(needed) }
+}
+
+/// Those of the steps, which are in order of start, that are not inside another one of the same thread.
+pub(super) fn outermost<'a>(steps: &[&'a StepRow]) -> Vec<&'a StepRow> {
+    let mut ends: BTreeMap<u32, i64> = BTreeMap::new();
+    let mut is_outermost = |step: &StepRow| {
+        let end = ends.entry(step.thread).or_insert(i64::MIN);
+        let before = std::mem::replace(end, (*end).max(step.end_ns()));
+        step.end_ns() > before
+    };
+    steps.iter().filter(|step| is_outermost(step)).copied().collect()
+}
