@@ -29,11 +29,7 @@ impl StepThread {
     /// What a record says.
     pub fn of(step: &StepRecord) -> Self {
         let states = || {
-            Some(ThreadStates {
-                cpu_ns: step.cpu_ns?,
-                preempted_ns: step.preempted_ns?,
-                blocked_ns: step.blocked_ns?,
-            })
+            Some(ThreadStates { cpu_ns: step.cpu_ns?, preempted_ns: step.preempted_ns?, blocked_ns: step.blocked_ns? })
         };
         Self { states: states(), page_faults: step.page_faults }
     }

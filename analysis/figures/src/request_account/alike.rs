@@ -56,8 +56,7 @@ impl<'a> Told<'a> {
             }
             (one, other) => one == other,
         };
-        near(self.row.tokens, other.row.tokens, 0.0)
-            && near(self.row.context_len, other.row.context_len, CONTEXT_APART)
+        near(self.row.tokens, other.row.tokens, 0.0) && near(self.row.context_len, other.row.context_len, CONTEXT_APART)
     }
 }
 

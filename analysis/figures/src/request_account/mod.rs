@@ -49,8 +49,21 @@ pub enum NoRequest {
         known: String,
     },
     /// It has none.
-    #[error("the run has no requests: mark them in the program (`llm::Request`), or profile it with `candlescope profile`")]
+    #[error(
+        "the run has no requests: mark them in the program (`llm::Request`), or profile it with `candlescope profile`"
+    )]
     None,
+}
+
+/// A figure of a request beside the median of those like it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FigureBeside {
+    /// Its name; the unit is nanoseconds where that says so, else tokens.
+    pub name: &'static str,
+    /// The request's; `None` if it is not known.
+    pub own: Option<f64>,
+    /// The median over the requests that have it.
+    pub median: Option<f64>,
 }
 
 /// One request, taken apart.
@@ -58,9 +71,10 @@ pub enum NoRequest {
 pub struct RequestAccount {
     /// Its figures.
     pub figures: RequestFigures,
-    /// Figures of the measured requests of its kind (model, operation, batch and phases), itself among them unless it warmed
-    /// up.
-    pub like: Vec<RequestFigures>,
+    /// Measured requests of its kind (model, operation, batch and phases), itself among them unless it warmed up.
+    pub like: usize,
+    /// Its figures beside medians of these.
+    pub beside: Vec<FigureBeside>,
     /// Median of their durations in nanoseconds; `None` without another one.
     pub usual_ns: Option<f64>,
     /// Where the difference comes from; the parts add up to it. Empty without another request of its kind.
@@ -123,8 +137,7 @@ impl RequestAccount {
             .filter(|one| !warmup.requests().contains(&one.request) && self::kind(one, &by_request) == kind)
             .map(|one| one.request)
             .collect();
-        let like: Vec<RequestFigures> =
-            figures.iter().filter(|one| numbers.contains(&one.request)).cloned().collect();
+        let like: Vec<RequestFigures> = figures.iter().filter(|one| numbers.contains(&one.request)).cloned().collect();
         let figures = figures.into_iter().find(|one| one.request == request).unwrap_or_default();
         let others = like.iter().filter(|one| one.request != request).count();
         let durations: Vec<f64> = like.iter().map(|one| one.dur_ns as f64).collect();
@@ -140,9 +153,7 @@ impl RequestAccount {
             usual_ns: percentile_of(&usual_work, 0.5).filter(|_| whole),
         };
         let parts = usual_ns.map_or(Vec::new(), |usual| parts(&figures, &like, usual, &split, &work));
-        let faults = split.iter().filter_map(|one| {
-            Some(one.step.thread.page_faults? as f64 - one.usual.page_faults?)
-        });
+        let faults = split.iter().filter_map(|one| Some(one.step.thread.page_faults? as f64 - one.usual.page_faults?));
         let counts_faults = split.iter().any(|one| one.step.thread.page_faults.is_some());
         let page_faults = counts_faults.then(|| faults.sum());
         let start_ns = record.host_start.0;
@@ -166,7 +177,8 @@ impl RequestAccount {
             steps_more_ns: split.iter().map(Split::more_ns).sum(),
             paths,
             slowest,
-            like,
+            like: like.len(),
+            beside: beside(&figures, &like),
             figures,
         })
     }
@@ -193,6 +205,30 @@ impl RequestAccount {
             steps.join(", ")
         )
     }
+}
+
+/// Reads a figure of a request.
+type Figure = fn(&RequestFigures) -> Option<f64>;
+
+fn beside(own: &RequestFigures, like: &[RequestFigures]) -> Vec<FigureBeside> {
+    fn gaps(one: &RequestFigures) -> Vec<f64> {
+        one.itl_ns.iter().map(|ns| *ns as f64).collect()
+    }
+    let figures: [(&'static str, Figure); 8] = [
+        ("prompt_tokens", |one| one.prompt_tokens.map(|n| n as f64)),
+        ("output_tokens", |one| one.output_tokens.map(|n| n as f64)),
+        ("queue_ns", |one| one.queue_ns.map(|ns| ns as f64)),
+        ("ttft_ns", |one| one.ttft_ns.map(|ns| ns as f64)),
+        ("tpot_ns", |one| one.tpot_ns),
+        ("itl_median_ns", |one| percentile_of(&gaps(one), 0.5)),
+        ("itl_max_ns", |one| percentile_of(&gaps(one), 1.0)),
+        ("e2e_ns", |one| one.e2e_ns.map(|ns| ns as f64)),
+    ];
+    let of = |(name, figure): (&'static str, Figure)| {
+        let median = percentile_of(&like.iter().filter_map(figure).collect::<Vec<_>>(), 0.5);
+        FigureBeside { name, own: figure(own), median }
+    };
+    figures.into_iter().map(of).collect()
 }
 
 /// The steps of each request, in order of start.

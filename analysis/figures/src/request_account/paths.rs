@@ -180,11 +180,7 @@ impl Pass for PathPass {
 }
 
 /// The sum over a request's steps of what each exceeds the median of its class by; `None` if one does not say.
-fn excess(
-    places: &[Place],
-    of_steps: &IntMap<u32, Times>,
-    of: &dyn Fn(&Times) -> Option<i64>,
-) -> Option<f64> {
+fn excess(places: &[Place], of_steps: &IntMap<u32, Times>, of: &dyn Fn(&Times) -> Option<i64>) -> Option<f64> {
     let mut classes: BTreeMap<usize, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for (at, place) in places.iter().enumerate() {
         let value = of_steps.get(&(at as u32)).map_or(Some(0), of).map(|ns| ns as f64);
@@ -195,8 +191,8 @@ fn excess(
         // Of those that are not its own some may not say.
         references.extend(value.filter(|_| place.is_reference));
     }
-    let each = classes.into_values().map(|(own, references)| {
-        Some(own.iter().sum::<f64>() - own.len() as f64 * percentile_of(&references, 0.5)?)
-    });
+    let each = classes
+        .into_values()
+        .map(|(own, references)| Some(own.iter().sum::<f64>() - own.len() as f64 * percentile_of(&references, 0.5)?));
     each.sum()
 }
