@@ -3,7 +3,7 @@
 use crate::int_map::IntMap;
 use crate::stats::percentile_of;
 use crate::step_rows::StepRow;
-use crate::step_threads::StepThread;
+use crate::step_threads::{StepThread, ThreadStates};
 use candlescope_schema::GpuSource;
 use std::collections::BTreeMap;
 
@@ -63,7 +63,8 @@ impl<'a> Told<'a> {
 /// Phase or name, whether kernels were recorded, batch.
 pub(super) type Class<'a> = (&'a str, bool, Option<u32>);
 
-/// What is usual for a step; medians.
+/// What is usual for a step: the mean over the middle third of the steps like it, in order of duration. Like a median it does
+/// not follow the longest ones; unlike medians, its parts add up.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct UsualStep {
     /// Duration in nanoseconds.
@@ -95,7 +96,7 @@ impl<'a> AlikeSteps<'a> {
             }
         }
         classes.values_mut().for_each(|steps| steps.sort_by_key(Told::length));
-        let usual = preempted.into_iter().filter_map(|(name, all)| Some((name, median(all)?)));
+        let usual = preempted.into_iter().filter_map(|(name, all)| Some((name, percentile_of(&all, 0.5)?)));
         Self { classes, preempted: usual.collect() }
     }
 
@@ -111,14 +112,13 @@ impl<'a> AlikeSteps<'a> {
 
     /// What is usual for a step.
     pub(super) fn usual(&self, step: &Told<'a>) -> UsualStep {
-        let like = self.like(step);
+        let mut like = self.like(step);
         if like.len() < LEAST {
             return self.without_like(step);
         }
-        let over = |figure: &dyn Fn(&Told<'_>) -> Option<u64>| {
-            median(like.iter().filter_map(|one| Some(figure(one)? as f64)).collect())
-        };
-        let state = |of: fn(&crate::step_threads::ThreadStates) -> u64| over(&|one| one.thread.states.as_ref().map(of));
+        like.sort_by_key(|one| one.row.dur_ns);
+        let over = |figure: &dyn Fn(&Told<'_>) -> Option<u64>| mean(middle(&like).iter().filter_map(figure));
+        let state = |of: fn(&ThreadStates) -> u64| over(&|one| one.thread.states.as_ref().map(of));
         let states = || Some([state(|s| s.cpu_ns)?, state(|s| s.preempted_ns)?, state(|s| s.blocked_ns)?]);
         UsualStep {
             dur_ns: over(&|one| Some(one.row.dur_ns)).unwrap_or(step.row.dur_ns as f64),
@@ -143,7 +143,13 @@ impl<'a> AlikeSteps<'a> {
     }
 }
 
-/// `None` of too few.
-fn median(values: Vec<f64>) -> Option<f64> {
-    percentile_of(&values, 0.5).filter(|_| values.len() >= LEAST)
+/// The middle third of what is in order, and at least one of it.
+pub(super) fn middle<T>(ordered: &[T]) -> &[T] {
+    let aside = ordered.len() / 3;
+    &ordered[aside..ordered.len() - aside]
+}
+
+fn mean(values: impl Iterator<Item = u64>) -> Option<f64> {
+    let (n, sum) = values.fold((0u64, 0.0), |(n, sum), value| (n + 1, sum + value as f64));
+    (n > 0).then(|| sum / n as f64)
 }

@@ -1,11 +1,11 @@
 //! Why one request took longer than others: its time against the median request's, and that of its steps against steps like
 //! them.
 //!
-//! A request's time is that before its first step, that of its steps and that between them. Each step is held against the
-//! median of the steps like it: of its phase, its batch, about its tokens and its context. What its steps usually take is the
-//! request's work, which differs from the median request's where prompts or outputs are longer. What they took beyond that
-//! divides into what their threads did. What is left over, because medians of parts do not add up to the median of the whole
-//! and steps may overlap, is a part of its own.
+//! A request's time is that before its first step, that of its steps and that between them. Each step is held against what is
+//! usual for the steps like it: of its phase, its batch, about its tokens and its context. What its steps usually take is the
+//! request's work, which differs from that of others where prompts or outputs are longer. What they took beyond that divides
+//! into what their threads did. All of this is computed for the requests in the middle, too, and the differences are the parts.
+//! They add up: what is left over, because steps may overlap, is a part of its own.
 
 mod alike;
 mod paths;
@@ -22,16 +22,16 @@ use crate::sampling::Sampling;
 use crate::stats::percentile_of;
 use crate::step_rows::StepRow;
 use crate::step_threads::step_threads;
-use alike::{AlikeSteps, Told};
+use alike::{AlikeSteps, Told, middle};
 use candlescope_reader::Run;
 use candlescope_reader::limits::Limit;
 use candlescope_schema::{Phase, RequestRecord};
 use paths::PathPass;
-use split::{Split, Work, outermost, parts};
+use split::{Split, Times, outermost, parts};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Requests whose work is computed to find the median's.
-const MOST_LIKE: usize = 256;
+/// Requests in the middle of all whose steps are looked at.
+const MOST_LIKE: usize = 64;
 /// Paths and steps that are named.
 const MOST_PATHS: usize = 5;
 const MOST_STEPS: usize = 10;
@@ -118,13 +118,13 @@ impl RequestAccount {
         let measured = steps.iter().filter(|step| step.is_measured(warmup.requests()));
         let alike = AlikeSteps::of(measured.map(|step| Told::of(step, &threads)));
         let by_request = steps_by_request(&steps);
-        let own_of = |number: u64| -> Vec<Told<'_>> {
+        let split_of = |number: u64| -> Vec<Split<'_>> {
             let steps = by_request.get(&number).map_or(&[][..], Vec::as_slice);
-            outermost(steps).into_iter().map(|step| Told::of(step, &threads)).collect()
+            let told = outermost(steps).into_iter().map(|step| Told::of(step, &threads));
+            told.map(|step| Split::of(step, alike.usual(&step))).collect()
         };
 
-        let own = own_of(request);
-        let split: Vec<Split<'_>> = own.iter().map(|step| Split::of(*step, alike.usual(step))).collect();
+        let split = split_of(request);
         let compared: Vec<Told<'_>> = split.iter().filter(|one| one.usual.has_like).map(|one| one.step).collect();
         let room = usize::try_from(run.limits().get(Limit::OpenIntervals)).unwrap_or(usize::MAX);
         let mut paths = PathPass::of(&compared, &alike, room);
@@ -142,17 +142,17 @@ impl RequestAccount {
         let others = like.iter().filter(|one| one.request != request).count();
         let durations: Vec<f64> = like.iter().map(|one| one.dur_ns as f64).collect();
         let usual_ns = percentile_of(&durations, 0.5).filter(|_| others > 0);
-        let every = like.len().div_ceil(MOST_LIKE).max(1);
-        let usual_work: Vec<f64> = like
+        let mut ordered: Vec<&RequestFigures> = like.iter().collect();
+        ordered.sort_by_key(|one| (one.dur_ns, one.request));
+        let ordered = middle(&ordered);
+        let aside = ordered.len().saturating_sub(MOST_LIKE) / 2;
+        let usual: Vec<Times> = ordered[aside..ordered.len() - aside]
             .iter()
-            .step_by(every)
-            .map(|one| own_of(one.request).iter().map(|step| alike.usual(step).dur_ns).sum())
+            .map(|one| Times::of(one, &split_of(one.request), whole))
             .collect();
-        let work = Work {
-            own_ns: split.iter().map(|one| one.usual.dur_ns).sum(),
-            usual_ns: percentile_of(&usual_work, 0.5).filter(|_| whole),
-        };
-        let parts = usual_ns.map_or(Vec::new(), |usual| parts(&figures, &like, usual, &split, &work));
+        let times = Times::of(&figures, &split, whole);
+        let more_ns = usual_ns.map(|usual| figures.dur_ns as f64 - usual);
+        let parts = more_ns.map_or(Vec::new(), |more| parts(&times, &usual, &split, more, whole));
         let faults = split.iter().filter_map(|one| Some(one.step.thread.page_faults? as f64 - one.usual.page_faults?));
         let counts_faults = split.iter().any(|one| one.step.thread.page_faults.is_some());
         let page_faults = counts_faults.then(|| faults.sum());

@@ -2,8 +2,6 @@
 
 use super::alike::{Told, UsualStep};
 use crate::latency::RequestFigures;
-use crate::request_parts::RequestParts;
-use crate::stats::percentile_of;
 use crate::step_rows::StepRow;
 use std::collections::BTreeMap;
 
@@ -31,7 +29,7 @@ pub enum PartKind {
     Unknown,
     /// Steps of it, and time between them, that were not recorded.
     Unrecorded,
-    /// Medians of the parts do not add up to the median of the whole, and steps may overlap.
+    /// Steps may overlap, and the median request is not quite the mean of those in the middle.
     Rest,
 }
 
@@ -95,6 +93,18 @@ impl<'a> Split<'a> {
         Self { step, usual, states, gpu_ns: kernels.map(|_| asleep + busily), unknown_ns: 0.0 }
     }
 
+    /// What it took beyond what is usual in a part that steps have, nanoseconds.
+    fn part(&self, kind: PartKind) -> Option<f64> {
+        match kind {
+            PartKind::OnCpu => self.states.map(|states| states[0]),
+            PartKind::Preempted => self.states.map(|states| states[1]),
+            PartKind::Blocked => self.states.map(|states| states[2]),
+            PartKind::Gpu => self.gpu_ns,
+            PartKind::Unknown => self.states.is_none().then_some(self.unknown_ns),
+            _ => None,
+        }
+    }
+
     /// What it took beyond what is usual, nanoseconds.
     pub(super) fn more_ns(&self) -> f64 {
         self.step.row.dur_ns as f64 - self.usual.dur_ns
@@ -112,7 +122,7 @@ pub struct StepExcess {
     pub at_ns: u64,
     /// Duration in nanoseconds.
     pub dur_ns: u64,
-    /// What it took beyond the median of steps like it, nanoseconds.
+    /// What it took beyond what is usual for steps like it, nanoseconds.
     pub more_ns: f64,
     /// Whether there are steps like it. If not, only time preempted counts as more.
     pub has_like: bool,
@@ -141,62 +151,68 @@ impl StepExcess {
     }
 }
 
-/// What a request's steps usually take, and the median of that over requests; nanoseconds.
-pub(super) struct Work {
-    pub(super) own_ns: f64,
-    /// `None` where some steps have no record.
-    pub(super) usual_ns: Option<f64>,
+/// Parts that a request's time is made of beside the rest, in the order in which they are shown.
+const KINDS: [PartKind; 8] = [
+    PartKind::Queue,
+    PartKind::Between,
+    PartKind::Work,
+    PartKind::OnCpu,
+    PartKind::Preempted,
+    PartKind::Blocked,
+    PartKind::Gpu,
+    PartKind::Unknown,
+];
+
+/// The time of a request: queue and time between its steps, what its steps usually take, and what they took beyond that.
+pub(super) struct Times([Option<f64>; KINDS.len()]);
+
+impl Times {
+    /// Of a request with its steps; `is_whole` says that all of these are recorded.
+    pub(super) fn of(figures: &RequestFigures, steps: &[Split<'_>], is_whole: bool) -> Self {
+        Self(KINDS.map(|kind| match kind {
+            PartKind::Queue => {
+                figures.queue_ns.or(figures.parts.as_ref().map(|parts| parts.queue_ns)).map(|ns| ns as f64)
+            }
+            PartKind::Between => figures.parts.as_ref().filter(|_| is_whole).map(|parts| parts.between_ns as f64),
+            PartKind::Work => Some(steps.iter().map(|step| step.usual.dur_ns).sum()),
+            _ => {
+                let mut known = steps.iter().filter_map(|step| step.part(kind)).peekable();
+                known.peek().is_some().then(|| known.sum())
+            }
+        }))
+    }
 }
 
-/// The parts of the difference to `usual_ns`, the median duration of the requests `like` it.
-pub(super) fn parts(
-    own: &RequestFigures,
-    like: &[RequestFigures],
-    usual_ns: f64,
-    steps: &[Split<'_>],
-    work: &Work,
-) -> Vec<Part> {
-    let is_whole = work.usual_ns.is_some();
-    let beyond = |of: &dyn Fn(&RequestFigures) -> Option<u64>| {
-        let usual = percentile_of(&like.iter().filter_map(|one| Some(of(one)? as f64)).collect::<Vec<_>>(), 0.5)?;
-        Some(of(own)? as f64 - usual)
+/// The parts of the difference between a request that took `more_ns` longer and those in the middle of all, which are like it.
+pub(super) fn parts(own: &Times, usual: &[Times], steps: &[Split<'_>], more_ns: f64, is_whole: bool) -> Vec<Part> {
+    let usual_ns = |at: usize| usual.iter().filter_map(|one| one.0[at]).sum::<f64>() / usual.len().max(1) as f64;
+    let part = |(at, kind): (usize, PartKind)| {
+        let each: Vec<f64> = steps.iter().filter_map(|step| step.part(kind)).collect();
+        Part { kind, ns: own.0[at].map(|ns| ns - usual_ns(at)), steps: holders(each) }
     };
-    let of_parts = |of: fn(&RequestParts) -> u64| move |one: &RequestFigures| one.parts.as_ref().map(of);
-    let outside = |kind, ns| Part { kind, ns, steps: None };
-    let mut parts = vec![
-        outside(PartKind::Queue, beyond(&|one| one.queue_ns.or_else(|| Some(one.parts.as_ref()?.queue_ns)))),
-        outside(PartKind::Between, beyond(&of_parts(|parts| parts.between_ns)).filter(|_| is_whole)),
-        outside(PartKind::Work, work.usual_ns.map(|usual| work.own_ns - usual)),
-        over_steps(PartKind::OnCpu, steps, |step| Some(step.states?[0])),
-        over_steps(PartKind::Preempted, steps, |step| Some(step.states?[1])),
-        over_steps(PartKind::Blocked, steps, |step| Some(step.states?[2])),
-        over_steps(PartKind::Gpu, steps, |step| step.gpu_ns),
-    ];
-    let unknown = over_steps(PartKind::Unknown, steps, |step| step.states.is_none().then_some(step.unknown_ns));
-    parts.extend(Some(unknown).filter(|part| part.ns.is_some()));
+    let all = KINDS.into_iter().enumerate().map(part);
+    let mut parts: Vec<Part> = all.filter(|part| part.kind != PartKind::Unknown || part.ns.is_some()).collect();
     let told: f64 = parts.iter().filter_map(|part| part.ns).sum();
-    let rest = own.dur_ns as f64 - usual_ns - told;
-    parts.push(outside(if is_whole { PartKind::Rest } else { PartKind::Unrecorded }, Some(rest)));
+    let kind = if is_whole { PartKind::Rest } else { PartKind::Unrecorded };
+    parts.push(Part { kind, ns: Some(more_ns - told), steps: None });
     parts
 }
 
-fn over_steps(kind: PartKind, steps: &[Split<'_>], of: impl Fn(&Split<'_>) -> Option<f64>) -> Part {
-    let mut each: Vec<f64> = steps.iter().filter_map(of).collect();
-    if each.is_empty() {
-        return Part { kind, ns: None, steps: None };
-    }
-    let ns: f64 = each.iter().sum();
-    let sign = if ns < 0.0 { -1.0 } else { 1.0 };
-    each.sort_by(|a, b| (b * sign).total_cmp(&(a * sign)));
-    let (mut sum, mut needed) = (0.0, 0);
-    for one in each.iter().take_while(|one| **one * sign > 0.0) {
-        if sum >= NEARLY_ALL * ns.abs() {
+/// The fewest that hold nearly all of the sum.
+fn holders(mut each: Vec<f64>) -> Option<u64> {
+    let all: f64 = each.iter().sum();
+    let sign = if all < 0.0 { -1.0 } else { 1.0 };
+    each.iter_mut().for_each(|ns| *ns *= sign);
+    each.sort_by(|a, b| b.total_cmp(a));
+    let (mut sum, mut n) = (0.0, 0);
+    for ns in each.iter().take_while(|ns| **ns > 0.0) {
+        if sum >= NEARLY_ALL * all.abs() {
             break;
         }
-        sum += one * sign;
-        needed += 1;
+        sum += ns;
+        n += 1;
     }
-    Part { kind, ns: Some(ns), steps: Some(needed) }
+    (!each.is_empty()).then_some(n)
 }
 
 /// Those of the steps, which are in order of start, that are not inside another one of the same thread.

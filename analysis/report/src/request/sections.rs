@@ -18,6 +18,9 @@ pub(super) fn sections(account: &RequestAccount, has_gpu: bool) -> Vec<Section> 
 
 /// `+48.0 ms`, `−2.00 ms`.
 fn signed(value: f64, show: impl Fn(f64) -> String) -> String {
+    if value == 0.0 {
+        return "0".to_string();
+    }
     format!("{}{}", if value < 0.0 { "−" } else { "+" }, show(value.abs()))
 }
 
@@ -38,7 +41,7 @@ fn figures(account: &RequestAccount) -> Section {
         other => other,
     };
     let rows = account.beside.iter().map(|figure| {
-        let show = if figure.name.ends_with("_ns") { duration } else { |n: f64| significant(n) };
+        let show = if figure.name.ends_with("_ns") { duration } else { |n: f64| count(n.round() as u64) };
         let difference = figure.own.zip(figure.median).map(|(own, median)| own - median);
         let cells =
             vec![maybe(figure.own, show), maybe(figure.median, show), maybe(difference, |value| signed(value, show))];
@@ -76,8 +79,9 @@ fn parts(account: &RequestAccount, has_gpu: bool) -> Section {
     if let Some(all) = account.more_ns() {
         rows.push(Row::new("together", vec![more(Some(all)), missing(), String::new().into()]));
     }
-    let note = "Each of its steps is held against the median of the steps like it: of its phase, batch, and about its tokens \
-                and context. The parts add up to the difference from the median request.";
+    let note = "Each of its steps is held against what is usual for the steps like it: the mean of the middle third of those of \
+                its phase, its batch, and about its tokens and context. The same is done for the requests in the middle third; \
+                what they have of each part counts as usual. The parts add up to the difference from the median request.";
     let columns = vec![
         column("more", "than the median request"),
         column("in steps", "the fewest that hold nearly all of it"),
@@ -132,7 +136,7 @@ fn slowest(account: &RequestAccount) -> Section {
         candlescope_document::words("phase"),
         column("at", "since the request began"),
         column("took", ""),
-        column("more", "than the median of the steps like it"),
+        column("more", "than is usual for the steps like it"),
         column("on CPU", ""),
         column("preempted", ""),
         column("waiting", ""),
