@@ -153,3 +153,53 @@ fn mean(values: impl Iterator<Item = u64>) -> Option<f64> {
     let (n, sum) = values.fold((0u64, 0.0), |(n, sum), value| (n + 1, sum + value as f64));
     (n > 0).then(|| sum / n as f64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candlescope_schema::{HostNs, PathInfo, Phase, StepRecord, ThreadInfo, TraceId};
+    use std::sync::Arc;
+
+    fn step(number: u64, tokens: u32, context: u32, dur_ns: u64) -> StepRow {
+        let (path, thread) = (PathInfo::new(0, "decode", "decode", ""), ThreadInfo::new(1, 0, "main"));
+        let start = HostNs(number as i64 * 1_000_000);
+        let step = StepRecord::new(number, number, TraceId(1), Arc::new(path), Arc::new(thread), start, dur_ns);
+        let phase = Some(if tokens > 1 { Phase::Prefill } else { Phase::Decode });
+        StepRow { phase, tokens: Some(tokens), context_len: Some(context), ..StepRow::of(&step) }
+    }
+
+    fn alike(rows: &[StepRow]) -> AlikeSteps<'_> {
+        AlikeSteps::of(rows.iter().map(|row| Told::of(row, &IntMap::default())))
+    }
+
+    #[test]
+    fn prompts_of_another_length_are_not_like_it() {
+        let rows: Vec<StepRow> = (0..9).map(|n| step(n, 100 * (1 + n as u32 % 3), 300, 1_000 * (1 + n % 3))).collect();
+        let all = alike(&rows);
+        let usual = all.usual(&Told::of(&rows[1], &IntMap::default()));
+        assert_eq!((usual.dur_ns, usual.has_like), (2_000.0, true));
+        let alone = step(10, 900, 900, 5_000);
+        let usual = all.usual(&Told::of(&alone, &IntMap::default()));
+        assert_eq!((usual.dur_ns, usual.has_like), (5_000.0, false), "what it took counts as its work");
+    }
+
+    #[test]
+    fn the_nearest_contexts_say_what_is_usual_however_many_steps_there_are() {
+        // A step takes as long as its context; one in four is held up.
+        let held_up = |n: u64| if n % 4 == 0 { 1_000_000 } else { 0 };
+        let rows: Vec<StepRow> = (0..4_000).map(|n| step(n, 1, n as u32, n + held_up(n))).collect();
+        let all = alike(&rows);
+        for at in [40, 1_000, 2_002, 3_999] {
+            let usual = all.usual(&Told::of(&rows[at], &IntMap::default())).dur_ns;
+            assert!((usual - at as f64).abs() < 40.0, "{usual} at {at}");
+            assert!(all.like(&Told::of(&rows[at], &IntMap::default())).len() <= NEAREST);
+        }
+    }
+
+    #[test]
+    fn the_middle_is_the_median_and_its_neighbours() {
+        assert_eq!(middle(&[1, 2, 3]), [2]);
+        assert_eq!(middle(&[1, 2, 3, 4, 5, 6, 7]), [3, 4, 5]);
+        assert_eq!(middle::<u8>(&[]), []);
+    }
+}

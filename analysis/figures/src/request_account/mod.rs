@@ -8,10 +8,14 @@
 //! They add up: what is left over, because steps may overlap, is a part of its own.
 
 mod alike;
+mod beside;
+mod no_request;
 mod paths;
 mod split;
 
 pub use alike::{LENGTHS_APART, of_a_length};
+pub use beside::FigureBeside;
+pub use no_request::NoRequest;
 pub use paths::LongerPath;
 pub use split::{Part, PartKind, StepExcess};
 
@@ -23,9 +27,11 @@ use crate::stats::percentile_of;
 use crate::step_rows::StepRow;
 use crate::step_threads::step_threads;
 use alike::{AlikeSteps, Told, middle};
+use beside::beside;
 use candlescope_reader::Run;
 use candlescope_reader::limits::Limit;
 use candlescope_schema::{Phase, RequestRecord};
+use no_request::unknown;
 use paths::PathPass;
 use split::{Split, Times, outermost, parts};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,36 +41,6 @@ const MOST_LIKE: usize = 64;
 /// Paths and steps that are named.
 const MOST_PATHS: usize = 5;
 const MOST_STEPS: usize = 10;
-
-/// The run has no such request.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum NoRequest {
-    /// It has others.
-    #[error("the run has no request {asked}; it has {known}")]
-    Unknown {
-        /// The number that was asked for.
-        asked: u64,
-        /// Those that it has.
-        known: String,
-    },
-    /// It has none.
-    #[error(
-        "the run has no requests: mark them in the program (`llm::Request`), or profile it with `candlescope profile`"
-    )]
-    None,
-}
-
-/// A figure of a request beside the median of those like it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FigureBeside {
-    /// Its name; the unit is nanoseconds where that says so, else tokens.
-    pub name: &'static str,
-    /// The request's; `None` if it is not known.
-    pub own: Option<f64>,
-    /// The median over the requests that have it.
-    pub median: Option<f64>,
-}
 
 /// One request, taken apart.
 #[derive(Debug, Clone)]
@@ -207,30 +183,6 @@ impl RequestAccount {
     }
 }
 
-/// Reads a figure of a request.
-type Figure = fn(&RequestFigures) -> Option<f64>;
-
-fn beside(own: &RequestFigures, like: &[RequestFigures]) -> Vec<FigureBeside> {
-    fn gaps(one: &RequestFigures) -> Vec<f64> {
-        one.itl_ns.iter().map(|ns| *ns as f64).collect()
-    }
-    let figures: [(&'static str, Figure); 8] = [
-        ("prompt_tokens", |one| one.prompt_tokens.map(|n| n as f64)),
-        ("output_tokens", |one| one.output_tokens.map(|n| n as f64)),
-        ("queue_ns", |one| one.queue_ns.map(|ns| ns as f64)),
-        ("ttft_ns", |one| one.ttft_ns.map(|ns| ns as f64)),
-        ("tpot_ns", |one| one.tpot_ns),
-        ("itl_median_ns", |one| percentile_of(&gaps(one), 0.5)),
-        ("itl_max_ns", |one| percentile_of(&gaps(one), 1.0)),
-        ("e2e_ns", |one| one.e2e_ns.map(|ns| ns as f64)),
-    ];
-    let of = |(name, figure): (&'static str, Figure)| {
-        let median = percentile_of(&like.iter().filter_map(figure).collect::<Vec<_>>(), 0.5);
-        FigureBeside { name, own: figure(own), median }
-    };
-    figures.into_iter().map(of).collect()
-}
-
 /// The steps of each request, in order of start.
 fn steps_by_request(steps: &[StepRow]) -> BTreeMap<u64, Vec<&StepRow>> {
     let mut by_request: BTreeMap<u64, Vec<&StepRow>> = BTreeMap::new();
@@ -251,26 +203,4 @@ fn kind<'a>(request: &'a RequestRecord, by_request: &BTreeMap<u64, Vec<&StepRow>
     // Which phases a step for several requests is called by depends on the others.
     let phases = steps.filter(|step| step.serves.is_empty()).map(|step| step.phase).collect();
     (&request.model, &request.operation, request.batch, phases)
-}
-
-/// Numbers in a row that are written as one.
-fn unknown(asked: u64, requests: &[RequestRecord]) -> NoRequest {
-    /// Rows of numbers that are named.
-    const MOST: usize = 8;
-    let mut rows: Vec<(u64, u64)> = Vec::new();
-    for request in requests.iter().map(|one| one.request).collect::<BTreeSet<u64>>() {
-        match rows.last_mut() {
-            Some(row) if row.1.checked_add(1) == Some(request) => row.1 = request,
-            _ => rows.push((request, request)),
-        }
-    }
-    if rows.is_empty() {
-        return NoRequest::None;
-    }
-    let named = rows.iter().take(MOST).map(|(first, last)| match first == last {
-        true => first.to_string(),
-        false => format!("{first} to {last}"),
-    });
-    let more = if rows.len() > MOST { ", …" } else { "" };
-    NoRequest::Unknown { asked, known: format!("{}{more}", named.collect::<Vec<_>>().join(", ")) }
 }

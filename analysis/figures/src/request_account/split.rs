@@ -225,3 +225,71 @@ pub(super) fn outermost<'a>(steps: &[&'a StepRow]) -> Vec<&'a StepRow> {
     };
     steps.iter().filter(|step| is_outermost(step)).copied().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step_threads::{StepThread, ThreadStates};
+    use candlescope_schema::{GpuSource, HostNs, PathInfo, StepRecord, ThreadInfo, TraceId};
+    use std::sync::Arc;
+
+    /// A step with its time on a CPU and blocked, and that of its kernels.
+    fn row(dur_ns: u64, kernels_ns: Option<u64>) -> StepRow {
+        let (path, thread) = (PathInfo::new(0, "decode", "decode", ""), ThreadInfo::new(1, 0, "main"));
+        let step = StepRecord::new(0, 0, TraceId(1), Arc::new(path), Arc::new(thread), HostNs(0), dur_ns);
+        StepRow { gpu_ns: kernels_ns, gpu_source: kernels_ns.map(|_| GpuSource::Cupti), ..StepRow::of(&step) }
+    }
+
+    fn states(cpu_ns: u64, blocked_ns: u64) -> StepThread {
+        StepThread { states: Some(ThreadStates { cpu_ns, preempted_ns: 0, blocked_ns }), page_faults: None }
+    }
+
+    const USUAL: UsualStep = UsualStep {
+        dur_ns: 100.0,
+        states: Some([80.0, 0.0, 20.0]),
+        page_faults: None,
+        kernels_ns: Some(50.0),
+        has_like: true,
+    };
+
+    fn part(step: &Split<'_>, kind: PartKind) -> Option<f64> {
+        step.part(kind)
+    }
+
+    #[test]
+    fn the_host_waits_longer_because_kernels_do_asleep_or_busily() {
+        let long = row(160, Some(90));
+        let of = |cpu_ns, blocked_ns| Split::of(Told { row: &long, thread: states(cpu_ns, blocked_ns) }, USUAL);
+        let three = |step: &Split<'_>| [PartKind::OnCpu, PartKind::Blocked, PartKind::Gpu].map(|kind| part(step, kind));
+        assert_eq!(three(&of(80, 80)), [Some(0.0), Some(20.0), Some(40.0)], "asleep, and for something else");
+        assert_eq!(three(&of(140, 20)), [Some(20.0), Some(0.0), Some(40.0)], "busily");
+        assert_eq!(three(&of(110, 50)), [Some(20.0), Some(0.0), Some(40.0)], "both");
+    }
+
+    #[test]
+    fn without_kernels_or_threads_nothing_is_said_of_them() {
+        let (plain, timed) = (row(160, None), row(160, Some(90)));
+        let no_kernels = Split::of(Told { row: &plain, thread: states(140, 20) }, USUAL);
+        assert_eq!([PartKind::Gpu, PartKind::Unknown].map(|kind| part(&no_kernels, kind)), [None, None]);
+        assert_eq!(part(&no_kernels, PartKind::OnCpu), Some(60.0));
+        let no_threads = Split::of(Told { row: &timed, thread: StepThread::default() }, USUAL);
+        assert_eq!(part(&no_threads, PartKind::OnCpu), None);
+        assert_eq!([PartKind::Gpu, PartKind::Unknown].map(|kind| part(&no_threads, kind)), [Some(40.0), Some(20.0)]);
+    }
+
+    #[test]
+    fn few_steps_hold_nearly_all_of_a_part() {
+        assert_eq!(holders(vec![1.0, 40.0, -2.0, 50.0, 1.0]), Some(2));
+        assert_eq!(holders(vec![-5.0, 1.0, -5.0]), Some(2));
+        assert_eq!([holders(vec![0.0, 0.0]), holders(Vec::new())], [Some(0), None]);
+    }
+
+    #[test]
+    fn a_step_inside_another_one_counts_with_that() {
+        let at = |thread, start_ns, dur_ns| StepRow { thread, start_ns, ..row(dur_ns, None) };
+        let (outer, inner, beside, after) = (at(0, 0, 100), at(0, 10, 20), at(1, 10, 20), at(0, 100, 50));
+        let found = outermost(&[&outer, &inner, &beside, &after]);
+        let found: Vec<(u32, i64)> = found.iter().map(|step| (step.thread, step.start_ns)).collect();
+        assert_eq!(found, [(0, 0), (1, 10), (0, 100)]);
+    }
+}
