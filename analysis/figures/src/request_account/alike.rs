@@ -116,13 +116,19 @@ impl<'a> AlikeSteps<'a> {
         if like.len() < LEAST {
             return self.without_like(step);
         }
+        // The parts of what is usual add up only over steps that all say them.
+        let says = |one: &Told<'_>| one.thread.states.is_some();
+        if says(step) && like.iter().filter(|one| says(one)).count() >= LEAST {
+            like.retain(says);
+        }
         like.sort_by_key(|one| one.row.dur_ns);
         let over = |figure: &dyn Fn(&Told<'_>) -> Option<u64>| mean(middle(&like).iter().filter_map(figure));
         let state = |of: fn(&ThreadStates) -> u64| over(&|one| one.thread.states.as_ref().map(of));
+        let all_say = like.iter().all(says);
         let states = || Some([state(|s| s.cpu_ns)?, state(|s| s.preempted_ns)?, state(|s| s.blocked_ns)?]);
         UsualStep {
             dur_ns: over(&|one| Some(one.row.dur_ns)).unwrap_or(step.row.dur_ns as f64),
-            states: states(),
+            states: states().filter(|_| all_say),
             page_faults: over(&|one| one.thread.page_faults),
             kernels_ns: over(&|one| one.kernels_ns()),
             has_like: true,

@@ -4,8 +4,9 @@
 //! A request's time is that before its first step, that of its steps and that between them. Each step is held against what is
 //! usual for the steps like it: of its phase, its batch, about its tokens and its context. What its steps usually take is the
 //! request's work, which differs from that of others where prompts or outputs are longer. What they took beyond that divides
-//! into what their threads did. All of this is computed for the requests in the middle, too, and the differences are the parts.
-//! They add up: what is left over, because steps may overlap, is a part of its own.
+//! into what their threads did. All of this is computed for the other requests, too: what a part has beyond its median is its
+//! share of the difference. What is left over, because medians of parts do not add up to the median of the whole and steps may
+//! overlap, is a part of its own.
 
 mod alike;
 mod beside;
@@ -26,7 +27,7 @@ use crate::sampling::Sampling;
 use crate::stats::percentile_of;
 use crate::step_rows::StepRow;
 use crate::step_threads::step_threads;
-use alike::{AlikeSteps, Told, middle};
+use alike::{AlikeSteps, Told};
 use beside::beside;
 use candlescope_reader::Run;
 use candlescope_reader::limits::Limit;
@@ -36,7 +37,7 @@ use paths::PathPass;
 use split::{Split, Times, outermost, parts};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Requests in the middle of all whose steps are looked at.
+/// Requests whose steps are looked at for what is usual, evenly spread over those like it in order of duration.
 const MOST_LIKE: usize = 64;
 /// Paths and steps that are named.
 const MOST_PATHS: usize = 5;
@@ -120,10 +121,9 @@ impl RequestAccount {
         let usual_ns = percentile_of(&durations, 0.5).filter(|_| others > 0);
         let mut ordered: Vec<&RequestFigures> = like.iter().collect();
         ordered.sort_by_key(|one| (one.dur_ns, one.request));
-        let ordered = middle(&ordered);
-        let aside = ordered.len().saturating_sub(MOST_LIKE) / 2;
-        let usual: Vec<Times> = ordered[aside..ordered.len() - aside]
+        let usual: Vec<Times> = ordered
             .iter()
+            .step_by(ordered.len().div_ceil(MOST_LIKE).max(1))
             .map(|one| Times::of(one, &split_of(one.request), whole))
             .collect();
         let times = Times::of(&figures, &split, whole);

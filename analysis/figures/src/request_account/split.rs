@@ -2,6 +2,7 @@
 
 use super::alike::{Told, UsualStep};
 use crate::latency::RequestFigures;
+use crate::stats::percentile_of;
 use crate::step_rows::StepRow;
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub enum PartKind {
     Unknown,
     /// Steps of it, and time between them, that were not recorded.
     Unrecorded,
-    /// Steps may overlap, and the median request is not quite the mean of those in the middle.
+    /// Medians of parts do not add up to the median of the whole, and steps may overlap.
     Rest,
 }
 
@@ -183,9 +184,11 @@ impl Times {
     }
 }
 
-/// The parts of the difference between a request that took `more_ns` longer and those in the middle of all, which are like it.
+/// The parts of the difference between a request that took `more_ns` longer than the median and the `usual` ones.
 pub(super) fn parts(own: &Times, usual: &[Times], steps: &[Split<'_>], more_ns: f64, is_whole: bool) -> Vec<Part> {
-    let usual_ns = |at: usize| usual.iter().filter_map(|one| one.0[at]).sum::<f64>() / usual.len().max(1) as f64;
+    // Not the median request's own parts: one that is held up in one part and quick in the others may be in the middle.
+    let usual_ns =
+        |at: usize| percentile_of(&usual.iter().filter_map(|one| one.0[at]).collect::<Vec<_>>(), 0.5).unwrap_or(0.0);
     let part = |(at, kind): (usize, PartKind)| {
         let each: Vec<f64> = steps.iter().filter_map(|step| step.part(kind)).collect();
         Part { kind, ns: own.0[at].map(|ns| ns - usual_ns(at)), steps: holders(each) }

@@ -80,8 +80,8 @@ fn parts(account: &RequestAccount, has_gpu: bool) -> Section {
         rows.push(Row::new("together", vec![more(Some(all)), missing(), String::new().into()]));
     }
     let note = "Each of its steps is held against what is usual for the steps like it: the mean of the middle third of those of \
-                its phase, its batch, and about its tokens and context. The same is done for the requests in the middle third; \
-                what they have of each part counts as usual. The parts add up to the difference from the median request.";
+                its phase, its batch, and about its tokens and context. Of each part, the median over the requests like it is \
+                usual. The parts add up to the difference from the median request.";
     let columns = vec![
         column("more", "than the median request"),
         column("in steps", "the fewest that hold nearly all of it"),

@@ -87,9 +87,7 @@ pub(super) fn part(kind: PartKind) -> (&'static str, &'static str) {
         PartKind::Gpu => ("on the GPU", "its kernels took longer, and the host waited for them"),
         PartKind::Unknown => ("steps, cause not known", "what their threads did was not recorded"),
         PartKind::Unrecorded => ("not recorded", "steps of it without a record, and time between its steps"),
-        PartKind::Rest => {
-            ("rest", "steps may overlap, and the median request is not quite the mean of those in the middle")
-        }
+        PartKind::Rest => ("rest", "medians of parts do not add up to the median of the whole; steps may overlap"),
     }
 }
 
