@@ -206,6 +206,6 @@ mod tests {
     fn the_middle_is_the_median_and_its_neighbours() {
         assert_eq!(middle(&[1, 2, 3]), [2]);
         assert_eq!(middle(&[1, 2, 3, 4, 5, 6, 7]), [3, 4, 5]);
-        assert_eq!(middle::<u8>(&[]), []);
+        assert!(middle::<u8>(&[]).is_empty());
     }
 }
