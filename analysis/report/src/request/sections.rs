@@ -1,7 +1,7 @@
 //! The sections of a request's report.
 
 use super::words;
-use crate::format::{count, duration, significant};
+use crate::format::{count, duration};
 use candlescope_document::{Block, Cell, Row, Section, Table, cell, column, maybe, missing, sentences};
 use candlescope_figures::RequestAccount;
 use candlescope_figures::request_account::PartKind;
@@ -24,6 +24,11 @@ fn signed(value: f64, show: impl Fn(f64) -> String) -> String {
     format!("{}{}", if value < 0.0 { "−" } else { "+" }, show(value.abs()))
 }
 
+/// A number of tokens or pages.
+fn whole(n: f64) -> String {
+    count(n.round() as u64)
+}
+
 fn more(ns: Option<f64>) -> Cell {
     maybe(ns, |ns| signed(ns, duration))
 }
@@ -41,7 +46,7 @@ fn figures(account: &RequestAccount) -> Section {
         other => other,
     };
     let rows = account.beside.iter().map(|figure| {
-        let show = if figure.name.ends_with("_ns") { duration } else { |n: f64| count(n.round() as u64) };
+        let show: fn(f64) -> String = if figure.name.ends_with("_ns") { duration } else { whole };
         let difference = figure.own.zip(figure.median).map(|(own, median)| own - median);
         let cells =
             vec![maybe(figure.own, show), maybe(figure.median, show), maybe(difference, |value| signed(value, show))];
@@ -71,7 +76,7 @@ fn parts(account: &RequestAccount, has_gpu: bool) -> Section {
         let row = Row::new(name, vec![more(part.ns), in_steps, meaning.to_string().into()]);
         rows.push(row.meter(part.ns.unwrap_or(0.0).max(0.0) / most));
         if part.kind == PartKind::OnCpu {
-            let faults = maybe(account.page_faults, |n| format!("{} pages", signed(n, significant)));
+            let faults = maybe(account.page_faults, |n| format!("{} pages", signed(n, whole)));
             let meaning = "part of the time on a CPU; how much of it is not known".to_string();
             rows.push(Row { depth: 1, ..Row::new("page faults", vec![faults, missing(), meaning.into()]) });
         }
@@ -89,6 +94,7 @@ fn parts(account: &RequestAccount, has_gpu: bool) -> Section {
     ];
     let rows = if account.parts.is_empty() { Vec::new() } else { rows };
     Section::new("parts", "Where the difference comes from", note)
+        .brief("its steps against steps like them, the rest against the median request")
         .nav("Difference")
         .with(Table::new("", columns, rows))
         .or_say("No other request of its kind was measured.")
@@ -102,7 +108,7 @@ fn paths(account: &RequestAccount) -> Section {
         Row::new(path.path.clone(), cells).meter(path.more_ns / largest)
     });
     let note = format!(
-        "Self time in its steps beyond the median of the steps like them. All paths of its steps together took {} longer.",
+        "Self time in its steps beyond the median of the steps like them. All paths of its steps together: {}.",
         signed(account.steps_more_ns, duration)
     );
     let columns = vec![
@@ -112,6 +118,7 @@ fn paths(account: &RequestAccount) -> Section {
         column("waiting", "for a lock, another thread, a file"),
     ];
     Section::new("paths", "Paths that took longer", note)
+        .brief("self time in its steps against the median of steps like them")
         .nav("Paths")
         .with(Table::new("path", columns, rows.collect()).of_code(44))
 }
@@ -127,7 +134,7 @@ fn slowest(account: &RequestAccount) -> Section {
             state(0),
             state(1),
             state(2),
-            maybe(step.page_faults.map(|n| n as f64), significant),
+            maybe(step.page_faults.map(|n| n as f64), whole),
             maybe(step.gpu_ns.map(|ns| ns as f64), duration),
         ];
         Row::new(step.step.to_string(), cells)
