@@ -47,6 +47,9 @@ pub(crate) struct ReportArgs {
     /// Directory of the run
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
+    /// Say why this request took so long, by its number in reports and tables, in place of the run's report
+    #[arg(long, value_name = "N", conflicts_with_all = ["nsys", "price_per_hour", "top"])]
+    pub(crate) request: Option<u64>,
     /// Where to put the files [default: the run's directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,

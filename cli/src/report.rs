@@ -7,12 +7,12 @@ use crate::output::say;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::{read_text_limited, write_whole};
 use candlescope_core::run::MANIFEST_FILE;
-use candlescope_figures::{PRICE_PER_HOUR, Price};
+use candlescope_figures::{PRICE_PER_HOUR, Price, RequestAccount};
 use candlescope_reader::Run;
-use candlescope_report::{ReportOptions, TerminalOptions, write_report_of};
+use candlescope_report::{ReportOptions, TerminalOptions, write_report_of, write_request};
 use serde_json::Value;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The largest `run.json` that is changed.
 const MOST_BYTES: u64 = 64 << 20;
@@ -28,17 +28,26 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
         limits: limits.clone(),
     };
     let mut run = Run::open_within(&args.run, limits)?;
+    if let Some(request) = args.request {
+        let report = write_request(&run, &RequestAccount::of(&run, request)?, &options)?;
+        return shown(args.json, &report.account, &report.summary, &report.files);
+    }
     crate::measured_peaks::add_kept(&mut run);
     let report = write_report_of(&run, &options)?;
     // Whoever names another place for the files wants the run left as it is.
     if let Some(price) = price.filter(|_| args.out.is_none()) {
         keep_price(&args.run, price);
     }
-    if args.json {
-        return say(&serde_json::to_string(&report.metrics)?);
+    shown(args.json, &report.metrics, &report.summary, &report.files)
+}
+
+/// Says one of the two, and after the summary which files were written.
+fn shown(json: bool, figures: &Value, summary: &str, files: &[PathBuf]) -> Result<()> {
+    if json {
+        return say(&serde_json::to_string(figures)?);
     }
-    say(&report.summary)?;
-    report.files.iter().try_for_each(|file| say(&format!("wrote {}", file.display())))
+    say(summary)?;
+    files.iter().try_for_each(|file| say(&format!("wrote {}", file.display())))
 }
 
 /// Keeps a price in `run.json`, so that the next report has it without being told.

@@ -142,6 +142,7 @@ fn run_format() {
          RUN/samples/part-*.parquet      one row per sample of a metric\n\
          RUN/kernels/part-*.parquet      one row per kernel, copy or memset on a GPU\n\
          RUN/report.html, report.md, operators.md, metrics.json    written by `candlescope report`\n\
+         RUN/request-N.html, request-N.md                          written by `candlescope report --request N`\n\
          RUN/stakeholder_summary.md, assumptions.md                one page for who decides; what figures rest on\n\
          RUN/env.json, inputs.yaml                                 the machine; the configuration, to run it again\n\
          ```\n\

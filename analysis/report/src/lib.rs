@@ -29,6 +29,7 @@ mod peak_columns;
 mod plain_changes;
 mod plain_paths;
 mod report;
+mod request;
 pub mod roofline;
 mod shown_definitions;
 mod slow_requests;
@@ -36,5 +37,6 @@ pub mod terminal;
 pub mod what_if;
 mod write;
 
+pub use request::{RequestOutput, write_request};
 pub use terminal::TerminalOptions;
 pub use write::{ReportError, ReportOptions, ReportOutput, write_report, write_report_of};

@@ -87,7 +87,6 @@ pub fn write_report_of(run: &Run, options: &ReportOptions) -> Result<ReportOutpu
     }
     analysis.price = options.price.or(analysis.price);
     let out = options.out.as_deref().unwrap_or(run.dir());
-    std::fs::create_dir_all(out).map_err(|cause| ReportError::Write { path: out.to_path_buf(), cause })?;
     let metrics = json::metrics(&analysis);
     let document = document(&analysis, options.terminal.tree, options.terminal.operators);
     let contents = [
@@ -100,17 +99,25 @@ pub fn write_report_of(run: &Run, options: &ReportOptions) -> Result<ReportOutpu
         ("env.json", format!("{:#}\n", json::environment(&analysis.manifest))),
         ("inputs.yaml", inputs::inputs(&analysis.manifest)),
     ];
-    let mut files = Vec::new();
-    for (name, text) in contents {
-        let path = out.join(name);
-        write_whole(&path, |file| file.write_all(text.as_bytes()))
-            .map_err(|cause| ReportError::Write { path: path.clone(), cause })?;
-        files.push(path);
-    }
+    let files = write_files(out, contents)?;
     Ok(ReportOutput {
         summary: terminal::drawn(document, &options.terminal),
         metrics,
         verdict: analysis.verdict,
         files,
     })
+}
+
+/// Writes files into a directory, which is made if it is missing.
+pub(crate) fn write_files<N: AsRef<str>>(
+    out: &Path,
+    contents: impl IntoIterator<Item = (N, String)>,
+) -> Result<Vec<PathBuf>, ReportError> {
+    std::fs::create_dir_all(out).map_err(|cause| ReportError::Write { path: out.to_path_buf(), cause })?;
+    let write = |(name, text): (N, String)| {
+        let path = out.join(name.as_ref());
+        let written = write_whole(&path, |file| file.write_all(text.as_bytes()));
+        written.map(|()| path.clone()).map_err(|cause| ReportError::Write { path, cause })
+    };
+    contents.into_iter().map(write).collect()
 }

@@ -221,6 +221,9 @@ impl<'k> AccountPass<'k> {
         let sampling = Sampling::of(manifest, steps);
         let covered = Covered::of(&sampling, steps, self.warmup.requests()).without_warmup(self.warmup.left_out());
         let context = Context { steps: &measured, covered: &covered, clocks, manifest, options: self.options };
+        let mut devices: Vec<DeviceAccount> =
+            works.devices.iter().map(|device| device_account(device, works, &context)).collect();
+        step_line::add_threads(run, devices.iter_mut().filter_map(|device| device.median_step.as_mut()));
         Ok(Account {
             run: manifest.run_id.clone(),
             dir: run.dir().to_path_buf(),
@@ -229,7 +232,7 @@ impl<'k> AccountPass<'k> {
             clock_bound_ns: clocks.bound_ns,
             launch_overhead_below_ns: self.options.overhead_ns,
             absent: absent(works, clocks),
-            devices: works.devices.iter().map(|device| device_account(device, works, &context)).collect(),
+            devices,
         })
     }
 }

@@ -2,6 +2,8 @@
 
 use super::works::{DeviceWorks, NONE, NOWHERE, Works};
 use crate::step_rows::StepRow;
+use crate::step_threads::{ThreadStates, step_threads};
+use candlescope_reader::Run;
 use candlescope_schema::KernelKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +20,8 @@ pub struct StepLine {
     pub name: String,
     /// How long it was open on the host.
     pub open_ns: u64,
+    /// Where its thread's time went; `None` if its switches were not recorded.
+    pub thread: Option<ThreadStates>,
     /// What it launched, in order of start on the device.
     pub work: Vec<LineWork>,
 }
@@ -68,5 +72,21 @@ pub(super) fn step_line(device: &DeviceWorks, works: &Works, own: &[&StepRow]) -
         })
         .collect();
     let readable = !list.is_empty() && list.len() <= MOST_WORK;
-    readable.then(|| StepLine { step: median.step, name: most.to_string(), open_ns: median.dur_ns, work: list })
+    readable.then(|| StepLine {
+        step: median.step,
+        name: most.to_string(),
+        open_ns: median.dur_ns,
+        thread: None,
+        work: list,
+    })
+}
+
+/// Adds what the threads of these steps did.
+pub(super) fn add_threads<'a>(run: &Run, lines: impl Iterator<Item = &'a mut StepLine>) {
+    let mut lines: Vec<&mut StepLine> = lines.collect();
+    if lines.is_empty() {
+        return;
+    }
+    let threads = step_threads(run, |step| lines.iter().any(|line| line.step == step));
+    lines.iter_mut().for_each(|line| line.thread = threads.get(&line.step).and_then(|thread| thread.states));
 }

@@ -3,6 +3,7 @@
 use super::query::alike as table;
 use super::scene::{Scene, StepScene};
 use candlescope_figures::StepPoint;
+use candlescope_figures::request_account::{LENGTHS_APART, of_a_length};
 use candlescope_figures::stats::percentile_of;
 
 /// 25th percentile, median, 75th percentile; `None` without values.
@@ -31,9 +32,6 @@ pub(super) struct Alike {
     pub(super) table: String,
 }
 
-/// Two steps that decode nothing are alike if their tokens differ by less than this share.
-const LENGTHS_APART: f64 = 0.10;
-
 /// The steps that differ in nothing that explains their durations: with recorded kernels or without, whichever are
 /// more, and, where they do not decode, of about the same number of tokens.
 pub(super) fn alike(scene: &Scene<'_>, step: &StepScene<'_>) -> Alike {
@@ -45,7 +43,7 @@ pub(super) fn alike(scene: &Scene<'_>, step: &StepScene<'_>) -> Alike {
     let lengths: Vec<f64> = all.iter().filter_map(|point| point.tokens).map(f64::from).collect();
     let usual = percentile_of(&lengths, 0.5).filter(|_| !step.decodes());
     let fits = |point: &&StepPoint| match (usual, point.tokens) {
-        (Some(usual), Some(tokens)) => (f64::from(tokens) - usual).abs() <= LENGTHS_APART * usual,
+        (Some(usual), Some(tokens)) => of_a_length(f64::from(tokens), usual),
         (usual, _) => usual.is_none(),
     };
     let some_recorded = series.points.iter().any(|point| point.recorded);

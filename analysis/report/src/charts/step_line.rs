@@ -140,7 +140,7 @@ mod tests {
             work("decode/block[0]/mlp", 20, 200),
             work("decode/head", 40, 300),
         ];
-        let line = StepLine { step: 1, name: "decode".to_string(), open_ns: 400, work: list };
+        let line = StepLine { step: 1, name: "decode".to_string(), open_ns: 400, thread: None, work: list };
         let (bars, levels) = intervals(&line);
         let found: Vec<_> = bars.iter().map(|bar| (bar.row, bar.label.as_str(), bar.from, bar.to)).collect();
         assert_eq!(levels, 3);

@@ -8,6 +8,7 @@ use candlescope_document::html::{Plain, Prose};
 use candlescope_document::text::code;
 use candlescope_document::{Block, Cell, Forms, Most, Row, Section, Table, sentences, words};
 use candlescope_figures::Analysis;
+use candlescope_figures::tree::ratio;
 use std::fmt::Write as _;
 
 /// Findings of a terminal, of Markdown and of a page; `candlescope analyze` shows all.
@@ -128,8 +129,13 @@ fn abstained(analysis: &Analysis) -> Table {
 fn median_step(analysis: &Analysis) -> Option<String> {
     let devices = analysis.account.iter().flat_map(|account| &account.devices);
     let step = devices.max_by_key(|device| device.trace.busy_ns)?.median_step.as_ref()?;
+    let thread = step.thread.map_or(String::new(), |thread| {
+        let share = |ns: u64| percent(ratio(ns, step.open_ns));
+        let [on_cpu, preempted, waiting] = [thread.cpu_ns, thread.preempted_ns, thread.blocked_ns].map(share);
+        format!("; its thread was on a CPU {on_cpu} of that, preempted {preempted}, waiting {waiting}")
+    });
     let said = format!(
-        "One median step {} (number {}, {}): intervals from their first launch to their last, launch calls, and what ran on \
+        "One median step {} (number {}, {}{thread}): intervals from their first launch to their last, launch calls, and what ran on \
          each stream of the device. Point at a bar for its name and time.",
         code(&step.name),
         count(step.step),

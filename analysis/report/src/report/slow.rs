@@ -40,8 +40,10 @@ pub(super) fn section(analysis: &Analysis) -> Option<Section> {
     columns.push(sentences("what stands out"));
     let note = format!(
         "The slowest of {}, and where their time went; the parts add up to the duration, and all bars are on one scale. \
-         `candlescope query` shows the intervals of a step: `SELECT * FROM spans WHERE step = N`.",
-        count(slow.n as u64)
+         `candlescope report RUN --request {}` takes the slowest apart, step by step. `candlescope query` shows the \
+         intervals of a step: `SELECT * FROM spans WHERE step = N`.",
+        count(slow.n as u64),
+        slow.rows.first().map_or(0, |row| row.figures.request)
     );
     Some(Section::new("slow", "Slow requests", note).only(Forms::FILES).with(Table::new("request", columns, rows)))
 }

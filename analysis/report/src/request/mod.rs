@@ -1,0 +1,62 @@
+//! Why one request took its time: a document, and the same for programs.
+
+mod json;
+mod sections;
+mod words;
+
+use crate::head_facts::machine;
+use crate::write::{ReportError, ReportOptions, write_files};
+use candlescope_document::terminal::{Layout, draw};
+use candlescope_document::{Document, Fact, html, markdown};
+use candlescope_figures::RequestAccount;
+use candlescope_reader::Run;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// What was written of a request.
+#[derive(Debug, Clone)]
+pub struct RequestOutput {
+    /// Summary for a terminal.
+    pub summary: String,
+    /// The same for programs; times are nanoseconds.
+    pub account: Value,
+    /// The files written.
+    pub files: Vec<PathBuf>,
+}
+
+/// Writes `request-N.html` and `request-N.md` of a request of the run, beside its reports.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_request(
+    run: &Run,
+    account: &RequestAccount,
+    options: &ReportOptions,
+) -> Result<RequestOutput, ReportError> {
+    let document = document(run, account);
+    let name = |form: &str| format!("request-{}.{form}", account.figures.request);
+    let contents = [(name("html"), html::page(&document)), (name("md"), markdown::draw(&document))];
+    let files = write_files(options.out.as_deref().unwrap_or(run.dir()), contents)?;
+    let layout = Layout { width: options.terminal.width, color: options.terminal.color };
+    Ok(RequestOutput { summary: draw(&document, layout), account: json::account(run, account), files })
+}
+
+fn document(run: &Run, account: &RequestAccount) -> Document {
+    let manifest = run.manifest().cloned().unwrap_or_default();
+    let facts = [
+        Fact::new("run", run.dir().display().to_string()),
+        Fact::new("model", account.figures.model.clone()),
+        Fact::new("machine", machine(&manifest).join(" · ")),
+        Fact::new("ended", account.figures.outcome.map_or(String::new(), |outcome| outcome.as_str().to_string())),
+        Fact::new("beware", if account.figures.warmup { words::WARMUP } else { "" }),
+    ];
+    let has_gpu = manifest.gpu.is_some();
+    Document {
+        kind: "request".to_string(),
+        title: format!("Request {}", account.figures.request),
+        conclusion: words::conclusion(account),
+        facts: facts.into(),
+        sections: sections::sections(account, has_gpu),
+        ..Document::default()
+    }
+}
