@@ -5,6 +5,7 @@ use super::stacks_probe::StackProbe;
 use candlescope_core::stacks::{StackError, StackSink, StackSource};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 here! {
     use super::mode::try_each;
@@ -47,6 +48,10 @@ impl StackSource for StackSampler {
 
     fn describe(&mut self) -> BTreeMap<String, Value> {
         self.sampling.as_ref().map(Sampling::describe).unwrap_or_default()
+    }
+
+    fn pause(&self) -> Duration {
+        self.sampling.as_ref().map_or(Duration::ZERO, Sampling::pause)
     }
 
     fn poll(&mut self, into: &mut StackSink) -> Result<(), StackError> {

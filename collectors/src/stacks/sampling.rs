@@ -21,6 +21,11 @@ const FAULTS_NS: u64 = 100_000_000;
 /// The kernel writes a record at once; another CPU may still be at one when its buffer is read.
 const SETTLED_NS: u64 = 1_000_000;
 
+/// Pauses between two readings: each reading costs as much as several samples, and the threads that are sampled a turn on
+/// their CPU.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
 /// A thread that is not sampled.
 #[derive(Debug, Clone, Copy)]
 struct OtherThread {
@@ -38,7 +43,9 @@ pub(super) struct Sampling {
     others: FxHashMap<u32, OtherThread>,
     faults_read_at: MonotonicNs,
     books: StackBooks,
-    /// Bytes at hand.
+    /// How long after the last reading the next one is due.
+    pause: Duration,
+    /// A record that does not lie in one piece.
     copied: Vec<u8>,
     lost: u64,
     /// Threads that were never sampled, for there were too many, or something was refused.
@@ -60,6 +67,7 @@ impl Sampling {
             others: FxHashMap::default(),
             faults_read_at: sys::monotonic(),
             books,
+            pause: SHORTEST_PAUSE,
             copied: Vec::new(),
             lost: 0,
             not_sampled: 0,
@@ -85,6 +93,10 @@ impl Sampling {
         facts
     }
 
+    pub(super) fn pause(&self) -> Duration {
+        self.pause
+    }
+
     pub(super) fn poll(&mut self, into: &mut StackSink) -> Result<(), StackError> {
         let now = sys::monotonic();
         self.books.follow_loader();
@@ -97,12 +109,15 @@ impl Sampling {
             self.faults_read_at = now;
         }
         let mut ours = Vec::new();
+        let mut fullness = 0.0_f32;
         for (tid, thread) in &mut self.threads {
+            fullness = fullness.max(thread.fullness());
             self.lost += thread.read(&mut self.books, &mut self.copied, faults, into);
             if !thread.follow_name(into) {
                 ours.push(*tid);
             }
         }
+        self.pause = next_pause(self.pause, fullness, self.mode.longest_pause(&self.options).min(LONGEST_PAUSE));
         for tid in ours {
             self.detach(tid, into);
             self.others.insert(tid, OtherThread { since: now, waits_for_room: false });
@@ -179,5 +194,35 @@ impl Sampling {
         if let Some(thread) = self.threads.remove(&tid) {
             self.lost += thread.detach(&mut self.books, &mut self.copied, into);
         }
+    }
+}
+
+/// A reading found the fullest buffer so full after this pause. The next one is to find it less than half full.
+fn next_pause(pause: Duration, fullness: f32, longest: Duration) -> Duration {
+    let next = match fullness {
+        ..0.35 => pause * 5 / 4,
+        ..0.6 => pause,
+        _ => pause / 2,
+    };
+    next.clamp(SHORTEST_PAUSE, longest.max(SHORTEST_PAUSE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_little_to_read_pauses_longer_and_who_has_much_soon_reads_again() {
+        let longest = Duration::from_millis(50);
+        let after = |start: u64, per_ms: f32, readings: u32| {
+            let first = Duration::from_millis(start);
+            (0..readings).fold(first, |pause, _| next_pause(pause, pause.as_millis() as f32 * per_ms, longest))
+        };
+        assert_eq!(after(10, 0.0, 9), longest);
+        assert_eq!(after(50, 0.01, 9), longest, "half full is all right");
+        let busy = after(50, 0.03, 9);
+        assert!(busy.as_millis() as f32 * 0.03 < 0.6 && busy > SHORTEST_PAUSE, "{busy:?}");
+        assert_eq!(after(50, 1.0, 3), SHORTEST_PAUSE);
+        assert_eq!(next_pause(longest, 0.0, Duration::from_millis(24)), Duration::from_millis(24));
     }
 }

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Pause between two deliveries.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Between two deliveries there is at least this, so that a sampler that cannot keep up leaves the program some time.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(2_500);
 
 /// Samples that wait for the drain.
 ///
@@ -53,13 +53,17 @@ impl StackThread {
         let mut sink = StackSink::default();
         loop {
             let begun = Instant::now();
-            if self.call(|source| source.poll(&mut sink)).is_none() {
+            let polled = self.call(|source| {
+                source.poll(&mut sink)?;
+                Ok(source.pause())
+            });
+            let Some(pause) = polled else {
                 let _ = self.deliveries.send(sink);
                 return;
-            }
+            };
             sink = self.deliver(sink);
             meter.update();
-            match self.stop.recv_timeout(PAUSE.saturating_sub(begun.elapsed()).max(PAUSE / 4)) {
+            match self.stop.recv_timeout(pause.saturating_sub(begun.elapsed()).max(SHORTEST_PAUSE)) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => {
                     self.call(|source| {
