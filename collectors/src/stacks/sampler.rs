@@ -59,7 +59,7 @@ impl StackSource for StackSampler {
     }
 
     fn stop(&mut self, into: &mut StackSink) {
-        if let Some(mut sampling) = self.sampling.take() {
+        if let Some(sampling) = &mut self.sampling {
             sampling.stop(into);
         }
     }

@@ -42,6 +42,7 @@ pub(super) struct Sampling {
     threads: FxHashMap<u32, SampledThread>,
     others: FxHashMap<u32, OtherThread>,
     faults_read_at: MonotonicNs,
+    page_fault_ns: Option<f64>,
     books: StackBooks,
     /// How long after the last reading the next one is due.
     pause: Duration,
@@ -66,6 +67,7 @@ impl Sampling {
             threads: FxHashMap::default(),
             others: FxHashMap::default(),
             faults_read_at: sys::monotonic(),
+            page_fault_ns: sys::page_fault_ns(),
             books,
             pause: SHORTEST_PAUSE,
             copied: Vec::new(),
@@ -84,7 +86,7 @@ impl Sampling {
             (env_key::STACKS_HZ.name().to_string(), json!(self.mode.hz(&self.options))),
             (env_key::STACKS_BLIND_TO.name().to_string(), json!(self.mode.blind_to())),
         ]);
-        facts.extend(sys::page_fault_ns().map(|ns| (env_key::PAGE_FAULT_NS.name().to_string(), json!(ns))));
+        facts.extend(self.page_fault_ns.map(|ns| (env_key::PAGE_FAULT_NS.name().to_string(), json!(ns))));
         for (key, count) in [("stacks_threads_left_out", self.not_sampled), ("stacks_not_kept", self.books.not_kept)] {
             if count > 0 {
                 facts.insert(key.to_string(), json!(count));

@@ -109,7 +109,8 @@ pub trait StackSource: Send + 'static {
     /// If the machine allows no kind of sampling; nothing else is called then.
     fn start(&mut self) -> Result<(), StackError>;
 
-    /// Facts for `run.json`'s `environment`: `stacks_source`, `stacks_hz`, `stacks_blind_to` (what it cannot see).
+    /// Facts for `run.json`'s `environment`: `stacks_source`, `stacks_hz`, `stacks_blind_to` (what it cannot see). Asked for
+    /// after the start and again after the last delivery, for those that were not known before; what was said stays.
     fn describe(&mut self) -> BTreeMap<String, Value>;
 
     /// How long after a delivery the next one is wanted, so that nothing is lost; 10 ms unless it says otherwise. It is asked
