@@ -62,7 +62,7 @@ impl StackBooks {
 
     /// Delivers what has got its names.
     pub(super) fn settle(&mut self, into: &mut StackSink) {
-        self.named.settle(&self.tree, &self.walk, into);
+        self.named.settle(&self.tree, &self.walk, Instant::now(), into);
     }
 
     /// When the oldest sample that waits for a name was taken.
