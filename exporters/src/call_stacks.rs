@@ -45,6 +45,11 @@ impl CallStacks {
         stacks.iter().for_each(|stack| self.0.add(stack, || stack.clone()));
     }
 
+    /// A stack as it is held: one that is too deep is its caller.
+    pub(crate) fn get(&self, stack: u64) -> Option<&StackRecord> {
+        self.0.place(stack).map(|place| self.0.get(place))
+    }
+
     /// A stack, its caller and so on outwards.
     pub(crate) fn outwards(&self, stack: u64) -> impl Iterator<Item = &StackRecord> {
         self.0.place(stack).into_iter().flat_map(|place| self.0.outwards(place)).map(|place| self.0.get(place))
@@ -78,5 +83,22 @@ impl Tids {
     pub(crate) fn of(&self, span: &SpanRecord) -> Option<u64> {
         let known = || self.numbers.get(&thread_of(span.seq)).or_else(|| self.names.get(&span.thread.name));
         Some(span.thread.os_id).filter(|tid| *tid > 0).or_else(|| known().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each of its stacks was written with all its callers.
+    #[test]
+    fn a_chain_of_millions_of_callers_is_a_thousand_stacks() {
+        let mut stacks = CallStacks::default();
+        let chain = (1..=2_000_000).map(|stack| StackRecord::new(stack, Some(stack - 1), 0, "a", stack));
+        stacks.add(&chain.collect::<Vec<_>>());
+        let held = |stack| stacks.get(stack).map(|held| held.stack);
+        assert_eq!((held(1_000), held(1_999_999), held(0)), (Some(1_000), Some(1_024), None));
+        let frames = stacks.frames(1_999_999);
+        assert_eq!((frames.len(), frames[0].stack, frames[1_023].stack), (1_024, 1, 1_024));
     }
 }

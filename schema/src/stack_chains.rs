@@ -5,7 +5,7 @@ use crate::StackRecord;
 use std::collections::HashMap;
 
 /// Frames of a stack that are kept, from the outermost on: what is deeper is its caller.
-pub const DEEPEST_STACK: u16 = 1_024;
+const DEEPEST: u16 = 1_024;
 
 /// Stacks that are held.
 ///
@@ -47,7 +47,7 @@ impl<T> StackChains<T> {
         let caller = stack.parent.and_then(|parent| self.place(parent));
         let depth = caller.map_or(0, |caller| self.held[caller.0 as usize].depth);
         let place = match caller {
-            Some(caller) if depth >= DEEPEST_STACK => caller,
+            Some(caller) if depth >= DEEPEST => caller,
             _ => {
                 self.held.push(Held { content: content(), caller, depth: depth + 1 });
                 StackPlace((self.held.len() - 1) as u32)
@@ -94,7 +94,7 @@ mod tests {
         for stack in 1..=many {
             add(&mut chains, stack, stack.checked_sub(1).filter(|parent| *parent > 0));
         }
-        assert_eq!((chains.held.len(), chains.places.len()), (DEEPEST_STACK as usize, MOST_STACKS));
+        assert_eq!((chains.held.len(), chains.places.len()), (DEEPEST as usize, MOST_STACKS));
         let deep = chains.place(3_000_000).unwrap();
         assert_eq!((*chains.get(deep), chains.chain(deep).len()), (1_024, 1_024));
         assert_eq!(chains.place(many), None, "beyond what is held");

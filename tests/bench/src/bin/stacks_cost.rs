@@ -100,7 +100,12 @@ impl Sampling {
     }
 }
 
-fn poll(mut sampler: StackSampler, started: &Sender<()>, stopped: &Receiver<()>, every: Option<Duration>) -> Result<usize> {
+fn poll(
+    mut sampler: StackSampler,
+    started: &Sender<()>,
+    stopped: &Receiver<()>,
+    every: Option<Duration>,
+) -> Result<usize> {
     sampler.start()?;
     started.send(())?;
     let (mut sink, mut samples) = (StackSink::default(), 0);
