@@ -3,8 +3,6 @@
 mod export_file;
 mod stacks;
 
-#[cfg(feature = "kineto")]
-use self::export_file::is_gzip;
 use self::export_file::{cannot_write, only_stacks, warn};
 use crate::args::{ExportArgs, ExportFormat};
 use crate::limits::limits;
@@ -13,9 +11,9 @@ use anyhow::{Context, Result};
 use candlescope_core::RecordKind;
 use candlescope_core::files::write_whole;
 use candlescope_core::run::RunManifest;
-#[cfg(feature = "kineto")]
-use candlescope_exporters::kineto;
 use candlescope_exporters::{chrome, perfetto};
+#[cfg(feature = "kineto")]
+use candlescope_exporters::{gzip::write_as_named, kineto};
 use candlescope_reader::{Batches, Run};
 use serde_json::json;
 use std::fs::File;
@@ -89,12 +87,9 @@ fn kineto(args: &ExportArgs, run: &Run) -> Result<()> {
     let file = args.out.clone().unwrap_or_else(|| args.run.join("kineto.json"));
     let manifest = run.manifest().cloned().unwrap_or_default();
     let mut batches = without_stacks(run);
-    let gzip = is_gzip(&file);
-    let written = write_whole(&file, |out| match gzip {
-        true => kineto::write_gzip(out, &manifest, &mut batches),
-        false => kineto::write(out, &manifest, &mut batches),
-    })
-    .with_context(|| cannot_write(&file))?;
+    let written =
+        write_whole(&file, |out| write_as_named(&file, out, |out| kineto::write(out, &manifest, &mut batches)))
+            .with_context(|| cannot_write(&file))?;
     let findings = batches.findings();
     let kineto::Written { kernels, launches, launches_outside, intervals, steps } = written;
     if args.json {

@@ -4,7 +4,7 @@
 
 mod stack_support;
 
-use candlescope_collectors::stacks::SourceChoice;
+use candlescope_collectors::stacks::{SourceChoice, StackOptions};
 use stack_support::*;
 use std::time::Duration;
 
@@ -55,6 +55,39 @@ fn sampling_two_busy_threads_costs_little() {
         let (more, poll) = (median(&mut more), median(&mut polls));
         println!("{name}: two busy threads +{more:.2} %, a poll {poll:.1} µs: {:.2} % of a core", poll / 100.0);
         assert!(more < 5.0 && poll < 500.0);
+    }
+}
+
+/// A stack of so many frames more, with 200 bytes each, below the work.
+#[inline(never)]
+fn deep(frames: u32, work: &dyn Fn()) -> u32 {
+    let room = std::hint::black_box([frames; 50]);
+    match frames {
+        0 => work(),
+        _ => _ = deep(frames - 1, work),
+    }
+    std::hint::black_box(room)[0]
+}
+
+/// CPU time of the thread that polls, all of it, divided by its samples: work of others on the machine hardly disturbs that.
+#[test]
+fn a_sample_of_a_deep_stack_costs_little() {
+    let _alone = alone();
+    for (source, off_cpu) in [(SourceChoice::Signals, false), (SourceChoice::Signals, true), (SourceChoice::Perf, true)]
+    {
+        let options = StackOptions::default().source(source).off_cpu(off_cpu);
+        let Ok(recorder) = Recorder::start(options) else { continue };
+        std::thread::scope(|scope| {
+            let busy = || deep(40, &|| alpha(2_000_000_000));
+            for thread in [scope.spawn(busy), scope.spawn(busy)] {
+                thread.join().unwrap();
+            }
+        });
+        let recorded = recorder.stop();
+        let (ns, samples) = recorded.later;
+        let (each, polls) = (ns as f64 / 1e3 / samples.max(1) as f64, recorded.polls_ns.len());
+        println!("{}, off the CPU: {off_cpu}: {each:.1} µs a sample of {samples}, {polls} polls", recorded.source);
+        assert!(each < 200.0);
     }
 }
 

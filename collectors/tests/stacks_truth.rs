@@ -239,7 +239,8 @@ fn poll_too_late(source: SourceChoice) {
     println!("perf {by_perf}: {} samples, lost {}", sink.samples.len(), sink.lost);
     assert!(sink.lost > 50, "{} of {}", sink.lost, sink.samples.len());
     let told = sink.events.iter().any(|e| e.tid == tid && e.change == ThreadChange::Lost);
-    assert_eq!(told, by_perf, "{:?}", sink.events);
+    // Switches of a thread that others displace may not fit either.
+    assert!(told || !by_perf, "{:?}", sink.events);
 }
 
 #[test]

@@ -1,21 +1,13 @@
 //! Call stacks, and which of the system's threads entered which intervals: what formats with stacks share. Pure.
 
+use candlescope_core::stack_chains::StackChains;
 use candlescope_core::{SpanRecord, StackRecord, StackSampleRecord, thread_of};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Frames of a stack that are written, from the outermost on.
-const DEEPEST: usize = 1_024;
-
-/// Stacks that are held.
-///
-/// Overload policy: samples of later stacks go out as if they had none. Samplers keep fewer; a crafted run could have more
-/// than fit into memory.
-const MOST_STACKS: usize = 4_000_000;
-
 /// All stacks of a run so far.
 #[derive(Debug, Default)]
-pub(crate) struct CallStacks(HashMap<u64, StackRecord>);
+pub(crate) struct CallStacks(StackChains<StackRecord>);
 
 /// What makes two frames the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -50,25 +42,22 @@ impl Frame {
 
 impl CallStacks {
     pub(crate) fn add(&mut self, stacks: &[StackRecord]) {
-        let room = MOST_STACKS.saturating_sub(self.0.len());
-        self.0.extend(stacks.iter().take(room).map(|stack| (stack.stack, stack.clone())));
+        stacks.iter().for_each(|stack| self.0.add(stack, || stack.clone()));
     }
 
+    /// A stack as it is held: one that is too deep is its caller.
     pub(crate) fn get(&self, stack: u64) -> Option<&StackRecord> {
-        self.0.get(&stack)
+        self.0.place(stack).map(|place| self.0.get(place))
     }
 
-    /// The stack's caller. Callers have smaller numbers, so that walks outwards end.
-    pub(crate) fn caller(&self, stack: &StackRecord) -> Option<&StackRecord> {
-        stack.parent.filter(|parent| *parent < stack.stack).and_then(|parent| self.get(parent))
+    /// A stack, its caller and so on outwards.
+    pub(crate) fn outwards(&self, stack: u64) -> impl Iterator<Item = &StackRecord> {
+        self.0.place(stack).into_iter().flat_map(|place| self.0.outwards(place)).map(|place| self.0.get(place))
     }
 
     /// The frames of a stack, outermost first.
     pub(crate) fn frames(&self, stack: u64) -> Vec<&StackRecord> {
-        let mut frames: Vec<&StackRecord> = std::iter::successors(self.get(stack), |at| self.caller(at)).collect();
-        frames.reverse();
-        frames.truncate(DEEPEST);
-        frames
+        self.0.place(stack).map_or(Vec::new(), |place| self.0.chain(place))
     }
 }
 
@@ -94,5 +83,22 @@ impl Tids {
     pub(crate) fn of(&self, span: &SpanRecord) -> Option<u64> {
         let known = || self.numbers.get(&thread_of(span.seq)).or_else(|| self.names.get(&span.thread.name));
         Some(span.thread.os_id).filter(|tid| *tid > 0).or_else(|| known().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each of its stacks was written with all its callers.
+    #[test]
+    fn a_chain_of_millions_of_callers_is_a_thousand_stacks() {
+        let mut stacks = CallStacks::default();
+        let chain = (1..=2_000_000).map(|stack| StackRecord::new(stack, Some(stack - 1), 0, "a", stack));
+        stacks.add(&chain.collect::<Vec<_>>());
+        let held = |stack| stacks.get(stack).map(|held| held.stack);
+        assert_eq!((held(1_000), held(1_999_999), held(0)), (Some(1_000), Some(1_024), None));
+        let frames = stacks.frames(1_999_999);
+        assert_eq!((frames.len(), frames[0].stack, frames[1_023].stack), (1_024, 1, 1_024));
     }
 }

@@ -53,6 +53,8 @@ pub mod firefox;
 #[doc(hidden)]
 #[cfg(any(feature = "prometheus", feature = "otlp"))]
 pub mod fuzz;
+#[cfg(any(feature = "kineto", feature = "firefox", feature = "pprof"))]
+pub mod gzip;
 #[cfg(any(feature = "chrome", feature = "perfetto", feature = "kineto"))]
 mod kernel_tracks;
 #[cfg(feature = "kineto")]

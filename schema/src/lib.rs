@@ -15,6 +15,7 @@ pub mod run;
 mod schedule;
 mod schedule_text;
 mod served;
+pub mod stack_chains;
 pub mod stretches;
 pub mod table;
 mod text_limit;

@@ -2,7 +2,7 @@
 
 use super::application::Application;
 use super::energy::{self, EnergyPass};
-use super::host_time::{NOT_OF_SAMPLES, NOT_OF_STACKS, StackPass};
+use super::host_time::{NOT_OF_SAMPLES, NOT_OF_STACKS, StackPass, StepTimes};
 use super::int_map::IntSet;
 use super::intervals::IntervalPass;
 use super::kernel_sums::KernelPass;
@@ -22,7 +22,6 @@ use candlescope_schema::run::{Finding, Verdict};
 use candlescope_schema::stretches::difference;
 use candlescope_schema::{Batch, KernelRecord, RecordKind, RequestRecord, SampleRecord, SpanRecord, StackSampleRecord};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 /// Columns of intervals that no figure comes from, and no replay.
 pub const NOT_OF_SPANS: &[&str] =
@@ -65,6 +64,7 @@ pub struct Figures<'k> {
     spans: IntervalPass,
     layers: LayerPass,
     host: StackPass,
+    step_times: StepTimes,
 }
 
 impl<'k> Figures<'k> {
@@ -93,6 +93,7 @@ impl<'k> Figures<'k> {
             spans,
             layers: LayerPass::default(),
             host: StackPass::default(),
+            step_times: StepTimes::of(counted()),
             steps,
             application,
             warmup,
@@ -138,7 +139,7 @@ impl<'k> Figures<'k> {
 
     fn stack_sample(&mut self, sample: &StackSampleRecord) {
         if !self.warmup.has_step(sample.step) && !self.application.has_step(sample.step) {
-            self.host.sample(sample);
+            self.host.sample(sample, &self.step_times);
         }
     }
 
@@ -169,11 +170,7 @@ impl<'k> Figures<'k> {
         let phases = Phases::of(&measured_requests, &measured, &intervals, &covered, warmup.alone());
         let mut host = self.host.finish(manifest.stacks.as_ref());
         if let Some(host) = &mut host {
-            let root = |rollup: &str| rollup.split('/').next().unwrap_or_default().to_string();
-            let roots = intervals.paths.iter().filter(|path| path.parent.is_none() && path.threads.known_ns > 0);
-            let parts: BTreeMap<String, f64> =
-                roots.map(|path| (root(&path.rollup), path.total_ns as f64 / path.threads.known_ns as f64)).collect();
-            host.raise_off_cpu(|rollup| parts.get(&root(rollup)).copied().unwrap_or(1.0));
+            host.raise_off_cpu(&self.step_times);
         }
         let tree = Tree::of(&intervals);
         let (kernels, recorded) = self.kernels.finish(&intervals);

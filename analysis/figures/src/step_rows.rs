@@ -54,6 +54,8 @@ pub struct StepRow {
     pub bytes: Option<u64>,
     /// Analytic bytes with activations in and out of operations.
     pub io_bytes: Option<u64>,
+    /// Whether it is known what its thread did in it: its switches were recorded all the time.
+    pub thread_known: bool,
     /// Intervals in it, itself included.
     pub intervals: u64,
     /// Intervals of it that were lost; `None` in runs that do not say.
@@ -76,6 +78,7 @@ impl StepRow {
             serves: step.serves.clone(),
             path: step.path.clone(),
             thread: step.thread.index,
+            thread_known: step.cpu_ns.is_some(),
             start_ns: step.host_start.0,
             dur_ns: step.host_dur_ns,
             warmup_ns: 0,

@@ -16,11 +16,6 @@ pub(super) fn cannot_write(file: &Path) -> String {
     format!("cannot write {}: choose another place with --out", file.display())
 }
 
-#[cfg(any(feature = "firefox", feature = "kineto"))]
-pub(super) fn is_gzip(file: &Path) -> bool {
-    file.extension().is_some_and(|extension| extension == "gz")
-}
-
 /// Tells what was noticed while the run was read.
 pub(super) fn warn(findings: &[Finding]) {
     for finding in findings {

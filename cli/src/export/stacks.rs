@@ -33,19 +33,16 @@ pub(super) fn firefox(_: &ExportArgs, _: &Run) -> Result<()> {
 
 #[cfg(feature = "firefox")]
 pub(super) fn firefox(args: &ExportArgs, run: &Run) -> Result<()> {
-    use candlescope_exporters::firefox::{Written, write, write_gzip};
+    use candlescope_exporters::firefox::{Written, write};
+    use candlescope_exporters::gzip::write_as_named;
     only_stacks(args)?;
     check(args, run)?;
     let file = args.out.clone().unwrap_or_else(|| args.run.join("firefox.json.gz"));
     let manifest = run.manifest().cloned().unwrap_or_default();
     let tables = [RecordKind::Stack, RecordKind::StackSample, RecordKind::Span];
     let mut batches = run.batches().held().of_tables(&tables);
-    let gzip = super::export_file::is_gzip(&file);
-    let written = write_whole(&file, |out| match gzip {
-        true => write_gzip(out, &manifest, &mut batches),
-        false => write(out, &manifest, &mut batches),
-    })
-    .with_context(|| cannot_write(&file))?;
+    let written = write_whole(&file, |out| write_as_named(&file, out, |out| write(out, &manifest, &mut batches)))
+        .with_context(|| cannot_write(&file))?;
     let findings = batches.findings();
     let Written { samples, off_cpu, intervals, intervals_left_out, threads } = written;
     if args.json {

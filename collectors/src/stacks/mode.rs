@@ -7,6 +7,7 @@ use super::stacks_probe::{SourceProbe, StackProbe};
 use super::sys;
 use candlescope_core::stacks::StackError;
 use std::io;
+use std::time::Duration;
 
 /// What records each thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,12 @@ impl Mode {
     pub(super) fn hz(self, options: &StackOptions) -> u32 {
         let ticks = sys::tick_ns().map_or(u32::MAX, |tick| (1_000_000_000 / tick) as u32);
         if self.signals { options.hz.min(ticks) } else { options.hz }
+    }
+
+    /// Longest time between two readings for which there is room.
+    pub(super) fn longest_pause(self, options: &StackOptions) -> Duration {
+        let by_perf = self.perf.map_or(Duration::MAX, PerfMode::longest_pause);
+        if self.signals { by_perf.min(signals::room_for(self.hz(options))) } else { by_perf }
     }
 
     /// Whether it is known when threads are on a CPU.

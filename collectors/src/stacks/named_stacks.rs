@@ -9,10 +9,14 @@ use candlescope_core::stacks::{MonotonicNs, RawStackSample, StackSink};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Samples that may wait for a name, some 40 MB; beyond that the oldest are given up. Ten seconds of a hundred busy threads.
 const MAX_WAITING: usize = 500_000;
+
+/// For so long nothing waits while no name comes: stacks are delivered without then, until one does. The first name of a
+/// large binary takes a second, or several from a slow disk.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A node that was delivered.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +39,8 @@ pub(super) struct NamedStacks {
     waiting: VecDeque<(NodeIndex, RawStackSample)>,
     /// No more names will come.
     names_ended: bool,
+    /// Since when something has been waiting and no name has come.
+    waits_since: Option<Instant>,
     unnamed: Functions,
 }
 
@@ -48,6 +54,7 @@ impl NamedStacks {
             last_stack: 0,
             waiting: VecDeque::new(),
             names_ended: false,
+            waits_since: None,
             unnamed: [FunctionFrame::default()].into(),
         }
     }
@@ -76,11 +83,14 @@ impl NamedStacks {
     }
 
     /// Asks for names of new stacks, and delivers what has its names.
-    pub(super) fn settle(&mut self, tree: &StackTree, walk: &StackWalk, into: &mut StackSink) {
+    pub(super) fn settle(&mut self, tree: &StackTree, walk: &StackWalk, now: Instant, into: &mut StackSink) {
         self.ask(tree, walk);
         loop {
             match self.symbols.answer() {
-                Ok(Some((at, functions))) => self.names.insert(at, Some(functions)),
+                Ok(Some((at, functions))) => {
+                    self.names.insert(at, Some(functions));
+                    self.waits_since = None;
+                }
                 Ok(None) => break,
                 Err(()) => {
                     self.names_ended = true;
@@ -88,12 +98,18 @@ impl NamedStacks {
                 }
             };
         }
-        self.deliver(tree, walk, into);
+        let impatient = self.waits_since.is_some_and(|since| now.saturating_duration_since(since) >= PATIENCE);
+        self.deliver(tree, walk, impatient, into);
+        if self.delivered.len() < tree.nodes().len() {
+            self.waits_since.get_or_insert(now);
+        } else if !impatient {
+            self.waits_since = None;
+        }
     }
 
     /// Waits for names until then, and delivers the rest without.
     pub(super) fn finish(&mut self, tree: &StackTree, walk: &StackWalk, until: Instant, into: &mut StackSink) {
-        self.settle(tree, walk, into);
+        self.settle(tree, walk, Instant::now(), into);
         while self.delivered.len() < tree.nodes().len() && !self.names_ended {
             match self.symbols.wait_for_answer(until) {
                 Some((at, functions)) => {
@@ -101,7 +117,7 @@ impl NamedStacks {
                 }
                 None => self.names_ended = true,
             }
-            self.deliver(tree, walk, into);
+            self.deliver(tree, walk, false, into);
         }
     }
 
@@ -119,12 +135,13 @@ impl NamedStacks {
         self.asked = tree.nodes().len();
     }
 
-    fn deliver(&mut self, tree: &StackTree, walk: &StackWalk, into: &mut StackSink) {
+    /// `impatient`: what has no name yet is delivered without.
+    fn deliver(&mut self, tree: &StackTree, walk: &StackWalk, impatient: bool, into: &mut StackSink) {
         for node in &tree.nodes()[self.delivered.len()..] {
             let functions = match node.frame {
                 Frame::Code(at) => match self.names.get(&at) {
                     Some(Some(functions)) => Arc::clone(functions),
-                    Some(None) if !self.names_ended => break,
+                    Some(None) if !self.names_ended && !impatient => break,
                     _ => Arc::clone(&self.unnamed),
                 },
                 Frame::Cut => Arc::clone(&self.unnamed),
@@ -164,5 +181,37 @@ impl NamedStacks {
             into.stacks.push(record);
         }
         outer.unwrap_or(Delivered { stack: self.last_stack, depth: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candlescope_core::ThreadState;
+
+    #[test]
+    fn names_that_do_not_come_are_given_up_until_they_do() {
+        let (mut tree, walk, (symbols, answer)) = (StackTree::default(), StackWalk::new(), SymbolThread::by_hand());
+        let mut named = NamedStacks::new(symbols);
+        let begun = Instant::now();
+        // Addresses of this test program.
+        let address = |n: u64| names_that_do_not_come_are_given_up_until_they_do as *const () as u64 + n;
+        let mut settled = |n: u64, seconds: u64| {
+            let node = tree.node(&[address(n)], true, |address| walk.code_address(address));
+            let (time, state) = (MonotonicNs(1), ThreadState::Running);
+            let sample = RawStackSample { tid: 1, time, state, weight_ns: 1, stack: None, kernel: None };
+            let mut into = StackSink::default();
+            named.sample(node, sample, &mut into);
+            named.settle(&tree, &walk, begun + Duration::from_secs(seconds), &mut into);
+            (into.stacks.len(), into.samples.len(), walk.code_address(address(n)))
+        };
+        assert_eq!((settled(1, 0).1, settled(2, 9).1), (0, 0), "they may still come");
+        let (stacks, samples, _) = settled(3, 11);
+        assert_eq!((stacks, samples), (3, 3));
+        let (stacks, samples, place) = settled(4, 12);
+        assert_eq!((stacks, samples), (1, 1), "nothing waits again");
+        let name = FunctionFrame { function: Some("it".into()), ..FunctionFrame::default() };
+        answer.send((place, [name].into())).unwrap();
+        assert_eq!(settled(5, 13).1, 0, "one has come");
     }
 }

@@ -5,6 +5,7 @@ use super::stacks_probe::StackProbe;
 use candlescope_core::stacks::{StackError, StackSink};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Sampling that never begins.
 pub(super) enum Sampling {}
@@ -19,6 +20,10 @@ impl Sampling {
     }
 
     pub(super) fn describe(&self) -> BTreeMap<String, Value> {
+        match *self {}
+    }
+
+    pub(super) fn pause(&self) -> Duration {
         match *self {}
     }
 

@@ -73,12 +73,12 @@ impl SampledThread {
             let mut take = |reading: Reading<'_>| -> Option<NodeIndex> {
                 match reading {
                     Reading::Sample(sample, stack) => {
-                        let node = stack.and_then(|(registers, stack)| books.node(registers, stack));
+                        let node = stack.and_then(|(registers, stack)| books.node(registers, stack).0);
                         books.sample(node, sample, into);
                     }
                     Reading::OffCpu(sample, node) => books.sample(node, sample, into),
                     Reading::Event(event) => into.events.push(event),
-                    Reading::Leaves(registers, stack) => return books.node(registers, stack),
+                    Reading::Leaves(registers, stack) => return books.node(registers, stack).0,
                     Reading::Lost(count) => lost += count,
                     Reading::Name(name) => self.new_name = Some(name),
                     Reading::Ended => self.ended = true,
@@ -91,13 +91,20 @@ impl SampledThread {
             }
         }
         if let Some(signals) = &mut self.signals {
-            lost += signals.read(copied, |mut sample, registers, stack| {
+            lost += signals.read(|mut sample, registers, stack| {
                 sample.kernel = books.is_in_kernel(registers);
-                let node = books.node(registers, stack);
+                let (node, end) = books.node(registers, stack);
                 books.sample(node, sample, into);
+                end
             });
         }
         lost
+    }
+
+    /// The share in use of the fuller one of its buffers.
+    pub(super) fn fullness(&self) -> f32 {
+        let perf = self.perf.as_ref().map_or(0.0, PerfThread::fullness);
+        self.signals.as_ref().map_or(0.0, SignalThread::fullness).max(perf)
     }
 
     /// Tells of a new name. False if it is one of the profiler's own threads'.

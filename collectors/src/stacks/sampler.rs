@@ -5,6 +5,7 @@ use super::stacks_probe::StackProbe;
 use candlescope_core::stacks::{StackError, StackSink, StackSource};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 here! {
     use super::mode::try_each;
@@ -49,12 +50,16 @@ impl StackSource for StackSampler {
         self.sampling.as_ref().map(Sampling::describe).unwrap_or_default()
     }
 
+    fn pause(&self) -> Duration {
+        self.sampling.as_ref().map_or(Duration::ZERO, Sampling::pause)
+    }
+
     fn poll(&mut self, into: &mut StackSink) -> Result<(), StackError> {
         self.sampling.as_mut().map_or(Ok(()), |sampling| sampling.poll(into))
     }
 
     fn stop(&mut self, into: &mut StackSink) {
-        if let Some(mut sampling) = self.sampling.take() {
+        if let Some(sampling) = &mut self.sampling {
             sampling.stop(into);
         }
     }

@@ -21,6 +21,11 @@ const FAULTS_NS: u64 = 100_000_000;
 /// The kernel writes a record at once; another CPU may still be at one when its buffer is read.
 const SETTLED_NS: u64 = 1_000_000;
 
+/// Pauses between two readings: each reading costs as much as several samples, and the threads that are sampled a turn on
+/// their CPU.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
 /// A thread that is not sampled.
 #[derive(Debug, Clone, Copy)]
 struct OtherThread {
@@ -37,8 +42,11 @@ pub(super) struct Sampling {
     threads: FxHashMap<u32, SampledThread>,
     others: FxHashMap<u32, OtherThread>,
     faults_read_at: MonotonicNs,
+    page_fault_ns: Option<f64>,
     books: StackBooks,
-    /// Bytes at hand.
+    /// How long after the last reading the next one is due.
+    pause: Duration,
+    /// A record that does not lie in one piece.
     copied: Vec<u8>,
     lost: u64,
     /// Threads that were never sampled, for there were too many, or something was refused.
@@ -59,7 +67,9 @@ impl Sampling {
             threads: FxHashMap::default(),
             others: FxHashMap::default(),
             faults_read_at: sys::monotonic(),
+            page_fault_ns: sys::page_fault_ns(),
             books,
+            pause: SHORTEST_PAUSE,
             copied: Vec::new(),
             lost: 0,
             not_sampled: 0,
@@ -76,13 +86,17 @@ impl Sampling {
             (env_key::STACKS_HZ.name().to_string(), json!(self.mode.hz(&self.options))),
             (env_key::STACKS_BLIND_TO.name().to_string(), json!(self.mode.blind_to())),
         ]);
-        facts.extend(sys::page_fault_ns().map(|ns| (env_key::PAGE_FAULT_NS.name().to_string(), json!(ns))));
+        facts.extend(self.page_fault_ns.map(|ns| (env_key::PAGE_FAULT_NS.name().to_string(), json!(ns))));
         for (key, count) in [("stacks_threads_left_out", self.not_sampled), ("stacks_not_kept", self.books.not_kept)] {
             if count > 0 {
                 facts.insert(key.to_string(), json!(count));
             }
         }
         facts
+    }
+
+    pub(super) fn pause(&self) -> Duration {
+        self.pause
     }
 
     pub(super) fn poll(&mut self, into: &mut StackSink) -> Result<(), StackError> {
@@ -97,12 +111,15 @@ impl Sampling {
             self.faults_read_at = now;
         }
         let mut ours = Vec::new();
+        let mut fullness = 0.0_f32;
         for (tid, thread) in &mut self.threads {
+            fullness = fullness.max(thread.fullness());
             self.lost += thread.read(&mut self.books, &mut self.copied, faults, into);
             if !thread.follow_name(into) {
                 ours.push(*tid);
             }
         }
+        self.pause = next_pause(self.pause, fullness, self.mode.longest_pause(&self.options).min(LONGEST_PAUSE));
         for tid in ours {
             self.detach(tid, into);
             self.others.insert(tid, OtherThread { since: now, waits_for_room: false });
@@ -179,5 +196,35 @@ impl Sampling {
         if let Some(thread) = self.threads.remove(&tid) {
             self.lost += thread.detach(&mut self.books, &mut self.copied, into);
         }
+    }
+}
+
+/// A reading found the fullest buffer so full after this pause. The next one is to find it less than half full.
+fn next_pause(pause: Duration, fullness: f32, longest: Duration) -> Duration {
+    let next = match fullness {
+        ..0.35 => pause * 5 / 4,
+        ..0.6 => pause,
+        _ => pause / 2,
+    };
+    next.clamp(SHORTEST_PAUSE, longest.max(SHORTEST_PAUSE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_little_to_read_pauses_longer_and_who_has_much_soon_reads_again() {
+        let longest = Duration::from_millis(50);
+        let after = |start: u64, per_ms: f32, readings: u32| {
+            let first = Duration::from_millis(start);
+            (0..readings).fold(first, |pause, _| next_pause(pause, pause.as_millis() as f32 * per_ms, longest))
+        };
+        assert_eq!(after(10, 0.0, 9), longest);
+        assert_eq!(after(50, 0.01, 9), longest, "half full is all right");
+        let busy = after(50, 0.03, 9);
+        assert!(busy.as_millis() as f32 * 0.03 < 0.6 && busy > SHORTEST_PAUSE, "{busy:?}");
+        assert_eq!(after(50, 1.0, 3), SHORTEST_PAUSE);
+        assert_eq!(next_pause(longest, 0.0, Duration::from_millis(24)), Duration::from_millis(24));
     }
 }

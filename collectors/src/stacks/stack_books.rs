@@ -2,7 +2,7 @@
 
 use super::named_stacks::NamedStacks;
 use super::stack_tree::{NodeIndex, StackTree};
-use super::stack_walk::{CodeAddress, Registers, StackWalk};
+use super::stack_walk::{Registers, StackWalk};
 use super::symbol_thread::SymbolThread;
 use candlescope_core::stacks::{MonotonicNs, RawStackSample, StackSink};
 use std::time::Instant;
@@ -13,7 +13,9 @@ pub(super) struct StackBooks {
     tree: StackTree,
     named: NamedStacks,
     /// Of the stack at hand.
-    frames: Vec<CodeAddress>,
+    frames: Vec<u64>,
+    /// The table of mappings of which the tree has addresses in memory.
+    mappings_read: u64,
     /// Stacks that were not kept, for there are too many.
     pub(super) not_kept: u64,
 }
@@ -25,6 +27,7 @@ impl StackBooks {
             tree: StackTree::default(),
             named: NamedStacks::new(SymbolThread::start()?),
             frames: Vec::new(),
+            mappings_read: 0,
             not_kept: 0,
         })
     }
@@ -34,12 +37,17 @@ impl StackBooks {
         self.walk.follow_loader();
     }
 
-    /// The node of a stack.
-    pub(super) fn node(&mut self, registers: Registers, stack: &[u8]) -> Option<NodeIndex> {
-        let whole = self.walk.frames(registers, stack, &mut self.frames);
-        let node = self.tree.node(&self.frames, whole);
+    /// The node of a stack, and where the stack ends, if it could be followed to where the thread began.
+    pub(super) fn node(&mut self, registers: Registers, stack: &[u8]) -> (Option<NodeIndex>, Option<u64>) {
+        let end = self.walk.frames(registers, stack, &mut self.frames);
+        if self.mappings_read != self.walk.mappings_read() {
+            self.mappings_read = self.walk.mappings_read();
+            self.tree.addresses_changed();
+        }
+        let walk = &self.walk;
+        let node = self.tree.node(&self.frames, end.is_some(), |address| walk.code_address(address));
         self.not_kept += u64::from(node.is_none());
-        node
+        (node, end)
     }
 
     /// Whether the thread was in a call of the kernel, by its instructions; `None` where they are not known.
@@ -54,7 +62,7 @@ impl StackBooks {
 
     /// Delivers what has got its names.
     pub(super) fn settle(&mut self, into: &mut StackSink) {
-        self.named.settle(&self.tree, &self.walk, into);
+        self.named.settle(&self.tree, &self.walk, Instant::now(), into);
     }
 
     /// When the oldest sample that waits for a name was taken.

@@ -57,8 +57,8 @@ impl StackOptions {
         self
     }
 
-    /// Threads that are sampled at a time; 256 by default. Others are left out, for each costs a buffer of half a MiB and three
-    /// open files; the run's facts say how many were.
+    /// Threads that are sampled at a time; 256 by default. Others are left out, for each costs buffers of up to 0.75 MiB and
+    /// three open files; the run's facts say how many were.
     #[must_use]
     pub fn max_threads(mut self, threads: usize) -> Self {
         self.max_threads = threads;

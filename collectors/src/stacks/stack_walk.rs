@@ -54,6 +54,7 @@ pub(super) struct StackWalk {
     binaries: Vec<Arc<BinaryFile>>,
     loader_changes: (u64, u64),
     read_at: MonotonicNs,
+    mappings_read: u64,
 }
 
 impl StackWalk {
@@ -67,6 +68,7 @@ impl StackWalk {
             binaries: Vec::new(),
             loader_changes: (0, 0),
             read_at: MonotonicNs(0),
+            mappings_read: 0,
         };
         walk.read_mappings();
         walk
@@ -86,6 +88,7 @@ impl StackWalk {
     fn read_mappings(&mut self) {
         self.loader_changes = sys::loader_changes();
         self.read_at = sys::monotonic();
+        self.mappings_read += 1;
         let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
         let mappings = memory_map::executable_mappings(&String::from_utf8_lossy(&maps));
         let stays = |old: &MappedBinary| mappings.binary_search_by_key(&old.mapping.range.start, |m| m.range.start).is_ok_and(|i| mappings[i] == old.mapping);
@@ -128,40 +131,42 @@ impl StackWalk {
         self.mapped[..after].last().filter(|m| m.mapping.range.contains(&address))
     }
 
-    /// Addresses of the stack's frames, innermost first. True if the last one is where the thread began.
-    pub(super) fn frames(&mut self, registers: Registers, stack: &[u8], into: &mut Vec<CodeAddress>) -> bool {
+    /// Addresses in memory of the stack's frames, innermost first. Where the thread began is the last one, the answer is
+    /// where its stack ends: nothing further out was read.
+    pub(super) fn frames(&mut self, registers: Registers, stack: &[u8], into: &mut Vec<u64>) -> Option<u64> {
         let unknown = |walk: &Self| walk.mapped_at(registers.ip).is_none();
         if unknown(self) && sys::monotonic().0.saturating_sub(self.read_at.0) >= REREAD_NS {
             self.read_mappings();
         }
         into.clear();
+        let mut used = 0;
         let mut read_stack = |address: u64| {
             let offset = usize::try_from(address.checked_sub(registers.sp).ok_or(())?).map_err(|_| ())?;
-            let word = stack.get(offset..offset.checked_add(8).ok_or(())?).ok_or(())?;
+            let end = offset.checked_add(8).ok_or(())?;
+            let word = stack.get(offset..end).ok_or(())?;
+            used = end.max(used);
             Ok(u64::from_ne_bytes(word.try_into().map_err(|_| ())?))
         };
         let unwind_registers = unwind_registers(registers, self.unwinder.max_known_code_address());
-        let mut addresses = [0; MAX_FRAMES];
-        let mut count = 0;
-        let mut whole = false;
         let mut walk = self.unwinder.iter_frames(registers.ip, unwind_registers, &mut self.cache, &mut read_stack);
-        while count < MAX_FRAMES {
+        while into.len() < MAX_FRAMES {
             match walk.next() {
-                Ok(Some(FrameAddress::InstructionPointer(address))) => addresses[count] = address,
-                Ok(Some(FrameAddress::ReturnAddress(address))) => addresses[count] = address.get() - 1,
-                Ok(None) => {
-                    whole = true;
-                    break;
-                }
-                Err(_) => break,
+                Ok(Some(FrameAddress::InstructionPointer(address))) => into.push(address),
+                Ok(Some(FrameAddress::ReturnAddress(address))) => into.push(address.get() - 1),
+                Ok(None) => return Some(registers.sp.wrapping_add(used as u64)),
+                Err(_) => return None,
             }
-            count += 1;
         }
-        into.extend(addresses[..count].iter().map(|address| self.code_address(*address)));
-        whole
+        None
     }
 
-    fn code_address(&self, address: u64) -> CodeAddress {
+    /// Counts the changes of the table of mappings: addresses in memory mean the same until it does.
+    pub(super) fn mappings_read(&self) -> u64 {
+        self.mappings_read
+    }
+
+    /// An address in memory as its binary counts.
+    pub(super) fn code_address(&self, address: u64) -> CodeAddress {
         match self.mapped_at(address) {
             Some(mapped) => CodeAddress { binary: Some(mapped.binary), address: address.wrapping_sub(mapped.bias) },
             None => CodeAddress { binary: None, address },

@@ -52,6 +52,16 @@ impl SymbolThread {
         Ok(Self { questions, answers })
     }
 
+    /// One whose answers a test gives.
+    #[cfg(test)]
+    pub(super) fn by_hand() -> (Self, Sender<(CodeAddress, Functions)>) {
+        let (questions, to_answer) = channel();
+        let (answer, answers) = channel();
+        // Questions are taken, and never answered.
+        std::mem::forget(to_answer);
+        (Self { questions, answers }, answer)
+    }
+
     /// Asks for the functions at an address. False if the thread has ended.
     pub(super) fn ask(&self, at: CodeAddress, binary: BinaryIndex, file: Arc<BinaryFile>) -> bool {
         self.questions.send(Question { at, binary, file }).is_ok()

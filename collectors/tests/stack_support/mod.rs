@@ -13,9 +13,9 @@ use std::process::{Command, Output};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Samples this process as the SDK does: polls every 10 ms on a thread `cs-stacks`.
+/// Samples this process as the SDK does: polls as often as the sampler asks for, on a thread `cs-stacks`.
 pub struct Recorder {
     stop: Sender<()>,
     thread: JoinHandle<Recorded>,
@@ -38,6 +38,8 @@ pub struct Recorded {
     pub lost: u64,
     /// CPU time of each poll, nanoseconds.
     pub polls_ns: Vec<u64>,
+    /// CPU time of the thread that polls, its wakeups among it, and samples, since half a second after its start.
+    pub later: (u64, u64),
     pub error: Option<String>,
 }
 
@@ -70,12 +72,18 @@ fn record(mut sampler: StackSampler, started: &Sender<Result<(), StackError>>, s
         return recorded;
     }
     recorded.source = sampler.name().to_string();
-    while stopped.recv_timeout(Duration::from_millis(10)).is_err() {
+    let (begun, mut at_first) = (Instant::now(), None);
+    while stopped.recv_timeout(sampler.pause()).is_err() {
         let mut sink = StackSink::default();
         let before = thread_cpu_ns();
         let outcome = sampler.poll(&mut sink);
         recorded.polls_ns.push(thread_cpu_ns() - before);
         recorded.take(sink);
+        if begun.elapsed() > Duration::from_millis(500) {
+            let (ns, samples) = (thread_cpu_ns(), recorded.samples.len() as u64);
+            let first = *at_first.get_or_insert((ns, samples));
+            recorded.later = (ns - first.0, samples - first.1);
+        }
         if let Err(error) = outcome {
             recorded.error = Some(error.to_string());
             break;

@@ -188,15 +188,13 @@ impl Firefox {
     /// The stack of a sample whose thread is known, made from the outermost frame on.
     fn stack(&mut self, sample: &StackSampleRecord, in_kernel: bool) -> Option<StackHandle> {
         let thread = self.threads.get_mut(&sample.tid)?;
-        let mut next = sample.stack.and_then(|stack| self.stacks.get(stack));
         let (mut new, mut at) = (Vec::new(), None);
-        while let Some(frame) = next {
+        for frame in sample.stack.into_iter().flat_map(|stack| self.stacks.outwards(stack)) {
             at = thread.stacks.get(&frame.stack).copied();
             if at.is_some() {
                 break;
             }
             new.push(frame);
-            next = self.stacks.caller(frame);
         }
         for frame in new.into_iter().rev() {
             let category = self.categories.of(frame, &mut self.profile);

@@ -33,18 +33,3 @@ pub fn write<B: Borrow<Batch>>(
     out.flush()?;
     Ok(written)
 }
-
-/// The same, compressed: the viewer opens `.json.gz` as it is.
-///
-/// # Errors
-/// If `out` cannot be written.
-pub fn write_gzip<B: Borrow<Batch>>(
-    out: impl Write,
-    run: &RunManifest,
-    batches: impl IntoIterator<Item = B>,
-) -> io::Result<Written> {
-    let mut out = flate2::write::GzEncoder::new(out, flate2::Compression::fast());
-    let written = write(&mut out, run, batches)?;
-    out.finish()?.flush()?;
-    Ok(written)
-}

@@ -38,18 +38,3 @@ pub fn write<B: Borrow<Batch>>(
     out.flush()?;
     Ok(format.written())
 }
-
-/// The same, compressed: the tools open `.json.gz` as it is.
-///
-/// # Errors
-/// If `out` cannot be written.
-pub fn write_gzip<B: Borrow<Batch>>(
-    out: impl Write,
-    run: &RunManifest,
-    batches: impl IntoIterator<Item = B>,
-) -> io::Result<Written> {
-    let mut out = flate2::write::GzEncoder::new(out, flate2::Compression::fast());
-    let written = write(&mut out, run, batches)?;
-    out.finish()?.flush()?;
-    Ok(written)
-}

@@ -23,13 +23,11 @@ pub(super) struct InternedStacks {
 impl InternedStacks {
     /// The number of a stack; what is new goes into the data of the next packet. `None` if the stack is not known.
     pub(super) fn get(&mut self, of: &CallStacks, stack: u64, in_kernel: bool, new: &mut InternedData) -> Option<u64> {
+        let stack = of.get(stack)?.stack;
         if let Some(iid) = self.stacks.get(&(stack, in_kernel)) {
             return Some(*iid);
         }
         let mut frame_ids: Vec<u64> = of.frames(stack).into_iter().map(|at| self.frame(Frame::of(at), new)).collect();
-        if frame_ids.is_empty() {
-            return None;
-        }
         if in_kernel {
             frame_ids.push(self.frame(Frame::named(KERNEL_FRAME), new));
         }

@@ -6,6 +6,7 @@
 mod pprof_profile;
 mod proto;
 
+use crate::gzip::compressed;
 use candlescope_core::Batch;
 use candlescope_core::run::RunManifest;
 use pprof_profile::Pprof;
@@ -26,8 +27,6 @@ pub fn write<B: Borrow<Batch>>(
     let mut format = Pprof::new(run);
     batches.into_iter().for_each(|batch| format.batch(batch.borrow()));
     let (profile, written) = format.end();
-    let mut out = flate2::write::GzEncoder::new(out, flate2::Compression::fast());
-    out.write_all(&profile.encode_to_vec())?;
-    out.finish()?.flush()?;
+    compressed(out, |out| out.write_all(&profile.encode_to_vec()))?;
     Ok(written)
 }

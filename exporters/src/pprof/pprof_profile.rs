@@ -94,7 +94,7 @@ impl Pprof {
         self.written.samples += u64::from(runs);
         self.written.off_cpu += u64::from(!runs);
         let of = Key {
-            stack: sample.stack,
+            stack: sample.stack.and_then(|stack| self.stacks.get(stack)).map(|held| held.stack),
             in_kernel: runs && sample.kernel == Some(true),
             state: sample.state,
             tid: sample.tid,
@@ -115,8 +115,8 @@ impl Pprof {
         let tables = &mut self.tables;
         for sum in &self.sums {
             let mut frames: Vec<Frame> = match sum.of.stack.map(|stack| self.stacks.frames(stack)) {
-                Some(frames) if !frames.is_empty() => frames.into_iter().map(Frame::of).collect(),
-                _ => vec![Frame::named(NO_STACK)],
+                Some(frames) => frames.into_iter().map(Frame::of).collect(),
+                None => vec![Frame::named(NO_STACK)],
             };
             if sum.of.in_kernel {
                 frames.push(Frame::named(KERNEL_FRAME));

@@ -5,6 +5,7 @@ use crate::vocabulary::ThreadState;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Stacks cannot be sampled, or not any more. The message gives the reason and the remedy; the run goes on without them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -108,10 +109,17 @@ pub trait StackSource: Send + 'static {
     /// If the machine allows no kind of sampling; nothing else is called then.
     fn start(&mut self) -> Result<(), StackError>;
 
-    /// Facts for `run.json`'s `environment`: `stacks_source`, `stacks_hz`, `stacks_blind_to` (what it cannot see).
+    /// Facts for `run.json`'s `environment`: `stacks_source`, `stacks_hz`, `stacks_blind_to` (what it cannot see). Asked for
+    /// after the start and again after the last delivery, for those that were not known before; what was said stays.
     fn describe(&mut self) -> BTreeMap<String, Value>;
 
-    /// Delivers what there is, and looks for new threads. Called every 10 ms or so.
+    /// How long after a delivery the next one is wanted, so that nothing is lost; 10 ms unless it says otherwise. It is asked
+    /// after each delivery; others wait for what was sampled, so a tenth of a second is too long.
+    fn pause(&self) -> Duration {
+        Duration::from_millis(10)
+    }
+
+    /// Delivers what there is, and looks for new threads. Called again after [`pause`](Self::pause).
     ///
     /// # Errors
     /// If sampling has ended for good.

@@ -10,6 +10,7 @@ use candlescope_core::{Batch, Session, StackRecord, StackSampleRecord, ThreadSta
 use common::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tracing::trace_span;
@@ -32,6 +33,8 @@ fn pause() {
 struct Script {
     coming: Arc<Mutex<StackSink>>,
     refuses: bool,
+    /// Delivers what there is and panics, once it may.
+    panics: Arc<AtomicBool>,
 }
 
 impl Script {
@@ -73,17 +76,26 @@ impl StackSource for Script {
         if self.refuses { Err(StackError("refused here; allow it".into())) } else { Ok(()) }
     }
     fn describe(&mut self) -> BTreeMap<String, Value> {
-        [("stacks_source".to_string(), "script".into())].into()
+        // How many samples there were is known at the end only.
+        let mut facts = BTreeMap::from([("stacks_source".to_string(), "script".into())]);
+        let stopped = self.coming.lock().unwrap().through > MonotonicNs(0);
+        facts.extend(stopped.then(|| ("stacks_threads_left_out".to_string(), 3.into())));
+        facts
     }
     fn poll(&mut self, into: &mut StackSink) -> Result<(), StackError> {
         // What a test has done until now it says later: everything comes at the end.
-        let _ = into;
+        if self.panics.load(Ordering::Acquire) {
+            self.hand_over(into);
+            into.through = MonotonicNs(now());
+            panic!("a sampler's own mistake");
+        }
         Ok(())
     }
     fn stop(&mut self, into: &mut StackSink) {
         self.hand_over(into);
         into.through = MonotonicNs(now());
         into.samples_through = into.through;
+        self.coming.lock().unwrap().through = into.through;
     }
 }
 
@@ -126,7 +138,10 @@ fn samples_find_the_innermost_interval_and_intervals_what_their_thread_did() {
         drop(outer);
     });
     assert_conserved(&m);
-    assert_eq!(m.environment["stacks_source"], "script");
+    assert_eq!(
+        (&m.environment["stacks_source"], &m.environment["stacks_threads_left_out"]),
+        (&"script".into(), &3.into())
+    );
     assert_eq!(m.stacks.as_ref().map(|s| (s.samples, s.unplaced, s.threads)), Some((4, 0, 1)));
     assert_eq!(batch.stacks.len(), 2);
     let me = batch.stack_samples[0].tid;
@@ -239,4 +254,24 @@ fn a_sampler_that_is_refused_leaves_a_whole_run() {
     assert!(m.verdict.findings.iter().any(|finding| finding.code == candlescope_core::run::Code::NoStacks));
     let error = m.stacks.and_then(|stacks| stacks.error).expect("an error");
     assert!(error.contains("allow it"), "{error}");
+}
+
+#[test]
+fn after_a_sampler_panicked_nobody_knows_what_threads_did() {
+    let script = Script::default();
+    let said = script.clone();
+    let (batch, m) = record(Session::builder().stacks(script), move |_| {
+        let step = || trace_span!("step").in_scope(pause);
+        said.attach(tid(), now());
+        pause();
+        step();
+        said.panics.store(true, Ordering::Release);
+        std::thread::sleep(Duration::from_millis(100));
+        step();
+    });
+    assert_conserved(&m);
+    let cpu: Vec<bool> = batch.steps.iter().map(|step| step.cpu_ns.is_some()).collect();
+    assert_eq!(cpu, [true, false]);
+    let error = m.stacks.and_then(|stacks| stacks.error).expect("an error");
+    assert!(error.contains("panicked") && error.contains("a sampler's own mistake"), "{error}");
 }

@@ -3,6 +3,7 @@
 use super::frames::FrameName;
 use super::weights::Weights;
 use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
 
 /// A tree of calls as a flat list: nothing here recurses.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -38,8 +39,20 @@ impl CallTree {
     }
 }
 
-/// Nodes of the tree of one path.
-const MOST_NODES: usize = 50_000;
+/// Nodes of all paths' trees together: a run has some ten thousand.
+///
+/// Overload policy: beyond it time counts for the caller, or where there is none for its path alone.
+const MOST_NODES: usize = 200_000;
+
+/// Nodes that may still be added to the trees of a run.
+#[derive(Debug)]
+pub(super) struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(MOST_NODES)
+    }
+}
 
 /// A tree under construction, of functions by their numbers.
 #[derive(Debug, Default)]
@@ -50,20 +63,20 @@ pub(super) struct Growing {
 }
 
 impl Growing {
-    /// Adds time below a chain of functions, outermost first.
-    pub(super) fn add(&mut self, chain: &[u32], pool: bool, time: &Weights) {
+    /// Adds time below a chain of functions, outermost first, with new nodes as far as there is room.
+    pub(super) fn add(&mut self, chain: &[u32], pool: bool, time: &Weights, room: &mut Room) {
         let mut at = None;
         for function in chain {
             let nodes = &mut self.nodes;
-            // Beyond it time counts for the caller.
-            if nodes.len() >= MOST_NODES && !self.children.contains_key(&(at, *function, pool)) {
-                break;
-            }
-            let node = *self.children.entry((at, *function, pool)).or_insert_with(|| {
-                nodes.push((*function, at, pool, Weights::default()));
-                nodes.len() - 1
-            });
-            at = Some(node);
+            at = match self.children.entry((at, *function, pool)) {
+                Entry::Occupied(known) => Some(*known.get()),
+                Entry::Vacant(_) if room.0 == 0 => break,
+                Entry::Vacant(new) => {
+                    room.0 -= 1;
+                    nodes.push((*function, at, pool, Weights::default()));
+                    Some(*new.insert(nodes.len() - 1))
+                }
+            };
         }
         if let Some(at) = at {
             self.nodes[at].3.add(time);
@@ -111,12 +124,24 @@ mod tests {
 
     #[test]
     fn the_trunk_is_what_nearly_all_time_is_below() {
-        let mut tree = Growing::default();
-        tree.add(&[1, 2, 3, 4], false, &cpu(60));
-        tree.add(&[1, 2, 5], false, &cpu(35));
-        tree.add(&[9], false, &cpu(5));
+        let (mut tree, mut room) = (Growing::default(), Room::default());
+        tree.add(&[1, 2, 3, 4], false, &cpu(60), &mut room);
+        tree.add(&[1, 2, 5], false, &cpu(35), &mut room);
+        tree.add(&[9], false, &cpu(5), &mut room);
         assert_eq!(tree.trunk(), [1, 2]);
-        tree.add(&[9], false, &cpu(50));
+        tree.add(&[9], false, &cpu(50), &mut room);
         assert!(tree.trunk().is_empty());
+    }
+
+    #[test]
+    fn trees_share_their_room_and_beyond_it_time_counts_for_the_caller() {
+        let mut room = Room(3);
+        let (mut one, mut other) = (Growing::default(), Growing::default());
+        one.add(&[1, 2], false, &cpu(5), &mut room);
+        other.add(&[1, 2, 3], false, &cpu(7), &mut room);
+        other.add(&[1], false, &cpu(1), &mut room);
+        other.add(&[4], false, &cpu(1), &mut room);
+        let own = |tree: &Growing| tree.nodes.iter().map(|node| node.3.own_ns).collect::<Vec<_>>();
+        assert_eq!((own(&one), own(&other)), (vec![0, 5], vec![8]));
     }
 }

@@ -1,6 +1,7 @@
 //! The frames of stacks: which functions call which.
 
 use candlescope_schema::StackRecord;
+use candlescope_schema::stack_chains::{StackChains, StackPlace};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -36,60 +37,36 @@ impl FrameName {
 /// Crates between the start of a pool's thread and the job that it runs.
 const POOLS: [&str; 6] = ["std", "core", "alloc", "rayon", "rayon_core", "tokio"];
 
-/// All stacks of a run.
+/// All stacks of a run, with the number of each one's innermost function.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     names: Vec<FrameName>,
     numbers: FxHashMap<FrameName, u32>,
-    stacks: FxHashMap<u64, Frame>,
+    stacks: StackChains<u32>,
 }
-
-/// A stack's innermost function, the stack of its caller, and the frames of both.
-#[derive(Debug, Clone, Copy)]
-struct Frame {
-    function: u32,
-    parent: Option<u64>,
-    depth: u16,
-}
-
-/// Frames of a stack that are kept, from the outermost on: what is deeper counts for its caller.
-const DEEPEST: u16 = 1_024;
 
 impl Frames {
     pub(super) fn add(&mut self, stack: &StackRecord) {
-        let name = FrameName { function: stack.name(), crate_name: stack.crate_name.clone() };
-        let number = match self.numbers.get(&name) {
-            Some(number) => *number,
-            None => {
-                let number = self.names.len() as u32;
-                self.names.push(name.clone());
-                self.numbers.insert(name, number);
-                number
-            }
-        };
-        // A caller that did not come before is none, so that every walk is short.
-        let caller = stack.parent.and_then(|parent| self.stacks.get(&parent).copied());
-        let frame = match caller {
-            Some(caller) if caller.depth >= DEEPEST => caller,
-            Some(caller) => Frame { function: number, parent: stack.parent, depth: caller.depth + 1 },
-            None => Frame { function: number, parent: None, depth: 1 },
-        };
-        self.stacks.insert(stack.stack, frame);
+        let (names, numbers) = (&mut self.names, &mut self.numbers);
+        self.stacks.add(stack, || {
+            let name = FrameName { function: stack.name(), crate_name: stack.crate_name.clone() };
+            *numbers.entry(name).or_insert_with_key(|name| {
+                names.push(name.clone());
+                (names.len() - 1) as u32
+            })
+        });
+    }
+
+    pub(super) fn place(&self, stack: u64) -> Option<StackPlace> {
+        self.stacks.place(stack)
     }
 
     pub(super) fn name(&self, number: u32) -> &FrameName {
         &self.names[number as usize]
     }
 
-    /// The functions of a stack, outermost first.
-    pub(super) fn of(&self, stack: u64) -> Vec<u32> {
-        let mut all = Vec::new();
-        let mut next = Some(stack);
-        while let Some(frame) = next.and_then(|stack| self.stacks.get(&stack)) {
-            all.push(frame.function);
-            next = frame.parent;
-        }
-        all.reverse();
-        all
+    /// The functions of a stack, outermost first; none of none.
+    pub(super) fn of(&self, stack: Option<StackPlace>) -> Vec<u32> {
+        stack.map_or(Vec::new(), |stack| self.stacks.chain(stack).into_iter().copied().collect())
     }
 }

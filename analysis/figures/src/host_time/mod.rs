@@ -6,11 +6,13 @@
 mod call_tree;
 mod frames;
 mod stack_pass;
+mod step_times;
 mod weights;
 
 pub use call_tree::{CallNode, CallTree};
 pub use frames::FrameName;
 pub(crate) use stack_pass::{NOT_OF_SAMPLES, NOT_OF_STACKS, StackPass};
+pub(crate) use step_times::StepTimes;
 pub use weights::Weights;
 
 use candlescope_schema::run::StackAccount;
@@ -33,12 +35,12 @@ pub struct HostTime {
 }
 
 impl HostTime {
-    /// Switches are recorded for a part of the time where there are many: time off the CPU is raised to all of it. `part`
-    /// says, for a rollup path, by how much.
-    pub(crate) fn raise_off_cpu(&mut self, part: impl Fn(&str) -> f64) {
+    /// Where there are many switches, they are recorded for a part of the time. Time off the CPU is that of steps that lie
+    /// wholly in such a part, and is raised to that of all steps of their kind.
+    pub(crate) fn raise_off_cpu(&mut self, times: &StepTimes) {
         let mut all = Weights::default();
         for (rollup, place) in &mut self.places {
-            let by = part(rollup).max(1.0);
+            let by = times.factor(rollup);
             place.all.raise_off_cpu(by);
             place.calls.nodes.iter_mut().for_each(|node| node.own.raise_off_cpu(by));
             all.add(&place.all);

@@ -1,9 +1,10 @@
 //! Collects what the host did from the samples of a run.
 
-use super::call_tree::Growing;
+use super::call_tree::{Growing, Room};
 use super::frames::Frames;
-use super::{FunctionTime, HostTime, PlaceTime, Weights};
+use super::{FunctionTime, HostTime, PlaceTime, StepTimes, Weights};
 use candlescope_schema::run::StackAccount;
+use candlescope_schema::stack_chains::StackPlace;
 use candlescope_schema::{PathInfo, StackRecord, StackSampleRecord, ThreadState};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -24,11 +25,14 @@ pub(crate) struct StackPass {
     frames: Frames,
     places: Vec<Place>,
     numbers: FxHashMap<(u32, Arc<str>), usize>,
-    sums: FxHashMap<(usize, Option<u64>), Weights>,
+    sums: FxHashMap<(usize, Option<StackPlace>), Weights>,
     shared_pool_ns: u64,
     samples: u64,
     found: HostTime,
 }
+
+/// Time by place and stack.
+type Sums = Vec<((usize, Option<StackPlace>), Weights)>;
 
 /// A path without ordinals, and its rollup.
 struct Place {
@@ -42,13 +46,17 @@ impl StackPass {
         self.frames.add(stack);
     }
 
-    /// Takes a sample of a measured step; those outside of all steps count for nothing.
-    pub(crate) fn sample(&mut self, sample: &StackSampleRecord) {
+    /// Takes a sample of a measured step; those outside of all steps count for nothing. Nor does time off the CPU in a step
+    /// that was not recorded from its beginning to its end: it would be a part, of unknown size.
+    pub(crate) fn sample(&mut self, sample: &StackSampleRecord, times: &StepTimes) {
         if sample.step.is_none() && !sample.pool {
             return;
         }
         // What a pool's thread waits for is no time of the thread whose interval it is.
         if sample.pool && sample.state != ThreadState::Running {
+            return;
+        }
+        if sample.state != ThreadState::Running && sample.step.is_some_and(|step| !times.is_known(step)) {
             return;
         }
         self.samples += 1;
@@ -57,7 +65,8 @@ impl StackPass {
             return;
         };
         let place = self.place(path);
-        let sum = self.sums.entry((place, sample.stack)).or_default();
+        let stack = sample.stack.and_then(|stack| self.frames.place(stack));
+        let sum = self.sums.entry((place, stack)).or_default();
         let into = match (sample.state, sample.pool) {
             (ThreadState::Running, false) => &mut sum.own_ns,
             (ThreadState::Running, true) => &mut sum.pool_ns,
@@ -90,15 +99,16 @@ impl StackPass {
     }
 
     fn collect(&mut self) -> HostTime {
-        let sums: Vec<((usize, Option<u64>), Weights)> = std::mem::take(&mut self.sums).into_iter().collect();
-        let chains: Vec<Vec<u32>> =
-            sums.iter().map(|((_, stack), _)| stack.map_or(Vec::new(), |s| self.frames.of(s))).collect();
+        // Chains are made anew each time: all of them at once may be more than fits into memory.
+        let sums: Sums = std::mem::take(&mut self.sums).into_iter().collect();
         let mut all = Weights::default();
         let mut trees: BTreeMap<&str, (Weights, Growing)> = BTreeMap::new();
         let mut functions: FxHashMap<u32, (Weights, Weights)> = FxHashMap::default();
         let mut most: FxHashMap<u32, FxHashMap<&str, u64>> = FxHashMap::default();
-        let trunks = self.trunks(&sums, &chains);
-        for (((place, _), time), chain) in sums.iter().zip(&chains) {
+        let trunks = self.trunks(&sums);
+        let mut room = Room::default();
+        for ((place, stack), time) in &sums {
+            let mut chain = self.frames.of(*stack);
             all.add(time);
             let Place { rollup, path } = &self.places[*place];
             let (whole, tree) = trees.entry(rollup).or_default();
@@ -107,17 +117,16 @@ impl StackPass {
             let around = path.rsplit_once('/').and_then(|(above, _)| trunks.get(above));
             let operation = chain.iter().position(|function| self.frames.name(*function).is_operation());
             let inside = operation.unwrap_or_else(|| chain.len().saturating_sub(1));
-            let skipped = around.map_or(0, |trunk| shared(trunk, chain)).min(inside);
-            tree.add(&chain[skipped..], false, &own);
-            tree.add(&chain[self.job(chain)..], true, &on_pool);
+            let skipped = around.map_or(0, |trunk| shared(trunk, &chain)).min(inside);
+            tree.add(&chain[skipped..], false, &own, &mut room);
+            tree.add(&chain[self.job(&chain)..], true, &on_pool, &mut room);
             let Some(innermost) = chain.last() else { continue };
             functions.entry(*innermost).or_default().0.add(time);
             let there = most.entry(*innermost).or_default().entry(rollup).or_default();
             *there = there.saturating_add(time.cpu_ns());
-            let mut once = chain.clone();
-            once.sort_unstable();
-            once.dedup();
-            once.iter().for_each(|function| functions.entry(*function).or_default().1.add(time));
+            chain.sort_unstable();
+            chain.dedup();
+            chain.iter().for_each(|function| functions.entry(*function).or_default().1.add(time));
         }
         let place_of = |function: &u32| {
             let places = most.get(function).into_iter().flatten();
@@ -157,13 +166,13 @@ impl StackPass {
     }
 
     /// For each path, the functions that all intervals inside it are called by: what is around them.
-    fn trunks(&self, sums: &[((usize, Option<u64>), Weights)], chains: &[Vec<u32>]) -> FxHashMap<&str, Vec<u32>> {
-        let mut trees: FxHashMap<&str, Growing> = FxHashMap::default();
-        for (((place, _), time), chain) in sums.iter().zip(chains) {
-            let (_, own) = split(time);
+    fn trunks(&self, sums: &Sums) -> FxHashMap<&str, Vec<u32>> {
+        let (mut trees, mut room): (FxHashMap<&str, Growing>, _) = (FxHashMap::default(), Room::default());
+        for ((place, stack), time) in sums {
+            let (chain, (_, own)) = (self.frames.of(*stack), split(time));
             let mut path = self.places[*place].path.as_str();
             loop {
-                trees.entry(path).or_default().add(chain, false, &own);
+                trees.entry(path).or_default().add(&chain, false, &own, &mut room);
                 let Some((above, _)) = path.rsplit_once('/') else { break };
                 path = above;
             }

@@ -11,6 +11,7 @@ use crate::stacks::sys as clock;
 use candlescope_core::ThreadState;
 use candlescope_core::stacks::{MonotonicNs, RawStackSample, ThreadChange, ThreadEvent};
 use std::io;
+use std::time::Duration;
 
 /// Bytes of a buffer that holds no stacks: a thousand switches.
 const SMALL_RING: usize = 64 << 10;
@@ -40,9 +41,19 @@ impl PerfMode {
         1_000_000_000 / u64::from(self.hz.max(1))
     }
 
+    /// Whether stacks are copied into the buffer.
+    fn copies_stacks(self) -> bool {
+        self.samples || self.kernel && self.off_cpu
+    }
+
+    /// Longest time between two readings: what is recorded meanwhile has room, unless it is much more than usual.
+    pub(in crate::stacks) fn longest_pause(self) -> Duration {
+        Duration::from_millis(if self.copies_stacks() { 20 } else { 50 })
+    }
+
     /// Room for what comes in 30 ms, should we be kept from a CPU for so long. Many threads only wait, and theirs is as large.
     fn ring_bytes(self) -> usize {
-        if !self.samples && !self.kernel {
+        if !self.copies_stacks() {
             return SMALL_RING;
         }
         let most = if self.samples { 256 } else { 8 };
@@ -77,8 +88,8 @@ pub(in crate::stacks) enum Reading<'a> {
 pub(in crate::stacks) struct PerfThread {
     tid: u32,
     mode: PerfMode,
-    // The buffer goes before the events whose it is.
-    ring: RecordRing,
+    // The buffer goes before the events whose it is. It is taken out while records that lie in it are read.
+    ring: Option<RecordRing>,
     first: PerfEvent,
     switches: Option<PerfEvent>,
     faults: Option<PerfEvent>,
@@ -119,7 +130,7 @@ impl PerfThread {
         first.enable()?;
         let off_cpu = OffCpu::new(tid.into());
         let budget = SwitchBudget::new(clock::monotonic().0);
-        Ok(Self { tid, mode, ring, first, switches, faults, off_cpu, budget, cpu_ns: 0, fault_count: 0, read_until: 0, gap: false })
+        Ok(Self { tid, mode, ring: Some(ring), first, switches, faults, off_cpu, budget, cpu_ns: 0, fault_count: 0, read_until: 0, gap: false })
     }
 
     /// Whether page faults are reported.
@@ -139,7 +150,12 @@ impl PerfThread {
 
     /// Whether nothing was recorded so far: a thread that waited when it was attached still does.
     pub(in crate::stacks) fn is_untouched(&self) -> bool {
-        !self.ring.was_written()
+        !self.ring.as_ref().is_some_and(RecordRing::was_written)
+    }
+
+    /// Share of its buffer that is in use.
+    pub(in crate::stacks) fn fullness(&self) -> f32 {
+        self.ring.as_ref().map_or(0.0, RecordRing::fullness)
     }
 
     /// The thread waited when it was attached.
@@ -152,55 +168,60 @@ impl PerfThread {
     /// Reads what was recorded. `take` gets each reading, and answers with the node of a stack if it was given one.
     pub(in crate::stacks) fn read(
         &mut self,
-        record: &mut Vec<u8>,
+        copied: &mut Vec<u8>,
         take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>,
     ) {
         self.read_until = clock::monotonic().0;
-        while self.ring.next(record) {
-            let switches = self.switches.as_ref().map(|event| event.id);
-            let copies = |id| id == self.first.id && self.mode.first().copies() || Some(id) == switches;
-            match ring_records::read(record, copies) {
-                Some(RingRecord::Sample { id, time, count, kernel, copied }) => {
-                    if id == self.first.id {
-                        let sample = self.sample(time, count, kernel);
-                        take(Reading::Sample(sample, copied));
-                    } else if Some(id) == switches {
-                        let node = copied.and_then(|(registers, stack)| take(Reading::Leaves(registers, stack)));
-                        self.off_cpu.leaves_with(node);
-                    } else {
-                        self.faults_until(time, count, take);
-                    }
-                }
-                Some(RingRecord::Switch { time, out, preempted }) if self.mode.off_cpu => {
-                    self.budget.count();
-                    if out {
-                        self.off_cpu.off(time, preempted);
-                        self.event(time, ThreadChange::Off { preempted }, take);
-                    } else {
-                        self.event(time, ThreadChange::On, take);
-                        if let Some((node, sample)) = self.off_cpu.on(time) {
-                            take(Reading::OffCpu(sample, node));
-                        }
-                    }
-                }
-                Some(RingRecord::Lost { time, count }) => {
-                    self.off_cpu.forget();
-                    self.gap = true;
-                    take(Reading::Lost(count));
-                    self.event(time, ThreadChange::Lost, take);
-                }
-                Some(RingRecord::Name { name }) => {
-                    take(Reading::Name(name));
-                }
-                Some(RingRecord::Exit { tid, .. }) if tid == self.tid => {
-                    take(Reading::Ended);
-                }
-                _ => {}
-            }
+        if let Some(mut ring) = self.ring.take() {
+            while ring.next(copied, |record| self.record(record, take)) {}
+            self.ring = Some(ring);
         }
         // Perf's own samples stop with its switches: who asked for them gets both.
         if !self.mode.samples && self.mode.off_cpu {
             self.keep_budget(take);
+        }
+    }
+
+    fn record(&mut self, record: &[u8], take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
+        let switches = self.switches.as_ref().map(|event| event.id);
+        let copies = |id| id == self.first.id && self.mode.first().copies() || Some(id) == switches;
+        match ring_records::read(record, copies) {
+            Some(RingRecord::Sample { id, time, count, kernel, copied }) => {
+                if id == self.first.id {
+                    let sample = self.sample(time, count, kernel);
+                    take(Reading::Sample(sample, copied));
+                } else if Some(id) == switches {
+                    let node = copied.and_then(|(registers, stack)| take(Reading::Leaves(registers, stack)));
+                    self.off_cpu.leaves_with(node);
+                } else {
+                    self.faults_until(time, count, take);
+                }
+            }
+            Some(RingRecord::Switch { time, out, preempted }) if self.mode.off_cpu => {
+                self.budget.count();
+                if out {
+                    self.off_cpu.off(time, preempted);
+                    self.event(time, ThreadChange::Off { preempted }, take);
+                } else {
+                    self.event(time, ThreadChange::On, take);
+                    if let Some((node, sample)) = self.off_cpu.on(time) {
+                        take(Reading::OffCpu(sample, node));
+                    }
+                }
+            }
+            Some(RingRecord::Lost { time, count }) => {
+                self.off_cpu.forget();
+                self.gap = true;
+                take(Reading::Lost(count));
+                self.event(time, ThreadChange::Lost, take);
+            }
+            Some(RingRecord::Name { name }) => {
+                take(Reading::Name(name));
+            }
+            Some(RingRecord::Exit { tid, .. }) if tid == self.tid => {
+                take(Reading::Ended);
+            }
+            _ => {}
         }
     }
 

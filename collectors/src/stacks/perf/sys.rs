@@ -123,43 +123,50 @@ impl RecordRing {
         self.head().load(Ordering::Acquire) != 0
     }
 
-    /// Copies the oldest record into `record`, and gives its room back. False if there is none.
-    pub(super) fn next(&mut self, record: &mut Vec<u8>) -> bool {
-        record.clear();
+    /// Share of the room that is in use.
+    pub(super) fn fullness(&self) -> f32 {
+        self.head().load(Ordering::Relaxed).wrapping_sub(self.tail) as f32 / self.size as f32
+    }
+
+    /// Calls `take` with the oldest record where it lies, or in `copied` if it wraps, and gives its room back. False if there
+    /// is none.
+    pub(super) fn next(&mut self, copied: &mut Vec<u8>, take: impl FnOnce(&[u8])) -> bool {
         let waiting = self.head().load(Ordering::Acquire).wrapping_sub(self.tail);
         if waiting < 8 {
             return false;
         }
         // The length is the last two bytes of a record's first eight, which never wrap: records are multiples of eight.
-        self.copy(8, record);
-        let length = u64::from(u16::from_ne_bytes([record[6], record[7]]));
-        if length < 8 || length > waiting {
-            // Not what the kernel writes. Whatever it was, what follows is found again at the head.
-            self.tail = self.tail.wrapping_add(waiting);
-            self.set_tail();
-            return false;
+        let length = match self.record(8, copied) {
+            &[.., low, high] => u64::from(u16::from_ne_bytes([low, high])),
+            _ => 0,
+        };
+        let is_record = (8..=waiting).contains(&length);
+        if is_record {
+            take(self.record(length as usize, copied));
         }
-        record.clear();
-        self.copy(length as usize, record);
-        self.tail = self.tail.wrapping_add(length);
+        // What is no record the kernel does not write. Whatever it was, what follows is found again at the head.
+        self.tail = self.tail.wrapping_add(if is_record { length } else { waiting });
         self.set_tail();
-        true
+        is_record
     }
 
-    /// Appends bytes from the tail on, which were written already.
-    fn copy(&self, bytes: usize, into: &mut Vec<u8>) {
+    /// Bytes from the tail on, which were written already.
+    fn record<'a>(&'a self, bytes: usize, copied: &'a mut Vec<u8>) -> &'a [u8] {
         let start = (self.tail as usize) & (self.size - 1);
         let first = bytes.min(self.size - start);
-        into.reserve(bytes);
         // SAFETY: the records lie behind the first page, `size` bytes that wrap; `start + first` is within them, and so is
         // what is left at their beginning, for a record is no longer than the buffer. The kernel does not write between tail
-        // and head. The room was reserved above.
-        unsafe {
+        // and head, and the tail stays while the slices live.
+        let (first, rest) = unsafe {
             let data = self.map.as_mut_ptr().add(self.page);
-            let end = into.as_mut_ptr().add(into.len());
-            std::ptr::copy_nonoverlapping(data.add(start), end, first);
-            std::ptr::copy_nonoverlapping(data, end.add(first), bytes - first);
-            into.set_len(into.len() + bytes);
+            (std::slice::from_raw_parts(data.add(start), first), std::slice::from_raw_parts(data, bytes - first))
+        };
+        if rest.is_empty() {
+            return first;
         }
+        copied.clear();
+        copied.extend_from_slice(first);
+        copied.extend_from_slice(rest);
+        copied
     }
 }

@@ -4,4 +4,4 @@ mod signal_thread;
 mod slot;
 mod sys;
 
-pub(super) use signal_thread::{SignalThread, install, is_installed};
+pub(super) use signal_thread::{SignalThread, install, is_installed, room_for};

@@ -3,8 +3,8 @@
 use crate::stacks::stack_walk::Registers;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Samples that wait to be read: at a thousand a second, for 16 ms.
-pub(super) const PLACES: usize = 16;
+/// Samples that wait to be read: at a thousand a second, for 32 ms.
+pub(super) const PLACES: usize = 32;
 
 /// What a handler copied.
 #[derive(Debug, Clone, Copy)]
@@ -21,30 +21,41 @@ pub(super) struct CopiedSample {
 /// A slot's state; the bytes are in `sys.rs`, where they may be written by one side and read by the other.
 ///
 /// A handler takes the slot by `busy`, so that there is one writer although signals of a thread that was detached may
-/// still come. Slots are never freed: a late signal finds one that has another `generation`, and leaves it alone.
+/// still come. Slots are never freed: a late signal finds one that has another owner, and leaves it alone.
+///
+/// The handler and the sampler are never the same thread, for the profiler's own are not sampled, so each order between
+/// them is one of atomics, and no fence against the compiler alone is needed:
+/// - `written` is released by the handler and acquired by the sampler, `read` the other way round: what is in a place is
+///   seen by who may use it.
+/// - `owner` is released when a slot begins: its handler sees the numbers that were set for it.
+/// - A handler sets `busy` and then reads `owner`; who takes a slot away changes `owner` and then reads `busy`. One of the
+///   two must see the other's, which only `SeqCst` promises.
 #[derive(Debug, Default)]
 pub(super) struct SlotState {
-    /// Counts the threads that had the slot.
-    pub(super) generation: AtomicU32,
-    pub(super) active: AtomicBool,
-    pub(super) busy: AtomicBool,
+    /// Counts the threads that had the slot. The sampler's own.
+    generation: AtomicU32,
+    /// Generation whose signals are taken; 0 for none.
+    owner: AtomicU32,
+    busy: AtomicBool,
     /// Samples written, and read, so far.
-    pub(super) written: AtomicU32,
-    pub(super) read: AtomicU32,
+    written: AtomicU32,
+    read: AtomicU32,
     /// Samples for which there was no room.
     pub(super) dropped: AtomicU64,
     /// The thread's CPU time at its last sample.
     pub(super) cpu_ns: AtomicU64,
+    /// Where the thread's stack ends, once it is known; else 0. Memory further out is not copied.
+    top: AtomicU64,
 }
 
 impl SlotState {
     /// Called by a handler: whether the slot is its thread's, and no other handler is at it. It has to call
-    /// [`leave`](Self::leave) if so.
+    /// [`leave`](Self::leave) if so. `generation` is what [`begin`](Self::begin) answered.
     pub(super) fn enter(&self, generation: u32) -> bool {
-        if self.busy.swap(true, Ordering::Acquire) {
+        if self.busy.swap(true, Ordering::SeqCst) {
             return false;
         }
-        let is_its = self.generation.load(Ordering::Relaxed) == generation && self.active.load(Ordering::Relaxed);
+        let is_its = self.owner.load(Ordering::SeqCst) == generation;
         if !is_its {
             self.leave();
         }
@@ -71,6 +82,33 @@ impl SlotState {
         self.busy.store(false, Ordering::Release);
     }
 
+    /// Bytes to copy of a stack that begins at `sp`: those up to its end, as far as that is known, and no more than `most`.
+    pub(super) fn wanted(&self, sp: u64, most: usize) -> usize {
+        match self.top.load(Ordering::Relaxed).checked_sub(sp) {
+            Some(bytes) if bytes > 0 && bytes < most as u64 => bytes as usize,
+            _ => most,
+        }
+    }
+
+    /// A stack of the thread ends here. `None` where the end was not found: perhaps it is further out than was thought.
+    pub(super) fn ends_at(&self, top: Option<u64>) {
+        let known = self.top.load(Ordering::Relaxed);
+        let top = top.map_or(0, |top| top.max(known));
+        if top != known {
+            self.top.store(top, Ordering::Relaxed);
+        }
+    }
+
+    /// Samples that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.written.load(Ordering::Relaxed).wrapping_sub(self.read.load(Ordering::Relaxed)) as usize
+    }
+
+    /// Whether a handler is at it. After [`end`](Self::end), false says that none will be.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::SeqCst)
+    }
+
     /// The oldest sample that waits.
     pub(super) fn oldest(&self) -> Option<Place> {
         let read = self.read.load(Ordering::Relaxed);
@@ -82,18 +120,22 @@ impl SlotState {
         self.read.fetch_add(1, Ordering::Release);
     }
 
-    /// Makes the slot a new thread's, whose number of the generation is the answer.
+    /// Makes the slot a new thread's, whose number of the generation, never 0, is the answer. A timer's signal has room for
+    /// 24 bits of it.
     pub(super) fn begin(&self) -> u32 {
-        let generation = self.generation.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        self.cpu_ns.store(0, Ordering::Relaxed);
-        self.dropped.store(0, Ordering::Relaxed);
-        self.active.store(true, Ordering::Release);
+        let generation = (self.generation.load(Ordering::Relaxed) + 1) & 0xFF_FFFF;
+        let generation = generation.max(1);
+        self.generation.store(generation, Ordering::Relaxed);
+        for number in [&self.cpu_ns, &self.dropped, &self.top] {
+            number.store(0, Ordering::Relaxed);
+        }
+        self.owner.store(generation, Ordering::SeqCst);
         generation
     }
 
     /// No more samples are taken, once a handler that is at it has ended.
     pub(super) fn end(&self) {
-        self.active.store(false, Ordering::Release);
+        self.owner.store(0, Ordering::SeqCst);
     }
 }
 
@@ -129,5 +171,19 @@ mod tests {
         assert!(!slot.enter(first));
         let second = slot.begin();
         assert!(!slot.enter(first) && slot.enter(second));
+        assert!(slot.is_busy());
+    }
+
+    #[test]
+    fn no_more_is_copied_than_up_to_the_stacks_end() {
+        let slot = SlotState::default();
+        slot.begin();
+        assert_eq!(slot.wanted(1_000, 64), 64, "not known");
+        slot.ends_at(Some(1_040));
+        slot.ends_at(Some(1_020));
+        assert_eq!((slot.wanted(1_000, 64), slot.wanted(900, 64)), (40, 64));
+        assert_eq!((slot.wanted(1_040, 64), slot.wanted(9_000, 64)), (64, 64), "another stack");
+        slot.ends_at(None);
+        assert_eq!(slot.wanted(1_000, 64), 64, "it went further");
     }
 }

@@ -56,17 +56,16 @@ impl Slot {
         self.stacks[place.index * self.stack_bytes..].as_ptr().cast_mut().cast()
     }
 
-    /// Copies the oldest sample that waits, its stack into `stack`.
-    pub(super) fn next(&self, stack: &mut Vec<u8>) -> Option<CopiedSample> {
-        let place = self.state.oldest()?;
+    /// Calls `take` with the oldest sample that waits and its stack, where they lie. False if there is none.
+    pub(super) fn next(&self, take: impl FnOnce(CopiedSample, &[u8])) -> bool {
+        let Some(place) = self.state.oldest() else { return false };
         // SAFETY: the place is ours until it is released, and whoever published it had written it.
         let copy = unsafe { (*self.copies[place.index].get()).assume_init() };
         // SAFETY: the bytes are this place's, written up to `copy.stack`, which is no more than a place has.
         let bytes = unsafe { std::slice::from_raw_parts(self.stack(&place), copy.stack.min(self.stack_bytes)) };
-        stack.clear();
-        stack.extend_from_slice(bytes);
+        take(copy, bytes);
         self.state.release(place);
-        Some(copy)
+        true
     }
 }
 
@@ -106,7 +105,7 @@ impl ThreadTimer {
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = SIGNAL.load(Ordering::Relaxed);
         event.sigev_notify_thread_id = tid as libc::pid_t;
-        event.sigev_value.sival_ptr = (MARK << 48 | (u64::from(generation) & 0xFF_FFFF) << 16 | index as u64) as *mut _;
+        event.sigev_value.sival_ptr = (MARK << 48 | u64::from(generation) << 16 | index as u64) as *mut _;
         // The clock of a thread's CPU time, as the kernel numbers them.
         let clock = (!(tid as libc::clockid_t) << 3) | 6;
         let mut timer = std::ptr::null_mut();
@@ -152,7 +151,7 @@ fn take_slot(stack_bytes: usize) -> io::Result<(usize, &'static Slot)> {
     let mut free = FREE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     // One whose last handler has ended. Who samples again with larger stacks gets new ones.
     let fits = |index: &usize| {
-        slot(*index).is_some_and(|s| s.stack_bytes == stack_bytes && !s.state.busy.load(Ordering::Acquire))
+        slot(*index).is_some_and(|s| s.stack_bytes == stack_bytes && !s.state.is_busy())
     };
     if let Some(at) = free.0.iter().position(fits) {
         let index = free.0.swap_remove(at);
@@ -294,17 +293,14 @@ unsafe extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, co
     // SAFETY: the kernel passes a valid description.
     let (code, value) = unsafe { ((*info).si_code, (*info).si_value().sival_ptr as u64) };
     if code == libc::SI_TIMER && value >> 48 == MARK {
-        if let Some(slot) = slot((value & 0xFFFF) as usize) {
-            let generation = slot.state.generation.load(Ordering::Relaxed);
-            // The signal has the lower part of the number.
-            if u64::from(generation) & 0xFF_FFFF == value >> 16 & 0xFF_FFFF
-                && slot.state.enter(generation)
-            {
-                // SAFETY: a handler's third argument is the interrupted thread's context.
-                let registers = unsafe { registers(&*context.cast::<libc::ucontext_t>()) };
-                copy_sample(slot, registers);
-                slot.state.leave();
-            }
+        let generation = (value >> 16 & 0xFF_FFFF) as u32;
+        if let Some(slot) = slot((value & 0xFFFF) as usize)
+            && slot.state.enter(generation)
+        {
+            // SAFETY: a handler's third argument is the interrupted thread's context.
+            let registers = unsafe { registers(&*context.cast::<libc::ucontext_t>()) };
+            copy_sample(slot, registers);
+            slot.state.leave();
         }
     } else if signal == libc::SIGPROF {
         // SAFETY: the arguments are those that the handler before ours was to get.
@@ -319,10 +315,10 @@ fn copy_sample(slot: &Slot, registers: Registers) {
     // Without room too: the time of a sample that is lost is not the next one's.
     let before = slot.state.cpu_ns.swap(cpu_ns, Ordering::Relaxed);
     let Some(place) = slot.state.place() else { return };
-    let stack = slot.stack(&place);
+    let (stack, bytes) = (slot.stack(&place), slot.state.wanted(registers.sp, slot.stack_bytes));
     let stack = match COPIES_OWN_MEMORY.load(Ordering::Relaxed) {
-        true => copy_by_call(registers.sp, stack, slot.stack_bytes),
-        false => copy_by_pipe(slot, registers.sp, stack, slot.stack_bytes),
+        true => copy_by_call(registers.sp, stack, bytes),
+        false => copy_by_pipe(slot, registers.sp, stack, bytes),
     };
     let time = clock::clock(libc::CLOCK_MONOTONIC);
     let sample = CopiedSample { time, weight_ns: cpu_ns.saturating_sub(before), registers, stack };

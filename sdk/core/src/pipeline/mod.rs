@@ -14,6 +14,7 @@ pub(crate) mod paths;
 pub(crate) mod resolve;
 pub(crate) mod stack_join;
 pub(crate) mod stack_thread;
+mod thread_places;
 mod thread_time;
 pub(crate) mod threads;
 

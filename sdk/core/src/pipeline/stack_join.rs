@@ -4,7 +4,8 @@
 //! Records of a step come when it has ended, so a sample waits until every step that was open when it was taken has
 //! come. No I/O and no clocks here.
 
-use super::thread_time::{Does, Spent, ThreadTime};
+use super::thread_places::{Interval, ThreadPlaces};
+use super::thread_time::{Does, ThreadTime};
 use crate::HostNs;
 use crate::record::{Batch, PathInfo, SpanRecord, StackRecord, StackSampleRecord, ThreadInfo};
 use crate::run::StackAccount;
@@ -34,9 +35,8 @@ pub(crate) struct Stacks {
     /// The same of samples.
     samples_through: HostNs,
     threads: FxHashMap<u64, ThreadTime>,
-    /// Intervals by thread, a run of them for each batch that had some.
-    places: FxHashMap<u64, VecDeque<PlaceRun>>,
-    places_held: usize,
+    /// Intervals by thread.
+    places: FxHashMap<u64, ThreadPlaces>,
     waiting: VecDeque<(HostNs, RawStackSample)>,
     /// Whether all that wait are in order of time.
     sorted: bool,
@@ -47,24 +47,6 @@ pub(crate) struct Stacks {
     infos: FxHashMap<u64, Arc<ThreadInfo>>,
     names: FxHashMap<Arc<str>, u32>,
     account: StackAccount,
-}
-
-/// Intervals of one thread, in enter order.
-struct PlaceRun {
-    start: HostNs,
-    end: HostNs,
-    intervals: Vec<Interval>,
-}
-
-#[derive(Clone)]
-struct Interval {
-    start: HostNs,
-    end: HostNs,
-    depth: u16,
-    seq: u64,
-    step: Option<u64>,
-    phase: Option<Phase>,
-    path: Arc<PathInfo>,
 }
 
 /// Where a sample belongs.
@@ -91,7 +73,6 @@ impl Stacks {
             samples_through: HostNs(i64::MIN),
             threads: FxHashMap::default(),
             places: FxHashMap::default(),
-            places_held: 0,
             waiting: VecDeque::new(),
             sorted: true,
             new_stacks: Vec::new(),
@@ -117,6 +98,10 @@ impl Stacks {
                 Err(TryRecvError::Empty) => return,
                 Err(TryRecvError::Disconnected) => {
                     self.ended = true;
+                    // One that panicked has not told of its threads' ends.
+                    for thread in self.threads.values_mut() {
+                        thread.ended.get_or_insert(self.through);
+                    }
                     return;
                 }
             };
@@ -178,48 +163,34 @@ impl Stacks {
             at += of_thread;
         }
         for step in &mut batch.steps {
-            let Some(thread) = self.threads.get(&step.thread.os_id) else { continue };
-            let end = step.host_start.plus_ns(step.host_dur_ns);
-            if end > through {
-                continue;
-            }
-            let (cpu, preempted, blocked) = parts(thread.between(step.host_start, end));
-            (step.cpu_ns, step.preempted_ns, step.blocked_ns) = (cpu, preempted, blocked);
-            step.page_faults = thread.page_faults(step.host_start, end);
+            let thread = self.threads.get(&step.thread.os_id);
+            let did = Did::between(thread, through, step.host_start, step.host_dur_ns);
+            (step.cpu_ns, step.preempted_ns, step.blocked_ns) = (did.cpu_ns, did.preempted_ns, did.blocked_ns);
+            step.page_faults = did.page_faults;
         }
     }
 
     fn note_spans(&mut self, tid: u64, spans: &mut [SpanRecord]) {
-        if let Some(thread) = self.threads.get(&tid) {
-            let through = self.through;
-            for span in &mut *spans {
-                let end = span.host_start.plus_ns(span.host_dur_ns);
-                if end > through {
-                    continue;
-                }
-                let (cpu, preempted, blocked) = parts(thread.between(span.host_start, end));
-                (span.cpu_ns, span.preempted_ns, span.blocked_ns) = (cpu, preempted, blocked);
-                span.page_faults = thread.page_faults(span.host_start, end);
-            }
+        let thread = self.threads.get(&tid);
+        for span in &mut *spans {
+            let did = Did::between(thread, self.through, span.host_start, span.host_dur_ns);
+            (span.cpu_ns, span.preempted_ns, span.blocked_ns) = (did.cpu_ns, did.preempted_ns, did.blocked_ns);
+            span.page_faults = did.page_faults;
         }
         // Entries of a request's span stand above steps: they say nothing about where the time went.
-        let mut intervals: Vec<Interval> = spans.iter().filter(|span| span.step.is_some()).map(Interval::of).collect();
-        // A step inside another one comes before it, and what is open around a part after it.
-        intervals.sort_by_key(|interval| (interval.start, interval.depth));
-        let start = intervals.iter().map(|i| i.start).min();
-        let end = intervals.iter().map(|i| i.end).max();
-        let (Some(start), Some(end)) = (start, end) else { return };
-        self.places_held += intervals.len();
-        self.places.entry(tid).or_default().push_back(PlaceRun { start, end, intervals });
+        let mut intervals = spans.iter().filter(|span| span.step.is_some()).map(Interval::of).peekable();
+        if intervals.peek().is_some() {
+            self.places.entry(tid).or_default().add(intervals);
+        }
     }
 
     /// Moves samples into a batch. `until`: all steps that were open before have come, and all later ones begin after.
     pub(crate) fn join(&mut self, until: HostNs, into: &mut Batch) {
         into.stacks.append(&mut self.new_stacks);
-        let excess = self.waiting.len() > MOST_WAITING || self.places_held > MOST_PLACES;
         // At the end nothing is waited for.
         let last = until == HostNs(i64::MAX);
         let through = if self.ended || last { HostNs(i64::MAX) } else { self.samples_through };
+        let excess = self.waiting.len() > MOST_WAITING || self.has_too_many_places(until.min(through));
         let until = if excess { through } else { until.min(through) };
         if !self.sorted {
             self.waiting.make_contiguous().sort_by_key(|(at, _)| *at);
@@ -228,6 +199,9 @@ impl Stacks {
         let ready = self.waiting.partition_point(|(at, _)| *at < until);
         let ready = ready.max(self.waiting.len().saturating_sub(MOST_WAITING));
         into.stack_samples.reserve(ready);
+        if ready > 0 {
+            self.places.values_mut().for_each(ThreadPlaces::order);
+        }
         for _ in 0..ready {
             let Some((at, sample)) = self.waiting.pop_front() else { break };
             let row = self.row(at, &sample);
@@ -237,16 +211,20 @@ impl Stacks {
         self.forget(until);
     }
 
+    /// Whether there are more places than are kept, though none that nobody needs.
+    fn has_too_many_places(&mut self, until: HostNs) -> bool {
+        let too_many = |this: &Self| this.places.values().map(ThreadPlaces::len).sum::<usize>() > MOST_PLACES;
+        if too_many(self) {
+            self.places.values_mut().for_each(|places| places.forget(until, true));
+        }
+        too_many(self)
+    }
+
     /// Forgets what no later sample or step can need.
     fn forget(&mut self, until: HostNs) {
-        let held = &mut self.places_held;
-        self.places.retain(|_, runs| {
-            runs.retain(|run| {
-                let keep = run.end >= until;
-                *held -= if keep { 0 } else { run.intervals.len() };
-                keep
-            });
-            !runs.is_empty()
+        self.places.retain(|_, places| {
+            places.forget(until, false);
+            places.len() > 0
         });
         self.threads.values_mut().for_each(|thread| thread.prune(until));
         self.threads.retain(|_, thread| thread.ended.is_none_or(|ended| ended >= until));
@@ -263,20 +241,20 @@ impl Stacks {
     }
 
     fn belongs(&self, at: HostNs, sample: &RawStackSample) -> Belongs {
-        if let Some(own) = self.places.get(&sample.tid).and_then(|runs| innermost(runs, at)) {
-            return own.belongs(false);
+        if let Some(own) = self.places.get(&sample.tid).and_then(|places| places.innermost(at)) {
+            return Belongs::to(own, false);
         }
         // A pool's thread that is off its CPU computes for nobody.
         if sample.state != ThreadState::Running || !self.pool_threads.contains(&sample.tid) {
             return Belongs::default();
         }
         let open: Vec<(u64, &Interval)> =
-            self.places.iter().filter_map(|(tid, runs)| Some((*tid, innermost(runs, at)?))).collect();
+            self.places.iter().filter_map(|(tid, places)| Some((*tid, places.innermost(at)?))).collect();
         let waits = |tid: &u64| self.threads.get(tid).and_then(|thread| thread.does_at(at)) == Some(Does::Waits);
         let mut waiting = open.iter().filter(|(tid, _)| waits(tid));
         match (&open[..], waiting.next(), waiting.next()) {
             ([], ..) => Belongs::default(),
-            ([(_, only)], ..) | (_, Some((_, only)), None) => only.belongs(true),
+            ([(_, only)], ..) | (_, Some((_, only)), None) => Belongs::to(only, true),
             ([(_, first), rest @ ..], ..) => {
                 let shared = rest.iter().all(|(_, other)| other.step == first.step);
                 Belongs {
@@ -309,39 +287,40 @@ impl Stacks {
     }
 }
 
-impl Interval {
-    fn of(span: &SpanRecord) -> Self {
+impl Belongs {
+    fn to(interval: &Interval, pool: bool) -> Self {
         Self {
-            start: span.host_start,
-            end: span.host_start.plus_ns(span.host_dur_ns),
-            depth: span.depth,
-            seq: span.seq,
-            step: span.step,
-            phase: span.phase,
-            path: span.path.clone(),
+            step: interval.step,
+            phase: interval.phase,
+            seq: Some(interval.seq),
+            path: Some(interval.path.clone()),
+            pool,
         }
     }
+}
 
-    fn belongs(&self, pool: bool) -> Belongs {
-        Belongs { step: self.step, phase: self.phase, seq: Some(self.seq), path: Some(self.path.clone()), pool }
+/// What a thread did in an interval or step, as far as it is known.
+#[derive(Default)]
+struct Did {
+    cpu_ns: Option<u64>,
+    preempted_ns: Option<u64>,
+    blocked_ns: Option<u64>,
+    page_faults: Option<u64>,
+}
+
+impl Did {
+    /// `through`: what happened later is not known yet.
+    fn between(thread: Option<&ThreadTime>, through: HostNs, start: HostNs, dur_ns: u64) -> Self {
+        let end = start.plus_ns(dur_ns);
+        let Some(thread) = thread.filter(|_| end <= through) else { return Self::default() };
+        let spent = thread.between(start, end);
+        Self {
+            cpu_ns: spent.map(|spent| spent.cpu_ns),
+            preempted_ns: spent.map(|spent| spent.preempted_ns),
+            blocked_ns: spent.map(|spent| spent.blocked_ns),
+            page_faults: thread.page_faults(start, end),
+        }
     }
-}
-
-/// The innermost interval that is open at a time.
-fn innermost(runs: &VecDeque<PlaceRun>, at: HostNs) -> Option<&Interval> {
-    let open = |interval: &&Interval| interval.start <= at && at < interval.end;
-    let around = runs.iter().filter(|run| run.start <= at && at < run.end);
-    let candidates = around.filter_map(|run| {
-        // In enter order, later ones that are open are inside earlier ones.
-        let after = run.intervals.partition_point(|interval| interval.start <= at);
-        run.intervals[..after].iter().rev().find(open)
-    });
-    candidates.max_by_key(|interval| interval.depth)
-}
-
-fn parts(spent: Option<Spent>) -> (Option<u64>, Option<u64>, Option<u64>) {
-    let part = |of: fn(Spent) -> u64| spent.map(of);
-    (part(|s| s.cpu_ns), part(|s| s.preempted_ns), part(|s| s.blocked_ns))
 }
 
 /// Whether only threads that compute for others are inside this function: those of rayon's pool, and of tokio's for work

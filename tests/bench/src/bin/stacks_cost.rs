@@ -42,9 +42,9 @@ struct Options {
     /// Samples per second of a thread's CPU time.
     #[arg(long, default_value_t = 499)]
     hz: u32,
-    /// Milliseconds between two polls.
-    #[arg(long, default_value_t = 10)]
-    poll_ms: u64,
+    /// Milliseconds between two polls, in place of what the sampler asks for.
+    #[arg(long)]
+    poll_ms: Option<u64>,
     /// No switches and page faults.
     #[arg(long)]
     no_off_cpu: bool,
@@ -81,7 +81,7 @@ struct Sampling {
 }
 
 impl Sampling {
-    fn start(options: StackOptions, every: Duration) -> Result<Self> {
+    fn start(options: StackOptions, every: Option<Duration>) -> Result<Self> {
         let (stop, stopped) = channel();
         let (started, start) = channel();
         let poll = move || poll(StackSampler::new(options), &started, &stopped, every);
@@ -100,11 +100,16 @@ impl Sampling {
     }
 }
 
-fn poll(mut sampler: StackSampler, started: &Sender<()>, stopped: &Receiver<()>, every: Duration) -> Result<usize> {
+fn poll(
+    mut sampler: StackSampler,
+    started: &Sender<()>,
+    stopped: &Receiver<()>,
+    every: Option<Duration>,
+) -> Result<usize> {
     sampler.start()?;
     started.send(())?;
     let (mut sink, mut samples) = (StackSink::default(), 0);
-    while stopped.recv_timeout(every).is_err() {
+    while stopped.recv_timeout(every.unwrap_or_else(|| sampler.pause())).is_err() {
         sampler.poll(&mut sink)?;
         samples += std::mem::take(&mut sink).samples.len();
     }
@@ -139,7 +144,7 @@ fn main() -> Result<()> {
         for turn in 0..3 {
             let who = (turn + rounds.len() + disturbed) % 3;
             let sampling = match who {
-                0 => Some(Sampling::start(sampler_options(&options), Duration::from_millis(options.poll_ms))?),
+                0 => Some(Sampling::start(sampler_options(&options), options.poll_ms.map(Duration::from_millis))?),
                 _ => None,
             };
             for _ in 0..options.warm {
