@@ -25,7 +25,8 @@ for model in config:smollm2-135m config:gpt2; do
 done
 
 # Threads that launch on one device, one model each.
-for threads in 1 2 4; do
+command -v gpu_threads >/dev/null || say 'no gpu_threads: launches from several threads are left out'
+for threads in $(command -v gpu_threads >/dev/null && echo 1 2 4); do
   gpu_threads --threads "$threads" --tokens 200 --kernels --stacks --out "$out/threads-$threads" >"$out/threads-$threads.out" 2>&1 ||
     { say "threads $threads failed"; tail -3 "$out/threads-$threads.out"; }
   gpu_threads --threads "$threads" --tokens 400 --plain >"$out/threads-$threads.plain" 2>&1

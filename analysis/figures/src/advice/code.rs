@@ -73,8 +73,8 @@ macro_rules! each_advice {
             /// What the host does while the device waits for launches, by whose code it is.
             HostOfLaunches = host_of_launches,
                 "a step that is launch-bound, with 100 samples of call stacks or more",
-                "low: without allocation on the host and recording; high: as if of all that the host does only the \
-                 driver's own work were left; mid half-way";
+                "of the unobserved step: low without allocation on the host, high as if of all that the host does only the \
+                 driver's and cuBLAS's own work were left; mid half-way";
             /// Threads that launch at once wait for one another.
             ContendedLaunches = contended_launches,
                 "launching calls take twice as long as those during which no other thread launches (or the quickest \

@@ -21,11 +21,31 @@ pub(super) const THREAD_COUNT: &str = "thread_count";
 /// Threads of a pool are woken, waited for, and look for work.
 pub(super) const POOL_SYNC: &str = "pool_sync";
 
+/// candlescope and `tracing` record.
+const RECORDING: &str = "recording";
+/// Crates that recording calls, beside its own. What another crate does below it is a closure inside an interval.
+const RECORDING_USES: [&str; 14] = [
+    "core",
+    "std",
+    "alloc",
+    "tracing",
+    "candlescope",
+    "rtrb",
+    "quanta",
+    "hashbrown",
+    "rustc_hash",
+    "thread_local",
+    "sharded_slab",
+    "once_cell",
+    "parking_lot",
+    "crossbeam",
+];
+
 /// All causes; of several that fit, the first.
 pub(super) const CAUSES: &[HostCause] = &[
     HostCause { name: THREAD_COUNT, below: &["num_cpus::", "default_num_threads"], within: &[] },
     HostCause {
-        name: "recording",
+        name: RECORDING,
         below: &["candlescope_core::", "tracing_subscriber::", "tracing_core::", "tracing::span"],
         within: &[],
     },
@@ -193,7 +213,11 @@ impl CauseTime {
 fn causes(calls: &CallTree) -> Vec<Option<&'static str>> {
     let mut of: Vec<Option<&'static str>> = Vec::with_capacity(calls.nodes.len());
     for node in &calls.nodes {
-        let above = node.parent.and_then(|parent| of[parent]);
+        let is_of_recording = |name: &str| RECORDING_USES.iter().any(|uses| name.starts_with(uses));
+        let is_closure = |cause: &&str| {
+            *cause == RECORDING && node.name.crate_name.as_deref().is_some_and(|name| !is_of_recording(name))
+        };
+        let above = node.parent.and_then(|parent| of[parent]).filter(|cause| !is_closure(cause));
         let name = &*node.name.function;
         let own = || {
             let fits =

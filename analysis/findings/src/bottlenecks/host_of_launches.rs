@@ -37,9 +37,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     }
     let draft = draft.query(functions_by_crate(step)).sure(
         ConfidenceLevel::Low,
-        "sampled; low is without allocation and recording, high as if only the driver's own work were left",
+        "sampled; low is without allocation, high as if only the driver's and cuBLAS's own work were left",
     );
-    let [few, _, all] = [parts.of_remedies_ns(), 0.0, parts.all_but_driver_ns()].map(|ns| share(ns) * t);
+    let [few, all] = [parts.allocation_ns(), parts.all_but_driver_ns()].map(|ns| ns / parts.unobserved_ns() * t);
     out.found.push(draft.relief(|rate| {
         let ns = match rate {
             rate if rate <= RATES[0] => few,

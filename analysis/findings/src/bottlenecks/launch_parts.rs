@@ -14,6 +14,14 @@ const DRIVER: &str = "driver";
 const ALLOCATION: &str = "allocation";
 /// candlescope, and `tracing` for it.
 const RECORDING: &str = "recording";
+/// cuBLAS.
+const CUBLAS: &str = "cublas";
+/// candle.
+const CANDLE: &str = "candle";
+/// The model.
+const MODEL: &str = "model";
+/// Crates that record.
+const RECORDS: [&str; 4] = ["candlescope_core", "candlescope_collectors", "candlescope_exporters", "tracing"];
 /// Names of functions that allocate, and parts of such names.
 const ALLOCATES: [&str; 10] = [
     "malloc",
@@ -63,6 +71,8 @@ impl LaunchParts {
             // What is called on behalf of a part belongs to it: the driver's locks, the kernel below it. Only who waits,
             // records or allocates is told apart within another's code.
             let part = match (above, own) {
+                // A closure inside an interval is called through `tracing`.
+                (Some(RECORDING), Some(CANDLE | MODEL)) => own,
                 (Some(WAITING | RECORDING), _) => above,
                 (_, Some(WAITING | RECORDING | ALLOCATION)) => own,
                 (Some(DRIVER | ALLOCATION), _) => above,
@@ -93,14 +103,19 @@ impl LaunchParts {
         self.part(WAITING)
     }
 
-    /// What known remedies take away: allocation, and recording.
-    pub(super) fn of_remedies_ns(&self) -> f64 {
-        self.part(ALLOCATION) + self.part(RECORDING)
+    /// All of it without recording: what the unobserved step consists of.
+    pub(super) fn unobserved_ns(&self) -> f64 {
+        self.all_ns - self.part(RECORDING)
     }
 
-    /// Everything that is neither the driver's nor waiting.
+    /// Allocation on the host, for which remedies are known.
+    pub(super) fn allocation_ns(&self) -> f64 {
+        self.part(ALLOCATION)
+    }
+
+    /// Everything of the unobserved step that is neither waiting nor the driver's or cuBLAS's.
     pub(super) fn all_but_driver_ns(&self) -> f64 {
-        self.all_ns - self.part(WAITING) - self.part(DRIVER)
+        self.unobserved_ns() - self.part(WAITING) - self.part(DRIVER) - self.part(CUBLAS)
     }
 
     /// The function with most of the time that is no waiting.
@@ -118,10 +133,10 @@ fn part_of(name: &FrameName) -> Option<&'static str> {
     let function = &*name.function;
     let is = |part: &str| function.contains(part);
     let in_crate = |prefix: &str| name.crate_name.as_deref().is_some_and(|name| name.starts_with(prefix));
-    if in_crate("candlescope_models") {
-        return Some("model");
+    if in_crate("candlescope_models") || in_crate("candle_transformers") {
+        return Some(MODEL);
     }
-    if in_crate("candlescope") || in_crate("tracing") || is("libcupti") {
+    if RECORDS.iter().any(|name| in_crate(name)) || is("libcupti") {
         return Some(RECORDING);
     }
     if ALLOCATES.contains(&function) || is("__rust_alloc") || is("__rdl_alloc") {
@@ -131,15 +146,13 @@ fn part_of(name: &FrameName) -> Option<&'static str> {
         return Some(if WAITS.iter().any(|wait| is(wait)) { WAITING } else { "cudarc" });
     }
     if is("libcublas") {
-        return Some("cublas");
+        return Some(CUBLAS);
     }
     if is("libcuda") || is("libcudart") || is("[nvidia") {
         return Some(DRIVER);
     }
-    if in_crate("candle_transformers") {
-        return Some("model");
-    }
-    in_crate("candle").then_some("candle")
+    // `candlescope_cli` and the like begin so, too, and are around the model.
+    (in_crate("candle_") || name.crate_name.as_deref() == Some("candle")).then_some(CANDLE)
 }
 
 #[cfg(test)]
@@ -165,14 +178,26 @@ mod tests {
             node("[libcuda.so.1]", None, Some(5), 40),
             node("candlescope_core::layer::on_enter", Some("candlescope_core"), Some(0), 4),
             node("alloc::vec::Vec<T>::push", Some("alloc"), Some(0), 1),
+            node("candlescope_cli::profile::record", Some("candlescope_cli"), None, 2),
+            node("tracing::span::Span::in_scope", Some("tracing"), Some(9), 1),
+            node("candle_nn::ops::softmax", Some("candle_nn"), Some(10), 6),
+            node("candlescope_core::gpu::mark", Some("candlescope_core"), Some(9), 0),
+            node("[libcuda.so.1]", None, Some(12), 8),
         ];
         let mut parts = LaunchParts::default();
         parts.add(&CallTree { nodes });
         let all: Vec<(&str, f64)> = parts.by_part().collect();
-        let wanted = [("allocation", 9.0), ("candle", 6.0), ("cudarc", 3.0), ("driver", 20.0), ("recording", 4.0)];
+        let wanted = [
+            ("allocation", 9.0),
+            ("candle", 12.0),
+            ("cudarc", 3.0),
+            ("driver", 20.0),
+            ("other", 2.0),
+            ("recording", 13.0),
+        ];
         assert_eq!(all, wanted);
-        assert_eq!((parts.waiting_ns(), parts.all_ns, parts.of_remedies_ns()), (40.0, 82.0, 13.0));
-        assert_eq!(parts.all_but_driver_ns(), 22.0);
+        assert_eq!((parts.waiting_ns(), parts.all_ns, parts.unobserved_ns()), (40.0, 99.0, 86.0));
+        assert_eq!((parts.allocation_ns(), parts.all_but_driver_ns()), (9.0, 26.0));
         assert_eq!(parts.top().map(|name| &*name.function), Some("[libcuda.so.1]"));
     }
 }
