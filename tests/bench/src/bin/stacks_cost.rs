@@ -74,6 +74,9 @@ struct Cost {
     sampler_ns: f64,
 }
 
+/// One of a generation's figures.
+type Figure = fn(&Cost) -> f64;
+
 /// A sampler and the thread that polls it.
 struct Sampling {
     stop: Sender<()>,
@@ -163,18 +166,18 @@ fn main() -> Result<()> {
         rounds.push(round);
     }
 
-    let ratio = |who: usize, of: fn(&Cost) -> f64| -> Ratio {
+    let ratio = |who: usize, of: Figure| -> Ratio {
         let pairs: Vec<(f64, f64)> = rounds.iter().map(|round| (of(&round[who]), of(&round[2]))).collect();
         ratio_of_quantiles(&pairs, 0.5)
     };
-    let (cpu, time): (fn(&Cost) -> f64, fn(&Cost) -> f64) = (|cost| cost.cpu_ns, |cost| cost.ns);
+    let (cpu, time): (Figure, Figure) = (|cost| cost.cpu_ns, |cost| cost.ns);
     let figures = [
         ("cpu", ratio(0, cpu)),
         ("cpu_control", ratio(1, cpu)),
         ("time", ratio(0, time)),
         ("time_control", ratio(1, time)),
     ];
-    let of_all = |of: fn(&Cost) -> f64| median(&rounds.iter().map(|round| of(&round[2])).collect::<Vec<_>>()) / 1e6;
+    let of_all = |of: Figure| median(&rounds.iter().map(|round| of(&round[2])).collect::<Vec<_>>()) / 1e6;
     let (cpu_ms, ms) = (of_all(cpu), of_all(time));
     println!(
         "{} rounds of {} tokens, {disturbed} more left out as disturbed, {samples} samples",
