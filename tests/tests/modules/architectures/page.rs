@@ -69,6 +69,25 @@ a line of `observe` ([how](instrument.md#modules-by-name)), or candle's own exam
 `make test-candle-examples`. Models without spans get theirs from `candlescope trace-candle-nn`
 ([how](instrument.md#models-without-spans)).
 
+## Where the time goes
+
+FLOPs of weights are not time: what candle computes without a span is in the span around it. CPU time of all threads by call stacks
+(*sampled*; `tests/models/where_time_goes.py`), of these commands with `--prompt-tokens 32 --max-new-tokens 24`, f32, random weights, on
+two processors that had other work, too:
+
+| model | step | CPU time in spans inside the step | most of the rest |
+|---|---|---:|---|
+| smollm2-135m | `decode` | 100 % | – |
+| | `prefill` | 96 % | – |
+| qwen2.5-0.5b | `decode` | 94 % | – |
+| | `prefill` | 83 % | `Tensor::silu` 7 %, `mul` 5 % |
+| qwen3-0.6b | `decode` | 70 to 79 % | `candle_nn::attention::cpu_flash::flash_attn` 13 to 22 % |
+| | `prefill` | 84 % | `mul` 4 %, `Tensor::silu` 3 %, `flash_attn` 2 % |
+| t5-small, whisper-tiny | all | 100 % | – |
+| bert-base, minilm | `encode` | 100 % | – |
+
+In the report of a run, the flame graph and the table of functions go on below each span, by function and line of the model.
+
 ## Other models of candle
 
 A model makes spans if its file in candle-transformers uses `with_tracing` or `quantized_nn`, or has a `span!` of its
