@@ -5,9 +5,12 @@ mod common;
 use candlescope_testkit::text;
 use common::BINARY;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::thread::sleep;
+use std::time::Duration;
 use tempfile::tempdir;
 
 /// The program in a folder of its own, with a build beside it that says how it was called and ends with status 7.
@@ -19,12 +22,15 @@ fn two_builds(folder: &Path) {
 }
 
 fn run(folder: &Path, args: &[&str]) -> Output {
-    Command::new(folder.join("candlescope"))
-        .args(args)
-        .current_dir(folder)
-        .env("PATH", "/usr/bin:/bin")
-        .output()
-        .unwrap()
+    let mut command = Command::new(folder.join("candlescope"));
+    command.args(args).current_dir(folder).env("PATH", "/usr/bin:/bin");
+    loop {
+        match command.output() {
+            // The other test's child may have been born while this one wrote the program, and holds it open until it starts.
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => sleep(Duration::from_millis(10)),
+            output => return output.unwrap(),
+        }
+    }
 }
 
 #[test]

@@ -17,8 +17,11 @@ fn a_request_is_taken_apart_and_an_unknown_one_refused() {
         assert!(page.contains("equest 3"), "{form}");
     }
     let told = json(&ok(&["report", run, "--request", "3", "--json"]));
-    let text = told.to_string();
-    assert!(text.contains("preempted") && text.contains("blocked"), "{text}");
+    assert_eq!(told["request"], 3);
+    let parts = told["parts"].as_array().unwrap().iter().filter_map(|part| part["ns"].as_f64());
+    let (sum, whole) = (parts.sum::<f64>(), told["difference_ns"].as_f64().unwrap());
+    assert!((sum - whole).abs() < 1.0, "{told:#}");
+    assert!(told["requests_like_it"].as_u64().is_some_and(|n| n >= 4), "{told:#}");
     let refused = fails(&["report", run, "--request", "99"]);
     assert!(refused.contains("99") && refused.contains("1 to"), "{refused}");
     assert!(fails(&["report", run, "--request", "x"]).contains("--request"), "a number is asked for");

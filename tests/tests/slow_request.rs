@@ -170,7 +170,7 @@ fn each_slow_request_has_its_reason() {
 
     // The rows of the slowest steps are found again.
     let sources = Sources::open([run.dir()], &ReadLimits::default()).expect("opens");
-    let rows = query(&computes.query(), &sources, &ReadLimits::default(), 0).expect("SQL").rows;
+    let rows = query(&computes.query().expect("steps"), &sources, &ReadLimits::default(), 0).expect("SQL").rows;
     assert_eq!(rows.len(), computes.slowest.len());
     assert!(rows.iter().any(|row| row[1] == SqlValue::Int(slowest.step as i64)));
 

@@ -197,14 +197,15 @@ fn judged(a: &Side, b: &Side, design: &Design, found: Vec<Difference>, options: 
         path_changes(design, (&a.runs, &b.runs), whole, (options.alpha, options.false_discoveries), name)
     };
     let (mut paths, mut modules) = (changes(|path| &path.path), changes(|path| &path.rollup));
+    let limits = (options.alpha, options.false_discoveries);
+    let mut functions = function_changes((&a.runs, &b.runs), (whole.a_ns, whole.change_ns), limits);
     // How much a single path differs between days is not known: where the whole did not change, none is named.
     let clear = step.as_ref().and_then(|step| step.outcome);
     if options.days.is_some() && !matches!(clear, Some(Outcome::Worse | Outcome::Better)) {
         paths.name_none();
         modules.name_none();
+        functions.iter_mut().for_each(FunctionChanges::name_none);
     }
-    let limits = (options.alpha, options.false_discoveries);
-    let functions = function_changes((&a.runs, &b.runs), (whole.a_ns, whole.change_ns), limits);
     let (outcome, decided_by) = outcome(step.as_ref(), &paths, &counts, options);
     Comparison {
         schema: 1,

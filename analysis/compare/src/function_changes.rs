@@ -32,6 +32,9 @@ pub struct FunctionFacts {
     pub crate_name: Option<String>,
     /// The time, of all threads.
     pub ns: f64,
+    /// The part of it on threads of a pool, which passes beside the step's own time.
+    #[serde(default)]
+    pub pool_ns: f64,
     /// Samples that it is the sum of.
     pub samples: u64,
 }
@@ -43,6 +46,17 @@ pub struct HostFacts {
     pub sample_ns: f64,
     /// Functions by path, most time first.
     pub functions: Vec<FunctionFacts>,
+}
+
+impl FunctionChanges {
+    /// Takes back all names: what was named is only what differs most.
+    pub(super) fn name_none(&mut self) {
+        let mut all = std::mem::take(&mut self.changed);
+        all.truncate(UNPROVEN);
+        if self.unproven.is_empty() {
+            self.unproven = all;
+        }
+    }
 }
 
 impl HostFacts {
@@ -64,6 +78,7 @@ impl HostFacts {
                 function: name.function.to_string(),
                 crate_name: name.crate_name.as_deref().map(str::to_string),
                 ns: time.cpu_ns() as f64 / per_step,
+                pool_ns: time.pool_ns as f64 / per_step,
                 samples: time.samples,
             }));
         }
@@ -76,7 +91,10 @@ impl HostFacts {
     /// For one of `n` sequences of each step.
     pub(super) fn divide(&mut self, n: f64) {
         self.sample_ns /= n;
-        self.functions.iter_mut().for_each(|function| function.ns /= n);
+        for function in &mut self.functions {
+            function.ns /= n;
+            function.pool_ns /= n;
+        }
     }
 
     fn least_kept_ns(&self) -> f64 {
@@ -114,7 +132,8 @@ pub struct FunctionChange {
     pub interval_ns: (f64, f64),
     /// Samples on each side.
     pub samples: (u64, u64),
-    /// `change_ns` ÷ the change of the whole step; absent if the step's own change cannot be told from 0.
+    /// `change_ns` ÷ the change of the whole step; absent if the step's own change cannot be told from 0, and of a function that
+    /// runs on a pool's threads, too, whose time is no part of the step's.
     pub share_of_change: Option<f64>,
     /// The probability that naming it is false, after all the tests beside it (Benjamini and Hochberg).
     pub adjusted_p: f64,
@@ -144,12 +163,13 @@ pub(super) fn function_changes(
     // A function that a run has not kept may have had up to this in it.
     let unkept = sides.iter().flatten().map(HostFacts::least_kept_ns).fold(0.0, f64::max);
     let least = (LEAST_SHARE * step_ns).max(unkept);
-    let mut times: BTreeMap<(&str, &str), [Vec<Option<&FunctionFacts>>; 2]> = BTreeMap::new();
+    // Debug information often has only the last word of a name, which several crates share.
+    let mut times: BTreeMap<(&str, &str, Option<&str>), [Vec<Option<&FunctionFacts>>; 2]> = BTreeMap::new();
     for (side, runs) in sides.iter().enumerate() {
         for (at, run) in runs.iter().enumerate() {
             for function in &run.functions {
                 let both = times
-                    .entry((&function.path, &function.function))
+                    .entry((&function.path, &function.function, function.crate_name.as_deref()))
                     .or_insert_with(|| [vec![None; sides[0].len()], vec![None; sides[1].len()]]);
                 both[side][at] = Some(function);
             }
@@ -176,7 +196,11 @@ pub(super) fn function_changes(
                 change_ns: change_ns_of_it,
                 interval_ns,
                 samples: (samples(&both[0]), samples(&both[1])),
-                share_of_change: change_ns.filter(|whole| *whole != 0.0).map(|whole| change_ns_of_it / whole),
+                share_of_change: change_ns
+                    .filter(|whole| {
+                        *whole != 0.0 && !both.iter().flatten().flatten().any(|function| function.pool_ns > 0.0)
+                    })
+                    .map(|whole| change_ns_of_it / whole),
                 adjusted_p: 1.0,
             };
             Some((change, p))
@@ -199,7 +223,9 @@ fn mean(values: &[Option<&FunctionFacts>], runs: &[HostFacts]) -> Mean {
     // One more than was counted, so that nothing counted is no certainty.
     let counted = values.iter().zip(runs).map(|(value, run)| {
         let samples = value.map_or(0, |function| function.samples);
-        (samples + 1) as f64 * run.sample_ns.powi(2)
+        // A function that was not kept may have had as much as the last one that was.
+        let unkept = if value.is_none() { run.least_kept_ns() } else { 0.0 };
+        (samples + 1) as f64 * run.sample_ns.powi(2) + unkept.powi(2)
     });
     let n = runs.len() as f64;
     let counting =
@@ -221,6 +247,7 @@ mod tests {
             function: (*name).into(),
             crate_name: None,
             ns: *samples as f64 * 1e3,
+            pool_ns: 0.0,
             samples: *samples,
         };
         let host = HostFacts { sample_ns: 1e3, functions: functions.iter().map(of).collect() };

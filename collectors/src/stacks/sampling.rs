@@ -129,7 +129,7 @@ impl Sampling {
         into.through = MonotonicNs(now.0.saturating_sub(SETTLED_NS));
         into.samples_through = self.books.oldest_waiting().map_or(into.through, |oldest| oldest.min(into.through));
         if threads.is_some() && self.mode.signals && !signals::is_installed() {
-            self.detach_all(into);
+            self.stop(into);
             let cause = "the program installed a handler of its own for the sampler's signal";
             return Err(StackError(format!("stacks are sampled no more: {cause}")));
         }

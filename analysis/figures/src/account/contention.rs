@@ -3,8 +3,8 @@
 use super::works::{DeviceWorks, NONE, Work};
 use rustc_hash::FxHashMap;
 
-/// Calls that are looked at in steps of a kind, from the first on: a median does not change with more.
-const MOST: usize = 1_000_000;
+/// Calls that are looked at, from the first on: a median does not change with more.
+const MOST: usize = 2_000_000;
 /// Fewer calls have no median to rely on.
 const FEWEST: usize = 50;
 
@@ -13,18 +13,40 @@ const FEWEST: usize = 50;
 pub struct LaunchContention {
     /// Threads that launched.
     pub threads: u64,
-    /// Calls.
+    /// Calls in all of these steps.
     pub calls: u64,
-    /// Mean duration of them all.
-    pub mean_ns: f64,
-    /// Share of the calls during which another thread was in one.
+    /// Calls that were looked at.
+    pub looked_at: u64,
+    /// Share of those during which another thread was in one.
     pub beside_share: f64,
-    /// Median duration of calls during which another thread was in one, and how many.
-    pub beside: Option<(f64, u64)>,
-    /// Median duration of calls during which no other thread was in one, and how many.
-    pub alone: Option<(f64, u64)>,
+    /// Of calls during which another thread was in one.
+    pub beside: CallTime,
+    /// Of calls during which no other thread was in one; absent if they are too few.
+    pub alone: Option<CallTime>,
     /// The duration that one call in twenty does not exceed.
     pub quick_ns: f64,
+}
+
+/// How long calls take, nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CallTime {
+    /// How many.
+    pub n: u64,
+    /// Median.
+    pub median_ns: f64,
+    /// Mean.
+    pub mean_ns: f64,
+}
+
+impl CallTime {
+    fn of(mut list: Vec<u64>) -> Option<Self> {
+        let n = list.len();
+        if n < FEWEST {
+            return None;
+        }
+        let mean_ns = list.iter().map(|ns| *ns as f64).sum::<f64>() / n as f64;
+        Some(Self { n: n as u64, median_ns: *list.select_nth_unstable(n / 2).1 as f64, mean_ns })
+    }
 }
 
 /// A launching call: start, end, thread, kind of step.
@@ -42,12 +64,13 @@ pub(super) fn contention(
     kinds: usize,
     kind_of: impl Fn(&Work) -> Option<usize>,
 ) -> Vec<Option<LaunchContention>> {
-    let mut taken = vec![0usize; kinds];
+    let mut all_calls = vec![0u64; kinds];
     let mut calls: Vec<Call> = Vec::new();
     for work in device.work.iter().filter(|work| work.is_kernel() && !work.in_graph && work.launch != NONE) {
         let (Some(kind), Some(thread)) = (kind_of(work), work.thread()) else { continue };
-        if taken[kind] < MOST {
-            taken[kind] += 1;
+        all_calls[kind] += 1;
+        // All kinds end at the same time, so that none looks alone from then on.
+        if calls.len() < MOST {
             calls.push(Call { start: work.launch, end: work.launch_end, thread, kind });
         }
     }
@@ -68,20 +91,15 @@ pub(super) fn contention(
                 return None;
             }
             let n = all.len();
-            let mean_ns = all.iter().map(|ns| *ns as f64).sum::<f64>() / n as f64;
             let quick_ns = *all.select_nth_unstable(n / 20).1 as f64;
-            let median = |mut list: Vec<u64>| {
-                let n = list.len();
-                (n >= FEWEST).then(|| (*list.select_nth_unstable(n / 2).1 as f64, n as u64))
-            };
-            let with_others = ns(Some(true));
+            let beside = CallTime::of(ns(Some(true)))?;
             Some(LaunchContention {
                 threads: threads.len() as u64,
-                calls: n as u64,
-                mean_ns,
-                beside_share: with_others.len() as f64 / n as f64,
-                beside: median(with_others),
-                alone: median(ns(Some(false))),
+                calls: all_calls[kind],
+                looked_at: n as u64,
+                beside_share: beside.n as f64 / n as f64,
+                beside,
+                alone: CallTime::of(ns(Some(false))),
                 quick_ns,
             })
         })

@@ -22,7 +22,7 @@ mod streams;
 mod tables;
 mod works;
 
-pub use contention::LaunchContention;
+pub use contention::{CallTime, LaunchContention};
 pub use context::AccountOptions;
 pub use copies::{CopyRate, ExposedCopy};
 pub use critical::{CriticalPart, CriticalPath};

@@ -77,10 +77,10 @@ macro_rules! each_advice {
                  driver's and cuBLAS's own work were left; mid half-way";
             /// Threads that launch at once wait for one another.
             ContendedLaunches = contended_launches,
-                "launching calls take twice as long as those during which no other thread launches (or the quickest \
+                "launching calls beside other threads' take twice as long as those alone, by their medians (or the quickest \
                  twentieth, where nearly none is alone), 10 % of a step or more in all, on a device that is idle for a fifth \
                  of the time",
-                "calls · (mean − alone) · rate";
+                "calls beside others · (their mean − the mean alone) · rate";
             /// Many kernels are so short that launching them costs more than running them.
             KernelCount = kernel_count,
                 "50 kernels or more a step, mean below 10 µs, and neighbours of one path that could be one kernel",

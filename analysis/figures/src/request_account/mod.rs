@@ -130,8 +130,7 @@ impl RequestAccount {
         let more_ns = usual_ns.map(|usual| figures.dur_ns as f64 - usual);
         let parts = more_ns.map_or(Vec::new(), |more| parts(&times, &usual, &split, more, whole));
         let faults = split.iter().filter_map(|one| Some(one.step.thread.page_faults? as f64 - one.usual.page_faults?));
-        let counts_faults = split.iter().any(|one| one.step.thread.page_faults.is_some());
-        let page_faults = counts_faults.then(|| faults.sum());
+        let page_faults = faults.reduce(|sum, more| sum + more);
         let start_ns = record.host_start.0;
         let mut slowest: Vec<StepExcess> = split.iter().map(|one| StepExcess::of(one, start_ns)).collect();
         slowest.sort_by(|a, b| b.more_ns.total_cmp(&a.more_ns).then_with(|| b.dur_ns.cmp(&a.dur_ns)));
@@ -172,14 +171,17 @@ impl RequestAccount {
         known.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(part, _)| part)
     }
 
-    /// SQL over the views of `docs/sql.md` that finds the rows of the slowest steps.
-    pub fn query(&self) -> String {
+    /// SQL over the views of `docs/sql.md` that finds the rows of the slowest steps; `None` without steps.
+    pub fn query(&self) -> Option<String> {
+        if self.slowest.is_empty() {
+            return None;
+        }
         let steps: Vec<String> = self.slowest.iter().map(|step| step.step.to_string()).collect();
-        format!(
+        Some(format!(
             "SELECT run, step, coalesce(phase, operator_of(path, NULL)) AS kind, host_dur_ns, cpu_ns, preempted_ns, blocked_ns, \
              page_faults FROM steps WHERE step IN ({}) ORDER BY host_dur_ns DESC",
             steps.join(", ")
-        )
+        ))
     }
 }
 

@@ -81,9 +81,10 @@ pub(super) struct PathPass {
 impl PathPass {
     /// Looks at these steps of a request that have others like them, and at some of those.
     pub(super) fn of<'a>(own: &[Told<'a>], alike: &AlikeSteps<'a>, room: usize) -> Self {
-        let mut classes: BTreeMap<Class<'a>, (BTreeSet<u64>, BTreeSet<u64>)> = BTreeMap::new();
+        // A long piece of a prompt is not held against short ones.
+        let mut classes: BTreeMap<(Class<'a>, i32), (BTreeSet<u64>, BTreeSet<u64>)> = BTreeMap::new();
         for step in own {
-            let (steps, like) = classes.entry(step.class()).or_default();
+            let (steps, like) = classes.entry((step.class(), size(step))).or_default();
             steps.insert(step.row.step);
             like.extend(alike.like(step).iter().map(|one| one.row.step));
         }
@@ -177,6 +178,11 @@ impl Pass for PathPass {
         self.longer = longer.collect();
         self.longer.sort_by(|a, b| b.more_ns.total_cmp(&a.more_ns).then_with(|| a.path.cmp(&b.path)));
     }
+}
+
+/// Steps of about as many tokens have the same: a tenth more is the next.
+fn size(step: &Told<'_>) -> i32 {
+    step.row.tokens.map_or(-1, |tokens| (f64::from(tokens.max(1)).ln() / 1.1_f64.ln()) as i32)
 }
 
 /// The sum over a request's steps of what each exceeds the median of its class by; `None` if one does not say.

@@ -175,7 +175,7 @@ impl Times {
                 figures.queue_ns.or(figures.parts.as_ref().map(|parts| parts.queue_ns)).map(|ns| ns as f64)
             }
             PartKind::Between => figures.parts.as_ref().filter(|_| is_whole).map(|parts| parts.between_ns as f64),
-            PartKind::Work => Some(steps.iter().map(|step| step.usual.dur_ns).sum()),
+            PartKind::Work => is_whole.then(|| steps.iter().map(|step| step.usual.dur_ns).sum()),
             _ => {
                 let mut known = steps.iter().filter_map(|step| step.part(kind)).peekable();
                 known.peek().is_some().then(|| known.sum())

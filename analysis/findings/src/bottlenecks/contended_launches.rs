@@ -4,7 +4,7 @@ use super::draft::{Draft, Out};
 use super::query::calls_by_thread;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
-use candlescope_figures::account::LaunchContention;
+use candlescope_figures::account::{CallTime, LaunchContention};
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel};
 
 /// A call has to take so many times as long as one beside which no other thread launches.
@@ -20,10 +20,12 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let Some(work) = step.work.filter(|_| scene.on_gpu) else { return };
     let Some(contention) = work.contention.filter(|contention| contention.beside_share >= BESIDE) else { return };
     let busy = step.line.filter(|line| line.wall_ns > 0).map_or(0.0, |line| line.busy_ns as f64 / line.wall_ns as f64);
-    let (alone_ns, is_known) = alone(&contention);
-    let more_ns = (contention.mean_ns - alone_ns).max(0.0) * step.each(contention.calls) * step.slowed();
-    let t = step.lines.t;
-    if busy > BUSY || contention.mean_ns < LEAST_RATIO * alone_ns || more_ns < LEAST_SHARE * t {
+    let (alone, is_known) = alone(&contention);
+    let beside = contention.beside;
+    let calls = step.each(contention.calls);
+    // Means against means, as both have long tails; a call that is as long in the middle is not held up by others.
+    let more_ns = (beside.mean_ns - alone.mean_ns).max(0.0) * calls * contention.beside_share * step.slowed();
+    if busy > BUSY || beside.median_ns < LEAST_RATIO * alone.median_ns || more_ns < LEAST_SHARE * step.lines.t {
         return;
     }
     let (level, reason) = match is_known {
@@ -37,12 +39,12 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         ),
     };
     let draft = Draft::new(AdviceCode::ContendedLaunches, step)
-        .measured("threads", "count", contention.threads as f64, contention.calls)
-        .measured("call_ns", "ns", contention.mean_ns, contention.calls)
-        .derived("alone_ns", "ns", alone_ns, contention.alone.filter(|_| is_known).map_or(contention.calls / 20, |of| of.1))
-        .measured("beside_share", "ratio", contention.beside_share, contention.calls)
-        .derived("calls", "count", step.each(contention.calls), work.steps)
-        .derived("more_ns", "ns", more_ns, contention.calls)
+        .measured("threads", "count", contention.threads as f64, contention.looked_at)
+        .measured("call_ns", "ns", beside.mean_ns, beside.n)
+        .derived("alone_ns", "ns", alone.mean_ns, alone.n)
+        .measured("beside_share", "ratio", contention.beside_share, contention.looked_at)
+        .derived("calls", "count", calls, work.steps)
+        .derived("more_ns", "ns", more_ns, contention.looked_at)
         .derived_if("blocked_ns", "ns", blocked_ns(scene, step), step.row.steps)
         .query(calls_by_thread(step))
         .sure(level, reason);
@@ -50,11 +52,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
 }
 
 /// What a call takes while no other thread launches, and whether such calls were seen.
-fn alone(contention: &LaunchContention) -> (f64, bool) {
-    match contention.alone {
-        Some((ns, _)) => (ns, true),
-        None => (contention.quick_ns, false),
-    }
+fn alone(contention: &LaunchContention) -> (CallTime, bool) {
+    let quickest =
+        CallTime { n: contention.looked_at / 20, median_ns: contention.quick_ns, mean_ns: contention.quick_ns };
+    contention.alone.map_or((quickest, false), |alone| (alone, true))
 }
 
 /// Time of a step in which its thread waited, where switches were recorded.

@@ -24,12 +24,16 @@ pub(super) const POOL_SYNC: &str = "pool_sync";
 /// candlescope and `tracing` record.
 const RECORDING: &str = "recording";
 /// Crates that recording calls, beside its own. What another crate does below it is a closure inside an interval.
-const RECORDING_USES: [&str; 14] = [
+const RECORDING_USES: [&str; 17] = [
     "core",
     "std",
     "alloc",
     "tracing",
-    "candlescope",
+    "tracing_core",
+    "tracing_subscriber",
+    "candlescope_core",
+    "candlescope_collectors",
+    "candlescope_exporters",
     "rtrb",
     "quanta",
     "hashbrown",
@@ -38,8 +42,12 @@ const RECORDING_USES: [&str; 14] = [
     "sharded_slab",
     "once_cell",
     "parking_lot",
-    "crossbeam",
 ];
+
+/// Whether below recording a function of this crate is none of it: it is in a closure inside an interval.
+pub(super) fn leaves_recording(crate_name: Option<&str>) -> bool {
+    crate_name.is_some_and(|name| !RECORDING_USES.contains(&name))
+}
 
 /// All causes; of several that fit, the first.
 pub(super) const CAUSES: &[HostCause] = &[
@@ -150,7 +158,12 @@ impl HostOfStep {
         let mut all = Self { sees_faults: source == Some("perf"), ..Self::default() };
         let places = host.places.iter().filter(|(rollup, _)| **rollup == step.name || step.has(rollup));
         places.for_each(|(rollup, place)| all.add(rollup, place));
-        (all.elapsed_ns > 0.0).then_some(all)
+        if all.elapsed_ns <= 0.0 {
+            return None;
+        }
+        // Where waits are not recorded, what was sampled is less than the time that passed.
+        all.elapsed_ns = all.elapsed_ns.max(step.row.total_ns as f64);
+        Some(all)
     }
 
     fn add(&mut self, rollup: &str, place: &PlaceTime) {
@@ -213,10 +226,7 @@ impl CauseTime {
 fn causes(calls: &CallTree) -> Vec<Option<&'static str>> {
     let mut of: Vec<Option<&'static str>> = Vec::with_capacity(calls.nodes.len());
     for node in &calls.nodes {
-        let is_of_recording = |name: &str| RECORDING_USES.iter().any(|uses| name.starts_with(uses));
-        let is_closure = |cause: &&str| {
-            *cause == RECORDING && node.name.crate_name.as_deref().is_some_and(|name| !is_of_recording(name))
-        };
+        let is_closure = |cause: &&str| *cause == RECORDING && leaves_recording(node.name.crate_name.as_deref());
         let above = node.parent.and_then(|parent| of[parent]).filter(|cause| !is_closure(cause));
         let name = &*node.name.function;
         let own = || {

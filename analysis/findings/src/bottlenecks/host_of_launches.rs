@@ -19,7 +19,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     }
     let parts = HostOfStep::of(scene, step).and_then(|_| LaunchParts::of(scene, step));
     let Some(parts) = parts else { return out.abstain(code, step, Missing::Stacks) };
-    if parts.samples < FEWEST {
+    if parts.samples < FEWEST || parts.unobserved_ns() <= 0.0 {
         return;
     }
     let t = step.lines.t;

@@ -1,5 +1,6 @@
 //! Whose code a launching thread runs: told by the names and crates of the functions on its stack.
 
+use super::host_causes::leaves_recording;
 use super::scene::{Scene, StepScene};
 use candlescope_figures::host_time::{CallTree, FrameName};
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ const ALLOCATION: &str = "allocation";
 const RECORDING: &str = "recording";
 /// cuBLAS.
 const CUBLAS: &str = "cublas";
+/// The bindings to the driver.
+const CUDARC: &str = "cudarc";
 /// candle.
 const CANDLE: &str = "candle";
 /// The model.
@@ -71,8 +74,10 @@ impl LaunchParts {
             // What is called on behalf of a part belongs to it: the driver's locks, the kernel below it. Only who waits,
             // records or allocates is told apart within another's code.
             let part = match (above, own) {
-                // A closure inside an interval is called through `tracing`.
-                (Some(RECORDING), Some(CANDLE | MODEL)) => own,
+                // A closure inside an interval is called through `tracing`. Marks go through cudarc, too.
+                (Some(RECORDING), own) if own != Some(CUDARC) && leaves_recording(node.name.crate_name.as_deref()) => {
+                    own
+                }
                 (Some(WAITING | RECORDING), _) => above,
                 (_, Some(WAITING | RECORDING | ALLOCATION)) => own,
                 (Some(DRIVER | ALLOCATION), _) => above,
@@ -143,7 +148,7 @@ fn part_of(name: &FrameName) -> Option<&'static str> {
         return Some(ALLOCATION);
     }
     if in_crate("cudarc") {
-        return Some(if WAITS.iter().any(|wait| is(wait)) { WAITING } else { "cudarc" });
+        return Some(if WAITS.iter().any(|wait| is(wait)) { WAITING } else { CUDARC });
     }
     if is("libcublas") {
         return Some(CUBLAS);
@@ -183,6 +188,7 @@ mod tests {
             node("candle_nn::ops::softmax", Some("candle_nn"), Some(10), 6),
             node("candlescope_core::gpu::mark", Some("candlescope_core"), Some(9), 0),
             node("[libcuda.so.1]", None, Some(12), 8),
+            node("my_server::step::{closure}", Some("my_server"), Some(10), 5),
         ];
         let mut parts = LaunchParts::default();
         parts.add(&CallTree { nodes });
@@ -192,12 +198,12 @@ mod tests {
             ("candle", 12.0),
             ("cudarc", 3.0),
             ("driver", 20.0),
-            ("other", 2.0),
+            ("other", 7.0),
             ("recording", 13.0),
         ];
         assert_eq!(all, wanted);
-        assert_eq!((parts.waiting_ns(), parts.all_ns, parts.unobserved_ns()), (40.0, 99.0, 86.0));
-        assert_eq!((parts.allocation_ns(), parts.all_but_driver_ns()), (9.0, 26.0));
+        assert_eq!((parts.waiting_ns(), parts.all_ns, parts.unobserved_ns()), (40.0, 104.0, 91.0));
+        assert_eq!((parts.allocation_ns(), parts.all_but_driver_ns()), (9.0, 31.0));
         assert_eq!(parts.top().map(|name| &*name.function), Some("[libcuda.so.1]"));
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn tables(comparison: &Comparison) -> Vec<Section> {
         times(comparison),
         paths("paths", "Paths that changed", &comparison.paths, limit),
         paths("modules", "Modules that changed (paths without ordinals)", &comparison.modules, limit),
-        functions(comparison.functions.as_ref(), limit),
+        functions(comparison.functions.as_ref(), limit, comparison.a.runs.len().min(comparison.b.runs.len()) < 2),
     ]
 }
 
@@ -186,7 +186,7 @@ fn paths(id: &str, title: &str, changes: &PathChanges, limit: f64) -> Section {
     section(id, title, note, Table::new("path", columns, rows.collect()).of_code(60).longest(100))
 }
 
-fn functions(changes: Option<&FunctionChanges>, limit: f64) -> Section {
+fn functions(changes: Option<&FunctionChanges>, limit: f64, one_run: bool) -> Section {
     const MOST: usize = 20;
     let empty = FunctionChanges::default();
     let known = changes.unwrap_or(&empty);
@@ -208,11 +208,14 @@ fn functions(changes: Option<&FunctionChanges>, limit: f64) -> Section {
     let note = match (changes, known.tested, known.changed.len()) {
         (None, ..) => String::new(),
         (_, 0, _) => "None could be tested.".to_string(),
-        (_, tested, 0) => format!("None of {tested} is named: their samples are too few. These differ most."),
+        (_, tested, 0) => format!(
+            "None of {tested} is named: none differs by more than its samples can by chance, or runs cannot decide. These differ most."
+        ),
         (_, tested, n) => format!(
             "Time on the CPU in the function itself, of all threads, for each step, sampled. {n} of {tested} tested; of those \
-             named, at most {} are expected to be wrong.{more}",
-            percent(limit)
+             named, at most {} are expected to be wrong.{more}{}",
+            percent(limit),
+            if one_run { " What single runs differ by among themselves is not in it." } else { "" }
         ),
     };
     let head = ["A", "B", "change", "interval", "of the change", "most in"];

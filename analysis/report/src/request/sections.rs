@@ -108,7 +108,7 @@ fn paths(account: &RequestAccount) -> Section {
         Row::new(path.path.clone(), cells).meter(path.more_ns / largest)
     });
     let note = format!(
-        "Self time in its steps beyond the median of the steps like them. All paths of its steps together: {}.",
+        "Self time in its steps beyond the median of the steps like them. Its steps as a whole: {}, beyond what is usual for them.",
         signed(account.steps_more_ns, duration)
     );
     let columns = vec![
@@ -150,9 +150,9 @@ fn slowest(account: &RequestAccount) -> Section {
         column("faults", "pages that the system had to provide"),
         candlescope_document::wide("GPU", "time on the device"),
     ];
-    let query = format!("candlescope query \"{}\" RUN", account.query());
+    let query = account.query().map_or(String::new(), |query| format!("candlescope query \"{query}\" RUN"));
     Section::new("steps", "Its slowest steps", "Those that exceed by most what is usual for steps like them.")
         .nav("Steps")
         .with(Table::new("step", columns, rows.collect()))
-        .with(Block::Fixed(if account.slowest.is_empty() { String::new() } else { query }))
+        .with(Block::Fixed(query))
 }

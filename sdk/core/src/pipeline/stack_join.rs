@@ -208,7 +208,7 @@ impl Stacks {
             self.account.unplaced += u64::from(excess && row.step.is_none());
             into.stack_samples.push(row);
         }
-        self.forget(until);
+        self.forget(until, excess);
     }
 
     /// Whether there are more places than are kept, though none that nobody needs.
@@ -220,10 +220,10 @@ impl Stacks {
         too_many(self)
     }
 
-    /// Forgets what no later sample or step can need.
-    fn forget(&mut self, until: HostNs) {
+    /// Forgets what no later sample or step can need; `at_once` even where that is not worth the while.
+    fn forget(&mut self, until: HostNs, at_once: bool) {
         self.places.retain(|_, places| {
-            places.forget(until, false);
+            places.forget(until, at_once);
             places.len() > 0
         });
         self.threads.values_mut().for_each(|thread| thread.prune(until));

@@ -101,8 +101,11 @@ impl ThreadPlaces {
         if self.intervals.len() < self.look_through_at && !at_once && !all {
             return;
         }
+        let before = self.intervals.len();
         self.intervals.retain(|interval| interval.end >= until);
-        self.later_end.clear();
+        if self.intervals.len() < before {
+            self.later_end.clear();
+        }
         self.look_through_at = FEW.max(2 * self.intervals.len());
     }
 }
