@@ -211,8 +211,8 @@ impl Recorded {
 }
 
 /// Runs with kernels, recorded on an H200 by `tests/gpu/recorded.sh`.
-fn on_gpu() -> [PathBuf; 2] {
-    ["decode", "unmodified"].map(|name| Path::new(ROOT).join("cli/tests/recorded/gpu").join(name))
+fn on_gpu() -> [PathBuf; 3] {
+    ["decode", "unmodified", "host"].map(|name| Path::new(ROOT).join("cli/tests/recorded/gpu").join(name))
 }
 
 /// All of them.
@@ -368,4 +368,21 @@ fn stalls_are_told_as_stalls_and_a_cold_step_as_warm_up() {
     }
     let order: Vec<bool> = findings(&object).iter().map(|finding| finding["code"] == "warmup_unsettled").collect();
     assert!(order.is_sorted(), "{order:?}");
+}
+
+#[test]
+fn the_host_s_part_of_a_launch_bound_step_is_told_by_whose_code_it_is() {
+    let [.., host] = on_gpu();
+    let analysed = analysed(&host);
+    let found = findings(&analysed).iter().find(|finding| finding["code"] == "host_of_launches");
+    let found = found.unwrap_or_else(|| panic!("{analysed:#}"));
+    let part = |name: &str| figure(found, name).unwrap_or(0.0);
+    // Three fifths of the host's time are launches of the driver and cuBLAS; some steps are recorded with their kernels, by
+    // CUPTI. The command line's own crates, which are around the model, are no recording.
+    assert!(part("driver") > 0.25 && part("driver") + part("cublas") > 0.4, "{found:#}");
+    assert!(part("candle") > 0.05 && part("recording") < 0.35 && part("allocation") > 0.005, "{found:#}");
+    let parts = ["driver", "cublas", "cudarc", "candle", "model", "allocation", "recording", "other", "waiting"];
+    assert!((parts.map(part).iter().sum::<f64>() - 1.0).abs() < 1e-6, "{found:#}");
+    let gain = |end: &str| found["gain"][end].as_f64().unwrap();
+    assert!(gain("low") < gain("high") && gain("high") < 0.6, "{found:#}");
 }

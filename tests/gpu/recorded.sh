@@ -21,6 +21,7 @@ run() { # NAME OPTIONS…
 run decode --model config:smollm2-135m --dtype bf16 --prompt-tokens 32 --max-new-tokens 12 --repeats 4 --ignore-eos --cupti=2/8
 run unmodified --engine candle --model config:qwen2.5-0.5b --dtype f32 --prompt-tokens 24 --max-new-tokens 8 --repeats 3 \
   --ignore-eos --cupti=1/6
+run host --model embedded --dtype bf16 --prompt-tokens 16 --max-new-tokens 200 --repeats 2 --ignore-eos --cupti=8/80 --stacks
 run large --model config:llama-3-8b --dtype bf16 --prompt-tokens 48 --max-new-tokens 8 --repeats 3 --ignore-eos --cupti=1/6
 [ -z "${GGUF:-}" ] || run quantised --model "$GGUF" --prompt-tokens 24 --max-new-tokens 8 --repeats 3 --ignore-eos --cupti=1/6
 run batch --model config:smollm2-135m --dtype f32 --batch 8 --prompt-tokens 24 --max-new-tokens 10 --repeats 3 --ignore-eos \

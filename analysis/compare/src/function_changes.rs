@@ -4,114 +4,18 @@
 //! runs of a side, what they differ by among themselves is taken where that is more.
 
 use super::discoveries::adjusted;
+use super::function_facts::{FunctionFacts, HostFacts};
 use super::run_facts::RunFacts;
 use super::student::{Mean, welch};
-use candlescope_figures::HostTime;
-use candlescope_figures::host_time::{CallNode, CallTree, FrameName, Weights};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Functions of a run that are kept, those with the most time in themselves.
-const MOST_KEPT: usize = 400;
 /// Functions below this share of the step on both sides together are not tested.
 const LEAST_SHARE: f64 = 0.002;
 /// Differences that are shown where none can be named.
 const UNPROVEN: usize = 3;
 /// Degrees of freedom of an error that comes from counting samples, of which there are many.
 const OF_COUNTING: f64 = 1e6;
-
-/// Time on the CPU that a function took in itself, with the functions of `core` that it calls, inside the intervals of one rollup path, in nanoseconds for each typical step.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct FunctionFacts {
-    /// The rollup path.
-    pub path: String,
-    /// The function.
-    pub function: String,
-    /// Its crate, where that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub crate_name: Option<String>,
-    /// The time, of all threads.
-    pub ns: f64,
-    /// The part of it on threads of a pool, which passes beside the step's own time.
-    #[serde(default)]
-    pub pool_ns: f64,
-    /// Samples that it is the sum of.
-    pub samples: u64,
-}
-
-/// What was sampled of a run.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct HostFacts {
-    /// Nanoseconds for each typical step that one sample stands for.
-    pub sample_ns: f64,
-    /// Functions by path, most time first.
-    pub functions: Vec<FunctionFacts>,
-}
-
-impl FunctionChanges {
-    /// Takes back all names: what was named is only what differs most.
-    pub(super) fn name_none(&mut self) {
-        let mut all = std::mem::take(&mut self.changed);
-        all.truncate(UNPROVEN);
-        if self.unproven.is_empty() {
-            self.unproven = all;
-        }
-    }
-}
-
-impl HostFacts {
-    /// Of a run with `per_step` typical steps; `None` without samples.
-    pub(super) fn of(host: &HostTime, per_step: f64) -> Option<Self> {
-        if host.all.samples == 0 || per_step <= 0.0 {
-            return None;
-        }
-        let mut functions = Vec::new();
-        for (path, place) in &host.places {
-            let mut sums: BTreeMap<&FrameName, Weights> = BTreeMap::new();
-            for node in &place.calls.nodes {
-                let sum = sums.entry(in_whose_body(&place.calls, node)).or_default();
-                *sum = sum.plus(&node.own);
-            }
-            let known = sums.into_iter().filter(|(_, time)| time.samples > 0);
-            functions.extend(known.map(|(name, time)| FunctionFacts {
-                path: path.clone(),
-                function: name.function.to_string(),
-                crate_name: name.crate_name.as_deref().map(str::to_string),
-                ns: time.cpu_ns() as f64 / per_step,
-                pool_ns: time.pool_ns as f64 / per_step,
-                samples: time.samples,
-            }));
-        }
-        functions
-            .sort_by(|a, b| b.ns.total_cmp(&a.ns).then_with(|| (&a.path, &a.function).cmp(&(&b.path, &b.function))));
-        functions.truncate(MOST_KEPT);
-        Some(Self { sample_ns: host.all.cpu_ns() as f64 / per_step / host.all.samples as f64, functions })
-    }
-
-    /// For one of `n` sequences of each step.
-    pub(super) fn divide(&mut self, n: f64) {
-        self.sample_ns /= n;
-        for function in &mut self.functions {
-            function.ns /= n;
-            function.pool_ns /= n;
-        }
-    }
-
-    fn least_kept_ns(&self) -> f64 {
-        if self.functions.len() < MOST_KEPT { 0.0 } else { self.functions.last().map_or(0.0, |function| function.ns) }
-    }
-}
-
-/// The function in whose body a node's time is: comparisons, iterators and the like of `core` are part of who calls them.
-fn in_whose_body<'a>(calls: &'a CallTree, node: &'a CallNode) -> &'a FrameName {
-    let mut at = node;
-    while at.name.crate_name.as_deref() == Some("core")
-        && let Some(caller) = at.parent.and_then(|caller| calls.nodes.get(caller))
-    {
-        at = caller;
-    }
-    &at.name
-}
 
 /// A function whose time changed inside the intervals of a path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -149,6 +53,17 @@ pub struct FunctionChanges {
     /// Where none could be named: the largest differences, which may be chance.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unproven: Vec<FunctionChange>,
+}
+
+impl FunctionChanges {
+    /// Takes back all names: what was named is only what differs most.
+    pub(super) fn name_none(&mut self) {
+        let mut all = std::mem::take(&mut self.changed);
+        all.truncate(UNPROVEN);
+        if self.unproven.is_empty() {
+            self.unproven = all;
+        }
+    }
 }
 
 /// The functions that changed; `None` unless stacks were sampled in all runs. `step_ns` is the time of A's step, `change_ns` its

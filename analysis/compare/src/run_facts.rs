@@ -4,7 +4,7 @@
 
 use super::disturbed::disturbances_of;
 use super::fingerprint::{Fingerprint, OUTPUT_TOKENS};
-use super::function_changes::HostFacts;
+use super::function_facts::HostFacts;
 use super::path_times::{PathFacts, PathTimes};
 use super::sampled::Sampled;
 use super::step_times::{DeviceCounts, KindFacts, StepTimes, by_kind, kind_facts, step_times};

@@ -21,7 +21,6 @@ const BY_CHANCE: &str = "depends on what else the machine does";
 const ADVICE_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("sync_drain", GPU, MADE),
     ("contended_launches", GPU, MADE),
-    ("host_of_launches", GPU, "analysis/findings/src/bottlenecks/launch_parts.rs"),
     ("exposed_copy", GPU, MADE),
     ("wave_tail", GPU, MADE),
     ("clocks_low", GPU, OPERATIONS),
