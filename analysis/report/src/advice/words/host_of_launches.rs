@@ -18,9 +18,15 @@ pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
     let mut parts: Vec<(f64, &str)> =
         PARTS.iter().filter_map(|(part, said)| Some((it.advice.figure(part)?, *said))).collect();
     parts.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let said: Vec<String> = parts.iter().filter(|(share, _)| *share >= 0.005).map(|(share, said)| format!("{said} {}", percent(*share))).collect();
+    let said: Vec<String> = parts
+        .iter()
+        .filter(|(share, _)| *share >= 0.005)
+        .map(|(share, said)| format!("{said} {}", percent(*share)))
+        .collect();
     let remedy = match parts.first() {
-        Some((_, "the driver")) => "Launch less: one CUDA graph for the step, fused kernels, or several sequences at once",
+        Some((_, "the driver")) => {
+            "Launch less: one CUDA graph for the step, fused kernels, or several sequences at once"
+        }
         Some((_, "recording")) => "Record fewer intervals and marks (`--gpu-timing steps`, a schedule)",
         Some((_, "allocation on the host")) => {
             "Reuse shapes and tensors between steps, or link another allocator (mimalloc, jemalloc)"

@@ -32,7 +32,8 @@ pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
 pub(super) fn plain(it: &Sentence<'_>) -> (String, String) {
     let Sentence { step, .. } = it;
     (
-        "Let all processors share the work: serve several requests together, or store the weights in fewer bits".to_string(),
+        "Let all processors share the work: serve several requests together, or store the weights in fewer bits"
+            .to_string(),
         format!("one processor works alone for {} of {step}", it.share("share")),
     )
 }
