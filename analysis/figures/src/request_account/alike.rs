@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn the_nearest_contexts_say_what_is_usual_however_many_steps_there_are() {
         // A step takes as long as its context; one in four is held up.
-        let held_up = |n: u64| if n % 4 == 0 { 1_000_000 } else { 0 };
+        let held_up = |n: u64| if n.is_multiple_of(4) { 1_000_000 } else { 0 };
         let rows: Vec<StepRow> = (0..4_000).map(|n| step(n, 1, n as u32, n + held_up(n))).collect();
         let all = alike(&rows);
         for at in [40, 1_000, 2_002, 3_999] {
