@@ -1,6 +1,6 @@
 //! `candlescope export firefox`, `pprof` and `stacks`: what consists of call stacks.
 
-use super::export_file::{cannot_write, only_stacks, warn};
+use super::export_file::{cannot_write, warn};
 use crate::args::ExportArgs;
 use crate::output::say;
 use anyhow::{Context, Result, ensure};
@@ -33,6 +33,7 @@ pub(super) fn firefox(_: &ExportArgs, _: &Run) -> Result<()> {
 
 #[cfg(feature = "firefox")]
 pub(super) fn firefox(args: &ExportArgs, run: &Run) -> Result<()> {
+    use super::export_file::only_stacks;
     use candlescope_exporters::firefox::{Written, write};
     use candlescope_exporters::gzip::write_as_named;
     only_stacks(args)?;
@@ -71,6 +72,7 @@ pub(super) fn pprof(_: &ExportArgs, _: &Run) -> Result<()> {
 
 #[cfg(feature = "pprof")]
 pub(super) fn pprof(args: &ExportArgs, run: &Run) -> Result<()> {
+    use super::export_file::only_stacks;
     use candlescope_exporters::pprof::{Written, write};
     only_stacks(args)?;
     check(args, run)?;
