@@ -6,6 +6,18 @@
 //! Soc. B 84 (2022)]. Otherwise it holds for tests that are independent or positively dependent, which paths of one run
 //! are: what slows the machine slows all of them.
 
+/// Differences that are shown where none can be named.
+pub(super) const UNPROVEN: usize = 3;
+
+/// Takes back all names: what was named, the largest change first, is only what differs most.
+pub(super) fn name_none<T>(changed: &mut Vec<T>, unproven: &mut Vec<T>) {
+    let mut all = std::mem::take(changed);
+    all.truncate(UNPROVEN);
+    if unproven.is_empty() {
+        *unproven = all;
+    }
+}
+
 /// The smallest share of false discoveries at which each test would count: adjusted p-values, in the order given.
 pub fn adjusted(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();

@@ -3,7 +3,7 @@
 //! A sampled time of *n* samples has a standard error of 1/√n of itself, which is all that one run of a side tells; of several
 //! runs of a side, what they differ by among themselves is taken where that is more.
 
-use super::discoveries::adjusted;
+use super::discoveries::{UNPROVEN, adjusted, name_none};
 use super::function_facts::{FunctionFacts, HostFacts};
 use super::run_facts::RunFacts;
 use super::student::{Mean, welch};
@@ -12,8 +12,6 @@ use std::collections::BTreeMap;
 
 /// Functions below this share of the step on both sides together are not tested.
 const LEAST_SHARE: f64 = 0.002;
-/// Differences that are shown where none can be named.
-const UNPROVEN: usize = 3;
 /// Degrees of freedom of an error that comes from counting samples, of which there are many.
 const OF_COUNTING: f64 = 1e6;
 
@@ -58,11 +56,7 @@ pub struct FunctionChanges {
 impl FunctionChanges {
     /// Takes back all names: what was named is only what differs most.
     pub(super) fn name_none(&mut self) {
-        let mut all = std::mem::take(&mut self.changed);
-        all.truncate(UNPROVEN);
-        if self.unproven.is_empty() {
-            self.unproven = all;
-        }
+        name_none(&mut self.changed, &mut self.unproven);
     }
 }
 
@@ -78,10 +72,10 @@ pub(super) fn function_changes(
     (step_ns, change_ns): (f64, Option<f64>),
     (alpha, limit): (f64, f64),
 ) -> Option<FunctionChanges> {
-    let hosts = |side: &'_ [RunFacts]| side.iter().map(|run| run.host.clone()).collect::<Option<Vec<HostFacts>>>();
+    let hosts = |side| <[RunFacts]>::iter(side).map(|run| run.host.as_ref()).collect::<Option<Vec<&HostFacts>>>();
     let sides = [hosts(a)?, hosts(b)?];
     // A function that a run has not kept may have had up to this in it.
-    let unkept = sides.iter().flatten().map(HostFacts::least_kept_ns).fold(0.0, f64::max);
+    let unkept = sides.iter().flatten().map(|run| run.least_kept_ns()).fold(0.0, f64::max);
     let least = (LEAST_SHARE * step_ns).max(unkept);
     // Debug information often has only the last word of a name, which several crates share.
     let mut times: BTreeMap<Key<'_>, Both<'_>> = BTreeMap::new();
@@ -138,7 +132,7 @@ pub(super) fn function_changes(
 }
 
 /// The mean over a side's runs and its error.
-fn mean(values: &[Option<&FunctionFacts>], runs: &[HostFacts]) -> Mean {
+fn mean(values: &[Option<&FunctionFacts>], runs: &[&HostFacts]) -> Mean {
     let ns: Vec<f64> = values.iter().map(|value| value.map_or(0.0, |function| function.ns)).collect();
     // One more than was counted, so that nothing counted is no certainty.
     let counted = values.iter().zip(runs).map(|(value, run)| {

@@ -1,13 +1,15 @@
 //! The functions that took a run's time on the CPU, by path.
 
 use candlescope_figures::HostTime;
-use candlescope_figures::host_time::{CallNode, CallTree, FrameName, Weights};
+use candlescope_figures::host_time::{FrameName, Weights};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Functions of a run that are kept, those with the most time in themselves.
 const MOST_KEPT: usize = 400;
-/// Time on the CPU that a function took in itself, with the functions of `core` that it calls, inside the intervals of one rollup path, in nanoseconds for each typical step.
+
+/// Time on the CPU that a function took in itself, with the functions of `core` that it calls, inside the intervals of one
+/// rollup path, in nanoseconds for each typical step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FunctionFacts {
     /// The rollup path.
@@ -45,7 +47,7 @@ impl HostFacts {
         for (path, place) in &host.places {
             let mut sums: BTreeMap<&FrameName, Weights> = BTreeMap::new();
             for node in &place.calls.nodes {
-                let sum = sums.entry(in_whose_body(&place.calls, node)).or_default();
+                let sum = sums.entry(place.calls.body_of(node)).or_default();
                 *sum = sum.plus(&node.own);
             }
             let known = sums.into_iter().filter(|(_, time)| time.samples > 0);
@@ -77,15 +79,4 @@ impl HostFacts {
     pub(super) fn least_kept_ns(&self) -> f64 {
         if self.functions.len() < MOST_KEPT { 0.0 } else { self.functions.last().map_or(0.0, |function| function.ns) }
     }
-}
-
-/// The function in whose body a node's time is: comparisons, iterators and the like of `core` are part of who calls them.
-fn in_whose_body<'a>(calls: &'a CallTree, node: &'a CallNode) -> &'a FrameName {
-    let mut at = node;
-    while at.name.crate_name.as_deref() == Some("core")
-        && let Some(caller) = at.parent.and_then(|caller| calls.nodes.get(caller))
-    {
-        at = caller;
-    }
-    &at.name
 }

@@ -1,6 +1,6 @@
 //! Which paths and modules changed, and how much of the whole change each of them is.
 
-use super::discoveries::adjusted;
+use super::discoveries::{UNPROVEN, adjusted, name_none};
 use super::estimate::{Basis, Design, Estimate, Scale, estimate};
 use super::path_times::PathFacts;
 use super::run_facts::RunFacts;
@@ -10,8 +10,6 @@ use std::collections::BTreeMap;
 
 /// Paths below this share of a step on both sides together are not tested: each test makes the others harder to pass.
 const LEAST_SHARE: f64 = 0.005;
-/// Differences that are shown where runs cannot decide.
-const UNPROVEN: usize = 3;
 
 /// The clock by which a path was timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -69,11 +67,7 @@ pub struct PathChanges {
 impl PathChanges {
     /// Takes back all names: what was named is only what differs most.
     pub(super) fn name_none(&mut self) {
-        let mut all = std::mem::take(&mut self.changed);
-        all.truncate(UNPROVEN);
-        if self.unproven.is_empty() {
-            self.unproven = all;
-        }
+        name_none(&mut self.changed, &mut self.unproven);
     }
 }
 

@@ -26,6 +26,17 @@ pub struct CallNode {
 }
 
 impl CallTree {
+    /// The function in whose body a node's time is.
+    pub fn body_of<'a>(&'a self, node: &'a CallNode) -> &'a FrameName {
+        let mut at = node;
+        while at.name.is_of_core()
+            && let Some(caller) = at.parent.and_then(|caller| self.nodes.get(caller))
+        {
+            at = caller;
+        }
+        &at.name
+    }
+
     /// The names from the outermost caller down to a node.
     pub fn chain(&self, node: usize) -> Vec<&FrameName> {
         let mut names = Vec::new();

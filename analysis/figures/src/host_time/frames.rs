@@ -20,6 +20,11 @@ impl FrameName {
         self.crate_name.as_deref() == Some("candle_core")
     }
 
+    /// Whether it is one of `core`'s, such as a comparison or an iterator: part of the body of who calls it.
+    pub(super) fn is_of_core(&self) -> bool {
+        self.crate_name.as_deref() == Some("core")
+    }
+
     /// Whether its binary has no name for it.
     pub fn is_unknown(&self) -> bool {
         self.function.starts_with('[')

@@ -116,7 +116,9 @@ impl StackPass {
             let (on_pool, own) = split(time);
             let around = path.rsplit_once('/').and_then(|(above, _)| trunks.get(above));
             let operation = chain.iter().position(|function| self.frames.name(*function).is_operation());
-            let inside = operation.unwrap_or_else(|| chain.len().saturating_sub(1));
+            // One interval may have nearly all time of what is around it: the function in whose body that is stays.
+            let body = || chain.iter().rposition(|function| !self.frames.name(*function).is_of_core());
+            let inside = operation.or_else(body).unwrap_or_else(|| chain.len().saturating_sub(1));
             let skipped = around.map_or(0, |trunk| shared(trunk, &chain)).min(inside);
             tree.add(&chain[skipped..], false, &own, &mut room);
             tree.add(&chain[self.job(&chain)..], true, &on_pool, &mut room);

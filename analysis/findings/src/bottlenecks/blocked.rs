@@ -1,7 +1,6 @@
 //! A step on a CPU waits for something that is no thread of a pool.
 
 use super::draft::{Draft, Out};
-use super::host_causes::HostOfStep;
 use super::query::thread_time;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
@@ -15,7 +14,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if scene.on_gpu {
         return;
     }
-    let Some(host) = HostOfStep::of(scene, step) else { return };
+    let Some(host) = &step.host else { return };
     let share = host.waits.blocked_ns / host.elapsed_ns;
     if share < LEAST {
         return;

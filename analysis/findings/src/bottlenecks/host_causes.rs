@@ -1,9 +1,7 @@
 //! What functions that compute nothing are called for: a small table of known causes, and the time of each in a step.
 
-use super::scene::{Scene, StepScene};
-use candlescope_figures::host_time::{CallTree, FrameName, HostTime, PlaceTime};
+use candlescope_figures::host_time::{CallTree, FrameName, PlaceTime};
 use candlescope_figures::stats::total;
-use candlescope_schema::run::env_key;
 use std::collections::BTreeMap;
 
 /// A cause that the names of functions tell.
@@ -151,18 +149,20 @@ pub(super) struct HostOfStep {
 }
 
 impl HostOfStep {
-    /// Of these steps; `None` if no stacks were sampled in them.
-    pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<Self> {
-        let host: &HostTime = scene.analysis.host.as_ref()?;
-        let source = env_key::STACKS_SOURCE.of(&scene.analysis.manifest.environment);
+    /// Of steps that took `total_ns` in all, by their paths; `None` if no stacks were sampled in them. `source` is what sampled
+    /// them.
+    pub(super) fn of<'p>(
+        places: impl Iterator<Item = (&'p String, &'p PlaceTime)>,
+        total_ns: u64,
+        source: Option<&str>,
+    ) -> Option<Self> {
         let mut all = Self { sees_faults: source == Some("perf"), ..Self::default() };
-        let places = host.places.iter().filter(|(rollup, _)| **rollup == step.name || step.has(rollup));
         places.for_each(|(rollup, place)| all.add(rollup, place));
         if all.elapsed_ns <= 0.0 {
             return None;
         }
         // Where waits are not recorded, what was sampled is less than the time that passed.
-        all.elapsed_ns = all.elapsed_ns.max(step.row.total_ns as f64);
+        all.elapsed_ns = all.elapsed_ns.max(total_ns as f64);
         Some(all)
     }
 
@@ -188,7 +188,7 @@ impl HostOfStep {
                 None => {
                     self.waits.add(rollup, Some(name), 0.0, blocked, 0);
                     let alone = self.alone.entry(rollup.to_string()).or_default();
-                    alone.add(rollup, Some(name), own, 0.0, node.own.samples);
+                    alone.add(rollup, Some(place.calls.body_of(node)), own, 0.0, node.own.samples);
                 }
             }
             let kernel = node.own.kernel_ns as f64;

@@ -1,7 +1,6 @@
 //! What the host does while the device waits for it to launch work, by whose code it is.
 
 use super::draft::{Draft, Out};
-use super::host_causes::HostOfStep;
 use super::launch_bound::is_late;
 use super::launch_parts::LaunchParts;
 use super::query::functions_by_crate;
@@ -17,8 +16,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if !scene.on_gpu || step.runs_as_graph() || !is_late(step) {
         return;
     }
-    let parts = HostOfStep::of(scene, step).and_then(|_| LaunchParts::of(scene, step));
-    let Some(parts) = parts else { return out.abstain(code, step, Missing::Stacks) };
+    let Some(parts) = LaunchParts::of(scene, step) else { return out.abstain(code, step, Missing::Stacks) };
     if parts.samples < FEWEST || parts.unobserved_ns() <= 0.0 {
         return;
     }

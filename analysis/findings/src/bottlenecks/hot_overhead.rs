@@ -13,14 +13,14 @@ const LEAST: f64 = 0.05;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let code = AdviceCode::HotOverhead;
-    let Some(host) = HostOfStep::of(scene, step) else {
+    let Some(host) = &step.host else {
         return out.abstain(code, step, Missing::Stacks);
     };
     let threads = RayonThreads::of(&scene.analysis.manifest);
     for (cause, time) in &host.causes {
         let share = time.ns() / host.elapsed_ns;
-        let gained = gained(cause, time, &host) / host.elapsed_ns;
-        let error = error(time, &host);
+        let gained = gained(cause, time, host) / host.elapsed_ns;
+        let error = error(time, host);
         // What is within the error of counting samples is not told.
         if gained < LEAST || share < 2.0 * error {
             continue;

@@ -3,6 +3,7 @@
 use super::host_causes::leaves_recording;
 use super::scene::{Scene, StepScene};
 use candlescope_figures::host_time::{CallTree, FrameName};
+use candlescope_figures::stats::total;
 use std::collections::BTreeMap;
 
 /// Waiting for the device: spinning in the driver until a copy or the stream is done.
@@ -53,12 +54,11 @@ pub(super) struct LaunchParts {
 impl LaunchParts {
     /// Of these steps; `None` without samples in them.
     pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<Self> {
-        let host = scene.analysis.host.as_ref()?;
         let mut all = Self::default();
-        for (_, place) in host.places.iter().filter(|(rollup, _)| **rollup == step.name || step.has(rollup)) {
+        for (_, place) in step.host_places(scene) {
             all.add(&place.calls);
             // Waits whose stack is not known are in no node.
-            let known: u64 = place.calls.nodes.iter().map(|node| node.own.blocked_ns).sum();
+            let known = total(place.calls.nodes.iter().map(|node| node.own.blocked_ns));
             let unknown = place.all.blocked_ns.saturating_sub(known) as f64;
             all.all_ns += unknown;
             *all.parts.entry(WAITING).or_default() += unknown;

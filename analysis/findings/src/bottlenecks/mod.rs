@@ -22,7 +22,9 @@ use candlescope_figures::Analysis;
 use candlescope_figures::account::Account;
 use candlescope_figures::advice::{Abstention, Advice, AdviceCode, AdviceSeverity, Diagnosis, LEAST_GAIN, Together};
 use candlescope_predict::simulation::Simulation;
+use candlescope_schema::run::env_key;
 use draft::{Candidate, Out, replayed_gain};
+use host_causes::HostOfStep;
 use scene::{Scene, StepScene};
 use two_lines::Relief;
 
@@ -46,11 +48,15 @@ const TOGETHER: usize = 10;
 /// What holds the run back, and what changing that would gain.
 pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulation: Option<&Simulation>) -> Diagnosis {
     let mut scene = Scene::of(analysis, account, simulation);
-    // What rests on operations under the roof, once both are known.
-    let of_operations: Vec<_> =
-        scene.steps.iter().map(|step| (constant_cost::of(&scene, step), operations::floors(&scene, step))).collect();
-    for (step, (constant, floors)) in scene.steps.iter_mut().zip(of_operations) {
-        step.constant = constant;
+    // What rests on operations under the roof, once both are known, and what several rules look at.
+    let source = env_key::STACKS_SOURCE.of(&analysis.manifest.environment);
+    let of_step = |step: &StepScene<'_>| {
+        let host = HostOfStep::of(step.host_places(&scene), step.row.total_ns, source);
+        (constant_cost::of(&scene, step), operations::floors(&scene, step), host)
+    };
+    let of_steps: Vec<_> = scene.steps.iter().map(of_step).collect();
+    for (step, (constant, floors, host)) in scene.steps.iter_mut().zip(of_steps) {
+        (step.constant, step.host) = (constant, host);
         step.lines.floors = floors;
     }
     let mut out = Out::default();

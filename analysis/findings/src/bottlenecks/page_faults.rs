@@ -1,7 +1,6 @@
 //! Memory is taken from the system and given back at every step.
 
 use super::draft::{Draft, Out};
-use super::host_causes::HostOfStep;
 use super::query::thread_time;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
@@ -14,7 +13,7 @@ const LEAST: f64 = 0.05;
 const FEWEST: f64 = 10.0;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
-    let Some(host) = HostOfStep::of(scene, step) else { return };
+    let Some(host) = &step.host else { return };
     let t = step.row.total_ns as f64 / step.row.steps.max(1) as f64;
     let threads = scene.totals(step.name).map(|totals| totals.threads).filter(|threads| threads.faults_known_ns > 0);
     // Of the steps whose faults are known, as many in each nanosecond.

@@ -64,13 +64,11 @@ pub(super) fn functions<'a>(step: &StepScene<'_>, names: impl IntoIterator<Item 
     )
 }
 
-/// Time on the CPU in these innermost functions in the steps of a kind, by path and by whether a pool's thread had it.
-pub(super) fn computing_threads<'a>(step: &StepScene<'_>, names: impl IntoIterator<Item = &'a str>) -> String {
+/// Time on the CPU in the steps of a kind by path, by whether a pool's thread had it, and by innermost function.
+pub(super) fn computing_threads(step: &StepScene<'_>) -> String {
     format!(
         "SELECT run, path, pool, function, count(*) AS n, sum(weight_ns) AS ns FROM stack_samples JOIN stacks USING (run, \
-         stack) WHERE function IN ({}) AND state = 'running' AND (run, step) IN {} GROUP BY run, path, pool, function ORDER BY \
-         ns DESC",
-        list(names),
+         stack) WHERE state = 'running' AND (run, step) IN {} GROUP BY run, path, pool, function ORDER BY ns DESC",
         steps_of(step)
     )
 }
@@ -87,7 +85,7 @@ pub(super) fn functions_by_crate(step: &StepScene<'_>) -> String {
 /// Launching calls of the steps of a kind by thread (the upper bits of an interval's number).
 pub(super) fn calls_by_thread(step: &StepScene<'_>) -> String {
     format!(
-        "SELECT run, device, CAST(seq / 1099511627776 AS BIGINT) AS thread, count(*) AS calls, CAST(sum(launch_dur_ns) AS \
+        "SELECT run, device, seq >> 40 AS thread, count(*) AS calls, CAST(sum(launch_dur_ns) AS \
          DOUBLE) / count(*) AS call_ns FROM kernels WHERE kind = 'kernel' AND graph IS NULL AND (run, step) IN {} GROUP BY run, \
          device, thread ORDER BY thread",
         steps_of(step)

@@ -1,10 +1,12 @@
 //! What the rules look at, prepared once: each kind of step with its unobserved time, its kernels, and the roofs.
 
+use super::host_causes::HostOfStep;
 use super::product_line::ConstantCost;
 use super::roof::roof;
 use super::two_lines::{RowTime, TwoLines};
 use candlescope_figures::account::{Account, DeviceAccount, Line, PhaseWork};
 use candlescope_figures::advice::{AdvicePlace, UnobservedStep};
+use candlescope_figures::host_time::PlaceTime;
 use candlescope_figures::path_totals::by_rollup;
 use candlescope_figures::{Analysis, PathTotals, PhaseRow, StepSeries, UsualSteps};
 use candlescope_predict::simulation::{Simulation, StepGroup, Typical};
@@ -47,6 +49,8 @@ pub(super) struct StepScene<'a> {
     pub(super) lines: TwoLines,
     /// What its products cost each, whatever their size.
     pub(super) constant: Option<ConstantCost>,
+    /// What the host did in it; `None` if no stacks were sampled in it.
+    pub(super) host: Option<HostOfStep>,
     /// The same steps, to be replayed with changes.
     pub(super) replays: Option<&'a StepGroup>,
 }
@@ -147,6 +151,7 @@ impl<'a> StepScene<'a> {
             line: line.map(|phase| &phase.line),
             lines,
             constant: None,
+            host: None,
             replays: replays.map(|(group, _)| group),
         })
     }
@@ -180,6 +185,15 @@ impl<'a> StepScene<'a> {
     /// Whether this path is in a step of this kind.
     pub(super) fn has(&self, path: &str) -> bool {
         path.strip_prefix(self.name).is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// What the host did at the paths of these steps, the step itself among them; nothing without stacks.
+    pub(super) fn host_places<'h>(
+        &self,
+        scene: &Scene<'h>,
+    ) -> impl Iterator<Item = (&'h String, &'h PlaceTime)> + use<'h, '_, 'a> {
+        let places = scene.analysis.host.iter().flat_map(|host| &host.places);
+        places.filter(|(rollup, _)| **rollup == self.name || self.has(rollup))
     }
 
     /// Of something summed over the recorded steps: how much in one.

@@ -1,7 +1,7 @@
 //! Operations that one thread computes while those of the pool wait.
 
 use super::draft::{Draft, Out};
-use super::host_causes::{CauseTime, HostOfStep};
+use super::host_causes::CauseTime;
 use super::operations::{one_row_of_f32, operations};
 use super::query::computing_threads;
 use super::scene::{SEVERAL, Scene, StepScene};
@@ -18,34 +18,35 @@ const ALONE: f64 = 0.1;
 const SHORTEST_NS: f64 = 100e3;
 
 /// What one thread computes alone in the steps of a kind.
-pub(super) struct SerialPart {
+pub(super) struct SerialPart<'s> {
     /// Threads that could share it: those that compute, as far as others left processors for them.
     threads: f64,
     /// By path: its time as sampled, nanoseconds of all steps.
-    places: Vec<(String, CauseTime)>,
+    places: Vec<(&'s String, &'s CauseTime)>,
     /// Time that passed in the steps, as sampled.
     elapsed_ns: f64,
 }
 
-impl SerialPart {
+impl<'s> SerialPart<'s> {
     /// `None` where stacks do not tell, where there is one thread anyway, or where it is too little.
-    pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<Self> {
+    pub(super) fn of(scene: &Scene<'_>, step: &'s StepScene<'_>) -> Option<Self> {
         let manifest = &scene.analysis.manifest;
         // Of several steps at once, each has a thread that works.
         if scene.on_gpu || step.row.steps_at_once.is_some_and(|n| n > SEVERAL) {
             return None;
         }
-        let mut host = HostOfStep::of(scene, step)?;
+        let host = step.host.as_ref()?;
         let others = manifest.machine.as_ref().and_then(MachineUse::others_cores).unwrap_or(0.0);
         let free = cores(manifest)? as f64 - others;
         let threads = (env_key::COMPUTE_THREADS.of(&manifest.environment)? as f64).min(free);
         if threads < 1.5 {
             return None;
         }
-        let places: Vec<(String, CauseTime)> = std::mem::take(&mut host.alone)
-            .into_iter()
+        let places = host
+            .alone
+            .iter()
             .filter(|(path, time)| {
-                let on_pool = host.computed.get(path).copied().unwrap_or(0.0);
+                let on_pool = host.computed.get(*path).copied().unwrap_or(0.0);
                 let calls = scene.totals(path).map_or(0, |totals| totals.calls);
                 on_pool < ALONE * (threads - 1.0) * time.own_ns
                     && calls > 0
@@ -77,8 +78,6 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .map(|(_, time)| time.own_ns)
         .sum();
     let samples = part.places.iter().map(|(_, time)| time.samples).sum();
-    let functions: Vec<&str> =
-        part.places.iter().filter_map(|(_, time)| time.function()).map(|function| &*function.function).collect();
     let draft = Draft::new(AdviceCode::SerialPart, step)
         .at(|at| {
             let at = at.path(path);
@@ -90,7 +89,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .derived("threads", "count", part.threads, 1)
         .derived("paths", "count", part.places.len() as f64, samples)
         .derived("one_row", "ratio", one_row / part.elapsed_ns, samples)
-        .query(computing_threads(step, functions))
+        .query(computing_threads(step))
         .sure(
             ConfidenceLevel::Low,
             "sampled; what cannot be divided, and what the memory limits, does not gain from more threads",
@@ -103,10 +102,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     out.found.push(draft.reliefs(|rate| {
         // Half, three quarters, and all of what the other threads could do.
         let threads = 1.0 + (part.threads - 1.0) * (2.0 * rate - 1.0);
-        let relief = |(path, time): &(String, CauseTime)| {
+        let relief = |(path, time): &(&String, &CauseTime)| {
             let ns = time.own_ns / part.elapsed_ns * step.lines.t;
             let after = (ns / threads).max(least_ns(path).unwrap_or(0.0)).min(ns);
-            Relief::Operation(path.clone(), ns - after)
+            Relief::Operation(path.to_string(), ns - after)
         };
         part.places.iter().map(relief).collect()
     }));
