@@ -7,7 +7,7 @@ use super::segment::{SegmentError, Shared, TableWriter};
 use super::store::RunDir;
 use super::tables::{Kernels, Requests, RunColumns, Samples, Spans, StackSamples, Stacks, Steps};
 use candlescope_core::run::RunManifest;
-use candlescope_core::{Batch, ExportError, Exporter, Ledger};
+use candlescope_core::{Batch, ExportError, Exporter, Ledger, RecordKind};
 use parquet::errors::ParquetError;
 use std::path::Path;
 use std::sync::Arc;
@@ -265,13 +265,11 @@ impl Writer {
     /// end of a run on a full disk needs the room.
     fn complete_tables(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
         let (number, shared) = (self.number, &mut self.shared);
-        self.spans
-            .finish_empty(number, shared, ledger)
-            .and(self.steps.finish_empty(number, shared, ledger))
-            .and(self.requests.finish_empty(number, shared, ledger))
-            .and(self.samples.finish_empty(number, shared, ledger))
-            .and(self.kernels.finish_empty(number, shared, ledger))
-            .map_err(export_error)
+        each_table!(self, table => match table.kind() {
+            RecordKind::Stack | RecordKind::StackSample => Ok(()),
+            _ => table.finish_empty(number, shared, ledger),
+        })
+        .map_err(export_error)
     }
 
     fn keep_within(&mut self, budget: u64, ledger: &Ledger) -> Result<(), ExportError> {

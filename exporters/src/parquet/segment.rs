@@ -141,6 +141,11 @@ impl<T: Table> TableWriter<T> {
         self.make_durable(number, shared)
     }
 
+    /// Records of the table.
+    pub(super) fn kind(&self) -> RecordKind {
+        T::KIND
+    }
+
     /// Finished segments.
     pub(super) fn finished(&self) -> usize {
         self.finished.len()

@@ -6,6 +6,7 @@
 //! | `overhead` | what does one enter+exit cost, beside peers? |
 //! | `throughput` | how many intervals per second can the background threads process on one core? |
 //! | `decode` | how much slower does a real model decode with everything recorded? |
+//! | `stacks_cost` | what does sampling of call stacks cost a real model's decoding? |
 //! | `soak` | does memory stay flat, and is every record accounted for, over a long run? |
 //! | `summary` | all of it in one table and one file |
 
@@ -13,6 +14,8 @@ pub mod account;
 pub mod alloc;
 pub mod cases;
 pub mod machine;
+#[cfg(feature = "model")]
+pub mod model;
 pub mod output;
 pub mod pace;
 pub mod process;

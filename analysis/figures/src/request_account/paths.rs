@@ -1,6 +1,6 @@
 //! Which paths took longer in a request's steps than in others like these: self times, which add up to the steps'.
 
-use super::alike::{AlikeSteps, Class, Told};
+use super::alike::{AlikeSteps, Class, LENGTHS_APART, Told};
 use crate::figures::NOT_OF_SPANS;
 use crate::int_map::IntMap;
 use crate::reading::Pass;
@@ -182,7 +182,7 @@ impl Pass for PathPass {
 
 /// Steps of about as many tokens have the same: a tenth more is the next.
 fn size(step: &Told<'_>) -> i32 {
-    step.row.tokens.map_or(-1, |tokens| (f64::from(tokens.max(1)).ln() / 1.1_f64.ln()) as i32)
+    step.row.tokens.map_or(-1, |tokens| (f64::from(tokens.max(1)).ln() / LENGTHS_APART.ln_1p()) as i32)
 }
 
 /// The sum over a request's steps of what each exceeds the median of its class by; `None` if one does not say.

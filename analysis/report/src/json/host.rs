@@ -4,9 +4,6 @@ use candlescope_figures::HostTime;
 use candlescope_figures::host_time::{FrameName, Weights};
 use serde_json::{Value, json};
 
-/// Functions of the whole run, those with the most time in themselves.
-const MOST_FUNCTIONS: usize = 500;
-
 /// Time by function and by path; null if no stacks were sampled. `functions` is how many functions there may be.
 pub fn host(host: Option<&HostTime>, functions: usize) -> Value {
     let Some(host) = host else { return Value::Null };
@@ -43,11 +40,6 @@ pub fn host(host: Option<&HostTime>, functions: usize) -> Value {
         "functions": of_functions.collect::<Vec<_>>(),
         "paths": paths.collect::<Vec<_>>(),
     })
-}
-
-/// The same with as many functions as `metrics.json` has.
-pub(super) fn whole(of: Option<&HostTime>) -> Value {
-    host(of, MOST_FUNCTIONS)
 }
 
 fn weights(time: &Weights) -> Value {

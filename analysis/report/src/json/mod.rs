@@ -18,6 +18,9 @@ use serde_json::{Value, json};
 use spread::{MOST_SAMPLES, spread};
 use std::collections::BTreeMap;
 
+/// Functions of the whole run, those with the most time in themselves.
+const MOST_FUNCTIONS: usize = 500;
+
 /// Version of this layout.
 pub const FORMAT_VERSION: u32 = 1;
 
@@ -60,7 +63,7 @@ pub fn metrics(analysis: &Analysis) -> Value {
         "slow_requests": super::slow_requests::slow_json(analysis),
         "phases": phases(analysis),
         "operators": operators(analysis),
-        "host": host::whole(analysis.host.as_ref()),
+        "host": host(analysis.host.as_ref(), MOST_FUNCTIONS),
         "nsys": super::nsys_table::json(analysis),
         "tree": tree(analysis),
         "tokens": tokens(analysis),

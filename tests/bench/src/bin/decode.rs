@@ -11,8 +11,8 @@
 //! their effect on a single generation is larger than what is measured.
 
 use anyhow::{Context, Result, bail, ensure};
-use candle_core::Tensor;
 use candlescope_bench::account::check_conserved;
+use candlescope_bench::model::{PROMPT, find_model, most_likely};
 use candlescope_bench::process::Disturbance;
 use candlescope_bench::stats::{Ratio, Spread, ratio_of_quantiles};
 use candlescope_bench::{alloc, machine, output};
@@ -30,8 +30,6 @@ use tracing_subscriber::prelude::*;
 
 #[global_allocator]
 static GLOBAL: alloc::Counting = alloc::Counting;
-
-const PROMPT: &str = "Once upon a time, a lighthouse keeper found a letter in a bottle. It said";
 
 /// Measures decode with everything recorded against no subscriber.
 #[derive(Parser)]
@@ -111,19 +109,6 @@ fn main() -> Result<()> {
     }
 }
 
-fn find_model(given: Option<&Path>) -> Result<PathBuf> {
-    let path = match given {
-        Some(path) => path.to_path_buf(),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.models/SmolLM2-135M-Instruct.Q4_1.gguf"),
-    };
-    ensure!(
-        path.exists(),
-        "there is no model at {}: run tests/fetch-smollm2.sh, or set CANDLESCOPE_SMOLLM2",
-        path.display()
-    );
-    Ok(path)
-}
-
 fn child(role: Role, options: &Options, model: &Path) -> Result<()> {
     let dir = output::scratch()?;
     let mut session = None;
@@ -163,20 +148,11 @@ fn child(role: Role, options: &Options, model: &Path) -> Result<()> {
 
 /// Greedy decoding without any code of ours.
 fn bare_loop(loaded: &mut LoadedModel, prompt: &[u32], tokens: usize) -> Result<Generation> {
-    let model = loaded.model.as_mut();
-    let device = model.device().clone();
-    let mut forward = |new: &[u32], position: usize| -> Result<u32> {
-        let logits = model.forward(&Tensor::new(new, &device)?.unsqueeze(0)?, position)?;
-        let logits = logits.flatten_all()?.to_vec1::<f32>()?;
-        let best =
-            logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).context("the model has no vocabulary")?;
-        Ok(best.0 as u32)
-    };
     let start = Instant::now();
-    let mut out = vec![forward(prompt, 0)?];
+    let mut out = vec![most_likely(loaded, prompt, 0)?];
     let first = Instant::now();
     while out.len() < tokens {
-        let next = forward(&out[out.len() - 1..], prompt.len() + out.len() - 1)?;
+        let next = most_likely(loaded, &out[out.len() - 1..], prompt.len() + out.len() - 1)?;
         out.push(next);
     }
     let decode_ns = first.elapsed().as_nanos() as f64;

@@ -9,7 +9,7 @@
 //! machine disturbs least.
 
 use anyhow::{Context, Result, bail, ensure};
-use candle_core::Tensor;
+use candlescope_bench::model::{PROMPT, find_model, most_likely};
 use candlescope_bench::process::Disturbance;
 use candlescope_bench::stats::{Ratio, median, ratio_of_quantiles};
 use candlescope_bench::{machine, output};
@@ -23,7 +23,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const PROMPT: &str = "Once upon a time, a lighthouse keeper found a letter in a bottle. It said";
 /// A round counts as disturbed from this share of CPU time taken by others on.
 const DISTURBED: f64 = 0.03;
 
@@ -122,13 +121,7 @@ fn poll(
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.models/SmolLM2-135M-Instruct.Q4_1.gguf");
-    let path = options.model.clone().unwrap_or_else(default);
-    ensure!(
-        path.exists(),
-        "there is no model at {}: run tests/fetch-smollm2.sh, or set CANDLESCOPE_SMOLLM2",
-        path.display()
-    );
+    let path = find_model(options.model.as_deref())?;
     let load = LoadOptions { dequantize: options.dequantize, ..LoadOptions::default() };
     let mut model = LoadedModel::load(&ModelSource::Gguf(path), &load)?;
     let prompt = model.encode_prompt(PROMPT)?;
@@ -213,19 +206,10 @@ fn sampler_options(options: &Options) -> StackOptions {
 
 /// Greedy decoding; what a token after the first takes.
 fn generate(loaded: &mut LoadedModel, prompt: &[u32], tokens: usize) -> Result<Cost> {
-    let model = loaded.model.as_mut();
-    let device = model.device().clone();
-    let mut forward = |new: &[u32], position: usize| -> Result<u32> {
-        let logits = model.forward(&Tensor::new(new, &device)?.unsqueeze(0)?, position)?;
-        let logits = logits.flatten_all()?.to_vec1::<f32>()?;
-        let best =
-            logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).context("the model has no vocabulary")?;
-        Ok(best.0 as u32)
-    };
-    let mut last = forward(prompt, 0)?;
+    let mut last = most_likely(loaded, prompt, 0)?;
     let (sampler, cpu, start) = (sampler_ns(), process_cpu_ns(), Instant::now());
     for position in prompt.len()..prompt.len() + tokens {
-        last = forward(&[last], position)?;
+        last = most_likely(loaded, &[last], position)?;
     }
     let each = tokens as f64;
     Ok(Cost {
