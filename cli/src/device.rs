@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 use candle_core::{DType, Device};
+use candlescope::Builder;
 use candlescope_models::Engine;
 
 /// The device called `cpu` or `cuda:N`.
@@ -34,6 +35,29 @@ fn cuda(ordinal: usize) -> Result<Device> {
          candlescope-cli --features cuda --bin {name} builds it (it needs the CUDA toolkit)",
         name = crate::hand_over::CUDA_BUILD
     )
+}
+
+/// The same with a stream of its own, which can be captured as a CUDA graph.
+pub(crate) fn with_own_stream(name: &str) -> Result<Device> {
+    match device(name)? {
+        #[cfg(feature = "cuda")]
+        Device::Cuda(default) => {
+            Ok(candlescope_models::slots::capturable_device(default.cuda_stream().context().ordinal())?)
+        }
+        device => Ok(device),
+    }
+}
+
+/// The session that `builder` makes, told which stream the device's work is in.
+pub(crate) fn told_of(builder: Builder, device: &Device) -> Builder {
+    match device {
+        #[cfg(feature = "cuda")]
+        Device::Cuda(cuda) => {
+            let stream = cuda.cuda_stream();
+            builder.gpu_clock(candlescope::gpu::CudaClockOptions::default().stream(stream.context().ordinal(), &stream))
+        }
+        _ => builder,
+    }
 }
 
 /// The element type called `f32`, `f16` or `bf16`.

@@ -8,6 +8,7 @@ use candlescope::env::EnvConfig;
 use candlescope::gpu::KernelWindows;
 use candlescope_core::files::read_text_limited;
 use candlescope_core::{GpuTier, GpuTiming, Schedule};
+use candlescope_models::slots::SlotOptions;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -34,6 +35,17 @@ impl Options {
             Some(KernelWindows::Scheduled(schedule)) => Some(schedule),
             _ => None,
         }
+    }
+
+    /// What sequences are held in, if in slots.
+    pub(crate) fn slots(&self) -> Option<SlotOptions> {
+        let runtime = &self.given.runtime;
+        let asked = runtime.cuda_graph || runtime.max_num_seqs.is_some() || runtime.max_model_len.is_some();
+        asked.then(|| SlotOptions {
+            slots: runtime.max_num_seqs.unwrap_or(runtime.batch),
+            context: runtime.max_model_len,
+            cuda_graph: runtime.cuda_graph,
+        })
     }
 
     pub(crate) fn on_gpu(&self) -> bool {
@@ -120,6 +132,17 @@ fn check(options: &Options) -> Result<()> {
             "--batch is {}; at most {MAX_BATCH} sequences run at once: use a smaller batch, and --repeats for more requests",
             runtime.batch
         );
+    }
+    for (name, value) in [("max-num-seqs", runtime.max_num_seqs), ("max-model-len", runtime.max_model_len)] {
+        if value == Some(0) {
+            bail!("--{name} is 0; it must be at least 1, or left out");
+        }
+    }
+    if let Some(slots) = runtime.max_num_seqs.filter(|slots| *slots < runtime.batch) {
+        bail!("--batch is {} and --max-num-seqs {slots}: every sequence needs a slot", runtime.batch);
+    }
+    if runtime.cuda_graph && !options.on_gpu() {
+        bail!("--cuda-graph needs a GPU: add --device cuda:0");
     }
     match profiling.disk_budget_mb {
         Some(0) => bail!("--disk-budget-mb is 0; it must be at least 1, or left out for no limit"),

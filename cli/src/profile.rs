@@ -10,6 +10,7 @@ use crate::progress::Progress;
 use crate::run_dir::RunDir;
 use crate::work::{self, Output};
 use anyhow::{Context, Result, anyhow, bail};
+use candle_core::Device;
 use candlescope::Scope;
 use candlescope::parquet::ParquetConfig;
 use candlescope_core::run::{Finding, RunManifest, Severity, env_key, result_key};
@@ -128,7 +129,7 @@ pub(crate) fn record(options: &Options, progress: bool) -> Result<Recorded> {
     let out = dir.path();
     crash_report::writing(out);
     crash_report::doing("starting the session");
-    let scope = start(options, out, peaks, disturbances).inspect_err(|_| dir.remove_if_empty())?;
+    let scope = start(options, &load.device, out, peaks, disturbances).inspect_err(|_| dir.remove_if_empty())?;
     let progress = Progress::new(progress);
 
     // The scope is always ended properly, so that what was recorded before an error can be read. A panic is treated
@@ -175,8 +176,14 @@ fn disturbances(_: &str) -> Vec<String> {
 }
 
 fn load_options(options: &Options) -> Result<LoadOptions> {
+    let slots = options.slots();
+    let name = &options.given.hardware.device;
     Ok(LoadOptions {
-        device: crate::device::device(&options.given.hardware.device)?,
+        device: match slots {
+            Some(slots) if slots.cuda_graph => crate::device::with_own_stream(name)?,
+            _ => crate::device::device(name)?,
+        },
+        slots,
         dtype: options.given.model.dtype.as_deref().map(crate::device::dtype).transpose()?,
         dequantize: options.given.model.dequantize,
         seed: options.given.runtime.seed,
@@ -196,11 +203,17 @@ fn default_out(source: &ModelSource) -> PathBuf {
 }
 
 /// Installs the layer: before the model loads, because spans are made then.
-fn start(options: &Options, out: &Path, peaks: Option<serde_json::Value>, disturbances: Vec<String>) -> Result<Scope> {
+fn start(
+    options: &Options,
+    device: &Device,
+    out: &Path,
+    peaks: Option<serde_json::Value>,
+    disturbances: Vec<String>,
+) -> Result<Scope> {
     let budget = options.given.profiling.disk_budget_mb.map(|mb| mb.saturating_mul(1 << 20));
     let config = ParquetConfig::new(out).disk_budget(budget);
     let run_id = out.file_name().map_or_else(|| "run".into(), |n| n.to_string_lossy().into_owned());
-    let mut builder = crate::sdk::builder(options)?
+    let mut builder = crate::device::told_of(crate::sdk::builder(options)?, device)
         .parquet_with(config)
         .run_id(&run_id)
         .on_problem(candlescope_core::diagnostics::to_stderr)

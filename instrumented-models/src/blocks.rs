@@ -1,9 +1,10 @@
 //! What our decoders have in common: a stack of blocks, each a norm, attention, a norm and a feed-forward network on the
 //! residual stream, and the way in and out of it.
 
-use crate::causal_lm::See;
-use crate::layers::{Attention, KvCache, LayerNorm, Mlp, RmsNorm, record};
-use candle_core::{Result, Tensor};
+use crate::causal_lm::{See, context_after};
+use crate::config::ModelConfig;
+use crate::layers::{Attention, CausalMask, KvCache, LayerNorm, Mlp, Place, RmsNorm, SlotCache, record};
+use candle_core::{DType, Result, Tensor, bail};
 use candle_nn::Module;
 use candlescope_core::Annotation;
 use candlescope_work::input::{Input, Widths};
@@ -67,8 +68,8 @@ impl<N: Norm, A> Block<N, A> {
 }
 
 impl<N: Norm> Block<N> {
-    fn forward(&mut self, xs: &Tensor, position: usize, mask: Option<&Tensor>) -> Result<Tensor> {
-        self.around(xs, |attention, xs| attention.forward(xs, position, mask))
+    fn forward(&mut self, xs: &Tensor, place: Place<'_>, mask: Option<&Tensor>) -> Result<Tensor> {
+        self.around(xs, |attention, xs| attention.forward(xs, place, mask))
     }
 
     fn cost(&self, work: Input, features: usize, widths: Widths) -> Cost {
@@ -99,9 +100,9 @@ impl<N: Norm> Blocks<N> {
         (0..count).map(block).collect::<std::result::Result<_, E>>().map(Self)
     }
 
-    pub(crate) fn forward(&mut self, mut xs: Tensor, position: usize, mask: Option<&Tensor>) -> Result<Tensor> {
+    pub(crate) fn forward(&mut self, mut xs: Tensor, place: Place<'_>, mask: Option<&Tensor>) -> Result<Tensor> {
         for block in &mut self.0 {
-            xs = block.forward(&xs, position, mask)?;
+            xs = block.forward(&xs, place, mask)?;
         }
         Ok(xs)
     }
@@ -109,7 +110,7 @@ impl<N: Norm> Blocks<N> {
     /// The same for a new text, showing each block's output to `see`.
     pub(crate) fn inspect(&mut self, mut xs: Tensor, mask: Option<&Tensor>, see: &mut See<'_>) -> Result<Tensor> {
         for (number, block) in self.0.iter_mut().enumerate() {
-            xs = block.forward(&xs, 0, mask)?;
+            xs = block.forward(&xs, Place::At(0), mask)?;
             see(number, &xs)?;
         }
         Ok(xs)
@@ -121,7 +122,18 @@ impl<N: Norm> Blocks<N> {
 
     /// Bytes allocated for keys and values.
     pub(crate) fn kv_bytes(&self) -> u64 {
-        self.0.iter().filter_map(|block| block.attention.cache()).map(KvCache::allocated_bytes).sum()
+        let held = |block: &Block<N>| {
+            block.attention.cache().map_or(0, KvCache::allocated_bytes)
+                + block.attention.slots().map_or(0, SlotCache::allocated_bytes)
+        };
+        self.0.iter().map(held).sum()
+    }
+
+    /// Gives each layer memory for sequences in slots; all of them or none.
+    pub(crate) fn hold(&mut self, mut slots: impl FnMut(usize) -> Result<SlotCache>) -> Result<()> {
+        let made = (0..self.0.len()).map(&mut slots).collect::<Result<Vec<_>>>()?;
+        self.0.iter_mut().zip(made).for_each(|(block, slots)| block.attention.hold(slots));
+        Ok(())
     }
 
     /// Forgets keys and values.
@@ -137,6 +149,28 @@ impl<N: Norm> Blocks<N> {
     fn caches(&mut self) -> impl Iterator<Item = &mut KvCache> {
         self.0.iter_mut().filter_map(|block| block.attention.cache_mut())
     }
+}
+
+/// What is added to the scores of `tokens` at their place, if anything is. Fails if there are none, or if the model has no
+/// room for them.
+pub(crate) fn mask_at(masks: &mut CausalMask, tokens: &Tensor, place: Place<'_>, most: usize) -> Result<Option<Tensor>> {
+    let count = tokens.dim(1)?;
+    if count == 0 {
+        bail!("there are no tokens to process; pass at least one")
+    }
+    match place {
+        Place::At(position) | Place::Slots { position, .. } => {
+            context_after(tokens, position, most)?;
+            masks.of(count, position, tokens.device())
+        }
+        Place::Each(_) if count > 1 => bail!("a step takes one token of each slot, these are {count}"),
+        Place::Each(step) => Ok(step.mask.clone()),
+    }
+}
+
+/// Bytes of one token's keys and values in all layers.
+pub(crate) fn kv_bytes_per_token(config: &ModelConfig, dtype: DType) -> u64 {
+    (2 * config.num_layers * config.num_kv_heads * config.head_dim * dtype.size_in_bytes()) as u64
 }
 
 /// The last of `count` positions, (batch, features): only its logits are needed, so the norm too runs on it alone.

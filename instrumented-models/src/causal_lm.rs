@@ -1,5 +1,7 @@
 //! What the generation loop needs from a model.
 
+use crate::layers::{Place, SlotStep};
+use crate::slots::SlotDecoder;
 use candle_core::{Device, Result, Tensor, bail};
 
 /// A language model that continues texts.
@@ -19,6 +21,12 @@ pub trait CausalLm {
     /// Whether several prompts of several tokens can be passed at once.
     fn takes_batches_of_prompts(&self) -> bool {
         true
+    }
+
+    /// The slots of a [decoder of slots](crate::slots::SlotDecoder), which can do nothing afterwards; `None` for any other
+    /// model.
+    fn take_slots(&mut self) -> Option<SlotDecoder> {
+        None
     }
 
     /// Longest context in tokens.
@@ -43,6 +51,33 @@ pub trait Inspect: CausalLm {
 
     /// Bytes allocated for keys and values.
     fn kv_bytes(&self) -> u64;
+}
+
+/// A model that holds several sequences, each in a slot of its own, and advances them together by a step whose shape does
+/// not depend on where they are.
+pub trait SlotModel: CausalLm + Send {
+    /// Allocates keys and values of `slots` sequences of up to `context` tokens, and whatever else a step needs, so that
+    /// nothing that a step uses moves afterwards.
+    ///
+    /// # Errors
+    /// If the device has not enough memory, or the model has no such context.
+    fn hold(&mut self, slots: usize, context: usize) -> Result<()>;
+
+    /// Logits of the last position, (batch, vocabulary) in f32, for `tokens` (batch, new tokens) at their place.
+    ///
+    /// # Errors
+    /// If the place lies outside of what is [held](Self::hold), or an operation fails.
+    fn forward_at(&mut self, tokens: &Tensor, place: Place<'_>) -> Result<Tensor>;
+
+    /// What the layers share in a step of slots at `positions` (n) u32 that attends to `context` positions under
+    /// `mask`, (n, 1, 1, context).
+    ///
+    /// # Errors
+    /// If an operation fails.
+    fn slot_step(&self, positions: Tensor, mask: Option<Tensor>, context: usize) -> Result<SlotStep>;
+
+    /// Bytes of keys and values of one token.
+    fn kv_bytes_per_token(&self) -> u64;
 }
 
 /// What is called with each block's number and its output.

@@ -86,14 +86,14 @@ fn common_length(texts: &[Vec<u32>]) -> Result<usize, GenerateError> {
 }
 
 /// Fails if a token is not in the vocabulary.
-fn check_tokens<'a>(tokens: impl IntoIterator<Item = &'a u32>, vocabulary: usize) -> Result<(), GenerateError> {
+pub(crate) fn check_tokens<'a>(tokens: impl IntoIterator<Item = &'a u32>, vocabulary: usize) -> Result<(), GenerateError> {
     match tokens.into_iter().find(|&&token| token as usize >= vocabulary) {
         Some(&token) => Err(GenerateError::ForeignToken { token, vocabulary }),
         None => Ok(()),
     }
 }
 
-fn check_options(options: &GenerateOptions) -> Result<(), GenerateError> {
+pub(crate) fn check_options(options: &GenerateOptions) -> Result<(), GenerateError> {
     if options.max_new_tokens == 0 {
         return Err(GenerateError::Options("max-new-tokens must be at least 1".into()));
     }

@@ -1,10 +1,11 @@
 //! GPT-2 made of the wrapped layers.
 
-use crate::blocks::{Block, Blocks, ending, last_position};
-use crate::causal_lm::{CausalLm, Inspect, See, context_after};
+use crate::blocks::{Block, Blocks, ending, kv_bytes_per_token, last_position, mask_at};
+use crate::causal_lm::{CausalLm, Inspect, See, SlotModel, context_after};
 use crate::config::{ConfigError, GPT2, ModelConfig};
 use crate::layers::{
-    Activation, Attention, CausalMask, Embedding, KvCache, LayerNorm, Mlp, Projection, product_dtype_on, record,
+    Activation, Attention, CausalMask, Embedding, KvCache, LayerNorm, Mlp, Place, Projection, SlotCache, SlotStep,
+    product_dtype_on, record,
 };
 use crate::weights::{WeightError, WeightSource, embedding, layer_norm, projection, transposed_projection};
 use candle_core::{DType, Device, Result, Tensor, bail};
@@ -107,10 +108,17 @@ impl Gpt2 {
         self.blocks.kv_bytes()
     }
 
-    /// Words and their positions, (batch, tokens, features), from `position` up to `context`.
-    fn embed(&self, tokens: &Tensor, position: usize, context: usize) -> Result<Tensor> {
-        let positions = Tensor::arange(position as u32, context as u32, &self.device)?;
-        self.wte.forward(tokens)?.broadcast_add(&self.wpe.forward(&positions)?)
+    /// Words and their positions, (batch, tokens, features).
+    fn embed(&self, tokens: &Tensor, place: Place<'_>) -> Result<Tensor> {
+        let words = self.wte.forward(tokens)?;
+        let positions = match place {
+            Place::At(position) | Place::Slots { position, .. } => {
+                let positions = Tensor::arange(position as u32, (position + tokens.dim(1)?) as u32, &self.device)?;
+                self.wpe.forward(&positions)?
+            }
+            Place::Each(step) => self.wpe.forward(&step.positions)?.unsqueeze(1)?,
+        };
+        words.broadcast_add(&positions)
     }
 }
 
@@ -118,7 +126,7 @@ impl Inspect for Gpt2 {
     fn inspect(&mut self, tokens: &Tensor, see: &mut See<'_>) -> Result<Tensor> {
         let count = context_after(tokens, 0, self.config.max_context)?;
         let mask = self.mask.of(count, 0, &self.device)?;
-        let xs = self.blocks.inspect(self.embed(tokens, 0, count)?, mask.as_ref(), see)?;
+        let xs = self.blocks.inspect(self.embed(tokens, Place::At(0))?, mask.as_ref(), see)?;
         self.lm_head.forward(&self.ln_f.forward(&xs)?)?.to_dtype(DType::F32)
     }
 
@@ -129,18 +137,7 @@ impl Inspect for Gpt2 {
 
 impl CausalLm for Gpt2 {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
-        let (batch, count) = tokens.dims2()?;
-        if count == 0 {
-            bail!("there are no tokens to process; pass at least one")
-        }
-        let context = context_after(tokens, position, self.config.max_context)?;
-        let mask = self.mask.of(count, position, &self.device)?;
-        let xs = self.embed(tokens, position, context)?;
-        let xs = self.blocks.forward(xs, position, mask.as_ref())?;
-        let last = last_position(&xs, count)?;
-        record(|| Annotation::from(self.ends(Input::new(batch, count, position))));
-        let last = self.ln_f.forward(&last)?;
-        self.lm_head.forward(&last)?.to_dtype(DType::F32)
+        self.forward_at(tokens, Place::At(position))
     }
 
     fn reset(&mut self) {
@@ -161,5 +158,36 @@ impl CausalLm for Gpt2 {
 
     fn device(&self) -> &Device {
         &self.device
+    }
+}
+
+impl SlotModel for Gpt2 {
+    fn hold(&mut self, slots: usize, context: usize) -> Result<()> {
+        let ModelConfig { num_kv_heads, head_dim, max_context, .. } = self.config;
+        if context > max_context {
+            bail!("{context} tokens exceed the context of {max_context} tokens")
+        }
+        let (dtype, device, shape) = (self.dtype, self.device.clone(), (slots, num_kv_heads, context, head_dim));
+        let path = |layer| format!("transformer.h.{layer}.attn.kv_cache");
+        self.blocks.hold(|layer| SlotCache::new(&path(layer), shape, dtype, &device))
+    }
+
+    fn forward_at(&mut self, tokens: &Tensor, place: Place<'_>) -> Result<Tensor> {
+        let (batch, count) = tokens.dims2()?;
+        let mask = mask_at(&mut self.mask, tokens, place, self.config.max_context)?;
+        let xs = self.embed(tokens, place)?;
+        let xs = self.blocks.forward(xs, place, mask.as_ref())?;
+        let last = last_position(&xs, count)?;
+        record(|| Annotation::from(self.ends(place.work(batch, count))));
+        let last = self.ln_f.forward(&last)?;
+        self.lm_head.forward(&last)?.to_dtype(DType::F32)
+    }
+
+    fn slot_step(&self, positions: Tensor, mask: Option<Tensor>, context: usize) -> Result<SlotStep> {
+        SlotStep::new(positions, None, (self.config.num_kv_heads, self.config.head_dim), mask, context)
+    }
+
+    fn kv_bytes_per_token(&self) -> u64 {
+        kv_bytes_per_token(&self.config, self.dtype)
     }
 }

@@ -35,6 +35,7 @@ pub mod load;
 pub mod onnx;
 mod paddleocr_vl;
 mod sampling;
+pub mod slots;
 pub mod source;
 pub mod threads;
 pub mod tokenizer;

@@ -1,11 +1,11 @@
 //! A Llama-family decoder made of the wrapped layers.
 
-use crate::blocks::{Block, Blocks, ending, last_position};
-use crate::causal_lm::{CausalLm, Inspect, See, context_after};
+use crate::blocks::{Block, Blocks, ending, kv_bytes_per_token, last_position, mask_at};
+use crate::causal_lm::{CausalLm, Inspect, See, SlotModel, context_after};
 use crate::config::{ConfigError, FeedForward, ModelConfig};
 use crate::layers::{
-    Activation, Attention, AttentionProjections, CausalMask, Embedding, KvCache, Mlp, Projection, RmsNorm, Rotary,
-    RotaryTables, product_dtype_on, record,
+    Activation, Attention, AttentionProjections, CausalMask, Embedding, KvCache, Mlp, Place, Projection, RmsNorm,
+    Rotary, RotaryTables, SlotCache, SlotStep, product_dtype_on, record,
 };
 use crate::weights::{WeightError, WeightSource, embedding, norm, projection};
 use candle_core::{DType, Device, Result, Tensor, bail};
@@ -133,18 +133,7 @@ impl Inspect for Llama {
 
 impl CausalLm for Llama {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
-        let (batch, count) = tokens.dims2()?;
-        if count == 0 {
-            bail!("there are no tokens to process; pass at least one")
-        }
-        context_after(tokens, position, self.config.max_context)?;
-        let mask = self.mask.of(count, position, &self.device)?;
-        let xs = self.embed_tokens.forward(tokens)?;
-        let xs = self.blocks.forward(xs, position, mask.as_ref())?;
-        let last = last_position(&xs, count)?;
-        record(|| Annotation::from(self.ends(Input::new(batch, count, position))));
-        let last = self.norm.forward(&last)?;
-        self.lm_head.forward(&last)?.to_dtype(DType::F32)
+        self.forward_at(tokens, Place::At(position))
     }
 
     fn reset(&mut self) {
@@ -167,5 +156,39 @@ impl CausalLm for Llama {
 
     fn device(&self) -> &Device {
         &self.device
+    }
+}
+
+impl SlotModel for Llama {
+    fn hold(&mut self, slots: usize, context: usize) -> Result<()> {
+        let ModelConfig { num_kv_heads, head_dim, max_context, .. } = self.config;
+        if context > max_context {
+            bail!("{context} tokens exceed the context of {max_context} tokens")
+        }
+        self.tables.reserve(context)?;
+        let (dtype, device, shape) = (self.dtype, self.device.clone(), (slots, num_kv_heads, context, head_dim));
+        let path = |layer| format!("model.layers.{layer}.self_attn.kv_cache");
+        self.blocks.hold(|layer| SlotCache::new(&path(layer), shape, dtype, &device))
+    }
+
+    fn forward_at(&mut self, tokens: &Tensor, place: Place<'_>) -> Result<Tensor> {
+        let (batch, count) = tokens.dims2()?;
+        let mask = mask_at(&mut self.mask, tokens, place, self.config.max_context)?;
+        let xs = self.embed_tokens.forward(tokens)?;
+        let xs = self.blocks.forward(xs, place, mask.as_ref())?;
+        let last = last_position(&xs, count)?;
+        record(|| Annotation::from(self.ends(place.work(batch, count))));
+        let last = self.norm.forward(&last)?;
+        self.lm_head.forward(&last)?.to_dtype(DType::F32)
+    }
+
+    fn slot_step(&self, positions: Tensor, mask: Option<Tensor>, context: usize) -> Result<SlotStep> {
+        let rotation = self.tables.at(&positions, context)?;
+        let heads = (self.config.num_kv_heads, self.config.head_dim);
+        SlotStep::new(positions, Some(rotation), heads, mask, context)
+    }
+
+    fn kv_bytes_per_token(&self) -> u64 {
+        kv_bytes_per_token(&self.config, self.dtype)
     }
 }

@@ -4,7 +4,7 @@ mod encoders;
 mod loaded_vision;
 
 use crate::candle_models::{CandleDecoder, CandleLlama, CandleQuantizedLlama};
-use crate::causal_lm::CausalLm;
+use crate::causal_lm::{CausalLm, SlotModel};
 use crate::chat::{ChatError, ChatTemplate, Message};
 use crate::config::{ConfigError, EMBEDDED, INSTRUMENTED_ARCHITECTURES, ModelConfig, PADDLEOCR_VL, with_encoder};
 use crate::gpt2::Gpt2;
@@ -12,6 +12,7 @@ use crate::hub::HubError;
 use crate::info::{ModelInfo, compute_dtype, quantized_compute_dtype};
 use crate::layers::ggml_dtype_word;
 use crate::llama::Llama;
+use crate::slots::{OneRequest, SlotDecoder, SlotOptions};
 use crate::source::ModelSource;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::untrusted::{caught, read_text};
@@ -76,11 +77,13 @@ pub struct LoadOptions {
     pub seed: u64,
     /// Which implementation.
     pub engine: Engine,
+    /// Hold sequences in slots and decode by steps of fixed shape, which a GPU can take as a CUDA graph; our layers only.
+    pub slots: Option<SlotOptions>,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { device: Device::Cpu, dtype: None, dequantize: false, seed: 42, engine: Engine::default() }
+        Self { device: Device::Cpu, dtype: None, dequantize: false, seed: 42, engine: Engine::default(), slots: None }
     }
 }
 
@@ -124,6 +127,23 @@ pub enum LoadError {
         source_name: String,
         /// Its architecture.
         architecture: String,
+    },
+    /// There is no room for the slots.
+    #[error(
+        "{slots} slots of {context} tokens, whose keys and values take {} MiB, cannot be had: {}; ask for fewer slots or a \
+         shorter context",
+        bytes >> 20,
+        crate::candle_message(.cause)
+    )]
+    Slots {
+        /// Sequences.
+        slots: usize,
+        /// Tokens of each.
+        context: usize,
+        /// Bytes of keys and values.
+        bytes: u64,
+        /// candle's error.
+        cause: candle_core::Error,
     },
     /// A library panicked on the model's files.
     #[error(
@@ -247,7 +267,7 @@ impl LoadedModel {
     /// # Errors
     /// As for [`load`](Self::load).
     pub fn load_holding(source: &ModelSource, options: &LoadOptions) -> Result<Held, LoadError> {
-        let options = LoadOptions { dequantize: true, engine: Engine::Instrumented, ..options.clone() };
+        let options = LoadOptions { dequantize: true, engine: Engine::Instrumented, slots: None, ..options.clone() };
         let held = Some(RefCell::default());
         let loader = Loader { source: source.to_string(), options: &options, dtype: DType::F32, held };
         let loaded = loader.load(source)?;
@@ -473,10 +493,13 @@ impl Loader<'_> {
         }
         let quantized = file.quantization();
         let model: Box<dyn CausalLm + Send> = match self.options.engine {
-            Engine::Candle => Box::new(CandleQuantizedLlama::load(&file, device)?),
+            Engine::Candle => {
+                self.check_no_slots()?;
+                Box::new(CandleQuantizedLlama::load(&file, device)?)
+            }
             // candle's own model reads fewer architectures from these files than ours.
             Engine::Instrumented | Engine::Auto => {
-                Box::new(Llama::load(&config, &mut GgufWeights::quantized(&mut file, device), DType::F32, device)?)
+                self.ours(Llama::load(&config, &mut GgufWeights::quantized(&mut file, device), DType::F32, device)?)?
             }
         };
         Ok(self.finish(model, config, text, Some(quantized)))
@@ -505,14 +528,27 @@ impl Loader<'_> {
         Ok(match (self.options.engine.of(architecture), architecture) {
             (Engine::Candle, "llama") => Box::new(CandleLlama::load(config, weights, self.dtype, device)?),
             (Engine::Candle, _) => Box::new(CandleDecoder::load(config, weights, self.dtype, device)?),
-            _ if config.is_gpt2() => Box::new(Gpt2::load(config, weights, self.dtype, device)?),
-            _ => Box::new(Llama::load(config, weights, self.dtype, device)?),
+            _ if config.is_gpt2() => self.ours(Gpt2::load(config, weights, self.dtype, device)?)?,
+            _ => self.ours(Llama::load(config, weights, self.dtype, device)?)?,
+        })
+    }
+
+    /// A model of our layers, with its sequences in slots if that is wanted.
+    fn ours(&self, model: impl SlotModel + 'static) -> Result<Box<dyn CausalLm + Send>, LoadError> {
+        let Some(slots) = &self.options.slots else { return Ok(Box::new(model)) };
+        let (bytes, most) = (model.kv_bytes_per_token(), model.max_context());
+        let context = slots.context.unwrap_or(most);
+        SlotDecoder::new(Box::new(model), slots).map(|slots| Box::new(OneRequest::new(slots)) as Box<_>).map_err(|cause| {
+            LoadError::Slots { slots: slots.slots, context, bytes: bytes * (slots.slots * context) as u64, cause }
         })
     }
 
     /// Fails if the engine does not have the architecture, though the other one has.
     fn check_engine(&self, config: &ModelConfig) -> Result<(), LoadError> {
         let architecture = config.architecture.as_str();
+        if self.options.engine.of(architecture) == Engine::Candle {
+            self.check_no_slots()?;
+        }
         match self.options.engine {
             Engine::Candle if config.is_gpt2() => Err(LoadError::Engine(
                 "candle-transformers has no GPT-2: choose the engine `instrumented`, which has it".into(),
@@ -525,6 +561,18 @@ impl Loader<'_> {
                 )))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Fails if sequences in slots are wanted, for a model of candle-transformers.
+    fn check_no_slots(&self) -> Result<(), LoadError> {
+        match self.options.slots {
+            None => Ok(()),
+            Some(_) => Err(LoadError::Engine(format!(
+                "a model of the engine `candle` keeps keys and values itself, not in slots: leave slots and CUDA graphs out, \
+                 or choose the engine `instrumented`, which has {}",
+                INSTRUMENTED_ARCHITECTURES.join(", ")
+            ))),
         }
     }
 

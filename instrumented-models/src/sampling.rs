@@ -70,12 +70,16 @@ impl Sampler {
         Self { options: options.clone(), processors: (0..batch).map(stream).collect() }
     }
 
+    /// Whether it takes the most likely token, whatever came before.
+    pub(crate) fn takes_the_best(&self) -> bool {
+        self.options.rule() == Sampling::ArgMax && self.options.repeat_penalty == 1.
+    }
+
     /// The next token of each sequence from `logits` (batch, vocabulary) and the tokens so far. Waits for the device
     /// once.
     pub(crate) fn next(&mut self, logits: &Tensor, before: &[Vec<u32>]) -> Result<Vec<u32>> {
         let penalty = self.options.repeat_penalty;
-        let greedy = self.options.rule() == Sampling::ArgMax;
-        if greedy && penalty == 1. {
+        if self.takes_the_best() {
             return logits.argmax(D::Minus1)?.to_vec1::<u32>();
         }
         let logits = logits.to_device(&Device::Cpu)?;

@@ -47,6 +47,13 @@ options! {
         ignore_eos: bool = false, "--ignore-eos[=BOOL]";
         /// Sequences generated at once, all from the same prompt
         batch: usize = 1, "--batch N";
+        /// Hold so many sequences in slots, whose memory is allocated at the start, and decode by steps of fixed shape; our
+        /// layers only
+        max_num_seqs: usize, "--max-num-seqs N", usual: "a growing cache; with --cuda-graph, the batch";
+        /// Most tokens of a sequence in a slot
+        max_model_len: usize, "--max-model-len TOKENS", usual: "the model's context";
+        /// Decode by steps of fixed shape that are captured once as CUDA graphs and replayed
+        cuda_graph: bool = false, "--cuda-graph[=BOOL]";
         /// Measured requests; from 6 on medians have a 95 % interval; with a data set, passes over its prompts
         repeats: usize = 6, "--repeats N", usual: "6, or 1 with a data set";
         /// Requests before them that are recorded but left out of the statistics

@@ -37,6 +37,7 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
     crate::threads::settle(args.subject.threads, Some(&args.subject.model))?;
     let device = crate::device::device(&args.subject.device)?;
     let load = LoadOptions {
+        slots: None,
         device,
         dtype: args.subject.dtype.as_deref().map(crate::device::dtype).transpose()?,
         dequantize: args.subject.dequantize,

@@ -1,4 +1,5 @@
-//! The model behind the server: a bounded queue, and threads that each work for one request at a time.
+//! The model behind the server: a bounded queue, and threads that each work for one request at a time, or for as many as they
+//! have slots.
 
 use crate::queue::{Queue, Refused, Waiting};
 use anyhow::{Context, Result};
@@ -8,6 +9,7 @@ use candlescope_models::chat::{ChatError, Message};
 use candlescope_models::{
     FinishReason, GenerateError, GenerateOptions, LoadOptions, LoadedModel, ModelSource, PromptError, generate_for,
 };
+use candlescope_models::slots::{Batcher, BatcherOptions};
 use serde_json::Value;
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
@@ -109,7 +111,7 @@ impl Engine {
         let mut model = None;
         let mut threads = Vec::new();
         for worker in 0..size.workers {
-            let loaded = LoadedModel::load(source, options)?;
+            let mut loaded = LoadedModel::load(source, options)?;
             model.get_or_insert_with(|| Model {
                 name: loaded.info.name.clone(),
                 chats: loaded.chat.is_some(),
@@ -121,7 +123,14 @@ impl Engine {
                 .spawn(move || {
                     // On failure the worker goes on without a pool: candle then computes on rayon's global threads.
                     let _pool = computing(worker, size.threads).inspect_err(|e| eprintln!("model-{worker}: {e}"));
-                    work(loaded, &queue, &stopping);
+                    let slots = loaded.model.take_slots();
+                    match slots {
+                        Some(slots) => {
+                            let batcher = Batcher::new(slots, BatcherOptions::default());
+                            crate::batched::work(&loaded, batcher, &queue, &stopping);
+                        }
+                        None => work(loaded, &queue, &stopping),
+                    }
                 })
                 .context("cannot start a worker")?;
             threads.push(thread);
@@ -177,7 +186,7 @@ fn work(mut model: LoadedModel, jobs: &Queue<Job>, stopping: &AtomicBool) {
 
 /// A request that makes the model panic must not end the worker: the next one begins with an empty cache. (A panic on
 /// one of candle's own threads may leave candle in a bad state; further requests then get candle's errors.)
-fn unless_it_panics<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+pub(crate) fn unless_it_panics<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         Err(Failure::Model(format!("the model panicked: {}", message.unwrap_or("the server's log says more"))))

@@ -9,6 +9,7 @@
 
 mod answer_time;
 mod api;
+mod batched;
 mod capture;
 mod connections;
 mod engine;
@@ -19,8 +20,10 @@ mod shelf;
 
 use anyhow::{Context, Result};
 use axum::extract::DefaultBodyLimit;
+use candle_core::Device;
 use candlescope::Scope;
 use candlescope::parquet::ParquetConfig;
+use candlescope_models::slots::SlotOptions;
 use candlescope_models::{LoadOptions, ModelSource};
 use clap::Parser;
 use engine::{Engine, Size};
@@ -51,6 +54,16 @@ struct Args {
     /// set, the workers share the cores, and the embedded model takes one
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
+    /// Requests that each worker generates at once, in slots that are allocated at the start: they join and leave between
+    /// two steps. Without it a worker generates one after the other
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024), value_name = "N")]
+    max_num_seqs: Option<u16>,
+    /// Most tokens of a request in a slot, prompt included; the model's context by default
+    #[arg(long, requires = "max_num_seqs", value_parser = clap::value_parser!(u32).range(2..), value_name = "TOKENS")]
+    max_model_len: Option<u32>,
+    /// Capture the steps of the slots as CUDA graphs and replay them; needs a GPU and one worker
+    #[arg(long, requires = "max_num_seqs")]
+    cuda_graph: bool,
     /// Requests that may wait; further ones are refused with status 429
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     queue: u16,
@@ -126,11 +139,19 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Everything that makes the server observable. Called before the models load, because their spans are made then.
-fn observe(args: &Args) -> Result<Scope> {
+fn observe(args: &Args, device: &Device) -> Result<Scope> {
     if args.unobserved {
         return Ok(Scope::disabled());
     }
     let mut observed = candlescope::builder();
+    #[cfg(feature = "cuda")]
+    if let (true, Device::Cuda(cuda)) = (args.cuda_graph, device) {
+        let stream = cuda.cuda_stream();
+        let options = candlescope::gpu::CudaClockOptions::default().stream(stream.context().ordinal(), &stream);
+        observed = observed.gpu_clock(options);
+    }
+    #[cfg(not(feature = "cuda"))]
+    let _ = device;
     if let Some(address) = &args.prometheus {
         observed = observed.prometheus(address);
     }
@@ -163,7 +184,8 @@ fn main() -> Result<()> {
     unsafe {
         candlescope_models::threads::compute_on(compute_threads(&args));
     }
-    let scope = observe(&args)?;
+    let device = device(&args)?;
+    let scope = observe(&args, &device)?;
 
     let captures = Arc::new(capture::Captures::new(scope.handle().cloned(), args.shelf(), args.capture_token.clone()));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -172,7 +194,7 @@ fn main() -> Result<()> {
         capture::at_signal(captures.clone(), args.signal_steps)?;
     }
 
-    let options = LoadOptions { device: device(&args.device)?, ..LoadOptions::default() };
+    let options = LoadOptions { device, slots: slots(&args), ..LoadOptions::default() };
     let engine = Engine::start(&source, &options, size(&args))?;
     if let Some(handle) = scope.handle() {
         for (key, value) in &engine.model.facts {
@@ -278,12 +300,36 @@ fn size(args: &Args) -> Size {
     Size { workers, threads, queue: usize::from(args.queue) }
 }
 
-fn device(name: &str) -> Result<candle_core::Device> {
+fn slots(args: &Args) -> Option<SlotOptions> {
+    let context = args.max_model_len.map(|tokens| tokens as usize);
+    args.max_num_seqs.map(|slots| SlotOptions { slots: slots.into(), context, cuda_graph: args.cuda_graph })
+}
+
+/// The device, with a stream of its own for CUDA graphs, because the default one cannot be captured.
+fn device(args: &Args) -> Result<Device> {
+    let device = named_device(&args.device)?;
+    if !args.cuda_graph {
+        return Ok(device);
+    }
+    match device {
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) if args.workers > 1 => {
+            anyhow::bail!("--cuda-graph is for one worker: leave --workers out, and give it more slots with --max-num-seqs")
+        }
+        #[cfg(feature = "cuda")]
+        Device::Cuda(default) => {
+            Ok(candlescope_models::slots::capturable_device(default.cuda_stream().context().ordinal())?)
+        }
+        _ => anyhow::bail!("--cuda-graph needs a GPU: add --device cuda:0"),
+    }
+}
+
+fn named_device(name: &str) -> Result<Device> {
     match name.split_once(':') {
-        None if name == "cpu" => Ok(candle_core::Device::Cpu),
+        None if name == "cpu" => Ok(Device::Cpu),
         Some(("cuda", number)) => {
             let number = number.parse().with_context(|| format!("--device {name}: write it like cuda:0"))?;
-            candle_core::Device::new_cuda(number)
+            Device::new_cuda(number)
                 .map_err(|error| anyhow::anyhow!("--device {name}: {}", candlescope_models::candle_message(&error)))
         }
         _ => anyhow::bail!("--device {name}: use cpu or cuda:N"),

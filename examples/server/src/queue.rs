@@ -65,6 +65,11 @@ impl<T> Queue<T> {
         state.waiting.pop_front().map(|(_, item)| item)
     }
 
+    /// The item that waited longest, if any waits.
+    pub(crate) fn try_next(&self) -> Option<T> {
+        self.state().waiting.pop_front().map(|(_, item)| item)
+    }
+
     /// Accepts no more items and drops those that wait.
     pub(crate) fn close(&self) {
         let mut state = self.state();
@@ -103,7 +108,7 @@ mod tests {
         // An item that a worker has taken is no longer in the queue.
         drop(third);
         let _fourth = queue.push(|| 4).expect("room");
-        assert_eq!(queue.next(), Some(4));
+        assert_eq!((queue.next(), queue.try_next()), (Some(4), None));
     }
 
     #[test]

@@ -437,3 +437,54 @@ fn metrics_and_the_run_say_what_the_clients_saw() {
     assert!(manifest.verdict.ok, "{:?}", manifest.verdict);
     assert_eq!(manifest.model["name"], json!("embedded"));
 }
+
+#[test]
+fn requests_at_once_share_steps_and_each_gets_its_own_text() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = dir.path().join("run");
+    let prompts = ["Hello", "Once upon a time there was", "A", "The quick brown fox", "Zebras"];
+    let asked = |prompt: &str| json!({ "prompt": prompt, "max_tokens": 60, "temperature": 0, "ignore_eos": true });
+    let text = |answer: &Value| answer["choices"][0]["text"].as_str().expect("a text").to_string();
+    let one_by_one: Vec<String> = {
+        let server = Server::start::<&str>(&[]);
+        prompts.iter().map(|prompt| text(&server.complete(asked(prompt)).1)).collect()
+    };
+
+    let run_text = run.to_str().expect("UTF-8");
+    let server = Server::start(&["--max-num-seqs", "3", "--max-model-len", "200", "--parquet", run_text]);
+    let together: Vec<(u16, Value)> = std::thread::scope(|scope| {
+        let asking = |prompt: &&str| scope.spawn({ let prompt = *prompt; let server = &server; move || server.complete(asked(prompt)) });
+        let asking: Vec<_> = prompts.iter().map(asking).collect();
+        asking.into_iter().map(|client| client.join().expect("an answer")).collect()
+    });
+    for ((status, answer), alone) in together.iter().zip(&one_by_one) {
+        assert_eq!((*status, text(answer)), (200, alone.clone()), "{answer}");
+        assert_eq!(answer["usage"]["completion_tokens"], 60);
+    }
+    // The client's mistakes are said as ever, and a client that leaves frees its slot.
+    let (status, answer) = server.complete(json!({ "prompt": [4_000_000_000_u32] }));
+    assert_eq!(status, 400, "{answer}");
+    let (status, answer) = server.complete(json!({ "prompt": vec![1; 200] }));
+    assert!(status == 400 && message(&answer).contains("context is 200"), "{answer}");
+    for _ in 0..4 {
+        let body = json!({ "prompt": "Hello", "max_tokens": 190, "ignore_eos": true, "stream": true });
+        let mut left = agent().post(&format!("{}/v1/completions", server.url)).send_json(body).expect("an answer").into_reader();
+        left.read_exact(&mut [0; 16]).expect("a first token");
+    }
+    assert_eq!(server.complete(asked("Hello")).0, 200);
+    server.stop();
+
+    let opened = Run::open(&run).expect("a run");
+    let batch = join(opened.batches());
+    let of_prompts = batch.requests.iter().filter(|request| request.output_tokens == Some(60)).count();
+    assert_eq!(of_prompts, prompts.len() + 1);
+    let most = batch.steps.iter().map(|step| step.serves.len()).max();
+    assert!(most >= Some(2), "no step was shared");
+    for request in batch.requests.iter().filter(|request| request.output_tokens == Some(60)) {
+        let served = batch.steps.iter().flat_map(|step| &step.serves).filter(|served| served.request == request.request);
+        assert_eq!(served.map(|served| u64::from(served.output_tokens)).sum::<u64>(), 60, "every token has its step");
+        assert!(request.queue_ns.is_some() && request.ttft_ns.is_some());
+    }
+    let manifest = opened.manifest().expect("a manifest");
+    assert!(manifest.verdict.ok, "{:?}", manifest.verdict);
+}

@@ -1,8 +1,8 @@
 //! Causal self-attention, grouped-query where there are fewer key/value heads.
 
-use super::{KvCache, Projection, Rotary, dtype_word, join, layer_span, product_dtype, record};
+use super::{KvCache, Place, Projection, Rotary, SlotCache, dtype_word, join, layer_span, product_dtype, record};
 use crate::config::AttentionDims;
-use candle_core::{DType, Result, Tensor};
+use candle_core::{DType, Result, Tensor, bail};
 use candle_nn::Module;
 use candlescope_core::Annotation;
 use candlescope_work::input::{Input, Widths};
@@ -19,8 +19,20 @@ pub struct Attention {
     inputs: Inputs,
     o_proj: Projection,
     cache: Option<KvCache>,
+    /// Memory for several sequences, in place of `cache` for those that are in a slot.
+    slots: OwnSlots,
     dims: AttentionDims,
     spans: Spans,
+}
+
+/// A clone has none: two models never write into the same memory.
+#[derive(Debug)]
+struct OwnSlots(Option<SlotCache>);
+
+impl Clone for OwnSlots {
+    fn clone(&self) -> Self {
+        Self(None)
+    }
 }
 
 /// How queries, keys and values are made.
@@ -75,7 +87,7 @@ impl Attention {
         cache: Option<KvCache>,
     ) -> Self {
         let AttentionProjections { q, k, v, o: o_proj } = projections;
-        Self { inputs: Inputs::Apart { q, k, v, rotary }, o_proj, cache, dims, spans: Spans::new(path) }
+        Self { inputs: Inputs::Apart { q, k, v, rotary }, o_proj, cache, slots: OwnSlots(None), dims, spans: Spans::new(path) }
     }
 
     /// An attention named by `path` whose projection `qkv`, hidden to (heads + 2·kv heads)·head, makes queries, keys and
@@ -88,7 +100,7 @@ impl Attention {
         cache: Option<KvCache>,
     ) -> Self {
         let inputs = Inputs::Merged { qkv, split: layer_span!("split", &join(path, "split")) };
-        Self { inputs, o_proj: output, cache, dims, spans: Spans::new(path) }
+        Self { inputs, o_proj: output, cache, slots: OwnSlots(None), dims, spans: Spans::new(path) }
     }
 
     /// The cache, if there is one.
@@ -99,6 +111,16 @@ impl Attention {
     /// The cache, if there is one.
     pub fn cache(&self) -> Option<&KvCache> {
         self.cache.as_ref()
+    }
+
+    /// Gives it memory for sequences in slots.
+    pub fn hold(&mut self, slots: SlotCache) {
+        self.slots = OwnSlots(Some(slots));
+    }
+
+    /// The memory for sequences in slots, if there is any.
+    pub fn slots(&self) -> Option<&SlotCache> {
+        self.slots.0.as_ref()
     }
 
     /// Cost of a forward pass: projections, rotary embedding, attention, and the cache if there is one. The projections
@@ -119,16 +141,20 @@ impl Attention {
             + heads.context(work, widths)
     }
 
-    /// Input (batch, tokens, hidden) whose first token is at `position`; output of the same shape. `mask`, (tokens,
-    /// position + tokens), is added to the scores: 0 to attend, −∞ not to. A single token needs no mask.
-    pub fn forward(&mut self, xs: &Tensor, position: usize, mask: Option<&Tensor>) -> Result<Tensor> {
+    /// Input (batch, tokens, hidden) at `place`; output of the same shape. `mask`, (tokens, position + tokens) or a
+    /// [step's](SlotStep) own, is added to the scores: 0 to attend, −∞ not to. A single token needs none.
+    pub fn forward(&mut self, xs: &Tensor, place: Place<'_>, mask: Option<&Tensor>) -> Result<Tensor> {
         let _entered = self.spans.attention.enter();
         let (batch, tokens, _) = xs.dims3()?;
-        let work = Input::new(batch, tokens, position);
-        let (q, k, v) = self.inputs(xs, work)?;
-        let (k, v) = match &mut self.cache {
-            Some(cache) => cache.append(&k, &v, position)?,
-            None => {
+        let work = place.work(batch, tokens);
+        let (q, k, v) = self.inputs(xs, place)?;
+        let (k, v) = match (place, &mut self.cache) {
+            (Place::Slots { .. } | Place::Each(_), _) => match self.slots() {
+                Some(slots) => slots.append(&k, &v, place)?,
+                None => bail!("there are no slots: make room for them first"),
+            },
+            (Place::At(position), Some(cache)) => cache.append(&k, &v, position)?,
+            (Place::At(_), None) => {
                 record(|| Annotation::from(self.dims.counted().turned_values(work, v.dtype().size_in_bytes())));
                 (k, v.contiguous()?)
             }
@@ -140,15 +166,16 @@ impl Attention {
     }
 
     /// Queries, keys and values, (batch, heads, tokens, head) each.
-    fn inputs(&self, xs: &Tensor, work: Input) -> Result<(Tensor, Tensor, Tensor)> {
+    fn inputs(&self, xs: &Tensor, place: Place<'_>) -> Result<(Tensor, Tensor, Tensor)> {
         let AttentionDims { heads, kv_heads, head_dim } = self.dims;
         let (batch, tokens, _) = xs.dims3()?;
+        let work = place.work(batch, tokens);
         match &self.inputs {
             Inputs::Apart { q, k, v, rotary } => {
                 let q = q.forward(xs)?.reshape((batch, tokens, heads, head_dim))?.transpose(1, 2)?;
                 let k = k.forward(xs)?.reshape((batch, tokens, kv_heads, head_dim))?.transpose(1, 2)?;
                 let v = v.forward(xs)?.reshape((batch, tokens, kv_heads, head_dim))?.transpose(1, 2)?;
-                let (q, k) = rotary.forward(&q, &k, work.context as usize - tokens)?;
+                let (q, k) = rotary.forward(&q, &k, place)?;
                 Ok((q, k, v))
             }
             Inputs::Merged { qkv, split } => {

@@ -17,10 +17,12 @@ mod layer_norm;
 mod linear;
 mod lstm;
 mod mlp;
+mod place;
 mod projection;
 mod qmatmul;
 mod rms_norm;
 mod rotary;
+mod slot_cache;
 
 pub use attention::{Attention, AttentionProjections};
 pub(crate) use causal_mask::CausalMask;
@@ -32,12 +34,14 @@ pub use layer_norm::LayerNorm;
 pub use linear::Linear;
 pub use lstm::Lstm;
 pub use mlp::{Activation, Mlp};
+pub use place::{Place, SlotStep};
 pub use projection::Projection;
 pub use qmatmul::QMatMul;
 pub use rms_norm::RmsNorm;
 #[cfg(feature = "onnx")]
 pub(crate) use rotary::rotary_frequencies;
 pub use rotary::{Rotary, RotaryTables};
+pub use slot_cache::SlotCache;
 
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device, Tensor};

@@ -1,11 +1,10 @@
 //! Rotary position embeddings.
 
-use super::{dtype_word, layer_span, record};
+use super::{Place, dtype_word, layer_span, record};
 use crate::config::{Llama3Scaling, Rope};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::rotary_emb::{rope, rope_i};
 use candlescope_core::Annotation;
-use candlescope_work::input::Input;
 use candlescope_work::operation::Heads;
 use std::f32::consts::PI;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,6 +60,13 @@ impl RotaryTables {
     fn narrow(&self, first: usize, count: usize) -> Result<(Tensor, Tensor)> {
         let (cos, sin) = self.holding(first.saturating_add(count))?;
         Ok((cos.narrow(0, first, count)?, sin.narrow(0, first, count)?))
+    }
+
+    /// Cosines and sines of each of `positions` (n), (n, 1, head / 2), all of them below `context`.
+    pub(crate) fn at(&self, positions: &Tensor, context: usize) -> Result<(Tensor, Tensor)> {
+        let (cos, sin) = self.holding(context)?;
+        let of = |table: Tensor| table.index_select(positions, 0)?.unsqueeze(1);
+        Ok((of(cos)?, of(sin)?))
     }
 
     /// Tables of at least `positions` positions.
@@ -133,19 +139,25 @@ impl Rotary {
         Self { tables, span: layer_span!("rotary", path) }
     }
 
-    /// Queries (batch, heads, tokens, head) and keys (batch, kv heads, tokens, head) whose first token is at
-    /// `position`. Strided inputs are made contiguous.
-    pub fn forward(&self, q: &Tensor, k: &Tensor, position: usize) -> Result<(Tensor, Tensor)> {
+    /// Queries (batch, heads, tokens, head) and keys (batch, kv heads, tokens, head) of the tokens at `place`. Strided
+    /// inputs are made contiguous.
+    pub fn forward(&self, q: &Tensor, k: &Tensor, place: Place<'_>) -> Result<(Tensor, Tensor)> {
         let _entered = self.span.enter();
         let (batch, heads, tokens, head_dim) = q.dims4()?;
         let kv_heads = k.dim(1)?;
-        let (cos, sin) = self.tables.narrow(position, tokens)?;
+        let (cos, sin) = match place {
+            Place::At(position) | Place::Slots { position, .. } => self.tables.narrow(position, tokens)?,
+            Place::Each(step) => match &step.rotation {
+                Some(rotation) => rotation.clone(),
+                None => bail!("this step was made for a model without rotary embeddings"),
+            },
+        };
         let turn = if self.tables.interleaved { rope_i } else { rope };
         let q = turn(&q.contiguous()?, &cos, &sin)?;
         let k = turn(&k.contiguous()?, &cos, &sin)?;
         record(|| {
             let dims = Heads::new(heads, kv_heads, head_dim);
-            let cost = dims.rotary(Input::new(batch, tokens, position), q.dtype().size_in_bytes());
+            let cost = dims.rotary(place.work(batch, tokens), q.dtype().size_in_bytes());
             Annotation::from(cost).dtype(dtype_word(q.dtype())).shape(q.dims())
         });
         Ok((q, k))

@@ -157,7 +157,6 @@ impl Round {
 pub struct MachineMeter {
     last: Option<Round>,
     sum: MachineUse,
-    /// Most threads seen at any time, also where no step ran.
     pool_threads: Option<u64>,
 }
 
@@ -174,6 +173,11 @@ impl MachineMeter {
         if let Some(last) = self.last.replace(round).filter(|_| steps_ran) {
             self.sum.add(&last, &round);
         }
+    }
+
+    /// Most threads without a name of their own at any time, also where no step ran.
+    pub fn pool_threads(&self) -> Option<u64> {
+        self.pool_threads
     }
 
     /// The sum; `None` if the host was not sampled while steps ran.

@@ -37,3 +37,15 @@ fn every_program_says_how_many_threads_compute_and_how_it_used_the_machine() {
         assert_eq!(written["machine"]["user_s"].as_f64(), Some(machine.user_s));
     }
 }
+
+/// A run may begin and end between two looks at the host: how it used the machine is not known then, its threads are.
+#[test]
+#[cfg(target_os = "linux")]
+fn threads_are_told_where_no_step_ran_between_two_samples() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = dir.path().join("run");
+    let (_layer, scope) = candlescope::builder().parquet(&run).layer().expect("a session");
+    let finished = scope.finish().expect("a manifest");
+    assert_eq!(finished.machine, None, "no step ran");
+    assert!(finished.environment["unnamed_threads"].is_u64(), "{:?}", finished.environment);
+}

@@ -31,6 +31,8 @@ pub(crate) struct RunEnd<'a> {
     pub(crate) in_place: Option<InPlaceOverhead>,
     /// How the machine was used while steps ran.
     pub(crate) machine: Option<MachineUse>,
+    /// Most threads without a name of their own that a sample saw, also where no step ran.
+    pub(crate) pool_threads: Option<u64>,
     pub(crate) background_cpu_ns: Option<u64>,
     pub(crate) collector_failures: &'a [(&'static str, String)],
     /// Whether the thread of the collectors is still busy.
@@ -59,7 +61,7 @@ impl RunEnd<'_> {
         m.gpu = self.gpu;
         m.stacks = self.stacks;
         m.machine = self.machine;
-        note_threads_and_candle(m);
+        note_threads_and_candle(m, self.pool_threads);
         let (application_ns, ratio) = overhead(self.per_interval_ns, tally);
         m.overhead = OverheadInfo {
             per_interval_ns: self.per_interval_ns,
@@ -83,14 +85,14 @@ impl RunEnd<'_> {
 }
 
 /// What the environment can say of candle and its threads only at the end.
-fn note_threads_and_candle(m: &mut RunManifest) {
+fn note_threads_and_candle(m: &mut RunManifest, pool_threads: Option<u64>) {
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
             m.environment.entry(key.into()).or_insert(value);
         }
     };
     put(env_key::CANDLE.name(), crate::modules::seen_candle_version().map(Into::into));
-    put(env_key::UNNAMED_THREADS.name(), m.machine.and_then(|machine| machine.pool_threads).map(Into::into));
+    put(env_key::UNNAMED_THREADS.name(), pool_threads.map(Into::into));
 }
 
 /// Time taken from the application's threads in nanoseconds, by the loop's estimate, and its share of the time in

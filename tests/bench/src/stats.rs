@@ -39,6 +39,13 @@ pub fn median(values: &[f64]) -> f64 {
     Spread::of(values).map_or(f64::NAN, |s| s.p50)
 }
 
+/// The quantile `q` of values that are not sorted, `NaN` for an empty sample.
+pub fn quantile(values: &[f64], q: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    if sorted.is_empty() { f64::NAN } else { quantile_of_sorted(&sorted, q) }
+}
+
 /// Linear interpolation between the two neighbouring order statistics (Hyndman and Fan's type 7, numpy's default).
 fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
     let position = q * (sorted.len() - 1) as f64;

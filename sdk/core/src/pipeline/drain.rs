@@ -69,6 +69,8 @@ pub(crate) struct DrainReport {
     pub(crate) stacks: Option<StackAccount>,
     pub(crate) in_place: Option<InPlaceOverhead>,
     pub(crate) machine: Option<MachineUse>,
+    /// Most threads without a name of their own that a sample saw.
+    pub(crate) pool_threads: Option<u64>,
     /// Threads that are writing captured runs.
     pub(crate) captures: Vec<JoinHandle<()>>,
 }
@@ -632,8 +634,8 @@ impl Drain {
         let stacks = self.enricher.stacks.as_ref().map(Stacks::account);
         let in_place = self.resolver.in_place(&Surroundings { shared: &self.shared, mapper: &self.mapper });
         meter.update();
-        let (machine, captures) = (self.machine.result(), self.captures);
-        let _ = answer.send(DrainReport { lanes: self.lanes, tally, clock, gpu, stacks, in_place, machine, captures });
+        let (machine, pool_threads, captures) = (self.machine.result(), self.machine.pool_threads(), self.captures);
+        let _ = answer.send(DrainReport { lanes: self.lanes, tally, clock, gpu, stacks, in_place, machine, pool_threads, captures });
     }
 }
 

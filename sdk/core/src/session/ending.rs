@@ -182,6 +182,7 @@ impl Session {
             per_interval_ns: inner.per_interval_ns,
             in_place: report.in_place.clone(),
             machine: report.machine,
+            pool_threads: report.pool_threads,
             background_cpu_ns: self.background.total_ns(),
             collector_failures: &failures,
             collectors_hang: self.collectors_hang,

@@ -1,0 +1,62 @@
+//! Where the tokens of a forward pass are in their sequences.
+
+use candle_core::{Result, Tensor};
+use candlescope_work::input::Input;
+
+/// Where the tokens of a forward pass are in their sequences.
+#[derive(Debug, Clone, Copy)]
+pub enum Place<'a> {
+    /// The first token of every sequence is at this position of the growing cache.
+    At(usize),
+    /// The sequences are those of the slots from `first` on; their first token is at `position`.
+    Slots {
+        /// The first slot.
+        first: usize,
+        /// Tokens that these slots hold already.
+        position: usize,
+    },
+    /// One token of each of the first slots, at positions that the device knows.
+    Each(&'a SlotStep),
+}
+
+impl Place<'_> {
+    /// What a pass of `tokens` (batch, new tokens) works on.
+    pub(crate) fn work(&self, batch: usize, tokens: usize) -> Input {
+        match self {
+            Self::At(position) | Self::Slots { position, .. } => Input::new(batch, tokens, *position),
+            Self::Each(step) => Input::token(batch as u64, step.context as u64),
+        }
+    }
+}
+
+/// What the layers of a step of fixed shape share: one token for each of the first `n` slots, wherever it is in its
+/// sequence. All of it lies on the device, so that the same calls serve any positions: a step can be captured once and
+/// replayed.
+#[derive(Debug, Clone)]
+pub struct SlotStep {
+    /// Where each slot's token is, (n) u32; `u32::MAX` for a slot that is idle.
+    pub(crate) positions: Tensor,
+    /// Cosines and sines of these positions, (n, 1, head / 2) each; none where positions are learned.
+    pub(crate) rotation: Option<(Tensor, Tensor)>,
+    /// Where each element of a key is written, (n, kv heads, 1, head) u32. Nothing is written at `u32::MAX`.
+    pub(crate) write_at: Tensor,
+    /// 0 to attend and −∞ not to, (n, 1, 1, context) in f32; none where every slot attends to all of them.
+    pub(crate) mask: Option<Tensor>,
+    /// Positions that are attended to, or masked.
+    pub(crate) context: usize,
+}
+
+impl SlotStep {
+    /// Of slots at `positions` (n), whose keys have `kv_heads` heads of `head_dim` features.
+    pub(crate) fn new(
+        positions: Tensor,
+        rotation: Option<(Tensor, Tensor)>,
+        (kv_heads, head_dim): (usize, usize),
+        mask: Option<Tensor>,
+        context: usize,
+    ) -> Result<Self> {
+        let n = positions.dim(0)?;
+        let write_at = positions.reshape((n, 1, 1, 1))?.broadcast_as((n, kv_heads, 1, head_dim))?.contiguous()?;
+        Ok(Self { positions, rotation, write_at, mask, context })
+    }
+}

@@ -1,0 +1,24 @@
+//! Decoding of fixed shape: several sequences, each in a slot, advanced together by a step that is the same calls whatever
+//! their positions are. On a GPU such a step can be captured once, as a CUDA graph, and replayed: the device then takes its
+//! kernels without waiting for the host to launch each.
+//!
+//! Keys and values of all slots are allocated when the decoder is made. A step takes one token of each of the first slots,
+//! as many as the smallest [bucket](buckets) that holds those in use; a slot that is idle is computed with the others, and
+//! writes nothing.
+
+mod batcher;
+mod buckets;
+mod decoder;
+mod options;
+#[cfg(not(feature = "cuda"))]
+#[path = "slots/no_graphs.rs"]
+mod graphs;
+#[cfg(feature = "cuda")]
+mod graphs;
+mod one_request;
+
+pub use batcher::{Batcher, BatcherOptions, Job, Receive};
+pub use decoder::SlotDecoder;
+pub use graphs::capturable_device;
+pub(crate) use one_request::OneRequest;
+pub use options::{EagerCause, Ran, SlotOptions};

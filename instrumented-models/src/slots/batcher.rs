@@ -1,0 +1,383 @@
+//! Continuous batching: requests join and leave between steps.
+//!
+//! Each turn passes at most one piece of a prompt, and then one token of every sequence that generates, so that a long
+//! prompt holds nobody up for longer than a piece takes. Requests are served in the order in which they came. A slot keeps
+//! the keys and values of its last sequence: a prompt that begins like it is computed from where they differ.
+//!
+//! Steps are not begun under a request: each says for which requests it worked ([`llm::serves`]), so that every request has
+//! its queue time, time to first token, gaps between tokens, and its share of the steps' time.
+
+use super::decoder::SlotDecoder;
+use crate::generate::{FinishReason, GenerateError, GenerateOptions, check_options, check_tokens};
+use crate::load::PromptTooLong;
+use crate::sampling::Sampler;
+use candle_core::{D, Device, Result, Tensor};
+use candlescope_core::llm::{self, Request, Tokens};
+use candlescope_core::{Annotation, Outcome, annotate};
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+/// How a [`Batcher`] works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatcherOptions {
+    /// Most tokens of a prompt that pass between two steps of the sequences that generate.
+    pub prompt_piece: usize,
+    /// Least number of tokens that a prompt has to share with what a slot holds, for them not to be computed again.
+    pub least_shared: usize,
+}
+
+impl Default for BatcherOptions {
+    fn default() -> Self {
+        Self { prompt_piece: 256, least_shared: 16 }
+    }
+}
+
+/// Whoever waits for a request's tokens.
+pub trait Receive {
+    /// A token; a break ends the sequence with [`FinishReason::Cancelled`].
+    fn token(&mut self, token: u32) -> ControlFlow<()>;
+
+    /// Whether anybody still waits. Asked before each piece of a prompt.
+    fn is_wanted(&self) -> bool {
+        true
+    }
+
+    /// The end: after the last token, or in place of the first.
+    fn ended(&mut self, outcome: std::result::Result<FinishReason, GenerateError>);
+}
+
+/// A request for a [`Batcher`].
+pub struct Job<'a> {
+    /// The request, made when it arrived, so that its wait is part of it.
+    pub request: Request,
+    /// Tokens of the prompt.
+    pub prompt: Vec<u32>,
+    /// How to generate; the cache is always used.
+    pub options: GenerateOptions,
+    /// Tokens that end the sequence.
+    pub stop: Vec<u32>,
+    /// Who gets the tokens.
+    pub receive: Box<dyn Receive + 'a>,
+}
+
+impl std::fmt::Debug for Job<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The prompt is the client's.
+        f.debug_struct("Job").field("request", &self.request).field("tokens", &self.prompt.len()).finish_non_exhaustive()
+    }
+}
+
+/// A request in a slot.
+struct Running<'a> {
+    job: Job<'a>,
+    /// Prompt and generated tokens. All but the last have been passed, or wait to be.
+    text: Vec<u32>,
+    sampler: Sampler,
+    /// Whether the prompt has been passed.
+    generates: bool,
+    /// When it came into its slot, among all: the first goes first.
+    number: u64,
+}
+
+/// Several requests on one model, a step at a time, on one thread.
+pub struct Batcher<'a> {
+    decoder: SlotDecoder,
+    options: BatcherOptions,
+    waiting: VecDeque<Job<'a>>,
+    running: Vec<Option<Running<'a>>>,
+    /// The tokens whose keys and values each slot holds.
+    held: Vec<Vec<u32>>,
+    admitted: u64,
+    shared: u64,
+}
+
+impl std::fmt::Debug for Batcher<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batcher")
+            .field("decoder", &self.decoder)
+            .field("waiting", &self.waiting.len())
+            .field("running", &self.running())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Batcher<'a> {
+    /// A batcher on these slots.
+    pub fn new(decoder: SlotDecoder, options: BatcherOptions) -> Self {
+        let slots = decoder.slots();
+        Self {
+            decoder,
+            options: BatcherOptions { prompt_piece: options.prompt_piece.max(1), ..options },
+            waiting: VecDeque::new(),
+            running: (0..slots).map(|_| None).collect(),
+            held: vec![Vec::new(); slots],
+            admitted: 0,
+            shared: 0,
+        }
+    }
+
+    /// The slots, and how the last step ran.
+    pub fn decoder(&self) -> &SlotDecoder {
+        &self.decoder
+    }
+
+    /// Requests in slots.
+    pub fn running(&self) -> usize {
+        self.running.iter().flatten().count()
+    }
+
+    /// Requests without a slot.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether another request would get a slot at the next turn.
+    pub fn has_room(&self) -> bool {
+        self.running() + self.waiting.len() < self.running.len()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.running() == 0
+    }
+
+    /// Tokens of prompts that were not computed, because a slot held their keys and values.
+    pub fn shared_tokens(&self) -> u64 {
+        self.shared
+    }
+
+    /// Takes a request. One that cannot be fulfilled ends at once.
+    pub fn submit(&mut self, mut job: Job<'a>) {
+        match self.check(&job) {
+            Ok(()) => self.waiting.push_back(job),
+            Err(error) => {
+                job.request.outcome(Outcome::Failed);
+                job.receive.ended(Err(error));
+            }
+        }
+    }
+
+    fn check(&self, job: &Job<'_>) -> std::result::Result<(), GenerateError> {
+        if job.prompt.is_empty() {
+            return Err(GenerateError::EmptyPrompt);
+        }
+        PromptTooLong::check(job.prompt.len(), self.decoder.context())?;
+        check_tokens(&job.prompt, self.decoder.vocabulary())?;
+        check_options(&job.options)
+    }
+
+    /// One turn: requests get the slots that are free, a piece of the oldest prompt passes, then one token of each sequence
+    /// that generates. A failure of the model ends the requests that it concerns, and nothing else.
+    pub fn turn(&mut self) {
+        self.admit();
+        if let Some(slot) = self.next_prompt() {
+            self.pass_prompt(slot);
+        }
+        self.step();
+    }
+
+    /// Ends every request, those that wait too.
+    pub fn cancel_all(&mut self) {
+        let waiting = self.waiting.drain(..);
+        let running = self.running.iter_mut().filter_map(Option::take).map(|running| running.job);
+        for job in waiting.chain(running) {
+            end(job, Ok(FinishReason::Cancelled));
+        }
+    }
+
+    /// Ends every request that is in a slot because of `message`, as after a panic: what the slots hold is not trusted.
+    pub fn fail_all(&mut self, message: &str) {
+        for slot in 0..self.running.len() {
+            let cause = candle_core::Error::Msg(message.to_string());
+            self.leave(slot, Err(failed("a step of several sequences".into(), cause)));
+        }
+    }
+
+    /// Gives free slots to the requests that came first; of the free ones that which holds most of the prompt, and of equal
+    /// ones the first, because a step passes all up to the last in use.
+    fn admit(&mut self) {
+        while let Some(job) = self.waiting.pop_front() {
+            if !job.receive.is_wanted() {
+                end(job, Ok(FinishReason::Cancelled));
+                continue;
+            }
+            let free = (0..self.running.len()).filter(|slot| self.running[*slot].is_none());
+            let best = free.map(|slot| (self.shared_with(slot, &job.prompt), slot));
+            let Some((shared, slot)) = best.max_by_key(|(shared, slot)| (*shared, usize::MAX - slot)) else {
+                self.waiting.push_front(job);
+                return;
+            };
+            self.decoder.truncate(slot, shared);
+            self.held[slot].truncate(shared);
+            self.shared += shared as u64;
+            self.admitted += 1;
+            let sampler = Sampler::new(&job.options.sampling, job.options.seed, 1);
+            let (text, number) = (job.prompt.clone(), self.admitted);
+            self.running[slot] = Some(Running { job, text, sampler, generates: false, number });
+        }
+    }
+
+    /// How many tokens of a prompt a slot holds that need not be computed again. The last one always is: its logits are
+    /// wanted.
+    fn shared_with(&self, slot: usize, prompt: &[u32]) -> usize {
+        let held = &self.held[slot];
+        let same = held.iter().zip(prompt).take_while(|(a, b)| a == b).count().min(prompt.len() - 1);
+        if same >= self.options.least_shared { same } else { 0 }
+    }
+
+    /// The slot whose prompt came first of those that have not been passed.
+    fn next_prompt(&mut self) -> Option<usize> {
+        loop {
+            let prompts = self.running.iter().enumerate();
+            let prompts = prompts.filter_map(|(slot, r)| r.as_ref().filter(|r| !r.generates).map(|r| (r.number, slot)));
+            let (_, slot) = prompts.min()?;
+            if self.running[slot].as_ref().is_some_and(|running| running.job.receive.is_wanted()) {
+                return Some(slot);
+            }
+            self.leave(slot, Ok(FinishReason::Cancelled));
+        }
+    }
+
+    fn pass_prompt(&mut self, slot: usize) {
+        let Some(running) = &mut self.running[slot] else { return };
+        let from = self.held[slot].len();
+        let to = running.text.len().min(from + self.options.prompt_piece);
+        let (piece, is_last) = (&running.text[from..to], to == running.text.len());
+        let outcome = {
+            let _step = llm::prefill(Tokens::new(to - from).context(to));
+            annotate(Annotation::new().new_tokens(to - from).sequences(1).context_sum(to as u64));
+            let device = self.decoder.device().clone();
+            let next = Tensor::new(piece, &device)
+                .and_then(|tokens| self.decoder.prefill(slot, &tokens.unsqueeze(0)?, from))
+                .and_then(|logits| match is_last {
+                    true => {
+                        let _sampling = llm::sample();
+                        running.sampler.next(&logits, std::slice::from_ref(&running.text)).map(|next| next.first().copied())
+                    }
+                    false => Ok(None),
+                });
+            llm::serves(&running.job.request, Tokens::new(to - from).context(to), usize::from(matches!(next, Ok(Some(_)))));
+            next
+        };
+        match outcome {
+            Ok(next) => {
+                self.held[slot].extend_from_slice(piece);
+                running.generates = is_last;
+                if let Some(next) = next {
+                    self.take(slot, next);
+                }
+            }
+            Err(cause) => self.leave(slot, Err(failed(format!("prefill of {to} tokens"), cause))),
+        }
+    }
+
+    fn step(&mut self) {
+        let generating = |(slot, r): (usize, &Option<Running<'_>>)| r.as_ref().is_some_and(|r| r.generates).then_some(slot);
+        let slots: Vec<usize> = self.running.iter().enumerate().filter_map(generating).collect();
+        if slots.is_empty() {
+            return;
+        }
+        let outcome = {
+            let contexts = || slots.iter().map(|slot| self.held[*slot].len() + 1);
+            let longest = contexts().max().unwrap_or(0);
+            let _step = llm::decode(Tokens::new(slots.len()).context(longest).batch(slots.len()));
+            let sum: usize = contexts().sum();
+            annotate(Annotation::new().new_tokens(slots.len()).sequences(slots.len()).context_sum(sum as u64));
+            let next = self.advance(&slots);
+            for slot in &slots {
+                if let Some(running) = &self.running[*slot] {
+                    let context = self.held[*slot].len() + 1;
+                    llm::serves(&running.job.request, Tokens::new(1).context(context), usize::from(next.is_ok()));
+                }
+            }
+            next
+        };
+        match outcome {
+            Ok(next) => {
+                for (slot, next) in slots.into_iter().zip(next) {
+                    if let Some(running) = &self.running[slot] {
+                        self.held[slot].extend(running.text.last());
+                    }
+                    self.take(slot, next);
+                }
+            }
+            Err(cause) => {
+                let message = crate::candle_message(&cause);
+                for slot in slots {
+                    let cause = candle_core::Error::Msg(message.clone());
+                    self.leave(slot, Err(failed("a step of several sequences".into(), cause)));
+                }
+            }
+        }
+    }
+
+    /// The next token of the sequences in `slots`.
+    fn advance(&mut self, slots: &[usize]) -> Result<Vec<u32>> {
+        let last = slots.last().map_or(0, |last| last + 1);
+        let mut tokens = vec![0u32; last];
+        for slot in slots {
+            tokens[*slot] = self.running[*slot].as_ref().and_then(|r| r.text.last().copied()).unwrap_or(0);
+        }
+        let tokens = Tensor::from_vec(tokens, (last, 1), self.decoder.device())?;
+        let logits = self.decoder.step(&tokens, slots)?;
+        let _sampling = llm::sample();
+        let of = |slot: &usize| self.running[*slot].as_ref();
+        if slots.iter().all(|slot| of(slot).is_none_or(|running| running.sampler.takes_the_best())) {
+            let best = logits.argmax(D::Minus1)?.to_vec1::<u32>()?;
+            return Ok(slots.iter().map(|slot| best[*slot]).collect());
+        }
+        // One copy for all rows.
+        let logits = logits.to_device(&Device::Cpu)?;
+        let mut next = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let Some(running) = &mut self.running[*slot] else { continue };
+            next.extend(running.sampler.next(&logits.narrow(0, *slot, 1)?, std::slice::from_ref(&running.text))?);
+        }
+        Ok(next)
+    }
+
+    /// Hands a token on, and ends the sequence if it was the last.
+    fn take(&mut self, slot: usize, token: u32) {
+        let Some(running) = &mut self.running[slot] else { return };
+        running.text.push(token);
+        let made = running.text.len() - running.job.prompt.len();
+        let wanted = running.job.receive.token(token);
+        let finish = if running.job.stop.contains(&token) {
+            FinishReason::Stop
+        } else if wanted.is_break() {
+            FinishReason::Cancelled
+        } else if made >= running.job.options.max_new_tokens {
+            FinishReason::Length
+        } else if running.text.len() > self.decoder.context() {
+            FinishReason::Context
+        } else {
+            return;
+        };
+        self.leave(slot, Ok(finish));
+    }
+
+    /// Frees a slot. What it holds stays, unless the model failed on it.
+    fn leave(&mut self, slot: usize, outcome: std::result::Result<FinishReason, GenerateError>) {
+        if outcome.is_err() {
+            self.decoder.truncate(slot, 0);
+            self.held[slot].clear();
+        }
+        if let Some(running) = self.running[slot].take() {
+            end(running.job, outcome);
+        }
+    }
+}
+
+/// The receiver is told, and the request's span ends.
+fn end(mut job: Job<'_>, outcome: std::result::Result<FinishReason, GenerateError>) {
+    job.request.outcome(match outcome {
+        Ok(FinishReason::Cancelled) => Outcome::Cancelled,
+        Ok(_) => Outcome::Done,
+        Err(_) => Outcome::Failed,
+    });
+    job.receive.ended(outcome);
+}
+
+fn failed(step: String, cause: candle_core::Error) -> GenerateError {
+    GenerateError::Step { step, cause }
+}

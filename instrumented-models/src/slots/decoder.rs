@@ -1,0 +1,266 @@
+//! Sequences in slots, and the step that advances them.
+
+use super::buckets;
+use super::graphs::Graphs;
+use super::options::{EagerCause, Ran, SlotOptions};
+use crate::causal_lm::SlotModel;
+use crate::layers::Place;
+use candle_core::{DType, Device, Result, Tensor, bail};
+
+/// The position of a slot that no sequence has: nothing is written there.
+const IDLE: u32 = u32::MAX;
+
+/// A model with several sequences, each in a slot.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// use candlescope_models::ModelConfig;
+/// use candlescope_models::slots::{SlotDecoder, SlotOptions};
+/// use candlescope_models::weights::random::RandomWeights;
+/// use candlescope_models::Llama;
+/// let (config, device) = (ModelConfig::named("embedded")?, Device::Cpu);
+/// let mut weights = RandomWeights::new(&config, 42, candle_core::DType::F32, &device);
+/// let model = Llama::load(&config, &mut weights, candle_core::DType::F32, &device)?;
+/// let options = SlotOptions { slots: 2, context: Some(64), ..SlotOptions::default() };
+/// let mut decoder = SlotDecoder::new(Box::new(model), &options)?;
+/// decoder.prefill(0, &Tensor::new(&[[1u32, 2, 3]], &device)?, 0)?;
+/// decoder.prefill(1, &Tensor::new(&[[7u32]], &device)?, 0)?;
+/// // One token of each, at positions 3 and 1.
+/// let logits = decoder.step(&Tensor::new(&[[4u32], [8]], &device)?, &[0, 1])?;
+/// assert_eq!(logits.dims(), &[2, config.vocab_size]);
+/// assert_eq!((decoder.held(0), decoder.held(1)), (4, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SlotDecoder {
+    // Graphs hold addresses of the buffers and of the model's tensors, and go first.
+    graphs: std::result::Result<Graphs, EagerCause>,
+    buffers: Buffers,
+    model: Box<dyn SlotModel>,
+    /// Tokens whose keys and values each slot holds.
+    held: Vec<usize>,
+    /// The positions that the device has.
+    told: Vec<u32>,
+    context: usize,
+    ran: Option<Ran>,
+}
+
+/// What a step reads and writes: always the same memory.
+struct Buffers {
+    /// (slots, 1) u32.
+    tokens: Tensor,
+    /// (slots) u32.
+    positions: Tensor,
+    /// What a step adds to each position, (slots) u32: 1, and 0 to an idle one.
+    advance: Tensor,
+    /// (slots, vocabulary) in f32.
+    logits: Tensor,
+    /// The numbers of all positions, (1, context) u32.
+    ends: Tensor,
+    attended: Tensor,
+    masked: Tensor,
+}
+
+impl Buffers {
+    fn new(slots: usize, context: usize, vocabulary: usize, device: &Device) -> Result<Self> {
+        Ok(Self {
+            tokens: Tensor::zeros((slots, 1), DType::U32, device)?,
+            positions: Tensor::full(IDLE, slots, device)?,
+            advance: Tensor::zeros(slots, DType::U32, device)?,
+            logits: Tensor::zeros((slots, vocabulary), DType::F32, device)?,
+            ends: Tensor::arange(0u32, context as u32, device)?.unsqueeze(0)?,
+            attended: Tensor::zeros((1, 1), DType::F32, device)?,
+            masked: Tensor::full(f32::NEG_INFINITY, (1, 1), device)?,
+        })
+    }
+
+    /// One step of the first `slots` slots, which attends to `context` positions; logits (slots, vocabulary). `masked`: not
+    /// every slot attends to all of them.
+    fn step(&self, model: &mut dyn SlotModel, slots: usize, context: usize, masked: bool) -> Result<Tensor> {
+        let positions = self.positions.narrow(0, 0, slots)?;
+        let mask = masked.then(|| self.mask(&positions, context)).transpose()?;
+        let step = model.slot_step(positions.clone(), mask, context)?;
+        let logits = model.forward_at(&self.tokens.narrow(0, 0, slots)?, Place::Each(&step))?;
+        positions.slice_set(&(&positions + self.advance.narrow(0, 0, slots)?)?, 0, 0)?;
+        Ok(logits)
+    }
+
+    /// 0 where a slot attends, −∞ where it does not, (n, 1, 1, context).
+    fn mask(&self, positions: &Tensor, context: usize) -> Result<Tensor> {
+        let (n, shape) = (positions.dim(0)?, (positions.dim(0)?, context));
+        let ends = self.ends.narrow(1, 0, context)?.broadcast_as(shape)?;
+        let seen = ends.le(&positions.unsqueeze(1)?.broadcast_as(shape)?)?;
+        let mask = seen.where_cond(&self.attended.broadcast_as(shape)?, &self.masked.broadcast_as(shape)?)?;
+        mask.reshape((n, 1, 1, context))
+    }
+}
+
+impl std::fmt::Debug for SlotDecoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SlotDecoder")
+            .field("held", &self.held)
+            .field("context", &self.context)
+            .field("ran", &self.ran)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SlotDecoder {
+    /// Allocates the slots.
+    ///
+    /// # Errors
+    /// If there are none, if the model has no such context, or if the device has not enough memory.
+    pub fn new(mut model: Box<dyn SlotModel>, options: &SlotOptions) -> Result<Self> {
+        let (slots, most) = (options.slots, model.max_context());
+        let context = options.context.unwrap_or(most);
+        if slots == 0 || context == 0 {
+            bail!("{slots} slots of {context} tokens hold nothing: ask for at least one of each")
+        }
+        model.hold(slots, context)?;
+        let device = model.device().clone();
+        let graphs = if options.cuda_graph { Graphs::new(&device) } else { Err(EagerCause::NotAsked) };
+        let buffers = Buffers::new(slots, context, model.vocab_size(), &device)?;
+        Ok(Self { graphs, buffers, model, held: vec![0; slots], told: vec![IDLE; slots], context, ran: None })
+    }
+
+    /// How many slots there are.
+    pub fn slots(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Most tokens of a sequence.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Entries of the vocabulary.
+    pub fn vocabulary(&self) -> usize {
+        self.model.vocab_size()
+    }
+
+    /// The device that the model is on.
+    pub fn device(&self) -> &Device {
+        self.model.device()
+    }
+
+    /// Tokens whose keys and values a slot holds; 0 if there is no such slot.
+    pub fn held(&self, slot: usize) -> usize {
+        self.held.get(slot).copied().unwrap_or(0)
+    }
+
+    /// How the last step ran.
+    pub fn last_ran(&self) -> Option<Ran> {
+        self.ran
+    }
+
+    /// Why captures failed, one text for each shape.
+    pub fn capture_failures(&self) -> &[String] {
+        self.graphs.as_ref().map_or(&[], Graphs::failures)
+    }
+
+    /// Bytes of keys and values of all slots.
+    pub fn kv_bytes(&self) -> u64 {
+        self.model.kv_bytes_per_token() * (self.slots() * self.context) as u64
+    }
+
+    /// Passes `tokens` (sequences, new tokens), those of the slots from `first` on, from `position` on: a prompt or a part
+    /// of one. A position before what a slot holds replaces the rest, so that 0 begins anew. The answer are the logits of the
+    /// last tokens, (sequences, vocabulary).
+    ///
+    /// # Errors
+    /// If a slot holds fewer than `position` tokens, or has no room for more.
+    pub fn prefill(&mut self, first: usize, tokens: &Tensor, position: usize) -> Result<Tensor> {
+        let (batch, count) = tokens.dims2()?;
+        self.check_room(first, batch, position + count)?;
+        if let Some(slot) = (first..first + batch).find(|slot| self.held[*slot] < position) {
+            let held = self.held[slot];
+            bail!("slot {slot} holds {held} tokens, position {position} leaves a gap: pass the tokens in between")
+        }
+        let logits = self.model.forward_at(tokens, Place::Slots { first, position })?;
+        self.held[first..first + batch].fill(position + count);
+        Ok(logits)
+    }
+
+    /// Forgets all but the first `tokens` tokens of a slot.
+    pub fn truncate(&mut self, slot: usize, tokens: usize) {
+        if let Some(held) = self.held.get_mut(slot) {
+            *held = (*held).min(tokens);
+        }
+    }
+
+    /// Advances the sequences in `slots` by a token each: `tokens` (slots, 1), of which only those count, and which may end
+    /// with the last of them. The other slots keep what they hold. The answer are logits, (slots, vocabulary), a row for
+    /// each of `tokens`, in memory that the next step overwrites.
+    ///
+    /// # Errors
+    /// If a slot is empty, or if its sequence has no room for another token: it has to leave first.
+    pub fn step(&mut self, tokens: &Tensor, slots: &[usize]) -> Result<Tensor> {
+        let given = tokens.dim(0)?;
+        let Some(used) = slots.iter().max().map(|last| last + 1).filter(|used| *used <= given.min(self.slots())) else {
+            bail!("{given} tokens for the slots {slots:?} of {}", self.slots())
+        };
+        let mut positions = vec![IDLE; self.slots()];
+        let mut longest = 0;
+        for slot in slots {
+            let held = self.held[*slot];
+            if held == 0 || held >= self.context {
+                bail!("slot {slot} holds {held} of {} tokens: a sequence begins with its prompt, and leaves when its slot is full",
+                    self.context)
+            }
+            positions[*slot] = held as u32;
+            longest = longest.max(held);
+        }
+        let (n, context) = match &self.graphs {
+            Ok(_) => (buckets::slots(used, self.slots()), buckets::context(longest + 1, self.context)),
+            // What is not captured need not be rounded.
+            Err(_) => (used, longest + 1),
+        };
+        // Neither is cached with a step's constants: it may be different each time.
+        self.buffers.tokens.slice_set(&tokens.narrow(0, 0, given.min(n))?.contiguous()?, 0, 0)?;
+        self.tell(positions)?;
+        let aligned = self.told[..n].iter().all(|position| *position as usize + 1 == context);
+        let (buffers, model) = (&self.buffers, self.model.as_mut());
+        let stepped = match &mut self.graphs {
+            Ok(graphs) => {
+                // The mask of any positions, and logits where they always are.
+                let mut body = || {
+                    let logits = buffers.step(model, n, context, true)?;
+                    buffers.logits.slice_set(&logits.contiguous()?, 0, 0)
+                };
+                let ran = graphs.run((n, context), &mut body);
+                ran.map(|ran| (buffers.logits.clone(), ran.map_or_else(Ran::Eager, |()| Ran::Replay { slots: n, context })))
+            }
+            Err(cause) => buffers.step(model, n, context, !aligned).map(|logits| (logits, Ran::Eager(*cause))),
+        };
+        // After an error it is not known whether the device has advanced.
+        let (logits, ran) = stepped.inspect_err(|_| self.told.clear())?;
+        self.ran = Some(ran);
+        for slot in slots {
+            self.held[*slot] += 1;
+            self.told[*slot] += 1;
+        }
+        logits.narrow(0, 0, given.min(n))
+    }
+
+    fn check_room(&self, first: usize, batch: usize, tokens: usize) -> Result<()> {
+        if first + batch > self.slots() {
+            bail!("{batch} sequences from slot {first} on do not fit {} slots; ask for more", self.slots())
+        }
+        if tokens > self.context {
+            bail!("{tokens} tokens exceed the context of {} tokens", self.context)
+        }
+        Ok(())
+    }
+
+    /// Tells the device where the slots are, unless it knows: a step advances its positions itself.
+    fn tell(&mut self, positions: Vec<u32>) -> Result<()> {
+        if self.told == positions {
+            return Ok(());
+        }
+        let advance: Vec<u32> = positions.iter().map(|position| u32::from(*position != IDLE)).collect();
+        let of = |values: Vec<u32>| Tensor::from_vec(values, self.slots(), self.model.device());
+        self.buffers.positions.slice_set(&of(positions.clone())?, 0, 0)?;
+        self.buffers.advance.slice_set(&of(advance)?, 0, 0)?;
+        self.told = positions;
+        Ok(())
+    }
+}

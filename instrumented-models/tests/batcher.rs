@@ -1,0 +1,346 @@
+//! Continuous batching: who comes and goes changes nobody's text, and every request is accounted for.
+#![allow(missing_docs, reason = "a test")]
+mod common;
+
+use candle_core::{DType, Device, Result, Tensor};
+use candlescope_core::llm::Request;
+use candlescope_core::{MemoryExporter, Outcome, RequestRecord, Session};
+use candlescope_models::causal_lm::SlotModel;
+use candlescope_models::generate::GenerateError;
+use candlescope_models::layers::{Place, SlotStep};
+use candlescope_models::slots::{Batcher, BatcherOptions, Job, Receive, SlotDecoder, SlotOptions};
+use candlescope_models::weights::random::RandomWeights;
+use candlescope_models::{CausalLm, FinishReason, GenerateOptions, Llama, SamplingOptions};
+use common::*;
+use std::cell::{Cell, RefCell};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use tracing_subscriber::prelude::*;
+
+fn llama() -> Llama {
+    Llama::load(&tiny(), &mut RandomWeights::new(&tiny(), 7, DType::F32, &Device::Cpu), DType::F32, &Device::Cpu).unwrap()
+}
+
+fn batcher<'a>(slots: usize, options: BatcherOptions) -> Batcher<'a> {
+    let slots = SlotOptions { slots, context: Some(64), ..SlotOptions::default() };
+    Batcher::new(SlotDecoder::new(Box::new(llama()), &slots).unwrap(), options)
+}
+
+/// What a client got, and when it goes away.
+#[derive(Default)]
+struct Got {
+    tokens: RefCell<Vec<u32>>,
+    end: RefCell<Option<std::result::Result<FinishReason, String>>>,
+    /// It goes away once it has so many tokens.
+    patience: Cell<Option<usize>>,
+}
+
+impl Got {
+    fn end(&self) -> std::result::Result<FinishReason, String> {
+        self.end.borrow().clone().expect("it has ended")
+    }
+}
+
+struct Client(Rc<Got>);
+
+impl Receive for Client {
+    fn token(&mut self, token: u32) -> ControlFlow<()> {
+        self.0.tokens.borrow_mut().push(token);
+        if self.is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.0.patience.get().is_none_or(|most| self.0.tokens.borrow().len() < most)
+    }
+
+    fn ended(&mut self, outcome: std::result::Result<FinishReason, GenerateError>) {
+        let before = self.0.end.replace(Some(outcome.map_err(|error| error.to_string())));
+        assert!(before.is_none(), "it ends once");
+    }
+}
+
+fn prompt(from: usize, count: usize) -> Vec<u32> {
+    (0..count).map(|n| ((from * 31 + n * 7) % 96) as u32).collect()
+}
+
+fn job(prompt: &[u32], tokens: usize, sampling: SamplingOptions) -> (Job<'static>, Rc<Got>) {
+    let got = Rc::new(Got::default());
+    let options = GenerateOptions { max_new_tokens: tokens, sampling, ignore_eos: true, ..GenerateOptions::default() };
+    let request = Request::new("text_completion", "tiny").prompt_tokens(prompt.len());
+    request.outcome(Outcome::Cancelled);
+    let receive = Box::new(Client(got.clone()));
+    (Job { request, prompt: prompt.to_vec(), options, stop: Vec::new(), receive }, got)
+}
+
+fn run(batcher: &mut Batcher<'_>) -> usize {
+    let mut turns = 0;
+    while !batcher.is_idle() {
+        batcher.turn();
+        turns += 1;
+        assert!(turns < 10_000, "it never ends");
+    }
+    turns
+}
+
+/// Its text where nobody else is.
+fn alone(prompt: &[u32], tokens: usize, sampling: SamplingOptions) -> Vec<u32> {
+    let mut one = batcher(1, BatcherOptions::default());
+    let (job, got) = job(prompt, tokens, sampling);
+    one.submit(job);
+    run(&mut one);
+    let tokens = got.tokens.borrow().clone();
+    tokens
+}
+
+#[test]
+fn who_else_is_there_changes_no_text() {
+    let drawn = SamplingOptions { temperature: Some(0.9), top_k: Some(20), ..SamplingOptions::default() };
+    let mut three = batcher(3, BatcherOptions { prompt_piece: 5, ..BatcherOptions::default() });
+    let mut all = Vec::new();
+    for n in 0..13 {
+        let sampling = if n % 3 == 2 { drawn.clone() } else { SamplingOptions::default() };
+        let (prompt, tokens) = (prompt(n, 1 + n * 5 % 23), 1 + n * 7 % 17);
+        let (job, got) = job(&prompt, tokens, sampling.clone());
+        three.submit(job);
+        all.push((prompt, tokens, sampling, got));
+        // They arrive while others are at work.
+        (0..n % 4).for_each(|_| three.turn());
+    }
+    run(&mut three);
+    for (n, (prompt, tokens, sampling, got)) in all.into_iter().enumerate() {
+        assert_eq!(got.end(), Ok(FinishReason::Length), "request {n}");
+        assert_eq!(*got.tokens.borrow(), alone(&prompt, tokens, sampling), "request {n}");
+    }
+}
+
+#[test]
+fn a_model_that_generates_alone_says_the_same() {
+    let mut model = llama();
+    let best = |logits: Tensor| logits.argmax(1).unwrap().to_vec1::<u32>().unwrap()[0];
+    let of = |tokens: &[u32]| Tensor::new(tokens, &Device::Cpu).unwrap().unsqueeze(0).unwrap();
+    let prompt = prompt(3, 11);
+    let mut text = vec![best(model.forward(&of(&prompt), 0).unwrap())];
+    for position in 11..11 + 14 {
+        text.push(best(model.forward(&of(&text[text.len() - 1..]), position).unwrap()));
+    }
+    assert_eq!(alone(&prompt, 15, SamplingOptions::default()), text);
+}
+
+#[test]
+fn a_long_prompt_holds_nobody_up() {
+    let mut two = batcher(2, BatcherOptions { prompt_piece: 4, ..BatcherOptions::default() });
+    let (first, a) = job(&prompt(1, 4), 30, SamplingOptions::default());
+    two.submit(first);
+    two.turn();
+    let (second, b) = job(&prompt(2, 40), 2, SamplingOptions::default());
+    two.submit(second);
+    let before = a.tokens.borrow().len();
+    while b.tokens.borrow().is_empty() {
+        two.turn();
+    }
+    // Ten pieces, and a token of the first request with each.
+    assert_eq!(a.tokens.borrow().len() - before, 10);
+}
+
+#[test]
+fn a_beginning_that_is_shared_is_not_computed_again() {
+    let mut two = batcher(2, BatcherOptions { least_shared: 8, ..BatcherOptions::default() });
+    let system = prompt(9, 30);
+    let with = |own: usize| [&system[..], &prompt(own, 6)].concat();
+    let mut texts = Vec::new();
+    for own in 0..4 {
+        let (job, got) = job(&with(own), 5, SamplingOptions::default());
+        two.submit(job);
+        run(&mut two);
+        texts.push(got.tokens.borrow().clone());
+    }
+    assert!(two.shared_tokens() >= 3 * 30, "{}", two.shared_tokens());
+    for (own, text) in texts.into_iter().enumerate() {
+        assert_eq!(text, alone(&with(own), 5, SamplingOptions::default()), "prompt {own}");
+    }
+    // The same again: all but the last token of the prompt, and the same text.
+    let before = two.shared_tokens();
+    let (again, got) = job(&with(3), 5, SamplingOptions::default());
+    two.submit(again);
+    run(&mut two);
+    assert_eq!(two.shared_tokens() - before, 35);
+    assert_eq!(*got.tokens.borrow(), alone(&with(3), 5, SamplingOptions::default()));
+}
+
+#[test]
+fn a_client_may_leave_in_each_phase() {
+    let mut one = batcher(1, BatcherOptions { prompt_piece: 3, ..BatcherOptions::default() });
+    let clients: Vec<_> = (0..4)
+        .map(|n| {
+            let (job, got) = job(&prompt(n, 9), 8, SamplingOptions::default());
+            one.submit(job);
+            got
+        })
+        .collect();
+    one.turn();
+    // Within its prompt, while it waits, and after three tokens.
+    clients[0].patience.set(Some(0));
+    clients[1].patience.set(Some(0));
+    clients[2].patience.set(Some(3));
+    run(&mut one);
+    let ends: Vec<_> = clients.iter().map(|got| (got.end().unwrap(), got.tokens.borrow().len())).collect();
+    let cancelled = FinishReason::Cancelled;
+    assert_eq!(ends, [(cancelled, 0), (cancelled, 0), (cancelled, 3), (FinishReason::Length, 8)]);
+    assert_eq!(*clients[3].tokens.borrow(), alone(&prompt(3, 9), 8, SamplingOptions::default()));
+}
+
+#[test]
+fn what_cannot_be_fulfilled_ends_at_once_with_its_cause() {
+    let mut one = batcher(1, BatcherOptions::default());
+    let refused = |one: &mut Batcher<'_>, prompt: &[u32], tokens| {
+        let (job, got) = job(prompt, tokens, SamplingOptions::default());
+        one.submit(job);
+        assert!(one.is_idle());
+        got.end().unwrap_err()
+    };
+    assert!(refused(&mut one, &[], 3).contains("the prompt is empty"));
+    assert!(refused(&mut one, &prompt(0, 64), 3).contains("the prompt has 64 tokens and the model's context is 64"));
+    assert!(refused(&mut one, &[96], 3).contains("prompt token 96 is not in the vocabulary of 96"));
+    assert!(refused(&mut one, &[1], 0).contains("max-new-tokens must be at least 1"));
+    // A slot that is full ends its sequence, and not before: the last token needs no room.
+    let (long, got) = job(&prompt(0, 60), 100, SamplingOptions::default());
+    one.submit(long);
+    run(&mut one);
+    assert_eq!((got.end(), got.tokens.borrow().len()), (Ok(FinishReason::Context), 5));
+}
+
+#[test]
+fn a_thousand_at_once_are_all_served() {
+    let mut eight = batcher(8, BatcherOptions::default());
+    let clients: Vec<_> = (0..1_000)
+        .map(|n| {
+            let (job, got) = job(&prompt(n, 1 + n % 9), 1 + n % 5, SamplingOptions::default());
+            eight.submit(job);
+            got
+        })
+        .collect();
+    run(&mut eight);
+    for (n, got) in clients.iter().enumerate() {
+        assert_eq!((got.end(), got.tokens.borrow().len()), (Ok(FinishReason::Length), 1 + n % 5));
+    }
+}
+
+/// A model that fails when it is told to.
+struct Failing {
+    model: Llama,
+    fails: Arc<AtomicBool>,
+}
+
+impl CausalLm for Failing {
+    fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
+        self.model.forward(tokens, position)
+    }
+
+    fn reset(&mut self) {
+        self.model.reset();
+    }
+
+    fn max_context(&self) -> usize {
+        self.model.max_context()
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.model.vocab_size()
+    }
+
+    fn device(&self) -> &Device {
+        self.model.device()
+    }
+}
+
+impl SlotModel for Failing {
+    fn hold(&mut self, slots: usize, context: usize) -> Result<()> {
+        self.model.hold(slots, context)
+    }
+
+    fn forward_at(&mut self, tokens: &Tensor, place: Place<'_>) -> Result<Tensor> {
+        if self.fails.load(Relaxed) {
+            candle_core::bail!("out of memory")
+        }
+        self.model.forward_at(tokens, place)
+    }
+
+    fn slot_step(&self, positions: Tensor, mask: Option<Tensor>, context: usize) -> Result<SlotStep> {
+        self.model.slot_step(positions, mask, context)
+    }
+
+    fn kv_bytes_per_token(&self) -> u64 {
+        self.model.kv_bytes_per_token()
+    }
+}
+
+#[test]
+fn a_failure_ends_whom_it_concerns_and_nothing_else() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let slots = SlotOptions { slots: 2, context: Some(64), ..SlotOptions::default() };
+    let model = Box::new(Failing { model: llama(), fails: fails.clone() });
+    let mut two = Batcher::new(SlotDecoder::new(model, &slots).unwrap(), BatcherOptions::default());
+    let clients: Vec<_> = (0..4)
+        .map(|n| {
+            let (job, got) = job(&prompt(n, 20), 6, SamplingOptions::default());
+            two.submit(job);
+            got
+        })
+        .collect();
+    (0..3).for_each(|_| two.turn());
+    fails.store(true, Relaxed);
+    two.turn();
+    let message = "generation failed at a step of several sequences: out of memory";
+    assert!(clients[..2].iter().all(|got| got.end() == Err(message.to_string())), "{:?}", clients[0].end.borrow());
+    // A prompt that comes now fails by itself, and once the model works again, what the slots held is not trusted.
+    two.turn();
+    assert!(clients[2].end().unwrap_err().contains("prefill of 20 tokens: out of memory"));
+    fails.store(false, Relaxed);
+    run(&mut two);
+    assert_eq!(clients[3].end(), Ok(FinishReason::Length));
+    assert_eq!(*clients[3].tokens.borrow(), alone(&prompt(3, 20), 6, SamplingOptions::default()));
+    assert_eq!(two.shared_tokens(), 0);
+}
+
+#[test]
+fn every_step_says_for_whom_it_worked() {
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory.clone()).start().unwrap();
+    listening(tracing_subscriber::registry().with(layer), || {
+        let mut three = batcher(3, BatcherOptions { prompt_piece: 8, ..BatcherOptions::default() });
+        let clients: Vec<_> = (0..7)
+            .map(|n| {
+                let (job, got) = job(&prompt(n, 5 + 4 * n), 3 + n, SamplingOptions::default());
+                three.submit(job);
+                got
+            })
+            .collect();
+        clients[4].patience.set(Some(2));
+        run(&mut three);
+    });
+    let manifest = session.finish();
+    assert!(manifest.verdict.ok, "{:?}", manifest.verdict);
+    let batch = memory.batch();
+    assert_eq!(batch.requests.len(), 7);
+    for (n, request) in (0..7).map(|n| {
+        let of = |r: &&RequestRecord| r.prompt_tokens == Some(5 + 4 * n);
+        (n, batch.requests.iter().find(of).expect("its row"))
+    }) {
+        let (passed, out) = (batch.steps.iter().flat_map(|step| &step.serves).filter(|s| s.request == request.request))
+            .fold((0, 0), |(passed, out), served| (passed + u64::from(served.tokens), out + u64::from(served.output_tokens)));
+        let made = if n == 4 { 2 } else { 3 + n };
+        // The last token is not passed.
+        assert_eq!((passed, out), (5 + 4 * n + made - 1, made), "request {n}");
+        assert_eq!(request.output_tokens, Some(made));
+        assert_eq!(request.outcome, Some(if n == 4 { Outcome::Cancelled } else { Outcome::Done }));
+        assert!(request.queue_ns.is_some() && request.ttft_ns > request.queue_ns, "{request:?}");
+    }
+    for step in &batch.steps {
+        let passed = step.serves.iter().map(|served| served.tokens).sum();
+        assert_eq!(step.tokens, Some(passed), "{step:?}");
+        assert_eq!(step.request, None, "no request owns a step");
+    }
+}

@@ -1,0 +1,171 @@
+//! Sequences in slots give what they give alone, whoever is beside them.
+#![allow(missing_docs, reason = "a test")]
+mod common;
+
+use candle_core::{DType, Device, Tensor};
+use candlescope_models::config::GPT2;
+use candlescope_models::slots::{EagerCause, Ran, SlotDecoder, SlotOptions};
+use candlescope_models::weights::random::RandomWeights;
+use candlescope_models::{
+    CausalLm, GenerateOptions, Gpt2, Llama, LoadOptions, LoadedModel, ModelConfig, ModelSource, generate,
+};
+use common::*;
+
+fn gpt2() -> ModelConfig {
+    let mut config = ModelConfig::named("gpt2").unwrap();
+    (config.name, config.vocab_size, config.hidden_size, config.num_layers) = ("small".into(), 96, 64, 2);
+    (config.num_heads, config.num_kv_heads, config.head_dim, config.max_context) = (4, 4, 16, 64);
+    config.feed_forward = candlescope_models::config::FeedForward::Gelu { intermediate: 128 };
+    assert_eq!(config.architecture, GPT2);
+    config
+}
+
+/// The two families, and for each a decoder of so many slots with the same weights.
+fn models(slots: usize, context: usize) -> Vec<(&'static str, Box<dyn CausalLm>, SlotDecoder)> {
+    let options = SlotOptions { slots, context: Some(context), ..SlotOptions::default() };
+    let source = |config: &ModelConfig| RandomWeights::new(config, 7, DType::F32, &Device::Cpu);
+    let llama = Llama::load(&tiny(), &mut source(&tiny()), DType::F32, &Device::Cpu).unwrap();
+    let gpt2 = Gpt2::load(&gpt2(), &mut source(&gpt2()), DType::F32, &Device::Cpu).unwrap();
+    let (a, b) = (Box::new(llama.clone()), Box::new(gpt2.clone()));
+    vec![
+        ("llama", a, SlotDecoder::new(Box::new(llama), &options).unwrap()),
+        ("gpt2", b, SlotDecoder::new(Box::new(gpt2), &options).unwrap()),
+    ]
+}
+
+fn best(logits: &Tensor) -> Vec<u32> {
+    logits.argmax(1).unwrap().to_vec1().unwrap()
+}
+
+/// What a model alone makes of this prompt.
+fn alone(model: &mut dyn CausalLm, prompt: &[u32], count: usize) -> Vec<u32> {
+    let of = |tokens: &[u32]| Tensor::new(tokens, &Device::Cpu).unwrap().unsqueeze(0).unwrap();
+    let mut next = best(&model.forward(&of(prompt), 0).unwrap())[0];
+    let mut text = vec![next];
+    for position in prompt.len()..prompt.len() + count - 1 {
+        next = best(&model.forward(&of(&[next]), position).unwrap())[0];
+        text.push(next);
+    }
+    text
+}
+
+/// Texts that grow in slots.
+struct Growing {
+    texts: Vec<Option<Vec<u32>>>,
+}
+
+impl Growing {
+    fn begin(&mut self, decoder: &mut SlotDecoder, slot: usize, prompt: &[u32], chunk: usize) {
+        let mut logits = None;
+        for (n, part) in prompt.chunks(chunk).enumerate() {
+            let part = Tensor::new(part, &Device::Cpu).unwrap().unsqueeze(0).unwrap();
+            logits = Some(decoder.prefill(slot, &part, n * chunk).unwrap());
+        }
+        self.texts[slot] = Some(best(&logits.unwrap()));
+    }
+
+    fn step(&mut self, decoder: &mut SlotDecoder) {
+        let last = |text: &Option<Vec<u32>>| text.as_ref().map_or(0, |text| *text.last().unwrap());
+        let tokens: Vec<u32> = self.texts.iter().map(last).collect();
+        let tokens = Tensor::from_vec(tokens, (self.texts.len(), 1), &Device::Cpu).unwrap();
+        let slots: Vec<usize> = (0..self.texts.len()).filter(|slot| self.texts[*slot].is_some()).collect();
+        let next = best(&decoder.step(&tokens, &slots).unwrap());
+        for (text, next) in self.texts.iter_mut().zip(next) {
+            if let Some(text) = text {
+                text.push(next);
+            }
+        }
+    }
+
+    fn end(&mut self, slot: usize) -> Vec<u32> {
+        self.texts[slot].take().unwrap()
+    }
+}
+
+fn prompt(from: u32, count: u32) -> Vec<u32> {
+    (0..count).map(|n| (from * 31 + n * 7) % 96).collect()
+}
+
+#[test]
+fn sequences_that_come_and_go_are_as_if_alone() {
+    for (name, mut model, mut decoder) in models(3, 64) {
+        let mut expected = |from, count, tokens| alone(model.as_mut(), &prompt(from, count), tokens);
+        let (a, b, c) = (expected(1, 9, 20), expected(2, 3, 12), expected(3, 17, 8));
+        let mut growing = Growing { texts: vec![None, None, None] };
+        growing.begin(&mut decoder, 0, &prompt(1, 9), 4);
+        (0..3).for_each(|_| growing.step(&mut decoder));
+        // A slot in between stays idle.
+        growing.begin(&mut decoder, 2, &prompt(2, 3), 8);
+        (0..5).for_each(|_| growing.step(&mut decoder));
+        growing.begin(&mut decoder, 1, &prompt(3, 17), 17);
+        (0..6).for_each(|_| growing.step(&mut decoder));
+        assert_eq!(growing.end(2), b, "{name}");
+        growing.step(&mut decoder);
+        assert_eq!(growing.end(1), c, "{name}");
+        (0..4).for_each(|_| growing.step(&mut decoder));
+        assert_eq!(growing.end(0), a, "{name}");
+        // A slot that was used before.
+        growing.begin(&mut decoder, 1, &prompt(2, 3), 1);
+        (0..11).for_each(|_| growing.step(&mut decoder));
+        assert_eq!(growing.end(1), b, "{name}, in a slot that another has left");
+        assert_eq!(decoder.last_ran(), Some(Ran::Eager(EagerCause::NoDevice)), "a CPU has no graphs");
+    }
+}
+
+#[test]
+fn an_idle_slot_keeps_what_it_holds() {
+    for (name, mut model, mut decoder) in models(2, 64) {
+        let expected = alone(model.as_mut(), &prompt(4, 10), 6);
+        let mut growing = Growing { texts: vec![None, None] };
+        growing.begin(&mut decoder, 1, &prompt(4, 10), 10);
+        (0..2).for_each(|_| growing.step(&mut decoder));
+        let text = growing.texts[1].take().unwrap();
+        // Idle while another goes on, then taken up again where it was: its keys and values are still there.
+        growing.begin(&mut decoder, 0, &prompt(5, 5), 5);
+        (0..9).for_each(|_| growing.step(&mut decoder));
+        growing.end(0);
+        growing.texts[1] = Some(text.clone());
+        (0..3).for_each(|_| growing.step(&mut decoder));
+        assert_eq!(growing.end(1), expected, "{name}");
+        // Back to where it was.
+        decoder.truncate(1, 12);
+        growing.texts[1] = Some(text);
+        (0..3).for_each(|_| growing.step(&mut decoder));
+        assert_eq!(growing.end(1), expected, "{name}, again");
+    }
+}
+
+#[test]
+fn generation_is_the_same_with_and_without_slots() {
+    let source = ModelSource::parse("embedded").unwrap();
+    let text = |slots: Option<SlotOptions>, batch: usize| {
+        let mut loaded = LoadedModel::load(&source, &LoadOptions { slots, ..LoadOptions::default() }).unwrap();
+        let prompts = vec![loaded.encode_prompt("Once upon a time").unwrap(); batch];
+        let options = GenerateOptions { max_new_tokens: 40, ignore_eos: true, ..GenerateOptions::default() };
+        (0..2).map(|_| generate(&mut loaded, &prompts, &options, &mut |_| {}).unwrap().sequences).collect::<Vec<_>>()
+    };
+    for batch in [1, 3] {
+        let slots = SlotOptions { slots: 3, context: Some(128), ..SlotOptions::default() };
+        assert_eq!(text(Some(slots), batch), text(None, batch), "batch {batch}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let (_, _, mut decoder) = models(2, 20).remove(0);
+    let tokens = |batch: usize, count: usize| tokens(batch, count, 0, 96);
+    let message = |result: candle_core::Result<Tensor>| result.unwrap_err().to_string();
+    assert!(message(decoder.prefill(0, &tokens(3, 4), 0)).contains("3 sequences from slot 0 on do not fit 2 slots"));
+    assert!(message(decoder.prefill(0, &tokens(1, 21), 0)).contains("21 tokens exceed the context of 20"));
+    assert!(message(decoder.prefill(0, &tokens(1, 2), 3)).contains("position 3 leaves a gap"));
+    assert!(message(decoder.step(&tokens(1, 1), &[0])).contains("slot 0 holds 0 of 20"), "nothing is there");
+    assert!(message(decoder.step(&tokens(1, 1), &[])).contains("for the slots []"));
+    decoder.prefill(1, &tokens(1, 19), 0).unwrap();
+    assert!(message(decoder.step(&tokens(1, 1), &[1])).contains("1 tokens for the slots [1] of 2"));
+    decoder.step(&tokens(2, 1), &[1]).unwrap();
+    assert!(message(decoder.step(&tokens(2, 1), &[1])).contains("leaves when its slot is full"));
+    let huge = SlotOptions { slots: 1, context: Some(301), ..SlotOptions::default() };
+    let mut source = RandomWeights::new(&tiny(), 7, DType::F32, &Device::Cpu);
+    let model = Llama::load(&tiny(), &mut source, DType::F32, &Device::Cpu).unwrap();
+    assert!(SlotDecoder::new(Box::new(model), &huge).unwrap_err().to_string().contains("exceed the context of 300"));
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Decoding of fixed shape on a CUDA device: eager, by slots, and by slots as a CUDA graph. Four minutes on an H200.
+# Usage: tests/gpu/graph.sh
+#   BIN      folder with `candlescope-cuda` (cargo build -p candlescope-cli --features cuda, renamed)
+#   OUT      folder for results (default: target/bench/graph)
+#   TAKES    takes of each case, in turns (default 2)
+#   MODELS   names of `config:NAME` (default: smollm2-135m gpt2 llama-3-8b)
+# Writes runs into OUT, and a line for each to $OUT/cases.txt: model, mode, batch, slots, take, median TPOT and TTFT in ms, the
+# first tokens. Then what `--what-if graph` promised of the eager run, and kernels of a replay beside its length.
+set -uo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+[ -z "${BIN:-}" ] || export PATH=$BIN:$PATH
+out=${OUT:-$root/target/bench/graph}
+mkdir -p "$out"
+: >"$out/cases.txt"
+candlescope-cuda doctor >"$out/doctor.txt" 2>&1 || true
+
+words() { # MODE BATCH SLOTS: the options of a way to decode
+  case $1 in
+    eager) echo ;;
+    slots) echo --max-num-seqs "$3" --max-model-len 2048 ;;
+    graph) echo --cuda-graph --max-num-seqs "$3" --max-model-len 2048 ;;
+  esac
+}
+
+case_of() { # MODEL MODE BATCH SLOTS TAKE MORE…
+  local model=$1 mode=$2 batch=$3 slots=$4 take=$5
+  local run=$out/$model-$mode-$batch-$slots-$take
+  shift 5
+  # shellcheck disable=SC2046
+  if ! candlescope-cuda profile --model "config:$model" --device cuda:0 --dtype bf16 --batch "$batch" $(words "$mode" "$batch" "$slots") \
+    --prompt-tokens 64 --max-new-tokens 200 --ignore-eos --warmup 2 --repeats 6 --no-progress --set stacks=off "$@" \
+    --out "$run" >"$run.txt" 2>&1; then
+    echo "failed: $model $mode $batch: $(tail -n 1 "$run.txt")" | tee -a "$out/cases.txt"
+    return
+  fi
+  python3 - "$run/metrics.json" "$run.txt" "$model $mode batch $batch slots $slots take $take" <<'P' | tee -a "$out/cases.txt"
+import json, re, sys
+f = json.load(open(sys.argv[1]))["figures"]
+tokens = re.search(r"tokens: (\[.*\])", open(sys.argv[2]).read())
+print(sys.argv[3], "tpot %.3f ms" % (f["tpot"]["median"] / 1e6), "ttft %.2f ms" % (f["ttft"]["median"] / 1e6), tokens and tokens[1])
+P
+}
+
+for model in ${MODELS:-smollm2-135m gpt2 llama-3-8b}; do
+  for take in $(seq "${TAKES:-2}"); do
+    for mode in eager slots graph; do case_of "$model" "$mode" 1 1 "$take" --gpu-timing steps; done
+  done
+done
+# One request must not pay for 64 slots, and several share a step.
+case_of smollm2-135m graph 1 64 1 --gpu-timing steps
+for batch in 8 64; do
+  for mode in eager graph; do case_of smollm2-135m "$mode" "$batch" "$batch" 1 --gpu-timing steps; done
+done
+# With kernels: what the eager run promises, and what a replay consists of.
+case_of smollm2-135m eager 1 1 kernels --cupti=10/50
+case_of smollm2-135m graph 1 1 kernels --cupti=10/50
+candlescope-cuda analyze "$out/smollm2-135m-eager-1-1-kernels" --what-if graph >"$out/promised.txt" 2>&1
+candlescope-cuda analyze "$out/smollm2-135m-graph-1-1-kernels" >"$out/replayed.txt" 2>&1
+grep -iE "graph" "$out/promised.txt" | head -20
