@@ -138,6 +138,9 @@ fn check(options: &Options) -> Result<()> {
             bail!("--{name} is 0; it must be at least 1, or left out");
         }
     }
+    if runtime.max_model_len == Some(1) {
+        bail!("--max-model-len is 1; it must be at least 2, for a prompt and a token");
+    }
     if let Some(slots) = runtime.max_num_seqs.filter(|slots| *slots < runtime.batch) {
         bail!("--batch is {} and --max-num-seqs {slots}: every sequence needs a slot", runtime.batch);
     }

@@ -4,7 +4,7 @@
 use crate::causal_lm::{See, context_after};
 use crate::config::ModelConfig;
 use crate::layers::{Attention, CausalMask, KvCache, LayerNorm, Mlp, Place, RmsNorm, SlotCache, record};
-use candle_core::{DType, Result, Tensor, bail};
+use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::Module;
 use candlescope_core::Annotation;
 use candlescope_work::input::{Input, Widths};
@@ -129,11 +129,34 @@ impl<N: Norm> Blocks<N> {
         self.0.iter().map(held).sum()
     }
 
-    /// Gives each layer memory for sequences in slots; all of them or none.
-    pub(crate) fn hold(&mut self, mut slots: impl FnMut(usize) -> Result<SlotCache>) -> Result<()> {
-        let made = (0..self.0.len()).map(&mut slots).collect::<Result<Vec<_>>>()?;
+    /// Gives each layer memory for `slots` sequences of up to `context` tokens; all of them or none. `path` names that of
+    /// a layer.
+    pub(crate) fn hold(
+        &mut self,
+        (slots, context): (usize, usize),
+        config: &ModelConfig,
+        (dtype, device): (DType, &Device),
+        path: impl Fn(usize) -> String,
+    ) -> Result<()> {
+        let ModelConfig { num_kv_heads, head_dim, max_context, .. } = *config;
+        if context > max_context {
+            bail!("{context} tokens exceed the context of {max_context} tokens")
+        }
+        let shape = (slots, num_kv_heads, context, head_dim);
+        let made = (0..self.0.len()).map(|layer| SlotCache::new(&path(layer), shape, dtype, device));
+        let made = made.collect::<Result<Vec<_>>>()?;
         self.0.iter_mut().zip(made).for_each(|(block, slots)| block.attention.hold(slots));
         Ok(())
+    }
+
+    /// Makes zeros of what a slot holds from position `from` up to `to`.
+    pub(crate) fn erase(&self, slot: usize, from: usize, to: usize) -> Result<()> {
+        self.0.iter().filter_map(|block| block.attention.slots()).try_for_each(|slots| slots.erase(slot, from, to))
+    }
+
+    /// Whether any of its weights is quantised.
+    pub(crate) fn is_quantized(&self) -> bool {
+        self.0.iter().any(|block| block.attention.is_quantized() || block.mlp.is_quantized())
     }
 
     /// Forgets keys and values.
@@ -153,7 +176,12 @@ impl<N: Norm> Blocks<N> {
 
 /// What is added to the scores of `tokens` at their place, if anything is. Fails if there are none, or if the model has no
 /// room for them.
-pub(crate) fn mask_at(masks: &mut CausalMask, tokens: &Tensor, place: Place<'_>, most: usize) -> Result<Option<Tensor>> {
+pub(crate) fn mask_at(
+    masks: &mut CausalMask,
+    tokens: &Tensor,
+    place: Place<'_>,
+    most: usize,
+) -> Result<Option<Tensor>> {
     let count = tokens.dim(1)?;
     if count == 0 {
         bail!("there are no tokens to process; pass at least one")

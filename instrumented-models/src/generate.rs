@@ -86,7 +86,10 @@ fn common_length(texts: &[Vec<u32>]) -> Result<usize, GenerateError> {
 }
 
 /// Fails if a token is not in the vocabulary.
-pub(crate) fn check_tokens<'a>(tokens: impl IntoIterator<Item = &'a u32>, vocabulary: usize) -> Result<(), GenerateError> {
+pub(crate) fn check_tokens<'a>(
+    tokens: impl IntoIterator<Item = &'a u32>,
+    vocabulary: usize,
+) -> Result<(), GenerateError> {
     match tokens.into_iter().find(|&&token| token as usize >= vocabulary) {
         Some(&token) => Err(GenerateError::ForeignToken { token, vocabulary }),
         None => Ok(()),

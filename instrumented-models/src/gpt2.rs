@@ -1,14 +1,14 @@
 //! GPT-2 made of the wrapped layers.
 
 use crate::blocks::{Block, Blocks, ending, kv_bytes_per_token, last_position, mask_at};
-use crate::causal_lm::{CausalLm, Inspect, See, SlotModel, context_after};
+use crate::causal_lm::{Capturable, CausalLm, Inspect, See, SlotModel, context_after};
 use crate::config::{ConfigError, GPT2, ModelConfig};
 use crate::layers::{
-    Activation, Attention, CausalMask, Embedding, KvCache, LayerNorm, Mlp, Place, Projection, SlotCache, SlotStep,
+    Activation, Attention, CausalMask, Embedding, KvCache, LayerNorm, Mlp, Place, Projection, SlotPlaces, SlotStep,
     product_dtype_on, record,
 };
 use crate::weights::{WeightError, WeightSource, embedding, layer_norm, projection, transposed_projection};
-use candle_core::{DType, Device, Result, Tensor, bail};
+use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::Module;
 use candlescope_core::Annotation;
 use candlescope_work::input::{Input, Widths};
@@ -163,13 +163,9 @@ impl CausalLm for Gpt2 {
 
 impl SlotModel for Gpt2 {
     fn hold(&mut self, slots: usize, context: usize) -> Result<()> {
-        let ModelConfig { num_kv_heads, head_dim, max_context, .. } = self.config;
-        if context > max_context {
-            bail!("{context} tokens exceed the context of {max_context} tokens")
-        }
-        let (dtype, device, shape) = (self.dtype, self.device.clone(), (slots, num_kv_heads, context, head_dim));
+        let (config, at) = (self.config.clone(), (self.dtype, &self.device));
         let path = |layer| format!("transformer.h.{layer}.attn.kv_cache");
-        self.blocks.hold(|layer| SlotCache::new(&path(layer), shape, dtype, &device))
+        self.blocks.hold((slots, context), &config, at, path)
     }
 
     fn forward_at(&mut self, tokens: &Tensor, place: Place<'_>) -> Result<Tensor> {
@@ -178,16 +174,29 @@ impl SlotModel for Gpt2 {
         let xs = self.embed(tokens, place)?;
         let xs = self.blocks.forward(xs, place, mask.as_ref())?;
         let last = last_position(&xs, count)?;
-        record(|| Annotation::from(self.ends(place.work(batch, count))));
+        record(|| {
+            let (work, width) = (place.work(batch, count), self.dtype.size_in_bytes());
+            // Slots are at positions of their own.
+            let more = if matches!(place, Place::Each(_)) { batch - 1 } else { 0 };
+            Annotation::from(self.ends(work) + pointwise((more * self.config.hidden_size) as f64, 1, width))
+        });
         let last = self.ln_f.forward(&last)?;
         self.lm_head.forward(&last)?.to_dtype(DType::F32)
     }
 
-    fn slot_step(&self, positions: Tensor, mask: Option<Tensor>, context: usize) -> Result<SlotStep> {
-        SlotStep::new(positions, None, (self.config.num_kv_heads, self.config.head_dim), mask, context)
+    fn slot_step(&self, places: SlotPlaces) -> Result<SlotStep> {
+        SlotStep::new(places, None, (self.config.num_kv_heads, self.config.head_dim))
+    }
+
+    fn erase(&mut self, slot: usize, from: usize, to: usize) -> Result<()> {
+        self.blocks.erase(slot, from, to)
     }
 
     fn kv_bytes_per_token(&self) -> u64 {
         kv_bytes_per_token(&self.config, self.dtype)
+    }
+
+    fn capturable(&self) -> Capturable {
+        Capturable::unless_quantized(self.blocks.is_quantized() || self.lm_head.is_quantized())
     }
 }

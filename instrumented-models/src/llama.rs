@@ -1,14 +1,14 @@
 //! A Llama-family decoder made of the wrapped layers.
 
 use crate::blocks::{Block, Blocks, ending, kv_bytes_per_token, last_position, mask_at};
-use crate::causal_lm::{CausalLm, Inspect, See, SlotModel, context_after};
+use crate::causal_lm::{Capturable, CausalLm, Inspect, See, SlotModel, context_after};
 use crate::config::{ConfigError, FeedForward, ModelConfig};
 use crate::layers::{
     Activation, Attention, AttentionProjections, CausalMask, Embedding, KvCache, Mlp, Place, Projection, RmsNorm,
-    Rotary, RotaryTables, SlotCache, SlotStep, product_dtype_on, record,
+    Rotary, RotaryTables, SlotPlaces, SlotStep, product_dtype_on, record,
 };
 use crate::weights::{WeightError, WeightSource, embedding, norm, projection};
-use candle_core::{DType, Device, Result, Tensor, bail};
+use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::Module;
 use candlescope_core::Annotation;
 use candlescope_work::input::{Input, Widths};
@@ -161,14 +161,12 @@ impl CausalLm for Llama {
 
 impl SlotModel for Llama {
     fn hold(&mut self, slots: usize, context: usize) -> Result<()> {
-        let ModelConfig { num_kv_heads, head_dim, max_context, .. } = self.config;
-        if context > max_context {
-            bail!("{context} tokens exceed the context of {max_context} tokens")
-        }
-        self.tables.reserve(context)?;
-        let (dtype, device, shape) = (self.dtype, self.device.clone(), (slots, num_kv_heads, context, head_dim));
+        let (config, at) = (self.config.clone(), (self.dtype, &self.device));
         let path = |layer| format!("model.layers.{layer}.self_attn.kv_cache");
-        self.blocks.hold(|layer| SlotCache::new(&path(layer), shape, dtype, &device))
+        self.blocks.hold((slots, context), &config, at, path)?;
+        // Its own, whole: those that clones share are replaced where they grow, and a graph would still read the old ones.
+        self.tables = self.tables.apart();
+        self.tables.reserve(context)
     }
 
     fn forward_at(&mut self, tokens: &Tensor, place: Place<'_>) -> Result<Tensor> {
@@ -182,13 +180,20 @@ impl SlotModel for Llama {
         self.lm_head.forward(&last)?.to_dtype(DType::F32)
     }
 
-    fn slot_step(&self, positions: Tensor, mask: Option<Tensor>, context: usize) -> Result<SlotStep> {
-        let rotation = self.tables.at(&positions, context)?;
-        let heads = (self.config.num_kv_heads, self.config.head_dim);
-        SlotStep::new(positions, Some(rotation), heads, mask, context)
+    fn slot_step(&self, places: SlotPlaces) -> Result<SlotStep> {
+        let rotation = self.tables.at(&places.positions, places.context)?;
+        SlotStep::new(places, Some(rotation), (self.config.num_kv_heads, self.config.head_dim))
+    }
+
+    fn erase(&mut self, slot: usize, from: usize, to: usize) -> Result<()> {
+        self.blocks.erase(slot, from, to)
     }
 
     fn kv_bytes_per_token(&self) -> u64 {
         kv_bytes_per_token(&self.config, self.dtype)
+    }
+
+    fn capturable(&self) -> Capturable {
+        Capturable::unless_quantized(self.blocks.is_quantized() || self.lm_head.is_quantized())
     }
 }

@@ -129,22 +129,8 @@ pub enum LoadError {
         architecture: String,
     },
     /// There is no room for the slots.
-    #[error(
-        "{slots} slots of {context} tokens, whose keys and values take {} MiB, cannot be had: {}; ask for fewer slots or a \
-         shorter context",
-        bytes >> 20,
-        crate::candle_message(.cause)
-    )]
-    Slots {
-        /// Sequences.
-        slots: usize,
-        /// Tokens of each.
-        context: usize,
-        /// Bytes of keys and values.
-        bytes: u64,
-        /// candle's error.
-        cause: candle_core::Error,
-    },
+    #[error("no room for sequences: {}; ask for fewer slots or a shorter context", crate::candle_message(.0))]
+    Slots(candle_core::Error),
     /// A library panicked on the model's files.
     #[error(
         "loading `{source_name}` failed: a library panicked ({message}); the files are damaged, or of a kind that it \
@@ -494,7 +480,7 @@ impl Loader<'_> {
         let quantized = file.quantization();
         let model: Box<dyn CausalLm + Send> = match self.options.engine {
             Engine::Candle => {
-                self.check_no_slots()?;
+                check_no_slots(self.options)?;
                 Box::new(CandleQuantizedLlama::load(&file, device)?)
             }
             // candle's own model reads fewer architectures from these files than ours.
@@ -536,18 +522,15 @@ impl Loader<'_> {
     /// A model of our layers, with its sequences in slots if that is wanted.
     fn ours(&self, model: impl SlotModel + 'static) -> Result<Box<dyn CausalLm + Send>, LoadError> {
         let Some(slots) = &self.options.slots else { return Ok(Box::new(model)) };
-        let (bytes, most) = (model.kv_bytes_per_token(), model.max_context());
-        let context = slots.context.unwrap_or(most);
-        SlotDecoder::new(Box::new(model), slots).map(|slots| Box::new(OneRequest::new(slots)) as Box<_>).map_err(|cause| {
-            LoadError::Slots { slots: slots.slots, context, bytes: bytes * (slots.slots * context) as u64, cause }
-        })
+        let slots = SlotDecoder::new(Box::new(model), slots).map_err(LoadError::Slots)?;
+        Ok(Box::new(OneRequest::new(slots)))
     }
 
     /// Fails if the engine does not have the architecture, though the other one has.
     fn check_engine(&self, config: &ModelConfig) -> Result<(), LoadError> {
         let architecture = config.architecture.as_str();
         if self.options.engine.of(architecture) == Engine::Candle {
-            self.check_no_slots()?;
+            check_no_slots(self.options)?;
         }
         match self.options.engine {
             Engine::Candle if config.is_gpt2() => Err(LoadError::Engine(
@@ -561,18 +544,6 @@ impl Loader<'_> {
                 )))
             }
             _ => Ok(()),
-        }
-    }
-
-    /// Fails if sequences in slots are wanted, for a model of candle-transformers.
-    fn check_no_slots(&self) -> Result<(), LoadError> {
-        match self.options.slots {
-            None => Ok(()),
-            Some(_) => Err(LoadError::Engine(format!(
-                "a model of the engine `candle` keeps keys and values itself, not in slots: leave slots and CUDA graphs out, \
-                 or choose the engine `instrumented`, which has {}",
-                INSTRUMENTED_ARCHITECTURES.join(", ")
-            ))),
         }
     }
 
@@ -624,6 +595,17 @@ impl Loader<'_> {
             eos_tokens: config.eos.clone(),
         };
         LoadedModel { model, tokenizer: text.tokenizer, chat: text.chat, config, info, no_tokenizer: text.missing }
+    }
+}
+
+/// Fails if sequences in slots are wanted, for a model of candle-transformers or one with an encoder.
+fn check_no_slots(options: &LoadOptions) -> Result<(), LoadError> {
+    match options.slots {
+        None => Ok(()),
+        Some(_) => Err(LoadError::Engine(format!(
+            "slots and CUDA graphs are for decoders of the engine `instrumented`, which has {}: leave them out for this model",
+            INSTRUMENTED_ARCHITECTURES.join(", ")
+        ))),
     }
 }
 

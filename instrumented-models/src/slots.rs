@@ -9,13 +9,16 @@
 mod batcher;
 mod buckets;
 mod decoder;
-mod options;
 #[cfg(not(feature = "cuda"))]
 #[path = "slots/no_graphs.rs"]
 mod graphs;
 #[cfg(feature = "cuda")]
 mod graphs;
 mod one_request;
+mod options;
+mod room;
+#[cfg(feature = "cuda")]
+mod sys;
 
 pub use batcher::{Batcher, BatcherOptions, Job, Receive};
 pub use decoder::SlotDecoder;

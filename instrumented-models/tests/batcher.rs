@@ -7,7 +7,7 @@ use candlescope_core::llm::Request;
 use candlescope_core::{MemoryExporter, Outcome, RequestRecord, Session};
 use candlescope_models::causal_lm::SlotModel;
 use candlescope_models::generate::GenerateError;
-use candlescope_models::layers::{Place, SlotStep};
+use candlescope_models::layers::{Place, SlotPlaces, SlotStep};
 use candlescope_models::slots::{Batcher, BatcherOptions, Job, Receive, SlotDecoder, SlotOptions};
 use candlescope_models::weights::random::RandomWeights;
 use candlescope_models::{CausalLm, FinishReason, GenerateOptions, Llama, SamplingOptions};
@@ -21,7 +21,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use tracing_subscriber::prelude::*;
 
 fn llama() -> Llama {
-    Llama::load(&tiny(), &mut RandomWeights::new(&tiny(), 7, DType::F32, &Device::Cpu), DType::F32, &Device::Cpu).unwrap()
+    Llama::load(&tiny(), &mut RandomWeights::new(&tiny(), 7, DType::F32, &Device::Cpu), DType::F32, &Device::Cpu)
+        .unwrap()
 }
 
 fn batcher<'a>(slots: usize, options: BatcherOptions) -> Batcher<'a> {
@@ -36,6 +37,8 @@ struct Got {
     end: RefCell<Option<std::result::Result<FinishReason, String>>>,
     /// It goes away once it has so many tokens.
     patience: Cell<Option<usize>>,
+    /// Its tokens are no text.
+    chokes: Cell<bool>,
 }
 
 impl Got {
@@ -47,9 +50,12 @@ impl Got {
 struct Client(Rc<Got>);
 
 impl Receive for Client {
-    fn token(&mut self, token: u32) -> ControlFlow<()> {
+    fn token(&mut self, token: u32) -> std::result::Result<ControlFlow<()>, GenerateError> {
         self.0.tokens.borrow_mut().push(token);
-        if self.is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if self.0.chokes.get() {
+            return Err(GenerateError::Options("no text".into()));
+        }
+        Ok(if self.is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     }
 
     fn is_wanted(&self) -> bool {
@@ -69,7 +75,7 @@ fn prompt(from: usize, count: usize) -> Vec<u32> {
 fn job(prompt: &[u32], tokens: usize, sampling: SamplingOptions) -> (Job<'static>, Rc<Got>) {
     let got = Rc::new(Got::default());
     let options = GenerateOptions { max_new_tokens: tokens, sampling, ignore_eos: true, ..GenerateOptions::default() };
-    let request = Request::new("text_completion", "tiny").prompt_tokens(prompt.len());
+    let request = Request::new("text_completion", "tiny");
     request.outcome(Outcome::Cancelled);
     let receive = Box::new(Client(got.clone()));
     (Job { request, prompt: prompt.to_vec(), options, stop: Vec::new(), receive }, got)
@@ -202,14 +208,14 @@ fn what_cannot_be_fulfilled_ends_at_once_with_its_cause() {
         got.end().unwrap_err()
     };
     assert!(refused(&mut one, &[], 3).contains("the prompt is empty"));
-    assert!(refused(&mut one, &prompt(0, 64), 3).contains("the prompt has 64 tokens and the model's context is 64"));
+    assert!(refused(&mut one, &prompt(0, 64), 3).contains("the prompt has 64 tokens and sequences hold 64 here"));
     assert!(refused(&mut one, &[96], 3).contains("prompt token 96 is not in the vocabulary of 96"));
     assert!(refused(&mut one, &[1], 0).contains("max-new-tokens must be at least 1"));
-    // A slot that is full ends its sequence, and not before: the last token needs no room.
+    // A slot that is full ends its sequence, as a context does without slots.
     let (long, got) = job(&prompt(0, 60), 100, SamplingOptions::default());
     one.submit(long);
     run(&mut one);
-    assert_eq!((got.end(), got.tokens.borrow().len()), (Ok(FinishReason::Context), 5));
+    assert_eq!((got.end(), got.tokens.borrow().len()), (Ok(FinishReason::Context), 4));
 }
 
 #[test]
@@ -268,8 +274,12 @@ impl SlotModel for Failing {
         self.model.forward_at(tokens, place)
     }
 
-    fn slot_step(&self, positions: Tensor, mask: Option<Tensor>, context: usize) -> Result<SlotStep> {
-        self.model.slot_step(positions, mask, context)
+    fn slot_step(&self, places: SlotPlaces) -> Result<SlotStep> {
+        self.model.slot_step(places)
+    }
+
+    fn erase(&mut self, slot: usize, from: usize, to: usize) -> Result<()> {
+        self.model.erase(slot, from, to)
     }
 
     fn kv_bytes_per_token(&self) -> u64 {
@@ -319,6 +329,7 @@ fn every_step_says_for_whom_it_worked() {
             })
             .collect();
         clients[4].patience.set(Some(2));
+        clients[5].chokes.set(true);
         run(&mut three);
     });
     let manifest = session.finish();
@@ -330,12 +341,18 @@ fn every_step_says_for_whom_it_worked() {
         (n, batch.requests.iter().find(of).expect("its row"))
     }) {
         let (passed, out) = (batch.steps.iter().flat_map(|step| &step.serves).filter(|s| s.request == request.request))
-            .fold((0, 0), |(passed, out), served| (passed + u64::from(served.tokens), out + u64::from(served.output_tokens)));
-        let made = if n == 4 { 2 } else { 3 + n };
+            .fold((0, 0), |(passed, out), served| {
+                (passed + u64::from(served.tokens), out + u64::from(served.output_tokens))
+            });
+        let (made, outcome) = match n {
+            4 => (2, Outcome::Cancelled),
+            5 => (1, Outcome::Failed),
+            n => (3 + n, Outcome::Done),
+        };
         // The last token is not passed.
         assert_eq!((passed, out), (5 + 4 * n + made - 1, made), "request {n}");
         assert_eq!(request.output_tokens, Some(made));
-        assert_eq!(request.outcome, Some(if n == 4 { Outcome::Cancelled } else { Outcome::Done }));
+        assert_eq!(request.outcome, Some(outcome));
         assert!(request.queue_ns.is_some() && request.ttft_ns > request.queue_ns, "{request:?}");
     }
     for step in &batch.steps {

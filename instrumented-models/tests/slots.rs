@@ -3,6 +3,7 @@
 mod common;
 
 use candle_core::{DType, Device, Tensor};
+use candlescope_core::{MemoryExporter, Phase, Session, SpanRecord, llm};
 use candlescope_models::config::GPT2;
 use candlescope_models::slots::{EagerCause, Ran, SlotDecoder, SlotOptions};
 use candlescope_models::weights::random::RandomWeights;
@@ -10,6 +11,7 @@ use candlescope_models::{
     CausalLm, GenerateOptions, Gpt2, Llama, LoadOptions, LoadedModel, ModelConfig, ModelSource, generate,
 };
 use common::*;
+use tracing_subscriber::prelude::*;
 
 fn gpt2() -> ModelConfig {
     let mut config = ModelConfig::named("gpt2").unwrap();
@@ -168,4 +170,41 @@ fn what_does_not_fit_is_named() {
     let mut source = RandomWeights::new(&tiny(), 7, DType::F32, &Device::Cpu);
     let model = Llama::load(&tiny(), &mut source, DType::F32, &Device::Cpu).unwrap();
     assert!(SlotDecoder::new(Box::new(model), &huge).unwrap_err().to_string().contains("exceed the context of 300"));
+}
+
+/// Of a step of these slots, one idle slot before them: FLOPs of attention's products, those executed, and bytes of keys and
+/// values.
+fn work_of(family: usize, prompts: &[u32]) -> [u64; 3] {
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory.clone()).start().unwrap();
+    listening(tracing_subscriber::registry().with(layer), || {
+        // Spans are made with the model.
+        let (_, _, mut decoder) = models(prompts.len() + 1, 64).remove(family);
+        let slots: Vec<usize> = (1..=prompts.len()).collect();
+        for (slot, count) in slots.iter().zip(prompts) {
+            let tokens = Tensor::new(prompt(1, *count), &Device::Cpu).unwrap().unsqueeze(0).unwrap();
+            decoder.prefill(*slot, &tokens, 0).unwrap();
+        }
+        let _step = llm::decode(llm::Tokens::new(prompts.len()));
+        decoder.step(&tokens(prompts.len() + 1, 1, 0, 96), &slots).unwrap();
+    });
+    assert!(session.finish().verdict.ok);
+    let batch = memory.batch();
+    let of_step = |span: &&SpanRecord| {
+        span.phase == Some(Phase::Decode) && ["scores", "context", "kv_cache"].contains(&&*span.path.name)
+    };
+    let spans: Vec<&SpanRecord> = batch.spans.iter().filter(of_step).collect();
+    let sum = |of: fn(&SpanRecord) -> Option<u64>| spans.iter().filter_map(|span| of(span)).sum::<u64>();
+    [sum(|span| span.flops), sum(|span| span.flops_executed.or(span.flops)), sum(|span| span.bytes)]
+}
+
+#[test]
+fn a_step_needs_what_its_sequences_need_alone() {
+    for family in 0..2 {
+        let ([a, _, read_a], [b, _, read_b]) = (work_of(family, &[10]), work_of(family, &[50]));
+        let [needed, executed, read] = work_of(family, &[10, 50]);
+        assert_eq!((needed, read), (a + b, read_a + read_b), "family {family}");
+        // Three rows, each multiplied with 51 positions, where 11 and 51 are needed.
+        assert_eq!(executed * (11 + 51), needed * 3 * 51, "family {family}");
+    }
 }

@@ -11,30 +11,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
 
 /// Works until the queue is closed. `model` has given its slots to `batcher`.
-pub(crate) fn work(model: &LoadedModel, mut batcher: Batcher<'_>, jobs: &Queue<Job>, stopping: &AtomicBool) {
+pub(crate) fn work<'a>(model: &'a LoadedModel, mut batcher: Batcher<'a>, jobs: &Queue<Job>, stopping: &AtomicBool) {
     loop {
-        while batcher.has_room() {
-            // Whoever works looks whether somebody came, who has nothing to do waits.
-            let next = if batcher.is_idle() { jobs.next() } else { jobs.try_next() };
-            match next {
-                Some(job) => begin(model, &mut batcher, job),
-                None if batcher.is_idle() => return,
-                None => break,
-            }
-        }
-        if stopping.load(Ordering::Relaxed) {
-            batcher.cancel_all();
-            continue;
-        }
+        // Whoever works looks whether somebody came, who has nothing to do waits. One at a time: making tokens of a prompt
+        // takes a while, and the others wait for it.
+        let next = match batcher.is_idle() {
+            true => match jobs.next() {
+                Some(job) => Some(job),
+                None => return,
+            },
+            false if batcher.has_room() => jobs.try_next(),
+            false => None,
+        };
         // A panic says nothing of whose request it was: all that were under way end, and later ones begin anew.
-        if let Err(failure) = unless_it_panics(|| {
+        let turned = unless_it_panics(|| {
+            if let Some(job) = next {
+                begin(model, &mut batcher, job);
+            }
+            if stopping.load(Ordering::Relaxed) {
+                batcher.cancel_all();
+            }
             batcher.turn();
             Ok(())
-        }) {
-            if let Failure::Model(message) = &failure {
-                eprintln!("requests failed: {message}");
-            }
-            batcher.fail_all(&format!("{failure:?}"));
+        });
+        if let Err(Failure::Model(message)) = turned {
+            batcher.fail_all(&message);
         }
     }
 }
@@ -61,7 +62,6 @@ fn begin<'a>(model: &'a LoadedModel, batcher: &mut Batcher<'a>, job: Job) {
         words: model.tokenizer.as_ref().map(|tokenizer| tokenizer.stream()),
         prompt_tokens: prompt.len(),
         tokens: 0,
-        failed: None,
     };
     batcher.submit(BatchJob { request, prompt, options, stop, receive: Box::new(client) });
 }
@@ -73,25 +73,17 @@ struct Client<'a> {
     words: Option<DecodeStream<'a>>,
     prompt_tokens: usize,
     tokens: usize,
-    /// The tokenizer's error, by which the sequence ends.
-    failed: Option<GenerateError>,
 }
 
 impl Receive for Client<'_> {
-    fn token(&mut self, token: u32) -> ControlFlow<()> {
+    fn token(&mut self, token: u32) -> Result<ControlFlow<()>, GenerateError> {
         self.tokens += 1;
         let text = match &mut self.words {
-            None => Ok(format!("{token} ")),
-            Some(words) => words.push(token).map(Option::unwrap_or_default),
+            None => format!("{token} "),
+            Some(words) => words.push(token)?.unwrap_or_default(),
         };
-        let sent = match text {
-            Ok(text) => self.events.try_send(Event::Token(text)).is_ok(),
-            Err(error) => {
-                self.failed = Some(error.into());
-                false
-            }
-        };
-        if sent { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        let sent = self.events.try_send(Event::Token(text)).is_ok();
+        Ok(if sent { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     }
 
     fn is_wanted(&self) -> bool {
@@ -99,7 +91,6 @@ impl Receive for Client<'_> {
     }
 
     fn ended(&mut self, outcome: Result<FinishReason, GenerateError>) {
-        let outcome = self.failed.take().map_or(outcome, Err);
         // A character that was never completed is held back until the end.
         let rest = self.words.as_mut().and_then(|words| words.finish().ok().flatten());
         if let (Some(rest), Ok(_)) = (rest, &outcome) {

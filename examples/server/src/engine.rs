@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 use candlescope::Outcome;
 use candlescope::llm::Request;
 use candlescope_models::chat::{ChatError, Message};
+use candlescope_models::slots::{Batcher, BatcherOptions};
 use candlescope_models::{
     FinishReason, GenerateError, GenerateOptions, LoadOptions, LoadedModel, ModelSource, PromptError, generate_for,
 };
-use candlescope_models::slots::{Batcher, BatcherOptions};
 use serde_json::Value;
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;

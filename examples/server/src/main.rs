@@ -314,7 +314,9 @@ fn device(args: &Args) -> Result<Device> {
     match device {
         #[cfg(feature = "cuda")]
         Device::Cuda(_) if args.workers > 1 => {
-            anyhow::bail!("--cuda-graph is for one worker: leave --workers out, and give it more slots with --max-num-seqs")
+            anyhow::bail!(
+                "--cuda-graph is for one worker: leave --workers out, and give it more slots with --max-num-seqs"
+            )
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(default) => {

@@ -452,9 +452,10 @@ fn requests_at_once_share_steps_and_each_gets_its_own_text() {
 
     let run_text = run.to_str().expect("UTF-8");
     let server = Server::start(&["--max-num-seqs", "3", "--max-model-len", "200", "--parquet", run_text]);
+    let path = format!("{}/v1/completions", server.url);
     let together: Vec<(u16, Value)> = std::thread::scope(|scope| {
-        let asking = |prompt: &&str| scope.spawn({ let prompt = *prompt; let server = &server; move || server.complete(asked(prompt)) });
-        let asking: Vec<_> = prompts.iter().map(asking).collect();
+        let ask = |prompt: &&str| outcome(agent().post(&path).send_json(asked(prompt)));
+        let asking: Vec<_> = prompts.iter().map(|prompt| scope.spawn(move || ask(prompt))).collect();
         asking.into_iter().map(|client| client.join().expect("an answer")).collect()
     });
     for ((status, answer), alone) in together.iter().zip(&one_by_one) {
@@ -465,10 +466,11 @@ fn requests_at_once_share_steps_and_each_gets_its_own_text() {
     let (status, answer) = server.complete(json!({ "prompt": [4_000_000_000_u32] }));
     assert_eq!(status, 400, "{answer}");
     let (status, answer) = server.complete(json!({ "prompt": vec![1; 200] }));
-    assert!(status == 400 && message(&answer).contains("context is 200"), "{answer}");
+    assert!(status == 400 && message(&answer).contains("sequences hold 200 here"), "{answer}");
     for _ in 0..4 {
         let body = json!({ "prompt": "Hello", "max_tokens": 190, "ignore_eos": true, "stream": true });
-        let mut left = agent().post(&format!("{}/v1/completions", server.url)).send_json(body).expect("an answer").into_reader();
+        let mut left =
+            agent().post(&format!("{}/v1/completions", server.url)).send_json(body).expect("an answer").into_reader();
         left.read_exact(&mut [0; 16]).expect("a first token");
     }
     assert_eq!(server.complete(asked("Hello")).0, 200);
@@ -481,9 +483,10 @@ fn requests_at_once_share_steps_and_each_gets_its_own_text() {
     let most = batch.steps.iter().map(|step| step.serves.len()).max();
     assert!(most >= Some(2), "no step was shared");
     for request in batch.requests.iter().filter(|request| request.output_tokens == Some(60)) {
-        let served = batch.steps.iter().flat_map(|step| &step.serves).filter(|served| served.request == request.request);
+        let served =
+            batch.steps.iter().flat_map(|step| &step.serves).filter(|served| served.request == request.request);
         assert_eq!(served.map(|served| u64::from(served.output_tokens)).sum::<u64>(), 60, "every token has its step");
-        assert!(request.queue_ns.is_some() && request.ttft_ns.is_some());
+        assert!(request.queue_ns.is_some() && request.ttft_ns.is_some() && request.prompt_tokens.is_some());
     }
     let manifest = opened.manifest().expect("a manifest");
     assert!(manifest.verdict.ok, "{:?}", manifest.verdict);

@@ -6,7 +6,7 @@ use candle_core::{DType, Result, Tensor, bail};
 use candle_nn::Module;
 use candlescope_core::Annotation;
 use candlescope_work::input::{Input, Widths};
-use candlescope_work::operation::Cost;
+use candlescope_work::operation::{Cost, pointwise};
 use tracing::Span;
 
 /// Self-attention with grouped key/value heads and a cache.
@@ -87,7 +87,14 @@ impl Attention {
         cache: Option<KvCache>,
     ) -> Self {
         let AttentionProjections { q, k, v, o: o_proj } = projections;
-        Self { inputs: Inputs::Apart { q, k, v, rotary }, o_proj, cache, slots: OwnSlots(None), dims, spans: Spans::new(path) }
+        Self {
+            inputs: Inputs::Apart { q, k, v, rotary },
+            o_proj,
+            cache,
+            slots: OwnSlots(None),
+            dims,
+            spans: Spans::new(path),
+        }
     }
 
     /// An attention named by `path` whose projection `qkv`, hidden to (heads + 2·kv heads)·head, makes queries, keys and
@@ -116,6 +123,15 @@ impl Attention {
     /// Gives it memory for sequences in slots.
     pub fn hold(&mut self, slots: SlotCache) {
         self.slots = OwnSlots(Some(slots));
+    }
+
+    /// Whether any of its weights is quantised.
+    pub(crate) fn is_quantized(&self) -> bool {
+        let inputs: &[&Projection] = match &self.inputs {
+            Inputs::Apart { q, k, v, .. } => &[q, k, v],
+            Inputs::Merged { qkv, .. } => &[qkv],
+        };
+        inputs.iter().any(|projection| projection.is_quantized()) || self.o_proj.is_quantized()
     }
 
     /// The memory for sequences in slots, if there is any.
@@ -159,9 +175,9 @@ impl Attention {
                 (k, v.contiguous()?)
             }
         };
-        let scores = self.scores(&q, &k, work)?;
+        let scores = self.scores(&q, &k, place)?;
         let weights = self.softmax(scores, mask, work, widths(&v))?;
-        let context = self.context(&weights, &v, work, xs.dtype())?;
+        let context = self.context(&weights, &v, place, xs.dtype())?;
         self.o_proj.forward(&context)
     }
 
@@ -196,7 +212,7 @@ impl Attention {
     }
 
     /// QKᵀ/√d, (batch, heads, tokens, context).
-    fn scores(&self, q: &Tensor, k: &Tensor, work: Input) -> Result<Tensor> {
+    fn scores(&self, q: &Tensor, k: &Tensor, place: Place<'_>) -> Result<Tensor> {
         let _entered = self.spans.scores.enter();
         let AttentionDims { heads, kv_heads, head_dim } = self.dims;
         let dtype = product_dtype(k);
@@ -209,7 +225,8 @@ impl Attention {
         let scores = q.reshape(stacked)?.matmul(&keys.t()?)?;
         let scores = scores.reshape((batch, heads, tokens, k.dim(2)?))?;
         record(|| {
-            let cost = self.dims.counted().scores(work, widths(k));
+            let (dims, widths) = (self.dims.counted(), widths(k));
+            let cost = place.attending(place.work(batch, tokens), |work| dims.scores(work, widths));
             Annotation::from(cost).dtype(dtype_word(scores.dtype())).shape(scores.dims())
         });
         Ok(scores)
@@ -226,13 +243,17 @@ impl Attention {
         let weights = candle_nn::ops::softmax_last_dim(&scores)?;
         record(|| {
             let cost = self.dims.counted().softmax(work, widths);
-            Annotation::from(cost).dtype(dtype_word(weights.dtype())).shape(weights.dims())
+            // The mask of a step of slots; that of several tokens is in their cost.
+            let masked = mask
+                .filter(|_| work.tokens == 1)
+                .map_or(Cost::ZERO, |mask| pointwise(weights.elem_count(), 2, 4) + pointwise(mask.elem_count(), 1, 4));
+            Annotation::from(cost + masked).dtype(dtype_word(weights.dtype())).shape(weights.dims())
         });
         Ok(weights)
     }
 
     /// AV, (batch, tokens, heads·head) in `dtype`.
-    fn context(&self, weights: &Tensor, v: &Tensor, work: Input, dtype: DType) -> Result<Tensor> {
+    fn context(&self, weights: &Tensor, v: &Tensor, place: Place<'_>, dtype: DType) -> Result<Tensor> {
         let _entered = self.spans.context.enter();
         let AttentionDims { heads, kv_heads, head_dim } = self.dims;
         let values = v.to_dtype(product_dtype(v))?;
@@ -243,7 +264,8 @@ impl Attention {
         let context = context.reshape((batch, heads, tokens, head_dim))?.transpose(1, 2)?;
         let context = context.reshape((batch, tokens, heads * head_dim))?.to_dtype(dtype)?;
         record(|| {
-            let cost = self.dims.counted().context(work, widths(v));
+            let (dims, widths) = (self.dims.counted(), widths(v));
+            let cost = place.attending(place.work(batch, tokens), |work| dims.context(work, widths));
             Annotation::from(cost).dtype(dtype_word(values.dtype())).shape(context.dims())
         });
         Ok(context)

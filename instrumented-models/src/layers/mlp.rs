@@ -38,6 +38,12 @@ impl Mlp {
         Self { activation, up, down, span: layer_span!("mlp", path), act_span }
     }
 
+    /// Whether any of its weights is quantised.
+    pub(crate) fn is_quantized(&self) -> bool {
+        let gate = matches!(&self.activation, Activation::SwiGlu { gate } if gate.is_quantized());
+        gate || self.up.is_quantized() || self.down.is_quantized()
+    }
+
     /// Cost for `rows` vectors whose activations have `width` bytes: the projections and the activation between them.
     pub fn cost(&self, rows: impl Count, width: impl Count) -> Cost {
         let gate = match &self.activation {

@@ -2,6 +2,7 @@
 
 use candle_core::{Result, Tensor};
 use candlescope_work::input::Input;
+use candlescope_work::operation::Cost;
 
 /// Where the tokens of a forward pass are in their sequences.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +28,22 @@ impl Place<'_> {
             Self::Each(step) => Input::token(batch as u64, step.context as u64),
         }
     }
+
+    /// The cost of attending, which of a step of slots is needed for the positions that its sequences have.
+    pub(crate) fn attending(&self, work: Input, cost: impl Fn(Input) -> Cost) -> Cost {
+        match self {
+            Self::Each(step) => cost(work).needing(cost(Input::token(1, step.attended))),
+            _ => cost(work),
+        }
+    }
+
+    /// The cost of keeping keys and values, which of a step of slots is needed for those that are not idle.
+    pub(crate) fn keeping(&self, work: Input, cost: impl Fn(Input) -> Cost) -> Cost {
+        match self {
+            Self::Each(step) => cost(work).needing(cost(Input::token(step.active, work.context))),
+            _ => cost(work),
+        }
+    }
 }
 
 /// What the layers of a step of fixed shape share: one token for each of the first `n` slots, wherever it is in its
@@ -44,19 +61,37 @@ pub struct SlotStep {
     pub(crate) mask: Option<Tensor>,
     /// Positions that are attended to, or masked.
     pub(crate) context: usize,
+    /// Slots that are not idle, and the positions that these attend to, all together: 0 where a graph is captured, which
+    /// serves any.
+    pub(crate) active: u64,
+    pub(crate) attended: u64,
+}
+
+/// The slots of a step, as the model needs to know them.
+#[derive(Debug, Clone)]
+pub struct SlotPlaces {
+    /// Where each slot's token is, (n) u32; `u32::MAX` for a slot that is idle.
+    pub positions: Tensor,
+    /// 0 to attend and −∞ not to, (n, 1, 1, context) in f32; none where every slot attends to all of them.
+    pub mask: Option<Tensor>,
+    /// Positions that are attended to, or masked.
+    pub context: usize,
+    /// Slots that are not idle.
+    pub active: u64,
+    /// Positions that these attend to, all together.
+    pub attended: u64,
 }
 
 impl SlotStep {
-    /// Of slots at `positions` (n), whose keys have `kv_heads` heads of `head_dim` features.
+    /// Of slots whose keys have `kv_heads` heads of `head_dim` features.
     pub(crate) fn new(
-        positions: Tensor,
+        places: SlotPlaces,
         rotation: Option<(Tensor, Tensor)>,
         (kv_heads, head_dim): (usize, usize),
-        mask: Option<Tensor>,
-        context: usize,
     ) -> Result<Self> {
+        let SlotPlaces { positions, mask, context, active, attended } = places;
         let n = positions.dim(0)?;
         let write_at = positions.reshape((n, 1, 1, 1))?.broadcast_as((n, kv_heads, 1, head_dim))?.contiguous()?;
-        Ok(Self { positions, rotation, write_at, mask, context })
+        Ok(Self { positions, rotation, write_at, mask, context, active, attended })
     }
 }

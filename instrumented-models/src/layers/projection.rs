@@ -23,6 +23,11 @@ impl Projection {
         }
     }
 
+    /// Whether its weights are quantised.
+    pub(crate) fn is_quantized(&self) -> bool {
+        matches!(self, Projection::Quantized(_))
+    }
+
     /// Cost for `rows` vectors.
     pub fn cost(&self, rows: impl Count) -> Cost {
         match self {

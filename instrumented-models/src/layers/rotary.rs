@@ -50,6 +50,11 @@ impl RotaryTables {
         self.holding(positions.min(self.max_context)).map(drop)
     }
 
+    /// The same, none made yet, which no clone shares.
+    pub(crate) fn apart(&self) -> Self {
+        Self { made: Arc::default(), ..self.clone() }
+    }
+
     /// Positions made so far.
     pub fn positions(&self) -> usize {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,8 @@
 //! Loads models that have an encoder, of text, sound or images, and says of any model which kind it is.
 
 use super::{
-    Engine, LoadError, LoadOptions, LoadedModel, LoadedVision, Loader, PromptError, SourceTooLong, TextSide, encoded,
-    present, random_tokens,
+    Engine, LoadError, LoadOptions, LoadedModel, LoadedVision, Loader, PromptError, SourceTooLong, TextSide,
+    check_no_slots, encoded, present, random_tokens,
 };
 use crate::candle_models::{self, CandleBert, CandlePaddleOcrVl, CandleT5, CandleWhisper, Size};
 use crate::config::{ConfigError, ENCODER_ARCHITECTURES, HF_ARCHITECTURES, INSTRUMENTED_ARCHITECTURES, PADDLEOCR_VL};
@@ -138,6 +138,7 @@ impl<'a> WithEncoder<'a> {
         if !has_encoder {
             return Ok(None);
         }
+        check_no_slots(options)?;
         if options.engine == Engine::Instrumented && architecture != PADDLEOCR_VL {
             return Err(LoadError::Engine(format!(
                 "architecture `{architecture}` runs as candle-transformers' own model only: choose the engine `candle`, or \

@@ -7,13 +7,14 @@
 //! Steps are not begun under a request: each says for which requests it worked ([`llm::serves`]), so that every request has
 //! its queue time, time to first token, gaps between tokens, and its share of the steps' time.
 
+use super::buckets;
 use super::decoder::SlotDecoder;
 use crate::generate::{FinishReason, GenerateError, GenerateOptions, check_options, check_tokens};
-use crate::load::PromptTooLong;
 use crate::sampling::Sampler;
 use candle_core::{D, Device, Result, Tensor};
 use candlescope_core::llm::{self, Request, Tokens};
 use candlescope_core::{Annotation, Outcome, annotate};
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
@@ -35,7 +36,10 @@ impl Default for BatcherOptions {
 /// Whoever waits for a request's tokens.
 pub trait Receive {
     /// A token; a break ends the sequence with [`FinishReason::Cancelled`].
-    fn token(&mut self, token: u32) -> ControlFlow<()>;
+    ///
+    /// # Errors
+    /// If it cannot be handed on, as where it is no text: the request fails.
+    fn token(&mut self, token: u32) -> std::result::Result<ControlFlow<()>, GenerateError>;
 
     /// Whether anybody still waits. Asked before each piece of a prompt.
     fn is_wanted(&self) -> bool {
@@ -63,7 +67,10 @@ pub struct Job<'a> {
 impl std::fmt::Debug for Job<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The prompt is the client's.
-        f.debug_struct("Job").field("request", &self.request).field("tokens", &self.prompt.len()).finish_non_exhaustive()
+        f.debug_struct("Job")
+            .field("request", &self.request)
+            .field("tokens", &self.prompt.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -148,6 +155,7 @@ impl<'a> Batcher<'a> {
 
     /// Takes a request. One that cannot be fulfilled ends at once.
     pub fn submit(&mut self, mut job: Job<'a>) {
+        job.request = job.request.prompt_tokens(job.prompt.len()).batch(1);
         match self.check(&job) {
             Ok(()) => self.waiting.push_back(job),
             Err(error) => {
@@ -161,7 +169,10 @@ impl<'a> Batcher<'a> {
         if job.prompt.is_empty() {
             return Err(GenerateError::EmptyPrompt);
         }
-        PromptTooLong::check(job.prompt.len(), self.decoder.context())?;
+        let (prompt, context) = (job.prompt.len(), self.decoder.context());
+        if prompt >= context {
+            return Err(GenerateError::PromptTooLongForSlot { prompt, context });
+        }
         check_tokens(&job.prompt, self.decoder.vocabulary())?;
         check_options(&job.options)
     }
@@ -193,20 +204,25 @@ impl<'a> Batcher<'a> {
         }
     }
 
-    /// Gives free slots to the requests that came first; of the free ones that which holds most of the prompt, and of equal
-    /// ones the first, because a step passes all up to the last in use.
+    /// Gives free slots to the requests that came first; of the free ones that which holds most of the prompt, of equal ones
+    /// that for which a step passes fewest, and then one that holds nothing, whose beginning nobody shares.
     fn admit(&mut self) {
         while let Some(job) = self.waiting.pop_front() {
             if !job.receive.is_wanted() {
                 end(job, Ok(FinishReason::Cancelled));
                 continue;
             }
-            let free = (0..self.running.len()).filter(|slot| self.running[*slot].is_none());
-            let best = free.map(|slot| (self.shared_with(slot, &job.prompt), slot));
-            let Some((shared, slot)) = best.max_by_key(|(shared, slot)| (*shared, usize::MAX - slot)) else {
+            let slots = self.running.len();
+            let free = (0..slots).filter(|slot| self.running[*slot].is_none());
+            let rank = |slot: &usize| {
+                let shared = self.shared_with(*slot, &job.prompt);
+                (Reverse(shared), buckets::slots(slot + 1, slots), !self.held[*slot].is_empty(), *slot)
+            };
+            let Some(slot) = free.min_by_key(rank) else {
                 self.waiting.push_front(job);
                 return;
             };
+            let shared = self.shared_with(slot, &job.prompt);
             self.decoder.truncate(slot, shared);
             self.held[slot].truncate(shared);
             self.shared += shared as u64;
@@ -252,11 +268,18 @@ impl<'a> Batcher<'a> {
                 .and_then(|logits| match is_last {
                     true => {
                         let _sampling = llm::sample();
-                        running.sampler.next(&logits, std::slice::from_ref(&running.text)).map(|next| next.first().copied())
+                        running
+                            .sampler
+                            .next(&logits, std::slice::from_ref(&running.text))
+                            .map(|next| next.first().copied())
                     }
                     false => Ok(None),
                 });
-            llm::serves(&running.job.request, Tokens::new(to - from).context(to), usize::from(matches!(next, Ok(Some(_)))));
+            llm::serves(
+                &running.job.request,
+                Tokens::new(to - from).context(to),
+                usize::from(matches!(next, Ok(Some(_)))),
+            );
             next
         };
         match outcome {
@@ -272,7 +295,8 @@ impl<'a> Batcher<'a> {
     }
 
     fn step(&mut self) {
-        let generating = |(slot, r): (usize, &Option<Running<'_>>)| r.as_ref().is_some_and(|r| r.generates).then_some(slot);
+        let generating =
+            |(slot, r): (usize, &Option<Running<'_>>)| r.as_ref().is_some_and(|r| r.generates).then_some(slot);
         let slots: Vec<usize> = self.running.iter().enumerate().filter_map(generating).collect();
         if slots.is_empty() {
             return;
@@ -341,14 +365,17 @@ impl<'a> Batcher<'a> {
         let Some(running) = &mut self.running[slot] else { return };
         running.text.push(token);
         let made = running.text.len() - running.job.prompt.len();
-        let wanted = running.job.receive.token(token);
+        let wanted = match running.job.receive.token(token) {
+            Ok(wanted) => wanted,
+            Err(error) => return self.leave(slot, Err(error)),
+        };
         let finish = if running.job.stop.contains(&token) {
             FinishReason::Stop
         } else if wanted.is_break() {
             FinishReason::Cancelled
         } else if made >= running.job.options.max_new_tokens {
             FinishReason::Length
-        } else if running.text.len() > self.decoder.context() {
+        } else if running.text.len() >= self.decoder.context() {
             FinishReason::Context
         } else {
             return;

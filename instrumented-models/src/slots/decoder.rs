@@ -3,8 +3,9 @@
 use super::buckets;
 use super::graphs::Graphs;
 use super::options::{EagerCause, Ran, SlotOptions};
+use super::room::check_memory;
 use crate::causal_lm::SlotModel;
-use crate::layers::Place;
+use crate::layers::{Place, SlotPlaces};
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 /// The position of a slot that no sequence has: nothing is written there.
@@ -38,10 +39,21 @@ pub struct SlotDecoder {
     model: Box<dyn SlotModel>,
     /// Tokens whose keys and values each slot holds.
     held: Vec<usize>,
+    /// Positions up to which something was written into each slot: what it holds, or an earlier sequence's rest.
+    written: Vec<usize>,
     /// The positions that the device has.
     told: Vec<u32>,
     context: usize,
     ran: Option<Ran>,
+}
+
+/// What the slots of a step attend to.
+struct Attending {
+    /// Positions, those that are masked included.
+    context: usize,
+    /// Slots that are not idle, and the positions of these.
+    active: u64,
+    attended: u64,
 }
 
 /// What a step reads and writes: always the same memory.
@@ -75,10 +87,12 @@ impl Buffers {
 
     /// One step of the first `slots` slots, which attends to `context` positions; logits (slots, vocabulary). `masked`: not
     /// every slot attends to all of them.
-    fn step(&self, model: &mut dyn SlotModel, slots: usize, context: usize, masked: bool) -> Result<Tensor> {
+    fn step(&self, model: &mut dyn SlotModel, slots: usize, of: &Attending, masked: bool) -> Result<Tensor> {
+        let Attending { context, active, attended } = *of;
         let positions = self.positions.narrow(0, 0, slots)?;
         let mask = masked.then(|| self.mask(&positions, context)).transpose()?;
-        let step = model.slot_step(positions.clone(), mask, context)?;
+        let places = SlotPlaces { positions: positions.clone(), mask, context, active, attended };
+        let step = model.slot_step(places)?;
         let logits = model.forward_at(&self.tokens.narrow(0, 0, slots)?, Place::Each(&step))?;
         positions.slice_set(&(&positions + self.advance.narrow(0, 0, slots)?)?, 0, 0)?;
         Ok(logits)
@@ -115,11 +129,21 @@ impl SlotDecoder {
         if slots == 0 || context == 0 {
             bail!("{slots} slots of {context} tokens hold nothing: ask for at least one of each")
         }
-        model.hold(slots, context)?;
         let device = model.device().clone();
-        let graphs = if options.cuda_graph { Graphs::new(&device) } else { Err(EagerCause::NotAsked) };
+        check_memory(&device, model.kv_bytes_per_token(), slots, context)?;
+        model.hold(slots, context)?;
+        let graphs = match (options.cuda_graph, model.capturable().cause) {
+            (false, _) => Err(EagerCause::NotAsked),
+            (true, None) => Graphs::new(&device),
+            (true, Some(cause)) => Err(cause),
+        };
+        if let (true, Err(cause)) = (options.cuda_graph && !device.is_cpu(), &graphs) {
+            let text = format!("steps of the slots run call by call, not as CUDA graphs: {}", cause.explained());
+            candlescope_core::diagnostics::report("slots", text);
+        }
         let buffers = Buffers::new(slots, context, model.vocab_size(), &device)?;
-        Ok(Self { graphs, buffers, model, held: vec![0; slots], told: vec![IDLE; slots], context, ran: None })
+        let (held, written, told) = (vec![0; slots], vec![0; slots], vec![IDLE; slots]);
+        Ok(Self { graphs, buffers, model, held, written, told, context, ran: None })
     }
 
     /// How many slots there are.
@@ -175,8 +199,17 @@ impl SlotDecoder {
             let held = self.held[slot];
             bail!("slot {slot} holds {held} tokens, position {position} leaves a gap: pass the tokens in between")
         }
+        let (slots, end) = (first..first + batch, position + count);
+        for slot in slots.clone() {
+            if self.written[slot] > end {
+                self.model.erase(slot, end, self.written[slot])?;
+            }
+            self.written[slot] = end;
+        }
+        // What goes wrong on the way leaves keys of both sequences behind.
+        self.held[slots.clone()].fill(position);
         let logits = self.model.forward_at(tokens, Place::Slots { first, position })?;
-        self.held[first..first + batch].fill(position + count);
+        self.held[slots].fill(end);
         Ok(logits)
     }
 
@@ -187,27 +220,33 @@ impl SlotDecoder {
         }
     }
 
-    /// Advances the sequences in `slots` by a token each: `tokens` (slots, 1), of which only those count, and which may end
-    /// with the last of them. The other slots keep what they hold. The answer are logits, (slots, vocabulary), a row for
-    /// each of `tokens`, in memory that the next step overwrites.
+    /// Advances the sequences in `slots` by a token each: `tokens` (slots, 1), up to the last of these or further; a row of
+    /// another slot has any token of the vocabulary. The other slots keep what they hold. The answer are logits, (slots,
+    /// vocabulary), with a row for each slot up to the last of `slots` at least, in memory that the next step overwrites.
     ///
     /// # Errors
-    /// If a slot is empty, or if its sequence has no room for another token: it has to leave first.
+    /// If a slot is named twice or empty, or if its sequence has no room for another token: it has to leave first.
     pub fn step(&mut self, tokens: &Tensor, slots: &[usize]) -> Result<Tensor> {
         let given = tokens.dim(0)?;
         let Some(used) = slots.iter().max().map(|last| last + 1).filter(|used| *used <= given.min(self.slots())) else {
             bail!("{given} tokens for the slots {slots:?} of {}", self.slots())
         };
         let mut positions = vec![IDLE; self.slots()];
-        let mut longest = 0;
+        let (mut longest, mut attended) = (0, 0);
         for slot in slots {
             let held = self.held[*slot];
+            if positions[*slot] != IDLE {
+                bail!("slot {slot} is named twice in {slots:?}")
+            }
             if held == 0 || held >= self.context {
-                bail!("slot {slot} holds {held} of {} tokens: a sequence begins with its prompt, and leaves when its slot is full",
-                    self.context)
+                bail!(
+                    "slot {slot} holds {held} of {} tokens: a sequence begins with its prompt, and leaves when its slot is full",
+                    self.context
+                )
             }
             positions[*slot] = held as u32;
             longest = longest.max(held);
+            attended += held as u64 + 1;
         }
         let (n, context) = match &self.graphs {
             Ok(_) => (buckets::slots(used, self.slots()), buckets::context(longest + 1, self.context)),
@@ -219,23 +258,27 @@ impl SlotDecoder {
         self.tell(positions)?;
         let aligned = self.told[..n].iter().all(|position| *position as usize + 1 == context);
         let (buffers, model) = (&self.buffers, self.model.as_mut());
+        let attending = Attending { context, active: slots.len() as u64, attended };
         let stepped = match &mut self.graphs {
             Ok(graphs) => {
                 // The mask of any positions, and logits where they always are.
                 let mut body = || {
-                    let logits = buffers.step(model, n, context, true)?;
+                    let logits = buffers.step(model, n, &attending, true)?;
                     buffers.logits.slice_set(&logits.contiguous()?, 0, 0)
                 };
                 let ran = graphs.run((n, context), &mut body);
-                ran.map(|ran| (buffers.logits.clone(), ran.map_or_else(Ran::Eager, |()| Ran::Replay { slots: n, context })))
+                ran.map(|ran| {
+                    (buffers.logits.clone(), ran.map_or_else(Ran::Eager, |()| Ran::Replay { slots: n, context }))
+                })
             }
-            Err(cause) => buffers.step(model, n, context, !aligned).map(|logits| (logits, Ran::Eager(*cause))),
+            Err(cause) => buffers.step(model, n, &attending, !aligned).map(|logits| (logits, Ran::Eager(*cause))),
         };
         // After an error it is not known whether the device has advanced.
         let (logits, ran) = stepped.inspect_err(|_| self.told.clear())?;
         self.ran = Some(ran);
         for slot in slots {
             self.held[*slot] += 1;
+            self.written[*slot] = self.written[*slot].max(self.held[*slot]);
             self.told[*slot] += 1;
         }
         logits.narrow(0, 0, given.min(n))
@@ -257,10 +300,69 @@ impl SlotDecoder {
             return Ok(());
         }
         let advance: Vec<u32> = positions.iter().map(|position| u32::from(*position != IDLE)).collect();
-        let of = |values: Vec<u32>| Tensor::from_vec(values, self.slots(), self.model.device());
+        // Not known until both are there.
+        self.told.clear();
+        let of = |values: Vec<u32>| Tensor::from_vec(values, self.held.len(), self.model.device());
         self.buffers.positions.slice_set(&of(positions.clone())?, 0, 0)?;
         self.buffers.advance.slice_set(&of(advance)?, 0, 0)?;
         self.told = positions;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ModelConfig;
+    use crate::llama::Llama;
+    use crate::weights::random::RandomWeights;
+
+    fn decoder(slots: usize) -> SlotDecoder {
+        let config = ModelConfig::named("embedded").unwrap();
+        let mut weights = RandomWeights::new(&config, 7, DType::F32, &Device::Cpu);
+        let model = Llama::load(&config, &mut weights, DType::F32, &Device::Cpu).unwrap();
+        let options = SlotOptions { slots, context: Some(300), cuda_graph: false };
+        SlotDecoder::new(Box::new(model), &options).unwrap()
+    }
+
+    fn prompt(tokens: &[u32]) -> Tensor {
+        Tensor::new(tokens, &Device::Cpu).unwrap().unsqueeze(0).unwrap()
+    }
+
+    /// A graph's step on a CPU: more slots than are in use, and more context.
+    #[test]
+    fn rounded_shapes_give_the_same_logits() {
+        let mut decoder = decoder(4);
+        decoder.prefill(1, &prompt(&[5, 6, 7]), 0).unwrap();
+        decoder.prefill(2, &prompt(&[9]), 0).unwrap();
+        let tokens = Tensor::new(&[[0u32], [8], [10]], &Device::Cpu).unwrap();
+        let exact = decoder.step(&tokens, &[1, 2]).unwrap();
+        decoder.truncate(1, 3);
+        decoder.truncate(2, 1);
+        decoder.tell(vec![IDLE, 3, 1, IDLE]).unwrap();
+        let of = Attending { context: 256, active: 2, attended: 6 };
+        let rounded = decoder.buffers.step(decoder.model.as_mut(), 4, &of, true).unwrap();
+        for slot in [1, 2] {
+            let rows = [&exact, &rounded].map(|logits| logits.get(slot).unwrap().to_vec1::<f32>().unwrap());
+            let largest = rows[0].iter().fold(0f32, |most, x| most.max(x.abs()));
+            let apart = rows[0].iter().zip(&rows[1]).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+            assert!(apart <= 2e-6 * largest, "slot {slot}: {apart} of {largest}");
+        }
+        assert_eq!(decoder.buffers.positions.to_vec1::<u32>().unwrap(), [IDLE, 4, 2, IDLE], "it advanced them itself");
+    }
+
+    #[test]
+    fn what_a_sequence_leaves_behind_the_next_one_is_erased() {
+        let mut decoder = decoder(2);
+        decoder.prefill(0, &prompt(&[1; 40]), 0).unwrap();
+        decoder.step(&Tensor::new(&[[8u32]], &Device::Cpu).unwrap(), &[0]).unwrap();
+        assert_eq!(decoder.written, [41, 0]);
+        decoder.prefill(0, &prompt(&[5, 6, 7]), 0).unwrap();
+        assert_eq!((decoder.written[0], decoder.held(0)), (3, 3));
+        // One that goes on from a shared beginning keeps that.
+        decoder.prefill(0, &prompt(&[8]), 2).unwrap();
+        assert_eq!((decoder.written[0], decoder.held(0)), (3, 3));
+        let twice = decoder.step(&Tensor::new(&[[8u32]], &Device::Cpu).unwrap(), &[0, 0]).unwrap_err().to_string();
+        assert!(twice.contains("slot 0 is named twice"), "{twice}");
     }
 }

@@ -1,29 +1,17 @@
 //! Steps captured as CUDA graphs.
-#![allow(unsafe_code, reason = "what CUDA asks of threads and streams, which candle cannot check")]
 
 use super::options::EagerCause;
-use candle_core::cuda_backend::WrapErr;
-use candle_core::cuda_backend::cudarc::driver::{CudaGraph, CudaStream, sys};
+pub use super::sys::capturable_device;
+use super::sys::{Graph, capture, is_default};
+use candle_core::cuda_backend::cudarc::driver::CudaStream;
 use candle_core::{CudaDevice, Device, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::ThreadId;
 
 /// Steps of a shape that run call by call before it is captured: the first loads kernels and lets cuBLAS allocate, the
-/// second finds all that it uploads in candle's cache of constants.
+/// second finds all that it uploads in candle's caches of constants.
 const WARM_UP: u32 = 2;
-
-/// A CUDA device that can be captured: with a stream of its own, because the default one cannot, and without events that track
-/// tensors, because a capture must not wait for what was outside of it.
-///
-/// # Errors
-/// If there is no such device.
-pub fn capturable_device(ordinal: usize) -> Result<Device> {
-    let device = Device::new_cuda_with_stream(ordinal)?;
-    // SAFETY: the events order uses of a tensor in several streams, and this device, whose context is its own, has one.
-    unsafe { device.as_cuda_device()?.disable_event_tracking() };
-    Ok(device)
-}
 
 /// A step that can be captured: slots, positions.
 pub(super) type Shape = (usize, usize);
@@ -33,21 +21,17 @@ pub(super) struct Graphs {
     device: CudaDevice,
     stream: Arc<CudaStream>,
     by_shape: HashMap<Shape, Captured>,
-    /// The thread that captured them. candle keeps what kernels read beside their tensors (dimensions and strides) in
-    /// memory of the capturing thread, which is freed when that ends.
+    /// The thread that captured them. Some of what kernels read beside their tensors candle keeps in memory of the capturing
+    /// thread, which is freed when that ends.
     thread: Option<ThreadId>,
     failures: Vec<String>,
 }
 
 enum Captured {
     WarmingUp(u32),
-    Graph(CudaGraph),
+    Graph(Graph),
     Failed,
 }
-
-// SAFETY: a graph is launched and destroyed by whoever holds the decoder mutably, one thread at a time, which is what CUDA
-// asks for; `CudaGraph` is not `Send` because of its raw handles alone.
-unsafe impl Send for Graphs {}
 
 impl std::fmt::Debug for Graphs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -60,8 +44,7 @@ impl Graphs {
     pub(super) fn new(device: &Device) -> std::result::Result<Self, EagerCause> {
         let Device::Cuda(device) = device else { return Err(EagerCause::NoDevice) };
         let stream = device.cuda_stream();
-        // Handles of the legacy and the per-thread default stream; a capture must not wait for events from outside of it.
-        if (stream.cu_stream() as usize) < 3 || device.is_event_tracking() {
+        if is_default(&stream) || device.is_event_tracking() {
             return Err(EagerCause::Stream);
         }
         let device = device.clone();
@@ -72,7 +55,8 @@ impl Graphs {
     /// why, if it was not a replay.
     ///
     /// # Errors
-    /// If `body` or a launch fails. A capture that fails is no error: the step then runs call by call, now and later.
+    /// If `body` fails. A capture that fails is no error, nor is a graph that cannot be launched: the step then runs call by
+    /// call, now and later.
     pub(super) fn run(
         &mut self,
         shape: Shape,
@@ -83,29 +67,25 @@ impl Graphs {
             self.by_shape.clear();
             self.thread = Some(thread);
         }
-        let captured = self.by_shape.entry(shape).or_insert(Captured::WarmingUp(0));
-        let cause = match captured {
-            Captured::Graph(graph) => return graph.launch().w().map(Ok),
-            Captured::Failed => EagerCause::CaptureFailed,
-            Captured::WarmingUp(steps) if *steps < WARM_UP => {
-                *steps += 1;
-                EagerCause::WarmUp
-            }
-            Captured::WarmingUp(_) => match capture(&self.device, &self.stream, body) {
-                Ok(graph) => {
-                    let launched = graph.launch().w();
-                    *captured = Captured::Graph(graph);
-                    return launched.map(Ok);
-                }
-                Err(error) => {
-                    self.failures.push(format!("{} slots, {} positions: {error}", shape.0, shape.1));
-                    *captured = Captured::Failed;
-                    EagerCause::CaptureFailed
-                }
-            },
-        };
         let _constants = self.device.enable_cuda_graph_htod_cache();
-        body().map(|()| Err(cause))
+        let captured = self.by_shape.entry(shape).or_insert(Captured::WarmingUp(0));
+        if let Captured::WarmingUp(steps) = captured {
+            if *steps < WARM_UP {
+                *steps += 1;
+                return body().map(|()| Err(EagerCause::WarmUp));
+            }
+            *captured = match capture(&self.stream, body) {
+                Ok(graph) => Captured::Graph(graph),
+                Err(error) => self.failures.fail(shape, &error),
+            };
+        }
+        if let Captured::Graph(graph) = captured {
+            match graph.launch() {
+                Ok(()) => return Ok(Ok(())),
+                Err(error) => *captured = self.failures.fail(shape, &error),
+            }
+        }
+        body().map(|()| Err(EagerCause::CaptureFailed))
     }
 
     /// Why captures failed.
@@ -114,20 +94,80 @@ impl Graphs {
     }
 }
 
-/// What `body` launches, as a graph; none of it runs. However this ends, the stream captures no longer.
-fn capture(
-    device: &CudaDevice,
-    stream: &Arc<CudaStream>,
-    body: &mut dyn FnMut() -> Result<()>,
-) -> Result<CudaGraph> {
-    let _constants = device.enable_cuda_graph_htod_cache();
-    stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).w()?;
-    let recorded = body();
-    let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-    let graph = stream.end_capture(flags).w();
-    recorded?;
-    match graph? {
-        Some(graph) => Ok(graph),
-        None => candle_core::bail!("the capture holds nothing"),
+trait Failures {
+    fn fail(&mut self, shape: Shape, error: &candle_core::Error) -> Captured;
+}
+
+impl Failures for Vec<String> {
+    /// Keeps why, and says it.
+    fn fail(&mut self, (slots, positions): Shape, error: &candle_core::Error) -> Captured {
+        let cause = crate::candle_message(error);
+        let text =
+            format!("no CUDA graph for {slots} slots and {positions} positions, which go on call by call: {cause}");
+        candlescope_core::diagnostics::report("slots", text.clone());
+        self.push(text);
+        Captured::Failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{DType, Tensor};
+
+    /// A device, and a tensor that a step adds one to.
+    fn counting() -> (Device, Graphs, Tensor) {
+        let device = capturable_device(0).expect("a CUDA device");
+        let count = Tensor::zeros(4, DType::F32, &device).unwrap();
+        let graphs = Graphs::new(&device).expect("its stream can be captured");
+        (device, graphs, count)
+    }
+
+    fn add(count: &Tensor) -> Result<()> {
+        count.slice_set(&(count + 1.0)?, 0, 0)
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA device"]
+    fn steps_are_warmed_up_captured_and_replayed() {
+        let (_device, mut graphs, count) = counting();
+        let ran: Vec<_> = (0..6).map(|_| graphs.run((1, 256), &mut || add(&count)).unwrap()).collect();
+        let eager = Err(EagerCause::WarmUp);
+        assert_eq!(ran, [eager, eager, Ok(()), Ok(()), Ok(()), Ok(())]);
+        assert_eq!(count.to_vec1::<f32>().unwrap(), [6.0; 4], "each step counts once, the captured one too");
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA device"]
+    fn a_capture_that_fails_leaves_the_device_alive() {
+        let (_device, mut graphs, count) = counting();
+        // Reading a result is not possible within a capture.
+        let mut reading = || add(&count).and_then(|()| count.to_vec1::<f32>().map(drop));
+        let ran: Vec<_> = (0..5).map(|_| graphs.run((1, 256), &mut reading).unwrap()).collect();
+        assert_eq!(ran[2..], [Err(EagerCause::CaptureFailed); 3]);
+        assert!(graphs.failures()[0].contains("1 slots and 256 positions"), "{:?}", graphs.failures());
+        assert_eq!(count.to_vec1::<f32>().unwrap(), [5.0; 4]);
+        // Another shape is captured all the same.
+        let ran: Vec<_> = (0..4).map(|_| graphs.run((2, 256), &mut || add(&count)).unwrap()).collect();
+        assert_eq!(ran[3], Ok(()));
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA device"]
+    fn a_panic_within_a_capture_ends_it() {
+        let (_device, mut graphs, count) = counting();
+        let mut calls = 0;
+        for _ in 0..2 {
+            graphs.run((1, 256), &mut || add(&count)).unwrap().unwrap_err();
+        }
+        let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _ = graphs.run((1, 256), &mut || {
+                calls += 1;
+                panic!("on purpose")
+            });
+        }));
+        assert!(panics.is_err() && calls == 1);
+        assert_eq!(graphs.run((1, 256), &mut || add(&count)).unwrap(), Ok(()), "it is captured now");
+        assert_eq!(count.to_vec1::<f32>().unwrap(), [3.0; 4]);
     }
 }

@@ -46,11 +46,30 @@ pub enum EagerCause {
     WarmUp,
     /// The device's stream cannot be captured: the legacy default stream, or one whose events are tracked.
     Stream,
-    /// A capture of this shape failed.
+    /// A capture of this shape failed, or a graph of it could not be launched.
     CaptureFailed,
+    /// Weights are quantised: candle frees memory that their products' kernels use while a graph would still point at it.
+    Quantized,
+    /// The model does not say that a step always uses the same memory.
+    Model,
 }
 
 impl EagerCause {
+    /// For a message.
+    pub(super) const fn explained(self) -> &'static str {
+        match self {
+            Self::NotAsked => "they were not asked for",
+            Self::NoDevice => "the model is on no CUDA device, or this build has no CUDA (feature `cuda`)",
+            Self::WarmUp => "the first steps of a shape do",
+            Self::Stream => "the device's stream cannot be captured; `slots::capturable_device` makes one whose can",
+            Self::CaptureFailed => "a capture failed",
+            Self::Quantized => {
+                "its weights are quantised, and candle frees memory that a graph of them would still use; `--dequantize` widens them"
+            }
+            Self::Model => "the model does not say that its steps always use the same memory",
+        }
+    }
+
     /// As in records.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -59,6 +78,8 @@ impl EagerCause {
             Self::WarmUp => "warm_up",
             Self::Stream => "stream",
             Self::CaptureFailed => "capture_failed",
+            Self::Quantized => "quantized",
+            Self::Model => "model",
         }
     }
 }

@@ -635,7 +635,17 @@ impl Drain {
         let in_place = self.resolver.in_place(&Surroundings { shared: &self.shared, mapper: &self.mapper });
         meter.update();
         let (machine, pool_threads, captures) = (self.machine.result(), self.machine.pool_threads(), self.captures);
-        let _ = answer.send(DrainReport { lanes: self.lanes, tally, clock, gpu, stacks, in_place, machine, pool_threads, captures });
+        let _ = answer.send(DrainReport {
+            lanes: self.lanes,
+            tally,
+            clock,
+            gpu,
+            stacks,
+            in_place,
+            machine,
+            pool_threads,
+            captures,
+        });
     }
 }
 
