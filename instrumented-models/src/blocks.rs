@@ -9,6 +9,7 @@ use candle_nn::Module;
 use candlescope_core::Annotation;
 use candlescope_work::input::{Input, Widths};
 use candlescope_work::operation::{Cost, Count, cast, pointwise};
+use std::ops::Range;
 use tracing::Span;
 
 /// A normalisation that says what it costs.
@@ -149,9 +150,12 @@ impl<N: Norm> Blocks<N> {
         Ok(())
     }
 
-    /// Makes zeros of what a slot holds from position `from` up to `to`.
-    pub(crate) fn erase(&self, slot: usize, from: usize, to: usize) -> Result<()> {
-        self.0.iter().filter_map(|block| block.attention.slots()).try_for_each(|slots| slots.erase(slot, from, to))
+    /// Makes zeros of what slots hold from position `from` up to `to`.
+    pub(crate) fn erase(&self, slots: Range<usize>, from: usize, to: usize) -> Result<()> {
+        self.0
+            .iter()
+            .filter_map(|block| block.attention.slots())
+            .try_for_each(|held| held.erase(slots.clone(), from, to))
     }
 
     /// Whether any of its weights is quantised.

@@ -3,6 +3,7 @@
 use crate::layers::{Place, SlotPlaces, SlotStep};
 use crate::slots::{EagerCause, SlotDecoder};
 use candle_core::{Device, Result, Tensor, bail};
+use std::ops::Range;
 
 /// A language model that continues texts.
 pub trait CausalLm {
@@ -74,11 +75,11 @@ pub trait SlotModel: CausalLm + Send {
     /// If an operation fails.
     fn slot_step(&self, places: SlotPlaces) -> Result<SlotStep>;
 
-    /// Makes zeros of the keys and values of a slot from position `from` up to `to`.
+    /// Makes zeros of the keys and values of slots from position `from` up to `to`.
     ///
     /// # Errors
     /// If there is no such slot or position.
-    fn erase(&mut self, slot: usize, from: usize, to: usize) -> Result<()>;
+    fn erase(&mut self, slots: Range<usize>, from: usize, to: usize) -> Result<()>;
 
     /// Bytes of keys and values of one token.
     fn kv_bytes_per_token(&self) -> u64;

@@ -13,6 +13,7 @@ use candle_nn::Module;
 use candlescope_core::Annotation;
 use candlescope_work::input::{Input, Widths};
 use candlescope_work::operation::{Cost, pointwise};
+use std::ops::Range;
 
 /// A GPT-2 with instrumented layers: layer norms before attention and feed-forward network, learned positions, the tanh
 /// form of GELU, and a head that is the embedding table unless the configuration says otherwise.
@@ -188,8 +189,8 @@ impl SlotModel for Gpt2 {
         SlotStep::new(places, None, (self.config.num_kv_heads, self.config.head_dim))
     }
 
-    fn erase(&mut self, slot: usize, from: usize, to: usize) -> Result<()> {
-        self.blocks.erase(slot, from, to)
+    fn erase(&mut self, slots: Range<usize>, from: usize, to: usize) -> Result<()> {
+        self.blocks.erase(slots, from, to)
     }
 
     fn kv_bytes_per_token(&self) -> u64 {

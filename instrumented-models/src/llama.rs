@@ -13,6 +13,7 @@ use candle_nn::Module;
 use candlescope_core::Annotation;
 use candlescope_work::input::{Input, Widths};
 use candlescope_work::operation::Cost;
+use std::ops::Range;
 
 /// A Llama or Qwen 2 decoder with instrumented layers.
 ///
@@ -185,8 +186,8 @@ impl SlotModel for Llama {
         SlotStep::new(places, Some(rotation), (self.config.num_kv_heads, self.config.head_dim))
     }
 
-    fn erase(&mut self, slot: usize, from: usize, to: usize) -> Result<()> {
-        self.blocks.erase(slot, from, to)
+    fn erase(&mut self, slots: Range<usize>, from: usize, to: usize) -> Result<()> {
+        self.blocks.erase(slots, from, to)
     }
 
     fn kv_bytes_per_token(&self) -> u64 {

@@ -13,7 +13,7 @@ use candlescope_models::weights::random::RandomWeights;
 use candlescope_models::{CausalLm, FinishReason, GenerateOptions, Llama, SamplingOptions};
 use common::*;
 use std::cell::{Cell, RefCell};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -278,8 +278,8 @@ impl SlotModel for Failing {
         self.model.slot_step(places)
     }
 
-    fn erase(&mut self, slot: usize, from: usize, to: usize) -> Result<()> {
-        self.model.erase(slot, from, to)
+    fn erase(&mut self, slots: Range<usize>, from: usize, to: usize) -> Result<()> {
+        self.model.erase(slots, from, to)
     }
 
     fn kv_bytes_per_token(&self) -> u64 {

@@ -6,20 +6,22 @@
 #   TAKES    takes of each case, in turns (default 2)
 #   MODELS   names of `config:NAME` (default: smollm2-135m gpt2 llama-3-8b)
 # Writes runs into OUT, and a line for each to $OUT/cases.txt: model, mode, batch, slots, take, median TPOT and TTFT in ms, the
-# first tokens. Then what `--what-if graph` promised of the eager run, and kernels of a replay beside its length.
+# first tokens. Then what `--what-if graph` promised of the eager run. Fails if a case does, or if the tokens of one sequence
+# are not the same in all modes.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 [ -z "${BIN:-}" ] || export PATH=$BIN:$PATH
 out=${OUT:-$root/target/bench/graph}
 mkdir -p "$out"
 : >"$out/cases.txt"
+failed=0
 candlescope-cuda doctor >"$out/doctor.txt" 2>&1 || true
 
 words() { # MODE BATCH SLOTS: the options of a way to decode
   case $1 in
     eager) echo ;;
-    slots) echo --max-num-seqs "$3" --max-model-len 2048 ;;
-    graph) echo --cuda-graph --max-num-seqs "$3" --max-model-len 2048 ;;
+    slots) echo --max-num-seqs "$3" --max-model-len 1024 ;;
+    graph) echo --cuda-graph --max-num-seqs "$3" --max-model-len 1024 ;;
   esac
 }
 
@@ -32,6 +34,7 @@ case_of() { # MODEL MODE BATCH SLOTS TAKE MORE…
     --prompt-tokens 64 --max-new-tokens 200 --ignore-eos --warmup 2 --repeats 6 --no-progress --set stacks=off "$@" \
     --out "$run" >"$run.txt" 2>&1; then
     echo "failed: $model $mode $batch: $(tail -n 1 "$run.txt")" | tee -a "$out/cases.txt"
+    failed=1
     return
   fi
   python3 - "$run/metrics.json" "$run.txt" "$model $mode batch $batch slots $slots take $take" <<'P' | tee -a "$out/cases.txt"
@@ -58,3 +61,14 @@ case_of smollm2-135m graph 1 1 kernels --cupti=10/50
 candlescope-cuda analyze "$out/smollm2-135m-eager-1-1-kernels" --what-if graph >"$out/promised.txt" 2>&1
 candlescope-cuda analyze "$out/smollm2-135m-graph-1-1-kernels" >"$out/replayed.txt" 2>&1
 grep -iE "graph" "$out/promised.txt" | head -20
+python3 - "$out/cases.txt" <<'P' || failed=1
+import re, sys
+texts = {}
+for line in open(sys.argv[1]):
+    if m := re.match(r"(\S+) \w+ batch 1 slots \d+ take .*?(\[.*\])", line):
+        texts.setdefault(m[1], set()).add(m[2])
+for model, seen in texts.items():
+    print(model, "the same tokens in all modes" if len(seen) == 1 else f"DIFFERENT TOKENS: {seen}")
+sys.exit(any(len(seen) > 1 for seen in texts.values()))
+P
+exit $failed

@@ -56,6 +56,37 @@ pub(super) const END_CONTEXTS: [(u32, &str); 8] = [
     (744, "cuGreenCtxDestroy"),
 ];
 
+/// Calls that begin to capture a graph or make one that can be launched.
+#[rustfmt::skip]
+pub(super) const MAKE_GRAPHS: [(u32, &str); 11] = [
+    (495, "cuStreamBeginCapture"), (496, "cuStreamBeginCapture"), (513, "cuGraphInstantiate"), (539, "cuStreamBeginCapture"),
+    (540, "cuStreamBeginCapture"), (578, "cuGraphInstantiate"), (643, "cuGraphInstantiateWithFlags"),
+    (656, "cuGraphInstantiateWithParams"), (657, "cuGraphInstantiateWithParams"), (720, "cuStreamBeginCaptureToGraph"),
+    (721, "cuStreamBeginCaptureToGraph"),
+];
+
+/// Those that launch one.
+pub(super) const LAUNCH_GRAPHS: [(u32, &str); 2] = [(514, "cuGraphLaunch"), (515, "cuGraphLaunch")];
+
+/// What a call has to do with graphs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnGraphs {
+    Makes,
+    Launches,
+}
+
+/// What a call has to do with graphs, if anything.
+#[inline]
+pub(super) fn on_graphs(domain: Domain, cbid: u32) -> Option<OnGraphs> {
+    let among = |calls: &[(u32, &str)]| calls.iter().any(|(number, _)| *number == cbid);
+    match (domain, cbid) {
+        (Domain::Driver, 514 | 515) => Some(OnGraphs::Launches),
+        // Most calls are launches of kernels, which have smaller numbers.
+        (Domain::Driver, 495..) if among(&MAKE_GRAPHS) => Some(OnGraphs::Makes),
+        _ => None,
+    }
+}
+
 /// What a call does to contexts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnContexts {
@@ -187,6 +218,22 @@ mod tests {
             (on_contexts(Domain::Driver, 386), on_contexts(Domain::Driver, 307)),
             (Some(OnContexts::Makes), None)
         );
+    }
+
+    #[test]
+    fn what_makes_and_launches_graphs_is_known_by_number() {
+        for (cbid, plain_name) in MAKE_GRAPHS {
+            assert!(name(Domain::Driver, cbid).is_none() && plain(plain_name) == plain_name, "{cbid}");
+            assert_eq!(
+                (on_graphs(Domain::Driver, cbid), on_graphs(Domain::Runtime, cbid)),
+                (Some(OnGraphs::Makes), None)
+            );
+        }
+        for (cbid, plain_name) in LAUNCH_GRAPHS {
+            assert_eq!(name(Domain::Driver, cbid), Some(plain_name));
+            assert_eq!(on_graphs(Domain::Driver, cbid), Some(OnGraphs::Launches));
+        }
+        assert_eq!(on_graphs(Domain::Driver, 307), None);
     }
 
     #[test]

@@ -62,6 +62,13 @@ impl State {
     }
 }
 
+/// Why CUPTI stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stay {
+    EndsContexts,
+    LaunchesGraphs,
+}
+
 /// The state, for all threads. No method that a launch calls waits or allocates; a copy may wait while
 /// [records of copies are turned on or off](Link::between_copies).
 #[derive(Debug)]
@@ -75,6 +82,8 @@ pub(super) struct Link {
     on_contexts: InFlight,
     /// Whether a context was ended while CUPTI was attached.
     contexts_end: AtomicBool,
+    /// Whether a graph was made or launched while CUPTI was attached.
+    graphs: AtomicBool,
     /// Copies that have begun since CUPTI was attached, and whether those that would begin now wait, because records of
     /// copies are being turned on or off.
     copies: InFlight,
@@ -91,6 +100,7 @@ impl Link {
             calls: InFlight::new(),
             on_contexts: InFlight::new(),
             contexts_end: AtomicBool::new(false),
+            graphs: AtomicBool::new(false),
             copies: InFlight::new(),
             turning: AtomicBool::new(false),
             called: AtomicBool::new(false),
@@ -219,15 +229,28 @@ impl Link {
         Some(done)
     }
 
-    /// Whether this program ends contexts while CUPTI is attached. Then it stays: a context's end on one thread and
-    /// CUPTI's on another must not meet, and how long the next one takes to reach CUPTI is not known.
-    pub(super) fn must_stay(&self) -> bool {
-        self.contexts_end.load(Ordering::Relaxed)
+    /// A graph is made or launched.
+    #[inline]
+    pub(super) fn sees_graph(&self) {
+        if !self.graphs.load(Ordering::Relaxed) {
+            self.graphs.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Why CUPTI stays once it is attached, if it does. A program that ends contexts meanwhile: a context's end on one thread
+    /// and CUPTI's on another must not meet, and how long the next one takes to reach CUPTI is not known. Or one that
+    /// launches graphs: to time their nodes CUPTI changes them, and launched after it has left they fail ("unspecified
+    /// launch failure" of a decode on an H200, CUPTI 13.0, in two of four runs with windows).
+    pub(super) fn must_stay(&self) -> Option<Stay> {
+        if self.contexts_end.load(Ordering::Relaxed) {
+            return Some(Stay::EndsContexts);
+        }
+        self.graphs.load(Ordering::Relaxed).then_some(Stay::LaunchesGraphs)
     }
 
     /// Whether a context is being made or ended now, a copy goes on, or CUPTI must stay.
     pub(super) fn is_held(&self) -> bool {
-        self.must_stay() || self.on_contexts.count() > 0 || self.copies_under_way() > 0
+        self.must_stay().is_some() || self.on_contexts.count() > 0 || self.copies_under_way() > 0
     }
 
     /// Changes the state if the event is allowed now. If several threads try, one succeeds; returns whether this one
@@ -387,12 +410,13 @@ mod tests {
         let link = Link::new();
         assert!(link.attached() && !link.is_held());
         let making = link.context_call_begins(Began::NONE, false);
-        assert!(link.is_held() && !link.must_stay());
+        assert!(link.is_held() && link.must_stay().is_none());
         link.context_call_ends(making);
         assert!(!link.is_held());
         let ending = link.context_call_begins(Began::NONE, true);
         link.context_call_ends(ending);
-        assert!(link.is_held() && link.must_stay(), "the next one may come at any moment");
+        assert!(link.is_held());
+        assert_eq!(link.must_stay(), Some(Stay::EndsContexts), "the next one may come at any moment");
     }
 
     #[test]

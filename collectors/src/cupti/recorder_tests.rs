@@ -401,6 +401,24 @@ fn where_contexts_end_while_it_is_attached_the_library_stays() {
 }
 
 #[test]
+fn where_graphs_are_launched_the_library_stays() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
+        recorder.enable().expect("enabled");
+        recorder.disable().expect("disabled");
+        recorder.release();
+        // A graph that is captured before the launch comes which would have detached it.
+        library.1.sees_graph();
+        assert_eq!((library.1.state(), library.1.is_held()), (State::Requested, true));
+        recorder.enable().expect("the next window");
+        recorder.disable().expect("disabled");
+        recorder.release();
+        assert_eq!((library.1.state(), library.launch()), (State::Attached, 0));
+        assert_eq!(recorder.describe()["cupti_detaches"], false);
+    });
+}
+
+#[test]
 fn it_can_be_attached_late_or_stay() {
     alone(|| {
         let library = Scripted::new();

@@ -5,6 +5,7 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 use candlescope_core::Annotation;
 use candlescope_work::input::Widths;
 use candlescope_work::operation::Heads;
+use std::ops::Range;
 use tracing::Span;
 
 /// Keys and values, (slots, kv heads, context, head) each, written in place.
@@ -39,16 +40,17 @@ impl SlotCache {
         super::tensor_bytes(&self.keys) + super::tensor_bytes(&self.values)
     }
 
-    /// Makes zeros of what slot `slot` holds from position `from` up to `to`. What a sequence leaves may be no numbers, and
+    /// Makes zeros of what `slots` hold from position `from` up to `to`. What a sequence leaves may be no numbers, and
     /// masking does not keep these from whoever comes after it.
     ///
     /// # Errors
     /// If there is no such slot or position.
-    pub fn erase(&self, slot: usize, from: usize, to: usize) -> Result<()> {
+    pub fn erase(&self, slots: Range<usize>, from: usize, to: usize) -> Result<()> {
         let (_, kv_heads, _, head_dim) = self.keys.dims4()?;
-        let zeros = Tensor::zeros((1, kv_heads, to - from, head_dim), self.keys.dtype(), self.keys.device())?;
-        self.keys.narrow(0, slot, 1)?.slice_set(&zeros, 2, from)?;
-        self.values.narrow(0, slot, 1)?.slice_set(&zeros, 2, from)
+        let (first, count) = (slots.start, slots.len());
+        let zeros = Tensor::zeros((count, kv_heads, to - from, head_dim), self.keys.dtype(), self.keys.device())?;
+        self.keys.narrow(0, first, count)?.slice_set(&zeros, 2, from)?;
+        self.values.narrow(0, first, count)?.slice_set(&zeros, 2, from)
     }
 
     /// Writes keys and values, (batch, kv heads, tokens, head) each, at their `place`, and returns what the tokens
@@ -107,7 +109,7 @@ mod tests {
         for first in 0..3 {
             cache.append(&nan, &nan, Place::Slots { first, position: 0 }).unwrap();
         }
-        cache.erase(1, 4, 9).unwrap();
+        cache.erase(1..2, 4, 9).unwrap();
         let kept = full(1.0, 4);
         cache.append(&kept, &kept, Place::Slots { first: 1, position: 0 }).unwrap();
         for tensor in [&cache.keys, &cache.values] {

@@ -200,12 +200,11 @@ impl SlotDecoder {
             bail!("slot {slot} holds {held} tokens, position {position} leaves a gap: pass the tokens in between")
         }
         let (slots, end) = (first..first + batch, position + count);
-        for slot in slots.clone() {
-            if self.written[slot] > end {
-                self.model.erase(slot, end, self.written[slot])?;
-            }
-            self.written[slot] = end;
+        let written = self.written[slots.clone()].iter().max().copied().unwrap_or(0);
+        if written > end {
+            self.model.erase(slots.clone(), end, written)?;
         }
+        self.written[slots.clone()].fill(end);
         // What goes wrong on the way leaves keys of both sequences behind.
         self.held[slots.clone()].fill(position);
         let logits = self.model.forward_at(tokens, Place::Slots { first, position })?;

@@ -3,7 +3,7 @@
 use super::KernelRecorder;
 use crate::cupti::backend::{Backend, Switch};
 use crate::cupti::calls::{self, Domain};
-use crate::cupti::detach::State;
+use crate::cupti::detach::{State, Stay};
 use crate::cupti::records::kind;
 use crate::cupti::switches::{is_copy, meaning, needed};
 use crate::cupti::{Correlate, errors, lanes};
@@ -83,11 +83,16 @@ impl<B: Backend> KernelRecorder<B> {
         if self.recording || !self.detaches || !self.is_attached() || !self.turn_copies(false, Duration::ZERO) {
             return;
         }
-        if self.backend.link().must_stay() {
+        if let Some(stay) = self.backend.link().must_stay() {
             self.detaches = false;
-            let message = "this program ends CUDA contexts while kernels are recorded, so CUPTI stays attached from now on: \
-                each launch costs up to 0.8 µs more";
-            candlescope_core::diagnostics::report("cupti", message.to_string());
+            let what = match stay {
+                Stay::EndsContexts => "ends CUDA contexts while kernels are recorded",
+                Stay::LaunchesGraphs => "launches CUDA graphs, which fail once CUPTI has left",
+            };
+            let message = format!(
+                "this program {what}, so CUPTI stays attached from now on: each launch costs up to 0.8 µs more"
+            );
+            candlescope_core::diagnostics::report("cupti", message);
             return;
         }
         let mut any = false;
@@ -112,7 +117,8 @@ impl<B: Backend> KernelRecorder<B> {
         // Copies have to be followed also where calls are not recorded; where they are, they are followed as calls.
         let apart = self.correlate == Correlate::Nothing;
         let copies = Domain::Driver.calls().iter().filter(|(cbid, _)| apart && calls::copies(Domain::Driver, *cbid));
-        self.watched = (on_contexts.chain(copies))
+        let graphs = calls::MAKE_GRAPHS.iter().chain(calls::LAUNCH_GRAPHS.iter().filter(|_| apart));
+        self.watched = (on_contexts.chain(copies).chain(graphs))
             .filter(|(cbid, name)| self.is_named(Domain::Driver, *cbid, name))
             .map(|(cbid, _)| Switch::Callback(Domain::Driver, *cbid))
             .collect();

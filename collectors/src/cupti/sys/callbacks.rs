@@ -4,7 +4,7 @@
 
 use super::super::buffers::{Buffer, Filled, Pool};
 use super::super::calls::Domain;
-use super::super::calls::{OnContexts, copies, on_contexts};
+use super::super::calls::{OnContexts, OnGraphs, copies, on_contexts, on_graphs};
 use super::super::detach::Link;
 use super::super::in_flight::Began;
 use super::super::lanes;
@@ -106,6 +106,13 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
             LINK.context_call_ends(began);
         }
         return;
+    }
+    if let Some(what) = on_graphs(domain, cbid) {
+        // Before the call: what it makes is CUPTI's, too.
+        LINK.sees_graph();
+        if what == OnGraphs::Makes {
+            return;
+        }
     }
     let now = lanes::clock().raw();
     if copies(domain, cbid) {

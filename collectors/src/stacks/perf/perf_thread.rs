@@ -231,11 +231,14 @@ impl PerfThread {
         match self.budget.turn(self.read_until) {
             Some(Turn::Off) if self.first.disable().is_ok() => {
                 also(&self.switches, PerfEvent::disable);
+                // With no event on, the kernel does nothing for them at a switch, which costs more than what is recorded of it.
+                also(&self.faults, PerfEvent::disable);
                 self.off_cpu.forget();
                 self.event(self.read_until, ThreadChange::Paused, take);
             }
             Some(Turn::On) if self.first.enable().is_ok() => {
                 also(&self.switches, PerfEvent::enable);
+                also(&self.faults, PerfEvent::enable);
                 self.event(clock::monotonic().0, ThreadChange::Resumed, take);
             }
             _ => {}
