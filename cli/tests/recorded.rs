@@ -211,8 +211,8 @@ impl Recorded {
 }
 
 /// Runs with kernels, recorded on an H200 by `tests/gpu/recorded.sh`.
-fn on_gpu() -> [PathBuf; 3] {
-    ["decode", "unmodified", "host"].map(|name| Path::new(ROOT).join("cli/tests/recorded/gpu").join(name))
+fn on_gpu() -> [PathBuf; 4] {
+    ["decode", "unmodified", "threads", "host"].map(|name| Path::new(ROOT).join("cli/tests/recorded/gpu").join(name))
 }
 
 /// All of them.
@@ -371,6 +371,24 @@ fn stalls_are_told_as_stalls_and_a_cold_step_as_warm_up() {
 }
 
 #[test]
+fn threads_that_launch_at_once_wait_for_one_another_in_the_driver() {
+    let [.., threads, host] = on_gpu();
+    let analysed_threads = analysed(&threads);
+    let found = findings(&analysed_threads).iter().find(|finding| finding["code"] == "contended_launches");
+    let found = found.unwrap_or_else(|| panic!("{analysed_threads:#}"));
+    // Alone a thread takes 8.6 ms for a step, beside three others 43.8.
+    let step = 43.8e6;
+    let [off_cpu, locks] = ["off_cpu_ns", "locks_ns"].map(|name| figure(found, name).expect("a figure"));
+    assert_eq!(figure(found, "threads"), Some(4.0), "{found:#}");
+    assert!((0.3 * step..0.7 * step).contains(&off_cpu) && (0.05 * step..0.3 * step).contains(&locks), "{found:#}");
+    let gain = |end: &str| found["gain"][end].as_f64().unwrap();
+    assert!(gain("low") > 0.3 && gain("high") < 1.0 - 8.6e6 / step, "{found:#}");
+    // The calls that launch are no slower for it: what waits are those around them.
+    assert!(figure(found, "call_ns").unwrap() < 1.3 * figure(found, "alone_ns").unwrap(), "{found:#}");
+    assert!(!findings(&analysed(&host)).iter().any(|finding| finding["code"] == "contended_launches"), "one thread");
+}
+
+#[test]
 fn the_host_s_part_of_a_launch_bound_step_is_told_by_whose_code_it_is() {
     let [.., host] = on_gpu();
     let analysed = analysed(&host);
@@ -381,7 +399,8 @@ fn the_host_s_part_of_a_launch_bound_step_is_told_by_whose_code_it_is() {
     // CUPTI. The command line's own crates, which are around the model, are no recording.
     assert!(part("driver") > 0.25 && part("driver") + part("cublas") > 0.4, "{found:#}");
     assert!(part("candle") > 0.05 && part("recording") < 0.35 && part("allocation") > 0.005, "{found:#}");
-    let parts = ["driver", "cublas", "cudarc", "candle", "model", "allocation", "recording", "other", "waiting"];
+    let parts =
+        ["driver", "cublas", "cudarc", "candle", "model", "allocation", "recording", "other", "waiting", "off_cpu"];
     assert!((parts.map(part).iter().sum::<f64>() - 1.0).abs() < 1e-6, "{found:#}");
     let gain = |end: &str| found["gain"][end].as_f64().unwrap();
     assert!(gain("low") < gain("high") && gain("high") < 0.6, "{found:#}");

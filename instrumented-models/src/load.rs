@@ -129,7 +129,7 @@ pub enum LoadError {
         architecture: String,
     },
     /// There is no room for the slots.
-    #[error("no room for sequences: {}; ask for fewer slots or a shorter context", crate::candle_message(.0))]
+    #[error("sequences cannot be held in slots: {}", crate::candle_message(.0))]
     Slots(candle_core::Error),
     /// A library panicked on the model's files.
     #[error(
@@ -177,7 +177,7 @@ pub enum PromptError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the prompt has {prompt} tokens and the model's context is {context}: with one token to generate at most {most} fit; \
-     shorten the prompt by {over} tokens or use a model with a longer context",
+     shorten the prompt by {over} tokens, use a model with a longer context, or raise --max-model-len where it is given",
     most = context - 1,
     over = prompt.saturating_add(1) - context
 )]
@@ -590,7 +590,8 @@ impl Loader<'_> {
             kv_heads: config.num_kv_heads,
             head_dim: config.head_dim,
             vocab_size: config.vocab_size,
-            context_length: model.max_context(),
+            // Slots may hold less than the model does.
+            context_length: self.options.slots.map_or_else(|| model.max_context(), |_| config.max_context),
             seed: None,
             eos_tokens: config.eos.clone(),
         };

@@ -208,7 +208,7 @@ fn what_cannot_be_fulfilled_ends_at_once_with_its_cause() {
         got.end().unwrap_err()
     };
     assert!(refused(&mut one, &[], 3).contains("the prompt is empty"));
-    assert!(refused(&mut one, &prompt(0, 64), 3).contains("the prompt has 64 tokens and sequences hold 64 here"));
+    assert!(refused(&mut one, &prompt(0, 64), 3).contains("the prompt has 64 tokens and the model's context is 64"));
     assert!(refused(&mut one, &[96], 3).contains("prompt token 96 is not in the vocabulary of 96"));
     assert!(refused(&mut one, &[1], 0).contains("max-new-tokens must be at least 1"));
     // A slot that is full ends its sequence, as a context does without slots.

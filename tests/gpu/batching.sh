@@ -5,8 +5,8 @@
 #   BIN    folder with `candlescope-server` and `load`, built with --features candlescope-server/cuda
 #   OUT    folder for results (default: target/bench/batching)
 #   MODEL  config:smollm2-135m unless told otherwise; SECONDS_EACH (8); CLIENTS ("1 8 32 64")
-# Writes $OUT/batching.txt: server, clients, tokens a second, median and 99th percentile of TTFT and of the whole request in
-# ms, failures; and the account of the batching server's run to $OUT/account.txt.
+# Writes $OUT/batching.txt: server, clients, and what `load` measured as JSON (seconds); and the report of the observed server's run
+# to $OUT/account.txt. Fails if a load does.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 bin=${BIN:-$root/target/release}
@@ -17,6 +17,7 @@ scratch=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$scratch"' EXIT
 export RAYON_NUM_THREADS=1
 : >"$out/batching.txt"
+failed=0
 
 start() { # NAME ARGUMENTS: waits until it listens
   local name=$1 log=$scratch/$1.log
@@ -33,7 +34,7 @@ measure() { # NAME: all numbers of clients
   local n
   "$bin/load" --server "$url" --seconds 3 --clients 8 --max-tokens 64 --prompt-tokens 64 >/dev/null
   for n in $clients; do
-    "$bin/load" --server "$url" --seconds "$seconds" --clients "$n" --max-tokens 64 --prompt-tokens 64 >"$scratch/load.json"
+    "$bin/load" --server "$url" --seconds "$seconds" --clients "$n" --max-tokens 64 --prompt-tokens 64 >"$scratch/load.json" || failed=1
     python3 - "$scratch/load.json" "$1" "$n" <<'P' | tee -a "$out/batching.txt"
 import json, sys
 print(sys.argv[2], "clients", sys.argv[3], json.dumps(json.load(open(sys.argv[1]))))
@@ -52,3 +53,4 @@ start graph --unobserved --max-num-seqs 64 --max-model-len 1024 --cuda-graph && 
 start graph_observed --max-num-seqs 64 --max-model-len 1024 --cuda-graph --parquet "$out/run" && measure graph_observed && stop graph_observed
 [ ! -x "$bin/candlescope-cuda" ] || "$bin/candlescope-cuda" report "$out/run" --terminal >"$out/account.txt" 2>&1 ||
   "$bin/candlescope-cuda" report "$out/run" >"$out/account.txt" 2>&1
+exit $failed

@@ -41,6 +41,8 @@ case_of() { # MODEL MODE BATCH SLOTS TAKE MORE…
 import json, re, sys
 f = json.load(open(sys.argv[1]))["figures"]
 tokens = re.search(r"tokens: (\[.*\])", open(sys.argv[2]).read())
+if not tokens:
+    sys.exit("failed: no tokens in " + sys.argv[2])
 print(sys.argv[3], "tpot %.3f ms" % (f["tpot"]["median"] / 1e6), "ttft %.2f ms" % (f["ttft"]["median"] / 1e6), tokens and tokens[1])
 P
 }

@@ -49,7 +49,7 @@ options! {
         batch: usize = 1, "--batch N";
         /// Hold so many sequences in slots, whose memory is allocated at the start, and decode by steps of fixed shape; our
         /// layers only
-        max_num_seqs: usize, "--max-num-seqs N", usual: "a growing cache; with --cuda-graph, the batch";
+        max_num_seqs: usize, "--max-num-seqs N", usual: "a growing cache; with --cuda-graph or --max-model-len, the batch";
         /// Most tokens of a sequence in a slot
         max_model_len: usize, "--max-model-len TOKENS", usual: "the model's context";
         /// Decode by steps of fixed shape that are captured once as CUDA graphs and replayed

@@ -20,7 +20,6 @@ const BY_CHANCE: &str = "depends on what else the machine does";
 /// Findings with gains and what may be missing that no run here has for certain: why, and where a test makes them.
 const ADVICE_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("sync_drain", GPU, MADE),
-    ("contended_launches", GPU, MADE),
     ("exposed_copy", GPU, MADE),
     ("wave_tail", GPU, MADE),
     ("clocks_low", GPU, OPERATIONS),

@@ -240,7 +240,7 @@ impl Link {
     /// Why CUPTI stays once it is attached, if it does. A program that ends contexts meanwhile: a context's end on one thread
     /// and CUPTI's on another must not meet, and how long the next one takes to reach CUPTI is not known. Or one that
     /// launches graphs: to time their nodes CUPTI changes them, and launched after it has left they fail ("unspecified
-    /// launch failure" of a decode on an H200, CUPTI 13.0, in two of four runs with windows).
+    /// launch failure" of a decode on an H200, CUPTI 13.0, in two of five runs with windows).
     pub(super) fn must_stay(&self) -> Option<Stay> {
         if self.contexts_end.load(Ordering::Relaxed) {
             return Some(Stay::EndsContexts);

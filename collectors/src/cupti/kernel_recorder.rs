@@ -267,6 +267,10 @@ impl<B: Backend> Drop for KernelRecorder<B> {
     fn drop(&mut self) {
         // Errors cannot be reported any more. The flush brings CUPTI's buffers back for the next recorder.
         let _ = self.disable();
+        if self.backend.link().must_stay().is_some() {
+            // A request that no launch will fulfil.
+            self.backend.link().settle(Duration::ZERO);
+        }
         if self.is_attached() {
             if self.turn_copies(false, COPYING) {
                 let _ = self.backend.flush(true);

@@ -24,10 +24,17 @@ pub(crate) fn work<'a>(model: &'a LoadedModel, mut batcher: Batcher<'a>, jobs: &
             false => None,
         };
         // A panic says nothing of whose request it was: all that were under way end, and later ones begin anew.
-        let turned = unless_it_panics(|| {
-            if let Some(job) = next {
+        if let Some(job) = next {
+            let events = job.events.clone();
+            let begun = unless_it_panics(|| {
                 begin(model, &mut batcher, job);
+                Ok(())
+            });
+            if let Err(failure) = begun {
+                let _ = events.try_send(Event::Failed(failure));
             }
+        }
+        let turned = unless_it_panics(|| {
             if stopping.load(Ordering::Relaxed) {
                 batcher.cancel_all();
             }

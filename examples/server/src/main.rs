@@ -56,7 +56,7 @@ struct Args {
     workers: u16,
     /// Requests that each worker generates at once, in slots that are allocated at the start: they join and leave between
     /// two steps. Without it a worker generates one after the other
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024), value_name = "N")]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000), value_name = "N")]
     max_num_seqs: Option<u16>,
     /// Most tokens of a request in a slot, prompt included; the model's context by default
     #[arg(long, requires = "max_num_seqs", value_parser = clap::value_parser!(u32).range(2..), value_name = "TOKENS")]
@@ -64,6 +64,9 @@ struct Args {
     /// Capture the steps of the slots as CUDA graphs and replay them; needs a GPU and one worker
     #[arg(long, requires = "max_num_seqs")]
     cuda_graph: bool,
+    /// Widen a GGUF's quantised weights, which a CUDA graph needs
+    #[arg(long)]
+    dequantize: bool,
     /// Requests that may wait; further ones are refused with status 429
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     queue: u16,
@@ -194,7 +197,7 @@ fn main() -> Result<()> {
         capture::at_signal(captures.clone(), args.signal_steps)?;
     }
 
-    let options = LoadOptions { device, slots: slots(&args), ..LoadOptions::default() };
+    let options = LoadOptions { device, slots: slots(&args), dequantize: args.dequantize, ..LoadOptions::default() };
     let engine = Engine::start(&source, &options, size(&args))?;
     if let Some(handle) = scope.handle() {
         for (key, value) in &engine.model.facts {

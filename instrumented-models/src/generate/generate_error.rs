@@ -14,18 +14,6 @@ pub enum GenerateError {
     /// A prompt does not fit the model's context.
     #[error(transparent)]
     PromptTooLong(#[from] PromptTooLong),
-    /// A prompt does not fit a slot.
-    #[error(
-        "the prompt has {prompt} tokens and sequences hold {context} here: with one token to generate at most {} fit; shorten \
-         the prompt, or allow longer sequences (--max-model-len)",
-        context - 1
-    )]
-    PromptTooLongForSlot {
-        /// Tokens of the prompt.
-        prompt: usize,
-        /// Tokens that a slot holds.
-        context: usize,
-    },
     /// Prompts of a batch differ in length.
     #[error(
         "prompts of a batch must have equal lengths, these have {0} and {1} tokens; generate them one after the other"

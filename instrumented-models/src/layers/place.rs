@@ -61,8 +61,7 @@ pub struct SlotStep {
     pub(crate) mask: Option<Tensor>,
     /// Positions that are attended to, or masked.
     pub(crate) context: usize,
-    /// Slots that are not idle, and the positions that these attend to, all together: 0 where a graph is captured, which
-    /// serves any.
+    /// Slots that are not idle, and the positions that these attend to, all together: what of the work is needed.
     pub(crate) active: u64,
     pub(crate) attended: u64,
 }

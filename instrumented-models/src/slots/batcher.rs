@@ -10,11 +10,11 @@
 use super::buckets;
 use super::decoder::SlotDecoder;
 use crate::generate::{FinishReason, GenerateError, GenerateOptions, check_options, check_tokens};
+use crate::load::PromptTooLong;
 use crate::sampling::Sampler;
-use candle_core::{D, Device, Result, Tensor};
+use candle_core::{D, Device, Result, Tensor, bail};
 use candlescope_core::llm::{self, Request, Tokens};
 use candlescope_core::{Annotation, Outcome, annotate};
-use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
@@ -169,10 +169,7 @@ impl<'a> Batcher<'a> {
         if job.prompt.is_empty() {
             return Err(GenerateError::EmptyPrompt);
         }
-        let (prompt, context) = (job.prompt.len(), self.decoder.context());
-        if prompt >= context {
-            return Err(GenerateError::PromptTooLongForSlot { prompt, context });
-        }
+        PromptTooLong::check(job.prompt.len(), self.decoder.context())?;
         check_tokens(&job.prompt, self.decoder.vocabulary())?;
         check_options(&job.options)
     }
@@ -204,8 +201,9 @@ impl<'a> Batcher<'a> {
         }
     }
 
-    /// Gives free slots to the requests that came first; of the free ones that which holds most of the prompt, of equal ones
-    /// that for which a step passes fewest, and then one that holds nothing, whose beginning nobody shares.
+    /// Gives free slots to the requests that came first: that one which makes least work. A slot that holds the beginning of
+    /// the prompt saves as many tokens; one beyond those in use adds a row to each step for as long as the request lasts. Of
+    /// equal ones that which holds nothing, whose beginning nobody shares.
     fn admit(&mut self) {
         while let Some(job) = self.waiting.pop_front() {
             if !job.receive.is_wanted() {
@@ -213,10 +211,13 @@ impl<'a> Batcher<'a> {
                 continue;
             }
             let slots = self.running.len();
+            let rows = |used: usize| if used == 0 { 0 } else { buckets::slots(used, slots) };
+            let used = self.running.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
             let free = (0..slots).filter(|slot| self.running[*slot].is_none());
             let rank = |slot: &usize| {
-                let shared = self.shared_with(*slot, &job.prompt);
-                (Reverse(shared), buckets::slots(slot + 1, slots), !self.held[*slot].is_empty(), *slot)
+                let more_rows = rows(slot + 1).saturating_sub(rows(used));
+                let work = more_rows.saturating_mul(job.options.max_new_tokens) as i128;
+                (work - self.shared_with(*slot, &job.prompt) as i128, !self.held[*slot].is_empty(), *slot)
             };
             let Some(slot) = free.min_by_key(rank) else {
                 self.waiting.push_front(job);
@@ -308,10 +309,11 @@ impl<'a> Batcher<'a> {
             let sum: usize = contexts().sum();
             annotate(Annotation::new().new_tokens(slots.len()).sequences(slots.len()).context_sum(sum as u64));
             let next = self.advance(&slots);
-            for slot in &slots {
+            for (at, slot) in slots.iter().enumerate() {
                 if let Some(running) = &self.running[*slot] {
                     let context = self.held[*slot].len() + 1;
-                    llm::serves(&running.job.request, Tokens::new(1).context(context), usize::from(next.is_ok()));
+                    let chosen = next.as_ref().is_ok_and(|next| matches!(next.get(at), Some(Ok(_))));
+                    llm::serves(&running.job.request, Tokens::new(1).context(context), usize::from(chosen));
                 }
             }
             next
@@ -322,7 +324,10 @@ impl<'a> Batcher<'a> {
                     if let Some(running) = &self.running[slot] {
                         self.held[slot].extend(running.text.last());
                     }
-                    self.take(slot, next);
+                    match next {
+                        Ok(next) => self.take(slot, next),
+                        Err(cause) => self.leave(slot, Err(failed("the choice of a token".into(), cause))),
+                    }
                 }
             }
             Err(cause) => {
@@ -335,8 +340,8 @@ impl<'a> Batcher<'a> {
         }
     }
 
-    /// The next token of the sequences in `slots`.
-    fn advance(&mut self, slots: &[usize]) -> Result<Vec<u32>> {
+    /// The next token of each of the sequences in `slots`. Choosing one may fail alone, as where its logits are no numbers.
+    fn advance(&mut self, slots: &[usize]) -> Result<Vec<Result<u32>>> {
         let last = slots.last().map_or(0, |last| last + 1);
         let mut tokens = vec![0u32; last];
         for slot in slots {
@@ -348,16 +353,17 @@ impl<'a> Batcher<'a> {
         let of = |slot: &usize| self.running[*slot].as_ref();
         if slots.iter().all(|slot| of(slot).is_none_or(|running| running.sampler.takes_the_best())) {
             let best = logits.argmax(D::Minus1)?.to_vec1::<u32>()?;
-            return Ok(slots.iter().map(|slot| best[*slot]).collect());
+            return Ok(slots.iter().map(|slot| Ok(best[*slot])).collect());
         }
         // One copy for all rows.
         let logits = logits.to_device(&Device::Cpu)?;
-        let mut next = Vec::with_capacity(slots.len());
-        for slot in slots {
-            let Some(running) = &mut self.running[*slot] else { continue };
-            next.extend(running.sampler.next(&logits.narrow(0, *slot, 1)?, std::slice::from_ref(&running.text))?);
-        }
-        Ok(next)
+        let choose = |slot: &usize| {
+            let Some(running) = &mut self.running[*slot] else { bail!("slot {slot} is empty") };
+            let row = logits.narrow(0, *slot, 1)?;
+            let next = running.sampler.next(&row, std::slice::from_ref(&running.text))?;
+            next.first().copied().map_or_else(|| bail!("no token was chosen"), Ok)
+        };
+        Ok(slots.iter().map(choose).collect())
     }
 
     /// Hands a token on, and ends the sequence if it was the last.

@@ -130,6 +130,9 @@ impl SlotDecoder {
             bail!("{slots} slots of {context} tokens hold nothing: ask for at least one of each")
         }
         let device = model.device().clone();
+        if context > most {
+            bail!("{context} tokens exceed the context of {most} tokens")
+        }
         check_memory(&device, model.kv_bytes_per_token(), slots, context)?;
         model.hold(slots, context)?;
         let graphs = match (options.cuda_graph, model.capturable().cause) {
@@ -139,7 +142,7 @@ impl SlotDecoder {
         };
         if let (true, Err(cause)) = (options.cuda_graph && !device.is_cpu(), &graphs) {
             let text = format!("steps of the slots run call by call, not as CUDA graphs: {}", cause.explained());
-            candlescope_core::diagnostics::report("slots", text);
+            candlescope_core::diagnostics::print(&format!("candlescope: {text}\n"));
         }
         let buffers = Buffers::new(slots, context, model.vocab_size(), &device)?;
         let (held, written, told) = (vec![0; slots], vec![0; slots], vec![IDLE; slots]);
@@ -174,6 +177,11 @@ impl SlotDecoder {
     /// How the last step ran.
     pub fn last_ran(&self) -> Option<Ran> {
         self.ran
+    }
+
+    /// Why steps are not captured as graphs, if that is known before the first.
+    pub fn eager_cause(&self) -> Option<EagerCause> {
+        self.graphs.as_ref().err().copied()
     }
 
     /// Why captures failed, one text for each shape.
@@ -256,6 +264,8 @@ impl SlotDecoder {
         self.buffers.tokens.slice_set(&tokens.narrow(0, 0, given.min(n))?.contiguous()?, 0, 0)?;
         self.tell(positions)?;
         let aligned = self.told[..n].iter().all(|position| *position as usize + 1 == context);
+        // Also by a step that fails on its way.
+        slots.iter().for_each(|slot| self.written[*slot] = self.written[*slot].max(self.held[*slot] + 1));
         let (buffers, model) = (&self.buffers, self.model.as_mut());
         let attending = Attending { context, active: slots.len() as u64, attended };
         let stepped = match &mut self.graphs {
@@ -277,7 +287,6 @@ impl SlotDecoder {
         self.ran = Some(ran);
         for slot in slots {
             self.held[*slot] += 1;
-            self.written[*slot] = self.written[*slot].max(self.held[*slot]);
             self.told[*slot] += 1;
         }
         logits.narrow(0, 0, given.min(n))

@@ -104,7 +104,7 @@ impl Failures for Vec<String> {
         let cause = crate::candle_message(error);
         let text =
             format!("no CUDA graph for {slots} slots and {positions} positions, which go on call by call: {cause}");
-        candlescope_core::diagnostics::report("slots", text.clone());
+        candlescope_core::diagnostics::print(&format!("candlescope: {text}\n"));
         self.push(text);
         Captured::Failed
     }

@@ -22,6 +22,7 @@ impl Default for SlotOptions {
 /// How a step ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Ran {
     /// As one launch of the graph that was captured for so many slots and so much context.
     Replay {
@@ -37,6 +38,7 @@ pub enum Ran {
 /// Why a step ran call by call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum EagerCause {
     /// Graphs were not asked for.
     NotAsked,
@@ -44,7 +46,7 @@ pub enum EagerCause {
     NoDevice,
     /// The first steps of a shape: they load kernels and fill caches that a capture needs.
     WarmUp,
-    /// The device's stream cannot be captured: the legacy default stream, or one whose events are tracked.
+    /// The device's stream cannot be captured: a default one, which is another on each thread, or one whose events are tracked.
     Stream,
     /// A capture of this shape failed, or a graph of it could not be launched.
     CaptureFailed,
@@ -64,13 +66,13 @@ impl EagerCause {
             Self::Stream => "the device's stream cannot be captured; `slots::capturable_device` makes one whose can",
             Self::CaptureFailed => "a capture failed",
             Self::Quantized => {
-                "its weights are quantised, and candle frees memory that a graph of them would still use; `--dequantize` widens them"
+                "its weights are quantised, and candle frees memory that a graph of them would still use; load them widened (`--dequantize`)"
             }
             Self::Model => "the model does not say that its steps always use the same memory",
         }
     }
 
-    /// As in records.
+    /// A word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NotAsked => "not_asked",

@@ -6,7 +6,7 @@ use candle_core::cuda_backend::cudarc::driver::{CudaGraph, CudaStream, result, s
 use candle_core::{Device, Result};
 use std::sync::Arc;
 
-/// A CUDA device that can be captured: with a stream of its own, because the default one cannot, and without events that track
+/// A CUDA device that can be captured: with a stream of its own, because the default one is another on each thread, and without events that track
 /// tensors, because a capture must not wait for what was outside of it.
 ///
 /// # Errors

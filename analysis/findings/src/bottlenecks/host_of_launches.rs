@@ -21,11 +21,12 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         return;
     }
     let t = step.lines.t;
-    let share = |ns: f64| ns / parts.all_ns;
+    let share = |ns: f64| ns / parts.whole_ns();
     let mut draft = Draft::new(code, step)
         .steps(step.row.steps)
         .derived("host_share", "ratio", share(parts.all_ns - parts.waiting_ns()), parts.samples)
-        .derived("waiting", "ratio", share(parts.waiting_ns()), parts.samples);
+        .derived("waiting", "ratio", share(parts.waiting_ns()), parts.samples)
+        .derived_if("off_cpu", "ratio", (parts.off_cpu_ns > 0.0).then(|| share(parts.off_cpu_ns)), parts.samples);
     for (part, ns) in parts.by_part() {
         draft = draft.derived(part, "ratio", share(ns), parts.samples);
     }
@@ -37,7 +38,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         ConfidenceLevel::Low,
         "sampled; low is without allocation, high as if only the driver's and cuBLAS's own work were left",
     );
-    let [few, all] = [parts.allocation_ns(), parts.all_but_driver_ns()].map(|ns| ns / parts.unobserved_ns() * t);
+    let unobserved_ns = parts.unobserved_ns() + parts.off_cpu_ns;
+    let [few, all] = [parts.allocation_ns(), parts.all_but_driver_ns()].map(|ns| ns / unobserved_ns * t);
     out.found.push(draft.relief(|rate| {
         let ns = match rate {
             rate if rate <= RATES[0] => few,

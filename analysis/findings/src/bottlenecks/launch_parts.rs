@@ -2,7 +2,7 @@
 
 use super::host_causes::leaves_recording;
 use super::scene::{Scene, StepScene};
-use candlescope_figures::host_time::{CallTree, FrameName};
+use candlescope_figures::host_time::{CallTree, FrameName, Weights};
 use candlescope_figures::stats::total;
 use std::collections::BTreeMap;
 
@@ -26,6 +26,10 @@ const CANDLE: &str = "candle";
 const MODEL: &str = "model";
 /// Crates that record.
 const RECORDS: [&str; 4] = ["candlescope_core", "candlescope_collectors", "candlescope_exporters", "tracing"];
+/// Parts of the names of functions that take and give back locks.
+const LOCKS: [&str; 5] = ["pthread_mutex", "pthread_rwlock", "pthread_cond", "lll_lock", "futex"];
+/// Less than this share of the steps' time without samples is the samples' own error.
+const LEAST_OFF_CPU: f64 = 0.05;
 /// Names of functions that allocate, and parts of such names.
 const ALLOCATES: [&str; 10] = [
     "malloc",
@@ -45,6 +49,11 @@ const ALLOCATES: [&str; 10] = [
 pub(super) struct LaunchParts {
     /// All of it, on the CPU and waiting, nanoseconds of all steps, as sampled.
     pub(super) all_ns: f64,
+    /// What no sample stands for of these steps' time: their thread was off the CPU, and switches, which would say why, were
+    /// not recorded.
+    pub(super) off_cpu_ns: f64,
+    /// Time on the CPU in locks of the driver, the kernel's part of them included.
+    pub(super) locks_ns: f64,
     /// Samples on the CPU.
     pub(super) samples: u64,
     parts: BTreeMap<&'static str, f64>,
@@ -63,11 +72,21 @@ impl LaunchParts {
             all.all_ns += unknown;
             *all.parts.entry(WAITING).or_default() += unknown;
         }
+        let off_cpu_ns = step.row.total_ns as f64 - all.all_ns;
+        if off_cpu_ns > LEAST_OFF_CPU * step.row.total_ns as f64 {
+            all.off_cpu_ns = off_cpu_ns;
+        }
         (all.all_ns > 0.0).then_some(all)
+    }
+
+    /// The steps' time: what was sampled, and what no sample stands for.
+    pub(super) fn whole_ns(&self) -> f64 {
+        self.all_ns + self.off_cpu_ns
     }
 
     fn add(&mut self, calls: &CallTree) {
         let mut of: Vec<Option<&'static str>> = Vec::with_capacity(calls.nodes.len());
+        let mut in_lock: Vec<bool> = Vec::with_capacity(calls.nodes.len());
         for node in &calls.nodes {
             let above = node.parent.and_then(|parent| of[parent]);
             let own = part_of(&node.name);
@@ -85,8 +104,15 @@ impl LaunchParts {
                 _ => above,
             };
             of.push(part);
+            let locks = node.parent.is_some_and(|parent| in_lock[parent]) || is_lock(&node.name);
+            in_lock.push(locks);
             if node.pool {
                 continue;
+            }
+            if part == Some(DRIVER) {
+                // What the driver asks of the system while it launches is to wait for a lock and to wake who waits.
+                let Weights { own_ns, blocked_ns, kernel_ns, .. } = node.own;
+                self.locks_ns += if locks { own_ns + blocked_ns } else { kernel_ns } as f64;
             }
             let (own_ns, blocked) = (node.own.own_ns as f64, node.own.blocked_ns as f64);
             self.all_ns += own_ns + blocked;
@@ -133,6 +159,10 @@ impl LaunchParts {
     }
 }
 
+fn is_lock(name: &FrameName) -> bool {
+    LOCKS.iter().any(|lock| name.function.contains(lock))
+}
+
 /// Whose a function is by its own name; `None` where it is its caller's.
 fn part_of(name: &FrameName) -> Option<&'static str> {
     let function = &*name.function;
@@ -163,7 +193,7 @@ fn part_of(name: &FrameName) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candlescope_figures::host_time::{CallNode, Weights};
+    use candlescope_figures::host_time::CallNode;
 
     #[test]
     fn time_belongs_to_whose_code_it_is() {

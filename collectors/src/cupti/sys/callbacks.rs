@@ -158,6 +158,9 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
 #[cold]
 fn detach(leave: &Leave) {
     // A thread of ours that is inside the driver is inside CUPTI's part of it, too: the next launch will do it.
+    if LINK.is_held() {
+        return;
+    }
     let Some(_closed) = GATE.close().filter(|_| !LINK.is_held()) else { return };
     LINK.detach(|| {
         let subscriber = SUBSCRIBER.swap(null_mut(), Ordering::AcqRel);

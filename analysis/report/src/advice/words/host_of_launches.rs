@@ -38,8 +38,12 @@ pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
     };
     (
         format!(
-            "the host works in {} of a step `{phase}` and waits for the device in {}: {}; most of it in `{}`",
+            "the host works in {} of a step `{phase}`{} and waits for the device in {}: {}; most of it in `{}`",
             it.share("host_share"),
+            match it.advice.figure("off_cpu") {
+                Some(_) => format!(", is off the CPU in {}", it.share("off_cpu")),
+                None => String::new(),
+            },
             it.share("waiting"),
             said.join(", "),
             it.function()
