@@ -97,8 +97,7 @@ fn alone(prompt: &[u32], tokens: usize, sampling: SamplingOptions) -> Vec<u32> {
     let (job, got) = job(prompt, tokens, sampling);
     one.submit(job);
     run(&mut one);
-    let tokens = got.tokens.borrow().clone();
-    tokens
+    got.tokens.take()
 }
 
 #[test]
