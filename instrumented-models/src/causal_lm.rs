@@ -3,6 +3,7 @@
 use crate::layers::{Place, SlotPlaces, SlotStep};
 use crate::slots::{EagerCause, SlotDecoder};
 use candle_core::{Device, Result, Tensor, bail};
+use candlescope_work::operation::Cost;
 use std::ops::Range;
 
 /// A language model that continues texts.
@@ -83,6 +84,10 @@ pub trait SlotModel: CausalLm + Send {
 
     /// Bytes of keys and values of one token.
     fn kv_bytes_per_token(&self) -> u64;
+
+    /// Analytic cost of a step of `rows` slots that attends to `context` positions: what its layers annotate where they are
+    /// entered. Of a replay nothing else tells it.
+    fn step_cost(&self, rows: u64, context: u64) -> Cost;
 
     /// Whether its steps may be captured as a graph, which reads and writes the same addresses ever after.
     fn capturable(&self) -> Capturable {

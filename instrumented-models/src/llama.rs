@@ -194,6 +194,10 @@ impl SlotModel for Llama {
         kv_bytes_per_token(&self.config, self.dtype)
     }
 
+    fn step_cost(&self, rows: u64, context: u64) -> Cost {
+        self.cost(Input::token(rows, context))
+    }
+
     fn capturable(&self) -> Capturable {
         Capturable::unless_quantized(self.blocks.is_quantized() || self.lm_head.is_quantized())
     }

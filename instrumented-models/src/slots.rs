@@ -3,7 +3,7 @@
 //! kernels without waiting for the host to launch each.
 //!
 //! Keys and values of all slots are allocated when the decoder is made. A step takes one token of each of the first slots,
-//! as many as the smallest [bucket](buckets) that holds those in use; a slot that is idle is computed with the others, and
+//! as many as the smallest bucket (`slots/buckets.rs`) that holds those in use; a slot that is idle is computed with the others, and
 //! writes nothing.
 
 mod batcher;

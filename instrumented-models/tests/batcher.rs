@@ -11,6 +11,7 @@ use candlescope_models::layers::{Place, SlotPlaces, SlotStep};
 use candlescope_models::slots::{Batcher, BatcherOptions, Job, Receive, SlotDecoder, SlotOptions};
 use candlescope_models::weights::random::RandomWeights;
 use candlescope_models::{CausalLm, FinishReason, GenerateOptions, Llama, SamplingOptions};
+use candlescope_work::operation::Cost;
 use common::*;
 use std::cell::{Cell, RefCell};
 use std::ops::{ControlFlow, Range};
@@ -283,6 +284,10 @@ impl SlotModel for Failing {
 
     fn kv_bytes_per_token(&self) -> u64 {
         self.model.kv_bytes_per_token()
+    }
+
+    fn step_cost(&self, rows: u64, context: u64) -> Cost {
+        self.model.step_cost(rows, context)
     }
 }
 

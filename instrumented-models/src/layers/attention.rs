@@ -158,7 +158,7 @@ impl Attention {
     }
 
     /// Input (batch, tokens, hidden) at `place`; output of the same shape. `mask`, (tokens, position + tokens) or a
-    /// [step's](SlotStep) own, is added to the scores: 0 to attend, −∞ not to. A single token needs none.
+    /// [step's](super::SlotStep) own, is added to the scores: 0 to attend, −∞ not to. A single token needs none.
     pub fn forward(&mut self, xs: &Tensor, place: Place<'_>, mask: Option<&Tensor>) -> Result<Tensor> {
         let _entered = self.spans.attention.enter();
         let (batch, tokens, _) = xs.dims3()?;

@@ -5,8 +5,10 @@ use super::graphs::Graphs;
 use super::options::{EagerCause, Ran, SlotOptions};
 use super::room::check_memory;
 use crate::causal_lm::SlotModel;
-use crate::layers::{Place, SlotPlaces};
+use crate::layers::{Place, SlotPlaces, record};
 use candle_core::{DType, Device, Result, Tensor, bail};
+use candlescope_core::{Annotation, is_recording};
+use candlescope_work::operation::Cost;
 
 /// The position of a slot that no sequence has: nothing is written there.
 const IDLE: u32 = u32::MAX;
@@ -106,6 +108,13 @@ impl Buffers {
         let mask = seen.where_cond(&self.attended.broadcast_as(shape)?, &self.masked.broadcast_as(shape)?)?;
         mask.reshape((n, 1, 1, context))
     }
+}
+
+/// The cost of a step of `rows` slots, of which that of its sequences is needed: that of as many at their mean context, since
+/// cost grows evenly with it.
+fn replay_cost(model: &dyn SlotModel, rows: usize, of: &Attending) -> Cost {
+    let mean = of.attended.div_ceil(of.active.max(1));
+    model.step_cost(rows as u64, of.context as u64).needing(model.step_cost(of.active, mean))
 }
 
 impl std::fmt::Debug for SlotDecoder {
@@ -266,8 +275,10 @@ impl SlotDecoder {
         let aligned = self.told[..n].iter().all(|position| *position as usize + 1 == context);
         // Also by a step that fails on its way.
         slots.iter().for_each(|slot| self.written[*slot] = self.written[*slot].max(self.held[*slot] + 1));
-        let (buffers, model) = (&self.buffers, self.model.as_mut());
         let attending = Attending { context, active: slots.len() as u64, attended };
+        // What a replay annotates, worked out before it only while something is recorded.
+        let cost = is_recording().then(|| replay_cost(self.model.as_ref(), n, &attending)).unwrap_or_default();
+        let (buffers, model) = (&self.buffers, self.model.as_mut());
         let stepped = match &mut self.graphs {
             Ok(graphs) => {
                 // The mask of any positions, and logits where they always are.
@@ -275,7 +286,8 @@ impl SlotDecoder {
                     let logits = buffers.step(model, n, &attending, true)?;
                     buffers.logits.slice_set(&logits.contiguous()?, 0, 0)
                 };
-                let ran = graphs.run((n, context), &mut body);
+                let annotate = || record(|| Annotation::from(cost).shape(&[n, context]));
+                let ran = graphs.run((n, context), &mut body, &annotate);
                 ran.map(|ran| {
                     (buffers.logits.clone(), ran.map_or_else(Ran::Eager, |()| Ran::Replay { slots: n, context }))
                 })
@@ -357,6 +369,19 @@ mod tests {
             assert!(apart <= 2e-6 * largest, "slot {slot}: {apart} of {largest}");
         }
         assert_eq!(decoder.buffers.positions.to_vec1::<u32>().unwrap(), [IDLE, 4, 2, IDLE], "it advanced them itself");
+    }
+
+    #[test]
+    fn a_replay_costs_what_its_sequences_cost_alone_and_the_rest_is_surplus() {
+        let decoder = decoder(4);
+        let model = decoder.model.as_ref();
+        let of = Attending { context: 256, active: 2, attended: 11 + 51 };
+        let cost = replay_cost(model, 4, &of);
+        let (a, b) = (model.step_cost(1, 11), model.step_cost(1, 51));
+        assert!((cost.flops - a.flops - b.flops).abs() < 1e-9 * cost.flops, "{cost:?}");
+        assert!((cost.kv_bytes - a.kv_bytes - b.kv_bytes).abs() < 1e-9 * cost.kv_bytes, "{cost:?}");
+        let done = model.step_cost(4, 256);
+        assert!((cost.flops_executed() - done.flops).abs() < 1e-9 * done.flops && cost.surplus_flops > cost.flops);
     }
 
     #[test]

@@ -3,11 +3,13 @@
 use super::options::EagerCause;
 pub use super::sys::capturable_device;
 use super::sys::{Graph, capture, is_default};
+use crate::layers::layer_span;
 use candle_core::cuda_backend::cudarc::driver::CudaStream;
 use candle_core::{CudaDevice, Device, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::ThreadId;
+use tracing::Span;
 
 /// Steps of a shape that run call by call before it is captured: the first loads kernels and lets cuBLAS allocate, the
 /// second finds all that it uploads in candle's caches of constants.
@@ -25,6 +27,8 @@ pub(super) struct Graphs {
     /// thread, which is freed when that ends.
     thread: Option<ThreadId>,
     failures: Vec<String>,
+    /// Stands in each replay for the layers, which are not entered.
+    span: Span,
 }
 
 enum Captured {
@@ -47,12 +51,12 @@ impl Graphs {
         if is_default(&stream) || device.is_event_tracking() {
             return Err(EagerCause::Stream);
         }
-        let device = device.clone();
-        Ok(Self { device, stream, by_shape: HashMap::new(), thread: None, failures: Vec::new() })
+        let (device, span) = (device.clone(), layer_span!("cuda_graph", "cuda_graph"));
+        Ok(Self { device, stream, by_shape: HashMap::new(), thread: None, failures: Vec::new(), span })
     }
 
     /// Runs a step of this shape: `body` for the first ones, whose calls are then captured and replayed. The answer says
-    /// why, if it was not a replay.
+    /// why, if it was not a replay. `annotate` is called within a replay's interval.
     ///
     /// # Errors
     /// If `body` fails. A capture that fails is no error, nor is a graph that cannot be launched: the step then runs call by
@@ -61,6 +65,7 @@ impl Graphs {
         &mut self,
         shape: Shape,
         body: &mut dyn FnMut() -> Result<()>,
+        annotate: &dyn Fn(),
     ) -> Result<std::result::Result<(), EagerCause>> {
         let thread = std::thread::current().id();
         if self.thread != Some(thread) {
@@ -80,10 +85,15 @@ impl Graphs {
             };
         }
         if let Captured::Graph(graph) = captured {
+            let entered = self.span.enter();
             match graph.launch() {
-                Ok(()) => return Ok(Ok(())),
+                Ok(()) => {
+                    annotate();
+                    return Ok(Ok(()));
+                }
                 Err(error) => *captured = self.failures.fail(shape, &error),
             }
+            drop(entered);
         }
         body().map(|()| Err(EagerCause::CaptureFailed))
     }
@@ -131,7 +141,7 @@ mod tests {
     #[ignore = "needs a CUDA device"]
     fn steps_are_warmed_up_captured_and_replayed() {
         let (_device, mut graphs, count) = counting();
-        let ran: Vec<_> = (0..6).map(|_| graphs.run((1, 256), &mut || add(&count)).unwrap()).collect();
+        let ran: Vec<_> = (0..6).map(|_| graphs.run((1, 256), &mut || add(&count), &|| ()).unwrap()).collect();
         let eager = Err(EagerCause::WarmUp);
         assert_eq!(ran, [eager, eager, Ok(()), Ok(()), Ok(()), Ok(())]);
         assert_eq!(count.to_vec1::<f32>().unwrap(), [6.0; 4], "each step counts once, the captured one too");
@@ -143,12 +153,12 @@ mod tests {
         let (_device, mut graphs, count) = counting();
         // Reading a result is not possible within a capture.
         let mut reading = || add(&count).and_then(|()| count.to_vec1::<f32>().map(drop));
-        let ran: Vec<_> = (0..5).map(|_| graphs.run((1, 256), &mut reading).unwrap()).collect();
+        let ran: Vec<_> = (0..5).map(|_| graphs.run((1, 256), &mut reading, &|| ()).unwrap()).collect();
         assert_eq!(ran[2..], [Err(EagerCause::CaptureFailed); 3]);
         assert!(graphs.failures()[0].contains("1 slots and 256 positions"), "{:?}", graphs.failures());
         assert_eq!(count.to_vec1::<f32>().unwrap(), [5.0; 4]);
         // Another shape is captured all the same.
-        let ran: Vec<_> = (0..4).map(|_| graphs.run((2, 256), &mut || add(&count)).unwrap()).collect();
+        let ran: Vec<_> = (0..4).map(|_| graphs.run((2, 256), &mut || add(&count), &|| ()).unwrap()).collect();
         assert_eq!(ran[3], Ok(()));
     }
 
@@ -158,16 +168,20 @@ mod tests {
         let (_device, mut graphs, count) = counting();
         let mut calls = 0;
         for _ in 0..2 {
-            graphs.run((1, 256), &mut || add(&count)).unwrap().unwrap_err();
+            graphs.run((1, 256), &mut || add(&count), &|| ()).unwrap().unwrap_err();
         }
         let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _ = graphs.run((1, 256), &mut || {
-                calls += 1;
-                panic!("on purpose")
-            });
+            let _ = graphs.run(
+                (1, 256),
+                &mut || {
+                    calls += 1;
+                    panic!("on purpose")
+                },
+                &|| (),
+            );
         }));
         assert!(panics.is_err() && calls == 1);
-        assert_eq!(graphs.run((1, 256), &mut || add(&count)).unwrap(), Ok(()), "it is captured now");
+        assert_eq!(graphs.run((1, 256), &mut || add(&count), &|| ()).unwrap(), Ok(()), "it is captured now");
         assert_eq!(count.to_vec1::<f32>().unwrap(), [3.0; 4]);
     }
 }

@@ -83,30 +83,18 @@ pub(in crate::stacks) enum Reading<'a> {
     Ended,
 }
 
-/// See the module's text.
+/// A thread's events while they are open.
 #[derive(Debug)]
-pub(in crate::stacks) struct PerfThread {
-    tid: u32,
-    mode: PerfMode,
+struct Events {
     // The buffer goes before the events whose it is. It is taken out while records that lie in it are read.
     ring: Option<RecordRing>,
     first: PerfEvent,
     switches: Option<PerfEvent>,
     faults: Option<PerfEvent>,
-    off_cpu: OffCpu,
-    budget: SwitchBudget,
-    /// CPU time and page faults at the last sample of each.
-    cpu_ns: u64,
-    fault_count: u64,
-    /// Everything that happened before was read.
-    read_until: u64,
-    /// Samples were lost since the last one: the CPU time between is not all of the next one's.
-    gap: bool,
 }
 
-impl PerfThread {
-    /// Begins to record a thread.
-    pub(in crate::stacks) fn attach(tid: u32, mode: PerfMode) -> io::Result<Self> {
+impl Events {
+    fn open(tid: u32, mode: PerfMode) -> io::Result<Self> {
         let first = PerfEvent::open(&mode.first().attributes(mode.kernel), tid)?;
         let mut bytes = mode.ring_bytes();
         let ring = loop {
@@ -128,14 +116,45 @@ impl PerfThread {
         let switches = also(mode.off_cpu && mode.kernel, switches);
         let faults = also(mode.off_cpu, EventKind::PageFaults);
         first.enable()?;
+        Ok(Self { ring: Some(ring), first, switches, faults })
+    }
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(in crate::stacks) struct PerfThread {
+    tid: u32,
+    mode: PerfMode,
+    /// `None` between two turns: an event that is there, though off, has the kernel look at it at each switch, which costs a
+    /// thread that switches often more than what is recorded of it.
+    events: Option<Events>,
+    /// Whether page faults could be counted when it was attached.
+    counts_faults: bool,
+    off_cpu: OffCpu,
+    budget: SwitchBudget,
+    /// CPU time and page faults at the last sample of each.
+    cpu_ns: u64,
+    fault_count: u64,
+    /// Everything that happened before was read.
+    read_until: u64,
+    /// Samples were lost since the last one: the CPU time between is not all of the next one's.
+    gap: bool,
+}
+
+impl PerfThread {
+    /// Begins to record a thread.
+    pub(in crate::stacks) fn attach(tid: u32, mode: PerfMode) -> io::Result<Self> {
+        let events = Events::open(tid, mode)?;
+        let counts_faults = events.faults.is_some();
         let off_cpu = OffCpu::new(tid.into());
         let budget = SwitchBudget::new(clock::monotonic().0);
-        Ok(Self { tid, mode, ring: Some(ring), first, switches, faults, off_cpu, budget, cpu_ns: 0, fault_count: 0, read_until: 0, gap: false })
+        let events = Some(events);
+        Ok(Self { tid, mode, events, counts_faults, off_cpu, budget, cpu_ns: 0, fault_count: 0, read_until: 0, gap: false })
     }
 
     /// Whether page faults are reported.
     pub(in crate::stacks) fn counts_faults(&self) -> bool {
-        self.faults.is_some()
+        self.counts_faults
     }
 
     /// Whether switches are reported.
@@ -150,12 +169,16 @@ impl PerfThread {
 
     /// Whether nothing was recorded so far: a thread that waited when it was attached still does.
     pub(in crate::stacks) fn is_untouched(&self) -> bool {
-        !self.ring.as_ref().is_some_and(RecordRing::was_written)
+        !self.ring().is_some_and(RecordRing::was_written)
     }
 
     /// Share of its buffer that is in use.
     pub(in crate::stacks) fn fullness(&self) -> f32 {
-        self.ring.as_ref().map_or(0.0, RecordRing::fullness)
+        self.ring().map_or(0.0, RecordRing::fullness)
+    }
+
+    fn ring(&self) -> Option<&RecordRing> {
+        self.events.as_ref()?.ring.as_ref()
     }
 
     /// The thread waited when it was attached.
@@ -172,9 +195,12 @@ impl PerfThread {
         take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>,
     ) {
         self.read_until = clock::monotonic().0;
-        if let Some(mut ring) = self.ring.take() {
-            while ring.next(copied, |record| self.record(record, take)) {}
-            self.ring = Some(ring);
+        if let Some(mut events) = self.events.take() {
+            if let Some(mut ring) = events.ring.take() {
+                while ring.next(copied, |record| self.record(&events, record, take)) {}
+                events.ring = Some(ring);
+            }
+            self.events = Some(events);
         }
         // Perf's own samples stop with its switches: who asked for them gets both.
         if !self.mode.samples && self.mode.off_cpu {
@@ -182,12 +208,12 @@ impl PerfThread {
         }
     }
 
-    fn record(&mut self, record: &[u8], take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
-        let switches = self.switches.as_ref().map(|event| event.id);
-        let copies = |id| id == self.first.id && self.mode.first().copies() || Some(id) == switches;
+    fn record(&mut self, events: &Events, record: &[u8], take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
+        let switches = events.switches.as_ref().map(|event| event.id);
+        let copies = |id| id == events.first.id && self.mode.first().copies() || Some(id) == switches;
         match ring_records::read(record, copies) {
             Some(RingRecord::Sample { id, time, count, kernel, copied }) => {
-                if id == self.first.id {
+                if id == events.first.id {
                     let sample = self.sample(time, count, kernel);
                     take(Reading::Sample(sample, copied));
                 } else if Some(id) == switches {
@@ -227,27 +253,28 @@ impl PerfThread {
 
     /// Switches are recorded for as long as they cost little.
     fn keep_budget(&mut self, take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
-        let also = |event: &Option<PerfEvent>, to: fn(&PerfEvent) -> io::Result<()>| event.as_ref().map(to);
         match self.budget.turn(self.read_until) {
-            Some(Turn::Off) if self.first.disable().is_ok() => {
-                also(&self.switches, PerfEvent::disable);
-                // With no event on, the kernel does nothing for them at a switch, which costs more than what is recorded of it.
-                also(&self.faults, PerfEvent::disable);
+            Some(Turn::Off) => {
+                self.read_faults(take);
+                self.events = None;
                 self.off_cpu.forget();
                 self.event(self.read_until, ThreadChange::Paused, take);
             }
-            Some(Turn::On) if self.first.enable().is_ok() => {
-                also(&self.switches, PerfEvent::enable);
-                also(&self.faults, PerfEvent::enable);
+            Some(Turn::On) => {
+                // It may have ended, and whoever watches over threads finds out; or too many files are open.
+                let Ok(events) = Events::open(self.tid, self.mode) else { return self.budget.postpone(self.read_until) };
+                self.events = Some(events);
+                self.fault_count = 0;
                 self.event(clock::monotonic().0, ThreadChange::Resumed, take);
             }
-            _ => {}
+            None => {}
         }
     }
 
     /// Reports page faults for which no record was due yet, as of the last reading: what is read next is later than that.
     pub(in crate::stacks) fn read_faults(&mut self, take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
-        if let Some(count) = self.faults.as_ref().and_then(PerfEvent::count) {
+        let faults = self.events.as_ref().and_then(|events| events.faults.as_ref());
+        if let Some(count) = faults.and_then(PerfEvent::count) {
             self.faults_until(self.read_until, count, take);
         }
     }

@@ -36,6 +36,11 @@ impl SwitchBudget {
         self.switches += 1;
     }
 
+    /// Recording cannot go on now: it is tried again later.
+    pub(super) fn postpone(&mut self, now: u64) {
+        self.resumes = Some(now + COUNTED_NS);
+    }
+
     /// Whether recording is to pause or to go on.
     pub(super) fn turn(&mut self, now: u64) -> Option<Turn> {
         if let Some(resumes) = self.resumes {

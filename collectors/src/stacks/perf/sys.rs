@@ -62,14 +62,6 @@ impl PerfEvent {
     }
 
     /// Begins to count, an event that was opened disabled.
-    pub(super) fn disable(&self) -> io::Result<()> {
-        // SAFETY: the descriptor is open; the argument is no pointer.
-        match unsafe { ioctls::DISABLE(self.file.as_raw_fd(), 0) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
     pub(super) fn enable(&self) -> io::Result<()> {
         // SAFETY: the descriptor is open; the argument is no pointer.
         match unsafe { ioctls::ENABLE(self.file.as_raw_fd(), 0) } {
