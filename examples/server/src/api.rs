@@ -1,7 +1,8 @@
 //! The part of OpenAI's API that clients need: completions and chat, whole or streamed.
 
-use crate::engine::{Engine, Event, Failure, Job, Prompt, Usage};
+use crate::engine::Engine;
 use crate::error::ApiError;
+use crate::job::{Event, Failure, Job, Prompt, Usage};
 use crate::queue::Refused;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;

@@ -1,6 +1,6 @@
 //! A worker that generates several requests at once: they join and leave between steps.
 
-use crate::engine::{Event, Failure, Job, Prompt, Usage, unless_it_panics};
+use crate::job::{Event, Failure, Job, Prompt, Usage, unless_it_panics};
 use crate::queue::Queue;
 use candlescope::Outcome;
 use candlescope_models::slots::{Batcher, Job as BatchJob, Receive};

@@ -14,6 +14,7 @@ mod capture;
 mod connections;
 mod engine;
 mod error;
+mod job;
 mod queue;
 mod serve;
 mod shelf;
