@@ -73,7 +73,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .sure(level, reason);
     // The least of it is what is off the CPU: some of the locks' own work stays.
     let least_ns = if by_samples { off_cpu_ns * step.slowed() } else { more_ns };
-    out.found.push(draft.relief(|rate| Relief::Host(if rate <= RATES[0] { least_ns } else { more_ns * rate })));
+    out.found.push(draft.relief(|rate| {
+        let ns = more_ns * rate;
+        Relief::Host(if rate <= RATES[0] { ns.min(least_ns) } else { ns })
+    }));
 }
 
 /// What a call takes while no other thread launches, and whether such calls were seen.
