@@ -196,7 +196,7 @@ pub(crate) fn mask_at(
             masks.of(count, position, tokens.device())
         }
         Place::Each(_) if count > 1 => bail!("a step takes one token of each slot, these are {count}"),
-        Place::Each(step) => Ok(step.mask.clone()),
+        Place::Each(step) => Ok(step.places.mask.clone()),
     }
 }
 

@@ -1,7 +1,8 @@
 //! GPT-2 made of the wrapped layers.
 
 use crate::blocks::{Block, Blocks, ending, kv_bytes_per_token, last_position, mask_at};
-use crate::causal_lm::{Capturable, CausalLm, Inspect, See, SlotModel, context_after};
+use crate::causal_lm::{CausalLm, Inspect, See, context_after};
+use crate::slot_model::{Capturable, SlotModel};
 use crate::config::{ConfigError, GPT2, ModelConfig};
 use crate::layers::{
     Activation, Attention, CausalMask, Embedding, KvCache, LayerNorm, Mlp, Place, Projection, SlotPlaces, SlotStep,
@@ -117,7 +118,7 @@ impl Gpt2 {
                 let positions = Tensor::arange(position as u32, (position + tokens.dim(1)?) as u32, &self.device)?;
                 self.wpe.forward(&positions)?
             }
-            Place::Each(step) => self.wpe.forward(&step.positions)?.unsqueeze(1)?,
+            Place::Each(step) => self.wpe.forward(&step.places.positions)?.unsqueeze(1)?,
         };
         words.broadcast_add(&positions)
     }

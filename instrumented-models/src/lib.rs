@@ -23,6 +23,7 @@ pub mod causal_lm;
 pub mod chat;
 pub mod config;
 pub mod encoder_decoder;
+pub mod free_memory;
 pub mod generate;
 pub mod gpt2;
 mod hub;
@@ -35,6 +36,7 @@ pub mod load;
 pub mod onnx;
 mod paddleocr_vl;
 mod sampling;
+mod slot_model;
 pub mod slots;
 pub mod source;
 pub mod threads;
@@ -57,7 +59,7 @@ pub use info::ModelInfo;
 pub use llama::Llama;
 pub use load::{
     AnyModel, Engine, Held, LoadError, LoadOptions, LoadedEncoder, LoadedEncoderDecoder, LoadedModel, LoadedVision,
-    PromptError, PromptTooLong, SourceTooLong,
+    PromptError, PromptTooLong, SourceTooLong, TextModel,
 };
 pub use sampling::SamplingOptions;
 pub use source::ModelSource;

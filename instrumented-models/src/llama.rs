@@ -1,7 +1,8 @@
 //! A Llama-family decoder made of the wrapped layers.
 
 use crate::blocks::{Block, Blocks, ending, kv_bytes_per_token, last_position, mask_at};
-use crate::causal_lm::{Capturable, CausalLm, Inspect, See, SlotModel, context_after};
+use crate::causal_lm::{CausalLm, Inspect, See, context_after};
+use crate::slot_model::{Capturable, SlotModel};
 use crate::config::{ConfigError, FeedForward, ModelConfig};
 use crate::layers::{
     Activation, Attention, AttentionProjections, CausalMask, Embedding, KvCache, Mlp, Place, Projection, RmsNorm,
@@ -182,7 +183,7 @@ impl SlotModel for Llama {
     }
 
     fn slot_step(&self, places: SlotPlaces) -> Result<SlotStep> {
-        let rotation = self.tables.at(&places.positions, places.context)?;
+        let rotation = self.tables.at(&places.positions, places.attending.context)?;
         SlotStep::new(places, Some(rotation), (self.config.num_kv_heads, self.config.head_dim))
     }
 

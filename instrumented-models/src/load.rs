@@ -2,9 +2,9 @@
 
 mod encoders;
 mod loaded_vision;
+mod text_model;
 
 use crate::candle_models::{CandleDecoder, CandleLlama, CandleQuantizedLlama};
-use crate::causal_lm::{CausalLm, SlotModel};
 use crate::chat::{ChatError, ChatTemplate, Message};
 use crate::config::{ConfigError, EMBEDDED, INSTRUMENTED_ARCHITECTURES, ModelConfig, PADDLEOCR_VL, with_encoder};
 use crate::gpt2::Gpt2;
@@ -12,7 +12,8 @@ use crate::hub::HubError;
 use crate::info::{ModelInfo, compute_dtype, quantized_compute_dtype};
 use crate::layers::ggml_dtype_word;
 use crate::llama::Llama;
-use crate::slots::{OneRequest, SlotDecoder, SlotOptions};
+use crate::slot_model::SlotModel;
+use crate::slots::{SlotDecoder, SlotOptions};
 use crate::source::ModelSource;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::untrusted::{caught, read_text};
@@ -24,6 +25,7 @@ use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device};
 pub use encoders::{AnyModel, LoadedEncoder, LoadedEncoderDecoder};
 pub use loaded_vision::LoadedVision;
+pub use text_model::TextModel;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -218,7 +220,7 @@ impl SourceTooLong {
 /// A model with everything that generation needs.
 pub struct LoadedModel {
     /// The model.
-    pub model: Box<dyn CausalLm + Send>,
+    pub model: TextModel,
     /// Its tokenizer, if it has one.
     pub tokenizer: Option<Tokenizer>,
     /// Its chat template, if it has one.
@@ -478,10 +480,10 @@ impl Loader<'_> {
             return Ok(self.finish(model, config, text, None));
         }
         let quantized = file.quantization();
-        let model: Box<dyn CausalLm + Send> = match self.options.engine {
+        let model = match self.options.engine {
             Engine::Candle => {
                 check_no_slots(self.options)?;
-                Box::new(CandleQuantizedLlama::load(&file, device)?)
+                TextModel::growing(CandleQuantizedLlama::load(&file, device)?)
             }
             // candle's own model reads fewer architectures from these files than ours.
             Engine::Instrumented | Engine::Auto => {
@@ -495,7 +497,7 @@ impl Loader<'_> {
         &self,
         config: &ModelConfig,
         weights: &mut dyn WeightSource,
-    ) -> Result<Box<dyn CausalLm + Send>, LoadError> {
+    ) -> Result<TextModel, LoadError> {
         let device = &self.options.device;
         let mut unprefixed;
         let weights = if config.is_gpt2() && !weights.contains("transformer.wte.weight") {
@@ -512,18 +514,17 @@ impl Loader<'_> {
         };
         let architecture = config.architecture.as_str();
         Ok(match (self.options.engine.of(architecture), architecture) {
-            (Engine::Candle, "llama") => Box::new(CandleLlama::load(config, weights, self.dtype, device)?),
-            (Engine::Candle, _) => Box::new(CandleDecoder::load(config, weights, self.dtype, device)?),
+            (Engine::Candle, "llama") => TextModel::growing(CandleLlama::load(config, weights, self.dtype, device)?),
+            (Engine::Candle, _) => TextModel::growing(CandleDecoder::load(config, weights, self.dtype, device)?),
             _ if config.is_gpt2() => self.ours(Gpt2::load(config, weights, self.dtype, device)?)?,
             _ => self.ours(Llama::load(config, weights, self.dtype, device)?)?,
         })
     }
 
     /// A model of our layers, with its sequences in slots if that is wanted.
-    fn ours(&self, model: impl SlotModel + 'static) -> Result<Box<dyn CausalLm + Send>, LoadError> {
-        let Some(slots) = &self.options.slots else { return Ok(Box::new(model)) };
-        let slots = SlotDecoder::new(Box::new(model), slots).map_err(LoadError::Slots)?;
-        Ok(Box::new(OneRequest::new(slots)))
+    fn ours(&self, model: impl SlotModel + 'static) -> Result<TextModel, LoadError> {
+        let Some(slots) = &self.options.slots else { return Ok(TextModel::growing(model)) };
+        SlotDecoder::new(Box::new(model), slots).map(TextModel::in_slots).map_err(LoadError::Slots)
     }
 
     /// Fails if the engine does not have the architecture, though the other one has.
@@ -549,7 +550,7 @@ impl Loader<'_> {
 
     fn finish(
         &self,
-        model: Box<dyn CausalLm + Send>,
+        model: TextModel,
         config: ModelConfig,
         text: TextSide,
         quantized: Option<(Option<GgmlDType>, u64)>,

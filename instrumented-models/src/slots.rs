@@ -24,4 +24,5 @@ pub use batcher::{Batcher, BatcherOptions, Job, Receive};
 pub use decoder::SlotDecoder;
 pub use graphs::capturable_device;
 pub(crate) use one_request::OneRequest;
-pub use options::{EagerCause, Ran, SlotOptions};
+pub use crate::slot_model::{Capturable, EagerCause, SlotModel};
+pub use options::{Ran, SlotOptions};

@@ -5,7 +5,7 @@ mod common;
 use candle_core::{DType, Device, Result, Tensor};
 use candlescope_core::llm::Request;
 use candlescope_core::{MemoryExporter, Outcome, RequestRecord, Session};
-use candlescope_models::causal_lm::SlotModel;
+
 use candlescope_models::generate::GenerateError;
 use candlescope_models::layers::{Place, SlotPlaces, SlotStep};
 use candlescope_models::slots::{Batcher, BatcherOptions, Job, Receive, SlotDecoder, SlotOptions};

@@ -79,12 +79,14 @@ pub(super) enum OnGraphs {
 #[inline]
 pub(super) fn on_graphs(domain: Domain, cbid: u32) -> Option<OnGraphs> {
     let among = |calls: &[(u32, &str)]| calls.iter().any(|(number, _)| *number == cbid);
-    match (domain, cbid) {
-        (Domain::Driver, 514 | 515) => Some(OnGraphs::Launches),
-        // Most calls are launches of kernels, which have smaller numbers.
-        (Domain::Driver, 495..) if among(&MAKE_GRAPHS) => Some(OnGraphs::Makes),
-        _ => None,
+    // Most calls are launches of kernels, which have smaller numbers.
+    if domain != Domain::Driver || cbid < MAKE_GRAPHS[0].0 {
+        return None;
     }
+    if among(&LAUNCH_GRAPHS) {
+        return Some(OnGraphs::Launches);
+    }
+    among(&MAKE_GRAPHS).then_some(OnGraphs::Makes)
 }
 
 /// What a call does to contexts.

@@ -1,11 +1,11 @@
 //! A worker that generates several requests at once: they join and leave between steps.
 
-use crate::job::{Event, Failure, Job, Prompt, Usage, unless_it_panics};
+use crate::job::{Event, Failure, Job, Usage, unless_it_panics};
 use crate::queue::Queue;
 use candlescope::Outcome;
 use candlescope_models::slots::{Batcher, Job as BatchJob, Receive};
 use candlescope_models::tokenizer::DecodeStream;
-use candlescope_models::{FinishReason, GenerateError, LoadedModel, PromptError};
+use candlescope_models::{FinishReason, GenerateError, LoadedModel};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
@@ -51,12 +51,7 @@ fn begin<'a>(model: &'a LoadedModel, batcher: &mut Batcher<'a>, job: Job) {
     let Job { request, prompt, options, events } = job;
     // If the prompt cannot be processed; otherwise the batcher says.
     request.outcome(Outcome::Failed);
-    let tokens: Result<Vec<u32>, PromptError> = match prompt {
-        Prompt::Text(text) => model.encode_prompt(&text),
-        Prompt::Tokens(tokens) => Ok(tokens),
-        Prompt::Chat(messages) => model.encode_chat(&messages),
-    };
-    let prompt = match tokens {
+    let prompt = match prompt.tokens(model) {
         Ok(tokens) => tokens,
         Err(error) => {
             let _ = events.try_send(Event::Failed(error.into()));

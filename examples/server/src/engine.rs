@@ -1,7 +1,7 @@
 //! The model behind the server: a bounded queue, and threads that each work for one request at a time, or for as many as they
 //! have slots.
 
-use crate::job::{Event, Failure, Job, Prompt, Usage, unless_it_panics};
+use crate::job::{Event, Failure, Job, Usage, unless_it_panics};
 use crate::queue::{Queue, Refused, Waiting};
 use anyhow::{Context, Result};
 use candlescope::Outcome;
@@ -122,11 +122,7 @@ fn answer(model: &mut LoadedModel, job: Job, stopping: &AtomicBool) -> Result<Us
     let Job { request, prompt, options, events } = job;
     // If the prompt cannot be processed; otherwise the generation says.
     request.outcome(Outcome::Failed);
-    let prompt = match prompt {
-        Prompt::Text(text) => model.encode_prompt(&text)?,
-        Prompt::Tokens(tokens) => tokens,
-        Prompt::Chat(messages) => model.encode_chat(&messages)?,
-    };
+    let prompt = prompt.tokens(model)?;
     // A named configuration has the shape of a model but no vocabulary: the numbers of tokens are used instead of text.
     let has_words = model.tokenizer.is_some();
     let mut told = 0;

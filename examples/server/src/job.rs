@@ -2,7 +2,7 @@
 
 use candlescope::llm::Request;
 use candlescope_models::chat::{ChatError, Message};
-use candlescope_models::{FinishReason, GenerateError, GenerateOptions, PromptError};
+use candlescope_models::{FinishReason, GenerateError, GenerateOptions, LoadedModel, PromptError};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -13,6 +13,17 @@ pub(crate) enum Prompt {
     Text(String),
     Tokens(Vec<u32>),
     Chat(Vec<Message>),
+}
+
+impl Prompt {
+    /// Its tokens for this model.
+    pub(crate) fn tokens(self, model: &LoadedModel) -> Result<Vec<u32>, PromptError> {
+        match self {
+            Self::Text(text) => model.encode_prompt(&text),
+            Self::Tokens(tokens) => Ok(tokens),
+            Self::Chat(messages) => model.encode_chat(&messages),
+        }
+    }
 }
 
 /// The events of a request, in this order: tokens, then one of the others.

@@ -34,7 +34,7 @@ pub use layer_norm::LayerNorm;
 pub use linear::Linear;
 pub use lstm::Lstm;
 pub use mlp::{Activation, Mlp};
-pub use place::{Place, SlotPlaces, SlotStep};
+pub use place::{Attending, Place, SlotPlaces, SlotStep};
 pub use projection::Projection;
 pub use qmatmul::QMatMul;
 pub use rms_norm::RmsNorm;

@@ -25,14 +25,14 @@ impl Place<'_> {
     pub(crate) fn work(&self, batch: usize, tokens: usize) -> Input {
         match self {
             Self::At(position) | Self::Slots { position, .. } => Input::new(batch, tokens, *position),
-            Self::Each(step) => Input::token(batch as u64, step.context as u64),
+            Self::Each(step) => Input::token(batch as u64, step.attending().context as u64),
         }
     }
 
     /// The cost of attending, which of a step of slots is needed for the positions that its sequences have.
     pub(crate) fn attending(&self, work: Input, cost: impl Fn(Input) -> Cost) -> Cost {
         match self {
-            Self::Each(step) => cost(work).needing(cost(Input::token(1, step.attended))),
+            Self::Each(step) => cost(work).needing(cost(Input::token(1, step.attending().attended))),
             _ => cost(work),
         }
     }
@@ -40,30 +40,21 @@ impl Place<'_> {
     /// The cost of keeping keys and values, which of a step of slots is needed for those that are not idle.
     pub(crate) fn keeping(&self, work: Input, cost: impl Fn(Input) -> Cost) -> Cost {
         match self {
-            Self::Each(step) => cost(work).needing(cost(Input::token(step.active, work.context))),
+            Self::Each(step) => cost(work).needing(cost(Input::token(step.attending().active, work.context))),
             _ => cost(work),
         }
     }
 }
 
-/// What the layers of a step of fixed shape share: one token for each of the first `n` slots, wherever it is in its
-/// sequence. All of it lies on the device, so that the same calls serve any positions: a step can be captured once and
-/// replayed.
-#[derive(Debug, Clone)]
-pub struct SlotStep {
-    /// Where each slot's token is, (n) u32; `u32::MAX` for a slot that is idle.
-    pub(crate) positions: Tensor,
-    /// Cosines and sines of these positions, (n, 1, head / 2) each; none where positions are learned.
-    pub(crate) rotation: Option<(Tensor, Tensor)>,
-    /// Where each element of a key is written, (n, kv heads, 1, head) u32. Nothing is written at `u32::MAX`.
-    pub(crate) write_at: Tensor,
-    /// 0 to attend and −∞ not to, (n, 1, 1, context) in f32; none where every slot attends to all of them.
-    pub(crate) mask: Option<Tensor>,
-    /// Positions that are attended to, or masked.
-    pub(crate) context: usize,
-    /// Slots that are not idle, and the positions that these attend to, all together: what of the work is needed.
-    pub(crate) active: u64,
-    pub(crate) attended: u64,
+/// What the slots of a step attend to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attending {
+    /// Positions, those that are masked included.
+    pub context: usize,
+    /// Slots that are not idle.
+    pub active: u64,
+    /// Positions that these attend to, all together.
+    pub attended: u64,
 }
 
 /// The slots of a step, as the model needs to know them.
@@ -73,12 +64,20 @@ pub struct SlotPlaces {
     pub positions: Tensor,
     /// 0 to attend and −∞ not to, (n, 1, 1, context) in f32; none where every slot attends to all of them.
     pub mask: Option<Tensor>,
-    /// Positions that are attended to, or masked.
-    pub context: usize,
-    /// Slots that are not idle.
-    pub active: u64,
-    /// Positions that these attend to, all together.
-    pub attended: u64,
+    /// What they attend to.
+    pub attending: Attending,
+}
+
+/// What the layers of a step of fixed shape share: one token for each of the first `n` slots, wherever it is in its
+/// sequence. All of it lies on the device, so that the same calls serve any positions: a step can be captured once and
+/// replayed.
+#[derive(Debug, Clone)]
+pub struct SlotStep {
+    pub(crate) places: SlotPlaces,
+    /// Cosines and sines of these positions, (n, 1, head / 2) each; none where positions are learned.
+    pub(crate) rotation: Option<(Tensor, Tensor)>,
+    /// Where each element of a key is written, (n, kv heads, 1, head) u32. Nothing is written at `u32::MAX`.
+    pub(crate) write_at: Tensor,
 }
 
 impl SlotStep {
@@ -88,9 +87,14 @@ impl SlotStep {
         rotation: Option<(Tensor, Tensor)>,
         (kv_heads, head_dim): (usize, usize),
     ) -> Result<Self> {
-        let SlotPlaces { positions, mask, context, active, attended } = places;
-        let n = positions.dim(0)?;
-        let write_at = positions.reshape((n, 1, 1, 1))?.broadcast_as((n, kv_heads, 1, head_dim))?.contiguous()?;
-        Ok(Self { positions, rotation, write_at, mask, context, active, attended })
+        let n = places.positions.dim(0)?;
+        let write_at =
+            places.positions.reshape((n, 1, 1, 1))?.broadcast_as((n, kv_heads, 1, head_dim))?.contiguous()?;
+        Ok(Self { places, rotation, write_at })
+    }
+
+    /// What its slots attend to.
+    pub(crate) fn attending(&self) -> Attending {
+        self.places.attending
     }
 }

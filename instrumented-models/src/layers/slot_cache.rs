@@ -65,7 +65,7 @@ impl SlotCache {
         let (first, context) = match place {
             Place::At(_) => bail!("these keys are held in slots: name the slot"),
             Place::Slots { first, position } => (first, position + tokens),
-            Place::Each(step) => (0, step.context),
+            Place::Each(step) => (0, step.attending().context),
         };
         if first + batch > slots || context > most {
             bail!(

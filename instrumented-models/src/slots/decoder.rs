@@ -2,10 +2,11 @@
 
 use super::buckets;
 use super::graphs::Graphs;
-use super::options::{EagerCause, Ran, SlotOptions};
+use super::options::{Ran, SlotOptions};
 use super::room::check_memory;
-use crate::causal_lm::SlotModel;
-use crate::layers::{Place, SlotPlaces, record};
+
+use crate::layers::{Attending, Place, SlotPlaces, record};
+use crate::slot_model::{EagerCause, SlotModel};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candlescope_core::{Annotation, is_recording};
 use candlescope_work::operation::Cost;
@@ -49,15 +50,6 @@ pub struct SlotDecoder {
     ran: Option<Ran>,
 }
 
-/// What the slots of a step attend to.
-struct Attending {
-    /// Positions, those that are masked included.
-    context: usize,
-    /// Slots that are not idle, and the positions of these.
-    active: u64,
-    attended: u64,
-}
-
 /// What a step reads and writes: always the same memory.
 struct Buffers {
     /// (slots, 1) u32.
@@ -87,13 +79,12 @@ impl Buffers {
         })
     }
 
-    /// One step of the first `slots` slots, which attends to `context` positions; logits (slots, vocabulary). `masked`: not
+    /// One step of the first `slots` slots; logits (slots, vocabulary). `masked`: not
     /// every slot attends to all of them.
-    fn step(&self, model: &mut dyn SlotModel, slots: usize, of: &Attending, masked: bool) -> Result<Tensor> {
-        let Attending { context, active, attended } = *of;
+    fn step(&self, model: &mut dyn SlotModel, slots: usize, attending: Attending, masked: bool) -> Result<Tensor> {
         let positions = self.positions.narrow(0, 0, slots)?;
-        let mask = masked.then(|| self.mask(&positions, context)).transpose()?;
-        let places = SlotPlaces { positions: positions.clone(), mask, context, active, attended };
+        let mask = masked.then(|| self.mask(&positions, attending.context)).transpose()?;
+        let places = SlotPlaces { positions: positions.clone(), mask, attending };
         let step = model.slot_step(places)?;
         let logits = model.forward_at(&self.tokens.narrow(0, 0, slots)?, Place::Each(&step))?;
         positions.slice_set(&(&positions + self.advance.narrow(0, 0, slots)?)?, 0, 0)?;
@@ -112,7 +103,7 @@ impl Buffers {
 
 /// The cost of a step of `rows` slots, of which that of its sequences is needed: that of as many at their mean context, since
 /// cost grows evenly with it.
-fn replay_cost(model: &dyn SlotModel, rows: usize, of: &Attending) -> Cost {
+fn replay_cost(model: &dyn SlotModel, rows: usize, of: Attending) -> Cost {
     let mean = of.attended.div_ceil(of.active.max(1));
     model.step_cost(rows as u64, of.context as u64).needing(model.step_cost(of.active, mean))
 }
@@ -188,19 +179,9 @@ impl SlotDecoder {
         self.ran
     }
 
-    /// Why steps are not captured as graphs, if that is known before the first.
-    pub fn eager_cause(&self) -> Option<EagerCause> {
-        self.graphs.as_ref().err().copied()
-    }
-
     /// Why captures failed, one text for each shape.
     pub fn capture_failures(&self) -> &[String] {
         self.graphs.as_ref().map_or(&[], Graphs::failures)
-    }
-
-    /// Bytes of keys and values of all slots.
-    pub fn kv_bytes(&self) -> u64 {
-        self.model.kv_bytes_per_token() * (self.slots() * self.context) as u64
     }
 
     /// Passes `tokens` (sequences, new tokens), those of the slots from `first` on, from `position` on: a prompt or a part
@@ -276,14 +257,15 @@ impl SlotDecoder {
         // Also by a step that fails on its way.
         slots.iter().for_each(|slot| self.written[*slot] = self.written[*slot].max(self.held[*slot] + 1));
         let attending = Attending { context, active: slots.len() as u64, attended };
-        // What a replay annotates, worked out before it only while something is recorded.
-        let cost = is_recording().then(|| replay_cost(self.model.as_ref(), n, &attending)).unwrap_or_default();
+        // What a replay annotates, worked out before it while something is recorded.
+        let may_replay = self.graphs.is_ok() && is_recording();
+        let cost = if may_replay { replay_cost(self.model.as_ref(), n, attending) } else { Cost::ZERO };
         let (buffers, model) = (&self.buffers, self.model.as_mut());
         let stepped = match &mut self.graphs {
             Ok(graphs) => {
                 // The mask of any positions, and logits where they always are.
                 let mut body = || {
-                    let logits = buffers.step(model, n, &attending, true)?;
+                    let logits = buffers.step(model, n, attending, true)?;
                     buffers.logits.slice_set(&logits.contiguous()?, 0, 0)
                 };
                 let annotate = || record(|| Annotation::from(cost).shape(&[n, context]));
@@ -292,7 +274,7 @@ impl SlotDecoder {
                     (buffers.logits.clone(), ran.map_or_else(Ran::Eager, |()| Ran::Replay { slots: n, context }))
                 })
             }
-            Err(cause) => buffers.step(model, n, &attending, !aligned).map(|logits| (logits, Ran::Eager(*cause))),
+            Err(cause) => buffers.step(model, n, attending, !aligned).map(|logits| (logits, Ran::Eager(*cause))),
         };
         // After an error it is not known whether the device has advanced.
         let (logits, ran) = stepped.inspect_err(|_| self.told.clear())?;
@@ -361,7 +343,7 @@ mod tests {
         decoder.truncate(2, 1);
         decoder.tell(vec![IDLE, 3, 1, IDLE]).unwrap();
         let of = Attending { context: 256, active: 2, attended: 6 };
-        let rounded = decoder.buffers.step(decoder.model.as_mut(), 4, &of, true).unwrap();
+        let rounded = decoder.buffers.step(decoder.model.as_mut(), 4, of, true).unwrap();
         for slot in [1, 2] {
             let rows = [&exact, &rounded].map(|logits| logits.get(slot).unwrap().to_vec1::<f32>().unwrap());
             let largest = rows[0].iter().fold(0f32, |most, x| most.max(x.abs()));
@@ -376,7 +358,7 @@ mod tests {
         let decoder = decoder(4);
         let model = decoder.model.as_ref();
         let of = Attending { context: 256, active: 2, attended: 11 + 51 };
-        let cost = replay_cost(model, 4, &of);
+        let cost = replay_cost(model, 4, of);
         let (a, b) = (model.step_cost(1, 11), model.step_cost(1, 51));
         assert!((cost.flops - a.flops - b.flops).abs() < 1e-9 * cost.flops, "{cost:?}");
         assert!((cost.kv_bytes - a.kv_bytes - b.kv_bytes).abs() < 1e-9 * cost.kv_bytes, "{cost:?}");

@@ -1,6 +1,6 @@
 //! Steps captured as CUDA graphs.
 
-use super::options::EagerCause;
+use crate::slot_model::EagerCause;
 pub use super::sys::capturable_device;
 use super::sys::{Graph, capture, is_default};
 use crate::layers::layer_span;

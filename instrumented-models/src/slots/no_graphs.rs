@@ -1,6 +1,6 @@
 //! Graphs where there is no CUDA: none.
 
-use super::options::EagerCause;
+use crate::slot_model::EagerCause;
 use candle_core::{Device, Result};
 
 /// A CUDA device that can be captured.

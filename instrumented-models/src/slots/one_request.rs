@@ -18,6 +18,11 @@ impl OneRequest {
         let (context, vocabulary, device) = (slots.context(), slots.vocabulary(), slots.device().clone());
         Self { slots: Some(slots), context, vocabulary, device }
     }
+
+    /// The slots, without which it can do nothing.
+    pub(crate) const fn take(&mut self) -> Option<SlotDecoder> {
+        self.slots.take()
+    }
 }
 
 impl CausalLm for OneRequest {
@@ -35,10 +40,6 @@ impl CausalLm for OneRequest {
         if let Some(slots) = &mut self.slots {
             (0..slots.slots()).for_each(|slot| slots.truncate(slot, 0));
         }
-    }
-
-    fn take_slots(&mut self) -> Option<SlotDecoder> {
-        self.slots.take()
     }
 
     fn max_context(&self) -> usize {

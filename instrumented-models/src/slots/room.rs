@@ -1,11 +1,12 @@
 //! Whether keys and values fit into memory, said before they are allocated.
 
+use crate::free_memory::free_memory;
 use candle_core::{Device, Result, bail};
 
 /// Fails if slots do not fit into nine tenths of what is free, and says what would: the rest is for logits, activations and
 /// whatever else runs. Where nobody tells what is free, all fits.
 pub(super) fn check_memory(device: &Device, bytes_per_token: u64, slots: usize, context: usize) -> Result<()> {
-    let Some(free) = free_bytes(device) else { return Ok(()) };
+    let Some(free) = free_memory(device) else { return Ok(()) };
     match what_fits(free / 10 * 9, bytes_per_token, slots, context) {
         Ok(()) => Ok(()),
         Err(text) => bail!("{text}"),
@@ -27,21 +28,6 @@ fn what_fits(free: u64, bytes_per_token: u64, slots: usize, context: usize) -> s
         tokens / context as u64,
         tokens / slots as u64
     ))
-}
-
-/// Bytes that can be allocated.
-fn free_bytes(device: &Device) -> Option<u64> {
-    match device {
-        #[cfg(target_os = "linux")]
-        Device::Cpu => {
-            let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-            let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-            Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
-        }
-        #[cfg(feature = "cuda")]
-        Device::Cuda(device) => device.cuda_stream().context().mem_get_info().ok().map(|(free, _)| free as u64),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

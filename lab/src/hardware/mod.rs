@@ -5,15 +5,14 @@ mod candle_failure;
 mod device_memory;
 mod device_timer;
 mod energy;
-mod free_memory;
 mod last_level_cache;
 
 pub use cache_flush::CacheFlush;
 pub use candle_failure::case_error;
 pub(crate) use candle_failure::is_out_of_memory;
+pub use candlescope_models::free_memory::{available_bytes, free_memory};
 pub use device_memory::PeakAllocated;
 pub use device_timer::DeviceTimer;
 pub use energy::EnergyCounter;
-pub use free_memory::{available_bytes, free_memory};
 pub(crate) use last_level_cache::UNKNOWN_CACHE;
 pub use last_level_cache::last_level_cache;

@@ -1,7 +1,6 @@
 //! Threads that launch at once wait for one another in the driver.
 
 use super::draft::{Draft, Out};
-use super::launch_parts::LaunchParts;
 use super::query::calls_by_thread;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
@@ -32,10 +31,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let by_calls_ns =
         if is_longer { (beside.mean_ns - alone.mean_ns).max(0.0) * calls * contention.beside_share } else { 0.0 };
     // Launches are not the only calls that take the driver's locks: allocations, events and look-ups do, too.
-    let parts = LaunchParts::of(scene, step);
+    let parts = step.launches.as_ref();
     let of_step = |ns: f64| ns / step.row.steps.max(1) as f64;
-    let [locks_ns, off_cpu_ns] =
-        parts.as_ref().map_or([0.0; 2], |parts| [parts.locks_ns, parts.off_cpu_ns].map(of_step));
+    let [locks_ns, off_cpu_ns] = parts.map_or([0.0; 2], |parts| [parts.locks_ns, parts.off_cpu_ns].map(of_step));
     let held_up_ns = (locks_ns + off_cpu_ns) * step.slowed();
     let more_ns = held_up_ns.max(by_calls_ns * step.slowed());
     if more_ns < LEAST_SHARE * step.lines.t {
@@ -57,7 +55,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
             "calls were timed; nearly none was alone, so that the quickest twentieth stands for one that is",
         ),
     };
-    let samples = parts.as_ref().map_or(0, |parts| parts.samples);
+    let samples = parts.map_or(0, |parts| parts.samples);
     let seen = |ns: f64| (ns > 0.0).then_some(ns);
     let draft = Draft::new(AdviceCode::ContendedLaunches, step)
         .measured("threads", "count", contention.threads as f64, contention.looked_at)

@@ -2,7 +2,6 @@
 
 use super::draft::{Draft, Out};
 use super::launch_bound::is_late;
-use super::launch_parts::LaunchParts;
 use super::query::functions_by_crate;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
@@ -16,7 +15,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if !scene.on_gpu || step.runs_as_graph() || !is_late(step) {
         return;
     }
-    let Some(parts) = LaunchParts::of(scene, step) else { return out.abstain(code, step, Missing::Stacks) };
+    let Some(parts) = &step.launches else { return out.abstain(code, step, Missing::Stacks) };
     if parts.samples < FEWEST || parts.unobserved_ns() <= 0.0 {
         return;
     }

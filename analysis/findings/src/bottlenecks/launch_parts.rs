@@ -61,8 +61,11 @@ pub(super) struct LaunchParts {
 }
 
 impl LaunchParts {
-    /// Of these steps; `None` without samples in them.
+    /// Of these steps; `None` without samples in them, and where nothing is launched.
     pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<Self> {
+        if !scene.on_gpu {
+            return None;
+        }
         let mut all = Self::default();
         for (_, place) in step.host_places(scene) {
             all.add(&place.calls);

@@ -25,6 +25,7 @@ use candlescope_predict::simulation::Simulation;
 use candlescope_schema::run::env_key;
 use draft::{Candidate, Out, replayed_gain};
 use host_causes::HostOfStep;
+use launch_parts::LaunchParts;
 use scene::{Scene, StepScene};
 use two_lines::Relief;
 
@@ -52,11 +53,11 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
     let source = env_key::STACKS_SOURCE.of(&analysis.manifest.environment);
     let of_step = |step: &StepScene<'_>| {
         let host = HostOfStep::of(step.host_places(&scene), step.row.total_ns, source);
-        (constant_cost::of(&scene, step), operations::floors(&scene, step), host)
+        (constant_cost::of(&scene, step), operations::floors(&scene, step), host, LaunchParts::of(&scene, step))
     };
     let of_steps: Vec<_> = scene.steps.iter().map(of_step).collect();
-    for (step, (constant, floors, host)) in scene.steps.iter_mut().zip(of_steps) {
-        (step.constant, step.host) = (constant, host);
+    for (step, (constant, floors, host, launches)) in scene.steps.iter_mut().zip(of_steps) {
+        (step.constant, step.host, step.launches) = (constant, host, launches);
         step.lines.floors = floors;
     }
     let mut out = Out::default();

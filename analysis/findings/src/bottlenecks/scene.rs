@@ -1,6 +1,7 @@
 //! What the rules look at, prepared once: each kind of step with its unobserved time, its kernels, and the roofs.
 
 use super::host_causes::HostOfStep;
+use super::launch_parts::LaunchParts;
 use super::product_line::ConstantCost;
 use super::roof::roof;
 use super::two_lines::{RowTime, TwoLines};
@@ -51,6 +52,8 @@ pub(super) struct StepScene<'a> {
     pub(super) constant: Option<ConstantCost>,
     /// What the host did in it; `None` if no stacks were sampled in it.
     pub(super) host: Option<HostOfStep>,
+    /// The same by whose code it was, on a GPU.
+    pub(super) launches: Option<LaunchParts>,
     /// The same steps, to be replayed with changes.
     pub(super) replays: Option<&'a StepGroup>,
 }
@@ -152,6 +155,7 @@ impl<'a> StepScene<'a> {
             lines,
             constant: None,
             host: None,
+            launches: None,
             replays: replays.map(|(group, _)| group),
         })
     }

@@ -86,8 +86,8 @@ pub(in crate::stacks) enum Reading<'a> {
 /// A thread's events while they are open.
 #[derive(Debug)]
 struct Events {
-    // The buffer goes before the events whose it is. It is taken out while records that lie in it are read.
-    ring: Option<RecordRing>,
+    // The buffer goes before the events whose it is.
+    ring: RecordRing,
     first: PerfEvent,
     switches: Option<PerfEvent>,
     faults: Option<PerfEvent>,
@@ -116,7 +116,7 @@ impl Events {
         let switches = also(mode.off_cpu && mode.kernel, switches);
         let faults = also(mode.off_cpu, EventKind::PageFaults);
         first.enable()?;
-        Ok(Self { ring: Some(ring), first, switches, faults })
+        Ok(Self { ring, first, switches, faults })
     }
 }
 
@@ -178,7 +178,7 @@ impl PerfThread {
     }
 
     fn ring(&self) -> Option<&RecordRing> {
-        self.events.as_ref()?.ring.as_ref()
+        self.events.as_ref().map(|events| &events.ring)
     }
 
     /// The thread waited when it was attached.
@@ -195,11 +195,10 @@ impl PerfThread {
         take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>,
     ) {
         self.read_until = clock::monotonic().0;
+        // Out of the way of what their records change.
         if let Some(mut events) = self.events.take() {
-            if let Some(mut ring) = events.ring.take() {
-                while ring.next(copied, |record| self.record(&events, record, take)) {}
-                events.ring = Some(ring);
-            }
+            let ids = (events.first.id, events.switches.as_ref().map(|event| event.id));
+            while events.ring.next(copied, |record| self.record(ids, record, take)) {}
             self.events = Some(events);
         }
         // Perf's own samples stop with its switches: who asked for them gets both.
@@ -208,12 +207,17 @@ impl PerfThread {
         }
     }
 
-    fn record(&mut self, events: &Events, record: &[u8], take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
-        let switches = events.switches.as_ref().map(|event| event.id);
-        let copies = |id| id == events.first.id && self.mode.first().copies() || Some(id) == switches;
+    /// `first` and `switches` are the numbers of these events.
+    fn record(
+        &mut self,
+        (first, switches): (u64, Option<u64>),
+        record: &[u8],
+        take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>,
+    ) {
+        let copies = |id| id == first && self.mode.first().copies() || Some(id) == switches;
         match ring_records::read(record, copies) {
             Some(RingRecord::Sample { id, time, count, kernel, copied }) => {
-                if id == events.first.id {
+                if id == first {
                     let sample = self.sample(time, count, kernel);
                     take(Reading::Sample(sample, copied));
                 } else if Some(id) == switches {
