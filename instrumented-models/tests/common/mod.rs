@@ -160,7 +160,7 @@ pub fn difference(a: &Tensor, b: &Tensor) -> (f32, f32) {
 }
 
 /// One model per sequence: the reference for a batch if the model itself cannot run one.
-pub struct OneByOne(pub Vec<Box<dyn CausalLm + Send>>);
+pub struct OneByOne(pub Vec<candlescope_models::TextModel>);
 
 impl CausalLm for OneByOne {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> candle_core::Result<Tensor> {
