@@ -2,12 +2,12 @@
 
 use crate::blocks::{Block, Blocks, ending, kv_bytes_per_token, last_position, mask_at};
 use crate::causal_lm::{CausalLm, Inspect, See, context_after};
-use crate::slot_model::{Capturable, SlotModel};
 use crate::config::{ConfigError, FeedForward, ModelConfig};
 use crate::layers::{
     Activation, Attention, AttentionProjections, CausalMask, Embedding, KvCache, Mlp, Place, Projection, RmsNorm,
     Rotary, RotaryTables, SlotPlaces, SlotStep, product_dtype_on, record,
 };
+use crate::slot_model::{Capturable, SlotModel};
 use crate::weights::{WeightError, WeightSource, embedding, norm, projection};
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::Module;

@@ -25,10 +25,10 @@ use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device};
 pub use encoders::{AnyModel, LoadedEncoder, LoadedEncoderDecoder};
 pub use loaded_vision::LoadedVision;
-pub use text_model::TextModel;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+pub use text_model::TextModel;
 
 /// Which implementation runs the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -493,11 +493,7 @@ impl Loader<'_> {
         Ok(self.finish(model, config, text, Some(quantized)))
     }
 
-    fn dense(
-        &self,
-        config: &ModelConfig,
-        weights: &mut dyn WeightSource,
-    ) -> Result<TextModel, LoadError> {
+    fn dense(&self, config: &ModelConfig, weights: &mut dyn WeightSource) -> Result<TextModel, LoadError> {
         let device = &self.options.device;
         let mut unprefixed;
         let weights = if config.is_gpt2() && !weights.contains("transformer.wte.weight") {

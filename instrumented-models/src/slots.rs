@@ -20,9 +20,9 @@ mod room;
 #[cfg(feature = "cuda")]
 mod sys;
 
+pub use crate::slot_model::{Capturable, EagerCause, SlotModel};
 pub use batcher::{Batcher, BatcherOptions, Job, Receive};
 pub use decoder::SlotDecoder;
 pub use graphs::capturable_device;
 pub(crate) use one_request::OneRequest;
-pub use crate::slot_model::{Capturable, EagerCause, SlotModel};
 pub use options::{Ran, SlotOptions};

@@ -28,4 +28,4 @@ pub use schedule::{Schedule, StepAction};
 pub use schedule_text::ScheduleError;
 pub use served::{MOST_SERVED, Served};
 pub use text_limit::{CUT_MARK, MOST_TEXT_BYTES, cut_debug, cut_text};
-pub use vocabulary::{DType, GpuSource, GpuTier, KernelKind, Outcome, Phase, Shape, ThreadState};
+pub use vocabulary::{DType, GpuSource, GpuTier, KernelKind, Outcome, Phase, Ran, Shape, ThreadState};

@@ -370,8 +370,14 @@ pub struct KernelAccount {
     /// Those that were launched by steps in no window, or before the first or after the last step of a window, for
     /// example when weights are made: the recorder is on a little longer than the window. They have no rows.
     pub outside_window: u64,
-    /// Kernels, copies and memsets that the recorder lost.
+    /// Of `attributed`, those that CUDA graphs launched.
+    pub of_graphs: u64,
+    /// Of these, the ones whose graph was captured under the session: they are in the interval that captured them.
+    pub of_captured: u64,
+    /// Kernels, copies and memsets that the recorder lost, or timed impossibly.
     pub dropped: u64,
+    /// Of these, the ones of a graph that seemed to take far longer than in other replays, beside those that follow them.
+    pub mistimed: u64,
     /// Lower limit of how far the recorder's clock may be off from the host's, in nanoseconds: half the width of the
     /// bracket around the worst reading of both, how far readings were from the line through their neighbours, and how
     /// long before its launch call a kernel began (all measured). An error in how the recorder's library converts the

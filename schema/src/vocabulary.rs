@@ -135,6 +135,28 @@ words! {
 }
 
 words! {
+    /// How a step ran, where the program says it.
+    Ran {
+        /// As one launch of a CUDA graph that was captured before.
+        Replay = "replay",
+        /// Call by call: graphs were not asked for.
+        NotAsked = "not_asked",
+        /// Call by call, as the first steps of a shape do.
+        WarmUp = "warm_up",
+        /// Call by call: the device, or the build, has no graphs.
+        NoDevice = "no_device",
+        /// Call by call: the stream cannot be captured.
+        Stream = "stream",
+        /// Call by call: its capture failed, or its graph could not be launched.
+        CaptureFailed = "capture_failed",
+        /// Call by call: weights are quantised, and candle frees memory that a graph of them would use.
+        Quantized = "quantized",
+        /// Call by call: the model cannot be captured.
+        Model = "model",
+    }
+}
+
+words! {
     /// What a thread did at a time.
     ThreadState {
         /// It was on a CPU.

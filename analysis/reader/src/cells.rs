@@ -7,7 +7,7 @@ use candlescope_schema::table::kind::{
     Axes, Gpu, Int, Label, Launcher, Lines, Names, Narrow, Real, Repeated, Several, StepPath, Text, Thread, Word, axes,
 };
 use candlescope_schema::{
-    DType, GpuSource, GpuTime, HostNs, KernelKind, Outcome, PathInfo, Phase, Served, Shape, SpanId, ThreadInfo,
+    DType, GpuSource, GpuTime, HostNs, KernelKind, Outcome, PathInfo, Phase, Ran, Served, Shape, SpanId, ThreadInfo,
     ThreadState, TraceId, UnrecordedStep,
 };
 use rustc_hash::FxHashMap;
@@ -168,6 +168,7 @@ macro_rules! words {
 words! {
     TraceId, |text: &str| u128::from_str_radix(text, 16).ok().map(TraceId), Some(TraceId(0));
     Phase, Phase::from_word, None;
+    Ran, Ran::from_word, None;
     Outcome, Outcome::from_word, None;
     DType, |word: &str| Some(DType::from_word(word).unwrap_or(DType::Other)), None;
     Shape, |text: &str| text.parse::<Shape>().ok(), None;

@@ -51,6 +51,8 @@ pub(super) enum Switch {
     Kind(u32),
     /// Callbacks of one call.
     Callback(Domain, u32),
+    /// Callbacks of one event of CUPTI's own, such as a graph's node that is made.
+    Resource(u32),
 }
 
 /// CUPTI.
@@ -125,7 +127,11 @@ impl Backend for Real {
             Switch::Kind(kind) => self.cupti.set_kind(kind, on),
             Switch::Callback(domain, cbid) => {
                 let subscriber = self.subscriber.ok_or(code::INVALID_PARAMETER)?;
-                self.cupti.set_callback(subscriber, domain, cbid, on)
+                self.cupti.set_callback(subscriber, domain as u32, cbid, on)
+            }
+            Switch::Resource(cbid) => {
+                let subscriber = self.subscriber.ok_or(code::INVALID_PARAMETER)?;
+                self.cupti.set_callback(subscriber, sys::RESOURCE, cbid, on)
             }
         }
     }

@@ -57,6 +57,7 @@ pub(super) fn kernel(
         launch_dur_ns: launch_start.and_then(|start| Some(launch_end?.since(start))),
         correlation,
         graph: work.graph,
+        graph_node: work.graph_node,
     };
     match work.what {
         ActivityKind::Kernel { grid, block, registers, shared_static, shared_dynamic } => {

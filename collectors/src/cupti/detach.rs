@@ -237,6 +237,12 @@ impl Link {
         }
     }
 
+    /// As if there had been no graph.
+    #[cfg(test)]
+    pub(super) fn forget_graphs(&self) {
+        self.graphs.store(false, Ordering::Relaxed);
+    }
+
     /// Why CUPTI stays once it is attached, if it does. A program that ends contexts meanwhile: a context's end on one thread
     /// and CUPTI's on another must not meet, and how long the next one takes to reach CUPTI is not known. Or one that
     /// launches graphs: to time their nodes CUPTI changes them, and launched after it has left they fail ("unspecified

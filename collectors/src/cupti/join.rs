@@ -241,7 +241,7 @@ mod tests {
 
     fn ran(correlation: u32) -> Ran {
         let what = ActivityKind::Set { bytes: 1 };
-        let work = Work { correlation, device: 0, stream: 0, start: 1, end: 2, graph: None, what };
+        let work = Work { correlation, device: 0, stream: 0, start: 1, end: 2, graph: None, graph_node: None, what };
         Ran { work, name: "k".into() }
     }
 

@@ -6,6 +6,7 @@
 use super::calls::Domain;
 use super::in_flight::Began;
 use candlescope_core::SpanId;
+use candlescope_core::gpu::{GraphNode, OUTSIDE_WINDOW};
 use quanta::Clock;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::cell::{Cell, RefCell};
@@ -26,16 +27,26 @@ pub(super) struct Launch {
     pub(super) end: u64,
 }
 
+/// An interval that a thread is inside.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    span: u64,
+    /// Whether its step is in no window, so that what it launches is not its own.
+    outside_window: bool,
+}
+
 /// One thread's stack of intervals and its end of the ring.
 struct Lane {
-    open: Vec<u64>,
+    open: Vec<Open>,
     ring: Option<Producer<Launch>>,
+    /// When it made a node of a graph last, by [`clock`].
+    made_node: u64,
 }
 
 thread_local! {
     /// The followed call, the call on contexts and the copy that this thread is inside.
     static INSIDE: [Cell<Began>; 3] = const { [const { Cell::new(Began::NONE) }; 3] };
-    static LANE: RefCell<Lane> = const { RefCell::new(Lane { open: Vec::new(), ring: None }) };
+    static LANE: RefCell<Lane> = const { RefCell::new(Lane { open: Vec::new(), ring: None, made_node: 0 }) };
 }
 
 /// The readers' ends of all threads' rings. Locked when a thread makes its first call, and by the recorder.
@@ -48,6 +59,12 @@ static BEGAN: AtomicU64 = AtomicU64::new(u64::MAX);
 static ENDED: AtomicU64 = AtomicU64::new(0);
 /// When CUPTI was attached for the first time, by [`clock`].
 static ATTACHED: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Nodes of graphs that were made, until the drain takes them. Locked where a graph is captured or made.
+static NODES: Mutex<Vec<GraphNode>> = Mutex::new(Vec::new());
+/// Nodes that wait at most.
+///
+/// Overload policy: those beyond are not kept, and what they run has the interval of the graph's launch.
+const MOST_NODES: usize = 1 << 20;
 static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::new);
 
 /// The clock of [`Launch`]. Making it takes a while the first time.
@@ -126,7 +143,34 @@ pub(super) fn recorded(start: Option<u64>, now: u64) -> Option<u64> {
 /// An interval begins on this thread. Does nothing in a thread that is ending.
 #[inline]
 pub(super) fn push(span: SpanId) {
-    with_lane(|lane| lane.open.push(span.0));
+    with_lane(|lane| lane.open.push(Open { span: span.0, outside_window: span == OUTSIDE_WINDOW }));
+}
+
+/// An interval of a step that is in no window begins on this thread.
+#[inline]
+pub(super) fn push_outside_window(span: SpanId) {
+    with_lane(|lane| lane.open.push(Open { span: span.0, outside_window: true }));
+}
+
+/// A node of a graph was made by this thread.
+#[cold]
+pub(super) fn node_made(node: u64, original: Option<u64>) {
+    let now = clock().raw();
+    let innermost = |lane: &mut Lane| {
+        lane.made_node = now;
+        lane.open.last().map(|open| SpanId(open.span))
+    };
+    let open = with_lane(innermost).flatten();
+    let mut nodes = NODES.lock().unwrap_or_else(PoisonError::into_inner);
+    if nodes.len() < MOST_NODES {
+        nodes.push(GraphNode { node, original, span: open.filter(|span| *span != OUTSIDE_WINDOW) });
+    }
+}
+
+/// Moves the nodes made since this was last called to `into`.
+pub(super) fn take_nodes(into: &mut Vec<GraphNode>) {
+    let nodes = std::mem::take(&mut *NODES.lock().unwrap_or_else(PoisonError::into_inner));
+    into.extend(nodes);
 }
 
 /// The innermost interval of this thread ends.
@@ -135,14 +179,18 @@ pub(super) fn pop() {
     with_lane(|lane| lane.open.pop());
 }
 
-/// A call of this thread is over. Never waits; allocates for a thread's first call only.
+/// A call of this thread is over. Never waits; allocates for a thread's first call only. One that was captured into a graph
+/// launched nothing, and is not kept: its record would be waited for.
 ///
 /// Overload policy: a full ring drops the newest call and counts it, and what it launched is recorded without an
 /// interval.
 #[inline]
 pub(super) fn launched(domain: Domain, cbid: u32, correlation: u32, start: u64, end: u64) {
     let kept = with_lane(|lane| {
-        let span = lane.open.last().copied().unwrap_or(0);
+        if start > 0 && lane.made_node >= start {
+            return true;
+        }
+        let span = lane.open.last().map_or(0, |open| if open.outside_window { OUTSIDE_WINDOW.0 } else { open.span });
         let ring = lane.ring.get_or_insert_with(new_ring);
         ring.push(Launch { correlation, cbid, domain, span, start, end }).is_ok()
     });
@@ -227,7 +275,10 @@ mod tests {
                 pop();
                 launch(104);
                 pop();
+                push_outside_window(SpanId(3));
                 launch(105);
+                pop();
+                launch(106);
             });
             let busy = scope.spawn(|| {
                 push(SpanId(9));
@@ -240,7 +291,7 @@ mod tests {
         let mut seen = Vec::new();
         drain(|launch| seen.push((launch.correlation, launch.span)));
         seen.sort_unstable();
-        let mut expected = vec![(100, 0), (101, 1), (102, 2), (103, 1), (104, 0), (105, 0)];
+        let mut expected = vec![(100, 0), (101, 1), (102, 2), (103, 1), (104, 0), (105, OUTSIDE_WINDOW.0), (106, 0)];
         expected.extend((200..208).map(|n| (n, 9)));
         assert_eq!(seen, expected);
         assert_eq!((lost(), lost()), (4, 0), "the ring holds eight");
@@ -253,5 +304,42 @@ mod tests {
         assert_eq!(lock_rings().len(), 1, "this thread goes on");
         let (a, b) = (clock().raw(), clock().raw());
         assert!(a <= b);
+    }
+
+    #[test]
+    fn nodes_carry_the_innermost_interval_in_a_window_or_not() {
+        let _only = tests_own();
+        take_nodes(&mut Vec::new());
+        node_made(1, None);
+        push(SpanId(7));
+        node_made(2, None);
+        push(OUTSIDE_WINDOW);
+        node_made(3, Some(2));
+        pop();
+        pop();
+        push_outside_window(SpanId(8));
+        node_made(4, None);
+        pop();
+        let mut nodes = Vec::new();
+        take_nodes(&mut nodes);
+        let told: Vec<_> = nodes.iter().map(|n| (n.node, n.original, n.span.map(|s| s.0))).collect();
+        assert_eq!(told, [(1, None, None), (2, None, Some(7)), (3, Some(2), None), (4, None, Some(8))]);
+        take_nodes(&mut nodes);
+        assert_eq!(nodes.len(), 4, "once");
+    }
+
+    #[test]
+    fn calls_that_were_captured_are_not_waited_for() {
+        let _only = tests_own();
+        configure(8);
+        let (before, after) =
+            (clock().raw(), |correlation| launched(Domain::Driver, 307, correlation, clock().raw(), clock().raw()));
+        node_made(1, None);
+        launched(Domain::Driver, 307, 1, before, clock().raw());
+        std::thread::sleep(Duration::from_micros(10));
+        after(2);
+        let mut seen = Vec::new();
+        drain(|launch| seen.push(launch.correlation));
+        assert_eq!(seen, [2], "the node of the call before is none of this one");
     }
 }

@@ -52,7 +52,7 @@ mod search;
 mod switches;
 mod sys;
 
-use candlescope_core::gpu::{Activity, ActivityError, ActivitySink, Correlator};
+use candlescope_core::gpu::{Activity, ActivityError, ActivitySink, Correlator, GraphNode};
 use candlescope_core::{HostNs, SpanId};
 pub use cupti_options::{Correlate, CuptiOptions};
 use kernel_recorder::KernelRecorder;
@@ -124,7 +124,7 @@ impl Default for Cupti {
 impl Cupti {
     /// A recorder with these options. Nothing is loaded before [`prepare`](Activity::prepare).
     pub fn new(options: CuptiOptions) -> Self {
-        let threads = Threads { correlate: options.correlate };
+        let threads = Threads { correlate: options.correlate, graphs: options.follow_graphs };
         Self { options, threads: Arc::new(threads), recorder: None, claim: None, pace: Pace::default() }
     }
 
@@ -163,7 +163,11 @@ impl Activity for Cupti {
     }
 
     fn wait(&self) -> Duration {
-        if self.options.keep_attached { Duration::ZERO } else { self.pace.wait(Instant::now()) }
+        if self.options.keep_attached || self.options.follow_graphs {
+            Duration::ZERO
+        } else {
+            self.pace.wait(Instant::now())
+        }
     }
 
     fn enable(&mut self) -> Result<(), ActivityError> {
@@ -218,6 +222,8 @@ impl Pace {
 #[derive(Debug)]
 struct Threads {
     correlate: Correlate,
+    /// Whether graphs are followed from their capture on.
+    graphs: bool,
 }
 
 impl Correlator for Threads {
@@ -233,6 +239,21 @@ impl Correlator for Threads {
         if self.correlate == Correlate::Callbacks {
             lanes::pop();
         }
+    }
+
+    fn follows_graphs(&self) -> bool {
+        self.graphs && self.correlate == Correlate::Callbacks
+    }
+
+    #[inline]
+    fn push_outside_window(&self, span: SpanId) {
+        if self.correlate == Correlate::Callbacks {
+            lanes::push_outside_window(span);
+        }
+    }
+
+    fn graph_nodes(&self, into: &mut Vec<GraphNode>) {
+        lanes::take_nodes(into);
     }
 }
 

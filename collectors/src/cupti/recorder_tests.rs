@@ -533,6 +533,7 @@ fn records_arrive_whole() {
                 launch_dur_ns: kernel.launch_dur_ns,
                 correlation: 5,
                 graph: Some(3),
+                graph_node: Some(built::node_of(3)),
             }
         );
         assert_eq!(memset.start.since(kernel.start), 400);

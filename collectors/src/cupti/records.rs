@@ -30,6 +30,7 @@ mod kernel {
     pub(super) const SHARED_DYNAMIC: usize = 80;
     pub(super) const CORRELATION: usize = 92;
     pub(super) const NAME: usize = 104;
+    pub(super) const GRAPH_NODE: usize = 144;
     pub(super) const GRAPH: usize = 156;
     /// Bytes read.
     pub(super) const LEN: usize = GRAPH + 4;
@@ -44,6 +45,8 @@ mod memory {
     pub(super) const DEVICE: usize = 32;
     pub(super) const STREAM: usize = 40;
     pub(super) const CORRELATION: usize = 44;
+    /// Eight bytes before the graph's number.
+    pub(super) const NODE_BEFORE_GRAPH: usize = 8;
     pub(super) const GRAPH: usize = 72;
     /// In copies between devices, whose records have fields for both ends before it.
     pub(super) const PEER_CORRELATION: usize = 60;
@@ -70,6 +73,8 @@ pub(super) struct Work {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) graph: Option<u32>,
+    /// The node of the graph, by CUPTI's own number.
+    pub(super) graph_node: Option<u64>,
     pub(super) what: ActivityKind,
 }
 
@@ -105,6 +110,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Record> {
                 start: view.u64(kernel::START)?,
                 end: view.u64(kernel::END)?,
                 graph: view.id(kernel::GRAPH)?,
+                graph_node: view.long_id(kernel::GRAPH_NODE)?,
                 what: ActivityKind::Kernel {
                     grid: view.dim(kernel::GRID)?,
                     block: view.dim(kernel::BLOCK)?,
@@ -185,6 +191,10 @@ impl View<'_> {
         self.u32(at).map(|id| Some(id).filter(|id| *id != 0))
     }
 
+    fn long_id(&self, at: usize) -> Option<Option<u64>> {
+        self.u64(at).map(|id| Some(id).filter(|id| *id != 0))
+    }
+
     fn memory(&self, what: ActivityKind, correlation: usize, graph: usize) -> Option<Work> {
         Some(Work {
             correlation: self.u32(correlation)?,
@@ -193,6 +203,7 @@ impl View<'_> {
             start: self.u64(memory::START)?,
             end: self.u64(memory::END)?,
             graph: self.id(graph)?,
+            graph_node: self.long_id(graph - memory::NODE_BEFORE_GRAPH)?,
             what,
         })
     }
@@ -212,6 +223,11 @@ pub(super) mod built {
         bytes
     }
 
+    /// The node of a kernel of a graph: none without one.
+    pub(in super::super) const fn node_of(graph: u32) -> u64 {
+        if graph == 0 { 0 } else { (1 << 40) + graph as u64 }
+    }
+
     /// A `CUpti_ActivityKernel10` on device 1, stream 7; the name's address is not set.
     pub(in super::super) fn kernel(correlation: u32, start: u64, end: u64, graph: u32) -> Vec<u8> {
         let sizes: Vec<u8> = [64u32, 2, 1, 256, 1, 1, 48, 1024].iter().flat_map(|n| n.to_ne_bytes()).collect();
@@ -226,6 +242,7 @@ pub(super) mod built {
                 (48, &7u32.to_ne_bytes()),
                 (52, &sizes),
                 (92, &correlation.to_ne_bytes()),
+                (144, &node_of(graph).to_ne_bytes()),
                 (156, &graph.to_ne_bytes()),
             ],
         )
@@ -268,6 +285,7 @@ mod tests {
             start: 1_000,
             end: 1_500,
             graph: None,
+            graph_node: None,
             what: ActivityKind::Kernel {
                 grid: [64, 2, 1],
                 block: [256, 1, 1],
@@ -279,7 +297,10 @@ mod tests {
         let bytes = built::kernel(0xFFFF_FFFE, 1_000, 1_500, 0);
         assert_eq!(parse(&bytes), Some(Record::Work(expected.clone())));
         let in_graph = parse(&built::kernel(0xFFFF_FFFE, 1_000, 1_500, 9));
-        assert_eq!(in_graph, Some(Record::Work(Work { graph: Some(9), ..expected.clone() })));
+        assert_eq!(
+            in_graph,
+            Some(Record::Work(Work { graph: Some(9), graph_node: Some((1 << 40) + 9), ..expected.clone() }))
+        );
         // The record of CUDA 11.2, forty bytes shorter.
         assert_eq!(parse(&bytes[..176]), Some(Record::Work(expected)));
     }
@@ -303,8 +324,8 @@ mod tests {
         let kinds = [kind::MEMCPY, kind::MEMSET].map(|kind| read(kind, 8).what.kind());
         assert_eq!(kinds, [KernelKind::Memcpy, KernelKind::Memset]);
         let mut in_graph = built::memory(kind::MEMSET, 0, 5, 10, 30);
-        in_graph[72] = 4;
-        assert!(matches!(parse(&in_graph), Some(Record::Work(Work { graph: Some(4), .. }))));
+        (in_graph[64], in_graph[72]) = (6, 4);
+        assert!(matches!(parse(&in_graph), Some(Record::Work(Work { graph: Some(4), graph_node: Some(6), .. }))));
     }
 
     #[test]

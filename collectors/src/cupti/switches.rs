@@ -15,6 +15,7 @@ pub(super) fn needed(switch: Switch) -> bool {
     match switch {
         Switch::Kind(kind) => kind != kind::MEMCPY2,
         Switch::Callback(domain, cbid) => (domain, cbid) == (Domain::Driver, LAUNCH_KERNEL),
+        Switch::Resource(_) => false,
     }
 }
 
@@ -25,5 +26,6 @@ pub(super) fn meaning(switch: Switch) -> String {
         Switch::Kind(kind::MEMSET) => "record memsets".to_string(),
         Switch::Kind(_) => "record this kind of work".to_string(),
         Switch::Callback(domain, cbid) => format!("follow {}", calls::name(domain, cbid).unwrap_or("a call")),
+        Switch::Resource(_) => "tell nodes of graphs".to_string(),
     }
 }

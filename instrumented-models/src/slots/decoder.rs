@@ -279,6 +279,7 @@ impl SlotDecoder {
         // After an error it is not known whether the device has advanced.
         let (logits, ran) = stepped.inspect_err(|_| self.told.clear())?;
         self.ran = Some(ran);
+        record(|| Annotation::new().ran(ran.into()));
         for slot in slots {
             self.held[*slot] += 1;
             self.told[*slot] += 1;

@@ -1,9 +1,9 @@
 //! Steps captured as CUDA graphs.
 
-use crate::slot_model::EagerCause;
 pub use super::sys::capturable_device;
 use super::sys::{Graph, capture, is_default};
 use crate::layers::layer_span;
+use crate::slot_model::EagerCause;
 use candle_core::cuda_backend::cudarc::driver::CudaStream;
 use candle_core::{CudaDevice, Device, Result};
 use std::collections::HashMap;
@@ -74,6 +74,7 @@ impl Graphs {
         }
         let _constants = self.device.enable_cuda_graph_htod_cache();
         let captured = self.by_shape.entry(shape).or_insert(Captured::WarmingUp(0));
+        let captures = matches!(captured, Captured::WarmingUp(_));
         if let Captured::WarmingUp(steps) = captured {
             if *steps < WARM_UP {
                 *steps += 1;
@@ -88,7 +89,10 @@ impl Graphs {
             let entered = self.span.enter();
             match graph.launch() {
                 Ok(()) => {
-                    annotate();
+                    // The layers of the step that captures were entered, and have stated their work.
+                    if !captures {
+                        annotate();
+                    }
                     return Ok(Ok(()));
                 }
                 Err(error) => *captured = self.failures.fail(shape, &error),

@@ -1,6 +1,7 @@
 //! What a decoder of slots is asked for, and what it says of its steps.
 
 use crate::slot_model::EagerCause;
+use candlescope_core::Ran as Recorded;
 use serde::Serialize;
 
 /// What a [`SlotDecoder`](super::SlotDecoder) is made for.
@@ -34,4 +35,21 @@ pub enum Ran {
     },
     /// Call by call.
     Eager(EagerCause),
+}
+
+impl From<Ran> for Recorded {
+    fn from(ran: Ran) -> Self {
+        match ran {
+            Ran::Replay { .. } => Self::Replay,
+            Ran::Eager(cause) => match cause {
+                EagerCause::NotAsked => Self::NotAsked,
+                EagerCause::NoDevice => Self::NoDevice,
+                EagerCause::WarmUp => Self::WarmUp,
+                EagerCause::Stream => Self::Stream,
+                EagerCause::CaptureFailed => Self::CaptureFailed,
+                EagerCause::Quantized => Self::Quantized,
+                EagerCause::Model => Self::Model,
+            },
+        }
+    }
 }

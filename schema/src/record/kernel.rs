@@ -55,6 +55,8 @@ record! {
         correlation: u32 => Int,
         /// CUDA graph it was launched by.
         graph: Option<u32> => Int,
+        /// Node of that graph; with it, seq and path are those of the interval in which it was captured, and launch is the graph's.
+        graph_node: Option<u64> => Int,
     }
 }
 
@@ -93,6 +95,7 @@ impl KernelRecord {
             queue_delay_ns: None,
             correlation,
             graph: None,
+            graph_node: None,
         }
     }
 }

@@ -10,7 +10,7 @@ record! {
     /// One interval: one enter/exit pair of a span. Work is annotated on the interval itself; that of its children is
     /// not included.
     SpanRecord, Span, Spans {
-        /// Number of the interval, unique in the run; ascending in enter order within one thread.
+        /// Number of the interval, unique in the run; ascending in enter order within one thread, but for replayed ones (`graph`).
         seq: u64 => Int,
         /// seq of the interval open on the same thread when this one was entered.
         parent_seq: Option<u64> => Int,
@@ -61,10 +61,19 @@ record! {
         blocked_ns: Option<u64> => Int,
         /// Pages that the system had to provide within it.
         page_faults: Option<u64> => Int,
+        /// CUDA graph that replayed it: it was not entered then, so that its duration on the host is 0 and its start that of the
+        /// graph's launch; its work is what was stated when it was captured. Null for intervals that were entered.
+        graph: Option<u32> => Int,
     }
 }
 
 impl SpanRecord {
+    /// The time in which it was open on the host, start and duration in nanoseconds; `None` if it was [replayed](Self::graph),
+    /// not entered.
+    pub fn host_time(&self) -> Option<(HostNs, u64)> {
+        self.graph.is_none().then_some((self.host_start, self.host_dur_ns))
+    }
+
     /// An interval without parent, step, device time and work.
     pub fn new(
         seq: u64,
@@ -101,6 +110,7 @@ impl SpanRecord {
             preempted_ns: None,
             blocked_ns: None,
             page_faults: None,
+            graph: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::record::{GpuTime, PathInfo, ThreadInfo, TraceId, UnrecordedStep, is_of_model};
 use crate::served::Served;
-use crate::vocabulary::Phase;
+use crate::vocabulary::{Phase, Ran};
 use crate::{HostNs, table::record};
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ record! {
         flops: Option<u64> => Int,
         /// Bytes of weights and KV cache, analytic lower bound; sum over the step.
         bytes: Option<u64> => Int,
-        /// Intervals recorded in the step, itself included.
+        /// Intervals recorded in the step, itself included; without those that a CUDA graph replayed.
         intervals: u64 => Several,
         /// Intervals of the step that were dropped because its thread's ring was full: where not 0, layers are missing;
         /// 65535: that many or more.
@@ -71,6 +71,9 @@ record! {
         blocked_ns: Option<u64> => Int,
         /// Pages that the system had to provide within it.
         page_faults: Option<u64> => Int,
+        /// How it ran, where the program says it: replay (of a CUDA graph), or why call by call: not_asked, warm_up, no_device,
+        /// stream, capture_failed, quantized or model.
+        ran: Option<Ran> => Word,
     }
 }
 
@@ -115,6 +118,7 @@ impl StepRecord {
             preempted_ns: None,
             blocked_ns: None,
             page_faults: None,
+            ran: None,
         }
     }
 

@@ -44,6 +44,9 @@ pub(crate) struct Gpu {
     /// Whether kernels are recorded, and in which windows.
     #[cfg(feature = "cupti")]
     pub(crate) kernels: Option<KernelWindows>,
+    /// Whether graphs are followed from their capture on.
+    #[cfg(feature = "cupti")]
+    pub(crate) graphs: bool,
     #[cfg(feature = "nvml")]
     pub(crate) nvml: Choice<()>,
     #[cfg(feature = "nvtx")]
@@ -77,7 +80,8 @@ impl Gpu {
         if let Some(windows) = self.kernels {
             use candlescope_collectors::cupti::{Cupti, CuptiOptions};
             // Whether it works becomes known in the background and is stated in the run's verdict.
-            session = session.kernels(Cupti::new(CuptiOptions::default()), windows.schedule());
+            let options = CuptiOptions::default().follow_graphs(self.graphs);
+            session = session.kernels(Cupti::new(options), windows.schedule());
         }
         #[cfg(feature = "nvml")]
         {

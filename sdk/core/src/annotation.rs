@@ -1,6 +1,6 @@
 //! Annotations: what an interval does, and for whom.
 
-use crate::vocabulary::{DType, Shape};
+use crate::vocabulary::{DType, Ran, Shape};
 use candlescope_work::operation::Cost;
 
 /// What an interval states about its own work. Build it with the methods and pass it to
@@ -88,6 +88,7 @@ pub(crate) struct Counts {
     batch: u32,
     new_tokens: u32,
     sequences: u32,
+    ran: Option<Ran>,
     set: u8,
 }
 
@@ -100,14 +101,15 @@ impl Counts {
     const SEQUENCES: u8 = 32;
 
     const NOTHING: Self =
-        Self { context_sum: 0, tokens: 0, context_len: 0, batch: 0, new_tokens: 0, sequences: 0, set: 0 };
+        Self { context_sum: 0, tokens: 0, context_len: 0, batch: 0, new_tokens: 0, sequences: 0, ran: None, set: 0 };
 
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
-        self.set == 0
+        self.set == 0 && self.ran.is_none()
     }
 
     fn merge(&mut self, other: &Counts) {
+        self.ran = other.ran.or(self.ran);
         let has = |bit: u8| other.set & bit != 0;
         if has(Self::TOKENS) {
             self.tokens = other.tokens;
@@ -244,6 +246,14 @@ impl Annotation {
         self
     }
 
+    /// How the step ran: as a replay of a CUDA graph, or why not.
+    #[must_use]
+    #[inline]
+    pub const fn ran(mut self, ran: Ran) -> Self {
+        self.counts.ran = Some(ran);
+        self
+    }
+
     /// Element type of the operation.
     #[must_use]
     #[inline]
@@ -320,6 +330,10 @@ impl Annotation {
     /// Sequences that go on, if set.
     pub fn get_sequences(&self) -> Option<u32> {
         self.counts.get(Counts::SEQUENCES, self.counts.sequences)
+    }
+    /// How the step ran, if set.
+    pub fn get_ran(&self) -> Option<Ran> {
+        self.counts.ran
     }
     /// Element type, if set.
     pub fn get_dtype(&self) -> Option<DType> {

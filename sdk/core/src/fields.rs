@@ -5,7 +5,7 @@ use crate::field_names::{
     CALLER_SAMPLED_FIELD, LAST_TOKEN_FIELD, OUTCOME_FIELD, PARENT_SPAN_ID_FIELD, PHASE_FIELD, REQUEST_MODEL_FIELD,
     TRACE_ID_FIELD,
 };
-use crate::vocabulary::{DType, Outcome, Phase, Shape};
+use crate::vocabulary::{DType, Outcome, Phase, Ran, Shape};
 use crate::{cut_debug, cut_text};
 use std::cell::Cell;
 use std::fmt;
@@ -15,7 +15,7 @@ use tracing_core::Metadata;
 use tracing_core::field::{Field, Visit};
 
 /// Fields whose values are recorded with the interval.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 13] = [
     "tokens",
     "flops",
     "flops_executed",
@@ -28,6 +28,7 @@ const KNOWN: [&str; 12] = [
     "sequences",
     "dtype",
     "shape",
+    "ran",
 ];
 /// Renames an interval, as in tracing-opentelemetry.
 const NAME_FIELD: &str = "otel.name";
@@ -130,6 +131,11 @@ impl FieldValues {
                 self.parent_span_id = id.filter(|id| *id != 0);
             }
             "gen_ai.operation.name" => self.operation = Some(cut_text(value, MOST_NAME_BYTES).into()),
+            "ran" => {
+                if let Some(ran) = Ran::from_word(value) {
+                    self.annotation = self.annotation.ran(ran);
+                }
+            }
             "dtype" => {
                 let word = value.to_ascii_lowercase();
                 self.annotation = self.annotation.dtype(DType::from_word(&word).unwrap_or(DType::Other));
@@ -188,7 +194,7 @@ fn formatted(value: &dyn fmt::Debug) -> Option<String> {
 /// Whether a field's value is formatted. Others never are: they may be large or private.
 fn is_text(name: &str) -> bool {
     matches!(name, PHASE_FIELD | NAME_FIELD | REQUEST_MODEL_FIELD | TRACE_ID_FIELD | PARENT_SPAN_ID_FIELD)
-        || matches!(name, OUTCOME_FIELD | "gen_ai.operation.name" | "dtype" | "shape")
+        || matches!(name, OUTCOME_FIELD | "gen_ai.operation.name" | "dtype" | "shape" | "ran")
 }
 
 /// A value that is recorded in a span.

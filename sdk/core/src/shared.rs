@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) gpu: Option<Marking>,
     /// Is told about steps and their intervals; `None` if the session has no recorder of kernels.
     pub(crate) correlator: Option<Arc<dyn Correlator>>,
+    /// Whether it wants to know the intervals of steps outside of windows, too.
+    pub(crate) follows_graphs: bool,
     /// Leaves some steps plain; `None` unless that was asked for.
     pub(crate) probe: Option<Probe>,
     /// Whether enters and exits matter to anything besides a ring.
@@ -174,6 +176,7 @@ impl Shared {
             hooked: !hooks.taps.is_empty() || hooks.gpu.is_some() || hooks.correlator.is_some(),
             taps: hooks.taps.into_iter().map(TapSlot::new).collect(),
             gpu: hooks.gpu,
+            follows_graphs: hooks.correlator.as_ref().is_some_and(|correlator| correlator.follows_graphs()),
             correlator: hooks.correlator,
             probe: hooks.probe,
             excluded_targets,

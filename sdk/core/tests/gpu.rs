@@ -401,6 +401,236 @@ fn a_captured_graph_has_no_time_and_its_replay_is_one_interval() {
     assert_eq!(m.gpu.unwrap().marks["capturing"], 2);
 }
 
+/// Decodes: the first step captures a graph, and each replays it below an interval of its own. The kernels of three steps
+/// are recorded, the first among them or not.
+fn replays(device: &Device, captured_in_window: bool) -> (Batch, RunManifest) {
+    let first = Schedule { skip_first: 0, wait: 0, warmup: 0, active: 3, repeat: 1 };
+    let builder = Session::builder()
+        .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Steps))
+        .kernels(Recorder(device.clone()), captured_in_window.then_some(first));
+    record(builder, |handle| {
+        let model = Model::new(device);
+        let step = trace_span!("decode", candlescope.phase = "decode");
+        let launch = trace_span!("cuda_graph", flops = 1_000_u64, bytes = 70_u64);
+        let mut graph = None;
+        let mut decode = || {
+            let _s = step.enter();
+            device.launch("upload", 1_000);
+            let graph = graph.get_or_insert_with(|| {
+                device.begin_capture();
+                model.forward();
+                device.end_capture()
+            });
+            let _l = launch.enter();
+            device.replay(graph);
+        };
+        if captured_in_window {
+            handle.wait_for_kernels(SOON);
+            (0..3).for_each(|_| decode());
+            return;
+        }
+        decode();
+        handle.capture_kernels(3).expect("a recorder that is free");
+        let is_on = || {
+            decode();
+            device.enables.load(Ordering::Relaxed) > 0
+        };
+        wait_until(is_on, "the recorder is on");
+        // It begins with a step a little later.
+        for _ in 0..20 {
+            decode();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    })
+}
+
+#[test]
+fn replays_have_the_intervals_that_their_graph_was_captured_in() {
+    for captured_in_window in [true, false] {
+        let device = Device::new().follows_graphs();
+        let (batch, m) = replays(&device, captured_in_window);
+        let account = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
+        assert_eq!(
+            (account.of_graphs, account.of_captured),
+            (3 * 8, 3 * 8),
+            "captured in the window: {captured_in_window}"
+        );
+        assert_kernels_conserved(&account, &batch);
+        // The graph's kernels, and what was launched beside it.
+        assert_eq!(batch.kernels.len(), 3 * 9);
+        for kernel in &batch.kernels {
+            let span = batch.spans.iter().find(|s| Some(s.seq) == kernel.seq).expect("its interval");
+            assert_eq!((kernel.span_id, kernel.step), (Some(span.span_id), span.step));
+            assert_eq!(kernel.path.as_ref(), Some(&span.path));
+            let expected = match &*kernel.name {
+                "upload" => ("decode", None),
+                "softmax" => ("attn", Some(3)),
+                _ => ("linear", Some(3)),
+            };
+            assert_eq!((&*span.path.name, kernel.graph), expected);
+            assert_eq!(kernel.graph_node.is_some(), kernel.graph.is_some());
+        }
+        // Each replay has the tree of the model, with the time of its work and none on the host.
+        let replayed: Vec<&SpanRecord> = batch.spans.iter().filter(|s| s.graph.is_some()).collect();
+        // The step that captures the graph entered them itself.
+        assert_eq!(replayed.len(), if captured_in_window { 2 } else { 3 } * 12);
+        for span in &replayed {
+            assert_eq!(span.gpu.map(|g| g.dur_ns), Some(expected(&span.path.rollup, &span.path.path)), "{span:?}");
+            assert_eq!((span.host_dur_ns, span.host_time()), (0, None));
+            let parent = batch.spans.iter().find(|s| Some(s.seq) == span.parent_seq).expect("what is around it");
+            assert_eq!((span.step, span.depth), (parent.step, parent.depth + 1));
+            assert_eq!(parent.graph.is_some(), &*span.path.name != "block", "below the step, as when it was captured");
+            let launcher = batch.spans.iter().find(|s| s.step == span.step && &*s.path.name == "cuda_graph").unwrap();
+            assert_eq!(span.host_start, launcher.host_start);
+        }
+        let mut seqs: Vec<u64> = batch.spans.iter().map(|s| s.seq).collect();
+        seqs.sort_unstable();
+        assert!(seqs.windows(2).all(|pair| pair[0] < pair[1]), "each number once");
+        // A step has what it launched itself and the replay, once.
+        let whole = batch.steps.iter().filter(|s| s.gpu.is_some_and(|g| g.source == GpuSource::Cupti));
+        assert_eq!(whole.map(|s| s.gpu.unwrap().dur_ns).collect::<Vec<_>>(), [151_000; 3]);
+        let launches: Vec<_> = batch.spans.iter().filter(|s| &*s.path.name == "cuda_graph").collect();
+        assert!(launches.iter().all(|s| s.gpu.is_none()), "its kernels are others'");
+        assert!(launches.iter().all(|s| (s.flops, s.bytes) == (Some(1_000), Some(70))), "no layer states any");
+    }
+}
+
+/// A session of which kernels of all steps are recorded.
+fn whole(device: &Device, work: impl FnOnce()) -> Batch {
+    let first = Schedule { skip_first: 0, wait: 0, warmup: 0, active: u64::MAX, repeat: 1 };
+    let builder = Session::builder()
+        .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Off))
+        .kernels(Recorder(device.clone()), Some(first));
+    let (batch, _) = record(builder, |handle| {
+        handle.wait_for_kernels(SOON);
+        work();
+    });
+    batch
+}
+
+/// Path, step and time on the device of each replayed interval, in the order of the rows.
+fn replayed(batch: &Batch) -> Vec<(&str, u64, u64)> {
+    let of_graph = batch.spans.iter().filter(|s| s.graph.is_some());
+    of_graph.map(|s| (s.path.path.as_str(), s.step.unwrap(), s.gpu.map_or(0, |gpu| gpu.dur_ns))).collect()
+}
+
+/// The step that captures a graph has its layers; what launches is the step itself, and samples afterwards.
+#[test]
+fn replays_that_the_step_itself_launches_stand_where_they_were_launched() {
+    let device = Device::new().follows_graphs();
+    let batch = whole(&device, || {
+        let (step, layer, sample) = (
+            trace_span!("decode", candlescope.phase = "decode", flops = 100_u64, flops_executed = 160_u64),
+            trace_span!("layer", flops = 80_u64, bytes = 9_u64),
+            trace_span!("sample"),
+        );
+        let mut graph = None;
+        for _ in 0..3 {
+            let _s = step.enter();
+            let graph = graph.get_or_insert_with(|| {
+                device.begin_capture();
+                layer.in_scope(|| device.launch("gemm", 3_000));
+                device.end_capture()
+            });
+            device.replay(graph);
+            device.replay(graph);
+            std::thread::sleep(Duration::from_millis(1));
+            sample.in_scope(|| device.launch("argmax", 500));
+        }
+    });
+    // Twice in each step, and once where it was captured: there it was entered.
+    assert_eq!(
+        replayed(&batch),
+        [("decode/layer", 1, 3_000); 2].into_iter().chain([("decode/layer", 2, 3_000); 2]).collect::<Vec<_>>()
+    );
+    let first: Vec<_> =
+        batch.spans.iter().filter(|s| s.step == Some(0)).map(|s| (&*s.path.name, s.gpu.map(|g| g.dur_ns))).collect();
+    assert_eq!(first, [("decode", Some(6_500)), ("layer", Some(6_000)), ("sample", Some(500))]);
+    // Rows of a replay stand before what was entered after its launch.
+    let second: Vec<_> = batch.spans.iter().filter(|s| s.step == Some(1)).map(|s| &*s.path.name).collect();
+    assert_eq!(second, ["decode", "layer", "layer", "sample"]);
+    // Work once: two replays of 80 needed FLOPs where the step states 100.
+    let of_step = |part: fn(&SpanRecord) -> Option<u64>| {
+        batch.spans.iter().filter(|s| s.step == Some(2)).filter_map(part).sum::<u64>()
+    };
+    assert_eq!((of_step(|s| s.flops), of_step(|s| s.flops_executed)), (100, 160));
+    assert_eq!(of_step(|s| s.bytes), 18, "the step states none");
+}
+
+/// Captured in one phase of a request that ends with it, replayed in another one.
+#[test]
+fn what_was_captured_elsewhere_stands_below_its_launch() {
+    let device = Device::new().follows_graphs();
+    let batch = whole(&device, || {
+        let layer = trace_span!("layer");
+        let graph = {
+            let request = trace_span!("request", gen_ai.request.model = "m");
+            let _r = request.enter();
+            let warm = trace_span!("prefill", candlescope.phase = "prefill");
+            let _w = warm.enter();
+            device.begin_capture();
+            layer.in_scope(|| device.launch("gemm", 3_000));
+            device.end_capture()
+        };
+        let step = trace_span!("decode", candlescope.phase = "decode");
+        for _ in 0..2 {
+            let _s = step.enter();
+            device.replay(&graph);
+        }
+    });
+    let expected = [1, 2].map(|step| [("prefill", step, 3_000), ("prefill/layer", step, 3_000)]).concat();
+    assert_eq!(replayed(&batch), expected);
+    for span in batch.spans.iter().filter(|s| s.graph.is_some()) {
+        assert_eq!(span.phase.map(|phase| phase.as_str()), Some("decode"), "that of the step");
+    }
+    let steps: Vec<_> = batch.spans.iter().filter(|s| &*s.path.name == "decode").filter_map(|s| s.gpu).collect();
+    assert_eq!(steps.iter().map(|gpu| gpu.dur_ns).collect::<Vec<_>>(), [3_000; 2]);
+}
+
+#[test]
+fn kernels_of_a_replay_that_cannot_have_taken_so_long_are_lost() {
+    let device = Device::new().follows_graphs();
+    let batch = whole(&device, || {
+        let (step, layers) =
+            (trace_span!("decode", candlescope.phase = "decode"), [trace_span!("first"), trace_span!("others")]);
+        let mut graph = None;
+        for n in 0..4 {
+            let _s = step.enter();
+            let graph = graph.get_or_insert_with(|| {
+                device.begin_capture();
+                layers[0].in_scope(|| device.launch("gemm", 3_000));
+                layers[1].in_scope(|| (0..20).for_each(|_| device.launch("gemm", 1_000)));
+                device.end_capture()
+            });
+            // In two replays, one of them the graph's first in a window, the first seems to run on until long after all others.
+            device.replay_with(graph, if n == 2 || n == 0 { 100_000 } else { 0 });
+        }
+    });
+    let of = |step: u64, name: &str| {
+        let mut spans = batch.spans.iter().filter(|s| s.step == Some(step) && &*s.path.name == name);
+        spans.next().expect("it has a row").gpu.map(|gpu| gpu.dur_ns)
+    };
+    assert_eq!([1, 2, 3].map(|step| of(step, "first")), [Some(3_000), None, Some(3_000)]);
+    assert_eq!([1, 2, 3].map(|step| of(step, "others")), [Some(20_000); 3]);
+    assert_eq!([1, 2, 3].map(|step| of(step, "decode")), [Some(23_000), None, Some(23_000)], "one is missing in it");
+    assert_eq!(batch.kernels.len(), 4 * 21 - 2);
+}
+
+#[test]
+fn a_graph_that_nobody_saw_captured_is_its_launchers() {
+    // Captured in a step outside of windows, whose intervals the recorder does not want.
+    let (batch, m) = replays(&Device::new(), false);
+    let account = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
+    assert_eq!((account.of_graphs, account.of_captured), (3 * 8, 0));
+    assert!(batch.spans.iter().all(|s| s.graph.is_none()));
+    let launches = batch.spans.iter().filter(|s| &*s.path.name == "cuda_graph").filter_map(|s| s.gpu);
+    assert_eq!(launches.map(|gpu| gpu.dur_ns).collect::<Vec<_>>(), [150_000; 3]);
+    let of_graph = batch.kernels.iter().filter(|k| k.graph.is_some());
+    assert!(
+        of_graph.clone().count() == 24 && of_graph.clone().all(|k| &*k.path.as_ref().unwrap().name == "cuda_graph")
+    );
+}
+
 #[test]
 fn every_thread_has_a_lane_of_its_own() {
     let device = Device::new();

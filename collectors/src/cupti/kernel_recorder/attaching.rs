@@ -6,6 +6,7 @@ use crate::cupti::calls::{self, Domain};
 use crate::cupti::detach::{State, Stay};
 use crate::cupti::records::kind;
 use crate::cupti::switches::{is_copy, meaning, needed};
+use crate::cupti::sys::{NODE_CLONED, NODE_CREATED};
 use crate::cupti::{Correlate, errors, lanes};
 use candlescope_core::gpu::ActivityError;
 use std::time::Duration;
@@ -121,6 +122,7 @@ impl<B: Backend> KernelRecorder<B> {
         self.watched = (on_contexts.chain(copies).chain(graphs))
             .filter(|(cbid, name)| self.is_named(Domain::Driver, *cbid, name))
             .map(|(cbid, _)| Switch::Callback(Domain::Driver, *cbid))
+            .chain([NODE_CREATED, NODE_CLONED].map(Switch::Resource))
             .collect();
         let (mut calls, mut kinds) = (Vec::new(), Vec::new());
         let work = WORK.into_iter().chain([kind::MEMCPY2]).map(Switch::Kind);

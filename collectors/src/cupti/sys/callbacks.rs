@@ -27,11 +27,13 @@ pub(in super::super) static LINK: Link = Link::new();
 /// The current subscription, or null.
 pub(super) static SUBSCRIBER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// The functions needed to detach. CUPTI hands this to each callback.
+/// The functions that callbacks call. CUPTI hands this to each.
 #[derive(Debug)]
-pub(super) struct Leave {
+pub(super) struct Inside {
     pub(super) unsubscribe: unsafe extern "C" fn(*mut c_void) -> u32,
     pub(super) finalize: unsafe extern "C" fn() -> u32,
+    /// CUPTI's number of a node; libraries before CUDA 11.1 lack it.
+    pub(super) graph_node_id: Option<unsafe extern "C" fn(*mut c_void, *mut u64) -> u32>,
 }
 
 /// CUPTI wants a buffer. Without one it drops records and counts them.
@@ -90,12 +92,74 @@ const _: () = {
 
 const ENTER: u32 = 0;
 
-/// A followed call begins or ends on this thread. `leave` is a [`Leave`] that lives as long as the process, or null.
-pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u32, data: *const c_void) {
-    let Some(domain) = Domain::of(domain) else { return };
+/// `CUPTI_CB_DOMAIN_RESOURCE`, and its events of nodes that are made and copied.
+pub(in super::super) const RESOURCE: u32 = 3;
+pub(in super::super) const NODE_CREATED: u32 = 13;
+pub(in super::super) const NODE_CLONED: u32 = 20;
+
+/// `CUpti_ResourceData`.
+#[repr(C)]
+struct ResourceData {
+    context: *mut c_void,
+    handle: *mut c_void,
+    descriptor: *const c_void,
+}
+
+/// The beginning of `CUpti_GraphData`.
+#[repr(C)]
+struct GraphData {
+    graph: *mut c_void,
+    original_graph: *mut c_void,
+    node: *mut c_void,
+    original_node: *mut c_void,
+    kind: u32,
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(ResourceData, descriptor) == 16);
+    assert!(std::mem::offset_of!(GraphData, node) == 16);
+    assert!(std::mem::offset_of!(GraphData, original_node) == 24);
+    assert!(std::mem::offset_of!(GraphData, kind) == 32);
+};
+
+/// `CU_GRAPH_NODE_TYPE_MEMSET`: kernels, copies and memsets are the types up to it. Others run nothing that has a record.
+const LAST_WITH_RECORDS: u32 = 2;
+
+/// A node of a graph was made, or copied as a graph is that is to be launched. Not on the hot path.
+unsafe fn on_node(inside: *mut c_void, cbid: u32, data: *const c_void) {
+    LINK.sees_graph();
+    // SAFETY: the data is what this domain promises, valid during this call.
+    let graph = unsafe { (*data.cast::<ResourceData>()).descriptor.cast::<GraphData>().as_ref() };
+    // SAFETY: `inside` is null or lives as long as the process.
+    let number = unsafe { inside.cast::<Inside>().as_ref() }.and_then(|inside| inside.graph_node_id);
+    let (Some(graph), Some(number)) = (graph.filter(|graph| graph.kind <= LAST_WITH_RECORDS), number) else { return };
+    let number = |node: *mut c_void| {
+        let mut id = 0;
+        // SAFETY: the node exists during this call; the pointer is valid for one `uint64_t`.
+        let known = !node.is_null() && unsafe { number(node, &mut id) } == 0;
+        known.then_some(id)
+    };
+    let is_copy = cbid == NODE_CLONED;
+    let original = if is_copy { number(graph.original_node) } else { None };
+    if let Some(node) = number(graph.node).filter(|_| original.is_some() == is_copy) {
+        let _ = catch_unwind(|| lanes::node_made(node, original));
+    }
+}
+
+/// A followed call begins or ends on this thread, or a graph's node is made. `inside` is an [`Inside`] that lives as long as
+/// the process, or null.
+pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u32, data: *const c_void) {
     if data.is_null() {
         return;
     }
+    if domain == RESOURCE {
+        if matches!(cbid, NODE_CREATED | NODE_CLONED) {
+            // SAFETY: by this function's own contract.
+            unsafe { on_node(inside, cbid, data) };
+        }
+        return;
+    }
+    let Some(domain) = Domain::of(domain) else { return };
     // SAFETY: in these two domains the data is a `CUpti_CallbackData`, valid during this call.
     let data = unsafe { &*data.cast::<CallbackData>() };
     if let Some(what) = on_contexts(domain, cbid) {
@@ -140,7 +204,7 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
     if LINK.is_requested() {
         let alone = LINK.call_ends(lanes::inside(Began::NONE));
         // SAFETY: by this function's own contract.
-        let leave = unsafe { leave.cast::<Leave>().as_ref() };
+        let leave = unsafe { inside.cast::<Inside>().as_ref() };
         if let Some(leave) = leave.filter(|_| alone && lanes::has_been_attached(now)) {
             detach(leave);
         }
@@ -156,7 +220,7 @@ pub(super) unsafe extern "C" fn called(leave: *mut c_void, domain: u32, cbid: u3
 
 /// Detaches CUPTI from the process, once, at the end of a call, as NVIDIA requires.
 #[cold]
-fn detach(leave: &Leave) {
+fn detach(leave: &Inside) {
     // A thread of ours that is inside the driver is inside CUPTI's part of it, too: the next launch will do it.
     if LINK.is_held() {
         return;
@@ -294,10 +358,10 @@ mod tests {
     #[test]
     fn the_first_call_that_ends_after_a_request_detaches() {
         let _only = tests_own();
-        let leave = Leave { unsubscribe, finalize };
+        let leave = Inside { unsubscribe, finalize, graph_node_id: Some(number) };
         let mut subscriber = 0u8;
         SUBSCRIBER.store((&raw mut subscriber).cast(), Ordering::SeqCst);
-        let call = |site: u32, leave: Option<&Leave>| {
+        let call = |site: u32, leave: Option<&Inside>| {
             let data = CallbackData {
                 site,
                 function: null_mut(),
@@ -342,5 +406,50 @@ mod tests {
         // A call of another thread that was already inside CUPTI.
         assert_eq!(call(1, Some(&leave)), 1, "once");
         lanes::drain(|_| {});
+    }
+
+    unsafe extern "C" fn number(node: *mut c_void, id: *mut u64) -> u32 {
+        if node as usize == 99 {
+            return 1;
+        }
+        // SAFETY: the caller's pointer is valid for one number.
+        unsafe { *id = node as u64 + 1_000 };
+        0
+    }
+
+    #[test]
+    fn nodes_of_graphs_are_told_with_the_interval_that_captures_them() {
+        let _only = tests_own();
+        lanes::take_nodes(&mut Vec::new());
+        let known = Inside { unsubscribe, finalize, graph_node_id: Some(number) };
+        let made = |inside: &Inside, cbid: u32, node: usize, original: usize, kind: u32| {
+            let graph = GraphData {
+                graph: null_mut(),
+                original_graph: null_mut(),
+                node: node as *mut c_void,
+                original_node: original as *mut c_void,
+                kind,
+            };
+            let data = ResourceData { context: null_mut(), handle: null_mut(), descriptor: (&raw const graph).cast() };
+            // SAFETY: the data is what the domain promises, and `inside` outlives the call.
+            unsafe { called(std::ptr::from_ref(inside).cast_mut().cast(), RESOURCE, cbid, (&raw const data).cast()) };
+        };
+        lanes::push_outside_window(candlescope_core::SpanId(5));
+        made(&known, NODE_CREATED, 1, 0, 0);
+        made(&known, NODE_CLONED, 2, 1, 0);
+        made(&known, NODE_CREATED, 3, 0, 7);
+        made(&known, NODE_CREATED, 99, 0, 0);
+        made(&known, NODE_CLONED, 4, 99, 0);
+        made(&known, 5, 4, 0, 0);
+        made(&Inside { graph_node_id: None, ..known }, NODE_CREATED, 6, 0, 0);
+        lanes::pop();
+        // SAFETY: nothing is read where the data is null.
+        unsafe { called(null_mut(), RESOURCE, NODE_CREATED, null_mut()) };
+        assert!(LINK.must_stay().is_some(), "what it makes is CUPTI's, too");
+        LINK.forget_graphs();
+        let mut nodes = Vec::new();
+        lanes::take_nodes(&mut nodes);
+        let told: Vec<_> = nodes.iter().map(|n| (n.node, n.original, n.span.map(|s| s.0))).collect();
+        assert_eq!(told, [(1_001, None, Some(5)), (1_002, Some(1_001), Some(5))]);
     }
 }

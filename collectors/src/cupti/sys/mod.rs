@@ -6,7 +6,7 @@
 mod callbacks;
 mod driver;
 
-pub(super) use callbacks::{LINK, POOL};
+pub(super) use callbacks::{LINK, NODE_CLONED, NODE_CREATED, POOL, RESOURCE};
 pub(super) use driver::Driver;
 
 use super::calls::Domain;
@@ -55,8 +55,8 @@ pub(super) struct Cupti {
     subscribe: unsafe extern "C" fn(*mut *mut c_void, callbacks::Called, *mut c_void) -> Status,
     enable_callback: unsafe extern "C" fn(u32, *mut c_void, u32, u32) -> Status,
     callback_name: unsafe extern "C" fn(u32, u32, *mut *const c_char) -> Status,
-    /// For the callback that detaches. Leaked, like the library.
-    leave: &'static callbacks::Leave,
+    /// For the callbacks. Leaked, like the library.
+    inside: &'static callbacks::Inside,
 }
 
 fn checked(status: Status) -> Result<(), Code> {
@@ -97,9 +97,10 @@ impl Cupti {
                 subscribe: symbol(&library, "cuptiSubscribe")?,
                 enable_callback: symbol(&library, "cuptiEnableCallback")?,
                 callback_name: symbol(&library, "cuptiGetCallbackName")?,
-                leave: Box::leak(Box::new(callbacks::Leave {
+                inside: Box::leak(Box::new(callbacks::Inside {
                     unsubscribe: symbol(&library, "cuptiUnsubscribe")?,
                     finalize: symbol(&library, "cuptiFinalize")?,
+                    graph_node_id: symbol(&library, "cuptiGetGraphNodeId").ok(),
                 })),
             }
         };
@@ -150,10 +151,10 @@ impl Cupti {
     /// CUPTI.
     pub(super) fn subscribe(&self) -> Result<Subscriber, Code> {
         let mut subscriber = null_mut();
-        let leave: *const callbacks::Leave = self.leave;
+        let inside: *const callbacks::Inside = self.inside;
         // SAFETY: the pointer is valid for one pointer; the callback has the declared type, and it and its data,
         // which it only reads, live as long as the process.
-        checked(unsafe { (self.subscribe)(&mut subscriber, callbacks::called, leave.cast_mut().cast()) })?;
+        checked(unsafe { (self.subscribe)(&mut subscriber, callbacks::called, inside.cast_mut().cast()) })?;
         callbacks::SUBSCRIBER.store(subscriber, Ordering::Release);
         Ok(Subscriber(subscriber))
     }
@@ -163,14 +164,14 @@ impl Cupti {
         let subscriber = callbacks::SUBSCRIBER.swap(null_mut(), Ordering::AcqRel);
         if !subscriber.is_null() {
             // SAFETY: the handle came from `subscribe`; a stale one is refused.
-            unsafe { (self.leave.unsubscribe)(subscriber) };
+            unsafe { (self.inside.unsubscribe)(subscriber) };
         }
     }
 
-    /// Switches the callbacks of one call on or off. Called by one thread at a time, the recorder's.
-    pub(super) fn set_callback(&self, to: Subscriber, domain: Domain, cbid: u32, on: bool) -> Result<(), Code> {
+    /// Switches the callbacks of one call or event on or off. Called by one thread at a time, the recorder's.
+    pub(super) fn set_callback(&self, to: Subscriber, domain: u32, cbid: u32, on: bool) -> Result<(), Code> {
         // SAFETY: the handle came from `subscribe`, the rest are plain numbers.
-        checked(unsafe { (self.enable_callback)(u32::from(on), to.0, domain as u32, cbid) })
+        checked(unsafe { (self.enable_callback)(u32::from(on), to.0, domain, cbid) })
     }
 
     /// Hands CUPTI the callbacks by which it gets buffers of [`POOL`] and gives them back.

@@ -4,8 +4,8 @@ use crate::parquet::encoding::chunk::{ColumnData, KeySource};
 use crate::parquet::encoding::column::{KeyColumn, NULL, ValueColumn};
 use crate::parquet::encoding::dictionary::{PathDict, TextDict, ThreadDict, ValueDict};
 use candlescope_core::{
-    DType, GpuSource, KernelKind, MOST_TEXT_BYTES, Outcome, PathInfo, Phase, Shape, ThreadInfo, ThreadState, TraceId,
-    cut_text,
+    DType, GpuSource, KernelKind, MOST_TEXT_BYTES, Outcome, PathInfo, Phase, Ran, Shape, ThreadInfo, ThreadState,
+    TraceId, cut_text,
 };
 use std::borrow::Cow;
 use std::hash::Hash;
@@ -145,6 +145,7 @@ impl Texts {
 trait Word: Copy + Eq + Hash + ToString {}
 impl Word for TraceId {}
 impl Word for Phase {}
+impl Word for Ran {}
 impl Word for Outcome {}
 impl Word for GpuSource {}
 impl Word for DType {}

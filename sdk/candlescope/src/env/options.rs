@@ -106,6 +106,14 @@ options! {
                 "`all`, N/EVERY such as 5/500, or `on-request`; without the key no kernels are recorded",
             act: |b, windows, _| b.cupti(windows),
         }
+        /// Follow CUDA graphs from their capture on, so that kernels of replays have the intervals that they were captured in.
+        cupti_graphs: bool {
+            form: "cupti-graphs",
+            feature: "cupti" if |config| config.cupti_graphs && config.cupti.is_some(),
+            default: "off",
+            read: switch, "on or off",
+            act: |b, on, _| b.cupti_graphs(on),
+        }
         /// Sample power, memory and clocks of the GPUs.
         nvml: Option<bool> {
             form: "nvml=on|off",

@@ -18,13 +18,47 @@ pub struct ActivityError(pub String);
 pub const OUTSIDE_WINDOW: SpanId = SpanId(u64::MAX);
 
 /// Tells the recorder, on the application's own thread, which interval is the innermost. Hot path, called for every
-/// interval of a step in a window, and once, with [`OUTSIDE_WINDOW`], for any other step: must not allocate once warm,
+/// interval of a step in a window, and once, with [`OUTSIDE_WINDOW`], for any other step, or for each of its intervals
+/// where [graphs are followed](Self::follows_graphs): must not allocate once warm,
 /// lock, wait or panic. Calls balance on each thread.
 pub trait Correlator: Send + Sync + 'static {
     /// An interval begins: launches from now on belong to it.
     fn push(&self, span: SpanId);
     /// The innermost interval ends.
     fn pop(&self);
+
+    /// Whether the recorder wants to know the intervals of all steps, because a graph of whose nodes it tells may be
+    /// captured in any of them: those of steps outside of windows then come by
+    /// [`push_outside_window`](Self::push_outside_window). Asked once.
+    fn follows_graphs(&self) -> bool {
+        false
+    }
+
+    /// An interval of a step begins that is in no window. What it launches is [outside](OUTSIDE_WINDOW); nodes that are
+    /// captured in it are its own.
+    fn push_outside_window(&self, span: SpanId) {
+        let _ = span;
+        self.push(OUTSIDE_WINDOW);
+    }
+
+    /// Hands over the nodes of graphs that were made since this was last called. Called by the drain's thread, outside
+    /// of the hot path.
+    fn graph_nodes(&self, into: &mut Vec<GraphNode>) {
+        let _ = into;
+    }
+}
+
+/// A kernel, copy or memset became part of a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GraphNode {
+    /// Its number, unique in the process, by which what it runs later is [known](RawKernel::graph_node).
+    pub node: u64,
+    /// The node that it is a copy of, as all those of a graph that can be launched are. CUPTI tells of a copy twice: that it was
+    /// made, where the graph is instantiated, and then of what it is a copy.
+    pub original: Option<u64>,
+    /// The innermost interval of the thread that made it, as given to [`Correlator::push`] or
+    /// [`Correlator::push_outside_window`].
+    pub span: Option<SpanId>,
 }
 
 /// A kernel, copy or memset as the recorder saw it.
@@ -67,6 +101,8 @@ pub struct RawKernel {
     pub correlation: u32,
     /// The CUDA graph that launched it, if any.
     pub graph: Option<u32>,
+    /// The node of that graph, as the recorder numbers [nodes](GraphNode).
+    pub graph_node: Option<u64>,
 }
 
 /// Takes a recorder's deliveries.

@@ -15,7 +15,9 @@ mod activity;
 mod gpu_clock;
 mod marking;
 
-pub use activity::{Activity, ActivityError, ActivitySink, Correlator, OUTSIDE_WINDOW, RawKernel, Undelivered};
+pub use activity::{
+    Activity, ActivityError, ActivitySink, Correlator, GraphNode, OUTSIDE_WINDOW, RawKernel, Undelivered,
+};
 pub use gpu_clock::{DeviceInfo, DeviceNs, GpuClock, GpuLane, GpuLanes, GpuReport, MarkId, NoMark};
 pub(crate) use marking::{Marking, StepKind};
 

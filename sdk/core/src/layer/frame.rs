@@ -32,7 +32,8 @@ pub(super) struct Frame {
 
 /// Bits of [`Frame::left_out`].
 pub(super) mod left_out {
-    /// A step that is in no window of kernels, recorded or not; the recorder was told so.
+    /// A step that is in no window of kernels, recorded or not, or an interval of it where graphs are followed; the recorder was
+    /// told so.
     pub(in crate::layer) const OUTSIDE_WINDOW: u8 = 1;
     /// A step that is left plain, to be compared with recorded ones.
     pub(in crate::layer) const PLAIN: u8 = 2;

@@ -1,11 +1,12 @@
 //! The drain's end of a recorder of kernels: kernels find the intervals that launched them.
 
+use super::replays::{GraphNodes, Replay, Stands, rows};
 use crate::HostNs;
 use crate::gpu::{ActivitySink, OUTSIDE_WINDOW, RawKernel};
-use crate::record::{Batch, KernelRecord, PathInfo, SpanRecord};
+use crate::record::{Batch, GpuTime, KernelRecord, PathInfo, SEQ_BITS, SpanRecord};
 use crate::run::KernelAccount;
 use crate::shared::Shared;
-use crate::vocabulary::Phase;
+use crate::vocabulary::{GpuSource, Phase};
 use crossbeam_channel::{Receiver, Sender};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
@@ -71,6 +72,9 @@ pub(crate) struct Kernels {
     windows: VecDeque<Extent>,
     current: Option<Extent>,
     remembered: FxHashMap<u64, IntervalPlace>,
+    /// Where what graphs replay was captured, and how many replayed intervals got a row.
+    nodes: GraphNodes,
+    replayed: u64,
     /// Steps of windows that have arrived, or are no longer waited for.
     steps_seen: u64,
     /// Steps of windows that have ended on the host, whether or not their kernels have come.
@@ -152,6 +156,17 @@ impl Attribution {
 }
 
 impl Inside {
+    fn of(kernel: &RawKernel) -> Self {
+        let extent = Some((kernel.start, kernel.start.plus_ns(kernel.dur_ns)));
+        Self { recorded: true, incomplete: false, sum_ns: kernel.dur_ns, extent }
+    }
+
+    /// As an interval's time on the device.
+    pub(crate) fn gpu_time(&self) -> Option<GpuTime> {
+        let (start, _) = self.extent?;
+        Some(GpuTime { start, dur_ns: self.sum_ns, source: GpuSource::Cupti })
+    }
+
     fn add(&mut self, other: Inside) {
         self.recorded |= other.recorded;
         self.incomplete |= other.incomplete;
@@ -190,6 +205,8 @@ impl Kernels {
             windows: VecDeque::new(),
             current: None,
             remembered: FxHashMap::default(),
+            nodes: GraphNodes::default(),
+            replayed: 0,
             steps_seen: 0,
             steps_ended: 0,
             pausing: false,
@@ -206,6 +223,13 @@ impl Kernels {
 
     /// Takes in what the recorder has delivered.
     pub(crate) fn receive(&mut self, shared: &Shared) {
+        if let Some(correlator) = &shared.correlator {
+            let mut nodes = Vec::new();
+            correlator.graph_nodes(&mut nodes);
+            for node in nodes {
+                self.nodes.add(node, node.span.map(|span| shared.seq_of(span)));
+            }
+        }
         while let Ok(delivery) = self.deliveries.try_recv() {
             self.answered = self.answered.max(delivery.ticket);
             self.counts.dropped += delivery.sink.dropped;
@@ -295,6 +319,16 @@ impl Kernels {
         self.windows.push_back(extent);
     }
 
+    /// Replayed intervals that got a row.
+    pub(crate) fn replayed(&self) -> u64 {
+        self.replayed
+    }
+
+    /// Learns from a batch which intervals graphs were captured in.
+    pub(crate) fn learn_graphs(&mut self, batch: &Batch) {
+        self.nodes.learn(batch);
+    }
+
     /// Moves the kernels of a batch's intervals into the batch, and adds up what each interval launched.
     pub(crate) fn attribute(&mut self, batch: &mut Batch, in_window: &[u32], shared: &Shared) -> Attribution {
         if self.remembered.len() > MAX_REMEMBERED {
@@ -302,6 +336,7 @@ impl Kernels {
         }
         let at: FxHashMap<u64, usize> = batch.spans.iter().enumerate().map(|(i, span)| (span.seq, i)).collect();
         let mut inside = vec![Inside::default(); batch.spans.len()];
+        let mut replayed = Vec::new();
         for &i in in_window {
             let i = i as usize;
             let span = &batch.spans[i];
@@ -309,15 +344,21 @@ impl Kernels {
             self.waiting_count -= kernels.len();
             inside[i].recorded = true;
             inside[i].incomplete = self.suspect || self.incomplete.remove(&span.seq);
+            let (kernels, replays) = self.apart(kernels);
             for kernel in kernels {
-                let end = kernel.start.plus_ns(kernel.dur_ns);
-                let extent = Some((kernel.start, end));
-                inside[i].add(Inside { recorded: true, incomplete: false, sum_ns: kernel.dur_ns, extent });
+                inside[i].add(Inside::of(&kernel));
                 self.counts.attributed += 1;
                 let row = self.row(kernel, Some(&place(span)), shared);
                 batch.kernels.push(row);
             }
             self.remembered.insert(span.seq, place(span));
+            replayed.extend(replays.into_iter().map(|replay| (i, replay)));
+        }
+        let mut rows = Vec::new();
+        for (launcher, replay) in replayed {
+            let launched = replay.launched();
+            let of_launch = self.replay(batch, &at, &mut inside, launcher, replay, shared);
+            rows.push((behind(&batch.spans, launcher, launched), of_launch));
         }
         // Children come after their parents in enter order: from the end, every interval is complete before it is added
         // to its parent.
@@ -334,7 +375,106 @@ impl Kernels {
             let inside = &mut inside[i as usize];
             inside.recorded &= !inside.incomplete && !self.outlasts_recorder(&batch.spans[i as usize]);
         }
+        insert_replayed(&mut batch.spans, &mut inside, rows);
         Attribution(inside)
+    }
+
+    /// Kernels of graphs whose capture is known, each replay by itself, and the others.
+    fn apart(&mut self, kernels: Vec<RawKernel>) -> (Vec<RawKernel>, Vec<Replay>) {
+        let (mut others, mut replays) = (Vec::new(), Vec::<(u32, Replay)>::new());
+        for kernel in kernels {
+            self.counts.of_graphs += u64::from(kernel.graph.is_some());
+            let Some(place) = kernel.graph_node.and_then(|node| self.nodes.place(node)) else {
+                others.push(kernel);
+                continue;
+            };
+            self.counts.of_captured += 1;
+            let same = |(launch, replay): &&mut (u32, Replay)| {
+                *launch == kernel.correlation && Arc::ptr_eq(&replay.form, &place.form)
+            };
+            // The kernels of a launch come one after the other.
+            match replays.last_mut().filter(same) {
+                Some((_, replay)) => replay.kernels.push((place.at, kernel)),
+                None => match replays.iter_mut().find(same) {
+                    Some((_, replay)) => replay.kernels.push((place.at, kernel)),
+                    None => {
+                        let (launch, form) = (kernel.correlation, place.form.clone());
+                        replays.push((launch, Replay { form, kernels: vec![(place.at, kernel)] }));
+                    }
+                },
+            }
+        }
+        (others, replays.into_iter().map(|(_, replay)| replay).collect())
+    }
+
+    /// Moves the kernels of a replay, which span `launcher` launched, into the batch, and makes the rows of its intervals.
+    fn replay(
+        &mut self,
+        batch: &mut Batch,
+        at: &FxHashMap<u64, usize>,
+        inside: &mut [Inside],
+        launcher: usize,
+        mut replay: Replay,
+        shared: &Shared,
+    ) -> Vec<SpanRecord> {
+        let (stands, count) = replay.places(&batch.spans, at, launcher);
+        let thread_seq = batch.spans[launcher].seq;
+        let number = || {
+            self.replayed += 1;
+            let seq = replayed_seq(thread_seq, self.replayed);
+            (seq, shared.span_id(seq))
+        };
+        let mut rows = rows(&replay, &stands, &mut batch.spans, launcher, number);
+        let mut own = vec![Inside::default(); count];
+        // A lost record of the launch may be any interval's.
+        let incomplete = inside[launcher].incomplete || self.outlasts_recorder(&batch.spans[launcher]);
+        own.iter_mut().for_each(|own| own.incomplete = incomplete);
+        for i in replay.take_mistimed(&self.nodes) {
+            self.counts.recorded -= 1;
+            self.counts.dropped += 1;
+            self.counts.mistimed += 1;
+            let of = match stands[i] {
+                Stands::Replayed(row) => &mut own[row],
+                Stands::Entered(at) => &mut inside[at],
+                Stands::Nowhere => &mut inside[launcher],
+            };
+            of.incomplete = true;
+        }
+        for (i, kernel) in replay.kernels {
+            self.nodes.ran(&kernel);
+            self.counts.attributed += 1;
+            let span = match stands[i] {
+                Stands::Replayed(row) => {
+                    own[row].add(Inside::of(&kernel));
+                    &rows[row]
+                }
+                Stands::Entered(at) => {
+                    inside[at].add(Inside::of(&kernel));
+                    &batch.spans[at]
+                }
+                Stands::Nowhere => {
+                    inside[launcher].add(Inside::of(&kernel));
+                    &batch.spans[launcher]
+                }
+            };
+            let (seq, span_id, place) = (span.seq, span.span_id, place(span));
+            let mut row = self.row(kernel, Some(&place), shared);
+            (row.seq, row.span_id) = (Some(seq), Some(span_id));
+            batch.kernels.push(row);
+        }
+        for (i, stand) in stands.iter().enumerate().rev() {
+            let Stands::Replayed(row) = *stand else { continue };
+            let sum = own[row];
+            match replay.form.parents[i].map(|parent| stands[parent]) {
+                Some(Stands::Replayed(parent)) => own[parent].add(sum),
+                Some(Stands::Entered(at)) => inside[at].add(sum),
+                Some(Stands::Nowhere) | None => inside[launcher].add(sum),
+            }
+            if !sum.incomplete {
+                rows[row].gpu = sum.gpu_time();
+            }
+        }
+        rows
     }
 
     fn outlasts_recorder(&self, span: &SpanRecord) -> bool {
@@ -498,6 +638,31 @@ impl Kernels {
     }
 }
 
+/// `seq` of the `n`th interval that was not entered but replayed, on the thread of `launcher`: a number that the thread itself
+/// does not reach.
+const fn replayed_seq(launcher: u64, n: u64) -> u64 {
+    let thread = launcher >> SEQ_BITS << SEQ_BITS;
+    thread | 1 << (SEQ_BITS - 1) | n
+}
+
+/// The place behind what the step had entered when span `launcher` launched a graph: there the intervals follow that
+/// were entered later.
+fn behind(spans: &[SpanRecord], launcher: usize, launched: Option<HostNs>) -> usize {
+    let step = spans[launcher].step;
+    let later = |span: &SpanRecord| launched.is_some_and(|at| span.host_start > at);
+    let before = spans[launcher + 1..].iter().take_while(|span| span.step == step && !later(span)).count();
+    launcher + 1 + before
+}
+
+/// Puts rows of replays at these places, which are in the order of the launches.
+fn insert_replayed(spans: &mut Vec<SpanRecord>, inside: &mut Vec<Inside>, mut rows: Vec<(usize, Vec<SpanRecord>)>) {
+    rows.sort_by_key(|(place, _)| *place);
+    for (place, rows) in rows.into_iter().rev() {
+        inside.splice(place..place, rows.iter().map(|_| Inside::default()));
+        spans.splice(place..place, rows);
+    }
+}
+
 fn place(span: &SpanRecord) -> IntervalPlace {
     IntervalPlace { step: span.step, phase: span.phase, path: span.path.clone() }
 }
@@ -529,6 +694,7 @@ fn record(kernel: RawKernel, place: Option<&IntervalPlace>, shared: &Shared) -> 
     record.launch_dur_ns = kernel.launch_dur_ns;
     record.queue_delay_ns = launched.map(|end| kernel.start.since(end));
     record.graph = kernel.graph;
+    record.graph_node = kernel.graph_node;
     record
 }
 

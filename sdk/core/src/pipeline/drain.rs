@@ -627,7 +627,8 @@ impl Drain {
         loss.after_shutdown =
             loss.emitted.saturating_sub(tally.drained + loss.ring_full + loss.too_deep + loss.no_ring);
         // These are counted before and after the resolver: they differ only if it loses intervals.
-        loss.unresolved = tally.drained.saturating_sub(tally.counts[RecordKind::Span as usize]);
+        let entered = tally.counts[RecordKind::Span as usize].saturating_sub(self.enricher.replayed());
+        loss.unresolved = tally.drained.saturating_sub(entered);
         loss.requests_open_at_end = self.shared.open_requests.load(Ordering::Relaxed);
         let clock = self.mapper.info();
         let gpu = self.enricher.account(&self.shared, self.mapper.ns_per_tick());

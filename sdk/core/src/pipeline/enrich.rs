@@ -263,6 +263,11 @@ impl Enricher {
         self.mark_times.thread_ended(thread);
     }
 
+    /// Rows of intervals that graphs replayed, which no thread entered.
+    pub(crate) fn replayed(&self) -> u64 {
+        self.kernels.as_ref().map_or(0, Kernels::replayed)
+    }
+
     /// Whether any batch waits.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.held.is_empty()
@@ -418,6 +423,9 @@ impl Enricher {
             self.set_marked(&mut batch, &marked, cold);
             self.check_nesting(&batch);
         }
+        if let Some(source) = &mut self.kernels {
+            source.learn_graphs(&batch);
+        }
         if let Some(source) = self.kernels.as_mut().filter(|_| !in_window.is_empty()) {
             source.steps_came(&window_steps);
             let attribution = source.attribute(&mut batch, &in_window, shared);
@@ -473,8 +481,7 @@ impl Enricher {
                     self.ratios.push(marks.dur_ns as f32 / last.since(first).max(1) as f32);
                 }
             }
-            span.gpu =
-                inside.extent.map(|(start, _)| GpuTime { start, dur_ns: inside.sum_ns, source: GpuSource::Cupti });
+            span.gpu = inside.gpu_time();
         }
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod in_place;
 pub(crate) mod kernel_thread;
 mod mark_times;
 pub(crate) mod paths;
+mod replays;
 pub(crate) mod resolve;
 pub(crate) mod stack_join;
 pub(crate) mod stack_thread;

@@ -376,6 +376,7 @@ impl Resolver {
         record.new_tokens = a.get_new_tokens();
         record.context_sum = a.get_context_sum();
         record.sequences = a.get_sequences();
+        record.ran = a.get_ran();
         record.flops_executed =
             buffer.done.any_executed.then_some(buffer.done.flops_executed).filter(|_| !buffer.done.work_missing);
         record.io_bytes = buffer.done.io_bytes.filter(|_| !buffer.done.io_missing && !buffer.done.work_missing);

@@ -172,13 +172,15 @@ impl Stacks {
 
     fn note_spans(&mut self, tid: u64, spans: &mut [SpanRecord]) {
         let thread = self.threads.get(&tid);
-        for span in &mut *spans {
+        // What a graph replayed took no time of the thread.
+        for span in spans.iter_mut().filter(|span| span.graph.is_none()) {
             let did = Did::between(thread, self.through, span.host_start, span.host_dur_ns);
             (span.cpu_ns, span.preempted_ns, span.blocked_ns) = (did.cpu_ns, did.preempted_ns, did.blocked_ns);
             span.page_faults = did.page_faults;
         }
         // Entries of a request's span stand above steps: they say nothing about where the time went.
-        let mut intervals = spans.iter().filter(|span| span.step.is_some()).map(Interval::of).peekable();
+        let mut intervals =
+            spans.iter().filter(|span| span.step.is_some() && span.graph.is_none()).map(Interval::of).peekable();
         if intervals.peek().is_some() {
             self.places.entry(tid).or_default().add(intervals);
         }

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 thread_local! {
     /// Innermost interval, as reported to the correlator on this thread.
     static OPEN: RefCell<Vec<SpanId>> = const { RefCell::new(Vec::new()) };
+    /// The same, with the intervals of steps outside of windows.
+    static CAPTURES: RefCell<Vec<SpanId>> = const { RefCell::new(Vec::new()) };
 }
 
 #[derive(Default)]
@@ -26,7 +28,15 @@ struct State {
     launched: Vec<Instant>,
     correlation: u32,
     on: bool,
+    /// Nodes of graphs that were not taken, and how many there were.
+    nodes: Vec<GraphNode>,
+    made: u64,
+    /// What is captured while launches are: name, nanoseconds, node.
+    capturing: Option<Graph>,
 }
+
+/// What a graph runs: name, nanoseconds and node of each kernel.
+pub type Graph = Vec<(&'static str, i64, u64)>;
 
 /// Clones are the same device.
 #[derive(Clone)]
@@ -53,6 +63,8 @@ pub struct Device {
     pub recorder_bound: Option<u64>,
     /// How long after its launch a kernel is finished; the recorder hands nothing over while one is not, or loses it.
     pub lag: Option<Duration>,
+    /// Whether the recorder wants to know the intervals of all steps.
+    pub follows_graphs: bool,
 }
 
 impl Device {
@@ -75,12 +87,19 @@ impl Device {
             start_after: 900,
             recorder_bound: None,
             lag: None,
+            follows_graphs: false,
         }
     }
 
     /// Others use the device, too: a kernel is finished this long after its launch.
     pub fn lags(mut self, lag: Duration) -> Self {
         self.lag = Some(lag);
+        self
+    }
+
+    /// The recorder wants to know the intervals of all steps.
+    pub fn follows_graphs(mut self) -> Self {
+        self.follows_graphs = true;
         self
     }
 
@@ -120,8 +139,54 @@ impl Device {
         }
     }
 
+    /// Launches go into a graph from now on.
+    pub fn begin_capture(&self) {
+        self.state.lock().unwrap().capturing = Some(Vec::new());
+    }
+
+    /// The graph, with nodes that are copies of those captured.
+    pub fn end_capture(&self) -> Graph {
+        let mut s = self.state.lock().unwrap();
+        let captured = s.capturing.take().expect("a capture was begun");
+        let copy = |(name, ns, original): (&'static str, i64, u64)| (name, ns, s.make_node(Some(original)));
+        captured.into_iter().map(copy).collect()
+    }
+
+    /// Launches a graph, one call for all of it.
+    pub fn replay(&self, graph: &Graph) {
+        self.replay_with(graph, 0);
+    }
+
+    /// The same, with a record of the first kernel that ends so much too late.
+    pub fn replay_with(&self, graph: &Graph, late: u64) {
+        self.spend();
+        let mut s = self.state.lock().unwrap();
+        s.correlation += 1;
+        let (correlation, first) = (s.correlation, s.end);
+        for (at, (name, ns, node)) in graph.iter().enumerate() {
+            let start = s.end;
+            s.end += ns;
+            if s.on {
+                let span = OPEN.with(|open| open.borrow().last().copied());
+                let launch = HostNs(self.origin + first - self.start_after);
+                let kernel = raw(name, span, launch, HostNs(self.origin + start), *ns, correlation);
+                let dur_ns = kernel.dur_ns + if at == 0 { late } else { 0 };
+                s.kernels.push(RawKernel { dur_ns, graph: Some(3), graph_node: Some(*node), ..kernel });
+                s.launched.push(Instant::now());
+            }
+        }
+    }
+
     /// Queues a kernel of `ns` nanoseconds.
     pub fn launch(&self, name: &'static str, ns: i64) {
+        {
+            let mut s = self.state.lock().unwrap();
+            if s.capturing.is_some() {
+                let node = s.make_node(None);
+                s.capturing.iter_mut().for_each(|graph| graph.push((name, ns, node)));
+                return;
+            }
+        }
         // A launch takes longer than a mark.
         self.spend();
         self.spend();
@@ -170,6 +235,7 @@ fn raw(
         launch_dur_ns: Some(400),
         correlation,
         graph: None,
+        graph_node: None,
     }
 }
 
@@ -242,18 +308,42 @@ impl GpuClock for Clock {
 }
 
 pub struct Recorder(pub Device);
-struct Stack;
+struct Stack(Device);
 
 impl Correlator for Stack {
     fn push(&self, span: SpanId) {
         OPEN.with(|open| open.borrow_mut().push(span));
+        CAPTURES.with(|open| open.borrow_mut().push(span));
     }
     fn pop(&self) {
         OPEN.with(|open| open.borrow_mut().pop().expect("pushes and pops balance"));
+        CAPTURES.with(|open| open.borrow_mut().pop().expect("pushes and pops balance"));
+    }
+    fn follows_graphs(&self) -> bool {
+        self.0.follows_graphs
+    }
+    fn push_outside_window(&self, span: SpanId) {
+        OPEN.with(|open| open.borrow_mut().push(OUTSIDE_WINDOW));
+        CAPTURES.with(|open| open.borrow_mut().push(span));
+    }
+    fn graph_nodes(&self, into: &mut Vec<GraphNode>) {
+        into.append(&mut self.0.state.lock().unwrap().nodes);
     }
 }
 
 impl State {
+    fn make_node(&mut self, original: Option<u64>) -> u64 {
+        self.made += 1;
+        // As CUPTI tells it: a copy is made like any node, and then said to be one.
+        let span = CAPTURES.with(|open| open.borrow().last().copied()).filter(|span| *span != OUTSIDE_WINDOW);
+        let node = (7 << 32) + self.made;
+        self.nodes.push(GraphNode { node, original: None, span });
+        if original.is_some() {
+            self.nodes.push(GraphNode { node, original, span });
+        }
+        node
+    }
+
     /// As CUPTI does it: a buffer with an unfinished record is kept, or handed over with that record lost.
     fn hand_over(&mut self, lag: Duration, all: bool, into: &mut ActivitySink) {
         let finished = |at: &Instant| at.elapsed() >= lag;
@@ -294,7 +384,7 @@ impl Activity for Recorder {
         "paper"
     }
     fn correlator(&self) -> Arc<dyn Correlator> {
-        Arc::new(Stack)
+        Arc::new(Stack(self.0.clone()))
     }
     fn prepare(&mut self) -> Result<(), ActivityError> {
         self.outcome()

@@ -23,6 +23,11 @@ impl ThreadState {
             frame.flags |= parent.map_or(0, |p| p.flags & flag::KERNELS);
             if frame.flags & flag::KERNELS != 0 {
                 correlator.push(shared.span_id(frame.seq));
+            } else if shared.follows_graphs
+                && (frame.is_step() || parent.is_some_and(|p| p.is_left_out(left_out::OUTSIDE_WINDOW)))
+            {
+                frame.left_out |= left_out::OUTSIDE_WINDOW;
+                correlator.push_outside_window(shared.span_id(frame.seq));
             } else if frame.is_step() {
                 frame.left_out |= left_out::OUTSIDE_WINDOW;
                 correlator.push(OUTSIDE_WINDOW);
