@@ -299,6 +299,10 @@ LLM = dashboard(
             ("Step duration", "s", "Mean duration of a step on the host, by phase.", "timeseries",
              [(over(f'sum by (phase) (rate(candlescope_phase_seconds_total{{{I},clock="host"}}[{RATE}]))',
                     rate("candlescope_steps_total", I, "phase")), "{{phase}}")]),
+            ("Steps by how they ran", "ops",
+             "Steps a second by how they ran, where the program says it: replay (of a CUDA graph), or why call by call: not_asked, warm_up "
+             "(the first of a size), capture_failed, stream, quantized, no_device, model.", "timeseries",
+             [(rate("candlescope_step_runs_total", I, "phase, ran"), "{{phase}} ({{ran}})")]),
             ("MFU", "percentunit",
              "FLOPs of all threads over the union of their steps' times and peak FLOP/s, by which prefill is judged, mean of the processes; "
              "above 100 % is a measurement error, or several devices and no recorded kernels to tell them apart.",

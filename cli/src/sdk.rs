@@ -19,6 +19,8 @@ pub(crate) fn builder(options: &Options) -> Result<Builder> {
     if cfg!(target_os = "linux") {
         sdk.stacks.get_or_insert(StackSampling::hz(STACKS_HZ));
     }
+    // Otherwise a replay is one interval, whatever it runs.
+    sdk.cupti_graphs |= options.given.runtime.cuda_graph;
     sdk.ring_capacity.get_or_insert(crate::room::RING);
     sdk.queue_records.get_or_insert_with(crate::room::queue);
     if let Some(lacking) = OPTIONS.iter().find(|option| option.is_lacking(&sdk)) {

@@ -211,8 +211,9 @@ impl Recorded {
 }
 
 /// Runs with kernels, recorded on an H200 by `tests/gpu/recorded.sh`.
-fn on_gpu() -> [PathBuf; 4] {
-    ["decode", "unmodified", "threads", "host"].map(|name| Path::new(ROOT).join("cli/tests/recorded/gpu").join(name))
+fn on_gpu() -> [PathBuf; 5] {
+    ["replays", "decode", "unmodified", "threads", "host"]
+        .map(|name| Path::new(ROOT).join("cli/tests/recorded/gpu").join(name))
 }
 
 /// All of them.
@@ -370,6 +371,45 @@ fn stalls_are_told_as_stalls_and_a_cold_step_as_warm_up() {
     }
     let order: Vec<bool> = findings(&object).iter().map(|finding| finding["code"] == "warmup_unsettled").collect();
     assert!(order.is_sorted(), "{order:?}");
+}
+
+#[test]
+fn a_replay_has_the_layers_that_were_captured_and_steps_that_left_their_graph_are_told() {
+    let [replays, ..] = on_gpu();
+    let ask = |sql: &str| json(&ok(&["query", sql, replays.to_str().expect("UTF-8"), "--json"]))["rows"][0].clone();
+    let lost = ask(
+        "SELECT count(*) AS n FROM kernels AS k LEFT JOIN spans AS s ON k.seq = s.seq WHERE k.graph IS NOT NULL AND \
+         (s.seq IS NULL OR s.path <> k.path OR s.step <> k.step OR k.graph_node IS NULL)",
+    );
+    assert_eq!(lost["n"], 0, "each kernel of a graph is in the interval that captured it");
+    // A replay runs each node of its graph once. Some records were wrong, and are not there.
+    let nodes = ask(
+        "SELECT max(n) AS most, sum(n - nodes) AS twice, count(*) AS replays FROM (SELECT step, graph, count(*) AS n, \
+         count(DISTINCT graph_node) AS nodes FROM kernels WHERE graph IS NOT NULL GROUP BY step, graph)",
+    );
+    assert_eq!((&nodes["most"], &nodes["twice"], &nodes["replays"]), (&732.into(), &0.into(), &28.into()));
+    // What does not depend on the context takes as long as call by call, in the steps of the same run that were so.
+    for path in ["mlp/down_proj", "mlp/gate_proj", "self_attn/q_proj", "input_layernorm"] {
+        let sql = format!(
+            "SELECT avg(CASE WHEN graph IS NULL THEN gpu_dur_ns END) AS eager, avg(CASE WHEN graph IS NOT NULL THEN \
+             gpu_dur_ns END) AS replayed FROM kernels WHERE phase = 'decode' AND path LIKE '%{path}'"
+        );
+        let times = ask(&sql);
+        let [eager, replayed] = ["eager", "replayed"].map(|name| times[name].as_f64().expect("a number"));
+        assert!((replayed / eager - 1.0).abs() < 0.1, "{path}: {times}");
+    }
+    // A replayed interval states its work and has no time on the host.
+    let rows = ask("SELECT count(*) AS n, sum(host_dur_ns) AS host_ns, count(DISTINCT step) AS steps, \
+         sum(CASE WHEN path LIKE '%_proj' AND flops > 0 THEN 1 ELSE 0 END) AS products FROM spans WHERE graph IS NOT NULL");
+    assert_eq!((&rows["host_ns"], &rows["steps"]), (&0.into(), &28.into()), "{rows}");
+    assert_eq!(rows["products"].as_u64(), Some(28 * 30 * 7), "{rows}");
+    let analysed = analysed(&replays);
+    let found = findings(&analysed).iter().find(|finding| finding["code"] == "left_graph");
+    let found = found.unwrap_or_else(|| panic!("{analysed:#}"));
+    assert_eq!((figure(found, "eager_steps"), figure(found, "warm_up")), (Some(6.0), Some(6.0)), "{found:#}");
+    assert_eq!(figure(found, "capture_failed"), None, "{found:#}");
+    let gain = found["gain"]["mid"].as_f64().unwrap();
+    assert!((0.005..0.02).contains(&gain), "six steps of 7.5 ms more in 3.9 s: {found:#}");
 }
 
 #[test]

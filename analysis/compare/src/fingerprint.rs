@@ -54,7 +54,8 @@ const OF_VERSIONS: [&str; 5] = [
     env_key::CUDA_DRIVER.name(),
 ];
 /// Options that decide how a run is recorded, and so what recording costs it.
-const OF_RECORDING: [&str; 7] = ["gpu-timing", "gpu-budget", "cupti", "nvtx", "overhead-probe", "schedule", "stacks"];
+const OF_RECORDING: [&str; 8] =
+    ["gpu-timing", "gpu-budget", "cupti", "cupti-graphs", "nvtx", "overhead-probe", "schedule", "stacks"];
 /// Options that say where results go, or how long to measure; and those that are compared in other places.
 const LEFT_OUT: [&str; 14] = [
     "config",

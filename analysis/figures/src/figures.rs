@@ -41,6 +41,7 @@ pub const NOT_OF_KERNELS: &[&str] = &[
     "shared_static",
     "shared_dynamic",
     "launch",
+    "graph_node",
 ];
 
 /// Collects every figure of a run.

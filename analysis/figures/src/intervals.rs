@@ -173,6 +173,7 @@ impl IntervalPass {
             warm: Inside::default(),
             above_steps: span.step.is_none(),
             is_warmup,
+            is_replayed: span.graph.is_some(),
             gpu: span.gpu.map(|gpu| (gpu.source, gpu.dur_ns)),
             kernels_recorded: self.is_recorded(span.step),
             group: group_of(span.step),
@@ -302,7 +303,9 @@ impl IntervalPass {
             return;
         }
         let node = self.nodes.at(held.node);
-        node.totals.add_time(held.time_ns());
+        if !held.is_replayed {
+            node.totals.add_time(held.time_ns());
+        }
         let measured = held.gpu_measured();
         if measured.is_some() || held.kernels_recorded {
             node.totals.add_gpu(held.group, |sums| {

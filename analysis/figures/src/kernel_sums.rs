@@ -68,11 +68,13 @@ pub struct KernelPathRow {
     pub path: Option<String>,
     /// Kernels.
     pub kernels: u64,
+    /// Of these, the ones that had a launch of their own: those of a CUDA graph have one together.
+    pub launched: u64,
     /// Copies and memsets.
     pub copies: u64,
     /// Intervals of the path in recorded steps.
     pub calls: u64,
-    /// Kernels for each of these.
+    /// Launched kernels for each of these.
     pub launches_per_call: Option<f64>,
     /// Sum of time on the device in nanoseconds.
     pub total_ns: u64,
@@ -140,6 +142,7 @@ struct CopySums {
 struct PathSums {
     rollup: Option<String>,
     kernels: u64,
+    launched: u64,
     copies: u64,
     total_ns: u64,
     waited_ns: Option<u64>,
@@ -207,6 +210,7 @@ impl KernelPass {
             sums.rollup = path.map(|p| p.rollup.clone());
         }
         *(if is_kernel { &mut sums.kernels } else { &mut sums.copies }) += 1;
+        sums.launched += u64::from(is_kernel && record.graph.is_none());
         sums.total_ns = sums.total_ns.saturating_add(ns);
         if let Some(waited) = waited(record) {
             sums.waited_ns = Some(sums.waited_ns.unwrap_or(0).saturating_add(waited));
@@ -278,7 +282,7 @@ impl KernelPass {
 impl Kernels {
     /// Kernels by the path that launched them.
     pub fn launches(&self) -> BTreeMap<&str, u64> {
-        self.by_path.iter().filter_map(|row| Some((row.path.as_deref()?, row.kernels))).collect()
+        self.by_path.iter().filter_map(|row| Some((row.path.as_deref()?, row.launched))).collect()
     }
 }
 
@@ -326,9 +330,10 @@ fn path_row(sums: PathSums, names: &Numbered, calls: impl Fn(&str) -> u64, whole
     KernelPathRow {
         path: sums.rollup,
         kernels: sums.kernels,
+        launched: sums.launched,
         copies: sums.copies,
         calls,
-        launches_per_call: (calls > 0).then(|| sums.kernels as f64 / calls as f64),
+        launches_per_call: (calls > 0).then(|| sums.launched as f64 / calls as f64),
         total_ns: sums.total_ns,
         waited_ns: sums.waited_ns,
         share: ratio(sums.total_ns, whole),

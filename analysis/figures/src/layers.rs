@@ -10,6 +10,8 @@ pub struct Layer {
     pub path: Arc<PathInfo>,
     /// Intervals.
     pub calls: u64,
+    /// Of these, the ones that a CUDA graph replayed: they have rows in steps with recorded kernels only, and no time on the host.
+    pub replayed: u64,
     /// Sum of their durations on the host.
     pub host_ns: u64,
     /// Intervals with time on the device.
@@ -37,7 +39,14 @@ impl LayerPass {
             Some(place) => place,
             None => {
                 let place = is_numbered_sibling(&span.path.path).then(|| {
-                    self.layers.push(Layer { path: span.path.clone(), calls: 0, host_ns: 0, gpu_calls: 0, gpu_ns: 0 });
+                    self.layers.push(Layer {
+                        path: span.path.clone(),
+                        calls: 0,
+                        replayed: 0,
+                        host_ns: 0,
+                        gpu_calls: 0,
+                        gpu_ns: 0,
+                    });
                     self.layers.len() as u32 - 1
                 });
                 self.known[id] = Some(place);
@@ -47,6 +56,7 @@ impl LayerPass {
         let Some(place) = place else { return };
         let layer = &mut self.layers[place as usize];
         layer.calls += 1;
+        layer.replayed += u64::from(span.graph.is_some());
         layer.host_ns = layer.host_ns.saturating_add(span.host_dur_ns);
         if let Some(gpu) = span.gpu {
             layer.gpu_calls += 1;

@@ -16,6 +16,8 @@ pub struct Operator {
     pub target: String,
     /// Intervals.
     pub calls: u64,
+    /// Of these, the ones that were entered on the host, not replayed by a CUDA graph.
+    pub entered: u64,
     /// Sum of self times in nanoseconds.
     pub self_ns: u64,
     /// Sum of durations in nanoseconds.
@@ -132,7 +134,8 @@ pub fn operators(
     let estimates = source.map_or(Vec::new(), |source| {
         let sampled = rows.iter().map(|&(_, path, parent)| {
             let path = &intervals.paths[path];
-            Sampled { parent, calls: path.calls, sums: &path.gpu, groups: &path.gpu_groups }
+            let calls = if path.replayed > 0 { with_unrecorded(&rows, intervals, path, parent) } else { path.calls };
+            Sampled { parent, calls, sums: &path.gpu, groups: &path.gpu_groups }
         });
         estimate(&sampled.collect::<Vec<_>>(), source)
     });
@@ -159,9 +162,10 @@ pub fn operators(
                 path: path.rollup.clone(),
                 target: path.target.clone(),
                 calls: path.calls,
+                entered: path.entered(),
                 self_ns: row.self_ns,
                 total_ns: row.total_ns,
-                min_ns: path.min_ns,
+                min_ns: if path.entered() > 0 { path.min_ns } else { 0 },
                 max_ns: path.max_ns,
                 self_share: ratio(row.self_ns, tree.total_ns),
                 total_share: row.share,
@@ -207,12 +211,15 @@ fn gpu(
         GpuSource::Cupti => sums.self_calls.max(path.gpu.recorded_calls),
     };
     let share = |ns: f64| (whole_ns > 0.0).then(|| ns / whole_ns);
-    let rate = |work: Option<u64>| work.filter(|_| total_ns > 0.0).map(|w| w as f64 / (total_ns * at_once));
+    let mean_ns = sums.total_ns as f64 / measured.max(1) as f64;
+    // The work of replays is known of those that were recorded, as is their time.
+    let time = if path.replayed > 0 { mean_ns * path.calls as f64 } else { total_ns };
+    let rate = |work: Option<u64>| work.filter(|_| time > 0.0).map(|w| w as f64 / (time * at_once));
     OperatorGpu {
         source,
         measured,
         measured_ns: sums.total_ns,
-        mean_ns: sums.total_ns as f64 / measured.max(1) as f64,
+        mean_ns,
         total_ns,
         total_ci95_ns,
         self_measured,
@@ -223,6 +230,21 @@ fn gpu(
         tflops: rate(row.flops).map(|per_ns| per_ns / 1e3),
         gbytes: rate(row.io_bytes),
     }
+}
+
+/// Intervals of a path that graphs replayed, with those in steps whose kernels were not recorded, where they have no row: as
+/// many more as there are of what is around them.
+fn with_unrecorded(rows: &[Row<'_>], intervals: &Intervals, path: &PathTotals, parent: Option<usize>) -> u64 {
+    let mut above = parent;
+    while let Some((_, at, next)) = above.and_then(|at| rows.get(at)) {
+        let around = &intervals.paths[*at];
+        if around.replayed == 0 {
+            let times = around.calls as f64 / around.gpu.recorded_calls.max(1) as f64;
+            return path.entered() + (path.replayed as f64 * times.max(1.0)) as u64;
+        }
+        above = *next;
+    }
+    path.calls
 }
 
 /// A row with intervals of its own, the position of its totals, and its nearest ancestor among these rows.

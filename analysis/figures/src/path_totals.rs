@@ -20,6 +20,9 @@ pub struct PathTotals {
     pub parent: Option<String>,
     /// Number of intervals.
     pub calls: u64,
+    /// Of these, the ones that a CUDA graph replayed, which have no time on the host. They have rows only in steps whose kernels
+    /// were recorded.
+    pub replayed: u64,
     /// Sum of their durations in nanoseconds.
     pub total_ns: u64,
     /// The same less the durations of their children.
@@ -125,6 +128,7 @@ impl PathTotals {
     /// duration is added once its children are known.
     pub(super) fn add_work(&mut self, span: &SpanRecord, recorded: bool) {
         self.calls += 1;
+        self.replayed += u64::from(span.graph.is_some());
         self.threads.add(span);
         if recorded {
             plus(&mut self.recorded.flops, span.flops);
@@ -145,6 +149,11 @@ impl PathTotals {
         {
             self.dtypes.push(dtype.as_str().to_string());
         }
+    }
+
+    /// Intervals that were entered, and so have time on the host.
+    pub fn entered(&self) -> u64 {
+        self.calls - self.replayed
     }
 
     /// Adds the duration of an interval.

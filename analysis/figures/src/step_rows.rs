@@ -3,7 +3,7 @@
 
 use super::stats::{Distribution, total_if_known};
 use candlescope_schema::stretches::{StepTime, Stretch, merged};
-use candlescope_schema::{GpuSource, PathInfo, Phase, Served, StepRecord, UnrecordedStep};
+use candlescope_schema::{GpuSource, PathInfo, Phase, Ran, Served, StepRecord, UnrecordedStep};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -59,9 +59,11 @@ pub struct StepRow {
     /// Intervals in it, itself included.
     pub intervals: u64,
     /// Intervals of it that were lost; `None` in runs that do not say.
-    pub intervals_lost: Option<u64>,
+    pub intervals_lost: Option<u32>,
     /// Steps without a record whose times became known with this one; `None` in runs that do not say.
     pub unrecorded: Option<Box<[UnrecordedStep]>>,
+    /// How it ran, where the program says it.
+    pub ran: Option<Ran>,
     /// Whether it is a span of the application, which is in no figure where phases are marked.
     pub is_application: bool,
 }
@@ -96,8 +98,9 @@ impl StepRow {
             bytes: step.bytes,
             io_bytes: step.io_bytes,
             intervals: step.intervals,
-            intervals_lost: step.intervals_lost,
+            intervals_lost: step.intervals_lost.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
             unrecorded: step.unrecorded.clone().map(Vec::into_boxed_slice),
+            ran: step.ran,
             is_application: step.is_application(),
         }
     }

@@ -1,7 +1,7 @@
 //! The measured steps of each kind in order of start: their durations, contexts and tokens.
 
 use super::step_rows::StepRow;
-use candlescope_schema::Phase;
+use candlescope_schema::{Phase, Ran};
 use std::collections::{BTreeSet, HashMap};
 
 /// All measured steps of one phase, or name.
@@ -36,6 +36,8 @@ pub struct StepPoint {
     pub tokens: Option<u32>,
     /// Whether its kernels were recorded, which takes time.
     pub recorded: bool,
+    /// How it ran, where the program says it.
+    pub ran: Option<Ran>,
 }
 
 impl StepSeries {
@@ -54,7 +56,7 @@ impl StepSeries {
             let series = &mut all[at];
             let (dur_ns, context_len, tokens) = (step.dur_ns, step.context_len, step.tokens);
             let recorded = recorded.contains(&step.step);
-            series.points.push(StepPoint { step: step.step, dur_ns, context_len, tokens, recorded });
+            series.points.push(StepPoint { step: step.step, dur_ns, context_len, tokens, recorded, ran: step.ran });
             series.batch = series.batch.max(step.batch.unwrap_or(1));
             let plus = |sum: Option<u64>, more: Option<u32>| Some(sum?.saturating_add(u64::from(more?)));
             series.computed_tokens = plus(series.computed_tokens, step.tokens);

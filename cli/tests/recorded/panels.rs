@@ -66,7 +66,18 @@ fn all_asked() -> BTreeSet<String> {
 fn every_panel_and_alert_asks_for_what_a_session_exposes() {
     let dir = tempfile::tempdir().expect("a directory");
     let address = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port").to_string();
-    let args = ["profile", "--model", "embedded", "--repeats", "1000000", "--prometheus", &address, "--no-progress"];
+    let args = [
+        "profile",
+        "--model",
+        "embedded",
+        "--max-num-seqs",
+        "1",
+        "--repeats",
+        "1000000",
+        "--prometheus",
+        &address,
+        "--no-progress",
+    ];
     let mut command = candlescope();
     // With peaks, without which nothing is known of MFU and MBU.
     command.env("XDG_CACHE_HOME", super::recorded().dir.join("home"));

@@ -85,7 +85,7 @@ impl TraceFormat for Chrome {
         self.origin = self.origin.or(first);
         self.kernels.expect(batch);
 
-        for edge in edges(&batch.spans, |s| Some((s.host_start.0, s.host_dur_ns))) {
+        for edge in edges(&batch.spans, |s| s.host_time().map(|(start, ns)| (start.0, ns))) {
             if let Edge::Begin { index, start, end } = edge {
                 let span = &batch.spans[index];
                 let tid = self.thread(out, span, false);

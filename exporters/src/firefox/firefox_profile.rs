@@ -148,6 +148,7 @@ impl Firefox {
     }
 
     fn interval(&mut self, span: &SpanRecord) {
+        let Some((start, dur_ns)) = span.host_time() else { return };
         if self.written.intervals >= MOST_INTERVALS {
             self.written.intervals_left_out += 1;
             return;
@@ -168,7 +169,7 @@ impl Firefox {
             .map(|text| self.profile.intern_string(text)),
             kind: std::marker::PhantomData,
         };
-        let timing = self.timing(span.host_start, span.host_dur_ns);
+        let timing = self.timing(start, dur_ns);
         self.profile.add_marker(thread, timing, marker);
     }
 

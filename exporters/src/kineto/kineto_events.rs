@@ -206,10 +206,11 @@ impl Kineto {
     }
 
     fn span(&mut self, span: &SpanRecord, out: &mut Vec<u8>) {
+        let Some((start, dur_ns)) = span.host_time() else { return };
         self.written.intervals += 1;
         let tid = THREADS + thread_of(span.seq);
         self.name_thread(out, tid, &span.thread.name);
-        self.event(out, "cpu_op", &span.path.name, self.pid, tid, span.host_start.0, span.host_dur_ns);
+        self.event(out, "cpu_op", &span.path.name, self.pid, tid, start.0, dur_ns);
         let _ = write!(out, "\"External id\":{},\"path\":", span.seq);
         put(out, &span.path.path);
         if let Some(module) = &span.path.module {

@@ -127,6 +127,7 @@ pub(crate) struct Aggregate {
     flops: IntCounterVec,
     bytes: IntCounterVec,
     gpu_steps: IntCounterVec,
+    step_runs: IntCounterVec,
     active: Gauge,
     in_flight: Gauge,
     /// Whether the two values above come from the session, which also knows requests without a recorded step.
@@ -208,6 +209,7 @@ impl Aggregate {
             flops: counters(&cat::FLOPS)?,
             bytes: counters(&cat::BYTES)?,
             gpu_steps: counters(&cat::GPU_STEPS)?,
+            step_runs: counters(&cat::STEP_RUNS)?,
             active: gauge(&cat::REQUESTS_ACTIVE)?,
             in_flight: gauge(&cat::TOKENS_IN_FLIGHT)?,
             told_in_flight: false,
@@ -346,7 +348,9 @@ impl Aggregate {
     /// Takes an interval; `recorded` says that the kernels of its step were recorded.
     fn span(&mut self, span: &SpanRecord, recorded: bool) {
         let at = self.place(span.path.rollup_id, &span.path.rollup);
-        self.observe(at, HOST, span.host_dur_ns);
+        if let Some((_, ns)) = span.host_time() {
+            self.observe(at, HOST, ns);
+        }
         match span.gpu {
             Some(gpu) => self.observe(at, clock_of(gpu.source), gpu.dur_ns),
             // It launched nothing, which is a measurement of zero: without it the mean would be over those that did
@@ -411,6 +415,9 @@ impl Aggregate {
             let source = gpu.source.as_str();
             self.phase_seconds.with_label_values(&[phase, "gpu", source]).inc_by(gpu.dur_ns as f64 / 1e9);
             self.gpu_steps.with_label_values(&[phase, source]).inc();
+        }
+        if let Some(ran) = step.ran {
+            self.step_runs.with_label_values(&[phase, ran.as_str()]).inc();
         }
         // A sequence that has ended is still computed with the others, but yields no token.
         let tokens = step.new_tokens.or(step.tokens).map(u64::from);

@@ -84,6 +84,11 @@ pub(crate) const GPU_STEPS: Metric = counter(
 );
 pub(crate) const STEPS: Metric =
     counter("candlescope_steps_total", &["phase"], "Recorded steps that ended; phase none outside phases");
+pub(crate) const STEP_RUNS: Metric = counter(
+    "candlescope_step_runs_total",
+    &["phase", "ran"],
+    "Recorded steps by how they ran, where the program says it: replay of a CUDA graph, or why call by call",
+);
 pub(crate) const STEPS_BEGUN: Metric = counter(
     "candlescope_steps_begun_total",
     &["outcome"],
@@ -188,6 +193,7 @@ pub const METRICS: &[Metric] = &[
     SPAN,
     PHASE_SECONDS,
     GPU_STEPS,
+    STEP_RUNS,
     STEPS,
     STEPS_BEGUN,
     WARMUP_STEPS,

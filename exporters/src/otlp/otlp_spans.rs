@@ -197,6 +197,7 @@ pub(super) fn span(
     a.maybe("candlescope.shape", record.shape.map(|s| s.to_string()));
     a.maybe("candlescope.step", record.step.map(int));
     a.put("candlescope.seq", int(record.seq));
+    a.maybe("candlescope.graph", record.graph.map(i64::from));
     if let Some(step) = step {
         a.put("candlescope.intervals", int(step.intervals));
         a.maybe("candlescope.intervals_lost", step.intervals_lost.filter(|n| *n > 0).map(int));

@@ -267,7 +267,7 @@ impl Perfetto {
     fn slices(&mut self, batch: &Batch, out: &mut Vec<u8>, device: Option<&str>) {
         let edges = match device {
             Some(_) => edges(&batch.spans, |s| s.gpu.map(|g| (g.start.0, g.dur_ns))),
-            None => edges(&batch.spans, |s| Some((s.host_start.0, s.host_dur_ns))),
+            None => edges(&batch.spans, |s| s.host_time().map(|(start, ns)| (start.0, ns))),
         };
         for edge in edges {
             match edge {

@@ -76,6 +76,7 @@ const CONTENTS: &[(&str, &[(&str, &str)])] = &[
             ("timeseries", "sum by (phase) (candlescope_tokens_per_second{"),
             ("timeseries", "avg by (phase) (candlescope_step_concurrency{"),
             ("timeseries", "sum by (outcome) (rate(candlescope_steps_begun_total{"),
+            ("timeseries", "sum by (phase, ran) (rate(candlescope_step_runs_total{"),
             ("timeseries", "sum by (instance, phase, source) (rate(candlescope_gpu_steps_total{"),
         ],
     ),

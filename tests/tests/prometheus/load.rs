@@ -2,7 +2,7 @@
 
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::run::RunManifest;
-use candlescope_core::{CollectError, Collector, Exporter, GpuSource, GpuTime, Ledger, Samples, Session};
+use candlescope_core::{CollectError, Collector, Exporter, GpuSource, GpuTime, Ledger, Ran, Samples, Session};
 use candlescope_exporters::prometheus::{PrometheusConfig, PrometheusExporter};
 use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};
 use candlescope_testkit::with;
@@ -151,6 +151,8 @@ impl Marked {
             (made.gpu, made.annotated) = (true, true);
             while !stopped.load(Ordering::Relaxed) {
                 let mut batch = made.decode();
+                let warm = batch.steps[0].step % 10 == 0;
+                batch.steps[0].ran = Some(if warm { Ran::WarmUp } else { Ran::Replay });
                 // Marks in every other step; the kernels of the other steps were recorded, and half of their intervals
                 // launched something.
                 if batch.steps[0].step % 2 == 0 {

@@ -70,6 +70,11 @@ macro_rules! each_advice {
                 "T − max(K + n·g, host work outside the graph), as one CUDA graph would run it, but no more than \
                  those gaps; high is what `--what-if graph` replays, mid and low the same with the device at 87.5 and \
                  75 % of its rate";
+            /// Steps that could have been replays of a CUDA graph ran call by call.
+            LeftGraph = left_graph,
+                "some steps of a kind ran as replays, ten or more, and others call by call, because their \
+                 capture failed or they were the first of their shape",
+                "their excess over the median replay";
             /// What the host does while the device waits for launches, by whose code it is.
             HostOfLaunches = host_of_launches,
                 "a step that is launch-bound, with 100 samples of call stacks or more",

@@ -18,6 +18,8 @@ pub(super) struct OpenInterval {
     pub(super) above_steps: bool,
     /// Whether it is warm-up itself.
     pub(super) is_warmup: bool,
+    /// Whether a graph replayed it: it has no time on the host.
+    pub(super) is_replayed: bool,
     pub(super) gpu: Option<(GpuSource, u64)>,
     /// Whether its step's kernels were recorded.
     pub(super) kernels_recorded: bool,

@@ -146,6 +146,7 @@ mod tests {
             warm: Inside::default(),
             above_steps: false,
             is_warmup: false,
+            is_replayed: false,
             gpu: None,
             kernels_recorded: false,
             group: 0,

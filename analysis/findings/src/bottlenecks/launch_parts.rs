@@ -1,8 +1,7 @@
 //! Whose code a launching thread runs: told by the names and crates of the functions on its stack.
 
 use super::host_causes::leaves_recording;
-use super::scene::{Scene, StepScene};
-use candlescope_figures::host_time::{CallTree, FrameName, Weights};
+use candlescope_figures::host_time::{CallTree, FrameName, PlaceTime, Weights};
 use candlescope_figures::stats::total;
 use std::collections::BTreeMap;
 
@@ -61,13 +60,10 @@ pub(super) struct LaunchParts {
 }
 
 impl LaunchParts {
-    /// Of these steps; `None` without samples in them, and where nothing is launched.
-    pub(super) fn of(scene: &Scene<'_>, step: &StepScene<'_>) -> Option<Self> {
-        if !scene.on_gpu {
-            return None;
-        }
+    /// Of steps that took `total_ns` and had these places in them; `None` without samples.
+    pub(super) fn of<'h>(places: impl Iterator<Item = &'h PlaceTime>, total_ns: u64) -> Option<Self> {
         let mut all = Self::default();
-        for (_, place) in step.host_places(scene) {
+        for place in places {
             all.add(&place.calls);
             // Waits whose stack is not known are in no node.
             let known = total(place.calls.nodes.iter().map(|node| node.own.blocked_ns));
@@ -75,8 +71,8 @@ impl LaunchParts {
             all.all_ns += unknown;
             *all.parts.entry(WAITING).or_default() += unknown;
         }
-        let off_cpu_ns = step.row.total_ns as f64 - all.all_ns;
-        if off_cpu_ns > LEAST_OFF_CPU * step.row.total_ns as f64 {
+        let off_cpu_ns = total_ns as f64 - all.all_ns;
+        if off_cpu_ns > LEAST_OFF_CPU * total_ns as f64 {
             all.off_cpu_ns = off_cpu_ns;
         }
         (all.all_ns > 0.0).then_some(all)

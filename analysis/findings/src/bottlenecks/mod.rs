@@ -53,7 +53,10 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
     let source = env_key::STACKS_SOURCE.of(&analysis.manifest.environment);
     let of_step = |step: &StepScene<'_>| {
         let host = HostOfStep::of(step.host_places(&scene), step.row.total_ns, source);
-        (constant_cost::of(&scene, step), operations::floors(&scene, step), host, LaunchParts::of(&scene, step))
+        // Where nothing is launched, no code launches.
+        let places = || step.host_places(&scene).map(|(_, place)| place);
+        let launches = scene.on_gpu.then(|| LaunchParts::of(places(), step.row.total_ns)).flatten();
+        (constant_cost::of(&scene, step), operations::floors(&scene, step), host, launches)
     };
     let of_steps: Vec<_> = scene.steps.iter().map(of_step).collect();
     for (step, (constant, floors, host, launches)) in scene.steps.iter_mut().zip(of_steps) {

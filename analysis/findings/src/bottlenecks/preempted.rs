@@ -21,5 +21,6 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .derived_if("others", "count", manifest.machine.as_ref().and_then(MachineUse::others_cores), 1)
         .query(thread_time(step, "preempted_ns"))
         .sure(ConfidenceLevel::High, "measured at each switch");
-    out.found.push(draft.relief(|rate| Relief::Wait(step.name.to_string(), share * step.lines.t * rate)));
+    // It happens in whatever else is found, too.
+    out.found.push(draft.relief(|rate| Relief::HostShare(share * rate)));
 }

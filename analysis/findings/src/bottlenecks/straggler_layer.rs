@@ -37,7 +37,12 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         let Some(quartiles) = quartiles(layers.iter().map(|(_, mean)| *mean).collect()) else { continue };
         let late = layers.iter().filter(|(_, mean)| *mean > beyond(quartiles).max(ABOVE * quartiles.1));
         for (layer, mean) in late {
-            let steps = if scene.on_gpu { step.row.steps } else { step.usual_steps() };
+            let steps = match step.work {
+                // Its replays are in steps with recorded kernels.
+                Some(work) if layer.replayed > 0 => work.steps,
+                _ if scene.on_gpu => step.row.steps,
+                _ => step.usual_steps(),
+            };
             let excess = (mean - quartiles.1) * layer.calls as f64 / steps.max(1) as f64;
             // On a CPU its share of the usual steps, in which layers are measured.
             let of_step = step.usual_mean_ns().filter(|_| !scene.on_gpu).map_or(1.0, |ns| step.lines.t / ns);

@@ -320,7 +320,7 @@ fn operators(analysis: &Analysis) -> Vec<Achieved> {
             Some(gpu) => (source_name(gpu.source), Some(gpu.mean_ns), gpu.tflops.map(|t| t * 1e12), giga(gpu.gbytes)),
             None if on_gpu => ("kernels", None, None, None),
             None => {
-                let mean = (operator.calls > 0).then(|| operator.total_ns as f64 / operator.calls as f64);
+                let mean = (operator.entered > 0).then(|| operator.total_ns as f64 / operator.entered as f64);
                 ("host", mean, giga(operator.gflops), giga(operator.gbytes))
             }
         };
@@ -359,11 +359,7 @@ fn kernels(analysis: &Analysis) -> Vec<Achieved> {
         let totals = paths.get(path)?;
         let merged = analysis.kernels.merged.get(path).copied().unwrap_or(1.0);
         let ns = row.total_ns as f64 * merged;
-        // Work of the intervals in recorded steps: their share of all.
-        let of = |work: Option<u64>| {
-            let all = work? as f64 / totals.calls.max(1) as f64 * row.calls as f64;
-            (ns > 0.0 && row.calls > 0).then_some(all / ns * 1e9)
-        };
+        let of = |work: Option<u64>| (ns > 0.0 && row.calls > 0).then_some(work? as f64 / ns * 1e9);
         let stated = totals.flops.is_some() || totals.io_bytes.is_some();
         let kernel = row.top.as_ref().map_or_else(String::new, |(name, _)| format!(": {name}"));
         Some(Achieved {
@@ -372,8 +368,8 @@ fn kernels(analysis: &Analysis) -> Vec<Achieved> {
             calls: row.calls,
             over: "kernels",
             ns: (row.calls > 0).then(|| ns / row.calls as f64),
-            flops_per_s: of(totals.flops),
-            bytes_per_s: of(totals.io_bytes.filter(|_| !totals.io_missing)),
+            flops_per_s: of(totals.recorded.flops),
+            bytes_per_s: of(totals.recorded.io_bytes.filter(|_| !totals.io_missing)),
             lacks: (!stated).then(|| "its intervals state neither FLOPs nor bytes".to_string()),
             multiply: multiplied(analysis, path.split('/').next().unwrap_or_default()),
             operations: Vec::new(),

@@ -106,7 +106,8 @@ fn calls(
         let end = at(begin.0) + kernel.launch_dur_ns.unwrap_or(0) as f64;
         let to_host = kernel.kind == KernelKind::Memcpy && &*kernel.name == "dtoh";
         let blocks = to_host && end >= times[index].1;
-        let (begin, place) = (at(begin.0), place_of(kernel));
+        // A graph's launch is the work of the interval that the host was in, not of those that it replays.
+        let (begin, place) = (at(begin.0), if kernel.graph.is_some() { NOWHERE } else { place_of(kernel) });
         calls.push(Call { begin, end, place, first: index as u32, count: 1, blocks });
     }
     calls
@@ -236,7 +237,8 @@ fn boundaries(spans: &[SpanRecord], by_seq: &FxHashMap<u64, u32>, at: impl Fn(i6
     let place = |seq: Option<u64>| seq.and_then(|seq| by_seq.get(&seq).copied()).unwrap_or(NOWHERE);
     // Ends before begins at the same time; of ends the inner one first, of begins the outer one.
     let mut all: Vec<(f64, bool, i64, u32)> = Vec::with_capacity(spans.len() * 2);
-    for span in spans {
+    // The host was not in what a graph replayed.
+    for span in spans.iter().filter(|span| span.graph.is_none()) {
         let (begin, end) = (at(span.host_start.0), at(span.host_start.plus_ns(span.host_dur_ns).0));
         let order = i64::try_from(span.seq).unwrap_or(i64::MAX);
         // An interval without length ends after it has begun.
@@ -284,7 +286,8 @@ fn host(calls: &[Call], works: &[DeviceWork], times: &Times, boundaries: &[Bound
         };
         until(&mut row, call.begin);
         let ns = (call.end - row.now).max(0.0);
-        let launched = |ns| HostPart::Call { ns, place: call.place, first: call.first, count: call.count };
+        let place = if call.place == NOWHERE { row.place } else { call.place };
+        let launched = |ns| HostPart::Call { ns, place, first: call.first, count: call.count };
         if call.blocks {
             let ended = times[call.first as usize].1.max(row.now);
             row.waited_ns += ns;

@@ -163,7 +163,7 @@ fn cells(o: &Operator, known: &OperatorColumns) -> Vec<Cell> {
     cells.extend([
         time(Some(o.total_ns as f64)),
         share(Some(o.total_share)),
-        time(Some(o.total_ns as f64 / o.calls.max(1) as f64)),
+        time(Some(o.total_ns as f64 / o.entered.max(1) as f64)),
         o.flops.map_or(missing(), |n| cell(flops(n as f64), n as f64)),
         rate(o.gflops),
         rate(o.gbytes),
