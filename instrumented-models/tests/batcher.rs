@@ -8,7 +8,7 @@ use candlescope_core::{MemoryExporter, Outcome, RequestRecord, Session};
 
 use candlescope_models::generate::GenerateError;
 use candlescope_models::layers::{Place, SlotPlaces, SlotStep};
-use candlescope_models::slots::{Batcher, BatcherOptions, Job, Receive, SlotDecoder, SlotOptions, SlotModel};
+use candlescope_models::slots::{Batcher, BatcherOptions, Job, Receive, SlotDecoder, SlotModel, SlotOptions};
 use candlescope_models::weights::random::RandomWeights;
 use candlescope_models::{CausalLm, FinishReason, GenerateOptions, Llama, SamplingOptions};
 use candlescope_work::operation::Cost;

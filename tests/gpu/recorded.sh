@@ -22,6 +22,8 @@ run decode --model config:smollm2-135m --dtype bf16 --prompt-tokens 32 --max-new
 run unmodified --engine candle --model config:qwen2.5-0.5b --dtype f32 --prompt-tokens 24 --max-new-tokens 8 --repeats 3 \
   --ignore-eos --cupti=1/6
 run host --model embedded --dtype bf16 --prompt-tokens 16 --max-new-tokens 200 --repeats 2 --ignore-eos --cupti=8/80 --stacks
+run replays --model config:smollm2-135m --dtype bf16 --cuda-graph --max-model-len 2048 --prompt-tokens 64 --max-new-tokens 1200 \
+  --warmup 0 --repeats 1 --ignore-eos --cupti=5/200 --set stacks=off
 run large --model config:llama-3-8b --dtype bf16 --prompt-tokens 48 --max-new-tokens 8 --repeats 3 --ignore-eos --cupti=1/6
 [ -z "${GGUF:-}" ] || run quantised --model "$GGUF" --prompt-tokens 24 --max-new-tokens 8 --repeats 3 --ignore-eos --cupti=1/6
 run batch --model config:smollm2-135m --dtype f32 --batch 8 --prompt-tokens 24 --max-new-tokens 10 --repeats 3 --ignore-eos \

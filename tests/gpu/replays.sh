@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Replays of CUDA graphs, layer by layer: whether every kernel of a replay is known by the interval that captured it, what a
+# window of kernels costs a replay, and steps that leave their graph. Two minutes on an H200.
+# Usage: tests/gpu/replays.sh
+#   BIN      folder with `candlescope-cuda` (cargo build -p candlescope-cli --features cuda, renamed)
+#   OUT      folder for results (default: target/bench/replays)
+#   TAKES    takes of each case (default 2)
+#   MODELS   names of `config:NAME` (default: smollm2-135m gpt2 llama-3-8b)
+# Prints, for each run: kernels of graphs and how many of them have an interval, kernels of a replay and nodes of its graph,
+# time on the device with a module, the median of replayed steps in windows and outside, and the eager run's paths beside the
+# replay's. Fails if a case does, if a kernel of a graph has no interval, or if a replay has not each node once.
+set -uo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+[ -z "${BIN:-}" ] || export PATH=$BIN:$PATH
+out=${OUT:-$root/target/bench/replays}
+mkdir -p "$out"
+failed=0
+
+record() { # NAME MODEL OPTIONS…
+  local name=$1 model=$2
+  shift 2
+  if ! candlescope-cuda profile --model "config:$model" --device cuda:0 --dtype bf16 --prompt-tokens 64 --ignore-eos \
+    --no-progress --set stacks=off "$@" --out "$out/$name" >"$out/$name.txt" 2>&1; then
+    echo "failed: $name: $(tail -n 2 "$out/$name.txt")"
+    failed=1
+    return 1
+  fi
+}
+
+ask() { # NAME SQL
+  candlescope-cuda query "$2" "$out/$1" 2>&1
+}
+
+look() { # NAME
+  local name=$1
+  python3 - "$out/$name/run.json" "$name" <<'P' || failed=1
+import json, sys
+k = json.load(open(sys.argv[1]))["gpu"]["kernels"]
+print(sys.argv[2], "kernels of graphs", k["of_graphs"], "with an interval", k["of_captured"], "dropped", k["dropped"], "late", k["late"])
+sys.exit(k["of_graphs"] == 0 or k["of_captured"] != k["of_graphs"])
+P
+  ask "$name" "SELECT count(*) AS replays, min(n) AS fewest, max(n) AS most, min(nodes) AS nodes, max(nodes) AS nodes_most FROM \
+    (SELECT step, graph, count(*) AS n, count(DISTINCT graph_node) AS nodes FROM kernels WHERE graph IS NOT NULL GROUP BY step, graph)"
+  ask "$name" "SELECT sum(CASE WHEN path LIKE '%block%' OR module IS NOT NULL THEN gpu_dur_ns ELSE 0 END) * 1.0 / sum(gpu_dur_ns) AS in_modules \
+    FROM kernels WHERE graph IS NOT NULL"
+  ask "$name" "SELECT ran, CASE WHEN step IN (SELECT step FROM kernels) THEN 'window' ELSE 'outside' END AS which, count(*) AS steps, \
+    median(host_dur_ns) / 1e6 AS ms, median(gpu_dur_ns) / 1e6 AS gpu_ms FROM measured_steps WHERE phase = 'decode' GROUP BY 1, 2 ORDER BY 1, 2"
+}
+
+paths() { # NAME: time on the device by rollup path, of a step with kernels
+  ask "$1" "SELECT operator_of(path, NULL) AS operator, count(*) AS kernels, sum(gpu_dur_ns) / 1e3 / (SELECT count(DISTINCT step) FROM \
+    kernels WHERE phase = 'decode') AS us FROM kernels WHERE phase = 'decode' GROUP BY 1 ORDER BY 3 DESC LIMIT 14"
+}
+
+for model in ${MODELS:-smollm2-135m gpt2 llama-3-8b}; do
+  for take in $(seq "${TAKES:-2}"); do
+    record "$model-graph-$take" "$model" --cuda-graph --max-model-len 1024 --max-new-tokens 200 --warmup 2 --repeats 4 --cupti=5/50 &&
+      look "$model-graph-$take"
+  done
+  record "$model-eager" "$model" --max-new-tokens 100 --warmup 1 --repeats 3 --cupti=5/50 --gpu-timing steps
+  echo "$model eager"; paths "$model-eager"
+  echo "$model replayed"; paths "$model-graph-1"
+done
+# A context that grows through several shapes, with no request before it: the first steps of each run call by call.
+record left smollm2-135m --cuda-graph --max-model-len 2048 --max-new-tokens 1200 --warmup 0 --repeats 1 --cupti=5/200
+look left
+candlescope-cuda analyze --top 0 "$out/left" >"$out/left-analysis.txt" 2>&1
+grep -iE -A4 "left their CUDA graph" "$out/left-analysis.txt" || { echo "no finding left_graph"; failed=1; }
+candlescope-cuda report "$out/smollm2-135m-graph-1" >"$out/report.txt" 2>&1 || failed=1
+candlescope-cuda analyze "$out/smollm2-135m-graph-1" >"$out/analysis.txt" 2>&1 || failed=1
+candlescope-cuda export perfetto "$out/smollm2-135m-graph-1" >>"$out/report.txt" 2>&1 || failed=1
+exit $failed
