@@ -393,15 +393,12 @@ impl Kernels {
                 *launch == kernel.correlation && Arc::ptr_eq(&replay.form, &place.form)
             };
             // The kernels of a launch come one after the other.
-            match replays.last_mut().filter(same) {
+            match replays.iter_mut().rev().find(same) {
                 Some((_, replay)) => replay.kernels.push((place.at, kernel)),
-                None => match replays.iter_mut().find(same) {
-                    Some((_, replay)) => replay.kernels.push((place.at, kernel)),
-                    None => {
-                        let (launch, form) = (kernel.correlation, place.form.clone());
-                        replays.push((launch, Replay { form, kernels: vec![(place.at, kernel)] }));
-                    }
-                },
+                None => {
+                    let (launch, form) = (kernel.correlation, place.form.clone());
+                    replays.push((launch, Replay { form, kernels: vec![(place.at, kernel)] }));
+                }
             }
         }
         (others, replays.into_iter().map(|(_, replay)| replay).collect())
@@ -433,29 +430,16 @@ impl Kernels {
             self.counts.recorded -= 1;
             self.counts.dropped += 1;
             self.counts.mistimed += 1;
-            let of = match stands[i] {
-                Stands::Replayed(row) => &mut own[row],
-                Stands::Entered(at) => &mut inside[at],
-                Stands::Nowhere => &mut inside[launcher],
-            };
-            of.incomplete = true;
+            sum_of(stands[i], &mut own, inside, launcher).incomplete = true;
         }
         for (i, kernel) in replay.kernels {
             self.nodes.ran(&kernel);
             self.counts.attributed += 1;
+            sum_of(stands[i], &mut own, inside, launcher).add(Inside::of(&kernel));
             let span = match stands[i] {
-                Stands::Replayed(row) => {
-                    own[row].add(Inside::of(&kernel));
-                    &rows[row]
-                }
-                Stands::Entered(at) => {
-                    inside[at].add(Inside::of(&kernel));
-                    &batch.spans[at]
-                }
-                Stands::Nowhere => {
-                    inside[launcher].add(Inside::of(&kernel));
-                    &batch.spans[launcher]
-                }
+                Stands::Replayed(row) => &rows[row],
+                Stands::Entered(at) => &batch.spans[at],
+                Stands::Nowhere => &batch.spans[launcher],
             };
             let (seq, span_id, place) = (span.seq, span.span_id, place(span));
             let mut row = self.row(kernel, Some(&place), shared);
@@ -465,11 +449,8 @@ impl Kernels {
         for (i, stand) in stands.iter().enumerate().rev() {
             let Stands::Replayed(row) = *stand else { continue };
             let sum = own[row];
-            match replay.form.parents[i].map(|parent| stands[parent]) {
-                Some(Stands::Replayed(parent)) => own[parent].add(sum),
-                Some(Stands::Entered(at)) => inside[at].add(sum),
-                Some(Stands::Nowhere) | None => inside[launcher].add(sum),
-            }
+            let around = replay.form.parents[i].map_or(Stands::Nowhere, |parent| stands[parent]);
+            sum_of(around, &mut own, inside, launcher).add(sum);
             if !sum.incomplete {
                 rows[row].gpu = sum.gpu_time();
             }
@@ -635,6 +616,16 @@ impl Kernels {
             error: self.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             ..self.counts.clone()
         }
+    }
+}
+
+/// The sum of an interval of a form: among those of the replay's rows, or of the batch; of the launcher for one that stands
+/// nowhere.
+fn sum_of<'s>(stands: Stands, own: &'s mut [Inside], inside: &'s mut [Inside], launcher: usize) -> &'s mut Inside {
+    match stands {
+        Stands::Replayed(row) => &mut own[row],
+        Stands::Entered(at) => &mut inside[at],
+        Stands::Nowhere => &mut inside[launcher],
     }
 }
 
