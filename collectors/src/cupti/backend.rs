@@ -68,6 +68,11 @@ impl Real {
     pub(super) fn new(cupti: sys::Cupti, driver: sys::Driver) -> Self {
         Self { cupti, driver, subscriber: None, device_buffer_bytes: None }
     }
+
+    fn turn_callback(&self, domain: u32, cbid: u32, on: bool) -> Result<(), Code> {
+        let subscriber = self.subscriber.ok_or(code::INVALID_PARAMETER)?;
+        self.cupti.set_callback(subscriber, domain, cbid, on)
+    }
 }
 
 /// `CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE`.
@@ -125,14 +130,8 @@ impl Backend for Real {
     fn turn(&self, switch: Switch, on: bool) -> Result<(), Code> {
         match switch {
             Switch::Kind(kind) => self.cupti.set_kind(kind, on),
-            Switch::Callback(domain, cbid) => {
-                let subscriber = self.subscriber.ok_or(code::INVALID_PARAMETER)?;
-                self.cupti.set_callback(subscriber, domain as u32, cbid, on)
-            }
-            Switch::Resource(cbid) => {
-                let subscriber = self.subscriber.ok_or(code::INVALID_PARAMETER)?;
-                self.cupti.set_callback(subscriber, sys::RESOURCE, cbid, on)
-            }
+            Switch::Callback(domain, cbid) => self.turn_callback(domain as u32, cbid, on),
+            Switch::Resource(cbid) => self.turn_callback(sys::RESOURCE, cbid, on),
         }
     }
 

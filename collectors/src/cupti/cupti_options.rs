@@ -58,6 +58,11 @@ impl Default for CuptiOptions {
 }
 
 impl CuptiOptions {
+    /// Whether CUPTI stays in the process once it is there.
+    pub(super) fn stays(&self) -> bool {
+        self.keep_attached || self.follow_graphs
+    }
+
     /// How kernels find their intervals.
     #[must_use]
     pub fn correlate(mut self, correlate: Correlate) -> Self {

@@ -88,7 +88,7 @@ impl<B: Backend> KernelRecorder<B> {
             version,
             correlate: options.correlate,
             runtime: options.runtime_calls,
-            detaches: !options.keep_attached && !options.follow_graphs && search::detachable(version),
+            detaches: !options.stays() && search::detachable(version),
             mine: false,
             calls: Vec::new(),
             kinds: None,

@@ -163,11 +163,7 @@ impl Activity for Cupti {
     }
 
     fn wait(&self) -> Duration {
-        if self.options.keep_attached || self.options.follow_graphs {
-            Duration::ZERO
-        } else {
-            self.pace.wait(Instant::now())
-        }
+        if self.options.stays() { Duration::ZERO } else { self.pace.wait(Instant::now()) }
     }
 
     fn enable(&mut self) -> Result<(), ActivityError> {

@@ -11,8 +11,9 @@ use candlescope_schema::Ran;
 /// Fewer replays do not say what one takes.
 const FEWEST: usize = 10;
 
-/// Figures of the steps by why they ran call by call. Other reasons hold for all steps of a model, so that none is a replay.
-const CAUSES: [(Ran, &str); 2] = [(Ran::CaptureFailed, "capture_failed"), (Ran::WarmUp, "warm_up")];
+/// Why steps ran call by call; their number is a figure of that name. Other reasons hold for all steps of a model, so that
+/// none is a replay.
+const CAUSES: [Ran; 2] = [Ran::CaptureFailed, Ran::WarmUp];
 
 pub(super) fn find(_: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let Some(series) = step.series else { return };
@@ -23,14 +24,13 @@ pub(super) fn find(_: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if replays.len() < FEWEST {
         return;
     }
-    let is_eager = |point: &&StepPoint| CAUSES.iter().any(|(cause, _)| point.ran == Some(*cause));
+    let is_eager = |point: &&StepPoint| point.ran.is_some_and(|ran| CAUSES.contains(&ran));
     let eager: Vec<&StepPoint> = unrecorded().filter(is_eager).collect();
     let (n, of_replays) = (eager.len() as u64, replays.len() as u64);
     let Some((_, median, _)) = quartiles(replays).filter(|_| n > 0) else { return };
     let excess: f64 = eager.iter().map(|point| ns(point) - median).sum();
     let whole: f64 = unrecorded().map(ns).sum();
     let share = (excess / whole).max(0.0);
-    let by_cause = |cause: Ran| eager.iter().filter(|point| point.ran == Some(cause)).count();
     let tokens = eager.iter().map(|point| u64::from(point.tokens.unwrap_or(0))).sum::<u64>();
     let mut draft = Draft::new(AdviceCode::LeftGraph, step)
         .steps(n + of_replays)
@@ -38,9 +38,9 @@ pub(super) fn find(_: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .measured_if("eager_tokens", "count", (tokens > 0).then_some(tokens as f64), n)
         .measured("eager_mean_ns", "ns", eager.iter().map(|point| ns(point)).sum::<f64>() / n as f64, n)
         .measured("replay_ns", "ns", median, of_replays);
-    for (cause, name) in CAUSES {
-        let steps = by_cause(cause) as f64;
-        draft = draft.measured_if(name, "count", (steps > 0.0).then_some(steps), n);
+    for cause in CAUSES {
+        let steps = eager.iter().filter(|point| point.ran == Some(cause)).count() as f64;
+        draft = draft.measured_if(cause.as_str(), "count", (steps > 0.0).then_some(steps), n);
     }
     let draft = draft
         .derived("share", "ratio", share, n)

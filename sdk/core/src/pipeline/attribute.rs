@@ -344,15 +344,16 @@ impl Kernels {
             self.waiting_count -= kernels.len();
             inside[i].recorded = true;
             inside[i].incomplete = self.suspect || self.incomplete.remove(&span.seq);
-            let (kernels, replays) = self.apart(kernels);
+            let mut replays = Vec::new();
             for kernel in kernels {
+                let Some(kernel) = self.place_in_replay(kernel, &mut replays) else { continue };
                 inside[i].add(Inside::of(&kernel));
                 self.counts.attributed += 1;
                 let row = self.row(kernel, Some(&place(span)), shared);
                 batch.kernels.push(row);
             }
             self.remembered.insert(span.seq, place(span));
-            replayed.extend(replays.into_iter().map(|replay| (i, replay)));
+            replayed.extend(replays.into_iter().map(|(_, replay)| (i, replay)));
         }
         let mut rows = Vec::new();
         for (launcher, replay) in replayed {
@@ -379,29 +380,23 @@ impl Kernels {
         Attribution(inside)
     }
 
-    /// Kernels of graphs whose capture is known, each replay by itself, and the others.
-    fn apart(&mut self, kernels: Vec<RawKernel>) -> (Vec<RawKernel>, Vec<Replay>) {
-        let (mut others, mut replays) = (Vec::new(), Vec::<(u32, Replay)>::new());
-        for kernel in kernels {
-            self.counts.of_graphs += u64::from(kernel.graph.is_some());
-            let Some(place) = kernel.graph_node.and_then(|node| self.nodes.place(node)) else {
-                others.push(kernel);
-                continue;
-            };
-            self.counts.of_captured += 1;
-            let same = |(launch, replay): &&mut (u32, Replay)| {
-                *launch == kernel.correlation && Arc::ptr_eq(&replay.form, &place.form)
-            };
-            // The kernels of a launch come one after the other.
-            match replays.iter_mut().rev().find(same) {
-                Some((_, replay)) => replay.kernels.push((place.at, kernel)),
-                None => {
-                    let (launch, form) = (kernel.correlation, place.form.clone());
-                    replays.push((launch, Replay { form, kernels: vec![(place.at, kernel)] }));
-                }
+    /// Puts a kernel to the others of its replay, if its graph's capture is known; otherwise it is given back.
+    fn place_in_replay(&mut self, kernel: RawKernel, replays: &mut Vec<(u32, Replay)>) -> Option<RawKernel> {
+        self.counts.of_graphs += u64::from(kernel.graph.is_some());
+        let Some(place) = kernel.graph_node.and_then(|node| self.nodes.place(node)) else { return Some(kernel) };
+        self.counts.of_captured += 1;
+        let same = |(launch, replay): &&mut (u32, Replay)| {
+            *launch == kernel.correlation && Arc::ptr_eq(&replay.form, &place.form)
+        };
+        // The kernels of a launch come one after the other.
+        match replays.iter_mut().rev().find(same) {
+            Some((_, replay)) => replay.kernels.push((place.at, kernel)),
+            None => {
+                let (launch, form) = (kernel.correlation, place.form.clone());
+                replays.push((launch, Replay { form, kernels: vec![(place.at, kernel)] }));
             }
         }
-        (others, replays.into_iter().map(|(_, replay)| replay).collect())
+        None
     }
 
     /// Moves the kernels of a replay, which span `launcher` launched, into the batch, and makes the rows of its intervals.
@@ -422,6 +417,7 @@ impl Kernels {
             (seq, shared.span_id(seq))
         };
         let mut rows = rows(&replay, &stands, &mut batch.spans, launcher, number);
+        let around: Vec<Stands> = (0..stands.len()).map(|i| replay.around(i, &stands)).collect();
         let mut own = vec![Inside::default(); count];
         // A lost record of the launch may be any interval's.
         let incomplete = inside[launcher].incomplete || self.outlasts_recorder(&batch.spans[launcher]);
@@ -436,11 +432,7 @@ impl Kernels {
             self.nodes.ran(&kernel);
             self.counts.attributed += 1;
             sum_of(stands[i], &mut own, inside, launcher).add(Inside::of(&kernel));
-            let span = match stands[i] {
-                Stands::Replayed(row) => &rows[row],
-                Stands::Entered(at) => &batch.spans[at],
-                Stands::Nowhere => &batch.spans[launcher],
-            };
+            let span = stands[i].span(&rows, &batch.spans, launcher);
             let (seq, span_id, place) = (span.seq, span.span_id, place(span));
             let mut row = self.row(kernel, Some(&place), shared);
             (row.seq, row.span_id) = (Some(seq), Some(span_id));
@@ -449,8 +441,7 @@ impl Kernels {
         for (i, stand) in stands.iter().enumerate().rev() {
             let Stands::Replayed(row) = *stand else { continue };
             let sum = own[row];
-            let around = replay.form.parents[i].map_or(Stands::Nowhere, |parent| stands[parent]);
-            sum_of(around, &mut own, inside, launcher).add(sum);
+            sum_of(around[i], &mut own, inside, launcher).add(sum);
             if !sum.incomplete {
                 rows[row].gpu = sum.gpu_time();
             }

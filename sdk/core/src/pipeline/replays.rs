@@ -11,6 +11,7 @@ use crate::gpu::{GraphNode, RawKernel};
 use crate::record::{Batch, SpanId, SpanRecord};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// Nodes that are remembered. A step of a large model has some thousand, and each shape that a program captures as many
@@ -64,16 +65,19 @@ impl GraphNodes {
     pub(crate) fn add(&mut self, node: GraphNode, seq: Option<u64>) {
         self.in_vain = 0;
         if node.original.is_some()
-            && let Some(made) = seq.and_then(|seq| self.waiting.get_mut(&seq))
-            && made.pop_if(|last| *last == node.node).is_some()
+            && let Some(Entry::Occupied(mut made)) = seq.map(|seq| self.waiting.entry(seq))
+            && made.get_mut().pop_if(|last| *last == node.node).is_some()
         {
             self.waiting_count -= 1;
+            if made.get().is_empty() {
+                made.remove();
+            }
         }
         match (node.original, seq) {
             (Some(original), _) => match self.known.get(&original).cloned() {
                 Some(place) => self.remember(node.node, place),
                 // Copies come right after what they are copies of.
-                None if self.waiting_count > 0 && self.copies.len() < MOST_NODES => {
+                None if !self.waiting.is_empty() && self.copies.len() < MOST_NODES => {
                     self.copies.push((node.node, original));
                 }
                 None => {}
@@ -124,7 +128,7 @@ impl GraphNodes {
         for (copy, original) in std::mem::take(&mut self.copies) {
             match self.known.get(&original).cloned() {
                 Some(place) => self.remember(copy, place),
-                None if self.waiting_count > 0 => self.copies.push((copy, original)),
+                None if !self.waiting.is_empty() => self.copies.push((copy, original)),
                 None => {}
             }
         }
@@ -201,7 +205,24 @@ pub(crate) enum Stands {
     Replayed(usize),
 }
 
+impl Stands {
+    /// The interval: one of the replay's rows, or of the batch; the launcher for one that stands nowhere.
+    pub(crate) fn span<'s>(self, rows: &'s [SpanRecord], spans: &'s [SpanRecord], launcher: usize) -> &'s SpanRecord {
+        let own = match self {
+            Self::Replayed(row) => rows.get(row),
+            Self::Entered(at) => spans.get(at),
+            Self::Nowhere => None,
+        };
+        own.unwrap_or(&spans[launcher])
+    }
+}
+
 impl Replay {
+    /// Where what is around an interval of the form stands; nowhere if it was captured elsewhere.
+    pub(crate) fn around(&self, at: usize, stands: &[Stands]) -> Stands {
+        self.form.parents[at].map_or(Stands::Nowhere, |parent| stands[parent])
+    }
+
     /// Where each interval of the form stands, if the graph was launched by span `launcher` of the batch, and how many get
     /// a row. In the step that captured the graph, each is itself.
     pub(crate) fn places(
@@ -240,9 +261,10 @@ impl Replay {
     }
 
     /// Takes out the kernels whose end cannot be right, and returns their places: those that take far longer than their node
-    /// did before (in its first replay, than the same kernel of another node), and run on beside those that follow them in their stream. Seen of CUPTI 13.0 in the last replay of a
-    /// window: up to nine tenths of its kernels ended, by their records, when the next replay ran the same node. Where
-    /// another program has the device meanwhile, kernels take longer, too, but the next ones wait.
+    /// did before (in its first replay, than the same kernel of another node), and run on beside those that follow them in
+    /// their stream. Seen of CUPTI 13.0 in the last replay of a window: up to nine tenths of its kernels ended, by their
+    /// records, when the next replay ran the same node. Where another program has the device meanwhile, kernels take longer,
+    /// too, but the next ones wait.
     pub(crate) fn take_mistimed(&mut self, nodes: &GraphNodes) -> Vec<usize> {
         self.kernels.sort_by_key(|(_, kernel)| (kernel.stream, kernel.start));
         let mut alike: FxHashMap<(&str, Option<[u32; 3]>), u64> = FxHashMap::default();
@@ -292,13 +314,7 @@ pub(crate) fn rows(
     let mut out: Vec<SpanRecord> = Vec::new();
     for (i, captured) in replay.form.spans.iter().enumerate() {
         let Stands::Replayed(_) = stands[i] else { continue };
-        let parent = match replay.form.parents[i].map(|parent| stands[parent]) {
-            Some(Stands::Replayed(row)) => out.get(row),
-            Some(Stands::Entered(at)) => spans.get(at),
-            Some(Stands::Nowhere) | None => None,
-        };
-        // What was captured elsewhere is below the launch.
-        let parent = parent.unwrap_or(&spans[launcher]);
+        let parent = replay.around(i, stands).span(&out, spans, launcher);
         let (parent_seq, depth) = (parent.seq, parent.depth.saturating_add(1));
         let (of, (seq, span_id)) = (&spans[launcher], seq());
         let mut row =
