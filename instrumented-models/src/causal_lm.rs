@@ -1,5 +1,6 @@
 //! What the generation loop needs from a model.
 
+use crate::sampling::{self, Sampler};
 use candle_core::{Device, Result, Tensor, bail};
 
 /// A language model that continues texts.
@@ -7,6 +8,15 @@ pub trait CausalLm {
     /// Logits of the last position, (batch, vocabulary) in f32, for `tokens` (batch, new tokens) of type u32, the first
     /// of which is at `position`. Position 0 starts a new text, a later one continues what was passed before.
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor>;
+
+    /// Passes the tokens of `texts` from `position` on, equally many of each, and chooses the next token of each.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward), and if the logits of a text are no numbers.
+    fn advance(&mut self, texts: &[Vec<u32>], position: usize, sampler: &Sampler) -> Result<Vec<u32>> {
+        let device = self.device().clone();
+        sampling::pass(|tokens| self.forward(tokens, position), &device, sampler, texts, position)
+    }
 
     /// Forgets everything passed so far.
     fn reset(&mut self);

@@ -20,7 +20,6 @@ mod streams;
 use crate::causal_lm::CausalLm;
 use crate::load::{LoadedModel, PromptTooLong};
 use crate::sampling::Sampler;
-use candle_core::{Device, Tensor};
 use candlescope_core::llm::{self, Request};
 use candlescope_core::{Annotation, Outcome, annotate};
 pub use encoder::{Encoding, encode};
@@ -140,11 +139,10 @@ fn run(
     // What holds wherever this ends with an error.
     request.outcome(Outcome::Failed);
     let in_request = request.enter();
-    let mut sampler = Sampler::new(&options.sampling, options.seed, batch);
+    let sampler = Sampler::new(&options.sampling, options.seed, batch);
     let mut texts: Vec<Vec<u32>> = prompts.to_vec();
     let mut output = Streams::new(context, batch);
     let mut token_times = Vec::with_capacity(most);
-    let device = model.device().clone();
 
     for step in 0..most {
         let length = prompt_tokens + step;
@@ -164,8 +162,7 @@ fn run(
         let open = output.open();
         annotate(wanted_of(open, if step == 0 { length } else { 1 }, length));
         let position = if step == 0 || !options.kv_cache { 0 } else { length - 1 };
-        let forward = |tokens: &Tensor| model.forward(tokens, position);
-        let next = advance(forward, &device, &mut sampler, &texts, position).map_err(failed)?;
+        let next = model.advance(&texts, position, &sampler).map_err(failed)?;
         request.record_tokens(open);
         token_times.push(Instant::now());
         drop(phase);
@@ -191,20 +188,4 @@ fn run(
 /// `length`. All have equal lengths.
 fn wanted_of(open: usize, new: usize, length: usize) -> Annotation {
     Annotation::new().new_tokens(open * new).sequences(open).context_sum((open * length) as u64)
-}
-
-/// One forward pass over the tokens from `position` on, and the choice of the next tokens.
-fn advance(
-    forward: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>,
-    device: &Device,
-    sampler: &mut Sampler,
-    texts: &[Vec<u32>],
-    position: usize,
-) -> candle_core::Result<Vec<u32>> {
-    let new = texts.first().map_or(0, |t| t.len() - position);
-    let flat: Vec<u32> = texts.iter().flat_map(|t| &t[position..]).copied().collect();
-    let tokens = Tensor::from_vec(flat, (texts.len(), new), device)?;
-    let logits = forward(&tokens)?;
-    let _sampling = llm::sample();
-    sampler.next(&logits, texts)
 }

@@ -61,6 +61,6 @@ pub use load::{
     AnyModel, Engine, Held, LoadError, LoadOptions, LoadedEncoder, LoadedEncoderDecoder, LoadedModel, LoadedVision,
     PromptError, PromptTooLong, SourceTooLong, TextModel,
 };
-pub use sampling::SamplingOptions;
+pub use sampling::{Sampler, SamplingOptions};
 pub use source::ModelSource;
 pub use tokenizer::Tokenizer;

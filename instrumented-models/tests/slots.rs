@@ -8,7 +8,8 @@ use candlescope_models::config::GPT2;
 use candlescope_models::slots::{EagerCause, Ran, SlotDecoder, SlotOptions};
 use candlescope_models::weights::random::RandomWeights;
 use candlescope_models::{
-    CausalLm, GenerateOptions, Gpt2, Llama, LoadOptions, LoadedModel, ModelConfig, ModelSource, generate,
+    CausalLm, GenerateOptions, Gpt2, Llama, LoadOptions, LoadedModel, ModelConfig, ModelSource, SamplingOptions,
+    generate,
 };
 use common::*;
 use tracing_subscriber::prelude::*;
@@ -139,11 +140,25 @@ fn an_idle_slot_keeps_what_it_holds() {
 
 #[test]
 fn generation_is_the_same_with_and_without_slots() {
+    let drawn = SamplingOptions { temperature: Some(0.8), top_k: Some(50), top_p: Some(0.95), ..Default::default() };
+    let penalised = SamplingOptions { repeat_penalty: 1.3, ..drawn.clone() };
+    for sampling in [SamplingOptions::default(), drawn, penalised] {
+        is_the_same_with_and_without_slots(&sampling);
+    }
+}
+
+fn is_the_same_with_and_without_slots(sampling: &SamplingOptions) {
     let source = ModelSource::parse("embedded").unwrap();
     let text = |slots: Option<SlotOptions>, batch: usize| {
         let mut loaded = LoadedModel::load(&source, &LoadOptions { slots, ..LoadOptions::default() }).unwrap();
         let prompts = vec![loaded.encode_prompt("Once upon a time").unwrap(); batch];
-        let options = GenerateOptions { max_new_tokens: 40, ignore_eos: true, ..GenerateOptions::default() };
+        let options = GenerateOptions {
+            max_new_tokens: 40,
+            ignore_eos: true,
+            seed: 3,
+            sampling: sampling.clone(),
+            ..Default::default()
+        };
         (0..2).map(|_| generate(&mut loaded, &prompts, &options, &mut |_| {}).unwrap().sequences).collect::<Vec<_>>()
     };
     for batch in [1, 3] {

@@ -6,12 +6,12 @@
 
 use super::streams::Streams;
 use super::{
-    Context, FinishReason, GenerateError, GenerateOptions, GenerationOutput, TokenEvent, advance, check_options,
-    check_tokens, wanted_of,
+    Context, FinishReason, GenerateError, GenerateOptions, GenerationOutput, TokenEvent, check_options, check_tokens,
+    wanted_of,
 };
 use crate::encoder_decoder::{EncoderDecoder, Source};
 use crate::load::{LoadedEncoderDecoder, SourceTooLong, random_tokens};
-use crate::sampling::Sampler;
+use crate::sampling::{Sampler, pass};
 use candle_core::Tensor;
 use candlescope_core::llm::{self, Request};
 use candlescope_core::{Outcome, annotate};
@@ -112,7 +112,7 @@ pub fn generate_from_with(
         // So that the phase ends when the device has finished, and its work is not part of the prefill.
         model.device().synchronize().map_err(encoding)?;
     }
-    let mut sampler = Sampler::new(&options.sampling, options.seed, batch);
+    let sampler = Sampler::new(&options.sampling, options.seed, batch);
     let mut texts: Vec<Vec<u32>> = vec![start.clone(); batch];
     let mut output = Streams::new(context, batch);
     let mut token_times = Vec::with_capacity(most);
@@ -129,7 +129,7 @@ pub fn generate_from_with(
         let open = output.open();
         annotate(wanted_of(open, if step == 0 { length } else { 1 }, length));
         let forward = |tokens: &Tensor| model.decode(tokens, position);
-        let next = advance(forward, &device, &mut sampler, &texts, position).map_err(failed)?;
+        let next = pass(forward, &device, &sampler, &texts, position).map_err(failed)?;
         request.record_tokens(open);
         token_times.push(Instant::now());
         drop(phase);

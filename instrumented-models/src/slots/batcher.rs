@@ -11,8 +11,8 @@ use super::buckets;
 use super::decoder::SlotDecoder;
 use crate::generate::{FinishReason, GenerateError, GenerateOptions, check_options, check_tokens};
 use crate::load::PromptTooLong;
-use crate::sampling::Sampler;
-use candle_core::{D, Device, Result, Tensor, bail};
+use crate::sampling::{NO_NUMBERS, Rule, Sampler, all_chosen};
+use candle_core::{Result, Tensor, bail};
 use candlescope_core::llm::{self, Request, Tokens};
 use candlescope_core::{Annotation, Outcome, annotate};
 use std::collections::VecDeque;
@@ -272,6 +272,7 @@ impl<'a> Batcher<'a> {
                         running
                             .sampler
                             .next(&logits, std::slice::from_ref(&running.text))
+                            .and_then(all_chosen)
                             .map(|next| next.first().copied())
                     }
                     false => Ok(None),
@@ -342,28 +343,26 @@ impl<'a> Batcher<'a> {
 
     /// The next token of each of the sequences in `slots`. Choosing one may fail alone, as where its logits are no numbers.
     fn advance(&mut self, slots: &[usize]) -> Result<Vec<Result<u32>>> {
-        let last = slots.last().map_or(0, |last| last + 1);
-        let mut tokens = vec![0u32; last];
-        for slot in slots {
-            tokens[*slot] = self.running[*slot].as_ref().and_then(|r| r.text.last().copied()).unwrap_or(0);
-        }
-        let tokens = Tensor::from_vec(tokens, (last, 1), self.decoder.device())?;
-        let logits = self.decoder.step(&tokens, slots)?;
-        let _sampling = llm::sample();
-        let of = |slot: &usize| self.running[*slot].as_ref();
-        if slots.iter().all(|slot| of(slot).is_none_or(|running| running.sampler.takes_the_best())) {
-            let best = logits.argmax(D::Minus1)?.to_vec1::<u32>()?;
-            return Ok(slots.iter().map(|slot| Ok(best[*slot])).collect());
-        }
-        // One copy for all rows.
-        let logits = logits.to_device(&Device::Cpu)?;
-        let choose = |slot: &usize| {
-            let Some(running) = &mut self.running[*slot] else { bail!("slot {slot} is empty") };
-            let row = logits.narrow(0, *slot, 1)?;
-            let next = running.sampler.next(&row, std::slice::from_ref(&running.text))?;
-            next.first().copied().map_or_else(|| bail!("no token was chosen"), Ok)
+        let running = |slot: &usize| self.running[*slot].as_ref().filter(|running| running.generates);
+        let next = |slot: &usize| {
+            let rule = running(slot).and_then(|r| r.sampler.rules()?.first().copied());
+            let last = running(slot).and_then(|r| r.text.last().copied()).unwrap_or(0);
+            (*slot, last, rule.unwrap_or(Rule::GREEDY))
         };
-        Ok(slots.iter().map(choose).collect())
+        let (chosen, logits) = self.decoder.advance(&slots.iter().map(next).collect::<Vec<_>>())?;
+        let choose = |(slot, chosen): (&usize, Option<u32>)| {
+            let token = match running(slot) {
+                // What depends on the text so far is chosen on the host.
+                Some(running) if running.sampler.rules().is_none() => {
+                    let _sampling = llm::sample();
+                    let row = logits.narrow(0, *slot, 1)?;
+                    running.sampler.next(&row, std::slice::from_ref(&running.text))?.first().copied().flatten()
+                }
+                _ => chosen,
+            };
+            token.map_or_else(|| bail!("{NO_NUMBERS}"), Ok)
+        };
+        Ok(slots.iter().zip(chosen).map(choose).collect())
     }
 
     /// Hands a token on, and ends the sequence if it was the last.

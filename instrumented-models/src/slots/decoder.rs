@@ -6,10 +6,13 @@ use super::options::{Ran, SlotOptions};
 use super::room::check_memory;
 
 use crate::layers::{Attending, Place, SlotPlaces, record};
+use crate::sampling::{self, Choose, Rule, WORDS, is_chosen_on};
 use crate::slot_model::{EagerCause, SlotModel};
 use candle_core::{DType, Device, Result, Tensor, bail};
+use candlescope_core::llm;
 use candlescope_core::{Annotation, is_recording};
 use candlescope_work::operation::Cost;
+use tracing::span::EnteredSpan;
 
 /// The position of a slot that no sequence has: nothing is written there.
 const IDLE: u32 = u32::MAX;
@@ -46,6 +49,10 @@ pub struct SlotDecoder {
     written: Vec<usize>,
     /// The positions that the device has.
     told: Vec<u32>,
+    /// The tokens that the device has for the next step, which it chose itself; empty if it has none.
+    fed: Vec<u32>,
+    /// The rules that the device has.
+    ruled: Vec<Rule>,
     context: usize,
     ran: Option<Ran>,
 }
@@ -60,6 +67,10 @@ struct Buffers {
     advance: Tensor,
     /// (slots, vocabulary) in f32.
     logits: Tensor,
+    /// How the next tokens are chosen, (slots, [`WORDS`]) u32.
+    rules: Tensor,
+    /// The tokens that were chosen, as [`Choose`] has them, (2, slots) u32.
+    chosen: Tensor,
     /// The numbers of all positions, (1, context) u32.
     ends: Tensor,
     attended: Tensor,
@@ -73,6 +84,8 @@ impl Buffers {
             positions: Tensor::full(IDLE, slots, device)?,
             advance: Tensor::zeros(slots, DType::U32, device)?,
             logits: Tensor::zeros((slots, vocabulary), DType::F32, device)?,
+            rules: Tensor::from_vec(Rule::GREEDY.words().repeat(slots), (slots, WORDS), device)?,
+            chosen: Tensor::zeros((2, slots), DType::U32, device)?,
             ends: Tensor::arange(0u32, context as u32, device)?.unsqueeze(0)?,
             attended: Tensor::zeros((1, 1), DType::F32, device)?,
             masked: Tensor::full(f32::NEG_INFINITY, (1, 1), device)?,
@@ -86,9 +99,28 @@ impl Buffers {
         let mask = masked.then(|| self.mask(&positions, attending.context)).transpose()?;
         let places = SlotPlaces { positions: positions.clone(), mask, attending };
         let step = model.slot_step(places)?;
-        let logits = model.forward_at(&self.tokens.narrow(0, 0, slots)?, Place::Each(&step))?;
-        positions.slice_set(&(&positions + self.advance.narrow(0, 0, slots)?)?, 0, 0)?;
-        Ok(logits)
+        model.forward_at(&self.tokens.narrow(0, 0, slots)?, Place::Each(&step))
+    }
+
+    /// Chooses a token of each row of `logits`, which the next step passes unless it is given others.
+    fn choose(&self, logits: &Tensor) -> Result<()> {
+        let slots = logits.dim(0)?;
+        let (rules, positions) = (self.rules.narrow(0, 0, slots)?, self.positions.narrow(0, 0, slots)?);
+        let device = logits.device();
+        let chosen = if is_chosen_on(device) {
+            logits.contiguous()?.apply_op3_no_bwd(&rules, &positions, &Choose)?
+        } else {
+            let [logits, rules, positions] = [logits, &rules, &positions].map(|of| of.to_device(&Device::Cpu));
+            logits?.apply_op3_no_bwd(&rules?, &positions?, &Choose)?.to_device(device)?
+        };
+        self.chosen.slice_set(&chosen, 1, 0)?;
+        self.tokens.slice_set(&chosen.get(1)?.unsqueeze(1)?, 0, 0)
+    }
+
+    /// The first `slots` positions go on.
+    fn advance(&self, slots: usize) -> Result<()> {
+        let positions = self.positions.narrow(0, 0, slots)?;
+        positions.slice_set(&(&positions + self.advance.narrow(0, 0, slots)?)?, 0, 0)
     }
 
     /// 0 where a slot attends, −∞ where it does not, (n, 1, 1, context).
@@ -99,6 +131,14 @@ impl Buffers {
         let mask = seen.where_cond(&self.attended.broadcast_as(shape)?, &self.masked.broadcast_as(shape)?)?;
         mask.reshape((n, 1, 1, context))
     }
+}
+
+/// Where the slots are in a step.
+struct Positions {
+    /// Of each slot, [`IDLE`] of those that rest.
+    of: Vec<u32>,
+    /// Positions that are attended to, of all slots together.
+    attended: u64,
 }
 
 /// The cost of a step of `rows` slots, of which that of its sequences is needed: that of as many at their mean context, since
@@ -146,7 +186,8 @@ impl SlotDecoder {
         }
         let buffers = Buffers::new(slots, context, model.vocab_size(), &device)?;
         let (held, written, told) = (vec![0; slots], vec![0; slots], vec![IDLE; slots]);
-        Ok(Self { graphs, buffers, model, held, written, told, context, ran: None })
+        let (fed, ruled) = (Vec::new(), vec![Rule::GREEDY; slots]);
+        Ok(Self { graphs, buffers, model, held, written, told, fed, ruled, context, ran: None })
     }
 
     /// How many slots there are.
@@ -225,14 +266,37 @@ impl SlotDecoder {
     /// If a slot is named twice or empty, or if its sequence has no room for another token: it has to leave first.
     pub fn step(&mut self, tokens: &Tensor, slots: &[usize]) -> Result<Tensor> {
         let given = tokens.dim(0)?;
+        let (at, n, context) = self.places(slots, given)?;
+        // Not cached with a step's constants: they may be others each time.
+        self.buffers.tokens.slice_set(&tokens.narrow(0, 0, given.min(n))?.contiguous()?, 0, 0)?;
+        let (logits, _) = self.run(at, slots, (n, context), false)?;
+        logits.narrow(0, 0, given.min(n))
+    }
+
+    /// As [`step`](Self::step), with the token of each of `slots`, and chooses the next ones by these rules, on the device
+    /// where it can: `None` where logits are no numbers. Logits are there for whoever chooses otherwise, (slots, vocabulary).
+    pub(crate) fn advance(&mut self, next: &[(usize, u32, Rule)]) -> Result<(Vec<Option<u32>>, Tensor)> {
+        let slots: Vec<usize> = next.iter().map(|(slot, ..)| *slot).collect();
+        let (at, n, context) = self.places(&slots, self.slots())?;
+        self.pass(next, n)?;
+        self.rule(next)?;
+        let (logits, sampling) = self.run(at, &slots, (n, context), true)?;
+        let _sampling = sampling.unwrap_or_else(llm::sample);
+        let chosen = sampling::read(&self.buffers.chosen)?;
+        self.fed = chosen.iter().map(|token| token.unwrap_or(0)).collect();
+        Ok((slots.iter().map(|slot| chosen[*slot]).collect(), logits))
+    }
+
+    /// The position of each slot in a step, and the step's shape.
+    fn places(&self, slots: &[usize], given: usize) -> Result<(Positions, usize, usize)> {
         let Some(used) = slots.iter().max().map(|last| last + 1).filter(|used| *used <= given.min(self.slots())) else {
             bail!("{given} tokens for the slots {slots:?} of {}", self.slots())
         };
-        let mut positions = vec![IDLE; self.slots()];
-        let (mut longest, mut attended) = (0, 0);
+        let mut at = Positions { of: vec![IDLE; self.slots()], attended: 0 };
+        let mut longest = 0;
         for slot in slots {
             let held = self.held[*slot];
-            if positions[*slot] != IDLE {
+            if at.of[*slot] != IDLE {
                 bail!("slot {slot} is named twice in {slots:?}")
             }
             if held == 0 || held >= self.context {
@@ -241,18 +305,30 @@ impl SlotDecoder {
                     self.context
                 )
             }
-            positions[*slot] = held as u32;
+            at.of[*slot] = held as u32;
             longest = longest.max(held);
-            attended += held as u64 + 1;
+            at.attended += held as u64 + 1;
         }
-        let (n, context) = match &self.graphs {
-            Ok(_) => (buckets::slots(used, self.slots()), buckets::context(longest + 1, self.context)),
+        Ok(match &self.graphs {
+            Ok(_) => (at, buckets::slots(used, self.slots()), buckets::context(longest + 1, self.context)),
             // What is not captured need not be rounded.
-            Err(_) => (used, longest + 1),
-        };
-        // Neither is cached with a step's constants: it may be different each time.
-        self.buffers.tokens.slice_set(&tokens.narrow(0, 0, given.min(n))?.contiguous()?, 0, 0)?;
-        self.tell(positions)?;
+            Err(_) => (at, used, longest + 1),
+        })
+    }
+
+    /// One step of the first `n` slots, whose tokens the device has. While tokens are chosen call by call, that interval is
+    /// left open.
+    fn run(
+        &mut self,
+        at: Positions,
+        slots: &[usize],
+        (n, context): (usize, usize),
+        chooses: bool,
+    ) -> Result<(Tensor, Option<EnteredSpan>)> {
+        let attended = at.attended;
+        // Whatever comes of it, the tokens for the next step are others.
+        self.fed.clear();
+        self.tell(at.of)?;
         let aligned = self.told[..n].iter().all(|position| *position as usize + 1 == context);
         // Also by a step that fails on its way.
         slots.iter().for_each(|slot| self.written[*slot] = self.written[*slot].max(self.held[*slot] + 1));
@@ -261,12 +337,17 @@ impl SlotDecoder {
         let may_replay = self.graphs.is_ok() && is_recording();
         let cost = if may_replay { replay_cost(self.model.as_ref(), n, attending) } else { Cost::ZERO };
         let (buffers, model) = (&self.buffers, self.model.as_mut());
+        let mut sampling = None;
         let stepped = match &mut self.graphs {
             Ok(graphs) => {
-                // The mask of any positions, and logits where they always are.
-                let mut body = || {
+                // The mask of any positions, logits where they always are, and tokens whether they are wanted or not.
+                let mut body = |captured: bool| {
                     let logits = buffers.step(model, n, attending, true)?;
-                    buffers.logits.slice_set(&logits.contiguous()?, 0, 0)
+                    buffers.logits.slice_set(&logits.contiguous()?, 0, 0)?;
+                    let choosing = llm::sample();
+                    buffers.choose(&logits)?;
+                    sampling = (chooses && !captured).then_some(choosing);
+                    buffers.advance(n)
                 };
                 let annotate = || record(|| Annotation::from(cost).shape(&[n, context]));
                 let ran = graphs.run((n, context), &mut body, &annotate);
@@ -274,7 +355,14 @@ impl SlotDecoder {
                     (buffers.logits.clone(), ran.map_or_else(Ran::Eager, |()| Ran::Replay { slots: n, context }))
                 })
             }
-            Err(cause) => buffers.step(model, n, attending, !aligned).map(|logits| (logits, Ran::Eager(*cause))),
+            Err(cause) => buffers.step(model, n, attending, !aligned).and_then(|logits| {
+                if chooses {
+                    sampling = Some(llm::sample());
+                    buffers.choose(&logits)?;
+                }
+                buffers.advance(n)?;
+                Ok((logits, Ran::Eager(*cause)))
+            }),
         };
         // After an error it is not known whether the device has advanced.
         let (logits, ran) = stepped.inspect_err(|_| self.told.clear())?;
@@ -284,7 +372,33 @@ impl SlotDecoder {
             self.held[*slot] += 1;
             self.told[*slot] += 1;
         }
-        logits.narrow(0, 0, given.min(n))
+        Ok((logits, sampling))
+    }
+
+    /// Tells the device the tokens of a step of `n` slots, unless it chose them itself.
+    fn pass(&mut self, next: &[(usize, u32, Rule)], n: usize) -> Result<()> {
+        if next.iter().all(|(slot, token, _)| self.fed.get(*slot) == Some(token)) {
+            return Ok(());
+        }
+        let mut tokens = vec![0; n];
+        next.iter().for_each(|(slot, token, _)| tokens[*slot] = *token);
+        self.fed.clear();
+        self.buffers.tokens.slice_set(&Tensor::from_vec(tokens, (n, 1), self.model.device())?, 0, 0)
+    }
+
+    /// Tells the device the rules, unless it knows.
+    fn rule(&mut self, next: &[(usize, u32, Rule)]) -> Result<()> {
+        if next.iter().all(|(slot, _, rule)| self.ruled.get(*slot) == Some(rule)) {
+            return Ok(());
+        }
+        let mut rules = std::mem::take(&mut self.ruled);
+        rules.resize(self.held.len(), Rule::GREEDY);
+        next.iter().for_each(|(slot, _, rule)| rules[*slot] = *rule);
+        let words: Vec<u32> = rules.iter().flat_map(Rule::words).collect();
+        let words = Tensor::from_vec(words, (rules.len(), WORDS), self.model.device())?;
+        self.buffers.rules.slice_set(&words, 0, 0)?;
+        self.ruled = rules;
+        Ok(())
     }
 
     fn check_room(&self, first: usize, batch: usize, tokens: usize) -> Result<()> {
@@ -345,6 +459,7 @@ mod tests {
         decoder.tell(vec![IDLE, 3, 1, IDLE]).unwrap();
         let of = Attending { context: 256, active: 2, attended: 6 };
         let rounded = decoder.buffers.step(decoder.model.as_mut(), 4, of, true).unwrap();
+        decoder.buffers.advance(4).unwrap();
         for slot in [1, 2] {
             let rows = [&exact, &rounded].map(|logits| logits.get(slot).unwrap().to_vec1::<f32>().unwrap());
             let largest = rows[0].iter().fold(0f32, |most, x| most.max(x.abs()));

@@ -2,7 +2,15 @@
 
 use super::SlotDecoder;
 use crate::causal_lm::CausalLm;
+use crate::sampling::{Sampler, all_chosen, pass};
 use candle_core::{Device, Result, Tensor, bail};
+
+impl SlotDecoder {
+    /// Whether the first `batch` slots go on from `position`.
+    fn go_on(&self, position: usize, batch: usize) -> bool {
+        position > 0 && batch <= self.slots() && (0..batch).all(|slot| self.held(slot) == position)
+    }
+}
 
 /// One request at a time in the first slots.
 pub(crate) struct OneRequest {
@@ -29,11 +37,23 @@ impl CausalLm for OneRequest {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
         let Some(slots) = &mut self.slots else { bail!("this model's slots were taken") };
         let (batch, count) = tokens.dims2()?;
-        let goes_on = count == 1 && position > 0 && batch <= slots.slots();
-        if goes_on && (0..batch).all(|slot| slots.held(slot) == position) {
+        if count == 1 && slots.go_on(position, batch) {
             return slots.step(tokens, &(0..batch).collect::<Vec<_>>());
         }
         slots.prefill(0, tokens, position)
+    }
+
+    fn advance(&mut self, texts: &[Vec<u32>], position: usize, sampler: &Sampler) -> Result<Vec<u32>> {
+        let one = |text: &Vec<u32>| text.get(position..).and_then(|new| <[u32; 1]>::try_from(new).ok());
+        let last: Option<Vec<[u32; 1]>> = texts.iter().map(one).collect();
+        if let (Some(slots), Some(last), Some(rules)) = (&mut self.slots, last, sampler.rules())
+            && slots.go_on(position, texts.len())
+        {
+            let next = last.iter().zip(rules).enumerate().map(|(slot, ([token], rule))| (slot, *token, *rule));
+            return all_chosen(slots.advance(&next.collect::<Vec<_>>())?.0);
+        }
+        let device = self.device.clone();
+        pass(|tokens| self.forward(tokens, position), &device, sampler, texts, position)
     }
 
     fn reset(&mut self) {
