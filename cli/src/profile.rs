@@ -14,6 +14,7 @@ use candle_core::Device;
 use candlescope::Scope;
 use candlescope::parquet::ParquetConfig;
 use candlescope_core::run::{Finding, RunManifest, Severity, env_key, result_key};
+use candlescope_models::slots::KvCollector;
 use candlescope_models::{AnyModel, LoadOptions, ModelSource, Picture};
 use candlescope_reader::ReadLimits;
 use candlescope_report::{ReportOptions, write_report};
@@ -218,6 +219,9 @@ fn start(
         .run_id(&run_id)
         .on_problem(candlescope_core::diagnostics::to_stderr)
         .session(|s| s.environment(env_key::CANDLE.name(), candlescope_models::CANDLE_VERSION));
+    if options.slots().is_some() {
+        builder = builder.collector(KvCollector::default());
+    }
     for (key, value) in crate::threads::facts() {
         builder = builder.session(|s| s.environment(key, value));
     }

@@ -2,15 +2,45 @@
 
 use candle_core::Device;
 
+/// A device's memory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// What can be allocated.
+    pub free: u64,
+    /// What there is.
+    pub total: u64,
+}
+
+/// The memory of `device`: of the machine what it has and [`available_bytes`], of a GPU what the driver says. `None` where
+/// nobody tells.
+pub fn memory(device: &Device) -> Option<Memory> {
+    match device {
+        Device::Cpu => available_bytes().map(|free| Memory { free, total: machine_bytes().unwrap_or(free).max(free) }),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => {
+            let told = device.cuda_stream().context().mem_get_info().ok()?;
+            Some(Memory { free: told.0 as u64, total: told.1 as u64 })
+        }
+        _ => None,
+    }
+}
+
+/// Bytes of RAM that the machine has.
+#[cfg(target_os = "linux")]
+fn machine_bytes() -> Option<u64> {
+    use procfs::Current;
+    Some(procfs::Meminfo::current().ok()?.mem_total)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn machine_bytes() -> Option<u64> {
+    None
+}
+
 /// Bytes that can be allocated on `device`: of the machine's memory [`available_bytes`], on a GPU what the driver has
 /// free. `None` where nobody tells.
 pub fn free_memory(device: &Device) -> Option<u64> {
-    match device {
-        Device::Cpu => available_bytes(),
-        #[cfg(feature = "cuda")]
-        Device::Cuda(device) => device.cuda_stream().context().mem_get_info().ok().map(|(free, _)| free as u64),
-        _ => None,
-    }
+    memory(device).map(|memory| memory.free)
 }
 
 /// Bytes that this process may still take: what the machine has left, or its control group, whichever is less. `None`

@@ -14,6 +14,7 @@ mod decoder;
 mod graphs;
 #[cfg(feature = "cuda")]
 mod graphs;
+mod kv_memory;
 mod one_request;
 mod options;
 mod room;
@@ -24,5 +25,6 @@ pub use crate::slot_model::{Capturable, EagerCause, SlotModel};
 pub use batcher::{Batcher, BatcherOptions, Job, Receive};
 pub use decoder::SlotDecoder;
 pub use graphs::capturable_device;
+pub use kv_memory::KvCollector;
 pub(crate) use one_request::OneRequest;
 pub use options::{Ran, SlotOptions};

@@ -82,6 +82,10 @@ names! {
     GPU_PCIE_WIDTH = "candlescope_gpu_pcie_link_width_lanes";
     /// PCIe traffic, in bytes a second: samples add `_receive` or `_transmit`.
     GPU_PCIE_THROUGHPUT = "candlescope_gpu_pcie_throughput_bytes_per_second";
+    /// Keys and values that the process has memory for, in bytes.
+    KV_ALLOCATED = "candlescope_kv_cache_allocated_bytes";
+    /// Those of it that hold a token of a sequence, in bytes.
+    KV_USED = "candlescope_kv_cache_used_bytes";
     /// Memory in use in candle's pool of a device, in bytes.
     POOL_USED = "candlescope_cuda_pool_used_bytes";
     /// The most of it so far.

@@ -82,7 +82,7 @@ fn a_batching_loop_gives_each_request_its_figures() {
     // Each waited two steps of a millisecond longer than the one before.
     assert!(queues[1] >= queues[0] + 2_000_000 && queues[2] >= queues[1] + 2_000_000, "{queues:?}");
     // All time of the steps is shared out.
-    let shares: f64 = latency.requests.iter().map(|r| r.step_share_ns.unwrap()).sum();
+    let shares: f64 = analysis.shares.requests.iter().map(|share| share.step_ns).sum();
     let all = ask(&run, "SELECT sum(host_dur_ns) FROM steps");
     let SqlValue::Int(all) = all.rows[0][0] else { panic!("{all:?}") };
     assert!((shares - all as f64).abs() < 1.0, "{shares} of {all}");
@@ -97,6 +97,34 @@ fn a_batching_loop_gives_each_request_its_figures() {
     assert_eq!(measured.rows, [[int(12), int(0)]]);
     let steps: Vec<_> = read.table(RecordKind::Step).flat_map(|batch| batch.steps).collect();
     assert_eq!(steps[3].serves, [Served::new(1, 1, 1), Served::new(2, 4, 1)]);
+}
+
+/// Runs of an H200, whose energy counter is the truth: no share is made up and none is lost.
+#[test]
+fn what_requests_used_adds_up_to_the_counter() {
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/recorded/gpu");
+    for name in ["decode", "host", "replays", "threads"] {
+        let run = Run::open(recorded.join(name)).expect("opens");
+        let analysis = Analysis::of(&run);
+        let (shares, sensors) = (&analysis.shares, &analysis.energy.sensors);
+        let [(_, sensor)] = &sensors[..] else { panic!("{name}: one GPU") };
+        assert!(sensor.has_counter, "{name}");
+        let (from, to) = sensor.covers().unwrap();
+        let (sum, counted) = (shares.sum().unwrap(), sensor.counted(from, to));
+        assert!((sum - counted).abs() < 1e-6 * counted && counted > 1.0, "{name}: {sum} of {counted} J");
+        let used = shares.of_requests().unwrap();
+        // What works for no request is there, too: the last of these marks none.
+        let of_steps = used + shares.other_steps.unwrap();
+        assert!(of_steps > 0.0 && of_steps < counted, "{name}: {of_steps} of {counted} J");
+        assert_eq!(used > 0.0, name != "threads", "{name}: {used} J");
+        for share in &shares.requests {
+            let ((low, high), joules) = (share.bound.unwrap(), share.joules.unwrap());
+            assert!(low <= joules && joules <= high, "{name}: {share:?}");
+            // A GPU of this kind draws between 60 and 700 W while it works for one request.
+            let watts = joules / (share.step_ns / 1e9);
+            assert!(watts > 15.0 && watts < 800.0, "{name}: {watts} W, {share:?}");
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::account::Account;
 use super::{
     Device, Energy, Gpu, HostTime, Intervals, Kernels, KernelsByPath, Latency, Layer, Memory, Operator, Phases, Price,
-    Sampling, StepSeries, Tokens, Tree, Warmup,
+    Sampling, Shares, StepSeries, Tokens, Tree, Warmup,
 };
 use crate::advice::Diagnosis;
 use crate::chosen_device::ChosenDevice;
@@ -47,6 +47,8 @@ pub struct Analysis {
     pub devices: Vec<Device>,
     /// Energy that the GPUs used.
     pub energy: Energy,
+    /// What each request caused.
+    pub shares: Shares,
     /// What the machine costs, if somebody said so.
     pub price: Option<Price>,
     /// The measured steps of each kind, in order.

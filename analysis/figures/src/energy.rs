@@ -202,7 +202,7 @@ fn loading(sensors: &[(String, Sensor)], started_ns: Option<i64>, end: i64) -> O
 }
 
 /// Energy of all GPUs over the same windows; `None` if one of the GPUs was not sampled throughout.
-fn together(sensors: &[(String, Sensor)], windows: &[(i64, i64)]) -> Option<Joules> {
+pub(super) fn together(sensors: &[(String, Sensor)], windows: &[(i64, i64)]) -> Option<Joules> {
     let mut all = sensors.iter().map(|(_, sensor)| sensor.energy(windows));
     let first = all.next()??;
     all.try_fold(first, |sum, one| Some(sum.plus(one?)))

@@ -13,8 +13,8 @@ use super::memory::MemoryPass;
 use super::reading::{Noticed, Pass};
 use super::usual_steps::Usual;
 use super::{
-    Analysis, Covered, Gpu, Latency, Phases, Price, Sampling, StepRow, StepSeries, Tokens, Tree, Warmup, devices,
-    latency, operators, step_rows,
+    Analysis, Covered, Gpu, Latency, Phases, Price, Sampling, Shares, StepRow, StepSeries, Tokens, Tree, Warmup,
+    devices, latency, operators, step_rows,
 };
 use candlescope_reader::left_out;
 use candlescope_reader::limits::Limit;
@@ -191,6 +191,8 @@ impl<'k> Figures<'k> {
             steps_missing: sampling.is_sampled() || (manifest.steps.is_some() && !whole),
             used: energy::used_devices(&manifest, &kernels),
         });
+        let warm = |request: u64| warmup.requests().contains(&request);
+        let shares = Shares::of(&manifest, requests, &steps, &warm, &energy.sensors);
         let memory = self.samples.finish();
         manifest.machine = manifest.machine.or(self.machine.and_then(MachinePass::finish));
         let kernel_rows = noticed.rows[&RecordKind::Kernel];
@@ -227,6 +229,7 @@ impl<'k> Figures<'k> {
             devices: devices::devices(&memory, &manifest, self.has_measured_steps),
             memory,
             energy,
+            shares,
             price: Price::of(&manifest),
             series: StepSeries::all(&measured, &with_kernels),
             layers: self.layers.finish(),

@@ -81,9 +81,6 @@ pub struct RequestFigures {
     pub dur_ns: u64,
     /// How it ended, if the program says.
     pub outcome: Option<Outcome>,
-    /// Its share of its steps' time: all of a step that works for it alone, of a step for several requests by its tokens
-    /// in it. `None` like [`steps_ns`](Self::steps_ns).
-    pub step_share_ns: Option<f64>,
     /// Time in which one of its steps was open; `None` if it has none, or some of them have no record.
     pub steps_ns: Option<u64>,
     /// From the start of its first step to its end, and how much of that no step of the run was open; `None` like
@@ -160,13 +157,12 @@ impl Latency {
                 let own = shared_steps::of_request(request.request, told);
                 let steps: Vec<&StepRow> = own.iter().map(AsRef::as_ref).collect();
                 let outside_steps = outside_steps(request, &steps, &open);
-                let step_share_ns = shared_steps::share_ns(request.request, told);
                 let figures = figures(request, &steps, warmup.contains(&request.request), whole);
                 // It has no last token, so its end is not that token's time, where others of its kind have one.
                 let no_token = request.output_tokens == Some(0) && generating.contains(&kind(request));
                 let e2e_ns = figures.e2e_ns.filter(|_| !no_token);
                 let parts = parts(request, &steps, figures.queue_ns, &usual);
-                RequestFigures { outside_steps, step_share_ns, e2e_ns, parts, ..figures }
+                RequestFigures { outside_steps, e2e_ns, parts, ..figures }
             })
             .collect();
         let measured: Vec<&RequestFigures> = rows.iter().filter(|r| !r.warmup).collect();
@@ -368,7 +364,6 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool, whole: boo
         decode_tps: decoding.zip(after_first).map(|(ns, n)| per_second(n as f64, ns as f64)),
         dur_ns: request.host_dur_ns,
         outcome: request.outcome,
-        step_share_ns: None,
         steps_ns: (!steps.is_empty()).then(|| length(&windows(steps.iter().copied()))),
         outside_steps: None,
         parts: None,

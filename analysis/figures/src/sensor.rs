@@ -288,6 +288,11 @@ impl Sensor {
         })
     }
 
+    /// What was counted between two times that the curve [covers](Self::covers), as it is, in joules.
+    pub fn counted(&self, from: i64, to: i64) -> f64 {
+        at(&self.curve, to) - at(&self.curve, from)
+    }
+
     /// First and last time of the curve, Unix nanoseconds.
     pub fn covers(&self) -> Option<(i64, i64)> {
         Some((self.curve.first()?.0, self.curve.last()?.0))

@@ -33,12 +33,3 @@ pub(super) fn of_request<'a>(request: u64, steps: &[(&'a StepRow, Option<Served>
     };
     steps.iter().enumerate().map(part).collect()
 }
-
-/// The request's share of the time of its steps in nanoseconds; `None` if it has none.
-pub(super) fn share_ns(request: u64, steps: &[(&StepRow, Option<Served>)]) -> Option<f64> {
-    let share = |(step, served): &(&StepRow, Option<Served>)| {
-        let share = served.and_then(|_| Served::share(&step.serves, request)).unwrap_or(1.0);
-        step.dur_ns as f64 * share
-    };
-    (!steps.is_empty()).then(|| steps.iter().map(share).sum())
-}

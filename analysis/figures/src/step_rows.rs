@@ -70,6 +70,17 @@ pub struct StepRow {
 
 const _: () = assert!(size_of::<StepRow>() <= 280, "20 million of them are kept: 20 MB for each byte");
 
+/// Those of the steps, which are in order of start, that are not inside another one of the same thread.
+pub fn outermost<'a>(steps: impl IntoIterator<Item = &'a StepRow>) -> Vec<&'a StepRow> {
+    let mut ends: BTreeMap<u32, i64> = BTreeMap::new();
+    let mut is_outermost = |step: &StepRow| {
+        let end = ends.entry(step.thread).or_insert(i64::MIN);
+        let before = std::mem::replace(end, (*end).max(step.end_ns()));
+        step.end_ns() > before
+    };
+    steps.into_iter().filter(|step| is_outermost(step)).collect()
+}
+
 impl StepRow {
     /// The part of a record that is kept.
     pub fn of(step: &StepRecord) -> Self {
@@ -204,18 +215,6 @@ pub fn spread_by_request<'a>(
     }
     clusters.extend(requests.into_values());
     Distribution::clustered(clusters)
-}
-
-/// Those of the steps of one thread, ordered by start, that are not inside another one.
-fn outermost<'a>(steps: impl Iterator<Item = &'a StepRow>) -> Vec<&'a StepRow> {
-    let mut out: Vec<&StepRow> = Vec::new();
-    for step in steps {
-        match out.last() {
-            Some(last) if step.end_ns() <= last.end_ns() => {}
-            _ => out.push(step),
-        }
-    }
-    out
 }
 
 /// Start and end of the time in which at least one of `steps` ran, in order, Unix nanoseconds.

@@ -52,6 +52,8 @@ options! {
         max_num_seqs: usize, "--max-num-seqs N", usual: "a growing cache; with --cuda-graph or --max-model-len, the batch";
         /// Most tokens of a sequence in a slot
         max_model_len: usize, "--max-model-len TOKENS", usual: "the model's context";
+        /// Allocate as many of the slots as fit if this share of the device's memory may be in use with them
+        gpu_memory_utilization: f64, "--gpu-memory-utilization SHARE", usual: "all slots, or an error";
         /// Decode by steps of fixed shape that are captured once as CUDA graphs and replayed
         cuda_graph: bool = false, "--cuda-graph[=BOOL]";
         /// Measured requests; from 6 on medians have a 95 % interval; with a data set, passes over its prompts

@@ -60,6 +60,10 @@ impl Engine {
                     let slots = loaded.model.take_slots();
                     match slots {
                         Some(slots) => {
+                            let (count, context, mib) = (slots.slots(), slots.context(), slots.kv_bytes() >> 20);
+                            eprintln!(
+                                "model-{worker}: {count} slots of {context} tokens, {mib} MiB of keys and values"
+                            );
                             let batcher = Batcher::new(slots, BatcherOptions::default());
                             crate::batched::work(&loaded, batcher, &queue, &stopping);
                         }

@@ -24,7 +24,7 @@ use axum::extract::DefaultBodyLimit;
 use candle_core::Device;
 use candlescope::Scope;
 use candlescope::parquet::ParquetConfig;
-use candlescope_models::slots::SlotOptions;
+use candlescope_models::slots::{KvCollector, SlotOptions};
 use candlescope_models::{LoadOptions, ModelSource};
 use clap::Parser;
 use engine::{Engine, Size};
@@ -62,6 +62,10 @@ struct Args {
     /// Most tokens of a request in a slot, prompt included; the model's context by default
     #[arg(long, requires = "max_num_seqs", value_parser = clap::value_parser!(u32).range(2..), value_name = "TOKENS")]
     max_model_len: Option<u32>,
+    /// Allocate as many of the slots as fit if this share of the device's memory may be in use with them; without it, all or
+    /// none
+    #[arg(long, requires = "max_num_seqs", value_parser = share, value_name = "SHARE")]
+    gpu_memory_utilization: Option<f64>,
     /// Capture the steps of the slots as CUDA graphs and replay them; needs a GPU and one worker
     #[arg(long, requires = "max_num_seqs")]
     cuda_graph: bool,
@@ -142,6 +146,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give seconds from 0.001 to 86400, such as 30 or 0.5".to_string())
 }
 
+/// A share: above 0, and at most 1.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0);
+    share.ok_or_else(|| "give a share above 0 and up to 1, such as 0.9".to_string())
+}
+
 /// Everything that makes the server observable. Called before the models load, because their spans are made then.
 fn observe(args: &Args, device: &Device) -> Result<Scope> {
     if args.unobserved {
@@ -165,6 +175,9 @@ fn observe(args: &Args, device: &Device) -> Result<Scope> {
     if let Some(run) = &args.parquet {
         let budget = args.disk_budget_mb.map(|mb| mb * 1_000_000);
         observed = observed.parquet_with(ParquetConfig::new(run).disk_budget(budget));
+    }
+    if args.max_num_seqs.is_some() {
+        observed = observed.collector(KvCollector::default());
     }
     if args.capture_kernels {
         observed = observed.cupti(candlescope::gpu::KernelWindows::OnRequest);
@@ -306,7 +319,12 @@ fn size(args: &Args) -> Size {
 
 fn slots(args: &Args) -> Option<SlotOptions> {
     let context = args.max_model_len.map(|tokens| tokens as usize);
-    args.max_num_seqs.map(|slots| SlotOptions { slots: slots.into(), context, cuda_graph: args.cuda_graph })
+    args.max_num_seqs.map(|slots| SlotOptions {
+        slots: slots.into(),
+        context,
+        memory: args.gpu_memory_utilization,
+        cuda_graph: args.cuda_graph,
+    })
 }
 
 /// The device, with a stream of its own for CUDA graphs, because the default one cannot be captured.

@@ -2,8 +2,9 @@
 
 use super::buckets;
 use super::graphs::Graphs;
+use super::kv_memory::KvMemory;
 use super::options::{Ran, SlotOptions};
-use super::room::check_memory;
+use super::room;
 
 use crate::layers::{Attending, Place, SlotPlaces, record};
 use crate::sampling::{self, Choose, Rule, WORDS, is_chosen_on};
@@ -53,6 +54,7 @@ pub struct SlotDecoder {
     fed: Vec<u32>,
     /// The rules that the device has.
     ruled: Vec<Rule>,
+    memory: KvMemory,
     context: usize,
     ran: Option<Ran>,
 }
@@ -164,16 +166,17 @@ impl SlotDecoder {
     /// # Errors
     /// If there are none, if the model has no such context, or if the device has not enough memory.
     pub fn new(mut model: Box<dyn SlotModel>, options: &SlotOptions) -> Result<Self> {
-        let (slots, most) = (options.slots, model.max_context());
+        let most = model.max_context();
         let context = options.context.unwrap_or(most);
-        if slots == 0 || context == 0 {
+        if options.slots == 0 || context == 0 {
+            let slots = options.slots;
             bail!("{slots} slots of {context} tokens hold nothing: ask for at least one of each")
         }
         let device = model.device().clone();
         if context > most {
             bail!("{context} tokens exceed the context of {most} tokens")
         }
-        check_memory(&device, model.kv_bytes_per_token(), slots, context)?;
+        let slots = room::slots(&device, model.kv_bytes_per_token(), options, context)?;
         model.hold(slots, context)?;
         let graphs = match (options.cuda_graph, model.capturable().cause) {
             (false, _) => Err(EagerCause::NotAsked),
@@ -187,7 +190,8 @@ impl SlotDecoder {
         let buffers = Buffers::new(slots, context, model.vocab_size(), &device)?;
         let (held, written, told) = (vec![0; slots], vec![0; slots], vec![IDLE; slots]);
         let (fed, ruled) = (Vec::new(), vec![Rule::GREEDY; slots]);
-        Ok(Self { graphs, buffers, model, held, written, told, fed, ruled, context, ran: None })
+        let memory = KvMemory::new(model.kv_bytes_per_token(), slots * context);
+        Ok(Self { graphs, buffers, model, held, written, told, fed, ruled, memory, context, ran: None })
     }
 
     /// How many slots there are.
@@ -203,6 +207,11 @@ impl SlotDecoder {
     /// Entries of the vocabulary.
     pub fn vocabulary(&self) -> usize {
         self.model.vocab_size()
+    }
+
+    /// Bytes that are allocated for keys and values.
+    pub fn kv_bytes(&self) -> u64 {
+        self.memory.allocated()
     }
 
     /// The device that the model is on.
@@ -248,6 +257,7 @@ impl SlotDecoder {
         self.held[slots.clone()].fill(position);
         let logits = self.model.forward_at(tokens, Place::Slots { first, position })?;
         self.held[slots].fill(end);
+        self.memory.holds(self.held.iter().sum());
         Ok(logits)
     }
 
@@ -255,6 +265,7 @@ impl SlotDecoder {
     pub fn truncate(&mut self, slot: usize, tokens: usize) {
         if let Some(held) = self.held.get_mut(slot) {
             *held = (*held).min(tokens);
+            self.memory.holds(self.held.iter().sum());
         }
     }
 
@@ -372,6 +383,7 @@ impl SlotDecoder {
             self.held[*slot] += 1;
             self.told[*slot] += 1;
         }
+        self.memory.holds(self.held.iter().sum());
         Ok((logits, sampling))
     }
 
@@ -438,7 +450,7 @@ mod tests {
         let config = ModelConfig::named("embedded").unwrap();
         let mut weights = RandomWeights::new(&config, 7, DType::F32, &Device::Cpu);
         let model = Llama::load(&config, &mut weights, DType::F32, &Device::Cpu).unwrap();
-        let options = SlotOptions { slots, context: Some(300), cuda_graph: false };
+        let options = SlotOptions { slots, context: Some(300), memory: None, cuda_graph: false };
         SlotDecoder::new(Box::new(model), &options).unwrap()
     }
 

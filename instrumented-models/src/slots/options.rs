@@ -5,19 +5,22 @@ use candlescope_core::Ran as Recorded;
 use serde::Serialize;
 
 /// What a [`SlotDecoder`](super::SlotDecoder) is made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SlotOptions {
-    /// Sequences that are held at once.
+    /// Sequences that are held at once; the most of them, if [`memory`](Self::memory) is given.
     pub slots: usize,
     /// Most tokens of a sequence; the model's own context if `None`.
     pub context: Option<usize>,
+    /// As many slots as fit if so much of the device's memory may be in use with them, above 0 and at most 1, by this program
+    /// and others: 0.9 leaves a tenth for activations and logits. `None` allocates all, or fails.
+    pub memory: Option<f64>,
     /// Capture steps as CUDA graphs and replay them, where the device can.
     pub cuda_graph: bool,
 }
 
 impl Default for SlotOptions {
     fn default() -> Self {
-        Self { slots: 1, context: None, cuda_graph: true }
+        Self { slots: 1, context: None, memory: None, cuda_graph: true }
     }
 }
 

@@ -1,15 +1,47 @@
 //! Whether keys and values fit into memory, said before they are allocated.
 
-use crate::free_memory::free_memory;
+use super::options::SlotOptions;
+use crate::free_memory::{Memory, memory};
 use candle_core::{Device, Result, bail};
 
 /// Fails if slots do not fit into nine tenths of what is free, and says what would: the rest is for logits, activations and
 /// whatever else runs. Where nobody tells what is free, all fits.
-pub(super) fn check_memory(device: &Device, bytes_per_token: u64, slots: usize, context: usize) -> Result<()> {
-    let Some(free) = free_memory(device) else { return Ok(()) };
-    match what_fits(free / 10 * 9, bytes_per_token, slots, context) {
+fn check_memory(memory: Memory, bytes_per_token: u64, slots: usize, context: usize) -> Result<()> {
+    match what_fits(memory.free / 10 * 9, bytes_per_token, slots, context) {
         Ok(()) => Ok(()),
         Err(text) => bail!("{text}"),
+    }
+}
+
+/// How many slots there are to be: as many as are asked for, or, if a share of the device's memory may be used, as many of
+/// them as fit.
+pub(super) fn slots(device: &Device, bytes_per_token: u64, options: &SlotOptions, context: usize) -> Result<usize> {
+    let Some(memory) = memory(device) else { return Ok(options.slots) };
+    match options.memory {
+        None => check_memory(memory, bytes_per_token, options.slots, context).map(|()| options.slots),
+        Some(share) => match within(memory, share, bytes_per_token, context) {
+            Ok(slots) => Ok(slots.min(options.slots)),
+            Err(text) => bail!("{text}"),
+        },
+    }
+}
+
+/// The slots that fit if `share` of all memory is in use with them.
+fn within(memory: Memory, share: f64, bytes_per_token: u64, context: usize) -> std::result::Result<usize, String> {
+    let may = (memory.total as f64 * share) as u64;
+    let used = memory.total.saturating_sub(memory.free);
+    let (left, slot) = (may.saturating_sub(used), bytes_per_token.max(1).saturating_mul(context as u64));
+    match usize::try_from(left / slot).unwrap_or(usize::MAX) {
+        0 => Err(format!(
+            "no slot of {context} tokens ({} MiB) fits: {} of {} MiB are in use, and {} may be ({share} of all); allow more, \
+             or ask for at most {} tokens",
+            slot >> 20,
+            used >> 20,
+            memory.total >> 20,
+            may >> 20,
+            left / bytes_per_token.max(1)
+        )),
+        slots => Ok(slots),
     }
 }
 
@@ -33,6 +65,18 @@ fn what_fits(free: u64, bytes_per_token: u64, slots: usize, context: usize) -> s
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_of_the_memory_says_how_many_slots_there_are() {
+        let memory = Memory { total: 100 << 30, free: 40 << 30 };
+        // 60 GiB are in use and 90 may be: thirty slots of one GiB.
+        assert_eq!(within(memory, 0.9, 1 << 20, 1 << 10), Ok(30));
+        assert_eq!(within(memory, 1.0, 1 << 20, 1 << 10), Ok(40));
+        let none = within(memory, 0.6, 1 << 20, 1 << 10).unwrap_err();
+        assert!(none.contains("61440 of 102400 MiB are in use, and 61440 may be"), "{none}");
+        let few = within(memory, 0.605, 1 << 20, 1 << 10).unwrap_err();
+        assert!(few.contains("ask for at most 511 tokens") || few.contains("ask for at most 512 tokens"), "{few}");
+    }
 
     #[test]
     fn what_would_fit_is_said() {

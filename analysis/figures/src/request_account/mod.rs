@@ -25,7 +25,7 @@ use crate::known::RunContents;
 use crate::latency::{self, Latency, RequestFigures};
 use crate::sampling::Sampling;
 use crate::stats::percentile_of;
-use crate::step_rows::StepRow;
+use crate::step_rows::{StepRow, outermost};
 use crate::step_threads::step_threads;
 use alike::{AlikeSteps, Told};
 use beside::beside;
@@ -34,7 +34,7 @@ use candlescope_reader::limits::Limit;
 use candlescope_schema::{Phase, RequestRecord};
 use no_request::unknown;
 use paths::PathPass;
-use split::{Split, Times, outermost, parts};
+use split::{Split, Times, parts};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Requests whose steps are looked at for what is usual, evenly spread over those like it in order of duration.
@@ -97,7 +97,7 @@ impl RequestAccount {
         let by_request = steps_by_request(&steps);
         let split_of = |number: u64| -> Vec<Split<'_>> {
             let steps = by_request.get(&number).map_or(&[][..], Vec::as_slice);
-            let told = outermost(steps).into_iter().map(|step| Told::of(step, &threads));
+            let told = outermost(steps.iter().copied()).into_iter().map(|step| Told::of(step, &threads));
             told.map(|step| Split::of(step, alike.usual(&step))).collect()
         };
 

@@ -3,8 +3,6 @@
 use super::alike::{Told, UsualStep};
 use crate::latency::RequestFigures;
 use crate::stats::percentile_of;
-use crate::step_rows::StepRow;
-use std::collections::BTreeMap;
 
 /// Steps that hold so much of a part are nearly all of it.
 const NEARLY_ALL: f64 = 0.9;
@@ -218,20 +216,10 @@ fn holders(mut each: Vec<f64>) -> Option<u64> {
     (!each.is_empty()).then_some(n)
 }
 
-/// Those of the steps, which are in order of start, that are not inside another one of the same thread.
-pub(super) fn outermost<'a>(steps: &[&'a StepRow]) -> Vec<&'a StepRow> {
-    let mut ends: BTreeMap<u32, i64> = BTreeMap::new();
-    let mut is_outermost = |step: &StepRow| {
-        let end = ends.entry(step.thread).or_insert(i64::MIN);
-        let before = std::mem::replace(end, (*end).max(step.end_ns()));
-        step.end_ns() > before
-    };
-    steps.iter().filter(|step| is_outermost(step)).copied().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::step_rows::{StepRow, outermost};
     use crate::step_threads::{StepThread, ThreadStates};
     use candlescope_schema::{GpuSource, HostNs, PathInfo, StepRecord, ThreadInfo, TraceId};
     use std::sync::Arc;
@@ -291,7 +279,7 @@ mod tests {
     fn a_step_inside_another_one_counts_with_that() {
         let at = |thread, start_ns, dur_ns| StepRow { thread, start_ns, ..row(dur_ns, None) };
         let (outer, inner, beside, after) = (at(0, 0, 100), at(0, 10, 20), at(1, 10, 20), at(0, 100, 50));
-        let found = outermost(&[&outer, &inner, &beside, &after]);
+        let found = outermost([&outer, &inner, &beside, &after]);
         let found: Vec<(u32, i64)> = found.iter().map(|step| (step.thread, step.start_ns)).collect();
         assert_eq!(found, [(0, 0), (1, 10), (0, 100)]);
     }

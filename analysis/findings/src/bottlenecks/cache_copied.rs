@@ -8,8 +8,7 @@ use super::two_lines::Relief;
 use candlescope_figures::account::{PhaseWork, PlacedKernel};
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_figures::kernel_family::KernelFamily;
-use candlescope_schema::run::keys::Key;
-use candlescope_schema::run::model_key;
+use candlescope_figures::kv_bytes_of_a_token;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let code = AdviceCode::CacheCopied;
@@ -17,7 +16,9 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         return;
     }
     let Some(trend) = scene.analysis.tokens.trend else { return out.abstain(code, step, Missing::Contexts) };
-    let Some(bytes) = kv_bytes_of_a_token(scene) else { return out.abstain(code, step, Missing::Work) };
+    let Some(bytes) = kv_bytes_of_a_token(&scene.analysis.manifest.model) else {
+        return out.abstain(code, step, Missing::Work);
+    };
     // Without a peak, what the step itself reaches: at least that is possible.
     let own = step.row.gbytes.map(|giga| giga * 1e9).filter(|rate| *rate > 0.0);
     let peak = scene.roof.bandwidth().map(|peak| peak.value);
@@ -82,18 +83,6 @@ fn moved<'a>(step: &StepScene<'_>, work: &'a PhaseWork) -> Option<&'a PlacedKern
         work.rows.iter().filter(fits).find(|row| row.path.as_deref() == Some(place))
     };
     within(true).or_else(|| within(false))
-}
-
-/// Bytes of keys and values that one token of context adds to what a step reads.
-fn kv_bytes_of_a_token(scene: &Scene<'_>) -> Option<f64> {
-    let model = &scene.analysis.manifest.model;
-    let number = |key: Key<u64>| key.of(model).filter(|value| *value > 0).map(|value| value as f64);
-    let width = match model_key::DTYPE.of(model)? {
-        "f32" | "u32" => 4.0,
-        "f64" => 8.0,
-        _ => 2.0,
-    };
-    Some(2.0 * number(model_key::LAYERS)? * number(model_key::KV_HEADS)? * number(model_key::HEAD_DIM)? * width)
 }
 
 fn mean_context(step: &StepScene<'_>) -> Option<f64> {

@@ -21,6 +21,7 @@ pub(super) fn sheets(analysis: &Analysis) -> Vec<Section> {
         kernel_sheets::paths(analysis),
         kernel_sheets::copies(analysis),
         power_sheets::energy(analysis),
+        power_sheets::energy_of_requests(analysis),
         power_sheets::devices(analysis),
     ]
 }

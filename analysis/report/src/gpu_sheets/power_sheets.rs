@@ -4,7 +4,10 @@ use super::super::format::{bytes, count, duration, head, joules, percent, printa
 use super::cells::{sheet, time};
 use candlescope_document::{Cell, Row, Section, Table, cell, column, maybe, missing, wide};
 use candlescope_figures::sensor::{ACCURACY, Idle, IdleFrom, Joules};
-use candlescope_figures::{Analysis, Device};
+use candlescope_figures::{Analysis, Device, RequestFigures};
+
+/// Requests of which the energy is listed; `metrics.json` has all.
+const MOST_REQUESTS: usize = 100;
 
 pub(super) fn energy(analysis: &Analysis) -> Section {
     let energy = &analysis.energy;
@@ -34,6 +37,7 @@ pub(super) fn energy(analysis: &Analysis) -> Section {
     rows.extend(energy.requests.as_ref().map(|e| row("measured requests", e, energy.output_tokens)));
     rows.extend(energy.warmup.as_ref().map(|e| row("warm-up", e, None)));
     rows.extend(energy.loading.as_ref().map(|e| row("loading", e, None)));
+    rows.extend(analysis.shares.counted.as_ref().map(|e| row("all that was counted", e, None)));
     let gpus = energy.sensors.len();
     let checks =
         energy.sensors.iter().filter_map(|(_, s)| s.check?.ratio()).map(|r| format!("{} of the counter", percent(r)));
@@ -74,6 +78,54 @@ pub(super) fn energy(analysis: &Analysis) -> Section {
     );
     let table = Table::new("of", columns, rows);
     sheet("energy", "Energy", note, table, 8, "kinds of step")
+}
+
+/// What each request used, and that this adds up.
+pub(super) fn energy_of_requests(analysis: &Analysis) -> Section {
+    let shares = &analysis.shares;
+    let row = |figures: &RequestFigures| {
+        let share = shares.of_request(figures.request)?;
+        let used = share.joules?;
+        let resolved = !share.below_resolution;
+        let per_token = figures.output_tokens.filter(|n| *n > 0 && resolved).map(|n| used / n as f64);
+        let name = format!("request {}{}", figures.request, if share.warmup { " (warm-up)" } else { "" });
+        let bound = share
+            .bound
+            .map_or(missing(), |(low, high)| cell(format!("{} – {}", joules(low), joules(high)), high - low));
+        let cells = vec![
+            cell(if resolved { joules(used) } else { format!("~{}", joules(used)) }, used),
+            bound,
+            maybe(per_token, joules),
+            time(Some(share.step_ns)),
+            time(share.device_ns),
+        ];
+        Some(Row::new(name, cells))
+    };
+    let mut most: Vec<&RequestFigures> = analysis.latency.requests.iter().collect();
+    let used = |figures: &RequestFigures| shares.of_request(figures.request).and_then(|share| share.joules);
+    most.sort_by(|a, b| used(b).unwrap_or(0.0).total_cmp(&used(a).unwrap_or(0.0)));
+    let rows: Vec<Row> = most.into_iter().filter_map(row).take(MOST_REQUESTS).collect();
+    let columns = vec![
+        column("energy", "its share of its steps' energy"),
+        column("bound", "uncertainty from the sensor's period and its accuracy, over the time in which its steps ran"),
+        column("a token", "for each output token"),
+        column("step time", "its share of its steps' time on the host"),
+        column(
+            "device time",
+            "its share of its steps' time on the device; where some of them have none, it is not known",
+        ),
+    ];
+    let known = |value: Option<f64>| value.map_or("unknown".to_string(), joules);
+    let note = format!(
+        "A step for several requests is divided by the work that each causes: by tokens, and what it reads of keys and values \
+         by contexts. Listed are those that used most. Requests {} + steps for no request {} + no step running {} = {}; the sensors counted {}.",
+        known(shares.of_requests()),
+        known(shares.other_steps),
+        known(shares.outside),
+        known(shares.sum()),
+        known(shares.counted.map(|counted| counted.joules)),
+    );
+    sheet("energy-of-requests", "Energy of requests", note, Table::new("of", columns, rows), 8, "requests")
 }
 
 /// Net energy, or why there is none.

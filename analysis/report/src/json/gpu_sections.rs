@@ -6,7 +6,7 @@ use candlescope_figures::gaps::GapSum;
 use candlescope_figures::gpu_of_steps::Elapsed;
 use candlescope_figures::gpu_time::{GpuSums, source_name};
 use candlescope_figures::sensor::{IdleFrom, Joules};
-use candlescope_figures::{Analysis, Operator};
+use candlescope_figures::{Analysis, Operator, Shares};
 use serde_json::{Map, Value, json};
 
 /// `gpu`, `kernels`, `energy` and `devices`; the first two null without GPU time and kernels, the last two without
@@ -222,8 +222,20 @@ fn energy(analysis: &Analysis) -> Value {
         "output_tokens": energy.output_tokens,
         "joules_per_output_token": energy.per_output_token().map(|(gross, _)| gross),
         "net_joules_per_output_token": energy.per_output_token().and_then(|(_, net)| net),
+        "accounts": accounts(&analysis.shares),
         "phases": phases.collect::<Vec<_>>(),
         "sensors": sensors.collect::<Vec<_>>(),
+    })
+}
+
+/// What all shares add up to: `requests` has each by itself.
+fn accounts(shares: &Shares) -> Value {
+    json!({
+        "requests_joules": shares.of_requests(),
+        "other_steps_joules": shares.other_steps,
+        "outside_steps_joules": shares.outside,
+        "sum_joules": shares.sum(),
+        "counted": shares.counted.as_ref().map(joules),
     })
 }
 

@@ -151,6 +151,7 @@ fn overhead(manifest: &RunManifest) -> Value {
 
 fn requests(analysis: &Analysis) -> Value {
     let rows = analysis.latency.requests.iter().take(MOST_SAMPLES).map(|r| {
+        let share = analysis.shares.of_request(r.request);
         json!({
             "request": r.request,
             "model": r.model,
@@ -166,7 +167,12 @@ fn requests(analysis: &Analysis) -> Value {
             "decode_tps": r.decode_tps,
             "dur_ns": r.dur_ns,
             "steps_ns": r.steps_ns,
-            "step_share_ns": r.step_share_ns,
+            "step_share_ns": share.map(|share| share.step_ns),
+            "device_share_ns": share.and_then(|share| share.device_ns),
+            "joules": share.and_then(|share| share.joules),
+            "joules_low": share.and_then(|share| share.bound).map(|bound| bound.0),
+            "joules_high": share.and_then(|share| share.bound).map(|bound| bound.1),
+            "below_resolution": share.map(|share| share.below_resolution),
             "parts": super::slow_requests::parts_json(r.parts.as_ref()),
             "outcome": r.outcome.map(|outcome| outcome.as_str()),
         })

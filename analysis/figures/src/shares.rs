@@ -1,0 +1,280 @@
+//! What each request caused: its share of the time of the steps that worked for it, of the device's, and of the energy. The
+//! shares of all requests, the steps that work for none and the time in which no step ran add up to what the sensors counted.
+//!
+//! A step for several requests is divided by the work that each causes in it. Weights are read once for all and count by tokens;
+//! keys and values are each request's own and count by its context. How much of a step's bytes they are is analytic, and where
+//! the model's shape is not known, tokens alone count.
+
+use super::energy::together;
+use super::kv_bytes::kv_bytes_of_a_token;
+use super::sensor::{Joules, Sensor};
+use super::step_rows::{StepRow, outermost, windows};
+use candlescope_schema::run::RunManifest;
+use candlescope_schema::{RequestRecord, Served};
+use std::collections::BTreeMap;
+
+/// One request's part of all.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct RequestShare {
+    /// Number of the request.
+    pub request: u64,
+    /// Whether it is of the warm-up.
+    pub warmup: bool,
+    /// Time of its steps on the host, of shared ones its share, nanoseconds.
+    pub step_ns: f64,
+    /// Time of its steps on the device likewise; `None` unless it is known of each of them.
+    pub device_ns: Option<f64>,
+    /// Energy of its steps likewise, in joules; `None` without sensors, or where they do not cover its steps.
+    pub joules: Option<f64>,
+    /// Lowest and highest that it may be, by the sensors' period and accuracy over the time in which its steps ran.
+    pub bound: Option<(f64, f64)>,
+    /// Its steps are too short for the sensors: only the bound means something.
+    pub below_resolution: bool,
+}
+
+/// All shares.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Shares {
+    /// Of each request with steps, in order of number.
+    pub requests: Vec<RequestShare>,
+    /// Energy of steps that work for no request, in joules.
+    pub other_steps: Option<f64>,
+    /// Energy while no step ran, loading included, in joules. Where steps have no record, theirs is here, too.
+    pub outside: Option<f64>,
+    /// What the sensors counted from their first reading to the last.
+    pub counted: Option<Joules>,
+}
+
+impl Shares {
+    /// A request's share; `None` if it has no steps.
+    pub fn of_request(&self, request: u64) -> Option<&RequestShare> {
+        let at = self.requests.binary_search_by_key(&request, |share| share.request).ok()?;
+        self.requests.get(at)
+    }
+
+    /// The sum of all shares, in joules.
+    pub fn sum(&self) -> Option<f64> {
+        Some(self.of_requests()? + self.other_steps? + self.outside?)
+    }
+
+    /// The sum of the requests' shares, in joules; `None` without sensors.
+    pub fn of_requests(&self) -> Option<f64> {
+        self.counted?;
+        // The sum of none is −0.
+        Some(self.requests.iter().filter_map(|share| share.joules).fold(0.0, |sum, joules| sum + joules))
+    }
+
+    /// Shares of steps, which are in order of start, and of what these sensors counted.
+    pub fn of(
+        manifest: &RunManifest,
+        requests: &[RequestRecord],
+        steps: &[StepRow],
+        warm: &dyn Fn(u64) -> bool,
+        sensors: &[(String, Sensor)],
+    ) -> Self {
+        let steps = outermost(steps);
+        let energy = StepEnergy::of(&steps, sensors);
+        let mut contexts = Contexts::of(manifest, requests, &steps);
+        let mut all: BTreeMap<u64, (RequestShare, Vec<&StepRow>)> = BTreeMap::new();
+        let mut other = 0.0;
+        for (at, step) in steps.iter().enumerate() {
+            let joules = energy.as_ref().map(|energy| energy.steps[at]);
+            let shares = contexts.shares(step);
+            if shares.is_empty() {
+                other += joules.unwrap_or(0.0);
+            }
+            for (request, share) in shares {
+                let first = RequestShare {
+                    request,
+                    warmup: warm(request),
+                    device_ns: Some(0.0),
+                    joules: joules.map(|_| 0.0),
+                    ..RequestShare::default()
+                };
+                let (sum, own) = all.entry(request).or_insert_with(|| (first, Vec::new()));
+                sum.step_ns += step.dur_ns as f64 * share;
+                sum.device_ns = sum.device_ns.zip(step.gpu_ns).map(|(sum, ns)| sum + ns as f64 * share);
+                sum.joules = sum.joules.zip(joules).map(|(sum, joules)| sum + joules * share);
+                own.push(step);
+            }
+        }
+        let bounded = |(mut share, own): (RequestShare, Vec<&StepRow>)| {
+            let over = (!sensors.is_empty()).then(|| together(sensors, &windows(own.into_iter()))).flatten();
+            share.joules = share.joules.filter(|_| over.is_some());
+            if let (Some(joules), Some(over)) = (share.joules, over.filter(|over| over.joules > 0.0)) {
+                // What holds of the power while its steps ran holds of its part of it.
+                share.bound = Some((joules * over.low / over.joules, joules * over.high / over.joules));
+                share.below_resolution = over.below_resolution;
+            }
+            share
+        };
+        Self {
+            requests: all.into_values().map(bounded).collect(),
+            other_steps: energy.as_ref().map(|_| other),
+            outside: energy.as_ref().map(|energy| energy.outside),
+            counted: energy.and_then(|energy| together(sensors, &[energy.over])),
+        }
+    }
+}
+
+/// Energy of each step: what the sensors counted while it was open, divided evenly among the steps that were open with it.
+struct StepEnergy {
+    /// In joules, in order of the steps.
+    steps: Vec<f64>,
+    /// While none was open.
+    outside: f64,
+    /// The time that all sensors cover.
+    over: (i64, i64),
+}
+
+impl StepEnergy {
+    /// `None` without sensors.
+    fn of(steps: &[&StepRow], sensors: &[(String, Sensor)]) -> Option<Self> {
+        let covers = || sensors.iter().filter_map(|(_, sensor)| sensor.covers());
+        let over = (covers().map(|(first, _)| first).max()?, covers().map(|(_, last)| last).min()?);
+        let counted = |from: i64, to: i64| sensors.iter().map(|(_, sensor)| sensor.counted(from, to)).sum::<f64>();
+        // When a step begins or ends. One that ends when another begins is not open with it.
+        let mut turns: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * steps.len());
+        for (at, step) in steps.iter().enumerate() {
+            turns.extend([(step.start_ns, true, at), (step.end_ns(), false, at)]);
+        }
+        turns.sort_unstable();
+        let mut all = Self { steps: vec![0.0; steps.len()], outside: 0.0, over };
+        // Evenly among those that are open: what each of them has had since the beginning, of which a step has what came
+        // while it was open.
+        let (mut open, mut each, mut last) = (0u64, 0.0, over.0);
+        for (time, begins, at) in turns {
+            let until = time.clamp(over.0, over.1);
+            let joules = counted(last, until);
+            last = until.max(last);
+            match open {
+                0 => all.outside += joules,
+                open => each += joules / open as f64,
+            }
+            open = if begins { open + 1 } else { open.saturating_sub(1) };
+            all.steps[at] += if begins { -each } else { each };
+        }
+        all.outside += counted(last, over.1);
+        Some(all)
+    }
+}
+
+/// How many tokens each request holds, step by step.
+struct Contexts {
+    /// Bytes of keys and values of one token, if the model's shape is known.
+    kv_bytes: Option<f64>,
+    held: BTreeMap<u64, u64>,
+}
+
+impl Contexts {
+    /// What requests hold before the first step: tokens of the prompt that no step passes, because somebody else's did.
+    fn of(manifest: &RunManifest, requests: &[RequestRecord], steps: &[&StepRow]) -> Self {
+        let mut prompt: BTreeMap<u64, (u64, bool)> = BTreeMap::new();
+        for served in steps.iter().flat_map(|step| &step.serves) {
+            let (passed, is_whole) = prompt.entry(served.request).or_default();
+            if !*is_whole {
+                *passed += u64::from(served.tokens);
+                *is_whole = served.output_tokens > 0;
+            }
+        }
+        let shared = |request: &RequestRecord| {
+            let (passed, is_whole) = prompt.get(&request.request)?;
+            Some((request.request, request.prompt_tokens.filter(|_| *is_whole)?.saturating_sub(*passed)))
+        };
+        Self { kv_bytes: kv_bytes_of_a_token(&manifest.model), held: requests.iter().filter_map(shared).collect() }
+    }
+
+    /// The requests that a step works for, and the share of each; the shares of a step add up to 1.
+    fn shares(&mut self, step: &StepRow) -> Vec<(u64, f64)> {
+        if step.serves.is_empty() {
+            return step.request.map(|request| (request, 1.0)).into_iter().collect();
+        }
+        let mut after = |served: &Served| {
+            let held = self.held.entry(served.request).or_default();
+            *held += u64::from(served.tokens);
+            *held as f64
+        };
+        let contexts: Vec<f64> = step.serves.iter().map(&mut after).collect();
+        let all: f64 = contexts.iter().sum();
+        // Each sequence's keys and values are read once in a step, whatever the number of its new tokens.
+        let of_kv = self.kv_bytes.zip(step.bytes).filter(|(_, bytes)| *bytes > 0);
+        let of_kv = of_kv.map_or(0.0, |(kv, bytes)| (kv * all / bytes as f64).min(1.0));
+        let by_tokens = |served: &Served| Served::share(&step.serves, served.request).unwrap_or(0.0);
+        let share = |(served, context): (&Served, &f64)| {
+            let by_context = if all > 0.0 { context / all } else { 0.0 };
+            (served.request, by_tokens(served) * (1.0 - of_kv) + by_context * of_kv)
+        };
+        step.serves.iter().zip(&contexts).map(share).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candlescope_schema::{HostNs, PathInfo, StepRecord, ThreadInfo, TraceId};
+    use std::sync::Arc;
+
+    const MS: i64 = 1_000_000;
+
+    /// A step of a thread, from one millisecond to another.
+    fn step(thread: u32, from: i64, to: i64, serves: &[Served]) -> StepRow {
+        let (path, thread) = (PathInfo::new(0, "decode", "decode", ""), ThreadInfo::new(thread, 0, "main"));
+        let (start, ns) = (HostNs(from * MS), (to - from) as u64 * MS as u64);
+        let step = StepRecord::new(0, 0, TraceId(1), Arc::new(path), Arc::new(thread), start, ns);
+        StepRow { serves: serves.to_vec(), ..StepRow::of(&step) }
+    }
+
+    /// 100 W for ten seconds, sampled every 50 ms, with a counter.
+    fn sensor() -> (String, Sensor) {
+        let times = (0..=200).map(|n| n * 50 * MS);
+        let power = times.clone().map(|t| (t, 100.0)).collect();
+        ("GPU-0".into(), Sensor::of(power, vec![(0, 5.0), (10_000 * MS, 1005.0)]).unwrap())
+    }
+
+    fn near(a: Option<f64>, b: f64) -> bool {
+        a.is_some_and(|a| (a - b).abs() < 1e-6 * b.abs().max(1.0))
+    }
+
+    #[test]
+    fn all_shares_add_up_to_the_counter() {
+        let steps = [
+            // Two threads at once from 2 s to 3 s, and a step inside a step.
+            step(0, 1000, 3000, &[Served::new(1, 1, 1)]),
+            step(0, 1500, 2500, &[Served::new(9, 1, 1)]),
+            step(1, 2000, 4000, &[Served::new(2, 3, 0), Served::new(3, 1, 1)]),
+            step(0, 5000, 6000, &[]),
+            // Beyond what the sensor has seen.
+            step(0, 9500, 12_000, &[Served::new(1, 1, 1)]),
+        ];
+        let shares = Shares::of(&RunManifest::default(), &[], &steps, &|request| request == 3, &[sensor()]);
+        let of = |request: u64| shares.requests.iter().find(|share| share.request == request);
+        assert_eq!(of(1).unwrap().joules, None, "the sensor does not cover its last step");
+        assert!(near(of(2).unwrap().joules, 0.75 * 150.0), "{shares:?}");
+        assert!(near(of(3).unwrap().joules, 0.25 * 150.0) && of(3).unwrap().warmup);
+        assert!(of(9).is_none(), "a step inside another is not counted twice");
+        assert!(near(shares.other_steps, 100.0) && near(shares.outside, 550.0), "{shares:?}");
+        let counted = shares.counted.unwrap();
+        assert!(near(Some(counted.joules), 1000.0));
+        let (low, high) = of(2).unwrap().bound.unwrap();
+        assert!(low < 112.5 && 112.5 < high && !of(2).unwrap().below_resolution);
+    }
+
+    #[test]
+    fn a_long_context_costs_more_than_a_short_one() {
+        let mut manifest = RunManifest::default();
+        for (key, value) in
+            [("layers", 2.into()), ("kv_heads", 1.into()), ("head_dim", 8.into()), ("dtype", "f32".into())]
+        {
+            let _: Option<serde_json::Value> = manifest.model.insert(key.to_string(), value);
+        }
+        // 128 bytes a token: of 10 kB that the step reads, 40 × 128 are keys and values, three quarters of them the first's.
+        let prompts = step(0, 0, 1, &[Served::new(1, 29, 1)]);
+        let others = step(0, 1, 2, &[Served::new(2, 9, 1)]);
+        let shared = StepRow { bytes: Some(10_240), ..step(0, 10, 20, &[Served::new(1, 1, 1), Served::new(2, 1, 1)]) };
+        let shares = Shares::of(&manifest, &[], &[prompts, others, shared], &|_| false, &[]);
+        let ms = |request: u64| shares.requests[request as usize - 1].step_ns / MS as f64 - 1.0;
+        assert!((ms(1) - 10.0 * (0.5 * 0.5 + 0.5 * 0.75)).abs() < 1e-9, "{shares:?}");
+        assert!((ms(1) + ms(2) - 10.0).abs() < 1e-9);
+        assert_eq!((shares.requests[0].joules, shares.requests[0].device_ns, shares.sum()), (None, None, None));
+    }
+}
