@@ -509,6 +509,29 @@ pub struct OverheadInfo {
     /// The cost of recording as measured in place, if some steps were left plain for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_place: Option<InPlaceOverhead>,
+    /// What became of a budget for the cost of recording, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetKept>,
+}
+
+/// A budget for the cost of recording, and what became of it: steps were left out until it was held.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
+#[serde(default)]
+pub struct BudgetKept {
+    /// The share of all steps' time that recording may take.
+    pub target: f64,
+    /// Steps that were recorded, of those that began while recording was on.
+    pub kept: f64,
+    /// What recording took of all steps' time: the cost of a recorded step, as measured in place, × `kept` (derived). With that
+    /// of windows of kernels; without stacks, whose samples come in every step. `None` if no plain step was compared.
+    pub ratio: Option<f64>,
+    /// Lower end of its 95 % interval; `None` without one.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// Whether the budget was held: true if the whole interval is within it, false if all of it is above; `None` if neither, or
+    /// without an interval.
+    pub held: Option<bool>,
 }
 
 /// The estimate from a loop: see [`OverheadInfo::estimate`].
@@ -540,6 +563,10 @@ pub struct InPlaceOverhead {
     pub high: Option<f64>,
     /// By kind of step, which is its span's name.
     pub kinds: BTreeMap<String, InPlaceKind>,
+    /// Steps whose kernels were recorded (`n_recorded`) beside the recorded step before their window, in place of a plain one:
+    /// what a window costs in addition. `None` if there were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub windows: Option<InPlaceKind>,
 }
 
 /// The comparison for one kind of step.

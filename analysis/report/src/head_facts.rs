@@ -4,7 +4,7 @@
 use super::format::{bytes, count, duration, json, percent, printable, significant};
 use candlescope_figures::overhead::{Background, cores};
 use candlescope_schema::run::keys::Key;
-use candlescope_schema::run::{RunManifest, env_key, model_key};
+use candlescope_schema::run::{BudgetKept, RunManifest, env_key, model_key};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -115,10 +115,11 @@ pub(super) fn overhead(manifest: &RunManifest) -> Option<String> {
             None => "too few steps for an interval".to_string(),
         };
         return Some(format!(
-            "{} of step time, {interval} (measured in place, alternating steps: {} recorded against {} plain)",
+            "{} of step time, {interval} (measured in place, alternating steps: {} recorded against {} plain){}",
             percent(in_place.ratio),
             count(in_place.n_recorded),
-            count(in_place.n_plain)
+            count(in_place.n_plain),
+            manifest.overhead.budget.as_ref().map(budget).unwrap_or_default()
         ));
     }
     let overhead = &manifest.overhead;
@@ -134,6 +135,23 @@ pub(super) fn overhead(manifest: &RunManifest) -> Option<String> {
         )),
         None => None,
     }
+}
+
+/// What became of a budget, after the cost of a recorded step.
+fn budget(kept: &BudgetKept) -> String {
+    let interval = kept.low.zip(kept.high).map(|(low, high)| format!(", 95 %: {} – {}", percent(low), percent(high)));
+    let taken = kept.ratio.map_or("not measured".to_string(), percent);
+    let held = match kept.held {
+        Some(true) => "held",
+        Some(false) => "exceeded",
+        None => "neither shown to be held nor exceeded",
+    };
+    format!(
+        "; budget {} of all steps' time, {held}: {taken}{}, with {} of the steps recorded",
+        percent(kept.target),
+        interval.unwrap_or_default(),
+        percent(kept.kept)
+    )
 }
 
 /// The CPU time of candlescope's own threads.

@@ -86,6 +86,7 @@ options! {
             cupti: String, "--cupti[=N/EVERY]";
             stacks: String, "--stacks[=HZ]", usual: "499 on Linux";
             overhead_probe: u64, "--overhead-probe EVERY";
+            cost: String, "--cost SHARE", usual: "whatever it costs";
             ring_capacity: u64, "--ring-capacity RECORDS", usual: "262144", kept: Inputs;
             queue_records: u64, "--queue-records RECORDS", usual: "2000000, fewer where memory is short";
             nvtx: bool, "--nvtx[=BOOL]", usual: "on where it is attached";

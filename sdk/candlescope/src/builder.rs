@@ -223,6 +223,12 @@ impl Builder {
         self.session(|s| s.overhead_probe(every))
     }
 
+    /// Holds the cost of recording to a share of step time, such as 0.01, by leaving steps out; see
+    /// [`SessionBuilder::cost`].
+    pub fn cost(self, share: f64) -> Self {
+        self.session(|s| s.cost(share))
+    }
+
     /// Leaves out spans whose target is `target` or below it.
     pub fn exclude_target(self, target: &str) -> Self {
         self.session(|s| s.exclude_target(target))

@@ -3,8 +3,8 @@
 use crate::HostNs;
 use crate::record::RecordKind;
 use crate::run::{
-    ClockInfo, ESTIMATE_IN_PLACE, ESTIMATE_LOOP, ExporterReport, Finding, GpuAccount, InPlaceOverhead, LoadedModel,
-    MachineUse, OverheadInfo, RunManifest, StackAccount, env_key,
+    BudgetKept, ClockInfo, ESTIMATE_IN_PLACE, ESTIMATE_LOOP, ExporterReport, Finding, GpuAccount, InPlaceOverhead,
+    LoadedModel, MachineUse, OverheadInfo, RunManifest, StackAccount, env_key,
 };
 use crate::tally::Tally;
 use crate::verdict::{Evidence, verdict};
@@ -29,6 +29,7 @@ pub(crate) struct RunEnd<'a> {
     pub(crate) per_interval_ns: f64,
     /// The cost of recording, as plain steps show it.
     pub(crate) in_place: Option<InPlaceOverhead>,
+    pub(crate) budget: Option<BudgetKept>,
     /// How the machine was used while steps ran.
     pub(crate) machine: Option<MachineUse>,
     /// Most threads without a name of their own that a sample saw, also where no step ran.
@@ -70,6 +71,7 @@ impl RunEnd<'_> {
             ratio,
             estimate: if self.in_place.is_some() { ESTIMATE_IN_PLACE } else { ESTIMATE_LOOP }.into(),
             in_place: self.in_place,
+            budget: self.budget,
         };
         m.verdict = verdict(&Evidence {
             manifest: m,

@@ -5,6 +5,7 @@
 mod account;
 mod annotate;
 mod annotation;
+mod budget;
 mod capture;
 mod clock;
 pub mod collector;

@@ -57,6 +57,7 @@ pub struct SessionBuilder {
     schedule: Option<Schedule>,
     paused: bool,
     overhead_probe: Option<u64>,
+    cost: Option<f64>,
     ring_capacity: usize,
     ring_memory: u64,
     drain_interval: Duration,
@@ -87,6 +88,7 @@ impl Default for SessionBuilder {
             schedule: None,
             paused: false,
             overhead_probe: None,
+            cost: None,
             ring_capacity: 32_768,
             ring_memory: 256 << 20,
             drain_interval: Duration::from_millis(10),
@@ -176,6 +178,16 @@ impl SessionBuilder {
     /// [`Handle::capture_next`](crate::Handle::capture_next)).
     pub fn overhead_probe(mut self, every: u64) -> Self {
         self.overhead_probe = Some(every);
+        self
+    }
+
+    /// Holds the cost of recording to a share of all steps' time, such as 0.01: it is measured in place, as by
+    /// [`overhead_probe`](Self::overhead_probe) (one step in five unless told otherwise), and steps are left out, at random and eight
+    /// in a row, until what the others cost is within it. `overhead.budget` of `run.json` says whether it was held, with the
+    /// interval of the measurement; [`Schedule`]s and windows that are asked for go on. Until six plain steps of a kind have come,
+    /// every step is recorded. Windows of kernels count; stacks, whose samples come in every step, do not.
+    pub fn cost(mut self, share: f64) -> Self {
+        self.cost = Some(share);
         self
     }
 

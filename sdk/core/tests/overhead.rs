@@ -70,6 +70,39 @@ fn a_known_cost_is_measured_in_place() {
 }
 
 #[test]
+fn a_budget_is_held_by_leaving_steps_out() {
+    // Recording takes 30 %, and may take 5.
+    let builder = Session::builder().tap(Dear(Duration::from_micros(30))).cost(0.05);
+    let (batch, m) = record(builder, |_| steps("decode", 3000, Duration::from_micros(100)));
+    let budget = m.overhead.budget.expect("a budget");
+    let in_place = m.overhead.in_place.as_ref().expect("measured");
+    let counts = m.steps.expect("counted");
+    assert_eq!((counts.begun, counts.recorded), (3000, batch.steps.len() as u64));
+    assert_eq!(counts.recorded + counts.scheduled_out + counts.left_plain, 3000, "{counts:?}");
+    // A sixth, and what was recorded before that was known; on a busy machine the interval is wide, and less is.
+    assert!((0.03..0.35).contains(&budget.kept), "{budget:?}");
+    assert!((0.15..0.5).contains(&in_place.ratio), "{in_place:?}");
+    let ratio = budget.ratio.expect("measured");
+    assert!((ratio - budget.kept * in_place.ratio).abs() < 1e-9 && ratio < 0.08, "{budget:?}");
+    assert!(budget.low <= budget.ratio && budget.ratio <= budget.high, "{budget:?}");
+    // What is left is in blocks: most steps have a neighbour.
+    let numbers: std::collections::BTreeSet<u64> = batch.steps.iter().map(|s| s.step).collect();
+    let beside = numbers.iter().filter(|n| numbers.contains(&(*n + 1))).count();
+    assert!(beside * 2 > numbers.len(), "{beside} of {}", numbers.len());
+    assert!(m.verdict.ok, "{:?}", m.verdict);
+    common::assert_conserved(&m);
+    // A session that costs next to nothing records everything.
+    let (batch, m) = record(Session::builder().cost(0.9), |_| steps("decode", 300, Duration::from_micros(20)));
+    let budget = m.overhead.budget.expect("a budget");
+    assert!(budget.held == Some(true) && budget.kept > 0.7, "{budget:?}");
+    assert_eq!(m.steps.map(|steps| (steps.scheduled_out, steps.recorded)), Some((0, batch.steps.len() as u64)));
+    for nonsense in [0.0, -1.0, 1.5, f64::NAN] {
+        let error = Session::builder().cost(nonsense).start().expect_err("refused").to_string();
+        assert!(error.contains("above 0 and up to 1"), "{error}");
+    }
+}
+
+#[test]
 fn where_nothing_was_left_plain_it_says_that_a_loop_is_the_estimate() {
     let (batch, m) = record(Session::builder(), |_| steps("decode", 20, Duration::ZERO));
     assert_eq!((batch.steps.len(), m.overhead.estimate.as_str(), &m.overhead.in_place), (20, "loop", &None));

@@ -1,7 +1,7 @@
 //! The options: each is declared here, and nowhere else. `CONTRIBUTING.md` has the walk "Add an option".
 
 use super::declare::{Field, options};
-use super::read::{at_least, not_empty, off, share, switch, windows};
+use super::read::{at_least, cost, not_empty, off, share, switch, windows};
 use super::stack_sampling::StackSampling;
 use crate::builder::Builder;
 use crate::gpu::KernelWindows;
@@ -155,6 +155,16 @@ options! {
             default: "off",
             read: at_least(2), "a number of steps from 2, as in overhead-probe=10",
             act: |b, every, _| b.overhead_probe(every),
+        }
+        /// Hold the cost of recording to SHARE of step time, such as 1%, by leaving steps out at random.
+        cost: Option<String> {
+            form: "cost=SHARE",
+            default: "whatever it costs",
+            read: cost, "a share of step time above 0 and up to 100%, as in cost=1% or cost=0.01",
+            act: |b, share: String, _| match share.parse() {
+                Ok(share) => b.cost(share),
+                Err(_) => b,
+            },
         }
         /// Start with recording off.
         paused: bool {

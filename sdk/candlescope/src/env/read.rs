@@ -32,6 +32,15 @@ pub(super) fn share(text: &str) -> Option<String> {
     (0.0..=1.0).contains(&share).then(|| text.to_string())
 }
 
+/// A share above 0, as `0.01` or `1%`; returns it without the sign, as text like [`share`].
+pub(super) fn cost(text: &str) -> Option<String> {
+    let share: f64 = match text.strip_suffix('%') {
+        Some(percent) => percent.trim_end().parse::<f64>().ok()? / 100.0,
+        None => text.parse().ok()?,
+    };
+    (share > 0.0 && share <= 1.0).then(|| share.to_string())
+}
+
 pub(super) fn windows(text: &str) -> Option<KernelWindows> {
     match text {
         "" => Some(KernelWindows::Scheduled(Schedule::all())),

@@ -3,6 +3,7 @@
 
 mod kernel_window;
 
+use crate::budget::Budget;
 use crate::{Schedule, StepAction};
 pub(crate) use kernel_window::KernelWindow;
 
@@ -23,6 +24,8 @@ const SCHEDULED: u8 = 2;
 pub(crate) struct Control {
     mode: AtomicU8,
     schedule: Option<Schedule>,
+    /// Steps that the schedule, if any, would have recorded and that this leaves out.
+    budget: Option<Budget>,
     steps: AtomicU64,
     /// Steps below this number are recorded whatever the mode: the end of the latest window that was asked for.
     window_end: AtomicU64,
@@ -87,6 +90,7 @@ impl Control {
         Self {
             mode: AtomicU8::new(mode),
             schedule,
+            budget: None,
             steps: AtomicU64::new(0),
             window_end: AtomicU64::new(0),
             full_end: AtomicU64::new(0),
@@ -96,6 +100,17 @@ impl Control {
             opening: Mutex::new(()),
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// Adds a budget for the share of steps' time that recording may take.
+    pub(crate) fn with_budget(mut self, target: Option<f64>) -> Self {
+        self.budget = target.map(Budget::new);
+        self
+    }
+
+    /// The budget, if there is one.
+    pub(crate) const fn budget(&self) -> Option<&Budget> {
+        self.budget.as_ref()
     }
 
     /// Adds a recorder of kernels, which is on in the windows of `schedule`, or only on request.
@@ -147,9 +162,10 @@ impl Control {
     /// Whether the step before this one is recorded. Its thread may not have noted that yet; a schedule knows.
     fn follows_recorded(&self, number: u64) -> bool {
         let Some(before) = number.checked_sub(1) else { return false };
-        let by_schedule = || {
-            self.mode.load(Ordering::Relaxed) == SCHEDULED
-                && self.schedule.is_some_and(|s| s.action(before) == StepAction::Record)
+        let by_schedule = || match self.mode.load(Ordering::Relaxed) {
+            SCHEDULED => self.schedule.is_some_and(|s| s.action(before) == StepAction::Record) && self.affords(before),
+            ON => self.budget.as_ref().is_some_and(|budget| budget.keeps(before)),
+            _ => false,
         };
         self.recorded_until.load(Ordering::Relaxed) == number || by_schedule()
     }
@@ -162,14 +178,20 @@ impl Control {
     #[inline]
     fn fate(&self, step: u64, in_window: bool) -> StepFate {
         let without_window = match self.mode.load(Ordering::Relaxed) {
-            ON => return StepFate::Recorded,
-            SCHEDULED if self.schedule.is_some_and(|s| s.action(step) == StepAction::Record) => {
+            ON if self.affords(step) => return StepFate::Recorded,
+            SCHEDULED if self.schedule.is_some_and(|s| s.action(step) == StepAction::Record) && self.affords(step) => {
                 return StepFate::Recorded;
             }
-            SCHEDULED => StepFate::ScheduledOut,
+            ON | SCHEDULED => StepFate::ScheduledOut,
             _ => StepFate::Paused,
         };
         if in_window { StepFate::Captured } else { without_window }
+    }
+
+    /// Whether the budget, if there is one, lets this step be recorded.
+    #[inline]
+    fn affords(&self, step: u64) -> bool {
+        self.budget.as_ref().is_none_or(|budget| budget.keeps(step))
     }
 
     /// Whether intervals above steps are recorded now, that is, whether a step that began now would be.

@@ -9,6 +9,7 @@ use super::resolve::{Resolver, Surroundings, ThreadStream};
 use super::stack_join::Stacks;
 use super::{BackgroundCpu, CpuMeter};
 use crate::HostNs;
+use crate::budget::Cost;
 use crate::clock::TickMapper;
 use crate::diagnostics::panic_message;
 use crate::layer::thread::outlived::OUTLIVED_KEPT;
@@ -17,8 +18,8 @@ use crate::raw::Raw;
 use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, SpanId, ThreadInfo};
 use crate::ring_room::RingShare;
 use crate::run::{
-    ClockInfo, Code, Finding, GpuAccount, InPlaceOverhead, LossCounts, MachineMeter, MachineUse, StackAccount,
-    StepCounts,
+    BudgetKept, ClockInfo, Code, Finding, GpuAccount, InPlaceOverhead, LossCounts, MachineMeter, MachineUse,
+    StackAccount, StepCounts,
 };
 use crate::shared::{RawRequest, Shared, ThreadCounts};
 use crate::tally::Tally;
@@ -50,6 +51,9 @@ const FORGOTTEN: &str = "a span was still open when its step or request had ende
 /// Names of threads that are remembered; after that many, every thread's name carries its number.
 const MAX_THREAD_NAMES: usize = 4_096;
 
+/// How often a budget for the cost of recording is adjusted to what was found.
+const ADJUST_EVERY: Duration = Duration::from_millis(100);
+
 /// Commands to the drain thread.
 pub(crate) enum Command {
     /// Empty the rings, then flush every exporter; each exporter answers whether it could.
@@ -68,6 +72,7 @@ pub(crate) struct DrainReport {
     pub(crate) gpu: Option<GpuAccount>,
     pub(crate) stacks: Option<StackAccount>,
     pub(crate) in_place: Option<InPlaceOverhead>,
+    pub(crate) budget: Option<BudgetKept>,
     pub(crate) machine: Option<MachineUse>,
     /// Most threads without a name of their own that a sample saw.
     pub(crate) pool_threads: Option<u64>,
@@ -137,6 +142,8 @@ pub(crate) struct Drain {
     begun_at_samples: u64,
     /// When the latest round over the rings began.
     round_began: HostNs,
+    /// When the budget was adjusted last.
+    adjusted: Instant,
 }
 
 struct Source {
@@ -182,6 +189,7 @@ impl Drain {
             machine: MachineMeter::default(),
             begun_at_samples: 0,
             round_began: HostNs(i64::MIN),
+            adjusted: Instant::now(),
         }
     }
 
@@ -295,6 +303,7 @@ impl Drain {
         }
         self.note_open_steps(began);
         self.retire_ended_threads();
+        self.hold_budget();
         self.take_requests(closed);
         self.take_samples();
         self.note_model(urgent);
@@ -316,6 +325,18 @@ impl Drain {
         *self.links.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
         meter.update();
         busiest
+    }
+
+    /// Leaves out more steps, or fewer, by what recording was found to cost.
+    fn hold_budget(&mut self) {
+        if self.shared.control.budget().is_none() || self.adjusted.elapsed() < ADJUST_EVERY {
+            return;
+        }
+        self.adjusted = Instant::now();
+        let found = self.resolver.in_place(&Surroundings { shared: &self.shared, mapper: &self.mapper });
+        if let (Some(budget), Some(found)) = (self.shared.control.budget(), found) {
+            budget.adjust(Cost::of(&found, self.resolver.window_share()));
+        }
     }
 
     /// Notes since when, at the earliest, a step can be open of which no record has come. `began`: the time before the
@@ -634,6 +655,8 @@ impl Drain {
         let gpu = self.enricher.account(&self.shared, self.mapper.ns_per_tick());
         let stacks = self.enricher.stacks.as_ref().map(Stacks::account);
         let in_place = self.resolver.in_place(&Surroundings { shared: &self.shared, mapper: &self.mapper });
+        let cost = in_place.as_ref().map(|found| Cost::of(found, self.resolver.window_share()));
+        let budget = self.shared.control.budget().map(|budget| budget.kept(cost, &tally.steps));
         meter.update();
         let (machine, pool_threads, captures) = (self.machine.result(), self.machine.pool_threads(), self.captures);
         let _ = answer.send(DrainReport {
@@ -643,6 +666,7 @@ impl Drain {
             gpu,
             stacks,
             in_place,
+            budget,
             machine,
             pool_threads,
             captures,

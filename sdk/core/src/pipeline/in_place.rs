@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 /// Samples kept for one kind; a long run keeps every second, every fourth, … of them.
 const MAX_SAMPLES: usize = 1_000;
 
+/// Steps of a window that are compared with the one before it.
+const NEAR: u32 = 8;
+
 /// The 95 % interval of a median exists from this many samples on.
 const FOR_INTERVAL: usize = 6;
 
@@ -20,6 +23,8 @@ enum Latest {
     Plain(f64),
     /// A plain step that was compared with the one before it.
     Done,
+    /// So many steps of a window of kernels, after a recorded step that took this.
+    Window(f64, u32),
 }
 
 /// What is known of one kind of step.
@@ -46,11 +51,16 @@ struct Kind {
 pub(crate) struct InPlace {
     latest: FxHashMap<(u32, u32), Latest>,
     kinds: BTreeMap<u32, Kind>,
+    /// Steps with kernels ÷ the recorded step before their window.
+    windows: Kind,
+    /// Steps that were recorded, and those of them with kernels.
+    steps: (u64, u64),
 }
 
 impl InPlace {
     /// A recorded step of kind `name` ended on `thread`.
     pub(crate) fn recorded(&mut self, thread: u32, name: u32, ns: u64) {
+        self.steps.0 += 1;
         let kind = self.kinds.entry(name).or_default();
         kind.recorded_ns = kind.recorded_ns.saturating_add(ns);
         let own = (ns.max(1) as f64).ln();
@@ -74,10 +84,26 @@ impl InPlace {
         self.latest.insert((thread, name), latest);
     }
 
-    /// A step of this kind came that is like neither of them, such as one whose kernels were recorded: the steps around
-    /// it are not compared.
-    pub(crate) fn interrupted(&mut self, thread: u32, name: u32) {
-        self.latest.remove(&(thread, name));
+    /// A step of this kind ended whose kernels were recorded, too: it is like neither of the others, and not compared with a
+    /// plain one.
+    pub(crate) fn with_kernels(&mut self, thread: u32, name: u32, ns: u64) {
+        self.steps.0 += 1;
+        self.steps.1 += 1;
+        let (before, nth) = match self.latest.remove(&(thread, name)) {
+            Some(Latest::Recorded(before)) => (before, 1),
+            Some(Latest::Window(before, nth)) => (before, nth.saturating_add(1)),
+            _ => return,
+        };
+        // Further on the step before the window is no neighbour.
+        if nth <= NEAR {
+            self.windows.add((ns.max(1) as f64).ln() - before);
+        }
+        self.latest.insert((thread, name), Latest::Window(before, nth));
+    }
+
+    /// The share of recorded steps whose kernels were recorded.
+    pub(crate) fn window_share(&self) -> f64 {
+        if self.steps.0 > 0 { self.steps.1 as f64 / self.steps.0 as f64 } else { 0.0 }
     }
 
     /// The result for the manifest; `None` if no plain step was compared. `name_of` returns a kind's name.
@@ -85,18 +111,7 @@ impl InPlace {
         let mut figures = InPlaceOverhead::default();
         let mut weights = Vec::new();
         for (&name, kind) in &self.kinds {
-            let mut samples = kind.samples.clone();
-            samples.sort_by(f64::total_cmp);
-            let Some(median) = median(&samples) else { continue };
-            let share = |log: f64| log.exp_m1();
-            let interval = interval(&samples);
-            let one = InPlaceKind {
-                n_plain: kind.n,
-                n_recorded: kind.n,
-                ratio: share(median),
-                low: interval.map(|(low, _)| share(low)),
-                high: interval.map(|(_, high)| share(high)),
-            };
+            let Some(one) = kind.figures() else { continue };
             figures.n_plain += one.n_plain;
             figures.n_recorded += one.n_recorded;
             weights.push((kind.recorded_ns as f64, one));
@@ -123,6 +138,7 @@ impl InPlace {
             let squares = weights.iter().map(|(ns, k)| Some((weight(*ns) * (end(k)? - k.ratio)).powi(2)));
             squares.sum::<Option<f64>>().map(f64::sqrt)
         };
+        figures.windows = self.windows.figures().map(|windows| InPlaceKind { n_plain: 0, ..windows });
         figures.low = half(|k| k.low).map(|half| figures.ratio - half);
         figures.high = half(|k| k.high).map(|half| figures.ratio + half);
         Some(figures)
@@ -130,6 +146,21 @@ impl InPlace {
 }
 
 impl Kind {
+    /// `None` if nothing was compared.
+    fn figures(&self) -> Option<InPlaceKind> {
+        let mut samples = self.samples.clone();
+        samples.sort_by(f64::total_cmp);
+        let share = |log: f64| log.exp_m1();
+        let interval = interval(&samples);
+        Some(InPlaceKind {
+            n_plain: self.n,
+            n_recorded: self.n,
+            ratio: share(median(&samples)?),
+            low: interval.map(|(low, _)| share(low)),
+            high: interval.map(|(_, high)| share(high)),
+        })
+    }
+
     fn add(&mut self, sample: f64) {
         if self.samples.len() == MAX_SAMPLES {
             let mut keep = false;
@@ -269,11 +300,30 @@ mod tests {
         in_place.plain(1, 1, 100);
         in_place.recorded(1, 1, 110);
         in_place.plain(1, 1, 100);
-        in_place.interrupted(1, 1);
+        in_place.with_kernels(1, 1, 150);
         in_place.recorded(1, 1, 900);
         let figures = in_place.overhead(name).expect("two");
         assert_eq!((figures.n_plain, figures.low), (2, None));
         assert!((figures.ratio - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn windows_of_kernels_are_compared_with_the_recorded_step_before_them() {
+        let mut in_place = InPlace::default();
+        for _ in 0..10 {
+            in_place.recorded(1, 1, 1000);
+            in_place.plain(1, 1, 1000);
+            in_place.recorded(1, 1, 1000);
+            (0..3).for_each(|_| in_place.with_kernels(1, 1, 1300));
+            // After a plain step nothing is known of a recorded one.
+            in_place.plain(1, 1, 1000);
+            in_place.with_kernels(1, 1, 5000);
+        }
+        let figures = in_place.overhead(name).expect("plain steps");
+        let windows = figures.windows.expect("steps with kernels");
+        assert_eq!(windows.n_recorded, 30);
+        assert!((windows.ratio - 0.3).abs() < 1e-9 && figures.ratio.abs() < 1e-9, "{figures:?}");
+        assert!((in_place.window_share() - 40.0 / 60.0).abs() < 1e-9);
     }
 
     #[test]

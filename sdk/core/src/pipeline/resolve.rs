@@ -342,7 +342,9 @@ impl Resolver {
             self.step_ns += dur;
             match &mut self.in_place {
                 // The recorder of kernels slows these steps down, which is not a cost that every step has.
-                Some(in_place) if root.flags & flag::KERNELS != 0 => in_place.interrupted(thread.index, root.name),
+                Some(in_place) if root.flags & flag::KERNELS != 0 => {
+                    in_place.with_kernels(thread.index, root.name, dur)
+                }
                 Some(in_place) => in_place.recorded(thread.index, root.name, dur),
                 None => {}
             }
@@ -391,7 +393,7 @@ impl Resolver {
 
     /// The cost of recording, as plain steps show it.
     pub(crate) fn in_place(&mut self, around: &Surroundings<'_>) -> Option<crate::run::InPlaceOverhead> {
-        let in_place = self.in_place.take()?;
+        let in_place = self.in_place.as_ref()?;
         around.shared.names.extend(&mut self.names);
         // Layers that are steps of their own are told by their modules, all of a kind as one.
         let name = |name| {
@@ -405,6 +407,11 @@ impl Resolver {
         };
         let left_plain = around.shared.probe.as_ref().map_or(0, |probe| probe.plain());
         in_place.overhead(name).map(|found| crate::run::InPlaceOverhead { left_plain, ..found })
+    }
+
+    /// The share of recorded steps whose kernels were recorded; 0 if that is not counted.
+    pub(crate) fn window_share(&self) -> f64 {
+        self.in_place.as_ref().map_or(0.0, InPlace::window_share)
     }
 
     fn name(&mut self, id: u32, around: &Surroundings<'_>) -> Arc<NameInfo> {

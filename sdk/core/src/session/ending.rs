@@ -181,6 +181,7 @@ impl Session {
             stacks: report.stacks.clone(),
             per_interval_ns: inner.per_interval_ns,
             in_place: report.in_place.clone(),
+            budget: report.budget,
             machine: report.machine,
             pool_threads: report.pool_threads,
             background_cpu_ns: self.background.total_ns(),

@@ -146,6 +146,11 @@ impl SessionBuilder {
                 "overhead_probe is {every}, but must be at least 2: one step in so many is left plain"
             ));
         }
+        if let Some(share) = self.cost.filter(|share| !(*share > 0.0 && *share <= 1.0)) {
+            return refused(format!(
+                "cost is {share}, but must be a share of step time above 0 and up to 1, such as 0.01"
+            ));
+        }
         Ok(())
     }
 
@@ -167,6 +172,9 @@ impl SessionBuilder {
         }
         if let Some(every) = self.overhead_probe {
             option("overhead_probe", every.into());
+        }
+        if let Some(share) = self.cost {
+            option("cost", share.into());
         }
         if let Some((_, timing)) = &self.gpu {
             option("gpu_timing", timing.tier.as_str().into());
@@ -195,7 +203,7 @@ impl SessionBuilder {
 
     /// What the application's threads share with the rest of the session.
     fn shared(&mut self, requests: Sender<RawRequest>) -> Shared {
-        let mut control = Control::new(self.schedule, self.paused);
+        let mut control = Control::new(self.schedule, self.paused).with_budget(self.cost);
         if let Some((_, schedule)) = &self.kernels {
             control = control.with_kernels(*schedule);
         }
@@ -203,7 +211,7 @@ impl SessionBuilder {
             taps: std::mem::take(&mut self.taps),
             gpu: self.gpu.as_ref().map(|(clock, timing)| Marking::new(clock.lanes(), *timing)),
             correlator: self.kernels.as_ref().map(|(activity, _)| activity.correlator()),
-            probe: self.overhead_probe.map(Probe::new),
+            probe: self.overhead_probe.or(self.cost.map(|_| crate::budget::PROBE)).map(Probe::new),
             diagnostics: self.diagnostics.clone(),
         };
         let rings = Rings { capacity: self.ring_capacity, memory: self.ring_memory };

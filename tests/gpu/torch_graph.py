@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""A graphed decode of SmolLM2-135M's shape in PyTorch, and what PyTorch's profiler says of a replay's layers, at what cost.
+
+Usage: tests/gpu/torch_graph.py [STEPS]   (200; needs torch, transformers and a CUDA device; no weights: they are random)
+Prints the time of a token eagerly, as a graph, and as a graph under torch.profiler (kernels only, and with stacks, modules and
+shapes), and how many of the replayed kernels the profiler's trace ties to an operator or a module. Two takes each, in turns.
+"""
+import json
+import statistics
+import sys
+import tempfile
+import time
+
+import torch
+import transformers
+from torch.profiler import ProfilerActivity, profile
+from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+
+STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+PROMPT, CONTEXT = 64, 512
+torch.manual_seed(42)
+torch.set_grad_enabled(False)
+config = LlamaConfig(
+    vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
+    num_key_value_heads=3, max_position_embeddings=2048, tie_word_embeddings=True, rms_norm_eps=1e-5,
+)
+model = LlamaForCausalLM(config).to("cuda", torch.bfloat16).eval()
+cache = StaticCache(config=config, max_batch_size=1, max_cache_len=CONTEXT, device="cuda", dtype=torch.bfloat16)
+token = torch.zeros((1, 1), dtype=torch.long, device="cuda")
+position = torch.full((1,), PROMPT, dtype=torch.long, device="cuda")
+
+
+def step():
+    out = model(token, past_key_values=cache, cache_position=position, position_ids=position.unsqueeze(0), use_cache=True)
+    token.copy_(out.logits[:, -1:].argmax(-1))
+    position.add_(1)
+
+
+def prompt():
+    cache.reset()
+    ids = torch.randint(0, config.vocab_size, (1, PROMPT), device="cuda")
+    at = torch.arange(PROMPT, device="cuda")
+    model(ids, past_key_values=cache, cache_position=at, position_ids=at.unsqueeze(0), use_cache=True)
+    position.fill_(PROMPT)
+
+
+def timed(run):
+    """Median milliseconds of a token that the host reads."""
+    prompt()
+    times = []
+    for _ in range(STEPS):
+        start = time.perf_counter()
+        run()
+        token.item()
+        times.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(times)
+
+
+prompt()
+side = torch.cuda.Stream()
+side.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(side):
+    for _ in range(3):
+        step()
+torch.cuda.current_stream().wait_stream(side)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    step()
+
+FORMS = {
+    "kernels": dict(activities=[ProfilerActivity.CUDA]),
+    "operators and kernels": dict(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]),
+    "with stacks, modules and shapes": dict(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], with_stack=True, with_modules=True, record_shapes=True
+    ),
+}
+
+
+def tied(trace):
+    """Kernels; those launched by a graph; those whose launch lies in an operator; those of a module."""
+    events = json.load(open(trace))["traceEvents"]
+    kernels = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    launches = {e["args"]["correlation"]: e for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in e.get("args", {})}
+    of_graph = [k for k in kernels if "GraphLaunch" in launches.get(k["args"].get("correlation"), {}).get("name", "")]
+    with_operator = [k for k in of_graph if k["args"].get("External id") or k["args"].get("Ev Idx")]
+    modules = [e for e in events if str(e.get("name", "")).startswith("nn.Module")]
+    inside = 0
+    for k in of_graph:
+        at = launches[k["args"]["correlation"]]["ts"]
+        inside += any(m["ts"] <= at <= m["ts"] + m.get("dur", 0) for m in modules)
+    return len(kernels), len(of_graph), len(with_operator), inside
+
+
+print("torch", torch.__version__, "transformers", transformers.__version__, torch.cuda.get_device_name(0))
+for take in (1, 2):
+    print(f"take {take} eager {timed(step):.3f} ms a token")
+    plain = timed(graph.replay)
+    print(f"take {take} graph {plain:.3f} ms a token")
+    for name, options in FORMS.items():
+        with profile(**options) as profiler:
+            with_it = timed(graph.replay)
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            profiler.export_chrome_trace(file.name)
+            kernels, of_graph, operators, modules = tied(file.name)
+        print(
+            f"take {take} graph, {name}: {with_it:.3f} ms a token ({with_it / plain:.2f} times); {kernels} kernels and copies, "
+            f"{of_graph} of replays, of these {operators} tied to an operator, {modules} launched in a module"
+        )
