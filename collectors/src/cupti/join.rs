@@ -40,9 +40,9 @@ impl Call {
         }
     }
 
-    /// Whether each call of this name has its record. Copies of some kinds have none.
-    fn launches_a_kernel(self) -> bool {
-        matches!(self.name, "cuLaunchKernel" | "cuLaunchKernelEx" | "cuLaunchCooperativeKernel")
+    /// Whether each call of this name has its record, or several. Copies of some kinds have none.
+    fn has_records(self) -> bool {
+        matches!(self.name, "cuLaunchKernel" | "cuLaunchKernelEx" | "cuLaunchCooperativeKernel" | "cuGraphLaunch")
     }
 }
 
@@ -79,6 +79,18 @@ pub(super) struct Ambiguous {
     pub(super) spans: Vec<SpanId>,
 }
 
+/// A launch of a graph, some of whose records have come.
+#[derive(Debug, Clone, Copy)]
+struct Replaying {
+    graph: u32,
+    records: u32,
+}
+
+/// Whether one id was given after another. They start again after the last one.
+const fn is_after(later: u32, earlier: u32) -> bool {
+    (later.wrapping_sub(earlier) as i32) > 0
+}
+
 /// Joins kernels with their calls.
 #[derive(Debug)]
 pub(super) struct Join {
@@ -94,6 +106,12 @@ pub(super) struct Join {
     launched: FxHashMap<u32, u64>,
     /// What ran before its call was seen.
     early: FxHashSet<u32>,
+    /// Launches of graphs of which it is not known that all has come.
+    replaying: FxHashMap<u32, Replaying>,
+    /// The most records that a launch of each graph had.
+    sizes: FxHashMap<u32, u32>,
+    /// The launch that each stream's latest record is of.
+    latest: FxHashMap<u32, u32>,
     ambiguous: Ambiguous,
     patience: u8,
     most_calls: usize,
@@ -111,6 +129,9 @@ impl Join {
             settled: Vec::new(),
             launched: FxHashMap::default(),
             early: FxHashSet::default(),
+            replaying: FxHashMap::default(),
+            sizes: FxHashMap::default(),
+            latest: FxHashMap::default(),
             ambiguous: Ambiguous::default(),
             patience: if calls { PATIENCE } else { 0 },
             most_calls: MOST_CALLS,
@@ -126,8 +147,8 @@ impl Join {
                 self.known.remove(&oldest);
             }
         }
-        let expected = span.is_some_and(|span| span != OUTSIDE_WINDOW) && call.launches_a_kernel();
-        let came = self.early.remove(&correlation);
+        let expected = span.is_some_and(|span| span != OUTSIDE_WINDOW) && call.has_records();
+        let came = self.early.remove(&correlation) || self.is_whole(correlation);
         if expected && !came && self.launched.len() < self.most_calls {
             self.launched.insert(correlation, call.end);
         }
@@ -171,12 +192,42 @@ impl Join {
 
     /// Something ran.
     pub(super) fn ran(&mut self, ran: Ran) {
-        self.came(ran.work.correlation);
+        self.count(&ran.work);
         self.waiting.push_back((ran, 0));
     }
 
-    /// Something that this call launched has come, finished or not. Only a graph's launch brings more than one record,
-    /// and its first one counts.
+    /// Notes that a call's records have come: the only one, or of a graph as many as its other launches had. Of a graph that
+    /// nobody has seen whole it is known once something comes that was launched later, in the same stream.
+    fn count(&mut self, work: &Work) {
+        let correlation = work.correlation;
+        if let Some(before) = self.latest.insert(work.stream, correlation)
+            && is_after(correlation, before)
+            && let Some(launch) = self.replaying.remove(&before)
+        {
+            if self.sizes.len() >= self.most_calls {
+                self.sizes.clear();
+            }
+            let size = self.sizes.entry(launch.graph).or_default();
+            *size = launch.records.max(*size);
+            self.came(before);
+        }
+        let Some(graph) = work.graph else { return self.came(correlation) };
+        if self.replaying.len() >= self.most_calls {
+            self.replaying.clear();
+        }
+        self.replaying.entry(correlation).or_insert(Replaying { graph, records: 0 }).records += 1;
+        if self.is_whole(correlation) {
+            self.came(correlation);
+        }
+    }
+
+    /// Whether a graph's launch has as many records as others of it had.
+    fn is_whole(&self, correlation: u32) -> bool {
+        let size = |launch: &Replaying| self.sizes.get(&launch.graph).is_some_and(|size| launch.records >= *size);
+        self.replaying.get(&correlation).is_some_and(size)
+    }
+
+    /// All that this call launched has come, finished or not.
     fn came(&mut self, correlation: u32) {
         let expected = self.launched.remove(&correlation).is_some() || self.known.contains_key(&correlation);
         if !expected && self.early.len() < self.most_calls {
@@ -193,6 +244,8 @@ impl Join {
     pub(super) fn give_up(&mut self) {
         self.launched.clear();
         self.early.clear();
+        self.replaying.clear();
+        self.latest.clear();
     }
 
     /// A record that was handed over before its work had ended. Returns its call, if that is known, and the interval
@@ -354,6 +407,41 @@ mod tests {
             (0..100).for_each(|_| join.ran(ran(6)));
             assert_eq!(delivered(&mut join, false), [(6, Some(8), Some(1)); 100]);
         }
+    }
+
+    #[test]
+    fn a_graph_launch_is_waited_for_until_all_of_it_has_come() {
+        let mut join = Join::new(true);
+        let launch = |start| Call { name: "cuGraphLaunch", start: Some(start), end: start + 5 };
+        let of_graph = |id: u32| {
+            let ran = ran(id);
+            Ran { work: Work { graph: Some(3), ..ran.work }, ..ran }
+        };
+        join.launched(6, Some(SpanId(8)), launch(10));
+        join.launched(7, Some(SpanId(9)), launch(20));
+        assert_eq!(join.earliest_missing(), Some(15));
+        (0..100).for_each(|_| join.ran(of_graph(6)));
+        assert_eq!(join.earliest_missing(), Some(15), "nobody knows how many there are");
+        join.ran(of_graph(7));
+        assert_eq!(join.earliest_missing(), Some(25), "what was launched later runs, so the first has ended");
+        (0..98).for_each(|_| join.ran(of_graph(7)));
+        assert_eq!(join.earliest_missing(), Some(25));
+        join.ran(of_graph(7));
+        assert_eq!(join.earliest_missing(), None, "as many as the first had");
+        // Its call is seen when part of it, or all, has come.
+        (0..50).for_each(|_| join.ran(of_graph(8)));
+        join.launched(8, Some(SpanId(10)), launch(30));
+        assert_eq!(join.earliest_missing(), Some(35));
+        (0..50).for_each(|_| join.ran(of_graph(8)));
+        (0..100).for_each(|_| join.ran(of_graph(9)));
+        join.launched(9, Some(SpanId(11)), launch(40));
+        assert_eq!(join.earliest_missing(), None);
+        // One that has fewer, as after an update of the graph, is waited for until something comes after it.
+        join.launched(10, Some(SpanId(12)), launch(50));
+        (0..90).for_each(|_| join.ran(of_graph(10)));
+        assert_eq!(join.earliest_missing(), Some(55));
+        join.ran(ran(11));
+        assert_eq!(join.earliest_missing(), None);
     }
 
     #[test]
