@@ -133,8 +133,11 @@ struct Args {
     /// Runs in --captures; further ones are refused with status 507
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     captures_most: u32,
+    /// What is recorded and how, as the variable CANDLESCOPE has it: `cost=1%,nvml=off`. Destinations have options of their own
+    #[arg(long, value_name = "OPTIONS")]
+    record: Option<String>,
     /// Run without candlescope, to measure what it costs
-    #[arg(long)]
+    #[arg(long, conflicts_with = "record")]
     unobserved: bool,
 }
 
@@ -157,7 +160,10 @@ fn observe(args: &Args, device: &Device) -> Result<Scope> {
     if args.unobserved {
         return Ok(Scope::disabled());
     }
-    let mut observed = candlescope::builder();
+    let mut observed = match &args.record {
+        Some(options) => candlescope::env::EnvConfig::parse(options).context("--record")?.into_builder()?,
+        None => candlescope::builder(),
+    };
     #[cfg(feature = "cuda")]
     if let (true, Device::Cuda(cuda)) = (args.cuda_graph, device) {
         let stream = cuda.cuda_stream();

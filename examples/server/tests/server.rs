@@ -440,6 +440,53 @@ fn metrics_and_the_run_say_what_the_clients_saw() {
 }
 
 #[test]
+fn slots_are_as_many_as_the_memory_that_may_be_used_holds() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = dir.path().join("run");
+    let start = |share: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_candlescope-server"));
+        command.args([
+            "--model",
+            "embedded",
+            "--listen",
+            "127.0.0.1:0",
+            "--max-num-seqs",
+            "8",
+            "--max-model-len",
+            "200",
+        ]);
+        command.args(["--gpu-memory-utilization", share]);
+        command.output().expect("starts")
+    };
+    for (share, said) in
+        [("0.000001", "no slot of 200 tokens"), ("1.5", "above 0 and up to 1"), ("nan", "above 0 and up to 1")]
+    {
+        let output = start(share);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains(said), "{share}: {text}");
+    }
+    let run_text = run.to_str().expect("UTF-8");
+    let options = ["--max-num-seqs", "3", "--max-model-len", "200", "--gpu-memory-utilization", "1"];
+    let server = Server::start(&[&options[..], &["--record", "cost=100%", "--parquet", run_text]].concat());
+    let (status, answer) = server.complete(json!({ "prompt": "Hello", "max_tokens": 190, "ignore_eos": true }));
+    assert_eq!(status, 200, "{answer}");
+    // What is held shows in a sample: they are taken ten times a second.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    server.stop();
+    let opened = Run::open(&run).expect("a run");
+    let batch = join(opened.batches());
+    let most = |metric: &str| {
+        let values = batch.samples.iter().filter(|sample| sample.metric == metric).map(|sample| sample.value);
+        values.fold(0.0, f64::max)
+    };
+    let (allocated, used) = (most("candlescope_kv_cache_allocated_bytes"), most("candlescope_kv_cache_used_bytes"));
+    // Of three slots of 200 tokens one holds all but the last of a text's tokens, which are 190 and the prompt.
+    assert!(used > allocated * 190.0 / 600.0 && used <= allocated / 3.0, "{used} of {allocated} bytes");
+    let manifest = opened.manifest().expect("a manifest");
+    assert_eq!(manifest.overhead.budget.map(|budget| budget.target), Some(1.0));
+}
+
+#[test]
 fn requests_at_once_share_steps_and_each_gets_its_own_text() {
     let dir = tempfile::tempdir().expect("a directory");
     let run = dir.path().join("run");

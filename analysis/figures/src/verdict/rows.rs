@@ -4,6 +4,12 @@ use crate::Analysis;
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::{Code, Finding, Place};
 
+/// Whether a limit of this reading left rows out, which is said already: they are where they were written.
+fn is_cut(run: &Analysis, table: &str) -> bool {
+    let place = format!("table `{table}` ");
+    run.verdict.findings.iter().any(|f| f.code == Code::LimitReached && f.message().starts_with(&place))
+}
+
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {
     let manifest = &run.manifest;
     let Some(parquet) = manifest.exporters.iter().find(|e| e.name == "parquet").filter(|_| manifest.complete) else {
@@ -14,6 +20,7 @@ pub(super) fn find(run: &Analysis) -> Vec<Finding> {
         let read = run.rows.get(kind.table()).copied().unwrap_or(0);
         let finding = match read.cmp(&wrote) {
             std::cmp::Ordering::Equal => return None,
+            std::cmp::Ordering::Less if is_cut(run, kind.table()) => return None,
             std::cmp::Ordering::Less => Finding::new(
                 Code::RowsMissing,
                 "table `{table}` holds {read:raw} of the {wrote:raw} rows that were written",

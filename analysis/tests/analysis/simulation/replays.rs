@@ -239,8 +239,12 @@ fn findings_rest_on_the_same_replays_however_they_were_read() {
     assert!((32..=64).contains(&apart.steps), "{} of 150", apart.steps);
     // One kernel too many for the figures: the steps are then read apart from them.
     let limits = ReadLimits::default().with(Limit::Kernels, batch.kernels.len() as u64 - 1);
-    for run in [run, Run::open_within(dir.path(), limits).unwrap()] {
-        let found = analyze(&run, &AnalyzeOptions::default()).analysis.diagnosis.unwrap();
+    for (run, is_cut) in [(run, false), (Run::open_within(dir.path(), limits).unwrap(), true)] {
+        let analysis = analyze(&run, &AnalyzeOptions::default()).analysis;
+        let told = |code: &str| analysis.verdict.findings.iter().any(|finding| finding.code == code);
+        // A limit of the reader is no damage of the run: copying it again would not help.
+        assert!(told("limit_reached") == is_cut && !told("rows_missing"), "{:?}", analysis.verdict.findings);
+        let found = analysis.diagnosis.unwrap();
         let step = found.steps.iter().find(|step| step.phase == "decode").unwrap();
         assert!(step.basis.starts_with("steps replayed"), "{}", step.basis);
         assert_eq!(step.unobserved_ns, apart.unobserved.seconds.mid * 1e9);
