@@ -40,10 +40,7 @@ impl Options {
     /// What sequences are held in, if in slots.
     pub(crate) fn slots(&self) -> Option<SlotOptions> {
         let runtime = &self.given.runtime;
-        let asked = runtime.cuda_graph
-            || runtime.max_num_seqs.is_some()
-            || runtime.max_model_len.is_some()
-            || runtime.gpu_memory_utilization.is_some();
+        let asked = runtime.cuda_graph || runtime.max_num_seqs.is_some() || runtime.max_model_len.is_some();
         asked.then(|| SlotOptions {
             slots: runtime.max_num_seqs.unwrap_or(runtime.batch),
             context: runtime.max_model_len,
@@ -147,6 +144,9 @@ fn check(options: &Options) -> Result<()> {
     }
     if let Some(share) = runtime.gpu_memory_utilization.filter(|share| !(*share > 0.0 && *share <= 1.0)) {
         bail!("--gpu-memory-utilization is {share}; it must be above 0 and at most 1, such as 0.9");
+    }
+    if runtime.gpu_memory_utilization.is_some() && runtime.max_num_seqs.is_none() {
+        bail!("--gpu-memory-utilization says how many slots fit, and --max-num-seqs the most of them: add it");
     }
     if let Some(slots) = runtime.max_num_seqs.filter(|slots| *slots < runtime.batch) {
         bail!("--batch is {} and --max-num-seqs {slots}: every sequence needs a slot", runtime.batch);

@@ -25,11 +25,12 @@ pub fn memory(device: &Device) -> Option<Memory> {
     }
 }
 
-/// Bytes of RAM that the machine has.
+/// Bytes of RAM that the machine has, or that its control groups let the process have, whichever is less.
 #[cfg(target_os = "linux")]
 fn machine_bytes() -> Option<u64> {
     use procfs::Current;
-    Some(procfs::Meminfo::current().ok()?.mem_total)
+    let machine = procfs::Meminfo::current().ok()?.mem_total;
+    Some(group_most().map_or(machine, |group| group.min(machine)))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -58,27 +59,46 @@ pub fn available_bytes() -> Option<u64> {
     None
 }
 
-/// What the process's control group, or one above it, has left (version 2; of version 1 the group at the root).
+/// The process's control group and those above it.
 #[cfg(target_os = "linux")]
-fn group_available() -> Option<u64> {
-    let number = |path: std::path::PathBuf| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+fn groups() -> Vec<std::path::PathBuf> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/").trim_start_matches('/');
     let root = std::path::Path::new("/sys/fs/cgroup");
-    let mut least: Option<u64> = None;
-    for group in root.join(own).ancestors().take_while(|group| group.starts_with(root)) {
-        if let (Some(most), Some(used)) = (number(group.join("memory.max")), number(group.join("memory.current"))) {
-            // Cached files count as used, and are given up on demand.
-            let cached = std::fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
-            let cached = cached.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse::<u64>().ok());
-            let left = most.saturating_sub(used.saturating_sub(cached.unwrap_or(0)));
-            least = Some(least.map_or(left, |least| least.min(left)));
-        }
-    }
-    let old = root.join("memory");
-    let limit = number(old.join("memory.limit_in_bytes")).filter(|limit| *limit < 1 << 60);
-    let left = limit.zip(number(old.join("memory.usage_in_bytes"))).map(|(most, used)| most.saturating_sub(used));
-    [least, left].into_iter().flatten().min()
+    let path = root.join(own);
+    path.ancestors().take_while(|group| group.starts_with(root)).map(std::path::Path::to_path_buf).collect()
+}
+
+#[cfg(target_os = "linux")]
+fn number(path: std::path::PathBuf) -> Option<u64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The limit of version 1 of control groups, at the root.
+#[cfg(target_os = "linux")]
+fn old_limit() -> Option<u64> {
+    number("/sys/fs/cgroup/memory/memory.limit_in_bytes".into()).filter(|limit| *limit < 1 << 60)
+}
+
+/// The most that the process's control group, or one above it, may have.
+#[cfg(target_os = "linux")]
+fn group_most() -> Option<u64> {
+    groups().iter().filter_map(|group| number(group.join("memory.max"))).chain(old_limit()).min()
+}
+
+/// What the process's control group, or one above it, has left (version 2; of version 1 the group at the root).
+#[cfg(target_os = "linux")]
+fn group_available() -> Option<u64> {
+    let left = |group: std::path::PathBuf| {
+        let (most, used) = (number(group.join("memory.max"))?, number(group.join("memory.current"))?);
+        // Cached files count as used, and are given up on demand.
+        let cached = std::fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+        let cached = cached.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse::<u64>().ok());
+        Some(most.saturating_sub(used.saturating_sub(cached.unwrap_or(0))))
+    };
+    let used = number("/sys/fs/cgroup/memory/memory.usage_in_bytes".into());
+    let old = old_limit().zip(used).map(|(most, used)| most.saturating_sub(used));
+    groups().into_iter().filter_map(left).chain(old).min()
 }
 
 #[cfg(test)]

@@ -389,6 +389,8 @@ impl TextSide {
 impl Loader<'_> {
     fn load(&self, source: &ModelSource) -> Result<LoadedModel, LoadError> {
         candlescope::modules::check_threads(&self.options.device);
+        // If that fails, whoever chooses a token says so.
+        let _ = crate::sampling::prepare(&self.options.device);
         caught(|| match source {
             ModelSource::Embedded => self.random(EMBEDDED),
             ModelSource::Config(name) => self.random(name),

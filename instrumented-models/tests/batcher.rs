@@ -4,7 +4,7 @@ mod common;
 
 use candle_core::{DType, Device, Result, Tensor};
 use candlescope_core::llm::Request;
-use candlescope_core::{MemoryExporter, Outcome, RequestRecord, Session};
+use candlescope_core::{MemoryExporter, Outcome, Phase, RequestRecord, Session};
 
 use candlescope_models::generate::GenerateError;
 use candlescope_models::layers::{Place, SlotPlaces, SlotStep};
@@ -104,10 +104,12 @@ fn alone(prompt: &[u32], tokens: usize, sampling: SamplingOptions) -> Vec<u32> {
 #[test]
 fn who_else_is_there_changes_no_text() {
     let drawn = SamplingOptions { temperature: Some(0.9), top_k: Some(20), ..SamplingOptions::default() };
+    // What it is that has been said is known on the host only.
+    let penalised = SamplingOptions { repeat_penalty: 1.5, ..drawn.clone() };
     let mut three = batcher(3, BatcherOptions { prompt_piece: 5, ..BatcherOptions::default() });
     let mut all = Vec::new();
     for n in 0..13 {
-        let sampling = if n % 3 == 2 { drawn.clone() } else { SamplingOptions::default() };
+        let sampling = [SamplingOptions::default(), drawn.clone(), penalised.clone()][n % 3].clone();
         let (prompt, tokens) = (prompt(n, 1 + n * 5 % 23), 1 + n * 7 % 17);
         let (job, got) = job(&prompt, tokens, sampling.clone());
         three.submit(job);
@@ -363,5 +365,8 @@ fn every_step_says_for_whom_it_worked() {
         let passed = step.serves.iter().map(|served| served.tokens).sum();
         assert_eq!(step.tokens, Some(passed), "{step:?}");
         assert_eq!(step.request, None, "no request owns a step");
+        // It is the step that says how it ran, not an interval in it.
+        let ran = (step.phase == Some(Phase::Decode)).then_some(candlescope_core::Ran::NoDevice);
+        assert_eq!(step.ran, ran, "{step:?}");
     }
 }

@@ -143,7 +143,7 @@ pub struct StepCounts {
     pub recorded: u64,
     /// Steps with a record only because of a window, while recording was off or the schedule left them out.
     pub captured: u64,
-    /// Steps that the schedule left out.
+    /// Steps that the schedule, or the budget for the cost of recording, left out.
     pub scheduled_out: u64,
     /// Steps without a record of which only the duration was measured, for the cost of recording.
     pub left_plain: u64,
@@ -156,6 +156,9 @@ pub struct StepCounts {
     /// The schedule, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<crate::Schedule>,
+    /// Whether a budget for the cost of recording left steps out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub budgeted: bool,
 }
 
 impl StepCounts {
@@ -174,9 +177,14 @@ impl StepCounts {
 impl fmt::Display for StepCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "recorded {} of {} steps", count(self.with_record()), count(self.begun))?;
+        let left_out = match (self.schedule.is_some(), self.budgeted) {
+            (_, false) => "left out by the schedule",
+            (false, true) => "left out by the budget",
+            (true, true) => "left out by the schedule or the budget",
+        };
         let why = [
             (self.captured, "only because a capture asked for them"),
-            (self.scheduled_out, "left out by the schedule"),
+            (self.scheduled_out, left_out),
             (self.left_plain, "left plain to measure the overhead"),
             (self.paused, "while recording was off"),
             (self.lost, "lost because a ring was full or a thread had none"),

@@ -192,7 +192,11 @@ impl<'k> Figures<'k> {
             used: energy::used_devices(&manifest, &kernels),
         });
         let warm = |request: u64| warmup.requests().contains(&request);
-        let shares = Shares::of(&manifest, requests, &steps, &warm, &energy.sensors);
+        // Of steps that have no record nobody knows whose they were.
+        let shares = match sampling.is_sampled() {
+            true => Shares::default(),
+            false => Shares::of(&manifest, requests, &steps, &warm, &energy.sensors),
+        };
         let memory = self.samples.finish();
         manifest.machine = manifest.machine.or(self.machine.and_then(MachinePass::finish));
         let kernel_rows = noticed.rows[&RecordKind::Kernel];

@@ -221,7 +221,11 @@ impl Sensor {
             let next = windows.partition_point(|(_, end)| *end <= time);
             windows.get(next).is_some_and(|(start, _)| *start <= time)
         };
-        self.power.iter().filter(move |(time, _)| inside(*time)).map(|(_, watts)| *watts)
+        // Only those that may be: there may be many windows of few samples each.
+        let ends = windows.first().zip(windows.last()).map_or((0, 0), |(first, last)| (first.0, last.1));
+        let from = self.power.partition_point(|(time, _)| *time < ends.0);
+        let near = self.power[from..].iter().take_while(move |(time, _)| *time < ends.1);
+        near.filter(move |(time, _)| inside(*time)).map(|(_, watts)| *watts)
     }
 
     /// Samples of power taken within `windows`, which are merged and in order.

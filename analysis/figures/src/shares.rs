@@ -24,8 +24,10 @@ pub struct RequestShare {
     pub step_ns: f64,
     /// Time of its steps on the device likewise; `None` unless it is known of each of them.
     pub device_ns: Option<f64>,
-    /// Energy of its steps likewise, in joules; `None` without sensors, or where they do not cover its steps.
+    /// Energy of its steps likewise, in joules; `None` without sensors.
     pub joules: Option<f64>,
+    /// Whether the sensors cover its steps; if not, their energy is only that of the time that they do.
+    pub is_covered: bool,
     /// Lowest and highest that it may be, by the sensors' period and accuracy over the time in which its steps ran.
     pub bound: Option<(f64, f64)>,
     /// Its steps are too short for the sensors: only the bound means something.
@@ -100,7 +102,7 @@ impl Shares {
         }
         let bounded = |(mut share, own): (RequestShare, Vec<&StepRow>)| {
             let over = (!sensors.is_empty()).then(|| together(sensors, &windows(own.into_iter()))).flatten();
-            share.joules = share.joules.filter(|_| over.is_some());
+            share.is_covered = over.is_some();
             if let (Some(joules), Some(over)) = (share.joules, over.filter(|over| over.joules > 0.0)) {
                 // What holds of the power while its steps ran holds of its part of it.
                 share.bound = Some((joules * over.low / over.joules, joules * over.high / over.joules));
@@ -132,10 +134,14 @@ impl StepEnergy {
     fn of(steps: &[&StepRow], sensors: &[(String, Sensor)]) -> Option<Self> {
         let covers = || sensors.iter().filter_map(|(_, sensor)| sensor.covers());
         let over = (covers().map(|(first, _)| first).max()?, covers().map(|(_, last)| last).min()?);
+        if over.0 >= over.1 {
+            return None;
+        }
         let counted = |from: i64, to: i64| sensors.iter().map(|(_, sensor)| sensor.counted(from, to)).sum::<f64>();
         // When a step begins or ends. One that ends when another begins is not open with it.
         let mut turns: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * steps.len());
-        for (at, step) in steps.iter().enumerate() {
+        // A step without duration has no energy, and would seem to end before it begins.
+        for (at, step) in steps.iter().enumerate().filter(|(_, step)| step.start_ns < step.end_ns()) {
             turns.extend([(step.start_ns, true, at), (step.end_ns(), false, at)]);
         }
         turns.sort_unstable();
@@ -248,15 +254,37 @@ mod tests {
         ];
         let shares = Shares::of(&RunManifest::default(), &[], &steps, &|request| request == 3, &[sensor()]);
         let of = |request: u64| shares.requests.iter().find(|share| share.request == request);
-        assert_eq!(of(1).unwrap().joules, None, "the sensor does not cover its last step");
+        // The sensor does not cover its last step, of which it has what was counted.
+        assert!(near(of(1).unwrap().joules, 150.0 + 50.0) && !of(1).unwrap().is_covered && of(2).unwrap().is_covered);
+        assert_eq!(of(1).unwrap().bound, None);
         assert!(near(of(2).unwrap().joules, 0.75 * 150.0), "{shares:?}");
         assert!(near(of(3).unwrap().joules, 0.25 * 150.0) && of(3).unwrap().warmup);
         assert!(of(9).is_none(), "a step inside another is not counted twice");
         assert!(near(shares.other_steps, 100.0) && near(shares.outside, 550.0), "{shares:?}");
         let counted = shares.counted.unwrap();
         assert!(near(Some(counted.joules), 1000.0));
+        assert!(near(shares.sum(), 1000.0), "{:?}", shares.sum());
         let (low, high) = of(2).unwrap().bound.unwrap();
         assert!(low < 112.5 && 112.5 < high && !of(2).unwrap().below_resolution);
+    }
+
+    #[test]
+    fn steps_without_duration_and_sensors_that_never_meet_upset_nothing() {
+        let steps = [step(0, 1000, 1000, &[Served::new(1, 1, 1)]), step(0, 2000, 3000, &[Served::new(2, 1, 1)])];
+        let shares = Shares::of(&RunManifest::default(), &[], &steps, &|_| false, &[sensor()]);
+        assert!(near(shares.sum(), 1000.0) && near(shares.outside, 900.0), "{shares:?}");
+        let later = (0..=20).map(|n| (100_000 * MS + n * 50 * MS, 80.0)).collect();
+        let two = [sensor(), ("GPU-1".into(), Sensor::of(later, Vec::new()).unwrap())];
+        let shares = Shares::of(&RunManifest::default(), &[], &steps, &|_| false, &two);
+        assert_eq!((shares.sum(), shares.requests.len(), shares.requests[0].joules), (None, 2, None));
+    }
+
+    #[test]
+    fn two_gpus_are_added_up() {
+        let steps = [step(0, 1000, 3000, &[Served::new(1, 1, 1)])];
+        let (_, other) = sensor();
+        let shares = Shares::of(&RunManifest::default(), &[], &steps, &|_| false, &[sensor(), ("GPU-1".into(), other)]);
+        assert!(near(shares.requests[0].joules, 400.0) && near(shares.sum(), 2000.0), "{shares:?}");
     }
 
     #[test]

@@ -123,15 +123,16 @@ pub(super) fn overhead(manifest: &RunManifest) -> Option<String> {
         ));
     }
     let overhead = &manifest.overhead;
+    let budgeted = overhead.budget.as_ref().map(budget).unwrap_or_default();
     let each = duration(overhead.per_interval_ns);
     match overhead.ratio {
         Some(ratio) => Some(format!(
-            "{} of step time (estimate: registry and layer in a warm loop, {each} an interval, × {} intervals; in place it is two to three times that, and up to nine beside other programs)",
+            "{} of step time (estimate: registry and layer in a warm loop, {each} an interval, × {} intervals; in place it is two to three times that, and up to nine beside other programs){budgeted}",
             percent(ratio),
             count(manifest.loss.emitted)
         )),
         None if overhead.per_interval_ns > 0.0 => Some(format!(
-            "{each} an interval (estimate: registry and layer in a warm loop; in place it is two to three times that, and up to nine beside other programs)"
+            "{each} an interval (estimate: registry and layer in a warm loop; in place it is two to three times that, and up to nine beside other programs){budgeted}"
         )),
         None => None,
     }

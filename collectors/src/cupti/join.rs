@@ -84,6 +84,8 @@ pub(super) struct Ambiguous {
 struct Replaying {
     graph: u32,
     records: u32,
+    /// Something came that was launched later in its stream. Other streams of the graph may have more of it.
+    is_over: bool,
 }
 
 /// Whether one id was given after another. They start again after the last one.
@@ -106,12 +108,12 @@ pub(super) struct Join {
     launched: FxHashMap<u32, u64>,
     /// What ran before its call was seen.
     early: FxHashSet<u32>,
-    /// Launches of graphs of which it is not known that all has come.
+    /// Launches of graphs.
     replaying: FxHashMap<u32, Replaying>,
     /// The most records that a launch of each graph had.
     sizes: FxHashMap<u32, u32>,
-    /// The launch that each stream's latest record is of.
-    latest: FxHashMap<u32, u32>,
+    /// The latest launch of each device's stream of which something has come.
+    latest: FxHashMap<(u32, u32), u32>,
     ambiguous: Ambiguous,
     patience: u8,
     most_calls: usize,
@@ -200,31 +202,44 @@ impl Join {
     /// nobody has seen whole it is known once something comes that was launched later, in the same stream.
     fn count(&mut self, work: &Work) {
         let correlation = work.correlation;
-        if let Some(before) = self.latest.insert(work.stream, correlation)
-            && is_after(correlation, before)
-            && let Some(launch) = self.replaying.remove(&before)
-        {
-            if self.sizes.len() >= self.most_calls {
-                self.sizes.clear();
+        let latest = self.latest.entry((work.device, work.stream)).or_insert(correlation);
+        // Buffers may come in another order than they were filled in.
+        if is_after(correlation, *latest) {
+            let before = std::mem::replace(latest, correlation);
+            if let Some(launch) = self.replaying.get_mut(&before) {
+                launch.is_over = true;
+                self.learn_size(before);
+                self.came(before);
             }
-            let size = self.sizes.entry(launch.graph).or_default();
-            *size = launch.records.max(*size);
-            self.came(before);
         }
         let Some(graph) = work.graph else { return self.came(correlation) };
         if self.replaying.len() >= self.most_calls {
             self.replaying.clear();
         }
-        self.replaying.entry(correlation).or_insert(Replaying { graph, records: 0 }).records += 1;
+        let launch = self.replaying.entry(correlation).or_insert(Replaying { graph, records: 0, is_over: false });
+        launch.records += 1;
+        if launch.is_over {
+            self.learn_size(correlation);
+        }
         if self.is_whole(correlation) {
             self.came(correlation);
         }
     }
 
-    /// Whether a graph's launch has as many records as others of it had.
+    /// A launch of a graph that is over tells how many records its launches have.
+    fn learn_size(&mut self, correlation: u32) {
+        let Some(launch) = self.replaying.get(&correlation) else { return };
+        if self.sizes.len() >= self.most_calls {
+            self.sizes.clear();
+        }
+        let size = self.sizes.entry(launch.graph).or_default();
+        *size = launch.records.max(*size);
+    }
+
+    /// Whether a graph's launch is over, or has as many records as others of it had.
     fn is_whole(&self, correlation: u32) -> bool {
         let size = |launch: &Replaying| self.sizes.get(&launch.graph).is_some_and(|size| launch.records >= *size);
-        self.replaying.get(&correlation).is_some_and(size)
+        self.replaying.get(&correlation).is_some_and(|launch| launch.is_over || size(launch))
     }
 
     /// All that this call launched has come, finished or not.
@@ -435,6 +450,9 @@ mod tests {
         (0..50).for_each(|_| join.ran(of_graph(8)));
         (0..100).for_each(|_| join.ran(of_graph(9)));
         join.launched(9, Some(SpanId(11)), launch(40));
+        assert_eq!(join.earliest_missing(), None);
+        // A buffer that comes late ends nothing, and begins nothing anew.
+        join.ran(ran(5));
         assert_eq!(join.earliest_missing(), None);
         // One that has fewer, as after an update of the graph, is waited for until something comes after it.
         join.launched(10, Some(SpanId(12)), launch(50));

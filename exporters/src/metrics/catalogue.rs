@@ -245,7 +245,11 @@ pub const SAMPLES: &[Metric] = &[
         "PCIe traffic over the last 20 ms, receive being to the GPU",
     ),
     gauge(metric::KV_ALLOCATED, &[], "Keys and values that slots of sequences have memory for"),
-    gauge(metric::KV_USED, &[], "Keys and values in slots that belong to a token of a sequence"),
+    gauge(
+        metric::KV_USED,
+        &[],
+        "Keys and values in slots that belong to a token of a sequence, or of an ended one that may be shared",
+    ),
     gauge(metric::RESIDENT_MEMORY, &[], "Resident memory of the process"),
     gauge(metric::PEAK_RESIDENT_MEMORY, &[], "Most resident memory the process has had"),
     gauge(metric::CPU_RATIO, &[], "CPU time over wall time since the last sample: 1 is one busy core"),

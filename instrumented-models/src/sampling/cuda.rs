@@ -2,10 +2,10 @@
 #![allow(unsafe_code, reason = "a kernel is launched, whose arguments nobody checks")]
 
 use candle_core::backend::BackendStorage;
-use candle_core::cuda_backend::WrapErr;
 use candle_core::cuda_backend::cudarc::driver::{LaunchConfig, PushKernelArg};
 use candle_core::cuda_backend::cudarc::nvrtc::compile_ptx;
-use candle_core::{CudaStorage, Result, bail};
+use candle_core::cuda_backend::{CudaFunc, WrapErr};
+use candle_core::{CudaDevice, CudaStorage, Result, bail};
 use std::sync::OnceLock;
 
 /// Threads of a block, as the kernel has them.
@@ -22,6 +22,11 @@ fn ptx() -> Result<&'static str> {
     }
 }
 
+/// The kernel on a device, loaded once.
+pub(super) fn function(device: &CudaDevice) -> Result<CudaFunc> {
+    device.get_or_load_custom_func("choose", "candlescope-choose", ptx()?)
+}
+
 /// [`Choose`](super::choose::Choose) of contiguous operands, each a storage and the offset of its first element.
 pub(super) fn choose(
     logits: (&CudaStorage, usize),
@@ -31,7 +36,7 @@ pub(super) fn choose(
     vocabulary: usize,
 ) -> Result<CudaStorage> {
     let device = logits.0.device().clone();
-    let function = device.get_or_load_custom_func("choose", "candlescope-choose", ptx()?)?;
+    let function = function(&device)?;
     let (of_logits, of_rules, of_positions) =
         (logits.0.as_cuda_slice::<f32>()?, rules.0.as_cuda_slice::<u32>()?, positions.0.as_cuda_slice::<u32>()?);
     let (of_logits, of_rules, of_positions) =

@@ -41,7 +41,7 @@ impl SamplingOptions {
         match self.temperature {
             Some(temperature) if temperature >= 1e-7 => Rule {
                 temperature: temperature as f32,
-                top_k: self.top_k.and_then(|k| u32::try_from(k).ok()).unwrap_or(u32::MAX),
+                top_k: self.top_k.and_then(|k| u32::try_from(k.max(1)).ok()).unwrap_or(u32::MAX),
                 top_p: self.top_p.unwrap_or(1.) as f32,
                 seed,
             },
@@ -54,8 +54,8 @@ impl SamplingOptions {
     /// # Errors
     /// If they are not; the text says why.
     pub fn check(&self) -> std::result::Result<(), String> {
-        if let Some(temperature) = self.temperature.filter(|t| !t.is_finite() || *t < 0.) {
-            return Err(format!("temperature is {temperature}; it must be 0 or more"));
+        if let Some(temperature) = self.temperature.filter(|t| !(*t as f32).is_finite() || *t < 0.) {
+            return Err(format!("temperature is {temperature}; it must be 0 or more, and a number"));
         }
         if self.top_k == Some(0) {
             return Err("top-k must be at least 1".into());
@@ -126,6 +126,19 @@ pub(crate) fn all_chosen(chosen: Vec<Option<u32>>) -> Result<Vec<u32>> {
         None => bail!("no token can be chosen for sequence {sequence}: {NO_NUMBERS}"),
     };
     chosen.into_iter().enumerate().map(of).collect()
+}
+
+/// Makes the choice of tokens ready on a device, so that the first one does not wait for it.
+///
+/// # Errors
+/// If the kernel for it cannot be compiled or loaded.
+pub(crate) fn prepare(device: &Device) -> Result<()> {
+    #[cfg(feature = "cuda")]
+    if let Device::Cuda(device) = device {
+        cuda::function(device)?;
+    }
+    let _ = device;
+    Ok(())
 }
 
 /// One forward pass over the tokens of `texts` from `position` on, equally many of each, and the choice of the next tokens.

@@ -13,7 +13,6 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 use candlescope_core::llm;
 use candlescope_core::{Annotation, is_recording};
 use candlescope_work::operation::Cost;
-use tracing::span::EnteredSpan;
 
 /// The position of a slot that no sequence has: nothing is written there.
 const IDLE: u32 = u32::MAX;
@@ -112,7 +111,8 @@ impl Buffers {
         let chosen = if is_chosen_on(device) {
             logits.contiguous()?.apply_op3_no_bwd(&rules, &positions, &Choose)?
         } else {
-            let [logits, rules, positions] = [logits, &rules, &positions].map(|of| of.to_device(&Device::Cpu));
+            let on_host = |of: &Tensor| of.to_device(&Device::Cpu)?.contiguous();
+            let [logits, rules, positions] = [logits, &rules, &positions].map(on_host);
             logits?.apply_op3_no_bwd(&rules?, &positions?, &Choose)?.to_device(device)?
         };
         self.chosen.slice_set(&chosen, 1, 0)?;
@@ -178,6 +178,7 @@ impl SlotDecoder {
         }
         let slots = room::slots(&device, model.kv_bytes_per_token(), options, context)?;
         model.hold(slots, context)?;
+        sampling::prepare(&device)?;
         let graphs = match (options.cuda_graph, model.capturable().cause) {
             (false, _) => Err(EagerCause::NotAsked),
             (true, None) => Graphs::new(&device),
@@ -255,6 +256,7 @@ impl SlotDecoder {
         self.written[slots.clone()].fill(end);
         // What goes wrong on the way leaves keys of both sequences behind.
         self.held[slots.clone()].fill(position);
+        self.memory.holds(self.held.iter().sum());
         let logits = self.model.forward_at(tokens, Place::Slots { first, position })?;
         self.held[slots].fill(end);
         self.memory.holds(self.held.iter().sum());
@@ -280,7 +282,10 @@ impl SlotDecoder {
         let (at, n, context) = self.places(slots, given)?;
         // Not cached with a step's constants: they may be others each time.
         self.buffers.tokens.slice_set(&tokens.narrow(0, 0, given.min(n))?.contiguous()?, 0, 0)?;
-        let (logits, _) = self.run(at, slots, (n, context), false)?;
+        let (logits, is_chosen) = self.run(at, slots, (n, context))?;
+        if !is_chosen {
+            self.positions_go_on(n)?;
+        }
         logits.narrow(0, 0, given.min(n))
     }
 
@@ -291,11 +296,21 @@ impl SlotDecoder {
         let (at, n, context) = self.places(&slots, self.slots())?;
         self.pass(next, n)?;
         self.rule(next)?;
-        let (logits, sampling) = self.run(at, &slots, (n, context), true)?;
-        let _sampling = sampling.unwrap_or_else(llm::sample);
+        let (logits, is_chosen) = self.run(at, &slots, (n, context))?;
+        let _sampling = llm::sample();
+        if !is_chosen {
+            self.buffers.choose(&logits).inspect_err(|_| self.told.clear())?;
+            self.positions_go_on(n)?;
+        }
         let chosen = sampling::read(&self.buffers.chosen)?;
-        self.fed = chosen.iter().map(|token| token.unwrap_or(0)).collect();
+        // Rows of other slots are an earlier step's.
+        self.fed = chosen[..n].iter().map(|token| token.unwrap_or(0)).collect();
         Ok((slots.iter().map(|slot| chosen[*slot]).collect(), logits))
+    }
+
+    /// The first `n` positions go on, on the device.
+    fn positions_go_on(&mut self, n: usize) -> Result<()> {
+        self.buffers.advance(n).inspect_err(|_| self.told.clear())
     }
 
     /// The position of each slot in a step, and the step's shape.
@@ -327,15 +342,9 @@ impl SlotDecoder {
         })
     }
 
-    /// One step of the first `n` slots, whose tokens the device has. While tokens are chosen call by call, that interval is
-    /// left open.
-    fn run(
-        &mut self,
-        at: Positions,
-        slots: &[usize],
-        (n, context): (usize, usize),
-        chooses: bool,
-    ) -> Result<(Tensor, Option<EnteredSpan>)> {
+    /// One step of the first `n` slots, whose tokens the device has. The answer are logits, and whether tokens were chosen of
+    /// them: a graph holds the choice.
+    fn run(&mut self, at: Positions, slots: &[usize], (n, context): (usize, usize)) -> Result<(Tensor, bool)> {
         let attended = at.attended;
         // Whatever comes of it, the tokens for the next step are others.
         self.fed.clear();
@@ -348,43 +357,36 @@ impl SlotDecoder {
         let may_replay = self.graphs.is_ok() && is_recording();
         let cost = if may_replay { replay_cost(self.model.as_ref(), n, attending) } else { Cost::ZERO };
         let (buffers, model) = (&self.buffers, self.model.as_mut());
-        let mut sampling = None;
         let stepped = match &mut self.graphs {
             Ok(graphs) => {
                 // The mask of any positions, logits where they always are, and tokens whether they are wanted or not.
-                let mut body = |captured: bool| {
+                let mut body = || {
                     let logits = buffers.step(model, n, attending, true)?;
                     buffers.logits.slice_set(&logits.contiguous()?, 0, 0)?;
-                    let choosing = llm::sample();
-                    buffers.choose(&logits)?;
-                    sampling = (chooses && !captured).then_some(choosing);
+                    {
+                        let _sampling = llm::sample();
+                        buffers.choose(&logits)?;
+                    }
                     buffers.advance(n)
                 };
                 let annotate = || record(|| Annotation::from(cost).shape(&[n, context]));
                 let ran = graphs.run((n, context), &mut body, &annotate);
-                ran.map(|ran| {
-                    (buffers.logits.clone(), ran.map_or_else(Ran::Eager, |()| Ran::Replay { slots: n, context }))
-                })
+                let replay = Ran::Replay { slots: n, context };
+                ran.map(|ran| (buffers.logits.clone(), ran.map_or_else(Ran::Eager, |()| replay)))
             }
-            Err(cause) => buffers.step(model, n, attending, !aligned).and_then(|logits| {
-                if chooses {
-                    sampling = Some(llm::sample());
-                    buffers.choose(&logits)?;
-                }
-                buffers.advance(n)?;
-                Ok((logits, Ran::Eager(*cause)))
-            }),
+            Err(cause) => buffers.step(model, n, attending, !aligned).map(|logits| (logits, Ran::Eager(*cause))),
         };
         // After an error it is not known whether the device has advanced.
         let (logits, ran) = stepped.inspect_err(|_| self.told.clear())?;
         self.ran = Some(ran);
+        // Of the step: no interval in it is open any more.
         record(|| Annotation::new().ran(ran.into()));
         for slot in slots {
             self.held[*slot] += 1;
             self.told[*slot] += 1;
         }
         self.memory.holds(self.held.iter().sum());
-        Ok((logits, sampling))
+        Ok((logits, self.graphs.is_ok()))
     }
 
     /// Tells the device the tokens of a step of `n` slots, unless it chose them itself.
@@ -479,6 +481,38 @@ mod tests {
             assert!(apart <= 2e-6 * largest, "slot {slot}: {apart} of {largest}");
         }
         assert_eq!(decoder.buffers.positions.to_vec1::<u32>().unwrap(), [IDLE, 4, 2, IDLE], "it advanced them itself");
+    }
+
+    /// Two decoders that do the same, one of which is told each token anew.
+    #[test]
+    fn a_token_that_the_device_has_is_that_of_the_last_step_and_of_no_other() {
+        let (mut one, mut other) = (decoder(3), decoder(3));
+        for decoder in [&mut one, &mut other] {
+            (0..3).for_each(|slot| _ = decoder.prefill(slot, &prompt(&[5 + slot as u32, 6, 7]), 0).unwrap());
+        }
+        let mut last = [1u32, 2, 3];
+        // All, then one of them by logits alone, then one, then all again with what slots 1 and 2 had first.
+        for (slots, by_logits) in
+            [(vec![0, 1, 2], false), (vec![0, 1, 2], true), (vec![0], false), (vec![0, 1, 2], false)]
+        {
+            let next: Vec<_> = slots.iter().map(|slot| (*slot, last[*slot], Rule::GREEDY)).collect();
+            let tokens = Tensor::from_vec(last.to_vec(), (3, 1), &Device::Cpu).unwrap();
+            other.fed.clear();
+            let expected = other.step(&tokens, &slots).unwrap();
+            if by_logits {
+                one.step(&tokens, &slots).unwrap();
+                // What is passed next is another token than the device chose in the step before.
+                last = last.map(|token| token + 1);
+                continue;
+            }
+            let (chosen, logits) = one.advance(&next).unwrap();
+            for (slot, chosen) in slots.iter().zip(chosen) {
+                let row = |logits: &Tensor| logits.get(*slot).unwrap().to_vec1::<f32>().unwrap();
+                assert_eq!(row(&logits), row(&expected), "slot {slot} of {slots:?}");
+                assert_eq!(chosen, Some(expected.get(*slot).unwrap().argmax(0).unwrap().to_scalar().unwrap()));
+                last[*slot] = chosen.unwrap();
+            }
+        }
     }
 
     #[test]

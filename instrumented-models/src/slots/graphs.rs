@@ -55,7 +55,7 @@ impl Graphs {
         Ok(Self { device, stream, by_shape: HashMap::new(), thread: None, failures: Vec::new(), span })
     }
 
-    /// Runs a step of this shape: `body` for the first ones, whose calls are then captured, which it is told, and replayed. The answer says
+    /// Runs a step of this shape: `body` for the first ones, whose calls are then captured and replayed. The answer says
     /// why, if it was not a replay. `annotate` is called within a replay's interval.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl Graphs {
     pub(super) fn run(
         &mut self,
         shape: Shape,
-        body: &mut dyn FnMut(bool) -> Result<()>,
+        body: &mut dyn FnMut() -> Result<()>,
         annotate: &dyn Fn(),
     ) -> Result<std::result::Result<(), EagerCause>> {
         let thread = std::thread::current().id();
@@ -78,7 +78,7 @@ impl Graphs {
         if let Captured::WarmingUp(steps) = captured {
             if *steps < WARM_UP {
                 *steps += 1;
-                return body(false).map(|()| Err(EagerCause::WarmUp));
+                return body().map(|()| Err(EagerCause::WarmUp));
             }
             *captured = match capture(&self.stream, body) {
                 Ok(graph) => Captured::Graph(graph),
@@ -99,7 +99,7 @@ impl Graphs {
             }
             drop(entered);
         }
-        body(false).map(|()| Err(EagerCause::CaptureFailed))
+        body().map(|()| Err(EagerCause::CaptureFailed))
     }
 
     /// Why captures failed.
@@ -145,7 +145,7 @@ mod tests {
     #[ignore = "needs a CUDA device"]
     fn steps_are_warmed_up_captured_and_replayed() {
         let (_device, mut graphs, count) = counting();
-        let ran: Vec<_> = (0..6).map(|_| graphs.run((1, 256), &mut |_| add(&count), &|| ()).unwrap()).collect();
+        let ran: Vec<_> = (0..6).map(|_| graphs.run((1, 256), &mut || add(&count), &|| ()).unwrap()).collect();
         let eager = Err(EagerCause::WarmUp);
         assert_eq!(ran, [eager, eager, Ok(()), Ok(()), Ok(()), Ok(())]);
         assert_eq!(count.to_vec1::<f32>().unwrap(), [6.0; 4], "each step counts once, the captured one too");
@@ -156,13 +156,13 @@ mod tests {
     fn a_capture_that_fails_leaves_the_device_alive() {
         let (_device, mut graphs, count) = counting();
         // Reading a result is not possible within a capture.
-        let mut reading = |_| add(&count).and_then(|()| count.to_vec1::<f32>().map(drop));
+        let mut reading = || add(&count).and_then(|()| count.to_vec1::<f32>().map(drop));
         let ran: Vec<_> = (0..5).map(|_| graphs.run((1, 256), &mut reading, &|| ()).unwrap()).collect();
         assert_eq!(ran[2..], [Err(EagerCause::CaptureFailed); 3]);
         assert!(graphs.failures()[0].contains("1 slots and 256 positions"), "{:?}", graphs.failures());
         assert_eq!(count.to_vec1::<f32>().unwrap(), [5.0; 4]);
         // Another shape is captured all the same.
-        let ran: Vec<_> = (0..4).map(|_| graphs.run((2, 256), &mut |_| add(&count), &|| ()).unwrap()).collect();
+        let ran: Vec<_> = (0..4).map(|_| graphs.run((2, 256), &mut || add(&count), &|| ()).unwrap()).collect();
         assert_eq!(ran[3], Ok(()));
     }
 
@@ -172,12 +172,12 @@ mod tests {
         let (_device, mut graphs, count) = counting();
         let mut calls = 0;
         for _ in 0..2 {
-            graphs.run((1, 256), &mut |_| add(&count), &|| ()).unwrap().unwrap_err();
+            graphs.run((1, 256), &mut || add(&count), &|| ()).unwrap().unwrap_err();
         }
         let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _ = graphs.run(
                 (1, 256),
-                &mut |_| {
+                &mut || {
                     calls += 1;
                     panic!("on purpose")
                 },
@@ -185,7 +185,7 @@ mod tests {
             );
         }));
         assert!(panics.is_err() && calls == 1);
-        assert_eq!(graphs.run((1, 256), &mut |_| add(&count), &|| ()).unwrap(), Ok(()), "it is captured now");
+        assert_eq!(graphs.run((1, 256), &mut || add(&count), &|| ()).unwrap(), Ok(()), "it is captured now");
         assert_eq!(count.to_vec1::<f32>().unwrap(), [3.0; 4]);
     }
 }

@@ -47,8 +47,8 @@ impl Drop for KvMemory {
     }
 }
 
-/// Samples how much memory slots have for keys and values, and how much of it holds tokens of a sequence: of all decoders of
-/// the process together, ten times a second. Nothing while there are none.
+/// Samples how much memory slots have for keys and values, and how much of it holds tokens of a sequence, or of one that has ended and
+/// whose beginning another may share: of all decoders of the process together, ten times a second. Nothing while there are none.
 #[derive(Debug)]
 pub struct KvCollector(Arc<str>);
 

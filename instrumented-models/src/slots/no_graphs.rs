@@ -26,10 +26,10 @@ impl Graphs {
     pub(super) fn run(
         &mut self,
         _shape: Shape,
-        body: &mut dyn FnMut(bool) -> Result<()>,
+        body: &mut dyn FnMut() -> Result<()>,
         _annotate: &dyn Fn(),
     ) -> Result<std::result::Result<(), EagerCause>> {
-        body(false).map(|()| Err(EagerCause::NoDevice))
+        body().map(|()| Err(EagerCause::NoDevice))
     }
 
     pub(super) fn failures(&self) -> &[String] {

@@ -47,6 +47,7 @@ impl CausalLm for OneRequest {
         let one = |text: &Vec<u32>| text.get(position..).and_then(|new| <[u32; 1]>::try_from(new).ok());
         let last: Option<Vec<[u32; 1]>> = texts.iter().map(one).collect();
         if let (Some(slots), Some(last), Some(rules)) = (&mut self.slots, last, sampler.rules())
+            && rules.len() == texts.len()
             && slots.go_on(position, texts.len())
         {
             let next = last.iter().zip(rules).enumerate().map(|(slot, ([token], rule))| (slot, *token, *rule));

@@ -77,9 +77,9 @@ impl Drop for Capture<'_> {
 }
 
 /// What `body` launches, as a graph; none of it runs.
-pub(super) fn capture(stream: &Arc<CudaStream>, body: &mut dyn FnMut(bool) -> Result<()>) -> Result<Graph> {
+pub(super) fn capture(stream: &Arc<CudaStream>, body: &mut dyn FnMut() -> Result<()>) -> Result<Graph> {
     let capture = Capture::begin(stream)?;
-    body(true)?;
+    body()?;
     capture.end()
 }
 

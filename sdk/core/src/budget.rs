@@ -13,6 +13,9 @@ pub(crate) const PROBE: u64 = 5;
 /// high once could never fall.
 const LEAST: f64 = 1.0 / 64.0;
 
+/// By how much fewer steps than the estimate allows are recorded because it is uncertain.
+const DOUBT: f64 = 4.0;
+
 /// The most by which the share grows at once: what is measured lags behind.
 const GROWTH: f64 = 1.5;
 
@@ -30,10 +33,10 @@ impl Budget {
         Self { target, below: AtomicU64::new(u64::MAX) }
     }
 
-    /// Whether this step is recorded.
+    /// Whether the `nth` step of a thread is recorded.
     #[inline]
-    pub(crate) fn keeps(&self, step: u64) -> bool {
-        let block = step / BLOCK;
+    pub(crate) fn keeps(&self, thread: u64, nth: u64) -> bool {
+        let block = (nth / BLOCK).wrapping_add(thread.wrapping_mul(0xff51_afd7_ed55_8ccd));
         let mixed = (block.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (block >> 7))
             .wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (mixed ^ (mixed >> 31)) <= self.below.load(Relaxed)
@@ -45,26 +48,33 @@ impl Budget {
     }
 
     /// The cost of a recorded step was measured anew. Until it has an interval, nothing changes. The upper end counts, so that
-    /// the budget is held whatever is true within the interval.
+    /// the budget is held whatever is true within the interval; but a wide one, as of the first steps or on a busy machine, takes at
+    /// most [`DOUBT`] times what the estimate itself takes, because without recorded steps it would stay wide.
     pub(crate) fn adjust(&self, cost: Cost) {
         let Some((_, high)) = cost.interval else { return };
-        let wanted = if high <= self.target { 1.0 } else { (self.target / high).max(LEAST) };
+        let affordable = |cost: f64| if cost <= self.target { 1.0 } else { self.target / cost };
+        let wanted = affordable(high).max(affordable(cost.ratio) / DOUBT).max(LEAST);
         let share = wanted.min(self.share() * GROWTH);
         self.below.store((share * u64::MAX as f64) as u64, Relaxed);
     }
 
     /// What became of it.
     pub(crate) fn kept(&self, cost: Option<Cost>, steps: &StepCounts) -> BudgetKept {
-        let on = steps.recorded + steps.scheduled_out + steps.left_plain;
-        let kept = if on > 0 { steps.recorded as f64 / on as f64 } else { 1.0 };
-        let interval = cost.and_then(|cost| cost.interval).map(|(low, high)| (kept * low, kept * high));
+        // Lost ones took their time, too.
+        let recorded = steps.recorded + steps.lost;
+        let on = recorded + steps.scheduled_out + steps.left_plain;
+        let kept = if on > 0 { recorded as f64 / on as f64 } else { 1.0 };
+        // Of the time that steps take with it.
+        let share = |ratio: f64| kept * ratio / (1.0 + kept * ratio).max(f64::MIN_POSITIVE);
+        let interval = cost.filter(|cost| cost.is_whole).and_then(|cost| cost.interval);
+        let interval = interval.map(|(low, high)| (share(low), share(high)));
         let held = interval.and_then(|(low, high)| match () {
             () if high <= self.target => Some(true),
             () if low > self.target => Some(false),
             () => None,
         });
         let (low, high) = (interval.map(|ends| ends.0), interval.map(|ends| ends.1));
-        BudgetKept { target: self.target, kept, ratio: cost.map(|cost| kept * cost.ratio), low, high, held }
+        BudgetKept { target: self.target, kept, ratio: cost.map(|cost| share(cost.ratio)), low, high, held }
     }
 }
 
@@ -74,6 +84,8 @@ pub(crate) struct Cost {
     ratio: f64,
     /// 95 %.
     interval: Option<(f64, f64)>,
+    /// Whether that covers windows of kernels, too, if there are any.
+    is_whole: bool,
 }
 
 impl Cost {
@@ -81,13 +93,16 @@ impl Cost {
     /// them.
     pub(crate) fn of(found: &InPlaceOverhead, windows: f64) -> Self {
         let own = found.windows.unwrap_or_default();
-        let ratio = found.ratio + windows * own.ratio;
+        // Steps with kernels are compared with recorded ones, and these with plain ones.
+        let part = windows * (1.0 + found.ratio);
+        let ratio = found.ratio + part * own.ratio;
         // The two are independent.
         let apart = |end: Option<f64>, of: f64| end.map(|end| end - of);
-        let half = |a: Option<f64>, b: Option<f64>| Some(a?.hypot(windows * b.unwrap_or(0.0)));
+        let half = |a: Option<f64>, b: Option<f64>| Some(a?.hypot(part * b.unwrap_or(0.0)));
         let low = half(apart(found.low, found.ratio), apart(own.low, own.ratio));
         let high = half(apart(found.high, found.ratio), apart(own.high, own.ratio));
-        Self { ratio, interval: low.zip(high).map(|(low, high)| (ratio - low, ratio + high)) }
+        let interval = low.zip(high).map(|(low, high)| (ratio - low, ratio + high));
+        Self { ratio, interval, is_whole: windows == 0.0 || own.low.is_some() }
     }
 }
 
@@ -101,7 +116,7 @@ mod tests {
 
     fn recorded(budget: &Budget) -> f64 {
         let steps = 80_000;
-        (0..steps).filter(|step| budget.keeps(*step)).count() as f64 / steps as f64
+        (0..steps).filter(|step| budget.keeps(0, *step)).count() as f64 / steps as f64
     }
 
     #[test]
@@ -112,12 +127,14 @@ mod tests {
         assert_eq!(recorded(&budget), 1.0, "without an interval nothing is known");
         budget.adjust(cost(0.03, 0.02, 0.04));
         assert!((recorded(&budget) - 0.25).abs() < 0.02, "{}", recorded(&budget));
-        assert!((0..1000).all(|block| (0..8).all(|at| budget.keeps(block * 8 + at) == budget.keeps(block * 8))));
+        assert!((0..1000).all(|block| (0..8).all(|at| budget.keeps(3, block * 8 + at) == budget.keeps(3, block * 8))));
         // It may fall at once, and grows step by step.
         budget.adjust(cost(0.002, 0.001, 0.003));
         assert!((recorded(&budget) - 0.375).abs() < 0.02);
         (0..5).for_each(|_| budget.adjust(cost(0.002, 0.001, 0.003)));
         assert_eq!(recorded(&budget), 1.0);
+        budget.adjust(cost(0.02, 0.0, 5.0));
+        assert!((recorded(&budget) - 0.125).abs() < 0.02, "a wide interval is made narrower by recording");
         budget.adjust(cost(90.0, 80.0, 100.0));
         assert!((recorded(&budget) - LEAST).abs() < 0.005, "something is always recorded");
     }
@@ -129,7 +146,7 @@ mod tests {
         // A prompt each so many steps: about a fifth of them are recorded, whatever the period.
         for period in [8, 16, 40, 64, 200, 201, 256, 1024] {
             let prompts: Vec<u64> = (0..4000).map(|n| n * period).collect();
-            let kept = prompts.iter().filter(|step| budget.keeps(**step)).count() as f64 / 4000.0;
+            let kept = prompts.iter().filter(|step| budget.keeps(period, **step)).count() as f64 / 4000.0;
             assert!((kept - 0.2).abs() < 0.04, "{kept} of every {period}th");
         }
     }
@@ -139,7 +156,10 @@ mod tests {
         let steps = StepCounts { begun: 100, recorded: 20, scheduled_out: 75, left_plain: 5, ..StepCounts::default() };
         let kept = Budget::new(0.01).kept(Some(cost(0.03, 0.02, 0.04)), &steps);
         assert_eq!((kept.kept, kept.held), (0.2, Some(true)));
-        assert!((kept.ratio.unwrap() - 0.006).abs() < 1e-12 && (kept.high.unwrap() - 0.008).abs() < 1e-12);
+        // Six thousandths of a plain step's time, of what steps take with them.
+        assert!(
+            (kept.ratio.unwrap() - 0.006 / 1.006).abs() < 1e-12 && (kept.high.unwrap() - 0.008 / 1.008).abs() < 1e-12
+        );
         assert_eq!(Budget::new(0.005).kept(Some(cost(0.03, 0.02, 0.04)), &steps).held, None, "it may be");
         assert_eq!(Budget::new(0.001).kept(Some(cost(0.03, 0.02, 0.04)), &steps).held, Some(false));
         assert_eq!(Budget::new(0.001).kept(None, &steps).held, None);
@@ -158,10 +178,15 @@ mod tests {
         };
         let cost = Cost::of(&found, 0.05);
         let (low, high) = cost.interval.unwrap();
-        assert!((cost.ratio - 0.025).abs() < 1e-12);
-        assert!(
-            (high - cost.ratio - 0.005f64.hypot(0.005)).abs() < 1e-12
-                && (cost.ratio - low - (high - cost.ratio)).abs() < 1e-12
-        );
+        let part = 0.05 * 1.01;
+        assert!((cost.ratio - 0.01 - part * 0.3).abs() < 1e-12 && cost.is_whole);
+        assert!((high - cost.ratio - 0.005f64.hypot(part * 0.1)).abs() < 1e-12);
+        assert!((cost.ratio - low - (high - cost.ratio)).abs() < 1e-12);
+        // Of few windows nothing certain is said, but what is known of other steps still counts.
+        let few = InPlaceOverhead { windows: Some(InPlaceKind { ratio: 0.3, ..InPlaceKind::default() }), ..found };
+        let budget = Budget::new(0.001);
+        budget.adjust(Cost::of(&few, 0.05));
+        assert!(recorded(&budget) < 0.2);
+        assert_eq!(budget.kept(Some(Cost::of(&few, 0.05)), &StepCounts::default()).held, None);
     }
 }

@@ -183,9 +183,10 @@ impl SessionBuilder {
 
     /// Holds the cost of recording to a share of all steps' time, such as 0.01: it is measured in place, as by
     /// [`overhead_probe`](Self::overhead_probe) (one step in five unless told otherwise), and steps are left out, at random and eight
-    /// in a row, until what the others cost is within it. `overhead.budget` of `run.json` says whether it was held, with the
-    /// interval of the measurement; [`Schedule`]s and windows that are asked for go on. Until six plain steps of a kind have come,
-    /// every step is recorded. Windows of kernels count; stacks, whose samples come in every step, do not.
+    /// of a thread in a row, until what the others cost is within it. `overhead.budget` of `run.json` says whether it was held, with the
+    /// interval of the measurement; [`Schedule`]s and windows that are asked for go on. Until six plain steps of a kind could be
+    /// compared, all others are recorded. Windows of kernels count, and have all their steps; stacks, whose samples come in
+    /// every step, do not count.
     pub fn cost(mut self, share: f64) -> Self {
         self.cost = Some(share);
         self

@@ -131,6 +131,14 @@ pub(crate) struct ThreadCounts {
     pub(crate) outside_phases: AtomicU64,
 }
 
+impl ThreadCounts {
+    /// Steps that have begun.
+    pub(crate) fn steps(&self) -> u64 {
+        let Self { steps_due, steps_scheduled_out, steps_plain, steps_paused, .. } = self;
+        [steps_due, steps_scheduled_out, steps_plain, steps_paused].iter().map(|n| n.load(Ordering::Relaxed)).sum()
+    }
+}
+
 /// A request whose span closes.
 #[derive(Debug, Clone)]
 pub(crate) struct RawRequest {

@@ -65,6 +65,7 @@ impl Tally {
                 lost: less(|t| t.steps.lost),
                 open_at_end: self.steps.open_at_end,
                 schedule: self.steps.schedule,
+                budgeted: self.steps.budgeted,
             },
         }
     }

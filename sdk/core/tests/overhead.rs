@@ -80,10 +80,11 @@ fn a_budget_is_held_by_leaving_steps_out() {
     assert_eq!((counts.begun, counts.recorded), (3000, batch.steps.len() as u64));
     assert_eq!(counts.recorded + counts.scheduled_out + counts.left_plain, 3000, "{counts:?}");
     // A sixth, and what was recorded before that was known; on a busy machine the interval is wide, and less is.
-    assert!((0.03..0.35).contains(&budget.kept), "{budget:?}");
+    assert!((0.03..0.4).contains(&budget.kept), "{budget:?}");
     assert!((0.15..0.5).contains(&in_place.ratio), "{in_place:?}");
     let ratio = budget.ratio.expect("measured");
-    assert!((ratio - budget.kept * in_place.ratio).abs() < 1e-9 && ratio < 0.08, "{budget:?}");
+    let taken = budget.kept * in_place.ratio;
+    assert!((ratio - taken / (1.0 + taken)).abs() < 1e-9 && ratio < 0.1, "{budget:?}");
     assert!(budget.low <= budget.ratio && budget.ratio <= budget.high, "{budget:?}");
     // What is left is in blocks: most steps have a neighbour.
     let numbers: std::collections::BTreeSet<u64> = batch.steps.iter().map(|s| s.step).collect();
@@ -99,6 +100,32 @@ fn a_budget_is_held_by_leaving_steps_out() {
     for nonsense in [0.0, -1.0, 1.5, f64::NAN] {
         let error = Session::builder().cost(nonsense).start().expect_err("refused").to_string();
         assert!(error.contains("above 0 and up to 1"), "{error}");
+    }
+}
+
+#[test]
+fn each_thread_has_its_steps_in_a_row_under_a_budget() {
+    let builder = Session::builder().tap(Dear(Duration::from_micros(30))).cost(0.05);
+    let (batch, m) = record(builder, |_| {
+        let subscriber = tracing::dispatcher::get_default(Clone::clone);
+        let work = || {
+            tracing::dispatcher::with_default(&subscriber, || steps("decode", 1500, Duration::from_micros(60)));
+        };
+        std::thread::scope(|scope| (0..2).for_each(|_| _ = scope.spawn(work)));
+    });
+    let counts = m.steps.expect("counted");
+    assert!(counts.budgeted && counts.begun == 3000 && counts.scheduled_out > 1000, "{counts:?}");
+    assert!(counts.to_string().contains("left out by the budget"), "{counts}");
+    // The steps of a thread after one another: the gap to the next is that of a step or of a few that are left out.
+    let mut by_thread = std::collections::BTreeMap::<u32, Vec<i64>>::new();
+    for step in &batch.steps {
+        by_thread.entry(step.thread.index).or_default().push(step.host_start.0);
+    }
+    assert_eq!(by_thread.len(), 2);
+    for mut starts in by_thread.into_values() {
+        starts.sort_unstable();
+        let near = starts.windows(2).filter(|pair| pair[1] - pair[0] < 4_000_000).count();
+        assert!(near * 2 > starts.len(), "{near} of {}", starts.len());
     }
 }
 

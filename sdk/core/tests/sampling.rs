@@ -200,6 +200,7 @@ fn a_step_is_counted_by_what_became_of_it() {
             lost: 0,
             open_at_end: 1,
             schedule: Some(schedule),
+            budgeted: false,
         };
         assert_eq!(steps_of(&m), expected);
         identity(&expected);

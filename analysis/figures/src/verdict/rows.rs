@@ -7,7 +7,8 @@ use candlescope_schema::run::{Code, Finding, Place};
 /// Whether a limit of this reading left rows out, which is said already: they are where they were written.
 fn is_cut(run: &Analysis, table: &str) -> bool {
     let place = format!("table `{table}` ");
-    run.verdict.findings.iter().any(|f| f.code == Code::LimitReached && f.message().starts_with(&place))
+    let left_out = |message: &str| message.starts_with(&place) && message.contains("further rows are left out");
+    run.verdict.findings.iter().any(|f| f.code == Code::LimitReached && left_out(&f.message()))
 }
 
 pub(super) fn find(run: &Analysis) -> Vec<Finding> {

@@ -87,13 +87,21 @@ pub(super) fn energy_of_requests(analysis: &Analysis) -> Section {
         let share = shares.of_request(figures.request)?;
         let used = share.joules?;
         let resolved = !share.below_resolution;
-        let per_token = figures.output_tokens.filter(|n| *n > 0 && resolved).map(|n| used / n as f64);
+        let per_token =
+            figures.output_tokens.filter(|n| *n > 0 && resolved && share.is_covered).map(|n| used / n as f64);
         let name = format!("request {}{}", figures.request, if share.warmup { " (warm-up)" } else { "" });
         let bound = share
             .bound
             .map_or(missing(), |(low, high)| cell(format!("{} – {}", joules(low), joules(high)), high - low));
         let cells = vec![
-            cell(if resolved { joules(used) } else { format!("~{}", joules(used)) }, used),
+            cell(
+                match (share.is_covered, resolved) {
+                    (false, _) => format!("at least {}", joules(used)),
+                    (true, false) => format!("~{}", joules(used)),
+                    (true, true) => joules(used),
+                },
+                used,
+            ),
             bound,
             maybe(per_token, joules),
             time(Some(share.step_ns)),

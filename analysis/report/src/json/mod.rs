@@ -169,7 +169,7 @@ fn requests(analysis: &Analysis) -> Value {
             "steps_ns": r.steps_ns,
             "step_share_ns": share.map(|share| share.step_ns),
             "device_share_ns": share.and_then(|share| share.device_ns),
-            "joules": share.and_then(|share| share.joules),
+            "joules": share.filter(|share| share.is_covered).and_then(|share| share.joules),
             "joules_low": share.and_then(|share| share.bound).map(|bound| bound.0),
             "joules_high": share.and_then(|share| share.bound).map(|bound| bound.1),
             "below_resolution": share.map(|share| share.below_resolution),

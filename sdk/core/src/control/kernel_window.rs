@@ -125,6 +125,12 @@ impl KernelWindow {
         captured
     }
 
+    /// Whether the counted window is open and takes further steps.
+    pub(super) fn has_steps(&self) -> bool {
+        let counted = self.counted.load(Ordering::Acquire);
+        counted & PHASE == OPEN && counted != OPEN
+    }
+
     /// Takes a step of the counted window; `counted` is the value that was read before.
     fn take(&self, mut counted: u64) -> bool {
         let has_steps = |counted: u64| counted & PHASE == OPEN && counted != OPEN;

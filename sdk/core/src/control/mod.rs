@@ -63,7 +63,7 @@ pub(crate) enum StepFate {
     Recorded,
     /// Recorded only because of a window.
     Captured,
-    /// Left out by the schedule.
+    /// Left out by the schedule or the budget.
     ScheduledOut,
     /// Left plain, to measure the cost of recording.
     Plain,
@@ -124,16 +124,29 @@ impl Control {
         self.kernels.as_ref()
     }
 
-    /// Called when a step begins. `own_kernels` is false if the kernels of the step around it are recorded, or if its
-    /// own cannot be. `leaves_plain` is asked only about steps that are to be recorded and are in no window.
-    #[inline]
+    /// Called when a step begins of which nothing else decides.
     pub(crate) fn begin_step(&self, own_kernels: bool, leaves_plain: impl FnOnce() -> bool) -> StepDecision {
+        self.begin_affordable_step(own_kernels, || true, leaves_plain)
+    }
+
+    /// Called when a step begins. `own_kernels` is false if the kernels of the step around it are recorded, or if its
+    /// own cannot be. `affords`, whether the budget lets it be recorded, and then `leaves_plain` are asked only about steps
+    /// that are to be recorded and are in no window.
+    #[inline]
+    pub(crate) fn begin_affordable_step(
+        &self,
+        own_kernels: bool,
+        affords: impl FnOnce() -> bool,
+        leaves_plain: impl FnOnce() -> bool,
+    ) -> StepDecision {
         // A window is exact because of the order of these two operations and of those in `open_window`.
         let number = self.steps.fetch_add(1, SeqCst);
         let in_window = number < self.window_end.load(SeqCst);
         let fate = match self.closed.load(Ordering::Relaxed) {
             true => StepFate::Closed,
             false => match self.fate(number, in_window) {
+                // A step of a window of kernels pays for the recorder whether it has a record or not.
+                StepFate::Recorded if !in_window && !self.in_kernel_window() && !affords() => StepFate::ScheduledOut,
                 StepFate::Recorded if !in_window && leaves_plain() => StepFate::Plain,
                 fate => fate,
             },
@@ -162,10 +175,10 @@ impl Control {
     /// Whether the step before this one is recorded. Its thread may not have noted that yet; a schedule knows.
     fn follows_recorded(&self, number: u64) -> bool {
         let Some(before) = number.checked_sub(1) else { return false };
-        let by_schedule = || match self.mode.load(Ordering::Relaxed) {
-            SCHEDULED => self.schedule.is_some_and(|s| s.action(before) == StepAction::Record) && self.affords(before),
-            ON => self.budget.as_ref().is_some_and(|budget| budget.keeps(before)),
-            _ => false,
+        let by_schedule = || {
+            self.mode.load(Ordering::Relaxed) == SCHEDULED
+                && self.budget.is_none()
+                && self.schedule.is_some_and(|s| s.action(before) == StepAction::Record)
         };
         self.recorded_until.load(Ordering::Relaxed) == number || by_schedule()
     }
@@ -178,20 +191,20 @@ impl Control {
     #[inline]
     fn fate(&self, step: u64, in_window: bool) -> StepFate {
         let without_window = match self.mode.load(Ordering::Relaxed) {
-            ON if self.affords(step) => return StepFate::Recorded,
-            SCHEDULED if self.schedule.is_some_and(|s| s.action(step) == StepAction::Record) && self.affords(step) => {
+            ON => return StepFate::Recorded,
+            SCHEDULED if self.schedule.is_some_and(|s| s.action(step) == StepAction::Record) => {
                 return StepFate::Recorded;
             }
-            ON | SCHEDULED => StepFate::ScheduledOut,
+            SCHEDULED => StepFate::ScheduledOut,
             _ => StepFate::Paused,
         };
         if in_window { StepFate::Captured } else { without_window }
     }
 
-    /// Whether the budget, if there is one, lets this step be recorded.
+    /// Whether steps that begin now are a window's whose kernels are recorded.
     #[inline]
-    fn affords(&self, step: u64) -> bool {
-        self.budget.as_ref().is_none_or(|budget| budget.keeps(step))
+    fn in_kernel_window(&self) -> bool {
+        self.budget.is_some() && self.kernels.as_ref().is_some_and(KernelWindow::has_steps)
     }
 
     /// Whether intervals above steps are recorded now, that is, whether a step that began now would be.

@@ -18,6 +18,7 @@ use crate::control::{StepDecision, StepFate};
 use crate::gpu::OUTSIDE_WINDOW;
 use crate::names;
 use crate::raw::{NO_PHASE, NO_STEP, Raw, UnrecordedStep, flag};
+use crate::record::SEQ_BITS;
 use crate::shared::{Shared, ThreadCounts};
 pub(crate) use serving::serve;
 pub(crate) use states::{annotate_current, current_request, foresee, is_recording, mute_this_thread, with_state};
@@ -229,7 +230,11 @@ impl ThreadState {
     fn begin_step(&self, shared: &Shared, name: u32, nested: bool) -> (StepDecision, bool) {
         let own_kernels = shared.correlator.is_some() && !self.in_kernels();
         let mut plain = false;
-        let decision = shared.control.begin_step(own_kernels, || {
+        let affords = || {
+            let budget = shared.control.budget();
+            budget.is_none_or(|budget| budget.keeps(self.next_seq >> SEQ_BITS, self.counts.steps()))
+        };
+        let decision = shared.control.begin_affordable_step(own_kernels, affords, || {
             plain = !nested && shared.leaves_plain(name);
             // A step inside a plain one is part of it.
             plain || self.open().iter().any(|f| f.is_left_out(left_out::PLAIN))

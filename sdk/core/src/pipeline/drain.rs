@@ -571,6 +571,7 @@ impl Drain {
             lost: sums.steps_lost,
             open_at_end: sums.steps_due.saturating_sub(resolver.steps + sums.steps_lost),
             schedule: self.shared.control.schedule(),
+            budgeted: self.shared.control.budget().is_some(),
         }
     }
 
