@@ -571,8 +571,8 @@ pub struct InPlaceOverhead {
     pub high: Option<f64>,
     /// By kind of step, which is its span's name.
     pub kinds: BTreeMap<String, InPlaceKind>,
-    /// Steps whose kernels were recorded (`n_recorded`) beside the recorded step before their window, in place of a plain one:
-    /// what a window costs in addition. `None` if there were none.
+    /// Steps whose kernels were recorded (`n_recorded`) beside the median of recorded steps of their kind before the recorder was
+    /// switched on, in place of plain ones: what a window costs in addition. `None` if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub windows: Option<InPlaceKind>,
 }

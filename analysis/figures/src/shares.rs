@@ -101,7 +101,7 @@ impl Shares {
             }
         }
         let bounded = |(mut share, own): (RequestShare, Vec<&StepRow>)| {
-            let over = (!sensors.is_empty()).then(|| together(sensors, &windows(own.into_iter()))).flatten();
+            let over = (!sensors.is_empty()).then(|| together(sensors, &windows(own))).flatten();
             share.is_covered = over.is_some();
             if let (Some(joules), Some(over)) = (share.joules, over.filter(|over| over.joules > 0.0)) {
                 // What holds of the power while its steps ran holds of its part of it.

@@ -10,7 +10,7 @@ pub struct TextModel(Kind);
 
 enum Kind {
     Growing(Box<dyn CausalLm + Send>),
-    Slots(OneRequest),
+    Slots(Box<OneRequest>),
 }
 
 impl TextModel {
@@ -21,12 +21,12 @@ impl TextModel {
 
     /// A decoder of slots, of which a request takes the first.
     pub(super) fn in_slots(slots: SlotDecoder) -> Self {
-        Self(Kind::Slots(OneRequest::new(slots)))
+        Self(Kind::Slots(Box::new(OneRequest::new(slots))))
     }
 
     /// Its slots, for requests that come and go; the model can do nothing afterwards. `None` if it has none, or they were
     /// taken.
-    pub const fn take_slots(&mut self) -> Option<SlotDecoder> {
+    pub fn take_slots(&mut self) -> Option<SlotDecoder> {
         match &mut self.0 {
             Kind::Growing(_) => None,
             Kind::Slots(one) => one.take(),
@@ -40,7 +40,7 @@ impl Deref for TextModel {
     fn deref(&self) -> &Self::Target {
         match &self.0 {
             Kind::Growing(model) => model.as_ref(),
-            Kind::Slots(one) => one,
+            Kind::Slots(one) => one.as_ref(),
         }
     }
 }
@@ -49,7 +49,7 @@ impl DerefMut for TextModel {
     fn deref_mut(&mut self) -> &mut Self::Target {
         match &mut self.0 {
             Kind::Growing(model) => model.as_mut(),
-            Kind::Slots(one) => one,
+            Kind::Slots(one) => one.as_mut(),
         }
     }
 }

@@ -2,9 +2,9 @@
 #![allow(unsafe_code, reason = "a kernel is launched, whose arguments nobody checks")]
 
 use candle_core::backend::BackendStorage;
+use candle_core::cuda_backend::WrapErr;
 use candle_core::cuda_backend::cudarc::driver::{LaunchConfig, PushKernelArg};
 use candle_core::cuda_backend::cudarc::nvrtc::compile_ptx;
-use candle_core::cuda_backend::{CudaFunc, WrapErr};
 use candle_core::{CudaDevice, CudaStorage, Result, bail};
 use std::sync::OnceLock;
 
@@ -22,9 +22,12 @@ fn ptx() -> Result<&'static str> {
     }
 }
 
-/// The kernel on a device, loaded once.
-pub(super) fn function(device: &CudaDevice) -> Result<CudaFunc> {
-    device.get_or_load_custom_func("choose", "candlescope-choose", ptx()?)
+/// The kernel's name, and that of the module it is in.
+const KERNEL: (&str, &str) = ("choose", "candlescope-choose");
+
+/// Loads the kernel, unless it is loaded.
+pub(super) fn load(device: &CudaDevice) -> Result<()> {
+    device.get_or_load_custom_func(KERNEL.0, KERNEL.1, ptx()?).map(drop)
 }
 
 /// [`Choose`](super::choose::Choose) of contiguous operands, each a storage and the offset of its first element.
@@ -36,7 +39,7 @@ pub(super) fn choose(
     vocabulary: usize,
 ) -> Result<CudaStorage> {
     let device = logits.0.device().clone();
-    let function = function(&device)?;
+    let function = device.get_or_load_custom_func(KERNEL.0, KERNEL.1, ptx()?)?;
     let (of_logits, of_rules, of_positions) =
         (logits.0.as_cuda_slice::<f32>()?, rules.0.as_cuda_slice::<u32>()?, positions.0.as_cuda_slice::<u32>()?);
     let (of_logits, of_rules, of_positions) =

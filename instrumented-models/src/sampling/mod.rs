@@ -135,7 +135,7 @@ pub(crate) fn all_chosen(chosen: Vec<Option<u32>>) -> Result<Vec<u32>> {
 pub(crate) fn prepare(device: &Device) -> Result<()> {
     #[cfg(feature = "cuda")]
     if let Device::Cuda(device) = device {
-        cuda::function(device)?;
+        cuda::load(device)?;
     }
     let _ = device;
     Ok(())

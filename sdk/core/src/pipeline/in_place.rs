@@ -4,13 +4,18 @@
 
 use crate::run::{InPlaceKind, InPlaceOverhead};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Samples kept for one kind; a long run keeps every second, every fourth, … of them.
 const MAX_SAMPLES: usize = 1_000;
 
-/// Steps of a window that are compared with the one before it.
+/// Steps of a window that are compared with those before it.
 const NEAR: u32 = 8;
+/// Recorded steps before a window whose median they are compared with, and the fewest.
+const RECENT: usize = 8;
+const FEWEST: usize = 3;
+/// Of the steps before a window, the last ones go on while the recorder is switched on, which takes them a third more.
+const SWITCHING: usize = 4;
 
 /// The 95 % interval of a median exists from this many samples on.
 const FOR_INTERVAL: usize = 6;
@@ -23,7 +28,7 @@ enum Latest {
     Plain(f64),
     /// A plain step that was compared with the one before it.
     Done,
-    /// So many steps of a window of kernels, after a recorded step that took this.
+    /// So many steps of a window of kernels, after recorded steps that took this.
     Window(f64, u32),
 }
 
@@ -51,7 +56,9 @@ struct Kind {
 pub(crate) struct InPlace {
     latest: FxHashMap<(u32, u32), Latest>,
     kinds: BTreeMap<u32, Kind>,
-    /// Steps with kernels ÷ the recorded step before their window.
+    /// The latest recorded steps of a kind on a thread, the latest last; kept while there are windows of kernels.
+    recent: FxHashMap<(u32, u32), VecDeque<f64>>,
+    /// Steps with kernels ÷ the recorded steps before their window.
     windows: Kind,
     /// Steps that were recorded, and those of them with kernels.
     steps: (u64, u64),
@@ -64,6 +71,11 @@ impl InPlace {
         let kind = self.kinds.entry(name).or_default();
         kind.recorded_ns = kind.recorded_ns.saturating_add(ns);
         let own = (ns.max(1) as f64).ln();
+        let recent = self.recent.entry((thread, name)).or_default();
+        if recent.len() == RECENT + SWITCHING {
+            recent.pop_front();
+        }
+        recent.push_back(own);
         if let Some(Latest::Plain(plain)) = self.latest.insert((thread, name), Latest::Recorded(own)) {
             kind.add(own - plain);
         }
@@ -90,15 +102,25 @@ impl InPlace {
         self.steps.0 += 1;
         self.steps.1 += 1;
         let (before, nth) = match self.latest.remove(&(thread, name)) {
-            Some(Latest::Recorded(before)) => (before, 1),
             Some(Latest::Window(before, nth)) => (before, nth.saturating_add(1)),
-            _ => return,
+            _ => match self.before_window(thread, name) {
+                Some(before) => (before, 1),
+                None => return,
+            },
         };
         // Further on the step before the window is no neighbour.
         if nth <= NEAR {
             self.windows.add((ns.max(1) as f64).ln() - before);
         }
         self.latest.insert((thread, name), Latest::Window(before, nth));
+    }
+
+    /// What a recorded step took before the recorder of kernels was switched on.
+    fn before_window(&self, thread: u32, name: u32) -> Option<f64> {
+        let recent = self.recent.get(&(thread, name))?;
+        let mut undisturbed: Vec<f64> = recent.iter().rev().skip(SWITCHING).copied().collect();
+        undisturbed.sort_by(f64::total_cmp);
+        median(&undisturbed).filter(|_| undisturbed.len() >= FEWEST)
     }
 
     /// The share of recorded steps whose kernels were recorded.
@@ -308,22 +330,23 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_kernels_are_compared_with_the_recorded_step_before_them() {
+    fn windows_of_kernels_are_compared_with_steps_before_the_recorder_was_switched_on() {
         let mut in_place = InPlace::default();
+        (0..3).for_each(|_| in_place.with_kernels(1, 1, 5000));
         for _ in 0..10 {
-            in_place.recorded(1, 1, 1000);
-            in_place.plain(1, 1, 1000);
-            in_place.recorded(1, 1, 1000);
-            (0..3).for_each(|_| in_place.with_kernels(1, 1, 1300));
-            // After a plain step nothing is known of a recorded one.
-            in_place.plain(1, 1, 1000);
-            in_place.with_kernels(1, 1, 5000);
+            for _ in 0..6 {
+                in_place.recorded(1, 1, 1000);
+                in_place.plain(1, 1, 1000);
+            }
+            // While it is switched on, steps take longer than those of the window.
+            (0..3).for_each(|_| in_place.recorded(1, 1, 1900));
+            (0..12).for_each(|_| in_place.with_kernels(1, 1, 1300));
         }
         let figures = in_place.overhead(name).expect("plain steps");
         let windows = figures.windows.expect("steps with kernels");
-        assert_eq!(windows.n_recorded, 30);
-        assert!((windows.ratio - 0.3).abs() < 1e-9 && figures.ratio.abs() < 1e-9, "{figures:?}");
-        assert!((in_place.window_share() - 40.0 / 60.0).abs() < 1e-9);
+        assert_eq!(windows.n_recorded, 80, "the first eight of each window, and none where nothing was known before");
+        assert!((windows.ratio - 0.3).abs() < 1e-9 && figures.ratio.abs() < 0.1, "{figures:?}");
+        assert!((in_place.window_share() - 123.0 / 213.0).abs() < 1e-9);
     }
 
     #[test]
