@@ -6,11 +6,16 @@ use candle_core::{CpuStorage, CustomOp3, Device, Layout, Result, Shape, Tensor, 
 /// Of logits (rows, vocabulary) in f32, rules (rows, [`WORDS`]) and the positions (rows) of the tokens that were passed, both
 /// in u32: the tokens that follow, (2, rows). A row has [`NONE`] where logits are no numbers; the second one has 0 there, for
 /// the next pass. A row whose position is `u32::MAX` is nobody's: both are 0.
-pub(crate) struct Choose;
+struct Choose;
 
-/// Whether tokens are chosen on the device, as opposed to after a copy of the logits.
-pub(crate) const fn is_chosen_on(device: &Device) -> bool {
-    matches!(device, Device::Cpu | Device::Cuda(_))
+/// [`Choose`] of tensors on one device: there if it can be, or else on the host.
+pub(crate) fn chosen(logits: &Tensor, rules: &Tensor, positions: &Tensor) -> Result<Tensor> {
+    let device = logits.device();
+    if matches!(device, Device::Cpu | Device::Cuda(_)) {
+        return logits.contiguous()?.apply_op3_no_bwd(rules, positions, &Choose);
+    }
+    let on_host = |of: &Tensor| of.to_device(&Device::Cpu)?.contiguous();
+    on_host(logits)?.apply_op3_no_bwd(&on_host(rules)?, &on_host(positions)?, &Choose)?.to_device(device)
 }
 
 /// [`Choose`] for rules and positions that the host knows: what is chosen for each row, `None` where logits are no numbers.
@@ -20,7 +25,7 @@ pub(super) fn choose(logits: &Tensor, rules: &[Rule], positions: &[u32]) -> Resu
     let words: Vec<u32> = rules.iter().flat_map(Rule::words).collect();
     let rules = Tensor::from_vec(words, (rules.len(), WORDS), device)?;
     let positions = Tensor::new(positions, device)?;
-    read(&logits.contiguous()?.apply_op3_no_bwd(&rules, &positions, &Choose)?)
+    read(&chosen(logits, &rules, &positions)?)
 }
 
 /// What [`Choose`] has chosen.

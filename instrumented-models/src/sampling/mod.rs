@@ -11,7 +11,7 @@ mod rule;
 use candle_core::{Device, Result, Tensor, bail};
 use candle_transformers::utils::apply_repeat_penalty;
 use candlescope_core::llm;
-pub(crate) use choose::{Choose, is_chosen_on, read};
+pub(crate) use choose::{chosen, read};
 pub(crate) use rule::{Rule, WORDS};
 
 /// How tokens are chosen.
@@ -99,14 +99,13 @@ impl Sampler {
             bail!("{} rows of logits for {} sequences of {}", logits.dim(0)?, before.len(), self.rules.len())
         }
         let logits = self.penalised(logits, before)?;
-        let logits = if is_chosen_on(logits.device()) { logits } else { logits.to_device(&Device::Cpu)? };
         let positions: Vec<u32> = before.iter().map(|text| (text.len() as u32).saturating_sub(1)).collect();
         choose::choose(&logits, &self.rules, &positions)
     }
 
     /// Logits with the penalty, which is worked out on the host.
     fn penalised(&self, logits: &Tensor, before: &[Vec<u32>]) -> Result<Tensor> {
-        if self.options.repeat_penalty == 1. {
+        if self.rules().is_some() {
             return Ok(logits.clone());
         }
         let logits = logits.to_device(&Device::Cpu)?;

@@ -7,7 +7,7 @@ use super::options::{Ran, SlotOptions};
 use super::room;
 
 use crate::layers::{Attending, Place, SlotPlaces, record};
-use crate::sampling::{self, Choose, Rule, WORDS, is_chosen_on};
+use crate::sampling::{self, Rule, WORDS};
 use crate::slot_model::{EagerCause, SlotModel};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candlescope_core::llm;
@@ -70,7 +70,7 @@ struct Buffers {
     logits: Tensor,
     /// How the next tokens are chosen, (slots, [`WORDS`]) u32.
     rules: Tensor,
-    /// The tokens that were chosen, as [`Choose`] has them, (2, slots) u32.
+    /// The tokens that were chosen, as [`chosen`](sampling::chosen) has them, (2, slots) u32.
     chosen: Tensor,
     /// The numbers of all positions, (1, context) u32.
     ends: Tensor,
@@ -107,14 +107,7 @@ impl Buffers {
     fn choose(&self, logits: &Tensor) -> Result<()> {
         let slots = logits.dim(0)?;
         let (rules, positions) = (self.rules.narrow(0, 0, slots)?, self.positions.narrow(0, 0, slots)?);
-        let device = logits.device();
-        let chosen = if is_chosen_on(device) {
-            logits.contiguous()?.apply_op3_no_bwd(&rules, &positions, &Choose)?
-        } else {
-            let on_host = |of: &Tensor| of.to_device(&Device::Cpu)?.contiguous();
-            let [logits, rules, positions] = [logits, &rules, &positions].map(on_host);
-            logits?.apply_op3_no_bwd(&rules?, &positions?, &Choose)?.to_device(device)?
-        };
+        let chosen = sampling::chosen(logits, &rules, &positions)?;
         self.chosen.slice_set(&chosen, 1, 0)?;
         self.tokens.slice_set(&chosen.get(1)?.unsqueeze(1)?, 0, 0)
     }

@@ -1,5 +1,6 @@
 //! A budget for the cost of recording: which steps are left out so that recording takes no more of all steps' time.
 
+use crate::probe::mixed;
 use crate::run::{BudgetKept, InPlaceOverhead, StepCounts};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -37,8 +38,7 @@ impl Budget {
     #[inline]
     pub(crate) fn keeps(&self, thread: u64, nth: u64) -> bool {
         let block = (nth / BLOCK).wrapping_add(thread.wrapping_mul(0xff51_afd7_ed55_8ccd));
-        let mixed = (block.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (block >> 7))
-            .wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = mixed(block, block >> 7);
         (mixed ^ (mixed >> 31)) <= self.below.load(Relaxed)
     }
 
@@ -65,7 +65,7 @@ impl Budget {
         let on = recorded + steps.scheduled_out + steps.left_plain;
         let kept = if on > 0 { recorded as f64 / on as f64 } else { 1.0 };
         // Of the time that steps take with it.
-        let share = |ratio: f64| kept * ratio / (1.0 + kept * ratio).max(f64::MIN_POSITIVE);
+        let share = |ratio: f64| kept * ratio / (1.0 + kept * ratio);
         let interval = cost.filter(|cost| cost.is_whole).and_then(|cost| cost.interval);
         let interval = interval.map(|(low, high)| (share(low), share(high)));
         let held = interval.and_then(|(low, high)| match () {

@@ -37,12 +37,16 @@ impl Probe {
         let (block, at) = (n / self.every, n % self.every);
         // One in each block, at a place that changes from block to block, so that plain steps are not in step with
         // anything that the program does at regular intervals.
-        let mixed = (block.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(kind))
-            .wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = mixed(block, u64::from(kind));
         let plain = (mixed >> 32) % self.every == at;
         self.plain.fetch_add(u64::from(plain), Relaxed);
         plain
     }
+}
+
+/// A number that depends on both, and is in step with nothing that goes on at regular intervals.
+pub(crate) const fn mixed(block: u64, with: u64) -> u64 {
+    (block.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ with).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
 #[cfg(test)]

@@ -78,6 +78,11 @@ impl Recorder {
     }
 }
 
+/// Whether a window with this state is open and has steps left.
+const fn has_steps(counted: u64) -> bool {
+    counted & PHASE == OPEN && counted != OPEN
+}
+
 impl KernelWindow {
     pub(super) fn new(schedule: Option<Schedule>) -> Self {
         let window = Self {
@@ -126,14 +131,12 @@ impl KernelWindow {
     }
 
     /// Whether the counted window is open and takes further steps.
-    pub(super) fn has_steps(&self) -> bool {
-        let counted = self.counted.load(Ordering::Acquire);
-        counted & PHASE == OPEN && counted != OPEN
+    pub(super) fn takes_steps(&self) -> bool {
+        has_steps(self.counted.load(Ordering::Acquire))
     }
 
     /// Takes a step of the counted window; `counted` is the value that was read before.
     fn take(&self, mut counted: u64) -> bool {
-        let has_steps = |counted: u64| counted & PHASE == OPEN && counted != OPEN;
         if !has_steps(counted) {
             return false;
         }

@@ -204,7 +204,7 @@ impl Control {
     /// Whether steps that begin now are a window's whose kernels are recorded.
     #[inline]
     fn in_kernel_window(&self) -> bool {
-        self.budget.is_some() && self.kernels.as_ref().is_some_and(KernelWindow::has_steps)
+        self.budget.is_some() && self.kernels.as_ref().is_some_and(KernelWindow::takes_steps)
     }
 
     /// Whether intervals above steps are recorded now, that is, whether a step that began now would be.
