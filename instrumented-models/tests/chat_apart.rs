@@ -83,14 +83,16 @@ mod linux {
     pub(super) fn hostile_templates_end_alone() {
         let doubled = |start: &str, step: &str, times: usize, end: &str| format!("{start}{}{end}", step.repeat(times));
         let deep = "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}";
-        for (source, why) in [
-            (doubled("{% set x = 'word' %}", "{% set x = x ~ x %}", 50, "{{ x | length }}"), "limit of 384 MB"),
-            (doubled("{% set x = 'word' %}", "{% set x = x + x %}", 50, ""), "limit of 384 MB"),
-            (doubled("{% set x = 'word' %}", "{% set x = x.replace('w', x) %}", 50, ""), "limit of 384 MB"),
-            (doubled("{% set x = 'word' %}", "{% set x = [x, x] | join %}", 50, ""), "limit of 384 MB"),
+        let (memory, time) = ("limit of 384 MB", "more than the limit of 10 s");
+        for (source, causes) in [
+            (doubled("{% set x = 'word' %}", "{% set x = x ~ x %}", 50, "{{ x | length }}"), vec![memory]),
+            (doubled("{% set x = 'word' %}", "{% set x = x + x %}", 50, ""), vec![memory]),
+            (doubled("{% set x = 'word' %}", "{% set x = x.replace('w', x) %}", 50, ""), vec![memory]),
+            (doubled("{% set x = 'word' %}", "{% set x = [x, x] | join %}", 50, ""), vec![memory]),
+            // Writes word by word: a slow machine reaches the limit on time first.
             (
                 doubled("{% set x = 'word' %}", "{% set x = [x, x] %}", 50, "{{ x | string | length }}"),
-                "limit of 384 MB",
+                vec![memory, time],
             ),
             // Compares for ever, and holds almost no memory.
             (
@@ -100,20 +102,23 @@ mod linux {
                     60,
                     "{{ x == y }}",
                 ),
-                "more than 10 s",
+                vec![time],
             ),
             // An error message of excessive length.
-            ("{% set x = 'a' * 30000000 %}{{ raise_exception(x) }}".to_string(), "aaaa…"),
-            (format!("{deep}{{{{ ns.x | tojson | length }}}}"), ""),
-            ("{% set x = 'word' * 999999999 %}".to_string(), ""),
+            ("{% set x = 'a' * 30000000 %}{{ raise_exception(x) }}".to_string(), vec!["aaaa…"]),
+            (format!("{deep}{{{{ ns.x | tojson | length }}}}"), vec![""]),
+            ("{% set x = 'word' * 999999999 %}".to_string(), vec![""]),
         ] {
             let started = Instant::now();
             let rendered = ChatTemplate::new(&source, "", "").render(&[Message::new("user", "hi")], true);
             let taken = started.elapsed();
             assert!(taken < Duration::from_secs(60), "{taken:?}: {source}");
             match rendered {
-                Err(error) => assert!(error.to_string().contains(why), "{error}: {source}"),
-                Ok(text) => assert!(why.is_empty(), "{text}: {source}"),
+                Err(error) => {
+                    let said = error.to_string();
+                    assert!(causes.iter().any(|cause| said.contains(cause)), "{said}: {source}");
+                }
+                Ok(text) => assert!(causes.contains(&""), "{text}: {source}"),
             }
         }
         let taken = peak_of_children();

@@ -195,7 +195,7 @@ mod linux {
             Some(signal) if signal == Signal::XCPU.as_raw() => {
                 ChatError::template(format!("it takes more than the limit of {SECONDS} s to render"))
             }
-            // The operating system kills it at the limit on CPU time, or if the machine runs out of memory.
+            // The operating system kills it if the machine runs out of memory, or at a lower limit set from outside.
             Some(signal) if signal == Signal::KILL.as_raw() => ChatError::template(format!(
                 "the process that renders it was killed: it takes more than {SECONDS} s, or the memory there is"
             )),
@@ -241,17 +241,19 @@ mod linux {
     fn answer(asked: &[u8]) -> Result<String, ChatError> {
         let conversation: Conversation<'_> = serde_json::from_slice(asked)
             .map_err(|e| ChatError::Host(format!("the conversation cannot be read ({e})")))?;
-        let limit = |resource, most: u64| {
+        let limit = |resource, most: u64, end: u64| {
             let now = getrlimit(resource);
             // Lower limits set from outside are kept.
-            let most = [now.current, now.maximum].into_iter().flatten().fold(most, u64::min);
-            setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+            let kept = |most| [now.current, now.maximum].into_iter().flatten().fold(most, u64::min);
+            setrlimit(resource, Rlimit { current: Some(kept(most)), maximum: Some(kept(end)) })
                 .map_err(|e| ChatError::Host(format!("the process that renders it can set itself no limits ({e})")))
         };
-        limit(Resource::Core, 0)?;
-        limit(Resource::Cpu, SECONDS)?;
+        limit(Resource::Core, 0, 0)?;
+        // At the first limit comes a signal of its own, which tells it from a lack of memory.
+        limit(Resource::Cpu, SECONDS, SECONDS + 1)?;
         let memory = u64::try_from(memory(conversation.said())).unwrap_or(u64::MAX);
-        limit(Resource::As, mapped().unwrap_or(0).saturating_add(memory))?;
+        let memory = mapped().unwrap_or(0).saturating_add(memory);
+        limit(Resource::As, memory, memory)?;
         // Core dumps that are piped to a program ignore the limit.
         let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         conversation.render_on_a_plain_stack()
