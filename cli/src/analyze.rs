@@ -7,6 +7,7 @@ use crate::output::say;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::read_limited;
 use candlescope_figures::account::AccountOptions;
+use candlescope_findings::ledger::Ledger;
 use candlescope_findings::{AnalyzeOptions, Analyzed, analyze};
 use candlescope_predict::simulation::{Change, SimulationOptions, WhatIf, parse_changes};
 use candlescope_reader::Run;
@@ -92,6 +93,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     let overhead_ns = (args.launch_overhead * 1e3).round() as u64;
     let account = AccountOptions::default().overhead_ns(overhead_ns).warmup(args.with_warmup);
     let options = AnalyzeOptions::default().account(account).simulation(simulation_options(args)?);
+    let options = options.ledger(Ledger::path());
     if let Some(model) = &args.full.full {
         let shown = Shown {
             options: &options,
@@ -172,7 +174,7 @@ fn object(analyzed: Analyzed, top: usize) -> Result<(Value, Vec<Value>, Vec<Valu
     for one in lists.iter_mut().flatten() {
         one["run"] = json!(analysis.manifest.run_id);
     }
-    for key in ["steps", "negligible", "together"] {
+    for key in ["steps", "negligible", "together", "roadmaps"] {
         object[key] = told[key].take();
     }
     let [findings, abstained] = lists;

@@ -45,6 +45,9 @@ pub(crate) enum Command {
     Bench(crate::bench::BenchArgs),
     /// Find the setting that serves a goal best: predicted, measured where it matters
     Tune(crate::tune::TuneArgs),
+    /// Make a program faster: apply what its findings say, measure each change in turns, keep what helps
+    #[command(after_help = crate::optimise::EXAMPLES)]
+    Optimise(Box<crate::optimise::OptimiseArgs>),
     /// Say whether one run, study or program is better than another, and which paths changed
     #[command(after_help = crate::compare::EXAMPLES)]
     Compare(Box<crate::compare::CompareArgs>),

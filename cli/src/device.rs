@@ -1,9 +1,11 @@
 //! Devices, element types and engines by name.
 
 use anyhow::{Result, bail};
+use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device};
 use candlescope::Builder;
 use candlescope_models::Engine;
+use candlescope_models::weights::Form;
 
 /// The device called `cpu` or `cuda:N`.
 pub(crate) fn device(name: &str) -> Result<Device> {
@@ -67,6 +69,16 @@ pub(crate) fn dtype(name: &str) -> Result<DType> {
         "f16" => Ok(DType::F16),
         "bf16" => Ok(DType::BF16),
         _ => bail!("dtype `{name}` is not known; models run in f32, f16 or bf16"),
+    }
+}
+
+/// The type that matrices are quantised to: `q8_0`, `q4_k`, …
+pub(crate) fn quantised(name: &str) -> Result<GgmlDType> {
+    let wanted = name.to_ascii_lowercase().replace('-', "_");
+    let known = Form::QUANTIZED.into_iter().find(|form| form.name() == wanted);
+    match known {
+        Some(Form::Quantized(dtype)) => Ok(dtype),
+        _ => bail!("`{name}` is no type to quantise to; there are {}", Form::QUANTIZED.map(Form::name).join(", ")),
     }
 }
 

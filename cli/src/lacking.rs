@@ -53,6 +53,8 @@ absent!(bench, BenchArgs -> u8, "`candlescope bench`", "lab");
 absent!(load, LoadArgs -> (), "`candlescope load`", "lab");
 #[cfg(not(feature = "lab"))]
 absent!(tune, TuneArgs -> u8, "`candlescope tune`", "lab");
+#[cfg(not(feature = "lab"))]
+absent!(optimise, OptimiseArgs -> u8, "`candlescope optimise`", "lab");
 #[cfg(not(feature = "monitor"))]
 absent!(monitor, MonitorArgs -> (), "`candlescope monitor`", "monitor");
 #[cfg(not(feature = "ncu"))]

@@ -39,6 +39,8 @@ mod monitor;
 mod ncu;
 mod nsight;
 mod nsys;
+#[cfg(feature = "lab")]
+mod optimise;
 mod options;
 #[cfg(feature = "lab")]
 mod out_dir;
@@ -75,7 +77,7 @@ use lacking::query;
 #[cfg(not(feature = "trace-candle"))]
 use lacking::trace_candle;
 #[cfg(not(feature = "lab"))]
-use lacking::{bench, compare, load, tune};
+use lacking::{bench, compare, load, optimise, tune};
 
 use clap::Parser;
 use command::{Cli, Command};
@@ -122,6 +124,10 @@ pub fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Command::Tune(args) => match tune::run(&args) {
+            Ok(status) => return ExitCode::from(status),
+            Err(error) => Err(error),
+        },
+        Command::Optimise(args) => match optimise::run(&args) {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
         },

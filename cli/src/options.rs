@@ -134,6 +134,12 @@ fn check(options: &Options) -> Result<()> {
             runtime.batch
         );
     }
+    if let Some(name) = &options.given.model.quantize {
+        crate::device::quantised(name)?;
+        if let Some(dtype) = &options.given.model.dtype {
+            bail!("--quantize {name} computes in f32, and --dtype is {dtype}: give one of them");
+        }
+    }
     for (name, value) in [("max-num-seqs", runtime.max_num_seqs), ("max-model-len", runtime.max_model_len)] {
         if value == Some(0) {
             bail!("--{name} is 0; it must be at least 1, or left out");

@@ -16,6 +16,7 @@ use candlescope::parquet::ParquetConfig;
 use candlescope_core::run::{Finding, RunManifest, Severity, env_key, result_key};
 use candlescope_models::slots::KvCollector;
 use candlescope_models::{AnyModel, LoadOptions, ModelSource, Picture};
+use candlescope_prompts::sha256;
 use candlescope_reader::ReadLimits;
 use candlescope_report::{ReportOptions, write_report};
 use serde_json::json;
@@ -187,6 +188,7 @@ fn load_options(options: &Options) -> Result<LoadOptions> {
         slots,
         dtype: options.given.model.dtype.as_deref().map(crate::device::dtype).transpose()?,
         dequantize: options.given.model.dequantize,
+        quantize: options.given.model.quantize.as_deref().map(crate::device::quantised).transpose()?,
         seed: options.given.runtime.seed,
         engine: crate::device::engine(&options.given.model.engine)?,
     })
@@ -293,6 +295,9 @@ fn generate_all(
     if let (Some(handle), Some(facts)) = (scope.handle(), dataset) {
         handle.set_result(result_key::DATASET.name(), facts);
     }
+    if let (Some(handle), Some(digest)) = (scope.handle(), digest(&outputs)) {
+        handle.set_result(result_key::OUTPUT_SHA256.name(), digest);
+    }
     if let (Some(handle), Some(first)) = (scope.handle(), outputs.first()) {
         handle.set_result("prompt_tokens", first.prompt_tokens());
         if let Some(reason) = first.finish_reason() {
@@ -300,6 +305,16 @@ fn generate_all(
         }
     }
     Ok(outputs)
+}
+
+/// By which two runs can be told to have written the same; `None` where no tokens were generated.
+fn digest(outputs: &[Output]) -> Option<String> {
+    let tokens = outputs.iter().map(|output| match output {
+        Output::Text(text) => text.sequences.first().map(|sequence| format!("{:?}", sequence.tokens)),
+        Output::Vectors(_) => None,
+    });
+    let tokens: Vec<String> = tokens.collect::<Option<_>>()?;
+    (!tokens.is_empty()).then(|| sha256(&tokens.join("\n")))
 }
 
 /// Whether the model's text does not continue the prompt, but is about it.

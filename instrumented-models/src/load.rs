@@ -20,7 +20,7 @@ use crate::untrusted::{caught, read_text};
 use crate::weights::gguf::{GgufFile, GgufWeights};
 use crate::weights::random::RandomWeights;
 use crate::weights::safetensors::SafetensorsDir;
-use crate::weights::{GgufText, HeldWeights, Holding, WeightError, WeightSource, WithoutPrefix};
+use crate::weights::{Form, GgufText, HeldWeights, Holding, WeightError, WeightSource, WithoutPrefix};
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device};
 pub use encoders::{AnyModel, LoadedEncoder, LoadedEncoderDecoder};
@@ -75,6 +75,8 @@ pub struct LoadOptions {
     pub dtype: Option<DType>,
     /// Widen a GGUF's weights to `dtype`.
     pub dequantize: bool,
+    /// Quantise matrices to this type while the model loads, as a GGUF of that type would have them; our layers only.
+    pub quantize: Option<GgmlDType>,
     /// Seed of random weights.
     pub seed: u64,
     /// Which implementation.
@@ -85,7 +87,15 @@ pub struct LoadOptions {
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { device: Device::Cpu, dtype: None, dequantize: false, seed: 42, engine: Engine::default(), slots: None }
+        Self {
+            device: Device::Cpu,
+            dtype: None,
+            dequantize: false,
+            quantize: None,
+            seed: 42,
+            engine: Engine::default(),
+            slots: None,
+        }
     }
 }
 
@@ -244,6 +254,9 @@ impl LoadedModel {
     /// The files are untrusted: their claims are checked against their size and against limits, and a panic of a
     /// library on them becomes an error (unless panics abort the program).
     pub fn load(source: &ModelSource, options: &LoadOptions) -> Result<Self, LoadError> {
+        if let Some(form) = options.quantize {
+            return Self::quantized(source, options, form);
+        }
         let dtype = weight_dtype(options)?;
         Loader { source: source.to_string(), options, dtype, held: None }.load(source)
     }
@@ -275,8 +288,42 @@ impl LoadedModel {
         Ok(Held { loaded, weights, stored, text })
     }
 
+    /// Loads a model and quantises its matrices, of which there are two copies on the host for a moment.
+    fn quantized(source: &ModelSource, options: &LoadOptions, form: GgmlDType) -> Result<Self, LoadError> {
+        if options.engine == Engine::Candle {
+            return Err(LoadError::Engine(
+                "weights are quantised for our layers only: leave the engine out, or the quantising".into(),
+            ));
+        }
+        let on_host = LoadOptions { device: Device::Cpu, quantize: None, ..options.clone() };
+        let Held { loaded, weights, .. } = Self::load_holding(source, &on_host).map_err(|error| match error {
+            LoadError::Engine(why) => LoadError::Engine(format!("weights are quantised for our layers only: {why}")),
+            other => other,
+        })?;
+        let Self { tokenizer, chat, config, info, no_tokenizer, .. } = loaded;
+        let loader = Loader { source: source.to_string(), options, dtype: DType::F32, held: None };
+        let made = || {
+            let device = &options.device;
+            let mut formed = weights.formed(Form::Quantized(form), device)?;
+            let model = match config.is_gpt2() {
+                true => loader.ours(Gpt2::load(&config, &mut formed, DType::F32, device)?)?,
+                false => loader.ours(Llama::load(&config, &mut formed, DType::F32, device)?)?,
+            };
+            let text = TextSide { tokenizer, chat, missing: no_tokenizer };
+            Ok(loader.finish(model, config, text, Some((Some(form), formed.bytes()))))
+        };
+        let mut loaded = caught(made)
+            .unwrap_or_else(|message| Err(LoadError::Panicked { source_name: source.to_string(), message }))?;
+        loaded.info.seed = info.seed;
+        Ok(loaded)
+    }
+
     /// The model of the hub that has been fetched into `directory`.
     fn fetched(source: &ModelSource, id: &str, directory: &Path, options: &LoadOptions) -> Result<Self, LoadError> {
+        if options.quantize.is_some() {
+            // It is in the cache by now.
+            return Self::load(source, options);
+        }
         let dtype = weight_dtype(options)?;
         let loader = Loader { source: source.to_string(), options, dtype, held: None };
         caught(|| loader.directory(directory, Some(id)))
@@ -484,7 +531,7 @@ impl Loader<'_> {
         let quantized = file.quantization();
         let model = match self.options.engine {
             Engine::Candle => {
-                check_no_slots(self.options)?;
+                check_plain(self.options)?;
                 TextModel::growing(CandleQuantizedLlama::load(&file, device)?)
             }
             // candle's own model reads fewer architectures from these files than ours.
@@ -529,7 +576,7 @@ impl Loader<'_> {
     fn check_engine(&self, config: &ModelConfig) -> Result<(), LoadError> {
         let architecture = config.architecture.as_str();
         if self.options.engine.of(architecture) == Engine::Candle {
-            check_no_slots(self.options)?;
+            check_plain(self.options)?;
         }
         match self.options.engine {
             Engine::Candle if config.is_gpt2() => Err(LoadError::Engine(
@@ -598,15 +645,17 @@ impl Loader<'_> {
     }
 }
 
-/// Fails if sequences in slots are wanted, for a model of candle-transformers or one with an encoder.
-fn check_no_slots(options: &LoadOptions) -> Result<(), LoadError> {
-    match options.slots {
-        None => Ok(()),
-        Some(_) => Err(LoadError::Engine(format!(
-            "slots and CUDA graphs are for decoders of the engine `instrumented`, which has {}: leave them out for this model",
-            INSTRUMENTED_ARCHITECTURES.join(", ")
-        ))),
-    }
+/// Fails if sequences in slots or quantised weights are wanted, for a model of candle-transformers or one with an encoder.
+fn check_plain(options: &LoadOptions) -> Result<(), LoadError> {
+    let asked = match options {
+        LoadOptions { slots: Some(_), .. } => "slots and CUDA graphs are",
+        LoadOptions { quantize: Some(_), .. } => "quantising while the model loads is",
+        _ => return Ok(()),
+    };
+    Err(LoadError::Engine(format!(
+        "{asked} for decoders of the engine `instrumented`, which has {}: leave them out for this model",
+        INSTRUMENTED_ARCHITECTURES.join(", ")
+    )))
 }
 
 /// Tokenizer and chat template of a GGUF file. A tokenizer.json beside the file has precedence over the metadata; if

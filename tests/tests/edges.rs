@@ -85,6 +85,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "candlescope-work",
         ],
     ),
+    // Starts programs, and knows no model.
+    (
+        "candlescope-optimise",
+        &[
+            "candlescope-charts",
+            "candlescope-compare",
+            "candlescope-core",
+            "candlescope-figures",
+            "candlescope-findings",
+            "candlescope-lab",
+            "candlescope-predict",
+            "candlescope-reader",
+            "candlescope-report",
+            "candlescope-work",
+        ],
+    ),
     ("candlescope", &["candlescope-collectors", "candlescope-core", "candlescope-exporters", "candlescope-work"]),
 ];
 /// Crates that wire others together and may use them all.

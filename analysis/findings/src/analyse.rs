@@ -1,6 +1,7 @@
 //! Computes a run's figures, its verdict, and what would make it faster.
 
 use crate::bottlenecks::diagnose;
+use crate::ledger::{Ledger, device};
 use candlescope_figures::Analysis;
 use candlescope_figures::account::{Account, AccountError, AccountOptions, AccountPass};
 use candlescope_figures::figures::Figures;
@@ -9,6 +10,7 @@ use candlescope_figures::reading::Pass;
 use candlescope_predict::simulation::{Abstain, ChosenSteps, Simulation, SimulationOptions};
 use candlescope_reader::Run;
 use candlescope_schema::run::Finding;
+use std::path::PathBuf;
 
 /// How a run is analysed.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +18,7 @@ use candlescope_schema::run::Finding;
 pub struct AnalyzeOptions {
     account: AccountOptions,
     simulation: SimulationOptions,
+    ledger: Option<PathBuf>,
 }
 
 impl AnalyzeOptions {
@@ -29,6 +32,12 @@ impl AnalyzeOptions {
     #[must_use]
     pub fn simulation(self, simulation: SimulationOptions) -> Self {
         Self { simulation, ..self }
+    }
+
+    /// Where earlier promises are remembered ([`Ledger::path`]): findings say then how their kind came out on this device.
+    #[must_use]
+    pub fn ledger(self, path: Option<PathBuf>) -> Self {
+        Self { ledger: path, ..self }
     }
 }
 
@@ -72,6 +81,13 @@ pub fn analyze(run: &Run, options: &AnalyzeOptions) -> Analyzed {
     let mut seen = noticed.findings;
     seen.extend(left_out);
     // Where steps cannot be replayed, gains follow from their two lines.
-    analysis.diagnosis = Some(diagnose(&analysis, account.as_ref().ok(), simulation.as_ref().ok()));
+    let mut diagnosis = diagnose(&analysis, account.as_ref().ok(), simulation.as_ref().ok());
+    // One that cannot be read says nothing: what was found stays.
+    if let Some(Ok(ledger)) = options.ledger.as_deref().map(Ledger::read) {
+        let device = device(&analysis.manifest);
+        let records = ledger.records(&device);
+        diagnosis.remember(|code| records.get(code.as_str()).copied());
+    }
+    analysis.diagnosis = Some(diagnosis);
     Analyzed { analysis, account, simulation, seen }
 }

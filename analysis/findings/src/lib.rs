@@ -4,5 +4,6 @@
 
 mod analyse;
 mod bottlenecks;
+pub mod ledger;
 
 pub use analyse::{AnalyzeOptions, Analyzed, analyze};

@@ -48,6 +48,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
         device: crate::device::device(&options.device)?,
         dtype: options.dtype.as_deref().map(crate::device::dtype).transpose()?,
         dequantize: options.dequantize,
+        quantize: None,
         seed: options.seed,
         engine: crate::device::engine(&options.engine)?,
     };

@@ -15,6 +15,8 @@ options! {
         dtype: String, "--dtype DTYPE", usual: "f32 on a CPU, bf16 on a GPU";
         /// Widen a GGUF's quantised weights to --dtype
         dequantize: bool = false, "--dequantize[=BOOL]";
+        /// Quantise matrices while the model loads: q8_0, q4_k, q4_0 or another of GGML's types; our layers only
+        quantize: String, "--quantize TYPE";
     }
     "dataset" dataset: DatasetOptions {
         /// File or directory with prompts: JSONL, ShareGPT's JSON, plain text, images

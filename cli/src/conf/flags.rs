@@ -24,9 +24,33 @@ impl Flags {
         Ok(self)
     }
 
+    /// The options that were given, by their names without dashes, and their values as they are written on a command line.
+    #[cfg(feature = "lab")]
+    pub(crate) fn words(&self) -> impl Iterator<Item = (&'static str, String)> {
+        self.iter().map(|(key, value)| (key.option(), in_words(value)))
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &(&'static Key, Value)> {
         self.0.iter()
     }
+}
+
+/// A value as it is written on a command line.
+#[cfg(feature = "lab")]
+fn in_words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The group of an option, and the line of a group's file that has this value. `None` for what is written nowhere: texts, and
+/// where results go.
+#[cfg(feature = "lab")]
+pub(crate) fn group_of(option: &str, value: &str) -> Option<(&'static str, String)> {
+    let key = with_flags().find(|key| key.option() == option)?;
+    let value = key.parsed(value).ok().filter(|_| !key.group.is_empty() && !key.is_private)?;
+    Some((key.group, format!("{} = {value}\n", key.name)))
 }
 
 fn with_flags() -> impl Iterator<Item = &'static Key> {

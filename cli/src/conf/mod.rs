@@ -21,6 +21,8 @@ mod text;
 pub(crate) use compose::{Composed, Layers};
 pub(crate) use declared::{DatasetOptions, Given};
 pub(crate) use flags::Flags;
+#[cfg(feature = "lab")]
+pub(crate) use flags::group_of;
 
 /// The text to continue unless told otherwise, as in `conf/dataset/default.toml`.
 pub(crate) const DEFAULT_PROMPT: &str = "The lighthouse keeper opened the door and";

@@ -41,6 +41,7 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
         device,
         dtype: args.subject.dtype.as_deref().map(crate::device::dtype).transpose()?,
         dequantize: args.subject.dequantize,
+        quantize: None,
         seed: args.seed,
         engine: crate::device::engine(&args.subject.engine)?,
     };

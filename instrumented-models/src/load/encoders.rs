@@ -2,7 +2,7 @@
 
 use super::{
     Engine, LoadError, LoadOptions, LoadedModel, LoadedVision, Loader, PromptError, SourceTooLong, TextSide,
-    check_no_slots, encoded, present, random_tokens,
+    check_plain, encoded, present, random_tokens,
 };
 use crate::candle_models::{self, CandleBert, CandlePaddleOcrVl, CandleT5, CandleWhisper, Size};
 use crate::config::{ConfigError, ENCODER_ARCHITECTURES, HF_ARCHITECTURES, INSTRUMENTED_ARCHITECTURES, PADDLEOCR_VL};
@@ -138,7 +138,7 @@ impl<'a> WithEncoder<'a> {
         if !has_encoder {
             return Ok(None);
         }
-        check_no_slots(options)?;
+        check_plain(options)?;
         if options.engine == Engine::Instrumented && architecture != PADDLEOCR_VL {
             return Err(LoadError::Engine(format!(
                 "architecture `{architecture}` runs as candle-transformers' own model only: choose the engine `candle`, or \

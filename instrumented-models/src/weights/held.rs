@@ -25,12 +25,30 @@ pub enum Form {
 }
 
 impl Form {
+    /// Types that matrices can be quantised to while they load, from the fewest bits to the most.
+    pub const QUANTIZED: [Self; 10] = [
+        Self::Quantized(GgmlDType::Q2K),
+        Self::Quantized(GgmlDType::Q3K),
+        Self::Quantized(GgmlDType::Q4_0),
+        Self::Quantized(GgmlDType::Q4K),
+        Self::Quantized(GgmlDType::Q4_1),
+        Self::Quantized(GgmlDType::Q5_0),
+        Self::Quantized(GgmlDType::Q5K),
+        Self::Quantized(GgmlDType::Q5_1),
+        Self::Quantized(GgmlDType::Q6K),
+        Self::Quantized(GgmlDType::Q8_0),
+    ];
+
     /// As tables have it: `f32`, `q4_k`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dense(dtype) => dtype.as_str(),
-            // llama.cpp's word; records have `q4k`.
+            // llama.cpp's words; records have `q4k`.
+            Self::Quantized(GgmlDType::Q2K) => "q2_k",
+            Self::Quantized(GgmlDType::Q3K) => "q3_k",
             Self::Quantized(GgmlDType::Q4K) => "q4_k",
+            Self::Quantized(GgmlDType::Q5K) => "q5_k",
+            Self::Quantized(GgmlDType::Q6K) => "q6_k",
             Self::Quantized(dtype) => ggml_dtype_word(dtype).as_str(),
         }
     }
@@ -92,14 +110,19 @@ impl HeldWeights {
         })
     }
 
+    /// These weights as `form`, on `device`; fails if a matrix cannot be stored so.
+    pub(crate) fn formed(&self, form: Form, device: &Device) -> Result<Formed<'_>, WeightError> {
+        self.check(form)?;
+        Ok(Formed { held: self, form, device: device.clone(), bytes: 0 })
+    }
+
     /// The model of `config` with these weights as `form`, on `device`. Dense weights of the same type are shared, not
     /// copied.
     ///
     /// # Errors
     /// When a matrix cannot be stored as `form`, or memory ends.
     pub fn model(&self, config: &ModelConfig, form: Form, device: &Device) -> Result<HeldModel, WeightError> {
-        self.check(form)?;
-        let mut source = Formed { held: self, form, device: device.clone(), bytes: 0 };
+        let mut source = self.formed(form, device)?;
         let dtype = match form {
             Form::Dense(dtype) => dtype,
             Form::Quantized(_) => DType::F32,
@@ -149,7 +172,7 @@ pub fn quantize_onto(tensor: &Tensor, dtype: GgmlDType, device: &Device) -> cand
 
 /// Held weights as a source, in a form.
 #[derive(Debug)]
-struct Formed<'a> {
+pub(crate) struct Formed<'a> {
     held: &'a HeldWeights,
     form: Form,
     device: Device,
@@ -157,6 +180,11 @@ struct Formed<'a> {
 }
 
 impl Formed<'_> {
+    /// Bytes of what was taken so far, a shared table counted once.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<&Tensor, WeightError> {
         let path = || PathBuf::from("the weights in memory");
         let tensor = self.held.get(name);

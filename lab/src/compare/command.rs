@@ -4,7 +4,8 @@ use super::error::CompareFailed;
 use super::target::Target;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// Stands for the run's directory in a command.
 const OUT: &str = "{out}";
@@ -56,6 +57,7 @@ impl RunCommand {
         printed: &Path,
         interrupted: impl Fn() -> bool,
         kept: &str,
+        limit: Option<Duration>,
     ) -> Result<Option<PathBuf>, CompareFailed> {
         let text = self.text.replace(OUT, &quoted(out));
         let start = |cause| CompareFailed::Start { command: self.name.clone(), cause };
@@ -65,7 +67,18 @@ impl RunCommand {
         if !self.text.contains(OUT) {
             command.env(VARIABLE, variable(std::env::var(VARIABLE).ok().as_deref(), out));
         }
-        let status = command.stdin(Stdio::null()).stdout(output).stderr(errors).status().map_err(start)?;
+        command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        let status = match limit {
+            None => command.status().map_err(start)?,
+            Some(limit) => match Bounded::start(command).map_err(start)?.wait(limit, &interrupted).map_err(start)? {
+                Some(status) => status,
+                None if interrupted() => return Ok(None),
+                None => {
+                    let (command, seconds, said) = (self.name.clone(), limit.as_secs_f64(), tail(printed));
+                    return Err(CompareFailed::TooLong { command, seconds, said, kept: kept.to_string() });
+                }
+            },
+        };
         if !status.success() {
             if interrupted() {
                 return Ok(None);
@@ -81,6 +94,62 @@ impl RunCommand {
         match Target::find(out) {
             Ok(Target::Runs(runs)) if runs.len() == 1 => Ok(runs.into_iter().next()),
             _ => Err(CompareFailed::NoRun { command: self.name.clone(), kept: kept.to_string() }),
+        }
+    }
+}
+
+/// A command that may take so long and no longer, with all the processes that it starts.
+struct Bounded(Child);
+
+impl Bounded {
+    /// Pause between two looks at whether it has ended.
+    const PAUSE: Duration = Duration::from_millis(20);
+    /// What an interrupted command has to write what it knows.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn start(mut command: Command) -> std::io::Result<Self> {
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.spawn().map(Self)
+    }
+
+    /// Its status; `None` if it took too long or was interrupted, and was ended.
+    fn wait(mut self, limit: Duration, interrupted: &impl Fn() -> bool) -> std::io::Result<Option<ExitStatus>> {
+        let began = Instant::now();
+        while began.elapsed() < limit && !interrupted() {
+            if let Some(status) = self.0.try_wait()? {
+                return Ok(Some(status));
+            }
+            std::thread::sleep(Self::PAUSE);
+        }
+        // In a group of its own, it does not get what a terminal sends.
+        #[cfg(unix)]
+        self.signal(rustix::process::Signal::INT);
+        let asked = Instant::now();
+        while asked.elapsed() < Self::PATIENCE && self.0.try_wait()?.is_none() {
+            std::thread::sleep(Self::PAUSE);
+        }
+        // What a shell starts in the background does not listen.
+        #[cfg(unix)]
+        self.signal(rustix::process::Signal::KILL);
+        Ok(None)
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, signal: rustix::process::Signal) {
+        let group = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw);
+        // If there is no such group any more, nothing is left to be ended.
+        let _ = group.map(|group| rustix::process::kill_process_group(group, signal));
+    }
+}
+
+impl Drop for Bounded {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            #[cfg(unix)]
+            self.signal(rustix::process::Signal::KILL);
+            let _ = self.0.kill();
+            let _ = self.0.wait();
         }
     }
 }
@@ -164,6 +233,37 @@ mod tests {
         assert_eq!(name("KEY='sk 4' ./server"), "a program (command A)");
         assert_eq!(name(""), "a program (command A)");
         assert_eq!(RunCommand::new("KEY=sk-1 ./a", 'B', true).name, "KEY=sk-1 ./a");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_command_that_does_not_end_is_stopped_with_all_that_it_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let (out, printed) = (dir.path().join("run"), dir.path().join("printed.txt"));
+        let command = RunCommand::new("sleep 61.75 & echo begun; sleep 61.75", 'A', false);
+        let took = Instant::now();
+        let error = command.run(&out, &printed, || false, "kept", Some(Duration::from_millis(300))).unwrap_err();
+        assert!(
+            error.to_string().contains("had not ended after 0 s and was stopped, after it printed: begun"),
+            "{error}"
+        );
+        assert!(took.elapsed() < Duration::from_secs(15));
+        let sleeps = || {
+            let all = procfs::process::all_processes().unwrap().flatten();
+            all.filter_map(|process| process.cmdline().ok())
+                .filter(|words| words.iter().any(|word| word == "61.75"))
+                .count()
+        };
+        let gone = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            sleeps() == 0
+        });
+        assert!(gone, "{} left", sleeps());
+        let interrupted = command.run(&out, &printed, || true, "kept", Some(Duration::from_secs(60)));
+        assert!(interrupted.unwrap().is_none());
+        let quick =
+            RunCommand::new("exit 3", 'A', false).run(&out, &printed, || false, "kept", Some(Duration::from_secs(60)));
+        assert!(quick.unwrap_err().to_string().contains("exit status: 3"));
     }
 
     #[test]

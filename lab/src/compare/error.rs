@@ -68,6 +68,18 @@ pub enum CompareFailed {
         /// What is kept.
         kept: String,
     },
+    /// A command took too long.
+    #[error("`{command}` had not ended after {seconds:.0} s and was stopped{said}. {kept}")]
+    TooLong {
+        /// The command.
+        command: String,
+        /// The limit.
+        seconds: f64,
+        /// The last lines that it printed.
+        said: String,
+        /// What is kept.
+        kept: String,
+    },
     /// A command wrote no run.
     #[error(
         "`{command}` wrote no run: it has to call candlescope::init() and record with the variable CANDLESCOPE, or to \

@@ -16,6 +16,6 @@ pub use baseline::{BASELINE_FILE, Baseline};
 pub use error::CompareFailed;
 pub use gate::{GateResult, Shift, gate, save};
 pub use history::{HISTORY_FILE, HistoryEntry};
-pub use pairs::{PairOptions, PairsEnded, PairsResult, TakenRun, take_pairs};
+pub use pairs::{PairOptions, PairsEnded, PairsResult, TakenRun, take_pairs, take_run};
 pub use studies::cases_of;
 pub use target::{Target, read_runs};

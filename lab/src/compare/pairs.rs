@@ -13,6 +13,7 @@ use candlescope_reader::{ReadLimits, Run};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How pairs are taken.
 #[derive(Debug, Clone)]
@@ -25,6 +26,7 @@ pub struct PairOptions {
     warm_up: bool,
     retakes: usize,
     keep_commands: bool,
+    time_limit: Option<Duration>,
     compare: CompareOptions,
     limits: ReadLimits,
 }
@@ -40,6 +42,7 @@ impl PairOptions {
             warm_up: true,
             retakes: 10,
             keep_commands: false,
+            time_limit: None,
             compare: CompareOptions::default(),
             limits: ReadLimits::default(),
         }
@@ -80,6 +83,13 @@ impl PairOptions {
     #[must_use]
     pub fn keep_commands(self, keep_commands: bool) -> Self {
         Self { keep_commands, ..self }
+    }
+
+    /// Longest time that a run may take; without it, a command may take as long as it does. Commands are started in groups
+    /// of their own then, and end with their whole group.
+    #[must_use]
+    pub fn time_limit(self, limit: Option<Duration>) -> Self {
+        Self { time_limit: limit, ..self }
     }
 
     /// How sides are compared.
@@ -128,6 +138,8 @@ pub struct PairsResult {
     pub spoiled: usize,
     /// Why it ended.
     pub ended: PairsEnded,
+    /// Time of a typical step in each pair's two runs, A's and B's, in nanoseconds.
+    pub samples: Vec<[f64; 2]>,
 }
 
 /// Takes pairs of runs of the commands `a` and `b` until the comparison is decided.
@@ -155,7 +167,7 @@ pub fn take_pairs(
     if options.warm_up {
         for is_b in [false, true] {
             if !taking.warm_up(is_b)? {
-                return Ok(PairsResult { comparison, pairs: 0, spoiled: 0, ended: PairsEnded::Cancelled });
+                return Ok(taking.result(comparison, 0, PairsEnded::Cancelled));
             }
         }
     }
@@ -168,7 +180,7 @@ pub fn take_pairs(
         for is_b in [b_first, !b_first] {
             if cancel.is_cancelled() || !taking.take(is_b)? {
                 taking.even(pairs);
-                return Ok(PairsResult { comparison, pairs, spoiled, ended: PairsEnded::Cancelled });
+                return Ok(taking.result(comparison, spoiled, PairsEnded::Cancelled));
             }
             observe(TakenRun { pairs, most: options.most, is_b });
         }
@@ -184,10 +196,29 @@ pub fn take_pairs(
         let decided = pairs >= options.least && !made.wants_more_pairs();
         comparison = Some(made);
         if decided {
-            return Ok(PairsResult { comparison, pairs, spoiled, ended: PairsEnded::Decided });
+            return Ok(taking.result(comparison, spoiled, PairsEnded::Decided));
         }
     }
-    Ok(PairsResult { comparison, pairs, spoiled, ended: PairsEnded::AllTaken })
+    Ok(taking.result(comparison, spoiled, PairsEnded::AllTaken))
+}
+
+/// Takes one run of a command into the directory `out`, of which what it prints stands beside. `None` if it was
+/// interrupted.
+///
+/// # Errors
+/// When the command fails, takes longer than `limit`, or writes no run.
+pub fn take_run(
+    command: &str,
+    out: &Path,
+    limit: Option<Duration>,
+    cancel: &Cancel,
+) -> Result<Option<PathBuf>, CompareFailed> {
+    let failed = |cause| CompareFailed::Write { path: out.to_path_buf(), cause };
+    if let Some(parent) = out.parent() {
+        std::fs::create_dir_all(parent).map_err(failed)?;
+    }
+    let printed = out.with_extension("txt");
+    RunCommand::new(command, 'A', false).run(out, &printed, || cancel.is_cancelled(), "Nothing was compared", limit)
 }
 
 fn prepare(out: &Path) -> Result<(), CompareFailed> {
@@ -239,7 +270,8 @@ impl Taking<'_> {
             }
             _ => "Nothing had been compared before".to_string(),
         };
-        self.commands[usize::from(is_b)].run(dir, &printed, || self.cancel.is_cancelled(), &kept)
+        let limit = self.options.time_limit;
+        self.commands[usize::from(is_b)].run(dir, &printed, || self.cancel.is_cancelled(), &kept, limit)
     }
 
     /// Whether a run of the last pair has figures that are doubtful.
@@ -259,6 +291,14 @@ impl Taking<'_> {
             std::fs::rename(from, aside.join(format!("{letter}-{name}"))).map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// What came out of the complete pairs.
+    fn result(&self, comparison: Option<Comparison>, spoiled: usize, ended: PairsEnded) -> PairsResult {
+        let ns = |run: &RunFacts| run.step_ns.as_ref().map_or(f64::NAN, |step| step.value);
+        let [a, b] = &self.sides;
+        let samples: Vec<[f64; 2]> = a.runs.iter().zip(&b.runs).map(|(a, b)| [ns(a), ns(b)]).collect();
+        PairsResult { comparison, pairs: samples.len(), spoiled, ended, samples }
     }
 
     /// Forgets a run whose partner was not taken any more.

@@ -274,6 +274,8 @@ keys! {
         DATASET: Map<String, Value> = "dataset";
         /// Why the last request ended.
         FINISH_REASON: str = "finish_reason";
+        /// SHA-256 of the tokens of each measured request's first sequence, in order: the same where two runs wrote the same.
+        OUTPUT_SHA256: str = "output_sha256";
         /// What ended the program.
         ERROR: str = "error";
     }

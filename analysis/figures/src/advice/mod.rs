@@ -7,10 +7,12 @@
 mod code;
 mod figure;
 mod gain;
+mod record;
 
 pub use code::{AdviceCode, Missing};
 pub use figure::{AdviceFigure, FigureSource};
 pub use gain::{LEAST_GAIN, RATES, gain_at_rates};
+pub use record::{TrackRecord, came_true};
 
 use candlescope_work::estimate::Estimate;
 use serde::Serialize;
@@ -28,6 +30,8 @@ pub struct Diagnosis {
     pub negligible: u64,
     /// What the findings of each kind of step gain together, re-simulated and not added up.
     pub together: Vec<Together>,
+    /// The order of remedies for each kind of step that has several, with what each gains after those before it.
+    pub roadmaps: Vec<Roadmap>,
 }
 
 impl Diagnosis {
@@ -82,6 +86,22 @@ pub struct Advice {
     pub confidence: Confidence,
     /// Whether the machine was disturbed while the run was recorded, by something that can explain all of it.
     pub disturbed: bool,
+    /// How promises of this kind came out before, on this device, if any were put to the test.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<TrackRecord>,
+}
+
+impl Diagnosis {
+    /// Says of each finding how earlier promises of its kind came out. A kind whose promises mostly fail is not trusted.
+    pub fn remember(&mut self, record: impl Fn(AdviceCode) -> Option<TrackRecord>) {
+        for advice in &mut self.findings {
+            advice.record = record(advice.code);
+            if advice.record.is_some_and(|record| record.fails()) {
+                let reason = "most promises of this kind that were put to the test on this device did not come true";
+                advice.confidence = Confidence { level: ConfidenceLevel::Low, reason };
+            }
+        }
+    }
 }
 
 impl Advice {
@@ -234,6 +254,32 @@ pub struct Abstention {
     pub phases: Vec<String>,
     /// What the run lacks.
     pub missing: Missing,
+}
+
+/// The order of remedies for a kind of step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Roadmap {
+    /// The kind of step.
+    pub phase: String,
+    /// The remedies, in order.
+    pub stages: Vec<RoadmapStage>,
+}
+
+/// One remedy, once those before it are had.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RoadmapStage {
+    /// The finding that it answers.
+    pub code: AdviceCode,
+    /// Where.
+    pub path: Option<String>,
+    /// The kernel there.
+    pub kernel: Option<String>,
+    /// What it gains by itself: a share of the unobserved step.
+    pub alone: f64,
+    /// What it gains after those before it, as a share of the same step.
+    pub gain: f64,
+    /// What all of them gain up to here.
+    pub so_far: Estimate,
 }
 
 /// What the findings of one kind of step gain together.

@@ -66,6 +66,7 @@ impl<'a> Draft<'a> {
             gain: Estimate::default(),
             confidence: Confidence { level: ConfidenceLevel::Low, reason: "" },
             disturbed: false,
+            record: None,
         };
         Self { step, advice }
     }

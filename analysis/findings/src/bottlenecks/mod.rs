@@ -13,6 +13,7 @@ mod launch_parts;
 mod operations;
 mod product_line;
 mod query;
+mod roadmap;
 mod roof;
 mod scene;
 mod spread;
@@ -71,6 +72,7 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
         let of_machine = out.found.iter_mut().filter(|found| may_be_of_the_machine(&scene, &found.advice));
         of_machine.for_each(Candidate::disturb);
     }
+    let roadmaps = scene.steps.iter().filter_map(|step| roadmap::of(step, &out.found)).collect();
     let gains = |found: &Candidate| found.advice.gain.mid > 0.0;
     let all = out.found.iter().filter(|found| gains(found)).count();
     let mut found: Vec<Candidate> = out.found.into_iter().filter(|found| found.advice.gain.mid >= LEAST_GAIN).collect();
@@ -96,6 +98,7 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
         findings: found.into_iter().map(finished).collect(),
         negligible,
         together,
+        roadmaps,
     }
 }
 

@@ -4,7 +4,7 @@ use super::sentence::{DISTURBED, Sentence, place_of, shown};
 use super::words::words;
 use crate::format::{after_colon, count, duration, percent, printable};
 use candlescope_document::text::capital;
-use candlescope_figures::advice::{Advice, Diagnosis};
+use candlescope_figures::advice::{Advice, Diagnosis, RoadmapStage, TrackRecord};
 use candlescope_work::estimate::Estimate;
 
 /// A finding in words.
@@ -39,6 +39,9 @@ pub(crate) fn rows(diagnosis: &Diagnosis) -> Vec<Row<'_>> {
     diagnosis.findings.iter().map(row).collect()
 }
 
+/// From this much more of a step on, a remedy's place in the order matters.
+const ORDER_MATTERS: f64 = 0.005;
+
 /// `38 % (25 to 47 %)`.
 pub(crate) fn gain(gain: Estimate) -> String {
     let plain = |share: f64| percent(share).replace(" %", "");
@@ -62,7 +65,28 @@ pub(crate) fn worded(advice: &Advice) -> AdviceText {
             remedy: format!("Record again on a machine at rest first, and if it stays: {}", after_colon(&remedy)),
         };
     }
-    AdviceText { message: capital(&message), remedy }
+    let message = match advice.record {
+        Some(record) => format!("{}; {}", capital(&message), remembered(record)),
+        None => capital(&message),
+    };
+    AdviceText { message, remedy }
+}
+
+/// What to do about a finding, in words.
+pub fn remedy_in_words(advice: &Advice) -> String {
+    worded(advice).remedy
+}
+
+/// How promises of this kind came out.
+fn remembered(record: TrackRecord) -> String {
+    let TrackRecord { promises, came_true } = record;
+    match (promises, came_true) {
+        (1, 1) => {
+            "the one promise of this kind that was put to the test on this device came true within its bounds".into()
+        }
+        (1, _) => "the one promise of this kind that was put to the test on this device did not come true".into(),
+        _ => format!("of {promises} promises of this kind on this device {came_true} came true within their bounds"),
+    }
 }
 
 /// What could not be judged: the findings with the steps that it is about, what is missing, how to record it.
@@ -104,7 +128,25 @@ pub(crate) fn steps(diagnosis: &Diagnosis) -> Vec<String> {
     diagnosis.steps.iter().map(one).collect()
 }
 
-/// What findings gain together.
+/// The order of remedies, a line for each kind of step.
+fn roadmaps(diagnosis: &Diagnosis) -> impl Iterator<Item = String> {
+    let stage = |stage: &RoadmapStage| {
+        let at = stage.path.as_ref().map_or_else(String::new, |path| format!(" at `{}`", printable(path)));
+        // Where it gains as much alone, the order does not matter.
+        let alone = match stage.gain - stage.alone {
+            more if more >= ORDER_MATTERS => format!(", {} alone", percent(stage.alone)),
+            _ => String::new(),
+        };
+        format!("{}{at} ({}{alone})", stage.code, percent(stage.gain))
+    };
+    diagnosis.roadmaps.iter().map(move |roadmap| {
+        let stages: Vec<String> = roadmap.stages.iter().map(stage).collect();
+        let all = roadmap.stages.last().map_or_else(String::new, |last| format!(": {} in all", gain(last.so_far)));
+        format!("in this order, a step `{}` gains the most: {}{all}", printable(&roadmap.phase), stages.join(", then "))
+    })
+}
+
+/// What findings gain together, and in which order.
 pub(crate) fn together(diagnosis: &Diagnosis) -> Vec<String> {
     let one = |together: &candlescope_figures::advice::Together| {
         let codes: Vec<&str> = together.codes.iter().map(|code| code.as_str()).collect();
@@ -115,5 +157,5 @@ pub(crate) fn together(diagnosis: &Diagnosis) -> Vec<String> {
             printable(&together.phase)
         )
     };
-    diagnosis.together.iter().map(one).collect()
+    diagnosis.together.iter().map(one).chain(roadmaps(diagnosis)).collect()
 }

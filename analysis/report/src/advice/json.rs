@@ -4,7 +4,7 @@ use super::diagnosis::worded;
 use candlescope_figures::advice::{Advice, Diagnosis};
 use serde_json::{Value, json as object};
 
-/// `findings` (ranked, with their words), `abstained`, `steps` and `together` under stable keys.
+/// `findings` (ranked, with their words), `abstained`, `steps`, `together` and `roadmaps` under stable keys.
 pub fn json(diagnosis: &Diagnosis) -> Value {
     let abstained = diagnosis.abstained.iter().map(|abstention| {
         object!({
@@ -21,6 +21,7 @@ pub fn json(diagnosis: &Diagnosis) -> Value {
         "abstained": abstained.collect::<Vec<_>>(),
         "negligible": diagnosis.negligible,
         "together": diagnosis.together,
+        "roadmaps": diagnosis.roadmaps,
     })
 }
 
@@ -35,6 +36,7 @@ fn one(advice: &Advice) -> Value {
         "coverage": advice.coverage,
         "confidence": advice.confidence,
         "disturbed": advice.disturbed,
+        "record": advice.record,
         "message": words.message,
         "remedy": words.remedy,
         "evidence": advice.evidence,

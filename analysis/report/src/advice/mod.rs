@@ -7,6 +7,7 @@ mod sentence;
 mod words;
 
 pub use advice_on_terminal::text;
+pub use diagnosis::remedy_in_words;
 pub(super) use diagnosis::{Row as Ranked, abstentions, gain, rows, steps, together};
 pub use json::json;
 pub(super) use sentence::{DISTURBED, Sentence};

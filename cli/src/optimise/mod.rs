@@ -1,0 +1,143 @@
+//! `candlescope optimise`: remedies applied, and proven.
+
+mod final_state;
+mod optimise_args;
+
+pub(crate) use optimise_args::{EXAMPLES, OptimiseArgs};
+
+use crate::bench::operations::cancel_on_interrupt;
+use crate::limits::limits;
+use crate::output::{note, say};
+use crate::progress::Progress;
+use anyhow::{Context, Result, bail};
+use candlescope_core::numbers::percent;
+use candlescope_findings::ledger::Ledger;
+use candlescope_optimise::{
+    Account, Change, Ended, Goal, OptimiseOptions, Program, SUMMARY, Setting, Verdict, optimise, read,
+};
+use serde_json::json;
+
+/// Optimises, and returns the exit status: 130 after an interrupt.
+pub(crate) fn run(args: &OptimiseArgs) -> Result<u8> {
+    let (options, done) = prepared(args)?;
+    let quiet = args.no_progress || args.json;
+    if !quiet {
+        let what = options.run.clone().unwrap_or_else(|| options.program.to_use(&options.baseline));
+        let minutes = options.budget.as_secs_f64() / 60.0;
+        note(&format!(
+            "Runs `{what}` and variants of it in turns, for up to {minutes:.0} min, below {}",
+            options.out.display()
+        ));
+    }
+    let cancel = cancel_on_interrupt(|| note("ending after this run; what is known is kept"));
+    let progress = Progress::new(!quiet);
+    let mut told = String::new();
+    let account = optimise(&options, done, &cancel, &mut |course| {
+        let left = course.left.as_secs();
+        progress.wait(&format!("{} ({}:{:02} left)", course.doing, left / 60, left % 60));
+        // Without a terminal, each step once.
+        let step = course.doing.split(':').next().unwrap_or_default();
+        if progress.in_lines() && told != step {
+            told = step.to_string();
+            note(&format!("progress: {} ({}:{:02} left)", course.doing, left / 60, left % 60));
+        }
+    });
+    progress.clear();
+    let account = account?;
+    let is_ours = options.run.is_none();
+    let kept = if is_ours && account.setting != account.baseline {
+        final_state::write(&account, &options)?
+    } else {
+        Vec::new()
+    };
+    if args.json {
+        let object = json!({ "schema": 1, "study": options.out, "account": account, "total_gain": account.total() });
+        say(&object.to_string())?;
+    } else {
+        tell(&account, &options, &kept)?;
+    }
+    Ok(if account.ended == Ended::Interrupted { 130 } else { 0 })
+}
+
+fn prepared(args: &OptimiseArgs) -> Result<(OptimiseOptions, Option<Account>)> {
+    let (mut change, mut words) = (Change::default(), Vec::new());
+    let is_setting = |word: &str| word.split_once('=').is_some_and(|(key, _)| !key.contains(['/', '\\']));
+    match args.words.split_first() {
+        Some((model, rest)) if !is_setting(model) => {
+            change = change.option("model", model);
+            words.extend(rest.iter().cloned());
+        }
+        _ => words.extend(args.words.iter().cloned()),
+    }
+    if let Some(word) = words.iter().find(|word| !is_setting(word)) {
+        bail!("`{word}` is neither a group's file nor a key's value, such as runtime=short or repeats=3");
+    }
+    let mut out = None;
+    for (option, value) in args.flags.words() {
+        match option {
+            "out" => out = Some(std::path::PathBuf::from(value)),
+            option => change = change.option(option, value),
+        }
+    }
+    let out = crate::out_dir::chosen(out.as_deref(), "optimise", args.resume)?;
+    let out = std::path::absolute(&out).with_context(|| format!("cannot use {}", out.display()))?;
+    if !args.resume && std::fs::read_dir(&out).is_ok_and(|mut there| there.next().is_some()) {
+        bail!("{} is not empty: name another directory with --out, or go on with --resume", out.display());
+    }
+    let program = std::env::current_exe().context("cannot find this program to start it again")?;
+    let program = shlex_quoted(&program.display().to_string());
+    let baseline = Setting::default().with(&change);
+    let mut options = OptimiseOptions::new(Program { program, words }, baseline, out);
+    options.goal = Goal::new(args.goal.into(), args.slo.unwrap_or_default(), args.quality);
+    options.budget = args.budget;
+    options.pairs = usize::from(args.pairs);
+    options.tries.clone_from(&args.tries);
+    options.run.clone_from(&args.run);
+    options.ledger = Ledger::path().filter(|_| !args.no_ledger);
+    options.limits = limits(&args.limits)?;
+    options.prepare = crate::measured_peaks::add_kept;
+    if args.slo.is_none() && options.goal.aim == candlescope_optimise::Aim::Goodput {
+        bail!("goodput is that of requests within limits: give them with --slo, such as --slo tpot=50ms");
+    }
+    let done = if args.resume { Some(read(&options)?) } else { None };
+    Ok((options, done))
+}
+
+/// A word as a shell reads it.
+fn shlex_quoted(word: &str) -> String {
+    candlescope_optimise::quoted(word)
+}
+
+fn tell(account: &Account, options: &OptimiseOptions, kept: &[String]) -> Result<()> {
+    let gain = |share: f64| if share < 0.0 { format!("−{}", percent(-share)) } else { percent(share) };
+    for phase in &account.phases {
+        let promised = phase.promised.as_ref().map_or_else(String::new, |promised| {
+            format!(", promised {} ({} to {})", gain(promised.mid), gain(promised.low), gain(promised.high))
+        });
+        let obtained =
+            phase.obtained.map_or_else(String::new, |obtained| format!(", obtained {}", gain(obtained.gain)));
+        let change = phase.change.words();
+        let change = if change.is_empty() { phase.title.clone() } else { change };
+        say(&format!("{:>9}  {change}{promised}{obtained}: {}", phase.verdict.words(), phase.why))?;
+    }
+    let (promises, came_true) = account.promises();
+    if promises > 0 {
+        say(&format!("{came_true} of {promises} promises came true within their bounds."))?;
+    }
+    let kept_any = account.phases.iter().any(|phase| phase.verdict == Verdict::Kept);
+    match account.total() {
+        Some(total) if kept_any => {
+            let factor = 1.0 / (1.0 - total).max(1e-9);
+            say(&format!("Step time: {} less, {factor:.2} times as fast.", percent(total)))?;
+            if options.run.is_none() {
+                say(&format!("Use it: {}", options.program.to_use(&account.setting)))?;
+            }
+        }
+        _ => say("Nothing that was tried makes it faster.")?,
+    }
+    if account.ended == Ended::Budget {
+        say("The time was used up: --resume with a larger --budget goes on.")?;
+    }
+    let files: String = kept.iter().map(|file| format!(", {file}")).collect();
+    say(&format!("Study: {} ({SUMMARY}{files})", options.out.display()))
+}

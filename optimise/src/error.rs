@@ -1,0 +1,41 @@
+//! Why nothing can be optimised.
+
+use candlescope_lab::compare::CompareFailed;
+use candlescope_reader::OpenError;
+use std::path::PathBuf;
+
+/// Why nothing can be optimised.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptimiseError {
+    /// The program cannot be run as it is.
+    #[error(transparent)]
+    Run(#[from] CompareFailed),
+    /// A run cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A file cannot be written.
+    #[error("cannot write {path}: {cause}. Free space, or name another directory with --out", path = path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// There is nothing to go on with.
+    #[error("{path} holds no optimisation to go on with ({why}): leave --resume out, or name its directory", path = path.display())]
+    Resume {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It was begun with another command.
+    #[error("{path} was begun with another command ({begun}): give the same options, or another --out", path = path.display())]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// The command.
+        begun: String,
+    },
+}

@@ -1,0 +1,74 @@
+//! What a run says of the program, as far as remedies ask.
+
+use candlescope_core::run::{RunManifest, env_key, model_key};
+use serde_json::Value;
+
+/// What a run says of the program, as far as remedies ask.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Facts {
+    /// `cpu` or `cuda:0`.
+    pub(crate) device: String,
+    /// What the model was loaded from, as it was asked for.
+    pub(crate) source: String,
+    /// The processor's name, or the GPU's.
+    pub(crate) hardware: String,
+    /// Threads that compute on a CPU.
+    pub(crate) threads: Option<u64>,
+    /// Processors that may be used.
+    pub(crate) processors: Option<u64>,
+    /// Sequences at once.
+    pub(crate) batch: u64,
+    /// Whether sequences are held in slots.
+    pub(crate) has_slots: bool,
+    /// Whether steps are replayed as CUDA graphs.
+    pub(crate) has_graph: bool,
+    /// Whether matrices are quantised while the model loads.
+    pub(crate) is_quantised_here: bool,
+    /// Whether our layers run it.
+    pub(crate) is_ours: bool,
+    /// Element type of activations.
+    pub(crate) dtype: Option<String>,
+    /// Element type of most weights, as stored.
+    pub(crate) weights: Option<String>,
+    /// Bits of a weight, scales included.
+    pub(crate) weight_bits: Option<f64>,
+    /// Whether weights mean nothing, so that nothing can be said about the quality of an answer.
+    pub(crate) is_random: bool,
+    /// Name of the model.
+    pub(crate) model: String,
+}
+
+impl Facts {
+    /// What a run says.
+    pub(crate) fn of(manifest: &RunManifest) -> Self {
+        let option = |name: &str| manifest.options.get(name).filter(|value| !value.is_null());
+        let text = |name: &str| option(name).and_then(Value::as_str);
+        let device = text("device").unwrap_or("cpu").to_string();
+        let (model, environment) = (&manifest.model, &manifest.environment);
+        let bytes = model_key::WEIGHT_BYTES.of(model).filter(|bytes| *bytes > 0);
+        let parameters = model_key::PARAMETERS.of(model).filter(|number| *number > 0);
+        let has_graph = option("cuda-graph").and_then(Value::as_bool).unwrap_or(false);
+        Self {
+            hardware: candlescope_findings::ledger::device(manifest),
+            source: text("model").unwrap_or("embedded").to_string(),
+            threads: env_key::COMPUTE_THREADS.of(environment),
+            processors: env_key::CPU_AVAILABLE.of(environment),
+            batch: option("batch").and_then(Value::as_u64).unwrap_or(1),
+            has_slots: has_graph || option("max-num-seqs").is_some() || option("max-model-len").is_some(),
+            has_graph,
+            is_quantised_here: option("quantize").is_some(),
+            is_ours: model_key::ENGINE.of(model) == Some("instrumented"),
+            dtype: model_key::DTYPE.of(model).map(str::to_string),
+            weights: model_key::QUANTIZATION.of(model).map(str::to_string),
+            weight_bits: bytes.zip(parameters).map(|(bytes, n)| bytes as f64 * 8.0 / n as f64),
+            is_random: model.get("seed").is_some_and(|seed| !seed.is_null()),
+            model: model_key::NAME.of(model).unwrap_or("the model").to_string(),
+            device,
+        }
+    }
+
+    /// Whether the model runs on a GPU.
+    pub(crate) fn on_gpu(&self) -> bool {
+        self.device.starts_with("cuda")
+    }
+}

@@ -1,0 +1,66 @@
+//! What an optimisation is for.
+
+use candlescope_work::slo::Slo;
+use serde::{Deserialize, Serialize};
+
+/// What is to become better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Aim {
+    /// The time of a step, and so of a request alone.
+    #[default]
+    Latency,
+    /// Tokens a second over all sequences.
+    Throughput,
+    /// The same of requests that keep the limits.
+    Goodput,
+}
+
+impl Aim {
+    /// As options have it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Throughput => "throughput",
+            Self::Goodput => "goodput",
+        }
+    }
+}
+
+/// What is to become better, and what must not become worse than it may.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub struct Goal {
+    /// What is to become better.
+    pub aim: Aim,
+    /// Limits of a request's medians.
+    pub slo: Slo,
+    /// Most that the distribution of the next token may move: mean KL divergence in nats. Without it nothing is tried that
+    /// changes answers.
+    pub most_kl: Option<f64>,
+}
+
+impl Goal {
+    /// A goal.
+    pub fn new(aim: Aim, slo: Slo, most_kl: Option<f64>) -> Self {
+        Self { aim, slo, most_kl }
+    }
+
+    pub(crate) fn is_latency(&self) -> bool {
+        self.aim == Aim::Latency
+    }
+
+    /// The limit that these medians of requests break, in words; figures are in nanoseconds.
+    pub(crate) fn broken_by(&self, figure: impl Fn(&str) -> Option<f64>) -> Option<String> {
+        let limits = [
+            ("ttft", "ttft_ns", self.slo.ttft_ns),
+            ("tpot", "tpot_ns", self.slo.tpot_ns),
+            ("e2e", "e2e_ns", self.slo.e2e_ns),
+        ];
+        limits.into_iter().find_map(|(name, figure_name, limit)| {
+            let (limit, value) = (limit? as f64, figure(figure_name)?);
+            let words = |ns: f64| candlescope_core::numbers::duration(ns);
+            (value > limit).then(|| format!("{name} is {}, above the limit of {}", words(value), words(limit)))
+        })
+    }
+}

@@ -1,0 +1,28 @@
+//! Promises of this machine, remembered.
+
+use crate::account::Phase;
+use crate::facts::Facts;
+use candlescope_core::HostNs;
+use candlescope_findings::ledger::{Kept, Ledger};
+use std::path::Path;
+
+/// Keeps a promise that was put to the test, with what was obtained.
+pub(crate) fn keep(path: &Path, phase: &Phase, facts: &Facts) {
+    let (Some(promised), Some(obtained), Some(_)) = (&phase.promised, phase.obtained, phase.came_true()) else {
+        return;
+    };
+    let kept = Kept {
+        time_ns: HostNs::now().0,
+        device: facts.hardware.clone(),
+        model: facts.model.clone(),
+        low: promised.low,
+        mid: promised.mid,
+        high: promised.high,
+        obtained: obtained.gain,
+        obtained_low: obtained.low,
+        obtained_high: obtained.high,
+        ..Kept::new(&promised.code, &phase.change.words())
+    };
+    // The study has it as well.
+    let _ = Ledger::append(path, &[kept]);
+}

@@ -1,0 +1,40 @@
+//! From a finding to a measured gain: [`optimise`] records a program, looks at its findings, and tries each remedy that
+//! an option or a variable of the program is. What it promises is predicted before, from the finding or by replaying the
+//! step; then the program runs in turns with and without it; it is kept or not, and the next run shows what is left.
+//!
+//! ```text
+//! run ─► findings ─► remedies (one file each) ─► promise ─► trial in turns ─► kept or not ─► run …
+//!                                                   └──────────► ledger ◄───────┘
+//! ```
+//!
+//! Promises and results are remembered in the user's [ledger](candlescope_findings::ledger), from which findings say how
+//! often their kind came true on this device.
+
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod account;
+mod chart;
+mod error;
+mod facts;
+mod goal;
+mod ledger;
+mod program;
+mod promise;
+mod quality;
+mod remedies;
+mod search;
+mod setting;
+mod summary;
+mod trial;
+mod write;
+
+pub use account::{Account, BeforeAfter, ByHand, Ended, Obtained, Phase, Promise, QualityMeasured, Verdict};
+pub use chart::waterfall;
+pub use error::OptimiseError;
+pub use goal::{Aim, Goal};
+pub use program::{Program, quoted};
+pub use remedies::Answers;
+pub use search::{Course, OptimiseOptions, optimise};
+pub use setting::{Change, Setting};
+pub use summary::markdown;
+pub use write::{CHART, SUMMARY, read, read_account};

@@ -1,0 +1,80 @@
+//! The program that is made faster: `candlescope profile` with a setting.
+
+use crate::setting::{Change, Setting};
+
+/// The program, and words that every command of it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// How it is started, as a shell reads it.
+    pub program: String,
+    /// Words that are no options: groups and keys of a configuration.
+    pub words: Vec<String>,
+}
+
+/// What a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recording {
+    /// To be diagnosed: all that can be recorded.
+    Diagnosis,
+    /// To be compared: steps, at the least cost.
+    Comparison,
+}
+
+impl Program {
+    /// The command with a setting, as a shell reads it. Its run goes to where `{out}` says.
+    pub(crate) fn command(&self, setting: &Setting, recording: Recording, on_gpu: bool) -> String {
+        let recorded = match (recording, on_gpu) {
+            (Recording::Diagnosis, true) => Change::default().option("cupti", "20/200"),
+            (Recording::Diagnosis, false) => Change::default(),
+            (Recording::Comparison, true) => Change::default().option("gpu-timing", "steps").option("stacks", "off"),
+            (Recording::Comparison, false) => Change::default().option("stacks", "off"),
+        };
+        // What the user asked for stays. All answers are as long as they may be, so that they can be compared.
+        let given = setting.with(&Change::default());
+        let recorded = recorded.option("ignore-eos", true);
+        let setting = Setting::default().with(&recorded);
+        let all = Setting {
+            options: setting.options.into_iter().chain(given.options).collect(),
+            environment: given.environment,
+        };
+        let words = self.words.iter().map(|word| quoted(word) + " ").collect::<String>();
+        format!(
+            "{}{} profile {words}{} --no-progress --out {{out}}",
+            all.environment_in_words(),
+            self.program,
+            all.options_in_words()
+        )
+    }
+
+    /// The command with a setting for people to use.
+    pub fn to_use(&self, setting: &Setting) -> String {
+        let words = self.words.iter().map(|word| quoted(word) + " ").collect::<String>();
+        format!("{}candlescope profile {words}{}", setting.environment_in_words(), setting.options_in_words())
+    }
+}
+
+/// A word as a shell reads it.
+pub fn quoted(word: &str) -> String {
+    // `--batch=2` needs no quotes, though a word such as `a=b` at the beginning of a command would.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_string();
+    }
+    shlex::try_quote(word).map_or_else(|_| word.to_string(), |word| word.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_user_asked_for_stays() {
+        let program = Program { program: "candlescope".into(), words: vec!["model=smollm2".into()] };
+        let setting = Setting::default().with(&Change::default().option("stacks", "99").option("prompt", "it's"));
+        assert_eq!(
+            program.command(&setting, Recording::Comparison, false),
+            "candlescope profile model=smollm2 --ignore-eos=true \"--prompt=it's\" --stacks=99 --no-progress --out {out}"
+        );
+        assert_eq!(program.to_use(&setting), "candlescope profile model=smollm2 \"--prompt=it's\" --stacks=99");
+    }
+}

@@ -1,0 +1,29 @@
+//! What the allocator gives back to the system.
+
+use super::{Attempt, Remedy, State};
+use crate::setting::Change;
+use candlescope_figures::advice::AdviceCode;
+
+/// Blocks up to this size are kept, in bytes: those of a step's tensors.
+const KEPT: u64 = 1 << 30;
+
+pub(super) const REMEDY: Remedy = Remedy {
+    name: "allocator",
+    title: "Freed memory is kept (glibc)",
+    cost: "memory that is not given back",
+    attempts,
+};
+
+fn attempts(state: &State<'_>) -> Result<Vec<Attempt>, &'static str> {
+    if !cfg!(all(target_os = "linux", target_env = "gnu")) {
+        return Err("the variables are those of glibc");
+    }
+    if state.finding(&[AdviceCode::PageFaults]).is_none() {
+        return Err("pages cost the run nothing that can be seen");
+    }
+    let change = Change::default()
+        .variable("MALLOC_MMAP_THRESHOLD_", KEPT)
+        .variable("MALLOC_TRIM_THRESHOLD_", KEPT)
+        .variable("MALLOC_TOP_PAD_", 64 << 20);
+    Ok(vec![Attempt::new(change).obtains(&[AdviceCode::PageFaults])])
+}

@@ -1,0 +1,563 @@
+//! The search: a run, its findings, remedies in order of what they promise, each in turns with what there was before.
+
+use crate::account::{Account, ByHand, Ended, Phase, Verdict};
+use crate::error::OptimiseError;
+use crate::facts::Facts;
+use crate::goal::Goal;
+use crate::program::{Program, Recording};
+use crate::promise::promise;
+use crate::remedies::{self, Answers, Attempt, Remedy, State};
+use crate::setting::{Change, Setting};
+use crate::trial::{LEAST_PAIRS, Trial, TrialOptions, trial};
+use crate::{ledger, quality, write};
+use candlescope_compare::Outcome;
+use candlescope_core::numbers::percent;
+use candlescope_core::run::RunManifest;
+use candlescope_figures::advice::{Advice, Diagnosis};
+use candlescope_findings::{AnalyzeOptions, analyze};
+use candlescope_lab::compare::take_run;
+use candlescope_lab::method::Cancel;
+use candlescope_predict::simulation::Simulation;
+use candlescope_reader::{ReadLimits, Run};
+use candlescope_report::advice::remedy_in_words;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Findings that gain the run less are not listed for people.
+const LEAST_BY_HAND: f64 = 0.01;
+
+/// What is made faster, what for, and how long it may take.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct OptimiseOptions {
+    /// The program.
+    pub program: Program,
+    /// What it begins with.
+    pub baseline: Setting,
+    /// What is to become better.
+    pub goal: Goal,
+    /// The directory of the study.
+    pub out: PathBuf,
+    /// How long it may take.
+    pub budget: Duration,
+    /// Most pairs of runs for each remedy.
+    pub pairs: usize,
+    /// Seed of the order of runs.
+    pub seed: u64,
+    /// Commands that make a change by hand; where there are any, they are tried in place of remedies.
+    pub tries: Vec<String>,
+    /// A command in place of `candlescope profile`, for `tries`.
+    pub run: Option<String>,
+    /// Where promises are remembered; `None` for nowhere.
+    pub ledger: Option<PathBuf>,
+    /// Limits on reading runs.
+    pub limits: ReadLimits,
+    /// What is done to a run before it is read: measured peaks are put in.
+    pub prepare: fn(&mut Run),
+}
+
+impl OptimiseOptions {
+    /// Ten minutes for the latency of a program, up to 40 pairs for each remedy.
+    pub fn new(program: Program, baseline: Setting, out: impl Into<PathBuf>) -> Self {
+        Self {
+            program,
+            baseline,
+            goal: Goal::default(),
+            out: out.into(),
+            budget: Duration::from_secs(600),
+            pairs: 40,
+            seed: 42,
+            tries: Vec::new(),
+            run: None,
+            ledger: None,
+            limits: ReadLimits::default(),
+            prepare: |_| (),
+        }
+    }
+}
+
+/// What is being done, for people who wait.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Course {
+    /// What is done now.
+    pub doing: String,
+    /// What is left of the budget.
+    pub left: Duration,
+}
+
+/// A state of the program: its run, and what follows from it.
+struct Diagnosed {
+    facts: Facts,
+    diagnosis: Diagnosis,
+    simulation: Option<Simulation>,
+    /// What a run takes from its start to its end.
+    took: Duration,
+}
+
+/// An attempt in the list of those to be tried.
+struct Candidate {
+    remedy: &'static Remedy,
+    attempt: Attempt,
+    promised: Option<crate::account::Promise>,
+}
+
+/// Optimises, and writes what is known into the directory after each step. `done` is what an earlier call with the same
+/// options got to, if there was one.
+///
+/// # Errors
+/// When the program cannot be run at all, or the directory cannot be written. What fails of a single remedy is a row.
+pub fn optimise(
+    options: &OptimiseOptions,
+    done: Option<Account>,
+    cancel: &Cancel,
+    observe: &mut dyn FnMut(Course),
+) -> Result<Account, OptimiseError> {
+    let before = done.as_ref().map_or(0.0, |account| account.seconds);
+    let mut account = done.unwrap_or_else(|| Account {
+        aim: options.goal.aim,
+        baseline: options.baseline.clone(),
+        setting: options.baseline.clone(),
+        command: options.program.to_use(&options.baseline),
+        ..Account::default()
+    });
+    account.ended = Ended::Running;
+    // What was not tried may be possible now, or there is more time.
+    account.phases.retain(|phase| phase.verdict != Verdict::NotTried);
+    let mut search = Search {
+        options,
+        cancel,
+        observe,
+        began: Instant::now(),
+        before: Duration::try_from_secs_f64(before).unwrap_or_default(),
+        account,
+    };
+    let ended = if options.tries.is_empty() { search.remedies() } else { search.by_hand() };
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(error) => {
+            search.write()?;
+            return Err(error);
+        }
+    };
+    search.account.ended = ended;
+    search.write()?;
+    Ok(search.account)
+}
+
+struct Search<'a> {
+    options: &'a OptimiseOptions,
+    cancel: &'a Cancel,
+    observe: &'a mut dyn FnMut(Course),
+    began: Instant,
+    /// What an earlier call took.
+    before: Duration,
+    account: Account,
+}
+
+impl Search<'_> {
+    fn left(&self) -> Duration {
+        self.options.budget.saturating_sub(self.began.elapsed())
+    }
+
+    fn say(&mut self, doing: String) {
+        let left = self.left();
+        (self.observe)(Course { doing, left });
+    }
+
+    fn write(&mut self) -> Result<(), OptimiseError> {
+        self.account.seconds = (self.before + self.began.elapsed()).as_secs_f64();
+        write::all(&self.account, self.options)
+    }
+
+    /// Applies remedies until none is left.
+    fn remedies(&mut self) -> Result<Ended, OptimiseError> {
+        let mut state = match self.diagnose("baseline")? {
+            Some(state) => state,
+            None => return Ok(Ended::Interrupted),
+        };
+        self.account.model.clone_from(&state.facts.model);
+        self.account.device.clone_from(&state.facts.device);
+        self.account.hardware.clone_from(&state.facts.hardware);
+        if let Some(threads) = state.facts.threads.filter(|_| !state.facts.on_gpu()) {
+            // Said, so that what follows cannot fall back to something else.
+            for setting in [&mut self.account.baseline, &mut self.account.setting] {
+                setting.options.entry("threads".into()).or_insert_with(|| threads.to_string());
+            }
+        }
+        self.write()?;
+        loop {
+            let (candidates, impossible) = self.candidates(&state);
+            let known = State { facts: &state.facts, goal: &self.options.goal, diagnosis: &state.diagnosis };
+            self.account.by_hand = by_hand(&known);
+            let Some(candidate) = candidates.into_iter().next() else {
+                self.note_impossible(impossible);
+                break;
+            };
+            // A run before each, and one of the diagnosis that follows.
+            let pair = state.took.mul_f64(2.0);
+            let fits = (self.left().as_secs_f64() / pair.as_secs_f64().max(1e-3)) as usize;
+            if fits <= LEAST_PAIRS + 1 {
+                let why = format!(
+                    "the time is used up: {LEAST_PAIRS} pairs of runs take about {:.0} s",
+                    pair.as_secs_f64() * 7.0
+                );
+                self.leave(candidate, &why);
+                return self.finish(&state, Ended::Budget);
+            }
+            // Half of what is left at most: others come after it.
+            let most = self.options.pairs.min((fits / 2).max(LEAST_PAIRS));
+            let kept = match self.attempt(&state, candidate, most)? {
+                Some(kept) => kept,
+                None => return self.finish(&state, Ended::Interrupted),
+            };
+            self.write()?;
+            if kept {
+                let name = format!("after-{}", self.account.phases.len());
+                state = match self.diagnose(&name)? {
+                    Some(state) => state,
+                    None => return self.finish(&state, Ended::Interrupted),
+                };
+            }
+        }
+        self.finish(&state, Ended::AllTried)
+    }
+
+    /// Compares the beginning with the end, where more than one remedy was kept and there is time.
+    fn finish(&mut self, state: &Diagnosed, ended: Ended) -> Result<Ended, OptimiseError> {
+        let kept = self.account.phases.iter().filter(|phase| phase.verdict == Verdict::Kept).count();
+        let pair = state.took.mul_f64(3.0);
+        if kept < 2 || ended == Ended::Interrupted || self.left() < pair.mul_f64((LEAST_PAIRS + 1) as f64) {
+            return Ok(ended);
+        }
+        self.say("the first state and the last, in turns".into());
+        let on_gpu = state.facts.on_gpu();
+        let program = &self.options.program;
+        let commands = [&self.account.baseline, &self.account.setting]
+            .map(|setting| program.command(setting, Recording::Comparison, on_gpu));
+        let fits = (self.left().as_secs_f64() / pair.as_secs_f64().max(1e-3)) as usize;
+        let trial = self.trial((&commands[0], &commands[1]), "whole", fits.min(self.options.pairs), state.took);
+        if let Ok(Some(trial)) = trial {
+            let mut phase = blank("whole", "From the first state to the last", &Change::default(), Answers::Rounded);
+            fill(&mut phase, &trial);
+            phase.runs = Some("whole".into());
+            phase.verdict = Verdict::Kept;
+            self.account.whole = Some(Box::new(phase));
+        }
+        Ok(ended)
+    }
+
+    /// Records the present setting, and finds out what holds it back.
+    fn diagnose(&mut self, name: &str) -> Result<Option<Diagnosed>, OptimiseError> {
+        self.say(format!("recording: {name}"));
+        let on_gpu = self.account.setting.options.get("device").is_some_and(|device| device.starts_with("cuda"));
+        let command = self.options.program.command(&self.account.setting, Recording::Diagnosis, on_gpu);
+        let out = self.fresh(Path::new("recorded"), name);
+        let began = Instant::now();
+        let limit = self.left().max(Duration::from_secs(60));
+        let Some(dir) = take_run(&command, &out, Some(limit), self.cancel)? else { return Ok(None) };
+        let took = began.elapsed();
+        let mut run = Run::open_within(&dir, self.options.limits.clone())?;
+        (self.options.prepare)(&mut run);
+        let facts = Facts::of(run.manifest().unwrap_or(&RunManifest::default()));
+        let analyzed = analyze(&run, &AnalyzeOptions::default().ledger(self.options.ledger.clone()));
+        let diagnosis = analyzed.analysis.diagnosis.unwrap_or_default();
+        Ok(Some(Diagnosed { facts, diagnosis, simulation: analyzed.simulation.ok(), took }))
+    }
+
+    /// A folder of the study that is not there yet.
+    fn fresh(&self, folder: &Path, name: &str) -> PathBuf {
+        let base = self.options.out.join(folder);
+        let free = |n: usize| base.join(if n == 1 { name.to_string() } else { format!("{name}-{n}") });
+        (1..).map(free).find(|path| !path.exists()).unwrap_or_else(|| base.join(name))
+    }
+
+    /// What is left to be tried, the largest promise first, and what cannot be.
+    fn candidates(&self, state: &Diagnosed) -> (Vec<Candidate>, Vec<(&'static Remedy, String)>) {
+        let known = State { facts: &state.facts, goal: &self.options.goal, diagnosis: &state.diagnosis };
+        let (mut found, mut impossible) = (Vec::new(), Vec::new());
+        for remedy in remedies::ALL {
+            match (remedy.attempts)(&known) {
+                Err(why) => impossible.push((*remedy, why.to_string())),
+                Ok(attempts) => {
+                    for attempt in attempts {
+                        let promised = promise(&known, state.simulation.as_ref(), &attempt);
+                        if !self.was_tried(remedy, &attempt) && !self.was_there(&attempt.change) {
+                            found.push(Candidate { remedy, attempt, promised });
+                        }
+                    }
+                }
+            }
+        }
+        let gain = |candidate: &Candidate| candidate.promised.as_ref().map_or(0.0, |promised| promised.mid);
+        // Those without a promise keep the order of the list, behind those with one.
+        found.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
+        (found, impossible)
+    }
+
+    /// A change that was tried is not tried again, unless something was kept since and it had failed for its gain alone.
+    fn was_tried(&self, remedy: &Remedy, attempt: &Attempt) -> bool {
+        let kept = self.account.phases.iter().rposition(|phase| phase.verdict == Verdict::Kept);
+        self.account.phases.iter().enumerate().any(|(at, phase)| {
+            let is_settled =
+                phase.verdict != Verdict::Rejected || kept.is_none_or(|kept| at > kept) || phase.promised.is_none();
+            phase.remedy == remedy.name && phase.change == attempt.change && is_settled
+        })
+    }
+
+    /// Whether a change leads back to a setting that there was before.
+    fn was_there(&self, change: &Change) -> bool {
+        let next = self.account.setting.with(change);
+        let kept = self.account.phases.iter().filter(|phase| phase.verdict == Verdict::Kept);
+        let mut setting = self.account.baseline.clone();
+        let mut there = setting == next;
+        for phase in kept {
+            setting = setting.with(&phase.change);
+            there |= setting == next;
+        }
+        there
+    }
+
+    /// Tries a remedy; whether it was kept, or `None` if it was interrupted.
+    fn attempt(&mut self, state: &Diagnosed, candidate: Candidate, most: usize) -> Result<Option<bool>, OptimiseError> {
+        let Candidate { remedy, attempt, promised } = candidate;
+        let mut phase = of_remedy(remedy, &attempt.change, attempt.answers.clone());
+        phase.promised = promised;
+        if let Some(why) = self.forbidden(state, &attempt, &mut phase) {
+            phase.why = why;
+            self.account.phases.push(phase);
+            return Ok(Some(false));
+        }
+        let next = self.account.setting.with(&attempt.change);
+        let on_gpu = state.facts.on_gpu();
+        let program = &self.options.program;
+        let commands =
+            [&self.account.setting, &next].map(|setting| program.command(setting, Recording::Comparison, on_gpu));
+        self.say(format!("{} {}: in turns with what there was", remedy.name, attempt.change.words()));
+        let name = format!("{}-{}", self.account.phases.len() + 1, remedy.name);
+        let tried = self.trial((&commands[0], &commands[1]), &name, most, state.took);
+        phase.runs = Some(name);
+        match tried {
+            Ok(None) => return Ok(None),
+            Ok(Some(trial)) => {
+                fill(&mut phase, &trial);
+                (phase.verdict, phase.why) = self.judge(&trial, &attempt.answers);
+                if let Some(promised) = phase.promised.as_ref().filter(|_| phase.came_true() == Some(false)) {
+                    phase.second_look = trial.second_look(promised);
+                }
+            }
+            Err(error) => (phase.verdict, phase.why) = (Verdict::Failed, error.to_string()),
+        }
+        if let Some(path) = &self.options.ledger {
+            ledger::keep(path, &phase, &state.facts);
+        }
+        let kept = phase.verdict == Verdict::Kept;
+        self.account.phases.push(phase);
+        if kept {
+            self.account.setting = next;
+        }
+        Ok(Some(kept))
+    }
+
+    /// Why an attempt must not be made, for its quality. Measures it, where there is a limit.
+    fn forbidden(&mut self, state: &Diagnosed, attempt: &Attempt, phase: &mut Phase) -> Option<String> {
+        let Answers::Variant(variant) = &attempt.answers else { return None };
+        phase.verdict = Verdict::NotTried;
+        let Some(limit) = self.options.goal.most_kl else {
+            return Some("it changes answers: say by how much it may, as in --quality kl=0.05".into());
+        };
+        if state.facts.is_random {
+            phase.why = "the weights are random: nothing can be said about quality".into();
+            return None;
+        }
+        self.say(format!("quality of {variant}"));
+        let out = self.fresh(Path::new("quality"), variant);
+        let of = (state.facts.source.as_str(), state.facts.device.as_str());
+        let measured = quality::measure(&self.options.program.program, of, variant, &out);
+        match measured {
+            Err(why) => Some(why),
+            Ok(found) => {
+                let kl = found.kl;
+                phase.quality = Some(found);
+                (kl > limit).then(|| {
+                    phase.verdict = Verdict::Refused;
+                    format!("the mean KL divergence is {kl:.4}, above the limit of {limit}")
+                })
+            }
+        }
+    }
+
+    fn trial(
+        &mut self,
+        commands: (&str, &str),
+        name: &str,
+        most: usize,
+        took: Duration,
+    ) -> Result<Option<Trial>, candlescope_lab::compare::CompareFailed> {
+        let out = self.fresh(Path::new("trials"), name);
+        let options = TrialOptions {
+            out: &out,
+            most,
+            seed: self.options.seed,
+            time_limit: took.mul_f64(10.0).max(Duration::from_secs(60)),
+            limits: &self.options.limits,
+        };
+        let (budget, began) = (self.options.budget, self.began);
+        let observe = &mut *self.observe;
+        trial(commands, &options, self.cancel, |taken| {
+            let doing = format!("{name}: {} of at most {} pairs", taken.pairs, taken.most);
+            observe(Course { doing, left: budget.saturating_sub(began.elapsed()) });
+        })
+    }
+
+    /// Whether what came out is kept.
+    fn judge(&self, trial: &Trial, answers: &Answers) -> (Verdict, String) {
+        if trial.same_tokens == Some(false) && *answers == Answers::Same {
+            return (Verdict::Refused, "it writes other tokens, which it must not".into());
+        }
+        let comparison = &trial.comparison;
+        let figure = |name: &str| comparison.figures.iter().find(|figure| figure.name == name).map(|figure| figure.b);
+        if let Some(why) = self.options.goal.broken_by(figure) {
+            return (Verdict::Refused, why);
+        }
+        let interval = || match comparison.step.as_ref().and_then(|step| step.estimate) {
+            Some(estimate) => match estimate.low.zip(estimate.high) {
+                Some((low, high)) => format!("a step changes by {} to {}", signed(low), signed(high)),
+                None => format!("a step changes by {}", signed(estimate.change)),
+            },
+            None => "nothing can be told".to_string(),
+        };
+        match trial.outcome() {
+            Outcome::Better => {
+                // What only moved out of steps is no gain.
+                let whole = if self.options.goal.is_latency() { &["e2e_ns"][..] } else { &["output_tps"][..] };
+                match trial.worse(whole) {
+                    Some(why) => (Verdict::Rejected, format!("steps are shorter, but {why}")),
+                    None => (Verdict::Kept, interval()),
+                }
+            }
+            Outcome::Worse => (Verdict::Rejected, format!("it is slower: {}", interval())),
+            Outcome::Equivalent => (Verdict::Rejected, format!("it changes nothing: {}", interval())),
+            Outcome::Undecided => {
+                let pairs = trial.samples_ns.len();
+                (Verdict::Rejected, format!("undecided after {pairs} pairs: {}", interval()))
+            }
+        }
+    }
+
+    /// Notes what is not tried for lack of time.
+    fn leave(&mut self, candidate: Candidate, why: &str) {
+        let mut phase = of_remedy(candidate.remedy, &candidate.attempt.change, candidate.attempt.answers);
+        (phase.promised, phase.verdict, phase.why) = (candidate.promised, Verdict::NotTried, why.to_string());
+        self.account.phases.push(phase);
+    }
+
+    /// Notes what is not possible here, once for each remedy that was never tried.
+    fn note_impossible(&mut self, impossible: Vec<(&'static Remedy, String)>) {
+        for (remedy, why) in impossible {
+            if self.account.phases.iter().any(|phase| phase.remedy == remedy.name) {
+                continue;
+            }
+            let mut phase = of_remedy(remedy, &Change::default(), Answers::Same);
+            (phase.verdict, phase.why) = (Verdict::NotTried, format!("not possible here: {why}"));
+            self.account.phases.push(phase);
+        }
+    }
+
+    /// Tries commands that somebody wrote.
+    fn by_hand(&mut self) -> Result<Ended, OptimiseError> {
+        let on_gpu = self.account.setting.options.get("device").is_some_and(|device| device.starts_with("cuda"));
+        let before = match &self.options.run {
+            Some(command) => command.clone(),
+            None => self.options.program.command(&self.account.setting, Recording::Comparison, on_gpu),
+        };
+        // What it is held against has to run, and says how long a run takes.
+        self.say("recording: as it is".into());
+        let (out, began) = (self.fresh(Path::new("recorded"), "as-it-is"), Instant::now());
+        let limit = self.left().max(Duration::from_secs(60));
+        let Some(_) = take_run(&before, &out, Some(limit), self.cancel)? else { return Ok(Ended::Interrupted) };
+        let took = began.elapsed();
+        for (at, command) in self.options.tries.iter().enumerate() {
+            let title = format!("Command {}", at + 1);
+            if self.account.phases.iter().any(|phase| phase.title == title) {
+                continue;
+            }
+            if self.left().is_zero() {
+                return Ok(Ended::Budget);
+            }
+            self.say(format!("{title}: in turns with what there was"));
+            // Who allows other answers says so.
+            let answers = if self.options.goal.most_kl.is_some() { Answers::Rounded } else { Answers::Same };
+            let mut phase = blank("by_hand", &title, &Change::default(), answers.clone());
+            let name = format!("{}-by-hand", at + 1);
+            let tried = self.trial((&before, command), &name, self.options.pairs, took);
+            phase.runs = Some(name);
+            match tried {
+                Ok(None) => return Ok(Ended::Interrupted),
+                Ok(Some(trial)) => {
+                    fill(&mut phase, &trial);
+                    (phase.verdict, phase.why) = self.judge(&trial, &answers);
+                }
+                Err(error) => (phase.verdict, phase.why) = (Verdict::Failed, error.to_string()),
+            }
+            self.account.phases.push(phase);
+            self.write()?;
+        }
+        Ok(Ended::AllTried)
+    }
+}
+
+/// Findings that nothing obtains which the program can change by itself.
+fn by_hand(state: &State<'_>) -> Vec<ByHand> {
+    let attempts = remedies::ALL.iter().filter_map(|remedy| (remedy.attempts)(state).ok()).flatten();
+    let obtained: Vec<_> = attempts.flat_map(|attempt| attempt.obtains).collect();
+    let is_left = |advice: &&Advice| {
+        let answered = obtained.contains(&&advice.code) || advice.code.is_of_figures() || advice.disturbed;
+        advice.of_run().mid >= LEAST_BY_HAND && !answered
+    };
+    let one = |advice: &Advice| {
+        let gain = advice.of_run();
+        let place = advice.place.path.clone().unwrap_or_else(|| advice.place.phase.clone());
+        let remedy = remedy_in_words(advice);
+        ByHand { code: advice.code.to_string(), place, gain: (gain.low, gain.mid, gain.high), remedy }
+    };
+    state.diagnosis.findings.iter().filter(is_left).map(one).collect()
+}
+
+/// A phase of a remedy, about which nothing is known yet.
+fn of_remedy(remedy: &Remedy, change: &Change, answers: Answers) -> Phase {
+    Phase { cost: remedy.cost.to_string(), ..blank(remedy.name, remedy.title, change, answers) }
+}
+
+fn blank(remedy: &str, title: &str, change: &Change, answers: Answers) -> Phase {
+    Phase {
+        remedy: remedy.to_string(),
+        title: title.to_string(),
+        cost: String::new(),
+        change: change.clone(),
+        answers,
+        promised: None,
+        obtained: None,
+        verdict: Verdict::NotTried,
+        why: String::new(),
+        quality: None,
+        same_tokens: None,
+        figures: Vec::new(),
+        second_look: Vec::new(),
+        samples_ns: Vec::new(),
+        per_sequence: false,
+        runs: None,
+    }
+}
+
+fn fill(phase: &mut Phase, trial: &Trial) {
+    phase.obtained = trial.obtained();
+    phase.same_tokens = trial.same_tokens;
+    phase.figures = trial.figures();
+    phase.samples_ns.clone_from(&trial.samples_ns);
+    phase.per_sequence = trial.comparison.per_sequence;
+}
+
+/// A change with its sign: `−12.3 %`, `+4.0 %`.
+pub(crate) fn signed(share: f64) -> String {
+    if share < 0.0 { format!("−{}", percent(-share)) } else { format!("+{}", percent(share)) }
+}

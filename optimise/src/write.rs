@@ -1,0 +1,79 @@
+//! The files of an optimisation.
+
+use crate::account::Account;
+use crate::error::OptimiseError;
+use crate::search::OptimiseOptions;
+use crate::{chart, summary};
+use candlescope_core::files::{read_text_limited, write_whole};
+use candlescope_lab::method::Method;
+use candlescope_lab::study::{Manifest, State};
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// What the study is called.
+const STUDY: &str = "optimise";
+/// Under this name the account stands among the facts of `study.json`.
+const ACCOUNT: &str = "account";
+/// What people read.
+pub const SUMMARY: &str = "FINAL_OPTIMIZATION_SUMMARY.md";
+/// The waterfall.
+pub const CHART: &str = "optimization_impact.svg";
+/// The largest `study.json` that is read.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Writes all files.
+pub(crate) fn all(account: &Account, options: &OptimiseOptions) -> Result<(), OptimiseError> {
+    let out = &options.out;
+    let failed = |path: &Path| {
+        let path = path.to_path_buf();
+        move |cause| OptimiseError::Write { path, cause }
+    };
+    std::fs::create_dir_all(out).map_err(failed(out))?;
+    let file = |name: &str, text: &str| {
+        let path = out.join(name);
+        write_whole(&path, |file| file.write_all(text.as_bytes())).map_err(failed(&path))
+    };
+    let mut manifest = Manifest::new(STUDY, Vec::new(), &Method::default());
+    manifest.state = match account.ended {
+        crate::account::Ended::Running => State::Running,
+        crate::account::Ended::Interrupted => State::Cancelled,
+        _ => State::Done,
+    };
+    manifest.ended_ns = (manifest.state != State::Running).then(|| candlescope_core::HostNs::now().0);
+    manifest.started_ns = candlescope_core::HostNs::now().0 - (account.seconds * 1e9) as i64;
+    manifest.facts.insert(ACCOUNT.into(), serde_json::to_value(account).unwrap_or(Value::Null));
+    let text = serde_json::to_string_pretty(&manifest).unwrap_or_default();
+    file("study.json", &(text + "\n"))?;
+    file(SUMMARY, &summary::markdown(account))?;
+    if let Some(svg) = chart::waterfall(account) {
+        file(CHART, &svg)?;
+    }
+    Ok(())
+}
+
+/// What an earlier call with these options wrote.
+///
+/// # Errors
+/// There is none, it cannot be read, or it was begun with another command.
+pub fn read(options: &OptimiseOptions) -> Result<Account, OptimiseError> {
+    let path = options.out.join("study.json");
+    let account = read_account(&path)?;
+    let command = options.program.to_use(&options.baseline);
+    match account.command == command {
+        true => Ok(account),
+        false => Err(OptimiseError::Other { path, begun: account.command }),
+    }
+}
+
+/// The account in a `study.json`.
+///
+/// # Errors
+/// The file cannot be read, or is of no optimisation.
+pub fn read_account(path: &Path) -> Result<Account, OptimiseError> {
+    let failed = |why: String| OptimiseError::Resume { path: PathBuf::from(path), why };
+    let text = read_text_limited(path, MOST_BYTES).map_err(|error| failed(error.to_string()))?;
+    let manifest: Manifest = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+    let account = manifest.facts.get(ACCOUNT).cloned().ok_or_else(|| failed("it is another study".into()))?;
+    serde_json::from_value(account).map_err(|error| failed(error.to_string()))
+}
