@@ -48,6 +48,9 @@ pub(crate) enum Command {
     /// Make a program faster: apply what its findings say, measure each change in turns, keep what helps
     #[command(after_help = crate::optimise::EXAMPLES)]
     Optimise(Box<crate::optimise::OptimiseArgs>),
+    /// Write the same account of what was tried by hand: studies, comparisons and load tests in the order given
+    #[command(after_help = crate::optimise::JOURNEY_EXAMPLES)]
+    Journey(crate::optimise::JourneyArgs),
     /// Say whether one run, study or program is better than another, and which paths changed
     #[command(after_help = crate::compare::EXAMPLES)]
     Compare(Box<crate::compare::CompareArgs>),

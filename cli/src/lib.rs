@@ -131,6 +131,7 @@ pub fn main() -> ExitCode {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
         },
+        Command::Journey(args) => optimise::run_journey(&args),
         // Their errors have a status of their own, because 1 and 2 are outcomes.
         Command::Compare(args) => return ExitCode::from(compare::run(&args)),
         Command::Gate(args) => return ExitCode::from(compare::run_gate(&args)),

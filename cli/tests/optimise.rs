@@ -40,7 +40,7 @@ fn remedies_are_promised_applied_and_accounted_for() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("study");
     let args = [
-        &["embedded", "--quality", "kl=0.05", "--pairs", "6", "--budget", "5m", "--json", "--out", "study"],
+        &["embedded", "--quality", "kl=0.05", "--pairs", "8", "--budget", "5m", "--json", "--out", "study"],
         &SHORT[..SHORT.len() - 1],
     ]
     .concat();
@@ -51,7 +51,7 @@ fn remedies_are_promised_applied_and_accounted_for() {
     let measured: Vec<&Value> = phases(&account).iter().filter(|phase| !phase["obtained"].is_null()).collect();
     assert!(measured.len() >= 3, "{account:#}");
     for phase in &measured {
-        assert!(phase["samples_ns"].as_array().unwrap().len() >= 6, "{phase:#}");
+        assert!(phase["samples_ns"].as_array().unwrap().len() >= 8, "{phase:#}");
         assert!(out.join("trials").join(phase["runs"].as_str().unwrap()).join("a/000/run.json").is_file());
         assert!(["kept", "rejected", "refused"].contains(&phase["verdict"].as_str().unwrap()), "{phase:#}");
     }
@@ -141,7 +141,7 @@ fn changes_by_hand_are_held_against_the_program() {
 fn an_interrupt_keeps_what_is_known_and_it_is_gone_on_with() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("study");
-    let args = [&["embedded", "--pairs", "6", "--budget", "5m", "--out", "study"], SHORT].concat();
+    let args = [&["embedded", "--pairs", "8", "--budget", "5m", "--out", "study"], SHORT].concat();
     let child = optimise(dir.path(), &args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until(|| out.join("trials").is_dir(), "a trial began");
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();

@@ -1,5 +1,6 @@
 //! What was tried, what it brought, and what was kept: everything that an optimisation writes down.
 
+use crate::facts::Facts;
 use crate::goal::Aim;
 use crate::remedies::Answers;
 use crate::setting::{Change, Setting};
@@ -205,6 +206,13 @@ pub struct Account {
 }
 
 impl Account {
+    /// Says what is made faster.
+    pub(crate) fn describe(&mut self, facts: &Facts) {
+        self.model.clone_from(&facts.model);
+        self.device.clone_from(&facts.device);
+        self.hardware.clone_from(&facts.hardware);
+    }
+
     /// The gain from the first state to the last, where anything was kept: measured as a whole, or else what the steps' own
     /// gains come to.
     pub fn total(&self) -> Option<f64> {

@@ -42,6 +42,7 @@ pub fn waterfall(account: &Account) -> Option<String> {
             .configure_mesh()
             .disable_x_mesh()
             .disable_x_axis()
+            .light_line_style(TRANSPARENT)
             .y_desc("share of the first state's step time")
             .y_label_formatter(&|share| format!("{:.0} %", share * 100.0))
             .draw()
@@ -66,14 +67,21 @@ pub fn waterfall(account: &Account) -> Option<String> {
             }
         }
         let names = std::iter::once("before").chain(bars.iter().map(|bar| bar.name.as_str())).chain(["after"]);
-        let heights = std::iter::once(1.0).chain(bars.iter().map(|bar| bar.to)).chain([last]);
+        // Below the end of a bar that falls, above that of one that rises.
+        let ends = bars.iter().map(|bar| (bar.to, bar.to < bar.from));
+        let ends = std::iter::once((1.0, false)).chain(ends).chain([(last, false)]);
         let font = ("sans-serif", 13).into_font().color(&TEXT);
-        for (at, (name, height)) in names.zip(heights).enumerate() {
+        for (at, (name, (height, falls))) in names.zip(ends).enumerate() {
             let (x, _) = chart.backend_coord(&(at as f64 + 0.15, 0.0));
             let (_, bottom) = chart.backend_coord(&(0.0, 0.0));
             let (_, top) = chart.backend_coord(&(0.0, height));
             area.draw(&Text::new(name.to_string(), (x, bottom + 10 + 16 * (at as i32 % 3)), font.clone())).ok()?;
-            area.draw(&Text::new(format!("{:.0} %", height * 100.0), (x, top - 16), font.clone())).ok()?;
+            area.draw(&Text::new(
+                format!("{:.0} %", height * 100.0),
+                (x, if falls { top + 4 } else { top - 16 }),
+                font.clone(),
+            ))
+            .ok()?;
         }
         area.draw(&Text::new("orange: promised", (SIZE.0 as i32 - 160, 44), font)).ok()
     })

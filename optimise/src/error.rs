@@ -11,6 +11,17 @@ pub enum OptimiseError {
     /// The program cannot be run as it is.
     #[error(transparent)]
     Run(#[from] CompareFailed),
+    /// What is promised of a change by hand cannot be told.
+    #[error("--promise: {0}")]
+    Promise(String),
+    /// A station of a journey is nothing of the kind.
+    #[error("{path} cannot be read as a study, a comparison or the results of a load: {why}", path = path.display())]
+    Station {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A run cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),

@@ -11,6 +11,7 @@ pub(crate) fn keep(path: &Path, phase: &Phase, facts: &Facts) {
     let (Some(promised), Some(obtained), Some(_)) = (&phase.promised, phase.obtained, phase.came_true()) else {
         return;
     };
+    let words = phase.change.words();
     let kept = Kept {
         time_ns: HostNs::now().0,
         device: facts.hardware.clone(),
@@ -21,7 +22,7 @@ pub(crate) fn keep(path: &Path, phase: &Phase, facts: &Facts) {
         obtained: obtained.gain,
         obtained_low: obtained.low,
         obtained_high: obtained.high,
-        ..Kept::new(&promised.code, &phase.change.words())
+        ..Kept::new(&promised.code, if words.is_empty() { &phase.title } else { &words })
     };
     // The study has it as well.
     let _ = Ledger::append(path, &[kept]);

@@ -17,6 +17,7 @@ mod chart;
 mod error;
 mod facts;
 mod goal;
+mod journey;
 mod ledger;
 mod program;
 mod promise;
@@ -32,6 +33,7 @@ pub use account::{Account, BeforeAfter, ByHand, Ended, Obtained, Phase, Promise,
 pub use chart::waterfall;
 pub use error::OptimiseError;
 pub use goal::{Aim, Goal};
+pub use journey::{Station, journey, write_journey};
 pub use program::{Program, quoted};
 pub use remedies::Answers;
 pub use search::{Course, OptimiseOptions, optimise};

@@ -3,17 +3,16 @@
 use crate::account::Promise;
 use crate::facts::Facts;
 use crate::remedies::{Attempt, State};
-use candlescope_predict::simulation::{Change, Simulation, StepGroup};
+use candlescope_figures::advice::AdviceCode;
+use candlescope_predict::simulation::{Change, Simulation, StepGroup, parse_changes};
 use candlescope_work::estimate::Estimate;
 
 /// What an attempt promises; `None` where neither a simulation nor a finding says anything.
 pub(crate) fn promise(state: &State<'_>, simulation: Option<&Simulation>, attempt: &Attempt) -> Option<Promise> {
     let finding = state.finding(attempt.obtains);
-    let simulated = attempt
-        .simulated
-        .as_ref()
-        .zip(simulation)
-        .and_then(|(change, simulation)| Some((of_run(state, simulation, change)?, change.to_string())));
+    let simulated = attempt.simulated.as_ref().zip(simulation).and_then(|(change, simulation)| {
+        Some((of_run(state, simulation, std::slice::from_ref(change))?, change.to_string()))
+    });
     let code = finding.map_or("what_if", |finding| finding.code.as_str());
     match (simulated, finding) {
         (Some((gain, change)), _) => Some(Promise::of(gain, code, Some(change))),
@@ -22,13 +21,32 @@ pub(crate) fn promise(state: &State<'_>, simulation: Option<&Simulation>, attemp
     }
 }
 
+/// What somebody says that a change obtains: a finding by its code, or changes as `--what-if` takes them.
+///
+/// # Errors
+/// There is no such finding, or the changes cannot be read or simulated.
+pub(crate) fn named(state: &State<'_>, simulation: Option<&Simulation>, text: &str) -> Result<Promise, String> {
+    if let Some(code) = AdviceCode::ALL.iter().find(|code| code.as_str() == text) {
+        let found = state.finding(&[*code]).ok_or_else(|| {
+            let there: Vec<&str> = state.diagnosis.findings.iter().map(|advice| advice.code.as_str()).collect();
+            format!("the run has no finding `{text}`; it has {}", there.join(", "))
+        })?;
+        return Ok(Promise::of(found.of_run(), text, None));
+    }
+    let changes = parse_changes(text).map_err(|error| format!("`{text}` is no finding, and {error}"))?;
+    let simulation = simulation.ok_or("no step of the run can be replayed, so nothing can be simulated")?;
+    let gain =
+        of_run(state, simulation, &changes).ok_or_else(|| format!("nothing in the run is changed by `{text}`"))?;
+    Ok(Promise::of(gain, "what_if", Some(text.to_string())))
+}
+
 /// What the steps of the run gain, each kind by its share of their time.
-fn of_run(state: &State<'_>, simulation: &Simulation, change: &Change) -> Option<Estimate> {
+fn of_run(state: &State<'_>, simulation: &Simulation, changes: &[Change]) -> Option<Estimate> {
     let (mut sum, mut any) = (Estimate::default(), false);
     for group in simulation.groups() {
         let share = state.diagnosis.steps.iter().find(|step| step.phase == group.name())?.share_of_time;
         // Where there is nothing to change, nothing is gained.
-        let Some(gain) = gain(group, change, state.facts) else { continue };
+        let Some(gain) = gain(group, changes, state.facts) else { continue };
         any = true;
         sum = Estimate {
             low: sum.low + share * gain.low,
@@ -40,8 +58,8 @@ fn of_run(state: &State<'_>, simulation: &Simulation, change: &Change) -> Option
 }
 
 /// What a kind of step gains; of more sequences, what each of them gains.
-fn gain(group: &StepGroup, change: &Change, facts: &Facts) -> Option<Estimate> {
-    let outcome = group.simulate(std::slice::from_ref(change)).ok()?;
+fn gain(group: &StepGroup, changes: &[Change], facts: &Facts) -> Option<Estimate> {
+    let outcome = group.simulate(changes).ok()?;
     let Some(each) = outcome.seconds_per_sequence else { return Some(outcome.share_of_step) };
     let now = group.typical().ok()?.unobserved.seconds.mid / facts.batch as f64;
     if now <= 0.0 {

@@ -1,11 +1,11 @@
 //! The search: a run, its findings, remedies in order of what they promise, each in turns with what there was before.
 
-use crate::account::{Account, ByHand, Ended, Phase, Verdict};
+use crate::account::{Account, ByHand, Ended, Phase, Promise, Verdict};
 use crate::error::OptimiseError;
 use crate::facts::Facts;
 use crate::goal::Goal;
 use crate::program::{Program, Recording};
-use crate::promise::promise;
+use crate::promise::{named, promise};
 use crate::remedies::{self, Answers, Attempt, Remedy, State};
 use crate::setting::{Change, Setting};
 use crate::trial::{LEAST_PAIRS, Trial, TrialOptions, trial};
@@ -13,7 +13,7 @@ use crate::{ledger, quality, write};
 use candlescope_compare::Outcome;
 use candlescope_core::numbers::percent;
 use candlescope_core::run::RunManifest;
-use candlescope_figures::advice::{Advice, Diagnosis};
+use candlescope_figures::advice::{Advice, Diagnosis, LEAST_GAIN};
 use candlescope_findings::{AnalyzeOptions, analyze};
 use candlescope_lab::compare::take_run;
 use candlescope_lab::method::Cancel;
@@ -22,6 +22,9 @@ use candlescope_reader::{ReadLimits, Run};
 use candlescope_report::advice::remedy_in_words;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// The smallest change that an undecided trial is held against.
+const SMALLEST: f64 = 0.02;
 
 /// Findings that gain the run less are not listed for people.
 const LEAST_BY_HAND: f64 = 0.01;
@@ -46,6 +49,8 @@ pub struct OptimiseOptions {
     pub seed: u64,
     /// Commands that make a change by hand; where there are any, they are tried in place of remedies.
     pub tries: Vec<String>,
+    /// What each of these obtains: a finding of the run as it is, or changes as `--what-if` takes them.
+    pub promises: Vec<String>,
     /// A command in place of `candlescope profile`, for `tries`.
     pub run: Option<String>,
     /// Where promises are remembered; `None` for nowhere.
@@ -68,6 +73,7 @@ impl OptimiseOptions {
             pairs: 40,
             seed: 42,
             tries: Vec::new(),
+            promises: Vec::new(),
             run: None,
             ledger: None,
             limits: ReadLimits::default(),
@@ -98,7 +104,7 @@ struct Diagnosed {
 struct Candidate {
     remedy: &'static Remedy,
     attempt: Attempt,
-    promised: Option<crate::account::Promise>,
+    promised: Option<Promise>,
 }
 
 /// Optimises, and writes what is known into the directory after each step. `done` is what an earlier call with the same
@@ -166,18 +172,40 @@ impl Search<'_> {
 
     fn write(&mut self) -> Result<(), OptimiseError> {
         self.account.seconds = (self.before + self.began.elapsed()).as_secs_f64();
-        write::all(&self.account, self.options)
+        write::all(&self.account, &self.options.out)
+    }
+
+    /// Starts the program once: the first start reads files from the disk and fills caches. How long the next one takes is
+    /// then what runs of a comparison take.
+    fn warm_up(&mut self) -> Result<Option<Duration>, OptimiseError> {
+        let on_gpu = self.asks_for_gpu();
+        let command = self.options.program.command(&self.account.setting, Recording::Comparison, on_gpu);
+        let mut took = None;
+        for name in ["first-start", "second-start"] {
+            self.say(format!("starting it: {name}"));
+            let (out, began) = (self.fresh(Path::new("recorded"), name), Instant::now());
+            let limit = self.left().max(Duration::from_secs(60));
+            if take_run(&command, &out, Some(limit), self.cancel)?.is_none() {
+                return Ok(None);
+            }
+            took = Some(began.elapsed());
+        }
+        Ok(took)
+    }
+
+    /// Whether the device that was asked for is a GPU.
+    fn asks_for_gpu(&self) -> bool {
+        self.account.setting.options.get("device").is_some_and(|device| device.starts_with("cuda"))
     }
 
     /// Applies remedies until none is left.
     fn remedies(&mut self) -> Result<Ended, OptimiseError> {
+        let Some(mut took) = self.warm_up()? else { return Ok(Ended::Interrupted) };
         let mut state = match self.diagnose("baseline")? {
             Some(state) => state,
             None => return Ok(Ended::Interrupted),
         };
-        self.account.model.clone_from(&state.facts.model);
-        self.account.device.clone_from(&state.facts.device);
-        self.account.hardware.clone_from(&state.facts.hardware);
+        self.account.describe(&state.facts);
         if let Some(threads) = state.facts.threads.filter(|_| !state.facts.on_gpu()) {
             // Said, so that what follows cannot fall back to something else.
             for setting in [&mut self.account.baseline, &mut self.account.setting] {
@@ -194,7 +222,7 @@ impl Search<'_> {
                 break;
             };
             // A run before each, and one of the diagnosis that follows.
-            let pair = state.took.mul_f64(2.0);
+            let pair = took.mul_f64(2.0);
             let fits = (self.left().as_secs_f64() / pair.as_secs_f64().max(1e-3)) as usize;
             if fits <= LEAST_PAIRS + 1 {
                 let why = format!(
@@ -202,30 +230,36 @@ impl Search<'_> {
                     pair.as_secs_f64() * 7.0
                 );
                 self.leave(candidate, &why);
-                return self.finish(&state, Ended::Budget);
+                return self.finish(&state, Ended::Budget, took);
             }
             // Half of what is left at most: others come after it.
             let most = self.options.pairs.min((fits / 2).max(LEAST_PAIRS));
-            let kept = match self.attempt(&state, candidate, most)? {
+            let began = (Instant::now(), self.account.phases.len());
+            let kept = match self.attempt(&state, candidate, most, took)? {
                 Some(kept) => kept,
-                None => return self.finish(&state, Ended::Interrupted),
+                None => return self.finish(&state, Ended::Interrupted, took),
             };
+            // What a run takes changes with what is kept. Each side runs once more, before the pairs.
+            let runs = self.account.phases.get(began.1).map_or(0, |phase| 2 * phase.samples_ns.len() + 2);
+            if kept && runs > 2 {
+                took = began.0.elapsed().div_f64(runs as f64);
+            }
             self.write()?;
             if kept {
                 let name = format!("after-{}", self.account.phases.len());
                 state = match self.diagnose(&name)? {
                     Some(state) => state,
-                    None => return self.finish(&state, Ended::Interrupted),
+                    None => return self.finish(&state, Ended::Interrupted, took),
                 };
             }
         }
-        self.finish(&state, Ended::AllTried)
+        self.finish(&state, Ended::AllTried, took)
     }
 
     /// Compares the beginning with the end, where more than one remedy was kept and there is time.
-    fn finish(&mut self, state: &Diagnosed, ended: Ended) -> Result<Ended, OptimiseError> {
+    fn finish(&mut self, state: &Diagnosed, ended: Ended, took: Duration) -> Result<Ended, OptimiseError> {
         let kept = self.account.phases.iter().filter(|phase| phase.verdict == Verdict::Kept).count();
-        let pair = state.took.mul_f64(3.0);
+        let pair = took.mul_f64(3.0);
         if kept < 2 || ended == Ended::Interrupted || self.left() < pair.mul_f64((LEAST_PAIRS + 1) as f64) {
             return Ok(ended);
         }
@@ -235,7 +269,7 @@ impl Search<'_> {
         let commands = [&self.account.baseline, &self.account.setting]
             .map(|setting| program.command(setting, Recording::Comparison, on_gpu));
         let fits = (self.left().as_secs_f64() / pair.as_secs_f64().max(1e-3)) as usize;
-        let trial = self.trial((&commands[0], &commands[1]), "whole", fits.min(self.options.pairs), state.took);
+        let trial = self.trial((&commands[0], &commands[1]), "whole", fits.min(self.options.pairs), took);
         if let Ok(Some(trial)) = trial {
             let mut phase = blank("whole", "From the first state to the last", &Change::default(), Answers::Rounded);
             fill(&mut phase, &trial);
@@ -249,19 +283,24 @@ impl Search<'_> {
     /// Records the present setting, and finds out what holds it back.
     fn diagnose(&mut self, name: &str) -> Result<Option<Diagnosed>, OptimiseError> {
         self.say(format!("recording: {name}"));
-        let on_gpu = self.account.setting.options.get("device").is_some_and(|device| device.starts_with("cuda"));
+        let on_gpu = self.asks_for_gpu();
         let command = self.options.program.command(&self.account.setting, Recording::Diagnosis, on_gpu);
         let out = self.fresh(Path::new("recorded"), name);
         let began = Instant::now();
         let limit = self.left().max(Duration::from_secs(60));
         let Some(dir) = take_run(&command, &out, Some(limit), self.cancel)? else { return Ok(None) };
         let took = began.elapsed();
-        let mut run = Run::open_within(&dir, self.options.limits.clone())?;
+        self.read(&dir, took).map(Some)
+    }
+
+    /// What follows from a run that took so long.
+    fn read(&self, dir: &Path, took: Duration) -> Result<Diagnosed, OptimiseError> {
+        let mut run = Run::open_within(dir, self.options.limits.clone())?;
         (self.options.prepare)(&mut run);
         let facts = Facts::of(run.manifest().unwrap_or(&RunManifest::default()));
         let analyzed = analyze(&run, &AnalyzeOptions::default().ledger(self.options.ledger.clone()));
         let diagnosis = analyzed.analysis.diagnosis.unwrap_or_default();
-        Ok(Some(Diagnosed { facts, diagnosis, simulation: analyzed.simulation.ok(), took }))
+        Ok(Diagnosed { facts, diagnosis, simulation: analyzed.simulation.ok(), took })
     }
 
     /// A folder of the study that is not there yet.
@@ -318,11 +357,20 @@ impl Search<'_> {
     }
 
     /// Tries a remedy; whether it was kept, or `None` if it was interrupted.
-    fn attempt(&mut self, state: &Diagnosed, candidate: Candidate, most: usize) -> Result<Option<bool>, OptimiseError> {
+    fn attempt(
+        &mut self,
+        state: &Diagnosed,
+        candidate: Candidate,
+        most: usize,
+        took: Duration,
+    ) -> Result<Option<bool>, OptimiseError> {
         let Candidate { remedy, attempt, promised } = candidate;
         let mut phase = of_remedy(remedy, &attempt.change, attempt.answers.clone());
         phase.promised = promised;
-        if let Some(why) = self.forbidden(state, &attempt, &mut phase) {
+        let too_little = phase.promised.as_ref().filter(|promised| promised.mid < LEAST_GAIN);
+        let too_little =
+            too_little.map(|promised| format!("it promises {}, which cannot be told", percent(promised.mid)));
+        if let Some(why) = too_little.or_else(|| self.forbidden(state, &attempt, &mut phase)) {
             phase.why = why;
             self.account.phases.push(phase);
             return Ok(Some(false));
@@ -334,16 +382,14 @@ impl Search<'_> {
             [&self.account.setting, &next].map(|setting| program.command(setting, Recording::Comparison, on_gpu));
         self.say(format!("{} {}: in turns with what there was", remedy.name, attempt.change.words()));
         let name = format!("{}-{}", self.account.phases.len() + 1, remedy.name);
-        let tried = self.trial((&commands[0], &commands[1]), &name, most, state.took);
+        let tried = self.trial((&commands[0], &commands[1]), &name, most, took);
         phase.runs = Some(name);
         match tried {
             Ok(None) => return Ok(None),
             Ok(Some(trial)) => {
                 fill(&mut phase, &trial);
                 (phase.verdict, phase.why) = self.judge(&trial, &attempt.answers);
-                if let Some(promised) = phase.promised.as_ref().filter(|_| phase.came_true() == Some(false)) {
-                    phase.second_look = trial.second_look(promised);
-                }
+                look_again(&mut phase, &trial);
             }
             Err(error) => (phase.verdict, phase.why) = (Verdict::Failed, error.to_string()),
         }
@@ -439,7 +485,10 @@ impl Search<'_> {
             Outcome::Equivalent => (Verdict::Rejected, format!("it changes nothing: {}", interval())),
             Outcome::Undecided => {
                 let pairs = trial.samples_ns.len();
-                (Verdict::Rejected, format!("undecided after {pairs} pairs: {}", interval()))
+                let needed = needed(trial, pairs).map_or_else(String::new, |(needed, share)| {
+                    format!("; to tell {} takes about {needed} pairs as uneven as these", percent(share))
+                });
+                (Verdict::Rejected, format!("undecided after {pairs} pairs: {}{needed}", interval()))
             }
         }
     }
@@ -465,7 +514,7 @@ impl Search<'_> {
 
     /// Tries commands that somebody wrote.
     fn by_hand(&mut self) -> Result<Ended, OptimiseError> {
-        let on_gpu = self.account.setting.options.get("device").is_some_and(|device| device.starts_with("cuda"));
+        let on_gpu = self.asks_for_gpu();
         let before = match &self.options.run {
             Some(command) => command.clone(),
             None => self.options.program.command(&self.account.setting, Recording::Comparison, on_gpu),
@@ -474,8 +523,12 @@ impl Search<'_> {
         self.say("recording: as it is".into());
         let (out, began) = (self.fresh(Path::new("recorded"), "as-it-is"), Instant::now());
         let limit = self.left().max(Duration::from_secs(60));
-        let Some(_) = take_run(&before, &out, Some(limit), self.cancel)? else { return Ok(Ended::Interrupted) };
-        let took = began.elapsed();
+        let Some(dir) = take_run(&before, &out, Some(limit), self.cancel)? else { return Ok(Ended::Interrupted) };
+        let state = self.read(&dir, began.elapsed())?;
+        self.account.describe(&state.facts);
+        let known = State { facts: &state.facts, goal: &self.options.goal, diagnosis: &state.diagnosis };
+        let named = |text: &String| named(&known, state.simulation.as_ref(), text).map_err(OptimiseError::Promise);
+        let promises: Vec<Promise> = self.options.promises.iter().map(named).collect::<Result<_, _>>()?;
         for (at, command) in self.options.tries.iter().enumerate() {
             let title = format!("Command {}", at + 1);
             if self.account.phases.iter().any(|phase| phase.title == title) {
@@ -488,16 +541,21 @@ impl Search<'_> {
             // Who allows other answers says so.
             let answers = if self.options.goal.most_kl.is_some() { Answers::Rounded } else { Answers::Same };
             let mut phase = blank("by_hand", &title, &Change::default(), answers.clone());
+            phase.promised = promises.get(at).cloned();
             let name = format!("{}-by-hand", at + 1);
-            let tried = self.trial((&before, command), &name, self.options.pairs, took);
+            let tried = self.trial((&before, command), &name, self.options.pairs, state.took);
             phase.runs = Some(name);
             match tried {
                 Ok(None) => return Ok(Ended::Interrupted),
                 Ok(Some(trial)) => {
                     fill(&mut phase, &trial);
                     (phase.verdict, phase.why) = self.judge(&trial, &answers);
+                    look_again(&mut phase, &trial);
                 }
                 Err(error) => (phase.verdict, phase.why) = (Verdict::Failed, error.to_string()),
+            }
+            if let Some(path) = &self.options.ledger {
+                ledger::keep(path, &phase, &state.facts);
             }
             self.account.phases.push(phase);
             self.write()?;
@@ -528,7 +586,7 @@ fn of_remedy(remedy: &Remedy, change: &Change, answers: Answers) -> Phase {
     Phase { cost: remedy.cost.to_string(), ..blank(remedy.name, remedy.title, change, answers) }
 }
 
-fn blank(remedy: &str, title: &str, change: &Change, answers: Answers) -> Phase {
+pub(crate) fn blank(remedy: &str, title: &str, change: &Change, answers: Answers) -> Phase {
     Phase {
         remedy: remedy.to_string(),
         title: title.to_string(),
@@ -555,6 +613,23 @@ fn fill(phase: &mut Phase, trial: &Trial) {
     phase.figures = trial.figures();
     phase.samples_ns.clone_from(&trial.samples_ns);
     phase.per_sequence = trial.comparison.per_sequence;
+}
+
+/// How many pairs would show the change that was measured, or the smallest that is looked for, and how large that is. An
+/// interval shrinks with the square root of their number.
+fn needed(trial: &Trial, pairs: usize) -> Option<(u64, f64)> {
+    let estimate = trial.comparison.step.as_ref()?.estimate?;
+    let half = (estimate.high? - estimate.low?) / 2.0;
+    let share = estimate.change.abs().max(SMALLEST);
+    let needed = (pairs as f64 * (half / share).powi(2)).ceil();
+    (needed > pairs as f64 && needed < 1e6).then_some((needed as u64, share))
+}
+
+/// Says of a promise that did not come true where the time went.
+fn look_again(phase: &mut Phase, trial: &Trial) {
+    if let Some(promised) = phase.promised.as_ref().filter(|_| phase.came_true() == Some(false)) {
+        phase.second_look = trial.second_look(promised);
+    }
 }
 
 /// A change with its sign: `−12.3 %`, `+4.0 %`.

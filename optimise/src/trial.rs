@@ -10,11 +10,11 @@ use candlescope_reader::{ReadLimits, Run};
 use std::path::Path;
 use std::time::Duration;
 
-/// Fewest pairs: from six on a median has a 95 % interval.
-pub(crate) const LEAST_PAIRS: usize = 6;
+/// Fewest pairs: fewer have no interval.
+pub(crate) const LEAST_PAIRS: usize = 8;
 
 /// Differences between the sides that are the change itself.
-const ALLOWED: [&str; 4] = ["options", "dtype", "clocks", "recording"];
+const ALLOWED: [&str; 5] = ["options", "dtype", "clocks", "recording", "batch"];
 
 /// How a trial is made.
 #[derive(Debug)]
@@ -62,8 +62,9 @@ pub(crate) fn trial(
 }
 
 impl Trial {
+    /// What the time of a step comes to. That other work is done, such as more FLOPs for less time, is no loss here.
     pub(crate) fn outcome(&self) -> Outcome {
-        self.comparison.outcome
+        self.comparison.step.as_ref().and_then(|step| step.outcome).unwrap_or(Outcome::Undecided)
     }
 
     /// What the step gains.

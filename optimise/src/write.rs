@@ -23,8 +23,7 @@ pub const CHART: &str = "optimization_impact.svg";
 const MOST_BYTES: u64 = 256 << 20;
 
 /// Writes all files.
-pub(crate) fn all(account: &Account, options: &OptimiseOptions) -> Result<(), OptimiseError> {
-    let out = &options.out;
+pub(crate) fn all(account: &Account, out: &Path) -> Result<(), OptimiseError> {
     let failed = |path: &Path| {
         let path = path.to_path_buf();
         move |cause| OptimiseError::Write { path, cause }

@@ -1,8 +1,10 @@
 //! `candlescope optimise`: remedies applied, and proven.
 
 mod final_state;
+mod journey;
 mod optimise_args;
 
+pub(crate) use journey::{JOURNEY_EXAMPLES, JourneyArgs, run_journey};
 pub(crate) use optimise_args::{EXAMPLES, OptimiseArgs};
 
 use crate::bench::operations::cancel_on_interrupt;
@@ -16,6 +18,7 @@ use candlescope_optimise::{
     Account, Change, Ended, Goal, OptimiseOptions, Program, SUMMARY, Setting, Verdict, optimise, read,
 };
 use serde_json::json;
+use std::path::Path;
 
 /// Optimises, and returns the exit status: 130 after an interrupt.
 pub(crate) fn run(args: &OptimiseArgs) -> Result<u8> {
@@ -54,7 +57,7 @@ pub(crate) fn run(args: &OptimiseArgs) -> Result<u8> {
         let object = json!({ "schema": 1, "study": options.out, "account": account, "total_gain": account.total() });
         say(&object.to_string())?;
     } else {
-        tell(&account, &options, &kept)?;
+        tell(&account, &kept, options.run.is_none().then_some(&options.program), &options.out)?;
     }
     Ok(if account.ended == Ended::Interrupted { 130 } else { 0 })
 }
@@ -92,6 +95,11 @@ fn prepared(args: &OptimiseArgs) -> Result<(OptimiseOptions, Option<Account>)> {
     options.budget = args.budget;
     options.pairs = usize::from(args.pairs);
     options.tries.clone_from(&args.tries);
+    options.promises.clone_from(&args.promises);
+    if options.promises.len() > options.tries.len() {
+        let (promises, tries) = (options.promises.len(), options.tries.len());
+        bail!("there are {promises} promises for {tries} commands: give a --try for each");
+    }
     options.run.clone_from(&args.run);
     options.ledger = Ledger::path().filter(|_| !args.no_ledger);
     options.limits = limits(&args.limits)?;
@@ -108,7 +116,8 @@ fn shlex_quoted(word: &str) -> String {
     candlescope_optimise::quoted(word)
 }
 
-fn tell(account: &Account, options: &OptimiseOptions, kept: &[String]) -> Result<()> {
+/// Says what came out. `program` is what the last state is run with, if that is known.
+fn tell(account: &Account, kept: &[String], program: Option<&Program>, out: &Path) -> Result<()> {
     let gain = |share: f64| if share < 0.0 { format!("−{}", percent(-share)) } else { percent(share) };
     for phase in &account.phases {
         let promised = phase.promised.as_ref().map_or_else(String::new, |promised| {
@@ -129,8 +138,8 @@ fn tell(account: &Account, options: &OptimiseOptions, kept: &[String]) -> Result
         Some(total) if kept_any => {
             let factor = 1.0 / (1.0 - total).max(1e-9);
             say(&format!("Step time: {} less, {factor:.2} times as fast.", percent(total)))?;
-            if options.run.is_none() {
-                say(&format!("Use it: {}", options.program.to_use(&account.setting)))?;
+            if let Some(program) = program {
+                say(&format!("Use it: {}", program.to_use(&account.setting)))?;
             }
         }
         _ => say("Nothing that was tried makes it faster.")?,
@@ -139,5 +148,5 @@ fn tell(account: &Account, options: &OptimiseOptions, kept: &[String]) -> Result
         say("The time was used up: --resume with a larger --budget goes on.")?;
     }
     let files: String = kept.iter().map(|file| format!(", {file}")).collect();
-    say(&format!("Study: {} ({SUMMARY}{files})", options.out.display()))
+    say(&format!("Study: {} ({SUMMARY}{files})", out.display()))
 }

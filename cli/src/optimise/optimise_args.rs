@@ -57,11 +57,15 @@ pub(crate) struct OptimiseArgs {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = budget)]
     pub(super) budget: Duration,
     /// Most pairs of runs for each remedy; fewer where the answer is clear before
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(6..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(8..=1000))]
     pub(super) pairs: u16,
     /// A command to try in place of remedies, in turns with the program as it is; can be repeated
     #[arg(long = "try", value_name = "COMMAND")]
     pub(super) tries: Vec<String>,
+    /// What the command of --try at the same place obtains: a finding of the program as it is, such as constant_cost, or
+    /// changes as --what-if of `analyze` takes them; can be repeated
+    #[arg(long = "promise", value_name = "FINDING|CHANGES", requires = "tries")]
+    pub(super) promises: Vec<String>,
     /// The program that is tried by hand, in place of `candlescope profile`; it writes a run where {out} stands, or by
     /// candlescope::init()
     #[arg(long, value_name = "COMMAND", requires = "tries")]
