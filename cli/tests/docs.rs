@@ -58,7 +58,7 @@ fn options(help: &str) -> BTreeSet<String> {
 fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
     let commands = [
         "profile", "report", "analyze", "export", "nsys", "ncu", "query", "roofline", "load", "compare", "gate",
-        "monitor", "doctor",
+        "monitor", "doctor", "optimise", "journey",
     ];
     let suites = ["latency", "throughput", "seqlen", "suite", "variants", "kernels", "peaks"];
     let help = |command: &[&str]| {

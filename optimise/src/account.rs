@@ -8,6 +8,9 @@ use candlescope_figures::advice::came_true;
 use candlescope_work::estimate::Estimate;
 use serde::{Deserialize, Serialize};
 
+/// What phases of commands are called that somebody wrote.
+pub(crate) const COMMAND: &str = "command";
+
 /// A gain that was predicted: shares of the run's step time, 0.1 for a tenth less.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
@@ -104,6 +107,9 @@ pub struct Phase {
     pub title: String,
     /// What it may cost, for people.
     pub cost: String,
+    /// Of a command that somebody wrote, by which it is told from others, without its words.
+    #[serde(default)]
+    pub told_by: Option<String>,
     /// The change.
     pub change: Change,
     /// What may become of answers.
@@ -136,6 +142,11 @@ impl Phase {
     /// A figure.
     pub fn figure(&self, name: &str) -> Option<&BeforeAfter> {
         self.figures.iter().find(|figure| figure.name == name)
+    }
+
+    /// Whether it is a command that somebody wrote, held against the program as it was at first.
+    pub(crate) fn is_command(&self) -> bool {
+        self.remedy == COMMAND
     }
 
     /// Whether its promise came true: `None` without a promise, or without a result that is certain enough to tell.
@@ -172,6 +183,8 @@ pub enum Ended {
     Budget,
     /// It was interrupted.
     Interrupted,
+    /// A state could not be recorded.
+    Failed,
 }
 
 /// Everything that was tried.
@@ -199,8 +212,14 @@ pub struct Account {
     pub by_hand: Vec<ByHand>,
     /// From the beginning to the end, both run in turns, where more than one remedy was kept.
     pub whole: Option<Box<Phase>>,
+    /// What the last state is run with, as a shell reads it, without texts of prompts.
+    pub last_command: String,
+    /// By which a call with other options is told.
+    pub begun_with: String,
     /// Why it ended.
     pub ended: Ended,
+    /// What stopped it, where that is an error.
+    pub error: Option<String>,
     /// Time that it took, in seconds.
     pub seconds: f64,
 }
@@ -219,8 +238,11 @@ impl Account {
         if let Some(obtained) = self.whole.as_ref().and_then(|whole| whole.obtained) {
             return Some(obtained.gain);
         }
-        let kept = self.phases.iter().filter(|phase| phase.verdict == Verdict::Kept);
-        let gains: Vec<f64> = kept.filter_map(|phase| phase.obtained.map(|obtained| obtained.gain)).collect();
+        let kept = || self.phases.iter().filter(|phase| phase.verdict == Verdict::Kept);
+        let gain = |phase: &Phase| phase.obtained.map(|obtained| obtained.gain);
+        // Commands are held against the same program: of several, the best one counts.
+        let commands = kept().filter(|phase| phase.is_command()).filter_map(gain).reduce(f64::max);
+        let gains: Vec<f64> = kept().filter(|phase| !phase.is_command()).filter_map(gain).chain(commands).collect();
         (!gains.is_empty()).then(|| 1.0 - gains.iter().map(|gain| 1.0 - gain).product::<f64>())
     }
 

@@ -97,7 +97,7 @@ fn bars(phases: &[Phase]) -> Vec<Bar> {
         let is_kept = phase.verdict == Verdict::Kept;
         let to = after(obtained.gain);
         bars.push(Bar { name: phase.remedy.clone(), from: left, to, is_kept, promised });
-        if is_kept {
+        if is_kept && !phase.is_command() {
             left = to;
         }
     }

@@ -42,7 +42,7 @@ pub enum OptimiseError {
         why: String,
     },
     /// It was begun with another command.
-    #[error("{path} was begun with another command ({begun}): give the same options, or another --out", path = path.display())]
+    #[error("{path} was begun with other options (as {begun}): give the same ones, or another --out", path = path.display())]
     Other {
         /// The file.
         path: PathBuf,

@@ -5,8 +5,10 @@ use crate::account::{Account, BeforeAfter, Ended, Obtained, Phase, Verdict};
 use crate::error::OptimiseError;
 use crate::goal::Aim;
 use crate::remedies::Answers;
-use crate::search::{blank, signed};
+use crate::search::blank;
 use crate::setting::Change;
+use crate::trial::ALLOWED;
+use crate::words::signed;
 use crate::write;
 use candlescope_compare::{CasesSide, CompareOptions, Outcome, compare_cases};
 use candlescope_core::files::read_text_limited;
@@ -76,8 +78,13 @@ pub fn journey(stations: &[Station], aim: Aim, limits: &ReadLimits) -> Result<Ac
             Found::Account(found) => {
                 name(&mut account, &found.model, &found.hardware);
                 account.phases.extend(found.phases);
+                // What follows cannot be held against what was before it.
+                best = None;
             }
-            Found::Comparison(phase) => account.phases.push(*phase),
+            Found::Comparison(phase) => {
+                account.phases.push(*phase);
+                best = None;
+            }
             Found::State(state) => {
                 name(&mut account, &state.model, &state.hardware);
                 let Some(before) = &best else {
@@ -245,7 +252,7 @@ fn held_against(before: &State, after: &State, aim: Aim) -> Phase {
 
 /// Studies held against each other: the case that both have, or what all of them show together.
 fn of_cases(phase: &mut Phase, a: &CasesSide, b: &CasesSide) {
-    let allowed = ["options", "dtype", "clocks", "recording"].map(str::to_string).to_vec();
+    let allowed = ALLOWED.map(str::to_string).to_vec();
     let compared = match compare_cases(a, b, &CompareOptions::default().allow(allowed)) {
         Ok(compared) => compared,
         Err(error) => {

@@ -1,6 +1,6 @@
 //! Promises of this machine, remembered.
 
-use crate::account::Phase;
+use crate::account::{Phase, Verdict};
 use crate::facts::Facts;
 use candlescope_core::HostNs;
 use candlescope_findings::ledger::{Kept, Ledger};
@@ -11,6 +11,10 @@ pub(crate) fn keep(path: &Path, phase: &Phase, facts: &Facts) {
     let (Some(promised), Some(obtained), Some(_)) = (&phase.promised, phase.obtained, phase.came_true()) else {
         return;
     };
+    // What must not be done keeps no promise.
+    if phase.verdict == Verdict::Refused {
+        return;
+    }
     let words = phase.change.words();
     let kept = Kept {
         time_ns: HostNs::now().0,
@@ -22,7 +26,10 @@ pub(crate) fn keep(path: &Path, phase: &Phase, facts: &Facts) {
         obtained: obtained.gain,
         obtained_low: obtained.low,
         obtained_high: obtained.high,
-        ..Kept::new(&promised.code, if words.is_empty() { &phase.title } else { &words })
+        ..Kept::new(
+            &promised.code,
+            if words.is_empty() { phase.told_by.as_deref().unwrap_or(&phase.title) } else { &words },
+        )
     };
     // The study has it as well.
     let _ = Ledger::append(path, &[kept]);

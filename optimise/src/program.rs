@@ -1,14 +1,19 @@
 //! The program that is made faster: `candlescope profile` with a setting.
 
 use crate::setting::{Change, Setting};
+use crate::words::quoted;
 
 /// The program, and words that every command of it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     /// How it is started, as a shell reads it.
     pub program: String,
+    /// What people call it: `candlescope`.
+    pub name: String,
     /// Words that are no options: groups and keys of a configuration.
     pub words: Vec<String>,
+    /// Words that no file and no message has: texts, addresses with passwords.
+    pub private: Vec<String>,
 }
 
 /// What a run is for.
@@ -37,7 +42,7 @@ impl Program {
             options: setting.options.into_iter().chain(given.options).collect(),
             environment: given.environment,
         };
-        let words = self.words.iter().map(|word| quoted(word) + " ").collect::<String>();
+        let words = self.words.iter().chain(&self.private).map(|word| quoted(word) + " ").collect::<String>();
         format!(
             "{}{} profile {words}{} --no-progress --out {{out}}",
             all.environment_in_words(),
@@ -49,18 +54,11 @@ impl Program {
     /// The command with a setting for people to use.
     pub fn to_use(&self, setting: &Setting) -> String {
         let words = self.words.iter().map(|word| quoted(word) + " ").collect::<String>();
-        format!("{}candlescope profile {words}{}", setting.environment_in_words(), setting.options_in_words())
+        // Whoever uses it says again what is written nowhere.
+        let private = self.private.iter().filter_map(|word| word.split_once('=')).map(|(name, _)| format!(" {name}=…"));
+        let options = setting.options_in_words() + &private.collect::<String>();
+        format!("{}{} profile {words}{options}", setting.environment_in_words(), self.name)
     }
-}
-
-/// A word as a shell reads it.
-pub fn quoted(word: &str) -> String {
-    // `--batch=2` needs no quotes, though a word such as `a=b` at the beginning of a command would.
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_string();
-    }
-    shlex::try_quote(word).map_or_else(|_| word.to_string(), |word| word.into_owned())
 }
 
 #[cfg(test)]
@@ -69,12 +67,27 @@ mod tests {
 
     #[test]
     fn what_the_user_asked_for_stays() {
-        let program = Program { program: "candlescope".into(), words: vec!["model=smollm2".into()] };
+        let program = Program {
+            program: "candlescope".into(),
+            name: "candlescope".into(),
+            words: vec!["model=smollm2".into()],
+            private: Vec::new(),
+        };
         let setting = Setting::default().with(&Change::default().option("stacks", "99").option("prompt", "it's"));
         assert_eq!(
             program.command(&setting, Recording::Comparison, false),
             "candlescope profile model=smollm2 --ignore-eos=true \"--prompt=it's\" --stacks=99 --no-progress --out {out}"
         );
         assert_eq!(program.to_use(&setting), "candlescope profile model=smollm2 \"--prompt=it's\" --stacks=99");
+    }
+
+    #[test]
+    fn texts_are_in_no_command_that_is_shown() {
+        let private = vec!["--prompt=a secret".to_string()];
+        let program = Program { program: "candlescope".into(), name: "candlescope".into(), words: Vec::new(), private };
+        let run = program.command(&Setting::default(), Recording::Comparison, false);
+        assert!(run.contains("'--prompt=a secret'"), "{run}");
+        let shown = program.to_use(&Setting::default());
+        assert!(shown.contains("--prompt=…") && !shown.contains("secret"), "{shown}");
     }
 }

@@ -13,10 +13,10 @@ pub(crate) fn promise(state: &State<'_>, simulation: Option<&Simulation>, attemp
     let simulated = attempt.simulated.as_ref().zip(simulation).and_then(|(change, simulation)| {
         Some((of_run(state, simulation, std::slice::from_ref(change))?, change.to_string()))
     });
-    let code = finding.map_or("what_if", |finding| finding.code.as_str());
     match (simulated, finding) {
-        (Some((gain, change)), _) => Some(Promise::of(gain, code, Some(change))),
-        (None, Some(finding)) => Some(Promise::of(finding.of_run(), code, None)),
+        // A replay's own gain is not the finding's, which reckons with what is left of the device's rate.
+        (Some((gain, change)), _) => Some(Promise::of(gain, "what_if", Some(change))),
+        (None, Some(finding)) => Some(Promise::of(finding.of_run(), finding.code.as_str(), None)),
         (None, None) => None,
     }
 }

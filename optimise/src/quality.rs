@@ -1,7 +1,7 @@
 //! How far answers of a variant of the weights are from those of f32, as `bench variants` measures it.
 
 use crate::account::QualityMeasured;
-use crate::program::quoted;
+use crate::words::quoted;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};

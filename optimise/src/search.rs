@@ -1,86 +1,38 @@
 //! The search: a run, its findings, remedies in order of what they promise, each in turns with what there was before.
 
-use crate::account::{Account, ByHand, Ended, Phase, Promise, Verdict};
+use crate::account::{Account, ByHand, COMMAND, Ended, Phase, Promise, QualityMeasured, Verdict};
 use crate::error::OptimiseError;
 use crate::facts::Facts;
-use crate::goal::Goal;
-use crate::program::{Program, Recording};
+use crate::options::OptimiseOptions;
+use crate::program::Recording;
 use crate::promise::{named, promise};
 use crate::remedies::{self, Answers, Attempt, Remedy, State};
-use crate::setting::{Change, Setting};
+use crate::setting::Change;
 use crate::trial::{LEAST_PAIRS, Trial, TrialOptions, trial};
+use crate::words::signed;
 use crate::{ledger, quality, write};
 use candlescope_compare::Outcome;
 use candlescope_core::numbers::percent;
 use candlescope_core::run::RunManifest;
 use candlescope_figures::advice::{Advice, Diagnosis, LEAST_GAIN};
 use candlescope_findings::{AnalyzeOptions, analyze};
-use candlescope_lab::compare::take_run;
+use candlescope_lab::compare::{CompareFailed, take_run};
 use candlescope_lab::method::Cancel;
 use candlescope_predict::simulation::Simulation;
-use candlescope_reader::{ReadLimits, Run};
+use candlescope_reader::Run;
 use candlescope_report::advice::remedy_in_words;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// A run may take this long at the least.
+const LEAST_LIMIT: Duration = Duration::from_secs(60);
 
 /// The smallest change that an undecided trial is held against.
 const SMALLEST: f64 = 0.02;
 
 /// Findings that gain the run less are not listed for people.
 const LEAST_BY_HAND: f64 = 0.01;
-
-/// What is made faster, what for, and how long it may take.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct OptimiseOptions {
-    /// The program.
-    pub program: Program,
-    /// What it begins with.
-    pub baseline: Setting,
-    /// What is to become better.
-    pub goal: Goal,
-    /// The directory of the study.
-    pub out: PathBuf,
-    /// How long it may take.
-    pub budget: Duration,
-    /// Most pairs of runs for each remedy.
-    pub pairs: usize,
-    /// Seed of the order of runs.
-    pub seed: u64,
-    /// Commands that make a change by hand; where there are any, they are tried in place of remedies.
-    pub tries: Vec<String>,
-    /// What each of these obtains: a finding of the run as it is, or changes as `--what-if` takes them.
-    pub promises: Vec<String>,
-    /// A command in place of `candlescope profile`, for `tries`.
-    pub run: Option<String>,
-    /// Where promises are remembered; `None` for nowhere.
-    pub ledger: Option<PathBuf>,
-    /// Limits on reading runs.
-    pub limits: ReadLimits,
-    /// What is done to a run before it is read: measured peaks are put in.
-    pub prepare: fn(&mut Run),
-}
-
-impl OptimiseOptions {
-    /// Ten minutes for the latency of a program, up to 40 pairs for each remedy.
-    pub fn new(program: Program, baseline: Setting, out: impl Into<PathBuf>) -> Self {
-        Self {
-            program,
-            baseline,
-            goal: Goal::default(),
-            out: out.into(),
-            budget: Duration::from_secs(600),
-            pairs: 40,
-            seed: 42,
-            tries: Vec::new(),
-            promises: Vec::new(),
-            run: None,
-            ledger: None,
-            limits: ReadLimits::default(),
-            prepare: |_| (),
-        }
-    }
-}
 
 /// What is being done, for people who wait.
 #[derive(Debug, Clone, PartialEq)]
@@ -124,8 +76,10 @@ pub fn optimise(
         baseline: options.baseline.clone(),
         setting: options.baseline.clone(),
         command: options.program.to_use(&options.baseline),
+        begun_with: options.told_by(),
         ..Account::default()
     });
+    account.error = None;
     account.ended = Ended::Running;
     // What was not tried may be possible now, or there is more time.
     account.phases.retain(|phase| phase.verdict != Verdict::NotTried);
@@ -136,11 +90,15 @@ pub fn optimise(
         began: Instant::now(),
         before: Duration::try_from_secs_f64(before).unwrap_or_default(),
         account,
+        on_gpu: None,
+        trial_took: Duration::ZERO,
+        trial_folder: String::new(),
     };
     let ended = if options.tries.is_empty() { search.remedies() } else { search.by_hand() };
     let ended = match ended {
         Ok(ended) => ended,
         Err(error) => {
+            (search.account.ended, search.account.error) = (Ended::Failed, Some(error.to_string()));
             search.write()?;
             return Err(error);
         }
@@ -158,6 +116,12 @@ struct Search<'a> {
     /// What an earlier call took.
     before: Duration,
     account: Account,
+    /// Whether the model runs on a GPU, once a run has said it.
+    on_gpu: Option<bool>,
+    /// What the latest trial took, without what was measured before it.
+    trial_took: Duration,
+    /// The folder of its runs, below `trials`.
+    trial_folder: String,
 }
 
 impl Search<'_> {
@@ -172,6 +136,7 @@ impl Search<'_> {
 
     fn write(&mut self) -> Result<(), OptimiseError> {
         self.account.seconds = (self.before + self.began.elapsed()).as_secs_f64();
+        self.account.last_command = self.options.program.to_use(&self.account.setting);
         write::all(&self.account, &self.options.out)
     }
 
@@ -184,18 +149,20 @@ impl Search<'_> {
         for name in ["first-start", "second-start"] {
             self.say(format!("starting it: {name}"));
             let (out, began) = (self.fresh(Path::new("recorded"), name), Instant::now());
-            let limit = self.left().max(Duration::from_secs(60));
-            if take_run(&command, &out, Some(limit), self.cancel)?.is_none() {
-                return Ok(None);
-            }
+            let limit = self.options.budget.max(LEAST_LIMIT);
+            let Some(dir) = take_run(&command, &out, Some(limit), self.cancel)? else { return Ok(None) };
             took = Some(began.elapsed());
+            // A group's file may have chosen the device.
+            let run = Run::open_within(&dir, self.options.limits.clone())?;
+            self.on_gpu = run.manifest().map(|manifest| Facts::of(manifest).on_gpu());
         }
         Ok(took)
     }
 
     /// Whether the device that was asked for is a GPU.
     fn asks_for_gpu(&self) -> bool {
-        self.account.setting.options.get("device").is_some_and(|device| device.starts_with("cuda"))
+        let asked = || self.account.setting.options.get("device").is_some_and(|device| device.starts_with("cuda"));
+        self.on_gpu.unwrap_or_else(asked)
     }
 
     /// Applies remedies until none is left.
@@ -212,12 +179,17 @@ impl Search<'_> {
                 setting.options.entry("threads".into()).or_insert_with(|| threads.to_string());
             }
         }
+        let engine = if state.facts.is_ours { "instrumented" } else { "candle" };
+        for setting in [&mut self.account.baseline, &mut self.account.setting] {
+            setting.options.entry("engine".into()).or_insert_with(|| engine.to_string());
+        }
         self.write()?;
         loop {
             let (candidates, impossible) = self.candidates(&state);
             let known = State { facts: &state.facts, goal: &self.options.goal, diagnosis: &state.diagnosis };
             self.account.by_hand = by_hand(&known);
-            let Some(candidate) = candidates.into_iter().next() else {
+            let mut candidates = candidates.into_iter();
+            let Some(candidate) = candidates.next() else {
                 self.note_impossible(impossible);
                 break;
             };
@@ -225,31 +197,38 @@ impl Search<'_> {
             let pair = took.mul_f64(2.0);
             let fits = (self.left().as_secs_f64() / pair.as_secs_f64().max(1e-3)) as usize;
             if fits <= LEAST_PAIRS + 1 {
-                let why = format!(
-                    "the time is used up: {LEAST_PAIRS} pairs of runs take about {:.0} s",
-                    pair.as_secs_f64() * 7.0
-                );
+                let seconds = pair.as_secs_f64() * (LEAST_PAIRS + 1) as f64;
+                let why = format!("the time is used up: {LEAST_PAIRS} pairs of runs take about {seconds:.0} s");
                 self.leave(candidate, &why);
+                candidates.for_each(|candidate| self.leave(candidate, &why));
+                self.note_impossible(impossible);
                 return self.finish(&state, Ended::Budget, took);
             }
             // Half of what is left at most: others come after it.
             let most = self.options.pairs.min((fits / 2).max(LEAST_PAIRS));
-            let began = (Instant::now(), self.account.phases.len());
+            let tried = self.account.phases.len();
             let kept = match self.attempt(&state, candidate, most, took)? {
                 Some(kept) => kept,
                 None => return self.finish(&state, Ended::Interrupted, took),
             };
             // What a run takes changes with what is kept. Each side runs once more, before the pairs.
-            let runs = self.account.phases.get(began.1).map_or(0, |phase| 2 * phase.samples_ns.len() + 2);
+            let runs = self.account.phases.get(tried).map_or(0, |phase| 2 * phase.samples_ns.len() + 2);
             if kept && runs > 2 {
-                took = began.0.elapsed().div_f64(runs as f64);
+                took = self.trial_took.div_f64(runs as f64);
             }
             self.write()?;
             if kept {
                 let name = format!("after-{}", self.account.phases.len());
-                state = match self.diagnose(&name)? {
-                    Some(state) => state,
-                    None => return self.finish(&state, Ended::Interrupted, took),
+                // What was measured from the beginning to the end is of another end now.
+                self.account.whole = None;
+                state = match self.diagnose(&name) {
+                    Ok(Some(state)) => state,
+                    Ok(None) => return self.finish(&state, Ended::Interrupted, took),
+                    // What is kept is known all the same.
+                    Err(error) => {
+                        self.account.error = Some(format!("the state after it cannot be recorded: {error}"));
+                        return Ok(Ended::Failed);
+                    }
                 };
             }
         }
@@ -269,13 +248,17 @@ impl Search<'_> {
         let commands = [&self.account.baseline, &self.account.setting]
             .map(|setting| program.command(setting, Recording::Comparison, on_gpu));
         let fits = (self.left().as_secs_f64() / pair.as_secs_f64().max(1e-3)) as usize;
-        let trial = self.trial((&commands[0], &commands[1]), "whole", fits.min(self.options.pairs), took);
-        if let Ok(Some(trial)) = trial {
-            let mut phase = blank("whole", "From the first state to the last", &Change::default(), Answers::Rounded);
-            fill(&mut phase, &trial);
-            phase.runs = Some("whole".into());
-            phase.verdict = Verdict::Kept;
-            self.account.whole = Some(Box::new(phase));
+        match self.trial((&commands[0], &commands[1]), "whole", fits.min(self.options.pairs), took) {
+            Ok(None) => return Ok(Ended::Interrupted),
+            Ok(Some(trial)) => {
+                let mut phase =
+                    blank("whole", "From the first state to the last", &Change::default(), Answers::Rounded);
+                fill(&mut phase, &trial);
+                phase.runs = Some(self.trial_folder.clone());
+                phase.verdict = Verdict::Kept;
+                self.account.whole = Some(Box::new(phase));
+            }
+            Err(error) => self.account.error = Some(format!("the first state and the last were not compared: {error}")),
         }
         Ok(ended)
     }
@@ -287,7 +270,7 @@ impl Search<'_> {
         let command = self.options.program.command(&self.account.setting, Recording::Diagnosis, on_gpu);
         let out = self.fresh(Path::new("recorded"), name);
         let began = Instant::now();
-        let limit = self.left().max(Duration::from_secs(60));
+        let limit = self.options.budget.max(LEAST_LIMIT);
         let Some(dir) = take_run(&command, &out, Some(limit), self.cancel)? else { return Ok(None) };
         let took = began.elapsed();
         self.read(&dir, took).map(Some)
@@ -320,7 +303,8 @@ impl Search<'_> {
                 Ok(attempts) => {
                     for attempt in attempts {
                         let promised = promise(&known, state.simulation.as_ref(), &attempt);
-                        if !self.was_tried(remedy, &attempt) && !self.was_there(&attempt.change) {
+                        let promises = promised.as_ref().is_some_and(|promised| promised.mid >= LEAST_GAIN);
+                        if !self.was_tried(remedy, &attempt, promises) && !self.was_there(&attempt.change) {
                             found.push(Candidate { remedy, attempt, promised });
                         }
                     }
@@ -333,12 +317,18 @@ impl Search<'_> {
         (found, impossible)
     }
 
-    /// A change that was tried is not tried again, unless something was kept since and it had failed for its gain alone.
-    fn was_tried(&self, remedy: &Remedy, attempt: &Attempt) -> bool {
+    /// A change that was tried is not tried again, unless something was kept since, it had failed for its gain or for a
+    /// limit of time alone, and something promises that it gains now.
+    fn was_tried(&self, remedy: &Remedy, attempt: &Attempt, promises: bool) -> bool {
         let kept = self.account.phases.iter().rposition(|phase| phase.verdict == Verdict::Kept);
         self.account.phases.iter().enumerate().any(|(at, phase)| {
-            let is_settled =
-                phase.verdict != Verdict::Rejected || kept.is_none_or(|kept| at > kept) || phase.promised.is_none();
+            let is_old = kept.is_some_and(|kept| at < kept) && promises;
+            let promised_little = phase.promised.as_ref().is_some_and(|promised| promised.mid < LEAST_GAIN);
+            let is_settled = match phase.verdict {
+                Verdict::Kept | Verdict::Failed | Verdict::Refused => true,
+                Verdict::Rejected => !is_old,
+                Verdict::NotTried => !(is_old && promised_little),
+            };
             phase.remedy == remedy.name && phase.change == attempt.change && is_settled
         })
     }
@@ -383,7 +373,8 @@ impl Search<'_> {
         self.say(format!("{} {}: in turns with what there was", remedy.name, attempt.change.words()));
         let name = format!("{}-{}", self.account.phases.len() + 1, remedy.name);
         let tried = self.trial((&commands[0], &commands[1]), &name, most, took);
-        phase.runs = Some(name);
+        phase.runs = Some(self.trial_folder.clone());
+        let about_quality = std::mem::take(&mut phase.why);
         match tried {
             Ok(None) => return Ok(None),
             Ok(Some(trial)) => {
@@ -392,6 +383,9 @@ impl Search<'_> {
                 look_again(&mut phase, &trial);
             }
             Err(error) => (phase.verdict, phase.why) = (Verdict::Failed, error.to_string()),
+        }
+        if !about_quality.is_empty() {
+            phase.why = format!("{}; {about_quality}", phase.why);
         }
         if let Some(path) = &self.options.ledger {
             ledger::keep(path, &phase, &state.facts);
@@ -415,21 +409,31 @@ impl Search<'_> {
             phase.why = "the weights are random: nothing can be said about quality".into();
             return None;
         }
+        if let Some(known) =
+            self.account.phases.iter().find(|phase| phase.answers == attempt.answers && phase.quality.is_some())
+        {
+            let found = known.quality.clone();
+            return self.within_quality(found, limit, phase);
+        }
         self.say(format!("quality of {variant}"));
         let out = self.fresh(Path::new("quality"), variant);
         let of = (state.facts.source.as_str(), state.facts.device.as_str());
         let measured = quality::measure(&self.options.program.program, of, variant, &out);
         match measured {
             Err(why) => Some(why),
-            Ok(found) => {
-                let kl = found.kl;
-                phase.quality = Some(found);
-                (kl > limit).then(|| {
-                    phase.verdict = Verdict::Refused;
-                    format!("the mean KL divergence is {kl:.4}, above the limit of {limit}")
-                })
-            }
+            Ok(found) => self.within_quality(Some(found), limit, phase),
         }
+    }
+
+    /// Notes a quality, and why it is not enough.
+    #[allow(clippy::unused_self, reason = "part of the search")]
+    fn within_quality(&self, found: Option<QualityMeasured>, limit: f64, phase: &mut Phase) -> Option<String> {
+        let kl = found.as_ref()?.kl;
+        phase.quality = found;
+        (kl > limit).then(|| {
+            phase.verdict = Verdict::Refused;
+            format!("the mean KL divergence is {kl:.4}, above the limit of {limit}")
+        })
     }
 
     fn trial(
@@ -438,21 +442,27 @@ impl Search<'_> {
         name: &str,
         most: usize,
         took: Duration,
-    ) -> Result<Option<Trial>, candlescope_lab::compare::CompareFailed> {
+    ) -> Result<Option<Trial>, CompareFailed> {
         let out = self.fresh(Path::new("trials"), name);
         let options = TrialOptions {
             out: &out,
             most,
             seed: self.options.seed,
-            time_limit: took.mul_f64(10.0).max(Duration::from_secs(60)),
+            time_limit: took.mul_f64(10.0).max(LEAST_LIMIT),
+            deadline: Instant::now() + self.left().max(took.mul_f64(2.0 * LEAST_PAIRS as f64)),
             limits: &self.options.limits,
         };
         let (budget, began) = (self.options.budget, self.began);
         let observe = &mut *self.observe;
-        trial(commands, &options, self.cancel, |taken| {
+        self.trial_folder =
+            out.file_name().map_or_else(|| name.to_string(), |name| name.to_string_lossy().into_owned());
+        let started = Instant::now();
+        let tried = trial(commands, &options, self.cancel, |taken| {
             let doing = format!("{name}: {} of at most {} pairs", taken.pairs, taken.most);
             observe(Course { doing, left: budget.saturating_sub(began.elapsed()) });
-        })
+        });
+        self.trial_took = started.elapsed();
+        tried
     }
 
     /// Whether what came out is kept.
@@ -462,8 +472,9 @@ impl Search<'_> {
         }
         let comparison = &trial.comparison;
         let figure = |name: &str| comparison.figures.iter().find(|figure| figure.name == name).map(|figure| figure.b);
+        // With another remedy it may be within the limit.
         if let Some(why) = self.options.goal.broken_by(figure) {
-            return (Verdict::Refused, why);
+            return (Verdict::Rejected, why);
         }
         let interval = || match comparison.step.as_ref().and_then(|step| step.estimate) {
             Some(estimate) => match estimate.low.zip(estimate.high) {
@@ -519,11 +530,18 @@ impl Search<'_> {
             Some(command) => command.clone(),
             None => self.options.program.command(&self.account.setting, Recording::Comparison, on_gpu),
         };
+        // Promises need more than times of steps.
+        let recorded = match &self.options.run {
+            None if !self.options.promises.is_empty() => {
+                self.options.program.command(&self.account.setting, Recording::Diagnosis, on_gpu)
+            }
+            _ => before.clone(),
+        };
         // What it is held against has to run, and says how long a run takes.
         self.say("recording: as it is".into());
         let (out, began) = (self.fresh(Path::new("recorded"), "as-it-is"), Instant::now());
-        let limit = self.left().max(Duration::from_secs(60));
-        let Some(dir) = take_run(&before, &out, Some(limit), self.cancel)? else { return Ok(Ended::Interrupted) };
+        let limit = self.options.budget.max(LEAST_LIMIT);
+        let Some(dir) = take_run(&recorded, &out, Some(limit), self.cancel)? else { return Ok(Ended::Interrupted) };
         let state = self.read(&dir, began.elapsed())?;
         self.account.describe(&state.facts);
         let known = State { facts: &state.facts, goal: &self.options.goal, diagnosis: &state.diagnosis };
@@ -540,17 +558,24 @@ impl Search<'_> {
             self.say(format!("{title}: in turns with what there was"));
             // Who allows other answers says so.
             let answers = if self.options.goal.most_kl.is_some() { Answers::Rounded } else { Answers::Same };
-            let mut phase = blank("by_hand", &title, &Change::default(), answers.clone());
+            let mut phase = blank(COMMAND, &title, &Change::default(), answers.clone());
             phase.promised = promises.get(at).cloned();
+            let mut hasher = DefaultHasher::new();
+            command.hash(&mut hasher);
+            phase.told_by = Some(format!("command {:016x}", hasher.finish()));
             let name = format!("{}-by-hand", at + 1);
             let tried = self.trial((&before, command), &name, self.options.pairs, state.took);
-            phase.runs = Some(name);
+            phase.runs = Some(self.trial_folder.clone());
             match tried {
                 Ok(None) => return Ok(Ended::Interrupted),
                 Ok(Some(trial)) => {
                     fill(&mut phase, &trial);
                     (phase.verdict, phase.why) = self.judge(&trial, &answers);
                     look_again(&mut phase, &trial);
+                }
+                // What it printed may hold keys: it stands in a file beside its runs.
+                Err(CompareFailed::Command { status, .. }) => {
+                    (phase.verdict, phase.why) = (Verdict::Failed, format!("it ended with {status}"));
                 }
                 Err(error) => (phase.verdict, phase.why) = (Verdict::Failed, error.to_string()),
             }
@@ -591,6 +616,7 @@ pub(crate) fn blank(remedy: &str, title: &str, change: &Change, answers: Answers
         remedy: remedy.to_string(),
         title: title.to_string(),
         cost: String::new(),
+        told_by: None,
         change: change.clone(),
         answers,
         promised: None,
@@ -630,9 +656,4 @@ fn look_again(phase: &mut Phase, trial: &Trial) {
     if let Some(promised) = phase.promised.as_ref().filter(|_| phase.came_true() == Some(false)) {
         phase.second_look = trial.second_look(promised);
     }
-}
-
-/// A change with its sign: `−12.3 %`, `+4.0 %`.
-pub(crate) fn signed(share: f64) -> String {
-    if share < 0.0 { format!("−{}", percent(-share)) } else { format!("+{}", percent(share)) }
 }

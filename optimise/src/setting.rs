@@ -1,6 +1,6 @@
 //! What a program is run with, and changes of that.
 
-use crate::program::quoted;
+use crate::words::quoted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

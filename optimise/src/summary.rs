@@ -1,7 +1,7 @@
 //! The account for people, as Markdown.
 
 use crate::account::{Account, Ended, Phase, Verdict};
-use crate::search::signed;
+use crate::words::{gain, signed};
 use candlescope_core::numbers::{bytes, duration, percent};
 use std::fmt::Write;
 
@@ -22,6 +22,9 @@ pub fn markdown(account: &Account) -> String {
         account.seconds,
         ended(account)
     );
+    if let Some(error) = &account.error {
+        let _ = writeln!(page, "Error: {}\n", cell(error));
+    }
     head(&mut page, account);
     table(&mut page, account);
     second_looks(&mut page, account);
@@ -44,6 +47,7 @@ fn ended(account: &Account) -> &'static str {
         Ended::AllTried => "Everything was tried.",
         Ended::Budget => "The time was used up: a larger `--budget` tries more, and `--resume` goes on.",
         Ended::Interrupted => "It was interrupted; `--resume` goes on.",
+        Ended::Failed => "A state could not be recorded, and it ended there.",
     }
 }
 
@@ -119,11 +123,6 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// A gain; a loss has a minus.
-fn gain(share: f64) -> String {
-    if share < 0.0 { format!("−{}", percent(-share)) } else { percent(share) }
-}
-
 fn interval(low: Option<f64>, high: Option<f64>) -> String {
     low.zip(high).map_or_else(String::new, |(low, high)| format!(" ({} to {})", gain(low), gain(high)))
 }
@@ -191,14 +190,15 @@ fn by_hand(page: &mut String, account: &Account) {
 }
 
 fn setting(page: &mut String, account: &Account) {
-    let variables = account.setting.environment_in_words();
-    let options = account.setting.options_in_words();
-    if account.setting == account.baseline || options.is_empty() && variables.is_empty() {
+    if account.setting == account.baseline {
         return;
     }
-    let _ = writeln!(page, "## What it came to\n\n```sh\n{variables}candlescope profile {options}\n```\n");
+    let _ = writeln!(page, "## What it came to\n\n```sh\n{}\n```\n", account.last_command);
     let step = account.whole.as_deref().or_else(|| account.phases.iter().rfind(|phase| phase.verdict == Verdict::Kept));
+    let per_sequence = step.is_some_and(|phase| phase.per_sequence);
     if let Some(step) = step.and_then(|phase| phase.figure("step_ns")) {
-        let _ = writeln!(page, "A typical step took {} and takes {}.\n", duration(step.before), duration(step.after));
+        let each = if per_sequence { ", for each sequence" } else { "" };
+        let (before, after) = (duration(step.before), duration(step.after));
+        let _ = writeln!(page, "A typical step took {before} and takes {after}{each}.\n");
     }
 }

@@ -1,6 +1,7 @@
 //! Two settings run in turns.
 
 use crate::account::{BeforeAfter, Obtained, Promise};
+use crate::words::gain;
 use candlescope_compare::{CompareOptions, Comparison, Outcome};
 use candlescope_core::numbers::{duration, percent};
 use candlescope_core::run::result_key;
@@ -8,13 +9,13 @@ use candlescope_lab::compare::{CompareFailed, PairOptions, PairsEnded, TakenRun,
 use candlescope_lab::method::Cancel;
 use candlescope_reader::{ReadLimits, Run};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Fewest pairs: fewer have no interval.
 pub(crate) const LEAST_PAIRS: usize = 8;
 
 /// Differences between the sides that are the change itself.
-const ALLOWED: [&str; 5] = ["options", "dtype", "clocks", "recording", "batch"];
+pub(crate) const ALLOWED: [&str; 5] = ["options", "dtype", "clocks", "recording", "batch"];
 
 /// How a trial is made.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub(crate) struct TrialOptions<'a> {
     pub(crate) most: usize,
     pub(crate) seed: u64,
     pub(crate) time_limit: Duration,
+    pub(crate) deadline: Instant,
     pub(crate) limits: &'a ReadLimits,
 }
 
@@ -48,6 +50,8 @@ pub(crate) fn trial(
         .least(LEAST_PAIRS.min(options.most))
         .seed(options.seed)
         .time_limit(Some(options.time_limit))
+        .deadline(Some(options.deadline))
+        .step_decides(true)
         .compare(compare)
         .limits(options.limits.clone());
     let taken = take_pairs((before, after), &pairs, cancel, observe)?;
@@ -105,14 +109,13 @@ impl Trial {
     pub(crate) fn second_look(&self, promised: &Promise) -> Vec<String> {
         let mut said = Vec::new();
         let Some(obtained) = self.obtained() else { return said };
-        let signed = |gain: f64| if gain < 0.0 { format!("−{}", percent(-gain)) } else { percent(gain) };
         let side = if obtained.gain > promised.high { "more" } else { "less" };
         said.push(format!(
             "{side} than promised: {} for {} ({} to {})",
-            signed(obtained.gain),
-            signed(promised.mid),
-            signed(promised.low),
-            signed(promised.high)
+            gain(obtained.gain),
+            gain(promised.mid),
+            gain(promised.low),
+            gain(promised.high)
         ));
         for figure in self.comparison.figures.iter().filter(|figure| figure.name.starts_with("step_ns ")) {
             let kind = figure.name.trim_start_matches("step_ns ");

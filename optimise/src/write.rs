@@ -2,7 +2,7 @@
 
 use crate::account::Account;
 use crate::error::OptimiseError;
-use crate::search::OptimiseOptions;
+use crate::options::OptimiseOptions;
 use crate::{chart, summary};
 use candlescope_core::files::{read_text_limited, write_whole};
 use candlescope_lab::method::Method;
@@ -37,6 +37,7 @@ pub(crate) fn all(account: &Account, out: &Path) -> Result<(), OptimiseError> {
     manifest.state = match account.ended {
         crate::account::Ended::Running => State::Running,
         crate::account::Ended::Interrupted => State::Cancelled,
+        crate::account::Ended::Failed => State::Failed,
         _ => State::Done,
     };
     manifest.ended_ns = (manifest.state != State::Running).then(|| candlescope_core::HostNs::now().0);
@@ -58,8 +59,7 @@ pub(crate) fn all(account: &Account, out: &Path) -> Result<(), OptimiseError> {
 pub fn read(options: &OptimiseOptions) -> Result<Account, OptimiseError> {
     let path = options.out.join("study.json");
     let account = read_account(&path)?;
-    let command = options.program.to_use(&options.baseline);
-    match account.command == command {
+    match account.begun_with == options.told_by() {
         true => Ok(account),
         false => Err(OptimiseError::Other { path, begun: account.command }),
     }

@@ -7,11 +7,13 @@ use candlescope_work::estimate::Estimate;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, create_dir_all};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read: hundreds of thousands of promises.
 const MOST_BYTES: u64 = 64 << 20;
+/// A mended rule starts anew.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Version of a line.
 const FORMAT: u32 = 1;
 
@@ -52,7 +54,7 @@ impl Kept {
         Self {
             format: FORMAT,
             time_ns: 0,
-            version: env!("CARGO_PKG_VERSION").to_string(),
+            version: VERSION.to_string(),
             device: String::new(),
             model: String::new(),
             remedy: remedy.to_string(),
@@ -146,15 +148,19 @@ impl Ledger {
             lines += &serde_json::to_string(one)?;
             lines.push('\n');
         }
+        // A line that was torn when a machine went down ends here.
+        if !ends_with_newline(path) {
+            lines.insert(0, '\n');
+        }
         // In one call, so that two commands at once do not mix their lines.
         OpenOptions::new().create(true).append(true).open(path)?.write_all(lines.as_bytes())
     }
 
-    /// How promises of each finding came out on a device. One remedy tried again on the same model counts once, with its
+    /// How promises of each finding, made by this version, came out on a device. One remedy tried again on the same model counts once, with its
     /// latest result: the same promise kept ten times is one.
     pub fn records(&self, device: &str) -> BTreeMap<&str, TrackRecord> {
         let mut latest: BTreeMap<(&str, &str, &str), &Kept> = BTreeMap::new();
-        for kept in self.promises.iter().filter(|kept| kept.device == device) {
+        for kept in self.promises.iter().filter(|kept| kept.device == device && kept.version == VERSION) {
             latest.insert((&kept.code, &kept.model, &kept.remedy), kept);
         }
         let mut records: BTreeMap<&str, TrackRecord> = BTreeMap::new();
@@ -171,6 +177,18 @@ impl Ledger {
     pub fn record(&self, device: &str, code: AdviceCode) -> Option<TrackRecord> {
         self.records(device).get(code.as_str()).copied()
     }
+}
+
+/// Whether what comes next begins a line; so it does in a file that is empty or not there.
+fn ends_with_newline(path: &Path) -> bool {
+    let last = || {
+        let mut file = File::open(path).ok()?;
+        file.seek(SeekFrom::End(-1)).ok()?;
+        let mut last = [0];
+        file.read_exact(&mut last).ok()?;
+        Some(last[0])
+    };
+    last().is_none_or(|last| last == b'\n')
 }
 
 #[cfg(test)]
@@ -218,9 +236,9 @@ mod tests {
         let path = dir.path().join("advice.jsonl");
         Ledger::append(&path, &[kept("unfused", "a", (0.1, 0.2), 0.15)]).unwrap();
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
-        file.write_all(b"{\"format\": 1, \"code\n\xff\n{\"format\": 7}\n\n").unwrap();
+        file.write_all(b"{\"format\": 1, \"code\n\xff\n{\"format\": 7}\n\n{\"torn").unwrap();
         Ledger::append(&path, &[kept("unfused", "b", (0.1, 0.2), 0.15)]).unwrap();
         let ledger = Ledger::read(&path).unwrap();
-        assert_eq!((ledger.promises.len(), ledger.unread), (2, 3));
+        assert_eq!((ledger.promises.len(), ledger.unread), (2, 4));
     }
 }

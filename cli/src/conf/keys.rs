@@ -19,7 +19,7 @@ const INFER: &str = "infer.";
 
 /// Whether values of the key called `name` must not be written where nobody asked for them: texts, and addresses that may
 /// hold passwords.
-pub(super) fn is_private(name: &str) -> bool {
+pub(crate) fn is_private(name: &str) -> bool {
     find(name, None).is_ok_and(|key| key.is_private)
 }
 

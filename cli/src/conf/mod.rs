@@ -23,6 +23,8 @@ pub(crate) use declared::{DatasetOptions, Given};
 pub(crate) use flags::Flags;
 #[cfg(feature = "lab")]
 pub(crate) use flags::group_of;
+#[cfg(feature = "lab")]
+pub(crate) use keys::is_private;
 
 /// The text to continue unless told otherwise, as in `conf/dataset/default.toml`.
 pub(crate) const DEFAULT_PROMPT: &str = "The lighthouse keeper opened the door and";

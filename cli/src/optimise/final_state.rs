@@ -3,7 +3,7 @@
 use crate::conf::group_of;
 use anyhow::{Context, Result};
 use candlescope_core::files::write_whole;
-use candlescope_optimise::{Account, OptimiseOptions};
+use candlescope_optimise::{Account, OptimiseOptions, Program};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -26,11 +26,13 @@ pub(super) fn write(account: &Account, options: &OptimiseOptions) -> Result<Vec<
         put(&options.out.join(&name), &(comment + lines))?;
         files.push(name);
     }
+    // Texts are given again by whoever starts it.
+    let program = Program { private: Vec::new(), ..options.program.clone() };
     let script = format!(
-        "#!/bin/sh\n# What `candlescope optimise` came to, on {}: {}.\nexec {} \"$@\"\n",
+        "#!/bin/sh\n# What `candlescope optimise` came to, on {}: {}.\nexec env {} \"$@\"\n",
         account.hardware,
         account.aim.as_str(),
-        options.program.to_use(&account.setting)
+        program.to_use(&account.setting)
     );
     put(&options.out.join("start.sh"), &script)?;
     files.push("start.sh".into());

@@ -8,6 +8,7 @@ pub(crate) use journey::{JOURNEY_EXAMPLES, JourneyArgs, run_journey};
 pub(crate) use optimise_args::{EXAMPLES, OptimiseArgs};
 
 use crate::bench::operations::cancel_on_interrupt;
+use crate::conf::is_private;
 use crate::limits::limits;
 use crate::output::{note, say};
 use crate::progress::Progress;
@@ -15,13 +16,18 @@ use anyhow::{Context, Result, bail};
 use candlescope_core::numbers::percent;
 use candlescope_findings::ledger::Ledger;
 use candlescope_optimise::{
-    Account, Change, Ended, Goal, OptimiseOptions, Program, SUMMARY, Setting, Verdict, optimise, read,
+    Account, Change, Ended, Goal, OptimiseOptions, Program, SUMMARY, Setting, Verdict, gain, optimise, quoted, read,
 };
 use serde_json::json;
 use std::path::Path;
 
 /// Optimises, and returns the exit status: 130 after an interrupt.
 pub(crate) fn run(args: &OptimiseArgs) -> Result<u8> {
+    if cfg!(windows) {
+        bail!(
+            "optimise starts programs by a shell that Windows does not have: use it in the Windows Subsystem for Linux"
+        );
+    }
     let (options, done) = prepared(args)?;
     let quiet = args.no_progress || args.json;
     if !quiet {
@@ -32,7 +38,7 @@ pub(crate) fn run(args: &OptimiseArgs) -> Result<u8> {
             options.out.display()
         ));
     }
-    let cancel = cancel_on_interrupt(|| note("ending after this run; what is known is kept"));
+    let cancel = cancel_on_interrupt(|| note("ending; what is known is kept"));
     let progress = Progress::new(!quiet);
     let mut told = String::new();
     let account = optimise(&options, done, &cancel, &mut |course| {
@@ -47,7 +53,7 @@ pub(crate) fn run(args: &OptimiseArgs) -> Result<u8> {
     });
     progress.clear();
     let account = account?;
-    let is_ours = options.run.is_none();
+    let is_ours = options.tries.is_empty();
     let kept = if is_ours && account.setting != account.baseline {
         final_state::write(&account, &options)?
     } else {
@@ -57,9 +63,16 @@ pub(crate) fn run(args: &OptimiseArgs) -> Result<u8> {
         let object = json!({ "schema": 1, "study": options.out, "account": account, "total_gain": account.total() });
         say(&object.to_string())?;
     } else {
-        tell(&account, &kept, options.run.is_none().then_some(&options.program), &options.out)?;
+        tell(&account, &kept, options.tries.is_empty().then_some(&options.program), &options.out)?;
     }
-    Ok(if account.ended == Ended::Interrupted { 130 } else { 0 })
+    if let Some(error) = &account.error {
+        note(&format!("error: {error}"));
+    }
+    Ok(match account.ended {
+        Ended::Interrupted => 130,
+        Ended::Failed => 1,
+        _ => 0,
+    })
 }
 
 fn prepared(args: &OptimiseArgs) -> Result<(OptimiseOptions, Option<Account>)> {
@@ -75,10 +88,13 @@ fn prepared(args: &OptimiseArgs) -> Result<(OptimiseOptions, Option<Account>)> {
     if let Some(word) = words.iter().find(|word| !is_setting(word)) {
         bail!("`{word}` is neither a group's file nor a key's value, such as runtime=short or repeats=3");
     }
+    let (mut private, words): (Vec<String>, Vec<String>) =
+        words.into_iter().partition(|word| word.split_once('=').is_some_and(|(key, _)| is_private(key)));
     let mut out = None;
     for (option, value) in args.flags.words() {
         match option {
             "out" => out = Some(std::path::PathBuf::from(value)),
+            option if is_private(option) => private.push(format!("--{option}={value}")),
             option => change = change.option(option, value),
         }
     }
@@ -88,9 +104,10 @@ fn prepared(args: &OptimiseArgs) -> Result<(OptimiseOptions, Option<Account>)> {
         bail!("{} is not empty: name another directory with --out, or go on with --resume", out.display());
     }
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
-    let program = shlex_quoted(&program.display().to_string());
+    let name = program.file_stem().map_or_else(|| "candlescope".into(), |name| name.to_string_lossy().into_owned());
+    let program = quoted(&program.display().to_string());
     let baseline = Setting::default().with(&change);
-    let mut options = OptimiseOptions::new(Program { program, words }, baseline, out);
+    let mut options = OptimiseOptions::new(Program { program, name, words, private }, baseline, out);
     options.goal = Goal::new(args.goal.into(), args.slo.unwrap_or_default(), args.quality);
     options.budget = args.budget;
     options.pairs = usize::from(args.pairs);
@@ -111,14 +128,8 @@ fn prepared(args: &OptimiseArgs) -> Result<(OptimiseOptions, Option<Account>)> {
     Ok((options, done))
 }
 
-/// A word as a shell reads it.
-fn shlex_quoted(word: &str) -> String {
-    candlescope_optimise::quoted(word)
-}
-
 /// Says what came out. `program` is what the last state is run with, if that is known.
 fn tell(account: &Account, kept: &[String], program: Option<&Program>, out: &Path) -> Result<()> {
-    let gain = |share: f64| if share < 0.0 { format!("−{}", percent(-share)) } else { percent(share) };
     for phase in &account.phases {
         let promised = phase.promised.as_ref().map_or_else(String::new, |promised| {
             format!(", promised {} ({} to {})", gain(promised.mid), gain(promised.low), gain(promised.high))

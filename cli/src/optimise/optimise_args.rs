@@ -13,7 +13,7 @@ Examples:
       also what changes answers, as long as their mean KL divergence stays below 0.05
   candlescope optimise config:llama-3-8b --device cuda:0 --goal throughput --slo tpot=50ms --prompt-tokens 512
       more sequences at once as well, as long as a token takes no longer than 50 ms
-  candlescope optimise --run './server --once' --try 'MALLOC_ARENA_MAX=1 ./server --once'
+  candlescope optimise --run './server once' --try 'MALLOC_ARENA_MAX=1 ./server once'
       a change by hand, of any program with candlescope::init()
 Each step says what it runs. No file is changed but below --out, and the ledger of promises in the cache directory.";
 

@@ -8,12 +8,12 @@
 use super::command::RunCommand;
 use super::error::CompareFailed;
 use crate::method::Cancel;
-use candlescope_compare::{CompareOptions, Comparison, RunFacts, Side, compare};
+use candlescope_compare::{CompareOptions, Comparison, Outcome, RunFacts, Side, compare};
 use candlescope_reader::{ReadLimits, Run};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How pairs are taken.
 #[derive(Debug, Clone)]
@@ -27,6 +27,8 @@ pub struct PairOptions {
     retakes: usize,
     keep_commands: bool,
     time_limit: Option<Duration>,
+    deadline: Option<Instant>,
+    step_decides: bool,
     compare: CompareOptions,
     limits: ReadLimits,
 }
@@ -43,6 +45,8 @@ impl PairOptions {
             retakes: 10,
             keep_commands: false,
             time_limit: None,
+            deadline: None,
+            step_decides: false,
             compare: CompareOptions::default(),
             limits: ReadLimits::default(),
         }
@@ -90,6 +94,18 @@ impl PairOptions {
     #[must_use]
     pub fn time_limit(self, limit: Option<Duration>) -> Self {
         Self { time_limit: limit, ..self }
+    }
+
+    /// No pair is begun after this.
+    #[must_use]
+    pub fn deadline(self, deadline: Option<Instant>) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// Whether it is over as soon as the time of a step is decided, whatever else was to be said of paths and counts.
+    #[must_use]
+    pub fn step_decides(self, alone: bool) -> Self {
+        Self { step_decides: alone, ..self }
     }
 
     /// How sides are compared.
@@ -174,7 +190,8 @@ pub fn take_pairs(
     let mut lot = StdRng::seed_from_u64(options.seed);
     let (mut pairs, mut spoiled) = (0, 0);
     let mut b_first = false;
-    while pairs < options.most {
+    let is_late = || options.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    while pairs < options.most && !is_late() {
         // The second pair of a block is the first one turned round.
         b_first = if pairs % 2 == 0 { lot.random() } else { !b_first };
         for is_b in [b_first, !b_first] {
@@ -193,7 +210,9 @@ pub fn take_pairs(
         }
         pairs += 1;
         let made = compare(&taking.sides[0], &taking.sides[1], &options.compare)?;
-        let decided = pairs >= options.least && !made.wants_more_pairs();
+        let step = made.step.as_ref().and_then(|step| step.outcome).unwrap_or(Outcome::Undecided);
+        let is_open = if options.step_decides { step == Outcome::Undecided } else { made.wants_more_pairs() };
+        let decided = pairs >= options.least && !is_open;
         comparison = Some(made);
         if decided {
             return Ok(taking.result(comparison, spoiled, PairsEnded::Decided));

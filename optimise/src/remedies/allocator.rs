@@ -1,6 +1,6 @@
 //! What the allocator gives back to the system.
 
-use super::{Attempt, Remedy, State};
+use super::remedy::{Attempt, Remedy, State};
 use crate::setting::Change;
 use candlescope_figures::advice::AdviceCode;
 

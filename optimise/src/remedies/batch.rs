@@ -1,6 +1,6 @@
 //! More sequences at once.
 
-use super::{Answers, Attempt, Remedy, State};
+use super::remedy::{Answers, Attempt, Remedy, State};
 use crate::setting::Change;
 use candlescope_predict::simulation::Change as Simulated;
 

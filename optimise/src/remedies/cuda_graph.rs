@@ -1,7 +1,7 @@
 //! A decode step that is captured once as a CUDA graph, and replayed.
 
+use super::remedy::{Attempt, Remedy, State};
 use super::slots::rounding;
-use super::{Attempt, Remedy, State};
 use crate::setting::Change;
 use candlescope_figures::advice::AdviceCode;
 use candlescope_predict::simulation::Change as Simulated;

@@ -1,6 +1,6 @@
 //! Our layers, or candle-transformers' own model.
 
-use super::{Answers, Attempt, Remedy, State};
+use super::remedy::{Answers, Attempt, Remedy, State};
 use crate::setting::Change;
 
 pub(super) const REMEDY: Remedy = Remedy {

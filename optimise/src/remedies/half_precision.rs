@@ -1,6 +1,6 @@
 //! Weights and activations of 16 bits.
 
-use super::{Answers, Attempt, Remedy, State};
+use super::remedy::{Answers, Attempt, Remedy, State};
 use crate::setting::Change;
 
 pub(super) const REMEDY: Remedy = Remedy {

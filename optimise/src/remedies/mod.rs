@@ -8,16 +8,13 @@ mod batch;
 mod cuda_graph;
 mod engine;
 mod half_precision;
+mod remedy;
 mod slots;
 mod threads;
 mod weight_bits;
 
-use crate::facts::Facts;
-use crate::goal::Goal;
-use crate::setting::Change;
-use candlescope_figures::advice::{Advice, AdviceCode, Diagnosis};
-use candlescope_predict::simulation::Change as Simulated;
-use serde::{Deserialize, Serialize};
+pub use remedy::Answers;
+pub(crate) use remedy::{Attempt, Remedy, State};
 
 /// Every remedy, those that cost nothing first.
 pub(crate) const ALL: &[&Remedy] = &[
@@ -30,77 +27,6 @@ pub(crate) const ALL: &[&Remedy] = &[
     &half_precision::REMEDY,
     &weight_bits::REMEDY,
 ];
-
-/// A remedy.
-#[derive(Debug)]
-pub(crate) struct Remedy {
-    /// Its name: `weight_bits`.
-    pub(crate) name: &'static str,
-    /// What it changes, for people.
-    pub(crate) title: &'static str,
-    /// What it may cost.
-    pub(crate) cost: &'static str,
-    /// What can be tried of it, the most promising first; or why nothing can.
-    pub(crate) attempts: fn(&State<'_>) -> Result<Vec<Attempt>, &'static str>,
-}
-
-/// What is known when a remedy is asked.
-#[derive(Debug)]
-pub(crate) struct State<'a> {
-    pub(crate) facts: &'a Facts,
-    pub(crate) goal: &'a Goal,
-    pub(crate) diagnosis: &'a Diagnosis,
-}
-
-impl<'a> State<'a> {
-    /// The finding of one of these kinds that gains the run the most.
-    pub(crate) fn finding(&self, codes: &[AdviceCode]) -> Option<&'a Advice> {
-        let found = self.diagnosis.findings.iter().filter(|advice| codes.contains(&advice.code));
-        found.max_by(|a, b| a.of_run().mid.total_cmp(&b.of_run().mid))
-    }
-}
-
-/// What the tokens that a program writes may do when a remedy is applied.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Answers {
-    /// They stay the same; other tokens are an error.
-    Same,
-    /// They may change where two tokens are equally likely but for rounding.
-    Rounded,
-    /// They change, by as much as the quality of this variant of `bench variants` says.
-    Variant(String),
-}
-
-/// One thing to try.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Attempt {
-    pub(crate) change: Change,
-    pub(crate) answers: Answers,
-    /// The findings whose gain this attempt obtains; without any it is tried, but nothing is promised.
-    pub(crate) obtains: &'static [AdviceCode],
-    /// The same change for a simulation of the step, which is asked before the findings.
-    pub(crate) simulated: Option<Simulated>,
-}
-
-impl Attempt {
-    /// An attempt that changes no answer and promises nothing.
-    pub(crate) fn new(change: Change) -> Self {
-        Self { change, answers: Answers::Same, obtains: &[], simulated: None }
-    }
-
-    pub(crate) fn answers(self, answers: Answers) -> Self {
-        Self { answers, ..self }
-    }
-
-    pub(crate) fn obtains(self, obtains: &'static [AdviceCode]) -> Self {
-        Self { obtains, ..self }
-    }
-
-    pub(crate) fn simulated(self, simulated: Simulated) -> Self {
-        Self { simulated: Some(simulated), ..self }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Keys and values in memory that is allocated at the start, written in place, and tokens chosen on the device.
 
-use super::{Answers, Attempt, Remedy, State};
+use super::remedy::{Answers, Attempt, Remedy, State};
 use crate::setting::Change;
 use candlescope_figures::advice::AdviceCode;
 

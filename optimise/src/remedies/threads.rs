@@ -1,6 +1,6 @@
 //! How many threads compute on a CPU.
 
-use super::{Attempt, Remedy, State};
+use super::remedy::{Attempt, Remedy, State};
 use crate::setting::Change;
 use candlescope_figures::advice::AdviceCode;
 use candlescope_lab::tune::thread_counts;

@@ -1,6 +1,6 @@
 //! Weights of fewer bits.
 
-use super::{Answers, Attempt, Remedy, State};
+use super::remedy::{Answers, Attempt, Remedy, State};
 use crate::setting::Change;
 use candlescope_figures::advice::AdviceCode;
 use candlescope_predict::simulation::Change as Simulated;

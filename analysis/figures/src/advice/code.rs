@@ -113,7 +113,7 @@ macro_rules! each_advice {
             /// Weights are read at nearly the memory's rate: only fewer bytes make it faster.
             WeightStreaming = weight_streaming,
                 "weight bytes / (time of the operations that read them · bandwidth) of 50 % or more, decoding; on a CPU of 25 % \
-                 where one thread of several computes",
+                 where one thread of several computes, and of 16 MiB a step or more",
                 "quantising: t·(1 − b′/b), to 8 bits (low, mid) or 4.5 bits a weight (high)";
             /// An operation is far below what the device can do.
             BelowRoof = below_roof,

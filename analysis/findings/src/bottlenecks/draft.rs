@@ -189,3 +189,13 @@ pub(super) fn replayed_gain(step: &StepScene<'_>, replay: &[Vec<Change>; 3]) -> 
     }
     Some(gain_at_rates(|rate| RATES.iter().position(|known| *known == rate).map_or(0.0, |at| gains[at])))
 }
+
+/// Each value once, where it comes first.
+pub(super) fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    all.fold(Vec::new(), |mut once, one| {
+        if !once.contains(&one) {
+            once.push(one);
+        }
+        once
+    })
+}

@@ -24,7 +24,7 @@ use candlescope_figures::account::Account;
 use candlescope_figures::advice::{Abstention, Advice, AdviceCode, AdviceSeverity, Diagnosis, LEAST_GAIN, Together};
 use candlescope_predict::simulation::Simulation;
 use candlescope_schema::run::env_key;
-use draft::{Candidate, Out, replayed_gain};
+use draft::{Candidate, Out, each_once, replayed_gain};
 use host_causes::HostOfStep;
 use launch_parts::LaunchParts;
 use scene::{Scene, StepScene};
@@ -119,16 +119,6 @@ fn may_be_of_the_machine(scene: &Scene<'_>, advice: &Advice) -> bool {
         }
         code => code.may_be_of_the_machine(),
     }
-}
-
-/// Each value once, where it comes first.
-fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
-    all.fold(Vec::new(), |mut once, one| {
-        if !once.contains(&one) {
-            once.push(one);
-        }
-        once
-    })
 }
 
 /// What the first findings of a kind of step gain if all of their reliefs are had.

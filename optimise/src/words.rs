@@ -1,0 +1,26 @@
+//! Words for shells, and shares for people.
+
+use candlescope_core::numbers::percent;
+
+/// A word as a shell reads it.
+pub fn quoted(word: &str) -> String {
+    // `--batch=2` needs no quotes, though a word such as `a=b` at the beginning of a command would.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_string();
+    }
+    shlex::try_quote(word).map_or_else(|_| word.to_string(), |word| word.into_owned())
+}
+
+/// A change with its sign: `−12.3 %`, `+4.0 %`.
+pub(crate) fn signed(share: f64) -> String {
+    if share.abs() < 5e-4 {
+        return "±0.0 %".to_string();
+    }
+    if share < 0.0 { format!("−{}", percent(-share)) } else { format!("+{}", percent(share)) }
+}
+
+/// A gain as people read it; a loss has a minus.
+pub fn gain(share: f64) -> String {
+    if share < 0.0 { format!("−{}", percent(-share)) } else { percent(share) }
+}
