@@ -51,7 +51,7 @@ enum Found {
     /// Two sides compared, with `compare --run`.
     Comparison(Box<Phase>),
     /// One state of something.
-    State(State),
+    State(Box<State>),
 }
 
 /// Figures of one state.
@@ -72,7 +72,7 @@ struct State {
 /// One of them is nothing that can be read.
 pub fn journey(stations: &[Station], aim: Aim, limits: &ReadLimits) -> Result<Account, OptimiseError> {
     let mut account = Account { aim, ended: Ended::AllTried, ..Account::default() };
-    let mut best: Option<State> = None;
+    let mut best: Option<Box<State>> = None;
     for station in stations {
         match find(station, limits)? {
             Found::Account(found) => {
@@ -128,7 +128,7 @@ fn find(station: &Station, limits: &ReadLimits) -> Result<Found, OptimiseError> 
         serde_json::from_str(&text).or_else(|_| serde_json::from_str(last)).map_err(|error| failed(error.to_string()))
     };
     if path.is_file() {
-        return of_results(&json(path)?, station).map(Found::State).map_err(failed);
+        return of_results(&json(path)?, station).map(|state| Found::State(Box::new(state))).map_err(failed);
     }
     if let Ok(account) = write::read_account(&path.join("study.json")) {
         return Ok(Found::Account(Box::new(account)));
@@ -140,14 +140,14 @@ fn find(station: &Station, limits: &ReadLimits) -> Result<Found, OptimiseError> 
             .map_err(failed);
     }
     if load.is_file() {
-        return of_results(&json(&load)?, station).map(Found::State).map_err(failed);
+        return of_results(&json(&load)?, station).map(|state| Found::State(Box::new(state))).map_err(failed);
     }
     match Target::find(path)? {
         Target::Studies(studies) => {
             let cases = cases_of(&station.label, &studies, limits)?;
             let hardware = cases.fingerprint.machine_name();
             let state = State { label: station.label.clone(), hardware, cases: Some(cases), ..State::default() };
-            Ok(Found::State(state))
+            Ok(Found::State(Box::new(state)))
         }
         Target::Runs(_) => {
             Err(failed("it holds runs: give two of them to `candlescope compare`, and its --out here".into()))
