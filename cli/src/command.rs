@@ -49,8 +49,8 @@ pub(crate) enum Command {
     #[command(after_help = crate::optimise::EXAMPLES)]
     Optimise(Box<crate::optimise::OptimiseArgs>),
     /// Write the same account of what was tried by hand: studies, comparisons and load tests in the order given
-    #[command(after_help = crate::optimise::JOURNEY_EXAMPLES)]
-    Journey(crate::optimise::JourneyArgs),
+    #[command(after_help = crate::journey::EXAMPLES)]
+    Journey(crate::journey::JourneyArgs),
     /// Say whether one run, study or program is better than another, and which paths changed
     #[command(after_help = crate::compare::EXAMPLES)]
     Compare(Box<crate::compare::CompareArgs>),

@@ -53,6 +53,10 @@ absent!(bench, BenchArgs -> u8, "`candlescope bench`", "lab");
 absent!(load, LoadArgs -> (), "`candlescope load`", "lab");
 #[cfg(not(feature = "lab"))]
 absent!(tune, TuneArgs -> u8, "`candlescope tune`", "lab");
+#[cfg(not(feature = "lab"))]
+absent!(optimise, OptimiseArgs -> u8, "`candlescope optimise`", "lab");
+#[cfg(not(feature = "lab"))]
+absent!(journey, JourneyArgs -> (), "`candlescope journey`", "lab");
 #[cfg(not(feature = "monitor"))]
 absent!(monitor, MonitorArgs -> (), "`candlescope monitor`", "monitor");
 #[cfg(not(feature = "ncu"))]
@@ -82,27 +86,4 @@ pub(crate) mod compare {
         crate::compare_failed::COMPARE_FAILED
     }
     pub(crate) use run as run_gate;
-}
-
-/// `optimise` and `journey`, which the feature `lab` has.
-#[cfg(not(feature = "lab"))]
-pub(crate) mod optimise {
-    pub(crate) const EXAMPLES: &str = "Not part of this build: cargo build -p candlescope-cli builds it";
-    pub(crate) const JOURNEY_EXAMPLES: &str = EXAMPLES;
-
-    #[derive(Debug, clap::Args)]
-    pub(crate) struct OptimiseArgs {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-        any: Vec<std::ffi::OsString>,
-    }
-    pub(crate) use OptimiseArgs as JourneyArgs;
-
-    pub(crate) fn run(args: &OptimiseArgs) -> anyhow::Result<u8> {
-        run_journey(args).map(|()| 0)
-    }
-
-    pub(crate) fn run_journey(args: &JourneyArgs) -> anyhow::Result<()> {
-        let _ = &args.any;
-        Err(super::default_feature("`candlescope optimise` and `candlescope journey`", "lab"))
-    }
 }

@@ -28,6 +28,8 @@ mod full;
 mod hand_over;
 #[cfg(any(feature = "lab", feature = "monitor"))]
 mod interrupts;
+#[cfg(feature = "lab")]
+mod journey;
 mod lacking;
 mod limits;
 #[cfg(feature = "lab")]
@@ -77,7 +79,7 @@ use lacking::query;
 #[cfg(not(feature = "trace-candle"))]
 use lacking::trace_candle;
 #[cfg(not(feature = "lab"))]
-use lacking::{bench, compare, load, optimise, tune};
+use lacking::{bench, compare, journey, load, optimise, tune};
 
 use clap::Parser;
 use command::{Cli, Command};
@@ -131,7 +133,7 @@ pub fn main() -> ExitCode {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
         },
-        Command::Journey(args) => optimise::run_journey(&args),
+        Command::Journey(args) => journey::run(&args),
         // Their errors have a status of their own, because 1 and 2 are outcomes.
         Command::Compare(args) => return ExitCode::from(compare::run(&args)),
         Command::Gate(args) => return ExitCode::from(compare::run_gate(&args)),

@@ -14,3 +14,11 @@ pub(crate) fn chosen(named: Option<&Path>, kind: &str, resume: bool) -> Result<P
         None => Ok(Path::new("results").join(format!("{kind}-{}", candlescope_core::HostNs::now().0 / 1_000_000))),
     }
 }
+
+/// Fails if there is something in a directory; `or` is what else could be meant.
+pub(crate) fn must_be_empty(out: &Path, or: &str) -> Result<()> {
+    if std::fs::read_dir(out).is_ok_and(|mut there| there.next().is_some()) {
+        bail!("{} is not empty: name another directory with --out{or}", out.display());
+    }
+    Ok(())
+}

@@ -246,6 +246,11 @@ impl Account {
         (!gains.is_empty()).then(|| 1.0 - gains.iter().map(|gain| 1.0 - gain).product::<f64>())
     }
 
+    /// How many times as fast it is, where anything was kept.
+    pub fn times_as_fast(&self) -> Option<f64> {
+        self.total().map(|total| 1.0 / (1.0 - total).max(1e-9))
+    }
+
     /// Promises that were put to the test, and how many came true.
     pub fn promises(&self) -> (usize, usize) {
         let tested: Vec<bool> = self.phases.iter().filter_map(Phase::came_true).collect();

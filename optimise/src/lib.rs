@@ -42,5 +42,5 @@ pub use remedies::Answers;
 pub use search::{Course, optimise};
 pub use setting::{Change, Setting};
 pub use summary::markdown;
-pub use words::{gain, quoted};
+pub use words::gain;
 pub use write::{CHART, SUMMARY, read, read_account};

@@ -3,8 +3,8 @@
 use crate::goal::Goal;
 use crate::program::Program;
 use crate::setting::Setting;
+use crate::words::told_by;
 use candlescope_reader::{ReadLimits, Run};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -64,8 +64,6 @@ impl OptimiseOptions {
     pub(crate) fn told_by(&self) -> String {
         let goal = &self.goal;
         let all = (&self.program.words, &self.program.private, &self.tries, &self.promises, &self.run);
-        let mut hasher = DefaultHasher::new();
-        format!("{all:?} {:?} {:?} {:?} {:?}", goal.aim, goal.slo, goal.most_kl, self.baseline).hash(&mut hasher);
-        format!("{:016x}", hasher.finish())
+        told_by(&format!("{all:?} {:?} {:?} {:?} {:?}", goal.aim, goal.slo, goal.most_kl, self.baseline))
     }
 }

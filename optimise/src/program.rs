@@ -2,14 +2,13 @@
 
 use crate::setting::{Change, Setting};
 use crate::words::quoted;
+use std::path::PathBuf;
 
 /// The program, and words that every command of it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// How it is started, as a shell reads it.
-    pub program: String,
-    /// What people call it: `candlescope`.
-    pub name: String,
+    /// Its file.
+    pub program: PathBuf,
     /// Words that are no options: groups and keys of a configuration.
     pub words: Vec<String>,
     /// Words that no file and no message has: texts, addresses with passwords.
@@ -46,9 +45,14 @@ impl Program {
         format!(
             "{}{} profile {words}{} --no-progress --out {{out}}",
             all.environment_in_words(),
-            self.program,
+            quoted(&self.program.display().to_string()),
             all.options_in_words()
         )
+    }
+
+    /// What people call it: `candlescope`.
+    fn name(&self) -> String {
+        self.program.file_stem().map_or_else(|| "candlescope".into(), |name| name.to_string_lossy().into_owned())
     }
 
     /// The command with a setting for people to use.
@@ -57,7 +61,7 @@ impl Program {
         // Whoever uses it says again what is written nowhere.
         let private = self.private.iter().filter_map(|word| word.split_once('=')).map(|(name, _)| format!(" {name}=…"));
         let options = setting.options_in_words() + &private.collect::<String>();
-        format!("{}{} profile {words}{options}", setting.environment_in_words(), self.name)
+        format!("{}{} profile {words}{options}", setting.environment_in_words(), self.name())
     }
 }
 
@@ -67,12 +71,8 @@ mod tests {
 
     #[test]
     fn what_the_user_asked_for_stays() {
-        let program = Program {
-            program: "candlescope".into(),
-            name: "candlescope".into(),
-            words: vec!["model=smollm2".into()],
-            private: Vec::new(),
-        };
+        let program =
+            Program { program: "candlescope".into(), words: vec!["model=smollm2".into()], private: Vec::new() };
         let setting = Setting::default().with(&Change::default().option("stacks", "99").option("prompt", "it's"));
         assert_eq!(
             program.command(&setting, Recording::Comparison, false),
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn texts_are_in_no_command_that_is_shown() {
         let private = vec!["--prompt=a secret".to_string()];
-        let program = Program { program: "candlescope".into(), name: "candlescope".into(), words: Vec::new(), private };
+        let program = Program { program: "candlescope".into(), words: Vec::new(), private };
         let run = program.command(&Setting::default(), Recording::Comparison, false);
         assert!(run.contains("'--prompt=a secret'"), "{run}");
         let shown = program.to_use(&Setting::default());

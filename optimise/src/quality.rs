@@ -1,29 +1,24 @@
 //! How far answers of a variant of the weights are from those of f32, as `bench variants` measures it.
 
 use crate::account::QualityMeasured;
-use crate::words::quoted;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Measures a variant's quality. `program` is how candlescope is started.
+/// Measures a variant's quality. `program` is candlescope.
 ///
 /// # Errors
 /// When it cannot be measured, with the reason.
 pub(crate) fn measure(
-    program: &str,
+    program: &Path,
     (model, device): (&str, &str),
     variant: &str,
     out: &Path,
 ) -> Result<QualityMeasured, String> {
-    let model = quoted(&format!("--model={model}"));
-    let text = format!(
-        "{program} bench variants {model} {} --variants {variant} --runs 1 --processes 1 --profiled 0 --output-tokens 8 \
-         --no-progress --json --out {}",
-        quoted(&format!("--device={device}")),
-        quoted(&out.display().to_string())
-    );
-    let ran = Command::new("/bin/sh").args(["-c", &text]).stdin(Stdio::null()).stderr(Stdio::piped()).output();
+    let mut command = Command::new(program);
+    command.args(["bench", "variants", "--runs", "1", "--processes", "1", "--profiled", "0", "--output-tokens", "8"]);
+    command.args(["--model", model, "--device", device, "--variants", variant, "--no-progress", "--json"]);
+    let ran = command.arg("--out").arg(out).stdin(Stdio::null()).stderr(Stdio::piped()).output();
     let ran = ran.map_err(|error| format!("quality cannot be measured: {error}"))?;
     let said = String::from_utf8_lossy(&ran.stderr);
     let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");

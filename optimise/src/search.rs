@@ -1,15 +1,15 @@
 //! The search: a run, its findings, remedies in order of what they promise, each in turns with what there was before.
 
-use crate::account::{Account, ByHand, COMMAND, Ended, Phase, Promise, QualityMeasured, Verdict};
+use crate::account::{Account, ByHand, COMMAND, Ended, Phase, Promise, Verdict};
 use crate::error::OptimiseError;
 use crate::facts::Facts;
 use crate::options::OptimiseOptions;
 use crate::program::Recording;
 use crate::promise::{named, promise};
 use crate::remedies::{self, Answers, Attempt, Remedy, State};
-use crate::setting::Change;
+use crate::setting::{Change, Setting};
 use crate::trial::{LEAST_PAIRS, Trial, TrialOptions, trial};
-use crate::words::signed;
+use crate::words::{signed, told_by};
 use crate::{ledger, quality, write};
 use candlescope_compare::Outcome;
 use candlescope_core::numbers::percent;
@@ -21,7 +21,6 @@ use candlescope_lab::method::Cancel;
 use candlescope_predict::simulation::Simulation;
 use candlescope_reader::Run;
 use candlescope_report::advice::remedy_in_words;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -143,20 +142,27 @@ impl Search<'_> {
     /// Starts the program once: the first start reads files from the disk and fills caches. How long the next one takes is
     /// then what runs of a comparison take.
     fn warm_up(&mut self) -> Result<Option<Duration>, OptimiseError> {
-        let on_gpu = self.asks_for_gpu();
-        let command = self.options.program.command(&self.account.setting, Recording::Comparison, on_gpu);
-        let mut took = None;
-        for name in ["first-start", "second-start"] {
-            self.say(format!("starting it: {name}"));
-            let (out, began) = (self.fresh(Path::new("recorded"), name), Instant::now());
-            let limit = self.options.budget.max(LEAST_LIMIT);
-            let Some(dir) = take_run(&command, &out, Some(limit), self.cancel)? else { return Ok(None) };
-            took = Some(began.elapsed());
-            // A group's file may have chosen the device.
-            let run = Run::open_within(&dir, self.options.limits.clone())?;
-            self.on_gpu = run.manifest().map(|manifest| Facts::of(manifest).on_gpu());
-        }
-        Ok(took)
+        let command = self.command(&self.account.setting, Recording::Comparison);
+        let Some((dir, _)) = self.record("first-start", &command)? else { return Ok(None) };
+        // A group's file may have chosen the device.
+        let run = Run::open_within(&dir, self.options.limits.clone())?;
+        self.on_gpu = run.manifest().map(|manifest| Facts::of(manifest).on_gpu());
+        let command = self.command(&self.account.setting, Recording::Comparison);
+        Ok(self.record("second-start", &command)?.map(|(_, took)| took))
+    }
+
+    /// The command with a setting.
+    fn command(&self, setting: &Setting, recording: Recording) -> String {
+        self.options.program.command(setting, recording, self.asks_for_gpu())
+    }
+
+    /// Takes one run of a command; its folder, and what it took. `None` if it was interrupted.
+    fn record(&mut self, name: &str, command: &str) -> Result<Option<(PathBuf, Duration)>, OptimiseError> {
+        self.say(format!("recording {name}"));
+        let (out, began) = (self.fresh("recorded", name), Instant::now());
+        let limit = self.options.budget.max(LEAST_LIMIT);
+        let dir = take_run(command, &out, Some(limit), self.cancel)?;
+        Ok(dir.map(|dir| (dir, began.elapsed())))
     }
 
     /// Whether the device that was asked for is a GPU.
@@ -202,14 +208,14 @@ impl Search<'_> {
                 self.leave(candidate, &why);
                 candidates.for_each(|candidate| self.leave(candidate, &why));
                 self.note_impossible(impossible);
-                return self.finish(&state, Ended::Budget, took);
+                return self.finish(Ended::Budget, took);
             }
             // Half of what is left at most: others come after it.
             let most = self.options.pairs.min((fits / 2).max(LEAST_PAIRS));
             let tried = self.account.phases.len();
             let kept = match self.attempt(&state, candidate, most, took)? {
                 Some(kept) => kept,
-                None => return self.finish(&state, Ended::Interrupted, took),
+                None => return self.finish(Ended::Interrupted, took),
             };
             // What a run takes changes with what is kept. Each side runs once more, before the pairs.
             let runs = self.account.phases.get(tried).map_or(0, |phase| 2 * phase.samples_ns.len() + 2);
@@ -223,7 +229,7 @@ impl Search<'_> {
                 self.account.whole = None;
                 state = match self.diagnose(&name) {
                     Ok(Some(state)) => state,
-                    Ok(None) => return self.finish(&state, Ended::Interrupted, took),
+                    Ok(None) => return self.finish(Ended::Interrupted, took),
                     // What is kept is known all the same.
                     Err(error) => {
                         self.account.error = Some(format!("the state after it cannot be recorded: {error}"));
@@ -232,21 +238,19 @@ impl Search<'_> {
                 };
             }
         }
-        self.finish(&state, Ended::AllTried, took)
+        self.finish(Ended::AllTried, took)
     }
 
     /// Compares the beginning with the end, where more than one remedy was kept and there is time.
-    fn finish(&mut self, state: &Diagnosed, ended: Ended, took: Duration) -> Result<Ended, OptimiseError> {
+    fn finish(&mut self, ended: Ended, took: Duration) -> Result<Ended, OptimiseError> {
         let kept = self.account.phases.iter().filter(|phase| phase.verdict == Verdict::Kept).count();
         let pair = took.mul_f64(3.0);
         if kept < 2 || ended == Ended::Interrupted || self.left() < pair.mul_f64((LEAST_PAIRS + 1) as f64) {
             return Ok(ended);
         }
         self.say("the first state and the last, in turns".into());
-        let on_gpu = state.facts.on_gpu();
-        let program = &self.options.program;
-        let commands = [&self.account.baseline, &self.account.setting]
-            .map(|setting| program.command(setting, Recording::Comparison, on_gpu));
+        let ends = [&self.account.baseline, &self.account.setting];
+        let commands = ends.map(|setting| self.command(setting, Recording::Comparison));
         let fits = (self.left().as_secs_f64() / pair.as_secs_f64().max(1e-3)) as usize;
         match self.trial((&commands[0], &commands[1]), "whole", fits.min(self.options.pairs), took) {
             Ok(None) => return Ok(Ended::Interrupted),
@@ -265,14 +269,8 @@ impl Search<'_> {
 
     /// Records the present setting, and finds out what holds it back.
     fn diagnose(&mut self, name: &str) -> Result<Option<Diagnosed>, OptimiseError> {
-        self.say(format!("recording: {name}"));
-        let on_gpu = self.asks_for_gpu();
-        let command = self.options.program.command(&self.account.setting, Recording::Diagnosis, on_gpu);
-        let out = self.fresh(Path::new("recorded"), name);
-        let began = Instant::now();
-        let limit = self.options.budget.max(LEAST_LIMIT);
-        let Some(dir) = take_run(&command, &out, Some(limit), self.cancel)? else { return Ok(None) };
-        let took = began.elapsed();
+        let command = self.command(&self.account.setting, Recording::Diagnosis);
+        let Some((dir, took)) = self.record(name, &command)? else { return Ok(None) };
         self.read(&dir, took).map(Some)
     }
 
@@ -287,7 +285,7 @@ impl Search<'_> {
     }
 
     /// A folder of the study that is not there yet.
-    fn fresh(&self, folder: &Path, name: &str) -> PathBuf {
+    fn fresh(&self, folder: &str, name: &str) -> PathBuf {
         let base = self.options.out.join(folder);
         let free = |n: usize| base.join(if n == 1 { name.to_string() } else { format!("{name}-{n}") });
         (1..).map(free).find(|path| !path.exists()).unwrap_or_else(|| base.join(name))
@@ -366,36 +364,49 @@ impl Search<'_> {
             return Ok(Some(false));
         }
         let next = self.account.setting.with(&attempt.change);
-        let on_gpu = state.facts.on_gpu();
-        let program = &self.options.program;
-        let commands =
-            [&self.account.setting, &next].map(|setting| program.command(setting, Recording::Comparison, on_gpu));
+        let commands = [&self.account.setting, &next].map(|setting| self.command(setting, Recording::Comparison));
         self.say(format!("{} {}: in turns with what there was", remedy.name, attempt.change.words()));
         let name = format!("{}-{}", self.account.phases.len() + 1, remedy.name);
         let tried = self.trial((&commands[0], &commands[1]), &name, most, took);
+        let verdict = self.settle(phase, tried, &state.facts);
+        if verdict == Some(Verdict::Kept) {
+            self.account.setting = next;
+        }
+        Ok(verdict.map(|verdict| verdict == Verdict::Kept))
+    }
+
+    /// Notes what came out of a trial; `None` if it was interrupted.
+    fn settle(
+        &mut self,
+        mut phase: Phase,
+        tried: Result<Option<Trial>, CompareFailed>,
+        facts: &Facts,
+    ) -> Option<Verdict> {
         phase.runs = Some(self.trial_folder.clone());
-        let about_quality = std::mem::take(&mut phase.why);
+        // What was said of it before.
+        let said = std::mem::take(&mut phase.why);
         match tried {
-            Ok(None) => return Ok(None),
+            Ok(None) => return None,
             Ok(Some(trial)) => {
                 fill(&mut phase, &trial);
-                (phase.verdict, phase.why) = self.judge(&trial, &attempt.answers);
+                (phase.verdict, phase.why) = self.judge(&trial, &phase.answers);
                 look_again(&mut phase, &trial);
+            }
+            // What a command of others printed may hold keys: it stands in a file beside its runs.
+            Err(CompareFailed::Command { status, .. }) if phase.is_command() => {
+                (phase.verdict, phase.why) = (Verdict::Failed, format!("it ended with {status}"));
             }
             Err(error) => (phase.verdict, phase.why) = (Verdict::Failed, error.to_string()),
         }
-        if !about_quality.is_empty() {
-            phase.why = format!("{}; {about_quality}", phase.why);
+        if !said.is_empty() {
+            phase.why = format!("{}; {said}", phase.why);
         }
         if let Some(path) = &self.options.ledger {
-            ledger::keep(path, &phase, &state.facts);
+            ledger::keep(path, &phase, facts);
         }
-        let kept = phase.verdict == Verdict::Kept;
+        let verdict = phase.verdict;
         self.account.phases.push(phase);
-        if kept {
-            self.account.setting = next;
-        }
-        Ok(Some(kept))
+        Some(verdict)
     }
 
     /// Why an attempt must not be made, for its quality. Measures it, where there is a limit.
@@ -409,27 +420,22 @@ impl Search<'_> {
             phase.why = "the weights are random: nothing can be said about quality".into();
             return None;
         }
-        if let Some(known) =
-            self.account.phases.iter().find(|phase| phase.answers == attempt.answers && phase.quality.is_some())
-        {
-            let found = known.quality.clone();
-            return self.within_quality(found, limit, phase);
-        }
-        self.say(format!("quality of {variant}"));
-        let out = self.fresh(Path::new("quality"), variant);
-        let of = (state.facts.source.as_str(), state.facts.device.as_str());
-        let measured = quality::measure(&self.options.program.program, of, variant, &out);
-        match measured {
-            Err(why) => Some(why),
-            Ok(found) => self.within_quality(Some(found), limit, phase),
-        }
-    }
-
-    /// Notes a quality, and why it is not enough.
-    #[allow(clippy::unused_self, reason = "part of the search")]
-    fn within_quality(&self, found: Option<QualityMeasured>, limit: f64, phase: &mut Phase) -> Option<String> {
-        let kl = found.as_ref()?.kl;
-        phase.quality = found;
+        let same = self.account.phases.iter().filter(|phase| phase.answers == attempt.answers);
+        let known = same.filter_map(|phase| phase.quality.clone()).next();
+        let measured = match known {
+            Some(known) => Ok(known),
+            None => {
+                self.say(format!("quality of {variant}"));
+                let out = self.fresh("quality", variant);
+                let of = (state.facts.source.as_str(), state.facts.device.as_str());
+                quality::measure(&self.options.program.program, of, variant, &out)
+            }
+        };
+        let found = match measured {
+            Ok(found) => phase.quality.insert(found),
+            Err(why) => return Some(why),
+        };
+        let kl = found.kl;
         (kl > limit).then(|| {
             phase.verdict = Verdict::Refused;
             format!("the mean KL divergence is {kl:.4}, above the limit of {limit}")
@@ -443,7 +449,7 @@ impl Search<'_> {
         most: usize,
         took: Duration,
     ) -> Result<Option<Trial>, CompareFailed> {
-        let out = self.fresh(Path::new("trials"), name);
+        let out = self.fresh("trials", name);
         let options = TrialOptions {
             out: &out,
             most,
@@ -525,24 +531,16 @@ impl Search<'_> {
 
     /// Tries commands that somebody wrote.
     fn by_hand(&mut self) -> Result<Ended, OptimiseError> {
-        let on_gpu = self.asks_for_gpu();
-        let before = match &self.options.run {
-            Some(command) => command.clone(),
-            None => self.options.program.command(&self.account.setting, Recording::Comparison, on_gpu),
-        };
+        let own = |recording| self.command(&self.account.setting, recording);
+        let before = self.options.run.clone().unwrap_or_else(|| own(Recording::Comparison));
         // Promises need more than times of steps.
         let recorded = match &self.options.run {
-            None if !self.options.promises.is_empty() => {
-                self.options.program.command(&self.account.setting, Recording::Diagnosis, on_gpu)
-            }
+            None if !self.options.promises.is_empty() => own(Recording::Diagnosis),
             _ => before.clone(),
         };
         // What it is held against has to run, and says how long a run takes.
-        self.say("recording: as it is".into());
-        let (out, began) = (self.fresh(Path::new("recorded"), "as-it-is"), Instant::now());
-        let limit = self.options.budget.max(LEAST_LIMIT);
-        let Some(dir) = take_run(&recorded, &out, Some(limit), self.cancel)? else { return Ok(Ended::Interrupted) };
-        let state = self.read(&dir, began.elapsed())?;
+        let Some((dir, took)) = self.record("as-it-is", &recorded)? else { return Ok(Ended::Interrupted) };
+        let state = self.read(&dir, took)?;
         self.account.describe(&state.facts);
         let known = State { facts: &state.facts, goal: &self.options.goal, diagnosis: &state.diagnosis };
         let named = |text: &String| named(&known, state.simulation.as_ref(), text).map_err(OptimiseError::Promise);
@@ -558,31 +556,14 @@ impl Search<'_> {
             self.say(format!("{title}: in turns with what there was"));
             // Who allows other answers says so.
             let answers = if self.options.goal.most_kl.is_some() { Answers::Rounded } else { Answers::Same };
-            let mut phase = blank(COMMAND, &title, &Change::default(), answers.clone());
+            let mut phase = blank(COMMAND, &title, &Change::default(), answers);
             phase.promised = promises.get(at).cloned();
-            let mut hasher = DefaultHasher::new();
-            command.hash(&mut hasher);
-            phase.told_by = Some(format!("command {:016x}", hasher.finish()));
+            phase.told_by = Some(format!("command {}", told_by(command)));
             let name = format!("{}-by-hand", at + 1);
             let tried = self.trial((&before, command), &name, self.options.pairs, state.took);
-            phase.runs = Some(self.trial_folder.clone());
-            match tried {
-                Ok(None) => return Ok(Ended::Interrupted),
-                Ok(Some(trial)) => {
-                    fill(&mut phase, &trial);
-                    (phase.verdict, phase.why) = self.judge(&trial, &answers);
-                    look_again(&mut phase, &trial);
-                }
-                // What it printed may hold keys: it stands in a file beside its runs.
-                Err(CompareFailed::Command { status, .. }) => {
-                    (phase.verdict, phase.why) = (Verdict::Failed, format!("it ended with {status}"));
-                }
-                Err(error) => (phase.verdict, phase.why) = (Verdict::Failed, error.to_string()),
+            if self.settle(phase, tried, &state.facts).is_none() {
+                return Ok(Ended::Interrupted);
             }
-            if let Some(path) = &self.options.ledger {
-                ledger::keep(path, &phase, &state.facts);
-            }
-            self.account.phases.push(phase);
             self.write()?;
         }
         Ok(Ended::AllTried)

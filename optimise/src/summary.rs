@@ -63,7 +63,7 @@ fn head(page: &mut String, account: &Account) {
                 None if kept > 1 => ", what its steps come to (not measured as a whole)".to_string(),
                 None => String::new(),
             };
-            let faster = 1.0 / (1.0 - total).max(1e-9);
+            let faster = account.times_as_fast().unwrap_or(1.0);
             let _ = writeln!(
                 page,
                 "**{} of the step time is gone ({faster:.2} times as fast)**{measured}.\n",

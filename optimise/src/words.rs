@@ -1,9 +1,10 @@
 //! Words for shells, and shares for people.
 
 use candlescope_core::numbers::percent;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A word as a shell reads it.
-pub fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     // `--batch=2` needs no quotes, though a word such as `a=b` at the beginning of a command would.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -23,4 +24,11 @@ pub(crate) fn signed(share: f64) -> String {
 /// A gain as people read it; a loss has a minus.
 pub fn gain(share: f64) -> String {
     if share < 0.0 { format!("−{}", percent(-share)) } else { percent(share) }
+}
+
+/// By which a text is told from others without having it.
+pub(crate) fn told_by(text: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }

@@ -1,11 +1,9 @@
 //! `candlescope optimise`: remedies applied, and proven.
 
 mod final_state;
-mod journey;
 mod optimise_args;
 
-pub(crate) use journey::{JOURNEY_EXAMPLES, JourneyArgs, run_journey};
-pub(crate) use optimise_args::{EXAMPLES, OptimiseArgs};
+pub(crate) use optimise_args::{EXAMPLES, GoalName, OptimiseArgs};
 
 use crate::bench::operations::cancel_on_interrupt;
 use crate::conf::is_private;
@@ -16,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use candlescope_core::numbers::percent;
 use candlescope_findings::ledger::Ledger;
 use candlescope_optimise::{
-    Account, Change, Ended, Goal, OptimiseOptions, Program, SUMMARY, Setting, Verdict, gain, optimise, quoted, read,
+    Account, Change, Ended, Goal, OptimiseOptions, Program, SUMMARY, Setting, Verdict, gain, optimise, read,
 };
 use serde_json::json;
 use std::path::Path;
@@ -43,28 +41,25 @@ pub(crate) fn run(args: &OptimiseArgs) -> Result<u8> {
     let mut told = String::new();
     let account = optimise(&options, done, &cancel, &mut |course| {
         let left = course.left.as_secs();
-        progress.wait(&format!("{} ({}:{:02} left)", course.doing, left / 60, left % 60));
+        let doing = format!("{} ({}:{:02} left)", course.doing, left / 60, left % 60);
+        progress.wait(&doing);
         // Without a terminal, each step once.
         let step = course.doing.split(':').next().unwrap_or_default();
         if progress.in_lines() && told != step {
             told = step.to_string();
-            note(&format!("progress: {} ({}:{:02} left)", course.doing, left / 60, left % 60));
+            note(&format!("progress: {doing}"));
         }
     });
     progress.clear();
     let account = account?;
-    let is_ours = options.tries.is_empty();
-    let kept = if is_ours && account.setting != account.baseline {
+    // Of commands that somebody wrote, there is no last state.
+    let program = options.tries.is_empty().then_some(&options.program);
+    let kept = if program.is_some() && account.setting != account.baseline {
         final_state::write(&account, &options)?
     } else {
         Vec::new()
     };
-    if args.json {
-        let object = json!({ "schema": 1, "study": options.out, "account": account, "total_gain": account.total() });
-        say(&object.to_string())?;
-    } else {
-        tell(&account, &kept, options.tries.is_empty().then_some(&options.program), &options.out)?;
-    }
+    show(&account, &kept, program, &options.out, args.json)?;
     if let Some(error) = &account.error {
         note(&format!("error: {error}"));
     }
@@ -100,14 +95,12 @@ fn prepared(args: &OptimiseArgs) -> Result<(OptimiseOptions, Option<Account>)> {
     }
     let out = crate::out_dir::chosen(out.as_deref(), "optimise", args.resume)?;
     let out = std::path::absolute(&out).with_context(|| format!("cannot use {}", out.display()))?;
-    if !args.resume && std::fs::read_dir(&out).is_ok_and(|mut there| there.next().is_some()) {
-        bail!("{} is not empty: name another directory with --out, or go on with --resume", out.display());
+    if !args.resume {
+        crate::out_dir::must_be_empty(&out, ", or go on with --resume")?;
     }
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
-    let name = program.file_stem().map_or_else(|| "candlescope".into(), |name| name.to_string_lossy().into_owned());
-    let program = quoted(&program.display().to_string());
     let baseline = Setting::default().with(&change);
-    let mut options = OptimiseOptions::new(Program { program, name, words, private }, baseline, out);
+    let mut options = OptimiseOptions::new(Program { program, words, private }, baseline, out);
     options.goal = Goal::new(args.goal.into(), args.slo.unwrap_or_default(), args.quality);
     options.budget = args.budget;
     options.pairs = usize::from(args.pairs);
@@ -128,8 +121,18 @@ fn prepared(args: &OptimiseArgs) -> Result<(OptimiseOptions, Option<Account>)> {
     Ok((options, done))
 }
 
-/// Says what came out. `program` is what the last state is run with, if that is known.
-fn tell(account: &Account, kept: &[String], program: Option<&Program>, out: &Path) -> Result<()> {
+/// Says what came out, as one object or in lines. `program` is what the last state is run with, if that is known.
+pub(crate) fn show(
+    account: &Account,
+    kept: &[String],
+    program: Option<&Program>,
+    out: &Path,
+    as_json: bool,
+) -> Result<()> {
+    if as_json {
+        let object = json!({ "schema": 1, "study": out, "account": account, "total_gain": account.total() });
+        return say(&object.to_string());
+    }
     for phase in &account.phases {
         let promised = phase.promised.as_ref().map_or_else(String::new, |promised| {
             format!(", promised {} ({} to {})", gain(promised.mid), gain(promised.low), gain(promised.high))
@@ -145,9 +148,8 @@ fn tell(account: &Account, kept: &[String], program: Option<&Program>, out: &Pat
         say(&format!("{came_true} of {promises} promises came true within their bounds."))?;
     }
     let kept_any = account.phases.iter().any(|phase| phase.verdict == Verdict::Kept);
-    match account.total() {
-        Some(total) if kept_any => {
-            let factor = 1.0 / (1.0 - total).max(1e-9);
+    match account.total().zip(account.times_as_fast()) {
+        Some((total, factor)) if kept_any => {
             say(&format!("Step time: {} less, {factor:.2} times as fast.", percent(total)))?;
             if let Some(program) = program {
                 say(&format!("Use it: {}", program.to_use(&account.setting)))?;

@@ -19,7 +19,7 @@ Each step says what it runs. No file is changed but below --out, and the ledger 
 
 /// What is to become better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum GoalName {
+pub(crate) enum GoalName {
     /// The time of a request alone
     Latency,
     /// Tokens a second over all sequences

@@ -84,9 +84,7 @@ pub(super) fn run(args: &ThreadsArgs) -> Result<u8> {
         note(&format!("warning: {most} threads share the {available} processors that may be used"));
     }
     let out = crate::out_dir::chosen(args.out.as_deref(), "tune-threads", false)?;
-    if std::fs::read_dir(&out).is_ok_and(|mut there| there.next().is_some()) {
-        bail!("{} is not empty: name another directory with --out", out.display());
-    }
+    crate::out_dir::must_be_empty(&out, "")?;
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make the directory {}", out.display()))?;
     warn_of_debug_build();
     let cancel = cancel_on_interrupt(last_repetition);

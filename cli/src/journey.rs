@@ -1,16 +1,13 @@
 //! `candlescope journey`: what was tried by hand, as an account.
 
-use super::optimise_args::GoalName;
-use super::tell;
 use crate::limits::limits;
-use crate::output::say;
+use crate::optimise::{GoalName, show};
 use anyhow::{Context, Result, bail};
 use candlescope_optimise::{Station, journey, write_journey};
 use clap::Args;
-use serde_json::json;
 use std::path::PathBuf;
 
-pub(crate) const JOURNEY_EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   candlescope journey results/before results/eight-threads results/q8
       three studies of `bench`: each held against the best before it
@@ -40,20 +37,14 @@ pub(crate) struct JourneyArgs {
 }
 
 /// Writes the account.
-pub(crate) fn run_journey(args: &JourneyArgs) -> Result<()> {
+pub(crate) fn run(args: &JourneyArgs) -> Result<()> {
     let out = crate::out_dir::chosen(args.out.as_deref(), "journey", false)?;
-    if std::fs::read_dir(&out).is_ok_and(|mut there| there.next().is_some()) {
-        bail!("{} is not empty: name another directory with --out", out.display());
-    }
+    crate::out_dir::must_be_empty(&out, "")?;
     let stations: Vec<Station> = args.stations.iter().map(|text| Station::parse(text)).collect();
     let account = journey(&stations, args.goal.into(), &limits(&args.limits)?)?;
     if account.phases.is_empty() {
         bail!("one state alone is no journey: give what came after it as well");
     }
     write_journey(&account, &out).with_context(|| format!("in {}", out.display()))?;
-    if args.json {
-        let object = json!({ "schema": 1, "study": out, "account": account, "total_gain": account.total() });
-        return say(&object.to_string());
-    }
-    tell(&account, &[], None, &out)
+    show(&account, &[], None, &out, args.json)
 }
