@@ -11,7 +11,7 @@ use candlescope_findings::ledger::Ledger;
 use candlescope_findings::{AnalyzeOptions, Analyzed, analyze};
 use candlescope_predict::simulation::{Change, SimulationOptions, WhatIf, parse_changes};
 use candlescope_reader::Run;
-use candlescope_report::{account, advice, what_if as what_if_text};
+use candlescope_report::{account, advice, sensitivity, what_if as what_if_text};
 use candlescope_work::devices::peaks_device;
 use clap::Args;
 use serde_json::{Value, json};
@@ -152,7 +152,9 @@ fn text(analyzed: Analyzed, what_if: Option<&WhatIf>, top: usize) -> String {
         Err(_) if analysis.manifest.gpu.is_none() => String::new(),
         Err(missing) => format!("\nNo account of a device's time: {missing}"),
     };
-    format!("{asked}{findings}{account}")
+    let tried = sensitivity::text(&analysis.sensitivity);
+    let apart = if tried.is_empty() { "" } else { "\n" };
+    format!("{asked}{findings}{apart}{tried}{account}")
 }
 
 /// A run's account with what belongs to all of its findings, the findings, and what could not be judged.
@@ -165,6 +167,7 @@ fn object(analyzed: Analyzed, top: usize) -> Result<(Value, Vec<Value>, Vec<Valu
         }),
     };
     object["notes"] = json!(seen);
+    object["sensitivity"] = sensitivity::json(&analysis.sensitivity);
     object["host"] = candlescope_report::json::host(analysis.host.as_ref(), top);
     let mut told = analysis.diagnosis.map_or_else(|| json!({}), |diagnosis| advice::json(&diagnosis.top(top)));
     let mut lists = ["findings", "abstained"].map(|key| match told[key].take() {

@@ -1,13 +1,13 @@
 //! Options of `profile`, from a composed configuration.
 
 use crate::args::ProfileArgs;
-use crate::conf::{Composed, DEFAULT_PROMPT, DatasetOptions, Given, Layers};
+use crate::conf::{Composed, DEFAULT_PROMPT, DatasetOptions, Given, Layers, ProfilingOptions};
 use crate::samples;
 use anyhow::{Context, Result, bail};
 use candlescope::env::EnvConfig;
 use candlescope::gpu::KernelWindows;
 use candlescope_core::files::read_text_limited;
-use candlescope_core::{GpuTier, GpuTiming, Schedule};
+use candlescope_core::{GpuTier, GpuTiming, Perturb, Schedule};
 use candlescope_models::slots::SlotOptions;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -20,6 +20,8 @@ pub(crate) struct Options {
     /// Those of the SDK.
     pub(crate) sdk: EnvConfig,
     pub(crate) prompt: Prompt,
+    /// The experiment after the measured requests.
+    pub(crate) perturb: Option<Perturb>,
     /// Requests go on until this many seconds have passed, in place of `repeats`.
     pub(crate) duration_s: Option<f64>,
     /// The composed configuration, from which the run can be made again.
@@ -99,6 +101,7 @@ pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
     let mut options = Options {
         sdk: composed.of_sdk()?,
         prompt: prompt(&given.dataset)?,
+        perturb: perturb(&given.profiling)?,
         given,
         duration_s: None,
         inputs: composed.inputs(),
@@ -179,6 +182,34 @@ fn check(options: &Options) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// The experiment that was asked for.
+fn perturb(given: &ProfilingOptions) -> Result<Option<Perturb>> {
+    let Some(asked) = &given.perturb else {
+        if let Some(step) = &given.perturb_step {
+            bail!("--perturb-step {step} is about an experiment: say what is made slower with --perturb");
+        }
+        return Ok(None);
+    };
+    let what = asked.split(',').map(|one| one.parse().context("in --perturb")).collect::<Result<Vec<_>>>()?;
+    let text = &given.perturb_budget;
+    let budget = match text.strip_suffix('%') {
+        Some(percent) => percent.trim_end().parse::<f64>().ok().map(|percent| percent / 100.0),
+        None => text.parse().ok(),
+    };
+    let budget = budget.filter(|share| *share > 0.0 && *share <= 1.0);
+    let budget = budget.with_context(|| {
+        format!("--perturb-budget is {text}; it must be a share of time above 0 and up to 100%, such as 5%")
+    })?;
+    if given.perturb_pairs == 0 {
+        bail!("--perturb-pairs is 0; it must be at least 1");
+    }
+    let perturb = Perturb::new(what).alone(true).budget(budget).pairs(given.perturb_pairs as u64);
+    Ok(Some(match &given.perturb_step {
+        Some(step) => perturb.step(step.as_str()),
+        None => perturb,
+    }))
 }
 
 fn prompt(given: &DatasetOptions) -> Result<Prompt> {

@@ -8,7 +8,7 @@ use crate::options::{Options, Prompt, composed, resolve};
 use crate::output::{note, printable, say};
 use crate::progress::Progress;
 use crate::run_dir::RunDir;
-use crate::work::{self, Output};
+use crate::work::{self, Around, Output};
 use anyhow::{Context, Result, anyhow, bail};
 use candle_core::Device;
 use candlescope::Scope;
@@ -290,8 +290,12 @@ fn generate_all(
         progress.wait("switching the recorder of kernels on");
         handle.wait_for_kernels(Duration::from_secs(30));
     }
+    if let (Some(asked), Some(handle)) = (&options.perturb, scope.handle()) {
+        handle.prepare_perturbing(asked)?;
+    }
     crash_report::doing("generating");
-    let work::Done { outputs, dataset } = work::run(model, source, picture, options, progress)?;
+    let work::Done { outputs, dataset } =
+        work::run(model, source, picture, options, &Around { progress, handle: scope.handle() })?;
     if let (Some(handle), Some(facts)) = (scope.handle(), dataset) {
         handle.set_result(result_key::DATASET.name(), facts);
     }

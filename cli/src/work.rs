@@ -4,6 +4,7 @@ use crate::options::{Dataset, Options, Prompt};
 use crate::progress::Progress;
 use crate::prompts::{Asking, Encoder, PromptInput, always, of_dataset};
 use anyhow::{Context, Result, anyhow, bail};
+use candlescope_core::{Handle, PerturbProgress};
 use candlescope_models::chat::Message;
 use candlescope_models::{
     AnyModel, Encoding, GenerateOptions, GenerationOutput, LoadedEncoder, LoadedEncoderDecoder, LoadedModel,
@@ -49,6 +50,12 @@ impl Output {
     }
 }
 
+/// What stands around the requests: how far they are, and the session.
+pub(crate) struct Around<'a> {
+    pub(crate) progress: &'a Progress,
+    pub(crate) handle: Option<&'a Handle>,
+}
+
 /// What all requests yielded, those of the warm-up left out, and facts about a data set.
 pub(crate) struct Done {
     pub(crate) outputs: Vec<Output>,
@@ -61,7 +68,7 @@ pub(crate) fn run(
     source: &ModelSource,
     picture: Option<&Picture>,
     options: &Options,
-    progress: &Progress,
+    around: &Around<'_>,
 ) -> Result<Done> {
     if picture.is_some() && !matches!(model, AnyModel::Vision(_)) {
         bail!(
@@ -70,10 +77,10 @@ pub(crate) fn run(
         );
     }
     match model {
-        AnyModel::Vision(mut model) => vision(&mut model, source, picture, options, progress),
-        AnyModel::Decoder(mut model) => decoder(&mut model, source, options, progress),
-        AnyModel::EncoderDecoder(mut model) => encoder_decoder(&mut model, source, options, progress),
-        AnyModel::Encoder(model) => encoder(&model, source, options, progress),
+        AnyModel::Vision(mut model) => vision(&mut model, source, picture, options, around),
+        AnyModel::Decoder(mut model) => decoder(&mut model, source, options, around),
+        AnyModel::EncoderDecoder(mut model) => encoder_decoder(&mut model, source, options, around),
+        AnyModel::Encoder(model) => encoder(&model, source, options, around),
     }
 }
 
@@ -82,7 +89,7 @@ fn needs_random(source: &ModelSource, has_tokenizer: bool) -> bool {
     !has_tokenizer && matches!(source, ModelSource::Config(_))
 }
 
-fn decoder(model: &mut LoadedModel, source: &ModelSource, options: &Options, progress: &Progress) -> Result<Done> {
+fn decoder(model: &mut LoadedModel, source: &ModelSource, options: &Options, around: &Around<'_>) -> Result<Done> {
     let asking = {
         let text = |text: &str| Ok(model.encode_prompt(text)?);
         let chat = |messages: &[Message]| Ok(model.encode_chat(messages)?);
@@ -98,11 +105,11 @@ fn decoder(model: &mut LoadedModel, source: &ModelSource, options: &Options, pro
             Prompt::Dataset(set) => of_dataset(set, options, &encoder)?,
         }
     };
-    requests(asking, options, progress, options.given.runtime.max_new_tokens, |asked| {
+    requests(asking, options, around, options.given.runtime.max_new_tokens, |asked| {
         let prompts = vec![asked.tokens.clone(); options.given.runtime.batch];
         let output = generate(model, &prompts, &generation(options, asked), &mut |token| {
             if token.sequence == 0 {
-                progress.advance();
+                around.progress.advance();
             }
         })?;
         Ok(Output::Text(output))
@@ -113,7 +120,7 @@ fn encoder_decoder(
     model: &mut LoadedEncoderDecoder,
     source: &ModelSource,
     options: &Options,
-    progress: &Progress,
+    around: &Around<'_>,
 ) -> Result<Done> {
     refuse_chat(options, &model.info.name)?;
     let most = model.source_positions();
@@ -141,19 +148,19 @@ fn encoder_decoder(
     });
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
     let mut n = 0;
-    requests(asking, options, progress, options.given.runtime.max_new_tokens, |asked| {
+    requests(asking, options, around, options.given.runtime.max_new_tokens, |asked| {
         let input = &inputs[place(n, options, inputs.len())];
         n += 1;
         let output = generate_from(model, input, &generation(options, asked), &mut |token| {
             if token.sequence == 0 {
-                progress.advance();
+                around.progress.advance();
             }
         })?;
         Ok(Output::Text(output))
     })
 }
 
-fn encoder(model: &LoadedEncoder, source: &ModelSource, options: &Options, progress: &Progress) -> Result<Done> {
+fn encoder(model: &LoadedEncoder, source: &ModelSource, options: &Options, around: &Around<'_>) -> Result<Done> {
     refuse_chat(options, &model.info.name)?;
     let most = model.info.context_length;
     let text = |text: &str| Ok(model.encode_prompt(text)?);
@@ -167,7 +174,7 @@ fn encoder(model: &LoadedEncoder, source: &ModelSource, options: &Options, progr
             of_dataset(set, options, &Encoder { model: &model.info.name, most, text: &text, chat: None, image: None })?
         }
     };
-    requests(asking, options, progress, 1, |asked| {
+    requests(asking, options, around, 1, |asked| {
         Ok(Output::Vectors(encode(model, &vec![asked.tokens.clone(); options.given.runtime.batch])?))
     })
 }
@@ -177,7 +184,7 @@ fn vision(
     source: &ModelSource,
     picture: Option<&Picture>,
     options: &Options,
-    progress: &Progress,
+    around: &Around<'_>,
 ) -> Result<Done> {
     refuse_chat(options, &model.info.name)?;
     let asking = match &options.prompt {
@@ -205,7 +212,7 @@ fn vision(
     };
     let images: Vec<Option<PathBuf>> = asking.all.iter().map(|asked| asked.image.clone()).collect();
     let mut request = 0;
-    requests(asking, options, progress, options.given.runtime.max_new_tokens, |asked| {
+    requests(asking, options, around, options.given.runtime.max_new_tokens, |asked| {
         // The tower's passes alone stand before the first measured request, because what lies between requests counts
         // in the run's throughput. A step outside of requests counts as measured, and the first pass is cold.
         if request == options.given.runtime.warmup {
@@ -226,7 +233,7 @@ fn vision(
         let prompts = vec![asked.tokens.clone(); options.given.runtime.batch];
         let output = generate_seen(model, &prompts, &generation(options, asked), &mut |token| {
             if token.sequence == 0 {
-                progress.advance();
+                around.progress.advance();
             }
         })?;
         Ok(Output::Text(output))
@@ -295,7 +302,7 @@ fn place(n: usize, options: &Options, prompts: usize) -> usize {
 fn requests(
     asking: Asking,
     options: &Options,
-    progress: &Progress,
+    around: &Around<'_>,
     ticks: usize,
     mut one: impl FnMut(&PromptInput) -> Result<Output>,
 ) -> Result<Done> {
@@ -303,8 +310,8 @@ fn requests(
     let all = options.given.runtime.warmup.saturating_add(measured);
     let limit = options.duration_s.map(Duration::from_secs_f64);
     match limit {
-        Some(_) => progress.share(),
-        None => progress.count(all.saturating_mul(ticks) as u64),
+        Some(_) => around.progress.share(),
+        None => around.progress.count(all.saturating_mul(ticks) as u64),
     }
     let mut outputs = Vec::new();
     let mut begun = Instant::now();
@@ -318,13 +325,13 @@ fn requests(
         if request == options.given.runtime.warmup {
             begun = Instant::now();
         }
-        progress.message(match request.checked_sub(options.given.runtime.warmup) {
+        around.progress.message(match request.checked_sub(options.given.runtime.warmup) {
             None => format!("warm-up {}/{}", request + 1, options.given.runtime.warmup),
             Some(n) if limit.is_some() => format!("request {}", n + 1),
             Some(n) => format!("request {}/{measured}", n + 1),
         });
         let output = one(&asking.all[place(request, options, asking.all.len())])?;
-        progress.at(match limit {
+        around.progress.at(match limit {
             Some(limit) if request >= options.given.runtime.warmup => {
                 (begun.elapsed().div_duration_f64(limit) * 1e3).min(1e3) as u64
             }
@@ -335,5 +342,33 @@ fn requests(
             outputs.push(output);
         }
     }
+    if let (Some(_), Some(handle)) = (&options.perturb, around.handle) {
+        let mut next = options.given.runtime.warmup;
+        experiment(handle, around.progress, || {
+            let asked = &asking.all[place(next, options, asking.all.len())];
+            next += 1;
+            one(asked).map(drop)
+        })?;
+    }
     Ok(Done { outputs, dataset: asking.facts })
+}
+
+/// Most requests of an experiment that gets no pair: no step of theirs is of the kind that was named, or they have too few.
+const MOST_WITHOUT_PAIRS: u64 = 200;
+
+/// Runs requests until an experiment has its pairs.
+fn experiment(handle: &Handle, progress: &Progress, mut one: impl FnMut() -> Result<()>) -> Result<()> {
+    handle.begin_perturbing()?;
+    let mut requests = 0;
+    loop {
+        let PerturbProgress { pairs, wanted, running, .. } = handle.perturbing();
+        if !running || (pairs == 0 && requests >= MOST_WITHOUT_PAIRS) {
+            break;
+        }
+        progress.message(format!("experiment: {pairs} of {wanted} pairs"));
+        one()?;
+        requests += 1;
+    }
+    handle.end_perturbing();
+    Ok(())
 }

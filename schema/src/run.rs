@@ -130,8 +130,8 @@ impl RunManifest {
     }
 }
 
-/// Steps by what became of them: `begun` = `recorded` + `captured` + `scheduled_out` + `left_plain` + `paused` + `lost`
-/// + `open_at_end`.
+/// Steps by what became of them: `begun` = `recorded` + `captured` + `scheduled_out` + `left_plain` + `perturbed` + `paused`
+/// + `lost` + `open_at_end`.
 ///
 /// The run of a capture has counts of its own: the steps of its window, all of which should be `captured`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -147,6 +147,9 @@ pub struct StepCounts {
     pub scheduled_out: u64,
     /// Steps without a record of which only the duration was measured, for the cost of recording.
     pub left_plain: u64,
+    /// Steps that were part of an experiment, in which some were made slower: they are in no figure but its own.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub perturbed: u64,
     /// Steps that began while recording was paused.
     pub paused: u64,
     /// Steps that were to be recorded but have no record, because a ring was full or their thread has no ring.
@@ -169,8 +172,15 @@ impl StepCounts {
 
     /// Steps that have no record although they ended.
     pub fn without_record(&self) -> u64 {
-        [self.left_plain, self.paused, self.lost].into_iter().fold(self.scheduled_out, u64::saturating_add)
+        [self.left_plain, self.perturbed, self.paused, self.lost]
+            .into_iter()
+            .fold(self.scheduled_out, u64::saturating_add)
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// `recorded 1,270 of 12,744 steps (11,474 left out by the schedule)`.
@@ -186,6 +196,7 @@ impl fmt::Display for StepCounts {
             (self.captured, "only because a capture asked for them"),
             (self.scheduled_out, left_out),
             (self.left_plain, "left plain to measure the overhead"),
+            (self.perturbed, "part of an experiment"),
             (self.paused, "while recording was off"),
             (self.lost, "lost because a ring was full or a thread had none"),
             (self.open_at_end, "not ended"),

@@ -125,6 +125,16 @@ impl DType {
 }
 
 words! {
+    /// Where work is done.
+    Side {
+        /// On the host, by the program's threads.
+        Host = "host",
+        /// On a device, by what they launch.
+        Device = "device",
+    }
+}
+
+words! {
     /// What measured an interval's GPU time.
     GpuSource {
         /// CUDA events on the stream: elapsed between the marks, queue gaps included ("stream elapsed").

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::advice::Diagnosis;
 use crate::chosen_device::ChosenDevice;
+use crate::sensitivity::Criticality;
 use candlescope_schema::run::{Code, RunManifest, Verdict};
 use std::collections::BTreeMap;
 
@@ -57,6 +58,8 @@ pub struct Analysis {
     pub layers: Vec<Layer>,
     /// What the host did inside intervals, if stacks were sampled.
     pub host: Option<HostTime>,
+    /// What steps take where something is made slower, by experiment; empty if there was none.
+    pub sensitivity: Vec<Criticality>,
     /// Findings with gains, once they have been looked for (`candlescope_findings::analyze`).
     pub diagnosis: Option<Diagnosis>,
     /// How the devices spent their time, if it was asked for.

@@ -11,6 +11,7 @@ use super::layers::LayerPass;
 use super::machine::MachinePass;
 use super::memory::MemoryPass;
 use super::reading::{Noticed, Pass};
+use super::sensitivity::sensitivity;
 use super::usual_steps::Usual;
 use super::{
     Analysis, Covered, Gpu, Latency, Phases, Price, Sampling, Shares, StepRow, StepSeries, Tokens, Tree, Warmup,
@@ -238,6 +239,7 @@ impl<'k> Figures<'k> {
             series: StepSeries::all(&measured, &with_kernels),
             layers: self.layers.finish(),
             host,
+            sensitivity: sensitivity(&known.perturbations),
             diagnosis: None,
             account: None,
             nsys: None,

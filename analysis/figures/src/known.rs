@@ -7,7 +7,7 @@ use super::step_rows::StepRow;
 use super::warmup::Warmup;
 use candlescope_reader::Run;
 use candlescope_schema::run::RunManifest;
-use candlescope_schema::{RecordKind, RequestRecord};
+use candlescope_schema::{PerturbationRecord, RecordKind, RequestRecord};
 
 /// A run's manifest, steps and requests.
 #[derive(Debug)]
@@ -18,24 +18,27 @@ pub struct RunContents<'r> {
     pub manifest: RunManifest,
     /// All steps in the order in which they began, spans of the application among them.
     pub steps: Vec<StepRow>,
-    /// All requests, in the order in which they began.
+    /// All requests, in the order in which they began, without those that an experiment made slower.
     pub requests: Vec<RequestRecord>,
+    /// Stretches of experiments.
+    pub perturbations: Vec<PerturbationRecord>,
 }
 
 impl<'r> RunContents<'r> {
     /// Reads them, and gives the rows that are left.
     pub fn read(run: &'r Run) -> (Self, Rows<'r>) {
         let mut batches = run.batches().held();
-        let (mut steps, mut requests): (Vec<StepRow>, Vec<RequestRecord>) = (Vec::new(), Vec::new());
-        batches.take_tables(&[RecordKind::Request, RecordKind::Step], |batch| {
+        let (mut steps, mut requests, mut perturbations) = (Vec::<StepRow>::new(), Vec::new(), Vec::new());
+        batches.take_tables(&[RecordKind::Request, RecordKind::Step, RecordKind::Perturbation], |batch| {
             steps.extend(batch.steps.iter().map(StepRow::of));
-            requests.extend(batch.requests);
+            requests.extend(batch.requests.into_iter().filter(|request| request.perturbed != Some(true)));
+            perturbations.extend(batch.perturbations);
         });
         // Segments are in the order in which records ended; figures need the order in which they began.
         requests.sort_by_key(|request| (request.host_start, request.request));
         steps.sort_by_key(|step| (step.start_ns, step.step));
         let manifest = run.manifest().cloned().unwrap_or_default();
-        (Self { run, manifest, steps, requests }, Rows::new(batches, run.findings()))
+        (Self { run, manifest, steps, requests, perturbations }, Rows::new(batches, run.findings()))
     }
 
     /// How far the clocks of host and device may be apart.

@@ -53,6 +53,7 @@ pub mod reading;
 pub mod request_account;
 mod request_parts;
 pub mod sampling;
+pub mod sensitivity;
 pub mod sensor;
 mod shared_steps;
 pub mod shares;

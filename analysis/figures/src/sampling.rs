@@ -32,8 +32,9 @@ impl Sampling {
     ///
     /// Recording that was off before the first recorded step, or after the last, does not matter.
     pub fn is_sampled(&self) -> bool {
+        // Of an experiment that stood alone, after what was measured, nothing is missing there; of others, numbers are.
         let left_out = |c: StepCounts| c.scheduled_out.saturating_add(c.lost).saturating_add(c.left_plain);
-        let told = self.counts.is_some_and(|c| left_out(c) > 0 || (c.captured > 0 && c.without_record() > 0));
+        let told = self.counts.is_some_and(|c| left_out(c) > 0 || (c.captured > 0 && c.without_record() > c.perturbed));
         told || self.missing > 0
     }
 

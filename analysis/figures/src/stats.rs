@@ -12,11 +12,13 @@
 
 mod clusters;
 mod order;
+mod signed_rank;
 mod student;
 
 pub use clusters::SplitMix;
 use order::median_interval;
 pub use order::{INTERVAL_FROM, percentile};
+pub use signed_rank::middle;
 pub use student::{two_sided_p, two_sided_quantile};
 
 use serde::Serialize;

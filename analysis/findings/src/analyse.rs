@@ -7,9 +7,12 @@ use candlescope_figures::account::{Account, AccountError, AccountOptions, Accoun
 use candlescope_figures::figures::Figures;
 use candlescope_figures::known::RunContents;
 use candlescope_figures::reading::Pass;
+use candlescope_figures::sensitivity::Criticality;
 use candlescope_predict::simulation::{Abstain, ChosenSteps, Simulation, SimulationOptions};
 use candlescope_reader::Run;
+use candlescope_schema::PathPattern;
 use candlescope_schema::run::Finding;
+use candlescope_work::estimate::Estimate;
 use std::path::PathBuf;
 
 /// How a run is analysed.
@@ -54,6 +57,13 @@ pub struct Analyzed {
     pub seen: Vec<Finding>,
 }
 
+/// What a replay says of the same path.
+fn replayed(simulation: &Simulation, path: &Criticality) -> Option<Estimate> {
+    let group = simulation.groups().iter().find(|group| group.name() == path.step)?;
+    let pattern = PathPattern::new(path.target.strip_prefix("path=")?)?;
+    group.criticality(&pattern, path.side, path.added_ns)
+}
+
 /// Reads a run and finds what holds it back, and what changing that would gain.
 ///
 /// ```no_run
@@ -87,6 +97,11 @@ pub fn analyze(run: &Run, options: &AnalyzeOptions) -> Analyzed {
         let device = device(&analysis.manifest);
         let records = ledger.records(&device);
         diagnosis.remember(|code| records.get(code.as_str()).copied());
+    }
+    if let Ok(simulation) = &simulation {
+        for path in &mut analysis.sensitivity {
+            path.replay = replayed(simulation, path);
+        }
     }
     analysis.diagnosis = Some(diagnosis);
     Analyzed { analysis, account, simulation, seen }

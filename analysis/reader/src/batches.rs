@@ -271,6 +271,7 @@ impl<'a> Batches<'a> {
             RecordKind::Kernel => FromColumns::rows(rows, interner, &keep, &mut batch.kernels),
             RecordKind::Stack => FromColumns::rows(rows, interner, &keep, &mut batch.stacks),
             RecordKind::StackSample => FromColumns::rows(rows, interner, &keep, &mut batch.stack_samples),
+            RecordKind::Perturbation => FromColumns::rows(rows, interner, &keep, &mut batch.perturbations),
         };
         *self.read.entry(kind).or_default() += batch.count(kind);
         if malformed > 0 {
@@ -301,6 +302,7 @@ fn held_limit(kind: RecordKind) -> Option<Limit> {
         RecordKind::Sample => Some(Limit::Samples),
         RecordKind::Stack => Some(Limit::Stacks),
         RecordKind::StackSample => Some(Limit::StackSamples),
+        RecordKind::Perturbation => Some(Limit::Perturbations),
         RecordKind::Kernel | RecordKind::Span => None,
     }
 }

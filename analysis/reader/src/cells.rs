@@ -7,8 +7,8 @@ use candlescope_schema::table::kind::{
     Axes, Gpu, Int, Label, Launcher, Lines, Names, Narrow, Real, Repeated, Several, StepPath, Text, Thread, Word, axes,
 };
 use candlescope_schema::{
-    DType, GpuSource, GpuTime, HostNs, KernelKind, Outcome, PathInfo, Phase, Ran, Served, Shape, SpanId, ThreadInfo,
-    ThreadState, TraceId, UnrecordedStep,
+    DType, GpuSource, GpuTime, HostNs, KernelKind, Outcome, PathInfo, Phase, Ran, Served, Shape, Side, SpanId,
+    ThreadInfo, ThreadState, TraceId, UnrecordedStep,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -174,6 +174,7 @@ words! {
     Shape, |text: &str| text.parse::<Shape>().ok(), None;
     KernelKind, KernelKind::from_word, None;
     ThreadState, ThreadState::from_word, None;
+    Side, Side::from_word, None;
     &'static str, |text: &str| Some(forever(text)), None;
 }
 

@@ -34,8 +34,8 @@ use std::path::{Path, PathBuf};
 
 /// The order in which all tables are read.
 const ORDER: [RecordKind; RecordKind::ALL.len()] = {
-    use RecordKind::{Kernel, Request, Sample, Span, Stack, StackSample, Step};
-    [Request, Step, Sample, Kernel, Stack, StackSample, Span]
+    use RecordKind::{Kernel, Perturbation, Request, Sample, Span, Stack, StackSample, Step};
+    [Request, Step, Perturbation, Sample, Kernel, Stack, StackSample, Span]
 };
 
 /// A run on disk, opened: its manifest, its readable segments, and what is wrong with it.

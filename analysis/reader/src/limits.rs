@@ -82,6 +82,8 @@ limits! {
     Stacks = "stacks", 4_000_000, "call stacks held in memory";
     /// Samples of threads that an analysis reads.
     StackSamples = "stack-samples", 20_000_000, "samples of threads of an analysis";
+    /// Stretches of experiments that an analysis holds.
+    Perturbations = "perturbations", 1_000_000, "stretches of experiments";
     /// Intervals that wait for their parent or their children at once.
     OpenIntervals = "open-intervals", 1_000_000, "intervals that wait for a parent or for children at once";
     /// Ranges, and kernels, of a profile of Nsight Systems.

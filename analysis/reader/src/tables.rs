@@ -37,7 +37,8 @@ possible! {
     StepRecord: host_start host_dur_ns,
     RequestRecord: host_start host_dur_ns,
     KernelRecord: gpu_start gpu_dur_ns,
-    StackSampleRecord: time weight_ns
+    StackSampleRecord: time weight_ns,
+    PerturbationRecord: host_start host_dur_ns
 }
 
 impl Possible for StackRecord {
@@ -82,3 +83,4 @@ each_sample!(read);
 each_kernel!(read);
 each_stack!(read);
 each_stack_sample!(read);
+each_perturbation!(read);

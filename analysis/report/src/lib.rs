@@ -31,6 +31,7 @@ mod plain_paths;
 mod report;
 mod request;
 pub mod roofline;
+pub mod sensitivity;
 mod shown_definitions;
 mod slow_requests;
 pub mod terminal;

@@ -96,6 +96,15 @@ options! {
             prometheus: String, "--prometheus ADDR", kept: Nowhere, private: true;
             perfetto: PathBuf, "--perfetto FILE", kept: Nowhere;
         }
+        /// After the measured requests, make intervals slower at random and see what steps take then: path=PATH:+20% or
+        /// path=PATH:+50us, PATH@host or PATH@device for one side; several joined by commas
+        perturb: String, "--perturb PERTURBATIONS";
+        /// The share of all time that may be added, such as 5%
+        perturb_budget: String = "20%", "--perturb-budget SHARE";
+        /// Pairs of a delayed step and its control, of each path and side
+        perturb_pairs: usize = 100, "--perturb-pairs N";
+        /// Name of the steps that are compared
+        perturb_step: String, "--perturb-step NAME", usual: "decode, or what takes the most time";
         /// Delete the oldest segments when the run grows beyond this many megabytes
         disk_budget_mb: u64, "--disk-budget-mb MB";
     }

@@ -19,6 +19,10 @@ impl StreamId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Event(pub(super) NonZeroUsize);
 
+/// A kernel; a handle of the driver's. Made by [`Driver::load_wait`] only, and valid as long as its context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Kernel(pub(super) NonZeroUsize);
+
 /// An error the driver answered: a `CUresult`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Fault(pub(super) u32);
@@ -56,7 +60,7 @@ pub(super) enum CaptureMode {
     Relaxed,
 }
 
-/// The calls. None waits for the device.
+/// The calls. None waits for the device, but [`load_wait`](Driver::load_wait) may.
 pub(super) trait Driver: Clone + Send + Sync + 'static {
     /// The calling thread's current context. Hot path.
     fn current(&self) -> Option<Context>;
@@ -78,6 +82,12 @@ pub(super) trait Driver: Clone + Send + Sync + 'static {
 
     /// Ends an event, also one the device has not passed.
     fn destroy(&self, event: Event);
+
+    /// Loads the kernel that only waits into the current context, where it stays.
+    fn load_wait(&self) -> Result<Kernel, Fault>;
+
+    /// Launches it into `stream`, to wait for `ns` nanoseconds.
+    fn launch_wait(&self, kernel: Kernel, stream: StreamId, ns: u64) -> Result<(), Fault>;
 
     /// Makes `context` current until [`leave`](Driver::leave).
     fn enter(&self, context: Context) -> Result<(), Fault>;

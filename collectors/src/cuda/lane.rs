@@ -1,6 +1,6 @@
 //! The hot path: one thread's end of the clock.
 
-use super::driver_calls::{Context, Driver, Event, relaxed};
+use super::driver_calls::{Context, Driver, Event, Fault, StreamId, relaxed};
 use super::mark_pools::{ContextCell, Counters, Entry, Pool, Shared, Start};
 use super::stream;
 use candlescope_core::gpu::{GpuLane, GpuLanes, MarkId, NoMark};
@@ -62,23 +62,29 @@ impl<D: Driver> Lane<D> {
         Self { shared, counters, number, thread, next: first, marks: None, pools: 0, slots: Vec::new(), last: 0 }
     }
 
+    /// Where marks of this thread go now: the slot of its context, which is `last` then, and the stream. The stream captures
+    /// no graph.
     #[inline]
-    fn try_mark(&mut self) -> Result<MarkId, NoMark> {
+    fn stream(&mut self) -> Result<(&Arc<ContextCell<D>>, StreamId), NoMark> {
         let context = self.shared.driver.current().ok_or(NoMark::NoContext)?;
         if self.slots.get(self.last).is_none_or(|s| s.context != context) {
             self.last = self.find_or_meet(context);
         }
-        let slot = self.slots.get_mut(self.last).ok_or(NoMark::Failed)?;
+        let slot = self.slots.get(self.last).ok_or(NoMark::Failed)?;
         let cell = slot.cell.as_ref().filter(|c| !c.is_dead()).ok_or(NoMark::Failed)?;
         let stream = stream::named().unwrap_or_else(|| cell.stream());
-        let driver = &self.shared.driver;
         // The legacy stream answers with an error while another stream captures.
-        match driver.capturing(stream) {
-            Ok(false) => {}
-            Ok(true) => return Err(NoMark::Capturing),
-            Err(fault) => return Err(if fault.is_capture() { NoMark::Capturing } else { NoMark::Failed }),
+        match self.shared.driver.capturing(stream) {
+            Ok(false) => Ok((cell, stream)),
+            Ok(true) => Err(NoMark::Capturing),
+            Err(fault) => Err(refused(fault)),
         }
-        if slot.events.is_none() {
+    }
+
+    #[inline]
+    fn try_mark(&mut self) -> Result<MarkId, NoMark> {
+        let (_, stream) = self.stream()?;
+        if self.slots.get(self.last).is_some_and(|slot| slot.events.is_none()) {
             self.open();
         }
         let (Some(slot), Some(marks)) = (self.slots.get_mut(self.last), &mut self.marks) else {
@@ -91,7 +97,7 @@ impl<D: Driver> Lane<D> {
         let event = events.spare.take().or_else(|| events.free.pop().ok()).ok_or(NoMark::Full)?;
         if let Err(fault) = self.shared.driver.record(event, stream) {
             events.spare = Some(event);
-            return Err(if fault.is_capture() { NoMark::Capturing } else { NoMark::Failed });
+            return Err(refused(fault));
         }
         // There is room, and only this thread pushes. Published after the record: the poller never sees an event
         // without one.
@@ -150,4 +156,13 @@ impl<D: Driver> GpuLane for Lane<D> {
         self.counters.count(&outcome);
         outcome
     }
+
+    fn wait(&mut self, ns: u64) -> Result<(), NoMark> {
+        let (cell, stream) = self.stream()?;
+        cell.wait(stream, ns).map_err(refused)
+    }
+}
+
+fn refused(fault: Fault) -> NoMark {
+    if fault.is_capture() { NoMark::Capturing } else { NoMark::Failed }
 }

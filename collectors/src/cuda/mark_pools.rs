@@ -1,11 +1,11 @@
 //! What lanes and the poller share. Locks are taken when a thread first uses a context, not for marks.
 
-use super::driver_calls::{Context, Driver, Event, Fault, StreamId, relaxed, within};
+use super::driver_calls::{Context, Driver, Event, Fault, Kernel, StreamId, relaxed, within};
 use super::stream::Stream;
 use candlescope_core::gpu::{MarkId, NoMark};
 use rtrb::{Consumer, Producer};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Contexts that can be distinguished: device numbers are a byte.
 const MAX_CONTEXTS: usize = 256;
@@ -37,6 +37,8 @@ pub(super) struct ContextCell<D: Driver> {
     pub(super) retained: bool,
     stream: AtomicUsize,
     dead: AtomicBool,
+    /// The kernel that only waits, once it was asked for; `None` if it cannot be had.
+    waiter: OnceLock<Option<Kernel>>,
 }
 
 impl<D: Driver> ContextCell<D> {
@@ -50,6 +52,13 @@ impl<D: Driver> ContextCell<D> {
     #[inline]
     pub(super) fn is_dead(&self) -> bool {
         self.dead.load(Relaxed)
+    }
+
+    /// Launches the kernel that only waits into `stream`. The context is current.
+    pub(super) fn wait(&self, stream: StreamId, ns: u64) -> Result<(), Fault> {
+        let load = || relaxed(&self.driver, || self.driver.load_wait()).ok();
+        let kernel = self.waiter.get_or_init(load).ok_or(Fault(500))?;
+        self.driver.launch_wait(kernel, stream, ns)
     }
 
     /// From here on, no marks are made in this context and its events are not queried.
@@ -211,6 +220,7 @@ impl<D: Driver> Shared<D> {
             retained,
             stream: AtomicUsize::new(stream.0),
             dead: AtomicBool::new(false),
+            waiter: OnceLock::new(),
         });
         cells.push(cell.clone());
         Some(cell)

@@ -8,7 +8,7 @@
 #![allow(unsafe_code, reason = "calls into the CUDA driver")]
 
 use super::cuda_device::{CudaDevice, DriverVersion, uuid_text};
-use super::driver_calls::{CaptureMode, Context, Driver, Event, Fault, StreamId};
+use super::driver_calls::{CaptureMode, Context, Driver, Event, Fault, Kernel, StreamId};
 use super::error::CudaError;
 use super::stream::Stream;
 use libloading::Library;
@@ -78,6 +78,10 @@ api! {
     context_pop: (*mut Handle) = "cuCtxPopCurrent_v2";
     stream_capturing: (Handle, *mut c_uint) = "cuStreamIsCapturing";
     capture_mode: (*mut c_uint) = "cuThreadExchangeStreamCaptureMode";
+    module_load: (*mut Handle, *const c_void) = "cuModuleLoadData";
+    module_function: (*mut Handle, Handle, *const c_char) = "cuModuleGetFunction";
+    launch: (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void) =
+        "cuLaunchKernel";
     event_create: (*mut Handle, c_uint) = "cuEventCreate";
     event_destroy: (Handle) = "cuEventDestroy_v2";
     event_record: (Handle, Handle) = "cuEventRecord";
@@ -292,6 +296,27 @@ impl Driver for Cuda {
         let _ = unsafe { (self.0.event_destroy)(handle(event.0.get())) };
     }
 
+    fn load_wait(&self) -> Result<Kernel, Fault> {
+        const TEXT: &CStr = c_text(concat!(include_str!("wait.ptx"), "\0"));
+        let (mut module, mut kernel): (Handle, Handle) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the text ends with a zero, and the pointer is valid for the handle that the call writes.
+        ok(unsafe { (self.0.module_load)(&mut module, TEXT.as_ptr().cast()) })?;
+        // SAFETY: the module was just loaded, the name ends with a zero, and the pointer is valid for the handle.
+        ok(unsafe { (self.0.module_function)(&mut kernel, module, c"candlescope_wait".as_ptr()) })?;
+        NonZeroUsize::new(kernel.expose_provenance()).map(Kernel).ok_or(Fault(999))
+    }
+
+    fn launch_wait(&self, kernel: Kernel, stream: StreamId, ns: u64) -> Result<(), Fault> {
+        let mut ns = ns;
+        let mut arguments: [*mut c_void; 1] = [std::ptr::from_mut(&mut ns).cast()];
+        let (kernel, stream) = (handle(kernel.0.get()), handle(stream.0));
+        // SAFETY: kernel and stream are alive, see above. The kernel has one argument of 64 bits, which the call copies before it
+        // returns.
+        ok(unsafe {
+            (self.0.launch)(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments.as_mut_ptr(), std::ptr::null_mut())
+        })
+    }
+
     fn enter(&self, context: Context) -> Result<(), Fault> {
         // SAFETY: the context is one that was current, see above; the driver refuses one that was destroyed.
         ok(unsafe { (self.0.context_push)(handle(context.0.get())) })
@@ -358,6 +383,14 @@ impl Driver for Cuda {
         // SAFETY: both pointers are valid for the integers that the call writes.
         let outcome = unsafe { (self.0.primary_state)(device, &mut flags, &mut active) };
         outcome == 0 && active != 0
+    }
+}
+
+/// A text that ends with its only zero.
+const fn c_text(text: &str) -> &CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("it has one zero, at its end"),
     }
 }
 

@@ -480,13 +480,16 @@ impl Aggregate {
             ("captured", steps.captured),
             ("scheduled_out", steps.scheduled_out),
             ("left_plain", steps.left_plain),
+            ("perturbed", steps.perturbed),
             ("paused", steps.paused),
             ("lost", steps.lost),
         ] {
             raise(self.steps_begun.with_label_values(&[outcome]), n);
         }
         if steps.without_record() > 0 {
-            self.sampled(steps.schedule.filter(|_| steps.left_plain + steps.paused + steps.lost == 0));
+            self.sampled(
+                steps.schedule.filter(|_| steps.left_plain + steps.perturbed + steps.paused + steps.lost == 0),
+            );
         }
         self.told_in_flight = true;
         self.active.set(stats.requests_open as f64);

@@ -92,7 +92,7 @@ pub(crate) const STEP_RUNS: Metric = counter(
 pub(crate) const STEPS_BEGUN: Metric = counter(
     "candlescope_steps_begun_total",
     &["outcome"],
-    "Steps by what became of them: recorded, captured (only for a window), scheduled_out, left_plain, paused, lost",
+    "Steps by what became of them: recorded, captured (only for a window), scheduled_out, left_plain, perturbed (part of an experiment), paused, lost",
 );
 pub(crate) const WARMUP_STEPS: Metric = counter(
     "candlescope_warmup_steps_total",

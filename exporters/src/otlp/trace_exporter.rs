@@ -164,7 +164,7 @@ impl Exporter for OtlpExporter {
     fn export(&mut self, batch: &Batch, ledger: &Ledger) -> Result<(), ExportError> {
         // Samples cannot be represented in traces; metrics and Parquet have them.
         ledger.dropped(RecordKind::Sample, DropReason::NotTaken, batch.count(RecordKind::Sample));
-        for kind in [RecordKind::Kernel, RecordKind::Stack, RecordKind::StackSample] {
+        for kind in [RecordKind::Kernel, RecordKind::Stack, RecordKind::StackSample, RecordKind::Perturbation] {
             ledger.dropped(kind, DropReason::NotTaken, batch.count(kind));
         }
         let Some(r) = &mut self.running else {

@@ -5,7 +5,7 @@ use super::file_system::{Disk, Files};
 use super::parquet_config::ParquetConfig;
 use super::segment::{SegmentError, Shared, TableWriter};
 use super::store::RunDir;
-use super::tables::{Kernels, Requests, RunColumns, Samples, Spans, StackSamples, Stacks, Steps};
+use super::tables::{Kernels, Perturbations, Requests, RunColumns, Samples, Spans, StackSamples, Stacks, Steps};
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, ExportError, Exporter, Ledger, RecordKind};
 use parquet::errors::ParquetError;
@@ -42,6 +42,7 @@ struct Writer {
     kernels: TableWriter<Kernels>,
     stacks: TableWriter<Stacks>,
     stack_samples: TableWriter<StackSamples>,
+    perturbations: TableWriter<Perturbations>,
     /// Number of the open segments, the same in every table.
     number: u32,
     /// When the open segments got their first row.
@@ -79,6 +80,10 @@ macro_rules! each_table {
         }
         {
             let $table = &mut $writer.stack_samples;
+            outcome = $action.and(outcome);
+        }
+        {
+            let $table = &mut $writer.perturbations;
             outcome = $action.and(outcome);
         }
         outcome
@@ -202,7 +207,7 @@ impl Writer {
         files: Arc<dyn Files>,
         run: &RunManifest,
     ) -> Result<Self, ParquetError> {
-        use candlescope_core::RecordKind::{Kernel, Request, Sample, Span, Stack, StackSample, Step};
+        use candlescope_core::RecordKind::{Kernel, Perturbation, Request, Sample, Span, Stack, StackSample, Step};
         let columns = RunColumns {
             run_id: run.run_id.clone(),
             host: run.host.clone(),
@@ -217,6 +222,7 @@ impl Writer {
             kernels: TableWriter::new(dir.table(Kernel), level, &columns)?,
             stacks: TableWriter::new(dir.table(Stack), level, &columns)?,
             stack_samples: TableWriter::new(dir.table(StackSample), level, &columns)?,
+            perturbations: TableWriter::new(dir.table(Perturbation), level, &columns)?,
             shared: Shared {
                 files,
                 chunks: ChunkWriter::new(level)?,
@@ -244,6 +250,7 @@ impl Writer {
             .and(self.kernels.take(&batch.kernels, number, shared, ledger))
             .and(self.stacks.take(&batch.stacks, number, shared, ledger))
             .and(self.stack_samples.take(&batch.stack_samples, number, shared, ledger))
+            .and(self.perturbations.take(&batch.perturbations, number, shared, ledger))
             .map_err(export_error)
     }
 
@@ -261,12 +268,12 @@ impl Writer {
         }
     }
 
-    /// Gives every table at least one segment, but for those of stacks: of a run without samples they say nothing, and the
-    /// end of a run on a full disk needs the room.
+    /// Gives every table at least one segment, but for those of stacks and experiments: of a run without them they say
+    /// nothing, and the end of a run on a full disk needs the room.
     fn complete_tables(&mut self, ledger: &Ledger) -> Result<(), ExportError> {
         let (number, shared) = (self.number, &mut self.shared);
         each_table!(self, table => match table.kind() {
-            RecordKind::Stack | RecordKind::StackSample => Ok(()),
+            RecordKind::Stack | RecordKind::StackSample | RecordKind::Perturbation => Ok(()),
             _ => table.finish_empty(number, shared, ledger),
         })
         .map_err(export_error)
@@ -280,12 +287,13 @@ impl Writer {
                 + self.samples.finished_bytes()
                 + self.kernels.finished_bytes()
                 + self.stacks.finished_bytes()
-                + self.stack_samples.finished_bytes();
+                + self.stack_samples.finished_bytes()
+                + self.perturbations.finished_bytes();
             if total <= budget {
                 return Ok(());
             }
             // Never the last segment of a table: a run without its latest data is useless. Nor stacks, which any later
-            // sample may name; they are few.
+            // sample may name, and experiments; they are few.
             let deleted = if self.spans.finished() > 1 {
                 self.spans.delete_oldest(ledger)
             } else if self.kernels.finished() > 1 {

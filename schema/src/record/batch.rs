@@ -1,7 +1,8 @@
 //! Records on their way to the exporters.
 
 use super::{
-    KernelRecord, RecordKind, RequestRecord, SampleRecord, SpanRecord, StackRecord, StackSampleRecord, StepRecord,
+    KernelRecord, PerturbationRecord, RecordKind, RequestRecord, SampleRecord, SpanRecord, StackRecord,
+    StackSampleRecord, StepRecord,
 };
 
 /// What the pipeline hands to every exporter: shared, never copied for each exporter.
@@ -24,6 +25,8 @@ pub struct Batch {
     pub stacks: Vec<StackRecord>,
     /// Samples of what threads did.
     pub stack_samples: Vec<StackSampleRecord>,
+    /// Stretches of experiments.
+    pub perturbations: Vec<PerturbationRecord>,
 }
 
 impl Batch {
@@ -37,6 +40,7 @@ impl Batch {
             RecordKind::Kernel => self.kernels.len(),
             RecordKind::Stack => self.stacks.len(),
             RecordKind::StackSample => self.stack_samples.len(),
+            RecordKind::Perturbation => self.perturbations.len(),
         }) as u64
     }
 

@@ -20,11 +20,13 @@ pub enum RecordKind {
     Stack,
     /// What a thread did at a moment: [`super::StackSampleRecord`].
     StackSample,
+    /// A stretch of an experiment: [`super::PerturbationRecord`].
+    Perturbation,
 }
 
 impl RecordKind {
     /// All kinds, in table order.
-    pub const ALL: [RecordKind; 7] = [
+    pub const ALL: [RecordKind; 8] = [
         RecordKind::Span,
         RecordKind::Step,
         RecordKind::Request,
@@ -32,10 +34,11 @@ impl RecordKind {
         RecordKind::Kernel,
         RecordKind::Stack,
         RecordKind::StackSample,
+        RecordKind::Perturbation,
     ];
 
     /// Name of the kind's table, which is its folder in a run: `spans`, `steps`, `requests`, `samples`, `kernels`,
-    /// `stacks`, `stack_samples`.
+    /// `stacks`, `stack_samples`, `perturbations`.
     pub const fn table(self) -> &'static str {
         match self {
             RecordKind::Span => "spans",
@@ -45,6 +48,7 @@ impl RecordKind {
             RecordKind::Kernel => "kernels",
             RecordKind::Stack => "stacks",
             RecordKind::StackSample => "stack_samples",
+            RecordKind::Perturbation => "perturbations",
         }
     }
 }

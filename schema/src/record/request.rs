@@ -42,6 +42,9 @@ record! {
         caller_sampled: Option<bool> => Narrow,
         /// done, cancelled or failed; null if the program does not say how the request ended.
         outcome: Option<Outcome> => Word,
+        /// 1 if steps of it were part of an experiment, which made some of them slower: its times are no sample of the
+        /// program's. Null where no experiment is known of.
+        perturbed: Option<bool> => Narrow,
     }
 }
 
@@ -73,6 +76,7 @@ impl RequestRecord {
             parent_span_id: None,
             caller_sampled: None,
             outcome: None,
+            perturbed: None,
         }
     }
 

@@ -27,7 +27,7 @@ impl Circumstances {
     /// The circumstances, as far as the manifest shows them.
     fn of(manifest: &RunManifest) -> Self {
         let steps = manifest.steps.unwrap_or_default();
-        let others = [steps.recorded, steps.scheduled_out, steps.left_plain, steps.paused];
+        let others = [steps.recorded, steps.scheduled_out, steps.left_plain, steps.perturbed, steps.paused];
         let told = |code| manifest.verdict.findings.iter().any(|finding| finding.code == code);
         let cut_short = told(Code::CaptureCutShort);
         let never_on = if steps.begun > 0 {

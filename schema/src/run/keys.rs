@@ -260,6 +260,10 @@ keys! {
         SCHEDULE: Map<String, Value> = "schedule";
         /// Whether recording began paused.
         PAUSED: bool = "paused";
+        /// What the latest experiment makes slower.
+        PERTURB: [Value] = "perturb";
+        /// The share of time that it may add.
+        PERTURB_BUDGET: f64 = "perturb_budget";
         /// The composed configuration of the command line, from which the run can be made again.
         INPUTS: Map<String, Value> = "inputs";
         /// What the machine costs, in US dollars an hour.

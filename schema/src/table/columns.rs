@@ -2,7 +2,10 @@
 
 use super::{Column, ColumnType};
 use crate::record::RecordKind;
-use crate::{KernelRecord, RequestRecord, SampleRecord, SpanRecord, StackRecord, StackSampleRecord, StepRecord};
+use crate::{
+    KernelRecord, PerturbationRecord, RequestRecord, SampleRecord, SpanRecord, StackRecord, StackSampleRecord,
+    StepRecord,
+};
 use std::sync::OnceLock;
 
 /// The columns that every table begins with.
@@ -30,6 +33,7 @@ pub fn columns(kind: RecordKind) -> &'static [Column] {
             RecordKind::Kernel => KernelRecord::describe(&mut all),
             RecordKind::Stack => StackRecord::describe(&mut all),
             RecordKind::StackSample => StackSampleRecord::describe(&mut all),
+            RecordKind::Perturbation => PerturbationRecord::describe(&mut all),
         }
         all
     })

@@ -3,7 +3,7 @@
 
 use super::{Column, ColumnType};
 use crate::served::Served;
-use crate::vocabulary::{DType, KernelKind, Outcome, Phase, Ran, Shape, ThreadState};
+use crate::vocabulary::{DType, KernelKind, Outcome, Phase, Ran, Shape, Side, ThreadState};
 use crate::{GpuTime, HostNs, PathInfo, SpanId, ThreadInfo, TraceId, UnrecordedStep};
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ one_column!(Int, Int64: u64, u32, SpanId, HostNs);
 one_column!(Repeated, Int64: u64, u32);
 one_column!(Narrow, Int32: u16, bool);
 one_column!(Real, Float64: f64);
-one_column!(Word, Utf8: TraceId, Phase, Outcome, DType, Shape, KernelKind, ThreadState, Ran, &'static str);
+one_column!(Word, Utf8: TraceId, Phase, Outcome, DType, Shape, KernelKind, ThreadState, Ran, Side, &'static str);
 one_column!(Text, Utf8: Arc<str>);
 one_column!(Label, Utf8: Arc<str>);
 one_column!(Several, Int64: u64);

@@ -6,12 +6,13 @@ use crate::capture::{Capture, CaptureBusy, CaptureError, EndedAt};
 use crate::clock::deadline;
 use crate::exporter::Exporter;
 use crate::live_manifest::LiveManifest;
+use crate::perturb::{Experiment, Perturb, PerturbProgress, PerturbRefused};
 use crate::pipeline::BackgroundCpu;
 use crate::pipeline::capture_run::{Busy, CaptureRequest};
 use crate::pipeline::drain::Command;
 use crate::pipeline::fanout::Lane;
 use crate::record::RecordKind;
-use crate::run::RunManifest;
+use crate::run::{RunManifest, option_key};
 use crate::shared::Shared;
 use crate::stats::{SessionStats, Stats};
 use crate::tally::Tally;
@@ -30,6 +31,7 @@ pub(crate) struct Inner {
     pub(crate) started_paused: bool,
     pub(crate) ever_started: AtomicBool,
     pub(crate) per_interval_ns: f64,
+    pub(crate) ns_per_tick: f64,
     /// Whether a captured run is under way.
     pub(crate) capturing: Arc<AtomicBool>,
     /// Number of captured runs so far.
@@ -312,6 +314,85 @@ impl Handle {
     /// and layer, caches warm, in a loop.
     pub fn per_interval_ns(&self) -> f64 {
         self.0.per_interval_ns
+    }
+
+    /// Begins an experiment: some steps are made slower, at random, and what follows from that is recorded in the table
+    /// `perturbations`, and nowhere else. See [`crate::perturb`]. It ends when it has its pairs, or by
+    /// [`end_perturbing`](Self::end_perturbing).
+    ///
+    /// ```
+    /// # use candlescope_core as candlescope;
+    /// use candlescope::{MemoryExporter, Perturb, Session};
+    /// use tracing_subscriber::prelude::*;
+    /// let memory = MemoryExporter::new();
+    /// let (layer, session) = Session::builder().exporter(memory.clone()).start()?;
+    /// let _guard = tracing_subscriber::registry().with(layer).set_default();
+    /// let handle = session.handle().clone();
+    /// handle.perturb(&Perturb::new(["path=step/part:+1ms".parse()?]).budget(1.0).pairs(2).step("step"))?;
+    /// while handle.perturbing().running {
+    ///     let _step = tracing::trace_span!("step").entered();
+    ///     let _part = tracing::trace_span!("part").entered();
+    /// }
+    /// session.finish();
+    /// let stretches = memory.batch().perturbations;
+    /// assert!(stretches.iter().filter(|stretch| stretch.delayed).all(|stretch| stretch.added_ns >= 1_000_000));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If nothing is to be made slower, a number is not possible, another experiment goes on, or the session has ended.
+    pub fn perturb(&self, what: &Perturb) -> Result<(), PerturbRefused> {
+        self.prepare_perturbing(what)?;
+        self.begin_perturbing()
+    }
+
+    /// Prepares an experiment, which [`begin_perturbing`](Self::begin_perturbing) begins. Until then it learns from what is
+    /// recorded how long intervals take on a device, and which kind of step takes the most time.
+    ///
+    /// # Errors
+    /// Those of [`perturb`](Self::perturb).
+    pub fn prepare_perturbing(&self, what: &Perturb) -> Result<(), PerturbRefused> {
+        let shared = &self.0.shared;
+        if shared.is_forked() || shared.control.is_closed() {
+            return Err(PerturbRefused::Ended);
+        }
+        let experiment = Experiment::new(what, shared.gpu.is_some(), self.0.ns_per_tick, rand::random())?;
+        shared.set_experiment(experiment)?;
+        let asked: Vec<String> = what.what.iter().map(ToString::to_string).collect();
+        self.set_option(option_key::PERTURB.name(), asked);
+        self.set_option(option_key::PERTURB_BUDGET.name(), what.budget);
+        Ok(())
+    }
+
+    /// Begins the experiment that was prepared.
+    ///
+    /// # Errors
+    /// If none was, it is over, or the session has ended.
+    pub fn begin_perturbing(&self) -> Result<(), PerturbRefused> {
+        let shared = &self.0.shared;
+        if shared.is_forked() {
+            return Err(PerturbRefused::Ended);
+        }
+        if shared.experiment().is_none_or(|experiment| experiment.is_over()) {
+            return Err(PerturbRefused::NotPrepared);
+        }
+        if shared.control.begin_experiment() { Ok(()) } else { Err(PerturbRefused::Ended) }
+    }
+
+    /// How far the latest experiment is.
+    pub fn perturbing(&self) -> PerturbProgress {
+        // In a forked child the lock may never be released.
+        let experiment = if self.0.shared.is_forked() { None } else { self.0.shared.experiment() };
+        experiment.map_or_else(PerturbProgress::default, |experiment| experiment.progress())
+    }
+
+    /// Ends the experiment that goes on: no further stretch begins.
+    pub fn end_perturbing(&self) {
+        if !self.0.shared.is_forked()
+            && let Some(experiment) = self.0.shared.experiment()
+        {
+            experiment.end();
+        }
     }
 
     fn note<R>(&self, add: impl FnOnce(&mut RunManifest) -> R) {

@@ -62,6 +62,7 @@ impl Exporter for MemoryExporter {
         inner.0.kernels.extend_from_slice(&batch.kernels);
         inner.0.stacks.extend_from_slice(&batch.stacks);
         inner.0.stack_samples.extend_from_slice(&batch.stack_samples);
+        inner.0.perturbations.extend_from_slice(&batch.perturbations);
         ledger.exported_batch(batch);
         Ok(())
     }

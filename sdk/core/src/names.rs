@@ -123,6 +123,16 @@ impl Names {
         id
     }
 
+    /// Number of the text of a name, if any span has it.
+    pub(crate) fn text_of(&self, name: &str) -> Option<u32> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner).texts.get(name).copied()
+    }
+
+    /// What is known of name number `id`. Not for the hot path: it takes a lock.
+    pub(crate) fn get(&self, id: u32) -> Option<Arc<NameInfo>> {
+        self.list.read().unwrap_or_else(PoisonError::into_inner).get(id as usize).cloned()
+    }
+
     /// Appends the names that `known` does not have yet; the drain keeps a list of its own.
     pub(crate) fn extend(&self, known: &mut Vec<Arc<NameInfo>>) {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);

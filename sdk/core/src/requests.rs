@@ -22,6 +22,8 @@ struct Slot {
     number: AtomicU32,
     /// Whether anything with the request's number is recorded.
     recorded: AtomicBool,
+    /// Whether a step of it is part of an experiment.
+    perturbed: AtomicBool,
     /// Ticks at the start of the first step.
     first_step: AtomicU64,
     /// Ticks at the start of the first step that is a phase.
@@ -48,6 +50,8 @@ pub(crate) struct Ended {
     /// Start of its first phase, or of its first step if it has no phase.
     pub(crate) first_step: Option<Ticks>,
     pub(crate) recorded: bool,
+    /// Whether steps of it were part of an experiment.
+    pub(crate) perturbed: bool,
 }
 
 impl OpenRequests {
@@ -55,6 +59,7 @@ impl OpenRequests {
         let slot = |_| Slot {
             number: AtomicU32::new(0),
             recorded: AtomicBool::new(false),
+            perturbed: AtomicBool::new(false),
             first_step: AtomicU64::new(NONE),
             first_phase: AtomicU64::new(NONE),
             context: AtomicU64::new(0),
@@ -84,15 +89,16 @@ impl OpenRequests {
     /// Called when a request ends: none of its spans is open on any thread.
     pub(crate) fn close(&self, number: u32) -> Ended {
         let Some(slot) = self.find(number) else {
-            return Ended { first_step: None, recorded: true };
+            return Ended { first_step: None, recorded: true, perturbed: false };
         };
         // A step that is no phase may be the application's: a poll of a handler that waits for its turn.
         let (step, phase) = (slot.first_step.swap(NONE, Relaxed), slot.first_phase.swap(NONE, Relaxed));
         let first = if phase == NONE { step } else { phase };
         let recorded = slot.recorded.swap(false, Relaxed);
+        let perturbed = slot.perturbed.swap(false, Relaxed);
         slot.context.store(0, Relaxed);
         slot.number.store(0, Release);
-        Ended { first_step: (first != NONE).then_some(Ticks(first)), recorded }
+        Ended { first_step: (first != NONE).then_some(Ticks(first)), recorded, perturbed }
     }
 
     /// Called when a step of the request begins. Returns whether the caller must report the step's start, because it is
@@ -110,6 +116,13 @@ impl OpenRequests {
     pub(crate) fn mark_recorded(&self, number: u32) {
         if let Some(slot) = self.find(number) {
             slot.recorded.store(true, Relaxed);
+        }
+    }
+
+    /// A step of the request is part of an experiment.
+    pub(crate) fn mark_perturbed(&self, number: u32) {
+        if let Some(slot) = self.find(number) {
+            slot.perturbed.store(true, Relaxed);
         }
     }
 
@@ -148,12 +161,13 @@ mod tests {
         requests.first_step(7, Ticks(90), false);
         requests.first_step(7, Ticks(80), false);
         assert!(!requests.step(7, true, false));
+        requests.mark_perturbed(7);
         requests.context(7, 12);
         assert_eq!(requests.tokens_in_flight(), 12);
-        assert_eq!(requests.close(7), Ended { first_step: Some(Ticks(80)), recorded: true });
+        assert_eq!(requests.close(7), Ended { first_step: Some(Ticks(80)), recorded: true, perturbed: true });
         requests.open(7);
         assert_eq!(requests.tokens_in_flight(), 0);
-        assert_eq!(requests.close(7), Ended { first_step: None, recorded: false });
+        assert_eq!(requests.close(7), Ended { first_step: None, recorded: false, perturbed: false });
     }
 
     /// A handler is polled at 10 and waits for its turn; its prefill begins at 70.
@@ -165,7 +179,7 @@ mod tests {
         assert!(requests.step(7, true, true), "no phase yet");
         requests.first_step(7, Ticks(70), true);
         assert!(!requests.step(7, true, true));
-        assert_eq!(requests.close(7), Ended { first_step: Some(Ticks(70)), recorded: true });
+        assert_eq!(requests.close(7), Ended { first_step: Some(Ticks(70)), recorded: true, perturbed: false });
     }
 
     #[test]

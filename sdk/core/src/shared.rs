@@ -7,6 +7,7 @@ use crate::gpu::{Correlator, Marking};
 use crate::modules::{Slot, Watch};
 use crate::names::Names;
 use crate::notices::Notices;
+use crate::perturb::{Experiment, PerturbRefused};
 use crate::probe::Probe;
 use crate::raw::Raw;
 use crate::record::{SEQ_BITS, SpanId, ThreadInfo, TraceId};
@@ -67,6 +68,9 @@ pub(crate) struct Shared {
     pub(crate) open_requests: AtomicU64,
     /// What steps report about open requests.
     pub(crate) steps_of_requests: OpenRequests,
+    /// The latest experiment, and how many there were.
+    experiment: Mutex<Option<Arc<Experiment>>>,
+    pub(crate) experiments: AtomicU64,
     /// Whether a phase was marked so far: then the application's own outermost spans are no steps.
     pub(crate) phases_marked: AtomicBool,
     /// Number of the name of the first of these.
@@ -114,6 +118,8 @@ pub(crate) struct ThreadCounts {
     pub(crate) steps_scheduled_out: AtomicU64,
     /// Steps that were left plain.
     pub(crate) steps_plain: AtomicU64,
+    /// Steps that were part of an experiment.
+    pub(crate) steps_perturbed: AtomicU64,
     /// Steps that began while recording was off.
     pub(crate) steps_paused: AtomicU64,
     pub(crate) ring_full: AtomicU64,
@@ -134,8 +140,11 @@ pub(crate) struct ThreadCounts {
 impl ThreadCounts {
     /// Steps that have begun.
     pub(crate) fn steps(&self) -> u64 {
-        let Self { steps_due, steps_scheduled_out, steps_plain, steps_paused, .. } = self;
-        [steps_due, steps_scheduled_out, steps_plain, steps_paused].iter().map(|n| n.load(Ordering::Relaxed)).sum()
+        let Self { steps_due, steps_scheduled_out, steps_plain, steps_perturbed, steps_paused, .. } = self;
+        [steps_due, steps_scheduled_out, steps_plain, steps_perturbed, steps_paused]
+            .iter()
+            .map(|n| n.load(Ordering::Relaxed))
+            .sum()
     }
 }
 
@@ -147,6 +156,8 @@ pub(crate) struct RawRequest {
     pub(crate) end: Ticks,
     /// Start of its first step, recorded or not.
     pub(crate) first_step: Option<Ticks>,
+    /// Whether steps of it were part of an experiment.
+    pub(crate) perturbed: bool,
     pub(crate) values: crate::fields::FieldValues,
 }
 
@@ -204,6 +215,8 @@ impl Shared {
             requests_paused: AtomicU64::new(0),
             open_requests: AtomicU64::new(0),
             steps_of_requests: OpenRequests::new(),
+            experiment: Mutex::default(),
+            experiments: AtomicU64::new(0),
             phases_marked: AtomicBool::new(false),
             outside_phases: AtomicU32::new(crate::names::OTHER),
             trace_overrides: Mutex::new(FxHashMap::default()),
@@ -230,6 +243,22 @@ impl Shared {
     #[inline]
     pub(crate) fn epoch(&self, span: u64) -> &AtomicU32 {
         &self.epochs[span as usize % EPOCHS]
+    }
+
+    /// The latest experiment.
+    pub(crate) fn experiment(&self) -> Option<Arc<Experiment>> {
+        self.experiment.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes an experiment, unless another one goes on.
+    pub(crate) fn set_experiment(&self, experiment: Experiment) -> Result<(), PerturbRefused> {
+        let mut latest = self.experiment.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.as_ref().is_some_and(|latest| !latest.is_over()) {
+            return Err(PerturbRefused::Busy);
+        }
+        *latest = Some(Arc::new(experiment));
+        self.experiments.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Hands a thread's ring to the drain, unless the session has ended, because nobody would take it then.

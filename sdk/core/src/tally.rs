@@ -61,6 +61,7 @@ impl Tally {
                 captured: less(|t| t.steps.captured),
                 scheduled_out: less(|t| t.steps.scheduled_out),
                 left_plain: less(|t| t.steps.left_plain),
+                perturbed: less(|t| t.steps.perturbed),
                 paused: less(|t| t.steps.paused),
                 lost: less(|t| t.steps.lost),
                 open_at_end: self.steps.open_at_end,

@@ -7,8 +7,8 @@ use super::two_lines::Relief;
 use candlescope_figures::account::{PhaseWork, PlacedKernel};
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_figures::kernel_family::KernelFamily;
-use candlescope_predict::simulation::{Change, PathPattern};
-use candlescope_schema::KernelKind;
+use candlescope_predict::simulation::Change;
+use candlescope_schema::{KernelKind, PathPattern};
 use std::collections::BTreeMap;
 
 /// Kernels of one interval that could be one with the kernel before them: from this number on it is no accident.

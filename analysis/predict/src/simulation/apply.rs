@@ -2,10 +2,11 @@
 //! a graph launches what is left.
 
 use super::abstain::Abstain;
-use super::change::{Change, PathPattern};
+use super::change::Change;
 use super::selection::{inside, needs_device};
 use super::step_model::{HostPart, NOWHERE, Parts, StepModel};
 use super::{fusing, graphs, rates};
+use candlescope_schema::{PathPattern, Side};
 use candlescope_work::estimate::Case;
 
 /// Applies the changes. `case` is that of the resulting time: low takes what makes the step fastest.
@@ -21,7 +22,7 @@ pub(super) fn apply(model: &StepModel, parts: &mut Parts, changes: &[Change], ca
                 }
                 needs(met, change, "no kernel has such a name")?;
             }
-            Change::Path { path, factor } => scale_path(model, parts, change, path, *factor)?,
+            Change::Path { path, side, factor } => scale_path(model, parts, change, (path, *side), *factor)?,
             Change::Host { factor } => parts.host.iter_mut().for_each(|part| scale(part, *factor)),
             Change::Bits { bits } => rates::bits(model, parts, change, *bits, case)?,
             Change::Clock { factor } => rates::clock(model, parts, change, *factor, case)?,
@@ -61,12 +62,13 @@ fn scale_path(
     model: &StepModel,
     parts: &mut Parts,
     change: &Change,
-    path: &PathPattern,
+    (path, side): (&PathPattern, Option<Side>),
     factor: f64,
 ) -> Result<(), Abstain> {
     let inside = inside(model, path);
     needs(!inside.is_empty(), change, "no interval has such a path or module")?;
-    for part in &mut parts.host {
+    let on_host = if side == Some(Side::Device) { &mut [][..] } else { &mut parts.host[..] };
+    for part in on_host {
         match part {
             HostPart::Work { place, .. } | HostPart::Call { place, .. } if inside.contains(place) => {
                 scale(part, factor);
@@ -74,7 +76,8 @@ fn scale_path(
             _ => {}
         }
     }
-    for work in parts.works.iter_mut().filter(|work| work.place != NOWHERE && inside.contains(&work.place)) {
+    let on_device = if side == Some(Side::Host) { &mut [][..] } else { &mut parts.works[..] };
+    for work in on_device.iter_mut().filter(|work| work.place != NOWHERE && inside.contains(&work.place)) {
         work.ns *= factor;
     }
     Ok(())

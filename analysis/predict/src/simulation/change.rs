@@ -1,10 +1,11 @@
 //! What can be changed, and how it is written.
 
+use candlescope_schema::{PathPattern, Side};
 use regex::Regex;
 use std::fmt;
 
 /// The forms of changes, for messages and help.
-pub const FORMS: &str = "graph, kernel=REGEX×f, path=PATH×f, fuse=PATH, bits=8 or bits=4, host×f, clock=f, batch=n; \
+pub const FORMS: &str = "graph, kernel=REGEX×f, path=PATH×f (PATH@host or PATH@device: on one side), fuse=PATH, bits=8 or bits=4, host×f, clock=f, batch=n; \
                          joined by + to have several at once; * stands for ×";
 
 /// A change that cannot be read.
@@ -29,10 +30,12 @@ pub enum Change {
         /// New time ÷ old time.
         factor: f64,
     },
-    /// A path takes `factor` of its time, on the host and on the device.
+    /// A path takes `factor` of its time, on the host and on the device, or on one side alone.
     Path {
         /// The intervals.
         path: PathPattern,
+        /// The side; `None` for both.
+        side: Option<Side>,
         /// New time ÷ old time.
         factor: f64,
     },
@@ -87,52 +90,15 @@ impl PartialEq for NamePattern {
     }
 }
 
-/// Names intervals by the end of their path, such as `decode/block/mlp`, `mlp`, `block[3]/mlp`, or by their module,
-/// such as `model.layers.*.mlp`. A name without an ordinal means all ordinals.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PathPattern {
-    text: String,
-    elements: Vec<String>,
-}
-
-impl PathPattern {
-    /// A pattern; `None` if an element is empty.
-    pub fn new(text: &str) -> Option<Self> {
-        let elements: Vec<String> = text.split('/').map(str::to_string).collect();
-        (!elements.iter().any(String::is_empty)).then(|| Self { text: text.to_string(), elements })
-    }
-
-    /// Whether an interval with this path and module is meant.
-    pub(super) fn matches(&self, path: &str, module: Option<&str>) -> bool {
-        if module.is_some_and(|module| module == self.text || without_numbers(module) == self.text) {
-            return true;
-        }
-        let own = path.rsplit('/');
-        let mut wanted = self.elements.iter().rev();
-        let mut rest = own;
-        wanted.all(|wanted| rest.next().is_some_and(|own| own == wanted || without_ordinal(own) == wanted))
-    }
-}
-
-fn without_ordinal(element: &str) -> &str {
-    let Some(open) = element.strip_suffix(']').and_then(|element| element.rfind('[')) else { return element };
-    let digits = &element[open + 1..element.len() - 1];
-    if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) { &element[..open] } else { element }
-}
-
-fn without_numbers(module: &str) -> String {
-    let plain = |part| if !str::is_empty(part) && part.bytes().all(|b| b.is_ascii_digit()) { "*" } else { part };
-    module.split('.').map(plain).collect::<Vec<_>>().join(".")
-}
-
 /// `graph`, `kernel=gemv×0.5`.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Graph => f.write_str("graph"),
             Self::Kernel { name, factor } => write!(f, "kernel={}×{factor}", name.0.as_str()),
-            Self::Path { path, factor } => write!(f, "path={}×{factor}", path.text),
-            Self::Fuse { path } => write!(f, "fuse={}", path.text),
+            Self::Path { path, side: None, factor } => write!(f, "path={path}×{factor}"),
+            Self::Path { path, side: Some(side), factor } => write!(f, "path={path}@{side}×{factor}"),
+            Self::Fuse { path } => write!(f, "fuse={path}"),
             Self::Bits { bits } => write!(f, "bits={bits}"),
             Self::Host { factor } => write!(f, "host×{factor}"),
             Self::Clock { factor } => write!(f, "clock={factor}"),
@@ -180,8 +146,15 @@ fn one(text: &str) -> Result<(Change, &str), ChangeError> {
             })?;
             Change::Kernel { name, factor }
         } else {
+            let (subject, side) = match subject.rsplit_once('@') {
+                Some((path, side)) => {
+                    let side = Side::from_word(side).ok_or_else(|| wrong(whole, ": a side is host or device"))?;
+                    (path, Some(side))
+                }
+                None => (subject, None),
+            };
             let path = PathPattern::new(subject).ok_or_else(|| wrong(whole, ": an element of the path is empty"))?;
-            Change::Path { path, factor }
+            Change::Path { path, side, factor }
         };
         return Ok((change, after));
     }

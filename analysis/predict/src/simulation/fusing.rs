@@ -1,8 +1,8 @@
 //! The kernels of an interval as one.
 
-use super::change::PathPattern;
 use super::selection::roots;
 use super::step_model::{HostPart, NOWHERE, Parts, StepModel};
+use candlescope_schema::PathPattern;
 use candlescope_work::estimate::Case;
 use rustc_hash::FxHashMap;
 

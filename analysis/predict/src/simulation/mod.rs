@@ -25,6 +25,7 @@ mod build;
 mod calls;
 mod change;
 mod chosen_steps;
+mod criticality;
 mod fusing;
 mod graphs;
 mod group;
@@ -40,7 +41,7 @@ mod waits;
 mod what_if;
 
 pub use abstain::Abstain;
-pub use change::{Change, ChangeError, FORMS, NamePattern, PathPattern, parse_changes};
+pub use change::{Change, ChangeError, FORMS, NamePattern, parse_changes};
 pub use chosen_steps::ChosenSteps;
 pub use group::{Outside, StepGroup, Typical};
 pub use read::{Simulation, SimulationOptions};

@@ -1,8 +1,9 @@
 //! Which intervals a change means.
 
 use super::abstain::Abstain;
-use super::change::{Change, PathPattern};
+use super::change::Change;
 use super::step_model::{Parts, StepModel};
+use candlescope_schema::PathPattern;
 use std::collections::BTreeSet;
 
 /// Refuses a change of device work where there is none.

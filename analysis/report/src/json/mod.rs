@@ -101,6 +101,9 @@ pub fn metrics(analysis: &Analysis) -> Value {
     for (key, value) in gpu_sections::sections(analysis) {
         whole[key] = value;
     }
+    if !analysis.sensitivity.is_empty() {
+        whole["sensitivity"] = super::sensitivity::json(&analysis.sensitivity);
+    }
     if let Some(diagnosis) = &analysis.diagnosis {
         whole["diagnosis"] = super::advice::json(diagnosis);
     }

@@ -16,7 +16,7 @@ mod steps;
 mod tree;
 
 use super::charts::flame;
-use super::{gpu_sheets, nsys_table};
+use super::{gpu_sheets, nsys_table, sensitivity};
 use candlescope_document::{Block, Document, Forms, Section, markdown};
 use candlescope_figures::Analysis;
 
@@ -25,6 +25,7 @@ pub(crate) fn document(analysis: &Analysis, tree: usize, operators: usize) -> Do
     let [peaks, gpu] = gpu(analysis);
     let sections = [
         advice::section(analysis),
+        sensitivity::section(&analysis.sensitivity),
         figures::section(analysis),
         slow::section(analysis),
         Some(steps::section(analysis)),

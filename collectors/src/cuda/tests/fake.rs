@@ -1,7 +1,7 @@
 //! A scripted driver: a device whose work takes exactly the configured time, and whose `f32` milliseconds round like
 //! the real driver's.
 
-use crate::cuda::driver_calls::{CaptureMode, Context, Driver, Event, Fault, StreamId};
+use crate::cuda::driver_calls::{CaptureMode, Context, Driver, Event, Fault, Kernel, StreamId};
 use candlescope_core::HostNs;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::num::NonZeroUsize;
@@ -39,6 +39,9 @@ pub(in crate::cuda) struct State {
     /// Time that the next records of the poller's own take besides, because the driver is held up.
     pub(in crate::cuda) held_up: VecDeque<i64>,
     pub(in crate::cuda) refuse_create: Option<Fault>,
+    /// How often the kernel that waits was loaded; and whether it cannot be.
+    pub(in crate::cuda) loaded: u64,
+    pub(in crate::cuda) refuse_load: bool,
     pub(in crate::cuda) mode: Option<CaptureMode>,
     /// Queries made outside relaxed mode: each would have broken a capture.
     pub(in crate::cuda) breaches: u64,
@@ -73,6 +76,8 @@ impl Fake {
             refuse_record: None,
             held_up: VecDeque::new(),
             refuse_create: None,
+            loaded: 0,
+            refuse_load: false,
             mode: Some(CaptureMode::Global),
             breaches: 0,
             queries: 0,
@@ -168,6 +173,21 @@ impl Driver for Fake {
         let recorded = state.events.get_mut(&event).ok_or(Fault(400))?;
         assert_eq!(recorded.context, current, "an event is recorded in its own context");
         *recorded = Recorded { context: current, stream: Some((stream, own)), passed, captured: secretly };
+        Ok(())
+    }
+
+    fn load_wait(&self) -> Result<Kernel, Fault> {
+        let mut state = self.state();
+        if state.mode != Some(CaptureMode::Relaxed) {
+            state.breaches += 1;
+        }
+        state.loaded += 1;
+        if state.refuse_load { Err(Fault(300)) } else { Ok(Kernel(NonZeroUsize::MIN)) }
+    }
+
+    fn launch_wait(&self, _: Kernel, stream: StreamId, ns: u64) -> Result<(), Fault> {
+        let context = self.state().current.ok_or(Fault(201))?;
+        self.work(context, stream, i64::try_from(ns).expect("short"));
         Ok(())
     }
 

@@ -253,3 +253,35 @@ fn durations_are_exact_after_an_hour() {
     assert!(error.abs() < 10_000, "{error} ns off after an hour of {n} rounds");
     assert!(n > 40_000, "{n}");
 }
+
+#[test]
+fn the_device_is_kept_waiting_for_so_long_and_the_kernel_is_loaded_once() {
+    let mut rig = Rig::new(1, 64);
+    let (mut lane, mut other) = (rig.lane(0), rig.lane(1));
+    lane.mark().expect("a mark");
+    lane.wait(40_000).expect("launched");
+    lane.mark().expect("a mark");
+    lane.wait(0).expect("launched");
+    other.wait(0).expect("another thread's, in the same context");
+    rig.run_ms(10);
+    let at: Vec<_> = rig.marks().iter().map(|mark| mark.at.expect("a time").0).collect();
+    assert!(at[1] - at[0] >= 40_000, "{at:?}");
+    assert_eq!(rig.fake.state().loaded, 1);
+    assert_eq!(rig.fake.state().breaches, 0, "no capture of another thread is broken");
+    // Nothing of it becomes part of a graph.
+    rig.fake.state().capturing.insert(STREAM);
+    assert_eq!(lane.wait(10), Err(NoMark::Capturing));
+    rig.fake.state().capturing.clear();
+    rig.fake.make_current(None);
+    assert_eq!(lane.wait(10), Err(NoMark::NoContext));
+}
+
+#[test]
+fn where_the_kernel_that_waits_cannot_be_loaded_nothing_else_changes() {
+    let rig = Rig::new(1, 64);
+    rig.fake.state().refuse_load = true;
+    let mut lane = rig.lane(0);
+    assert_eq!((lane.wait(10), lane.wait(10)), (Err(NoMark::Failed), Err(NoMark::Failed)));
+    assert_eq!(rig.fake.state().loaded, 1, "it is not tried again");
+    assert!(lane.mark().is_ok());
+}

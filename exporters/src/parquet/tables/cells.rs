@@ -7,8 +7,8 @@ use candlescope_core::table::kind::{
     Axes, Gpu, Int, Label, Launcher, Lines, Names, Narrow, Real, Repeated, Several, StepPath, Text, Thread, Word,
 };
 use candlescope_core::{
-    DType, GpuSource, GpuTime, HostNs, KernelKind, Outcome, PathInfo, Phase, Ran, Served, Shape, SpanId, ThreadInfo,
-    ThreadState, TraceId, UnrecordedStep,
+    DType, GpuSource, GpuTime, HostNs, KernelKind, Outcome, PathInfo, Phase, Ran, Served, Shape, Side, SpanId,
+    ThreadInfo, ThreadState, TraceId, UnrecordedStep,
 };
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ macro_rules! words {
         )*
     };
 }
-words!(TraceId, Phase, Outcome, DType, Shape, KernelKind, ThreadState, Ran, &'static str);
+words!(TraceId, Phase, Outcome, DType, Shape, KernelKind, ThreadState, Ran, Side, &'static str);
 
 impl Store<Arc<str>> for Text {
     type Column = Texts;

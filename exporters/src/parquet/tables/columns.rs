@@ -4,7 +4,7 @@ use crate::parquet::encoding::chunk::{ColumnData, KeySource};
 use crate::parquet::encoding::column::{KeyColumn, NULL, ValueColumn};
 use crate::parquet::encoding::dictionary::{PathDict, TextDict, ThreadDict, ValueDict};
 use candlescope_core::{
-    DType, GpuSource, KernelKind, MOST_TEXT_BYTES, Outcome, PathInfo, Phase, Ran, Shape, ThreadInfo, ThreadState,
+    DType, GpuSource, KernelKind, MOST_TEXT_BYTES, Outcome, PathInfo, Phase, Ran, Shape, Side, ThreadInfo, ThreadState,
     TraceId, cut_text,
 };
 use std::borrow::Cow;
@@ -152,6 +152,7 @@ impl Word for DType {}
 impl Word for Shape {}
 impl Word for KernelKind {}
 impl Word for ThreadState {}
+impl Word for Side {}
 impl Word for &'static str {}
 
 impl<T: Word> Dictionary for ValueDict<T> {

@@ -103,3 +103,4 @@ each_sample!(rows);
 each_kernel!(rows);
 each_stack!(rows);
 each_stack_sample!(rows);
+each_perturbation!(rows);

@@ -8,7 +8,7 @@ use crate::{Schedule, StepAction};
 pub(crate) use kernel_window::KernelWindow;
 
 use crate::sync::atomic::Ordering::SeqCst;
-use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Mutex, PoisonError};
 use std::ops::Range;
 
@@ -18,6 +18,13 @@ const OPENING_ATTEMPTS: usize = 1_000;
 const OFF: u8 = 0;
 const ON: u8 = 1;
 const SCHEDULED: u8 = 2;
+
+/// The session goes on.
+const OPEN: u8 = 0;
+/// It has ended.
+const CLOSED: u8 = 1;
+/// It goes on, and an experiment takes some of its steps.
+const EXPERIMENT: u8 = 2;
 
 /// Shared by the layer and the session's handle.
 #[derive(Debug)]
@@ -40,7 +47,8 @@ pub(crate) struct Control {
     recorded_until: AtomicU64,
     /// Held while a window is opened; no application thread takes it.
     opening: Mutex<()>,
-    closed: AtomicBool,
+    /// Whether steps are looked at: [`OPEN`], [`CLOSED`], [`EXPERIMENT`].
+    life: AtomicU8,
 }
 
 /// What was decided about a step.
@@ -67,6 +75,8 @@ pub(crate) enum StepFate {
     ScheduledOut,
     /// Left plain, to measure the cost of recording.
     Plain,
+    /// Part of an experiment.
+    Perturbed,
     /// Recording is off.
     Paused,
     /// The session has ended.
@@ -98,7 +108,7 @@ impl Control {
             kernels: None,
             recorded_until: AtomicU64::new(0),
             opening: Mutex::new(()),
-            closed: AtomicBool::new(false),
+            life: AtomicU8::new(OPEN),
         }
     }
 
@@ -126,24 +136,26 @@ impl Control {
 
     /// Called when a step begins of which nothing else decides.
     pub(crate) fn begin_step(&self, own_kernels: bool, leaves_plain: impl FnOnce() -> bool) -> StepDecision {
-        self.begin_affordable_step(own_kernels, || true, leaves_plain)
+        self.begin_affordable_step(own_kernels, false, || true, leaves_plain)
     }
 
     /// Called when a step begins. `own_kernels` is false if the kernels of the step around it are recorded, or if its
-    /// own cannot be. `affords`, whether the budget lets it be recorded, and then `leaves_plain` are asked only about steps
+    /// own cannot be. An experiment takes the step if `perturbed`, unless a window was asked for. `affords`, whether the budget lets it be recorded, and then `leaves_plain` are asked only about steps
     /// that are to be recorded and are in no window.
     #[inline]
     pub(crate) fn begin_affordable_step(
         &self,
         own_kernels: bool,
+        perturbed: bool,
         affords: impl FnOnce() -> bool,
         leaves_plain: impl FnOnce() -> bool,
     ) -> StepDecision {
         // A window is exact because of the order of these two operations and of those in `open_window`.
         let number = self.steps.fetch_add(1, SeqCst);
         let in_window = number < self.window_end.load(SeqCst);
-        let fate = match self.closed.load(Ordering::Relaxed) {
+        let fate = match self.is_closed() {
             true => StepFate::Closed,
+            false if perturbed && !in_window => StepFate::Perturbed,
             false => match self.fate(number, in_window) {
                 // A step of a window of kernels pays for the recorder whether it has a record or not.
                 StepFate::Recorded if !in_window && !self.in_kernel_window() && !affords() => StepFate::ScheduledOut,
@@ -204,14 +216,23 @@ impl Control {
     /// Whether steps that begin now are a window's whose kernels are recorded.
     #[inline]
     fn in_kernel_window(&self) -> bool {
-        self.budget.is_some() && self.kernels.as_ref().is_some_and(KernelWindow::takes_steps)
+        self.budget.is_some() && self.takes_kernels()
+    }
+
+    /// Whether a window of kernels takes the steps that begin now, or one was asked for that has steps left.
+    pub(crate) fn in_a_window(&self) -> bool {
+        self.takes_kernels() || self.steps.load(SeqCst) < self.window_end.load(SeqCst)
+    }
+
+    fn takes_kernels(&self) -> bool {
+        self.kernels.as_ref().is_some_and(KernelWindow::takes_steps)
     }
 
     /// Whether intervals above steps are recorded now, that is, whether a step that began now would be.
     pub(crate) fn records_above_steps(&self) -> bool {
         let next = self.steps.load(Ordering::Relaxed);
         let in_window = next < self.window_end.load(Ordering::Relaxed);
-        !self.closed.load(Ordering::Relaxed) && self.fate(next, in_window).is_recorded()
+        !self.is_closed() && self.fate(next, in_window).is_recorded()
     }
 
     /// Whether requests that begin or end now are recorded. A schedule does not leave out requests: they are few, and
@@ -359,12 +380,29 @@ impl Control {
     }
 
     pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
+        self.life.store(CLOSED, Ordering::Relaxed);
     }
 
     /// Whether the session has ended.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+        self.life.load(Ordering::Relaxed) == CLOSED
+    }
+
+    /// Whether an experiment goes on.
+    #[inline]
+    pub(crate) fn perturbs(&self) -> bool {
+        self.life.load(Ordering::Relaxed) == EXPERIMENT
+    }
+
+    /// An experiment begins; `false` if the session has ended.
+    pub(crate) fn begin_experiment(&self) -> bool {
+        let begun = self.life.compare_exchange(OPEN, EXPERIMENT, SeqCst, SeqCst);
+        !matches!(begun, Err(CLOSED))
+    }
+
+    /// The experiment has ended.
+    pub(crate) fn end_experiment(&self) {
+        let _ = self.life.compare_exchange(EXPERIMENT, OPEN, SeqCst, SeqCst);
     }
 }
 

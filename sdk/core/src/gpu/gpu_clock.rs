@@ -46,6 +46,16 @@ pub trait GpuLane: Send + 'static {
     /// # Errors
     /// See [`NoMark`]; the interval then has no GPU time.
     fn mark(&mut self) -> Result<MarkId, NoMark>;
+
+    /// Puts a kernel into that stream that waits for `ns` nanoseconds and does nothing else; 0 for one that ends at once. For
+    /// [experiments](crate::Perturb), not for the hot path: the first call in a context may load the kernel.
+    ///
+    /// # Errors
+    /// See [`NoMark`]; nothing was put into the stream.
+    fn wait(&mut self, ns: u64) -> Result<(), NoMark> {
+        let _ = ns;
+        Err(NoMark::Failed)
+    }
 }
 
 /// Gives each thread its lane.

@@ -15,7 +15,7 @@ pub(super) struct Frame {
     pub(super) step: u64,
     pub(super) name: u32,
     pub(super) request: u32,
-    /// Marks in the GPU's stream at enter and exit; 0 for none.
+    /// Marks in the GPU's stream at enter and exit; 0 for none. Of an interval of an experiment, the number of its path.
     pub(super) marks: [u32; 2],
     pub(super) phase: u8,
     pub(super) flags: u8,
@@ -41,6 +41,14 @@ pub(super) mod left_out {
     pub(in crate::layer) const TIMED: u8 = 4;
     /// It follows a recorded step.
     pub(in crate::layer) const ENDS_ROW: u8 = 8;
+    /// A step that is part of an experiment, or an interval of it. Its `marks` have the number of its path.
+    pub(in crate::layer) const PERTURBED: u8 = 16;
+    /// The stretch began with this step.
+    pub(in crate::layer) const FIRST: u8 = 32;
+    /// It is made slower, or would be in a delayed stretch.
+    pub(in crate::layer) const TARGET: u8 = 64;
+    /// It is inside one that is.
+    pub(in crate::layer) const IN_TARGET: u8 = 128;
 }
 
 impl Frame {

@@ -126,6 +126,11 @@ impl Marker {
         }
     }
 
+    /// Keeps the device waiting behind what was launched so far; see [`GpuLane::wait`].
+    pub(super) fn wait(&mut self, ns: u64) -> Result<(), NoMark> {
+        self.lane.wait(ns)
+    }
+
     fn begin_step(&mut self, shared: &Marking, ticks: &TickSource, frame: &mut Frame, in_full: bool) -> u8 {
         let mut cold = false;
         let chosen = match self.timing.tier {

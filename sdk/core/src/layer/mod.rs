@@ -374,7 +374,7 @@ where
             return;
         }
         let (start, values) = (state.started, (**values).clone());
-        let raw = RawRequest { number, start, end, first_step: ended.first_step, values };
+        let raw = RawRequest { number, start, end, first_step: ended.first_step, perturbed: ended.perturbed, values };
         if shared.requests.try_send(raw).is_err() {
             shared.requests_lost.fetch_add(1, Ordering::Relaxed);
             shared.forget_request(number);

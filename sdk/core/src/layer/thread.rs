@@ -5,6 +5,7 @@
 mod aside;
 mod hooks;
 pub(crate) mod outlived;
+mod perturbed;
 mod serving;
 mod states;
 mod writing;
@@ -17,9 +18,11 @@ use crate::clock::Ticks;
 use crate::control::{StepDecision, StepFate};
 use crate::gpu::OUTSIDE_WINDOW;
 use crate::names;
+use crate::perturb::Begin;
 use crate::raw::{NO_PHASE, NO_STEP, Raw, UnrecordedStep, flag};
 use crate::record::SEQ_BITS;
 use crate::shared::{Shared, ThreadCounts};
+use perturbed::Perturbed;
 pub(crate) use serving::serve;
 pub(crate) use states::{annotate_current, current_request, foresee, is_recording, mute_this_thread, with_state};
 use std::sync::Arc;
@@ -63,6 +66,8 @@ pub(crate) struct ThreadState {
     ring: rtrb::Producer<Raw>,
     counts: Arc<ThreadCounts>,
     gpu: Option<Box<Marker>>,
+    /// What it knows of the experiment that goes on.
+    perturbed: Option<Box<Perturbed>>,
 }
 
 /// The state of a thread that records nothing.
@@ -148,7 +153,11 @@ impl ThreadState {
                 }
             }
             Kind::Step => {
-                let (decision, plain) = self.begin_step(shared, meta.name, nested != 0);
+                let begin = match shared.control.perturbs() {
+                    true => self.begin_perturbed(shared, meta.name, request, phase, nested != 0),
+                    false => Begin::Usual,
+                };
+                let (decision, plain) = self.begin_step(shared, meta.name, nested != 0, begin != Begin::Usual);
                 (step, in_full, recorded) = (decision.number, decision.full, decision.fate.is_recorded());
                 flags = flag::STEP_ROOT | nested;
                 if decision.fate == StepFate::Captured {
@@ -161,6 +170,10 @@ impl ThreadState {
                     left_out = left_out::TIMED;
                     left_out |= if plain { left_out::PLAIN } else { 0 };
                     left_out |= if decision.ends_row { left_out::ENDS_ROW } else { 0 };
+                    left_out |= if decision.fate == StepFate::Perturbed { left_out::PERTURBED } else { 0 };
+                }
+                if begin != Begin::Usual {
+                    left_out |= self.settle_perturbed(shared, begin, decision.fate, request);
                 }
                 first_of_request = request != 0 && shared.steps_of_requests.step(request, recorded, phase != NO_PHASE);
                 self.since_split = 0;
@@ -196,6 +209,9 @@ impl ThreadState {
         self.depth = at + 1;
         if placed.kind == Kind::Step && !recorded {
             self.leave_out(shared, at);
+            if left_out & left_out::PERTURBED != 0 {
+                self.enter_perturbed(shared, at, around);
+            }
         }
         if writes {
             self.counts.entered.store(self.next_seq, Relaxed);
@@ -203,6 +219,10 @@ impl ThreadState {
                 self.hooks_enter(shared, at, in_full);
             }
             self.frames[at].start = shared.ticks.now();
+        } else if placed.kind != Kind::Step
+            && self.frames.get(around).is_some_and(|f| f.is_left_out(left_out::PERTURBED))
+        {
+            self.enter_perturbed(shared, at, around);
         }
         if first_of_request {
             let known = writes || left_out != 0;
@@ -227,14 +247,14 @@ impl ThreadState {
 
     /// Called when a step of kind `name` begins. Returns what becomes of it, and whether it itself is left plain.
     #[inline]
-    fn begin_step(&self, shared: &Shared, name: u32, nested: bool) -> (StepDecision, bool) {
+    fn begin_step(&self, shared: &Shared, name: u32, nested: bool, perturbed: bool) -> (StepDecision, bool) {
         let own_kernels = shared.correlator.is_some() && !self.in_kernels();
         let mut plain = false;
         let affords = || {
             let budget = shared.control.budget();
             budget.is_none_or(|budget| budget.keeps(self.next_seq >> SEQ_BITS, self.counts.steps()))
         };
-        let decision = shared.control.begin_affordable_step(own_kernels, affords, || {
+        let decision = shared.control.begin_affordable_step(own_kernels, perturbed, affords, || {
             plain = !nested && shared.leaves_plain(name);
             // A step inside a plain one is part of it.
             plain || self.open().iter().any(|f| f.is_left_out(left_out::PLAIN))
@@ -249,6 +269,7 @@ impl ThreadState {
             StepFate::Recorded | StepFate::Captured => add(&self.counts.steps_due),
             StepFate::ScheduledOut => add(&self.counts.steps_scheduled_out),
             StepFate::Plain => add(&self.counts.steps_plain),
+            StepFate::Perturbed => add(&self.counts.steps_perturbed),
             StepFate::Paused => add(&self.counts.steps_paused),
             StepFate::Closed => {}
         }
@@ -314,8 +335,11 @@ impl ThreadState {
         frame.start = shared.ticks.now();
     }
 
-    /// Called when a step ends that was not recorded.
+    /// Called when a step ends that was not recorded, or an interval of an experiment.
     fn left_out(&mut self, shared: &Shared, at: usize) {
+        if self.frames[at].is_left_out(left_out::PERTURBED) {
+            self.exit_perturbed(shared, at);
+        }
         let Frame { left_out, start, step, name, request, phase, .. } = self.frames[at];
         let plain = left_out & left_out::PLAIN != 0;
         let beside = left_out & left_out::TIMED != 0

@@ -89,6 +89,7 @@ struct ThreadSums {
     steps_due: u64,
     steps_scheduled_out: u64,
     steps_plain: u64,
+    steps_perturbed: u64,
     steps_paused: u64,
     outside_phases: u64,
 }
@@ -306,6 +307,7 @@ impl Drain {
         self.hold_budget();
         self.take_requests(closed);
         self.take_samples();
+        self.take_perturbations();
         self.note_model(urgent);
         self.pass_on_manifest();
         self.asking.ask(&self.shared, urgent);
@@ -367,6 +369,18 @@ impl Drain {
                 capture.add_samples(&samples);
             }
             self.resolved.batch.samples.extend(samples);
+        }
+    }
+
+    /// Takes the stretches of an experiment that have ended, and ends it when it has its pairs.
+    fn take_perturbations(&mut self) {
+        if self.shared.experiments.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let Some(experiment) = self.shared.experiment() else { return };
+        self.resolved.batch.perturbations.extend(experiment.rows(|ticks| self.mapper.to_host(ticks)));
+        if experiment.is_left() {
+            self.shared.control.end_experiment();
         }
     }
 
@@ -518,6 +532,7 @@ impl Drain {
             request.output_tokens = v.output_tokens;
             request.batch = v.annotation.get_batch();
             request.outcome = v.outcome;
+            request.perturbed = raw.perturbed.then_some(true);
             self.resolved.batch.requests.push(request);
             self.shared.forget_request(raw.number);
         }
@@ -529,7 +544,17 @@ impl Drain {
         resolver.add_unrecorded(resolved);
         enricher.add(std::mem::take(resolved));
         let known_until = sources.iter().map(|source| source.known_until).min().unwrap_or(*round_began);
-        let send = |batch| send_batch(lanes, capture, batch, counts);
+        let experiment = match shared.experiments.load(Ordering::Relaxed) {
+            0 => None,
+            _ => shared.experiment().filter(|experiment| !experiment.is_over()),
+        };
+        let send = |batch: Batch| {
+            if let Some(experiment) = &experiment {
+                experiment.learn_spans(&batch.spans);
+                experiment.learn_steps(&batch.steps, |name| shared.names.text_of(name));
+            }
+            send_batch(lanes, capture, batch, counts);
+        };
         enricher.advance(shared, urgent, mapper, known_until, send);
     }
 
@@ -562,11 +587,16 @@ impl Drain {
     fn steps(&self, sums: &ThreadSums) -> StepCounts {
         let resolver = &self.resolver;
         StepCounts {
-            begun: sums.steps_due + sums.steps_scheduled_out + sums.steps_plain + sums.steps_paused,
+            begun: sums.steps_due
+                + sums.steps_scheduled_out
+                + sums.steps_plain
+                + sums.steps_perturbed
+                + sums.steps_paused,
             recorded: resolver.steps - resolver.steps_captured,
             captured: resolver.steps_captured,
             scheduled_out: sums.steps_scheduled_out,
             left_plain: sums.steps_plain,
+            perturbed: sums.steps_perturbed,
             paused: sums.steps_paused,
             lost: sums.steps_lost,
             open_at_end: sums.steps_due.saturating_sub(resolver.steps + sums.steps_lost),
@@ -722,6 +752,7 @@ impl ThreadSums {
         self.steps_due += counts.steps_due.load(Ordering::Relaxed);
         self.steps_scheduled_out += counts.steps_scheduled_out.load(Ordering::Relaxed);
         self.steps_plain += counts.steps_plain.load(Ordering::Relaxed);
+        self.steps_perturbed += counts.steps_perturbed.load(Ordering::Relaxed);
         self.steps_paused += counts.steps_paused.load(Ordering::Relaxed);
         self.outside_phases += counts.outside_phases.load(Ordering::Relaxed);
     }

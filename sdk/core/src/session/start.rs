@@ -90,6 +90,7 @@ impl SessionBuilder {
             gpu_patience: (self.shutdown_timeout / 4).min(Duration::from_secs(2)),
             per_interval_ns,
         };
+        let ns_per_tick = mapper.ns_per_tick();
         let enricher = Enricher::new(clock, threads.kernels, self.expect_gpu).with_stacks(threads.stacks);
         // The thread waits only for this.
         let _ = threads.give.send(Drain::new(shared.clone(), links, pace, lanes, mapper, enricher));
@@ -102,6 +103,7 @@ impl SessionBuilder {
             started_paused: self.paused,
             ever_started: AtomicBool::new(!self.paused),
             per_interval_ns,
+            ns_per_tick,
             capturing: Arc::default(),
             captures: AtomicU64::new(0),
             background: background.clone(),

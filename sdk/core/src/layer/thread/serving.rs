@@ -1,5 +1,6 @@
 //! Steps that serve several requests: what an open step says of each of them goes into the ring before the step.
 
+use super::super::frame::left_out;
 use super::states::STATES;
 use super::{RESERVED_FOR_STEPS, ThreadState, add};
 use crate::raw::{NO_PHASE, Raw, RawServed};
@@ -28,9 +29,13 @@ impl ThreadState {
         let Some(at) = self.open().iter().rposition(|frame| frame.is_step() && !frame.is_detached()) else { return };
         let frame = &self.frames[at];
         let (step, recorded, start, is_phase) = (frame.step, frame.recorded, frame.start, frame.phase != NO_PHASE);
+        let frame_is_perturbed = frame.is_left_out(left_out::PERTURBED);
         // The request has waited until this step began, which may be long ago by now.
         if shared.steps_of_requests.step(request, recorded, is_phase) {
             shared.steps_of_requests.first_step(request, start, is_phase);
+        }
+        if frame_is_perturbed {
+            shared.steps_of_requests.mark_perturbed(request);
         }
         if !recorded {
             return;

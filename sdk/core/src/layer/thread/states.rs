@@ -146,6 +146,7 @@ impl ThreadState {
             ring,
             counts: counts.clone(),
             gpu: shared.gpu.as_ref().filter(|_| aside.is_none()).map(|gpu| Box::new(Marker::new(gpu, index))),
+            perturbed: None,
         };
         if !muted {
             let info = Arc::new(names::current_thread(index));

@@ -1,0 +1,168 @@
+//! Steps of an experiment: which of their intervals are made slower, and how. Not the hot path: these steps are in no
+//! figure but the experiment's, in which the control does the same as the delayed one.
+
+use super::super::frame::left_out;
+use super::ThreadState;
+use crate::Delay;
+use crate::clock::{TickSource, Ticks};
+use crate::control::StepFate;
+use crate::perturb::{Arm, Assigned, Begin, Beginning, Experiment, NOWHERE, Tree};
+use crate::record::SEQ_BITS;
+use crate::shared::Shared;
+use crate::vocabulary::Side;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What a thread knows of the experiment that goes on.
+pub(super) struct Perturbed {
+    experiment: Arc<Experiment>,
+    /// Which of the session's experiments it is.
+    number: u64,
+    tree: Tree,
+    /// What the step that is open is part of.
+    part_of: Option<Assigned>,
+}
+
+impl ThreadState {
+    /// Called when a step of name `name` begins while an experiment goes on.
+    #[cold]
+    pub(super) fn begin_perturbed(
+        &mut self,
+        shared: &Shared,
+        name: u32,
+        request: u32,
+        phase: u8,
+        nested: bool,
+    ) -> Begin {
+        // A step inside another one is what that one is.
+        if self.open().iter().any(|frame| frame.is_left_out(left_out::PERTURBED)) {
+            let of = self.perturbed.as_ref().and_then(|perturbed| perturbed.part_of);
+            return of.map_or(Begin::Aside, |of| Begin::Part { of, first: false });
+        }
+        if nested || shared.control.in_a_window() {
+            return Begin::Usual;
+        }
+        let number = shared.experiments.load(Relaxed);
+        if self.perturbed.as_ref().is_none_or(|perturbed| perturbed.number != number) {
+            let latest = shared.experiment();
+            self.perturbed = latest
+                .map(|experiment| Box::new(Perturbed { experiment, number, tree: Tree::default(), part_of: None }));
+        }
+        let thread = self.thread();
+        let Some(Perturbed { experiment, tree, .. }) = self.perturbed.as_deref_mut() else { return Begin::Usual };
+        let node = tree.node(experiment, NOWHERE, name, || shared.names.get(name));
+        let Some(info) = tree.info(node) else { return Begin::Usual };
+        let is_kind = experiment.is_kind(&info.name, info.text, phase, shared.phases_marked.load(Relaxed));
+        let now = shared.ticks.now();
+        match experiment.begin(&Beginning { thread, name: &info.name, text: info.text, phase, request, is_kind, now }) {
+            Begin::Usual if experiment.alone => Begin::Aside,
+            begin => begin,
+        }
+    }
+
+    /// What became of the step is known. Returns bits of [`left_out`].
+    #[cold]
+    pub(super) fn settle_perturbed(&mut self, shared: &Shared, begin: Begin, fate: StepFate, request: u32) -> u8 {
+        let thread = self.thread();
+        let Some(perturbed) = self.perturbed.as_deref_mut() else { return 0 };
+        let (part_of, first) = match begin {
+            Begin::Part { of, first } => (Some(of), first),
+            Begin::Aside => (None, false),
+            Begin::Usual => return 0,
+        };
+        if fate != StepFate::Perturbed {
+            // A window was opened in between.
+            if first {
+                perturbed.experiment.give_up(thread);
+            }
+            return 0;
+        }
+        perturbed.part_of = part_of;
+        if request != 0 {
+            shared.steps_of_requests.mark_perturbed(request);
+        }
+        if first { left_out::FIRST } else { 0 }
+    }
+
+    fn thread(&self) -> u64 {
+        self.next_seq >> SEQ_BITS
+    }
+
+    /// An interval of such a step begins, or the step itself.
+    #[cold]
+    pub(super) fn enter_perturbed(&mut self, shared: &Shared, at: usize, around: usize) {
+        let thread = self.thread();
+        let Some(Perturbed { experiment, tree, part_of: Some(of), .. }) = self.perturbed.as_deref_mut() else { return };
+        let around = self.frames.get(around).filter(|frame| frame.is_left_out(left_out::PERTURBED));
+        let (parent, inside) = match around {
+            Some(frame) => (frame.marks[0], frame.left_out & (left_out::TARGET | left_out::IN_TARGET) != 0),
+            None => (NOWHERE, false),
+        };
+        let frame = &mut self.frames[at];
+        let parent = if frame.is_step() { NOWHERE } else { parent };
+        frame.left_out |= left_out::PERTURBED;
+        if frame.transparent {
+            frame.left_out |= if inside { left_out::IN_TARGET } else { 0 };
+            frame.marks[0] = parent;
+            return;
+        }
+        let name = frame.name;
+        let node = tree.node(experiment, parent, name, || shared.names.get(name));
+        frame.marks[0] = node;
+        // Of intervals inside each other that are both meant, the outer one is made slower.
+        frame.left_out |= match inside {
+            true => left_out::IN_TARGET,
+            false if tree.is_target(node, of.arm()) => left_out::TARGET,
+            false => 0,
+        };
+        frame.start = shared.ticks.now();
+        if frame.is_left_out(left_out::FIRST) {
+            experiment.began_with(thread, frame.step, frame.start);
+        }
+    }
+
+    /// The same ends.
+    #[cold]
+    pub(super) fn exit_perturbed(&mut self, shared: &Shared, at: usize) {
+        let Some(Perturbed { experiment, part_of: Some(of), .. }) = self.perturbed.as_deref() else { return };
+        let frame = &self.frames[at];
+        if frame.is_left_out(left_out::TARGET)
+            && let Some(arm) = experiment.arms.get(of.arm())
+        {
+            let took = shared.ticks.now().0.saturating_sub(frame.start.0);
+            let added = match arm.side {
+                Side::Host => keep_busy(arm, experiment, &shared.ticks, took, of.delayed()),
+                Side::Device => {
+                    let ns = if of.delayed() { arm.device_delay_ns() } else { 0 };
+                    let waits = self.gpu.as_mut().is_some_and(|marker| marker.wait(ns).is_ok());
+                    if waits { ns } else { 0 }
+                }
+            };
+            experiment.add(*of, took, added);
+        }
+        if self.frames[at].is_left_out(left_out::FIRST) {
+            experiment.step_end.store(shared.ticks.now().0, Relaxed);
+        }
+    }
+}
+
+/// Adds time to an interval that took `took` ticks, if it is `delayed`. Returns how many ticks passed.
+fn keep_busy(arm: &Arm, experiment: &Experiment, ticks: &TickSource, took: u64, delayed: bool) -> u64 {
+    let wanted = match arm.delay {
+        Delay::Share(share) => (took as f64 * share) as u64,
+        Delay::Fixed(ns) => (ns as f64 / experiment.ns_per_tick) as u64,
+        // There are no others.
+        _ => 0,
+    };
+    let Ticks(began) = ticks.now();
+    if !delayed {
+        return 0;
+    }
+    loop {
+        let passed = ticks.now().0.saturating_sub(began);
+        if passed >= wanted {
+            return passed;
+        }
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,282 @@
+//! One experiment, as its threads share it: what is tried, which stretch is open, and what was added in it.
+
+use super::course::Course;
+use super::{MOST_ARMS, Perturb, PerturbProgress, PerturbRefused};
+use crate::clock::Ticks;
+use crate::raw::NO_PHASE;
+use crate::record::{PerturbationRecord, SpanRecord, StepRecord};
+use crate::vocabulary::{Phase, Side};
+use crate::{Delay, HostNs, PathPattern};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rustc_hash::FxHashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Stretches that may wait for the drain; further ones are dropped, and their pair is made again.
+const WAITING: usize = 4_096;
+
+/// Steps after which nothing more is expected to become known of intervals on a device.
+const LEARNING: u64 = 2_000;
+
+/// A kind of step that is not known yet.
+const UNKNOWN: u32 = u32::MAX;
+
+/// One path on one side.
+#[derive(Debug)]
+pub(crate) struct Arm {
+    /// As it was asked for, without the amount: `path=mlp`.
+    pub(crate) text: Arc<str>,
+    pub(crate) path: PathPattern,
+    pub(crate) side: Side,
+    pub(crate) delay: Delay,
+    /// Time on the device of one of its intervals, nanoseconds; 0 until it is known.
+    device_ns: AtomicU64,
+    /// Complete pairs.
+    pub(crate) pairs: AtomicU64,
+}
+
+impl Arm {
+    /// Whether a stretch of it can be had: on a device the time of its intervals has to be known.
+    pub(crate) fn is_able(&self) -> bool {
+        self.side == Side::Host || self.device_ns.load(Relaxed) > 0
+    }
+
+    /// How long the device is kept waiting behind one interval, nanoseconds.
+    pub(crate) fn device_delay_ns(&self) -> u64 {
+        match self.delay {
+            Delay::Fixed(ns) => ns,
+            Delay::Share(share) => (self.device_ns.load(Relaxed) as f64 * share) as u64,
+            // There are no others.
+            _ => 0,
+        }
+    }
+}
+
+/// A stretch that has ended.
+pub(crate) struct Ended {
+    pub(crate) arm: usize,
+    pub(crate) pair: u64,
+    pub(crate) delayed: bool,
+    pub(crate) step: u64,
+    pub(crate) name: Arc<str>,
+    pub(crate) phase: u8,
+    pub(crate) start: Ticks,
+    pub(crate) step_end: Ticks,
+    /// When the next step of its kind began.
+    pub(crate) next: Option<Ticks>,
+    pub(crate) intervals: u64,
+    pub(crate) interval_ticks: u64,
+    /// Ticks on the host, nanoseconds on a device.
+    pub(crate) added: u64,
+}
+
+pub(crate) struct Experiment {
+    pub(crate) arms: Vec<Arm>,
+    /// Which steps stretches begin with, if that was said.
+    step: Option<Arc<str>>,
+    pub(crate) budget: f64,
+    pub(crate) wanted: u64,
+    pub(crate) ns_per_tick: f64,
+    /// The stretch that is open: its number, its arm, whether it is delayed; 0 if none is. See [`Assigned`].
+    open: AtomicU64,
+    pub(crate) intervals: AtomicU64,
+    pub(crate) interval_ticks: AtomicU64,
+    pub(crate) added: AtomicU64,
+    /// End of the step that the open stretch began with; 0 before.
+    pub(crate) step_end: AtomicU64,
+    pub(crate) course: Mutex<Course>,
+    /// Number of the text of the name of those steps in a program that marks no phases.
+    kind: AtomicU32,
+    /// Time of recorded steps by their name; the drain's.
+    kinds: Mutex<FxHashMap<Arc<str>, u64>>,
+    pub(crate) ended: Sender<Ended>,
+    rows: Receiver<Ended>,
+    over: AtomicBool,
+    /// Whether nothing else is recorded meanwhile.
+    pub(crate) alone: bool,
+    /// Steps of the kind that stretches begin with.
+    pub(super) steps: AtomicU64,
+}
+
+/// What a stretch does: by number, so that what is added late is told from what the next stretch adds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Assigned(u64);
+
+impl Assigned {
+    pub(crate) fn new(number: u64, arm: usize, delayed: bool) -> Self {
+        Self((number << 8) | ((arm as u64) << 1) | u64::from(delayed))
+    }
+
+    pub(crate) fn arm(self) -> usize {
+        (self.0 >> 1) as usize % MOST_ARMS
+    }
+
+    pub(crate) fn delayed(self) -> bool {
+        self.0 & 1 != 0
+    }
+}
+
+impl Experiment {
+    /// `has_device`: whether GPU time is taken, without which nothing is known of intervals on a device.
+    pub(crate) fn new(asked: &Perturb, has_device: bool, ns_per_tick: f64, seed: u64) -> Result<Self, PerturbRefused> {
+        if !(asked.budget > 0.0 && asked.budget <= 1.0) {
+            return Err(PerturbRefused::Budget(asked.budget.to_string()));
+        }
+        if asked.pairs == 0 {
+            return Err(PerturbRefused::NoPairs);
+        }
+        let mut arms = Vec::new();
+        for what in &asked.what {
+            for side in [Side::Host, Side::Device] {
+                if what.side.is_some_and(|only| only != side) || (side == Side::Device && !has_device) {
+                    continue;
+                }
+                arms.push(Arm {
+                    text: format!("path={}", what.path).into(),
+                    path: what.path.clone(),
+                    side,
+                    delay: what.delay,
+                    device_ns: AtomicU64::new(0),
+                    pairs: AtomicU64::new(0),
+                });
+            }
+        }
+        match arms.len() {
+            0 => return Err(PerturbRefused::Nothing),
+            asked if asked > MOST_ARMS => return Err(PerturbRefused::TooMany { asked }),
+            _ => {}
+        }
+        let (ended, rows) = bounded(WAITING);
+        Ok(Self {
+            arms,
+            step: asked.step.clone(),
+            budget: asked.budget,
+            wanted: asked.pairs,
+            ns_per_tick,
+            open: AtomicU64::new(0),
+            intervals: AtomicU64::new(0),
+            interval_ticks: AtomicU64::new(0),
+            added: AtomicU64::new(0),
+            step_end: AtomicU64::new(0),
+            course: Mutex::new(Course::new(seed)),
+            kind: AtomicU32::new(UNKNOWN),
+            kinds: Mutex::default(),
+            ended,
+            rows,
+            over: AtomicBool::new(false),
+            alone: asked.alone,
+            steps: AtomicU64::new(0),
+        })
+    }
+
+    /// The stretch that is open.
+    pub(crate) fn assigned(&self) -> Option<Assigned> {
+        Some(self.open.load(Relaxed)).filter(|open| *open != 0).map(Assigned)
+    }
+
+    pub(crate) fn set_open(&self, assigned: Option<Assigned>) {
+        self.open.store(assigned.map_or(0, |Assigned(open)| open), Relaxed);
+    }
+
+    /// Whether stretches begin with steps of this name; `text` is the number of the name's text.
+    pub(crate) fn is_kind(&self, name: &str, text: u32, phase: u8, phases_marked: bool) -> bool {
+        match (&self.step, Phase::from_index(phase).filter(|_| phase != NO_PHASE)) {
+            (Some(step), _) => **step == *name,
+            (None, Some(phase)) => matches!(phase, Phase::Decode | Phase::Encode),
+            (None, None) => !phases_marked && self.kind.load(Relaxed) == text,
+        }
+    }
+
+    /// One interval of the open stretch's target has ended.
+    pub(crate) fn add(&self, of: Assigned, interval: u64, added: u64) {
+        if self.assigned() == Some(of) {
+            self.intervals.fetch_add(1, Relaxed);
+            self.interval_ticks.fetch_add(interval, Relaxed);
+            self.added.fetch_add(added, Relaxed);
+        }
+    }
+
+    /// Learns from recorded intervals how long those of a target are on the device. Called by the drain.
+    pub(crate) fn learn_spans(&self, spans: &[SpanRecord]) {
+        for arm in self.arms.iter().filter(|arm| arm.side == Side::Device) {
+            for span in spans {
+                let Some(gpu) = &span.gpu else { continue };
+                if !arm.path.matches(&span.path.path, span.path.module.as_deref()) {
+                    continue;
+                }
+                let before = arm.device_ns.load(Relaxed);
+                let now = if before == 0 { gpu.dur_ns } else { (before * 15 + gpu.dur_ns) / 16 };
+                arm.device_ns.store(now.max(1), Relaxed);
+            }
+        }
+    }
+
+    /// Learns from recorded steps which kind takes the most time; `text_of` gives the number of a name's text. Called by the
+    /// drain.
+    pub(crate) fn learn_steps(&self, steps: &[StepRecord], text_of: impl Fn(&str) -> Option<u32>) {
+        if self.step.is_some() || steps.is_empty() {
+            return;
+        }
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        for step in steps {
+            *kinds.entry(step.path.name.clone()).or_default() += step.host_dur_ns;
+        }
+        let longest = kinds.iter().max_by_key(|(_, ns)| **ns).and_then(|(name, _)| text_of(name));
+        self.kind.store(longest.unwrap_or(UNKNOWN), Relaxed);
+    }
+
+    /// The stretches that have ended. Called by the drain.
+    pub(crate) fn rows(&self, host: impl Fn(Ticks) -> HostNs) -> Vec<PerturbationRecord> {
+        let ns = |ticks: u64| (ticks as f64 * self.ns_per_tick) as u64;
+        let row = |ended: Ended| {
+            let arm = self.arms.get(ended.arm)?;
+            let start = host(ended.start);
+            Some(PerturbationRecord::of_fields(
+                arm.text.clone(),
+                arm.side,
+                ended.pair,
+                ended.delayed,
+                ended.step,
+                Phase::from_index(ended.phase).filter(|_| ended.phase != NO_PHASE),
+                ended.name,
+                start,
+                ns(ended.step_end.0.saturating_sub(ended.start.0)),
+                ended.next.map(|next| ns(next.0.saturating_sub(ended.start.0))),
+                ended.intervals,
+                // Nothing is marked in a stretch: on a device it is what they took in the steps that were recorded.
+                match arm.side {
+                    Side::Host => ns(ended.interval_ticks),
+                    Side::Device => ended.intervals * arm.device_ns.load(Relaxed),
+                },
+                if arm.side == Side::Device { ended.added } else { ns(ended.added) },
+            ))
+        };
+        self.rows.try_iter().filter_map(row).collect()
+    }
+
+    /// No stretch begins any more.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Relaxed);
+    }
+
+    /// Whether steps are to be recorded as usual again: an experiment that is alone has to be ended for that.
+    pub(crate) fn is_left(&self) -> bool {
+        self.assigned().is_none() && self.is_over() && (!self.alone || self.over.load(Relaxed))
+    }
+
+    /// Whether every path and side that can be tried has its pairs, or the experiment was ended.
+    pub(crate) fn is_over(&self) -> bool {
+        let no_device = self.steps.load(Relaxed) > LEARNING;
+        let has_all = |arm: &Arm| match arm.is_able() {
+            true => arm.pairs.load(Relaxed) >= self.wanted,
+            false => no_device,
+        };
+        self.over.load(Relaxed) || self.arms.iter().all(has_all)
+    }
+
+    pub(crate) fn progress(&self) -> PerturbProgress {
+        let able = self.arms.iter().filter(|arm| arm.is_able());
+        let pairs = able.clone().map(|arm| arm.pairs.load(Relaxed).min(self.wanted)).sum();
+        PerturbProgress { pairs, wanted: able.count() as u64 * self.wanted, running: !self.is_over() }
+    }
+}

@@ -1,0 +1,207 @@
+//! Experiments: what is made slower, what is recorded of it, and what is not.
+#![allow(missing_docs, reason = "a test")]
+
+use candlescope_core::llm::{self, Request, Tokens};
+use candlescope_core::{Batch, Delay, MemoryExporter, Perturb, PerturbRefused, PerturbationRecord, Session, Side};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use tracing::trace_span;
+use tracing_subscriber::prelude::*;
+
+/// Keeps the thread busy until so much time has passed, whatever else the machine does.
+fn busy(time: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// Records what `work` does while `asked` is tried, until it has its pairs.
+fn experiment(asked: &Perturb, mut work: impl FnMut()) -> Batch {
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory.clone()).start().expect("starts");
+    let _guard = tracing_subscriber::registry().with(layer).set_default();
+    let handle = session.handle().clone();
+    handle.perturb(asked).expect("begins");
+    let limit = Instant::now() + Duration::from_secs(60);
+    while handle.perturbing().running {
+        assert!(Instant::now() < limit, "{:?}", handle.perturbing());
+        work();
+    }
+    // The last stretch ends with the next step of its kind.
+    (0..3).for_each(|_| work());
+    let manifest = session.finish();
+    assert_eq!(manifest.loss.lost(), 0, "{:?}", manifest.loss);
+    let batch = memory.batch();
+    let steps = manifest.steps.expect("counted");
+    assert_eq!(steps.begun, steps.recorded + steps.perturbed, "{steps:?}");
+    assert_eq!(batch.steps.len() as u64, steps.recorded);
+    batch
+}
+
+/// Pairs of a target: (delayed, control).
+fn pairs<'a>(batch: &'a Batch, target: &str) -> Vec<(&'a PerturbationRecord, &'a PerturbationRecord)> {
+    let of = |delayed| batch.perturbations.iter().filter(move |p| &*p.target == target && p.delayed == delayed);
+    of(true).filter_map(|d| Some((d, of(false).find(|c| c.pair == d.pair)?))).collect()
+}
+
+/// Time of steps over added time, by medians of pairs.
+fn slope(batch: &Batch, target: &str) -> f64 {
+    let pairs = pairs(batch, target);
+    assert!(pairs.len() >= 30, "{target}: {} pairs", pairs.len());
+    let median = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let longer = median(pairs.iter().map(|(d, c)| d.took_ns() as f64 - c.took_ns() as f64).collect());
+    longer / median(pairs.iter().map(|(d, c)| d.added_ns as f64 - c.added_ns as f64).collect())
+}
+
+/// Two threads, one twice as long as the other: the long one is on the critical path, the short one has slack.
+#[test]
+fn of_two_branches_the_longer_one_is_critical() {
+    let (start, started) = mpsc::channel::<()>();
+    let (done, finished) = mpsc::channel::<()>();
+    let asked = ["path=long:+20%", "path=short:+20%"].map(|text| text.parse().expect("valid"));
+    let asked = Perturb::new(asked).budget(1.0).pairs(40);
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory.clone()).start().expect("starts");
+    let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    let on_worker = dispatch.clone();
+    let worker = std::thread::spawn(move || {
+        tracing::dispatcher::with_default(&on_worker, || {
+            while started.recv().is_ok() {
+                trace_span!("short").in_scope(|| busy(Duration::from_millis(2)));
+                done.send(()).expect("awaited");
+            }
+        });
+    });
+    let handle = session.handle().clone();
+    handle.perturb(&asked).expect("begins");
+    tracing::dispatcher::with_default(&dispatch, || {
+        let limit = Instant::now() + Duration::from_secs(120);
+        while handle.perturbing().running {
+            assert!(Instant::now() < limit, "{:?}", handle.perturbing());
+            trace_span!("turn").in_scope(|| {
+                start.send(()).expect("runs");
+                trace_span!("long").in_scope(|| busy(Duration::from_millis(4)));
+                finished.recv().expect("runs");
+            });
+        }
+        trace_span!("turn").in_scope(|| ());
+    });
+    drop(start);
+    worker.join().expect("ends");
+    session.finish();
+    let batch = memory.batch();
+    let (long, short) = (slope(&batch, "path=long"), slope(&batch, "path=short"));
+    assert!((long - 1.0).abs() <= 0.1 && short.abs() <= 0.1, "long {long:.3}, short {short:.3}");
+    // The kind of step that takes the most time, not one of the worker's, which are steps of their own thread.
+    assert!(batch.perturbations.iter().all(|p| &*p.name == "turn" && p.side == Side::Host));
+    // Time of the target without what was added, and what was added as a share of it.
+    for stretch in batch.perturbations.iter().filter(|p| &*p.target == "path=long") {
+        assert_eq!(stretch.intervals, 1, "{stretch:?}");
+        assert!(stretch.interval_ns >= 4_000_000, "{stretch:?}");
+        let share = stretch.added_ns as f64 / stretch.interval_ns as f64;
+        assert!(if stretch.delayed { share >= 0.199 } else { share == 0.0 }, "{stretch:?}");
+    }
+}
+
+/// A pass of three layers, with what chooses the token after it.
+fn token(position: usize) {
+    {
+        let _decode = llm::decode(Tokens::new(1).context(position));
+        for _ in 0..3 {
+            let _block = trace_span!("block").entered();
+            trace_span!("mlp").in_scope(|| busy(Duration::from_micros(200)));
+        }
+    }
+    let _sample = llm::sample();
+    busy(Duration::from_micros(50));
+}
+
+#[test]
+fn stretches_last_until_the_next_token_and_are_in_no_other_table() {
+    let asked = Perturb::new(["path=block/mlp:+50%".parse().expect("valid")]).budget(1.0).pairs(30);
+    let batch = experiment(&asked, || {
+        let request = Request::new("chat", "m");
+        let _inside = request.enter();
+        drop(llm::prefill(Tokens::new(8).context(8)));
+        (9..25).for_each(token);
+    });
+    assert!((slope(&batch, "path=block/mlp") - 1.0).abs() < 0.15);
+    for stretch in &batch.perturbations {
+        assert_eq!((stretch.phase, stretch.intervals), (Some(candlescope_core::Phase::Decode), 3), "{stretch:?}");
+        // What chooses the token is in the stretch, and not in the step.
+        assert!(stretch.period_ns.is_none_or(|period| period >= stretch.host_dur_ns + 50_000), "{stretch:?}");
+        assert!(!batch.steps.iter().any(|step| step.step == stretch.step), "recorded, too: {stretch:?}");
+    }
+    // The last token of a request has none after it: no pair is made of unlike stretches.
+    let whole = pairs(&batch, "path=block/mlp");
+    assert!(whole.iter().filter(|(d, c)| d.period_ns.is_some() == c.period_ns.is_some()).count() >= 30);
+    // Requests with steps of an experiment say so.
+    assert!(batch.requests.iter().any(|request| request.perturbed == Some(true)));
+    let of = |request: u64| batch.steps.iter().filter(|step| step.request == Some(request)).count();
+    for request in &batch.requests {
+        // A prefill, sixteen tokens, sixteen choices.
+        assert_eq!(request.perturbed == Some(true), of(request.request) < 33, "{request:?}");
+    }
+}
+
+#[test]
+fn a_budget_holds_what_is_added() {
+    let asked = Perturb::new(["path=step/part:+1ms".parse().expect("valid")]).budget(0.05).pairs(10);
+    let began = Instant::now();
+    let batch = experiment(&asked, || {
+        trace_span!("step").in_scope(|| trace_span!("part").in_scope(|| busy(Duration::from_millis(1))));
+    });
+    let added: u64 = batch.perturbations.iter().map(|p| p.added_ns).sum();
+    assert!(added >= 10_000_000, "{added}");
+    // One pair may begin where nothing more is left.
+    let allowed = began.elapsed().as_nanos() as f64 * 0.05 + 1.5e6;
+    assert!((added as f64) < allowed, "{added} of {allowed}");
+}
+
+#[test]
+fn steps_of_a_capture_are_recorded_whatever_is_tried() {
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().start().expect("starts");
+    let _guard = tracing_subscriber::registry().with(layer).set_default();
+    let handle = session.handle().clone();
+    let part = "path=step:+10us".parse().expect("valid");
+    handle.perturb(&Perturb::new([part]).budget(1.0).step("step").pairs(1_000)).expect("begins");
+    let step = || trace_span!("step").in_scope(|| busy(Duration::from_micros(100)));
+    (0..50).for_each(|_| step());
+    let capture = handle.capture(memory.clone(), 40).expect("begins");
+    (0..60).for_each(|_| step());
+    let run = capture.wait(Duration::from_secs(20)).expect("written");
+    assert_eq!((run.counts["steps"], memory.batch().steps.len()), (40, 40));
+    handle.end_perturbing();
+    (0..3).for_each(|_| step());
+    let before = handle.stats().steps.perturbed;
+    (0..20).for_each(|_| step());
+    assert_eq!(session.finish().steps.expect("counted").perturbed, before.max(1), "none after its end");
+}
+
+#[test]
+fn what_cannot_be_tried_is_refused() {
+    let (layer, session) = Session::builder().start().expect("starts");
+    let _guard = tracing_subscriber::registry().with(layer).set_default();
+    let handle = session.handle().clone();
+    let host = || "path=a@host:+5%".parse().expect("valid");
+    let device = "path=a@device:+5%".parse().expect("valid");
+    let refused = |asked: Perturb| handle.perturb(&asked).expect_err("refused");
+    assert_eq!(refused(Perturb::new([])), PerturbRefused::Nothing);
+    assert_eq!(refused(Perturb::new([device])), PerturbRefused::Nothing, "GPU time is not taken");
+    assert!(matches!(refused(Perturb::new([host()]).budget(0.0)), PerturbRefused::Budget(_)));
+    assert!(matches!(refused(Perturb::new([host()]).budget(f64::NAN)), PerturbRefused::Budget(_)));
+    assert_eq!(refused(Perturb::new([host()]).pairs(0)), PerturbRefused::NoPairs);
+    assert_eq!(refused(Perturb::new((0..65).map(|_| host()))), PerturbRefused::TooMany { asked: 65 });
+    handle.perturb(&Perturb::new([host()])).expect("begins");
+    assert_eq!(refused(Perturb::new([host()])), PerturbRefused::Busy);
+    handle.end_perturbing();
+    handle.perturb(&Perturb::new([host()])).expect("the one before has ended");
+    session.finish();
+    assert_eq!(refused(Perturb::new([host()])), PerturbRefused::Ended);
+    assert!(matches!("path=a:+5%".parse().map(|p: candlescope_core::Perturbation| p.delay), Ok(Delay::Share(_))));
+}
