@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use candlescope::env::EnvConfig;
 use candlescope::gpu::KernelWindows;
 use candlescope_core::files::read_text_limited;
-use candlescope_core::{GpuTier, GpuTiming, Perturb, Schedule};
+use candlescope_core::{GpuTier, GpuTiming, Perturb, Schedule, Side};
 use candlescope_models::slots::SlotOptions;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -175,6 +175,10 @@ fn check(options: &Options) -> Result<()> {
     }
     if options.sdk.cupti == Some(KernelWindows::OnRequest) {
         bail!("--cupti is on-request, and nothing asks for kernels here; it must be `all` or N/EVERY such as 5/500");
+    }
+    let on_device = options.perturb.iter().flat_map(Perturb::what).find(|what| what.side == Some(Side::Device));
+    if let Some(what) = on_device.filter(|_| !options.on_gpu()) {
+        bail!("--perturb {what} needs a GPU: add --device cuda:0, or leave @device out");
     }
     match options.sdk.gpu {
         Some(tier) if tier != GpuTier::Off && !options.on_gpu() => {

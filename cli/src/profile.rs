@@ -13,6 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use candle_core::Device;
 use candlescope::Scope;
 use candlescope::parquet::ParquetConfig;
+use candlescope_core::Perturb;
 use candlescope_core::run::{Finding, RunManifest, Severity, env_key, result_key};
 use candlescope_models::slots::KvCollector;
 use candlescope_models::{AnyModel, LoadOptions, ModelSource, Picture};
@@ -321,6 +322,20 @@ fn digest(outputs: &[Output]) -> Option<String> {
     (!tokens.is_empty()).then(|| sha256(&tokens.join("\n")))
 }
 
+/// Says which paths of an experiment no step of the model has.
+fn nothing_was_slower(options: &Options, metrics: &serde_json::Value) {
+    let tried = metrics["sensitivity"].as_array();
+    for what in options.perturb.iter().flat_map(Perturb::what) {
+        let target = format!("path={}", what.path);
+        if !tried.is_some_and(|rows| rows.iter().any(|row| row["target"] == target.as_str())) {
+            note(&format!(
+                "no pair of steps tells of {what}: no interval in them has this path, or requests are too short for pairs (ask for \
+                 more tokens). Paths are in the report, and in the table `spans`"
+            ));
+        }
+    }
+}
+
 /// Whether the model's text does not continue the prompt, but is about it.
 fn reads_source(manifest: &RunManifest) -> bool {
     manifest.model.contains_key("encoder_layers")
@@ -335,6 +350,7 @@ fn show(
     limits: ReadLimits,
 ) -> Result<()> {
     let report = write_report(out, &ReportOptions { limits, ..ReportOptions::default() })?;
+    nothing_was_slower(options, &report.metrics);
     let sequences = outputs.first().map_or(&[][..], |output| match output {
         Output::Text(text) => text.sequences.as_slice(),
         Output::Vectors(_) => &[],

@@ -5,7 +5,7 @@ use super::{MOST_ARMS, Perturb, PerturbProgress, PerturbRefused};
 use crate::clock::Ticks;
 use crate::raw::NO_PHASE;
 use crate::record::{PerturbationRecord, SpanRecord, StepRecord};
-use crate::vocabulary::{Phase, Side};
+use crate::vocabulary::{GpuSource, Phase, Side};
 use crate::{Delay, HostNs, PathPattern};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustc_hash::FxHashMap;
@@ -29,8 +29,10 @@ pub(crate) struct Arm {
     pub(crate) path: PathPattern,
     pub(crate) side: Side,
     pub(crate) delay: Delay,
-    /// Time on the device of one of its intervals, nanoseconds; 0 until it is known.
+    /// Time on the device of one of its intervals, nanoseconds; 0 until it is known. What kernels took comes before what passed
+    /// between two marks, in which the device may have waited for the host.
     device_ns: AtomicU64,
+    of_kernels: AtomicBool,
     /// Complete pairs.
     pub(crate) pairs: AtomicU64,
 }
@@ -137,6 +139,7 @@ impl Experiment {
                     side,
                     delay: what.delay,
                     device_ns: AtomicU64::new(0),
+                    of_kernels: AtomicBool::new(false),
                     pairs: AtomicU64::new(0),
                 });
             }
@@ -204,8 +207,13 @@ impl Experiment {
                 if !arm.path.matches(&span.path.path, span.path.module.as_deref()) {
                     continue;
                 }
+                let of_kernels = gpu.source == GpuSource::Cupti;
+                let better = of_kernels && !arm.of_kernels.swap(true, Relaxed);
+                if !of_kernels && arm.of_kernels.load(Relaxed) {
+                    continue;
+                }
                 let before = arm.device_ns.load(Relaxed);
-                let now = if before == 0 { gpu.dur_ns } else { (before * 15 + gpu.dur_ns) / 16 };
+                let now = if before == 0 || better { gpu.dur_ns } else { (before * 15 + gpu.dur_ns) / 16 };
                 arm.device_ns.store(now.max(1), Relaxed);
             }
         }

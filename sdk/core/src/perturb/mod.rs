@@ -50,6 +50,11 @@ impl Perturb {
         Self { what: what.into_iter().collect(), budget: 0.02, pairs: 100, step: None, alone: false }
     }
 
+    /// What is made slower.
+    pub fn what(&self) -> &[Perturbation] {
+        &self.what
+    }
+
     /// The share of the time since the experiment began that added time may take, above 0 and up to 1: no pair begins while
     /// more was added.
     #[must_use]
