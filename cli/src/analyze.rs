@@ -47,7 +47,7 @@ pub(crate) struct AnalyzeArgs {
     /// Let steps of the warm-up count
     #[arg(long)]
     with_warmup: bool,
-    /// Simulate a typical step with changes: graph, kernel=REGEX×f, path=PATH×f, fuse=PATH, bits=8|4, host×f, clock=f,
+    /// Simulate a typical step with changes: graph, kernel=REGEX×f, path=PATH×f, fuse=PATH, bits=16|8|4, host×f, clock=f,
     /// batch=n; joined by + to have several at once. Each --what-if is a scenario of its own
     #[arg(long = "what-if", value_name = "CHANGES", value_parser = changes)]
     what_if: Vec<Changes>,

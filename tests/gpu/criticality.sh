@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Criticality by experiment on a GPU, beside what a replay says: a model that waits for its launches, and one that waits for its
-# device. Four minutes on an H200. Usage: tests/gpu/criticality.sh
+# device. Three minutes on an H200. Usage: tests/gpu/criticality.sh
 #   BIN      folder with `candlescope-cuda` (cargo build -p candlescope-cli --features cuda, renamed)
 #   OUT      folder for results (default: target/bench/criticality)
 #   CASES    of: eager device (default: both)
@@ -44,7 +44,7 @@ for name in ${CASES:-eager device}; do
       check eager device -0.1 0.1
       ;;
     device)
-      case_of device "self_attn mlp" --model config:llama-3-8b --dtype bf16 --batch 32 --prompt-tokens 1024 --max-new-tokens 48 --repeats 3
+      case_of device "self_attn mlp" --model config:llama-3-8b --dtype bf16 --batch 64 --prompt-tokens 1024 --max-new-tokens 128 --repeats 2
       check device device 0.9 1.1
       check device host -0.1 0.1
       ;;

@@ -141,6 +141,7 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "parent_span_id" => Cell::Int(r.parent_span_id.map(|id| id.0 as i64)),
                 "caller_sampled" => Cell::Int(r.caller_sampled.map(i64::from)),
                 "outcome" => Cell::Text(r.outcome.map(|o| o.to_string())),
+                "perturbed" => Cell::Int(r.perturbed.map(i64::from)),
                 _ => maybe(r.batch),
             }
         }
@@ -221,6 +222,24 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "path" => Cell::Text(s.path.as_ref().map(|p| p.path.clone())),
                 "module" => Cell::Text(s.path.as_ref().and_then(|p| Some(p.module.as_ref()?.to_string()))),
                 _ => int(u64::from(s.pool)),
+            }
+        }
+        RecordKind::Perturbation => {
+            let p = &batch.perturbations[row];
+            match name {
+                "target" => text(&p.target),
+                "side" => text(p.side),
+                "pair" => int(p.pair),
+                "delayed" => int(u64::from(p.delayed)),
+                "step" => int(p.step),
+                "phase" => Cell::Text(p.phase.map(|p| p.to_string())),
+                "name" => text(&p.name),
+                "host_start_ns" => int(p.host_start.0),
+                "host_dur_ns" => int(p.host_dur_ns),
+                "period_ns" => maybe(p.period_ns),
+                "intervals" => int(p.intervals),
+                "interval_ns" => int(p.interval_ns),
+                _ => int(p.added_ns),
             }
         }
     }

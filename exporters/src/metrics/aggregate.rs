@@ -325,15 +325,17 @@ impl Aggregate {
             return self.warmup_requests.inc();
         }
         let series = self.model(&request.model);
-        series.duration.observe(request.host_dur_ns as f64 / 1e9);
-        let told = [(&series.ttft, request.ttft_ns), (&series.queue, request.queue_ns)];
-        for (histogram, ns) in told {
-            if let Some(ns) = ns {
-                histogram.observe(ns as f64 / 1e9);
+        // The times of one that an experiment made slower are no sample; its tokens are tokens.
+        if request.perturbed != Some(true) {
+            series.duration.observe(request.host_dur_ns as f64 / 1e9);
+            for (histogram, ns) in [(&series.ttft, request.ttft_ns), (&series.queue, request.queue_ns)] {
+                if let Some(ns) = ns {
+                    histogram.observe(ns as f64 / 1e9);
+                }
             }
-        }
-        if let Some(ns) = per_token {
-            series.tpot.observe(ns / 1e9);
+            if let Some(ns) = per_token {
+                series.tpot.observe(ns / 1e9);
+            }
         }
         let model = series.label.clone();
         let outcome = request.outcome.map_or(cat::UNSTATED, Outcome::as_str);

@@ -420,6 +420,23 @@ fn what_the_run_says_of_itself_replaces_what_it_said_before() {
 }
 
 #[test]
+fn requests_of_an_experiment_are_counted_and_their_times_are_no_sample() {
+    let mut a = aggregate(1);
+    let mut of_experiment = request(2, "m", 3, Some(1), Some(2));
+    of_experiment.perturbed = Some(true);
+    a.add(&requests(vec![request(1, "m", 3, Some(1), Some(2)), of_experiment]));
+    let of_model = |name: &str, labels: &str| value(&a, &format!("{name}{{{labels}}}"));
+    assert_eq!(of_model("candlescope_requests_total", "model=\"m\",outcome=\"unstated\""), Some(2.0));
+    assert_eq!(of_model("candlescope_tokens_total", "type=\"output\""), Some(4.0));
+    let durations = text(&a)
+        .lines()
+        .filter(|line| line.contains("duration") && line.contains("_count"))
+        .map(String::from)
+        .collect::<Vec<_>>();
+    assert!(!durations.is_empty() && durations.iter().all(|line| line.ends_with(" 1")), "{durations:?}");
+}
+
+#[test]
 fn only_metrics_of_the_catalogue_come_of_records() {
     let mut a = aggregate(3);
     let mut batch = spans(vec![span(0, "a", 1, Some(1)), span(1, "b", 1, None)]);

@@ -247,6 +247,7 @@ pub(super) fn request(
         // So that a reader of the trace can see that it is incomplete.
         a.put("candlescope.spans_omitted", int(spans_omitted));
     }
+    a.maybe("candlescope.perturbed", record.perturbed);
     a.maybe("candlescope.outcome", record.outcome.map(|outcome| outcome.as_str()));
     let failed = record.outcome == Some(Outcome::Failed);
     if failed {

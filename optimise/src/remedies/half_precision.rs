@@ -2,6 +2,7 @@
 
 use super::remedy::{Answers, Attempt, Remedy, State};
 use crate::setting::Change;
+use candlescope_predict::simulation::Change as Simulated;
 
 pub(super) const REMEDY: Remedy = Remedy {
     name: "half_precision",
@@ -15,7 +16,8 @@ fn attempts(state: &State<'_>) -> Result<Vec<Attempt>, &'static str> {
     match facts.weights.as_deref() {
         Some("f32") if facts.on_gpu() => {
             let change = Change::default().option("dtype", "bf16");
-            Ok(vec![Attempt::new(change).answers(Answers::Variant("bf16".into()))])
+            let attempt = Attempt::new(change).simulated(Simulated::Bits { bits: 16 });
+            Ok(vec![attempt.answers(Answers::Variant("bf16".into()))])
         }
         // candle widens them for each product on a CPU.
         Some("f32") => {

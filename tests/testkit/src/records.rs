@@ -114,6 +114,7 @@ pub fn join(batches: impl IntoIterator<Item = Batch>) -> Batch {
         all.kernels.extend(batch.kernels);
         all.stacks.extend(batch.stacks);
         all.stack_samples.extend(batch.stack_samples);
+        all.perturbations.extend(batch.perturbations);
     }
     all
 }

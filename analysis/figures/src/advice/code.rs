@@ -104,8 +104,8 @@ macro_rules! each_advice {
                 "the exposed part";
             /// The KV cache, or another tensor, is copied to grow.
             CacheCopied = cache_copied,
-                "step time grows with the context by more than reading the cache explains",
-                "(slope − its 95 % error − slope of the reads) · mean context";
+                "step time grows with the context, which grew by half or more, by more than reading the cache explains",
+                "(slope − its 95 % error − slope of the reads) · mean context, at most what kernels that move data there take";
             /// Reading the KV cache is far from the memory's rate.
             KvBandwidth = kv_bandwidth,
                 "KV bytes / (time of attention · bandwidth) below 60 %",

@@ -5,7 +5,7 @@ use regex::Regex;
 use std::fmt;
 
 /// The forms of changes, for messages and help.
-pub const FORMS: &str = "graph, kernel=REGEX×f, path=PATH×f (PATH@host or PATH@device: on one side), fuse=PATH, bits=8 or bits=4, host×f, clock=f, batch=n; \
+pub const FORMS: &str = "graph, kernel=REGEX×f, path=PATH×f (PATH@host or PATH@device: on one side), fuse=PATH, bits=16, 8 or 4, host×f, clock=f, batch=n; \
                          joined by + to have several at once; * stands for ×";
 
 /// A change that cannot be read.
@@ -44,9 +44,9 @@ pub enum Change {
         /// The intervals.
         path: PathPattern,
     },
-    /// Weights take so many bits, and a half for scales.
+    /// Weights take so many bits, and of fewer than 16 a half for scales.
     Bits {
-        /// 8 or 4.
+        /// 16, 8 or 4.
         bits: u32,
     },
     /// The host takes `factor` of its time, in and between calls.
@@ -172,9 +172,10 @@ fn one(text: &str) -> Result<(Change, &str), ChangeError> {
     }
     let change = match token.split_once('=') {
         None if token == "graph" => Change::Graph,
+        Some(("bits", "16")) => Change::Bits { bits: 16 },
         Some(("bits", "8")) => Change::Bits { bits: 8 },
         Some(("bits", "4")) => Change::Bits { bits: 4 },
-        Some(("bits", _)) => return Err(wrong(token, ": bits are 8 or 4")),
+        Some(("bits", _)) => return Err(wrong(token, ": bits are 16, 8 or 4")),
         Some(("clock", text)) => match number(text).filter(|factor| *factor > 0.0) {
             Some(factor) => Change::Clock { factor },
             None => return Err(wrong(token, ": a clock is a factor above 0, such as clock=1.2")),

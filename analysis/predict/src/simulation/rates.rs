@@ -29,7 +29,9 @@ pub(super) fn bits(
     let Some(present) = facts.weight_bits else {
         return Err(Abstain::UnknownStep { change: change.to_string(), what: "the type of the model's weights" });
     };
-    let ratio = (f64::from(bits) + SCALE_BITS) / present;
+    // Floats of 16 bits have no scales.
+    let scales = if bits < 16 { SCALE_BITS } else { 0.0 };
+    let ratio = (f64::from(bits) + scales) / present;
     let nothing = |why: &str| Abstain::NothingToChange { change: change.to_string(), why: why.to_string() };
     if ratio >= 1.0 {
         return Err(nothing("weights have no more bits now"));

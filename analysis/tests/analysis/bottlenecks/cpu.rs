@@ -71,6 +71,10 @@ fn a_cache_that_is_copied_at_every_token() {
     assert!((advice.figure("slope_ns").unwrap() - 3_000.0).abs() < 1.0, "{advice:?}");
     // What reading explains is none.
     diagnose(&run(|n| 1_000_000 + 210 * (100 + n))).none(AdviceCode::CacheCopied);
+    // From 1,100 to 1,163 tokens, a slope says nothing of the first thousand.
+    let mut long = run(|n| 1_000_000 + 3_000 * (100 + n));
+    long.0.steps.iter_mut().for_each(|step| step.context_len = step.context_len.map(|tokens| tokens + 1_000));
+    assert_eq!(diagnose(&long).lacks(AdviceCode::CacheCopied), Some(Missing::Contexts));
     let short = run(|_| 1_000_000);
     let mut short = (short.0, short.1);
     short.0.steps.iter_mut().for_each(|step| step.context_len = None);
