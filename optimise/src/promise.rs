@@ -27,7 +27,9 @@ pub(crate) fn promise(state: &State<'_>, simulation: Option<&Simulation>, attemp
 /// There is no such finding, or the changes cannot be read or simulated.
 pub(crate) fn named(state: &State<'_>, simulation: Option<&Simulation>, text: &str) -> Result<Promise, String> {
     if let Some(code) = AdviceCode::ALL.iter().find(|code| code.as_str() == text) {
-        let found = state.finding(&[*code]).ok_or_else(|| {
+        // Who names it takes it as it was found, on a disturbed machine, too: a neighbour is what `preempted` is about.
+        let of_code = state.diagnosis.findings.iter().filter(|advice| advice.code == *code);
+        let found = of_code.max_by(|a, b| a.of_run().mid.total_cmp(&b.of_run().mid)).ok_or_else(|| {
             let there: Vec<&str> = state.diagnosis.findings.iter().map(|advice| advice.code.as_str()).collect();
             format!("the run has no finding `{text}`; it has {}", there.join(", "))
         })?;
