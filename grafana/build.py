@@ -271,7 +271,7 @@ LLM = dashboard(
              "Mean number of steps open at once while any is, by phase and of all phases together: how many threads share the device.",
              "timeseries", [(f"avg by (phase) (candlescope_step_concurrency{{{I}}})", "{{phase}}")], (), "steps"),
             ("Steps by outcome", "ops",
-             "Steps a second by what became of them: recorded, captured (only because a window was asked for), scheduled_out, left_plain (to measure the overhead), paused, lost. "
+             "Steps a second by what became of them: recorded, captured (only because a window was asked for), scheduled_out, left_plain (to measure the overhead), perturbed (part of an experiment), paused, lost. "
              "Figures of steps are of the first two.", "timeseries",
              [(rate("candlescope_steps_begun_total", I, "outcome"), "{{outcome}}")]),
         ]),

@@ -176,6 +176,11 @@ fn check(options: &Options) -> Result<()> {
     if options.sdk.cupti == Some(KernelWindows::OnRequest) {
         bail!("--cupti is on-request, and nothing asks for kernels here; it must be `all` or N/EVERY such as 5/500");
     }
+    if options.perturb.is_some() && options.kernels() == Some(Schedule::all()) {
+        bail!(
+            "--perturb takes steps whose kernels are not recorded, and --cupti records those of all: give N/EVERY such as 8/64"
+        );
+    }
     let on_device = options.perturb.iter().flat_map(Perturb::what).find(|what| what.side == Some(Side::Device));
     if let Some(what) = on_device.filter(|_| !options.on_gpu()) {
         bail!("--perturb {what} needs a GPU: add --device cuda:0, or leave @device out");

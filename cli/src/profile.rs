@@ -13,8 +13,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use candle_core::Device;
 use candlescope::Scope;
 use candlescope::parquet::ParquetConfig;
-use candlescope_core::Perturb;
 use candlescope_core::run::{Finding, RunManifest, Severity, env_key, result_key};
+use candlescope_core::{Perturb, Side};
 use candlescope_models::slots::KvCollector;
 use candlescope_models::{AnyModel, LoadOptions, ModelSource, Picture};
 use candlescope_prompts::sha256;
@@ -322,16 +322,20 @@ fn digest(outputs: &[Output]) -> Option<String> {
     (!tokens.is_empty()).then(|| sha256(&tokens.join("\n")))
 }
 
-/// Says which paths of an experiment no step of the model has.
+/// Says of which paths an experiment tells nothing.
 fn nothing_was_slower(options: &Options, metrics: &serde_json::Value) {
-    let tried = metrics["sensitivity"].as_array();
+    let rows = metrics["sensitivity"].as_array().map_or(&[][..], Vec::as_slice);
+    let sides: &[Side] = if options.on_gpu() { &[Side::Host, Side::Device] } else { &[Side::Host] };
     for what in options.perturb.iter().flat_map(Perturb::what) {
         let target = format!("path={}", what.path);
-        if !tried.is_some_and(|rows| rows.iter().any(|row| row["target"] == target.as_str())) {
-            note(&format!(
-                "no pair of steps tells of {what}: no interval in them has this path, or requests are too short for pairs (ask for \
-                 more tokens). Paths are in the report, and in the table `spans`"
-            ));
+        for side in sides.iter().filter(|side| what.side.is_none_or(|only| only == **side)) {
+            let is_it = |row: &serde_json::Value| row["target"] == target.as_str() && row["side"] == side.as_str();
+            if !rows.iter().any(is_it) {
+                note(&format!(
+                    "no pair of steps tells of {target} on the {side}: no interval in them has this path there (the report and the \
+                     table `spans` have all paths), or requests are too short for pairs (ask for more tokens)"
+                ));
+            }
         }
     }
 }

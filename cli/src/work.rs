@@ -353,16 +353,20 @@ fn requests(
     Ok(Done { outputs, dataset: asking.facts })
 }
 
-/// Most requests of an experiment that gets no pair: no step of theirs is of the kind that was named, or they have too few.
+/// Most requests in a row that bring an experiment no pair: no step of theirs is of the kind that was named, they have too few
+/// steps, or the budget is used up for long.
 const MOST_WITHOUT_PAIRS: u64 = 200;
 
 /// Runs requests until an experiment has its pairs.
 fn experiment(handle: &Handle, progress: &Progress, mut one: impl FnMut() -> Result<()>) -> Result<()> {
     handle.begin_perturbing()?;
-    let mut requests = 0;
+    let (mut requests, mut before) = (0, 0);
     loop {
         let PerturbProgress { pairs, wanted, running, .. } = handle.perturbing();
-        if !running || (pairs == 0 && requests >= MOST_WITHOUT_PAIRS) {
+        if pairs > before {
+            (requests, before) = (0, pairs);
+        }
+        if !running || requests >= MOST_WITHOUT_PAIRS {
             break;
         }
         progress.message(format!("experiment: {pairs} of {wanted} pairs"));

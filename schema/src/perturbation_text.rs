@@ -89,7 +89,7 @@ fn read_delay(text: &str) -> Option<Delay> {
 impl fmt::Display for Delay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Share(share) => write!(f, "+{}%", (share * 1e4).round() / 1e2),
+            Self::Share(share) => write!(f, "+{}%", (share * 1e8).round() / 1e6),
             Self::Fixed(ns) if ns % 1_000 == 0 => write!(f, "+{}us", ns / 1_000),
             Self::Fixed(ns) => write!(f, "+{ns}ns"),
         }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let why = |text| parsed(text).expect_err(text);
+        let why = |text: &str| parsed(text).expect_err(text);
         assert!(why("mlp:+5%").contains("names no path"));
         assert!(why("path=mlp").contains("by how much") && why("path=mlp:5%").contains("by how much"));
         assert!(why("path=a//b:+5%").contains("empty") && why("path=:+5%").contains("empty"));

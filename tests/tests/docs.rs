@@ -53,7 +53,7 @@ const MANIFEST: &[(&str, &str)] = &[
     (
         "steps",
         "Object: what became of every step, and the schedule: `begun` = `recorded` + `captured` (only because a \
-         window was asked for) + `scheduled_out` + `left_plain` (to measure the overhead) + `paused` + `lost` + `open_at_end`; missing while the run goes on, \
+         window was asked for) + `scheduled_out` + `left_plain` (to measure the overhead) + `perturbed` (part of an experiment; missing where there was none) + `paused` + `lost` + `open_at_end`; missing while the run goes on, \
          after a crash, and in runs of older versions",
     ),
     (

@@ -84,6 +84,8 @@ fn per_token(energy: &Joules, tokens: Option<u64>) -> Option<(f64, Option<f64>)>
 pub struct EnergyScope<'a> {
     /// All requests.
     pub requests: &'a [RequestRecord],
+    /// When experiments went on: a GPU does not rest then.
+    pub experiments: &'a [(i64, i64)],
     /// All steps.
     pub steps: &'a [StepRow],
     /// These by phase.
@@ -137,14 +139,16 @@ impl EnergyPass {
 
     /// The figures, once every sample was added.
     pub fn finish(mut self, around: &EnergyScope<'_>) -> Energy {
-        let EnergyScope { requests, steps, phases, latency, warmup, started_ns, steps_missing, used } = around;
+        let EnergyScope { requests, experiments, steps, phases, latency, warmup, started_ns, steps_missing, used } =
+            around;
         // What a GPU draws while it rests is no energy of a program that does not use it.
         let Some(used) = used else { return Energy::default() };
         if self.devices.keys().any(|device| used.contains(device)) {
             self.devices.retain(|device, _| used.contains(device));
         }
         let span = |r: &RequestRecord| (r.host_start.0, r.host_start.plus_ns(r.host_dur_ns).0);
-        let busy = merged(steps.iter().map(|s| (s.start_ns, s.end_ns())).chain(requests.iter().map(span)));
+        let of_rows = steps.iter().map(|s| (s.start_ns, s.end_ns())).chain(requests.iter().map(span));
+        let busy = merged(of_rows.chain(experiments.iter().copied()));
         let mut sensors: Vec<(String, Sensor)> = Vec::new();
         for (device, readings) in self.devices {
             if let Some(mut sensor) = Sensor::of(readings.power, readings.counter) {

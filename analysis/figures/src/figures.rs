@@ -184,6 +184,7 @@ impl<'k> Figures<'k> {
         let gpu = Gpu::of(&measured, &phases, &recorded, known.clocks(), &covered);
         let energy = self.power.finish(&energy::EnergyScope {
             requests,
+            experiments: &known.experiments,
             steps: &steps,
             phases: &phases,
             latency: &latency,

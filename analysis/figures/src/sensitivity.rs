@@ -1,10 +1,10 @@
 //! What steps take where something is made slower by a known time: the criticality of paths, by experiment.
 //!
-//! Of each pair the delayed stretch is compared with its control. The middle of the differences in time ([`middle`]) over the
-//! median of what was added is the slope. Which of the two came first was drawn by lot, so a drift of the machine gives as many
+//! Of each pair the delayed stretch is compared with its control. The slope of the differences in time over what was added
+//! ([`slope`]) is the criticality. Which of the two came first was drawn by lot, so a drift of the machine gives as many
 //! differences of one sign as of the other, and a pair in which the machine was busy with something else counts as one.
 
-use crate::stats::{Distribution, middle};
+use crate::stats::{Distribution, slope};
 use candlescope_schema::{PerturbationRecord, Side};
 use candlescope_work::estimate::Estimate;
 use rustc_hash::FxHashMap;
@@ -72,17 +72,20 @@ fn criticality(
         .values()
         .filter_map(|pair| Some((pair[0]?, pair[1]?)))
         // One to the next step of its kind, and one of its step alone, are no pair; nor is one in which nothing was added.
-        .filter(|(control, delayed)| control.period_ns.is_some() == delayed.period_ns.is_some() && delayed.added_ns > 0)
+        .filter(|(control, delayed)| {
+            control.period_ns.is_some() == delayed.period_ns.is_some() && delayed.added_ns > control.added_ns
+        })
         .collect();
-    let differences = |of: fn(&PerturbationRecord) -> u64| {
-        pairs.iter().map(|(control, delayed)| of(delayed) as f64 - of(control) as f64).collect::<Vec<f64>>()
-    };
     let median = |values: Vec<f64>| Distribution::of(values).map(|all| all.median);
-    let added_ns = median(differences(|stretch| stretch.added_ns))?;
-    let (longer, interval) = middle(&differences(PerturbationRecord::took_ns))?;
-    if added_ns <= 0.0 {
-        return None;
-    }
+    let more = |of: fn(&PerturbationRecord) -> u64, pair: &(&PerturbationRecord, &PerturbationRecord)| {
+        of(pair.1) as f64 - of(pair.0) as f64
+    };
+    let differences: Vec<(f64, f64)> = pairs
+        .iter()
+        .map(|pair| (more(|stretch| stretch.added_ns, pair), more(PerturbationRecord::took_ns, pair)))
+        .collect();
+    let added_ns = median(differences.iter().map(|(added, _)| *added).collect())?;
+    let (criticality, interval) = slope(&differences)?;
     Some(Criticality {
         target: target.to_string(),
         side,
@@ -93,8 +96,8 @@ fn criticality(
             pairs.iter().map(|(control, _)| control.interval_ns as f64 / (control.took_ns() as f64).max(1.0)).collect(),
         )?,
         added_ns,
-        criticality: longer / added_ns,
-        interval: interval.map(|(low, high)| (low / added_ns, high / added_ns)),
+        criticality,
+        interval,
         replay: None,
     })
 }

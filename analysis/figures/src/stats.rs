@@ -18,7 +18,7 @@ mod student;
 pub use clusters::SplitMix;
 use order::median_interval;
 pub use order::{INTERVAL_FROM, percentile};
-pub use signed_rank::middle;
+pub use signed_rank::slope;
 pub use student::{two_sided_p, two_sided_quantile};
 
 use serde::Serialize;

@@ -356,8 +356,7 @@ impl Handle {
         if shared.is_forked() || shared.control.is_closed() {
             return Err(PerturbRefused::Ended);
         }
-        let experiment = Experiment::new(what, shared.gpu.is_some(), self.0.ns_per_tick, rand::random())?;
-        shared.set_experiment(experiment)?;
+        shared.set_experiment(|number| Experiment::new(what, shared.gpu.is_some(), self.0.ns_per_tick, number))?;
         let asked: Vec<String> = what.what.iter().map(ToString::to_string).collect();
         self.set_option(option_key::PERTURB.name(), asked);
         self.set_option(option_key::PERTURB_BUDGET.name(), what.budget);
@@ -373,10 +372,7 @@ impl Handle {
         if shared.is_forked() {
             return Err(PerturbRefused::Ended);
         }
-        if shared.experiment().is_none_or(|experiment| experiment.is_over()) {
-            return Err(PerturbRefused::NotPrepared);
-        }
-        if shared.control.begin_experiment() { Ok(()) } else { Err(PerturbRefused::Ended) }
+        shared.begin_experiment()
     }
 
     /// How far the latest experiment is.

@@ -20,7 +20,7 @@ use crate::visible::Visible;
 use crossbeam_channel::Sender;
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Buckets of the table of epochs, which shows when a span id was last given out.
 pub(crate) const EPOCHS: usize = 4096;
@@ -68,8 +68,8 @@ pub(crate) struct Shared {
     pub(crate) open_requests: AtomicU64,
     /// What steps report about open requests.
     pub(crate) steps_of_requests: OpenRequests,
-    /// The latest experiment, and how many there were.
-    experiment: Mutex<Option<Arc<Experiment>>>,
+    /// The latest experiment, behind those whose rows may not have been taken yet; and how many there were.
+    experiments_kept: Mutex<Vec<Arc<Experiment>>>,
     pub(crate) experiments: AtomicU64,
     /// Whether a phase was marked so far: then the application's own outermost spans are no steps.
     pub(crate) phases_marked: AtomicBool,
@@ -215,7 +215,7 @@ impl Shared {
             requests_paused: AtomicU64::new(0),
             open_requests: AtomicU64::new(0),
             steps_of_requests: OpenRequests::new(),
-            experiment: Mutex::default(),
+            experiments_kept: Mutex::default(),
             experiments: AtomicU64::new(0),
             phases_marked: AtomicBool::new(false),
             outside_phases: AtomicU32::new(crate::names::OTHER),
@@ -247,18 +247,53 @@ impl Shared {
 
     /// The latest experiment.
     pub(crate) fn experiment(&self) -> Option<Arc<Experiment>> {
-        self.experiment.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.all_experiments().last().cloned()
     }
 
-    /// Takes an experiment, unless another one goes on.
-    pub(crate) fn set_experiment(&self, experiment: Experiment) -> Result<(), PerturbRefused> {
-        let mut latest = self.experiment.lock().unwrap_or_else(PoisonError::into_inner);
-        if latest.as_ref().is_some_and(|latest| !latest.is_over()) {
+    fn all_experiments(&self) -> MutexGuard<'_, Vec<Arc<Experiment>>> {
+        self.experiments_kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes an experiment, made with its number, unless another one goes on.
+    pub(crate) fn set_experiment(
+        &self,
+        make: impl FnOnce(u64) -> Result<Experiment, PerturbRefused>,
+    ) -> Result<(), PerturbRefused> {
+        let mut all = self.all_experiments();
+        if all.last().is_some_and(|latest| !latest.is_over()) {
             return Err(PerturbRefused::Busy);
         }
-        *latest = Some(Arc::new(experiment));
+        if let Some(before) = all.last() {
+            // It has its pairs, and what is only prepared does not begin in its place.
+            before.end();
+            self.control.end_experiment();
+        }
+        all.push(Arc::new(make(self.experiments.load(Ordering::Relaxed) + 1)?));
         self.experiments.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Begins the experiment that was taken.
+    pub(crate) fn begin_experiment(&self) -> Result<(), PerturbRefused> {
+        let all = self.all_experiments();
+        let Some(latest) = all.last().filter(|latest| !latest.is_over()) else {
+            return Err(PerturbRefused::NotPrepared);
+        };
+        latest.begins();
+        if self.control.begin_experiment() { Ok(()) } else { Err(PerturbRefused::Ended) }
+    }
+
+    /// Calls `take` for every experiment whose rows may not have been taken. Steps are recorded as usual again once the latest
+    /// has its pairs.
+    pub(crate) fn each_experiment(&self, mut take: impl FnMut(&Experiment)) {
+        let mut all = self.all_experiments();
+        all.iter().for_each(|experiment| take(experiment));
+        // Those before it are over, and nothing more comes of them.
+        let before = all.len().saturating_sub(1);
+        all.drain(..before);
+        if all.last().is_some_and(|latest| latest.is_left()) {
+            self.control.end_experiment();
+        }
     }
 
     /// Hands a thread's ring to the drain, unless the session has ended, because nobody would take it then.

@@ -164,8 +164,8 @@ fn a_budget_holds_what_is_added() {
 
 #[test]
 fn steps_of_a_capture_are_recorded_whatever_is_tried() {
-    let memory = MemoryExporter::new();
-    let (layer, session) = Session::builder().start().expect("starts");
+    let (memory, all) = (MemoryExporter::new(), MemoryExporter::new());
+    let (layer, session) = Session::builder().exporter(all.clone()).start().expect("starts");
     let _guard = tracing_subscriber::registry().with(layer).set_default();
     let handle = session.handle().clone();
     let part = "path=step:+10us".parse().expect("valid");
@@ -178,9 +178,55 @@ fn steps_of_a_capture_are_recorded_whatever_is_tried() {
     assert_eq!((run.counts["steps"], memory.batch().steps.len()), (40, 40));
     handle.end_perturbing();
     (0..3).for_each(|_| step());
+    handle.flush(Duration::from_secs(5)).expect("flushes");
     let before = handle.stats().steps.perturbed;
+    assert!(before > 0);
     (0..20).for_each(|_| step());
-    assert_eq!(session.finish().steps.expect("counted").perturbed, before.max(1), "none after its end");
+    assert_eq!(session.finish().steps.expect("counted").perturbed, before, "none after its end");
+    // No stretch lasts as long as the window that came in between, of forty steps.
+    let periods: Vec<u64> = all.batch().perturbations.iter().filter_map(|stretch| stretch.period_ns).collect();
+    let mut sorted = periods.clone();
+    sorted.sort_unstable();
+    assert!(periods.iter().all(|ns| *ns < 20 * sorted[sorted.len() / 2]), "{sorted:?}");
+}
+
+#[test]
+fn experiments_follow_one_another_and_each_keeps_its_rows() {
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory.clone()).start().expect("starts");
+    let _guard = tracing_subscriber::registry().with(layer).set_default();
+    let handle = session.handle().clone();
+    let asked = |amount: &str| {
+        Perturb::new([format!("path=step/part:+{amount}").parse().expect("valid")]).budget(1.0).pairs(5).step("step")
+    };
+    let step = || trace_span!("step").in_scope(|| trace_span!("part").in_scope(|| busy(Duration::from_micros(50))));
+    for amount in ["100us", "300us"] {
+        handle.perturb(&asked(amount)).expect("the one before is over");
+        // Without a pause: the drain has not taken the last rows of one when the next begins.
+        (0..1_000).take_while(|_| handle.perturbing().running).for_each(|_| step());
+        assert!(!handle.perturbing().running, "{amount}");
+    }
+    step();
+    // One that is only prepared does nothing.
+    let so_far = {
+        handle.flush(Duration::from_secs(5)).expect("flushes");
+        handle.stats().steps.perturbed
+    };
+    handle.prepare_perturbing(&asked("100us")).expect("prepared");
+    (0..50).for_each(|_| step());
+    // Off, nothing is tried either.
+    handle.begin_perturbing().expect("prepared");
+    handle.stop();
+    (0..50).for_each(|_| step());
+    assert_eq!(session.finish().steps.expect("counted").perturbed, so_far);
+    let rows = memory.batch().perturbations;
+    let of = |least: u64, most: u64| {
+        let delayed = rows.iter().filter(|row| row.delayed && (least..most).contains(&row.added_ns));
+        delayed.map(|row| row.pair).collect::<std::collections::BTreeSet<u64>>()
+    };
+    let (first, second) = (of(100_000, 290_000), of(300_000, 100_000_000));
+    assert!(first.len() >= 5 && second.len() >= 5, "{rows:?}");
+    assert!(first.is_disjoint(&second), "pairs of one are no pairs of the other");
 }
 
 #[test]
@@ -196,7 +242,11 @@ fn what_cannot_be_tried_is_refused() {
     assert!(matches!(refused(Perturb::new([host()]).budget(0.0)), PerturbRefused::Budget(_)));
     assert!(matches!(refused(Perturb::new([host()]).budget(f64::NAN)), PerturbRefused::Budget(_)));
     assert_eq!(refused(Perturb::new([host()]).pairs(0)), PerturbRefused::NoPairs);
-    assert_eq!(refused(Perturb::new((0..65).map(|_| host()))), PerturbRefused::TooMany { asked: 65 });
+    assert_eq!(refused(Perturb::new([host(), host()])), PerturbRefused::Twice("path=a".into()));
+    assert_eq!(
+        refused(Perturb::new((0..65).map(|n| format!("path=a{n}:+5%").parse().expect("valid")))),
+        PerturbRefused::TooMany { asked: 65 }
+    );
     handle.perturb(&Perturb::new([host()])).expect("begins");
     assert_eq!(refused(Perturb::new([host()])), PerturbRefused::Busy);
     handle.end_perturbing();

@@ -388,6 +388,11 @@ impl Control {
         self.life.load(Ordering::Relaxed) == CLOSED
     }
 
+    /// Whether recording is off.
+    pub(crate) fn is_off(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) == OFF
+    }
+
     /// Whether an experiment goes on.
     #[inline]
     pub(crate) fn perturbs(&self) -> bool {

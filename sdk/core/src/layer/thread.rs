@@ -153,7 +153,8 @@ impl ThreadState {
                 }
             }
             Kind::Step => {
-                let begin = match shared.control.perturbs() {
+                let in_experiment = self.frames.get(around).is_some_and(|f| f.is_left_out(left_out::PERTURBED));
+                let begin = match shared.control.perturbs() || in_experiment {
                     true => self.begin_perturbed(shared, meta.name, request, phase, nested != 0),
                     false => Begin::Usual,
                 };

@@ -1,6 +1,6 @@
 //! The course of an experiment: when a stretch begins and ends, of what, and in which order the two of a pair come.
 
-use super::experiment::{Assigned, Ended, Experiment};
+use super::experiment::{Assigned, Ended, Experiment, Sums};
 use crate::clock::Ticks;
 use crate::probe::mixed;
 use crate::raw::NO_PHASE;
@@ -9,11 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{PoisonError, TryLockError};
 
-/// A stretch that has not ended after so long has lost its thread, or its thread has no more steps of its kind.
-const LOST_NS: f64 = 10e9;
+/// A stretch whose step ended so long ago has lost its thread, or its thread has no more steps: another thread's step tells.
+const LOST_NS: f64 = 1e9;
+/// The same of one whose step goes on.
+const LOST_IN_STEP_NS: f64 = 600e9;
 
-/// Steps of a kind between two pairs that are recorded as usual.
-const BETWEEN: u64 = 1;
+/// At most so many steps of a kind between two pairs are recorded as usual: how many is drawn by lot, so that pairs are in step with
+/// nothing, such as the end of short requests.
+const BETWEEN: u64 = 3;
 
 /// What becomes of a step that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +61,9 @@ struct Planned {
     pair: u64,
     /// Whether the first of the pair had a next step of its kind; `None` for the first itself.
     first_had_next: Option<bool>,
+    /// The kind of its steps.
+    text: u32,
+    phase: u8,
 }
 
 /// Written by the thread whose stretch is open, and by the one that begins the next.
@@ -73,12 +79,24 @@ pub(crate) struct Course {
     pairs: u64,
     /// Steps of the kind since the last pair.
     since: u64,
+    /// After so many the next one begins.
+    between: u64,
     added_ns: f64,
 }
 
 impl Course {
     pub(super) fn new(seed: u64) -> Self {
-        Self { seed, began: None, stretch: None, second: None, stretches: 0, pairs: 0, since: 0, added_ns: 0.0 }
+        Self {
+            seed,
+            began: None,
+            stretch: None,
+            second: None,
+            stretches: 0,
+            pairs: 0,
+            since: 0,
+            between: 1,
+            added_ns: 0.0,
+        }
     }
 }
 
@@ -95,46 +113,45 @@ impl Experiment {
             }
         };
         if let Some(stretch) = &course.stretch {
-            let lost = step.now.0.saturating_sub(stretch.start.0) as f64 * self.ns_per_tick > LOST_NS;
+            let lost = step.thread != stretch.thread && self.is_lost(stretch, step.now);
             match stretch.sees(step) {
                 Sees::Part if !lost => {
                     return self.assigned().map_or(Begin::Usual, |of| Begin::Part { of, first: false });
                 }
                 Sees::Next if !lost => self.close(&mut course, Some(step.now)),
                 Sees::End if !lost => self.close(&mut course, None),
-                _ => {
-                    course.stretch = None;
-                    course.second = None;
-                    self.set_open(None);
-                }
+                _ => self.drop_stretch(&mut course),
             }
         }
         self.steps.fetch_add(u64::from(step.is_kind), Relaxed);
         if !step.is_kind || self.is_over() {
             return Begin::Usual;
         }
-        let Some(planned) = self.plan(&mut course, step.now) else { return Begin::Usual };
+        let Some(planned) = self.plan(&mut course, step) else { return Begin::Usual };
         course.stretches += 1;
         let of = Assigned::new(course.stretches, planned.arm, planned.delayed);
         let Beginning { thread, text, phase, request, now, .. } = *step;
         let name = step.name.clone();
         course.stretch = Some(Stretch { thread, name, text, phase, request, step: 0, start: now, planned });
-        for sum in [&self.intervals, &self.interval_ticks, &self.added, &self.step_end] {
-            sum.store(0, Relaxed);
-        }
+        self.sums.set(&Sums::default());
+        self.sums_at_step_end.set(&Sums::default());
+        self.step_end.store(0, Relaxed);
         self.set_open(Some(of));
         Begin::Part { of, first: true }
     }
 
     /// The second of a pair, or the first of the next one if it is time for it.
-    fn plan(&self, course: &mut Course, now: Ticks) -> Option<Planned> {
-        if let Some(second) = course.second.take() {
-            return Some(second);
+    fn plan(&self, course: &mut Course, step: &Beginning<'_>) -> Option<Planned> {
+        let now = step.now;
+        if let Some(second) = &course.second {
+            // Of another kind of step it would be no pair.
+            let fits = (second.text, second.phase) == (step.text, step.phase);
+            return if fits { course.second.take() } else { None };
         }
         course.since += 1;
         let began = *course.began.get_or_insert(now);
         let elapsed = now.0.saturating_sub(began.0) as f64 * self.ns_per_tick;
-        if course.since <= BETWEEN || course.added_ns > self.budget * elapsed {
+        if course.since <= course.between || course.added_ns > self.budget * elapsed {
             return None;
         }
         let wanting = |arm: &&(usize, u64)| arm.1 < self.wanted;
@@ -148,16 +165,19 @@ impl Experiment {
         let random = random ^ (random >> 29);
         let arm = *next.get((random >> 8) as usize % next.len().max(1))?;
         course.since = 0;
-        Some(Planned { arm, delayed: random & 1 != 0, pair: course.pairs, first_had_next: None })
+        course.between = (random >> 40) % (BETWEEN + 1);
+        let pair = self.first_pair + course.pairs;
+        let Beginning { text, phase, .. } = *step;
+        Some(Planned { arm, delayed: random & 1 != 0, pair, first_had_next: None, text, phase })
     }
 
     fn close(&self, course: &mut Course, next: Option<Ticks>) {
         self.set_open(None);
         let Some(stretch) = course.stretch.take() else { return };
-        let Planned { arm, delayed, pair, first_had_next } = stretch.planned;
-        let added = self.added.load(Relaxed);
-        let on_host = self.arms.get(arm).is_none_or(|arm| arm.side == Side::Host);
-        course.added_ns += added as f64 * if on_host { self.ns_per_tick } else { 1.0 };
+        let Planned { arm, delayed, pair, first_had_next, .. } = stretch.planned;
+        self.charge(course, arm);
+        // Without a next step the stretch is its step, and so is what counts.
+        let sums = if next.is_some() { &self.sums } else { &self.sums_at_step_end };
         let step_end = Ticks(self.step_end.load(Relaxed));
         let whole = step_end.0 > stretch.start.0;
         let ended = Ended {
@@ -170,15 +190,15 @@ impl Experiment {
             start: stretch.start,
             step_end,
             next,
-            intervals: self.intervals.load(Relaxed),
-            interval_ticks: self.interval_ticks.load(Relaxed),
-            added,
+            intervals: sums.intervals.load(Relaxed),
+            interval_ticks: sums.interval_ticks.load(Relaxed),
+            added: sums.added.load(Relaxed),
         };
         let kept = whole && self.ended.try_send(ended).is_ok();
         match first_had_next {
             None => {
                 let first_had_next = Some(next.is_some());
-                course.second = kept.then_some(Planned { arm, delayed: !delayed, pair, first_had_next });
+                course.second = kept.then_some(Planned { delayed: !delayed, first_had_next, ..stretch.planned });
             }
             Some(had_next) if kept && had_next == next.is_some() => {
                 if let Some(arm) = self.arms.get(arm) {
@@ -198,13 +218,32 @@ impl Experiment {
         }
     }
 
-    /// The stretch that has just begun is given up: its step is a window's.
-    pub(crate) fn give_up(&self, thread: u64) {
+    /// The stretch that is open is given up: steps run that are recorded, a window's, or nothing is to be tried any more.
+    pub(crate) fn give_up(&self) {
         let mut course = self.course.lock().unwrap_or_else(PoisonError::into_inner);
-        if course.stretch.as_ref().is_some_and(|stretch| stretch.thread == thread) {
-            course.stretch = None;
-            course.second = None;
-            self.set_open(None);
+        self.drop_stretch(&mut course);
+    }
+
+    fn drop_stretch(&self, course: &mut Course) {
+        self.set_open(None);
+        if let Some(stretch) = course.stretch.take() {
+            self.charge(course, stretch.planned.arm);
+        }
+        course.second = None;
+    }
+
+    /// Counts what was added in the open stretch against the budget, whatever becomes of the stretch.
+    fn charge(&self, course: &mut Course, arm: usize) {
+        let on_host = self.arms.get(arm).is_none_or(|arm| arm.side == Side::Host);
+        let added = self.sums.added.load(Relaxed) as f64;
+        course.added_ns += added * if on_host { self.ns_per_tick } else { 1.0 };
+    }
+
+    fn is_lost(&self, stretch: &Stretch, now: Ticks) -> bool {
+        let since = |then: u64| now.0.saturating_sub(then) as f64 * self.ns_per_tick;
+        match self.step_end.load(Relaxed) {
+            0 => since(stretch.start.0) > LOST_IN_STEP_NS,
+            end => since(end) > LOST_NS,
         }
     }
 }
@@ -221,11 +260,13 @@ enum Sees {
 
 impl Stretch {
     fn sees(&self, step: &Beginning<'_>) -> Sees {
-        if step.thread != self.thread {
-            return Sees::Part;
-        }
         let other_request = step.request != 0 && self.request != 0 && step.request != self.request;
         let same_kind = step.text == self.text && step.phase == self.phase;
+        if step.thread != self.thread {
+            // A request may go on on another thread.
+            let moved = same_kind && step.request != 0 && step.request == self.request;
+            return if moved { Sees::Next } else { Sees::Part };
+        }
         match Phase::from_index(step.phase).filter(|_| step.phase != NO_PHASE) {
             _ if other_request => Sees::End,
             _ if same_kind => Sees::Next,

@@ -9,7 +9,8 @@ use crate::vocabulary::{GpuSource, Phase, Side};
 use crate::{Delay, HostNs, PathPattern};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustc_hash::FxHashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Stretches that may wait for the drain; further ones are dropped, and their pair is made again.
@@ -81,9 +82,12 @@ pub(crate) struct Experiment {
     pub(crate) ns_per_tick: f64,
     /// The stretch that is open: its number, its arm, whether it is delayed; 0 if none is. See [`Assigned`].
     open: AtomicU64,
-    pub(crate) intervals: AtomicU64,
-    pub(crate) interval_ticks: AtomicU64,
-    pub(crate) added: AtomicU64,
+    /// Of that stretch.
+    pub(super) sums: Sums,
+    /// The same when its step ended.
+    pub(super) sums_at_step_end: Sums,
+    /// Pairs have numbers above this one, so that those of one experiment are told from another's.
+    pub(super) first_pair: u64,
     /// End of the step that the open stretch began with; 0 before.
     pub(crate) step_end: AtomicU64,
     pub(crate) course: Mutex<Course>,
@@ -98,6 +102,23 @@ pub(crate) struct Experiment {
     pub(crate) alone: bool,
     /// Steps of the kind that stretches begin with.
     pub(super) steps: AtomicU64,
+}
+
+/// What intervals of a target did in a stretch.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    pub(super) intervals: AtomicU64,
+    pub(super) interval_ticks: AtomicU64,
+    /// Ticks on the host, nanoseconds on a device.
+    pub(super) added: AtomicU64,
+}
+
+impl Sums {
+    pub(super) fn set(&self, to: &Self) {
+        let pairs =
+            [(&self.intervals, &to.intervals), (&self.interval_ticks, &to.interval_ticks), (&self.added, &to.added)];
+        pairs.iter().for_each(|(own, to)| own.store(to.load(Relaxed), Relaxed));
+    }
 }
 
 /// What a stretch does: by number, so that what is added late is told from what the next stretch adds.
@@ -120,7 +141,12 @@ impl Assigned {
 
 impl Experiment {
     /// `has_device`: whether GPU time is taken, without which nothing is known of intervals on a device.
-    pub(crate) fn new(asked: &Perturb, has_device: bool, ns_per_tick: f64, seed: u64) -> Result<Self, PerturbRefused> {
+    pub(crate) fn new(
+        asked: &Perturb,
+        has_device: bool,
+        ns_per_tick: f64,
+        number: u64,
+    ) -> Result<Self, PerturbRefused> {
         if !(asked.budget > 0.0 && asked.budget <= 1.0) {
             return Err(PerturbRefused::Budget(asked.budget.to_string()));
         }
@@ -133,8 +159,12 @@ impl Experiment {
                 if what.side.is_some_and(|only| only != side) || (side == Side::Device && !has_device) {
                     continue;
                 }
+                let text: Arc<str> = format!("path={}", what.path).into();
+                if arms.iter().any(|arm: &Arm| arm.text == text && arm.side == side) {
+                    return Err(PerturbRefused::Twice(text));
+                }
                 arms.push(Arm {
-                    text: format!("path={}", what.path).into(),
+                    text,
                     path: what.path.clone(),
                     side,
                     delay: what.delay,
@@ -157,11 +187,11 @@ impl Experiment {
             wanted: asked.pairs,
             ns_per_tick,
             open: AtomicU64::new(0),
-            intervals: AtomicU64::new(0),
-            interval_ticks: AtomicU64::new(0),
-            added: AtomicU64::new(0),
+            sums: Sums::default(),
+            sums_at_step_end: Sums::default(),
+            first_pair: number << 32,
             step_end: AtomicU64::new(0),
-            course: Mutex::new(Course::new(seed)),
+            course: Mutex::new(Course::new(rand::random())),
             kind: AtomicU32::new(UNKNOWN),
             kinds: Mutex::default(),
             ended,
@@ -174,11 +204,12 @@ impl Experiment {
 
     /// The stretch that is open.
     pub(crate) fn assigned(&self) -> Option<Assigned> {
-        Some(self.open.load(Relaxed)).filter(|open| *open != 0).map(Assigned)
+        // Acquire and Release: who sees a stretch sees its sums at zero.
+        Some(self.open.load(Acquire)).filter(|open| *open != 0).map(Assigned)
     }
 
     pub(crate) fn set_open(&self, assigned: Option<Assigned>) {
-        self.open.store(assigned.map_or(0, |Assigned(open)| open), Relaxed);
+        self.open.store(assigned.map_or(0, |Assigned(open)| open), Release);
     }
 
     /// Whether stretches begin with steps of this name; `text` is the number of the name's text.
@@ -193,9 +224,17 @@ impl Experiment {
     /// One interval of the open stretch's target has ended.
     pub(crate) fn add(&self, of: Assigned, interval: u64, added: u64) {
         if self.assigned() == Some(of) {
-            self.intervals.fetch_add(1, Relaxed);
-            self.interval_ticks.fetch_add(interval, Relaxed);
-            self.added.fetch_add(added, Relaxed);
+            self.sums.intervals.fetch_add(1, Relaxed);
+            self.sums.interval_ticks.fetch_add(interval, Relaxed);
+            self.sums.added.fetch_add(added, Relaxed);
+        }
+    }
+
+    /// The step that a stretch began with has ended.
+    pub(crate) fn step_ended(&self, of: Assigned, at: Ticks) {
+        if self.assigned() == Some(of) {
+            self.sums_at_step_end.set(&self.sums);
+            self.step_end.store(at.0, Relaxed);
         }
     }
 
@@ -203,7 +242,7 @@ impl Experiment {
     pub(crate) fn learn_spans(&self, spans: &[SpanRecord]) {
         for arm in self.arms.iter().filter(|arm| arm.side == Side::Device) {
             for span in spans {
-                let Some(gpu) = &span.gpu else { continue };
+                let Some(gpu) = span.gpu.as_ref().filter(|_| self.is_of_kind(span)) else { continue };
                 if !arm.path.matches(&span.path.path, span.path.module.as_deref()) {
                     continue;
                 }
@@ -216,6 +255,15 @@ impl Experiment {
                 let now = if before == 0 || better { gpu.dur_ns } else { (before * 15 + gpu.dur_ns) / 16 };
                 arm.device_ns.store(now.max(1), Relaxed);
             }
+        }
+    }
+
+    /// Whether a recorded interval is part of a step of the kind that stretches begin with: others have other times.
+    fn is_of_kind(&self, span: &SpanRecord) -> bool {
+        match (&self.step, span.phase) {
+            (Some(step), _) => span.path.path.split('/').next().is_some_and(|root| *root == **step),
+            (None, Some(phase)) => matches!(phase, Phase::Decode | Phase::Encode),
+            (None, None) => true,
         }
     }
 
@@ -262,9 +310,17 @@ impl Experiment {
         self.rows.try_iter().filter_map(row).collect()
     }
 
-    /// No stretch begins any more.
+    /// No stretch begins any more, and the one that is open is given up.
     pub(crate) fn end(&self) {
         self.over.store(true, Relaxed);
+        self.give_up();
+    }
+
+    /// It begins: where nothing else is recorded meanwhile, nothing more becomes known of intervals on a device.
+    pub(crate) fn begins(&self) {
+        if self.alone {
+            self.steps.store(LEARNING + 1, Relaxed);
+        }
     }
 
     /// Whether steps are to be recorded as usual again: an experiment that is alone has to be ended for that.

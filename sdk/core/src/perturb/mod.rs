@@ -102,6 +102,9 @@ pub enum PerturbRefused {
         /// Paths and sides that were asked for.
         asked: usize,
     },
+    /// A path stands twice on one side: it would be unclear by how much it is made slower.
+    #[error("{0} is to be made slower twice on the same side: name it once, with one amount")]
+    Twice(Arc<str>),
     /// The budget is no share.
     #[error("the budget of an experiment is a share of time above 0 and up to 1, such as 0.02, and not {0}")]
     Budget(String),

@@ -361,8 +361,10 @@ impl Drain {
         while let Ok(samples) = self.links.samples.try_recv() {
             let steps_ran = *steps_ran.get_or_insert_with(|| {
                 let steps = self.tally().steps;
-                let before = std::mem::replace(&mut self.begun_at_samples, steps.begun);
-                steps.begun > before || steps.open_at_end > 0
+                // What an experiment adds is no work of the program's.
+                let begun = steps.begun - steps.perturbed;
+                let before = std::mem::replace(&mut self.begun_at_samples, begun);
+                begun > before || steps.open_at_end > 0
             });
             self.machine.add(&samples, steps_ran);
             if let Some(capture) = &mut self.capture {
@@ -377,11 +379,10 @@ impl Drain {
         if self.shared.experiments.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let Some(experiment) = self.shared.experiment() else { return };
-        self.resolved.batch.perturbations.extend(experiment.rows(|ticks| self.mapper.to_host(ticks)));
-        if experiment.is_left() {
-            self.shared.control.end_experiment();
-        }
+        let Self { shared, resolved, mapper, .. } = self;
+        shared.each_experiment(|experiment| {
+            resolved.batch.perturbations.extend(experiment.rows(|ticks| mapper.to_host(ticks)));
+        });
     }
 
     /// Begins the capture that was asked for, once the recorder of kernels is on or is not waited for any longer.

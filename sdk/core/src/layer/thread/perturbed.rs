@@ -39,7 +39,15 @@ impl ThreadState {
             let of = self.perturbed.as_ref().and_then(|perturbed| perturbed.part_of);
             return of.map_or(Begin::Aside, |of| Begin::Part { of, first: false });
         }
-        if nested || shared.control.in_a_window() {
+        // The forked child of a program has nobody who takes what is found.
+        if nested || shared.is_forked() {
+            return Begin::Usual;
+        }
+        if shared.control.in_a_window() || shared.control.is_off() {
+            // What is recorded is no part of a stretch, and a stretch around it would last as long as that takes.
+            if let Some(experiment) = shared.experiment().filter(|experiment| experiment.assigned().is_some()) {
+                experiment.give_up();
+            }
             return Begin::Usual;
         }
         let number = shared.experiments.load(Relaxed);
@@ -63,7 +71,6 @@ impl ThreadState {
     /// What became of the step is known. Returns bits of [`left_out`].
     #[cold]
     pub(super) fn settle_perturbed(&mut self, shared: &Shared, begin: Begin, fate: StepFate, request: u32) -> u8 {
-        let thread = self.thread();
         let Some(perturbed) = self.perturbed.as_deref_mut() else { return 0 };
         let (part_of, first) = match begin {
             Begin::Part { of, first } => (Some(of), first),
@@ -73,7 +80,7 @@ impl ThreadState {
         if fate != StepFate::Perturbed {
             // A window was opened in between.
             if first {
-                perturbed.experiment.give_up(thread);
+                perturbed.experiment.give_up();
             }
             return 0;
         }
@@ -126,7 +133,9 @@ impl ThreadState {
     pub(super) fn exit_perturbed(&mut self, shared: &Shared, at: usize) {
         let Some(Perturbed { experiment, part_of: Some(of), .. }) = self.perturbed.as_deref() else { return };
         let frame = &self.frames[at];
+        // A step that outlasts its stretch is not made slower in the next one.
         if frame.is_left_out(left_out::TARGET)
+            && experiment.assigned() == Some(*of)
             && let Some(arm) = experiment.arms.get(of.arm())
         {
             let took = shared.ticks.now().0.saturating_sub(frame.start.0);
@@ -141,7 +150,7 @@ impl ThreadState {
             experiment.add(*of, took, added);
         }
         if self.frames[at].is_left_out(left_out::FIRST) {
-            experiment.step_end.store(shared.ticks.now().0, Relaxed);
+            experiment.step_ended(*of, shared.ticks.now());
         }
     }
 }
