@@ -1,5 +1,5 @@
 # The commands a person runs; CI runs the same ones.
-.PHONY: demo lab fmt test test-services test-grafana test-models-without-spans test-candle-examples test-candle-onnx instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
+.PHONY: demo lab fmt test test-slow test-services test-grafana test-models-without-spans test-candle-examples test-candle-onnx instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
 	bench bench-server compare-false-alarms hot-path hostile fuzz fuzz-coverage loom miri soak soak-server doc pictures clean models venv nsys services
 
 # From nothing, our own crates are built a fifth faster without the state for later builds, and this is what most builds here do. Whoever
@@ -40,9 +40,15 @@ test: models venv nsys services
 	cargo check -q -p candlescope-exporters --no-default-features
 	cargo check -q -p candlescope-collectors --no-default-features
 
+# Tests that take minutes each, which `make test` leaves out so that it stays below 45 minutes on two cores: notebooks on a folder of a
+# thousand runs and on runs that lack something, the server while everything around it fails.
+test-slow: models venv services
+	$(TESTS) --test notebooks --test long_run -- --ignored
+
 # The tests against a real Jaeger, Prometheus and Grafana's own checks, and the server under load while they fail.
 test-services: venv services
-	$(TESTS) --test prometheus --test otlp_jaeger --test server --test cost --test long_run
+	$(TESTS) --test prometheus --test otlp_jaeger --test server --test cost
+	$(TESTS) --test long_run -- --ignored
 
 # Takes the instructions that an interval costs now for the figures that `make test` holds it to.
 instructions:
@@ -202,7 +208,7 @@ MODEL ?= $(CURDIR)/.models/SmolLM2-135M-Instruct.Q4_1.gguf
 THREADS ?= $(shell nproc)
 soak-server: models venv services
 	CANDLESCOPE_SOAK_SECONDS=1800 CANDLESCOPE_SOAK_MODEL=$(MODEL) RAYON_NUM_THREADS=$(THREADS) \
-		$(TESTS) --test long_run -- --nocapture
+		$(TESTS) --test long_run -- --ignored --nocapture
 
 # What each exporter costs the example server, about a quarter of an hour.
 bench-server: venv services

@@ -133,10 +133,9 @@ mod tests {
         let mut all: Vec<PerturbationRecord> = (0..8).flat_map(of).collect();
         // Alone, or unlike its control, or nothing was added.
         all.push(stretch("path=a", 100, true, 9_000, 200));
-        all.extend([
-            stretch("path=a", 101, false, 1000, 0),
-            PerturbationRecord { period_ns: None, ..stretch("path=a", 101, true, 9_000, 200) },
-        ]);
+        let mut alone = stretch("path=a", 101, true, 9_000, 200);
+        alone.period_ns = None;
+        all.extend([stretch("path=a", 101, false, 1000, 0), alone]);
         all.extend([stretch("path=b", 102, false, 1000, 0), stretch("path=b", 102, true, 1000, 0)]);
         let found = sensitivity(&all);
         let [a] = &found[..] else { panic!("{found:?}") };

@@ -43,6 +43,7 @@ fn dir_mb(dir: &Path) -> f64 {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-slow"]
 fn everything_on_and_everything_going_wrong() {
     let total: f64 = std::env::var("CANDLESCOPE_SOAK_SECONDS").map_or(32.0, |s| s.parse().expect("seconds"));
     let model = std::env::var("CANDLESCOPE_SOAK_MODEL").unwrap_or_else(|_| "embedded".to_string());

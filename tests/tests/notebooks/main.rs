@@ -172,6 +172,7 @@ fn one_run() {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-slow"]
 fn a_folder_of_a_thousand_runs() {
     let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -229,6 +230,7 @@ fn a_folder_of_a_thousand_runs() {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-slow"]
 fn what_is_missing_is_said() {
     let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();

@@ -70,6 +70,7 @@ fn a_run_with_gpu_times() {
 
 /// A program that marks requests without `batch(n)`, as most do.
 #[test]
+#[ignore = "takes minutes: make test-slow"]
 fn runs_that_state_no_batch_are_compared() {
     let Some(python) = require(&PYTHON) else { return };
     let dir = tempfile::tempdir().unwrap();

@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_interval_holds_the_middle_in_95_of_100_cases_and_is_narrower_than_the_medians() {
-        let mut random = SplitMix::new(11);
+        let mut random = SplitMix(11);
         let (mut held, mut width, mut of_median) = (0, 0.0, 0.0);
         const TIMES: usize = 1_000;
         for _ in 0..TIMES {
