@@ -196,6 +196,7 @@ fn a_step_is_counted_by_what_became_of_it() {
             captured: 2,
             scheduled_out: 5,
             left_plain: 0,
+            perturbed: 0,
             paused: 4,
             lost: 0,
             open_at_end: 1,
