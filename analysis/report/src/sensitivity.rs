@@ -1,7 +1,7 @@
 //! What was made slower, and what steps took then: the criticality of paths, by experiment, beside what a replay says.
 
 use super::format::{count, duration, percent};
-use super::terminal::{TerminalOptions, drawn};
+use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::{Block, Document, Row, Section, Table, cell, column, maybe, missing, words};
 use candlescope_figures::sensitivity::Criticality;
 use serde_json::{Value, json};
@@ -50,6 +50,9 @@ pub(super) fn section(rows: &[Criticality]) -> Option<Section> {
     })
 }
 
+/// Columns of a line: the table is wide.
+const WIDTH: usize = 120;
+
 fn with_interval(value: f64, interval: Option<(f64, f64)>) -> String {
     match interval {
         Some((low, high)) => format!("{value:.2} ({low:.2} to {high:.2})"),
@@ -75,7 +78,7 @@ fn disagreements(rows: &[Criticality]) -> String {
 pub fn text(rows: &[Criticality]) -> String {
     section(rows).map_or_else(String::new, |section| {
         let document = Document { sections: vec![section], ..Document::default() };
-        drawn(document, &TerminalOptions { width: 120, ..TerminalOptions::default() })
+        draw(&document, Layout { width: WIDTH, color: false })
     })
 }
 

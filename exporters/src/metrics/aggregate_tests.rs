@@ -426,7 +426,7 @@ fn requests_of_an_experiment_are_counted_and_their_times_are_no_sample() {
     of_experiment.perturbed = Some(true);
     a.add(&requests(vec![request(1, "m", 3, Some(1), Some(2)), of_experiment]));
     let of_model = |name: &str, labels: &str| value(&a, &format!("{name}{{{labels}}}"));
-    assert_eq!(of_model("candlescope_requests_total", "model=\"m\",outcome=\"unstated\""), Some(2.0));
+    assert_eq!(of_model("candlescope_requests_total", "gen_ai_request_model=\"m\",outcome=\"unstated\""), Some(2.0));
     assert_eq!(of_model("candlescope_tokens_total", "type=\"output\""), Some(4.0));
     let durations = text(&a)
         .lines()

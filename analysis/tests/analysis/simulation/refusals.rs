@@ -170,7 +170,7 @@ fn changes_are_read_as_they_are_written() {
         ("grap", "grap"),
         ("graph+", ""),
         ("graph+bogus=1", "bogus=1"),
-        ("bits=16", "bits=16"),
+        ("bits=5", "bits=5"),
         ("bits=8+host", "host"),
         ("host×-1", "host×-1"),
         ("host×fast", "host×fast"),

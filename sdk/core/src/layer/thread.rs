@@ -18,11 +18,10 @@ use crate::clock::Ticks;
 use crate::control::{StepDecision, StepFate};
 use crate::gpu::OUTSIDE_WINDOW;
 use crate::names;
-use crate::perturb::Begin;
+use crate::perturb::{Begin, OnThread};
 use crate::raw::{NO_PHASE, NO_STEP, Raw, UnrecordedStep, flag};
 use crate::record::SEQ_BITS;
 use crate::shared::{Shared, ThreadCounts};
-use perturbed::Perturbed;
 pub(crate) use serving::serve;
 pub(crate) use states::{annotate_current, current_request, foresee, is_recording, mute_this_thread, with_state};
 use std::sync::Arc;
@@ -67,7 +66,7 @@ pub(crate) struct ThreadState {
     counts: Arc<ThreadCounts>,
     gpu: Option<Box<Marker>>,
     /// What it knows of the experiment that goes on.
-    perturbed: Option<Box<Perturbed>>,
+    perturbed: Option<Box<OnThread>>,
 }
 
 /// The state of a thread that records nothing.

@@ -1,22 +1,10 @@
 //! The course of an experiment: when a stretch begins and ends, of what, and in which order the two of a pair come.
 
-use super::experiment::{Assigned, Ended, Experiment, Sums};
+use super::assigned::Assigned;
 use crate::clock::Ticks;
-use crate::probe::mixed;
 use crate::raw::NO_PHASE;
-use crate::vocabulary::{Phase, Side};
+use crate::vocabulary::Phase;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{PoisonError, TryLockError};
-
-/// A stretch whose step ended so long ago has lost its thread, or its thread has no more steps: another thread's step tells.
-const LOST_NS: f64 = 1e9;
-/// The same of one whose step goes on.
-const LOST_IN_STEP_NS: f64 = 600e9;
-
-/// At most so many steps of a kind between two pairs are recorded as usual: how many is drawn by lot, so that pairs are in step with
-/// nothing, such as the end of short requests.
-const BETWEEN: u64 = 3;
 
 /// What becomes of a step that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,46 +30,46 @@ pub(crate) struct Beginning<'a> {
     pub(crate) now: Ticks,
 }
 
-struct Stretch {
-    thread: u64,
-    name: Arc<str>,
-    text: u32,
-    phase: u8,
-    request: u32,
+pub(super) struct Stretch {
+    pub(super) thread: u64,
+    pub(super) name: Arc<str>,
+    pub(super) text: u32,
+    pub(super) phase: u8,
+    pub(super) request: u32,
     /// Number of the step; known only after the stretch has begun.
-    step: u64,
-    start: Ticks,
-    planned: Planned,
+    pub(super) step: u64,
+    pub(super) start: Ticks,
+    pub(super) planned: Planned,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Planned {
-    arm: usize,
-    delayed: bool,
-    pair: u64,
+pub(super) struct Planned {
+    pub(super) arm: usize,
+    pub(super) delayed: bool,
+    pub(super) pair: u64,
     /// Whether the first of the pair had a next step of its kind; `None` for the first itself.
-    first_had_next: Option<bool>,
+    pub(super) first_had_next: Option<bool>,
     /// The kind of its steps.
-    text: u32,
-    phase: u8,
+    pub(super) text: u32,
+    pub(super) phase: u8,
 }
 
 /// Written by the thread whose stretch is open, and by the one that begins the next.
 pub(crate) struct Course {
-    seed: u64,
+    pub(super) seed: u64,
     /// When its first step began.
-    began: Option<Ticks>,
-    stretch: Option<Stretch>,
+    pub(super) began: Option<Ticks>,
+    pub(super) stretch: Option<Stretch>,
     /// The second of a pair.
-    second: Option<Planned>,
+    pub(super) second: Option<Planned>,
     /// Stretches and pairs so far.
-    stretches: u64,
-    pairs: u64,
+    pub(super) stretches: u64,
+    pub(super) pairs: u64,
     /// Steps of the kind since the last pair.
-    since: u64,
+    pub(super) since: u64,
     /// After so many the next one begins.
-    between: u64,
-    added_ns: f64,
+    pub(super) between: u64,
+    pub(super) added_ns: f64,
 }
 
 impl Course {
@@ -100,156 +88,8 @@ impl Course {
     }
 }
 
-impl Experiment {
-    /// A step begins that is inside no other. Only the thread whose stretch is open waits for another one here, and that
-    /// one for nobody.
-    pub(crate) fn begin(&self, step: &Beginning<'_>) -> Begin {
-        let mut course = match self.course.try_lock() {
-            Ok(course) => course,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) if step.is_kind => self.course.lock().unwrap_or_else(PoisonError::into_inner),
-            Err(TryLockError::WouldBlock) => {
-                return self.assigned().map_or(Begin::Usual, |of| Begin::Part { of, first: false });
-            }
-        };
-        if let Some(stretch) = &course.stretch {
-            let lost = step.thread != stretch.thread && self.is_lost(stretch, step.now);
-            match stretch.sees(step) {
-                Sees::Part if !lost => {
-                    return self.assigned().map_or(Begin::Usual, |of| Begin::Part { of, first: false });
-                }
-                Sees::Next if !lost => self.close(&mut course, Some(step.now)),
-                Sees::End if !lost => self.close(&mut course, None),
-                _ => self.drop_stretch(&mut course),
-            }
-        }
-        self.steps.fetch_add(u64::from(step.is_kind), Relaxed);
-        if !step.is_kind || self.is_over() {
-            return Begin::Usual;
-        }
-        let Some(planned) = self.plan(&mut course, step) else { return Begin::Usual };
-        course.stretches += 1;
-        let of = Assigned::new(course.stretches, planned.arm, planned.delayed);
-        let Beginning { thread, text, phase, request, now, .. } = *step;
-        let name = step.name.clone();
-        course.stretch = Some(Stretch { thread, name, text, phase, request, step: 0, start: now, planned });
-        self.sums.set(&Sums::default());
-        self.sums_at_step_end.set(&Sums::default());
-        self.step_end.store(0, Relaxed);
-        self.set_open(Some(of));
-        Begin::Part { of, first: true }
-    }
-
-    /// The second of a pair, or the first of the next one if it is time for it.
-    fn plan(&self, course: &mut Course, step: &Beginning<'_>) -> Option<Planned> {
-        let now = step.now;
-        if let Some(second) = &course.second {
-            // Of another kind of step it would be no pair.
-            let fits = (second.text, second.phase) == (step.text, step.phase);
-            return if fits { course.second.take() } else { None };
-        }
-        course.since += 1;
-        let began = *course.began.get_or_insert(now);
-        let elapsed = now.0.saturating_sub(began.0) as f64 * self.ns_per_tick;
-        if course.since <= course.between || course.added_ns > self.budget * elapsed {
-            return None;
-        }
-        let wanting = |arm: &&(usize, u64)| arm.1 < self.wanted;
-        let able = self.arms.iter().enumerate().filter(|(_, arm)| arm.is_able());
-        let counted: Vec<(usize, u64)> = able.map(|(at, arm)| (at, arm.pairs.load(Relaxed))).collect();
-        // Those that have the fewest pairs take their turn, in an order that is in step with nothing.
-        let fewest = counted.iter().filter(wanting).map(|(_, pairs)| *pairs).min()?;
-        let next: Vec<usize> = counted.iter().filter(|(_, pairs)| *pairs == fewest).map(|(at, _)| *at).collect();
-        course.pairs += 1;
-        let random = mixed(course.pairs, course.seed);
-        let random = random ^ (random >> 29);
-        let arm = *next.get((random >> 8) as usize % next.len().max(1))?;
-        course.since = 0;
-        course.between = (random >> 40) % (BETWEEN + 1);
-        let pair = self.first_pair + course.pairs;
-        let Beginning { text, phase, .. } = *step;
-        Some(Planned { arm, delayed: random & 1 != 0, pair, first_had_next: None, text, phase })
-    }
-
-    fn close(&self, course: &mut Course, next: Option<Ticks>) {
-        self.set_open(None);
-        let Some(stretch) = course.stretch.take() else { return };
-        let Planned { arm, delayed, pair, first_had_next, .. } = stretch.planned;
-        self.charge(course, arm);
-        // Without a next step the stretch is its step, and so is what counts.
-        let sums = if next.is_some() { &self.sums } else { &self.sums_at_step_end };
-        let step_end = Ticks(self.step_end.load(Relaxed));
-        let whole = step_end.0 > stretch.start.0;
-        let ended = Ended {
-            arm,
-            pair,
-            delayed,
-            step: stretch.step,
-            name: stretch.name,
-            phase: stretch.phase,
-            start: stretch.start,
-            step_end,
-            next,
-            intervals: sums.intervals.load(Relaxed),
-            interval_ticks: sums.interval_ticks.load(Relaxed),
-            added: sums.added.load(Relaxed),
-        };
-        let kept = whole && self.ended.try_send(ended).is_ok();
-        match first_had_next {
-            None => {
-                let first_had_next = Some(next.is_some());
-                course.second = kept.then_some(Planned { delayed: !delayed, first_had_next, ..stretch.planned });
-            }
-            Some(had_next) if kept && had_next == next.is_some() => {
-                if let Some(arm) = self.arms.get(arm) {
-                    arm.pairs.fetch_add(1, Relaxed);
-                }
-            }
-            // Unlike stretches make no pair; readers leave them out.
-            Some(_) => {}
-        }
-    }
-
-    /// The stretch of thread `thread` that has just begun did so with step `number`, from `start` on.
-    pub(crate) fn began_with(&self, thread: u64, number: u64, start: Ticks) {
-        let mut course = self.course.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(stretch) = course.stretch.as_mut().filter(|stretch| stretch.thread == thread) {
-            (stretch.step, stretch.start) = (number, start);
-        }
-    }
-
-    /// The stretch that is open is given up: steps run that are recorded, a window's, or nothing is to be tried any more.
-    pub(crate) fn give_up(&self) {
-        let mut course = self.course.lock().unwrap_or_else(PoisonError::into_inner);
-        self.drop_stretch(&mut course);
-    }
-
-    fn drop_stretch(&self, course: &mut Course) {
-        self.set_open(None);
-        if let Some(stretch) = course.stretch.take() {
-            self.charge(course, stretch.planned.arm);
-        }
-        course.second = None;
-    }
-
-    /// Counts what was added in the open stretch against the budget, whatever becomes of the stretch.
-    fn charge(&self, course: &mut Course, arm: usize) {
-        let on_host = self.arms.get(arm).is_none_or(|arm| arm.side == Side::Host);
-        let added = self.sums.added.load(Relaxed) as f64;
-        course.added_ns += added * if on_host { self.ns_per_tick } else { 1.0 };
-    }
-
-    fn is_lost(&self, stretch: &Stretch, now: Ticks) -> bool {
-        let since = |then: u64| now.0.saturating_sub(then) as f64 * self.ns_per_tick;
-        match self.step_end.load(Relaxed) {
-            0 => since(stretch.start.0) > LOST_IN_STEP_NS,
-            end => since(end) > LOST_NS,
-        }
-    }
-}
-
 /// What a step that begins is to the stretch that is open.
-enum Sees {
+pub(super) enum Sees {
     /// Something that runs in it.
     Part,
     /// The next of its kind, for the same request: the stretch has ended.
@@ -259,7 +99,7 @@ enum Sees {
 }
 
 impl Stretch {
-    fn sees(&self, step: &Beginning<'_>) -> Sees {
+    pub(super) fn sees(&self, step: &Beginning<'_>) -> Sees {
         let other_request = step.request != 0 && self.request != 0 && step.request != self.request;
         let same_kind = step.text == self.text && step.phase == self.phase;
         if step.thread != self.thread {

@@ -1,5 +1,6 @@
 //! One experiment, as its threads share it: what is tried, which stretch is open, and what was added in it.
 
+use super::assigned::Assigned;
 use super::course::Course;
 use super::{MOST_ARMS, Perturb, PerturbProgress, PerturbRefused};
 use crate::clock::Ticks;
@@ -121,24 +122,6 @@ impl Sums {
     }
 }
 
-/// What a stretch does: by number, so that what is added late is told from what the next stretch adds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Assigned(u64);
-
-impl Assigned {
-    pub(crate) fn new(number: u64, arm: usize, delayed: bool) -> Self {
-        Self((number << 8) | ((arm as u64) << 1) | u64::from(delayed))
-    }
-
-    pub(crate) fn arm(self) -> usize {
-        (self.0 >> 1) as usize % MOST_ARMS
-    }
-
-    pub(crate) fn delayed(self) -> bool {
-        self.0 & 1 != 0
-    }
-}
-
 impl Experiment {
     /// `has_device`: whether GPU time is taken, without which nothing is known of intervals on a device.
     pub(crate) fn new(
@@ -205,11 +188,11 @@ impl Experiment {
     /// The stretch that is open.
     pub(crate) fn assigned(&self) -> Option<Assigned> {
         // Acquire and Release: who sees a stretch sees its sums at zero.
-        Some(self.open.load(Acquire)).filter(|open| *open != 0).map(Assigned)
+        Some(self.open.load(Acquire)).filter(|open| *open != 0).map(Assigned::of_bits)
     }
 
     pub(crate) fn set_open(&self, assigned: Option<Assigned>) {
-        self.open.store(assigned.map_or(0, |Assigned(open)| open), Release);
+        self.open.store(assigned.map_or(0, Assigned::bits), Release);
     }
 
     /// Whether stretches begin with steps of this name; `text` is the number of the name's text.

@@ -13,12 +13,16 @@
 //! behind its own. In the control the same is done with no time: the same clocks are read, the same kernel is launched.
 //! Nothing that runs in a stretch, on any thread, is recorded otherwise; requests whose steps are part of one say so.
 
+mod assigned;
 mod course;
 mod experiment;
+mod on_thread;
+mod steering;
 mod tree;
 
 pub(crate) use course::{Begin, Beginning};
-pub(crate) use experiment::{Arm, Assigned, Experiment};
+pub(crate) use experiment::{Arm, Experiment};
+pub(crate) use on_thread::OnThread;
 pub(crate) use tree::{NOWHERE, Tree};
 
 use crate::Perturbation;

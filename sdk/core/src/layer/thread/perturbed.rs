@@ -6,22 +6,11 @@ use super::ThreadState;
 use crate::Delay;
 use crate::clock::{TickSource, Ticks};
 use crate::control::StepFate;
-use crate::perturb::{Arm, Assigned, Begin, Beginning, Experiment, NOWHERE, Tree};
+use crate::perturb::{Arm, Begin, Beginning, Experiment, NOWHERE, OnThread, Tree};
 use crate::record::SEQ_BITS;
 use crate::shared::Shared;
 use crate::vocabulary::Side;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// What a thread knows of the experiment that goes on.
-pub(super) struct Perturbed {
-    experiment: Arc<Experiment>,
-    /// Which of the session's experiments it is.
-    number: u64,
-    tree: Tree,
-    /// What the step that is open is part of.
-    part_of: Option<Assigned>,
-}
 
 impl ThreadState {
     /// Called when a step of name `name` begins while an experiment goes on.
@@ -54,10 +43,10 @@ impl ThreadState {
         if self.perturbed.as_ref().is_none_or(|perturbed| perturbed.number != number) {
             let latest = shared.experiment();
             self.perturbed = latest
-                .map(|experiment| Box::new(Perturbed { experiment, number, tree: Tree::default(), part_of: None }));
+                .map(|experiment| Box::new(OnThread { experiment, number, tree: Tree::default(), part_of: None }));
         }
         let thread = self.thread();
-        let Some(Perturbed { experiment, tree, .. }) = self.perturbed.as_deref_mut() else { return Begin::Usual };
+        let Some(OnThread { experiment, tree, .. }) = self.perturbed.as_deref_mut() else { return Begin::Usual };
         let node = tree.node(experiment, NOWHERE, name, || shared.names.get(name));
         let Some(info) = tree.info(node) else { return Begin::Usual };
         let is_kind = experiment.is_kind(&info.name, info.text, phase, shared.phases_marked.load(Relaxed));
@@ -99,7 +88,7 @@ impl ThreadState {
     #[cold]
     pub(super) fn enter_perturbed(&mut self, shared: &Shared, at: usize, around: usize) {
         let thread = self.thread();
-        let Some(Perturbed { experiment, tree, part_of: Some(of), .. }) = self.perturbed.as_deref_mut() else { return };
+        let Some(OnThread { experiment, tree, part_of: Some(of), .. }) = self.perturbed.as_deref_mut() else { return };
         let around = self.frames.get(around).filter(|frame| frame.is_left_out(left_out::PERTURBED));
         let (parent, inside) = match around {
             Some(frame) => (frame.marks[0], frame.left_out & (left_out::TARGET | left_out::IN_TARGET) != 0),
@@ -131,7 +120,7 @@ impl ThreadState {
     /// The same ends.
     #[cold]
     pub(super) fn exit_perturbed(&mut self, shared: &Shared, at: usize) {
-        let Some(Perturbed { experiment, part_of: Some(of), .. }) = self.perturbed.as_deref() else { return };
+        let Some(OnThread { experiment, part_of: Some(of), .. }) = self.perturbed.as_deref() else { return };
         let frame = &self.frames[at];
         // A step that outlasts its stretch is not made slower in the next one.
         if frame.is_left_out(left_out::TARGET)

@@ -1,0 +1,16 @@
+//! What a thread knows of the experiment that goes on.
+
+use super::assigned::Assigned;
+use super::experiment::Experiment;
+use super::tree::Tree;
+use std::sync::Arc;
+
+/// One thread's part of an experiment.
+pub(crate) struct OnThread {
+    pub(crate) experiment: Arc<Experiment>,
+    /// Which of the session's experiments it is.
+    pub(crate) number: u64,
+    pub(crate) tree: Tree,
+    /// What the step that is open is part of.
+    pub(crate) part_of: Option<Assigned>,
+}

@@ -1,0 +1,167 @@
+//! Steers an experiment: begins and ends its stretches as steps begin.
+
+use super::assigned::Assigned;
+use super::course::{Begin, Beginning, Course, Planned, Sees, Stretch};
+use super::experiment::{Ended, Experiment, Sums};
+use crate::clock::Ticks;
+use crate::probe::mixed;
+use crate::vocabulary::Side;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{PoisonError, TryLockError};
+
+/// A stretch whose step ended so long ago has lost its thread, or its thread has no more steps: another thread's step tells.
+const LOST_NS: f64 = 1e9;
+/// The same of one whose step goes on.
+const LOST_IN_STEP_NS: f64 = 600e9;
+
+/// At most so many steps of a kind between two pairs are recorded as usual: how many is drawn by lot, so that pairs are in step with
+/// nothing, such as the end of short requests.
+const BETWEEN: u64 = 3;
+
+impl Experiment {
+    /// A step begins that is inside no other. Only the thread whose stretch is open waits for another one here, and that
+    /// one for nobody.
+    pub(crate) fn begin(&self, step: &Beginning<'_>) -> Begin {
+        let mut course = match self.course.try_lock() {
+            Ok(course) => course,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) if step.is_kind => self.course.lock().unwrap_or_else(PoisonError::into_inner),
+            Err(TryLockError::WouldBlock) => {
+                return self.assigned().map_or(Begin::Usual, |of| Begin::Part { of, first: false });
+            }
+        };
+        if let Some(stretch) = &course.stretch {
+            let lost = step.thread != stretch.thread && self.is_lost(stretch, step.now);
+            match stretch.sees(step) {
+                Sees::Part if !lost => {
+                    return self.assigned().map_or(Begin::Usual, |of| Begin::Part { of, first: false });
+                }
+                Sees::Next if !lost => self.close(&mut course, Some(step.now)),
+                Sees::End if !lost => self.close(&mut course, None),
+                _ => self.drop_stretch(&mut course),
+            }
+        }
+        self.steps.fetch_add(u64::from(step.is_kind), Relaxed);
+        if !step.is_kind || self.is_over() {
+            return Begin::Usual;
+        }
+        let Some(planned) = self.plan(&mut course, step) else { return Begin::Usual };
+        course.stretches += 1;
+        let of = Assigned::new(course.stretches, planned.arm, planned.delayed);
+        let Beginning { thread, text, phase, request, now, .. } = *step;
+        let name = step.name.clone();
+        course.stretch = Some(Stretch { thread, name, text, phase, request, step: 0, start: now, planned });
+        self.sums.set(&Sums::default());
+        self.sums_at_step_end.set(&Sums::default());
+        self.step_end.store(0, Relaxed);
+        self.set_open(Some(of));
+        Begin::Part { of, first: true }
+    }
+
+    /// The second of a pair, or the first of the next one if it is time for it.
+    fn plan(&self, course: &mut Course, step: &Beginning<'_>) -> Option<Planned> {
+        let now = step.now;
+        if let Some(second) = &course.second {
+            // Of another kind of step it would be no pair.
+            let fits = (second.text, second.phase) == (step.text, step.phase);
+            return if fits { course.second.take() } else { None };
+        }
+        course.since += 1;
+        let began = *course.began.get_or_insert(now);
+        let elapsed = now.0.saturating_sub(began.0) as f64 * self.ns_per_tick;
+        if course.since <= course.between || course.added_ns > self.budget * elapsed {
+            return None;
+        }
+        let wanting = |arm: &&(usize, u64)| arm.1 < self.wanted;
+        let able = self.arms.iter().enumerate().filter(|(_, arm)| arm.is_able());
+        let counted: Vec<(usize, u64)> = able.map(|(at, arm)| (at, arm.pairs.load(Relaxed))).collect();
+        // Those that have the fewest pairs take their turn, in an order that is in step with nothing.
+        let fewest = counted.iter().filter(wanting).map(|(_, pairs)| *pairs).min()?;
+        let next: Vec<usize> = counted.iter().filter(|(_, pairs)| *pairs == fewest).map(|(at, _)| *at).collect();
+        course.pairs += 1;
+        let random = mixed(course.pairs, course.seed);
+        let random = random ^ (random >> 29);
+        let arm = *next.get((random >> 8) as usize % next.len().max(1))?;
+        course.since = 0;
+        course.between = (random >> 40) % (BETWEEN + 1);
+        let pair = self.first_pair + course.pairs;
+        let Beginning { text, phase, .. } = *step;
+        Some(Planned { arm, delayed: random & 1 != 0, pair, first_had_next: None, text, phase })
+    }
+
+    fn close(&self, course: &mut Course, next: Option<Ticks>) {
+        self.set_open(None);
+        let Some(stretch) = course.stretch.take() else { return };
+        let Planned { arm, delayed, pair, first_had_next, .. } = stretch.planned;
+        self.charge(course, arm);
+        // Without a next step the stretch is its step, and so is what counts.
+        let sums = if next.is_some() { &self.sums } else { &self.sums_at_step_end };
+        let step_end = Ticks(self.step_end.load(Relaxed));
+        let whole = step_end.0 > stretch.start.0;
+        let ended = Ended {
+            arm,
+            pair,
+            delayed,
+            step: stretch.step,
+            name: stretch.name,
+            phase: stretch.phase,
+            start: stretch.start,
+            step_end,
+            next,
+            intervals: sums.intervals.load(Relaxed),
+            interval_ticks: sums.interval_ticks.load(Relaxed),
+            added: sums.added.load(Relaxed),
+        };
+        let kept = whole && self.ended.try_send(ended).is_ok();
+        match first_had_next {
+            None => {
+                let first_had_next = Some(next.is_some());
+                course.second = kept.then_some(Planned { delayed: !delayed, first_had_next, ..stretch.planned });
+            }
+            Some(had_next) if kept && had_next == next.is_some() => {
+                if let Some(arm) = self.arms.get(arm) {
+                    arm.pairs.fetch_add(1, Relaxed);
+                }
+            }
+            // Unlike stretches make no pair; readers leave them out.
+            Some(_) => {}
+        }
+    }
+
+    /// The stretch of thread `thread` that has just begun did so with step `number`, from `start` on.
+    pub(crate) fn began_with(&self, thread: u64, number: u64, start: Ticks) {
+        let mut course = self.course.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stretch) = course.stretch.as_mut().filter(|stretch| stretch.thread == thread) {
+            (stretch.step, stretch.start) = (number, start);
+        }
+    }
+
+    /// The stretch that is open is given up: steps run that are recorded, a window's, or nothing is to be tried any more.
+    pub(crate) fn give_up(&self) {
+        let mut course = self.course.lock().unwrap_or_else(PoisonError::into_inner);
+        self.drop_stretch(&mut course);
+    }
+
+    fn drop_stretch(&self, course: &mut Course) {
+        self.set_open(None);
+        if let Some(stretch) = course.stretch.take() {
+            self.charge(course, stretch.planned.arm);
+        }
+        course.second = None;
+    }
+
+    /// Counts what was added in the open stretch against the budget, whatever becomes of the stretch.
+    fn charge(&self, course: &mut Course, arm: usize) {
+        let on_host = self.arms.get(arm).is_none_or(|arm| arm.side == Side::Host);
+        let added = self.sums.added.load(Relaxed) as f64;
+        course.added_ns += added * if on_host { self.ns_per_tick } else { 1.0 };
+    }
+
+    fn is_lost(&self, stretch: &Stretch, now: Ticks) -> bool {
+        let since = |then: u64| now.0.saturating_sub(then) as f64 * self.ns_per_tick;
+        match self.step_end.load(Relaxed) {
+            0 => since(stretch.start.0) > LOST_IN_STEP_NS,
+            end => since(end) > LOST_NS,
+        }
+    }
+}
