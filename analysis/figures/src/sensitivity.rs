@@ -48,10 +48,13 @@ impl Criticality {
     }
 }
 
+/// Control and delayed stretch of each pair, by its number.
+type Pairs<'a> = BTreeMap<u64, [Option<&'a PerturbationRecord>; 2]>;
+
 /// Every path and side that was tried, in the order in which they were.
 pub fn sensitivity(stretches: &[PerturbationRecord]) -> Vec<Criticality> {
     let mut order: Vec<(&str, Side, &str)> = Vec::new();
-    let mut of: FxHashMap<(&str, Side, &str), BTreeMap<u64, [Option<&PerturbationRecord>; 2]>> = FxHashMap::default();
+    let mut of: FxHashMap<(&str, Side, &str), Pairs<'_>> = FxHashMap::default();
     for stretch in stretches {
         let step = stretch.phase.map_or(&*stretch.name, |phase| phase.as_str());
         let key = (&*stretch.target, stretch.side, step);
@@ -64,10 +67,7 @@ pub fn sensitivity(stretches: &[PerturbationRecord]) -> Vec<Criticality> {
     order.into_iter().filter_map(|key| criticality(key, &of[&key])).collect()
 }
 
-fn criticality(
-    (target, side, step): (&str, Side, &str),
-    pairs: &BTreeMap<u64, [Option<&PerturbationRecord>; 2]>,
-) -> Option<Criticality> {
+fn criticality((target, side, step): (&str, Side, &str), pairs: &Pairs<'_>) -> Option<Criticality> {
     let pairs: Vec<(&PerturbationRecord, &PerturbationRecord)> = pairs
         .values()
         .filter_map(|pair| Some((pair[0]?, pair[1]?)))
