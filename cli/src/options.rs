@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use candlescope::env::EnvConfig;
 use candlescope::gpu::KernelWindows;
 use candlescope_core::files::read_text_limited;
+use candlescope_core::numbers::read_share;
 use candlescope_core::{GpuTier, GpuTiming, Perturb, Schedule, Side};
 use candlescope_models::slots::SlotOptions;
 use serde_json::{Map, Value, json};
@@ -203,12 +204,7 @@ fn perturb(given: &ProfilingOptions) -> Result<Option<Perturb>> {
     };
     let what = asked.split(',').map(|one| one.parse().context("in --perturb")).collect::<Result<Vec<_>>>()?;
     let text = &given.perturb_budget;
-    let budget = match text.strip_suffix('%') {
-        Some(percent) => percent.trim_end().parse::<f64>().ok().map(|percent| percent / 100.0),
-        None => text.parse().ok(),
-    };
-    let budget = budget.filter(|share| *share > 0.0 && *share <= 1.0);
-    let budget = budget.with_context(|| {
+    let budget = read_share(text).with_context(|| {
         format!("--perturb-budget is {text}; it must be a share of time above 0 and up to 100%, such as 5%")
     })?;
     if given.perturb_pairs == 0 {

@@ -327,7 +327,7 @@ fn nothing_was_slower(options: &Options, metrics: &serde_json::Value) {
     let rows = metrics["sensitivity"].as_array().map_or(&[][..], Vec::as_slice);
     let sides: &[Side] = if options.on_gpu() { &[Side::Host, Side::Device] } else { &[Side::Host] };
     for what in options.perturb.iter().flat_map(Perturb::what) {
-        let target = format!("path={}", what.path);
+        let target = what.target();
         for side in sides.iter().filter(|side| what.side.is_none_or(|only| only == **side)) {
             let is_it = |row: &serde_json::Value| row["target"] == target.as_str() && row["side"] == side.as_str();
             if !rows.iter().any(is_it) {

@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 
 /// What an attempt promises; `None` where neither a simulation nor a finding says anything.
 pub(crate) fn promise(state: &State<'_>, simulation: Option<&Simulation>, attempt: &Attempt) -> Option<Promise> {
-    let is_own = |advice: &&Advice| attempt.obtains.contains(&advice.code) && !advice.disturbed;
-    let finding = of_findings(state, is_own);
+    let finding = of_findings(state.findings(attempt.obtains));
     let simulated = attempt.simulated.as_ref().zip(simulation).and_then(|(change, simulation)| {
         Some((of_run(state, simulation, std::slice::from_ref(change))?, change.to_string()))
     });
@@ -30,7 +29,8 @@ pub(crate) fn promise(state: &State<'_>, simulation: Option<&Simulation>, attemp
 pub(crate) fn named(state: &State<'_>, simulation: Option<&Simulation>, text: &str) -> Result<Promise, String> {
     if let Some(code) = AdviceCode::ALL.iter().find(|code| code.as_str() == text) {
         // Who names it takes it as it was found, on a disturbed machine, too: a neighbour is what `preempted` is about.
-        let (_, gain) = of_findings(state, |advice| advice.code == *code).ok_or_else(|| {
+        let of_code = state.diagnosis.findings.iter().filter(|advice| advice.code == *code);
+        let (_, gain) = of_findings(of_code).ok_or_else(|| {
             let there: Vec<&str> = state.diagnosis.findings.iter().map(|advice| advice.code.as_str()).collect();
             format!("the run has no finding `{text}`; it has {}", there.join(", "))
         })?;
@@ -45,9 +45,9 @@ pub(crate) fn named(state: &State<'_>, simulation: Option<&Simulation>, text: &s
 
 /// What findings gain the run: of each kind of step the one that gains the most, because a remedy is for all kinds of steps. The
 /// code is that of the largest.
-fn of_findings(state: &State<'_>, is_meant: impl Fn(&&Advice) -> bool) -> Option<(AdviceCode, Estimate)> {
+fn of_findings<'a>(findings: impl Iterator<Item = &'a Advice>) -> Option<(AdviceCode, Estimate)> {
     let mut of_steps: BTreeMap<&str, &Advice> = BTreeMap::new();
-    for advice in state.diagnosis.findings.iter().filter(is_meant) {
+    for advice in findings {
         let kept = of_steps.entry(&advice.place.phase).or_insert(advice);
         if advice.of_run().mid > kept.of_run().mid {
             *kept = advice;

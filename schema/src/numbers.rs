@@ -16,6 +16,15 @@ pub fn duration(ns: f64) -> String {
     if unit == "ns" { format!("{value:.0} ns") } else { format!("{} {unit}", significant(value)) }
 }
 
+/// Reads a share above 0 and up to 1, written as `0.01` or `1%`; `None` for anything else.
+pub fn read_share(text: &str) -> Option<f64> {
+    let share: f64 = match text.strip_suffix('%') {
+        Some(percent) => percent.trim_end().parse::<f64>().ok()? / 100.0,
+        None => text.parse().ok()?,
+    };
+    (share > 0.0 && share <= 1.0).then_some(share)
+}
+
 /// Three significant digits without an exponent; thousands separated from 1000 on.
 pub fn significant(value: f64) -> String {
     let magnitude = value.abs();

@@ -51,12 +51,37 @@ pub struct PerturbationError {
 const MOST_SHARE: f64 = 10.0;
 const MOST_NS: f64 = 1e9;
 
+impl Delay {
+    /// What is added to an interval that takes `own_ns`, nanoseconds.
+    pub fn of(self, own_ns: f64) -> f64 {
+        match self {
+            Self::Share(share) => own_ns * share,
+            Self::Fixed(ns) => ns as f64,
+        }
+    }
+}
+
+/// How a target begins.
+const PATH: &str = "path=";
+
+impl Perturbation {
+    /// What is made slower, without the side and the amount: `path=mlp`, as the table `perturbations` has it.
+    pub fn target(&self) -> String {
+        format!("{PATH}{}", self.path)
+    }
+
+    /// The path of a [target](Self::target).
+    pub fn path_of(target: &str) -> &str {
+        target.strip_prefix(PATH).unwrap_or(target)
+    }
+}
+
 impl FromStr for Perturbation {
     type Err = PerturbationError;
 
     fn from_str(text: &str) -> Result<Self, PerturbationError> {
         let wrong = |why| PerturbationError { text: text.to_string(), why };
-        let body = text.trim().strip_prefix("path=").ok_or_else(|| wrong("it names no path"))?;
+        let body = text.trim().strip_prefix(PATH).ok_or_else(|| wrong("it names no path"))?;
         let (path, delay) = body.rsplit_once(":+").ok_or_else(|| wrong("it does not say by how much"))?;
         let (path, side) = match path.rsplit_once('@') {
             Some((path, side)) => (path, Some(Side::from_word(side).ok_or_else(|| wrong("a side is host or device"))?)),
@@ -98,11 +123,11 @@ impl fmt::Display for Delay {
 
 impl fmt::Display for Perturbation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, side, delay } = self;
-        match side {
-            Some(side) => write!(f, "path={path}@{side}:{delay}"),
-            None => write!(f, "path={path}:{delay}"),
+        f.write_str(&self.target())?;
+        if let Some(side) = self.side {
+            write!(f, "@{side}")?;
         }
+        write!(f, ":{}", self.delay)
     }
 }
 

@@ -6,14 +6,12 @@
 Each STUDY is a folder that `candlescope optimise` or `candlescope journey` wrote. Of a PAGE.md that is there, the text between
 `<!-- kept HEADING -->` and `<!-- /kept -->` is kept: what people say about the figures above it.
 """
-import json
 import pathlib
 import re
 import sys
 
-
-def percent(share):
-    return f"{100 * share:.1f} %".replace("-", "−")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from advice import account as account_of, percent, words  # noqa: E402
 
 
 def within(value):
@@ -27,10 +25,8 @@ def within(value):
 
 
 def change(phase):
-    pairs = list(phase["change"]["environment"].items())
-    pairs += [("--" + name, value) for name, value in phase["change"]["options"].items()]
-    words = " ".join(f"without {name}" if value is None else f"{name}={value}" for name, value in pairs)
-    return f"`{words}`" if words else phase["title"]
+    said = words(phase["change"])
+    return f"`{said}`" if said else phase["title"]
 
 
 def promise(promised):
@@ -48,7 +44,7 @@ def quality(phase):
 
 
 def section(heading, folder, kept):
-    account = json.loads((pathlib.Path(folder) / "study.json").read_text())["facts"]["account"]
+    account = account_of(folder)
     out = [f"## {heading}", ""]
     out += ["```sh", account["command"].strip(), "```", ""] if account["command"].strip() else []
     out += [f"{account['hardware']}, for {account['aim']}; {account['seconds']:.0f} s.", ""]

@@ -10,8 +10,8 @@ use candlescope_figures::reading::Pass;
 use candlescope_figures::sensitivity::Criticality;
 use candlescope_predict::simulation::{Abstain, ChosenSteps, Simulation, SimulationOptions};
 use candlescope_reader::Run;
-use candlescope_schema::PathPattern;
 use candlescope_schema::run::Finding;
+use candlescope_schema::{PathPattern, Perturbation};
 use candlescope_work::estimate::Estimate;
 use std::path::PathBuf;
 
@@ -60,7 +60,7 @@ pub struct Analyzed {
 /// What a replay says of the same path.
 fn replayed(simulation: &Simulation, path: &Criticality) -> Option<Estimate> {
     let group = simulation.groups().iter().find(|group| group.name() == path.step)?;
-    let pattern = PathPattern::new(path.target.strip_prefix("path=")?)?;
+    let pattern = PathPattern::new(Perturbation::path_of(&path.target))?;
     group.criticality(&pattern, path.side, path.added_ns)
 }
 

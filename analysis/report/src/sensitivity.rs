@@ -4,6 +4,7 @@ use super::format::{count, duration, percent};
 use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::{Block, Document, Row, Section, Table, cell, column, maybe, missing, words};
 use candlescope_figures::sensitivity::Criticality;
+use candlescope_schema::Perturbation;
 use serde_json::{Value, json};
 
 /// The section of a report; `None` without an experiment.
@@ -40,7 +41,7 @@ pub(super) fn section(rows: &[Criticality]) -> Option<Section> {
             }),
             cell(count(row.pairs), row.pairs as f64),
         ];
-        Row::new(row.target.strip_prefix("path=").unwrap_or(&row.target).to_string(), cells)
+        Row::new(Perturbation::path_of(&row.target).to_string(), cells)
     });
     let section = Section::new("sensitivity", "Criticality, by experiment", note).nav("Criticality");
     let section = section.with(Table::new("path", columns, all.collect()).of_code(44));

@@ -29,10 +29,9 @@ pub(crate) struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    /// The finding of one of these kinds that gains the run the most.
-    pub(crate) fn finding(&self, codes: &[AdviceCode]) -> Option<&'a Advice> {
-        let found = self.diagnosis.findings.iter().filter(|advice| codes.contains(&advice.code) && !advice.disturbed);
-        found.max_by(|a, b| a.of_run().mid.total_cmp(&b.of_run().mid))
+    /// The findings of these kinds, without those of a disturbed machine.
+    pub(crate) fn findings(&self, codes: &[AdviceCode]) -> impl Iterator<Item = &'a Advice> {
+        self.diagnosis.findings.iter().filter(|advice| codes.contains(&advice.code) && !advice.disturbed)
     }
 }
 

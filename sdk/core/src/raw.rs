@@ -9,6 +9,12 @@ pub(crate) const NO_STEP: u64 = u64::MAX;
 /// Phase index of an interval outside any phase.
 pub(crate) const NO_PHASE: u8 = u8::MAX;
 
+/// The phase with this index; `None` for [`NO_PHASE`], which no phase has.
+#[inline]
+pub(crate) fn phase_of(index: u8) -> Option<Phase> {
+    Phase::from_index(index)
+}
+
 /// Bits of [`RawInterval::flags`].
 pub(crate) mod flag {
     /// The interval is a step.
@@ -55,7 +61,7 @@ pub(crate) struct RawInterval {
 impl RawInterval {
     /// The phase that it is part of.
     pub(crate) fn phase(&self) -> Option<Phase> {
-        if self.phase == NO_PHASE { None } else { Phase::from_index(self.phase) }
+        phase_of(self.phase)
     }
 }
 

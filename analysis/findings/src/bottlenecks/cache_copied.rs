@@ -63,7 +63,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     };
     // What moves data was seen to take so long: copying the cache takes no longer.
     let most = moved.zip(step.work).map(|(row, work)| {
-        let there = |other: &&PlacedKernel| other.path == row.path && KernelFamily::of(&other.name) == KernelFamily::Move;
+        let there =
+            |other: &&PlacedKernel| other.path == row.path && KernelFamily::of(&other.name) == KernelFamily::Move;
         work.rows.iter().filter(there).map(|row| row.ns).sum::<u64>() as f64 / work.steps.max(1) as f64
     });
     let ns = (excess * mean).min(most.unwrap_or(f64::INFINITY));

@@ -2,6 +2,7 @@
 
 use crate::gpu::KernelWindows;
 use candlescope_core::Schedule;
+use candlescope_core::numbers::read_share;
 use std::str::FromStr;
 
 pub(super) fn not_empty(text: &str) -> Option<String> {
@@ -34,11 +35,7 @@ pub(super) fn share(text: &str) -> Option<String> {
 
 /// A share above 0, as `0.01` or `1%`; returns it without the sign, as text like [`share`].
 pub(super) fn cost(text: &str) -> Option<String> {
-    let share: f64 = match text.strip_suffix('%') {
-        Some(percent) => percent.trim_end().parse::<f64>().ok()? / 100.0,
-        None => text.parse().ok()?,
-    };
-    (share > 0.0 && share <= 1.0).then(|| share.to_string())
+    read_share(text).map(|share| share.to_string())
 }
 
 pub(super) fn windows(text: &str) -> Option<KernelWindows> {

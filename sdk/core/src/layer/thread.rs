@@ -18,7 +18,7 @@ use crate::clock::Ticks;
 use crate::control::{StepDecision, StepFate};
 use crate::gpu::OUTSIDE_WINDOW;
 use crate::names;
-use crate::perturb::{Begin, OnThread};
+use crate::perturb::OnThread;
 use crate::raw::{NO_PHASE, NO_STEP, Raw, UnrecordedStep, flag};
 use crate::record::SEQ_BITS;
 use crate::shared::{Shared, ThreadCounts};
@@ -67,6 +67,8 @@ pub(crate) struct ThreadState {
     gpu: Option<Box<Marker>>,
     /// What it knows of the experiment that goes on.
     perturbed: Option<Box<OnThread>>,
+    /// Whether a step of an experiment is open, so that without one nothing is asked of the intervals around.
+    in_perturbed: bool,
 }
 
 /// The state of a thread that records nothing.
@@ -152,12 +154,10 @@ impl ThreadState {
                 }
             }
             Kind::Step => {
-                let in_experiment = self.frames.get(around).is_some_and(|f| f.is_left_out(left_out::PERTURBED));
-                let begin = match shared.control.perturbs() || in_experiment {
+                let ((decision, plain), in_experiment) = match shared.control.perturbs() || self.in_perturbed {
                     true => self.begin_perturbed(shared, meta.name, request, phase, nested != 0),
-                    false => Begin::Usual,
+                    false => (self.begin_step(shared, meta.name, nested != 0, false), 0),
                 };
-                let (decision, plain) = self.begin_step(shared, meta.name, nested != 0, begin != Begin::Usual);
                 (step, in_full, recorded) = (decision.number, decision.full, decision.fate.is_recorded());
                 flags = flag::STEP_ROOT | nested;
                 if decision.fate == StepFate::Captured {
@@ -170,11 +170,8 @@ impl ThreadState {
                     left_out = left_out::TIMED;
                     left_out |= if plain { left_out::PLAIN } else { 0 };
                     left_out |= if decision.ends_row { left_out::ENDS_ROW } else { 0 };
-                    left_out |= if decision.fate == StepFate::Perturbed { left_out::PERTURBED } else { 0 };
                 }
-                if begin != Begin::Usual {
-                    left_out |= self.settle_perturbed(shared, begin, decision.fate, request);
-                }
+                left_out |= in_experiment;
                 first_of_request = request != 0 && shared.steps_of_requests.step(request, recorded, phase != NO_PHASE);
                 self.since_split = 0;
                 self.lost_before[at] = self.counts.ring_full.load(Relaxed);
@@ -209,9 +206,6 @@ impl ThreadState {
         self.depth = at + 1;
         if placed.kind == Kind::Step && !recorded {
             self.leave_out(shared, at);
-            if left_out & left_out::PERTURBED != 0 {
-                self.enter_perturbed(shared, at, around);
-            }
         }
         if writes {
             self.counts.entered.store(self.next_seq, Relaxed);
@@ -219,10 +213,8 @@ impl ThreadState {
                 self.hooks_enter(shared, at, in_full);
             }
             self.frames[at].start = shared.ticks.now();
-        } else if placed.kind != Kind::Step
-            && self.frames.get(around).is_some_and(|f| f.is_left_out(left_out::PERTURBED))
-        {
-            self.enter_perturbed(shared, at, around);
+        } else if self.in_perturbed {
+            self.enter_perturbed(shared, at);
         }
         if first_of_request {
             let known = writes || left_out != 0;
@@ -245,8 +237,9 @@ impl ThreadState {
         is_outside
     }
 
-    /// Called when a step of kind `name` begins. Returns what becomes of it, and whether it itself is left plain.
-    #[inline]
+    /// Called when a step of kind `name` begins. Returns what becomes of it, and whether it itself is left plain. Inlined
+    /// twice, so that outside experiments nothing is asked about them.
+    #[inline(always)]
     fn begin_step(&self, shared: &Shared, name: u32, nested: bool, perturbed: bool) -> (StepDecision, bool) {
         let own_kernels = shared.correlator.is_some() && !self.in_kernels();
         let mut plain = false;

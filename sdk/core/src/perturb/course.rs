@@ -2,7 +2,7 @@
 
 use super::assigned::Assigned;
 use crate::clock::Ticks;
-use crate::raw::NO_PHASE;
+use crate::raw::phase_of;
 use crate::vocabulary::Phase;
 use std::sync::Arc;
 
@@ -13,8 +13,6 @@ pub(crate) enum Begin {
     Usual,
     /// It is part of the stretch that is open; a stretch begins with it if `first`.
     Part { of: Assigned, first: bool },
-    /// It is part of none, and not recorded, because the experiment is [alone](crate::Perturb::alone).
-    Aside,
 }
 
 /// A step that begins.
@@ -107,7 +105,7 @@ impl Stretch {
             let moved = same_kind && step.request != 0 && step.request == self.request;
             return if moved { Sees::Next } else { Sees::Part };
         }
-        match Phase::from_index(step.phase).filter(|_| step.phase != NO_PHASE) {
+        match phase_of(step.phase) {
             _ if other_request => Sees::End,
             _ if same_kind => Sees::Next,
             // What decides on the next token, and what is between phases, follows from the step.

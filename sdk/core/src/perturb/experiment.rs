@@ -4,7 +4,7 @@ use super::assigned::Assigned;
 use super::course::Course;
 use super::{MOST_ARMS, Perturb, PerturbProgress, PerturbRefused};
 use crate::clock::Ticks;
-use crate::raw::NO_PHASE;
+use crate::raw::phase_of;
 use crate::record::{PerturbationRecord, SpanRecord, StepRecord};
 use crate::vocabulary::{GpuSource, Phase, Side};
 use crate::{Delay, HostNs, PathPattern};
@@ -47,12 +47,7 @@ impl Arm {
 
     /// How long the device is kept waiting behind one interval, nanoseconds.
     pub(crate) fn device_delay_ns(&self) -> u64 {
-        match self.delay {
-            Delay::Fixed(ns) => ns,
-            Delay::Share(share) => (self.device_ns.load(Relaxed) as f64 * share) as u64,
-            // There are no others.
-            _ => 0,
-        }
+        self.delay.of(self.device_ns.load(Relaxed) as f64) as u64
     }
 }
 
@@ -142,7 +137,7 @@ impl Experiment {
                 if what.side.is_some_and(|only| only != side) || (side == Side::Device && !has_device) {
                     continue;
                 }
-                let text: Arc<str> = format!("path={}", what.path).into();
+                let text: Arc<str> = what.target().into();
                 if arms.iter().any(|arm: &Arm| arm.text == text && arm.side == side) {
                     return Err(PerturbRefused::Twice(text));
                 }
@@ -197,10 +192,15 @@ impl Experiment {
 
     /// Whether stretches begin with steps of this name; `text` is the number of the name's text.
     pub(crate) fn is_kind(&self, name: &str, text: u32, phase: u8, phases_marked: bool) -> bool {
-        match (&self.step, Phase::from_index(phase).filter(|_| phase != NO_PHASE)) {
-            (Some(step), _) => **step == *name,
-            (None, Some(phase)) => matches!(phase, Phase::Decode | Phase::Encode),
-            (None, None) => !phases_marked && self.kind.load(Relaxed) == text,
+        let by_time = || !phases_marked && self.kind.load(Relaxed) == text;
+        self.is_kind_by_words(name, phase_of(phase)).unwrap_or_else(by_time)
+    }
+
+    /// The same by what was said of the kind, and by its phase; `None` where these do not tell.
+    fn is_kind_by_words(&self, name: &str, phase: Option<Phase>) -> Option<bool> {
+        match &self.step {
+            Some(step) => Some(**step == *name),
+            None => phase.map(|phase| matches!(phase, Phase::Decode | Phase::Encode)),
         }
     }
 
@@ -243,11 +243,8 @@ impl Experiment {
 
     /// Whether a recorded interval is part of a step of the kind that stretches begin with: others have other times.
     fn is_of_kind(&self, span: &SpanRecord) -> bool {
-        match (&self.step, span.phase) {
-            (Some(step), _) => span.path.path.split('/').next().is_some_and(|root| *root == **step),
-            (None, Some(phase)) => matches!(phase, Phase::Decode | Phase::Encode),
-            (None, None) => true,
-        }
+        let step = span.path.path.split('/').next().unwrap_or_default();
+        self.is_kind_by_words(step, span.phase).unwrap_or(true)
     }
 
     /// Learns from recorded steps which kind takes the most time; `text_of` gives the number of a name's text. Called by the
@@ -276,7 +273,7 @@ impl Experiment {
                 ended.pair,
                 ended.delayed,
                 ended.step,
-                Phase::from_index(ended.phase).filter(|_| ended.phase != NO_PHASE),
+                phase_of(ended.phase),
                 ended.name,
                 start,
                 ns(ended.step_end.0.saturating_sub(ended.start.0)),

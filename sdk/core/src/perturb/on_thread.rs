@@ -11,6 +11,9 @@ pub(crate) struct OnThread {
     /// Which of the session's experiments it is.
     pub(crate) number: u64,
     pub(crate) tree: Tree,
-    /// What the step that is open is part of.
+    /// What the step that is open is part of; `None` if it is only kept out of what is recorded, because the experiment is
+    /// [alone](crate::Perturb::alone).
     pub(crate) part_of: Option<Assigned>,
+    /// Whether a stretch is to begin with the step that begins now.
+    pub(crate) first: bool,
 }

@@ -17,7 +17,7 @@ use super::paths::{Paths, UNIQUE};
 use crate::annotation::Annotation;
 use crate::clock::TickMapper;
 use crate::names::{NameInfo, OTHER};
-use crate::raw::{NO_PHASE, NO_STEP, Raw, RawInterval, flag};
+use crate::raw::{NO_STEP, Raw, RawInterval, flag, phase_of};
 use crate::record::{PathInfo, SpanRecord, StepRecord, ThreadInfo, TraceId, UnrecordedStep};
 use crate::shared::Shared;
 use crate::vocabulary::Phase;
@@ -178,7 +178,7 @@ impl Resolver {
         }
         let mut unrecorded = UnrecordedStep::new(step.step, start, ns, path.rollup.as_str());
         unrecorded.request = (step.request != 0).then_some(u64::from(step.request));
-        unrecorded.phase = Phase::from_index(step.phase).filter(|_| step.phase != NO_PHASE);
+        unrecorded.phase = phase_of(step.phase);
         self.unrecorded.push(unrecorded);
     }
 

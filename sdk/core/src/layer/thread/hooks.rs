@@ -4,10 +4,9 @@ use super::super::frame::left_out;
 use super::ThreadState;
 use crate::clock::Ticks;
 use crate::gpu::OUTSIDE_WINDOW;
-use crate::raw::flag;
+use crate::raw::{flag, phase_of};
 use crate::shared::Shared;
 use crate::tap::TapInterval;
-use crate::vocabulary::Phase;
 
 impl ThreadState {
     /// Everything else that happens when an interval begins. The GPU's mark comes last, closest to the work.
@@ -60,7 +59,7 @@ impl ThreadState {
         let interval = TapInterval {
             name: frame.name,
             span_id: shared.span_id(frame.seq),
-            phase: Phase::from_index(frame.phase),
+            phase: phase_of(frame.phase),
             is_step: frame.is_step(),
             depth: at as u16,
         };

@@ -3,9 +3,8 @@
 
 use super::super::frame::left_out;
 use super::ThreadState;
-use crate::Delay;
 use crate::clock::{TickSource, Ticks};
-use crate::control::StepFate;
+use crate::control::{StepDecision, StepFate};
 use crate::perturb::{Arm, Begin, Beginning, Experiment, NOWHERE, OnThread, Tree};
 use crate::record::SEQ_BITS;
 use crate::shared::Shared;
@@ -13,8 +12,10 @@ use crate::vocabulary::Side;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl ThreadState {
-    /// Called when a step of name `name` begins while an experiment goes on.
+    /// Called when a step of name `name` begins while an experiment goes on, or a step of one. Returns what
+    /// [`begin_step`](Self::begin_step) returns, with bits of [`left_out`] for the step.
     #[cold]
+    #[inline(never)]
     pub(super) fn begin_perturbed(
         &mut self,
         shared: &Shared,
@@ -22,50 +23,63 @@ impl ThreadState {
         request: u32,
         phase: u8,
         nested: bool,
-    ) -> Begin {
+    ) -> ((StepDecision, bool), u8) {
+        let perturbed = self.takes_part(shared, name, request, phase, nested);
+        let begun = self.begin_step(shared, name, nested, perturbed);
+        let left_out = if perturbed { self.settle_perturbed(shared, begun.0.fate, request) } else { 0 };
+        (begun, left_out)
+    }
+
+    /// Whether a step that begins is to be part of an experiment.
+    fn takes_part(&mut self, shared: &Shared, name: u32, request: u32, phase: u8, nested: bool) -> bool {
         // A step inside another one is what that one is.
-        if self.open().iter().any(|frame| frame.is_left_out(left_out::PERTURBED)) {
-            let of = self.perturbed.as_ref().and_then(|perturbed| perturbed.part_of);
-            return of.map_or(Begin::Aside, |of| Begin::Part { of, first: false });
+        self.in_perturbed = self.has_perturbed_open();
+        if self.in_perturbed {
+            return true;
         }
         // The forked child of a program has nobody who takes what is found.
-        if nested || shared.is_forked() {
-            return Begin::Usual;
+        if nested || !shared.control.perturbs() || shared.is_forked() {
+            return false;
         }
         if shared.control.in_a_window() || shared.control.is_off() {
             // What is recorded is no part of a stretch, and a stretch around it would last as long as that takes.
             if let Some(experiment) = shared.experiment().filter(|experiment| experiment.assigned().is_some()) {
                 experiment.give_up();
             }
-            return Begin::Usual;
+            return false;
         }
         let number = shared.experiments.load(Relaxed);
         if self.perturbed.as_ref().is_none_or(|perturbed| perturbed.number != number) {
             let latest = shared.experiment();
-            self.perturbed = latest
-                .map(|experiment| Box::new(OnThread { experiment, number, tree: Tree::default(), part_of: None }));
+            self.perturbed = latest.map(|experiment| {
+                Box::new(OnThread { experiment, number, tree: Tree::default(), part_of: None, first: false })
+            });
         }
         let thread = self.thread();
-        let Some(OnThread { experiment, tree, .. }) = self.perturbed.as_deref_mut() else { return Begin::Usual };
+        let Some(perturbed) = self.perturbed.as_deref_mut() else { return false };
+        let OnThread { experiment, tree, .. } = perturbed;
         let node = tree.node(experiment, NOWHERE, name, || shared.names.get(name));
-        let Some(info) = tree.info(node) else { return Begin::Usual };
+        let Some(info) = tree.info(node) else { return false };
         let is_kind = experiment.is_kind(&info.name, info.text, phase, shared.phases_marked.load(Relaxed));
         let now = shared.ticks.now();
-        match experiment.begin(&Beginning { thread, name: &info.name, text: info.text, phase, request, is_kind, now }) {
-            Begin::Usual if experiment.alone => Begin::Aside,
-            begin => begin,
-        }
+        let beginning = Beginning { thread, name: &info.name, text: info.text, phase, request, is_kind, now };
+        (perturbed.part_of, perturbed.first) = match experiment.begin(&beginning) {
+            Begin::Part { of, first } => (Some(of), first),
+            // Part of no stretch, and not recorded.
+            Begin::Usual if experiment.alone => (None, false),
+            Begin::Usual => return false,
+        };
+        true
     }
 
-    /// What became of the step is known. Returns bits of [`left_out`].
-    #[cold]
-    pub(super) fn settle_perturbed(&mut self, shared: &Shared, begin: Begin, fate: StepFate, request: u32) -> u8 {
+    fn has_perturbed_open(&self) -> bool {
+        self.open().iter().any(|frame| frame.is_left_out(left_out::PERTURBED))
+    }
+
+    /// What became of a step that was to be part of an experiment is known. Returns bits of [`left_out`].
+    fn settle_perturbed(&mut self, shared: &Shared, fate: StepFate, request: u32) -> u8 {
         let Some(perturbed) = self.perturbed.as_deref_mut() else { return 0 };
-        let (part_of, first) = match begin {
-            Begin::Part { of, first } => (Some(of), first),
-            Begin::Aside => (None, false),
-            Begin::Usual => return 0,
-        };
+        let first = std::mem::take(&mut perturbed.first);
         if fate != StepFate::Perturbed {
             // A window was opened in between.
             if first {
@@ -73,11 +87,11 @@ impl ThreadState {
             }
             return 0;
         }
-        perturbed.part_of = part_of;
+        self.in_perturbed = true;
         if request != 0 {
             shared.steps_of_requests.mark_perturbed(request);
         }
-        if first { left_out::FIRST } else { 0 }
+        left_out::PERTURBED | if first { left_out::FIRST } else { 0 }
     }
 
     fn thread(&self) -> u64 {
@@ -86,10 +100,16 @@ impl ThreadState {
 
     /// An interval of such a step begins, or the step itself.
     #[cold]
-    pub(super) fn enter_perturbed(&mut self, shared: &Shared, at: usize, around: usize) {
+    pub(super) fn enter_perturbed(&mut self, shared: &Shared, at: usize) {
         let thread = self.thread();
         let Some(OnThread { experiment, tree, part_of: Some(of), .. }) = self.perturbed.as_deref_mut() else { return };
-        let around = self.frames.get(around).filter(|frame| frame.is_left_out(left_out::PERTURBED));
+        let around = self.frames[..at].iter().rev().find(|frame| !frame.is_detached());
+        let around = around.filter(|frame| frame.is_left_out(left_out::PERTURBED));
+        let own = &self.frames[at];
+        let is_of_it = if own.is_step() { own.is_left_out(left_out::PERTURBED) } else { around.is_some() };
+        if !is_of_it {
+            return;
+        }
         let (parent, inside) = match around {
             Some(frame) => (frame.marks[0], frame.left_out & (left_out::TARGET | left_out::IN_TARGET) != 0),
             None => (NOWHERE, false),
@@ -120,6 +140,7 @@ impl ThreadState {
     /// The same ends.
     #[cold]
     pub(super) fn exit_perturbed(&mut self, shared: &Shared, at: usize) {
+        self.in_perturbed = self.has_perturbed_open();
         let Some(OnThread { experiment, part_of: Some(of), .. }) = self.perturbed.as_deref() else { return };
         let frame = &self.frames[at];
         // A step that outlasts its stretch is not made slower in the next one.
@@ -146,12 +167,7 @@ impl ThreadState {
 
 /// Adds time to an interval that took `took` ticks, if it is `delayed`. Returns how many ticks passed.
 fn keep_busy(arm: &Arm, experiment: &Experiment, ticks: &TickSource, took: u64, delayed: bool) -> u64 {
-    let wanted = match arm.delay {
-        Delay::Share(share) => (took as f64 * share) as u64,
-        Delay::Fixed(ns) => (ns as f64 / experiment.ns_per_tick) as u64,
-        // There are no others.
-        _ => 0,
-    };
+    let wanted = (arm.delay.of(took as f64 * experiment.ns_per_tick) / experiment.ns_per_tick) as u64;
     let Ticks(began) = ticks.now();
     if !delayed {
         return 0;

@@ -147,6 +147,7 @@ impl ThreadState {
             counts: counts.clone(),
             gpu: shared.gpu.as_ref().filter(|_| aside.is_none()).map(|gpu| Box::new(Marker::new(gpu, index))),
             perturbed: None,
+            in_perturbed: false,
         };
         if !muted {
             let info = Arc::new(names::current_thread(index));
