@@ -58,9 +58,19 @@ fn a_quick_study_from_weights_to_report() {
     let page = fs::read_to_string(out.join("report.html")).unwrap();
     let links: Vec<&str> = page.split("href=\"runs/").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert_eq!(links.len(), 2, "{page}");
-    for link in links {
+    for link in &links {
         assert!(out.join("runs").join(link).is_file(), "{link}");
     }
+    // Which of them has no cache, its own run says.
+    let of =
+        |found: &serde_json::Value| found["findings"].as_array().unwrap().iter().any(|one| one["code"] == "recomputed");
+    let recomputes: Vec<bool> = links
+        .iter()
+        .map(|link| {
+            of(&json(&ok(&["analyze", out.join("runs").join(link).parent().unwrap().to_str().unwrap(), "--json"])))
+        })
+        .collect();
+    assert_eq!(recomputes.iter().filter(|recomputes| **recomputes).count(), 1, "{links:?}: {recomputes:?}");
     assert!(page.contains("<svg") && page.contains("<th>operator</th>") && !page.contains("| less by |"), "{page}");
     // Recorded repetitions are in the tables of the study too.
     let rows = read(&out, "results.json")["rows"].clone();

@@ -63,14 +63,22 @@ def section(heading, folder, kept):
     by_hand = account["by_hand"]
     if by_hand:
         out += ["", "Left for people: " + "; ".join(f"{hand.get('title') or hand.get('code')}" for hand in by_hand[:5]) + "."]
-    out += ["", f"<!-- kept {heading} -->", kept.get(heading, ""), "<!-- /kept -->", ""]
-    return out
+    return out + room_for_words(heading, kept)
+
+
+def room_for_words(heading, kept):
+    return ["", f"<!-- kept {heading} -->", kept.get(heading, ""), "<!-- /kept -->", ""]
+
+
+def kept_of(page):
+    """What people wrote below the headings of a page that is there."""
+    path = pathlib.Path(page)
+    before = path.read_text() if path.exists() else ""
+    return {name: text.strip() for name, text in re.findall(r"<!-- kept (.*?) -->\n(.*?)<!-- /kept -->", before, re.S)}
 
 
 def main(page, title, introduction, studies):
-    path = pathlib.Path(page)
-    before = path.read_text() if path.exists() else ""
-    kept = {name: text.strip() for name, text in re.findall(r"<!-- kept (.*?) -->\n(.*?)<!-- /kept -->", before, re.S)}
+    kept = kept_of(page)
     out = [f"# {title}", "", introduction, ""]
     for study in studies:
         heading, folder = study.split("=", 1)

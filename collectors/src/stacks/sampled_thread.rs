@@ -65,12 +65,13 @@ impl SampledThread {
         }
     }
 
-    /// Reads what was recorded, delivers it, and answers how many samples were lost. `faults`: also page faults that are too
-    /// few for a record.
+    /// Reads what was recorded, delivers it, and answers how many samples were lost. Page faults for which no record was due
+    /// are read of a thread that ran, or if `faults`.
     pub(super) fn read(&mut self, books: &mut StackBooks, copied: &mut Vec<u8>, faults: bool, into: &mut StackSink) -> u64 {
-        let mut lost = 0;
+        let (mut lost, mut ran) = (0, false);
         if let Some(perf) = &mut self.perf {
             let mut take = |reading: Reading<'_>| -> Option<NodeIndex> {
+                ran = true;
                 match reading {
                     Reading::Sample(sample, stack) => {
                         let node = stack.and_then(|(registers, stack)| books.node(registers, stack).0);
@@ -86,16 +87,22 @@ impl SampledThread {
                 None
             };
             perf.read(copied, &mut take);
-            if faults {
-                perf.read_faults(&mut take);
-            }
         }
         if let Some(signals) = &mut self.signals {
             lost += signals.read(|mut sample, registers, stack| {
+                ran = true;
                 sample.kernel = books.is_in_kernel(registers);
                 let (node, end) = books.node(registers, stack);
                 books.sample(node, sample, into);
                 end
+            });
+        }
+        if let Some(perf) = self.perf.as_mut().filter(|_| faults || ran) {
+            perf.read_faults(&mut |reading| {
+                if let Reading::Event(event) = reading {
+                    into.events.push(event);
+                }
+                None
             });
         }
         lost

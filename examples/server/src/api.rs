@@ -345,6 +345,7 @@ impl Answer {
         let usage = usage.map(|u| {
             json!({
                 "prompt_tokens": u.prompt_tokens,
+                "prompt_tokens_details": { "cached_tokens": u.cached_tokens },
                 "completion_tokens": u.completion_tokens,
                 "total_tokens": u.prompt_tokens + u.completion_tokens,
             })

@@ -63,6 +63,7 @@ fn begin<'a>(model: &'a LoadedModel, batcher: &mut Batcher<'a>, job: Job) {
         events,
         words: model.tokenizer.as_ref().map(|tokenizer| tokenizer.stream()),
         prompt_tokens: prompt.len(),
+        cached_tokens: 0,
         tokens: 0,
     };
     batcher.submit(BatchJob { request, prompt, options, stop, receive: Box::new(client) });
@@ -74,10 +75,16 @@ struct Client<'a> {
     /// A named configuration has the shape of a model but no vocabulary: the numbers of tokens are used instead of text.
     words: Option<DecodeStream<'a>>,
     prompt_tokens: usize,
+    /// Of these, those that its slot held already.
+    cached_tokens: usize,
     tokens: usize,
 }
 
 impl Receive for Client<'_> {
+    fn admitted(&mut self, shared: usize) {
+        self.cached_tokens = shared;
+    }
+
     fn token(&mut self, token: u32) -> Result<ControlFlow<()>, GenerateError> {
         self.tokens += 1;
         let text = match &mut self.words {
@@ -98,9 +105,9 @@ impl Receive for Client<'_> {
         if let (Some(rest), Ok(_)) = (rest, &outcome) {
             let _ = self.events.try_send(Event::Token(rest));
         }
-        let (prompt_tokens, completion_tokens) = (self.prompt_tokens, self.tokens);
+        let (prompt_tokens, cached_tokens, completion_tokens) = (self.prompt_tokens, self.cached_tokens, self.tokens);
         let _ = self.events.try_send(match outcome {
-            Ok(finish) => Event::Done(Usage { prompt_tokens, completion_tokens, finish }),
+            Ok(finish) => Event::Done(Usage { prompt_tokens, cached_tokens, completion_tokens, finish }),
             Err(error) => {
                 let failure = Failure::from(error);
                 if let Failure::Model(message) = &failure {

@@ -29,6 +29,8 @@ pub(crate) struct Size {
     pub(crate) threads: usize,
     /// Requests that may wait.
     pub(crate) queue: usize,
+    /// How those in slots take turns.
+    pub(crate) batcher: BatcherOptions,
 }
 
 pub(crate) struct Engine {
@@ -64,7 +66,7 @@ impl Engine {
                             eprintln!(
                                 "model-{worker}: {count} slots of {context} tokens, {mib} MiB of keys and values"
                             );
-                            let batcher = Batcher::new(slots, BatcherOptions::default());
+                            let batcher = Batcher::new(slots, size.batcher);
                             crate::batched::work(&loaded, batcher, &queue, &stopping);
                         }
                         None => work(loaded, &queue, &stopping),
@@ -145,5 +147,10 @@ fn answer(model: &mut LoadedModel, job: Job, stopping: &AtomicBool) -> Result<Us
     if let Some(rest) = sequence.text.get(told..).filter(|rest| has_words && !rest.is_empty()) {
         let _ = events.try_send(Event::Token(rest.to_string()));
     }
-    Ok(Usage { prompt_tokens: output.prompt_tokens, completion_tokens: sequence.tokens.len(), finish: sequence.finish })
+    Ok(Usage {
+        prompt_tokens: output.prompt_tokens,
+        cached_tokens: 0,
+        completion_tokens: sequence.tokens.len(),
+        finish: sequence.finish,
+    })
 }

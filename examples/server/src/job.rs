@@ -64,6 +64,8 @@ impl From<GenerateError> for Failure {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Usage {
     pub(crate) prompt_tokens: usize,
+    /// Tokens of the prompt whose keys and values were there already.
+    pub(crate) cached_tokens: usize,
     pub(crate) completion_tokens: usize,
     pub(crate) finish: FinishReason,
 }

@@ -24,7 +24,7 @@ use axum::extract::DefaultBodyLimit;
 use candle_core::Device;
 use candlescope::Scope;
 use candlescope::parquet::ParquetConfig;
-use candlescope_models::slots::{KvCollector, SlotOptions};
+use candlescope_models::slots::{BatcherOptions, KvCollector, SlotOptions};
 use candlescope_models::{LoadOptions, ModelSource};
 use clap::Parser;
 use engine::{Engine, Size};
@@ -66,6 +66,14 @@ struct Args {
     /// none
     #[arg(long, requires = "max_num_seqs", value_parser = share, value_name = "SHARE")]
     gpu_memory_utilization: Option<f64>,
+    /// Most tokens of a prompt that pass between two steps of the requests that generate (chunked prefill): fewer hold them up
+    /// for less time, and make the prompt take longer
+    #[arg(long, requires = "max_num_seqs", default_value_t = BatcherOptions::default().prompt_piece as u32,
+        value_parser = clap::value_parser!(u32).range(1..), value_name = "TOKENS")]
+    prompt_piece: u32,
+    /// Compute every prompt whole, also where a slot holds its beginning
+    #[arg(long, requires = "max_num_seqs")]
+    no_prefix_reuse: bool,
     /// Capture the steps of the slots as CUDA graphs and replay them; needs a GPU and one worker
     #[arg(long, requires = "max_num_seqs")]
     cuda_graph: bool,
@@ -320,7 +328,10 @@ fn size(args: &Args) -> Size {
     let workers = usize::from(args.workers);
     // Candle itself has no setting other than this variable.
     let threads = (candle_core::utils::get_num_threads() / workers).max(1);
-    Size { workers, threads, queue: usize::from(args.queue) }
+    let usual = BatcherOptions::default();
+    let least_shared = if args.no_prefix_reuse { usize::MAX } else { usual.least_shared };
+    let batcher = BatcherOptions { prompt_piece: args.prompt_piece as usize, least_shared };
+    Size { workers, threads, queue: usize::from(args.queue), batcher }
 }
 
 fn slots(args: &Args) -> Option<SlotOptions> {

@@ -487,6 +487,28 @@ fn slots_are_as_many_as_the_memory_that_may_be_used_holds() {
 }
 
 #[test]
+fn a_prompt_s_beginning_that_a_slot_holds_is_not_computed_again() {
+    let cached = |options: &[&str]| {
+        let server = Server::start(&[&["--max-num-seqs", "2", "--max-model-len", "200"], options].concat());
+        let ask = |end: &str| {
+            let prompt = format!("The same words stand before every question that is asked here. {end}");
+            let (status, answer) = server.complete(json!({ "prompt": prompt, "max_tokens": 4, "temperature": 0 }));
+            assert_eq!(status, 200, "{answer}");
+            let text = answer["choices"][0]["text"].as_str().expect("a text").to_string();
+            (answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().expect("a number"), text)
+        };
+        (ask("One"), ask("Two"))
+    };
+    let ((first, _), (second, text)) = cached(&[]);
+    assert!(first == 0 && second >= 16, "{first}, {second}");
+    // Pieces of any length and whole prompts give the same text.
+    for options in [&["--no-prefix-reuse"][..], &["--no-prefix-reuse", "--prompt-piece", "5"]] {
+        let (_, whole) = cached(options);
+        assert_eq!(whole, (0, text.clone()), "{options:?}");
+    }
+}
+
+#[test]
 fn requests_at_once_share_steps_and_each_gets_its_own_text() {
     let dir = tempfile::tempdir().expect("a directory");
     let run = dir.path().join("run");

@@ -35,6 +35,9 @@ impl Default for BatcherOptions {
 
 /// Whoever waits for a request's tokens.
 pub trait Receive {
+    /// The request has a slot, which holds so many tokens of its prompt already: these are not computed again.
+    fn admitted(&mut self, _shared: usize) {}
+
     /// A token; a break ends the sequence with [`FinishReason::Cancelled`].
     ///
     /// # Errors
@@ -205,7 +208,7 @@ impl<'a> Batcher<'a> {
     /// the prompt saves as many tokens; one beyond those in use adds a row to each step for as long as the request lasts. Of
     /// equal ones that which holds nothing, whose beginning nobody shares.
     fn admit(&mut self) {
-        while let Some(job) = self.waiting.pop_front() {
+        while let Some(mut job) = self.waiting.pop_front() {
             if !job.receive.is_wanted() {
                 end(job, Ok(FinishReason::Cancelled));
                 continue;
@@ -228,6 +231,7 @@ impl<'a> Batcher<'a> {
             self.held[slot].truncate(shared);
             self.shared += shared as u64;
             self.admitted += 1;
+            job.receive.admitted(shared);
             let sampler = Sampler::new(&job.options.sampling, job.options.seed, 1);
             let (text, number) = (job.prompt.clone(), self.admitted);
             self.running[slot] = Some(Running { job, text, sampler, generates: false, number });

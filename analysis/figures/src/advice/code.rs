@@ -106,6 +106,10 @@ macro_rules! each_advice {
             CacheCopied = cache_copied,
                 "step time grows with the context, which grew by half or more, by more than reading the cache explains",
                 "(slope − its 95 % error − slope of the reads) · mean context, at most what kernels that move data there take";
+            /// No KV cache: the whole text is processed again for each token.
+            Recomputed = recomputed,
+                "decoding, the products by weights compute 16 rows a sequence or more, and half of the context or more",
+                "t·(1 − 1/rows), no shorter than reading the weights at a quarter (low) to all (high) of the memory's rate";
             /// Reading the KV cache is far from the memory's rate.
             KvBandwidth = kv_bandwidth,
                 "KV bytes / (time of attention · bandwidth) below 60 %",
@@ -187,9 +191,11 @@ macro_rules! each_advice {
                 "that time";
             /// Memory is taken from the system and given back again and again.
             PageFaults = page_faults,
-                "page faults × what one takes here (measured), or sampled time in the kernel below functions that call it \
-                 for memory or did not call it: 5 % of the step or more, and 10 faults a step or more",
-                "that time";
+                "page faults × what one takes here (measured) and sampled time in calls for memory; where samples see the \
+                 kernel, sampled time in it below functions that call it for memory or did not call it, if that is more: \
+                 5 % of the step or more, and 10 faults a step or more",
+                "that time; low three quarters of it; high with what the pages, zeroed, put out of the caches, at the \
+                 memory's rate";
             /// One thread computes while those of the pool wait.
             SerialPart = serial_part,
                 "on a CPU with two or more threads to compute: sampled time on the CPU in operations of 100 µs or more a \

@@ -99,7 +99,8 @@ fn moved<'a>(step: &StepScene<'_>, work: &'a PhaseWork) -> Option<&'a PlacedKern
     within(true).or_else(|| within(false))
 }
 
-fn mean_context(step: &StepScene<'_>) -> Option<f64> {
+/// The mean context of the steps, in tokens.
+pub(super) fn mean_context(step: &StepScene<'_>) -> Option<f64> {
     let contexts: Vec<f64> = step.series?.points.iter().filter_map(|point| point.context_len).map(f64::from).collect();
     (!contexts.is_empty()).then(|| contexts.iter().sum::<f64>() / contexts.len() as f64)
 }

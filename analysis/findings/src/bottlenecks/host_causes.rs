@@ -1,5 +1,6 @@
 //! What functions that compute nothing are called for: a small table of known causes, and the time of each in a step.
 
+use candlescope_figures::ThreadTimes;
 use candlescope_figures::host_time::{CallTree, FrameName, PlaceTime};
 use candlescope_figures::stats::total;
 use std::collections::BTreeMap;
@@ -133,7 +134,9 @@ fn most<K>(of: &BTreeMap<K, f64>) -> Option<&K> {
 #[derive(Debug, Default)]
 pub(super) struct HostOfStep {
     /// Whether samples tell of page faults.
-    sees_faults: bool,
+    pub(super) sees_faults: bool,
+    /// What a sample of waiting stands for, in times of what it says.
+    waits_scale: f64,
     /// Time that passed on the threads that entered the intervals, as sampled, nanoseconds.
     pub(super) elapsed_ns: f64,
     /// By the name of the cause.
@@ -150,14 +153,23 @@ pub(super) struct HostOfStep {
 
 impl HostOfStep {
     /// Of steps that took `total_ns` in all, by their paths; `None` if no stacks were sampled in them. `source` is what sampled
-    /// them.
+    /// them, `threads` what is known of the steps' threads.
+    ///
+    /// A thread that waits very often has its waits recorded a part of the time only, and its samples all of the time: samples of
+    /// waits stand for as much as is known to be waited.
     pub(super) fn of<'p>(
         places: impl Iterator<Item = (&'p String, &'p PlaceTime)>,
         total_ns: u64,
         source: Option<&str>,
+        threads: Option<&ThreadTimes>,
     ) -> Option<Self> {
-        let mut all = Self { sees_faults: source == Some("perf"), ..Self::default() };
-        places.for_each(|(rollup, place)| all.add(rollup, place));
+        let places: Vec<_> = places.collect();
+        let sampled = total(places.iter().map(|(_, place)| place.all.blocked_ns)) as f64;
+        let waited = threads.and_then(|threads| threads.share(threads.blocked_ns)).map(|share| share * total_ns as f64);
+        let waits_scale =
+            waited.filter(|waited| *waited > sampled && sampled > 0.0).map_or(1.0, |waited| waited / sampled);
+        let mut all = Self { sees_faults: source == Some("perf"), waits_scale, ..Self::default() };
+        places.into_iter().for_each(|(rollup, place)| all.add(rollup, place));
         if all.elapsed_ns <= 0.0 {
             return None;
         }
@@ -171,7 +183,8 @@ impl HostOfStep {
         let of = causes(&place.calls);
         let known = total(place.calls.nodes.iter().map(|node| node.own.blocked_ns));
         // Of some waits the stack is known; the others are taken to be like them.
-        let scale = if known > 0 { place.all.blocked_ns as f64 / known as f64 } else { 0.0 };
+        let blocked_ns = place.all.blocked_ns as f64 * self.waits_scale;
+        let scale = if known > 0 { blocked_ns / known as f64 } else { 0.0 };
         for (node, cause) in place.calls.nodes.iter().zip(&of) {
             let (own, blocked) = (node.own.own_ns as f64, node.own.blocked_ns as f64 * scale);
             if node.pool {
@@ -198,10 +211,9 @@ impl HostOfStep {
         }
         if known == 0 && place.all.blocked_ns > 0 {
             // No stack of a wait is known. Where threads of a pool compute for the path, it waits for them.
-            let blocked = place.all.blocked_ns as f64;
             match place.all.pool_ns > 0 {
-                true => self.causes.entry(POOL_SYNC).or_default().add(rollup, None, 0.0, blocked, 0),
-                false => self.waits.add(rollup, None, 0.0, blocked, 0),
+                true => self.causes.entry(POOL_SYNC).or_default().add(rollup, None, 0.0, blocked_ns, 0),
+                false => self.waits.add(rollup, None, 0.0, blocked_ns, 0),
             }
         }
     }

@@ -53,7 +53,8 @@ pub(crate) fn diagnose(analysis: &Analysis, account: Option<&Account>, simulatio
     // What rests on operations under the roof, once both are known, and what several rules look at.
     let source = env_key::STACKS_SOURCE.of(&analysis.manifest.environment);
     let of_step = |step: &StepScene<'_>| {
-        let host = HostOfStep::of(step.host_places(&scene), step.row.total_ns, source);
+        let threads = scene.totals(step.name).map(|totals| &totals.threads);
+        let host = HostOfStep::of(step.host_places(&scene), step.row.total_ns, source, threads);
         // Where nothing is launched, no code launches.
         let places = || step.host_places(&scene).map(|(_, place)| place);
         let launches = scene.on_gpu.then(|| LaunchParts::of(places(), step.row.total_ns)).flatten();

@@ -4,11 +4,13 @@ use super::draft::{Draft, Out};
 use super::query::thread_time;
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
-use candlescope_figures::advice::{AdviceCode, ConfidenceLevel};
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, RATES};
 use candlescope_schema::run::env_key;
 
 /// From this share of a step on.
 const LEAST: f64 = 0.05;
+/// Bytes of a page.
+const PAGE: f64 = 4096.0;
 /// Fewer faults in a step are not what takes the time.
 const FEWEST: f64 = 10.0;
 
@@ -18,10 +20,11 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let threads = scene.totals(step.name).map(|totals| totals.threads).filter(|threads| threads.faults_known_ns > 0);
     // Of the steps whose faults are known, as many in each nanosecond.
     let faults = threads.map(|threads| threads.page_faults as f64 / threads.faults_known_ns as f64 * t);
-    // Where samples do not show the kernel's side of a fault, what one costs is known.
+    // Where samples do not show the kernel's side of a fault, what one costs is known, and they have the calls for memory alone.
     let each = env_key::PAGE_FAULT_NS.of(&scene.analysis.manifest.environment);
     let counted = faults.zip(each).map_or(0.0, |(faults, each)| faults * each / t);
-    let share = (host.memory.own_ns / host.elapsed_ns).max(counted);
+    let sampled = host.memory.own_ns / host.elapsed_ns;
+    let share = if host.sees_faults { sampled.max(counted) } else { (sampled + counted).min(1.0) };
     if share < LEAST || faults.is_some_and(|faults| faults < FEWEST) {
         return;
     }
@@ -39,7 +42,20 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .query(thread_time(step, "page_faults"))
         .sure(ConfidenceLevel::Medium, "sampled; the first use of memory that is kept costs the same once");
     let place = memory.place().map_or_else(|| busiest(scene, step), str::to_string);
-    out.found.push(draft.relief(|rate| Relief::Operation(place.clone(), share * step.lines.t * rate)));
+    // A new page is zeroed, which puts out of the caches as much of what the step reads next: at worst that is written back and
+    // read again.
+    let bandwidth = scene.roof.bandwidth().map(|peak| peak.value);
+    let evicted = faults.zip(bandwidth).map_or(0.0, |(faults, bandwidth)| 2.0 * faults * PAGE / bandwidth * 1e9);
+    out.found.push(draft.relief(|rate| {
+        let taken = share * step.lines.t;
+        // What was measured is what is expected; a part of the pages may be needed.
+        let ns = match rate {
+            rate if rate >= 1.0 => taken + evicted,
+            rate if rate <= RATES[0] => taken * rate,
+            _ => taken,
+        };
+        Relief::Operation(place.clone(), ns)
+    }));
 }
 
 /// The path in which most pages were provided; the step, if none is known.

@@ -75,7 +75,7 @@ fn is_of_one_thread(scene: &Scene<'_>, reading: &[&Operation<'_>]) -> bool {
 }
 
 /// Bits of a weight, from the sizes in `run.json`.
-fn bits_of_a_weight(scene: &Scene<'_>) -> Option<f64> {
+pub(super) fn bits_of_a_weight(scene: &Scene<'_>) -> Option<f64> {
     let model = &scene.analysis.manifest.model;
     let number = |key: Key<u64>| key.of(model).filter(|value| *value > 0).map(|value| value as f64);
     Some(number(model_key::WEIGHT_BYTES)? * 8.0 / number(model_key::PARAMETERS)?)

@@ -77,7 +77,7 @@ pub enum Abstain {
     },
     /// The change needs a device, and the step has launched nothing.
     #[error(
-        "`{change}` changes work on a GPU, and the step has none. On a CPU, `host×f` and `path=PATH×f` can be asked for"
+        "`{change}` changes work on a GPU, and the step has none. On a CPU, `host×f`, `path=PATH×f` and `batch=n` can be asked for"
     )]
     NoDeviceWork {
         /// The change.
@@ -112,6 +112,18 @@ pub enum Abstain {
         /// The change.
         change: String,
         /// Share of kernel time without FLOPs and bytes.
+        share: f64,
+    },
+    /// No step of many rows says what more rows take.
+    #[error(
+        "`{change}` needs steps of 16 rows or more, such as a prompt's, to tell what further rows take on a CPU, and the run \
+         has none for {:.0} % of the step's time. Record requests with longer prompts",
+        share * 100.0
+    )]
+    NoManyRows {
+        /// The change.
+        change: String,
+        /// Share of the step's time of which they do not tell.
         share: f64,
     },
     /// A step-level fact is missing.

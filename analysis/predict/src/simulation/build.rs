@@ -60,6 +60,8 @@ pub(super) fn build(mut records: StepRecords, facts: &Arc<Facts>) -> StepModel {
         waited_ns: row.waited_ns,
         is_decode: step.phase == Some(Phase::Decode),
         sequences: step.sequences.or(step.batch),
+        rows: step.tokens,
+        many_rows: Arc::default(),
         facts: facts.clone(),
     }
 }

@@ -36,6 +36,7 @@ mod recording;
 mod replay;
 mod selection;
 mod step_model;
+mod together;
 mod unrecorded;
 mod waits;
 mod what_if;

@@ -4,7 +4,7 @@ use super::abstain::Abstain;
 use super::change::Change;
 use super::selection::needs_device;
 use super::step_model::{Facts, NOWHERE, Parts, StepInterval, StepModel};
-use candlescope_figures::cache_reads::reads_cache;
+use super::together;
 use candlescope_work::estimate::Case;
 
 /// Share of the kernels' time that may be of intervals which do not say what they compute and move.
@@ -39,7 +39,7 @@ pub(super) fn bits(
     let mut any = false;
     for (place, kernels) in by_place(model, parts) {
         let place = &model.places[place as usize];
-        let (Some(weights), true) = (place.bytes, reads_weights(place)) else { continue };
+        let (Some(weights), true) = (place.bytes, !place.reads_cache()) else { continue };
         let all = place.io_bytes.unwrap_or(weights).max(weights);
         if all <= 0.0 || !is_bound_by_memory(facts, place) {
             continue;
@@ -86,7 +86,8 @@ pub(super) fn clock(
 /// A decode step of so many sequences: weights are read once, keys, values and activations for each sequence.
 ///
 /// At best a kernel takes what its further bytes and FLOPs take at the peaks, at worst its time grows as its roof does;
-/// what does not say is between its present time and that of each sequence by itself. The host does what it did.
+/// what does not say is between its present time and that of each sequence by itself. The host does what it did; a step without a
+/// device is the host's ([`together`]).
 pub(super) fn batch(
     model: &StepModel,
     parts: &mut Parts,
@@ -94,7 +95,6 @@ pub(super) fn batch(
     sequences: u32,
     case: Case,
 ) -> Result<(), Abstain> {
-    needs_device(parts, change)?;
     if !model.is_decode {
         let why = "only steps of decoding take more sequences as they are".to_string();
         return Err(Abstain::NothingToChange { change: change.to_string(), why });
@@ -102,6 +102,9 @@ pub(super) fn batch(
     let Some(present) = model.sequences.filter(|n| *n > 0) else {
         return Err(Abstain::UnknownStep { change: change.to_string(), what: "the number of their sequences" });
     };
+    if parts.works.is_empty() {
+        return together::batch(model, parts, change, (present, sequences), case);
+    }
     let facts = model.facts();
     bandwidth(facts, change)?;
     let known = |place: &StepInterval| place.io_bytes.or(place.bytes).is_some();
@@ -109,7 +112,7 @@ pub(super) fn batch(
     let times = f64::from(sequences) / f64::from(present);
     let roof = |place: &StepInterval, times: f64| {
         let bytes = place.bytes.unwrap_or(0.0);
-        let weights = if reads_weights(place) { bytes } else { 0.0 };
+        let weights = if !place.reads_cache() { bytes } else { 0.0 };
         let others = (place.io_bytes.unwrap_or(bytes) - weights).max(0.0);
         let moving = facts.bandwidth.map_or(0.0, |peak| (weights + others * times) / peak);
         let computing = place.flops.zip(facts.flops).map_or(0.0, |(flops, peak)| flops * times / peak);
@@ -188,10 +191,4 @@ fn is_bound_by_memory(facts: &Facts, place: &StepInterval) -> bool {
     let moving = facts.bandwidth.map_or(0.0, |peak| bytes / peak);
     let computing = place.flops.zip(facts.flops).map_or(0.0, |(flops, peak)| flops / peak);
     moving >= computing
-}
-
-/// Whether an interval's bytes are weights, not keys and values. A run has their sum; attention and its parts read keys
-/// and values, and everything else reads weights.
-fn reads_weights(place: &StepInterval) -> bool {
-    !place.module.as_deref().is_some_and(reads_cache) && !reads_cache(&place.name)
 }

@@ -5,6 +5,8 @@
 //! that it waited for has, each plus the time that this takes. What the run measured fixes the delay of whichever was
 //! the last; the others get the usual one. So the unchanged step is the measured one, and a changed one follows.
 
+use super::together::ManyRows;
+use candlescope_figures::cache_reads::reads_cache;
 use candlescope_schema::KernelKind;
 use candlescope_work::estimate::Estimate;
 use serde::Serialize;
@@ -33,6 +35,10 @@ pub struct StepModel {
     pub(super) waited_ns: f64,
     pub(super) is_decode: bool,
     pub(super) sequences: Option<u32>,
+    /// Rows that its products have: tokens that it computes.
+    pub(super) rows: Option<u32>,
+    /// What steps of many rows take, on a host alone.
+    pub(super) many_rows: Arc<ManyRows>,
     pub(super) facts: Arc<Facts>,
 }
 
@@ -118,6 +124,14 @@ pub(super) struct StepInterval {
     pub(super) bytes: Option<f64>,
     /// These and activations.
     pub(super) io_bytes: Option<f64>,
+}
+
+impl StepInterval {
+    /// Whether its bytes are keys and values, not weights. A run has their sum; attention and its parts read keys and
+    /// values, and everything else reads weights.
+    pub(super) fn reads_cache(&self) -> bool {
+        self.module.as_deref().is_some_and(reads_cache) || reads_cache(&self.name)
+    }
 }
 
 /// What all steps of a kind share.

@@ -60,11 +60,64 @@ fn a_cpu_s_steps_have_host_and_paths() {
     // The interval's own begin, and the end of another, are in the 5,900 ns that are left of it.
     assert!((ns("path=mlp×0.5").unwrap() - (9_700.0 - 5_950.0 / 2.0)).abs() < 1e-3, "{:?}", ns("path=mlp×0.5"));
     assert!((ns("path=decode/block[0]*0").unwrap() - (9_700.0 - 7_850.0)).abs() < 101.0);
-    for text in ["graph", "kernel=gemv×0.5", "fuse=mlp", "bits=8", "clock=2", "batch=2"] {
+    for text in ["graph", "kernel=gemv×0.5", "fuse=mlp", "bits=8", "clock=2"] {
         let refused = ns(text).unwrap_err();
         assert!(matches!(refused, Abstain::NoDeviceWork { .. }) && refused.to_string().contains("host×f"), "{refused}");
     }
     let refused = ns("path=elsewhere×0.5").unwrap_err();
+    assert!(matches!(refused, Abstain::NothingToChange { .. }), "{refused}");
+}
+
+/// The same of one sequence, and a prompt of 32 tokens, whose `mlp` takes 12 µs for 32 times the work.
+fn beside_a_prompt() -> Batch {
+    let mut batch = on_cpu(3);
+    for number in [3, 4] {
+        let (at, seq) = (20_000 * number as i64, 10 * number);
+        let own =
+            |seq: u64, parent, text: &str, at, ns| with(span(seq, parent, text, at, ns), |r| r.step = Some(number));
+        batch.spans.push(own(seq, None, "prefill", at, 18_000));
+        batch.spans.push(own(seq + 1, Some(seq), "prefill/block[0]", at + 1_000, 15_200));
+        batch.spans.push(own(seq + 2, Some(seq + 1), "prefill/block[0]/mlp", at + 2_000, 12_000));
+        batch.steps.push(with(step(number, "prefill", at, 18_000), |r| {
+            (r.seq, r.phase, r.intervals, r.tokens) = (seq, Some(Phase::Prefill), 3, Some(32));
+        }));
+    }
+    for step in batch.steps.iter_mut().filter(|step| step.phase == Some(Phase::Decode)) {
+        (step.tokens, step.batch) = (Some(1), Some(1));
+    }
+    for span in batch.spans.iter_mut().filter(|span| span.path.path.ends_with("mlp")) {
+        let rows = if span.path.path.starts_with("prefill") { 32 } else { 1 };
+        (span.flops, span.bytes) = (Some(1_000 * rows), Some(500));
+    }
+    batch
+}
+
+#[test]
+fn more_sequences_on_a_cpu_take_what_a_prompt_s_rows_take() {
+    let batch = beside_a_prompt();
+    let mut manifest = manifest(&batch);
+    // Nothing for recording, as nearly as it can be said.
+    manifest.overhead.per_interval_ns = 1e-6;
+    let simulation = simulation(&batch, &manifest).unwrap();
+    let decode = simulation.groups().iter().find(|group| group.name() == "decode").unwrap();
+    let four = decode.simulate(&parse_changes("batch=4").unwrap()).unwrap();
+    // A row of `mlp` takes 375 ns, one of `block` 100 ns, one of the step itself 87.5 ns. At best that is all; at worst a
+    // tile of eight comes on top of what one takes; and as expected something between one's time and that.
+    let near = |seconds: f64, ns: f64| assert!((seconds * 1e9 - ns).abs() < 1.0, "{four:?}: {ns}");
+    near(four.seconds.low, 4.0 * (375.0 + 100.0 + 87.5));
+    near(four.seconds.high, 10_000.0 + 8.0 * (375.0 + 100.0 + 87.5));
+    near(four.seconds.mid, 10_000.0 + 4.0 * (375.0 + 100.0 + 87.5));
+    near(four.seconds_per_sequence.unwrap().mid, four.seconds.mid * 1e9 / 4.0);
+
+    // Without a prompt nothing tells, and a prefill is no step to which sequences are added.
+    let mut short = batch.clone();
+    short.steps.iter_mut().for_each(|step| step.tokens = step.tokens.map(|tokens| tokens.min(4)));
+    let short = super::steps::simulation(&short, &manifest).unwrap();
+    let decode = short.groups().iter().find(|group| group.name() == "decode").unwrap();
+    let refused = decode.simulate(&parse_changes("batch=4").unwrap()).unwrap_err();
+    assert!(matches!(refused, Abstain::NoManyRows { .. }) && refused.to_string().contains("prompts"), "{refused}");
+    let prefill = short.groups().iter().find(|group| group.name() == "prefill").unwrap();
+    let refused = prefill.simulate(&parse_changes("batch=4").unwrap()).unwrap_err();
     assert!(matches!(refused, Abstain::NothingToChange { .. }), "{refused}");
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct ThreadTime {
     /// Time of each provision of pages, and all pages until then.
     faults: VecDeque<(HostNs, u64)>,
     /// Pages until the first of them.
-    forgotten: u64,
+    forgotten: (HostNs, u64),
     /// Stretches in which events were lost.
     gaps: VecDeque<(HostNs, HostNs)>,
     /// Since when nothing is reported.
@@ -81,7 +81,7 @@ impl ThreadTime {
             reports_faults,
             switches: VecDeque::new(),
             faults: VecDeque::new(),
-            forgotten: 0,
+            forgotten: (since, 0),
             gaps: VecDeque::new(),
             paused: None,
             latest: since,
@@ -96,21 +96,30 @@ impl ThreadTime {
             ThreadChange::Off { preempted: true } => self.switch(at, Does::IsPreempted),
             ThreadChange::Off { preempted: false } => self.switch(at, Does::Waits),
             ThreadChange::PageFaults(pages) => {
-                let before = self.faults.back().map_or(self.forgotten, |(_, pages)| *pages);
-                self.faults.push_back((at, before + u64::from(*pages)));
-                if self.faults.len() > MOST_REMEMBERED {
-                    self.forget_fault();
-                    self.forget_before(self.faults.front().map_or(at, |(at, _)| *at));
-                }
+                self.faulted(at, u64::from(*pages));
             }
             ThreadChange::Paused => self.paused = Some(at),
             // What was recorded before a pause is read after it.
             ThreadChange::Lost if self.paused.is_some() => {}
-            ThreadChange::Lost | ThreadChange::Resumed => self.lost(at),
+            ThreadChange::Lost | ThreadChange::Resumed => {
+                self.lost(at);
+                // What is counted from now on was not before.
+                self.faulted(at, 0);
+            }
             ThreadChange::Detached => self.ended = Some(at),
             ThreadChange::Attached { .. } => {}
         }
         self.latest = self.latest.max(at);
+    }
+
+    /// So many pages were provided since the last time that this was told, the last of them at this time.
+    fn faulted(&mut self, at: HostNs, pages: u64) {
+        let before = self.faults.back().map_or(self.forgotten.1, |(_, pages)| *pages);
+        self.faults.push_back((at, before + pages));
+        if self.faults.len() > MOST_REMEMBERED {
+            self.forget_fault();
+            self.forget_before(self.faults.front().map_or(at, |(at, _)| *at));
+        }
     }
 
     fn switch(&mut self, at: HostNs, does: Does) {
@@ -161,8 +170,8 @@ impl ThreadTime {
     }
 
     fn forget_fault(&mut self) {
-        if let Some((_, pages)) = self.faults.pop_front() {
-            self.forgotten = pages;
+        if let Some(oldest) = self.faults.pop_front() {
+            self.forgotten = oldest;
         }
     }
 
@@ -208,7 +217,13 @@ impl ThreadTime {
         }
         let until = |time: HostNs| {
             let after = self.faults.partition_point(|(at, _)| *at < time);
-            after.checked_sub(1).and_then(|last| self.faults.get(last)).map_or(self.forgotten, |(_, pages)| *pages)
+            let (from, before) = after.checked_sub(1).and_then(|last| self.faults.get(last)).unwrap_or(&self.forgotten);
+            // One record stands for several: all but the last came at times that are not known, evenly as far as that goes.
+            let next = self.faults.get(after).filter(|(at, pages)| at > from && pages - before > 1);
+            let part = next.map_or(0.0, |(at, pages)| {
+                (pages - before - 1) as f64 * (time.0 - from.0).max(0) as f64 / (at.0 - from.0) as f64
+            });
+            before + part.round() as u64
         };
         Some(until(end).saturating_sub(until(start)))
     }
@@ -330,6 +345,34 @@ mod tests {
         assert_eq!(faults(&thread, 100, 400), Some(8));
         assert_eq!(faults(&thread, 220, 310), Some(6));
         thread.prune(HostNs(260));
-        assert_eq!(faults(&thread, 260, 400), Some(6));
+        // Four of the five are spread over the 50 ns before.
+        assert_eq!(
+            (faults(&thread, 260, 275), faults(&thread, 275, 301), faults(&thread, 260, 400)),
+            (Some(1), Some(3), Some(5))
+        );
+    }
+
+    #[test]
+    fn page_faults_that_are_told_together_are_those_of_all_steps_since() {
+        let events = [(400, ThreadChange::PageFaults(301)), (500, ThreadChange::PageFaults(1))];
+        let thread = thread(Some(true), &events);
+        let faults = |from, to| thread.page_faults(HostNs(from), HostNs(to)).unwrap();
+        // The thread is followed from 100 on.
+        assert_eq!((faults(100, 200), faults(200, 300), faults(300, 401)), (100, 100, 101));
+        assert_eq!(faults(401, 500), 0);
+    }
+
+    #[test]
+    fn what_was_not_counted_in_a_pause_is_nobody_s() {
+        let events = [
+            (200, ThreadChange::PageFaults(1)),
+            (250, ThreadChange::Paused),
+            (600, ThreadChange::Resumed),
+            (700, ThreadChange::PageFaults(101)),
+        ];
+        let thread = thread(Some(true), &events);
+        let faults = |from, to| thread.page_faults(HostNs(from), HostNs(to));
+        assert_eq!((faults(240, 300), faults(300, 610)), (None, None));
+        assert_eq!((faults(600, 650), faults(650, 701)), (Some(50), Some(51)));
     }
 }

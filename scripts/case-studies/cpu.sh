@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# The case study on a CPU: the built-in model and SmolLM2, alone and several at once, and a program's own faults. Makes
+# docs/case-studies/cpu.md. Half an hour on two cores. Usage: scripts/case-studies/cpu.sh; variables: README.md beside this file, CASES,
+# BUDGET of a case (240s), MODEL (a SmolLM2 as GGUF; default: what tests/fetch-smollm2.sh fetches).
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+[ -z "${BIN:-}" ] || export PATH=$BIN:$PATH
+out=${OUT:-$root/target/case-studies/cpu}
+page=${PAGE:-$root/docs/case-studies}/cpu.md
+mkdir -p "$out" "$(dirname "$page")"
+export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$out/cache}
+model=${MODEL:-$root/.models/SmolLM2-135M-Instruct.Q4_1.gguf}
+
+studies=() failed=0
+study() { # NAME HEADING ARGUMENTS…
+  local name=$1 heading=$2
+  shift 2
+  rm -rf "${out:?}/$name"
+  candlescope optimise "$@" --budget "${BUDGET:-240s}" --pairs "${PAIRS:-16}" --no-progress --out "$out/$name" >"$out/$name.txt" 2>&1 ||
+    { cat "$out/$name.txt"; failed=1; return 0; }
+  studies+=("$heading=$out/$name")
+}
+hand() { # NAME HEADING RUN TRY PROMISE
+  # As `profile` does by itself.
+  CANDLESCOPE=stacks=499 study "$1" "$2" --run "$3" --try "$4" --promise "$5" --quality kl=10
+}
+
+SHORT="--prompt-tokens 32 --max-new-tokens 32 --repeats 3"
+PROFILE="candlescope profile --no-progress --out {out}"
+for name in ${CASES:-smollm2 batch handed dump scratch cache}; do
+  case $name in
+    embedded) study embedded "The built-in model" embedded --repeats 24 ;;
+    smollm2) study smollm2 "SmolLM2 in f32, one request at a time" "$model" --dequantize --dtype f32 $SHORT --quality kl=0.05 ;;
+    batch) study batch "SmolLM2, as many tokens as possible" "$model" --dequantize --dtype f32 $SHORT --goal throughput ;;
+    handed | dump | scratch)
+      declare -A finding=([handed]=blocked [dump]=hot_overhead [scratch]=page_faults)
+      hand "$name" "A fault of a program's own: $name" "env RAYON_NUM_THREADS=1 FAULTS=$name faults" "env RAYON_NUM_THREADS=1 faults" "${finding[$name]}"
+      ;;
+    cache)
+      # Long contexts, where the cache is copied at every token, or written in place.
+      LONG="--model $model --prompt-tokens 64 --max-new-tokens 256 --repeats 1 --ignore-eos"
+      hand cache "candle's own Llama, whose cache is copied to grow" "$PROFILE $LONG --engine candle" "$PROFILE $LONG --engine instrumented" cache_copied
+      ;;
+    preempted)
+      # Everything on one processor, beside a program that keeps it busy.
+      hand preempted "A neighbour on the same processor" "sh -c 'taskset -c 0 sh -c \"while :; do :; done\" & n=\$!; taskset -c 0 $PROFILE --model $model --threads 1 $SHORT; kill \$n'" \
+        "taskset -c 0 $PROFILE --model $model --threads 1 $SHORT" preempted
+      ;;
+    *) echo "no case $name" >&2; exit 2 ;;
+  esac
+  echo "$name done" >&2
+done
+python3 "$here/page.py" "$page" "A CPU: SmolLM2, and a program's own faults" \
+  "Made by \`scripts/case-studies/cpu.sh\`. Every case is a process start for each run, in turns; what is promised is said before it is tried. \`faults\` is [examples/faults.rs](../../examples/faults.rs), a program with candle-transformers' own Llama." \
+  "${studies[@]}" >"$page.new"
+mv "$page.new" "$page"
+echo "$page"
+exit $failed

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# The case study of a server under load: requests at once, prompts in pieces, prefix reuse. Makes docs/case-studies/server.md. A
+# quarter of an hour on two cores. Usage: scripts/case-studies/server.sh; variables: README.md beside this file, MODEL (a SmolLM2 as
+# GGUF), SERVER (options for every server: --device cuda:0 …), CLIENTS (4), REQUESTS of a load (24), ROUNDS of all settings (3).
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+[ -z "${BIN:-}" ] || export PATH=$BIN:$PATH
+out=${OUT:-$root/target/case-studies/server}
+page=${PAGE:-$root/docs/case-studies}/server.md
+mkdir -p "$out" "$(dirname "$page")"
+model=${MODEL:-$root/.models/SmolLM2-135M-Instruct.Q4_1.gguf}
+port=${PORT:-8377}
+
+# Prompts that begin alike, as with a system prompt, and end with one of many questions.
+python3 - "$out/prompts.jsonl" <<'P'
+import json, sys
+system = "You answer questions about a library of scientific instruments. Be brief, name the instrument, and say what it measures. " * 4
+things = ["light", "heat", "sound", "depth", "weight", "speed", "rain", "wind", "time", "height", "salt", "dust"]
+with open(sys.argv[1], "w") as file:
+    for n in range(96):
+        file.write(json.dumps({"prompt": f"{system}Question {n}: what measures {things[n % len(things)]}?", "max_tokens": 24}) + "\n")
+P
+
+load() { # NAME ROUND OPTIONS…
+  local name=$1 round=$2
+  shift 2
+  rm -rf "$out/$name-$round"
+  # shellcheck disable=SC2086
+  candlescope-server --model "$model" --listen "127.0.0.1:$port" ${SERVER:-} "$@" >"$out/$name-$round.log" 2>&1 &
+  local server=$!
+  for _ in $(seq 200); do
+    curl -sf "http://127.0.0.1:$port/healthz" >/dev/null && break
+    sleep 0.1
+  done
+  candlescope load "http://127.0.0.1:$port" --concurrency "${CLIENTS:-4}" --requests "${REQUESTS:-24}" --dataset "$out/prompts.jsonl" \
+    --ignore-eos --seed "$round" --out "$out/$name-$round" >"$out/$name-$round.txt" 2>&1 || { cat "$out/$name-$round.txt"; exit 1; }
+  kill -INT "$server"
+  wait "$server" || true
+}
+
+SLOTS="--max-model-len 512 --max-num-seqs"
+settings=(
+  "one=one request after the other="
+  "slots-1=1 slot, prompts whole=$SLOTS 1 --prompt-piece 512 --no-prefix-reuse"
+  "slots-2=2 slots, prompts whole=$SLOTS 2 --prompt-piece 512 --no-prefix-reuse"
+  "slots-4=4 slots, prompts whole=$SLOTS 4 --prompt-piece 512 --no-prefix-reuse"
+  "pieces=4 slots, prompts in pieces of 32=$SLOTS 4 --prompt-piece 32 --no-prefix-reuse"
+  "reuse=4 slots, prefixes reused=$SLOTS 4 --prompt-piece 512"
+  "both=4 slots, pieces of 32, prefixes reused=$SLOTS 4 --prompt-piece 32"
+)
+# In turns, so that a machine that changes does it to all.
+for round in $(seq "${ROUNDS:-3}"); do
+  for setting in "${settings[@]}"; do
+    IFS='=' read -r name _ options <<<"$setting"
+    # shellcheck disable=SC2086
+    load "$name" "$round" $options
+    echo "$name $round done" >&2
+  done
+done
+python3 "$here/server.py" "$page" "$out" "${ROUNDS:-3}" "${settings[@]}" >"$page.new"
+mv "$page.new" "$page"
+echo "$page"
