@@ -9,7 +9,7 @@
 //! | `dump` | `hot_overhead`: logits are written out as text for a log that nobody reads |
 //! | `handed` | `blocked`: each token is handed to a logger, and waits until that has written it |
 //! | `scratch` | `page_faults`: a large buffer is taken from the system and given back in each step |
-//! | `padding` | `padding`: prompts are batched as they come, not by their lengths |
+//! | `padding` | `padding`: prompts are batched as they come, not by their lengths (alone; `faults prompts` does the same without) |
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
@@ -51,7 +51,7 @@ impl Logger {
     fn start() -> Self {
         let (tokens, to_write) = sync_channel::<u32>(TOKENS * ANSWERS);
         let (done, written) = sync_channel(TOKENS * ANSWERS);
-        std::thread::spawn(move || {
+        let writes = move || {
             let mut log = Vec::new();
             for token in to_write {
                 std::thread::sleep(Duration::from_millis(1));
@@ -60,7 +60,8 @@ impl Logger {
                     break;
                 }
             }
-        });
+        };
+        std::thread::Builder::new().name("logger".into()).spawn(writes).expect("a thread");
         Self { tokens, written }
     }
 }
@@ -134,6 +135,9 @@ fn main() -> anyhow::Result<()> {
     let faults = std::env::var("FAULTS").unwrap_or_default();
     if let Some(unknown) = faults.split(',').map(str::trim).find(|word| !word.is_empty() && !FAULTS.contains(word)) {
         anyhow::bail!("FAULTS has `{unknown}`; there are {}", FAULTS.join(", "));
+    }
+    if faults.contains("padding") && faults.trim() != "padding" {
+        anyhow::bail!("`padding` is of a program that only reads prompts: give it alone");
     }
     let _scope = candlescope::init();
     let device = Device::Cpu;

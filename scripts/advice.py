@@ -25,9 +25,12 @@ def words(change):
 
 def verdict(promised, obtained):
     """Whether it came true, and whether it was near; None where the result tests nothing."""
-    if obtained["low"] is None or (obtained["high"] - obtained["low"]) / 2 > max(RESOLVED, RESOLVED_PART * abs(promised["mid"])):
+    if obtained["low"] is None:
         return None
     came_true = obtained["low"] <= promised["high"] and obtained["high"] >= promised["low"]
+    # A wide interval that meets the bounds would meet anything; one that does not says that they are wrong.
+    if came_true and (obtained["high"] - obtained["low"]) / 2 > max(RESOLVED, RESOLVED_PART * abs(promised["mid"])):
+        return None
     off = abs(promised["mid"] - obtained["gain"])
     near = off <= 0.10 and (promised["mid"] <= 0.05 or off <= 0.30 * promised["mid"])
     return came_true, near

@@ -72,6 +72,19 @@ fn the_others() {
     run(env!("CARGO_BIN_EXE_requests"), dir.path(), &[], &[]);
 }
 
+#[test]
+fn faults() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_faults");
+    let unknown = Command::new(program).env("FAULTS", "rust").output().unwrap();
+    assert!(!unknown.status.success() && String::from_utf8_lossy(&unknown.stderr).contains("there are dump, handed"));
+    let variable = |name: &str| format!("parquet={}", dir.path().join(name).display());
+    let output = run(program, dir.path(), &[], &[("FAULTS", "padding"), ("CANDLESCOPE", &variable("padding"))]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("3456 tokens"));
+    let runs: Vec<_> = std::fs::read_dir(dir.path().join("padding")).unwrap().flatten().collect();
+    assert_eq!(manifest(&runs[0].path())["counts"]["steps"], 24);
+}
+
 /// The example counts for itself, and ends with an error where the records say something else.
 #[test]
 fn batching_engine() {

@@ -10,11 +10,13 @@ out=${OUT:-$root/target/case-studies/gpt2}
 page=${PAGE:-$root/docs/case-studies}/gpt2.md
 mkdir -p "$out" "$(dirname "$page")"
 export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$out/cache}
+# What the machine reaches at best, which promises rest on.
+ls "$XDG_CACHE_HOME"/candlescope/peaks/*.json >/dev/null 2>&1 || candlescope bench peaks --no-progress >"$out/peaks.txt"
 
 rm -rf "$out/variants" "$out/optimised"
 candlescope bench variants --model config:gpt2 --variants no_cache,kv_cache,q8_0,onnx --prompt-tokens 32 --output-tokens 32 --processes 6 \
   --time-limit "${TIME_LIMIT:-60}" --no-progress --out "$out/variants" >"$out/variants.txt" 2>&1 || { cat "$out/variants.txt"; exit 1; }
-candlescope optimise config:gpt2 --prompt-tokens 32 --max-new-tokens 32 --repeats 3 --quality kl=0.05 --budget "${BUDGET:-240s}" \
+candlescope optimise config:gpt2 --prompt-tokens 32 --max-new-tokens 32 --repeats 3 --quality kl=0.05 --budget "${BUDGET:-420s}" \
   --pairs 16 --no-progress --out "$out/optimised" >"$out/optimised.txt" 2>&1 || { cat "$out/optimised.txt"; exit 1; }
 python3 "$here/variants.py" "$page" "$out/variants" "GPT-2 in 8 bits, promised and obtained=$out/optimised" >"$page.new"
 mv "$page.new" "$page"

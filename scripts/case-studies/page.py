@@ -46,7 +46,11 @@ def quality(phase):
 def section(heading, folder, kept):
     account = account_of(folder)
     out = [f"## {heading}", ""]
-    out += ["```sh", account["command"].strip(), "```", ""] if account["command"].strip() else []
+    # Where a file lies on the machine that measured is no part of the command.
+    command = re.sub(r"/(?:[^\s/=]+/)+([^\s/=]+)", r"\1", account["command"].strip())
+    # Commands by hand stand in the heading: what else they say may be secret, and is in no study.
+    by_hand = any(phase["title"].startswith("Command ") for phase in account["phases"])
+    out += ["```sh", command, "```", ""] if command and not by_hand else []
     out += [f"{account['hardware']}, for {account['aim']}; {account['seconds']:.0f} s.", ""]
     out += ["| change | promised | obtained | answers | |", "|---|---|---|---|---|"]
     for phase in account["phases"]:
@@ -60,9 +64,9 @@ def section(heading, folder, kept):
     if whole and whole["obtained"]:
         gain = whole["obtained"]["gain"]
         out += ["", f"All that was kept together: {within(whole['obtained'])}, {1 / (1 - gain):.1f} times as fast."]
-    by_hand = account["by_hand"]
-    if by_hand:
-        out += ["", "Left for people: " + "; ".join(f"{hand.get('title') or hand.get('code')}" for hand in by_hand[:5]) + "."]
+    left = account["by_hand"]
+    if left:
+        out += ["", "Left for people: " + "; ".join(f"{hand.get('title') or hand.get('code')}" for hand in left[:5]) + "."]
     return out + room_for_words(heading, kept)
 
 
@@ -81,7 +85,7 @@ def main(page, title, introduction, studies):
     kept = kept_of(page)
     out = [f"# {title}", "", introduction, ""]
     for study in studies:
-        heading, folder = study.split("=", 1)
+        heading, folder = study.rsplit("=", 1)
         out += section(heading, folder, kept)
     print("\n".join(out).rstrip() + "\n", end="")
 

@@ -22,21 +22,30 @@ with open(sys.argv[1], "w") as file:
         file.write(json.dumps({"prompt": f"{system}Question {n}: what measures {things[n % len(things)]}?", "max_tokens": 24}) + "\n")
 P
 
+server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null' EXIT
+if curl -s "http://127.0.0.1:$port/" >/dev/null; then
+  echo "something listens at port $port: PORT=… names another" >&2
+  exit 1
+fi
 load() { # NAME ROUND OPTIONS…
   local name=$1 round=$2
   shift 2
   rm -rf "$out/$name-$round"
   # shellcheck disable=SC2086
   candlescope-server --model "$model" --listen "127.0.0.1:$port" ${SERVER:-} "$@" >"$out/$name-$round.log" 2>&1 &
-  local server=$!
+  server=$!
   for _ in $(seq 200); do
     curl -sf "http://127.0.0.1:$port/healthz" >/dev/null && break
     sleep 0.1
   done
+  # Another server may answer at this port.
+  kill -0 "$server" 2>/dev/null && curl -sf "http://127.0.0.1:$port/healthz" >/dev/null || { cat "$out/$name-$round.log"; exit 1; }
   candlescope load "http://127.0.0.1:$port" --concurrency "${CLIENTS:-4}" --requests "${REQUESTS:-24}" --dataset "$out/prompts.jsonl" \
     --ignore-eos --seed "$round" --out "$out/$name-$round" >"$out/$name-$round.txt" 2>&1 || { cat "$out/$name-$round.txt"; exit 1; }
   kill -INT "$server"
   wait "$server" || true
+  server=
 }
 
 SLOTS="--max-model-len 512 --max-num-seqs"

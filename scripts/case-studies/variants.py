@@ -66,7 +66,7 @@ def main(page, study, studies):
         ]
     out += room_for_words(heading, kept)
     for one in studies:
-        out += section(*one.split("=", 1), kept)
+        out += section(*one.rsplit("=", 1), kept)
     print("\n".join(out).rstrip() + "\n", end="")
 
 

@@ -93,17 +93,26 @@ fn products() {
 }
 
 /// Memory that is taken from the system and given back in each step.
-fn memory() {
+fn memory(run: &Path) {
+    let faults = || {
+        let stat = std::fs::read_to_string("/proc/self/stat").expect("a process");
+        let after_name = stat.rsplit_once(')').expect("a name").1.to_string();
+        after_name.split_whitespace().nth(7).expect("minor faults").parse::<u64>().expect("a number")
+    };
+    let (before, mut steps) = (faults(), 0);
     let grow = trace_span!("grow");
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(2) {
         let _step = llm::decode(Tokens::new(1));
+        steps += 1;
         grow.in_scope(|| {
             let mut room: Vec<u8> = Vec::with_capacity(48 << 20);
             room.resize(48 << 20, 1);
             black_box(&room);
         });
     }
+    let each = (faults() - before) / steps;
+    std::fs::write(run.with_extension("faults"), each.to_string()).expect("written");
 }
 
 /// A step that has a processor together with another thread of the program.
@@ -170,13 +179,13 @@ fn program() {
     let Some(run) = std::env::var_os(RUN) else { return };
     let scene = std::env::var(SCENE).expect("a scene");
     let hz = if scene == "unsampled" { 0 } else { 499 };
-    let (layer, scope) = candlescope::builder().stacks(hz).parquet(run).layer().expect("starts");
+    let (layer, scope) = candlescope::builder().stacks(hz).parquet(&run).layer().expect("starts");
     tracing_subscriber::registry().with(layer).init();
     match &*scene {
         "shares" => shares(false),
         "slower" => shares(true),
         "products" => products(),
-        "memory" | "unsampled" => memory(),
+        "memory" | "unsampled" => memory(Path::new(&run)),
         "crowded" => crowded(),
         "serial" => serial(),
         "restless" => restless(),
@@ -266,15 +275,16 @@ fn candle_asks_for_the_number_of_cores_at_each_product() {
 
 #[test]
 fn memory_that_is_given_back_costs_page_faults() {
-    let analyzed = recorded("memory");
+    let dir = tempfile::tempdir().expect("a folder");
+    let analyzed = analyze(&run_of("memory", dir.path()), &AnalyzeOptions::default());
+    let truth = std::fs::read_to_string(dir.path().join("memory.faults")).expect("the program's own count");
+    let truth: f64 = truth.parse().expect("a number");
     let faults = found(&analyzed, AdviceCode::PageFaults, None);
     assert!(faults.gain.mid > 0.1, "{faults:?}");
     assert_eq!(faults.place.path.as_deref(), Some("decode/grow"));
     if let Some(pages) = faults.figure("faults") {
-        assert!(pages > 20.0, "{pages} a step");
-        // Without large pages it is known how many there are, however few records tell of them.
-        let truth = f64::from(48 << 20) / 4096.0;
-        assert!(pages < 0.1 * truth || (0.8..1.3).contains(&(pages / truth)), "{pages} a step, of {truth}");
+        // However few records tell of them; the sampler's own threads have some, too.
+        assert!((0.7..1.3).contains(&(pages / truth)), "{pages} a step, of {truth}");
     }
 }
 

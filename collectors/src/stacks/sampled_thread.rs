@@ -18,6 +18,8 @@ pub(super) struct SampledThread {
     pub(super) since: MonotonicNs,
     perf: Option<PerfThread>,
     signals: Option<SignalThread>,
+    /// Whether the reading before brought samples by signals.
+    was_sampled: bool,
     ended: bool,
     new_name: Option<String>,
 }
@@ -37,7 +39,8 @@ impl SampledThread {
                 perf.was_waiting(since);
             }
         }
-        let thread = Self { tid, name: name.into(), since, perf, signals, ended: false, new_name: None };
+        let thread =
+            Self { tid, name: name.into(), since, perf, signals, was_sampled: false, ended: false, new_name: None };
         thread.tell_attached(since, into);
         Some(thread)
     }
@@ -66,9 +69,11 @@ impl SampledThread {
     }
 
     /// Reads what was recorded, delivers it, and answers how many samples were lost. Page faults for which no record was due
-    /// are read of a thread that ran, or if `faults`.
+    /// are read of a thread that ran, or if `faults`: a reading interrupts the processor that the thread is on, for some microseconds.
     pub(super) fn read(&mut self, books: &mut StackBooks, copied: &mut Vec<u8>, faults: bool, into: &mut StackSink) -> u64 {
-        let (mut lost, mut ran) = (0, false);
+        let mut lost = 0;
+        // Signals are read below: that it ran is seen once more then.
+        let mut ran = std::mem::take(&mut self.was_sampled);
         if let Some(perf) = &mut self.perf {
             let mut take = |reading: Reading<'_>| -> Option<NodeIndex> {
                 ran = true;
@@ -87,22 +92,23 @@ impl SampledThread {
                 None
             };
             perf.read(copied, &mut take);
+            // Right after: what signals brought takes a while to be unwound.
+            if faults || ran {
+                perf.read_faults(&mut |reading| {
+                    if let Reading::Event(event) = reading {
+                        into.events.push(event);
+                    }
+                    None
+                });
+            }
         }
         if let Some(signals) = &mut self.signals {
             lost += signals.read(|mut sample, registers, stack| {
-                ran = true;
+                self.was_sampled = true;
                 sample.kernel = books.is_in_kernel(registers);
                 let (node, end) = books.node(registers, stack);
                 books.sample(node, sample, into);
                 end
-            });
-        }
-        if let Some(perf) = self.perf.as_mut().filter(|_| faults || ran) {
-            perf.read_faults(&mut |reading| {
-                if let Reading::Event(event) = reading {
-                    into.events.push(event);
-                }
-                None
             });
         }
         lost

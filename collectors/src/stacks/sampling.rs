@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// At the end, names are waited for so long; what has none by then is delivered without.
 const LAST_NAMES: Duration = Duration::from_secs(2);
-/// Page faults that are too few for a record are read so often.
+/// Page faults that are too few for a record are read so often of threads that were not seen to run.
 const FAULTS_NS: u64 = 100_000_000;
 /// The kernel writes a record at once; another CPU may still be at one when its buffer is read.
 const SETTLED_NS: u64 = 1_000_000;

@@ -120,6 +120,8 @@ fn samples_find_the_innermost_interval_and_intervals_what_their_thread_did() {
         said.sample(me, now(), ThreadState::Running, Some(1));
         {
             let _inner = inner.enter();
+            // None until then: what is told later came since.
+            said.event(me, now(), ThreadChange::PageFaults(0));
             pause();
             said.sample(me, now(), ThreadState::Running, Some(2));
             let left = now();

@@ -8,12 +8,14 @@ const RESOLVED: f64 = 0.05;
 /// ... or to within this part of the promise.
 const RESOLVED_PART: f64 = 0.3;
 
-/// Whether what was obtained, with its interval, may be within a promise's bounds: the two meet. `None` where the interval is
-/// so wide that it would meet almost anything.
+/// Whether what was obtained, with its interval, may be within a promise's bounds: the two meet. `None` where they do, but the
+/// interval is so wide that it would meet almost anything.
 pub fn came_true(promised: Estimate, obtained: Estimate) -> Option<bool> {
     let half = (obtained.high - obtained.low) / 2.0;
     let resolved = half <= RESOLVED.max(RESOLVED_PART * promised.mid.abs());
-    resolved.then_some(obtained.low <= promised.high && obtained.high >= promised.low)
+    let meet = obtained.low <= promised.high && obtained.high >= promised.low;
+    // However wide it is, an interval that does not meet them says that they are wrong.
+    (resolved || !meet).then_some(meet)
 }
 
 /// How promises of one kind came out on this device.
@@ -51,6 +53,7 @@ mod tests {
         let small = Estimate { low: 0.01, mid: 0.02, high: 0.03 };
         assert_eq!(came_true(small, near(-0.02, 0.06)), None);
         assert_eq!(came_true(small, near(-0.06, 0.04)), Some(false), "a loss");
+        assert_eq!(came_true(small, near(-0.59, 0.23)), Some(false), "a loss, however large it is");
     }
 
     #[test]

@@ -130,6 +130,9 @@ fn most<K>(of: &BTreeMap<K, f64>) -> Option<&K> {
     of.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(name, _)| name)
 }
 
+/// From this share of the steps' time on, what threads did in it is taken for what they did in all of it.
+const LEAST_RECORDED: f64 = 0.05;
+
 /// What the host did in the steps of a kind.
 #[derive(Debug, Default)]
 pub(super) struct HostOfStep {
@@ -165,9 +168,7 @@ impl HostOfStep {
     ) -> Option<Self> {
         let places: Vec<_> = places.collect();
         let sampled = total(places.iter().map(|(_, place)| place.all.blocked_ns)) as f64;
-        let waited = threads.and_then(|threads| threads.share(threads.blocked_ns)).map(|share| share * total_ns as f64);
-        let waits_scale =
-            waited.filter(|waited| *waited > sampled && sampled > 0.0).map_or(1.0, |waited| waited / sampled);
+        let waits_scale = threads.map_or(1.0, |threads| waits_scale(sampled, threads, total_ns as f64));
         let mut all = Self { sees_faults: source == Some("perf"), waits_scale, ..Self::default() };
         places.into_iter().for_each(|(rollup, place)| all.add(rollup, place));
         if all.elapsed_ns <= 0.0 {
@@ -217,6 +218,16 @@ impl HostOfStep {
             }
         }
     }
+}
+
+/// What samples of waiting stand for, in times of what they say: as much as the share of the time in which waits were recorded
+/// accounts for, and 1 where that is too little to go by.
+fn waits_scale(sampled: f64, threads: &ThreadTimes, total_ns: f64) -> f64 {
+    let recorded = threads.known_ns as f64 / total_ns;
+    let Some(share) = threads.share(threads.blocked_ns).filter(|_| recorded >= LEAST_RECORDED && sampled > 0.0) else {
+        return 1.0;
+    };
+    (share * total_ns / sampled).clamp(1.0, 1.5 / recorded)
 }
 
 impl CauseTime {
@@ -284,4 +295,20 @@ fn is_for_memory(name: &FrameName, sees_faults: bool) -> bool {
     let plain = name.function.trim_start_matches('_').trim_start_matches("libc_");
     ASK.contains(&&*name.function)
         || (sees_faults && !CALLS.contains(&plain) && !plain.starts_with("pthread_") && !name.is_unknown())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_stand_for_all_where_a_part_was_recorded() {
+        let threads = |known_ns, blocked_ns| ThreadTimes { known_ns, blocked_ns, ..ThreadTimes::default() };
+        // A quarter was recorded, half of which was waiting: samples have 125 of what are 500.
+        assert_eq!(waits_scale(125.0, &threads(250, 125), 1_000.0), 4.0);
+        assert_eq!(waits_scale(500.0, &threads(1_000, 500), 1_000.0), 1.0);
+        // One short sample does not stand for everything, and little that was recorded for nothing.
+        assert_eq!(waits_scale(1.0, &threads(250, 125), 1_000.0), 6.0);
+        assert_eq!(waits_scale(10.0, &threads(20, 10), 1_000.0), 1.0);
+    }
 }

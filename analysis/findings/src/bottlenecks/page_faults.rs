@@ -9,7 +9,7 @@ use candlescope_schema::run::env_key;
 
 /// From this share of a step on.
 const LEAST: f64 = 0.05;
-/// Bytes of a page.
+/// Bytes of a page, where pages are smallest.
 const PAGE: f64 = 4096.0;
 /// Fewer faults in a step are not what takes the time.
 const FEWEST: f64 = 10.0;
@@ -28,6 +28,10 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if share < LEAST || faults.is_some_and(|faults| faults < FEWEST) {
         return;
     }
+    // A new page is zeroed, which puts out of the caches as much of what the step reads next: at worst that is written back and
+    // read again, at the rate of the memory. On a GPU the rate that is known is the device's.
+    let bandwidth = scene.roof.bandwidth().map(|peak| peak.value).filter(|_| !scene.on_gpu);
+    let evicted = faults.zip(bandwidth).map(|(faults, bandwidth)| 2.0 * faults * PAGE / bandwidth * 1e9);
     let memory = &host.memory;
     let draft = Draft::new(AdviceCode::PageFaults, step)
         .at(|at| {
@@ -39,18 +43,15 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         .derived("kernel_ns", "ns", memory.own_ns / step.row.steps.max(1) as f64, memory.samples)
         .derived_if("page_fault_ns", "ns", each, 256)
         .derived_if("faults", "count", faults, step.row.steps)
+        .derived_if("evicted_ns", "ns", evicted, step.row.steps)
         .query(thread_time(step, "page_faults"))
         .sure(ConfidenceLevel::Medium, "sampled; the first use of memory that is kept costs the same once");
     let place = memory.place().map_or_else(|| busiest(scene, step), str::to_string);
-    // A new page is zeroed, which puts out of the caches as much of what the step reads next: at worst that is written back and
-    // read again.
-    let bandwidth = scene.roof.bandwidth().map(|peak| peak.value);
-    let evicted = faults.zip(bandwidth).map_or(0.0, |(faults, bandwidth)| 2.0 * faults * PAGE / bandwidth * 1e9);
     out.found.push(draft.relief(|rate| {
         let taken = share * step.lines.t;
         // What was measured is what is expected; a part of the pages may be needed.
         let ns = match rate {
-            rate if rate >= 1.0 => taken + evicted,
+            rate if rate >= 1.0 => taken + evicted.unwrap_or(0.0),
             rate if rate <= RATES[0] => taken * rate,
             _ => taken,
         };
@@ -58,10 +59,11 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     }));
 }
 
-/// The path in which most pages were provided; the step, if none is known.
+/// The innermost path that has half of the step's pages; the step, if none has.
 fn busiest(scene: &Scene<'_>, step: &StepScene<'_>) -> String {
-    let inside = scene.paths.values().filter(|path| step.has(&path.rollup));
-    // Of equal ones the innermost, which has the longest path.
-    let most = inside.max_by_key(|path| (path.threads.page_faults, path.rollup.len()));
-    most.filter(|path| path.threads.page_faults > 0).map_or(step.name.to_string(), |path| path.rollup.clone())
+    let all = scene.totals(step.name).map_or(0, |totals| totals.threads.page_faults);
+    let inside =
+        scene.paths.values().filter(|path| step.has(&path.rollup) && 2 * path.threads.page_faults >= all.max(1));
+    // What is inside has no more than what is around it, and a longer path.
+    inside.max_by_key(|path| path.rollup.len()).map_or(step.name.to_string(), |path| path.rollup.clone())
 }

@@ -22,21 +22,27 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let all = operations(scene, step);
     let products: Vec<&Operation<'_>> = all.iter().filter(|one| one.reads_weights()).collect();
     // A row of a product takes two FLOPs a weight.
-    let rows_of = |one: &Operation<'_>| Some(one.flops? / (2.0 * one.bytes? * 8.0 / bits));
+    let rows_of = |one: &Operation<'_>| {
+        let (flops, bytes) = one.flops.zip(one.bytes).filter(|(flops, bytes)| *flops > 0.0 && *bytes > 0.0)?;
+        Some(flops / (2.0 * bytes * 8.0 / bits))
+    };
     let mut rows: Vec<f64> = products.iter().filter_map(|one| rows_of(one)).collect();
     rows.sort_by(f64::total_cmp);
     let Some(rows) = rows.get(rows.len() / 2).copied() else { return };
-    let batch = f64::from(step.series.map_or(1, |series| series.batch.max(1)));
+    // A new token of each sequence, where steps say it, or a batch.
+    let n = step.row.steps;
+    let new = step.series.and_then(|series| series.new_tokens).map_or(0.0, |new| new as f64 / n.max(1) as f64);
+    let batch = f64::from(step.series.map_or(1, |series| series.batch.max(1))).max(new);
     let Some(context) = mean_context(step) else { return };
     if rows < ROWS * batch || rows < OF_CONTEXT * context * batch {
         return;
     }
     let bandwidth = scene.roof.bandwidth().map(|peak| peak.value);
-    let (n, again) = (step.row.steps, all.iter().collect::<Vec<_>>());
+    let again: Vec<&Operation<'_>> = all.iter().collect();
     let draft = Draft::new(AdviceCode::Recomputed, step)
         .steps(if scene.on_gpu { n } else { step.usual_steps() })
         .derived("rows", "tokens", rows / batch, n)
-        .measured("mean_context", "tokens", context, n)
+        .derived("mean_context", "tokens", context, n)
         .bandwidth(scene)
         .query(query(scene, step, &again));
     let draft = match bandwidth {
@@ -52,6 +58,8 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
         let share = |one: &Operation<'_>| {
             let bytes = one.bytes.filter(|_| one.reads_weights()).unwrap_or(0.0);
             let read = bandwidth.map_or(0.0, |bandwidth| bytes / (bandwidth * reading) * 1e9);
+            // The head of a prompt has the logits of its last token alone.
+            let rows = rows_of(one).filter(|_| one.reads_weights()).unwrap_or(rows).max(batch);
             (batch / rows).max(read / one.held_ns()).min(1.0)
         };
         again.iter().map(|one| one.with_less_to_do(rate, share(one))).collect()

@@ -96,7 +96,7 @@ pub(super) fn batch(
         let rows = f64::from(sequences);
         let changed = match place.zip(many(rows)) {
             // Fewer rows take their share at best, and at worst what all took.
-            Some(_) if times <= 1.0 => Estimate { low: ns * times, mid: f64::midpoint(ns * times, ns), high: ns },
+            _ if times <= 1.0 => Estimate { low: ns * times, mid: f64::midpoint(ns * times, ns), high: ns },
             Some((place, computing)) => {
                 let reading = if place.reads_cache() { ns } else { reading(model, place).min(ns) };
                 let low = reading.max(computing).min(ns * times);

@@ -135,6 +135,8 @@ pub(in crate::stacks) struct PerfThread {
     /// CPU time and page faults at the last sample of each.
     cpu_ns: u64,
     fault_count: u64,
+    /// Until when these page faults are known to be all.
+    faults_until: u64,
     /// Everything that happened before was read.
     read_until: u64,
     /// Samples were lost since the last one: the CPU time between is not all of the next one's.
@@ -149,7 +151,7 @@ impl PerfThread {
         let off_cpu = OffCpu::new(tid.into());
         let budget = SwitchBudget::new(clock::monotonic().0);
         let events = Some(events);
-        Ok(Self { tid, mode, events, counts_faults, off_cpu, budget, cpu_ns: 0, fault_count: 0, read_until: 0, gap: false })
+        Ok(Self { tid, mode, events, counts_faults, off_cpu, budget, cpu_ns: 0, fault_count: 0, faults_until: 0, read_until: 0, gap: false })
     }
 
     /// Whether page faults are reported.
@@ -268,7 +270,7 @@ impl PerfThread {
                 // It may have ended, and whoever watches over threads finds out; or too many files are open.
                 let Ok(events) = Events::open(self.tid, self.mode) else { return self.budget.postpone(self.read_until) };
                 self.events = Some(events);
-                self.fault_count = 0;
+                (self.fault_count, self.faults_until) = (0, 0);
                 self.event(clock::monotonic().0, ThreadChange::Resumed, take);
             }
             None => {}
@@ -311,8 +313,14 @@ impl PerfThread {
 
     fn faults_until(&mut self, time: u64, count: u64, take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
         let more = count.saturating_sub(self.fault_count);
+        let quiet_until = std::mem::replace(&mut self.faults_until, time);
         if more > 0 {
             self.fault_count = count;
+            // There were none until then, however long that was.
+            if quiet_until > 0 && quiet_until < time {
+                let none = ThreadChange::PageFaults(0);
+                take(Reading::Event(ThreadEvent { tid: self.tid.into(), time: MonotonicNs(quiet_until), change: none }));
+            }
             self.event(time, ThreadChange::PageFaults(u32::try_from(more).unwrap_or(u32::MAX)), take);
         }
     }

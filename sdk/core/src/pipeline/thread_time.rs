@@ -101,7 +101,8 @@ impl ThreadTime {
             ThreadChange::Paused => self.paused = Some(at),
             // What was recorded before a pause is read after it.
             ThreadChange::Lost if self.paused.is_some() => {}
-            ThreadChange::Lost | ThreadChange::Resumed => {
+            ThreadChange::Lost => self.lost(at),
+            ThreadChange::Resumed => {
                 self.lost(at);
                 // What is counted from now on was not before.
                 self.faulted(at, 0);
@@ -220,12 +221,23 @@ impl ThreadTime {
             let (from, before) = after.checked_sub(1).and_then(|last| self.faults.get(last)).unwrap_or(&self.forgotten);
             // One record stands for several: all but the last came at times that are not known, evenly as far as that goes.
             let next = self.faults.get(after).filter(|(at, pages)| at > from && pages - before > 1);
-            let part = next.map_or(0.0, |(at, pages)| {
-                (pages - before - 1) as f64 * (time.0 - from.0).max(0) as f64 / (at.0 - from.0) as f64
-            });
+            let part = next.map_or(0.0, |(at, pages)| (pages - before - 1) as f64 * self.part(*from, time, *at));
             before + part.round() as u64
         };
         Some(until(end).saturating_sub(until(start)))
+    }
+
+    /// How much of the time between two has passed at `time`: of the thread's time on a CPU where that is known, because it faults
+    /// nowhere else.
+    fn part(&self, from: HostNs, time: HostNs, to: HostNs) -> f64 {
+        if time <= from {
+            return 0.0;
+        }
+        let ran = |until: HostNs| self.spent_at(until).cpu_ns.saturating_sub(self.spent_at(from).cpu_ns) as f64;
+        if self.reports_switches && from >= self.since && ran(to) > 0.0 {
+            return (ran(time) / ran(to)).min(1.0);
+        }
+        (time.0 - from.0) as f64 / (to.0 - from.0) as f64
     }
 
     fn is_followed(&self, start: HostNs, end: HostNs) -> bool {
@@ -360,6 +372,22 @@ mod tests {
         // The thread is followed from 100 on.
         assert_eq!((faults(100, 200), faults(200, 300), faults(300, 401)), (100, 100, 101));
         assert_eq!(faults(401, 500), 0);
+    }
+
+    #[test]
+    fn page_faults_come_while_a_thread_runs_and_not_before_a_count_of_none() {
+        let events = [
+            (200, ThreadChange::Off { preempted: false }),
+            (300, ThreadChange::On),
+            // It ran from 100 to 200, and from 300 on.
+            (400, ThreadChange::PageFaults(201)),
+            (900, ThreadChange::PageFaults(0)),
+            (1_000, ThreadChange::PageFaults(101)),
+        ];
+        let thread = thread(Some(true), &events);
+        let faults = |from, to| thread.page_faults(HostNs(from), HostNs(to)).unwrap();
+        assert_eq!((faults(100, 200), faults(200, 300), faults(300, 401)), (100, 0, 101));
+        assert_eq!((faults(401, 900), faults(900, 950), faults(950, 1_001)), (0, 50, 51));
     }
 
     #[test]
