@@ -94,7 +94,7 @@ impl SampledThread {
             perf.read(copied, &mut take);
             // Right after: what signals brought takes a while to be unwound.
             if faults || ran {
-                perf.read_faults(&mut |reading| {
+                perf.read_faults(ran, &mut |reading| {
                     if let Reading::Event(event) = reading {
                         into.events.push(event);
                     }

@@ -29,6 +29,7 @@ mod criticality;
 mod fusing;
 mod graphs;
 mod group;
+mod many_rows;
 mod play;
 mod rates;
 mod read;

@@ -7,7 +7,7 @@ use super::group::{Outside, StepGroup};
 use super::recording::{GivenPeaks, facts};
 use super::replay::Replay;
 use super::step_model::StepModel;
-use super::together::ManyRows;
+use super::together;
 use candlescope_figures::known::RunContents;
 use candlescope_figures::reading::Noticed;
 use candlescope_figures::{Distribution, StepRow};
@@ -172,7 +172,7 @@ impl Reader<'_> {
             self.group(name, records.collect(), None)
         });
         let mut groups: Vec<StepGroup> = groups.collect();
-        let many_rows = Arc::new(ManyRows::of(groups.iter().flat_map(|group| &group.models)));
+        let many_rows = Arc::new(together::many_rows(groups.iter().flat_map(|group| &group.models)));
         groups.iter_mut().flat_map(|group| &mut group.models).for_each(|model| model.many_rows = many_rows.clone());
         most_time_first(&mut groups, self.counting);
         (groups, Vec::new())

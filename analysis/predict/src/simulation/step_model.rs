@@ -5,7 +5,7 @@
 //! that it waited for has, each plus the time that this takes. What the run measured fixes the delay of whichever was
 //! the last; the others get the usual one. So the unchanged step is the measured one, and a changed one follows.
 
-use super::together::ManyRows;
+use super::many_rows::ManyRows;
 use candlescope_figures::cache_reads::reads_cache;
 use candlescope_schema::KernelKind;
 use candlescope_work::estimate::Estimate;

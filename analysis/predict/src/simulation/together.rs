@@ -6,74 +6,28 @@
 
 use super::abstain::Abstain;
 use super::change::Change;
+use super::many_rows::{DoneTogether, ManyRows};
 use super::step_model::{HostPart, Parts, StepInterval, StepModel};
-use candlescope_work::estimate::{Case, Estimate, median};
+use candlescope_work::estimate::{Case, Estimate};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::sync::Arc;
 
-/// From so many rows on a product is bound by computing, not by reading weights.
-const MANY_ROWS: u32 = 16;
 /// Rows that a kernel of a product computes at once, at most.
 const TILE: f64 = 8.0;
 /// Share of the step's time that may be in places of which other steps do not tell.
 const MOST_UNKNOWN: f64 = 0.5;
 
-/// What the places of a step take in steps of many rows. Nanoseconds.
-#[derive(Debug, Clone, Default)]
-pub(super) struct ManyRows {
-    by_place: FxHashMap<Arc<str>, Taken>,
-    /// Of a FLOP of products by weights: the median of the places.
-    product: Option<f64>,
-}
-
-/// What a place took in all, for how much.
-#[derive(Debug, Clone, Copy, Default)]
-struct Taken {
-    ns: f64,
-    work: f64,
-    rows: f64,
-    steps: f64,
-}
-
-impl Taken {
-    /// What `rows` rows take that are `each` work; `None` if it was of few rows itself: of a prompt only the last token has logits.
-    fn of_rows(self, rows: f64, each: f64) -> Option<f64> {
-        if self.work <= 0.0 || each <= 0.0 {
-            return Some(self.ns * rows / self.rows);
+/// What steps of many rows take, of those that there are.
+pub(super) fn many_rows<'a>(models: impl Iterator<Item = &'a StepModel>) -> ManyRows {
+    let mut all = Vec::new();
+    for model in models {
+        let Some(rows) = model.rows else { continue };
+        for (at, (ns, _)) in own_times(&model.parts) {
+            let Some(place) = model.places.get(at as usize) else { continue };
+            let product_flops = place.flops.filter(|_| is_product(place));
+            all.push(DoneTogether { path: below_step(&place.path), ns, work: work(place), rows, product_flops });
         }
-        let has_many = self.work / self.steps >= each * f64::from(MANY_ROWS);
-        has_many.then_some(self.ns * rows * each / self.work)
     }
-}
-
-impl ManyRows {
-    /// Of those of the models whose steps have many rows.
-    pub(super) fn of<'a>(models: impl Iterator<Item = &'a StepModel>) -> Self {
-        let mut by_place: FxHashMap<Arc<str>, Taken> = FxHashMap::default();
-        let mut products = Vec::new();
-        for model in models {
-            let Some(rows) = model.rows.filter(|rows| *rows >= MANY_ROWS) else { continue };
-            for (at, (ns, _)) in own_times(&model.parts) {
-                let Some(place) = model.places.get(at as usize) else { continue };
-                let taken = by_place.entry(below_step(&place.path).into()).or_default();
-                taken.ns += ns;
-                taken.work += work(place);
-                taken.rows += f64::from(rows);
-                taken.steps += 1.0;
-                if let Some(flops) = place.flops.filter(|flops| *flops > 0.0 && is_product(place)) {
-                    products.push(ns / flops);
-                }
-            }
-        }
-        Self { by_place, product: median(products) }
-    }
-
-    /// What `rows` rows of a place take that are `each` work; `None` if no step tells.
-    fn of_rows(&self, place: &StepInterval, rows: f64, each: f64) -> Option<f64> {
-        let own = self.by_place.get(below_step(&place.path)).and_then(|taken| taken.of_rows(rows, each));
-        let as_others = || self.product.filter(|_| is_product(place) && each > 0.0).map(|ns| ns * rows * each);
-        own.or_else(as_others)
-    }
+    ManyRows::of(&all)
 }
 
 /// A decode step of `sequences` sequences instead of `present` ones.
@@ -92,7 +46,9 @@ pub(super) fn batch(
         let place = model.places.get(at as usize);
         // What an interval states of those inside it is not its own.
         let each = place.filter(|_| !outer.contains(&at)).map_or(0.0, work) / f64::from(present);
-        let many = |rows: f64| place.and_then(|place| model.many_rows.of_rows(place, rows, each));
+        let many = |rows: f64| {
+            place.and_then(|place| model.many_rows.of_rows(below_step(&place.path), is_product(place), rows, each))
+        };
         let rows = f64::from(sequences);
         let changed = match place.zip(many(rows)) {
             // Fewer rows take their share at best, and at worst what all took.
@@ -160,13 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_took_no_work_goes_by_rows() {
-        let taken = Taken { ns: 320.0, work: 0.0, rows: 32.0, steps: 1.0 };
-        assert_eq!(taken.of_rows(4.0, 5.0), Some(40.0));
-        let taken = Taken { work: 64.0, ..taken };
-        assert_eq!((taken.of_rows(4.0, 2.0), taken.of_rows(4.0, 0.0)), (Some(40.0), Some(40.0)));
-        // Two rows' work in a step of 32: as many as this step has.
-        assert_eq!(taken.of_rows(4.0, 32.0), None);
+    fn a_place_is_the_same_in_steps_of_all_kinds() {
         assert_eq!((below_step("decode/block[3]/mlp"), below_step("decode")), ("block[3]/mlp", ""));
     }
 }

@@ -135,8 +135,6 @@ pub(in crate::stacks) struct PerfThread {
     /// CPU time and page faults at the last sample of each.
     cpu_ns: u64,
     fault_count: u64,
-    /// Until when these page faults are known to be all.
-    faults_until: u64,
     /// Everything that happened before was read.
     read_until: u64,
     /// Samples were lost since the last one: the CPU time between is not all of the next one's.
@@ -151,7 +149,7 @@ impl PerfThread {
         let off_cpu = OffCpu::new(tid.into());
         let budget = SwitchBudget::new(clock::monotonic().0);
         let events = Some(events);
-        Ok(Self { tid, mode, events, counts_faults, off_cpu, budget, cpu_ns: 0, fault_count: 0, faults_until: 0, read_until: 0, gap: false })
+        Ok(Self { tid, mode, events, counts_faults, off_cpu, budget, cpu_ns: 0, fault_count: 0, read_until: 0, gap: false })
     }
 
     /// Whether page faults are reported.
@@ -261,7 +259,7 @@ impl PerfThread {
     fn keep_budget(&mut self, take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
         match self.budget.turn(self.read_until) {
             Some(Turn::Off) => {
-                self.read_faults(take);
+                self.read_faults(false, take);
                 self.events = None;
                 self.off_cpu.forget();
                 self.event(self.read_until, ThreadChange::Paused, take);
@@ -270,7 +268,7 @@ impl PerfThread {
                 // It may have ended, and whoever watches over threads finds out; or too many files are open.
                 let Ok(events) = Events::open(self.tid, self.mode) else { return self.budget.postpone(self.read_until) };
                 self.events = Some(events);
-                (self.fault_count, self.faults_until) = (0, 0);
+                self.fault_count = 0;
                 self.event(clock::monotonic().0, ThreadChange::Resumed, take);
             }
             None => {}
@@ -278,9 +276,17 @@ impl PerfThread {
     }
 
     /// Reports page faults for which no record was due yet, as of the last reading: what is read next is later than that.
-    pub(in crate::stacks) fn read_faults(&mut self, take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
+    /// If there were none, that is reported too if it `tells_none`: a later record's do not reach back to before then.
+    pub(in crate::stacks) fn read_faults(
+        &mut self,
+        tells_none: bool,
+        take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>,
+    ) {
         let faults = self.events.as_ref().and_then(|events| events.faults.as_ref());
         if let Some(count) = faults.and_then(PerfEvent::count) {
+            if count == self.fault_count && tells_none {
+                self.event(self.read_until, ThreadChange::PageFaults(0), take);
+            }
             self.faults_until(self.read_until, count, take);
         }
     }
@@ -313,14 +319,8 @@ impl PerfThread {
 
     fn faults_until(&mut self, time: u64, count: u64, take: &mut impl FnMut(Reading<'_>) -> Option<NodeIndex>) {
         let more = count.saturating_sub(self.fault_count);
-        let quiet_until = std::mem::replace(&mut self.faults_until, time);
         if more > 0 {
             self.fault_count = count;
-            // There were none until then, however long that was.
-            if quiet_until > 0 && quiet_until < time {
-                let none = ThreadChange::PageFaults(0);
-                take(Reading::Event(ThreadEvent { tid: self.tid.into(), time: MonotonicNs(quiet_until), change: none }));
-            }
             self.event(time, ThreadChange::PageFaults(u32::try_from(more).unwrap_or(u32::MAX)), take);
         }
     }
