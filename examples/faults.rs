@@ -148,14 +148,8 @@ fn main() -> anyhow::Result<()> {
         num_hidden_layers: 6,
         num_attention_heads: 4,
         num_key_value_heads: 2,
-        use_flash_attn: false,
-        rms_norm_eps: 1e-5,
-        rope_theta: 10_000.0,
-        bos_token_id: None,
-        eos_token_id: None,
-        rope_scaling: None,
         max_position_embeddings: 256,
-        tie_word_embeddings: false,
+        ..Config::config_7b_v2(false)
     };
     let weights = VarMap::new();
     let vb = VarBuilder::from_varmap(&weights, DType::F32, &device);

@@ -11,17 +11,22 @@ import sys
 from page import kept_of, percent, room_for_words, section
 
 
-def of_run(run, code):
-    """What a recorded run's finding promises of a step, or None."""
-    told = subprocess.run(["candlescope", "analyze", str(run), "--json"], check=True, capture_output=True, text=True).stdout
-    findings = [one for one in json.loads(told)["findings"] if one["code"] == code and one["place"]["phase"] == "decode"]
-    return findings[0]["gain"] if findings else None
+def analysed(run):
+    return json.loads(subprocess.run(["candlescope", "analyze", str(run), "--json"], check=True, capture_output=True, text=True).stdout)
 
 
-def step_ns(run):
-    told = subprocess.run(["candlescope", "analyze", str(run), "--json"], check=True, capture_output=True, text=True).stdout
-    steps = json.loads(told)["runs"][0]["steps"]
-    return next(one["unobserved_ns"] for one in steps if one["phase"] == "decode")
+def of_decode(rows, phase):
+    """The first of these rows that is about decoding, or None."""
+    return next((row for row in rows if phase(row) == "decode"), None)
+
+
+def promised_by(told, code):
+    found = of_decode([one for one in told["findings"] if one["code"] == code], lambda one: one["place"]["phase"])
+    return found and found["gain"]
+
+
+def step_ns(told):
+    return of_decode(told["runs"][0]["steps"], lambda one: one["phase"])["unobserved_ns"]
 
 
 def bounds(gain):
@@ -58,7 +63,8 @@ def main(page, study, studies):
         out.append(f"| `{name}` | {one['latency_ms']['median']:.0f} ms | {ratio} | |")
     without, with_ = named("no_cache"), named("kv_cache")
     if without and with_:
-        promised, obtained = of_run(without, "recomputed"), 1 - step_ns(with_) / step_ns(without)
+        without, with_ = analysed(without), analysed(with_)
+        promised, obtained = promised_by(without, "recomputed"), 1 - step_ns(with_) / step_ns(without)
         out += [
             "",
             f"The recorded run without a cache has the finding `recomputed`, which promises {bounds(promised)} of a decoding step; the "

@@ -283,6 +283,7 @@ fn memory_that_is_given_back_costs_page_faults() {
     assert!(faults.gain.mid > 0.1, "{faults:?}");
     assert_eq!(faults.place.path.as_deref(), Some("decode/grow"));
     if let Some(pages) = faults.figure("faults") {
+        assert!(pages > 20.0, "{pages} a step");
         // However few records tell of them. The sampler's own threads have some, too: with large pages there are not enough others.
         assert!(truth < 1_000.0 || (0.7..1.3).contains(&(pages / truth)), "{pages} a step, of {truth}");
     }

@@ -34,7 +34,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let batch = f64::from(step.series.map_or(1, |series| series.batch.max(1)));
     let reads = bytes * batch / bandwidth * 1e9;
     let excess = trend.slope_ns - trend.slope_ci95_ns - reads;
-    let mean = mean_context(step).unwrap_or(0.0);
+    let mean = step.mean_context().unwrap_or(0.0);
     // Attention that is slower than the memory grows, too: only a clear excess is one.
     if excess <= reads || trend.slope_ns <= 2.0 * trend.slope_ci95_ns || mean <= 0.0 {
         return;
@@ -97,10 +97,4 @@ fn moved<'a>(step: &StepScene<'_>, work: &'a PhaseWork) -> Option<&'a PlacedKern
         work.rows.iter().filter(fits).find(|row| row.path.as_deref() == Some(place))
     };
     within(true).or_else(|| within(false))
-}
-
-/// The mean context of the steps, in tokens.
-pub(super) fn mean_context(step: &StepScene<'_>) -> Option<f64> {
-    let contexts: Vec<f64> = step.series?.points.iter().filter_map(|point| point.context_len).map(f64::from).collect();
-    (!contexts.is_empty()).then(|| contexts.iter().sum::<f64>() / contexts.len() as f64)
 }

@@ -138,8 +138,6 @@ const LEAST_RECORDED: f64 = 0.05;
 pub(super) struct HostOfStep {
     /// Whether samples tell of page faults.
     pub(super) sees_faults: bool,
-    /// What a sample of waiting stands for, in times of what it says.
-    waits_scale: f64,
     /// Time that passed on the threads that entered the intervals, as sampled, nanoseconds.
     pub(super) elapsed_ns: f64,
     /// By the name of the cause.
@@ -169,8 +167,8 @@ impl HostOfStep {
         let places: Vec<_> = places.collect();
         let sampled = total(places.iter().map(|(_, place)| place.all.blocked_ns)) as f64;
         let waits_scale = threads.map_or(1.0, |threads| waits_scale(sampled, threads, total_ns as f64));
-        let mut all = Self { sees_faults: source == Some("perf"), waits_scale, ..Self::default() };
-        places.into_iter().for_each(|(rollup, place)| all.add(rollup, place));
+        let mut all = Self { sees_faults: source == Some("perf"), ..Self::default() };
+        places.into_iter().for_each(|(rollup, place)| all.add(rollup, place, waits_scale));
         if all.elapsed_ns <= 0.0 {
             return None;
         }
@@ -179,12 +177,13 @@ impl HostOfStep {
         Some(all)
     }
 
-    fn add(&mut self, rollup: &str, place: &PlaceTime) {
+    /// A sample of waiting stands for `waits_scale` times what it says.
+    fn add(&mut self, rollup: &str, place: &PlaceTime, waits_scale: f64) {
         self.elapsed_ns += place.all.elapsed_ns() as f64;
         let of = causes(&place.calls);
         let known = total(place.calls.nodes.iter().map(|node| node.own.blocked_ns));
         // Of some waits the stack is known; the others are taken to be like them.
-        let blocked_ns = place.all.blocked_ns as f64 * self.waits_scale;
+        let blocked_ns = place.all.blocked_ns as f64 * waits_scale;
         let scale = if known > 0 { blocked_ns / known as f64 } else { 0.0 };
         for (node, cause) in place.calls.nodes.iter().zip(&of) {
             let (own, blocked) = (node.own.own_ns as f64, node.own.blocked_ns as f64 * scale);

@@ -1,10 +1,8 @@
 //! No KV cache: the whole text is processed again for each token.
 
-use super::cache_copied::mean_context;
 use super::draft::{Draft, Out};
 use super::operations::{Operation, operations, query};
 use super::scene::{Scene, StepScene};
-use super::weight_streaming::bits_of_a_weight;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, RATES};
 
 /// From so many rows a sequence on, a decoding step computes more than its token: drafts that are checked together are fewer.
@@ -18,7 +16,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     if !step.decodes() {
         return;
     }
-    let Some(bits) = bits_of_a_weight(scene) else { return };
+    let Some(bits) = scene.weight_bits() else { return };
     let all = operations(scene, step);
     let products: Vec<&Operation<'_>> = all.iter().filter(|one| one.reads_weights()).collect();
     // A row of a product takes two FLOPs a weight.
@@ -33,7 +31,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let n = step.row.steps;
     let new = step.series.and_then(|series| series.new_tokens).map_or(0.0, |new| new as f64 / n.max(1) as f64);
     let batch = f64::from(step.series.map_or(1, |series| series.batch.max(1))).max(new);
-    let Some(context) = mean_context(step) else { return };
+    let Some(context) = step.mean_context() else { return };
     if rows < ROWS * batch || rows < OF_CONTEXT * context * batch {
         return;
     }

@@ -11,7 +11,8 @@ use candlescope_figures::host_time::PlaceTime;
 use candlescope_figures::path_totals::by_rollup;
 use candlescope_figures::{Analysis, PathTotals, PhaseRow, StepSeries, UsualSteps};
 use candlescope_predict::simulation::{Simulation, StepGroup, Typical};
-use candlescope_schema::run::InPlaceKind;
+use candlescope_schema::run::keys::Key;
+use candlescope_schema::run::{InPlaceKind, model_key};
 use candlescope_schema::{KernelKind, Phase};
 use candlescope_work::devices::Roof;
 use serde_json::Value;
@@ -59,6 +60,13 @@ pub(super) struct StepScene<'a> {
 }
 
 impl<'a> Scene<'a> {
+    /// Bits of a weight, from the sizes in `run.json`.
+    pub(super) fn weight_bits(&self) -> Option<f64> {
+        let model = &self.analysis.manifest.model;
+        let number = |key: Key<u64>| key.of(model).filter(|value| *value > 0).map(|value| value as f64);
+        Some(number(model_key::WEIGHT_BYTES)? * 8.0 / number(model_key::PARAMETERS)?)
+    }
+
     pub(super) fn of(analysis: &'a Analysis, account: Option<&'a Account>, simulation: Option<&'a Simulation>) -> Self {
         let on_gpu = analysis.ran_on_gpu();
         // With several devices, the one that worked most.
@@ -119,6 +127,13 @@ fn steps<'a>(
 }
 
 impl<'a> StepScene<'a> {
+    /// The mean context of the steps, in tokens.
+    pub(super) fn mean_context(&self) -> Option<f64> {
+        let contexts: Vec<f64> =
+            self.series?.points.iter().filter_map(|point| point.context_len).map(f64::from).collect();
+        (!contexts.is_empty()).then(|| contexts.iter().sum::<f64>() / contexts.len() as f64)
+    }
+
     fn of(
         analysis: &'a Analysis,
         device: Option<&'a DeviceAccount>,

@@ -5,8 +5,7 @@ use super::operations::{Operation, lacking, one_row_of_f32, operations, query};
 use super::scene::{Scene, StepScene};
 use super::unfused::shortest;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel};
-use candlescope_schema::run::keys::Key;
-use candlescope_schema::run::{env_key, model_key};
+use candlescope_schema::run::env_key;
 
 /// From this share of the bandwidth on, reading is near its roof.
 const NEAR: f64 = 0.5;
@@ -38,7 +37,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let measured = sum(|one| one.measured_ns);
     let ns = sum(|one| one.held_ns());
     let (bytes, kernels) = (sum(|one| one.bytes.unwrap_or(0.0)), sum(|one| one.kernels));
-    let (eff, bits) = (bytes / ns * 1e9 / bandwidth, bits_of_a_weight(scene));
+    let (eff, bits) = (bytes / ns * 1e9 / bandwidth, scene.weight_bits());
     if !scene.on_gpu && bytes < FITS_CACHES {
         return;
     }
@@ -72,11 +71,4 @@ fn is_of_one_thread(scene: &Scene<'_>, reading: &[&Operation<'_>]) -> bool {
     let threads = env_key::COMPUTE_THREADS.of(&scene.analysis.manifest.environment);
     let ns = |of: &dyn Fn(&Operation<'_>) -> bool| reading.iter().filter(|one| of(one)).map(|one| one.ns).sum::<f64>();
     !scene.on_gpu && threads.is_some_and(|threads| threads > 1) && ns(&one_row_of_f32) > 0.5 * ns(&|_| true)
-}
-
-/// Bits of a weight, from the sizes in `run.json`.
-pub(super) fn bits_of_a_weight(scene: &Scene<'_>) -> Option<f64> {
-    let model = &scene.analysis.manifest.model;
-    let number = |key: Key<u64>| key.of(model).filter(|value| *value > 0).map(|value| value as f64);
-    Some(number(model_key::WEIGHT_BYTES)? * 8.0 / number(model_key::PARAMETERS)?)
 }

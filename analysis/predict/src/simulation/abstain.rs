@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+/// Share of a step's time that may be of what does not say what it computes and moves.
+pub(super) const MOST_UNKNOWN: f64 = 0.5;
+
 /// Why there is no answer, and what would bring one.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize)]
 #[serde(tag = "code", rename_all = "snake_case")]

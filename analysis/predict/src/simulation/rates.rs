@@ -1,14 +1,12 @@
 //! Kernels whose time follows from what they compute and move: fewer bits, another clock, more sequences.
 
-use super::abstain::Abstain;
+use super::abstain::{Abstain, MOST_UNKNOWN};
 use super::change::Change;
 use super::selection::needs_device;
 use super::step_model::{Facts, NOWHERE, Parts, StepInterval, StepModel};
 use super::together;
 use candlescope_work::estimate::Case;
 
-/// Share of the kernels' time that may be of intervals which do not say what they compute and move.
-const MOST_UNKNOWN: f64 = 0.5;
 /// Bits that scales add to a weight in blocks of 32, as GGML stores them (`block_q8_0`: 34 bytes for 32 weights).
 const SCALE_BITS: f64 = 0.5;
 

@@ -4,7 +4,7 @@
 //! `r·n` at least, and no less than reading the weights; at most both after each other, with rows rounded up to a tile of
 //! [`TILE`] as the kernels compute them. Attention reads keys and values of each sequence, so nothing is shared.
 
-use super::abstain::Abstain;
+use super::abstain::{Abstain, MOST_UNKNOWN};
 use super::change::Change;
 use super::many_rows::{DoneTogether, ManyRows};
 use super::step_model::{HostPart, Parts, StepInterval, StepModel};
@@ -13,8 +13,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Rows that a kernel of a product computes at once, at most.
 const TILE: f64 = 8.0;
-/// Share of the step's time that may be in places of which other steps do not tell.
-const MOST_UNKNOWN: f64 = 0.5;
 
 /// What steps of many rows take, of those that there are.
 pub(super) fn many_rows<'a>(models: impl Iterator<Item = &'a StepModel>) -> ManyRows {

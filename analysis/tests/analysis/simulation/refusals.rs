@@ -6,7 +6,7 @@ use candlescope_predict::simulation::{Abstain, Change, Simulation, SimulationOpt
 use candlescope_reader::Run;
 use candlescope_report::what_if as render;
 use candlescope_schema::run::{GpuAccount, InPlaceKind, InPlaceOverhead, KernelAccount};
-use candlescope_schema::{Batch, KernelRecord, Phase};
+use candlescope_schema::{Batch, KernelRecord, Phase, SpanRecord};
 use candlescope_testkit::scenario::{Scenario, make};
 use candlescope_testkit::with;
 
@@ -20,16 +20,19 @@ fn small() -> Maker {
     step
 }
 
+/// An interval of a step.
+fn part_of(step: u64, seq: u64, parent: Option<u64>, text: &str, at: i64, ns: u64) -> SpanRecord {
+    with(span(seq, parent, text, at, ns), |r| r.step = Some(step))
+}
+
 /// A decode of a CPU: `mlp` takes 6 µs of 10.
 fn on_cpu(steps: u64) -> Batch {
     let mut batch = Batch::default();
     for number in 0..steps {
         let (at, seq) = (20_000 * number as i64, 10 * number);
-        let own =
-            |seq: u64, parent, text: &str, at, ns| with(span(seq, parent, text, at, ns), |r| r.step = Some(number));
-        batch.spans.push(own(seq, None, "decode", at, 10_000));
-        batch.spans.push(own(seq + 1, Some(seq), "decode/block[0]", at + 1_000, 8_000));
-        batch.spans.push(own(seq + 2, Some(seq + 1), "decode/block[0]/mlp", at + 2_000, 6_000));
+        batch.spans.push(part_of(number, seq, None, "decode", at, 10_000));
+        batch.spans.push(part_of(number, seq + 1, Some(seq), "decode/block[0]", at + 1_000, 8_000));
+        batch.spans.push(part_of(number, seq + 2, Some(seq + 1), "decode/block[0]/mlp", at + 2_000, 6_000));
         batch.steps.push(with(step(number, "decode", at, 10_000), |r| {
             (r.seq, r.phase, r.intervals) = (seq, Some(Phase::Decode), 3);
         }));
@@ -73,11 +76,9 @@ fn beside_a_prompt() -> Batch {
     let mut batch = on_cpu(3);
     for number in [3, 4] {
         let (at, seq) = (20_000 * number as i64, 10 * number);
-        let own =
-            |seq: u64, parent, text: &str, at, ns| with(span(seq, parent, text, at, ns), |r| r.step = Some(number));
-        batch.spans.push(own(seq, None, "prefill", at, 18_000));
-        batch.spans.push(own(seq + 1, Some(seq), "prefill/block[0]", at + 1_000, 15_200));
-        batch.spans.push(own(seq + 2, Some(seq + 1), "prefill/block[0]/mlp", at + 2_000, 12_000));
+        batch.spans.push(part_of(number, seq, None, "prefill", at, 18_000));
+        batch.spans.push(part_of(number, seq + 1, Some(seq), "prefill/block[0]", at + 1_000, 15_200));
+        batch.spans.push(part_of(number, seq + 2, Some(seq + 1), "prefill/block[0]/mlp", at + 2_000, 12_000));
         batch.steps.push(with(step(number, "prefill", at, 18_000), |r| {
             (r.seq, r.phase, r.intervals, r.tokens) = (seq, Some(Phase::Prefill), 3, Some(32));
         }));

@@ -233,9 +233,11 @@ impl ThreadTime {
         if time <= from {
             return 0.0;
         }
-        let ran = |until: HostNs| self.spent_at(until).cpu_ns.saturating_sub(self.spent_at(from).cpu_ns) as f64;
-        if self.reports_switches && from >= self.since && ran(to) > 0.0 {
-            return (ran(time) / ran(to)).min(1.0);
+        if self.reports_switches && from >= self.since {
+            let [before, then, all] = [from, time, to].map(|at| self.spent_at(at).cpu_ns);
+            if all > before {
+                return (then.saturating_sub(before) as f64 / (all - before) as f64).min(1.0);
+            }
         }
         (time.0 - from.0) as f64 / (to.0 - from.0) as f64
     }

@@ -167,7 +167,8 @@ impl ThreadState {
 
 /// Adds time to an interval that took `took` ticks, if it is `delayed`. Returns how many ticks passed.
 fn keep_busy(arm: &Arm, experiment: &Experiment, ticks: &TickSource, took: u64, delayed: bool) -> u64 {
-    let wanted = (arm.delay.of(took as f64 * experiment.ns_per_tick) / experiment.ns_per_tick) as u64;
+    // No less than was asked for.
+    let wanted = (arm.delay.of(took as f64 * experiment.ns_per_tick) / experiment.ns_per_tick).ceil() as u64;
     let Ticks(began) = ticks.now();
     if !delayed {
         return 0;
