@@ -172,7 +172,8 @@ fn steps_of_a_capture_are_recorded_whatever_is_tried() {
     let handle = session.handle().clone();
     let part = "path=step:+10us".parse().expect("valid");
     handle.perturb(&Perturb::new([part]).budget(1.0).step("step").pairs(1_000)).expect("begins");
-    let step = || trace_span!("step").in_scope(|| busy(Duration::from_micros(100)));
+    // Long enough that another program which takes the processor for some milliseconds does not look like the window.
+    let step = || trace_span!("step").in_scope(|| busy(Duration::from_millis(1)));
     (0..50).for_each(|_| step());
     let capture = handle.capture(memory.clone(), 40).expect("begins");
     (0..60).for_each(|_| step());

@@ -20,6 +20,8 @@ const WAITING: usize = 4_096;
 /// Steps after which nothing more is expected to become known of intervals on a device.
 const LEARNING: u64 = 2_000;
 
+/// From so many recorded steps on it is told which kind takes the most time.
+const ENOUGH_STEPS: u64 = 8;
 /// A kind of step that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -90,7 +92,7 @@ pub(crate) struct Experiment {
     /// Number of the text of the name of those steps in a program that marks no phases.
     kind: AtomicU32,
     /// Time of recorded steps by their name; the drain's.
-    kinds: Mutex<FxHashMap<Arc<str>, u64>>,
+    kinds: Mutex<KindTimes>,
     pub(crate) ended: Sender<Ended>,
     rows: Receiver<Ended>,
     over: AtomicBool,
@@ -115,6 +117,13 @@ impl Sums {
             [(&self.intervals, &to.intervals), (&self.interval_ticks, &to.interval_ticks), (&self.added, &to.added)];
         pairs.iter().for_each(|(own, to)| own.store(to.load(Relaxed), Relaxed));
     }
+}
+
+/// Recorded steps: how many, and the time of each kind in nanoseconds.
+#[derive(Debug, Default)]
+struct KindTimes {
+    steps: u64,
+    ns: FxHashMap<Arc<str>, u64>,
 }
 
 impl Experiment {
@@ -255,9 +264,14 @@ impl Experiment {
         }
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         for step in steps {
-            *kinds.entry(step.path.name.clone()).or_default() += step.host_dur_ns;
+            *kinds.ns.entry(step.path.name.clone()).or_default() += step.host_dur_ns;
         }
-        let longest = kinds.iter().max_by_key(|(_, ns)| **ns).and_then(|(name, _)| text_of(name));
+        kinds.steps += steps.len() as u64;
+        // The first that end are the shortest. Once stretches begin with these, the others are part of them, and not recorded.
+        if kinds.steps < ENOUGH_STEPS {
+            return;
+        }
+        let longest = kinds.ns.iter().max_by_key(|(_, ns)| **ns).and_then(|(name, _)| text_of(name));
         self.kind.store(longest.unwrap_or(UNKNOWN), Relaxed);
     }
 
