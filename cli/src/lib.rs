@@ -53,6 +53,8 @@ mod progress;
 mod prompts;
 #[cfg(feature = "query")]
 mod query;
+#[cfg(feature = "query")]
+mod query_guard;
 mod report;
 mod roofline;
 mod roofline_model;

@@ -2,21 +2,16 @@
 
 use crate::limits::limits;
 use crate::output::{note, say_in_parts};
+use crate::query_guard::guard;
 use anyhow::{Context, Result, bail};
-use candlescope_reader::limits::Exceeded;
-use candlescope_reader::{Limit, ReadLimits};
-use candlescope_sql::{Answer, QueryError, Sources, SqlValue, query};
+use candlescope_sql::{Answer, Sources, SqlValue, query};
 use clap::{Args, ValueEnum};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::io::Read as _;
 use std::path::PathBuf;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
 
-/// How much later than its limit a query is ended from outside: what the engine can end by itself has ended by then.
-const GRACE: Duration = Duration::from_secs(3);
 /// The longest query that is read from standard input.
 const MOST_BYTES: u64 = 1 << 20;
 /// Characters of a cell in a table: the layout takes time with the square of a cell's length.
@@ -74,7 +69,7 @@ pub(crate) fn run(args: &QueryArgs) -> Result<()> {
     };
     let limits = limits(&[])?;
     let sources = Sources::open(&args.runs, &limits)?;
-    let answer = in_time(&limits, || query(&sql, &sources, &limits, args.limit))?;
+    let answer = guard(&limits, || query(&sql, &sources, &limits, args.limit))?;
     for finding in answer.findings() {
         note(&format!("warning: {}. {}", finding.message(), finding.remedy()));
     }
@@ -88,30 +83,6 @@ pub(crate) fn run(args: &QueryArgs) -> Result<()> {
         note(&format!("note: there are more rows than {}; --limit 0 gives all", args.limit));
     }
     Ok(())
-}
-
-/// Ends the command where `ask` cannot be ended by itself: the engine looks at the clock between its instructions, and
-/// a call of a function, such as `instr` or `LIKE` of two long texts, is one instruction, however long it takes. The
-/// database is a temporary file without a name, so that nothing is left.
-fn in_time<T>(limits: &ReadLimits, ask: impl FnOnce() -> T) -> T {
-    let allowed = limits.get(Limit::QuerySeconds);
-    let (running, ended) = channel::<()>();
-    // Without the thread, the engine's own clock is all there is.
-    let _ = std::thread::Builder::new().name("cs-query-time".into()).spawn(move || {
-        let latest = Duration::from_secs(allowed).saturating_add(GRACE);
-        if ended.recv_timeout(latest) == Err(RecvTimeoutError::Timeout) {
-            let exceeded = Exceeded { limit: Limit::QuerySeconds, found: None, allowed };
-            note(&format!(
-                "error: {}. It was ended within one call of a function, such as instr or replace of long texts, which the \
-                 engine cannot stop",
-                QueryError::Limit(exceeded)
-            ));
-            std::process::exit(1);
-        }
-    });
-    let answer = ask();
-    drop(running);
-    answer
 }
 
 fn from_stdin() -> Result<String> {
@@ -169,6 +140,7 @@ fn shortened(text: &str) -> Cow<'_, str> {
 fn shown(value: &SqlValue) -> String {
     match value {
         SqlValue::Null => "–".to_string(),
+        SqlValue::Bool(value) => value.to_string(),
         SqlValue::Int(value) => value.to_string(),
         SqlValue::Float(value) if value.abs() >= 1e15 || (*value != 0.0 && value.abs() < 1e-4) => {
             format!("{value:.6e}")
@@ -187,6 +159,7 @@ fn csv(answer: &Answer) -> impl Iterator<Item = String> {
     let head = answer.columns.iter().map(|name| field(name)).collect::<Vec<_>>().join(",");
     let value = |value: &SqlValue| match value {
         SqlValue::Null => String::new(),
+        SqlValue::Bool(value) => value.to_string(),
         SqlValue::Int(value) => value.to_string(),
         SqlValue::Float(value) => value.to_string(),
         SqlValue::Text(text) => field(text),

@@ -176,11 +176,17 @@ fn what_goes_wrong_is_said() {
 fn under_the_real_nsys() {
     let Some(nsys) = require(&NSYS) else { return };
     let dir = tempfile::tempdir().unwrap();
-    let output = nsys_command(&["-o", "p", "--trace", "nvtx", "--", "sh", "-c", "exit 9"])
-        .env("CANDLESCOPE_NSYS", &nsys)
-        .current_dir(dir.path())
-        .output()
-        .unwrap();
+    let profile = || {
+        nsys_command(&["-o", "p", "--trace", "nvtx", "--", "sh", "-c", "exit 9"])
+            .env("CANDLESCOPE_NSYS", &nsys)
+            .current_dir(dir.path())
+            .output()
+            .unwrap()
+    };
+    // Once in some hundred starts nsys's own daemon goes away before the program has started, which is no fault of
+    // ours; that it does so every time would be.
+    let lost_its_daemon = |output: &Output| text(&output.stderr).starts_with("End of file");
+    let output = (0..3).map(|_| profile()).find(|output| !lost_its_daemon(output)).unwrap_or_else(profile);
     assert_eq!(output.status.code(), Some(9), "{}", text(&output.stderr));
     assert!(dir.path().join("p.nsys-rep").is_file() && dir.path().join("p.sqlite").is_file());
 

@@ -7,6 +7,7 @@
 
 mod batches;
 mod cells;
+pub mod checked;
 mod columns;
 mod discover;
 mod footer;

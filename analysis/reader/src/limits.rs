@@ -92,11 +92,13 @@ limits! {
     ProfileWork = "profile-work", 100, "instructions of SQLite for each byte of a profile";
     /// Seconds that SQLite may take for a profile.
     ProfileSeconds = "profile-seconds", 600, "seconds of reading a profile";
-    /// Rows that a query loads into its database.
-    QueryRows = "query-rows", 100_000_000, "rows that a query loads";
-    /// Bytes of a query's answer, and of the values that `median` and its like hold.
-    QueryBytes = "query-bytes", 512 << 20, "bytes of a query's answer and of values that its functions hold";
-    /// Seconds that a query may take, loading included.
+    /// Rows that a query reads.
+    QueryRows = "query-rows", 10_000_000_000, "rows that a query reads";
+    /// Bytes of a query's answer, and of what its sorts, groups and joins hold; what they can put aside is on disk beyond that.
+    QueryBytes = "query-bytes", 512 << 20, "bytes that a query holds";
+    /// Bytes that a query puts aside on disk.
+    QuerySpill = "query-spill", 32 << 30, "bytes that a query puts aside on disk";
+    /// Seconds that a query may take.
     QuerySeconds = "query-seconds", 300, "seconds of a query";
 }
 

@@ -129,17 +129,22 @@ impl<'a> RawTable<'a> {
     }
 
     fn refused(&mut self, file: &Path, why: Refusal) {
-        let path = file.display().to_string();
-        self.findings.push(match why {
-            Refusal::Limit(exceeded) => exceeded.finding(&format!("`{path}`"), "rows of it are missing"),
-            Refusal::Damaged(why) => Finding::new(
-                Code::SegmentCorrupt,
-                "`{file}` is damaged ({why}): rows of it are missing",
-                "Copy the file again from where the run was made, or delete it to accept the loss",
-            )
-            .at(Place::File, path)
-            .text("why", short(&why)),
-        });
+        self.findings.push(refused(file, why));
+    }
+}
+
+/// What is told of a file of which rows are missing.
+pub(super) fn refused(file: &Path, why: Refusal) -> Finding {
+    let path = file.display().to_string();
+    match why {
+        Refusal::Limit(exceeded) => exceeded.finding(&format!("`{path}`"), "rows of it are missing"),
+        Refusal::Damaged(why) => Finding::new(
+            Code::SegmentCorrupt,
+            "`{file}` is damaged ({why}): rows of it are missing",
+            "Copy the file again from where the run was made, or delete it to accept the loss",
+        )
+        .at(Place::File, path)
+        .text("why", short(&why)),
     }
 }
 

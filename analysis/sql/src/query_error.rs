@@ -1,12 +1,9 @@
 //! Why a query could not be answered.
 
-use super::schema;
-use super::source::{self, SourceError};
-use candlescope_reader::limits::{Exceeded, VARIABLE};
-use rusqlite::{Connection, ErrorCode};
-
-/// Longest text that a query may make, unless longer ones may be read: functions can make texts of any length.
-pub(super) const MOST_TEXT: u64 = 64 << 20;
+use super::source::SourceError;
+use candlescope_reader::limits::{Exceeded, Limit, ReadLimits, VARIABLE};
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::{DataFusionError, SchemaError};
 
 /// A query could not be answered.
 #[derive(Debug, thiserror::Error)]
@@ -32,53 +29,72 @@ pub enum QueryError {
         .0.allowed, .0.limit.meaning(), .0.limit.name(), .0.limit.name(), .0.allowed.saturating_mul(4)
     )]
     Limit(Exceeded),
-    /// Studies have more columns together than a table can have.
-    #[error(
-        "the studies that are asked have {found} columns together, and a query can read {} at most: name fewer studies, \
-         or look for results.parquet that is no study's",
-        source::MOST_COLUMNS
-    )]
-    Columns {
-        /// How many there are.
-        found: usize,
-    },
-    /// The database that exists while the query runs failed.
-    #[error("the database that holds what the query reads failed: {0}{hint}", hint = space(.0))]
-    Engine(rusqlite::Error),
+    /// A file cannot be read, or no longer.
+    #[error("what the query reads cannot be read: {0}")]
+    Unreadable(String),
+    /// There is no room for what a query puts aside.
+    #[error("what the query puts aside on disk cannot be written: {0}. It is in TMPDIR: free space there")]
+    Space(String),
+    /// The engine failed.
+    #[error("the engine failed: {0}")]
+    Engine(DataFusionError),
+    /// The engine ended without an answer.
+    #[error("the engine ended without an answer: {0}")]
+    Ended(String),
 }
 
-/// What to do, where the place of the database is why it failed.
-fn space(error: &rusqlite::Error) -> &'static str {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
-            ". It is in TMPDIR: free space there"
-        }
-        _ => "",
+impl From<Exceeded> for QueryError {
+    fn from(exceeded: Exceeded) -> Self {
+        Self::Limit(exceeded)
     }
 }
 
+/// What the engine says, in one line.
+fn said(error: &DataFusionError) -> String {
+    let text = match error {
+        DataFusionError::SQL(of, _) => of.to_string(),
+        other => other.strip_backtrace(),
+    };
+    let prefixes =
+        ["Error during planning: ", "sql parser error: ", "Schema error: ", "This feature is not implemented: "];
+    let text = prefixes.iter().fold(text.as_str(), |text, prefix| text.strip_prefix(prefix).unwrap_or(text));
+    text.lines().next().unwrap_or_default().trim_end_matches('.').to_string()
+}
+
 /// What is wrong with a query, with what there is instead.
-pub(super) fn wrong(database: &Connection, error: rusqlite::Error) -> QueryError {
-    let code = error.sqlite_error_code();
-    let why = match &error {
-        rusqlite::Error::SqliteFailure(_, Some(message)) => message.clone(),
-        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
-        other => other.to_string(),
+pub(super) fn wrong(error: DataFusionError) -> QueryError {
+    let root = error.find_root();
+    let why = said(root);
+    let hint = match root {
+        DataFusionError::SchemaError(of, _) if matches!(**of, SchemaError::FieldNotFound { .. }) => {
+            "; docs/run-format.md lists the columns of each table, and `SELECT * FROM columns` those that are here"
+        }
+        DataFusionError::Plan(why) if why.contains("function") => "; docs/sql.md lists the functions that are there",
+        DataFusionError::Plan(why) if why.contains("not supported") => {
+            "; queries only read: SELECT, WITH, and the functions of docs/sql.md"
+        }
+        _ => "",
     };
-    let hint = if code == Some(ErrorCode::AuthorizationForStatementDenied) || why.starts_with("not authorized") {
-        "; queries only read: SELECT, WITH, and the functions of docs/sql.md".to_string()
-    } else if why.starts_with("no such table") {
-        format!("; tables and views are {}", schema::names(database).join(", "))
-    } else if why.starts_with("no such column") {
-        "; docs/run-format.md lists the columns of each table, and `SELECT * FROM columns` those that are here".into()
-    } else if why.starts_with("no such function") {
-        "; the functions of SQLite are there, and those that docs/sql.md lists".into()
-    } else if code == Some(ErrorCode::TooBig) {
-        format!("; a text has at most {} MiB in a query", MOST_TEXT >> 20)
-    } else if matches!(code, Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory)) {
-        return QueryError::Engine(error);
-    } else {
-        String::new()
-    };
-    QueryError::Query { why, hint }
+    QueryError::Query { why, hint: hint.to_string() }
+}
+
+/// Why a query that is right was not answered.
+pub(super) fn failed(error: DataFusionError, limits: &ReadLimits) -> QueryError {
+    // An error of the disk comes in the form of whatever was writing to it.
+    if error.to_string().contains("used disk space during the spilling") {
+        return QueryError::Limit(limits.reached(Limit::QuerySpill));
+    }
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(_) => QueryError::Limit(limits.reached(Limit::QueryBytes)),
+        DataFusionError::IoError(why) => QueryError::Space(why.to_string()),
+        DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) => QueryError::Unreadable(said(&error)),
+        DataFusionError::ExecutionJoin(why) => QueryError::Ended(why.to_string()),
+        DataFusionError::ArrowError(of, _) if matches!(**of, ArrowError::IoError(..)) => {
+            QueryError::Space(said(&error))
+        }
+        DataFusionError::ArrowError(..) | DataFusionError::Execution(_) | DataFusionError::External(_) => {
+            QueryError::Query { why: said(&error), hint: String::new() }
+        }
+        _ => wrong(error),
+    }
 }

@@ -1,17 +1,17 @@
 //! Which runs and studies are asked.
 
 use candlescope_reader::limits::ReadLimits;
-use candlescope_reader::{OpenError, RawTable, Run};
-use candlescope_schema::run::MANIFEST_FILE;
-use std::collections::HashSet;
+use candlescope_reader::{OpenError, Run, checked};
+use candlescope_schema::run::{Finding, MANIFEST_FILE};
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::execution::object_store::ObjectStoreUrl;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Folders below a directory that are looked through for runs.
 const DEEPEST: usize = 8;
 /// Runs of one query.
 const MOST: usize = 100_000;
-/// Columns of a table in SQLite.
-pub(super) const MOST_COLUMNS: usize = 2000;
 /// Name of the file with a study's samples.
 pub(super) const RESULTS: &str = "results.parquet";
 /// The column of a study's directory.
@@ -43,9 +43,22 @@ pub struct Sources {
     /// Directories of studies.
     pub(super) studies: Vec<PathBuf>,
     /// Columns of the table of studies.
-    columns: Vec<String>,
-    /// How many there are, if a table can have fewer.
-    too_many: Option<usize>,
+    columns: Vec<Field>,
+    /// Studies that cannot be read, with why.
+    damaged: Vec<(PathBuf, Finding)>,
+}
+
+/// Where files are: a place that the engine reads from.
+#[derive(Debug, Clone)]
+pub(super) struct Store {
+    pub(super) url: ObjectStoreUrl,
+}
+
+impl Store {
+    /// This machine.
+    pub(super) fn local() -> Self {
+        Self { url: ObjectStoreUrl::local_filesystem() }
+    }
 }
 
 impl Sources {
@@ -89,25 +102,46 @@ impl Sources {
         &self.studies
     }
 
-    /// Columns of the table of studies: the study's directory, then all that any of them has.
-    pub(super) fn result_columns(&self) -> &[String] {
+    /// Columns of the table of studies: all that any of them has. A column that is a whole number in one study and none in
+    /// another is a number, and one that is text in some is text.
+    pub(super) fn result_columns(&self) -> &[Field] {
         &self.columns
     }
 
-    /// How many columns studies have together, if that is more than a table can have.
-    pub(super) fn too_many_columns(&self) -> Option<usize> {
-        self.too_many
+    /// Studies that cannot be read.
+    pub(super) fn findings_of_studies(&self) -> &[(PathBuf, Finding)] {
+        &self.damaged
+    }
+
+    /// Every file of this machine that a query may read.
+    pub(super) fn local_files(&self) -> impl Iterator<Item = &Path> {
+        self.runs.iter().flat_map(Run::segments).map(|segment| segment.path.as_path())
     }
 
     fn name_columns(&mut self, limits: &ReadLimits) {
-        let mut known = HashSet::from([DIR.to_string()]);
-        self.columns = vec![DIR.to_string()];
+        let mut known: HashMap<String, usize> = HashMap::new();
         for study in &self.studies {
-            let names = RawTable::columns_of(&study.join(RESULTS), limits);
-            self.columns.extend(names.into_iter().filter(|name| known.insert(name.to_ascii_lowercase())));
+            let file = study.join(RESULTS);
+            let schema = match checked::schema(&file, limits) {
+                Ok(schema) => schema,
+                Err(finding) => {
+                    self.damaged.push((file, finding));
+                    continue;
+                }
+            };
+            for field in schema.fields().iter().filter(|field| !field.data_type().is_nested()) {
+                let lower = field.name().to_ascii_lowercase();
+                if lower == DIR {
+                    continue;
+                }
+                let at = *known.entry(lower).or_insert_with(|| {
+                    self.columns.push(Field::new(field.name(), plain(field.data_type()), true));
+                    self.columns.len() - 1
+                });
+                let both = wider(self.columns[at].data_type(), &plain(field.data_type()));
+                self.columns[at].set_data_type(both);
+            }
         }
-        self.too_many = Some(self.columns.len()).filter(|found| *found > MOST_COLUMNS);
-        self.columns.truncate(MOST_COLUMNS);
     }
 
     fn look(&mut self, dir: &Path, limits: &ReadLimits, depth: usize) -> Result<(), SourceError> {
@@ -133,5 +167,23 @@ impl Sources {
             }
         }
         Ok(())
+    }
+}
+
+/// The type that a column of a study has in a table.
+fn plain(kind: &DataType) -> DataType {
+    match kind {
+        DataType::Boolean => DataType::Boolean,
+        kind if kind.is_integer() => DataType::Int64,
+        kind if kind.is_floating() => DataType::Float64,
+        _ => DataType::Utf8View,
+    }
+}
+
+fn wider(a: &DataType, b: &DataType) -> DataType {
+    match (a, b) {
+        (a, b) if a == b => a.clone(),
+        (a, b) if a.is_numeric() && b.is_numeric() => DataType::Float64,
+        _ => DataType::Utf8View,
     }
 }

@@ -47,7 +47,10 @@ pub(crate) fn run(args: &NsysArgs) -> Result<u8> {
                 out.file(RAW).display()
             );
         }
-        bail!("nsys ended with status {status} and wrote no report: see what it says above");
+        bail!(
+            "nsys ended with status {status} and wrote no report: see what it says above (\"End of file\" there: its own \
+             daemon went away before the program had started; run it again)"
+        );
     }
     let exported = export(&nsys, &out.file(REPORT), &out.file(SQLITE));
     // Standard output belongs to the program, so our messages go to standard error.

@@ -178,7 +178,7 @@ impl RequestAccount {
         }
         let steps: Vec<String> = self.slowest.iter().map(|step| step.step.to_string()).collect();
         Some(format!(
-            "SELECT run, step, coalesce(phase, operator_of(path, NULL)) AS kind, host_dur_ns, cpu_ns, preempted_ns, blocked_ns, \
+            "SELECT run, step, coalesce(phase, operator) AS kind, host_dur_ns, cpu_ns, preempted_ns, blocked_ns, \
              page_faults FROM steps WHERE step IN ({}) ORDER BY host_dur_ns DESC",
             steps.join(", ")
         ))

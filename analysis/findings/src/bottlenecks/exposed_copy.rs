@@ -39,6 +39,6 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
 
 /// Copies of one kind at one place.
 fn of_copy(path: Option<&str>, name: &str) -> String {
-    let at = path.map_or("path IS NULL".to_string(), |path| format!("operator_of(path, module) = {}", quoted(path)));
+    let at = path.map_or("path IS NULL".to_string(), |path| format!("operator = {}", quoted(path)));
     format!("kind <> 'kernel' AND name = {} AND {at}", quoted(name))
 }

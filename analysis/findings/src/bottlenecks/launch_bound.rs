@@ -96,8 +96,8 @@ fn sql(scene: &Scene<'_>, step: &StepScene<'_>) -> String {
     let steps = steps_of(step);
     // Work that runs beside other work takes the time by which it outlasts that.
     let columns = [
-        ("kernels", "sum(kind = 'kernel')"),
-        ("device_ns", "sum(max(0, gpu_end_ns - max(gpu_start_ns, coalesce(idle_from_ns, gpu_start_ns))))"),
+        ("kernels", "sum(CASE WHEN kind = 'kernel' THEN 1 ELSE 0 END)"),
+        ("device_ns", "sum(greatest(0, gpu_end_ns - greatest(gpu_start_ns, coalesce(idle_from_ns, gpu_start_ns))))"),
         ("late_gaps", "count(gap_ns)"),
         ("late_ns", "coalesce(sum(gap_ns), 0)"),
     ];
@@ -108,7 +108,7 @@ fn sql(scene: &Scene<'_>, step: &StepScene<'_>) -> String {
          placed AS (SELECT *, gpu_start_ns + gpu_dur_ns AS gpu_end_ns, \
          max(gpu_start_ns + gpu_dur_ns) OVER (PARTITION BY run, device ORDER BY gpu_start_ns, \
          correlation ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS idle_from_ns, \
-         lag(kind = 'memcpy' AND name = 'dtoh' AND launch_start_ns + launch_dur_ns >= gpu_start_ns + gpu_dur_ns) \
+         lag((kind = 'memcpy' AND name = 'dtoh' AND launch_start_ns + launch_dur_ns >= gpu_start_ns + gpu_dur_ns)) \
          OVER (PARTITION BY run, device ORDER BY gpu_start_ns, correlation) AS after_wait FROM kernels), \
          late AS (SELECT k.*, CASE WHEN CASE \
          WHEN launch_start_ns + coalesce(launch_dur_ns, 0) <= gpu_start_ns \
@@ -118,7 +118,7 @@ fn sql(scene: &Scene<'_>, step: &StepScene<'_>) -> String {
          THEN gpu_start_ns - idle_from_ns END AS gap_ns \
          FROM placed AS k JOIN (SELECT run, step, host_start_ns AS begun_ns FROM measured_steps) \
          AS s ON k.run = s.run AND k.step = s.step) \
-         SELECT operator_of(path, module) AS operator, name, {} FROM late \
+         SELECT operator, name, {} FROM late \
          WHERE (run, step) IN (SELECT run, step FROM recorded) GROUP BY 1, 2 ORDER BY late_ns DESC",
         columns.join(", ")
     )

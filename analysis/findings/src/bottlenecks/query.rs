@@ -19,10 +19,7 @@ fn list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
 
 /// The measured steps of a kind.
 pub(super) fn steps_of(step: &StepScene<'_>) -> String {
-    format!(
-        "(SELECT run, step FROM measured_steps WHERE coalesce(phase, operator_of(path, NULL)) = {})",
-        quoted(step.name)
-    )
+    format!("(SELECT run, step FROM measured_steps WHERE coalesce(phase, operator) = {})", quoted(step.name))
 }
 
 /// The steps of a kind without those that were set apart, as a table `usual`.
@@ -58,7 +55,7 @@ pub(super) fn kernels(step: &StepScene<'_>, condition: &str) -> String {
 pub(super) fn functions<'a>(step: &StepScene<'_>, names: impl IntoIterator<Item = &'a str>) -> String {
     format!(
         "SELECT run, function, path, state, count(*) AS n, sum(weight_ns) AS ns FROM stack_samples JOIN stacks USING (run, \
-         stack) WHERE function IN ({}) AND NOT pool AND (run, step) IN {} GROUP BY run, function, path, state ORDER BY ns DESC",
+         stack) WHERE function IN ({}) AND pool = 0 AND (run, step) IN {} GROUP BY run, function, path, state ORDER BY ns DESC",
         list(names),
         steps_of(step)
     )
@@ -77,7 +74,7 @@ pub(super) fn computing_threads(step: &StepScene<'_>) -> String {
 pub(super) fn functions_by_crate(step: &StepScene<'_>) -> String {
     format!(
         "SELECT run, crate, function, count(*) AS n, sum(weight_ns) AS ns FROM stack_samples JOIN stacks USING (run, stack) \
-         WHERE NOT pool AND state <> 'preempted' AND (run, step) IN {} GROUP BY run, crate, function ORDER BY ns DESC",
+         WHERE pool = 0 AND state <> 'preempted' AND (run, step) IN {} GROUP BY run, crate, function ORDER BY ns DESC",
         steps_of(step)
     )
 }
@@ -106,7 +103,7 @@ pub(super) fn kernels_as(step: &StepScene<'_>, condition: &str, columns: &[(&str
         columns.iter().map(|(name, value)| format!("{} AS {name}", each_recorded(value))).collect();
     format!(
         "WITH recorded AS (SELECT DISTINCT run, step FROM kernels WHERE (run, step) IN {}) \
-         SELECT operator_of(path, module) AS operator, name, {} \
+         SELECT operator, name, {} \
          FROM kernels WHERE (run, step) IN (SELECT run, step FROM recorded) AND ({condition}) \
          GROUP BY 1, 2 ORDER BY sum(gpu_dur_ns) DESC",
         steps_of(step),
@@ -116,14 +113,14 @@ pub(super) fn kernels_as(step: &StepScene<'_>, condition: &str, columns: &[(&str
 
 /// All that these paths launch, as the time of one step.
 pub(super) fn work_of_paths<'a>(step: &StepScene<'_>, paths: impl IntoIterator<Item = &'a str>) -> String {
-    let condition = format!("operator_of(path, module) IN ({})", list(paths));
+    let condition = format!("operator IN ({})", list(paths));
     kernels_as(step, &condition, &[("kernels", "count(*)"), ("time_ns", "sum(gpu_dur_ns)")])
 }
 
 /// Kernels of these names of one path.
 pub(super) fn kernels_of_path(step: &StepScene<'_>, path: &str, names: &[&str]) -> String {
     let names = list(names.iter().copied());
-    kernels(step, &format!("kind = 'kernel' AND operator_of(path, module) = {} AND name IN ({names})", quoted(path)))
+    kernels(step, &format!("kind = 'kernel' AND operator = {} AND name IN ({names})", quoted(path)))
 }
 
 /// Kernels of these names.

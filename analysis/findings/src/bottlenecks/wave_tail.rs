@@ -45,7 +45,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
 
 /// The launches of one kernel at one place with one shape.
 fn of_row(path: Option<&str>, name: &str, shape: &LaunchShape) -> String {
-    let at = path.map_or("path IS NULL".to_string(), |path| format!("operator_of(path, module) = {}", quoted(path)));
+    let at = path.map_or("path IS NULL".to_string(), |path| format!("operator = {}", quoted(path)));
     format!(
         "kind = 'kernel' AND {at} AND name = {} AND grid_x * grid_y * grid_z = {} AND block_x * block_y * block_z = {}",
         quoted(name),

@@ -1,0 +1,81 @@
+//! Files that another reader of Parquet reads: their claims are checked as if this one did.
+
+use super::discover::rows_per_byte;
+use super::footer;
+use super::footer::{Refusal, guarded};
+use super::pages::rows_at_a_time;
+use super::raw_table::refused;
+use crate::limits::{Limit, ReadLimits};
+use arrow_schema::SchemaRef;
+use candlescope_schema::run::Finding;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::ParquetMetaData;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Rows decoded at a time.
+const ROWS: usize = 8192;
+
+/// The footer of a file, checked; so are the headers of the pages of the columns that `is_wanted` names.
+///
+/// # Errors
+/// What is wrong with it: damage, or a limit that it reaches.
+pub fn metadata(
+    path: &Path,
+    is_wanted: &dyn Fn(&str) -> bool,
+    limits: &ReadLimits,
+) -> Result<Arc<ParquetMetaData>, Finding> {
+    checked(path, is_wanted, limits)
+        .map(|(_, metadata, _)| Arc::clone(metadata.metadata()))
+        .map_err(|why| refused(path, why))
+}
+
+/// The columns of a file, texts as views.
+///
+/// # Errors
+/// What is wrong with its footer.
+pub fn schema(path: &Path, limits: &ReadLimits) -> Result<SchemaRef, Finding> {
+    footer::open(path, limits).map(|(_, metadata)| Arc::clone(metadata.schema())).map_err(|why| refused(path, why))
+}
+
+/// Which row groups of a file can be decoded, in the columns that `is_wanted` names, and what is wrong with the first that
+/// cannot.
+pub fn row_groups(path: &Path, is_wanted: &dyn Fn(&str) -> bool, limits: &ReadLimits) -> (Vec<bool>, Option<Finding>) {
+    let (file, metadata, rows) = match checked(path, is_wanted, limits) {
+        Ok(found) => found,
+        Err(why) => return (Vec::new(), Some(refused(path, why))),
+    };
+    let schema = metadata.parquet_schema();
+    let leaves = (0..schema.num_columns()).filter(|at| is_wanted(schema.get_column_root(*at).name()));
+    let mask = ProjectionMask::leaves(schema, leaves);
+    let mut first = None;
+    let readable = (0..metadata.metadata().num_row_groups()).map(|group| {
+        let read = guarded("one of its pages", || {
+            let file = file.try_clone()?;
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone());
+            let builder = builder.with_projection(mask.clone()).with_row_groups(vec![group]).with_batch_size(rows);
+            for rows in builder.build()? {
+                rows.map_err(parquet::errors::ParquetError::from)?;
+            }
+            Ok(())
+        });
+        read.map_err(|why| first.get_or_insert_with(|| refused(path, why)).clone()).is_ok()
+    });
+    (readable.collect(), first)
+}
+
+type Checked = (std::fs::File, ArrowReaderMetadata, usize);
+
+fn checked(path: &Path, is_wanted: &dyn Fn(&str) -> bool, limits: &ReadLimits) -> Result<Checked, Refusal> {
+    let (file, metadata) = footer::open(path, limits)?;
+    let rows = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(u64::MAX);
+    limits.check(Limit::RowsPerByte, rows_per_byte(rows, file.metadata()?.len()))?;
+    let rows = guarded("its footer", || {
+        let schema = metadata.parquet_schema();
+        let wanted = |at: &usize| is_wanted(schema.get_column_root(*at).name());
+        let leaves: Vec<usize> = (0..schema.num_columns()).filter(wanted).collect();
+        rows_at_a_time(&file, metadata.metadata(), &leaves, limits, ROWS)
+    })?;
+    Ok((file, metadata, rows))
+}

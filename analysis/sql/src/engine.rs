@@ -1,0 +1,279 @@
+//! The engine: DataFusion, held to the limits of a query.
+
+use super::damage::Damage;
+use super::facts;
+use super::files::{Files, TableFile};
+use super::functions;
+use super::listing;
+use super::parse;
+use super::query_error::{QueryError, failed, wrong};
+use super::source::{DIR, RESULTS as RESULTS_FILE, Sources, Store};
+use super::value::{Answer, SqlValue, distinct};
+use super::views::{self, COLUMNS, RESULTS, RUNS, SERVED, VIEWS};
+use candlescope_reader::limits::{Limit, ReadLimits};
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::{Code, Column, ColumnType, columns};
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::datasource::MemTable;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::disk_manager::DiskManagerBuilder;
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
+use futures_util::StreamExt;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a row of an answer takes besides its values: the list of them, its place in the answer, and room for that to
+/// grow.
+const BYTES_OF_A_ROW: usize = 64;
+/// How often rows that were read are held against their limit.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Stack of a thread that plans and runs queries.
+const STACK: usize = 16 << 20;
+
+/// Asks `sql`, on threads of its own: the caller's may belong to a runtime.
+pub(super) fn ask(sql: &str, sources: &Sources, limits: &ReadLimits, limit: usize) -> Result<Answer, QueryError> {
+    let damage = Arc::new(Damage::default());
+    match attempt(sql, sources, limits, limit, &damage) {
+        // A page may be damaged. It is found, left out, and what is left is asked again.
+        Err(QueryError::Unreadable(_) | QueryError::Ended(_)) if damage.look(sources.local_files(), limits) => {
+            attempt(sql, sources, limits, limit, &damage)
+        }
+        other => other,
+    }
+}
+
+fn attempt(
+    sql: &str,
+    sources: &Sources,
+    limits: &ReadLimits,
+    limit: usize,
+    damage: &Arc<Damage>,
+) -> Result<Answer, QueryError> {
+    std::thread::scope(|scope| {
+        let run = || {
+            let threads = std::thread::available_parallelism().map_or(1, usize::from);
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(threads)
+                .thread_stack_size(STACK)
+                .thread_name("cs-query")
+                .enable_all()
+                .build()
+                .map_err(|why| QueryError::Ended(why.to_string()))?;
+            let allowed = Duration::from_secs(limits.get(Limit::QuerySeconds));
+            let question = Question { sources, limits, damage, threads };
+            let answer = runtime.block_on(async {
+                match tokio::time::timeout(allowed, question.ask(sql, limit)).await {
+                    Ok(answer) => answer,
+                    Err(_) => Err(QueryError::Limit(limits.reached(Limit::QuerySeconds))),
+                }
+            });
+            // What does not end by itself is left to end with the process.
+            runtime.shutdown_background();
+            answer
+        };
+        let thread = std::thread::Builder::new().name("cs-query".into()).stack_size(STACK).spawn_scoped(scope, run);
+        let thread = thread.map_err(|why| QueryError::Ended(why.to_string()))?;
+        thread.join().unwrap_or_else(|_| Err(QueryError::Ended("it panicked".to_string())))
+    })
+}
+
+struct Question<'a> {
+    sources: &'a Sources,
+    limits: &'a ReadLimits,
+    damage: &'a Arc<Damage>,
+    threads: usize,
+}
+
+impl Question<'_> {
+    async fn ask(&self, sql: &str, limit: usize) -> Result<Answer, QueryError> {
+        let statement = parse::statement(sql)?;
+        let (context, pool) = self.context()?;
+        functions::register(&context).map_err(QueryError::Engine)?;
+        let named = parse::tables(&statement, &context.state())?;
+        self.register(&context, &named).await?;
+        let plan = context.state().statement_to_plan(statement).await.map_err(wrong)?;
+        let only_asks = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+        only_asks.verify_plan(&plan).map_err(wrong)?;
+        let names = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let found = context.execute_logical_plan(plan).await.map_err(wrong)?;
+        let tasks = Arc::new(found.task_ctx());
+        let physical = found.create_physical_plan().await.map_err(|error| failed(error, self.limits))?;
+        let held = MemoryConsumer::new("answer").register(&pool);
+        let mut answer = Answer { columns: distinct(names), ..Answer::default() };
+        let mut rows = execute_stream(Arc::clone(&physical), tasks).map_err(|error| failed(error, self.limits))?;
+        let mut clock = tokio::time::interval(LOOK_EVERY);
+        loop {
+            let next = tokio::select! {
+                next = rows.next() => next,
+                _ = clock.tick() => {
+                    self.check_rows(&physical)?;
+                    continue;
+                }
+            };
+            let Some(batch) = next else { break };
+            let batch = batch.map_err(|error| failed(error, self.limits))?;
+            let room = if limit == 0 { batch.num_rows() } else { limit - answer.rows.len() };
+            answer.truncated = batch.num_rows() > room;
+            for row in SqlValue::rows(&batch.slice(0, room.min(batch.num_rows()))) {
+                let row = row.map_err(|error| failed(error.into(), self.limits))?;
+                let bytes = row.iter().map(SqlValue::held).sum::<usize>() + BYTES_OF_A_ROW;
+                held.try_grow(bytes).map_err(|error| failed(error, self.limits))?;
+                answer.rows.push(row);
+            }
+            if answer.truncated {
+                break;
+            }
+        }
+        self.check_rows(&physical)?;
+        answer.findings = self.damage.findings();
+        if named.contains(RUNS) {
+            let of_runs = self.sources.runs().iter().flat_map(candlescope_reader::Run::findings);
+            answer.findings.extend(of_runs.filter(|found| found.code == Code::LimitReached).cloned());
+        }
+        Ok(answer)
+    }
+
+    fn context(&self) -> Result<(SessionContext, Arc<dyn MemoryPool>), QueryError> {
+        let bytes = usize::try_from(self.limits.get(Limit::QueryBytes)).unwrap_or(usize::MAX);
+        let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(bytes));
+        let disk = DiskManagerBuilder::default().with_max_temp_directory_size(self.limits.get(Limit::QuerySpill));
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).with_disk_manager_builder(disk);
+        let runtime = runtime.build_arc().map_err(QueryError::Engine)?;
+        let mut config = SessionConfig::new().with_target_partitions(self.threads);
+        let options = config.options_mut();
+        // A sort sets memory aside for merging what it spilled: a part of little memory.
+        options.execution.sort_spill_reservation_bytes = options.execution.sort_spill_reservation_bytes.min(bytes / 16);
+        options.execution.parquet.pushdown_filters = true;
+        options.execution.parquet.reorder_filters = true;
+        let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+        let mut context = SessionContext::new_with_state(state.build());
+        datafusion_functions_json::register_all(&mut context).map_err(QueryError::Engine)?;
+        Ok((context, pool))
+    }
+
+    /// Makes the tables and views known that are named, and those that they stand on.
+    async fn register(&self, context: &SessionContext, named: &BTreeSet<String>) -> Result<(), QueryError> {
+        let known = views::names();
+        if let Some(unknown) = named.iter().find(|name| !known.contains(&name.as_str())) {
+            return Err(QueryError::Query {
+                why: format!("there is no table `{unknown}`"),
+                hint: format!("; tables and views are {}", known.join(", ")),
+            });
+        }
+        let is_wanted = closure(context, named)?;
+        for kind in RecordKind::ALL.into_iter().filter(|kind| is_wanted.contains(kind.table())) {
+            self.register_files(context, kind)?;
+            self.view(context, kind.table(), &views::table_of(kind)).await?;
+        }
+        let memory = |name: &str, rows: datafusion::common::Result<datafusion::arrow::array::RecordBatch>| {
+            let table = rows.and_then(|rows| MemTable::try_new(rows.schema(), vec![vec![rows]]));
+            table.and_then(|table| context.register_table(name, Arc::new(table))).map_err(QueryError::Engine)
+        };
+        if is_wanted.contains(RUNS) {
+            memory(RUNS, facts::rows(self.sources.runs()))?;
+        }
+        if is_wanted.contains(COLUMNS) {
+            memory(COLUMNS, listing::rows(self.sources))?;
+        }
+        if is_wanted.contains(RESULTS) {
+            self.register_results(context)?;
+        }
+        if is_wanted.contains(SERVED) {
+            self.view(context, SERVED, &views::served()).await?;
+        }
+        for view in VIEWS.iter().filter(|view| is_wanted.contains(view.name)) {
+            self.view(context, view.name, &view.query()).await?;
+        }
+        Ok(())
+    }
+
+    async fn view(&self, context: &SessionContext, name: &str, query: &str) -> Result<(), QueryError> {
+        let plan = context.state().create_logical_plan(query).await.map_err(QueryError::Engine)?;
+        let view = datafusion::datasource::ViewTable::new(plan, Some(query.to_string()));
+        context.register_table(name, Arc::new(view)).map(drop).map_err(QueryError::Engine)
+    }
+
+    fn register_files(&self, context: &SessionContext, kind: RecordKind) -> Result<(), QueryError> {
+        let fields = columns(kind).iter().map(|column| Field::new(column.name, kind_of(column), true)).collect();
+        let segments = self.sources.runs().iter().flat_map(|run| {
+            let dir = run.dir().display().to_string();
+            let of_kind = run.segments().iter().filter(move |segment| segment.kind == kind);
+            of_kind.filter_map(move |segment| self.file(&dir, &segment.path, Some(segment.rows)))
+        });
+        let files = Files::new("run", fields, segments.collect(), Store::local(), self.limits, self.damage);
+        context.register_table(views::files_of(kind), Arc::new(files)).map(drop).map_err(QueryError::Engine)
+    }
+
+    fn register_results(&self, context: &SessionContext) -> Result<(), QueryError> {
+        let fields = self.sources.result_columns().to_vec();
+        for finding in self.sources.findings_of_studies() {
+            self.damage.tell(&finding.0, finding.1.clone());
+        }
+        let files = self
+            .sources
+            .studies()
+            .iter()
+            .filter_map(|study| self.file(&study.display().to_string(), &study.join(RESULTS_FILE), None));
+        let files = Files::new(DIR, fields, files.collect(), Store::local(), self.limits, self.damage);
+        context.register_table(RESULTS, Arc::new(files)).map(drop).map_err(QueryError::Engine)
+    }
+
+    /// A file; one that is gone is told of, and left out.
+    fn file(&self, dir: &str, path: &Path, rows: Option<u64>) -> Option<TableFile> {
+        TableFile::local(dir, path, rows).map_err(|why| self.damage.gone(path, &why)).ok()
+    }
+
+    /// Holds the rows that were read so far against their limit.
+    fn check_rows(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<(), QueryError> {
+        fn read(plan: &Arc<dyn ExecutionPlan>) -> u64 {
+            let children = plan.children();
+            if children.is_empty() {
+                let rows = plan.metrics().and_then(|metrics| metrics.output_rows());
+                return rows.map_or(0, |rows| rows as u64);
+            }
+            children.into_iter().map(read).sum()
+        }
+        Ok(self.limits.check(Limit::QueryRows, read(plan))?)
+    }
+}
+
+/// The names, and those of the tables and views that they stand on.
+fn closure(context: &SessionContext, named: &BTreeSet<String>) -> Result<BTreeSet<String>, QueryError> {
+    let mut all = named.clone();
+    let mut to_come: Vec<String> = named.iter().cloned().collect();
+    while let Some(name) = to_come.pop() {
+        let view = VIEWS.iter().find(|view| view.name == name);
+        let more = match view {
+            Some(view) => parse::tables(&parse::statement(&view.query())?, &context.state())?,
+            None if name == SERVED => BTreeSet::from([RecordKind::Step.table().to_string()]),
+            None => BTreeSet::new(),
+        };
+        to_come.extend(more.into_iter().filter(|name| all.insert(name.clone())));
+    }
+    Ok(all)
+}
+
+fn kind_of(column: &Column) -> DataType {
+    match column.kind {
+        ColumnType::Int64 => DataType::Int64,
+        ColumnType::Int32 => DataType::Int32,
+        ColumnType::Float64 => DataType::Float64,
+        ColumnType::Utf8 => DataType::Utf8View,
+    }
+}
+
+impl TableFile {
+    /// A file of this machine.
+    fn local(dir: &str, path: &Path, rows: Option<u64>) -> Result<Self, String> {
+        let found = path.metadata().map_err(|why| why.to_string())?;
+        let location = object_store::path::Path::from_filesystem_path(path).map_err(|why| why.to_string())?;
+        let last_modified = found.modified().map_err(|why| why.to_string())?.into();
+        let meta = object_store::ObjectMeta { location, last_modified, size: found.len(), e_tag: None, version: None };
+        Ok(Self { dir: dir.to_string(), local: Some(path.to_path_buf()), meta, rows })
+    }
+}

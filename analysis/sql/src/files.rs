@@ -1,0 +1,233 @@
+//! Parquet files as a table of the engine: scanned in pieces, only the columns and row groups that a query needs.
+
+use super::damage::Damage;
+use super::source::Store;
+use candlescope_reader::{ReadLimits, checked};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::{Result, ScalarValue, Statistics, project_schema};
+use datafusion::datasource::TableType;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::{DefaultParquetFileReaderFactory, ParquetAccessPlan};
+use datafusion::datasource::physical_plan::{
+    FileGroup, FileScanConfigBuilder, ParquetFileReaderFactory, ParquetSource,
+};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
+use datafusion::parquet::arrow::async_reader::AsyncFileReader;
+use datafusion::parquet::errors::{ParquetError, Result as ParquetResult};
+use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataBuilder};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use object_store::ObjectMeta;
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A file of a table.
+#[derive(Debug, Clone)]
+pub(super) struct TableFile {
+    /// What stands in the column of its directory.
+    pub(super) dir: String,
+    /// Where it is on this machine, if it is.
+    pub(super) local: Option<PathBuf>,
+    pub(super) meta: ObjectMeta,
+    /// By its footer, where that was read.
+    pub(super) rows: Option<u64>,
+}
+
+/// Files that have the same table, with the directory of each as a column.
+#[derive(Debug)]
+pub(super) struct Files {
+    /// The directory's column last.
+    columns: TableSchema,
+    files: Vec<TableFile>,
+    store: Store,
+    limits: ReadLimits,
+    damage: Arc<Damage>,
+}
+
+impl Files {
+    /// Files with these columns, and their directories as `dir`.
+    pub(super) fn new(
+        dir: &str,
+        columns: Vec<Field>,
+        files: Vec<TableFile>,
+        store: Store,
+        limits: &ReadLimits,
+        damage: &Arc<Damage>,
+    ) -> Self {
+        let place = Arc::new(Field::new(dir, DataType::Utf8View, false));
+        let columns =
+            TableSchema::builder(Arc::new(Schema::new(columns))).with_table_partition_cols(vec![place]).build();
+        Self { columns, files, store, limits: limits.clone(), damage: Arc::clone(damage) }
+    }
+
+    fn statistics(&self) -> Statistics {
+        let rows = self.files.iter().map(|file| file.rows).sum::<Option<u64>>();
+        let mut statistics = Statistics::new_unknown(self.columns.table_schema());
+        let inexact = |n: u64| usize::try_from(n).map_or(Precision::Absent, Precision::Inexact);
+        statistics.num_rows = rows.map_or(Precision::Absent, inexact);
+        statistics.total_byte_size = inexact(self.files.iter().map(|file| file.meta.size).sum());
+        statistics
+    }
+}
+
+#[async_trait::async_trait]
+impl TableProvider for Files {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.columns.table_schema())
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(self.statistics())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.files.is_empty() {
+            return Ok(Arc::new(EmptyExec::new(project_schema(&self.schema(), projection)?)));
+        }
+        // What the headers of pages claim is checked for the columns that are decoded, those of conditions included.
+        let schema = self.columns.table_schema();
+        let mut wanted: HashSet<String> = match projection {
+            Some(of) => of.iter().map(|at| schema.field(*at).name().clone()).collect(),
+            None => schema.fields().iter().map(|field| field.name().clone()).collect(),
+        };
+        wanted.extend(filters.iter().flat_map(Expr::column_refs).map(|column| column.name.clone()));
+        let store = state.runtime_env().object_store(&self.store.url)?;
+        let readers = CheckedFiles {
+            of_store: DefaultParquetFileReaderFactory::new(store),
+            wanted: Arc::new(wanted),
+            limits: self.limits.clone(),
+            damage: Arc::clone(&self.damage),
+        };
+        let mut options = state.default_table_options().parquet;
+        options.global = state.config_options().execution.parquet.clone();
+        let source = ParquetSource::new(self.columns.clone())
+            .with_table_parquet_options(options)
+            .with_parquet_file_reader_factory(Arc::new(readers));
+        let files = self.files.iter().map(|file| {
+            let dir = ScalarValue::Utf8View(Some(file.dir.clone()));
+            let mut found = PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(vec![dir]);
+            if let Some(local) = &file.local {
+                found = found.with_extension(Local(local.clone()));
+                if let Some(readable) = self.damage.readable(local) {
+                    let mut plan = ParquetAccessPlan::new_all(readable.len());
+                    (0..readable.len()).filter(|group| !readable[*group]).for_each(|group| plan.skip(group));
+                    found = found.with_extension(plan);
+                }
+            }
+            found
+        });
+        let groups = FileGroup::new(files.collect()).split_files(state.config().target_partitions());
+        let config = FileScanConfigBuilder::new(self.store.url.clone(), Arc::new(source))
+            .with_file_groups(groups)
+            .with_statistics(self.statistics())
+            .with_projection_indices(projection.cloned())?
+            // A condition may leave rows out after they are read.
+            .with_limit(limit.filter(|_| filters.is_empty()))
+            .build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+}
+
+/// Where a file is on this machine.
+struct Local(PathBuf);
+
+/// Readers of files of unknown origin: those on this machine are held against the limits on reading before the engine
+/// decodes them.
+struct CheckedFiles {
+    of_store: DefaultParquetFileReaderFactory,
+    wanted: Arc<HashSet<String>>,
+    limits: ReadLimits,
+    damage: Arc<Damage>,
+}
+
+impl fmt::Debug for CheckedFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckedFiles").field("wanted", &self.wanted).finish_non_exhaustive()
+    }
+}
+
+impl ParquetFileReaderFactory for CheckedFiles {
+    fn create_reader(
+        &self,
+        partition: usize,
+        file: PartitionedFile,
+        hint: Option<usize>,
+        metrics: &ExecutionPlanMetricsSet,
+    ) -> Result<Box<dyn AsyncFileReader + Send>> {
+        let local = file.extension::<Local>().map(|local| local.0.clone());
+        let inner = self.of_store.create_reader(partition, file, hint, metrics)?;
+        let Some(path) = local else { return Ok(inner) };
+        let (wanted, limits, damage) = (Arc::clone(&self.wanted), self.limits.clone(), Arc::clone(&self.damage));
+        Ok(Box::new(CheckedFile { inner, path, wanted, limits, damage }))
+    }
+}
+
+struct CheckedFile {
+    inner: Box<dyn AsyncFileReader + Send>,
+    path: PathBuf,
+    wanted: Arc<HashSet<String>>,
+    limits: ReadLimits,
+    damage: Arc<Damage>,
+}
+
+impl AsyncFileReader for CheckedFile {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<bytes::Bytes>> {
+        self.inner.get_bytes(range)
+    }
+
+    fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, ParquetResult<Vec<bytes::Bytes>>> {
+        self.inner.get_byte_ranges(ranges)
+    }
+
+    fn get_metadata<'a>(
+        &'a mut self,
+        _: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
+        async move {
+            let (path, wanted, limits) = (self.path.clone(), Arc::clone(&self.wanted), self.limits.clone());
+            let check = move || checked::metadata(&path, &|name| wanted.contains(name), &limits);
+            match tokio::task::spawn_blocking(check).await.map_err(|why| ParquetError::External(Box::new(why)))? {
+                Ok(metadata) => Ok(metadata),
+                // The file is told of, and has no rows: all others are still read.
+                Err(finding) => {
+                    self.damage.tell(&self.path, finding);
+                    nothing()
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+/// A file without rows and columns.
+fn nothing() -> ParquetResult<Arc<ParquetMetaData>> {
+    use datafusion::parquet::file::metadata::FileMetaData;
+    use datafusion::parquet::schema::types::{SchemaDescriptor, Type};
+    let schema = SchemaDescriptor::new(Arc::new(Type::group_type_builder("none").build()?));
+    Ok(Arc::new(ParquetMetaDataBuilder::new(FileMetaData::new(2, 0, None, None, Arc::new(schema), None)).build()))
+}

@@ -1,0 +1,108 @@
+//! The views over runs, each a file of `views/`, and what they stand on in each engine.
+//!
+//! A view is one SELECT in SQL that DataFusion, DuckDB and Spark understand alike. What differs (how a file's directory
+//! becomes a column, what reads a list in a text) is below the views: one statement for each table and engine.
+
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::columns;
+
+/// The table with one row a run, from `run.json`.
+pub(super) const RUNS: &str = "runs";
+/// The table with the samples of studies.
+pub(super) const RESULTS: &str = "results";
+/// The table with every column and its meaning.
+pub(super) const COLUMNS: &str = "columns";
+/// What steps for several requests do for each of them.
+pub(super) const SERVED: &str = "served";
+/// Before the name of the files that a view of the same name stands on.
+const BEHIND: &str = "_";
+
+/// A view that is the same text in every engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct View {
+    /// Its name.
+    pub name: &'static str,
+    /// Its file: lines of its meaning, then the query.
+    text: &'static str,
+}
+
+macro_rules! views {
+    ($($name:literal),+ $(,)?) => {
+        &[$(View { name: $name, text: include_str!(concat!("../views/", $name, ".sql")) }),+]
+    };
+}
+
+/// The views, each after those that it reads.
+pub const VIEWS: &[View] = views![
+    "warmup",
+    "measured_requests",
+    "application_steps",
+    "measured_steps",
+    "measured_spans",
+    "recorded_steps",
+    "gpu_intervals",
+    "gpu_time",
+    "self_time",
+    "operators",
+    "phases",
+    "device_time",
+    "request_latency",
+    "days",
+    "rank_steps",
+    "stragglers",
+];
+
+impl View {
+    /// What it holds.
+    pub fn meaning(&self) -> String {
+        let lines = self.text.lines().map_while(|line| line.strip_prefix("-- "));
+        lines.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The query that it stands for.
+    pub fn query(&self) -> String {
+        let lines = self.text.lines().skip_while(|line| line.starts_with("--"));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Names of all tables and views, in order.
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = RecordKind::ALL.into_iter().map(RecordKind::table).collect();
+    names.extend([RUNS, RESULTS, COLUMNS, SERVED]);
+    names.extend(VIEWS.iter().map(|view| view.name));
+    names.sort_unstable();
+    names
+}
+
+/// A name as SQL writes it.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The files of a kind of record as a table of this engine.
+pub(super) fn files_of(kind: RecordKind) -> String {
+    format!("{BEHIND}{}", kind.table())
+}
+
+/// The table of a kind of record over its files: its run first, then the operator where there is a path.
+pub(super) fn table_of(kind: RecordKind) -> String {
+    let names: Vec<String> = columns(kind).iter().map(|column| quoted(column.name)).collect();
+    let has = |name: &str| columns(kind).iter().any(|column| column.name == name);
+    let operator = match (has("path"), has("module")) {
+        (true, true) => "operator_of(path, module) AS operator, ",
+        (true, false) => "operator_of(path, NULL) AS operator, ",
+        (false, _) => "",
+    };
+    format!("SELECT run, {operator}{} FROM {}", names.join(", "), quoted(&files_of(kind)))
+}
+
+/// `served` in this engine.
+pub(super) fn served() -> String {
+    format!(
+        "SELECT run, step, part[1] AS request, part[2] AS tokens, part[3] AS output_tokens FROM (SELECT run, step, \
+         unnest({}(serves)) AS part FROM steps WHERE serves IS NOT NULL) AS parts",
+        super::functions::SERVED
+    )
+}
