@@ -32,6 +32,9 @@ pub(crate) enum Command {
     /// Ask runs and studies in SQL
     #[command(after_help = crate::query::EXAMPLES)]
     Query(crate::query::QueryArgs),
+    /// Write the tables and views of runs as a script for another engine: DuckDB, Spark
+    #[command(after_help = crate::views::EXAMPLES)]
+    Views(crate::views::ViewsArgs),
     /// Predict what a model reaches on a device, or hold runs against their rooflines
     #[command(after_help = crate::roofline::EXAMPLES)]
     Roofline(Box<crate::roofline::RooflineArgs>),

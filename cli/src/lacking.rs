@@ -63,6 +63,8 @@ absent!(monitor, MonitorArgs -> (), "`candlescope monitor`", "monitor");
 absent!(ncu, NcuArgs -> (), "`candlescope ncu`", "ncu");
 #[cfg(not(feature = "query"))]
 absent!(query, QueryArgs -> (), "`candlescope query`", "query");
+#[cfg(not(feature = "query"))]
+absent!(views, ViewsArgs -> (), "`candlescope views`", "query");
 #[cfg(not(feature = "trace-candle"))]
 absent!(trace_candle, TraceCandleArgs -> (), "`candlescope trace-candle-nn`", "trace-candle");
 

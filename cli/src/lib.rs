@@ -69,6 +69,8 @@ mod threads;
 mod trace_candle;
 #[cfg(feature = "lab")]
 mod tune;
+#[cfg(feature = "query")]
+mod views;
 mod work;
 
 // Commands that a build can lack keep their names, and say how to build them.
@@ -76,12 +78,12 @@ mod work;
 use lacking::monitor;
 #[cfg(not(feature = "ncu"))]
 use lacking::ncu;
-#[cfg(not(feature = "query"))]
-use lacking::query;
 #[cfg(not(feature = "trace-candle"))]
 use lacking::trace_candle;
 #[cfg(not(feature = "lab"))]
 use lacking::{bench, compare, journey, load, optimise, tune};
+#[cfg(not(feature = "query"))]
+use lacking::{query, views};
 
 use clap::Parser;
 use command::{Cli, Command};
@@ -120,6 +122,7 @@ pub fn main() -> ExitCode {
         },
         Command::Ncu(args) => ncu::run(&args),
         Command::Query(args) => query::run(&args),
+        Command::Views(args) => views::run(&args),
         Command::Roofline(args) => roofline::run(&args),
         Command::Monitor(args) => monitor::run(&args),
         Command::Load(args) => load::run(&args),

@@ -15,11 +15,13 @@ mod functions;
 mod listing;
 mod parse;
 mod query_error;
+mod script;
 mod source;
 mod value;
 mod views;
 
 pub use query_error::QueryError;
+pub use script::{Engine, script};
 pub use source::{SourceError, Sources};
 pub use value::{Answer, SqlValue};
 pub use views::{VIEWS, View, names};

@@ -1,5 +1,5 @@
 -- Latency of measured requests: to the first token, between tokens after it (TPOT, of requests with more than one), in all.
 SELECT run, request, model, outcome, host_start_ns, prompt_tokens, output_tokens, queue_ns, ttft_ns, host_dur_ns,
-       CASE WHEN output_tokens > 1 AND last_token_ns IS NOT NULL AND ttft_ns IS NOT NULL
-            THEN CAST(last_token_ns - ttft_ns AS DOUBLE) / (output_tokens - 1) END AS tpot_ns
+       CASE WHEN output_tokens > 1 THEN CAST(coalesce(last_token_ns, host_dur_ns) - ttft_ns AS DOUBLE) / (output_tokens - 1) END
+       AS tpot_ns
 FROM measured_requests

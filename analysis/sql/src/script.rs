@@ -1,0 +1,255 @@
+//! The same tables and views in other engines: a script for DuckDB, and one for whatever speaks Spark SQL.
+
+use super::facts::FACTS;
+use super::source::{DIR, RESULTS as RESULTS_FILE, Sources};
+use super::views::{RESULTS, RUNS, SERVED, VIEWS, quoted};
+use candlescope_reader::{ReadLimits, Run, checked};
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::{Column, ColumnType, columns};
+use datafusion::arrow::array::{Array, AsArray};
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Component, Path};
+
+/// An engine that is not ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Engine {
+    /// DuckDB.
+    DuckDb,
+    /// Spark SQL: Spark itself, Sail, Databricks. Paths must be readable by its workers.
+    Spark,
+}
+
+/// Statements that make the tables and views of these runs in `engine`.
+pub fn script(engine: Engine, sources: &Sources, limits: &ReadLimits) -> String {
+    let mut script = String::new();
+    if engine == Engine::DuckDb {
+        script += OPERATOR_MACRO;
+        script += JSON_MACRO;
+    }
+    let mut view = |name: &str, query: &str, meaning: &str| {
+        let create = match engine {
+            Engine::DuckDb => "CREATE OR REPLACE VIEW",
+            Engine::Spark => "CREATE OR REPLACE TEMPORARY VIEW",
+        };
+        let meaning = if meaning.is_empty() { String::new() } else { format!("-- {meaning}\n") };
+        let _ = writeln!(script, "{meaning}{create} {} AS\n{query};\n", engine.quoted(name));
+    };
+    view(RUNS, &engine.runs(sources), "One row a run, from run.json");
+    for kind in RecordKind::ALL {
+        view(kind.table(), &engine.table(kind, sources, limits), "");
+    }
+    if !sources.studies().is_empty() {
+        view(RESULTS, &engine.results(sources), "Samples of studies");
+    }
+    view(SERVED, engine.served(), "What steps for several requests do for each of them");
+    VIEWS.iter().for_each(|of| view(of.name, &of.query(), &of.meaning()));
+    script
+}
+
+const OPERATOR_MACRO: &str = r"-- A path without ordinals, or the step and the module without numbers.
+CREATE OR REPLACE MACRO operator_of(path, module) AS
+    CASE WHEN module IS NULL THEN regexp_replace(path, '\[\d+\]', '', 'g')
+    ELSE CASE WHEN contains(path, '/') THEN regexp_replace(split_part(path, '/', 1), '\[\d+\]$', '') || '/' ELSE '' END || array_to_string(
+        list_transform(string_split(module, '.'), lambda part: CASE WHEN regexp_full_match(part, '\d+') THEN '*' ELSE part END), '.')
+    END;
+
+";
+const JSON_MACRO: &str = "CREATE OR REPLACE MACRO get_json_object(object, path) AS object ->> path;\n\n";
+
+/// Of a file: which of the columns it has.
+type Known = Vec<bool>;
+
+impl Engine {
+    fn quoted(self, name: &str) -> String {
+        match self {
+            Self::DuckDb => quoted(name),
+            Self::Spark => format!("`{}`", name.replace('`', "``")),
+        }
+    }
+
+    fn text(self, text: &str) -> String {
+        match self {
+            Self::DuckDb => format!("'{}'", text.replace('\'', "''")),
+            // Backslashes begin escapes there.
+            Self::Spark => format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'")),
+        }
+    }
+
+    fn kind(self, kind: ColumnType) -> &'static str {
+        match (kind, self) {
+            (ColumnType::Int64, _) => "BIGINT",
+            (ColumnType::Int32, _) => "INT",
+            (ColumnType::Float64, _) => "DOUBLE",
+            (ColumnType::Utf8, Self::DuckDb) => "VARCHAR",
+            (ColumnType::Utf8, Self::Spark) => "STRING",
+        }
+    }
+
+    /// The facts of each run as they are now: what they are made of is JSON, which every engine reads in a way of its own.
+    fn runs(self, sources: &Sources) -> String {
+        let Ok(rows) = super::facts::rows(sources.runs()) else { return "SELECT NULL AS run WHERE 1 = 0".into() };
+        let text_of = self.kind(ColumnType::Utf8);
+        let value = |at: usize, row: usize| {
+            let column = rows.column(at);
+            if column.is_null(row) {
+                let kind = match column.data_type() {
+                    DataType::Int64 => "BIGINT",
+                    DataType::Boolean => "BOOLEAN",
+                    _ => text_of,
+                };
+                return format!("CAST(NULL AS {kind})");
+            }
+            match column.data_type() {
+                DataType::Int64 => format!("CAST({} AS BIGINT)", column.as_primitive::<Int64Type>().value(row)),
+                DataType::Boolean => column.as_boolean().value(row).to_string(),
+                _ => self.text(column.as_string_view().value(row)),
+            }
+        };
+        let names: Vec<&str> = std::iter::once("run").chain(FACTS.iter().map(|fact| fact.name)).collect();
+        let row = |row: usize| {
+            let values =
+                names.iter().enumerate().map(|(at, name)| format!("{} AS {}", value(at, row), self.quoted(name)));
+            format!("SELECT {}", values.collect::<Vec<_>>().join(", "))
+        };
+        let all: Vec<String> = (0..rows.num_rows()).map(row).collect();
+        if all.is_empty() {
+            let none = FACTS.iter().map(|fact| {
+                let kind = match fact.kind() {
+                    DataType::Int64 => "BIGINT",
+                    DataType::Boolean => "BOOLEAN",
+                    _ => text_of,
+                };
+                format!("CAST(NULL AS {kind}) AS {}", self.quoted(fact.name))
+            });
+            let none: Vec<String> = std::iter::once(format!("CAST(NULL AS {text_of}) AS run")).chain(none).collect();
+            return format!("SELECT {} WHERE 1 = 0", none.join(", "));
+        }
+        all.join("\nUNION ALL ")
+    }
+
+    fn table(self, kind: RecordKind, sources: &Sources, limits: &ReadLimits) -> String {
+        let of = columns(kind);
+        let has = |name: &str| of.iter().any(|column| column.name == name);
+        let files = match self {
+            Self::DuckDb => Self::duckdb_files(kind, sources),
+            Self::Spark => self.spark_files(kind, sources, limits),
+        };
+        let operator = match (has("path"), self) {
+            (false, _) => String::new(),
+            (true, Self::DuckDb) => {
+                format!("operator_of(path, {}) AS operator, ", if has("module") { "module" } else { "NULL" })
+            }
+            (true, Self::Spark) => format!("{} AS operator, ", spark_operator(has("module"))),
+        };
+        let names: Vec<String> = of.iter().map(|column| self.quoted(column.name)).collect();
+        format!("SELECT run, {operator}{}\nFROM ({files}) AS files", names.join(", "))
+    }
+
+    /// Columns that no file has are there, and null.
+    fn nothing(self, of: &[Column]) -> String {
+        let columns =
+            of.iter().map(|column| format!("CAST(NULL AS {}) AS {}", self.kind(column.kind), self.quoted(column.name)));
+        let columns: Vec<String> = columns.collect();
+        format!("SELECT CAST(NULL AS {}) AS run, {} WHERE 1 = 0", self.kind(ColumnType::Utf8), columns.join(", "))
+    }
+
+    fn duckdb_files(kind: RecordKind, sources: &Sources) -> String {
+        let engine = Self::DuckDb;
+        let with_rows = sources.runs().iter().filter(|run| run.segments().iter().any(|segment| segment.kind == kind));
+        // A path comes back without its `.` and `..`, so that it does not tell the run.
+        let comes_back = |dir: &Path| {
+            let odd = |part: Component<'_>| matches!(part, Component::ParentDir | Component::CurDir);
+            !dir.components().any(odd) && !dir.starts_with(".")
+        };
+        let (plain, odd): (Vec<&Run>, Vec<&Run>) = with_rows.partition(|run| comes_back(run.dir()));
+        let glob = |run: &Run| engine.text(&format!("{}/{}/part-*.parquet", run.dir().display(), kind.table()));
+        let mut parts = vec![engine.nothing(columns(kind))];
+        if !plain.is_empty() {
+            let globs: Vec<String> = plain.into_iter().map(glob).collect();
+            parts.push(format!(
+                "SELECT regexp_replace(filename, '/{}/[^/]*$', '') AS run, * EXCLUDE (filename) FROM read_parquet([{}], filename = \
+                 true, union_by_name = true)",
+                kind.table(),
+                globs.join(", ")
+            ));
+        }
+        parts.extend(odd.into_iter().map(|run| {
+            let dir = engine.text(&run.dir().display().to_string());
+            format!("SELECT {dir} AS run, * FROM read_parquet({}, union_by_name = true)", glob(run))
+        }));
+        parts.join("\nUNION ALL BY NAME ")
+    }
+
+    /// One part for each run and set of columns: nothing tells a row's file there.
+    fn spark_files(self, kind: RecordKind, sources: &Sources, limits: &ReadLimits) -> String {
+        let of = columns(kind);
+        let mut parts = vec![self.nothing(of)];
+        for run in sources.runs() {
+            let mut files: BTreeMap<Known, Vec<String>> = BTreeMap::new();
+            for segment in run.segments().iter().filter(|segment| segment.kind == kind) {
+                let Ok(schema) = checked::schema(&segment.path, limits) else { continue };
+                let known = of.iter().map(|column| schema.field_with_name(column.name).is_ok()).collect();
+                let path = std::path::absolute(&segment.path).unwrap_or_else(|_| segment.path.clone());
+                files.entry(known).or_default().push(path.display().to_string());
+            }
+            let dir = self.text(&run.dir().display().to_string());
+            for (known, files) in files {
+                let values = of.iter().zip(&known).map(|(column, is_there)| match is_there {
+                    // Some readers give a column that was written as a dictionary as one.
+                    true if column.kind == ColumnType::Utf8 => {
+                        let name = self.quoted(column.name);
+                        format!("CAST({name} AS STRING) AS {name}")
+                    }
+                    true => self.quoted(column.name),
+                    false => format!("CAST(NULL AS {}) AS {}", self.kind(column.kind), self.quoted(column.name)),
+                });
+                let values = values.collect::<Vec<_>>().join(", ");
+                for file in files {
+                    parts.push(format!("SELECT {dir} AS run, {values} FROM parquet.{}", self.quoted(&file)));
+                }
+            }
+        }
+        parts.join("\nUNION ALL ")
+    }
+
+    fn results(self, sources: &Sources) -> String {
+        let part = |study: &std::path::PathBuf| {
+            let (dir, file) = (self.text(&study.display().to_string()), study.join(RESULTS_FILE).display().to_string());
+            match self {
+                Self::DuckDb => format!("SELECT {dir} AS {DIR}, * FROM read_parquet({})", self.text(&file)),
+                Self::Spark => format!("SELECT {dir} AS {DIR}, * FROM parquet.{}", self.quoted(&file)),
+            }
+        };
+        let parts: Vec<String> = sources.studies().iter().map(part).collect();
+        parts.join(if self == Self::DuckDb { "\nUNION ALL BY NAME " } else { "\nUNION ALL " })
+    }
+
+    fn served(self) -> &'static str {
+        match self {
+            Self::DuckDb => {
+                "SELECT run, step, part[1] AS request, part[2] AS tokens, part[3] AS output_tokens FROM (SELECT run, step, \
+                 unnest(serves::BIGINT[][]) AS part FROM steps WHERE serves IS NOT NULL) AS parts"
+            }
+            Self::Spark => {
+                "SELECT run, step, part[0] AS request, part[1] AS tokens, part[2] AS output_tokens FROM (SELECT run, step, \
+                 explode(from_json(serves, 'array<array<bigint>>')) AS part FROM steps WHERE serves IS NOT NULL) AS parts"
+            }
+        }
+    }
+}
+
+fn spark_operator(has_module: bool) -> String {
+    let plain = r"regexp_replace(path, '\\[\\d+\\]', '')";
+    if !has_module {
+        return plain.to_string();
+    }
+    // Parts that are numbers become `*`: each dot twice, so that neighbours do not share one.
+    let doubled = r"regexp_replace(concat('.', replace(module, '.', '..'), '.'), '[.][0-9]+[.]', '.*.')";
+    let starred = format!("replace({doubled}, '..', '.')");
+    let starred = format!("substring({starred}, 2, length({starred}) - 2)");
+    let before = r"CASE WHEN path LIKE '%/%' THEN concat(regexp_replace(split(path, '/')[0], '\\[\\d+\\]$', ''), '/') ELSE '' END";
+    format!("CASE WHEN module IS NULL THEN {plain} ELSE concat({before}, {starred}) END")
+}

@@ -1,0 +1,140 @@
+//! Every view, every query of the documents and of findings gives the same rows here, in DuckDB and in Spark SQL.
+#![allow(missing_docs, reason = "a test")]
+mod common;
+use candlescope_testkit::tools::PYTHON;
+use common::*;
+use serde_json::{Map, Value, json as object};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The SQL blocks of a page.
+fn blocks(page: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(Path::new(ROOT).join(page)).unwrap();
+    let blocks =
+        text.split("```sql\n").skip(1).map(|part| part.split("```").next().unwrap().trim().trim_end_matches(';'));
+    blocks.map(str::to_string).collect()
+}
+
+/// A row such that equal rows of different engines are equal: yes and no as they have them, numbers to eight digits.
+fn row(values: &[Value]) -> String {
+    let value = |value: &Value| match value {
+        Value::Number(n) => format!("{:.7e}", n.as_f64().unwrap()),
+        other => other.to_string(),
+    };
+    values.iter().map(value).collect::<Vec<_>>().join(" | ")
+}
+
+fn sorted(rows: impl Iterator<Item = String>) -> Vec<String> {
+    let mut rows: Vec<String> = rows.collect();
+    rows.sort();
+    rows
+}
+
+/// Asks all three, and returns how many rows each query has.
+fn compare(runs: &[&Path], queries: &Map<String, Value>) -> Vec<(String, usize)> {
+    let Some(python) = require(&PYTHON) else { return Vec::new() };
+    let paths: Vec<&str> = runs.iter().map(|run| run.to_str().unwrap()).collect();
+    let script = |engine: &str| ok(&[&["views", engine], &paths[..]].concat());
+    let asked = object!({"duckdb": script("duckdb"), "spark": script("spark"), "queries": queries});
+    let mut child = Command::new(python)
+        .arg(Path::new(ROOT).join("tests/python/engines.py"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    serde_json::to_writer(child.stdin.take().unwrap(), &asked).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let theirs = json(text(&output.stdout).trim());
+    let mut counts = Vec::new();
+    for (name, sql) in queries {
+        let sql = sql.as_str().unwrap();
+        let ours = json(&ok(&[&["query", sql], &paths[..], &["--json", "--limit", "0"]].concat()));
+        let columns: Vec<&str> =
+            ours["columns"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+        let of = |of: &Value| -> String { row(&columns.iter().map(|name| of[*name].clone()).collect::<Vec<_>>()) };
+        let rows = sorted(ours["rows"].as_array().unwrap().iter().map(of));
+        for engine in ["duckdb", "spark"] {
+            let answer = &theirs[engine][name];
+            assert!(answer["error"].is_null(), "{name} in {engine}: {}\n{sql}", answer["error"]);
+            let found = answer["rows"].as_array().unwrap().iter().map(|of| row(of.as_array().unwrap()));
+            let found = sorted(found);
+            assert_eq!(answer["columns"].as_array().unwrap().len(), columns.len(), "{name} in {engine}");
+            let differ: Vec<_> = rows.iter().zip(&found).filter(|(a, b)| a != b).take(3).collect();
+            assert!(
+                rows.len() == found.len() && differ.is_empty(),
+                "{name} in {engine}: {} and {} rows: {differ:#?}\n{sql}",
+                rows.len(),
+                found.len()
+            );
+        }
+        counts.push((name.clone(), rows.len()));
+    }
+    counts
+}
+
+/// Findings of a run, their queries by code.
+fn findings(run: &Path) -> Map<String, Value> {
+    let analysis = json(&ok(&["analyze", run.to_str().unwrap(), "--json"]));
+    let found = analysis["findings"].as_array().unwrap();
+    found.iter().map(|found| (format!("finding {}", found["code"].as_str().unwrap()), found["query"].clone())).collect()
+}
+
+fn everything(runs: &[&Path]) -> Map<String, Value> {
+    let mut queries = Map::new();
+    for view in candlescope_sql::VIEWS {
+        queries.insert(view.name.to_string(), format!("SELECT * FROM {}", view.name).into());
+    }
+    for name in ["served", "stacks", "stack_samples", "requests", "steps", "kernels"] {
+        queries.insert(name.to_string(), format!("SELECT * FROM {name}").into());
+    }
+    for (at, sql) in blocks("docs/sql.md").into_iter().enumerate() {
+        queries.insert(format!("docs/sql.md {at}"), sql.into());
+    }
+    runs.iter().for_each(|run| queries.extend(findings(run)));
+    queries
+}
+
+fn recorded(name: &str) -> PathBuf {
+    Path::new(ROOT).join("cli/tests/recorded/gpu").join(name)
+}
+
+#[test]
+fn three_engines_agree_on_runs_of_a_cpu() {
+    let dir = tempfile::tempdir().unwrap();
+    let new = dir.path().join("it's new");
+    let args =
+        ["profile", "--model", "embedded", "--max-new-tokens", "6", "--repeats", "3", "--warmup", "1", "--no-progress"];
+    ok(&[&args[..], &["--stacks", "--out", new.to_str().unwrap()]].concat());
+    // One of an earlier version beside it, which lacks columns and tables.
+    let old = Path::new(ROOT).join("analysis/tests/fixtures/schema-v1");
+    let runs = [new.as_path(), old.as_path()];
+    let counts = compare(&runs, &everything(&[&new]));
+    for (name, rows) in counts {
+        let may_be_empty = [
+            "application_steps",
+            "served",
+            "recorded_steps",
+            "gpu_",
+            "device_time",
+            "stragglers",
+            "kernels",
+            "docs",
+            "finding",
+            "stack",
+        ];
+        assert!(rows > 0 || may_be_empty.iter().any(|part| name.starts_with(part)), "{name}");
+    }
+}
+
+#[test]
+fn three_engines_agree_on_runs_of_a_gpu() {
+    let (replays, unmodified) = (recorded("replays"), recorded("unmodified"));
+    let runs = [replays.as_path(), unmodified.as_path()];
+    let counts = compare(&runs, &everything(&runs));
+    for (name, rows) in counts {
+        let has_rows = ["gpu_time", "recorded_steps", "device_time", "kernels", "finding"];
+        assert!(rows > 0 || !has_rows.iter().any(|part| name.starts_with(part)), "{name}");
+    }
+}

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Answers queries in DuckDB and in Spark SQL, the latter by Sail, which needs no JVM.
+
+Reads one JSON object: {"duckdb": script of views, "spark": the same for Spark, "queries": {name: SQL}}. Prints one:
+{"duckdb": {name: answer}, "spark": …}, an answer being {"columns": […], "rows": [[…]]} or {"error": text}.
+"""
+
+import decimal
+import json
+import os
+import sys
+import warnings
+
+# Says which version of pandas it would rather have.
+warnings.filterwarnings("ignore", category=FutureWarning)
+
+import duckdb
+
+
+def plain(value):
+    return float(value) if isinstance(value, decimal.Decimal) else value
+
+
+def answers(queries, ask):
+    found = {}
+    for name, sql in queries.items():
+        try:
+            columns, rows = ask(sql)
+            found[name] = {"columns": columns, "rows": [[plain(value) for value in row] for row in rows]}
+        except Exception as error:  # each engine has its own; all are told
+            found[name] = {"error": str(error)}
+    return found
+
+
+def in_duckdb(script, queries):
+    db = duckdb.connect()
+    db.execute(script)
+
+    def ask(sql):
+        answer = db.sql(sql)
+        return answer.columns, answer.fetchall()
+
+    return answers(queries, ask)
+
+
+def in_spark(script, queries):
+    os.environ.setdefault("RUST_LOG", "error")
+    from pysail.spark import SparkConnectServer
+    from pyspark.sql import SparkSession
+
+    server = SparkConnectServer("127.0.0.1", 0)
+    server.start(background=True)
+    session = SparkSession.builder.remote("sc://127.0.0.1:%d" % server.listening_address[1]).getOrCreate()
+
+    def ask(sql):
+        frame = session.sql(sql)
+        return frame.columns, [list(row) for row in frame.collect()]
+
+    for statement in script.split(";\n"):
+        if statement.strip():
+            session.sql(statement)
+    found = answers(queries, ask)
+    session.stop()
+    server.stop()
+    return found
+
+
+def main() -> int:
+    asked = json.load(sys.stdin)
+    found = {name: engine(asked[name], asked["queries"]) for name, engine in (("duckdb", in_duckdb), ("spark", in_spark))}
+    print(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
