@@ -41,9 +41,9 @@ test: models venv nsys services
 	cargo check -q -p candlescope-collectors --no-default-features
 
 # Tests that take minutes each, which `make test` leaves out so that it stays below 45 minutes on two cores: notebooks on a folder of a
-# thousand runs and on runs that lack something, the server while everything around it fails.
+# thousand runs and on runs that lack something, the server while everything around it fails, an archiver that is stopped at every change.
 test-slow: models venv services
-	$(TESTS) --test notebooks --test long_run -- --ignored
+	$(TESTS) --test notebooks --test long_run --test archive -- --ignored
 
 # The tests against a real Jaeger, Prometheus and Grafana's own checks, and the server under load while they fail.
 test-services: venv services

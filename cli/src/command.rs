@@ -35,6 +35,12 @@ pub(crate) enum Command {
     /// Write the tables and views of runs as a script for another engine: DuckDB, Spark
     #[command(after_help = crate::views::EXAMPLES)]
     Views(crate::views::ViewsArgs),
+    /// Move finished runs into an archive: many runs as one data set
+    #[command(after_help = crate::archive::EXAMPLES)]
+    Archive(crate::archive::ArchiveArgs),
+    /// Remove the oldest days of an archive
+    #[command(after_help = crate::prune::EXAMPLES)]
+    Prune(crate::prune::PruneArgs),
     /// Predict what a model reaches on a device, or hold runs against their rooflines
     #[command(after_help = crate::roofline::EXAMPLES)]
     Roofline(Box<crate::roofline::RooflineArgs>),

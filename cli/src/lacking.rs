@@ -65,6 +65,10 @@ absent!(ncu, NcuArgs -> (), "`candlescope ncu`", "ncu");
 absent!(query, QueryArgs -> (), "`candlescope query`", "query");
 #[cfg(not(feature = "query"))]
 absent!(views, ViewsArgs -> (), "`candlescope views`", "query");
+#[cfg(not(feature = "query"))]
+absent!(archive, ArchiveArgs -> u8, "`candlescope archive`", "query");
+#[cfg(not(feature = "query"))]
+absent!(prune, PruneArgs -> (), "`candlescope prune`", "query");
 #[cfg(not(feature = "trace-candle"))]
 absent!(trace_candle, TraceCandleArgs -> (), "`candlescope trace-candle-nn`", "trace-candle");
 

@@ -7,6 +7,8 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod analyze;
+#[cfg(feature = "query")]
+mod archive;
 mod args;
 #[cfg(feature = "lab")]
 mod at_work;
@@ -52,6 +54,8 @@ mod profile;
 mod progress;
 mod prompts;
 #[cfg(feature = "query")]
+mod prune;
+#[cfg(feature = "query")]
 mod query;
 #[cfg(feature = "query")]
 mod query_guard;
@@ -80,10 +84,10 @@ use lacking::monitor;
 use lacking::ncu;
 #[cfg(not(feature = "trace-candle"))]
 use lacking::trace_candle;
+#[cfg(not(feature = "query"))]
+use lacking::{archive, prune, query, views};
 #[cfg(not(feature = "lab"))]
 use lacking::{bench, compare, journey, load, optimise, tune};
-#[cfg(not(feature = "query"))]
-use lacking::{query, views};
 
 use clap::Parser;
 use command::{Cli, Command};
@@ -123,6 +127,11 @@ pub fn main() -> ExitCode {
         Command::Ncu(args) => ncu::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Views(args) => views::run(&args),
+        Command::Archive(args) => match archive::run(&args) {
+            Ok(status) => return ExitCode::from(status),
+            Err(error) => Err(error),
+        },
+        Command::Prune(args) => prune::run(&args),
         Command::Roofline(args) => roofline::run(&args),
         Command::Monitor(args) => monitor::run(&args),
         Command::Load(args) => load::run(&args),

@@ -4,7 +4,7 @@ use crate::limits::limits;
 use crate::output::{note, say_in_parts};
 use crate::query_guard::guard;
 use anyhow::{Context, Result, bail};
-use candlescope_sql::{Answer, Sources, SqlValue, query};
+use candlescope_sql::{ARCHIVE_JOURNAL, Answer, Sources, SqlValue, query};
 use clap::{Args, ValueEnum};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use serde_json::{Map, Value, json};
@@ -69,6 +69,13 @@ pub(crate) fn run(args: &QueryArgs) -> Result<()> {
     };
     let limits = limits(&[])?;
     let sources = Sources::open(&args.runs, &limits)?;
+    for root in sources.archives().iter().filter(|root| root.join(ARCHIVE_JOURNAL).exists()) {
+        note(&format!(
+            "warning: a change of the archive `{0}` was stopped in the middle, or is being made: rows may be missing until \
+             `candlescope archive --to {0}` has finished it",
+            root.display()
+        ));
+    }
     let answer = guard(&limits, || query(&sql, &sources, &limits, args.limit))?;
     for finding in answer.findings() {
         note(&format!("warning: {}. {}", finding.message(), finding.remedy()));

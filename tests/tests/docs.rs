@@ -305,6 +305,20 @@ candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...]
 - Findings and abstentions of several runs stand in one list; each has its `run`.
 ";
 
+/// The views of `docs/sql.md`, between two marks.
+#[test]
+fn views_of_sql() {
+    let mut text = String::from("\n");
+    for view in candlescope_sql::VIEWS {
+        let _ = write!(text, "**`{}`**: {}\n\n```sql\n{}\n```\n\n", view.name, view.meaning(), view.query());
+    }
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/sql.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (before, rest) = page.split_once("<!-- views -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end of views -->").unwrap();
+    hold("sql.md", &format!("{before}<!-- views -->\n{text}<!-- end of views -->{after}"));
+}
+
 #[test]
 fn limits() {
     let mut text = String::from(
@@ -323,10 +337,10 @@ fn limits() {
         let _ = writeln!(text, "| `{}` | {} | {} |", limit.name(), limit.default_value(), limit.meaning());
     }
     text.push_str(
-        "\n`candlescope query` ends with an error at its three limits; they hold whoever wrote the query, and a text in it has at\n\
-         most 64 MiB. Within a call of a function with long texts (`instr`, `replace`, `LIKE`) the engine does not look at the\n\
-         clock: there the command ends itself, three seconds after `query-seconds`; a program that calls `sql::query` has to\n\
-         wait. A study's `results.parquet` is held against `columns` and `rows-per-byte` like a run's tables.\n\n\
+        "\n`candlescope query` ends with an error at its four limits; they hold whoever wrote the query. Within a call of a\n\
+         function with long texts (`replace`, `levenshtein`) the engine looks neither at the clock nor at its memory: there the\n\
+         command ends itself, three seconds after `query-seconds`, or when it holds twice `query-bytes` and 192 MiB; a program that\n\
+         calls `sql::query` has to wait. A study's `results.parquet` is held against `columns` and `rows-per-byte` like a run's tables.\n\n\
          Texts beyond `text-bytes`, in tables and in `run.json`, are cut, and the rest of the row or of the file is read.\n\n\
          Intervals are streamed and have no limit but `open-intervals`; requests, steps and kernels are held in memory while a\n\
          report is made, some 500 bytes each. Texts beyond `names`, `names-bytes` and `paths` read as `(other names)`, so that\n\

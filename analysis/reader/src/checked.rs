@@ -6,6 +6,7 @@ use super::footer::{Refusal, guarded};
 use super::pages::rows_at_a_time;
 use super::raw_table::refused;
 use crate::limits::{Limit, ReadLimits};
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use candlescope_schema::run::Finding;
 use parquet::arrow::ProjectionMask;
@@ -63,6 +64,39 @@ pub fn row_groups(path: &Path, is_wanted: &dyn Fn(&str) -> bool, limits: &ReadLi
         read.map_err(|why| first.get_or_insert_with(|| refused(path, why)).clone()).is_ok()
     });
     (readable.collect(), first)
+}
+
+/// Why a file was not read to its end.
+#[derive(Debug)]
+pub enum ReadError<E> {
+    /// The file.
+    File(Finding),
+    /// Whoever was given its rows.
+    Other(E),
+}
+
+/// Gives every row of a file to `take`, in pieces, texts as views. Unlike a report, this stops at damage.
+///
+/// # Errors
+/// What is wrong with the file, and what `take` returns.
+pub fn each_batch<E>(
+    path: &Path,
+    limits: &ReadLimits,
+    take: &mut dyn FnMut(&RecordBatch) -> Result<(), E>,
+) -> Result<(), ReadError<E>> {
+    let told = |why| ReadError::File(refused(path, why));
+    let (file, metadata, rows) = checked(path, &|_| true, limits).map_err(told)?;
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata).with_batch_size(rows);
+    let mut reader = guarded("its footer", || Ok(builder.build()?)).map_err(told)?;
+    loop {
+        let next = guarded("one of its pages", || {
+            Ok(reader.next().transpose().map_err(parquet::errors::ParquetError::from)?)
+        });
+        match next.map_err(told)? {
+            Some(rows) => take(&rows).map_err(ReadError::Other)?,
+            None => return Ok(()),
+        }
+    }
 }
 
 type Checked = (std::fs::File, ArrowReaderMetadata, usize);

@@ -1,5 +1,6 @@
 //! The engine: DataFusion, held to the limits of a query.
 
+use super::EachError;
 use super::damage::Damage;
 use super::facts;
 use super::files::{Files, TableFile};
@@ -7,23 +8,24 @@ use super::functions;
 use super::listing;
 use super::parse;
 use super::query_error::{QueryError, failed, wrong};
-use super::source::{DIR, RESULTS as RESULTS_FILE, Sources, Store};
+use super::source::{ARCHIVE_INDEX, DIR, RESULTS as RESULTS_FILE, Sources, Store};
 use super::value::{Answer, SqlValue, distinct};
-use super::views::{self, COLUMNS, RESULTS, RUNS, SERVED, VIEWS};
+use super::views::{self, ARCHIVED, COLUMNS, RESULTS, RUNS, SERVED, VIEWS};
 use candlescope_reader::limits::{Limit, ReadLimits};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::{Code, Column, ColumnType, columns};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::datasource::MemTable;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
-use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool};
+use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use futures_util::StreamExt;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,25 +37,108 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Stack of a thread that plans and runs queries.
 const STACK: usize = 16 << 20;
 
+/// Takes rows as they come.
+trait Sink: Send {
+    /// The names of the columns, before any row, and where memory is counted.
+    fn begin(&mut self, columns: Vec<String>, pool: &Arc<dyn MemoryPool>);
+    /// Some rows; whether more are wanted.
+    fn take(&mut self, rows: RecordBatch, limits: &ReadLimits) -> Result<bool, QueryError>;
+}
+
 /// Asks `sql`, on threads of its own: the caller's may belong to a runtime.
 pub(super) fn ask(sql: &str, sources: &Sources, limits: &ReadLimits, limit: usize) -> Result<Answer, QueryError> {
     let damage = Arc::new(Damage::default());
-    match attempt(sql, sources, limits, limit, &damage) {
-        // A page may be damaged. It is found, left out, and what is left is asked again.
-        Err(QueryError::Unreadable(_) | QueryError::Ended(_)) if damage.look(sources.local_files(), limits) => {
-            attempt(sql, sources, limits, limit, &damage)
+    let attempt = || {
+        let mut collected = Collected { answer: Answer::default(), limit, held: None };
+        let named = attempt(sql, sources, limits, &damage, &mut collected)?;
+        let mut answer = collected.answer;
+        answer.findings = damage.findings();
+        if named.contains(RUNS) {
+            let of_runs = sources.runs().iter().flat_map(candlescope_reader::Run::findings);
+            answer.findings.extend(of_runs.filter(|found| found.code == Code::LimitReached).cloned());
         }
+        Ok(answer)
+    };
+    let archived = sources.archived_files();
+    let all = || sources.local_files().chain(archived.iter().map(PathBuf::as_path));
+    match attempt() {
+        // A page may be damaged. It is found, left out, and what is left is asked again.
+        Err(QueryError::Unreadable(_) | QueryError::Ended(_)) if damage.look(all(), limits) => attempt(),
         other => other,
     }
 }
 
+/// The same with rows given away as they come. Damage ends it.
+pub(super) fn each<E: Send>(
+    sql: &str,
+    sources: &Sources,
+    limits: &ReadLimits,
+    take: &mut (dyn FnMut(RecordBatch) -> Result<(), E> + Send),
+) -> Result<(), EachError<E>> {
+    let damage = Arc::new(Damage::default());
+    let mut given = Given { take, error: None };
+    let done = attempt(sql, sources, limits, &damage, &mut given);
+    if let Some(error) = given.error {
+        return Err(EachError::Taken(error));
+    }
+    done.map_err(EachError::Query)?;
+    match damage.findings().first() {
+        Some(finding) => Err(EachError::Query(QueryError::Unreadable(finding.message()))),
+        None => Ok(()),
+    }
+}
+
+/// An answer that grows.
+struct Collected {
+    answer: Answer,
+    limit: usize,
+    held: Option<MemoryReservation>,
+}
+
+impl Sink for Collected {
+    fn begin(&mut self, columns: Vec<String>, pool: &Arc<dyn MemoryPool>) {
+        self.answer.columns = distinct(columns);
+        self.held = Some(MemoryConsumer::new("answer").register(pool));
+    }
+
+    fn take(&mut self, rows: RecordBatch, limits: &ReadLimits) -> Result<bool, QueryError> {
+        let room = if self.limit == 0 { rows.num_rows() } else { self.limit - self.answer.rows.len() };
+        self.answer.truncated = rows.num_rows() > room;
+        for row in SqlValue::rows(&rows.slice(0, room.min(rows.num_rows()))) {
+            let row = row.map_err(|error| failed(error.into(), limits))?;
+            let bytes = row.iter().map(SqlValue::held).sum::<usize>() + BYTES_OF_A_ROW;
+            if let Some(held) = &self.held {
+                held.try_grow(bytes).map_err(|error| failed(error, limits))?;
+            }
+            self.answer.rows.push(row);
+        }
+        Ok(!self.answer.truncated)
+    }
+}
+
+/// Rows that are given away.
+struct Given<'a, E> {
+    take: &'a mut (dyn FnMut(RecordBatch) -> Result<(), E> + Send),
+    error: Option<E>,
+}
+
+impl<E: Send> Sink for Given<'_, E> {
+    fn begin(&mut self, _: Vec<String>, _: &Arc<dyn MemoryPool>) {}
+
+    fn take(&mut self, rows: RecordBatch, _: &ReadLimits) -> Result<bool, QueryError> {
+        self.error = (self.take)(rows).err();
+        Ok(self.error.is_none())
+    }
+}
+
+/// Asks once; the tables and views that were named.
 fn attempt(
     sql: &str,
     sources: &Sources,
     limits: &ReadLimits,
-    limit: usize,
     damage: &Arc<Damage>,
-) -> Result<Answer, QueryError> {
+    sink: &mut dyn Sink,
+) -> Result<BTreeSet<String>, QueryError> {
     std::thread::scope(|scope| {
         let run = || {
             let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -66,15 +151,15 @@ fn attempt(
                 .map_err(|why| QueryError::Ended(why.to_string()))?;
             let allowed = Duration::from_secs(limits.get(Limit::QuerySeconds));
             let question = Question { sources, limits, damage, threads };
-            let answer = runtime.block_on(async {
-                match tokio::time::timeout(allowed, question.ask(sql, limit)).await {
-                    Ok(answer) => answer,
+            let named = runtime.block_on(async {
+                match tokio::time::timeout(allowed, question.ask(sql, sink)).await {
+                    Ok(named) => named,
                     Err(_) => Err(QueryError::Limit(limits.reached(Limit::QuerySeconds))),
                 }
             });
             // What does not end by itself is left to end with the process.
             runtime.shutdown_background();
-            answer
+            named
         };
         let thread = std::thread::Builder::new().name("cs-query".into()).stack_size(STACK).spawn_scoped(scope, run);
         let thread = thread.map_err(|why| QueryError::Ended(why.to_string()))?;
@@ -90,7 +175,7 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    async fn ask(&self, sql: &str, limit: usize) -> Result<Answer, QueryError> {
+    async fn ask(&self, sql: &str, sink: &mut dyn Sink) -> Result<BTreeSet<String>, QueryError> {
         let statement = parse::statement(sql)?;
         let (context, pool) = self.context()?;
         functions::register(&context).map_err(QueryError::Engine)?;
@@ -99,12 +184,10 @@ impl Question<'_> {
         let plan = context.state().statement_to_plan(statement).await.map_err(wrong)?;
         let only_asks = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         only_asks.verify_plan(&plan).map_err(wrong)?;
-        let names = plan.schema().fields().iter().map(|field| field.name().clone()).collect();
+        sink.begin(plan.schema().fields().iter().map(|field| field.name().clone()).collect(), &pool);
         let found = context.execute_logical_plan(plan).await.map_err(wrong)?;
         let tasks = Arc::new(found.task_ctx());
         let physical = found.create_physical_plan().await.map_err(|error| failed(error, self.limits))?;
-        let held = MemoryConsumer::new("answer").register(&pool);
-        let mut answer = Answer { columns: distinct(names), ..Answer::default() };
         let mut rows = execute_stream(Arc::clone(&physical), tasks).map_err(|error| failed(error, self.limits))?;
         let mut clock = tokio::time::interval(LOOK_EVERY);
         loop {
@@ -116,26 +199,12 @@ impl Question<'_> {
                 }
             };
             let Some(batch) = next else { break };
-            let batch = batch.map_err(|error| failed(error, self.limits))?;
-            let room = if limit == 0 { batch.num_rows() } else { limit - answer.rows.len() };
-            answer.truncated = batch.num_rows() > room;
-            for row in SqlValue::rows(&batch.slice(0, room.min(batch.num_rows()))) {
-                let row = row.map_err(|error| failed(error.into(), self.limits))?;
-                let bytes = row.iter().map(SqlValue::held).sum::<usize>() + BYTES_OF_A_ROW;
-                held.try_grow(bytes).map_err(|error| failed(error, self.limits))?;
-                answer.rows.push(row);
-            }
-            if answer.truncated {
+            if !sink.take(batch.map_err(|error| failed(error, self.limits))?, self.limits)? {
                 break;
             }
         }
         self.check_rows(&physical)?;
-        answer.findings = self.damage.findings();
-        if named.contains(RUNS) {
-            let of_runs = self.sources.runs().iter().flat_map(candlescope_reader::Run::findings);
-            answer.findings.extend(of_runs.filter(|found| found.code == Code::LimitReached).cloned());
-        }
-        Ok(answer)
+        Ok(named)
     }
 
     fn context(&self) -> Result<(SessionContext, Arc<dyn MemoryPool>), QueryError> {
@@ -168,14 +237,29 @@ impl Question<'_> {
         let is_wanted = closure(context, named)?;
         for kind in RecordKind::ALL.into_iter().filter(|kind| is_wanted.contains(kind.table())) {
             self.register_files(context, kind)?;
-            self.view(context, kind.table(), &views::table_of(kind)).await?;
+            let from = self.parts(&views::files_of(kind), kind.table());
+            self.view(context, kind.table(), &views::table_of(kind, &from)).await?;
         }
-        let memory = |name: &str, rows: datafusion::common::Result<datafusion::arrow::array::RecordBatch>| {
+        let memory = |name: &str, rows: datafusion::common::Result<RecordBatch>| {
             let table = rows.and_then(|rows| MemTable::try_new(rows.schema(), vec![vec![rows]]));
             table.and_then(|table| context.register_table(name, Arc::new(table))).map_err(QueryError::Engine)
         };
         if is_wanted.contains(RUNS) {
-            memory(RUNS, facts::rows(self.sources.runs()))?;
+            let behind = format!("_{RUNS}");
+            memory(&behind, Ok(facts::rows(self.sources.runs())?))?;
+            self.register_indexes(
+                context,
+                RUNS,
+                facts::schema().fields().iter().map(|field| (**field).clone()).collect(),
+            )?;
+            let names: Vec<String> = facts::schema().fields().iter().map(|field| views::quoted(field.name())).collect();
+            let names = names.join(", ");
+            let parts = self.parts(&behind, RUNS).into_iter().map(|from| format!("SELECT {names} FROM {from}"));
+            self.view(context, RUNS, &parts.collect::<Vec<_>>().join(" UNION ALL ")).await?;
+        }
+        if is_wanted.contains(ARCHIVED) {
+            self.register_indexes(context, ARCHIVED, self.sources.index_columns().to_vec())?;
+            self.view(context, ARCHIVED, &format!("SELECT * FROM {}", archived(ARCHIVED))).await?;
         }
         if is_wanted.contains(COLUMNS) {
             memory(COLUMNS, listing::rows(self.sources))?;
@@ -205,22 +289,52 @@ impl Question<'_> {
             let of_kind = run.segments().iter().filter(move |segment| segment.kind == kind);
             of_kind.filter_map(move |segment| self.file(&dir, &segment.path, Some(segment.rows)))
         });
-        let files = Files::new("run", fields, segments.collect(), Store::local(), self.limits, self.damage);
-        context.register_table(views::files_of(kind), Arc::new(files)).map(drop).map_err(QueryError::Engine)
+        let files = segments.collect();
+        self.register_table(context, &views::files_of(kind), Some("run"), fields, files)?;
+        if self.sources.archives().is_empty() {
+            return Ok(());
+        }
+        let run = Field::new("run", DataType::Utf8View, false);
+        let fields = columns(kind).iter().map(|column| Field::new(column.name, kind_of(column), true));
+        let fields = std::iter::once(run).chain(fields).collect();
+        let files = self.sources.archived(kind.table()).iter().filter_map(|path| self.file("", path, None)).collect();
+        self.register_table(context, &archived(kind.table()), None, fields, files)
+    }
+
+    /// What a table stands on: the files of runs, and those of archives.
+    fn parts(&self, files: &str, table: &str) -> Vec<String> {
+        let of_archives = (!self.sources.archives().is_empty()).then(|| archived(table));
+        let of_runs = (of_archives.is_none() || !self.sources.runs().is_empty()).then(|| files.to_string());
+        of_runs.into_iter().chain(of_archives).collect()
+    }
+
+    /// The indexes of the archives as a table with these columns.
+    fn register_indexes(&self, context: &SessionContext, table: &str, fields: Vec<Field>) -> Result<(), QueryError> {
+        let files = self.sources.archives().iter().map(|root| root.join(ARCHIVE_INDEX));
+        let files = files.filter_map(|path| self.file("", &path, None)).collect();
+        self.register_table(context, &archived(table), None, fields, files)
+    }
+
+    fn register_table(
+        &self,
+        context: &SessionContext,
+        name: &str,
+        dir: Option<&str>,
+        fields: Vec<Field>,
+        files: Vec<TableFile>,
+    ) -> Result<(), QueryError> {
+        let files = Files::new(dir, fields, files, Store::local(), self.limits, self.damage);
+        context.register_table(name, Arc::new(files)).map(drop).map_err(QueryError::Engine)
     }
 
     fn register_results(&self, context: &SessionContext) -> Result<(), QueryError> {
-        let fields = self.sources.result_columns().to_vec();
-        for finding in self.sources.findings_of_studies() {
-            self.damage.tell(&finding.0, finding.1.clone());
+        for (file, finding) in self.sources.damaged() {
+            self.damage.tell(file, finding.clone());
         }
-        let files = self
-            .sources
-            .studies()
-            .iter()
-            .filter_map(|study| self.file(&study.display().to_string(), &study.join(RESULTS_FILE), None));
-        let files = Files::new(DIR, fields, files.collect(), Store::local(), self.limits, self.damage);
-        context.register_table(RESULTS, Arc::new(files)).map(drop).map_err(QueryError::Engine)
+        let studies = self.sources.studies().iter();
+        let files =
+            studies.filter_map(|study| self.file(&study.display().to_string(), &study.join(RESULTS_FILE), None));
+        self.register_table(context, RESULTS, Some(DIR), self.sources.result_columns().to_vec(), files.collect())
     }
 
     /// A file; one that is gone is told of, and left out.
@@ -256,6 +370,11 @@ fn closure(context: &SessionContext, named: &BTreeSet<String>) -> Result<BTreeSe
         to_come.extend(more.into_iter().filter(|name| all.insert(name.clone())));
     }
     Ok(all)
+}
+
+/// The files of archives that a table stands on.
+fn archived(table: &str) -> String {
+    format!("_archived_{table}")
 }
 
 fn kind_of(column: &Column) -> DataType {

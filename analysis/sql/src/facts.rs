@@ -5,7 +5,7 @@ use candlescope_schema::numbers::day;
 use candlescope_schema::run::{RunManifest, env_key, model_key};
 use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::Result;
+use datafusion::arrow::error::ArrowError;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -95,12 +95,12 @@ pub(super) fn schema() -> SchemaRef {
 }
 
 /// The rows of runs.
-pub(super) fn rows(runs: &[Run]) -> Result<RecordBatch> {
+pub(super) fn rows(runs: &[Run]) -> Result<RecordBatch, ArrowError> {
     let dirs = StringViewArray::from_iter_values(runs.iter().map(|run| run.dir().display().to_string()));
     let manifests: Vec<Option<&RunManifest>> = runs.iter().map(Run::manifest).collect();
     let facts = FACTS.iter().map(|fact| fact.values(&manifests));
     let columns: Vec<ArrayRef> = std::iter::once(Arc::new(dirs) as ArrayRef).chain(facts).collect();
-    Ok(RecordBatch::try_new(schema(), columns)?)
+    RecordBatch::try_new(schema(), columns)
 }
 
 fn count(n: u64) -> Option<i64> {

@@ -56,18 +56,19 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Files with these columns, and their directories as `dir`.
+    /// Files with these columns, and their directories as `dir` if that is none of them.
     pub(super) fn new(
-        dir: &str,
+        dir: Option<&str>,
         columns: Vec<Field>,
         files: Vec<TableFile>,
         store: Store,
         limits: &ReadLimits,
         damage: &Arc<Damage>,
     ) -> Self {
-        let place = Arc::new(Field::new(dir, DataType::Utf8View, false));
-        let columns =
-            TableSchema::builder(Arc::new(Schema::new(columns))).with_table_partition_cols(vec![place]).build();
+        let place = dir.map(|dir| Arc::new(Field::new(dir, DataType::Utf8View, false)));
+        let columns = TableSchema::builder(Arc::new(Schema::new(columns)))
+            .with_table_partition_cols(place.into_iter().collect::<Vec<_>>())
+            .build();
         Self { columns, files, store, limits: limits.clone(), damage: Arc::clone(damage) }
     }
 
@@ -129,8 +130,10 @@ impl TableProvider for Files {
             .with_table_parquet_options(options)
             .with_parquet_file_reader_factory(Arc::new(readers));
         let files = self.files.iter().map(|file| {
-            let dir = ScalarValue::Utf8View(Some(file.dir.clone()));
-            let mut found = PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(vec![dir]);
+            let mut found = PartitionedFile::new_from_meta(file.meta.clone());
+            if !self.columns.table_partition_cols().is_empty() {
+                found = found.with_partition_values(vec![ScalarValue::Utf8View(Some(file.dir.clone()))]);
+            }
             if let Some(local) = &file.local {
                 found = found.with_extension(Local(local.clone()));
                 if let Some(readable) = self.damage.readable(local) {

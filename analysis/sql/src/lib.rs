@@ -22,11 +22,13 @@ mod views;
 
 pub use query_error::QueryError;
 pub use script::{Engine, script};
-pub use source::{SourceError, Sources};
+pub use source::{ARCHIVE_INDEX, ARCHIVE_JOURNAL, SourceError, Sources};
 pub use value::{Answer, SqlValue};
 pub use views::{VIEWS, View, names};
 
-use candlescope_reader::ReadLimits;
+use arrow_array::RecordBatch;
+use arrow_schema::ArrowError;
+use candlescope_reader::{ReadLimits, Run};
 
 /// Asks `sql` of runs and studies, and returns at most `limit` rows; 0 returns all.
 ///
@@ -44,4 +46,34 @@ use candlescope_reader::ReadLimits;
 /// When the query is wrong or does anything else than ask, takes more than it may, or a file fails while it is read.
 pub fn query(sql: &str, sources: &Sources, limits: &ReadLimits, limit: usize) -> Result<Answer, QueryError> {
     engine::ask(sql, sources, limits, limit)
+}
+
+/// Asks `sql`, and gives the rows to `take` in pieces as they come.
+///
+/// # Errors
+/// Those of [`query`], and what `take` returns.
+pub fn each_batch<E: Send>(
+    sql: &str,
+    sources: &Sources,
+    limits: &ReadLimits,
+    take: &mut (dyn FnMut(RecordBatch) -> Result<(), E> + Send),
+) -> Result<(), EachError<E>> {
+    engine::each(sql, sources, limits, take)
+}
+
+/// Why rows were not all taken.
+#[derive(Debug)]
+pub enum EachError<E> {
+    /// The query.
+    Query(QueryError),
+    /// Whoever took them.
+    Taken(E),
+}
+
+/// What is known of runs without reading their tables: the rows of the table `runs`.
+///
+/// # Errors
+/// Never in practice: the columns have one length.
+pub fn facts(runs: &[Run]) -> Result<RecordBatch, ArrowError> {
+    facts::rows(runs)
 }

@@ -2,7 +2,7 @@
 
 use super::facts::FACTS;
 use super::source::Sources;
-use super::views::{RESULTS, RUNS};
+use super::views::{ARCHIVED, RESULTS, RUNS};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::{ColumnType, columns};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringViewArray};
@@ -35,6 +35,9 @@ pub(super) fn rows(sources: &Sources) -> Result<RecordBatch> {
     FACTS.iter().for_each(|fact| row(RUNS, fact.name, sql_name(&fact.kind()), fact.meaning));
     for column in sources.result_columns() {
         row(RESULTS, column.name(), sql_name(column.data_type()), "From results.parquet");
+    }
+    for column in sources.index_columns() {
+        row(ARCHIVED, column.name(), sql_name(column.data_type()), "From an archive's runs.parquet");
     }
     let column = |at: usize| Arc::new(StringViewArray::from_iter_values(rows.iter().map(|row| &row[at]))) as ArrayRef;
     let names = ["table_name", "column_name", "type", "meaning"];

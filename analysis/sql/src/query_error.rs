@@ -49,6 +49,12 @@ impl From<Exceeded> for QueryError {
     }
 }
 
+impl From<ArrowError> for QueryError {
+    fn from(error: ArrowError) -> Self {
+        Self::Engine(error.into())
+    }
+}
+
 /// What the engine says, in one line.
 fn said(error: &DataFusionError) -> String {
     let text = match error {

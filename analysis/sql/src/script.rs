@@ -1,7 +1,7 @@
 //! The same tables and views in other engines: a script for DuckDB, and one for whatever speaks Spark SQL.
 
 use super::facts::FACTS;
-use super::source::{DIR, RESULTS as RESULTS_FILE, Sources};
+use super::source::{ARCHIVE_INDEX, DIR, RESULTS as RESULTS_FILE, Sources};
 use super::views::{RESULTS, RUNS, SERVED, VIEWS, quoted};
 use candlescope_reader::{ReadLimits, Run, checked};
 use candlescope_schema::RecordKind;
@@ -78,6 +78,16 @@ impl Engine {
         }
     }
 
+    /// Files of an archive, which have the columns of all tables and name their runs.
+    fn parquet(self, files: &str) -> String {
+        match self {
+            Self::DuckDb => {
+                format!("read_parquet({}, hive_partitioning = false, union_by_name = true)", self.text(files))
+            }
+            Self::Spark => format!("parquet.{}", self.quoted(files)),
+        }
+    }
+
     fn kind(self, kind: ColumnType) -> &'static str {
         match (kind, self) {
             (ColumnType::Int64, _) => "BIGINT",
@@ -114,7 +124,15 @@ impl Engine {
                 names.iter().enumerate().map(|(at, name)| format!("{} AS {}", value(at, row), self.quoted(name)));
             format!("SELECT {}", values.collect::<Vec<_>>().join(", "))
         };
-        let all: Vec<String> = (0..rows.num_rows()).map(row).collect();
+        let mut all: Vec<String> = (0..rows.num_rows()).map(row).collect();
+        all.extend(sources.archives().iter().map(|root| {
+            let names: Vec<String> = names.iter().map(|name| self.quoted(name)).collect();
+            format!(
+                "SELECT {} FROM {}",
+                names.join(", "),
+                self.parquet(&root.join(ARCHIVE_INDEX).display().to_string())
+            )
+        }));
         if all.is_empty() {
             let none = FACTS.iter().map(|fact| {
                 let kind = match fact.kind() {
@@ -137,6 +155,17 @@ impl Engine {
             Self::DuckDb => Self::duckdb_files(kind, sources),
             Self::Spark => self.spark_files(kind, sources, limits),
         };
+        let names: Vec<String> = of.iter().map(|column| self.quoted(column.name)).collect();
+        let archived = sources.archives().iter().filter(|root| root.join(kind.table()).is_dir()).map(|root| {
+            let folder = std::path::absolute(root.join(kind.table())).unwrap_or_else(|_| root.join(kind.table()));
+            let files = match self {
+                Self::DuckDb => format!("{}/*/*/*.parquet", folder.display()),
+                // Folders are looked through there, and days and machines that a query leaves out are skipped.
+                Self::Spark => folder.display().to_string(),
+            };
+            format!("SELECT run, {} FROM {}", names.join(", "), self.parquet(&files))
+        });
+        let files = std::iter::once(files).chain(archived).collect::<Vec<_>>().join("\nUNION ALL ");
         let operator = match (has("path"), self) {
             (false, _) => String::new(),
             (true, Self::DuckDb) => {
@@ -144,7 +173,6 @@ impl Engine {
             }
             (true, Self::Spark) => format!("{} AS operator, ", spark_operator(has("module"))),
         };
-        let names: Vec<String> = of.iter().map(|column| self.quoted(column.name)).collect();
         format!("SELECT run, {operator}{}\nFROM ({files}) AS files", names.join(", "))
     }
 

@@ -2,6 +2,7 @@
 
 use candlescope_reader::limits::ReadLimits;
 use candlescope_reader::{OpenError, Run, checked};
+use candlescope_schema::RecordKind;
 use candlescope_schema::run::{Finding, MANIFEST_FILE};
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::execution::object_store::ObjectStoreUrl;
@@ -36,15 +37,25 @@ pub enum SourceError {
     TooMany(PathBuf),
 }
 
-/// Runs and studies, opened.
+/// The index of an archive: one row a run. Where it lies, its folder is an archive.
+pub const ARCHIVE_INDEX: &str = "runs.parquet";
+
+/// A change of an archive that is decided and not yet done.
+pub const ARCHIVE_JOURNAL: &str = "journal.json";
+
+/// Runs, studies and archives, opened.
 #[derive(Debug, Default)]
 pub struct Sources {
+    /// Roots of archives.
+    pub(super) archives: Vec<PathBuf>,
     pub(super) runs: Vec<Run>,
     /// Directories of studies.
     pub(super) studies: Vec<PathBuf>,
     /// Columns of the table of studies.
     columns: Vec<Field>,
-    /// Studies that cannot be read, with why.
+    /// Columns of the indexes of archives.
+    index_columns: Vec<Field>,
+    /// Studies and indexes that cannot be read, with why.
     damaged: Vec<(PathBuf, Finding)>,
 }
 
@@ -71,7 +82,12 @@ impl Sources {
         let mut sources = Self::default();
         for path in paths {
             let path = path.as_ref();
-            let before = (sources.runs.len(), sources.studies.len());
+            if path.join(ARCHIVE_INDEX).is_file() {
+                sources.archives.push(path.to_path_buf());
+                continue;
+            }
+            let found = |sources: &Self| (sources.runs.len(), sources.studies.len(), sources.archives.len());
+            let before = found(&sources);
             match Run::open_within(path, limits.clone()) {
                 Ok(run) => sources.runs.push(run),
                 Err(OpenError::NotARun(_) | OpenError::DirectoryOfRuns { .. }) => {
@@ -79,7 +95,7 @@ impl Sources {
                 }
                 Err(error) => return Err(error.into()),
             }
-            if before == (sources.runs.len(), sources.studies.len()) {
+            if before == found(&sources) {
                 return Err(SourceError::Nothing(path.to_path_buf()));
             }
         }
@@ -88,8 +104,28 @@ impl Sources {
         sources.runs.dedup_by(|a, b| a.dir() == b.dir());
         sources.studies.sort();
         sources.studies.dedup();
+        sources.archives.sort();
+        sources.archives.dedup();
         sources.name_columns(limits);
         Ok(sources)
+    }
+
+    /// The roots of the archives.
+    pub fn archives(&self) -> &[PathBuf] {
+        &self.archives
+    }
+
+    /// Files of a table in archives.
+    pub(super) fn archived(&self, table: &str) -> Vec<PathBuf> {
+        let inside = |dir: PathBuf| {
+            let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+            let mut paths: Vec<PathBuf> = entries.collect();
+            paths.sort();
+            paths
+        };
+        let days = self.archives.iter().flat_map(|root| inside(root.join(table)));
+        let files = days.flat_map(inside).flat_map(inside);
+        files.filter(|path| path.extension().is_some_and(|of| of == "parquet")).collect()
     }
 
     /// The runs.
@@ -108,8 +144,13 @@ impl Sources {
         &self.columns
     }
 
-    /// Studies that cannot be read.
-    pub(super) fn findings_of_studies(&self) -> &[(PathBuf, Finding)] {
+    /// Columns of the indexes of archives, in the same way.
+    pub(super) fn index_columns(&self) -> &[Field] {
+        &self.index_columns
+    }
+
+    /// Studies and indexes that cannot be read.
+    pub(super) fn damaged(&self) -> &[(PathBuf, Finding)] {
         &self.damaged
     }
 
@@ -118,30 +159,20 @@ impl Sources {
         self.runs.iter().flat_map(Run::segments).map(|segment| segment.path.as_path())
     }
 
-    fn name_columns(&mut self, limits: &ReadLimits) {
-        let mut known: HashMap<String, usize> = HashMap::new();
-        for study in &self.studies {
-            let file = study.join(RESULTS);
-            let schema = match checked::schema(&file, limits) {
-                Ok(schema) => schema,
-                Err(finding) => {
-                    self.damaged.push((file, finding));
-                    continue;
-                }
-            };
-            for field in schema.fields().iter().filter(|field| !field.data_type().is_nested()) {
-                let lower = field.name().to_ascii_lowercase();
-                if lower == DIR {
-                    continue;
-                }
-                let at = *known.entry(lower).or_insert_with(|| {
-                    self.columns.push(Field::new(field.name(), plain(field.data_type()), true));
-                    self.columns.len() - 1
-                });
-                let both = wider(self.columns[at].data_type(), &plain(field.data_type()));
-                self.columns[at].set_data_type(both);
-            }
+    /// Every file of the archives.
+    pub(super) fn archived_files(&self) -> Vec<PathBuf> {
+        if self.archives.is_empty() {
+            return Vec::new();
         }
+        let indexes = self.archives.iter().map(|root| root.join(ARCHIVE_INDEX));
+        indexes.chain(RecordKind::ALL.iter().flat_map(|kind| self.archived(kind.table()))).collect()
+    }
+
+    fn name_columns(&mut self, limits: &ReadLimits) {
+        let studies: Vec<PathBuf> = self.studies.iter().map(|study| study.join(RESULTS)).collect();
+        let indexes: Vec<PathBuf> = self.archives.iter().map(|root| root.join(ARCHIVE_INDEX)).collect();
+        self.columns = all_columns(&studies, Some(DIR), limits, &mut self.damaged);
+        self.index_columns = all_columns(&indexes, None, limits, &mut self.damaged);
     }
 
     fn look(&mut self, dir: &Path, limits: &ReadLimits, depth: usize) -> Result<(), SourceError> {
@@ -157,6 +188,10 @@ impl Sources {
             .collect();
         inside.sort();
         for path in inside {
+            if path.join(ARCHIVE_INDEX).is_file() {
+                self.archives.push(path);
+                continue;
+            }
             if self.runs.len() >= MOST {
                 return Err(SourceError::TooMany(dir.to_path_buf()));
             }
@@ -168,6 +203,38 @@ impl Sources {
         }
         Ok(())
     }
+}
+
+/// Columns that any of these files has, but for one that means something else. What cannot be read is put with the damaged.
+fn all_columns(
+    files: &[PathBuf],
+    but: Option<&str>,
+    limits: &ReadLimits,
+    damaged: &mut Vec<(PathBuf, Finding)>,
+) -> Vec<Field> {
+    let (mut columns, mut known): (Vec<Field>, HashMap<String, usize>) = Default::default();
+    for file in files {
+        let schema = match checked::schema(file, limits) {
+            Ok(schema) => schema,
+            Err(finding) => {
+                damaged.push((file.clone(), finding));
+                continue;
+            }
+        };
+        for field in schema.fields().iter().filter(|field| !field.data_type().is_nested()) {
+            let lower = field.name().to_ascii_lowercase();
+            if but == Some(lower.as_str()) {
+                continue;
+            }
+            let at = *known.entry(lower).or_insert_with(|| {
+                columns.push(Field::new(field.name(), plain(field.data_type()), true));
+                columns.len() - 1
+            });
+            let both = wider(columns[at].data_type(), &plain(field.data_type()));
+            columns[at].set_data_type(both);
+        }
+    }
+    columns
 }
 
 /// The type that a column of a study has in a table.

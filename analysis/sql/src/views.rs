@@ -10,6 +10,8 @@ use candlescope_schema::run::columns;
 pub(super) const RUNS: &str = "runs";
 /// The table with the samples of studies.
 pub(super) const RESULTS: &str = "results";
+/// The indexes of archives, with every column that they have.
+pub(super) const ARCHIVED: &str = "archived";
 /// The table with every column and its meaning.
 pub(super) const COLUMNS: &str = "columns";
 /// What steps for several requests do for each of them.
@@ -70,7 +72,7 @@ impl View {
 /// Names of all tables and views, in order.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = RecordKind::ALL.into_iter().map(RecordKind::table).collect();
-    names.extend([RUNS, RESULTS, COLUMNS, SERVED]);
+    names.extend([RUNS, ARCHIVED, RESULTS, COLUMNS, SERVED]);
     names.extend(VIEWS.iter().map(|view| view.name));
     names.sort_unstable();
     names
@@ -86,8 +88,8 @@ pub(super) fn files_of(kind: RecordKind) -> String {
     format!("{BEHIND}{}", kind.table())
 }
 
-/// The table of a kind of record over its files: its run first, then the operator where there is a path.
-pub(super) fn table_of(kind: RecordKind) -> String {
+/// The table of a kind of record over the tables of its files: its run first, then the operator where there is a path.
+pub(super) fn table_of(kind: RecordKind, from: &[String]) -> String {
     let names: Vec<String> = columns(kind).iter().map(|column| quoted(column.name)).collect();
     let has = |name: &str| columns(kind).iter().any(|column| column.name == name);
     let operator = match (has("path"), has("module")) {
@@ -95,7 +97,8 @@ pub(super) fn table_of(kind: RecordKind) -> String {
         (true, false) => "operator_of(path, NULL) AS operator, ",
         (false, _) => "",
     };
-    format!("SELECT run, {operator}{} FROM {}", names.join(", "), quoted(&files_of(kind)))
+    let part = |from: &String| format!("SELECT run, {operator}{} FROM {}", names.join(", "), quoted(from));
+    from.iter().map(part).collect::<Vec<_>>().join(" UNION ALL ")
 }
 
 /// `served` in this engine.

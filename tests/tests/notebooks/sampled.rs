@@ -6,12 +6,14 @@ use super::{BATCH, COMPARE, WHERE, analysis, assert_near, figures, make_runs, me
 use candlescope_core::run::{RunManifest, StepCounts};
 use candlescope_core::{Batch, Exporter, GpuSource, GpuTime, Ledger, Phase, SpanRecord, StepRecord};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
-use candlescope_reader::Run;
+use candlescope_reader::{ReadLimits, Run};
+use candlescope_sql::{Engine, Sources, script as script_of};
 use candlescope_testkit::records::{join, kernel_of};
 use candlescope_testkit::tools::{PYTHON, require};
 use candlescope_testkit::with;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -263,9 +265,13 @@ fn rates_in_sql_are_over_the_union_of_steps() {
 
 /// The results of every query of `docs/sql.md` for a run, by heading.
 fn sql_of_the_docs(python: &Path, runs: &Path) -> Value {
+    let limits = ReadLimits::default();
+    let mut script = tempfile::NamedTempFile::new().unwrap();
+    let views = script_of(Engine::DuckDb, &Sources::open([runs], &limits).unwrap(), &limits);
+    script.write_all(views.as_bytes()).unwrap();
     let output = Command::new(python)
         .args(["tests/python/run_sql.py", "docs/sql.md"])
-        .arg(runs)
+        .arg(script.path())
         .current_dir(workspace())
         .output()
         .expect("Python runs");

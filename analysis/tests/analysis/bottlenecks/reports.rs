@@ -1,11 +1,11 @@
 //! Findings with gains in reports, and their queries.
 
-use super::made::{diagnose, gpu_run, one_request, piece, queued, with_result};
+use super::made::{diagnose, gpu_run, piece, queued, with_result};
 use crate::common::scenario::{Scenario, make};
 use crate::common::{T0, write_run};
 use candlescope_figures::Analysis;
 use candlescope_figures::advice::{Advice, AdviceCode, Diagnosis, LEAST_GAIN, Missing};
-use candlescope_reader::Run;
+use candlescope_reader::{ReadLimits, Run};
 use candlescope_report::advice::{json, text};
 use candlescope_report::{ReportOptions, write_report};
 use candlescope_schema::{GpuSource, HostNs, SampleRecord, metric};
@@ -95,7 +95,7 @@ fn every_query_finds_rows_in_our_own_engine() {
     use candlescope_reader::ReadLimits;
     use candlescope_sql::{Sources, SqlValue, query};
     let found = diagnose(&rich());
-    let sources = Sources::open([found.dir.path()], &ReadLimits::default()).unwrap();
+    let sources = candlescope_sql::Sources::open([found.dir.path()], &ReadLimits::default()).unwrap();
     assert!(found.diagnosis.findings.len() >= 4);
     for advice in &found.diagnosis.findings {
         let answer = query(&advice.query, &sources, &ReadLimits::default(), 0);
@@ -127,19 +127,15 @@ fn every_query_finds_rows_in_our_own_engine() {
 #[test]
 fn every_query_finds_rows() {
     let Some(python) = require(&PYTHON) else { return };
-    // The views of docs/sql.md need a file of each kind.
-    let mut made = rich();
-    made.0.requests.push(one_request(&made.0));
+    let made = rich();
     let found = diagnose(&made);
-    let page = std::fs::read_to_string(format!("{ROOT}/docs/sql.md")).unwrap();
-    let views: Vec<&str> =
-        page.split("## ").find(|part| part.starts_with("Views")).unwrap().split("```sql\n").collect();
-    let views = views[1].split("```").next().unwrap();
-    let script = "import duckdb, json, sys\nfor views, query in json.load(sys.stdin):\n    db = duckdb.connect()\n    db.execute(views)\n    \
-                  print(len(db.sql(query).fetchall()))\n";
-    let at = |sql: &str| sql.replace("'runs/**", &format!("'{}/**", found.dir.path().display()));
-    let asked: Vec<[String; 2]> =
-        found.diagnosis.findings.iter().map(|advice| [at(views), at(&advice.query)]).collect();
+    let limits = ReadLimits::default();
+    let sources = candlescope_sql::Sources::open([found.dir.path()], &limits).unwrap();
+    let views = candlescope_sql::script(candlescope_sql::Engine::DuckDb, &sources, &limits);
+    let script = "import duckdb, json, sys\nviews, queries = json.load(sys.stdin)\ndb = duckdb.connect()\ndb.execute(views)\n\
+                  for query in queries:\n    print(len(db.sql(query).fetchall()))\n";
+    let queries: Vec<&str> = found.diagnosis.findings.iter().map(|advice| advice.query.as_str()).collect();
+    let asked = (views, queries);
     let mut child = Command::new(python)
         .args(["-c", script])
         .stdin(std::process::Stdio::piped())

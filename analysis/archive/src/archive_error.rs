@@ -1,0 +1,62 @@
+//! Why an archive could not be changed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An archive could not be changed. What it had, and the runs that were to go into it, are as before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// A file or a directory cannot be read or written.
+    #[error("`{}` cannot be read or written: {}", .0.display(), .1)]
+    Disk(PathBuf, io::Error),
+    /// Parquet cannot be written.
+    #[error("Parquet cannot be written: {0}")]
+    Parquet(String),
+    /// A file is damaged.
+    #[error("{0}. Nothing was changed: mend or remove it first")]
+    Damaged(String),
+    /// A column has a type that no table of a run has.
+    #[error("a column has a type that no table of a run has: {0}")]
+    Kind(String),
+    /// A run cannot be asked.
+    #[error("a run cannot be read: {0}")]
+    Query(String),
+    /// The journal is damaged.
+    #[error("`{}` cannot be understood: {}. It says what a change that was stopped had decided: mend it, or ask for help", .0.display(), .1)]
+    Journal(PathBuf, String),
+    /// What was written differs from what it was made of.
+    #[error(
+        "the rows of `{table}` that were written for the run `{run}` differ from those that they were made of ({why}). Nothing \
+         was changed; check the disk"
+    )]
+    Differs {
+        /// Of which table.
+        table: &'static str,
+        /// Of which run.
+        run: String,
+        /// How.
+        why: String,
+    },
+    /// `--keep` makes no sense.
+    #[error("`{0}` is neither a time nor a size: write 30d, 12h, 20GB or 500MB")]
+    Keep(String),
+    /// There is no archive.
+    #[error("`{}` is no archive: it has no {}", .0.display(), super::layout::INDEX)]
+    NoArchive(PathBuf),
+}
+
+impl ArchiveError {
+    pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |error| Self::Disk(path, error)
+    }
+
+    pub(crate) fn parquet(error: parquet::errors::ParquetError) -> Self {
+        Self::Parquet(error.to_string())
+    }
+
+    pub(crate) fn arrow(error: arrow_schema::ArrowError) -> Self {
+        Self::Parquet(error.to_string())
+    }
+}

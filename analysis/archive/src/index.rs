@@ -1,0 +1,164 @@
+//! The index: a row a run, with what is asked of many runs at once.
+
+use super::ArchiveError;
+use super::disk::Disk;
+use super::layout::{INDEX, RUN, in_progress};
+use super::table::properties;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringViewArray};
+use arrow_schema::{Field, Schema};
+use candlescope_reader::{ReadLimits, Run, checked};
+use candlescope_schema::RecordKind;
+use candlescope_sql::{Sources, SqlValue, query};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Figures of a run: the name of a column, and the query whose single value it is.
+const FIGURES: &[(&str, &str)] = &[
+    ("requests", "(SELECT count(*) FROM measured_requests)"),
+    ("output_tokens", "(SELECT sum(output_tokens) FROM measured_requests)"),
+    ("ttft_ns", "(SELECT median(ttft_ns) FROM request_latency)"),
+    ("tpot_ns", "(SELECT median(tpot_ns) FROM request_latency)"),
+    ("prefill_step_ns", "(SELECT max(median_ns) FROM phases WHERE phase = 'prefill')"),
+    ("decode_step_ns", "(SELECT max(median_ns) FROM phases WHERE phase = 'decode')"),
+    ("decode_tokens_per_s", "(SELECT max(tokens_per_s) FROM phases WHERE phase = 'decode')"),
+    (
+        "decode_energy_mj_per_token",
+        "(SELECT sum(energy_mj) / sum(coalesce(new_tokens, tokens)) FROM measured_steps WHERE phase = 'decode' AND energy_mj \
+         IS NOT NULL)",
+    ),
+];
+
+/// The rows of an index; none before the first run.
+pub(crate) fn read(root: &Path, limits: &ReadLimits) -> Result<Option<RecordBatch>, ArchiveError> {
+    let path = root.join(INDEX);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let mut parts = Vec::new();
+    checked::each_batch(&path, limits, &mut |rows| {
+        parts.push(rows.clone());
+        Ok(())
+    })
+    .map_err(|error: checked::ReadError<ArchiveError>| match error {
+        checked::ReadError::File(finding) => ArchiveError::Damaged(finding.message()),
+        checked::ReadError::Other(error) => error,
+    })?;
+    together(&parts)
+}
+
+/// Rows of several versions: a column that one lacks is null there.
+pub(crate) fn together(parts: &[RecordBatch]) -> Result<Option<RecordBatch>, ArchiveError> {
+    let mut fields: Vec<Arc<Field>> = Vec::new();
+    for field in parts.iter().flat_map(|part| part.schema_ref().fields()) {
+        if !fields.iter().any(|known| known.name() == field.name()) {
+            fields.push(Arc::new(Field::new(field.name(), field.data_type().clone(), true)));
+        }
+    }
+    if fields.is_empty() {
+        return Ok(None);
+    }
+    let rows = parts.iter().map(RecordBatch::num_rows).sum::<usize>();
+    let columns = fields.iter().map(|field| {
+        let of = |part: &RecordBatch| match part.column_by_name(field.name()) {
+            Some(column) if column.data_type() == field.data_type() => Arc::clone(column),
+            _ => arrow_array::new_null_array(field.data_type(), part.num_rows()),
+        };
+        let arrays: Vec<ArrayRef> = parts.iter().map(of).collect();
+        let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+        arrow_select::concat::concat(&arrays).map_err(ArchiveError::arrow)
+    });
+    let columns = columns.collect::<Result<Vec<_>, _>>()?;
+    debug_assert!(columns.iter().all(|column| column.len() == rows));
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map(Some).map_err(ArchiveError::arrow)
+}
+
+/// Texts of a column of an index.
+pub(crate) fn texts<'a>(index: &'a RecordBatch, name: &str) -> Vec<Option<&'a str>> {
+    match index.column_by_name(name).and_then(|column| column.as_string_view_opt()) {
+        Some(column) => column.iter().collect(),
+        None => vec![None; index.num_rows()],
+    }
+}
+
+/// What makes a run itself: no two have the same.
+pub(crate) fn identity(index: &RecordBatch, row: usize) -> String {
+    let number = |name: &str| {
+        let column =
+            index.column_by_name(name).and_then(|column| column.as_primitive_opt::<arrow_array::types::Int64Type>());
+        column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
+    };
+    let text = |name: &str| texts(index, name)[row].unwrap_or_default().to_string();
+    format!("{}|{}|{:?}|{:?}", text("run_id"), text("host"), number("rank"), number("started_ns"))
+}
+
+/// The row of a run that is archived as `name`.
+pub(crate) fn row(
+    run: &Run,
+    name: &str,
+    findings: Option<String>,
+    now_ns: i64,
+    limits: &ReadLimits,
+) -> Result<RecordBatch, ArchiveError> {
+    let alone = Sources::open([run.dir()], limits).map_err(|error| ArchiveError::Query(error.to_string()))?;
+    let facts = candlescope_sql::facts(alone.runs()).map_err(ArchiveError::arrow)?;
+    let mut columns: Vec<(String, ArrayRef)> = Vec::new();
+    for (field, column) in facts.schema_ref().fields().iter().zip(facts.columns()) {
+        let is_name = field.name() == RUN;
+        columns.push((field.name().clone(), if is_name { text(Some(name)) } else { Arc::clone(column) }));
+    }
+    columns.push(("source".into(), text(run.dir().to_str())));
+    columns.push(("archived_ns".into(), Arc::new(Int64Array::from(vec![now_ns]))));
+    columns.push(("findings".into(), text(findings.as_deref())));
+    let manifest = run.manifest().and_then(|manifest| serde_json::to_string(manifest).ok());
+    columns.push(("manifest".into(), text(manifest.as_deref())));
+    for kind in RecordKind::ALL {
+        let rows = i64::try_from(run.rows(kind)).ok();
+        columns.push((format!("rows_{}", kind.table()), Arc::new(Int64Array::from(vec![rows]))));
+    }
+    let asked: Vec<String> = FIGURES.iter().map(|(name, sql)| format!("{sql} AS {name}")).collect();
+    let answer = query(&format!("SELECT {}", asked.join(", ")), &alone, limits, 0);
+    let answer = answer.map_err(|error| ArchiveError::Query(error.to_string()))?;
+    for (at, (name, _)) in FIGURES.iter().enumerate() {
+        let value = match answer.rows.first().and_then(|row| row.get(at)) {
+            Some(SqlValue::Int(value)) => Some(*value as f64),
+            Some(SqlValue::Float(value)) => Some(*value),
+            _ => None,
+        };
+        columns.push(((*name).to_string(), Arc::new(Float64Array::from(vec![value]))));
+    }
+    let fields: Vec<Field> =
+        columns.iter().map(|(name, column)| Field::new(name, column.data_type().clone(), true)).collect();
+    let columns = columns.into_iter().map(|(_, column)| column).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(ArchiveError::arrow)
+}
+
+fn text(text: Option<&str>) -> ArrayRef {
+    Arc::new(StringViewArray::from(vec![text]))
+}
+
+/// A name for a run that none of these has.
+pub(crate) fn name(run: &Run, taken: &BTreeSet<String>) -> String {
+    let manifest = run.manifest();
+    let id = manifest.map(|manifest| manifest.run_id.clone()).filter(|id| !id.is_empty());
+    let id = id.unwrap_or_else(|| run.dir().file_name().unwrap_or_default().to_string_lossy().into_owned());
+    let rank = manifest.map_or(0, |manifest| manifest.rank);
+    let first = if rank > 0 { format!("{id}.r{rank}") } else { id };
+    let more = (2u32..).map(|n| format!("{first}~{n}"));
+    std::iter::once(first.clone()).chain(more).find(|name| !taken.contains(name)).unwrap_or(first)
+}
+
+/// Writes an index beside the one that is there, and returns its name below the root.
+pub(crate) fn write(root: &Path, index: &RecordBatch, disk: &Disk) -> Result<PathBuf, ArchiveError> {
+    let path = in_progress(&root.join(INDEX));
+    let file = disk.create(&path).map_err(ArchiveError::at(&path))?;
+    let options = ArrowWriterOptions::new().with_properties(properties(None)).with_skip_arrow_metadata(true);
+    let mut writer = ArrowWriter::try_new_with_options(file, index.schema(), options).map_err(ArchiveError::parquet)?;
+    writer.write(index).map_err(ArchiveError::parquet)?;
+    let file = writer.into_inner().map_err(ArchiveError::parquet)?;
+    file.sync_all().map_err(ArchiveError::at(&path))?;
+    Ok(in_progress(Path::new(INDEX)))
+}

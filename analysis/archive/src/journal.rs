@@ -1,0 +1,151 @@
+//! A change that is decided: written before any of it is done, and done again from the start by whoever finds it.
+
+use super::ArchiveError;
+use super::disk::{Disk, sync_directory};
+use super::layout::JOURNAL;
+use candlescope_schema::files::read_limited;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// The largest journal that is read.
+const MOST: u64 = 256 << 20;
+
+/// What is to be done. Each part may have been done already.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Journal {
+    /// Files of the archive that others take the place of, below the root.
+    pub(crate) removes: Vec<PathBuf>,
+    /// Files and what they are called from then on, below the root.
+    pub(crate) renames: Vec<(PathBuf, PathBuf)>,
+    /// Runs that are in the archive then.
+    pub(crate) sources: Vec<Source>,
+}
+
+/// A run's directory that is removed once its rows are in the archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Source {
+    pub(crate) dir: PathBuf,
+    /// Its files below it with their sizes. A directory that has others by then is left as it is.
+    pub(crate) files: Vec<(PathBuf, u64)>,
+    /// Its folders below it.
+    pub(crate) folders: Vec<PathBuf>,
+}
+
+impl Source {
+    /// The files of a directory now.
+    pub(crate) fn of(dir: &Path) -> std::io::Result<Self> {
+        let mut source = Self { dir: std::path::absolute(dir)?, files: Vec::new(), folders: Vec::new() };
+        let mut folders = vec![source.dir.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder)? {
+                let (kind, path) = entry.map(|entry| (entry.file_type(), entry.path()))?;
+                let below = path.strip_prefix(&source.dir).unwrap_or(&path).to_path_buf();
+                if kind?.is_dir() {
+                    source.folders.push(below);
+                    folders.push(path);
+                } else {
+                    source.files.push((below, std::fs::symlink_metadata(&path)?.len()));
+                }
+            }
+        }
+        source.files.sort();
+        Ok(source)
+    }
+
+    /// Whether it has nothing but what was archived: all of it, or what an attempt that was stopped left.
+    fn has_nothing_else(&self) -> bool {
+        Self::of(&self.dir).is_ok_and(|now| now.files.iter().all(|file| self.files.contains(file)))
+    }
+
+    /// Removes it; whether it is gone.
+    fn remove(&self, disk: &Disk) -> std::io::Result<bool> {
+        if !self.dir.is_dir() {
+            return Ok(true);
+        }
+        if !self.has_nothing_else() {
+            return Ok(false);
+        }
+        // run.json last: without it, what is left is no run that anybody would take for one.
+        let (last, first): (Vec<_>, Vec<_>) =
+            self.files.iter().partition(|(path, _)| path.as_os_str() == candlescope_schema::run::MANIFEST_FILE);
+        for (path, _) in first.into_iter().chain(last) {
+            disk.remove(&self.dir.join(path))?;
+        }
+        // The deepest first: below each other they are in order. Somebody may have put something there just now.
+        let folders: BTreeSet<&Path> = self.folders.iter().map(PathBuf::as_path).chain([Path::new("")]).collect();
+        for folder in folders.into_iter().rev() {
+            match disk.remove_directory(&self.dir.join(folder)) {
+                Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => return Ok(false),
+                done => done?,
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Journal {
+    /// The one that an archive has, if a change was not finished.
+    pub(crate) fn read(root: &Path) -> Result<Option<Self>, ArchiveError> {
+        let path = root.join(JOURNAL);
+        let bytes = match read_limited(&path, MOST) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ArchiveError::at(&path)(error)),
+        };
+        let journal: Self =
+            serde_json::from_slice(&bytes).map_err(|error| ArchiveError::Journal(path.clone(), error.to_string()))?;
+        let paths = journal.removes.iter().chain(journal.renames.iter().flat_map(|(from, to)| [from, to]));
+        let is_below = |path: &Path| path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+        if let Some(outside) = paths.into_iter().find(|path| !is_below(path)) {
+            let why = format!("`{}` is outside of the archive", outside.display());
+            return Err(ArchiveError::Journal(path, why));
+        }
+        Ok(Some(journal))
+    }
+
+    /// Decides: from here on the change will be done, whatever happens.
+    pub(crate) fn write(&self, root: &Path, disk: &Disk) -> Result<(), ArchiveError> {
+        let path = root.join(JOURNAL);
+        let bytes = serde_json::to_vec(self).map_err(|error| ArchiveError::Journal(path.clone(), error.to_string()))?;
+        disk.write_whole(&path, &bytes).map_err(ArchiveError::at(&path))
+    }
+
+    /// Does it, and forgets it. Directories of runs that have other files by now are left, and returned.
+    pub(crate) fn apply(&self, root: &Path, disk: &Disk) -> Result<Vec<PathBuf>, ArchiveError> {
+        let mut folders = BTreeSet::new();
+        for path in &self.removes {
+            let path = root.join(path);
+            disk.remove(&path).map_err(ArchiveError::at(&path))?;
+            folders.extend(path.parent().map(Path::to_path_buf));
+        }
+        for (from, to) in &self.renames {
+            let (from, to) = (root.join(from), root.join(to));
+            folders.extend(to.parent().map(Path::to_path_buf));
+            // Done by an attempt that was stopped.
+            if !from.exists() && to.exists() {
+                continue;
+            }
+            disk.rename(&from, &to).map_err(ArchiveError::at(&to))?;
+        }
+        for folder in folders.iter().filter(|folder| folder.is_dir()) {
+            sync_directory(folder).map_err(ArchiveError::at(folder))?;
+            // A day that has no rows any more.
+            if std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none()) && folder != root {
+                let empty = folder.ancestors().take_while(|dir| *dir != root);
+                empty.take(3).try_for_each(|dir| disk.remove_directory(dir)).ok();
+            }
+        }
+        let mut kept = Vec::new();
+        for source in &self.sources {
+            if !source.remove(disk).map_err(ArchiveError::at(&source.dir))? {
+                kept.push(source.dir.clone());
+            }
+        }
+        let path = root.join(JOURNAL);
+        disk.remove(&path).map_err(ArchiveError::at(&path))?;
+        sync_directory(root).map_err(ArchiveError::at(root))?;
+        Ok(kept)
+    }
+}

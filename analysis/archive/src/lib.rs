@@ -1,0 +1,330 @@
+//! Many runs as one data set: finished runs are moved into an archive, which every engine reads.
+//!
+//! A change is made in three parts. New files are written beside those that are there, and held against what they were made
+//! of. Then the change is decided, by a journal. Then it is done: files get their names, the index is replaced, and the
+//! directories of the runs are removed. Whoever is stopped before the second part has changed nothing; after it, the next one
+//! who changes the archive finishes first. One lock keeps all others out meanwhile.
+
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod archive_error;
+pub mod disk;
+mod index;
+mod journal;
+mod layout;
+mod prune;
+mod sums;
+mod table;
+
+pub use archive_error::ArchiveError;
+pub use prune::{Keep, Pruned, prune};
+
+use candlescope_reader::{ReadLimits, Run, checked};
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::IN_PROGRESS_SUFFIX;
+use candlescope_sql::{EachError, Sources, each_batch};
+use disk::Disk;
+use journal::{Journal, Source};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use sums::Sums;
+
+/// A file below this is written together with new rows.
+const SMALL: u64 = 32 << 20;
+
+/// Codes of what a run's analysis found, by commas.
+pub type Findings<'a> = &'a dyn Fn(&Run) -> Option<String>;
+
+/// What became of runs that were to be archived.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Archived {
+    /// Directories of runs that are in the archive now, with the name that each has there.
+    pub runs: Vec<(PathBuf, String)>,
+    /// Rows that were written for them.
+    pub rows: u64,
+    /// Runs that were there before: an attempt before this one had not removed their directories.
+    pub known: Vec<PathBuf>,
+    /// Runs that are left where they are, and why.
+    pub left: Vec<(PathBuf, String)>,
+    /// Whether a change that had been stopped was finished first.
+    pub finished_another: bool,
+}
+
+/// Settings of [`archive`].
+#[derive(Default)]
+#[non_exhaustive]
+pub struct Options<'a> {
+    /// What reading may take.
+    pub limits: ReadLimits,
+    /// Keeps the directories of the runs.
+    pub keep_source: bool,
+    /// Takes runs that were not closed in order. Those that are still being written must not be among them.
+    pub incomplete: bool,
+    /// Says what is wrong with a run.
+    pub findings: Option<Findings<'a>>,
+    /// What is changed; for tests.
+    pub disk: Disk,
+}
+
+impl std::fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("keep_source", &self.keep_source).field("incomplete", &self.incomplete).finish()
+    }
+}
+
+/// Moves the runs in these directories into the archive at `root`, which is made where there is none.
+///
+/// A run that is not finished, that is damaged, or that other files lie beside is left where it is, and told of.
+///
+/// # Errors
+/// When the archive cannot be written or read, or what was written differs from what it was made of. Nothing is lost then.
+pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<Archived, ArchiveError> {
+    let disk = &options.disk;
+    disk.make_directory(root).map_err(ArchiveError::at(root))?;
+    let _lock = lock(root)?;
+    let mut done = Archived { finished_another: recover(root, disk)?, ..Archived::default() };
+    let index = index::read(root, &options.limits)?;
+    let known: BTreeMap<String, String> = index
+        .iter()
+        .flat_map(|index| {
+            let names = index::texts(index, layout::RUN);
+            (0..index.num_rows())
+                .map(move |row| (index::identity(index, row), names[row].unwrap_or_default().to_string()))
+        })
+        .collect();
+    let mut taken: BTreeSet<String> = known.values().cloned().collect();
+    let mut change =
+        Change { root, options, rows: index.into_iter().collect(), moved: Vec::new(), sources: Vec::new() };
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    for dir in dirs {
+        match change.admit(dir) {
+            Err(why) => done.left.push((dir.clone(), why)),
+            Ok((run, source)) => {
+                let name = index::name(&run, &taken);
+                let findings = options.findings.and_then(|of| of(&run));
+                let row = index::row(&run, &name, findings, now_ns(), &options.limits)?;
+                let identity = index::identity(&row, 0);
+                if let Some(name) = known.get(&identity) {
+                    // All that is left to do is to remove it: if it is what was archived.
+                    match change.holds(name, &run)? {
+                        None => {
+                            change.sources.push(source);
+                            done.known.push(dir.clone());
+                        }
+                        Some(why) => done.left.push((
+                            dir.clone(),
+                            format!("the archive has a run of this name and start, `{name}`, that differs: {why}"),
+                        )),
+                    }
+                } else if !seen.insert(identity) {
+                    done.left.push((dir.clone(), "another directory of these is a copy of it".into()));
+                } else {
+                    taken.insert(name.clone());
+                    change.rows.push(row);
+                    done.runs.push((dir.clone(), name.clone()));
+                    change.moved.push((run, name));
+                    change.sources.push(source);
+                }
+            }
+        }
+    }
+    let kept =
+        if change.moved.is_empty() && change.sources.is_empty() { Vec::new() } else { change.make(&mut done)? };
+    done.left
+        .extend(kept.into_iter().map(|dir| (dir, "it is in the archive, and other files came to lie in it".into())));
+    Ok(done)
+}
+
+/// Nanoseconds since the Unix epoch.
+fn now_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// Waits until nobody else changes the archive.
+fn lock(root: &Path) -> Result<File, ArchiveError> {
+    let path = root.join(layout::LOCK);
+    let open = File::options().create(true).truncate(false).write(true).open(&path).map_err(ArchiveError::at(&path))?;
+    open.lock().map_err(ArchiveError::at(&path))?;
+    Ok(open)
+}
+
+/// Finishes what another was stopped in, and removes what it had not decided. Whether there was a change to finish.
+fn recover(root: &Path, disk: &Disk) -> Result<bool, ArchiveError> {
+    let journal = Journal::read(root)?;
+    if let Some(journal) = &journal {
+        journal.apply(root, disk)?;
+    }
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(ArchiveError::at(&folder))?.flatten() {
+            let path = entry.path();
+            let of_us = |name: &std::ffi::OsStr| RecordKind::ALL.iter().any(|kind| name == kind.table());
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() && (folder != root || of_us(&entry.file_name())) => folders.push(path),
+                // Programs that write runs into the same folders call their files `part-…`.
+                Ok(kind) if kind.is_file() && is_ours(&entry.file_name()) => {
+                    disk.remove(&path).map_err(ArchiveError::at(&path))?;
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(journal.is_some())
+}
+
+/// Whether an archiver left a file that it had not decided.
+fn is_ours(name: &std::ffi::OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with(".runs") && name.ends_with(IN_PROGRESS_SUFFIX))
+}
+
+/// A change while it is prepared.
+struct Change<'a> {
+    root: &'a Path,
+    options: &'a Options<'a>,
+    /// Rows of the index: what was there, and a row for each new run.
+    rows: Vec<arrow_array::RecordBatch>,
+    moved: Vec<(Run, String)>,
+    sources: Vec<Source>,
+}
+
+impl Change<'_> {
+    /// Opens a run that can be archived; why it cannot.
+    fn admit(&self, dir: &Path) -> Result<(Run, Source), String> {
+        let run = Run::open_within(dir, self.options.limits.clone()).map_err(|error| error.to_string())?;
+        let Some(manifest) = run.manifest() else { return Err("it has no readable run.json".into()) };
+        if !manifest.complete && !self.options.incomplete {
+            return Err("it is not finished, or was not closed in order (--incomplete takes it)".into());
+        }
+        if let Some(finding) =
+            run.findings().iter().find(|found| found.code != candlescope_schema::run::Code::SegmentUnfinished)
+        {
+            return Err(finding.message());
+        }
+        // The files before the rows: one that comes later keeps the directory.
+        Source::of(dir).map(|source| (run, source)).map_err(|error| error.to_string())
+    }
+
+    /// How a run differs from what the archive has of it.
+    fn holds(&self, name: &str, run: &Run) -> Result<Option<String>, ArchiveError> {
+        for kind in RecordKind::ALL {
+            let ours = source_sums(run, kind, &self.options.limits)?;
+            let folder = self.folder(run, kind);
+            let found = table::sums_by_run(files_in(&self.root.join(folder)), &self.options.limits)?;
+            let theirs = found.get(&Some(name.to_string())).cloned().unwrap_or_default();
+            if let Some(why) = ours.differs(&theirs) {
+                return Ok(Some(format!("{}: {why}", kind.table())));
+            }
+        }
+        Ok(None)
+    }
+
+    fn folder(&self, run: &Run, kind: RecordKind) -> PathBuf {
+        let (started, host) = run.manifest().map_or((0, ""), |manifest| (manifest.started_ns, manifest.host.as_str()));
+        layout::partition(kind, started, host)
+    }
+
+    /// Writes everything, checks it, decides, and does it. Directories that could not be removed.
+    fn make(mut self, done: &mut Archived) -> Result<Vec<PathBuf>, ArchiveError> {
+        let mut journal = Journal::default();
+        let change = format!("{:x}-{:x}", now_ns(), std::process::id());
+        for kind in RecordKind::ALL {
+            let mut folders: BTreeMap<PathBuf, Vec<&(Run, String)>> = BTreeMap::new();
+            for moved in self.moved.iter().filter(|(run, _)| run.rows(kind) > 0) {
+                folders.entry(self.folder(&moved.0, kind)).or_default().push(moved);
+            }
+            for (folder, mut runs) in folders {
+                runs.sort_by(|a, b| a.1.cmp(&b.1));
+                let (written, replaced, rows) = self.write(kind, &folder, &runs, &change)?;
+                done.rows += rows;
+                journal.renames.extend(written.into_iter().map(|path| (layout::in_progress(&path), path)));
+                journal.removes.extend(replaced);
+            }
+        }
+        if !self.moved.is_empty() {
+            let rows = std::mem::take(&mut self.rows);
+            if let Some(index) = index::together(&rows)? {
+                let beside = index::write(self.root, &index, &self.options.disk)?;
+                journal.renames.push((beside, PathBuf::from(layout::INDEX)));
+            }
+        }
+        if !self.options.keep_source {
+            journal.sources = std::mem::take(&mut self.sources);
+        }
+        journal.write(self.root, &self.options.disk)?;
+        journal.apply(self.root, &self.options.disk)
+    }
+
+    /// Writes rows of a table from one day and host: files below the root under their names to be, those that they take the
+    /// place of, and the number of new rows.
+    fn write(
+        &self,
+        kind: RecordKind,
+        folder: &Path,
+        runs: &[&(Run, String)],
+        change: &str,
+    ) -> Result<(Vec<PathBuf>, Vec<PathBuf>, u64), ArchiveError> {
+        let limits = &self.options.limits;
+        let there = files_in(&self.root.join(folder));
+        let small: Vec<PathBuf> =
+            there.into_iter().filter(|path| path.metadata().is_ok_and(|found| found.len() < SMALL)).collect();
+        let mut files =
+            table::Files::new(self.root, folder.to_path_buf(), change.to_string(), kind, &self.options.disk);
+        for path in &small {
+            checked::each_batch(path, limits, &mut |rows| files.copy(rows)).map_err(|error| match error {
+                checked::ReadError::File(finding) => ArchiveError::Damaged(finding.message()),
+                checked::ReadError::Other(error) => error,
+            })?;
+        }
+        let mut expected = table::sums_by_run(small.iter().cloned(), limits)?;
+        let mut rows = 0;
+        for (run, name) in runs.iter().copied() {
+            let alone = Sources::open([run.dir()], limits).map_err(|error| ArchiveError::Query(error.to_string()))?;
+            let names: Vec<String> =
+                candlescope_schema::run::columns(kind).iter().map(|column| format!("\"{}\"", column.name)).collect();
+            let order = table::order_of(kind).map_or_else(String::new, |name| format!(" ORDER BY \"{name}\""));
+            let sql = format!("SELECT {} FROM {}{order}", names.join(", "), kind.table());
+            each_batch(&sql, &alone, limits, &mut |batch| files.write(name, &batch)).map_err(|error| match error {
+                EachError::Query(error) => ArchiveError::Query(error.to_string()),
+                EachError::Taken(error) => error,
+            })?;
+            let sums = source_sums(run, kind, limits)?;
+            rows += sums.rows;
+            expected.entry(Some(name.clone())).or_default().merge(&sums);
+        }
+        let written = files.finish()?;
+        // What lies on the disk now, read again, against what it was made of.
+        let beside = written.iter().map(|path| layout::in_progress(&self.root.join(path)));
+        let found = table::sums_by_run(beside, limits)?;
+        let names: BTreeSet<&Option<String>> = expected.keys().chain(found.keys()).collect();
+        for name in names {
+            let of = |sums: &BTreeMap<Option<String>, Sums>| sums.get(name).cloned().unwrap_or_default();
+            if let Some(why) = of(&expected).differs(&of(&found)) {
+                let run = name.clone().unwrap_or_default();
+                return Err(ArchiveError::Differs { table: kind.table(), run, why });
+            }
+        }
+        let replaced = small.iter().filter_map(|path| path.strip_prefix(self.root).ok().map(Path::to_path_buf));
+        Ok((written, replaced.collect(), rows))
+    }
+}
+
+/// Sums of a table of a run, read by another reader than the one that copies it.
+fn source_sums(run: &Run, kind: RecordKind, limits: &ReadLimits) -> Result<Sums, ArchiveError> {
+    let files = run.segments().iter().filter(|segment| segment.kind == kind).map(|segment| segment.path.clone());
+    let found = table::sums_by_run(files, limits)?;
+    Ok(found.into_values().fold(Sums::default(), |mut all, sums| {
+        all.merge(&sums);
+        all
+    }))
+}
+
+/// The files of a folder, in order.
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|of| of == "parquet")).collect();
+    files.sort();
+    files
+}

@@ -1,0 +1,191 @@
+//! Writes rows of one table, day and host into files of a good size.
+
+use super::ArchiveError;
+use super::disk::{Disk, sync_directory};
+use super::layout::{RUN, in_progress};
+use super::sums::Sums;
+use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use candlescope_reader::{ReadLimits, checked};
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::{ColumnType, columns};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::SortingColumn;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Rows of a row group: what DuckDB works with.
+const ROWS_OF_A_GROUP: usize = 122_880;
+/// Bytes at which a file is closed and another begun.
+const BYTES_OF_A_FILE: usize = 256 << 20;
+
+/// The columns of a table in an archive: its run first.
+pub(crate) fn schema(kind: RecordKind) -> SchemaRef {
+    let field = |column: &candlescope_schema::run::Column| {
+        let of = match column.kind {
+            ColumnType::Int64 => DataType::Int64,
+            ColumnType::Int32 => DataType::Int32,
+            ColumnType::Float64 => DataType::Float64,
+            ColumnType::Utf8 => DataType::Utf8View,
+        };
+        Field::new(column.name, of, true)
+    };
+    let run = Field::new(RUN, DataType::Utf8View, false);
+    Arc::new(Schema::new(std::iter::once(run).chain(columns(kind).iter().map(field)).collect::<Vec<_>>()))
+}
+
+/// A column by which rows of a run are in order.
+pub(crate) fn order_of(kind: RecordKind) -> Option<&'static str> {
+    let times = ["host_start_ns", "time_ns", "gpu_start_ns", "start_ns", "stack"];
+    times.into_iter().find(|name| columns(kind).iter().any(|column| column.name == *name))
+}
+
+/// Settings of every file of an archive.
+pub(crate) fn properties(sorted_by: Option<Vec<SortingColumn>>) -> WriterProperties {
+    let level = ZstdLevel::try_new(3).unwrap_or_default();
+    WriterProperties::builder()
+        .set_created_by(concat!("candlescope ", env!("CARGO_PKG_VERSION")).to_string())
+        .set_compression(Compression::ZSTD(level))
+        .set_max_row_group_row_count(Some(ROWS_OF_A_GROUP))
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_sorting_columns(sorted_by)
+        .build()
+}
+
+/// Files of one table, day and host, while they are written.
+pub(crate) struct Files<'a> {
+    disk: &'a Disk,
+    root: &'a Path,
+    /// Below the root.
+    folder: PathBuf,
+    /// What distinguishes this change's files.
+    change: String,
+    kind: RecordKind,
+    schema: SchemaRef,
+    open: Option<ArrowWriter<File>>,
+    written: Vec<PathBuf>,
+}
+
+impl<'a> Files<'a> {
+    pub(crate) fn new(root: &'a Path, folder: PathBuf, change: String, kind: RecordKind, disk: &'a Disk) -> Self {
+        Self { disk, root, folder, change, kind, schema: schema(kind), open: None, written: Vec::new() }
+    }
+
+    /// Writes rows of the run `name`; columns that they lack are null.
+    pub(crate) fn write(&mut self, name: &str, rows: &RecordBatch) -> Result<(), ArchiveError> {
+        let count = rows.num_rows();
+        let run: ArrayRef = Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(name, count)));
+        self.write_columns(rows, Some(run))
+    }
+
+    /// The same with rows that say which run they are of.
+    pub(crate) fn copy(&mut self, rows: &RecordBatch) -> Result<(), ArchiveError> {
+        self.write_columns(rows, None)
+    }
+
+    fn write_columns(&mut self, rows: &RecordBatch, run: Option<ArrayRef>) -> Result<(), ArchiveError> {
+        if rows.num_rows() == 0 {
+            return Ok(());
+        }
+        let column = |field: &Arc<Field>| -> Result<ArrayRef, ArchiveError> {
+            if let (RUN, Some(run)) = (field.name().as_str(), &run) {
+                return Ok(Arc::clone(run));
+            }
+            match rows.column_by_name(field.name()) {
+                Some(column) if column.data_type() == field.data_type() => Ok(Arc::clone(column)),
+                Some(column) => Err(ArchiveError::Kind(format!("{} of `{}`", column.data_type(), field.name()))),
+                None => Ok(arrow_array::new_null_array(field.data_type(), rows.num_rows())),
+            }
+        };
+        let columns = self.schema.fields().iter().map(column).collect::<Result<Vec<_>, _>>()?;
+        let rows = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(ArchiveError::arrow)?;
+        let writer = match &mut self.open {
+            Some(writer) => writer,
+            None => {
+                let writer = self.next()?;
+                self.open.insert(writer)
+            }
+        };
+        writer.write(&rows).map_err(ArchiveError::parquet)?;
+        if writer.bytes_written() + writer.in_progress_size() > BYTES_OF_A_FILE {
+            self.close()?;
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<ArrowWriter<File>, ArchiveError> {
+        let folder = self.root.join(&self.folder);
+        self.disk.make_directory(&folder).map_err(ArchiveError::at(&folder))?;
+        let path = self.folder.join(format!("runs-{}-{:04}.parquet", self.change, self.written.len()));
+        let beside = in_progress(&self.root.join(&path));
+        let file = self.disk.create(&beside).map_err(ArchiveError::at(&beside))?;
+        self.written.push(path);
+        let index = |name: &str| self.schema.index_of(name).ok().and_then(|at| i32::try_from(at).ok());
+        let sorted = [Some(RUN), order_of(self.kind)].into_iter().flatten().filter_map(index);
+        let sorted =
+            sorted.map(|column_idx| SortingColumn { column_idx, descending: false, nulls_first: false }).collect();
+        // Without the writer's own schema, which some readers take for theirs.
+        let options =
+            ArrowWriterOptions::new().with_properties(properties(Some(sorted))).with_skip_arrow_metadata(true);
+        ArrowWriter::try_new_with_options(file, Arc::clone(&self.schema), options).map_err(ArchiveError::parquet)
+    }
+
+    fn close(&mut self) -> Result<(), ArchiveError> {
+        let Some(writer) = self.open.take() else { return Ok(()) };
+        let path = self.root.join(self.written.last().unwrap_or(&self.folder));
+        let file = writer.into_inner().map_err(ArchiveError::parquet)?;
+        file.sync_all().map_err(ArchiveError::at(&path))
+    }
+
+    /// The files, below the root, under the names that they will have.
+    pub(crate) fn finish(mut self) -> Result<Vec<PathBuf>, ArchiveError> {
+        self.close()?;
+        if !self.written.is_empty() {
+            let folder = self.root.join(&self.folder);
+            sync_directory(&folder).map_err(ArchiveError::at(&folder))?;
+        }
+        Ok(self.written)
+    }
+}
+
+/// Sums of files by run; `None` where the files do not say the run.
+pub(crate) fn sums_by_run(
+    files: impl IntoIterator<Item = PathBuf>,
+    limits: &ReadLimits,
+) -> Result<BTreeMap<Option<String>, Sums>, ArchiveError> {
+    let mut sums: BTreeMap<Option<String>, Sums> = BTreeMap::new();
+    for file in files {
+        checked::each_batch(&file, limits, &mut |rows| {
+            for (run, part) in parts_by_run(rows) {
+                sums.entry(run).or_default().add(&part)?;
+            }
+            Ok(())
+        })
+        .map_err(|error: checked::ReadError<ArchiveError>| match error {
+            checked::ReadError::File(finding) => ArchiveError::Damaged(finding.message()),
+            checked::ReadError::Other(error) => error,
+        })?;
+    }
+    Ok(sums)
+}
+
+/// Rows in stretches of one run.
+fn parts_by_run(rows: &RecordBatch) -> Vec<(Option<String>, RecordBatch)> {
+    use arrow_array::cast::AsArray;
+    let Some(names) = rows.column_by_name(RUN).and_then(|names| names.as_string_view_opt()) else {
+        return vec![(None, rows.clone())];
+    };
+    let (mut parts, mut begin) = (Vec::new(), 0);
+    while begin < rows.num_rows() {
+        let name = names.value(begin);
+        let length = (begin..rows.num_rows()).take_while(|row| names.value(*row) == name).count();
+        parts.push((Some(name.to_string()), rows.slice(begin, length)));
+        begin += length;
+    }
+    parts
+}

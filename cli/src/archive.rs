@@ -1,0 +1,97 @@
+//! `candlescope archive`: many runs as one data set.
+
+use crate::limits::limits;
+use crate::output::{note, say};
+use anyhow::Result;
+use candlescope_archive::{Archived, Options, archive};
+use candlescope_findings::{AnalyzeOptions, analyze};
+use candlescope_reader::{OpenError, Run};
+use clap::Args;
+use std::path::{Path, PathBuf};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  candlescope archive runs --to /data/candlescope
+      moves every finished run of a folder into an archive
+  candlescope query 'SELECT model_name, device_name, median(tpot_ns) / 1e6 AS ms FROM runs GROUP BY 1, 2' /data/candlescope
+      asks all of them; every view over steps and intervals works there as well";
+#[derive(Debug, Args)]
+pub(crate) struct ArchiveArgs {
+    /// Runs, and folders of these; none only finishes what another was stopped in
+    #[arg(value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// The archive: a directory, which is made where there is none
+    #[arg(long, value_name = "ROOT")]
+    to: PathBuf,
+    /// Copies the runs, and leaves them where they are
+    #[arg(long)]
+    keep_source: bool,
+    /// Takes runs as well that were not closed in order, such as those of programs that were killed. None that is still
+    /// being written may be among them
+    #[arg(long)]
+    incomplete: bool,
+    /// Says what became of them as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs that nothing keeps from being archived go; whether all did.
+pub(crate) fn run(args: &ArchiveArgs) -> Result<u8> {
+    let mut options = Options::default();
+    options.limits = limits(&[])?;
+    (options.keep_source, options.incomplete) = (args.keep_source, args.incomplete);
+    let findings = |run: &Run| {
+        let analyzed = analyze(run, &AnalyzeOptions::default());
+        let found = analyzed.analysis.diagnosis.iter().flat_map(|diagnosis| &diagnosis.findings);
+        let codes: Vec<&str> = found.map(|advice| advice.code.as_str()).collect();
+        (!codes.is_empty()).then(|| codes.join(","))
+    };
+    options.findings = Some(&findings);
+    let mut dirs = Vec::new();
+    for path in &args.runs {
+        match Run::open_within(path, options.limits.clone()) {
+            Err(OpenError::NotARun(_) | OpenError::DirectoryOfRuns { .. }) => look(path, &args.to, &mut dirs),
+            _ => dirs.push(path.clone()),
+        }
+    }
+    let done = archive(&dirs, &args.to, &options)?;
+    if args.json {
+        say(&serde_json::to_string(&done)?)?;
+    } else {
+        tell(&done, args)?;
+    }
+    Ok(u8::from(!done.left.is_empty()))
+}
+
+/// Directories of runs below a folder, but for those of the archive itself.
+fn look(dir: &Path, root: &Path, found: &mut Vec<PathBuf>) {
+    if dir == root {
+        return;
+    }
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut inside: Vec<PathBuf> =
+        entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect();
+    inside.sort();
+    for path in inside {
+        if path.join(candlescope_core::run::MANIFEST_FILE).is_file() {
+            found.push(path);
+        } else {
+            look(&path, root, found);
+        }
+    }
+}
+
+fn tell(done: &Archived, args: &ArchiveArgs) -> Result<()> {
+    if done.finished_another {
+        note("note: finished a change of the archive that had been stopped");
+    }
+    for (dir, why) in &done.left {
+        note(&format!("warning: `{}` is left where it is: {why}", dir.display()));
+    }
+    let runs = |n: usize| if n == 1 { "1 run".to_string() } else { format!("{n} runs") };
+    say(&format!("archived {} with {} rows in {}", runs(done.runs.len()), done.rows, args.to.display()))?;
+    if !done.known.is_empty() {
+        say(&format!("{} had been archived before", runs(done.known.len())))?;
+    }
+    Ok(())
+}

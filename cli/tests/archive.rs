@@ -1,0 +1,357 @@
+//! Many runs as one data set: archived, asked, pruned; stopped at every change, twice at once, on a full disk.
+#![allow(missing_docs, reason = "a test")]
+mod common;
+use candlescope_archive::disk::Disk;
+use candlescope_archive::{ArchiveError, Archived, Keep, Options, archive, prune};
+use candlescope_reader::ReadLimits;
+use candlescope_sql::{Answer, Sources, query};
+use common::*;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+/// Records a short run.
+fn record(dir: &Path) {
+    let args =
+        ["profile", "--model", "embedded", "--max-new-tokens", "3", "--repeats", "2", "--warmup", "1", "--no-progress"];
+    ok(&[&args[..], &["--out", dir.to_str().unwrap()]].concat());
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// Gives a run another name, day and host.
+fn rename(dir: &Path, id: &str, host: &str, days_before: i64) {
+    let path = dir.join("run.json");
+    let mut manifest = json(&fs::read_to_string(&path).unwrap());
+    manifest["run_id"] = id.into();
+    manifest["host"] = host.into();
+    manifest["started_ns"] = (manifest["started_ns"].as_i64().unwrap() - days_before * 86_400_000_000_000).into();
+    fs::write(path, manifest.to_string()).unwrap();
+}
+
+fn ask(paths: &[&Path], sql: &str) -> Answer {
+    let limits = ReadLimits::default();
+    query(sql, &Sources::open(paths, &limits).unwrap(), &limits, 0).unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+/// What every row of these runs adds up to, whichever run it is of. Names of directories differ.
+fn contents(paths: &[&Path]) -> Vec<String> {
+    let of_table = |table: &str, column: &str| {
+        let sql = format!(
+            "SELECT run_id, count(*) AS n, sum({column}) AS s, count(DISTINCT {column}) AS d FROM {table} GROUP BY run_id ORDER BY run_id"
+        );
+        format!("{table} {:?}", ask(paths, &sql).rows)
+    };
+    let mut all = vec![
+        of_table("spans", "host_start_ns + host_dur_ns"),
+        of_table("steps", "host_dur_ns"),
+        of_table("requests", "ttft_ns"),
+        of_table("samples", "time_ns"),
+    ];
+    all.push(format!(
+        "{:?}",
+        ask(paths, "SELECT run_id, host, rank, started_ns, model_name, asked FROM runs ORDER BY started_ns").rows
+    ));
+    let views = "SELECT operator, count(*), sum(self_ns) FROM self_time GROUP BY operator ORDER BY operator";
+    all.push(format!("{:?}", ask(paths, views).rows));
+    all
+}
+
+/// Runs a command that reads this.
+fn with_input(command: &mut std::process::Command, input: &str) -> std::process::Output {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    output
+}
+
+fn names(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            match entry.path().is_dir() {
+                true => folders.push(entry.path()),
+                false => found.push(entry.path().strip_prefix(root).unwrap().display().to_string()),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    /// Two runs of one day and host, one of another day and host.
+    fn new() -> Self {
+        static ONE: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
+        let one = ONE.get_or_init(|| {
+            let dir = tempfile::tempdir().unwrap();
+            record(&dir.path().join("one"));
+            record(&dir.path().join("two"));
+            dir
+        });
+        let place = Self { dir: tempfile::tempdir().unwrap() };
+        for (from, to, id, host, days) in
+            [("one", "a", "first", "gpu-1", 0), ("two", "b", "second", "gpu-1", 0), ("one", "c", "third", "a/b", 40)]
+        {
+            let to = place.run(to);
+            copy(&one.path().join(from), &to);
+            rename(&to, id, host, days);
+        }
+        place
+    }
+
+    fn run(&self, name: &str) -> PathBuf {
+        self.dir.path().join("runs").join(name)
+    }
+
+    fn root(&self) -> PathBuf {
+        self.dir.path().join("archive")
+    }
+
+    fn runs(&self) -> Vec<PathBuf> {
+        ["a", "b", "c"].map(|name| self.run(name)).into_iter().filter(|dir| dir.is_dir()).collect()
+    }
+
+    fn archive(&self, runs: &[PathBuf], disk: Disk) -> Result<Archived, ArchiveError> {
+        let mut options = Options::default();
+        options.disk = disk;
+        archive(runs, &self.root(), &options)
+    }
+}
+
+#[test]
+fn runs_become_one_data_set_and_nothing_is_lost() {
+    let place = Place::new();
+    let before = contents(&[&place.dir.path().join("runs")]);
+    // One that is not finished stays, and is told of.
+    let open = place.run("open");
+    copy(&place.run("a"), &open);
+    let mut manifest = json(&fs::read_to_string(open.join("run.json")).unwrap());
+    manifest["complete"] = false.into();
+    manifest["run_id"] = "open".into();
+    fs::write(open.join("run.json"), manifest.to_string()).unwrap();
+    let runs = place.dir.path().join("runs");
+    let output = run(&["archive", runs.to_str().unwrap(), "--to", place.root().to_str().unwrap()]);
+    let (said, told) = (text(&output.stdout), text(&output.stderr));
+    assert!(said.starts_with("archived 3 runs with ") && output.status.code() == Some(1), "{said}{told}");
+    assert!(told.contains("`") && told.contains("/open` is left where it is: it is not finished"), "{told}");
+    assert!(place.runs().is_empty() && open.is_dir(), "the others are moved");
+    fs::remove_dir_all(open).unwrap();
+    assert_eq!(contents(&[&place.root()]), before);
+
+    let files = names(&place.root());
+    let expected = ["spans/date=", "/machine=gpu-1/runs-", "/machine=a%2Fb/runs-", "runs.parquet"];
+    assert!(expected.iter().all(|part| files.iter().any(|file| file.contains(part))), "{files:?}");
+    assert!(files.iter().all(|file| !file.contains("journal") && !file.contains("inprogress")), "{files:?}");
+    // What is asked of many runs at once stands in the index.
+    let sql = "SELECT run, requests, ttft_ns > 0, decode_step_ns > 0, decode_tokens_per_s > 0, rows_spans > 0, findings IS NULL OR \
+               findings <> '' FROM archived ORDER BY run";
+    let index = ask(&[&place.root()], sql);
+    let text_of = format!("{:?}", index.rows);
+    assert_eq!(index.rows.len(), 3, "{text_of}");
+    assert!(!text_of.contains("false") && !text_of.contains("Null") && text_of.contains("third"), "{text_of}");
+
+    // One run more is written together with the small files of its day, and runs outside are asked with those inside.
+    let more = place.run("d");
+    record(&more);
+    rename(&more, "fourth", "gpu-1", 0);
+    let outside = contents(&[&place.root(), &more]);
+    let done = place.archive(&[more.clone()], Disk::default()).unwrap();
+    assert_eq!((done.runs.len(), done.left.len()), (1, 0));
+    assert_eq!(contents(&[&place.root()]), outside);
+    let of_day =
+        names(&place.root()).into_iter().filter(|file| file.starts_with("spans/") && file.contains("gpu-1")).count();
+    assert!(of_day <= 2, "files are merged: {of_day}");
+}
+
+#[test]
+fn other_engines_read_it() {
+    let Some(python) = require(&candlescope_testkit::tools::PYTHON) else { return };
+    let place = Place::new();
+    place.archive(&place.runs(), Disk::default()).unwrap();
+    let sql = "SELECT operator, count(*) AS calls, CAST(sum(self_ns) AS BIGINT) AS ns FROM self_time GROUP BY operator ORDER BY operator";
+    let queries = serde_json::json!({"operators": sql, "runs": "SELECT run, model_name FROM runs ORDER BY run"});
+    let script = |engine: &str| ok(&["views", engine, place.root().to_str().unwrap()]);
+    let asked = serde_json::json!({"duckdb": script("duckdb"), "spark": script("spark"), "queries": queries});
+    let output = with_input(
+        std::process::Command::new(python).arg(Path::new(ROOT).join("tests/python/engines.py")),
+        &asked.to_string(),
+    );
+    let theirs = json(text(&output.stdout).trim());
+    for (name, sql) in queries.as_object().unwrap() {
+        let ours = json(&ok(&["query", sql.as_str().unwrap(), place.root().to_str().unwrap(), "--json"]));
+        let columns: Vec<&str> =
+            ours["columns"].as_array().unwrap().iter().map(|column| column.as_str().unwrap()).collect();
+        let rows = ours["rows"].as_array().unwrap().iter();
+        let rows: Vec<serde_json::Value> =
+            rows.map(|row| columns.iter().map(|column| row[*column].clone()).collect()).collect();
+        assert!(rows.len() >= 3, "{name}");
+        for engine in ["duckdb", "spark"] {
+            assert_eq!(
+                theirs[engine][name]["rows"],
+                serde_json::json!(rows),
+                "{name} in {engine}: {}",
+                theirs[engine][name]
+            );
+        }
+    }
+}
+
+/// Whoever is stopped has changed nothing, or the next one finishes what it had decided.
+#[test]
+fn stopped_at_some_changes_no_row_is_lost_and_none_doubled() {
+    stopped(5);
+}
+
+/// The same at every change: two minutes.
+#[test]
+#[ignore = "two minutes: make test-slow"]
+fn stopped_at_every_change_no_row_is_lost_and_none_doubled() {
+    stopped(1);
+}
+
+fn stopped(step: usize) {
+    let whole = Place::new();
+    let options = Options::default();
+    archive(&whole.runs(), &whole.root(), &options).unwrap();
+    let (changes, expected) = (options.disk.changes(), contents(&[&whole.root()]));
+    assert!(changes > 30, "{changes}");
+    let mut finished_another = 0;
+    // Whoever asks before it is finished is told.
+    let place = Place::new();
+    let told = (0..changes).rev().any(|stop| {
+        let _ = place.archive(&place.runs(), Disk::stops_after(stop));
+        let asked = run(&["query", "SELECT count(*) FROM runs", place.root().to_str().unwrap()]);
+        text(&asked.stderr).contains("was stopped in the middle")
+    });
+    assert!(told);
+    let finished = ok(&["archive", "--to", place.root().to_str().unwrap()]);
+    assert!(finished.contains("archived 0 runs") && !place.root().join("journal.json").exists(), "{finished}");
+    for stop in (0..changes).step_by(step) {
+        let place = Place::new();
+        let error = place.archive(&place.runs(), Disk::stops_after(stop)).unwrap_err();
+        assert!(error.to_string().contains("stopped for a test"), "{error}");
+        // The next one is stopped as well, at the same place from where it begins.
+        if place.archive(&place.runs(), Disk::stops_after(stop / 2)).is_ok() {
+            assert!(place.runs().is_empty(), "{stop}");
+        }
+        let left = place.runs();
+        let done = place.archive(&left, Disk::default()).unwrap_or_else(|error| panic!("{stop}: {error}"));
+        finished_another += u32::from(done.finished_another);
+        assert!(done.left.iter().all(|(dir, _)| !dir.exists()), "{stop}: {:?}", done.left);
+        assert!(place.runs().is_empty(), "{stop}: {:?}", place.runs());
+        assert_eq!(contents(&[&place.root()]), expected, "{stop}");
+        assert!(
+            names(&place.root()).iter().all(|file| !file.contains("inprogress") && !file.contains("journal")),
+            "{stop}"
+        );
+    }
+    assert!(finished_another > 2, "{finished_another}");
+}
+
+#[test]
+fn several_at_once_take_turns() {
+    let place = Place::new();
+    let before = contents(&[&place.dir.path().join("runs")]);
+    let runs = place.runs();
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..3).map(|_| scope.spawn(|| place.archive(&runs, Disk::default()).unwrap())).collect();
+        let done: Vec<Archived> = all.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert_eq!(done.iter().map(|done| done.runs.len()).sum::<usize>(), 3, "each run once: {done:?}");
+    });
+    assert_eq!(contents(&[&place.root()]), before);
+}
+
+#[test]
+fn what_is_in_the_way_is_told_and_kept() {
+    let place = Place::new();
+    let (a, b, c) = (place.run("a"), place.run("b"), place.run("c"));
+    // A copy of a run, a damaged one, and a file of somebody's beside the rows.
+    let twin = place.run("twin");
+    copy(&a, &twin);
+    let segment = fs::read_dir(b.join("spans")).unwrap().flatten().next().unwrap().path();
+    let mut bytes = fs::read(&segment).unwrap();
+    let end = bytes.len();
+    bytes[4..end / 2].fill(0xAA);
+    fs::write(&segment, bytes).unwrap();
+    let done = place.archive(&[a.clone(), twin.clone()], Disk::default()).unwrap();
+    assert_eq!((done.runs.len(), done.left.len()), (1, 1), "{done:?}");
+    assert!(done.left[0].1.contains("copy") && twin.is_dir() && !a.exists());
+    let error = place.archive(&[b.clone()], Disk::default()).unwrap_err().to_string();
+    assert!(error.contains("is damaged") && b.is_dir(), "{error}");
+    assert!(names(&place.root()).iter().all(|file| !file.contains("journal")));
+    // The copy is known: it is removed, being what the archive has.
+    let done = place.archive(&[twin.clone()], Disk::default()).unwrap();
+    assert!(done.known == [twin.clone()] && !twin.exists(), "{done:?}");
+    // One of the same name and start with other rows is kept.
+    fs::remove_dir_all(c.join("requests")).unwrap();
+    rename(&c, "first", "gpu-1", -40);
+    let done = place.archive(&[c.clone()], Disk::default()).unwrap();
+    assert!(done.left.len() == 1 && done.left[0].1.contains("differs") && c.is_dir(), "{done:?}");
+    // A disk without room.
+    if let Some(small) = SmallDisk::mount("1m") {
+        let other = Place::new();
+        let before = contents(&[&other.dir.path().join("runs")]);
+        let filler = small.path().join("filler");
+        let _ = fs::write(&filler, vec![1u8; (1 << 20) - 40_000]);
+        let error = archive(&other.runs(), &small.path().join("archive"), &Options::default()).unwrap_err().to_string();
+        assert!(error.contains("cannot be"), "{error}");
+        assert_eq!(contents(&[&other.dir.path().join("runs")]), before);
+    }
+}
+
+#[test]
+fn the_oldest_days_are_removed() {
+    let place = Place::new();
+    place.archive(&place.runs(), Disk::default()).unwrap();
+    let root = place.root();
+    let root_text = root.to_str().unwrap();
+    let days = |root: &Path| ask(&[root], "SELECT DISTINCT started_day FROM runs").rows.len();
+    let before = names(&root);
+    let said = ok(&["prune", root_text, "--keep", "30d", "--dry-run"]);
+    assert!(said.contains("would remove") && said.contains("1 runs") && names(&root) == before, "{said}");
+    let said = json(&ok(&["prune", root_text, "--keep", "30d", "--json"]));
+    assert_eq!((&said["runs"][0], said["days"].as_array().unwrap().len()), (&"third".into(), 1), "{said}");
+    assert_eq!((days(&root), ask(&[&root], "SELECT run_id FROM spans GROUP BY run_id").rows.len()), (1, 2));
+    assert!(names(&root).iter().all(|file| !file.contains("a%2Fb")), "empty folders go");
+    assert!(ok(&["prune", root_text, "--keep", "1GB"]).contains("removed nothing"));
+    assert!(ok(&["prune", root_text, "--keep", "0GB"]).contains("2 runs"));
+    assert_eq!(ask(&[&root], "SELECT count(*) FROM runs").rows, [[candlescope_sql::SqlValue::Int(0)]]);
+    assert!(fails(&["prune", root_text, "--keep", "lots"]).contains("30d, 12h, 20GB"));
+    assert!(fails(&["prune", place.dir.path().to_str().unwrap(), "--keep", "1d"]).contains("is no archive"));
+    assert_eq!("12h".parse::<Keep>().unwrap(), Keep::Younger(12 * 3_600_000_000_000));
+    // Stopped anywhere, it is finished by the next.
+    let changes = {
+        let place = Place::new();
+        place.archive(&place.runs(), Disk::default()).unwrap();
+        let disk = Disk::default();
+        prune(&place.root(), Keep::Younger(86_400_000_000_000), false, &ReadLimits::default(), &disk).unwrap();
+        disk.changes()
+    };
+    for stop in 0..changes {
+        let place = Place::new();
+        place.archive(&place.runs(), Disk::default()).unwrap();
+        let keep = Keep::Younger(86_400_000_000_000);
+        prune(&place.root(), keep, false, &ReadLimits::default(), &Disk::stops_after(stop)).unwrap_err();
+        prune(&place.root(), keep, false, &ReadLimits::default(), &Disk::default()).unwrap();
+        let left = ask(&[&place.root()], "SELECT DISTINCT run_id FROM spans").rows.len();
+        assert_eq!((days(&place.root()), left), (1, 2), "{stop}");
+    }
+}
