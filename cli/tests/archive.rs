@@ -305,6 +305,19 @@ fn what_is_in_the_way_is_told_and_kept() {
     rename(&c, "first", "gpu-1", -40);
     let done = place.archive(&[c.clone()], Disk::default()).unwrap();
     assert!(done.left.len() == 1 && done.left[0].1.contains("differs") && c.is_dir(), "{done:?}");
+    // A directory that may not be removed stays, and keeps nobody from changing the archive.
+    let locked = Place::new();
+    let runs = locked.dir.path().join("runs");
+    let mode = |mode| fs::set_permissions(&runs, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    mode(0o555);
+    let linked = locked.dir.path().join("link");
+    std::os::unix::fs::symlink(locked.run("a"), &linked).unwrap();
+    let done = locked.archive(&[linked, locked.run("b")], Disk::default()).unwrap();
+    mode(0o755);
+    // The superuser may remove anything.
+    assert_eq!(done.runs.len(), 2, "{done:?}");
+    let again = locked.archive(&locked.runs(), Disk::default()).unwrap();
+    assert_eq!((again.runs.len(), locked.runs().len()), (1, 0), "{again:?}");
     // A disk without room.
     if let Some(small) = SmallDisk::mount("1m") {
         let other = Place::new();

@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Reader and writer of runs share the contract and nothing else.
     ("candlescope-reader", &["candlescope-schema"]),
     ("candlescope-sql", &["candlescope-figures", "candlescope-reader", "candlescope-schema"]),
+    ("candlescope-archive", &["candlescope-reader", "candlescope-schema", "candlescope-sql"]),
     ("candlescope-figures", &["candlescope-reader", "candlescope-schema", "candlescope-work"]),
     ("candlescope-compare", &["candlescope-figures", "candlescope-reader", "candlescope-schema"]),
     ("candlescope-predict", &["candlescope-figures", "candlescope-reader", "candlescope-schema", "candlescope-work"]),

@@ -36,7 +36,8 @@ pub(crate) struct Source {
 impl Source {
     /// The files of a directory now.
     pub(crate) fn of(dir: &Path) -> std::io::Result<Self> {
-        let mut source = Self { dir: std::path::absolute(dir)?, files: Vec::new(), folders: Vec::new() };
+        // Through a link: the directory itself is what is removed.
+        let mut source = Self { dir: dir.canonicalize()?, files: Vec::new(), folders: Vec::new() };
         let mut folders = vec![source.dir.clone()];
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(&folder)? {
@@ -112,7 +113,7 @@ impl Journal {
         disk.write_whole(&path, &bytes).map_err(ArchiveError::at(&path))
     }
 
-    /// Does it, and forgets it. Directories of runs that have other files by now are left, and returned.
+    /// Does it, and forgets it. Directories of runs that have other files by now, or cannot be removed, are left and returned.
     pub(crate) fn apply(&self, root: &Path, disk: &Disk) -> Result<Vec<PathBuf>, ArchiveError> {
         let mut folders = BTreeSet::new();
         for path in &self.removes {
@@ -139,7 +140,9 @@ impl Journal {
         }
         let mut kept = Vec::new();
         for source in &self.sources {
-            if !source.remove(disk).map_err(ArchiveError::at(&source.dir))? {
+            // One that may not be removed must not keep the archive from being changed: the index says that it is there, so that
+            // its rows will not be taken again.
+            if !source.remove(disk).unwrap_or(false) {
                 kept.push(source.dir.clone());
             }
         }

@@ -133,8 +133,10 @@ pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<A
     }
     let kept =
         if change.moved.is_empty() && change.sources.is_empty() { Vec::new() } else { change.make(&mut done)? };
-    done.left
-        .extend(kept.into_iter().map(|dir| (dir, "it is in the archive, and other files came to lie in it".into())));
+    done.left.extend(
+        kept.into_iter()
+            .map(|dir| (dir, "it is in the archive, and cannot be removed, or other files came to lie in it".into())),
+    );
     Ok(done)
 }
 

@@ -1,13 +1,12 @@
 //! The engine: DataFusion, held to the limits of a query.
 
-use super::EachError;
 use super::damage::Damage;
 use super::facts;
 use super::files::{Files, TableFile};
 use super::functions;
 use super::listing;
 use super::parse;
-use super::query_error::{QueryError, failed, wrong};
+use super::query_error::{EachError, QueryError, failed, wrong};
 use super::source::{ARCHIVE_INDEX, DIR, RESULTS as RESULTS_FILE, Sources, Store};
 use super::value::{Answer, SqlValue, distinct};
 use super::views::{self, ARCHIVED, COLUMNS, RESULTS, RUNS, SERVED, VIEWS};

@@ -20,7 +20,7 @@ mod source;
 mod value;
 mod views;
 
-pub use query_error::QueryError;
+pub use query_error::{EachError, QueryError};
 pub use script::{Engine, script};
 pub use source::{ARCHIVE_INDEX, ARCHIVE_JOURNAL, SourceError, Sources};
 pub use value::{Answer, SqlValue};
@@ -59,15 +59,6 @@ pub fn each_batch<E: Send>(
     take: &mut (dyn FnMut(RecordBatch) -> Result<(), E> + Send),
 ) -> Result<(), EachError<E>> {
     engine::each(sql, sources, limits, take)
-}
-
-/// Why rows were not all taken.
-#[derive(Debug)]
-pub enum EachError<E> {
-    /// The query.
-    Query(QueryError),
-    /// Whoever took them.
-    Taken(E),
 }
 
 /// What is known of runs without reading their tables: the rows of the table `runs`.

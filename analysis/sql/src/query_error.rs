@@ -43,6 +43,15 @@ pub enum QueryError {
     Ended(String),
 }
 
+/// Why rows were not all taken.
+#[derive(Debug)]
+pub enum EachError<E> {
+    /// The query.
+    Query(QueryError),
+    /// Whoever took them.
+    Taken(E),
+}
+
 impl From<Exceeded> for QueryError {
     fn from(exceeded: Exceeded) -> Self {
         Self::Limit(exceeded)
