@@ -173,7 +173,7 @@ fn runs_become_one_data_set_and_nothing_is_lost() {
     record(&more);
     rename(&more, "fourth", "gpu-1", 0);
     let outside = contents(&[&place.root(), &more]);
-    let done = place.archive(&[more.clone()], Disk::default()).unwrap();
+    let done = place.archive(std::slice::from_ref(&more), Disk::default()).unwrap();
     assert_eq!((done.runs.len(), done.left.len()), (1, 0));
     assert_eq!(contents(&[&place.root()]), outside);
     let of_day =
@@ -294,16 +294,16 @@ fn what_is_in_the_way_is_told_and_kept() {
     let done = place.archive(&[a.clone(), twin.clone()], Disk::default()).unwrap();
     assert_eq!((done.runs.len(), done.left.len()), (1, 1), "{done:?}");
     assert!(done.left[0].1.contains("copy") && twin.is_dir() && !a.exists());
-    let error = place.archive(&[b.clone()], Disk::default()).unwrap_err().to_string();
+    let error = place.archive(std::slice::from_ref(&b), Disk::default()).unwrap_err().to_string();
     assert!(error.contains("is damaged") && b.is_dir(), "{error}");
     assert!(names(&place.root()).iter().all(|file| !file.contains("journal")));
     // The copy is known: it is removed, being what the archive has.
-    let done = place.archive(&[twin.clone()], Disk::default()).unwrap();
+    let done = place.archive(std::slice::from_ref(&twin), Disk::default()).unwrap();
     assert!(done.known == [twin.clone()] && !twin.exists(), "{done:?}");
     // One of the same name and start with other rows is kept.
     fs::remove_dir_all(c.join("requests")).unwrap();
     rename(&c, "first", "gpu-1", -40);
-    let done = place.archive(&[c.clone()], Disk::default()).unwrap();
+    let done = place.archive(std::slice::from_ref(&c), Disk::default()).unwrap();
     assert!(done.left.len() == 1 && done.left[0].1.contains("differs") && c.is_dir(), "{done:?}");
     // A directory that may not be removed stays, and keeps nobody from changing the archive.
     let locked = Place::new();

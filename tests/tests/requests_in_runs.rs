@@ -89,7 +89,10 @@ fn a_batching_loop_gives_each_request_its_figures() {
     let outcomes: Vec<_> = latency.outcomes.iter().map(|(outcome, n)| (*outcome, *n)).collect();
     assert_eq!(outcomes, [(None, 1), (Some(Outcome::Done), 1), (Some(Outcome::Cancelled), 1)]);
 
-    let served = ask(&run, "SELECT request, count(*), sum(tokens), sum(output_tokens) FROM served GROUP BY request");
+    let served = ask(
+        &run,
+        "SELECT request, count(*), sum(tokens), sum(output_tokens) FROM served GROUP BY request ORDER BY request",
+    );
     let int = SqlValue::Int;
     let row = |n: i64, steps: i64| vec![int(n), int(steps), int(10 + steps - 2), int(steps - 1)];
     assert_eq!(served.rows, [row(1, 12), row(2, 10), row(3, 8)]);

@@ -115,7 +115,7 @@ fn get_json_object() -> ScalarUDF {
 }
 
 fn part(text: &str, path: &str) -> Option<String> {
-    let pointer = path.strip_prefix('$')?.replace('.', "/").replace('[', "/").replace(']', "");
+    let pointer = path.strip_prefix('$')?.replace(['.', '['], "/").replace(']', "");
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
     match value.pointer(&pointer)? {
         serde_json::Value::Null => None,

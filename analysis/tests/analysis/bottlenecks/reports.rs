@@ -9,7 +9,6 @@ use candlescope_reader::{ReadLimits, Run};
 use candlescope_report::advice::{json, text};
 use candlescope_report::{ReportOptions, write_report};
 use candlescope_schema::{GpuSource, HostNs, SampleRecord, metric};
-use candlescope_testkit::ROOT;
 use candlescope_testkit::tools::{PYTHON, require};
 use serde_json::Value;
 use std::process::Command;
@@ -93,7 +92,7 @@ fn findings_are_ranked_and_bounded_and_name_their_place() {
 fn every_query_finds_rows_in_our_own_engine() {
     use candlescope_figures::advice::{AdviceFigure, FigureSource};
     use candlescope_reader::ReadLimits;
-    use candlescope_sql::{Sources, SqlValue, query};
+    use candlescope_sql::{SqlValue, query};
     let found = diagnose(&rich());
     let sources = candlescope_sql::Sources::open([found.dir.path()], &ReadLimits::default()).unwrap();
     assert!(found.diagnosis.findings.len() >= 4);
