@@ -96,7 +96,10 @@ fn a_batching_loop_gives_each_request_its_figures() {
     let int = SqlValue::Int;
     let row = |n: i64, steps: i64| vec![int(n), int(steps), int(10 + steps - 2), int(steps - 1)];
     assert_eq!(served.rows, [row(1, 12), row(2, 10), row(3, 8)]);
-    let measured = ask(&run, "SELECT count(*), (SELECT count(*) FROM steps WHERE serves IS NULL) FROM measured_steps");
+    let measured = ask(
+        &run,
+        "SELECT count(*) AS n, (SELECT count(*) FROM steps WHERE serves IS NULL) AS others FROM measured_steps",
+    );
     assert_eq!(measured.rows, [[int(12), int(0)]]);
     let steps: Vec<_> = read.table(RecordKind::Step).flat_map(|batch| batch.steps).collect();
     assert_eq!(steps[3].serves, [Served::new(1, 1, 1), Served::new(2, 4, 1)]);
