@@ -12,7 +12,7 @@ use tempfile::tempdir;
 
 /// Longest time for refusing something that is not a file.
 const SECONDS: u64 = 10;
-const MB: u64 = 200;
+const MB: u64 = 220;
 
 /// Puts each kind of thing that is not a file at `path`, one after the other.
 fn for_each_kind(path: &Path, mut attack: impl FnMut(&str)) {

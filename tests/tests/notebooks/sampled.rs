@@ -218,11 +218,14 @@ fn sampled_gpu_time_and_warm_up() {
     assert_eq!(warmed, truth.warmup_steps as u64);
     for (source, total_ns) in &truth.total_ns {
         let found = row("GPU time of each operator", &|row| row["operator"] == LAUNCHES && row["source"] == *source);
-        assert_near(source, &found["total_ns"], *total_ns);
+        assert_near(source, &found["gpu_ns"], *total_ns);
     }
     assert_eq!(row("Latency of requests", &|_| true)["requests"], 8);
     let steps = row("Steps that have no row", &|_| true);
-    assert_eq!((&steps["begun"], &steps["scheduled_out"], &steps["lost"]), (&json!(1_000), &json!(900), &json!(0)));
+    assert_eq!(
+        (&steps["steps_begun"], &steps["steps_scheduled_out"], &steps["steps_lost"]),
+        (&json!(1_000), &json!(900), &json!(0))
+    );
 
     // The run ended during warm-up, so its requests count.
     let early = dir.path().join("early");
