@@ -304,6 +304,23 @@ fn what_is_in_the_way_is_told_and_kept() {
     fs::remove_dir_all(c.join("requests")).unwrap();
     rename(&c, "first", "gpu-1", -40);
     let done = place.archive(std::slice::from_ref(&c), Disk::default()).unwrap();
+    assert!(done.left.len() == 1 && done.left[0].1.contains("it has 0 of the"), "{done:?}");
+    let mut manifest = json(&fs::read_to_string(c.join("run.json")).unwrap());
+    manifest["exporters"] = serde_json::json!([]);
+    fs::write(c.join("run.json"), manifest.to_string()).unwrap();
+    // Somebody's file in it would be lost with the directory.
+    fs::write(c.join("NOTES.md"), "mine").unwrap();
+    let done = place.archive(std::slice::from_ref(&c), Disk::default()).unwrap();
+    assert!(done.left.len() == 1 && done.left[0].1.contains("`NOTES.md` in it is no part of a run"), "{done:?}");
+    fs::remove_file(c.join("NOTES.md")).unwrap();
+    // A journal may not name anything else for removal either.
+    let journal = place.root().join("journal.json");
+    let crafted = serde_json::json!({"removes": [], "renames": [], "sources": [{"dir": c, "files": [["../b/run.json", 1]], "folders": []}]});
+    fs::write(&journal, crafted.to_string()).unwrap();
+    let error = place.archive(std::slice::from_ref(&c), Disk::default()).unwrap_err().to_string();
+    assert!(error.contains("no part of a run") && b.join("run.json").exists(), "{error}");
+    fs::remove_file(journal).unwrap();
+    let done = place.archive(std::slice::from_ref(&c), Disk::default()).unwrap();
     assert!(done.left.len() == 1 && done.left[0].1.contains("differs") && c.is_dir(), "{done:?}");
     // A directory that may not be removed stays, and keeps nobody from changing the archive.
     let locked = Place::new();

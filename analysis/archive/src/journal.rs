@@ -3,12 +3,26 @@
 use super::ArchiveError;
 use super::disk::{Disk, sync_directory};
 use super::layout::JOURNAL;
+use candlescope_schema::RecordKind;
 use candlescope_schema::files::read_limited;
+use candlescope_schema::run::{IN_PROGRESS_SUFFIX, MANIFEST_FILE};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+/// What lies in a run's directory beside its tables: what a recording and a report write.
+const OF_A_RUN: [&str; 9] = [
+    MANIFEST_FILE,
+    "assumptions.md",
+    "env.json",
+    "inputs.yaml",
+    "metrics.json",
+    "operators.md",
+    "report.html",
+    "report.md",
+    "stakeholder_summary.md",
+];
 /// The largest journal that is read.
 const MOST: u64 = 256 << 20;
 
@@ -55,6 +69,13 @@ impl Source {
         Ok(source)
     }
 
+    /// A file or folder that is no part of a run: it would be lost with the directory.
+    pub(crate) fn somebodys(&self) -> Option<&Path> {
+        let is_table = |path: &&PathBuf| RecordKind::ALL.iter().any(|kind| path.as_os_str() == kind.table());
+        let file = self.files.iter().map(|(path, _)| path).find(|path| !is_of_a_run(path));
+        file.or_else(|| self.folders.iter().find(|path| !is_table(path))).map(PathBuf::as_path)
+    }
+
     /// Whether it has nothing but what was archived: all of it, or what an attempt that was stopped left.
     fn has_nothing_else(&self) -> bool {
         Self::of(&self.dir).is_ok_and(|now| now.files.iter().all(|file| self.files.contains(file)))
@@ -70,7 +91,7 @@ impl Source {
         }
         // run.json last: without it, what is left is no run that anybody would take for one.
         let (last, first): (Vec<_>, Vec<_>) =
-            self.files.iter().partition(|(path, _)| path.as_os_str() == candlescope_schema::run::MANIFEST_FILE);
+            self.files.iter().partition(|(path, _)| path.as_os_str() == MANIFEST_FILE);
         for (path, _) in first.into_iter().chain(last) {
             disk.remove(&self.dir.join(path))?;
         }
@@ -83,6 +104,20 @@ impl Source {
             }
         }
         Ok(true)
+    }
+}
+
+/// Whether a file, below a run's directory, is one that a recording or a report of ours writes: the rest is somebody's.
+pub(crate) fn is_of_a_run(path: &Path) -> bool {
+    let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+    match parts[..] {
+        [name] => OF_A_RUN.contains(&name),
+        [table, name] => {
+            RecordKind::ALL.iter().any(|kind| kind.table() == table)
+                && name.starts_with("part-")
+                && (name.ends_with(".parquet") || name.ends_with(IN_PROGRESS_SUFFIX))
+        }
+        _ => false,
     }
 }
 
@@ -99,6 +134,10 @@ impl Journal {
             serde_json::from_slice(&bytes).map_err(|error| ArchiveError::Journal(path.clone(), error.to_string()))?;
         let paths = journal.removes.iter().chain(journal.renames.iter().flat_map(|(from, to)| [from, to]));
         let is_below = |path: &Path| path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+        // Whoever wrote the journal may only name what lies in a run's directory, as a run has it.
+        if let Some(odd) = journal.sources.iter().find_map(Source::somebodys) {
+            return Err(ArchiveError::Journal(path, format!("`{}` is no part of a run", odd.display())));
+        }
         if let Some(outside) = paths.into_iter().find(|path| !is_below(path)) {
             let why = format!("`{}` is outside of the archive", outside.display());
             return Err(ArchiveError::Journal(path, why));

@@ -195,6 +195,8 @@ struct Change<'a> {
 impl Change<'_> {
     /// Opens a run that can be archived; why it cannot.
     fn admit(&self, dir: &Path) -> Result<(Run, Source), String> {
+        // The files before the rows: one that comes later keeps the directory.
+        let source = Source::of(dir).map_err(|error| error.to_string())?;
         let run = Run::open_within(dir, self.options.limits.clone()).map_err(|error| error.to_string())?;
         let Some(manifest) = run.manifest() else { return Err("it has no readable run.json".into()) };
         if !manifest.complete && !self.options.incomplete {
@@ -205,8 +207,22 @@ impl Change<'_> {
         {
             return Err(finding.message());
         }
-        // The files before the rows: one that comes later keeps the directory.
-        Source::of(dir).map(|source| (run, source)).map_err(|error| error.to_string())
+        if let Some(path) = source.somebodys().filter(|_| !self.options.keep_source) {
+            return Err(format!(
+                "`{}` in it is no part of a run, and would be lost (--keep-source copies)",
+                path.display()
+            ));
+        }
+        // A directory that is still being copied, or that lacks a table, says by its manifest how much is missing.
+        for report in manifest.exporters.iter().filter(|report| manifest.complete && report.name == "parquet") {
+            for kind in RecordKind::ALL {
+                let (wrote, has) = (report.exported.get(kind.table()).copied().unwrap_or(0), run.rows(kind));
+                if has < wrote {
+                    return Err(format!("it has {has} of the {wrote} rows of `{}` that were written", kind.table()));
+                }
+            }
+        }
+        Ok((run, source))
     }
 
     /// How a run differs from what the archive has of it.
