@@ -168,6 +168,14 @@ fn runs_become_one_data_set_and_nothing_is_lost() {
     assert_eq!(index.rows.len(), 3, "{text_of}");
     assert!(!text_of.contains("false") && !text_of.contains("Null") && text_of.contains("third"), "{text_of}");
 
+    // A file of the archive that is damaged is told of, and the others are asked.
+    let damaged = place.dir.path().join("damaged");
+    copy(&place.root(), &damaged);
+    let file = names(&damaged).into_iter().find(|file| file.starts_with("spans/") && file.contains("a%2Fb")).unwrap();
+    fs::write(damaged.join(file), "no Parquet").unwrap();
+    let asked = ask(&[&damaged], "SELECT count(DISTINCT run) FROM spans");
+    assert_eq!((asked.rows.clone(), asked.findings().len()), (vec![vec![candlescope_sql::SqlValue::Int(2)]], 1));
+
     // One run more is written together with the small files of its day, and runs outside are asked with those inside.
     let more = place.run("d");
     record(&more);

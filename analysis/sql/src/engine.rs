@@ -293,7 +293,8 @@ impl Question<'_> {
         if self.sources.archives().is_empty() {
             return Ok(());
         }
-        let run = Field::new("run", DataType::Utf8View, false);
+        // A damaged file is read as one without columns.
+        let run = Field::new("run", DataType::Utf8View, true);
         let fields = columns(kind).iter().map(|column| Field::new(column.name, kind_of(column), true));
         let fields = std::iter::once(run).chain(fields).collect();
         let files = self.sources.archived(kind.table()).iter().filter_map(|path| self.file("", path, None)).collect();

@@ -89,7 +89,7 @@ pub(super) const FACTS: &[Fact] = &[
 
 /// The columns of `runs`.
 pub(super) fn schema() -> SchemaRef {
-    let run = Field::new("run", DataType::Utf8View, false);
+    let run = Field::new("run", DataType::Utf8View, true);
     let facts = FACTS.iter().map(|fact| Field::new(fact.name, fact.kind(), true));
     Arc::new(Schema::new(std::iter::once(run).chain(facts).collect::<Vec<_>>()))
 }

@@ -104,6 +104,9 @@ pub(super) fn failed(error: DataFusionError, limits: &ReadLimits) -> QueryError 
         DataFusionError::IoError(why) => QueryError::Space(why.to_string()),
         DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) => QueryError::Unreadable(said(&error)),
         DataFusionError::ExecutionJoin(why) => QueryError::Ended(why.to_string()),
+        DataFusionError::ArrowError(of, _) if matches!(**of, ArrowError::ParquetError(_)) => {
+            QueryError::Unreadable(said(&error))
+        }
         DataFusionError::ArrowError(of, _) if matches!(**of, ArrowError::IoError(..)) => {
             QueryError::Space(said(&error))
         }
