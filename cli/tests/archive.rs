@@ -7,27 +7,13 @@ use candlescope_reader::ReadLimits;
 use candlescope_sql::{Answer, Sources, query};
 use common::*;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 /// Records a short run.
 fn record(dir: &Path) {
     let args =
         ["profile", "--model", "embedded", "--max-new-tokens", "3", "--repeats", "2", "--warmup", "1", "--no-progress"];
     ok(&[&args[..], &["--out", dir.to_str().unwrap()]].concat());
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().flatten() {
-        let to = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
 }
 
 /// Gives a run another name, day and host.
@@ -66,15 +52,6 @@ fn contents(paths: &[&Path]) -> Vec<String> {
     let views = "SELECT operator, count(*), sum(self_ns) FROM self_time GROUP BY operator ORDER BY operator";
     all.push(format!("{:?}", ask(paths, views).rows));
     all
-}
-
-/// Runs a command that reads this.
-fn with_input(command: &mut std::process::Command, input: &str) -> std::process::Output {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    output
 }
 
 fn names(root: &Path) -> Vec<String> {
@@ -191,19 +168,13 @@ fn runs_become_one_data_set_and_nothing_is_lost() {
 
 #[test]
 fn other_engines_read_it() {
-    let Some(python) = require(&candlescope_testkit::tools::PYTHON) else { return };
     let place = Place::new();
     place.archive(&place.runs(), Disk::default()).unwrap();
     let sql = "SELECT operator, count(*) AS calls, CAST(sum(self_ns) AS BIGINT) AS ns FROM self_time GROUP BY operator ORDER BY operator";
     let queries = serde_json::json!({"operators": sql, "runs": "SELECT run, model_name FROM runs ORDER BY run"});
-    let script = |engine: &str| ok(&["views", engine, place.root().to_str().unwrap()]);
-    let asked = serde_json::json!({"duckdb": script("duckdb"), "spark": script("spark"), "queries": queries});
-    let output = with_input(
-        std::process::Command::new(python).arg(Path::new(ROOT).join("tests/python/engines.py")),
-        &asked.to_string(),
-    );
-    let theirs = json(text(&output.stdout).trim());
-    for (name, sql) in queries.as_object().unwrap() {
+    let queries = queries.as_object().unwrap();
+    let Some(theirs) = in_other_engines(&[place.root().to_str().unwrap()], queries) else { return };
+    for (name, sql) in queries {
         let ours = json(&ok(&["query", sql.as_str().unwrap(), place.root().to_str().unwrap(), "--json"]));
         let columns: Vec<&str> =
             ours["columns"].as_array().unwrap().iter().map(|column| column.as_str().unwrap()).collect();

@@ -1,11 +1,9 @@
 //! Every view, every query of the documents and of findings gives the same rows here, in DuckDB and in Spark SQL.
 #![allow(missing_docs, reason = "a test")]
 mod common;
-use candlescope_testkit::tools::PYTHON;
 use common::*;
-use serde_json::{Map, Value, json as object};
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// The SQL blocks of a page.
 fn blocks(page: &str) -> Vec<String> {
@@ -32,21 +30,8 @@ fn sorted(rows: impl Iterator<Item = String>) -> Vec<String> {
 
 /// Asks all three, and returns how many rows each query has.
 fn compare(runs: &[&Path], queries: &Map<String, Value>) -> Vec<(String, usize)> {
-    let Some(python) = require(&PYTHON) else { return Vec::new() };
     let paths: Vec<&str> = runs.iter().map(|run| run.to_str().unwrap()).collect();
-    let script = |engine: &str| ok(&[&["views", engine], &paths[..]].concat());
-    let asked = object!({"duckdb": script("duckdb"), "spark": script("spark"), "queries": queries});
-    let mut child = Command::new(python)
-        .arg(Path::new(ROOT).join("tests/python/engines.py"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    serde_json::to_writer(child.stdin.take().unwrap(), &asked).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let theirs = json(text(&output.stdout).trim());
+    let Some(theirs) = in_other_engines(&paths, queries) else { return Vec::new() };
     let mut counts = Vec::new();
     for (name, sql) in queries {
         let sql = sql.as_str().unwrap();

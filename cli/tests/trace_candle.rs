@@ -2,7 +2,9 @@
 //! shown by `make test-models-without-spans`.
 #![allow(missing_docs, reason = "a test")]
 
+mod common;
 use cargo_metadata::MetadataCommand;
+use common::copy;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -24,14 +26,6 @@ fn source() -> PathBuf {
         .expect("cargo metadata");
     let package = metadata.packages.iter().find(|package| package.name.as_str() == "candle-nn").expect("a dependency");
     package.manifest_path.parent().expect("a folder").into()
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a folder");
-    for entry in fs::read_dir(from).expect("a folder").flatten() {
-        let (from, to) = (entry.path(), to.join(entry.file_name()));
-        if from.is_dir() { copy(&from, &to) } else { _ = fs::copy(&from, &to).expect("a copy") }
-    }
 }
 
 fn text(path: PathBuf) -> String {

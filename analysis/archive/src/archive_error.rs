@@ -1,5 +1,7 @@
 //! Why an archive could not be changed.
 
+use candlescope_reader::checked::ReadError;
+use candlescope_sql::EachError;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +46,24 @@ pub enum ArchiveError {
     /// There is no archive.
     #[error("`{}` is no archive: it has no {}", .0.display(), super::layout::INDEX)]
     NoArchive(PathBuf),
+}
+
+impl From<ReadError<ArchiveError>> for ArchiveError {
+    fn from(error: ReadError<ArchiveError>) -> Self {
+        match error {
+            ReadError::File(finding) => Self::Damaged(finding.message()),
+            ReadError::Other(error) => error,
+        }
+    }
+}
+
+impl From<EachError<ArchiveError>> for ArchiveError {
+    fn from(error: EachError<ArchiveError>) -> Self {
+        match error {
+            EachError::Query(error) => Self::Query(error.to_string()),
+            EachError::Taken(error) => error,
+        }
+    }
 }
 
 impl ArchiveError {

@@ -5,10 +5,12 @@ use super::disk::Disk;
 use super::layout::{INDEX, RUN, in_progress};
 use super::table::properties;
 use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{Field, Schema};
 use candlescope_reader::{ReadLimits, Run, checked};
 use candlescope_schema::RecordKind;
+use candlescope_schema::run::RunManifest;
 use candlescope_sql::{Sources, SqlValue, query};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
@@ -41,11 +43,7 @@ pub(crate) fn read(root: &Path, limits: &ReadLimits) -> Result<Option<RecordBatc
     let mut parts = Vec::new();
     checked::each_batch(&path, limits, &mut |rows| {
         parts.push(rows.clone());
-        Ok(())
-    })
-    .map_err(|error: checked::ReadError<ArchiveError>| match error {
-        checked::ReadError::File(finding) => ArchiveError::Damaged(finding.message()),
-        checked::ReadError::Other(error) => error,
+        Ok::<_, ArchiveError>(())
     })?;
     together(&parts)
 }
@@ -85,25 +83,51 @@ pub(crate) fn texts<'a>(index: &'a RecordBatch, name: &str) -> Vec<Option<&'a st
 }
 
 /// What makes a run itself: no two have the same.
-pub(crate) fn identity(index: &RecordBatch, row: usize) -> String {
-    let number = |name: &str| {
-        let column =
-            index.column_by_name(name).and_then(|column| column.as_primitive_opt::<arrow_array::types::Int64Type>());
-        column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
-    };
-    let text = |name: &str| texts(index, name)[row].unwrap_or_default().to_string();
-    format!("{}|{}|{:?}|{:?}", text("run_id"), text("host"), number("rank"), number("started_ns"))
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Identity {
+    run_id: String,
+    host: String,
+    rank: i64,
+    started_ns: i64,
 }
 
-/// The row of a run that is archived as `name`.
+impl Identity {
+    /// That of a run.
+    pub(crate) fn of(manifest: &RunManifest) -> Self {
+        let (run_id, host) = (manifest.run_id.clone(), manifest.host.clone());
+        Self { run_id, host, rank: manifest.rank.into(), started_ns: manifest.started_ns }
+    }
+
+    /// Those of the rows of an index.
+    pub(crate) fn all(index: &RecordBatch) -> Vec<Self> {
+        let (ids, hosts) = (texts(index, "run_id"), texts(index, "host"));
+        let numbers = |name: &str| -> Vec<i64> {
+            match index.column_by_name(name).and_then(|column| column.as_primitive_opt::<Int64Type>()) {
+                Some(column) => column.iter().map(Option::unwrap_or_default).collect(),
+                None => vec![0; index.num_rows()],
+            }
+        };
+        let (ranks, starts) = (numbers("rank"), numbers("started_ns"));
+        let text = |text: Option<&str>| text.unwrap_or_default().to_string();
+        let row = |row: usize| Self {
+            run_id: text(ids[row]),
+            host: text(hosts[row]),
+            rank: ranks[row],
+            started_ns: starts[row],
+        };
+        (0..index.num_rows()).map(row).collect()
+    }
+}
+
+/// The row of a run, the only one of these sources, that is archived as `name`.
 pub(crate) fn row(
-    run: &Run,
+    alone: &Sources,
     name: &str,
     findings: Option<String>,
     now_ns: i64,
     limits: &ReadLimits,
 ) -> Result<RecordBatch, ArchiveError> {
-    let alone = Sources::open([run.dir()], limits).map_err(|error| ArchiveError::Query(error.to_string()))?;
+    let run = &alone.runs()[0];
     let facts = candlescope_sql::facts(alone.runs()).map_err(ArchiveError::arrow)?;
     let mut columns: Vec<(String, ArrayRef)> = Vec::new();
     for (field, column) in facts.schema_ref().fields().iter().zip(facts.columns()) {
@@ -120,7 +144,7 @@ pub(crate) fn row(
         columns.push((format!("rows_{}", kind.table()), Arc::new(Int64Array::from(vec![rows]))));
     }
     let asked: Vec<String> = FIGURES.iter().map(|(name, sql)| format!("{sql} AS {name}")).collect();
-    let answer = query(&format!("SELECT {}", asked.join(", ")), &alone, limits, 0);
+    let answer = query(&format!("SELECT {}", asked.join(", ")), alone, limits, 0);
     let answer = answer.map_err(|error| ArchiveError::Query(error.to_string()))?;
     for (at, (name, _)) in FIGURES.iter().enumerate() {
         let value = match answer.rows.first().and_then(|row| row.get(at)) {

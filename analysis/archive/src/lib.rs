@@ -21,9 +21,10 @@ pub use prune::{Keep, Pruned, prune};
 
 use candlescope_reader::{ReadLimits, Run, checked};
 use candlescope_schema::RecordKind;
-use candlescope_schema::run::IN_PROGRESS_SUFFIX;
-use candlescope_sql::{EachError, Sources, each_batch};
+use candlescope_schema::run::{Code, IN_PROGRESS_SUFFIX, columns};
+use candlescope_sql::{Sources, each_batch};
 use disk::Disk;
+use index::Identity;
 use journal::{Journal, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -87,48 +88,48 @@ pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<A
     let _lock = lock(root)?;
     let mut done = Archived { finished_another: recover(root, disk)?, ..Archived::default() };
     let index = index::read(root, &options.limits)?;
-    let known: BTreeMap<String, String> = index
+    let known: BTreeMap<Identity, String> = index
         .iter()
         .flat_map(|index| {
-            let names = index::texts(index, layout::RUN);
-            (0..index.num_rows())
-                .map(move |row| (index::identity(index, row), names[row].unwrap_or_default().to_string()))
+            let names = index::texts(index, layout::RUN).into_iter().map(|name| name.unwrap_or_default().to_string());
+            Identity::all(index).into_iter().zip(names)
         })
         .collect();
     let mut taken: BTreeSet<String> = known.values().cloned().collect();
     let mut change =
         Change { root, options, rows: index.into_iter().collect(), moved: Vec::new(), sources: Vec::new() };
-    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let mut seen: BTreeSet<Identity> = BTreeSet::new();
     for dir in dirs {
-        match change.admit(dir) {
-            Err(why) => done.left.push((dir.clone(), why)),
-            Ok((run, source)) => {
-                let name = index::name(&run, &taken);
-                let findings = options.findings.and_then(|of| of(&run));
-                let row = index::row(&run, &name, findings, now_ns(), &options.limits)?;
-                let identity = index::identity(&row, 0);
-                if let Some(name) = known.get(&identity) {
-                    // All that is left to do is to remove it: if it is what was archived.
-                    match change.holds(name, &run)? {
-                        None => {
-                            change.sources.push(source);
-                            done.known.push(dir.clone());
-                        }
-                        Some(why) => done.left.push((
-                            dir.clone(),
-                            format!("the archive has a run of this name and start, `{name}`, that differs: {why}"),
-                        )),
-                    }
-                } else if !seen.insert(identity) {
-                    done.left.push((dir.clone(), "another directory of these is a copy of it".into()));
-                } else {
-                    taken.insert(name.clone());
-                    change.rows.push(row);
-                    done.runs.push((dir.clone(), name.clone()));
-                    change.moved.push((run, name));
-                    change.sources.push(source);
-                }
+        let (run, source, identity) = match change.admit(dir) {
+            Ok(admitted) => admitted,
+            Err(why) => {
+                done.left.push((dir.clone(), why));
+                continue;
             }
+        };
+        if let Some(name) = known.get(&identity) {
+            // All that is left to do is to remove it: if it is what was archived.
+            match change.holds(name, &run)? {
+                None => {
+                    change.sources.push(source);
+                    done.known.push(dir.clone());
+                }
+                Some(why) => done.left.push((
+                    dir.clone(),
+                    format!("the archive has a run of this name and start, `{name}`, that differs: {why}"),
+                )),
+            }
+        } else if !seen.insert(identity) {
+            done.left.push((dir.clone(), "another directory of these is a copy of it".into()));
+        } else {
+            let name = index::name(&run, &taken);
+            let findings = options.findings.and_then(|of| of(&run));
+            let alone = Sources::of(run);
+            change.rows.push(index::row(&alone, &name, findings, now_ns(), &options.limits)?);
+            taken.insert(name.clone());
+            done.runs.push((dir.clone(), name.clone()));
+            change.moved.push(Moved { alone, name });
+            change.sources.push(source);
         }
     }
     let kept =
@@ -182,19 +183,32 @@ fn is_ours(name: &std::ffi::OsStr) -> bool {
     name.to_str().is_some_and(|name| name.starts_with(".runs") && name.ends_with(IN_PROGRESS_SUFFIX))
 }
 
+/// A run that goes into the archive.
+struct Moved {
+    /// It alone, to be asked.
+    alone: Sources,
+    name: String,
+}
+
+impl Moved {
+    fn run(&self) -> &Run {
+        &self.alone.runs()[0]
+    }
+}
+
 /// A change while it is prepared.
 struct Change<'a> {
     root: &'a Path,
     options: &'a Options<'a>,
     /// Rows of the index: what was there, and a row for each new run.
     rows: Vec<arrow_array::RecordBatch>,
-    moved: Vec<(Run, String)>,
+    moved: Vec<Moved>,
     sources: Vec<Source>,
 }
 
 impl Change<'_> {
     /// Opens a run that can be archived; why it cannot.
-    fn admit(&self, dir: &Path) -> Result<(Run, Source), String> {
+    fn admit(&self, dir: &Path) -> Result<(Run, Source, Identity), String> {
         // The files before the rows: one that comes later keeps the directory.
         let source = Source::of(dir).map_err(|error| error.to_string())?;
         let run = Run::open_within(dir, self.options.limits.clone()).map_err(|error| error.to_string())?;
@@ -202,9 +216,7 @@ impl Change<'_> {
         if !manifest.complete && !self.options.incomplete {
             return Err("it is not finished, or was not closed in order (--incomplete takes it)".into());
         }
-        if let Some(finding) =
-            run.findings().iter().find(|found| found.code != candlescope_schema::run::Code::SegmentUnfinished)
-        {
+        if let Some(finding) = run.findings().iter().find(|found| found.code != Code::SegmentUnfinished) {
             return Err(finding.message());
         }
         if let Some(path) = source.somebodys().filter(|_| !self.options.keep_source) {
@@ -222,7 +234,8 @@ impl Change<'_> {
                 }
             }
         }
-        Ok((run, source))
+        let identity = Identity::of(manifest);
+        Ok((run, source, identity))
     }
 
     /// How a run differs from what the archive has of it.
@@ -249,12 +262,12 @@ impl Change<'_> {
         let mut journal = Journal::default();
         let change = format!("{:x}-{:x}", now_ns(), std::process::id());
         for kind in RecordKind::ALL {
-            let mut folders: BTreeMap<PathBuf, Vec<&(Run, String)>> = BTreeMap::new();
-            for moved in self.moved.iter().filter(|(run, _)| run.rows(kind) > 0) {
-                folders.entry(self.folder(&moved.0, kind)).or_default().push(moved);
+            let mut folders: BTreeMap<PathBuf, Vec<&Moved>> = BTreeMap::new();
+            for moved in self.moved.iter().filter(|moved| moved.run().rows(kind) > 0) {
+                folders.entry(self.folder(moved.run(), kind)).or_default().push(moved);
             }
             for (folder, mut runs) in folders {
-                runs.sort_by(|a, b| a.1.cmp(&b.1));
+                runs.sort_by(|a, b| a.name.cmp(&b.name));
                 let (written, replaced, rows) = self.write(kind, &folder, &runs, &change)?;
                 done.rows += rows;
                 journal.renames.extend(written.into_iter().map(|path| (layout::in_progress(&path), path)));
@@ -281,7 +294,7 @@ impl Change<'_> {
         &self,
         kind: RecordKind,
         folder: &Path,
-        runs: &[&(Run, String)],
+        runs: &[&Moved],
         change: &str,
     ) -> Result<(Vec<PathBuf>, Vec<PathBuf>, u64), ArchiveError> {
         let limits = &self.options.limits;
@@ -291,24 +304,16 @@ impl Change<'_> {
         let mut files =
             table::Files::new(self.root, folder.to_path_buf(), change.to_string(), kind, &self.options.disk);
         for path in &small {
-            checked::each_batch(path, limits, &mut |rows| files.copy(rows)).map_err(|error| match error {
-                checked::ReadError::File(finding) => ArchiveError::Damaged(finding.message()),
-                checked::ReadError::Other(error) => error,
-            })?;
+            checked::each_batch(path, limits, &mut |rows| files.copy(rows))?;
         }
         let mut expected = table::sums_by_run(small.iter().cloned(), limits)?;
         let mut rows = 0;
-        for (run, name) in runs.iter().copied() {
-            let alone = Sources::open([run.dir()], limits).map_err(|error| ArchiveError::Query(error.to_string()))?;
-            let names: Vec<String> =
-                candlescope_schema::run::columns(kind).iter().map(|column| format!("\"{}\"", column.name)).collect();
-            let order = table::order_of(kind).map_or_else(String::new, |name| format!(" ORDER BY \"{name}\""));
-            let sql = format!("SELECT {} FROM {}{order}", names.join(", "), kind.table());
-            each_batch(&sql, &alone, limits, &mut |batch| files.write(name, &batch)).map_err(|error| match error {
-                EachError::Query(error) => ArchiveError::Query(error.to_string()),
-                EachError::Taken(error) => error,
-            })?;
-            let sums = source_sums(run, kind, limits)?;
+        let names: Vec<String> = columns(kind).iter().map(|column| format!("\"{}\"", column.name)).collect();
+        let order = table::order_of(kind).map_or_else(String::new, |name| format!(" ORDER BY \"{name}\""));
+        let sql = format!("SELECT {} FROM {}{order}", names.join(", "), kind.table());
+        for Moved { alone, name } in runs.iter().copied() {
+            each_batch(&sql, alone, limits, &mut |batch| files.write(name, &batch))?;
+            let sums = source_sums(&alone.runs()[0], kind, limits)?;
             rows += sums.rows;
             expected.entry(Some(name.clone())).or_default().merge(&sums);
         }

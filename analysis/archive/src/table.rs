@@ -8,7 +8,8 @@ use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use candlescope_reader::{ReadLimits, checked};
 use candlescope_schema::RecordKind;
-use candlescope_schema::run::{ColumnType, columns};
+use candlescope_schema::run::columns;
+use candlescope_sql::fields;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
@@ -26,17 +27,8 @@ const BYTES_OF_A_FILE: usize = 256 << 20;
 
 /// The columns of a table in an archive: its run first.
 pub(crate) fn schema(kind: RecordKind) -> SchemaRef {
-    let field = |column: &candlescope_schema::run::Column| {
-        let of = match column.kind {
-            ColumnType::Int64 => DataType::Int64,
-            ColumnType::Int32 => DataType::Int32,
-            ColumnType::Float64 => DataType::Float64,
-            ColumnType::Utf8 => DataType::Utf8View,
-        };
-        Field::new(column.name, of, true)
-    };
     let run = Field::new(RUN, DataType::Utf8View, false);
-    Arc::new(Schema::new(std::iter::once(run).chain(columns(kind).iter().map(field)).collect::<Vec<_>>()))
+    Arc::new(Schema::new(std::iter::once(run).chain(fields(kind)).collect::<Vec<_>>()))
 }
 
 /// A column by which rows of a run are in order.
@@ -165,10 +157,6 @@ pub(crate) fn sums_by_run(
                 sums.entry(run).or_default().add(&part)?;
             }
             Ok(())
-        })
-        .map_err(|error: checked::ReadError<ArchiveError>| match error {
-            checked::ReadError::File(finding) => ArchiveError::Damaged(finding.message()),
-            checked::ReadError::Other(error) => error,
         })?;
     }
     Ok(sums)

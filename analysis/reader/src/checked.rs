@@ -1,14 +1,13 @@
 //! Files that another reader of Parquet reads: their claims are checked as if this one did.
 
-use super::discover::rows_per_byte;
+use super::discover::{rows_per_byte, short};
 use super::footer;
 use super::footer::{Refusal, guarded};
 use super::pages::rows_at_a_time;
-use super::raw_table::refused;
 use crate::limits::{Limit, ReadLimits};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use candlescope_schema::run::Finding;
+use candlescope_schema::run::{Code, Finding, Place};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::ParquetMetaData;
@@ -96,6 +95,21 @@ pub fn each_batch<E>(
             Some(rows) => take(&rows).map_err(ReadError::Other)?,
             None => return Ok(()),
         }
+    }
+}
+
+/// What is told of a file of which rows are missing.
+fn refused(file: &Path, why: Refusal) -> Finding {
+    let path = file.display().to_string();
+    match why {
+        Refusal::Limit(exceeded) => exceeded.finding(&format!("`{path}`"), "rows of it are missing"),
+        Refusal::Damaged(why) => Finding::new(
+            Code::SegmentCorrupt,
+            "`{file}` is damaged ({why}): rows of it are missing",
+            "Copy the file again from where the run was made, or delete it to accept the loss",
+        )
+        .at(Place::File, path)
+        .text("why", short(&why)),
     }
 }
 

@@ -58,7 +58,7 @@ fn readable(found: &DataType, wanted: ColumnType) -> bool {
 }
 
 /// An integer column. The types that our own writer uses are read where they lie.
-pub enum IntColumn {
+pub(super) enum IntColumn {
     Wide(Int64Array),
     Narrow(Int32Array),
     Other(Vec<Option<i64>>),
@@ -91,7 +91,7 @@ impl IntColumn {
         }
     }
 
-    pub fn get(&self, row: usize) -> Option<i64> {
+    pub(super) fn get(&self, row: usize) -> Option<i64> {
         match self {
             Self::Wide(array) => array.is_valid(row).then(|| array.value(row)),
             Self::Narrow(array) => array.is_valid(row).then(|| i64::from(array.value(row))),
@@ -127,7 +127,7 @@ pub(super) fn time(at: i64) -> Option<HostNs> {
 const LATEST_NS: i64 = 7_258_118_400_000_000_000;
 
 /// A floating-point column.
-pub struct FloatColumn(Vec<Option<f64>>);
+pub(super) struct FloatColumn(Vec<Option<f64>>);
 
 impl FloatColumn {
     /// The column `name`; all null if the batch has no such column. Infinities and NaN read as null.
@@ -144,14 +144,14 @@ impl FloatColumn {
         Self(values.into_iter().map(|v| v.filter(|v| v.is_finite())).collect())
     }
 
-    pub fn get(&self, row: usize) -> Option<f64> {
+    pub(super) fn get(&self, row: usize) -> Option<f64> {
         self.0[row]
     }
 }
 
 /// A string column as indices into a list of distinct values, so that interning is done once per value, not once per
 /// row.
-pub struct TextColumn {
+pub(super) struct TextColumn {
     ids: Vec<u32>,
     values: Vec<String>,
 }
@@ -249,7 +249,7 @@ impl TextColumn {
         self.ids[row]
     }
 
-    pub fn get(&self, row: usize) -> Option<&str> {
+    pub(super) fn get(&self, row: usize) -> Option<&str> {
         self.values.get(self.ids[row] as usize).map(String::as_str)
     }
 

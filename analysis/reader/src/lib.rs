@@ -17,7 +17,6 @@ mod long_texts;
 mod manifest;
 mod open_error;
 mod pages;
-mod raw_table;
 mod segment;
 mod structs;
 mod tables;
@@ -26,7 +25,6 @@ mod thrift;
 pub use batches::{Batches, left_out};
 pub use limits::{Limit, LimitError, ReadLimits};
 pub use open_error::OpenError;
-pub use raw_table::{RawColumn, RawTable};
 pub use segment::Segment;
 
 use candlescope_schema::RecordKind;

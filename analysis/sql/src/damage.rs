@@ -44,16 +44,16 @@ impl Damage {
     }
 
     /// Tries every row group of these files; whether there is damage that was not known.
-    pub(super) fn look<'a>(&self, files: impl IntoIterator<Item = &'a Path>, limits: &ReadLimits) -> bool {
+    pub(super) fn look(&self, files: impl IntoIterator<Item = PathBuf>, limits: &ReadLimits) -> bool {
         let mut is_new = false;
         for file in files {
-            if self.all().contains_key(file) {
+            if self.all().contains_key(&file) {
                 continue;
             }
-            if let (readable, Some(finding)) = checked::row_groups(file, &|_| true, limits) {
+            if let (readable, Some(finding)) = checked::row_groups(&file, &|_| true, limits) {
                 is_new = true;
                 let readable = Some(readable).filter(|groups| !groups.is_empty());
-                self.all().insert(file.to_path_buf(), Found { readable, finding });
+                self.all().insert(file, Found { readable, finding });
             }
         }
         is_new

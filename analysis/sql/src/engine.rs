@@ -12,7 +12,7 @@ use super::value::{Answer, SqlValue, distinct};
 use super::views::{self, ARCHIVED, COLUMNS, RESULTS, RUNS, SERVED, VIEWS};
 use candlescope_reader::limits::{Limit, ReadLimits};
 use candlescope_schema::RecordKind;
-use candlescope_schema::run::{Code, Column, ColumnType, columns};
+use candlescope_schema::run::Code;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::datasource::MemTable;
@@ -24,7 +24,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use futures_util::StreamExt;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,11 +58,11 @@ pub(super) fn ask(sql: &str, sources: &Sources, limits: &ReadLimits, limit: usiz
         }
         Ok(answer)
     };
-    let archived = sources.archived_files();
-    let all = || sources.local_files().chain(archived.iter().map(PathBuf::as_path));
     match attempt() {
         // A page may be damaged. It is found, left out, and what is left is asked again.
-        Err(QueryError::Unreadable(_) | QueryError::Ended(_)) if damage.look(all(), limits) => attempt(),
+        Err(QueryError::Unreadable(_) | QueryError::Ended(_)) if damage.look(sources.local_files(), limits) => {
+            attempt()
+        }
         other => other,
     }
 }
@@ -246,13 +246,10 @@ impl Question<'_> {
         if is_wanted.contains(RUNS) {
             let behind = format!("_{RUNS}");
             memory(&behind, Ok(facts::rows(self.sources.runs())?))?;
-            self.register_indexes(
-                context,
-                RUNS,
-                facts::schema().fields().iter().map(|field| (**field).clone()).collect(),
-            )?;
-            let names: Vec<String> = facts::schema().fields().iter().map(|field| views::quoted(field.name())).collect();
+            let fields: Vec<Field> = facts::schema().fields().iter().map(|field| (**field).clone()).collect();
+            let names: Vec<String> = fields.iter().map(|field| views::quoted(field.name())).collect();
             let names = names.join(", ");
+            self.register_indexes(context, RUNS, fields)?;
             let parts = self.parts(&behind, RUNS).into_iter().map(|from| format!("SELECT {names} FROM {from}"));
             self.view(context, RUNS, &parts.collect::<Vec<_>>().join(" UNION ALL ")).await?;
         }
@@ -282,21 +279,19 @@ impl Question<'_> {
     }
 
     fn register_files(&self, context: &SessionContext, kind: RecordKind) -> Result<(), QueryError> {
-        let fields = columns(kind).iter().map(|column| Field::new(column.name, kind_of(column), true)).collect();
         let segments = self.sources.runs().iter().flat_map(|run| {
             let dir = run.dir().display().to_string();
             let of_kind = run.segments().iter().filter(move |segment| segment.kind == kind);
             of_kind.filter_map(move |segment| self.file(&dir, &segment.path, Some(segment.rows)))
         });
         let files = segments.collect();
-        self.register_table(context, &views::files_of(kind), Some("run"), fields, files)?;
+        self.register_table(context, &views::files_of(kind), Some("run"), views::fields(kind).collect(), files)?;
         if self.sources.archives().is_empty() {
             return Ok(());
         }
         // A damaged file is read as one without columns.
         let run = Field::new("run", DataType::Utf8View, true);
-        let fields = columns(kind).iter().map(|column| Field::new(column.name, kind_of(column), true));
-        let fields = std::iter::once(run).chain(fields).collect();
+        let fields = std::iter::once(run).chain(views::fields(kind)).collect();
         let files = self.sources.archived(kind.table()).iter().filter_map(|path| self.file("", path, None)).collect();
         self.register_table(context, &archived(kind.table()), None, fields, files)
     }
@@ -328,9 +323,6 @@ impl Question<'_> {
     }
 
     fn register_results(&self, context: &SessionContext) -> Result<(), QueryError> {
-        for (file, finding) in self.sources.damaged() {
-            self.damage.tell(file, finding.clone());
-        }
         let studies = self.sources.studies().iter();
         let files =
             studies.filter_map(|study| self.file(&study.display().to_string(), &study.join(RESULTS_FILE), None));
@@ -375,15 +367,6 @@ fn closure(context: &SessionContext, named: &BTreeSet<String>) -> Result<BTreeSe
 /// The files of archives that a table stands on.
 fn archived(table: &str) -> String {
     format!("_archived_{table}")
-}
-
-fn kind_of(column: &Column) -> DataType {
-    match column.kind {
-        ColumnType::Int64 => DataType::Int64,
-        ColumnType::Int32 => DataType::Int32,
-        ColumnType::Float64 => DataType::Float64,
-        ColumnType::Utf8 => DataType::Utf8View,
-    }
 }
 
 impl TableFile {

@@ -24,7 +24,7 @@ pub use query_error::{EachError, QueryError};
 pub use script::{Engine, script};
 pub use source::{ARCHIVE_INDEX, ARCHIVE_JOURNAL, SourceError, Sources};
 pub use value::{Answer, SqlValue};
-pub use views::{VIEWS, View, names};
+pub use views::{VIEWS, View, fields, names};
 
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;

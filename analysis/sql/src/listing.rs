@@ -46,6 +46,7 @@ pub(super) fn rows(sources: &Sources) -> Result<RecordBatch> {
 
 const TEXT: &str = "VARCHAR";
 
+/// A type as SQL names it.
 fn sql_name(kind: &DataType) -> &'static str {
     match kind {
         DataType::Boolean => "BOOLEAN",

@@ -101,16 +101,15 @@ impl Engine {
     /// The facts of each run as they are now: what they are made of is JSON, which every engine reads in a way of its own.
     fn runs(self, sources: &Sources) -> String {
         let Ok(rows) = super::facts::rows(sources.runs()) else { return "SELECT NULL AS run WHERE 1 = 0".into() };
-        let text_of = self.kind(ColumnType::Utf8);
+        let null = |kind: &DataType| match kind {
+            DataType::Int64 => "CAST(NULL AS BIGINT)".to_string(),
+            DataType::Boolean => "CAST(NULL AS BOOLEAN)".to_string(),
+            _ => format!("CAST(NULL AS {})", self.kind(ColumnType::Utf8)),
+        };
         let value = |at: usize, row: usize| {
             let column = rows.column(at);
             if column.is_null(row) {
-                let kind = match column.data_type() {
-                    DataType::Int64 => "BIGINT",
-                    DataType::Boolean => "BOOLEAN",
-                    _ => text_of,
-                };
-                return format!("CAST(NULL AS {kind})");
+                return null(column.data_type());
             }
             match column.data_type() {
                 DataType::Int64 => format!("CAST({} AS BIGINT)", column.as_primitive::<Int64Type>().value(row)),
@@ -134,15 +133,9 @@ impl Engine {
             )
         }));
         if all.is_empty() {
-            let none = FACTS.iter().map(|fact| {
-                let kind = match fact.kind() {
-                    DataType::Int64 => "BIGINT",
-                    DataType::Boolean => "BOOLEAN",
-                    _ => text_of,
-                };
-                format!("CAST(NULL AS {kind}) AS {}", self.quoted(fact.name))
-            });
-            let none: Vec<String> = std::iter::once(format!("CAST(NULL AS {text_of}) AS run")).chain(none).collect();
+            let fields = rows.schema_ref().fields().iter();
+            let none = fields.map(|field| format!("{} AS {}", null(field.data_type()), self.quoted(field.name())));
+            let none: Vec<String> = none.collect();
             return format!("SELECT {} WHERE 1 = 0", none.join(", "));
         }
         all.join("\nUNION ALL ")
@@ -190,7 +183,7 @@ impl Engine {
         // A path comes back without its `.` and `..`, so that it does not tell the run.
         let comes_back = |dir: &Path| {
             let odd = |part: Component<'_>| matches!(part, Component::ParentDir | Component::CurDir);
-            !dir.components().any(odd) && !dir.starts_with(".")
+            !dir.components().any(odd)
         };
         let (plain, odd): (Vec<&Run>, Vec<&Run>) = with_rows.partition(|run| comes_back(run.dir()));
         let glob = |run: &Run| engine.text(&format!("{}/{}/part-*.parquet", run.dir().display(), kind.table()));

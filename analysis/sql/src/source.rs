@@ -3,7 +3,7 @@
 use candlescope_reader::limits::ReadLimits;
 use candlescope_reader::{OpenError, Run, checked};
 use candlescope_schema::RecordKind;
-use candlescope_schema::run::{Finding, MANIFEST_FILE};
+use candlescope_schema::run::MANIFEST_FILE;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::execution::object_store::ObjectStoreUrl;
 use std::collections::HashMap;
@@ -55,8 +55,6 @@ pub struct Sources {
     columns: Vec<Field>,
     /// Columns of the indexes of archives.
     index_columns: Vec<Field>,
-    /// Studies and indexes that cannot be read, with why.
-    damaged: Vec<(PathBuf, Finding)>,
 }
 
 /// Where files are: a place that the engine reads from.
@@ -110,6 +108,11 @@ impl Sources {
         Ok(sources)
     }
 
+    /// A run that is open already, alone.
+    pub fn of(run: Run) -> Self {
+        Self { runs: vec![run], ..Self::default() }
+    }
+
     /// The roots of the archives.
     pub fn archives(&self) -> &[PathBuf] {
         &self.archives
@@ -149,30 +152,18 @@ impl Sources {
         &self.index_columns
     }
 
-    /// Studies and indexes that cannot be read.
-    pub(super) fn damaged(&self) -> &[(PathBuf, Finding)] {
-        &self.damaged
-    }
-
-    /// Every file of this machine that a query may read.
-    pub(super) fn local_files(&self) -> impl Iterator<Item = &Path> {
-        self.runs.iter().flat_map(Run::segments).map(|segment| segment.path.as_path())
-    }
-
-    /// Every file of the archives.
-    pub(super) fn archived_files(&self) -> Vec<PathBuf> {
-        if self.archives.is_empty() {
-            return Vec::new();
-        }
+    /// Every file of this machine that a query may read, but for those of studies.
+    pub(super) fn local_files(&self) -> impl Iterator<Item = PathBuf> {
+        let segments = self.runs.iter().flat_map(Run::segments).map(|segment| segment.path.clone());
         let indexes = self.archives.iter().map(|root| root.join(ARCHIVE_INDEX));
-        indexes.chain(RecordKind::ALL.iter().flat_map(|kind| self.archived(kind.table()))).collect()
+        segments.chain(indexes).chain(RecordKind::ALL.iter().flat_map(|kind| self.archived(kind.table())))
     }
 
     fn name_columns(&mut self, limits: &ReadLimits) {
         let studies: Vec<PathBuf> = self.studies.iter().map(|study| study.join(RESULTS)).collect();
         let indexes: Vec<PathBuf> = self.archives.iter().map(|root| root.join(ARCHIVE_INDEX)).collect();
-        self.columns = all_columns(&studies, Some(DIR), limits, &mut self.damaged);
-        self.index_columns = all_columns(&indexes, None, limits, &mut self.damaged);
+        self.columns = all_columns(&studies, Some(DIR), limits);
+        self.index_columns = all_columns(&indexes, None, limits);
     }
 
     fn look(&mut self, dir: &Path, limits: &ReadLimits, depth: usize) -> Result<(), SourceError> {
@@ -205,22 +196,11 @@ impl Sources {
     }
 }
 
-/// Columns that any of these files has, but for one that means something else. What cannot be read is put with the damaged.
-fn all_columns(
-    files: &[PathBuf],
-    but: Option<&str>,
-    limits: &ReadLimits,
-    damaged: &mut Vec<(PathBuf, Finding)>,
-) -> Vec<Field> {
+/// Columns that any of these files has, but for one that means something else. What cannot be read has none: that is told
+/// when its rows are asked for.
+fn all_columns(files: &[PathBuf], but: Option<&str>, limits: &ReadLimits) -> Vec<Field> {
     let (mut columns, mut known): (Vec<Field>, HashMap<String, usize>) = Default::default();
-    for file in files {
-        let schema = match checked::schema(file, limits) {
-            Ok(schema) => schema,
-            Err(finding) => {
-                damaged.push((file.clone(), finding));
-                continue;
-            }
-        };
+    for schema in files.iter().filter_map(|file| checked::schema(file, limits).ok()) {
         for field in schema.fields().iter().filter(|field| !field.data_type().is_nested()) {
             let lower = field.name().to_ascii_lowercase();
             if but == Some(lower.as_str()) {

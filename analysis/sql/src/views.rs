@@ -4,7 +4,8 @@
 //! becomes a column, what reads a list in a text) is below the views: one statement for each table and engine.
 
 use candlescope_schema::RecordKind;
-use candlescope_schema::run::columns;
+use candlescope_schema::run::{ColumnType, columns};
+use datafusion::arrow::datatypes::{DataType, Field};
 
 /// The table with one row a run, from `run.json`.
 pub(super) const RUNS: &str = "runs";
@@ -76,6 +77,19 @@ pub fn names() -> Vec<&'static str> {
     names.extend(VIEWS.iter().map(|view| view.name));
     names.sort_unstable();
     names
+}
+
+/// The columns of a table of a run, as the engine and archives have them: any can be absent in a file of another version.
+pub fn fields(kind: RecordKind) -> impl Iterator<Item = Field> {
+    columns(kind).iter().map(|column| {
+        let of = match column.kind {
+            ColumnType::Int64 => DataType::Int64,
+            ColumnType::Int32 => DataType::Int32,
+            ColumnType::Float64 => DataType::Float64,
+            ColumnType::Utf8 => DataType::Utf8View,
+        };
+        Field::new(column.name, of, true)
+    })
 }
 
 /// A name as SQL writes it.

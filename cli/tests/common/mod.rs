@@ -3,7 +3,7 @@
 pub use candlescope_testkit::tools::{MINILM, NSYS, PYTHON, SMOLLM2, SmallDisk, require};
 pub use candlescope_testkit::{ROOT, text, wait_until};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_candlescope");
 
@@ -45,4 +45,41 @@ pub fn json(text: &str) -> serde_json::Value {
 
 pub fn manifest(run: &Path) -> serde_json::Value {
     json(&std::fs::read_to_string(run.join("run.json")).expect("run.json"))
+}
+
+/// Copies a directory with all that is in it.
+pub fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a directory");
+    for entry in std::fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let into = to.join(entry.file_name());
+        if entry.file_type().expect("a type").is_dir() {
+            copy(&entry.path(), &into);
+        } else {
+            std::fs::copy(entry.path(), into).expect("a file");
+        }
+    }
+}
+
+/// What DuckDB and Spark SQL answer to these queries over these runs, by engine and by name of the query; `None` without
+/// Python.
+#[track_caller]
+pub fn in_other_engines(
+    runs: &[&str],
+    queries: &serde_json::Map<String, serde_json::Value>,
+) -> Option<serde_json::Value> {
+    let python = require(&PYTHON)?;
+    let script = |engine: &str| ok(&[&["views", engine], runs].concat());
+    let asked = serde_json::json!({"duckdb": script("duckdb"), "spark": script("spark"), "queries": queries});
+    let mut child = Command::new(python)
+        .arg(Path::new(ROOT).join("tests/python/engines.py"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    serde_json::to_writer(child.stdin.take().unwrap(), &asked).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    Some(json(text(&output.stdout).trim()))
 }

@@ -158,19 +158,6 @@ const VERDICT_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("no_readable_spans", "all segments damaged", DAMAGE),
 ];
 
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("a directory");
-    for entry in std::fs::read_dir(from).expect("a directory") {
-        let entry = entry.expect("an entry");
-        let into = to.join(entry.file_name());
-        if entry.file_type().expect("a type").is_dir() {
-            copy(&entry.path(), &into);
-        } else {
-            std::fs::copy(entry.path(), into).expect("a file");
-        }
-    }
-}
-
 /// The only segment of a table.
 fn segment(run: &Path, table: &str) -> PathBuf {
     run.join(table).join("part-00000.parquet")
