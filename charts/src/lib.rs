@@ -2,11 +2,13 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod axis;
+mod chart;
 mod legend;
 mod picture;
 mod raster;
 
 pub use axis::{Axis, label};
+pub use chart::{Chart, Line, Point};
 pub use legend::names_above;
 pub use picture::{png, svg};
 pub use raster::Raster;

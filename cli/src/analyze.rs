@@ -107,6 +107,11 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     if let Some(option) = args.full.given() {
         bail!("{option} is about a run that is still to be made: give --full MODEL in place of runs, or leave it out");
     }
+    if let [folder] = &args.runs[..]
+        && let Some(ranks) = crate::ranks::ranks_in(folder, &limits)?
+    {
+        return crate::ranks::analyzed(&ranks, args.json);
+    }
     let peaks = args.peaks.as_deref().map(peaks_file).transpose()?;
     let simulates = args.unobserved || !args.what_if.is_empty();
     if args.what_if.len() > MOST_CHANGES {

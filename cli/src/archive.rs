@@ -2,7 +2,7 @@
 
 use crate::limits::limits;
 use crate::output::{note, say};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use candlescope_archive::{Archived, Options, archive};
 use candlescope_findings::{AnalyzeOptions, analyze};
 use candlescope_reader::{OpenError, Run};
@@ -49,6 +49,9 @@ pub(crate) fn run(args: &ArchiveArgs) -> Result<u8> {
     options.findings = Some(&findings);
     let mut dirs = Vec::new();
     for path in &args.runs {
+        if !path.exists() {
+            bail!("`{}` does not exist: nothing was archived", path.display());
+        }
         match Run::open_within(path, options.limits.clone()) {
             Err(OpenError::NotARun(_) | OpenError::DirectoryOfRuns { .. }) => look(path, &args.to, &mut dirs),
             _ => dirs.push(path.clone()),

@@ -38,6 +38,12 @@ pub(crate) enum Command {
     /// Move finished runs into an archive: many runs as one data set
     #[command(after_help = crate::archive::EXAMPLES)]
     Archive(crate::archive::ArchiveArgs),
+    /// Say what changed over time in many runs: figures by day, and where their level changed
+    #[command(after_help = crate::summary::EXAMPLES)]
+    Summary(crate::summary::SummaryArgs),
+    /// Follow one figure of many runs day by day
+    #[command(after_help = crate::summary::TREND_EXAMPLES)]
+    Trend(crate::summary::TrendArgs),
     /// Remove the oldest days of an archive
     #[command(after_help = crate::prune::EXAMPLES)]
     Prune(crate::prune::PruneArgs),

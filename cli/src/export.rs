@@ -1,6 +1,7 @@
 //! `candlescope export`: timelines and traces. What consists of call stacks is in [`stacks`].
 
 mod export_file;
+mod of_ranks;
 mod stacks;
 
 use self::export_file::{cannot_write, only_stacks, warn};
@@ -22,7 +23,11 @@ use std::io::BufWriter;
 type Writer = fn(&mut BufWriter<File>, &RunManifest, &mut Batches<'_>) -> std::io::Result<()>;
 
 pub(crate) fn run(args: &ExportArgs) -> Result<()> {
-    let run = Run::open_within(&args.run, limits(&args.limits)?)?;
+    let limits = limits(&args.limits)?;
+    if let Some(ranks) = crate::ranks::ranks_in(&args.run, &limits)? {
+        return of_ranks::export(args, &ranks);
+    }
+    let run = Run::open_within(&args.run, limits)?;
     let (name, hint, write): (_, _, Writer) = match args.format {
         ExportFormat::Chrome => {
             let hint = "open it at chrome://tracing, in speedscope, or at ui.perfetto.dev";

@@ -59,6 +59,7 @@ mod prune;
 mod query;
 #[cfg(feature = "query")]
 mod query_guard;
+mod ranks;
 mod report;
 mod roofline;
 mod roofline_model;
@@ -68,6 +69,8 @@ mod samples;
 mod sdk;
 #[cfg(feature = "otlp")]
 mod services;
+#[cfg(feature = "query")]
+mod summary;
 mod threads;
 #[cfg(feature = "trace-candle")]
 mod trace_candle;
@@ -85,7 +88,7 @@ use lacking::ncu;
 #[cfg(not(feature = "trace-candle"))]
 use lacking::trace_candle;
 #[cfg(not(feature = "query"))]
-use lacking::{archive, prune, query, views};
+use lacking::{archive, prune, query, summary, views};
 #[cfg(not(feature = "lab"))]
 use lacking::{bench, compare, journey, load, optimise, tune};
 
@@ -131,6 +134,8 @@ pub fn main() -> ExitCode {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
         },
+        Command::Summary(args) => summary::run(&args),
+        Command::Trend(args) => summary::run_trend(&args),
         Command::Prune(args) => prune::run(&args),
         Command::Roofline(args) => roofline::run(&args),
         Command::Monitor(args) => monitor::run(&args),

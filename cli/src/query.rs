@@ -4,7 +4,8 @@ use crate::limits::limits;
 use crate::output::{note, say_in_parts};
 use crate::query_guard::guard;
 use anyhow::{Context, Result, bail};
-use candlescope_sql::{ARCHIVE_JOURNAL, Answer, Sources, SqlValue, query};
+use candlescope_reader::ReadLimits;
+use candlescope_sql::{Answer, Sources, SqlValue, doubles, query};
 use clap::{Args, ValueEnum};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use serde_json::{Map, Value, json};
@@ -18,6 +19,8 @@ const MOST_BYTES: u64 = 1 << 20;
 const MOST_OF_A_CELL: usize = 1000;
 /// Rows that are laid out together: each cell takes some hundred bytes until they are written.
 const ROWS_OF_A_TABLE: usize = 1000;
+/// Runs that are there twice of which each is told.
+const MOST_DOUBLES: usize = 3;
 /// Columns of a terminal that a table takes at most where it cannot tell.
 const WIDTH: u16 = 160;
 
@@ -38,7 +41,7 @@ pub(crate) struct QueryArgs {
     /// from standard input
     #[arg(value_name = "SQL")]
     sql: String,
-    /// Runs, studies, and folders of these
+    /// Runs, studies, archives, and folders of these; s3://bucket/path, gs://, az:// and https:// as well
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
     /// Form of the answer
@@ -69,14 +72,10 @@ pub(crate) fn run(args: &QueryArgs) -> Result<()> {
     };
     let limits = limits(&[])?;
     let sources = Sources::open(&args.runs, &limits)?;
-    for root in sources.archives().iter().filter(|root| root.join(ARCHIVE_JOURNAL).exists()) {
-        note(&format!(
-            "warning: a change of the archive `{0}` was stopped in the middle, or is being made: rows may be missing until \
-             `candlescope archive --to {0}` has finished it",
-            root.display()
-        ));
-    }
-    let answer = guard(&limits, || query(&sql, &sources, &limits, args.limit))?;
+    let answer = guard(&limits, || {
+        warn_of(&sources, &limits);
+        query(&sql, &sources, &limits, args.limit)
+    })?;
     for finding in answer.findings() {
         note(&format!("warning: {}. {}", finding.message(), finding.remedy()));
     }
@@ -90,6 +89,24 @@ pub(crate) fn run(args: &QueryArgs) -> Result<()> {
         note(&format!("note: there are more rows than {}; --limit 0 gives all", args.limit));
     }
     Ok(())
+}
+
+/// Warns of what makes answers wrong: archives that are being changed, and runs that are there twice.
+pub(crate) fn warn_of(sources: &Sources, limits: &ReadLimits) {
+    for root in sources.changing_archives() {
+        note(&format!(
+            "warning: a change of the archive `{root}` was stopped in the middle, or is being made: rows may be missing until \
+             `candlescope archive --to {root}` has finished it"
+        ));
+    }
+    // What cannot be asked is told of by the question itself.
+    let doubles = doubles(sources, limits).unwrap_or_default();
+    for (one, other) in doubles.iter().take(MOST_DOUBLES) {
+        note(&format!("warning: `{one}` and `{other}` are the same run: what is counted over both counts it twice"));
+    }
+    if doubles.len() > MOST_DOUBLES {
+        note(&format!("warning: {} more runs are there twice", doubles.len() - MOST_DOUBLES));
+    }
 }
 
 fn from_stdin() -> Result<String> {

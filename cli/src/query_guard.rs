@@ -29,13 +29,13 @@ pub(crate) fn guard<T>(limits: &ReadLimits, ask: impl FnOnce() -> T) -> T {
             if found > most {
                 give_up(
                     Exceeded { limit: Limit::QueryBytes, found: Some(found), allowed: bytes },
-                    "what it makes is not counted",
+                    "the engine does not count all that it holds",
                 );
             }
             if began.elapsed() > latest {
                 give_up(
                     Exceeded { limit: Limit::QuerySeconds, found: None, allowed: seconds },
-                    "the engine cannot stop it",
+                    "the engine does not stop within a call of a function, such as replace of long texts",
                 );
             }
         }
@@ -46,10 +46,7 @@ pub(crate) fn guard<T>(limits: &ReadLimits, ask: impl FnOnce() -> T) -> T {
 }
 
 fn give_up(exceeded: Exceeded, why: &str) -> ! {
-    note(&format!(
-        "error: {}. It was ended within one call of a function, such as replace of long texts: {why}",
-        QueryError::Limit(exceeded)
-    ));
+    note(&format!("error: {}. It was ended from outside: {why}", QueryError::Limit(exceeded)));
     std::process::exit(1);
 }
 

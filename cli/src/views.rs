@@ -2,6 +2,7 @@
 
 use crate::limits::limits;
 use crate::output::say_in_parts;
+use crate::query::warn_of;
 use anyhow::Result;
 use candlescope_sql::{Engine, Sources, script};
 use clap::{Args, ValueEnum};
@@ -20,7 +21,7 @@ pub(crate) struct ViewsArgs {
     /// Whose SQL
     #[arg(value_enum)]
     engine: Dialect,
-    /// Runs, studies, and folders of these
+    /// Runs, studies, archives, and folders of these; s3://bucket/path, gs://, az:// and https:// as well
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 }
@@ -40,5 +41,6 @@ pub(crate) fn run(args: &ViewsArgs) -> Result<()> {
     };
     let limits = limits(&[])?;
     let sources = Sources::open(&args.runs, &limits)?;
+    warn_of(&sources, &limits);
     say_in_parts(std::iter::once(script(engine, &sources, &limits)))
 }

@@ -65,6 +65,9 @@ pub struct RunManifest {
     pub host: String,
     /// Rank of this process in a distributed run, 0 otherwise.
     pub rank: u32,
+    /// Processes of the distributed run; absent if it is not known to be one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub world_size: Option<u32>,
     /// Start, nanoseconds since the Unix epoch.
     pub started_ns: i64,
     /// End, nanoseconds since the Unix epoch; `None` while the run goes on and after a crash.

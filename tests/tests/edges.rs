@@ -19,6 +19,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("candlescope-reader", &["candlescope-schema"]),
     ("candlescope-sql", &["candlescope-figures", "candlescope-reader", "candlescope-schema"]),
     ("candlescope-archive", &["candlescope-reader", "candlescope-schema", "candlescope-sql"]),
+    ("candlescope-ranks", &["candlescope-document", "candlescope-reader", "candlescope-schema"]),
+    (
+        "candlescope-trends",
+        &[
+            "candlescope-charts",
+            "candlescope-compare",
+            "candlescope-document",
+            "candlescope-reader",
+            "candlescope-schema",
+            "candlescope-sql",
+        ],
+    ),
     ("candlescope-figures", &["candlescope-reader", "candlescope-schema", "candlescope-work"]),
     ("candlescope-compare", &["candlescope-figures", "candlescope-reader", "candlescope-schema"]),
     ("candlescope-predict", &["candlescope-figures", "candlescope-reader", "candlescope-schema", "candlescope-work"]),

@@ -43,6 +43,21 @@ pub enum ArchiveError {
     /// `--keep` makes no sense.
     #[error("`{0}` is neither a time nor a size: write 30d, 12h, 20GB or 500MB")]
     Keep(String),
+    /// The archive would be removed with a run.
+    #[error("`{}` is within the run `{}`: name a directory of its own", .0.display(), .1.display())]
+    InsideRun(PathBuf, PathBuf),
+    /// The index is gone, and rows are not.
+    #[error(
+        "`{}` has rows (`{}`) and no index: nothing says which runs they are of. Put its {} back from a copy, or name another \
+         directory",
+        .0.display(), .1.display(), super::layout::INDEX
+    )]
+    NoIndex(PathBuf, PathBuf),
+    /// The index cannot be read.
+    #[error(
+        "{0}. It is the index of the archive: put it back from a copy; without it, nothing says which runs the archive has"
+    )]
+    Index(String),
     /// There is no archive.
     #[error("`{}` is no archive: it has no {}", .0.display(), super::layout::INDEX)]
     NoArchive(PathBuf),
@@ -70,6 +85,14 @@ impl ArchiveError {
     pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |error| Self::Disk(path, error)
+    }
+
+    /// What is wrong with a run that is left where it is.
+    pub(crate) fn of_a_run(self) -> String {
+        match self {
+            Self::Damaged(why) => why,
+            other => other.to_string(),
+        }
     }
 
     pub(crate) fn parquet(error: parquet::errors::ParquetError) -> Self {

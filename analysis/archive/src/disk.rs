@@ -39,7 +39,13 @@ impl Disk {
         if dir.is_dir() {
             return Ok(());
         }
-        self.change(|| fs::create_dir_all(dir))
+        // Each folder is made durable in the one above: rows are of no use in a folder that is gone after a power cut.
+        self.change(|| {
+            let there = dir.ancestors().find(|above| above.is_dir()).map(Path::to_path_buf);
+            fs::create_dir_all(dir)?;
+            let new = dir.ancestors().take_while(|above| Some(*above) != there.as_deref());
+            new.filter_map(Path::parent).filter(|above| !above.as_os_str().is_empty()).try_for_each(sync_directory)
+        })
     }
 
     /// A file that did not exist, or that an attempt left which had not come to its end.

@@ -8,30 +8,32 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{Field, Schema};
-use candlescope_reader::{ReadLimits, Run, checked};
+use candlescope_reader::checked::ReadError;
+use candlescope_reader::{Limit, ReadLimits, Run, checked};
 use candlescope_schema::RecordKind;
-use candlescope_schema::run::RunManifest;
+use candlescope_schema::files::read_limited;
+use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
 use candlescope_sql::{Sources, SqlValue, query};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Figures of a run: the name of a column, and the query whose single value it is.
-const FIGURES: &[(&str, &str)] = &[
-    ("requests", "(SELECT count(*) FROM measured_requests)"),
-    ("output_tokens", "(SELECT sum(output_tokens) FROM measured_requests)"),
-    ("ttft_ns", "(SELECT median(ttft_ns) FROM request_latency)"),
-    ("tpot_ns", "(SELECT median(tpot_ns) FROM request_latency)"),
-    ("prefill_step_ns", "(SELECT max(median_ns) FROM phases WHERE phase = 'prefill')"),
-    ("decode_step_ns", "(SELECT max(median_ns) FROM phases WHERE phase = 'decode')"),
-    ("decode_tokens_per_s", "(SELECT max(tokens_per_s) FROM phases WHERE phase = 'decode')"),
-    (
-        "decode_energy_mj_per_token",
-        "(SELECT sum(energy_mj) / sum(coalesce(new_tokens, tokens)) FROM measured_steps WHERE phase = 'decode' AND energy_mj \
-         IS NOT NULL)",
-    ),
+/// The column with `run.json`.
+const MANIFEST: &str = "manifest";
+
+/// Figures of a run: columns of the view `headlines`.
+const FIGURES: [&str; 8] = [
+    "requests",
+    "output_tokens",
+    "ttft_ns",
+    "tpot_ns",
+    "prefill_step_ns",
+    "decode_step_ns",
+    "decode_tokens_per_s",
+    "decode_energy_mj_per_token",
 ];
 
 /// The rows of an index; none before the first run.
@@ -41,9 +43,13 @@ pub(crate) fn read(root: &Path, limits: &ReadLimits) -> Result<Option<RecordBatc
         return Ok(None);
     }
     let mut parts = Vec::new();
-    checked::each_batch(&path, limits, &mut |rows| {
+    let read = checked::each_batch(&path, limits, &mut |rows| {
         parts.push(rows.clone());
         Ok::<_, ArchiveError>(())
+    });
+    read.map_err(|error| match error {
+        ReadError::File(finding) => ArchiveError::Index(finding.message()),
+        ReadError::Other(error) => error,
     })?;
     together(&parts)
 }
@@ -128,7 +134,7 @@ pub(crate) fn row(
     limits: &ReadLimits,
 ) -> Result<RecordBatch, ArchiveError> {
     let run = &alone.runs()[0];
-    let facts = candlescope_sql::facts(alone.runs()).map_err(ArchiveError::arrow)?;
+    let facts = candlescope_sql::facts(alone).map_err(ArchiveError::arrow)?;
     let mut columns: Vec<(String, ArrayRef)> = Vec::new();
     for (field, column) in facts.schema_ref().fields().iter().zip(facts.columns()) {
         let is_name = field.name() == RUN;
@@ -137,16 +143,17 @@ pub(crate) fn row(
     columns.push(("source".into(), text(run.dir().to_str())));
     columns.push(("archived_ns".into(), Arc::new(Int64Array::from(vec![now_ns]))));
     columns.push(("findings".into(), text(findings.as_deref())));
-    let manifest = run.manifest().and_then(|manifest| serde_json::to_string(manifest).ok());
-    columns.push(("manifest".into(), text(manifest.as_deref())));
+    // As it was written: with what this version does not know of it.
+    let manifest = read_limited(&run.dir().join(MANIFEST_FILE), limits.get(Limit::ManifestBytes))
+        .map_err(ArchiveError::at(&run.dir().join(MANIFEST_FILE)))?;
+    columns.push((MANIFEST.into(), text(std::str::from_utf8(&manifest).ok())));
     for kind in RecordKind::ALL {
         let rows = i64::try_from(run.rows(kind)).ok();
         columns.push((format!("rows_{}", kind.table()), Arc::new(Int64Array::from(vec![rows]))));
     }
-    let asked: Vec<String> = FIGURES.iter().map(|(name, sql)| format!("{sql} AS {name}")).collect();
-    let answer = query(&format!("SELECT {}", asked.join(", ")), alone, limits, 0);
+    let answer = query(&format!("SELECT {} FROM headlines", FIGURES.join(", ")), alone, limits, 0);
     let answer = answer.map_err(|error| ArchiveError::Query(error.to_string()))?;
-    for (at, (name, _)) in FIGURES.iter().enumerate() {
+    for (at, name) in FIGURES.iter().enumerate() {
         let value = match answer.rows.first().and_then(|row| row.get(at)) {
             Some(SqlValue::Int(value)) => Some(*value as f64),
             Some(SqlValue::Float(value)) => Some(*value),
@@ -160,6 +167,22 @@ pub(crate) fn row(
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(ArchiveError::arrow)
 }
 
+/// The description that the index has of a run.
+pub(crate) fn manifest(index: &RecordBatch, name: &str) -> Option<Value> {
+    let at = texts(index, RUN).iter().position(|of| *of == Some(name))?;
+    described(texts(index, MANIFEST)[at]?)
+}
+
+/// The description of a run now.
+pub(crate) fn description(run: &Run) -> Option<Value> {
+    described(&std::fs::read_to_string(run.dir().join(MANIFEST_FILE)).ok()?)
+}
+
+/// What of a description makes a run: indexes of older versions have no more.
+fn described(text: &str) -> Option<Value> {
+    serde_json::to_value(serde_json::from_str::<RunManifest>(text).ok()?).ok()
+}
+
 fn text(text: Option<&str>) -> ArrayRef {
     Arc::new(StringViewArray::from(vec![text]))
 }
@@ -169,6 +192,8 @@ pub(crate) fn name(run: &Run, taken: &BTreeSet<String>) -> String {
     let manifest = run.manifest();
     let id = manifest.map(|manifest| manifest.run_id.clone()).filter(|id| !id.is_empty());
     let id = id.unwrap_or_else(|| run.dir().file_name().unwrap_or_default().to_string_lossy().into_owned());
+    // Separators are what tells directories from runs of an archive, and runs of several archives from each other.
+    let id = id.replace(['/', '\\'], "_");
     let rank = manifest.map_or(0, |manifest| manifest.rank);
     let first = if rank > 0 { format!("{id}.r{rank}") } else { id };
     let more = (2u32..).map(|n| format!("{first}~{n}"));
@@ -179,7 +204,7 @@ pub(crate) fn name(run: &Run, taken: &BTreeSet<String>) -> String {
 pub(crate) fn write(root: &Path, index: &RecordBatch, disk: &Disk) -> Result<PathBuf, ArchiveError> {
     let path = in_progress(&root.join(INDEX));
     let file = disk.create(&path).map_err(ArchiveError::at(&path))?;
-    let options = ArrowWriterOptions::new().with_properties(properties(None)).with_skip_arrow_metadata(true);
+    let options = ArrowWriterOptions::new().with_properties(properties()).with_skip_arrow_metadata(true);
     let mut writer = ArrowWriter::try_new_with_options(file, index.schema(), options).map_err(ArchiveError::parquet)?;
     writer.write(index).map_err(ArchiveError::parquet)?;
     let file = writer.into_inner().map_err(ArchiveError::parquet)?;

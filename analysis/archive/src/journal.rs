@@ -2,10 +2,12 @@
 
 use super::ArchiveError;
 use super::disk::{Disk, sync_directory};
+use super::index::{self, Identity};
 use super::layout::JOURNAL;
+use candlescope_reader::ReadLimits;
 use candlescope_schema::RecordKind;
 use candlescope_schema::files::read_limited;
-use candlescope_schema::run::{IN_PROGRESS_SUFFIX, MANIFEST_FILE};
+use candlescope_schema::run::{IN_PROGRESS_SUFFIX, MANIFEST_FILE, RunManifest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -81,29 +83,48 @@ impl Source {
         Self::of(&self.dir).is_ok_and(|now| now.files.iter().all(|file| self.files.contains(file)))
     }
 
-    /// Removes it; whether it is gone.
-    fn remove(&self, disk: &Disk) -> std::io::Result<bool> {
-        if !self.dir.is_dir() {
-            return Ok(true);
+    /// Removes it, if the archive has it by the index; whether it is gone.
+    ///
+    /// It gets another name first: whatever comes in between, nobody finds a run that lacks rows.
+    fn remove(&self, known: &BTreeSet<Identity>, disk: &Disk) -> std::io::Result<bool> {
+        let (Some(parent), Some(name)) = (self.dir.parent(), self.dir.file_name()) else { return Ok(false) };
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        let aside = parent.join(hidden).with_added_extension("archived");
+        if !aside.is_dir() {
+            if !self.dir.is_dir() {
+                return Ok(true);
+            }
+            if !self.has_nothing_else() || !self.is_known(known) {
+                return Ok(false);
+            }
+            disk.rename(&self.dir, &aside)?;
         }
-        if !self.has_nothing_else() {
-            return Ok(false);
-        }
-        // run.json last: without it, what is left is no run that anybody would take for one.
-        let (last, first): (Vec<_>, Vec<_>) =
+        // The description first: without it, it is no run.
+        let (first, rest): (Vec<_>, Vec<_>) =
             self.files.iter().partition(|(path, _)| path.as_os_str() == MANIFEST_FILE);
-        for (path, _) in first.into_iter().chain(last) {
-            disk.remove(&self.dir.join(path))?;
+        for (path, _) in first.into_iter().chain(rest) {
+            disk.remove(&aside.join(path))?;
         }
         // The deepest first: below each other they are in order. Somebody may have put something there just now.
         let folders: BTreeSet<&Path> = self.folders.iter().map(PathBuf::as_path).chain([Path::new("")]).collect();
         for folder in folders.into_iter().rev() {
-            match disk.remove_directory(&self.dir.join(folder)) {
-                Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => return Ok(false),
+            match disk.remove_directory(&aside.join(folder)) {
+                Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
+                    disk.rename(&aside, &self.dir)?;
+                    return Ok(false);
+                }
                 done => done?,
             }
         }
         Ok(true)
+    }
+
+    /// Whether the index has the run that lies there.
+    fn is_known(&self, known: &BTreeSet<Identity>) -> bool {
+        let read = std::fs::read(self.dir.join(MANIFEST_FILE));
+        let manifest = read.ok().and_then(|bytes| serde_json::from_slice::<RunManifest>(&bytes).ok());
+        manifest.is_some_and(|manifest| known.contains(&Identity::of(&manifest)))
     }
 }
 
@@ -153,7 +174,7 @@ impl Journal {
     }
 
     /// Does it, and forgets it. Directories of runs that have other files by now, or cannot be removed, are left and returned.
-    pub(crate) fn apply(&self, root: &Path, disk: &Disk) -> Result<Vec<PathBuf>, ArchiveError> {
+    pub(crate) fn apply(&self, root: &Path, limits: &ReadLimits, disk: &Disk) -> Result<Vec<PathBuf>, ArchiveError> {
         let mut folders = BTreeSet::new();
         for path in &self.removes {
             let path = root.join(path);
@@ -178,10 +199,12 @@ impl Journal {
             }
         }
         let mut kept = Vec::new();
+        let index = if self.sources.is_empty() { None } else { index::read(root, limits)? };
+        let known: BTreeSet<Identity> = index.iter().flat_map(Identity::all).collect();
         for source in &self.sources {
             // One that may not be removed must not keep the archive from being changed: the index says that it is there, so that
             // its rows will not be taken again.
-            if !source.remove(disk).unwrap_or(false) {
+            if !source.remove(&known, disk).unwrap_or(false) {
                 kept.push(source.dir.clone());
             }
         }

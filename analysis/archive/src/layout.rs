@@ -31,11 +31,17 @@ pub(crate) fn partition(kind: RecordKind, started_ns: i64, host: &str) -> PathBu
     Path::new(kind.table()).join(format!("date={}", day(started_ns))).join(format!("machine={host}"))
 }
 
+/// Bytes of a host's name in a path: of longer ones the rest does not count, and several may share a folder.
+const LONGEST: usize = 120;
+
 /// A host's name as Hive writes values in paths: what could mean something there as `%` and two digits.
 fn escaped(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
     let mut escaped = String::new();
     for (at, c) in text.chars().enumerate() {
+        if escaped.len() > LONGEST {
+            break;
+        }
         if plain(c) || (c == '.' && at > 0) {
             escaped.push(c);
         } else {
@@ -68,6 +74,7 @@ mod tests {
         let of = |host: &str| partition(RecordKind::Span, 0, host).display().to_string();
         assert_eq!(of("gpu-07.example"), "spans/date=1970-01-01/machine=gpu-07.example");
         assert_eq!(of("../../etc"), "spans/date=1970-01-01/machine=%2E.%2F..%2Fetc");
+        assert!(of(&"é".repeat(300)).len() < 200);
         assert_eq!(of(""), "spans/date=1970-01-01/machine=unknown");
     }
 }

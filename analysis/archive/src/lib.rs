@@ -19,9 +19,9 @@ mod table;
 pub use archive_error::ArchiveError;
 pub use prune::{Keep, Pruned, prune};
 
-use candlescope_reader::{ReadLimits, Run, checked};
+use candlescope_reader::{Limit, ReadLimits, Run, checked};
 use candlescope_schema::RecordKind;
-use candlescope_schema::run::{Code, IN_PROGRESS_SUFFIX, columns};
+use candlescope_schema::run::{Code, IN_PROGRESS_SUFFIX, MANIFEST_FILE, columns};
 use candlescope_sql::{Sources, each_batch};
 use disk::Disk;
 use index::Identity;
@@ -84,10 +84,22 @@ impl std::fmt::Debug for Options<'_> {
 /// When the archive cannot be written or read, or what was written differs from what it was made of. Nothing is lost then.
 pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<Archived, ArchiveError> {
     let disk = &options.disk;
+    let absolute = std::path::absolute(root).map_err(ArchiveError::at(root))?;
+    if let Some(run) = absolute.ancestors().find(|dir| dir.join(MANIFEST_FILE).is_file()) {
+        return Err(ArchiveError::InsideRun(root.to_path_buf(), run.to_path_buf()));
+    }
+    // A run may have more rows, and take more time, than somebody wants to wait for a question.
+    let limits = [Limit::QueryRows, Limit::QuerySeconds, Limit::QuerySpill];
+    let limits = limits.into_iter().fold(options.limits.clone(), |limits, limit| limits.with(limit, u64::MAX));
     disk.make_directory(root).map_err(ArchiveError::at(root))?;
     let _lock = lock(root)?;
-    let mut done = Archived { finished_another: recover(root, disk)?, ..Archived::default() };
-    let index = index::read(root, &options.limits)?;
+    let mut done = Archived { finished_another: recover(root, &limits, disk)?, ..Archived::default() };
+    let index = index::read(root, &limits)?;
+    if index.is_none()
+        && let Some(file) = RecordKind::ALL.into_iter().find_map(|kind| prune::first_file(root, kind))
+    {
+        return Err(ArchiveError::NoIndex(root.to_path_buf(), file));
+    }
     let known: BTreeMap<Identity, String> = index
         .iter()
         .flat_map(|index| {
@@ -97,7 +109,7 @@ pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<A
         .collect();
     let mut taken: BTreeSet<String> = known.values().cloned().collect();
     let mut change =
-        Change { root, options, rows: index.into_iter().collect(), moved: Vec::new(), sources: Vec::new() };
+        Change { root, options, limits, rows: index.into_iter().collect(), moved: Vec::new(), sources: Vec::new() };
     let mut seen: BTreeSet<Identity> = BTreeSet::new();
     for dir in dirs {
         let (run, source, identity) = match change.admit(dir) {
@@ -123,13 +135,14 @@ pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<A
             done.left.push((dir.clone(), "another directory of these is a copy of it".into()));
         } else {
             let name = index::name(&run, &taken);
-            let findings = options.findings.and_then(|of| of(&run));
-            let alone = Sources::of(run);
-            change.rows.push(index::row(&alone, &name, findings, now_ns(), &options.limits)?);
-            taken.insert(name.clone());
-            done.runs.push((dir.clone(), name.clone()));
-            change.moved.push(Moved { alone, name });
-            change.sources.push(source);
+            match change.prepare(run, name.clone()) {
+                Ok(()) => {
+                    taken.insert(name.clone());
+                    done.runs.push((dir.clone(), name));
+                    change.sources.push(source);
+                }
+                Err(why) => done.left.push((dir.clone(), why)),
+            }
         }
     }
     let kept =
@@ -155,10 +168,10 @@ fn lock(root: &Path) -> Result<File, ArchiveError> {
 }
 
 /// Finishes what another was stopped in, and removes what it had not decided. Whether there was a change to finish.
-fn recover(root: &Path, disk: &Disk) -> Result<bool, ArchiveError> {
+fn recover(root: &Path, limits: &ReadLimits, disk: &Disk) -> Result<bool, ArchiveError> {
     let journal = Journal::read(root)?;
     if let Some(journal) = &journal {
-        journal.apply(root, disk)?;
+        journal.apply(root, limits, disk)?;
     }
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -188,6 +201,8 @@ struct Moved {
     /// It alone, to be asked.
     alone: Sources,
     name: String,
+    /// What its tables add up to, read by another reader than the one that copies them.
+    sums: BTreeMap<&'static str, Sums>,
 }
 
 impl Moved {
@@ -200,6 +215,7 @@ impl Moved {
 struct Change<'a> {
     root: &'a Path,
     options: &'a Options<'a>,
+    limits: ReadLimits,
     /// Rows of the index: what was there, and a row for each new run.
     rows: Vec<arrow_array::RecordBatch>,
     moved: Vec<Moved>,
@@ -211,7 +227,7 @@ impl Change<'_> {
     fn admit(&self, dir: &Path) -> Result<(Run, Source, Identity), String> {
         // The files before the rows: one that comes later keeps the directory.
         let source = Source::of(dir).map_err(|error| error.to_string())?;
-        let run = Run::open_within(dir, self.options.limits.clone()).map_err(|error| error.to_string())?;
+        let run = Run::open_within(dir, self.limits.clone()).map_err(|error| error.to_string())?;
         let Some(manifest) = run.manifest() else { return Err("it has no readable run.json".into()) };
         if !manifest.complete && !self.options.incomplete {
             return Err("it is not finished, or was not closed in order (--incomplete takes it)".into());
@@ -238,12 +254,44 @@ impl Change<'_> {
         Ok((run, source, identity))
     }
 
+    /// Reads a run that is new, so that nothing that is wrong with it comes up later. Why it cannot be archived.
+    fn prepare(&mut self, run: Run, name: String) -> Result<(), String> {
+        let mut sums = BTreeMap::new();
+        for kind in RecordKind::ALL {
+            for segment in run.segments().iter().filter(|segment| segment.kind == kind) {
+                let schema = checked::schema(&segment.path, &self.limits).map_err(|finding| finding.message())?;
+                let is_known = |name: &str| columns(kind).iter().any(|column| column.name == name);
+                if let Some(field) = schema.fields().iter().find(|field| !is_known(field.name())) {
+                    return Err(format!(
+                        "`{}` has a column `{}` that this version does not know, and would be lost: archive it with the \
+                         version that recorded it",
+                        kind.table(),
+                        field.name()
+                    ));
+                }
+            }
+            sums.insert(kind.table(), source_sums(&run, kind, &self.limits).map_err(ArchiveError::of_a_run)?);
+        }
+        let findings = self.options.findings.and_then(|of| of(&run));
+        let alone = Sources::of(run);
+        let row = index::row(&alone, &name, findings, now_ns(), &self.limits).map_err(ArchiveError::of_a_run)?;
+        self.rows.push(row);
+        self.moved.push(Moved { alone, name, sums });
+        Ok(())
+    }
+
     /// How a run differs from what the archive has of it.
     fn holds(&self, name: &str, run: &Run) -> Result<Option<String>, ArchiveError> {
+        if self.rows.first().and_then(|index| index::manifest(index, name)) != index::description(run) {
+            return Ok(Some(format!("{MANIFEST_FILE} is another")));
+        }
         for kind in RecordKind::ALL {
-            let ours = source_sums(run, kind, &self.options.limits)?;
+            let ours = match source_sums(run, kind, &self.limits) {
+                Ok(sums) => sums,
+                Err(error) => return Ok(Some(error.of_a_run())),
+            };
             let folder = self.folder(run, kind);
-            let found = table::sums_by_run(files_in(&self.root.join(folder)), &self.options.limits)?;
+            let found = table::sums_by_run(files_in(&self.root.join(folder)), &self.limits)?;
             let theirs = found.get(&Some(name.to_string())).cloned().unwrap_or_default();
             if let Some(why) = ours.differs(&theirs) {
                 return Ok(Some(format!("{}: {why}", kind.table())));
@@ -285,7 +333,7 @@ impl Change<'_> {
             journal.sources = std::mem::take(&mut self.sources);
         }
         journal.write(self.root, &self.options.disk)?;
-        journal.apply(self.root, &self.options.disk)
+        journal.apply(self.root, &self.limits, &self.options.disk)
     }
 
     /// Writes rows of a table from one day and host: files below the root under their names to be, those that they take the
@@ -297,7 +345,7 @@ impl Change<'_> {
         runs: &[&Moved],
         change: &str,
     ) -> Result<(Vec<PathBuf>, Vec<PathBuf>, u64), ArchiveError> {
-        let limits = &self.options.limits;
+        let limits = &self.limits;
         let there = files_in(&self.root.join(folder));
         let small: Vec<PathBuf> =
             there.into_iter().filter(|path| path.metadata().is_ok_and(|found| found.len() < SMALL)).collect();
@@ -311,9 +359,9 @@ impl Change<'_> {
         let names: Vec<String> = columns(kind).iter().map(|column| format!("\"{}\"", column.name)).collect();
         let order = table::order_of(kind).map_or_else(String::new, |name| format!(" ORDER BY \"{name}\""));
         let sql = format!("SELECT {} FROM {}{order}", names.join(", "), kind.table());
-        for Moved { alone, name } in runs.iter().copied() {
+        for Moved { alone, name, sums } in runs.iter().copied() {
             each_batch(&sql, alone, limits, &mut |batch| files.write(name, &batch))?;
-            let sums = source_sums(&alone.runs()[0], kind, limits)?;
+            let sums = sums.get(kind.table()).cloned().unwrap_or_default();
             rows += sums.rows;
             expected.entry(Some(name.clone())).or_default().merge(&sums);
         }

@@ -66,10 +66,11 @@ pub fn prune(root: &Path, keep: Keep, dry_run: bool, limits: &ReadLimits, disk: 
     if !root.join(layout::INDEX).is_file() && Journal::read(root)?.is_none() {
         return Err(ArchiveError::NoArchive(root.to_path_buf()));
     }
-    let _lock = lock(root)?;
+    // Who only looks needs no right to write.
+    let _lock = if dry_run { None } else { Some(lock(root)?) };
     // A change that was stopped is part of what is there.
     if !dry_run {
-        recover(root, disk)?;
+        recover(root, limits, disk)?;
     }
     let mut days: BTreeMap<String, Vec<(PathBuf, u64)>> = BTreeMap::new();
     for kind in RecordKind::ALL {
@@ -100,11 +101,13 @@ pub fn prune(root: &Path, keep: Keep, dry_run: bool, limits: &ReadLimits, disk: 
     }
     let Some(index) = index::read(root, limits)? else { return Ok(pruned) };
     let (names, started) = (index::texts(&index, layout::RUN), index::texts(&index, "started_day"));
-    let goes: Vec<bool> =
-        started.iter().map(|day| day.is_some_and(|day| pruned.days.iter().any(|of| of == day))).collect();
+    // A run without rows has no files, and goes with its day all the same.
+    let last = pruned.days.last().cloned().unwrap_or_default();
+    let goes = |day: &str| day < oldest.as_str() || day <= last.as_str();
+    let goes: Vec<bool> = started.iter().map(|day| day.is_some_and(goes)).collect();
     pruned.runs =
         names.iter().zip(&goes).filter(|(_, goes)| **goes).filter_map(|(name, _)| name.map(str::to_string)).collect();
-    if dry_run || pruned.days.is_empty() {
+    if dry_run || (pruned.days.is_empty() && pruned.runs.is_empty()) {
         return Ok(pruned);
     }
     let stays = arrow_array::BooleanArray::from_iter(goes.iter().map(|goes| Some(!goes)));
@@ -112,8 +115,13 @@ pub fn prune(root: &Path, keep: Keep, dry_run: bool, limits: &ReadLimits, disk: 
     let beside = index::write(root, &left, disk)?;
     let journal = Journal { removes, renames: vec![(beside, PathBuf::from(layout::INDEX))], sources: Vec::new() };
     journal.write(root, disk)?;
-    journal.apply(root, disk)?;
+    journal.apply(root, limits, disk)?;
     Ok(pruned)
+}
+
+/// A file of a table, if there is any.
+pub(crate) fn first_file(root: &Path, kind: RecordKind) -> Option<PathBuf> {
+    days_of(root, kind).ok()?.into_values().flatten().map(|(path, _)| path).next()
 }
 
 type Days = BTreeMap<String, Vec<(PathBuf, u64)>>;

@@ -13,7 +13,6 @@ use candlescope_sql::fields;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -38,14 +37,13 @@ pub(crate) fn order_of(kind: RecordKind) -> Option<&'static str> {
 }
 
 /// Settings of every file of an archive.
-pub(crate) fn properties(sorted_by: Option<Vec<SortingColumn>>) -> WriterProperties {
+pub(crate) fn properties() -> WriterProperties {
     let level = ZstdLevel::try_new(3).unwrap_or_default();
     WriterProperties::builder()
         .set_created_by(concat!("candlescope ", env!("CARGO_PKG_VERSION")).to_string())
         .set_compression(Compression::ZSTD(level))
         .set_max_row_group_row_count(Some(ROWS_OF_A_GROUP))
         .set_statistics_enabled(EnabledStatistics::Page)
-        .set_sorting_columns(sorted_by)
         .build()
 }
 
@@ -57,7 +55,6 @@ pub(crate) struct Files<'a> {
     folder: PathBuf,
     /// What distinguishes this change's files.
     change: String,
-    kind: RecordKind,
     schema: SchemaRef,
     open: Option<ArrowWriter<File>>,
     written: Vec<PathBuf>,
@@ -65,7 +62,7 @@ pub(crate) struct Files<'a> {
 
 impl<'a> Files<'a> {
     pub(crate) fn new(root: &'a Path, folder: PathBuf, change: String, kind: RecordKind, disk: &'a Disk) -> Self {
-        Self { disk, root, folder, change, kind, schema: schema(kind), open: None, written: Vec::new() }
+        Self { disk, root, folder, change, schema: schema(kind), open: None, written: Vec::new() }
     }
 
     /// Writes rows of the run `name`; columns that they lack are null.
@@ -117,13 +114,8 @@ impl<'a> Files<'a> {
         let beside = in_progress(&self.root.join(&path));
         let file = self.disk.create(&beside).map_err(ArchiveError::at(&beside))?;
         self.written.push(path);
-        let index = |name: &str| self.schema.index_of(name).ok().and_then(|at| i32::try_from(at).ok());
-        let sorted = [Some(RUN), order_of(self.kind)].into_iter().flatten().filter_map(index);
-        let sorted =
-            sorted.map(|column_idx| SortingColumn { column_idx, descending: false, nulls_first: false }).collect();
         // Without the writer's own schema, which some readers take for theirs.
-        let options =
-            ArrowWriterOptions::new().with_properties(properties(Some(sorted))).with_skip_arrow_metadata(true);
+        let options = ArrowWriterOptions::new().with_properties(properties()).with_skip_arrow_metadata(true);
         ArrowWriter::try_new_with_options(file, Arc::clone(&self.schema), options).map_err(ArchiveError::parquet)
     }
 

@@ -7,9 +7,9 @@ use super::functions;
 use super::listing;
 use super::parse;
 use super::query_error::{EachError, QueryError, failed, wrong};
-use super::source::{ARCHIVE_INDEX, DIR, RESULTS as RESULTS_FILE, Sources, Store};
+use super::source::{Archive, DIR, Located, RESULTS as RESULTS_FILE, Sources, Store};
 use super::value::{Answer, SqlValue, distinct};
-use super::views::{self, ARCHIVED, COLUMNS, RESULTS, RUNS, SERVED, VIEWS};
+use super::views::{self, ARCHIVED, COLUMNS, Part, RESULTS, RUN, RUNS, SERVED, VIEWS};
 use candlescope_reader::limits::{Limit, ReadLimits};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::Code;
@@ -23,6 +23,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use futures_util::StreamExt;
+use object_store::ObjectMeta;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,8 +34,8 @@ use std::time::Duration;
 const BYTES_OF_A_ROW: usize = 64;
 /// How often rows that were read are held against their limit.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Stack of a thread that plans and runs queries.
-const STACK: usize = 16 << 20;
+/// Stack of a thread that plans and runs queries. The longest query is as deep, and memory is only taken where it is used.
+const STACK: usize = 128 << 20;
 
 /// Takes rows as they come.
 trait Sink: Send {
@@ -220,6 +221,10 @@ impl Question<'_> {
         options.execution.parquet.reorder_filters = true;
         let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
         let mut context = SessionContext::new_with_state(state.build());
+        for store in self.sources.stores() {
+            let connection = store.connect().map_err(|why| QueryError::Unreadable(why.to_string()))?;
+            context.runtime_env().register_object_store(store.url.as_ref(), connection);
+        }
         datafusion_functions_json::register_all(&mut context).map_err(QueryError::Engine)?;
         Ok((context, pool))
     }
@@ -235,27 +240,37 @@ impl Question<'_> {
         }
         let is_wanted = closure(context, named)?;
         for kind in RecordKind::ALL.into_iter().filter(|kind| is_wanted.contains(kind.table())) {
-            self.register_files(context, kind)?;
-            let from = self.parts(&views::files_of(kind), kind.table());
-            self.view(context, kind.table(), &views::table_of(kind, &from)).await?;
+            let parts = self.register_files(context, kind)?;
+            self.view(context, kind.table(), &views::table_of(kind, &parts)).await?;
         }
         let memory = |name: &str, rows: datafusion::common::Result<RecordBatch>| {
             let table = rows.and_then(|rows| MemTable::try_new(rows.schema(), vec![vec![rows]]));
             table.and_then(|table| context.register_table(name, Arc::new(table))).map_err(QueryError::Engine)
         };
+        let union = |parts: &[Part], fields: &[Field]| {
+            let names = fields.iter().map(Field::name).filter(|name| *name != RUN).map(|name| views::quoted(name));
+            let names: Vec<String> = names.collect();
+            let part = |part: &Part| format!("SELECT {} AS run, {} FROM {}", part.run, names.join(", "), part.table);
+            parts.iter().map(part).collect::<Vec<_>>().join(" UNION ALL ")
+        };
         if is_wanted.contains(RUNS) {
             let behind = format!("_{RUNS}");
-            memory(&behind, Ok(facts::rows(self.sources.runs())?))?;
+            memory(&behind, Ok(facts::rows(&self.sources.described())?))?;
             let fields: Vec<Field> = facts::schema().fields().iter().map(|field| (**field).clone()).collect();
-            let names: Vec<String> = fields.iter().map(|field| views::quoted(field.name())).collect();
-            let names = names.join(", ");
-            self.register_indexes(context, RUNS, fields)?;
-            let parts = self.parts(&behind, RUNS).into_iter().map(|from| format!("SELECT {names} FROM {from}"));
-            self.view(context, RUNS, &parts.collect::<Vec<_>>().join(" UNION ALL ")).await?;
+            let mut parts = vec![Part::of(&behind)];
+            parts.extend(self.register_indexes(context, RUNS, &fields)?);
+            self.view(context, RUNS, &union(&parts, &fields)).await?;
         }
         if is_wanted.contains(ARCHIVED) {
-            self.register_indexes(context, ARCHIVED, self.sources.index_columns().to_vec())?;
-            self.view(context, ARCHIVED, &format!("SELECT * FROM {}", archived(ARCHIVED))).await?;
+            let fields = self.sources.index_columns();
+            let parts = self.register_indexes(context, ARCHIVED, fields)?;
+            match parts.is_empty() {
+                true => memory(ARCHIVED, Ok(RecordBatch::new_empty(facts::schema())))?,
+                false => {
+                    self.view(context, ARCHIVED, &union(&parts, fields)).await?;
+                    None
+                }
+            };
         }
         if is_wanted.contains(COLUMNS) {
             memory(COLUMNS, listing::rows(self.sources))?;
@@ -273,41 +288,72 @@ impl Question<'_> {
     }
 
     async fn view(&self, context: &SessionContext, name: &str, query: &str) -> Result<(), QueryError> {
-        let plan = context.state().create_logical_plan(query).await.map_err(QueryError::Engine)?;
+        let plan = context.state().statement_to_plan(parse::statement(query)?).await.map_err(QueryError::Engine)?;
         let view = datafusion::datasource::ViewTable::new(plan, Some(query.to_string()));
         context.register_table(name, Arc::new(view)).map(drop).map_err(QueryError::Engine)
     }
 
-    fn register_files(&self, context: &SessionContext, kind: RecordKind) -> Result<(), QueryError> {
+    /// Makes the files of a table known: the parts that it stands on.
+    fn register_files(&self, context: &SessionContext, kind: RecordKind) -> Result<Vec<Part>, QueryError> {
         let segments = self.sources.runs().iter().flat_map(|run| {
             let dir = run.dir().display().to_string();
             let of_kind = run.segments().iter().filter(move |segment| segment.kind == kind);
             of_kind.filter_map(move |segment| self.file(&dir, &segment.path, Some(segment.rows)))
         });
-        let files = segments.collect();
-        self.register_table(context, &views::files_of(kind), Some("run"), views::fields(kind).collect(), files)?;
-        if self.sources.archives().is_empty() {
-            return Ok(());
+        let fields: Vec<Field> = views::fields(kind).collect();
+        let (files, name) = (segments.collect(), views::files_of(kind));
+        self.register_table(context, &name, Some(RUN), fields.clone(), files, Store::local())?;
+        let mut parts = vec![Part::of(&name)];
+        for (at, store) in self.sources.stores().into_iter().enumerate() {
+            let runs = self.sources.remote.iter().filter(|run| run.store == store);
+            let files = runs.flat_map(|run| {
+                let of_kind = run.files.iter().filter(|(of, _)| *of == kind);
+                of_kind.map(|(_, object)| TableFile::remote(&run.name, object))
+            });
+            let (files, name) = (files.collect::<Vec<_>>(), format!("{name}_{at}"));
+            if !files.is_empty() {
+                self.register_table(context, &name, Some(RUN), fields.clone(), files, store)?;
+                parts.push(Part::of(&name));
+            }
         }
         // A damaged file is read as one without columns.
-        let run = Field::new("run", DataType::Utf8View, true);
-        let fields = std::iter::once(run).chain(views::fields(kind)).collect();
-        let files = self.sources.archived(kind.table()).iter().filter_map(|path| self.file("", path, None)).collect();
-        self.register_table(context, &archived(kind.table()), None, fields, files)
+        let fields: Vec<Field> = std::iter::once(Field::new(RUN, DataType::Utf8View, true)).chain(fields).collect();
+        parts.extend(self.register_archives(context, kind.table(), &fields, |archive| archive.files(kind.table()))?);
+        Ok(parts)
     }
 
-    /// What a table stands on: the files of runs, and those of archives.
-    fn parts(&self, files: &str, table: &str) -> Vec<String> {
-        let of_archives = (!self.sources.archives().is_empty()).then(|| archived(table));
-        let of_runs = (of_archives.is_none() || !self.sources.runs().is_empty()).then(|| files.to_string());
-        of_runs.into_iter().chain(of_archives).collect()
+    /// Files of each archive as a table with these columns.
+    fn register_archives(
+        &self,
+        context: &SessionContext,
+        table: &str,
+        fields: &[Field],
+        files: impl Fn(&Archive) -> Vec<Located>,
+    ) -> Result<Vec<Part>, QueryError> {
+        let register = |(at, archive): (usize, &Archive)| {
+            let files = files(archive).into_iter().filter_map(|file| match file {
+                Located::Local(path) => self.file("", &path, None),
+                Located::Remote(object) => Some(TableFile::remote("", &object)),
+            });
+            let name = format!("_archived_{table}_{at}");
+            self.register_table(context, &name, None, fields.to_vec(), files.collect(), archive.store())?;
+            let run = match self.sources.prefix(archive) {
+                Some(prefix) => format!("concat('{}', run)", prefix.replace('\'', "''")),
+                None => RUN.to_string(),
+            };
+            Ok(Part { table: views::quoted(&name), run })
+        };
+        self.sources.archives.iter().enumerate().map(register).collect()
     }
 
-    /// The indexes of the archives as a table with these columns.
-    fn register_indexes(&self, context: &SessionContext, table: &str, fields: Vec<Field>) -> Result<(), QueryError> {
-        let files = self.sources.archives().iter().map(|root| root.join(ARCHIVE_INDEX));
-        let files = files.filter_map(|path| self.file("", &path, None)).collect();
-        self.register_table(context, &archived(table), None, fields, files)
+    /// The indexes of the archives as tables with these columns.
+    fn register_indexes(
+        &self,
+        context: &SessionContext,
+        table: &str,
+        fields: &[Field],
+    ) -> Result<Vec<Part>, QueryError> {
+        self.register_archives(context, table, fields, Archive::index)
     }
 
     fn register_table(
@@ -317,8 +363,9 @@ impl Question<'_> {
         dir: Option<&str>,
         fields: Vec<Field>,
         files: Vec<TableFile>,
+        store: Store,
     ) -> Result<(), QueryError> {
-        let files = Files::new(dir, fields, files, Store::local(), self.limits, self.damage);
+        let files = Files::new(dir, fields, files, store, self.limits, self.damage);
         context.register_table(name, Arc::new(files)).map(drop).map_err(QueryError::Engine)
     }
 
@@ -326,7 +373,8 @@ impl Question<'_> {
         let studies = self.sources.studies().iter();
         let files =
             studies.filter_map(|study| self.file(&study.display().to_string(), &study.join(RESULTS_FILE), None));
-        self.register_table(context, RESULTS, Some(DIR), self.sources.result_columns().to_vec(), files.collect())
+        let fields = self.sources.result_columns().to_vec();
+        self.register_table(context, RESULTS, Some(DIR), fields, files.collect(), Store::local())
     }
 
     /// A file; one that is gone is told of, and left out.
@@ -364,11 +412,6 @@ fn closure(context: &SessionContext, named: &BTreeSet<String>) -> Result<BTreeSe
     Ok(all)
 }
 
-/// The files of archives that a table stands on.
-fn archived(table: &str) -> String {
-    format!("_archived_{table}")
-}
-
 impl TableFile {
     /// A file of this machine.
     fn local(dir: &str, path: &Path, rows: Option<u64>) -> Result<Self, String> {
@@ -377,5 +420,10 @@ impl TableFile {
         let last_modified = found.modified().map_err(|why| why.to_string())?.into();
         let meta = object_store::ObjectMeta { location, last_modified, size: found.len(), e_tag: None, version: None };
         Ok(Self { dir: dir.to_string(), local: Some(path.to_path_buf()), meta, rows })
+    }
+
+    /// A file of a store.
+    fn remote(dir: &str, object: &ObjectMeta) -> Self {
+        Self { dir: dir.to_string(), local: None, meta: object.clone(), rows: None }
     }
 }

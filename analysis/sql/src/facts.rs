@@ -1,6 +1,5 @@
 //! What is known of runs without reading their tables: the table `runs`.
 
-use candlescope_reader::Run;
 use candlescope_schema::numbers::day;
 use candlescope_schema::run::{RunManifest, env_key, model_key};
 use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch, StringViewArray};
@@ -95,9 +94,9 @@ pub(super) fn schema() -> SchemaRef {
 }
 
 /// The rows of runs.
-pub(super) fn rows(runs: &[Run]) -> Result<RecordBatch, ArrowError> {
-    let dirs = StringViewArray::from_iter_values(runs.iter().map(|run| run.dir().display().to_string()));
-    let manifests: Vec<Option<&RunManifest>> = runs.iter().map(Run::manifest).collect();
+pub(super) fn rows(runs: &[(String, Option<&RunManifest>)]) -> Result<RecordBatch, ArrowError> {
+    let dirs = StringViewArray::from_iter_values(runs.iter().map(|(name, _)| name));
+    let manifests: Vec<Option<&RunManifest>> = runs.iter().map(|(_, manifest)| *manifest).collect();
     let facts = FACTS.iter().map(|fact| fact.values(&manifests));
     let columns: Vec<ArrayRef> = std::iter::once(Arc::new(dirs) as ArrayRef).chain(facts).collect();
     RecordBatch::try_new(schema(), columns)

@@ -15,6 +15,8 @@ mod functions;
 mod listing;
 mod parse;
 mod query_error;
+#[cfg_attr(not(feature = "object-stores"), path = "no_remote.rs")]
+mod remote;
 mod script;
 mod source;
 mod value;
@@ -28,7 +30,7 @@ pub use views::{VIEWS, View, fields, names};
 
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
-use candlescope_reader::{ReadLimits, Run};
+use candlescope_reader::ReadLimits;
 
 /// Asks `sql` of runs and studies, and returns at most `limit` rows; 0 returns all.
 ///
@@ -65,6 +67,25 @@ pub fn each_batch<E: Send>(
 ///
 /// # Errors
 /// Never in practice: the columns have one length.
-pub fn facts(runs: &[Run]) -> Result<RecordBatch, ArrowError> {
-    facts::rows(runs)
+pub fn facts(sources: &Sources) -> Result<RecordBatch, ArrowError> {
+    facts::rows(&sources.described())
+}
+
+/// Runs that are asked twice, by two of their names: copies of a directory, or one that is in an archive as well. What is
+/// counted over all of them counts these twice.
+///
+/// # Errors
+/// Those of [`query`].
+pub fn doubles(sources: &Sources, limits: &ReadLimits) -> Result<Vec<(String, String)>, QueryError> {
+    const SQL: &str = "SELECT min(run), max(run) FROM runs WHERE run_id IS NOT NULL GROUP BY run_id, host, rank, started_ns \
+                       HAVING count(*) > 1 ORDER BY 1";
+    if !sources.has_several() {
+        return Ok(Vec::new());
+    }
+    let answer = query(SQL, sources, limits, 0)?;
+    let pair = |row: &Vec<SqlValue>| match &row[..] {
+        [SqlValue::Text(a), SqlValue::Text(b)] => Some((a.clone(), b.clone())),
+        _ => None,
+    };
+    Ok(answer.rows.iter().filter_map(pair).collect())
 }

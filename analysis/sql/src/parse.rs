@@ -4,21 +4,35 @@ use super::query_error::{QueryError, wrong};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, Query, SelectItem, SetExpr, Statement as Sql,
-    TableAlias, TableFactor, VisitMut, VisitorMut,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    JoinConstraint, JoinOperator, Query, SelectItem, SetExpr, Statement as Sql, TableAlias, TableFactor, UnaryOperator,
+    Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::DuckDbDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 /// Levels of nesting that a query may have.
 const DEEPEST: usize = 100;
+/// Operators and keywords of a query: `1 + 1 + …` is as deep as it is long.
+const LONGEST: usize = 2_000;
 
 /// The statement of `sql`.
 ///
 /// # Errors
 /// When there is none, or several, or it is no query.
 pub(super) fn statement(sql: &str) -> Result<Statement, QueryError> {
+    let words = Tokenizer::new(&DuckDbDialect {}, sql)
+        .tokenize()
+        .map_err(|why| QueryError::Query { why: why.to_string(), hint: String::new() })?;
+    if words.iter().filter(|word| can_nest(word)).count() > LONGEST {
+        return Err(QueryError::Query {
+            why: format!("it has more than {LONGEST} operators and words"),
+            hint: "; write lists as `x IN (1, 2, …)`".into(),
+        });
+    }
     let parser = DFParserBuilder::new(sql).with_dialect(&DuckDbDialect {}).with_recursion_limit(DEEPEST).build();
     let mut found = parser.and_then(|mut parser| parser.parse_statements()).map_err(wrong)?;
     let (Some(mut statement), None) = (found.pop_front(), found.pop_front()) else { return Err(QueryError::NotOne) };
@@ -37,9 +51,7 @@ pub(super) fn statement(sql: &str) -> Result<Statement, QueryError> {
             {
                 return Err(QueryError::Query { why: "it does not ask".into(), hint: only_reads.into() });
             }
-            Sql::Query(query) => {
-                let _ = query.visit(&mut Tuples);
-            }
+            Sql::Query(query) => rewrite(query),
             Sql::ShowTables { .. } | Sql::ShowColumns { .. } | Sql::ShowFunctions { .. } | Sql::ExplainTable { .. } => {
                 return Err(QueryError::Query {
                     why: "it is no SELECT".into(),
@@ -48,11 +60,64 @@ pub(super) fn statement(sql: &str) -> Result<Statement, QueryError> {
             }
             _ => return Err(QueryError::Query { why: "it does not ask".into(), hint: only_reads.into() }),
         },
-        Statement::Explain(of) if matches!(of.statement.as_ref(), Statement::Statement(of) if matches!(**of, Sql::Query(_))) =>
-            {}
+        Statement::Explain(of) => match of.statement.as_mut() {
+            Statement::Statement(of) => match of.as_mut() {
+                Sql::Query(query) => rewrite(query),
+                _ => return Err(QueryError::Query { why: "it does not ask".into(), hint: only_reads.into() }),
+            },
+            _ => return Err(QueryError::Query { why: "it does not ask".into(), hint: only_reads.into() }),
+        },
         _ => return Err(QueryError::Query { why: "it does not ask".into(), hint: only_reads.into() }),
     }
     Ok(statement)
+}
+
+/// Whether a word of a query may make it deeper by one level.
+fn can_nest(word: &Token) -> bool {
+    !matches!(
+        word,
+        Token::Comma
+            | Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::Whitespace(_)
+            | Token::RParen
+            | Token::EOF
+    )
+}
+
+/// Makes what the engine understands differently, or not at all, the same as in the other engines.
+fn rewrite(query: &mut Query) {
+    // Before anything else, so that a column that has no name has what was written as its name.
+    name_columns(query);
+    let _ = query.visit(&mut Rewrites);
+}
+
+/// Names columns of an answer as they were written.
+fn name_columns(query: &mut Query) {
+    // Several selects together are called as the first one is.
+    let mut body = query.body.as_mut();
+    while let SetExpr::SetOperation { left, .. } = body {
+        body = left;
+    }
+    let SetExpr::Select(select) = body else { return };
+    let mut seen = BTreeSet::new();
+    for item in &mut select.projection {
+        match item {
+            SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {}
+            SelectItem::UnnamedExpr(expr) => {
+                let text = expr.to_string();
+                let numbered = std::iter::once(text.clone()).chain((2..).map(|n| format!("{text}_{n}")));
+                let name = numbered.into_iter().find(|name| !seen.contains(name)).unwrap_or(text);
+                seen.insert(name.clone());
+                let expr = std::mem::replace(expr, Expr::Value(Value::Null.into()));
+                *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) };
+            }
+            SelectItem::ExprWithAlias { alias, .. } => {
+                seen.insert(alias.value.clone());
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Tables that a statement names, without those that it makes itself.
@@ -61,15 +126,15 @@ pub(super) fn tables(statement: &Statement, state: &SessionState) -> Result<BTre
     Ok(names.iter().map(|name| name.table().to_string()).collect())
 }
 
-/// Rewrites `(a, b) IN (SELECT x, y …)`, which the engine does not know, as `EXISTS`.
-///
-/// They differ where a value is null: SQL leaves rows out of `NOT IN` then. A null on the left is taken care of; what the
-/// query inside returns are numbers of steps and names of runs, which are never null.
+/// - `a / b` is the quotient, and null where `b` is zero: the engine's own of whole numbers is whole, and of sums has four
+///   digits.
+/// - `(a, b) IN (SELECT x, y …)`, which the engine does not know, becomes `EXISTS`. They differ where a value is null: `NOT IN`
+///   leaves out rows that may be equal to one with a null.
 ///
 /// A column of a join's `USING` is the left table's: inside `EXISTS` its name alone would not say which.
-struct Tuples;
+struct Rewrites;
 
-impl VisitorMut for Tuples {
+impl VisitorMut for Rewrites {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
@@ -92,11 +157,42 @@ impl VisitorMut for Tuples {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        let Expr::InSubquery { expr: left, subquery, negated } = expr else { return ControlFlow::Continue(()) };
-        let Expr::Tuple(left) = left.as_mut() else { return ControlFlow::Continue(()) };
-        let (left, negated) = (std::mem::take(left), *negated);
-        if let Some(exists) = exists(&left, subquery, negated) {
-            *expr = exists;
+        match expr {
+            Expr::UnaryOp { op: UnaryOperator::Not, expr: inner } => {
+                let mut inner = inner.as_mut();
+                while let Expr::Nested(within) = inner {
+                    inner = within;
+                }
+                if let Expr::InSubquery { expr: left, subquery, negated } = inner
+                    && let Expr::Tuple(left) = left.as_ref()
+                    && let Some(exists) = exists(left, subquery, !*negated)
+                {
+                    *expr = exists;
+                }
+            }
+            Expr::InSubquery { expr: left, subquery, negated } => {
+                if let Expr::Tuple(left) = left.as_ref()
+                    && let Some(exists) = exists(left, subquery, *negated)
+                {
+                    *expr = exists;
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::BinaryOp { left, op: BinaryOperator::Divide, right } = expr {
+            let number = |inner: &mut Expr| Expr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(Expr::Nested(Box::new(std::mem::replace(inner, Expr::Value(Value::Null.into()))))),
+                data_type: DataType::Double(ExactNumberInfo::None),
+                array: false,
+                format: None,
+            };
+            **left = number(left);
+            **right = unless_zero(number(right));
         }
         ControlFlow::Continue(())
     }
@@ -136,13 +232,62 @@ fn qualify(condition: &mut Expr, table: &Ident, shared: &[&Ident]) {
     }
 }
 
+/// `nullif(value, 0)`.
+fn unless_zero(value: Expr) -> Expr {
+    let call =
+        Parser::new(&DuckDbDialect {}).try_with_sql("nullif(NULL, 0)").and_then(|mut parser| parser.parse_expr());
+    match call {
+        Ok(Expr::Function(mut call)) => {
+            if let FunctionArguments::List(list) = &mut call.args
+                && let Some(first) = list.args.first_mut()
+            {
+                *first = FunctionArg::Unnamed(FunctionArgExpr::Expr(value));
+            }
+            Expr::Function(call)
+        }
+        _ => value,
+    }
+}
+
+/// `(left…) IN (inside)`, or `NOT IN`, as `EXISTS`.
 fn exists(left: &[Expr], inside: &Query, negated: bool) -> Option<Expr> {
+    let and = |a: Expr, b: Expr| Expr::BinaryOp { left: Box::new(a), op: BinaryOperator::And, right: Box::new(b) };
+    let or = |a: Expr, b: Expr| {
+        Expr::Nested(Box::new(Expr::BinaryOp { left: Box::new(a), op: BinaryOperator::Or, right: Box::new(b) }))
+    };
+    let equal = |(column, value): (&Expr, &Expr)| Expr::BinaryOp {
+        left: Box::new(column.clone()),
+        op: BinaryOperator::Eq,
+        right: Box::new(Expr::Nested(Box::new(value.clone()))),
+    };
+    let is_null = |column: &Expr| Expr::IsNull(Box::new(column.clone()));
+    let same = exists_where(left.len(), inside, negated, |columns| columns.iter().zip(left).map(equal).reduce(and))?;
+    if !negated {
+        return Some(same);
+    }
+    // Rows with a null inside that may be equal to one: few, so that looking through all of them is cheap.
+    let unknown = exists_where(left.len(), inside, true, |columns| {
+        let any = columns.iter().map(is_null).reduce(or)?;
+        let may_be = columns.iter().zip(left).map(|(column, value)| or(equal((column, value)), is_null(column)));
+        Some(may_be.fold(any, and))
+    })?;
+    let known = left.iter().map(|value| Expr::IsNotNull(Box::new(value.clone())));
+    Some(Expr::Nested(Box::new(known.fold(and(same, unknown), and))))
+}
+
+/// `EXISTS (SELECT 1 FROM (inside) WHERE …)`, of which the condition is made of the columns inside.
+fn exists_where(
+    columns: usize,
+    inside: &Query,
+    negated: bool,
+    condition: impl FnOnce(&[Expr]) -> Option<Expr>,
+) -> Option<Expr> {
     const ALIAS: &str = "inside_of_in";
-    // `SELECT 1 FROM (…) AS alias (c0, c1) WHERE c0 = a AND c1 = b`, of which the parts are put in.
-    let names: Vec<Ident> = (0..left.len()).map(|at| Ident::new(format!("{ALIAS}_{at}"))).collect();
+    // `SELECT 1 FROM (…) AS alias (c0, c1)`, of which the parts are put in.
+    let names: Vec<Ident> = (0..columns).map(|at| Ident::new(format!("{ALIAS}_{at}"))).collect();
     let list = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let frame = format!("SELECT 1 FROM (SELECT 1) AS {ALIAS} ({list})");
-    let mut parsed = datafusion::sql::sqlparser::parser::Parser::parse_sql(&DuckDbDialect {}, &frame).ok()?;
+    let mut parsed = Parser::parse_sql(&DuckDbDialect {}, &frame).ok()?;
     let Sql::Query(mut query) = parsed.pop()? else { return None };
     let SetExpr::Select(select) = query.body.as_mut() else { return None };
     let TableFactor::Derived { subquery, alias: Some(TableAlias { .. }), .. } = &mut select.from.first_mut()?.relation
@@ -150,18 +295,8 @@ fn exists(left: &[Expr], inside: &Query, negated: bool) -> Option<Expr> {
         return None;
     };
     **subquery = inside.clone();
-    debug_assert!(matches!(select.projection.first(), Some(SelectItem::UnnamedExpr(_))));
-    let equal = |(name, value): (&Ident, &Expr)| Expr::BinaryOp {
-        left: Box::new(Expr::CompoundIdentifier(vec![Ident::new(ALIAS), name.clone()])),
-        op: BinaryOperator::Eq,
-        right: Box::new(Expr::Nested(Box::new(value.clone()))),
-    };
-    let and = |a: Expr, b: Expr| Expr::BinaryOp { left: Box::new(a), op: BinaryOperator::And, right: Box::new(b) };
-    select.selection = names.iter().zip(left).map(equal).reduce(and);
-    let found = Expr::Exists { subquery: query, negated };
-    if !negated {
-        return Some(found);
-    }
-    let known = left.iter().map(|value| Expr::IsNotNull(Box::new(value.clone())));
-    Some(Expr::Nested(Box::new(known.fold(found, and))))
+    let names: Vec<Expr> =
+        names.into_iter().map(|name| Expr::CompoundIdentifier(vec![Ident::new(ALIAS), name])).collect();
+    select.selection = condition(&names);
+    Some(Expr::Exists { subquery: query, negated })
 }

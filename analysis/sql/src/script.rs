@@ -1,8 +1,8 @@
 //! The same tables and views in other engines: a script for DuckDB, and one for whatever speaks Spark SQL.
 
 use super::facts::FACTS;
-use super::source::{ARCHIVE_INDEX, DIR, RESULTS as RESULTS_FILE, Sources};
-use super::views::{RESULTS, RUNS, SERVED, VIEWS, quoted};
+use super::source::{Archive, DIR, Located, Place, RESULTS as RESULTS_FILE, Sources};
+use super::views::{ARCHIVED, RESULTS, RUN, RUNS, SERVED, VIEWS, quoted};
 use candlescope_reader::{ReadLimits, Run, checked};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::{Column, ColumnType, columns};
@@ -38,6 +38,9 @@ pub fn script(engine: Engine, sources: &Sources, limits: &ReadLimits) -> String 
         let _ = writeln!(script, "{meaning}{create} {} AS\n{query};\n", engine.quoted(name));
     };
     view(RUNS, &engine.runs(sources), "One row a run, from run.json");
+    if !sources.archives.is_empty() {
+        view(ARCHIVED, &engine.archived(sources), "One row a run of an archive, with its headline figures");
+    }
     for kind in RecordKind::ALL {
         view(kind.table(), &engine.table(kind, sources, limits), "");
     }
@@ -73,19 +76,64 @@ impl Engine {
     fn text(self, text: &str) -> String {
         match self {
             Self::DuckDb => format!("'{}'", text.replace('\'', "''")),
-            // Backslashes begin escapes there.
-            Self::Spark => format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'")),
+            // Backslashes begin escapes there. Whoever takes the script apart at the ends of its statements must not find one in
+            // a text.
+            Self::Spark => {
+                let text = text.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n").replace('\r', "\\r");
+                format!("'{text}'")
+            }
         }
     }
 
     /// Files of an archive, which have the columns of all tables and name their runs.
-    fn parquet(self, files: &str) -> String {
+    fn parquet(self, files: &[String]) -> String {
         match self {
             Self::DuckDb => {
-                format!("read_parquet({}, hive_partitioning = false, union_by_name = true)", self.text(files))
+                let files: Vec<String> = files.iter().map(|file| self.text(file)).collect();
+                format!("read_parquet([{}], hive_partitioning = false, union_by_name = true)", files.join(", "))
             }
-            Self::Spark => format!("parquet.{}", self.quoted(files)),
+            Self::Spark => format!("parquet.{}", self.quoted(&files.concat())),
         }
+    }
+
+    /// The name of a file or folder of which only itself is meant.
+    fn literal(self, path: &str) -> String {
+        match self {
+            Self::DuckDb => path.replace('[', "[[]").replace('*', "[*]").replace('?', "[?]"),
+            Self::Spark => path.to_string(),
+        }
+    }
+
+    /// These columns of the indexes of archives.
+    fn indexes<'a>(self, sources: &'a Sources, names: &'a [&str]) -> impl Iterator<Item = String> + 'a {
+        sources.archives.iter().filter_map(move |archive| {
+            let index = self.place(archive.index().first()?, archive);
+            let rest = names.iter().filter(|name| **name != RUN).map(|name| self.quoted(name));
+            let columns: Vec<String> = std::iter::once(self.run_of(sources, archive)).chain(rest).collect();
+            Some(format!("SELECT {} FROM {}", columns.join(", "), self.parquet(&[index])))
+        })
+    }
+
+    /// The name of a row's run in an archive.
+    fn run_of(self, sources: &Sources, archive: &Archive) -> String {
+        match sources.prefix(archive) {
+            Some(prefix) => format!("concat({}, run) AS run", self.text(&prefix)),
+            None => RUN.to_string(),
+        }
+    }
+
+    /// A file as the engine is told of it.
+    fn place(self, file: &Located, archive: &Archive) -> String {
+        match file {
+            Located::Local(path) => self.literal(&absolute(path)),
+            Located::Remote(object) => self.literal(&format!("{}{}", archive.store().url.as_str(), object.location)),
+        }
+    }
+
+    /// Every column of the indexes.
+    fn archived(self, sources: &Sources) -> String {
+        let names: Vec<&str> = sources.index_columns().iter().map(|field| field.name().as_str()).collect();
+        self.indexes(sources, &names).collect::<Vec<_>>().join("\nUNION ALL ")
     }
 
     fn kind(self, kind: ColumnType) -> &'static str {
@@ -100,7 +148,9 @@ impl Engine {
 
     /// The facts of each run as they are now: what they are made of is JSON, which every engine reads in a way of its own.
     fn runs(self, sources: &Sources) -> String {
-        let Ok(rows) = super::facts::rows(sources.runs()) else { return "SELECT NULL AS run WHERE 1 = 0".into() };
+        let Ok(rows) = super::facts::rows(&sources.described()) else {
+            return "SELECT NULL AS run WHERE 1 = 0".into();
+        };
         let null = |kind: &DataType| match kind {
             DataType::Int64 => "CAST(NULL AS BIGINT)".to_string(),
             DataType::Boolean => "CAST(NULL AS BOOLEAN)".to_string(),
@@ -124,14 +174,7 @@ impl Engine {
             format!("SELECT {}", values.collect::<Vec<_>>().join(", "))
         };
         let mut all: Vec<String> = (0..rows.num_rows()).map(row).collect();
-        all.extend(sources.archives().iter().map(|root| {
-            let names: Vec<String> = names.iter().map(|name| self.quoted(name)).collect();
-            format!(
-                "SELECT {} FROM {}",
-                names.join(", "),
-                self.parquet(&root.join(ARCHIVE_INDEX).display().to_string())
-            )
-        }));
+        all.extend(self.indexes(sources, &names));
         if all.is_empty() {
             let fields = rows.schema_ref().fields().iter();
             let none = fields.map(|field| format!("{} AS {}", null(field.data_type()), self.quoted(field.name())));
@@ -149,14 +192,24 @@ impl Engine {
             Self::Spark => self.spark_files(kind, sources, limits),
         };
         let names: Vec<String> = of.iter().map(|column| self.quoted(column.name)).collect();
-        let archived = sources.archives().iter().filter(|root| root.join(kind.table()).is_dir()).map(|root| {
-            let folder = std::path::absolute(root.join(kind.table())).unwrap_or_else(|_| root.join(kind.table()));
-            let files = match self {
-                Self::DuckDb => format!("{}/*/*/*.parquet", folder.display()),
-                // Folders are looked through there, and days and machines that a query leaves out are skipped.
-                Self::Spark => folder.display().to_string(),
+        let archived = sources.archives.iter().filter_map(|archive| {
+            let files = archive.files(kind.table());
+            // A folder without files is an error in some engines.
+            files.first()?;
+            let folder = match &archive.place {
+                Place::Local(root) => self.literal(&absolute(&root.join(kind.table()))),
+                Place::Remote { root, store, .. } => {
+                    format!("{}{}", store.url.as_str(), root.clone().join(kind.table()))
+                }
             };
-            format!("SELECT run, {} FROM {}", names.join(", "), self.parquet(&files))
+            let files = match (self, &archive.place) {
+                (Self::DuckDb, Place::Local(_)) => vec![format!("{folder}/*/*/*.parquet")],
+                (Self::DuckDb, Place::Remote { .. }) => files.iter().map(|file| self.place(file, archive)).collect(),
+                // Folders are looked through there, and days and machines that a query leaves out are skipped.
+                (Self::Spark, _) => vec![folder],
+            };
+            let run = self.run_of(sources, archive);
+            Some(format!("SELECT {run}, {} FROM {}", names.join(", "), self.parquet(&files)))
         });
         let files = std::iter::once(files).chain(archived).collect::<Vec<_>>().join("\nUNION ALL ");
         let operator = match (has("path"), self) {
@@ -186,7 +239,10 @@ impl Engine {
             !dir.components().any(odd)
         };
         let (plain, odd): (Vec<&Run>, Vec<&Run>) = with_rows.partition(|run| comes_back(run.dir()));
-        let glob = |run: &Run| engine.text(&format!("{}/{}/part-*.parquet", run.dir().display(), kind.table()));
+        let glob = |run: &Run| {
+            let dir = engine.literal(&run.dir().display().to_string());
+            engine.text(&format!("{dir}/{}/part-*.parquet", kind.table()))
+        };
         let mut parts = vec![engine.nothing(columns(kind))];
         if !plain.is_empty() {
             let globs: Vec<String> = plain.into_iter().map(glob).collect();
@@ -201,6 +257,14 @@ impl Engine {
             let dir = engine.text(&run.dir().display().to_string());
             format!("SELECT {dir} AS run, * FROM read_parquet({}, union_by_name = true)", glob(run))
         }));
+        parts.extend(sources.remote.iter().filter_map(|run| {
+            let files = run.files.iter().filter(|(of, _)| *of == kind);
+            let files = files.map(|(_, object)| engine.text(&engine.literal(&run.url(object))));
+            let files: Vec<String> = files.collect();
+            let dir = engine.text(&run.name);
+            let from = format!("read_parquet([{}], union_by_name = true)", files.join(", "));
+            (!files.is_empty()).then(|| format!("SELECT {dir} AS run, * FROM {from}"))
+        }));
         parts.join("\nUNION ALL BY NAME ")
     }
 
@@ -213,32 +277,43 @@ impl Engine {
             for segment in run.segments().iter().filter(|segment| segment.kind == kind) {
                 let Ok(schema) = checked::schema(&segment.path, limits) else { continue };
                 let known = of.iter().map(|column| schema.field_with_name(column.name).is_ok()).collect();
-                let path = std::path::absolute(&segment.path).unwrap_or_else(|_| segment.path.clone());
-                files.entry(known).or_default().push(path.display().to_string());
+                files.entry(known).or_default().push(absolute(&segment.path));
             }
-            let dir = self.text(&run.dir().display().to_string());
-            for (known, files) in files {
-                let values = of.iter().zip(&known).map(|(column, is_there)| match is_there {
-                    // Some readers give a column that was written as a dictionary as one.
-                    true if column.kind == ColumnType::Utf8 => {
-                        let name = self.quoted(column.name);
-                        format!("CAST({name} AS STRING) AS {name}")
-                    }
-                    true => self.quoted(column.name),
-                    false => format!("CAST(NULL AS {}) AS {}", self.kind(column.kind), self.quoted(column.name)),
-                });
-                let values = values.collect::<Vec<_>>().join(", ");
-                for file in files {
-                    parts.push(format!("SELECT {dir} AS run, {values} FROM parquet.{}", self.quoted(&file)));
-                }
-            }
+            parts.extend(self.spark_parts(of, &run.dir().display().to_string(), files));
+        }
+        for run in &sources.remote {
+            // What columns these have is not looked up: those of this version.
+            let files: Vec<String> =
+                run.files.iter().filter(|(of, _)| *of == kind).map(|(_, object)| run.url(object)).collect();
+            parts.extend(self.spark_parts(of, &run.name, BTreeMap::from([(vec![true; of.len()], files)])));
         }
         parts.join("\nUNION ALL ")
     }
 
+    fn spark_parts(self, of: &[Column], run: &str, files: BTreeMap<Known, Vec<String>>) -> Vec<String> {
+        let (mut parts, dir) = (Vec::new(), self.text(run));
+        for (known, files) in files {
+            let values = of.iter().zip(&known).map(|(column, is_there)| match is_there {
+                // Some readers give a column that was written as a dictionary as one.
+                true if column.kind == ColumnType::Utf8 => {
+                    let name = self.quoted(column.name);
+                    format!("CAST({name} AS STRING) AS {name}")
+                }
+                true => self.quoted(column.name),
+                false => format!("CAST(NULL AS {}) AS {}", self.kind(column.kind), self.quoted(column.name)),
+            });
+            let values = values.collect::<Vec<_>>().join(", ");
+            for file in files {
+                parts.push(format!("SELECT {dir} AS run, {values} FROM parquet.{}", self.quoted(&file)));
+            }
+        }
+        parts
+    }
+
     fn results(self, sources: &Sources) -> String {
         let part = |study: &std::path::PathBuf| {
-            let (dir, file) = (self.text(&study.display().to_string()), study.join(RESULTS_FILE).display().to_string());
+            let dir = self.text(&study.display().to_string());
+            let file = self.literal(&study.join(RESULTS_FILE).display().to_string());
             match self {
                 Self::DuckDb => format!("SELECT {dir} AS {DIR}, * FROM read_parquet({})", self.text(&file)),
                 Self::Spark => format!("SELECT {dir} AS {DIR}, * FROM parquet.{}", self.quoted(&file)),
@@ -260,6 +335,10 @@ impl Engine {
             }
         }
     }
+}
+
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).display().to_string()
 }
 
 fn spark_operator(has_module: bool) -> String {

@@ -1,12 +1,15 @@
 //! Which runs and studies are asked.
 
+use super::remote;
 use candlescope_reader::limits::ReadLimits;
 use candlescope_reader::{OpenError, Run, checked};
 use candlescope_schema::RecordKind;
-use candlescope_schema::run::MANIFEST_FILE;
-use datafusion::arrow::datatypes::{DataType, Field};
+use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
+use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::execution::object_store::ObjectStoreUrl;
-use std::collections::HashMap;
+use object_store::ObjectMeta;
+use object_store::path::Path as ObjectPath;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// Folders below a directory that are looked through for runs.
@@ -32,6 +35,17 @@ pub enum SourceError {
         .0.display()
     )]
     Nothing(PathBuf),
+    /// An object store does not answer, or not as it should.
+    #[error(
+        "`{url}` cannot be read: {why}. Credentials and endpoints are taken from the environment, as AWS_ACCESS_KEY_ID, \
+         AWS_ENDPOINT_URL, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME (docs/fleet.md)"
+    )]
+    Store {
+        /// What was named.
+        url: String,
+        /// What the store says.
+        why: String,
+    },
     /// Too many.
     #[error("`{}` holds more than {MOST} runs: name a part of it", .0.display())]
     TooMany(PathBuf),
@@ -46,9 +60,10 @@ pub const ARCHIVE_JOURNAL: &str = "journal.json";
 /// Runs, studies and archives, opened.
 #[derive(Debug, Default)]
 pub struct Sources {
-    /// Roots of archives.
-    pub(super) archives: Vec<PathBuf>,
+    pub(super) archives: Vec<Archive>,
     pub(super) runs: Vec<Run>,
+    /// Runs in object stores.
+    pub(super) remote: Vec<RemoteRun>,
     /// Directories of studies.
     pub(super) studies: Vec<PathBuf>,
     /// Columns of the table of studies.
@@ -58,7 +73,7 @@ pub struct Sources {
 }
 
 /// Where files are: a place that the engine reads from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Store {
     pub(super) url: ObjectStoreUrl,
 }
@@ -70,8 +85,137 @@ impl Store {
     }
 }
 
+/// An archive.
+#[derive(Debug)]
+pub(super) struct Archive {
+    /// As it was named.
+    pub(super) name: String,
+    pub(super) place: Place,
+}
+
+/// Where an archive is.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// A directory of this machine.
+    Local(PathBuf),
+    /// A store, with all that it has below the archive's root.
+    Remote { store: Store, root: ObjectPath, objects: Vec<ObjectMeta> },
+}
+
+/// A run in an object store.
+#[derive(Debug)]
+pub(super) struct RemoteRun {
+    /// Its URL.
+    pub(super) name: String,
+    pub(super) store: Store,
+    pub(super) manifest: Option<RunManifest>,
+    pub(super) files: Vec<(RecordKind, ObjectMeta)>,
+}
+
+impl RemoteRun {
+    /// The URL of one of its files.
+    pub(super) fn url(&self, object: &ObjectMeta) -> String {
+        format!("{}{}", self.store.url.as_str(), object.location)
+    }
+}
+
+impl Archive {
+    fn local(root: PathBuf) -> Self {
+        Self { name: root.display().to_string(), place: Place::Local(root) }
+    }
+
+    /// Columns of its index. What cannot be read has none: that is told when its rows are asked for.
+    fn schema(&self, limits: &ReadLimits) -> Option<SchemaRef> {
+        match self.index().first()? {
+            Located::Local(path) => checked::schema(path, limits).ok(),
+            Located::Remote(index) => Self::remote_schema(&self.store(), index),
+        }
+    }
+
+    pub(super) fn store(&self) -> Store {
+        match &self.place {
+            Place::Local(_) => Store::local(),
+            Place::Remote { store, .. } => store.clone(),
+        }
+    }
+
+    /// Its index.
+    pub(super) fn index(&self) -> Vec<Located> {
+        match &self.place {
+            Place::Local(root) => vec![Located::Local(root.join(ARCHIVE_INDEX))],
+            Place::Remote { root, objects, .. } => {
+                let index = root.clone().join(ARCHIVE_INDEX);
+                objects.iter().filter(|object| object.location == index).cloned().map(Located::Remote).collect()
+            }
+        }
+    }
+
+    /// Its files of a table: `table/date=…/machine=…/….parquet`.
+    pub(super) fn files(&self, table: &str) -> Vec<Located> {
+        match &self.place {
+            Place::Local(root) => {
+                let inside = |dir: PathBuf| {
+                    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+                    let mut paths: Vec<PathBuf> = entries.collect();
+                    paths.sort();
+                    paths
+                };
+                let files = inside(root.join(table)).into_iter().flat_map(inside).flat_map(inside);
+                files.filter(|path| is_parquet(path.extension())).map(Located::Local).collect()
+            }
+            Place::Remote { root, objects, .. } => {
+                let is_of_table = |object: &&ObjectMeta| {
+                    let Some(parts) = object.location.prefix_match(root) else { return false };
+                    let parts: Vec<_> = parts.collect();
+                    let [of, _, _, name] = &parts[..] else { return false };
+                    // What is being written begins with a dot.
+                    of.as_ref() == table && name.as_ref().ends_with(".parquet") && !name.as_ref().starts_with('.')
+                };
+                objects.iter().filter(is_of_table).cloned().map(Located::Remote).collect()
+            }
+        }
+    }
+
+    /// Whether a change of it was stopped, or is being made.
+    fn is_changing(&self) -> bool {
+        match &self.place {
+            Place::Local(root) => root.join(ARCHIVE_JOURNAL).exists(),
+            Place::Remote { root, objects, .. } => {
+                let journal = root.clone().join(ARCHIVE_JOURNAL);
+                objects.iter().any(|object| object.location == journal)
+            }
+        }
+    }
+}
+
+fn is_parquet(extension: Option<&std::ffi::OsStr>) -> bool {
+    extension.is_some_and(|of| of == "parquet")
+}
+
+/// A file.
+#[derive(Debug, Clone)]
+pub(super) enum Located {
+    /// On this machine.
+    Local(PathBuf),
+    /// In a store.
+    Remote(ObjectMeta),
+}
+
+/// A path as runs are named by it: without what does not change where it leads, such as a slash at its end.
+fn tidy(path: &Path) -> PathBuf {
+    let tidy: PathBuf = path.components().collect();
+    if tidy.as_os_str().is_empty() { path.to_path_buf() } else { tidy }
+}
+
+/// Leaves out what is there already under another name: a path through a link, or a relative one beside an absolute one.
+fn dedup<T>(all: &mut Vec<T>, dir: impl Fn(&T) -> Option<&Path>) {
+    let mut seen = HashSet::new();
+    all.retain(|one| dir(one).is_none_or(|dir| seen.insert(dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf()))));
+}
+
 impl Sources {
-    /// Opens what `paths` name: runs, studies with the runs in them, and folders of these at any depth.
+    /// Opens what `paths` name: runs, studies with the runs in them, archives, and folders of these at any depth; in object
+    /// stores as well (`s3://bucket/runs`).
     ///
     /// # Errors
     /// When one of them is neither, or a run that was named cannot be opened. Inside a folder, what cannot be opened is
@@ -80,32 +224,55 @@ impl Sources {
         let mut sources = Self::default();
         for path in paths {
             let path = path.as_ref();
-            if path.join(ARCHIVE_INDEX).is_file() {
-                sources.archives.push(path.to_path_buf());
-                continue;
+            let before = sources.found();
+            match path.to_str().filter(|text| text.contains("://")) {
+                Some(url) => remote::open(&mut sources, url, limits)?,
+                None => sources.open_local(&tidy(path), limits)?,
             }
-            let found = |sources: &Self| (sources.runs.len(), sources.studies.len(), sources.archives.len());
-            let before = found(&sources);
-            match Run::open_within(path, limits.clone()) {
-                Ok(run) => sources.runs.push(run),
-                Err(OpenError::NotARun(_) | OpenError::DirectoryOfRuns { .. }) => {
-                    sources.look(path, limits, DEEPEST)?
-                }
-                Err(error) => return Err(error.into()),
-            }
-            if before == found(&sources) {
+            if before == sources.found() {
                 return Err(SourceError::Nothing(path.to_path_buf()));
             }
         }
         // A run named twice would count twice.
         sources.runs.sort_by(|a, b| a.dir().cmp(b.dir()));
-        sources.runs.dedup_by(|a, b| a.dir() == b.dir());
+        dedup(&mut sources.runs, |run| Some(run.dir()));
         sources.studies.sort();
-        sources.studies.dedup();
-        sources.archives.sort();
-        sources.archives.dedup();
+        dedup(&mut sources.studies, |dir| Some(dir));
+        sources.archives.sort_by(|a, b| a.name.cmp(&b.name));
+        dedup(&mut sources.archives, |archive| match &archive.place {
+            Place::Local(root) => Some(root),
+            Place::Remote { .. } => None,
+        });
+        sources.archives.dedup_by(|a, b| a.name == b.name);
+        sources.remote.sort_by(|a, b| a.name.cmp(&b.name));
+        sources.remote.dedup_by(|a, b| a.name == b.name);
+        if !sources.archives.is_empty() {
+            // Names of runs in archives have no separators: those of directories have one then, so that no two are equal.
+            for run in &mut sources.runs {
+                if run.dir().components().count() == 1 && run.dir().is_relative() {
+                    *run = Run::open_within(Path::new(".").join(run.dir()), limits.clone())?;
+                }
+            }
+        }
         sources.name_columns(limits);
         Ok(sources)
+    }
+
+    fn open_local(&mut self, path: &Path, limits: &ReadLimits) -> Result<(), SourceError> {
+        if path.join(ARCHIVE_INDEX).is_file() {
+            self.archives.push(Archive::local(path.to_path_buf()));
+            return Ok(());
+        }
+        match Run::open_within(path, limits.clone()) {
+            Ok(run) => self.runs.push(run),
+            Err(OpenError::NotARun(_) | OpenError::DirectoryOfRuns { .. }) => self.look(path, limits, DEEPEST)?,
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn found(&self) -> [usize; 4] {
+        [self.runs.len(), self.remote.len(), self.studies.len(), self.archives.len()]
     }
 
     /// A run that is open already, alone.
@@ -113,27 +280,47 @@ impl Sources {
         Self { runs: vec![run], ..Self::default() }
     }
 
-    /// The roots of the archives.
-    pub fn archives(&self) -> &[PathBuf] {
-        &self.archives
+    /// The archives, and all runs that are in none.
+    pub fn apart(self) -> (Option<Self>, Option<Self>) {
+        let archives = Self { archives: self.archives, index_columns: self.index_columns, ..Self::default() };
+        let others = Self { runs: self.runs, remote: self.remote, ..Self::default() };
+        let some = |sources: Self| (sources.found() != [0; 4]).then_some(sources);
+        (some(archives), some(others))
     }
 
-    /// Files of a table in archives.
-    pub(super) fn archived(&self, table: &str) -> Vec<PathBuf> {
-        let inside = |dir: PathBuf| {
-            let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-            let mut paths: Vec<PathBuf> = entries.collect();
-            paths.sort();
-            paths
-        };
-        let days = self.archives.iter().flat_map(|root| inside(root.join(table)));
-        let files = days.flat_map(inside).flat_map(inside);
-        files.filter(|path| path.extension().is_some_and(|of| of == "parquet")).collect()
+    /// Names of archives that somebody is changing, or was stopped while changing: rows may be missing.
+    pub fn changing_archives(&self) -> impl Iterator<Item = &str> {
+        self.archives.iter().filter(|archive| archive.is_changing()).map(|archive| archive.name.as_str())
     }
 
-    /// The runs.
+    /// Whether there may be more than one run.
+    pub(super) fn has_several(&self) -> bool {
+        !self.archives.is_empty() || self.runs.len() + self.remote.len() > 1
+    }
+
+    /// The runs of this machine that are no part of an archive.
     pub fn runs(&self) -> &[Run] {
         &self.runs
+    }
+
+    /// What stands before the name of a run of this archive: names are only unique within one.
+    pub(super) fn prefix(&self, archive: &Archive) -> Option<String> {
+        (self.archives.len() > 1).then(|| format!("{}/", archive.name))
+    }
+
+    /// The stores that are asked, each once.
+    pub(super) fn stores(&self) -> Vec<Store> {
+        let mut stores: Vec<Store> = self.remote.iter().map(|run| run.store.clone()).collect();
+        stores.extend(self.archives.iter().map(Archive::store).filter(|store| *store != Store::local()));
+        stores.sort_by(|a, b| a.url.as_str().cmp(b.url.as_str()));
+        stores.dedup();
+        stores
+    }
+
+    /// Names and descriptions of the runs outside of archives.
+    pub(super) fn described(&self) -> Vec<(String, Option<&RunManifest>)> {
+        let local = self.runs.iter().map(|run| (run.dir().display().to_string(), run.manifest()));
+        local.chain(self.remote.iter().map(|run| (run.name.clone(), run.manifest.as_ref()))).collect()
     }
 
     /// The directories of the studies.
@@ -155,15 +342,22 @@ impl Sources {
     /// Every file of this machine that a query may read, but for those of studies.
     pub(super) fn local_files(&self) -> impl Iterator<Item = PathBuf> {
         let segments = self.runs.iter().flat_map(Run::segments).map(|segment| segment.path.clone());
-        let indexes = self.archives.iter().map(|root| root.join(ARCHIVE_INDEX));
-        segments.chain(indexes).chain(RecordKind::ALL.iter().flat_map(|kind| self.archived(kind.table())))
+        let archived = self.archives.iter().flat_map(|archive| {
+            let tables = RecordKind::ALL.iter().flat_map(|kind| archive.files(kind.table()));
+            archive.index().into_iter().chain(tables)
+        });
+        let archived = archived.filter_map(|file| match file {
+            Located::Local(path) => Some(path),
+            Located::Remote(_) => None,
+        });
+        segments.chain(archived)
     }
 
     fn name_columns(&mut self, limits: &ReadLimits) {
         let studies: Vec<PathBuf> = self.studies.iter().map(|study| study.join(RESULTS)).collect();
-        let indexes: Vec<PathBuf> = self.archives.iter().map(|root| root.join(ARCHIVE_INDEX)).collect();
-        self.columns = all_columns(&studies, Some(DIR), limits);
-        self.index_columns = all_columns(&indexes, None, limits);
+        self.columns = all_columns(studies.iter().filter_map(|file| checked::schema(file, limits).ok()), Some(DIR));
+        let indexes: Vec<SchemaRef> = self.archives.iter().filter_map(|archive| archive.schema(limits)).collect();
+        self.index_columns = all_columns(indexes.into_iter(), None);
     }
 
     fn look(&mut self, dir: &Path, limits: &ReadLimits, depth: usize) -> Result<(), SourceError> {
@@ -180,7 +374,7 @@ impl Sources {
         inside.sort();
         for path in inside {
             if path.join(ARCHIVE_INDEX).is_file() {
-                self.archives.push(path);
+                self.archives.push(Archive::local(path));
                 continue;
             }
             if self.runs.len() >= MOST {
@@ -198,9 +392,9 @@ impl Sources {
 
 /// Columns that any of these files has, but for one that means something else. What cannot be read has none: that is told
 /// when its rows are asked for.
-fn all_columns(files: &[PathBuf], but: Option<&str>, limits: &ReadLimits) -> Vec<Field> {
+fn all_columns(schemas: impl Iterator<Item = SchemaRef>, but: Option<&str>) -> Vec<Field> {
     let (mut columns, mut known): (Vec<Field>, HashMap<String, usize>) = Default::default();
-    for schema in files.iter().filter_map(|file| checked::schema(file, limits).ok()) {
+    for schema in schemas {
         for field in schema.fields().iter().filter(|field| !field.data_type().is_nested()) {
             let lower = field.name().to_ascii_lowercase();
             if but == Some(lower.as_str()) {

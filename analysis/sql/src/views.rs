@@ -9,6 +9,8 @@ use datafusion::arrow::datatypes::{DataType, Field};
 
 /// The table with one row a run, from `run.json`.
 pub(super) const RUNS: &str = "runs";
+/// The column that names a run, in every table.
+pub(super) const RUN: &str = "run";
 /// The table with the samples of studies.
 pub(super) const RESULTS: &str = "results";
 /// The indexes of archives, with every column that they have.
@@ -51,6 +53,7 @@ pub const VIEWS: &[View] = views![
     "phases",
     "device_time",
     "request_latency",
+    "headlines",
     "days",
     "rank_steps",
     "stragglers",
@@ -92,6 +95,22 @@ pub fn fields(kind: RecordKind) -> impl Iterator<Item = Field> {
     })
 }
 
+/// A table of files that another stands on.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// As SQL names it.
+    pub(super) table: String,
+    /// What gives a row's run.
+    pub(super) run: String,
+}
+
+impl Part {
+    /// One whose rows say their run.
+    pub(super) fn of(table: &str) -> Self {
+        Self { table: quoted(table), run: RUN.to_string() }
+    }
+}
+
 /// A name as SQL writes it.
 pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -103,7 +122,7 @@ pub(super) fn files_of(kind: RecordKind) -> String {
 }
 
 /// The table of a kind of record over the tables of its files: its run first, then the operator where there is a path.
-pub(super) fn table_of(kind: RecordKind, from: &[String]) -> String {
+pub(super) fn table_of(kind: RecordKind, from: &[Part]) -> String {
     let names: Vec<String> = columns(kind).iter().map(|column| quoted(column.name)).collect();
     let has = |name: &str| columns(kind).iter().any(|column| column.name == name);
     let operator = match (has("path"), has("module")) {
@@ -111,7 +130,8 @@ pub(super) fn table_of(kind: RecordKind, from: &[String]) -> String {
         (true, false) => "operator_of(path, NULL) AS operator, ",
         (false, _) => "",
     };
-    let part = |from: &String| format!("SELECT run, {operator}{} FROM {}", names.join(", "), quoted(from));
+    let names = names.join(", ");
+    let part = |from: &Part| format!("SELECT {} AS run, {operator}{names} FROM {}", from.run, from.table);
     from.iter().map(part).collect::<Vec<_>>().join(" UNION ALL ")
 }
 

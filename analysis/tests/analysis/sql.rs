@@ -120,6 +120,92 @@ fn pairs_are_looked_up_in_queries() {
     assert_eq!(int(&ask(none)), int(&ask("SELECT count(*) FROM steps WHERE request IS NOT NULL")));
 }
 
+/// What another engine answers to the same text.
+#[test]
+fn quotients_and_pairs_are_those_of_other_engines() {
+    let one = |sql: &str| ask(sql).rows[0][0].clone();
+    assert_eq!(one("SELECT 7 / 2"), SqlValue::Float(3.5));
+    assert_eq!(one("SELECT 1 / 0"), SqlValue::Null);
+    assert_eq!(one("SELECT sum(a) / sum(b) FROM (VALUES (1, 3), (0, 4)) AS t (a, b)"), SqlValue::Float(1.0 / 7.0));
+    assert_eq!(one("SELECT 12 / 2 / 3 * 2"), SqlValue::Float(4.0));
+    // A pair with a null may be any: SQL does not say that another is not among those with it.
+    let inside = |list: &str, condition: &str| {
+        int(&ask(&format!(
+            "WITH i (a, b) AS (VALUES {list}), t (a, b) AS (VALUES (1, 1), (1, 2), (2, 2), (NULL, 1)) SELECT count(*) FROM t WHERE {condition}"
+        )))
+    };
+    assert_eq!(inside("(1, 1)", "(a, b) IN (SELECT a, b FROM i)"), 1);
+    assert_eq!(inside("(1, 1)", "(a, b) NOT IN (SELECT a, b FROM i)"), 2);
+    assert_eq!(inside("(1, 1)", "NOT (a, b) IN (SELECT a, b FROM i)"), 2);
+    assert_eq!(inside("(1, 1)", "NOT ((a, b) IN (SELECT a, b FROM i)) AND a = 1"), 1);
+    assert_eq!(inside("(1, 1), (2, NULL)", "(a, b) NOT IN (SELECT a, b FROM i)"), 1, "(2, 2) may be in it");
+    assert_eq!(inside("(1, 1), (5, NULL)", "(a, b) NOT IN (SELECT a, b FROM i)"), 2);
+    ask("EXPLAIN SELECT count(*) FROM steps WHERE (run, step) IN (SELECT run, step FROM measured_steps)");
+}
+
+#[test]
+fn columns_without_a_name_are_called_as_they_were_written() {
+    let answer = ask("SELECT count(*), median(host_dur_ns), (SELECT count(*) FROM spans), count(*), 1 + 1 FROM steps");
+    let expected = ["count(*)", "median(host_dur_ns)", "(SELECT count(*) FROM spans)", "count(*)_2", "1 + 1"];
+    assert_eq!(answer.columns, expected);
+    let ordered = ask("SELECT phase, count(*) FROM steps GROUP BY phase ORDER BY count(*) DESC, phase");
+    assert!(ordered.rows.len() > 1 && ordered.columns == ["phase", "count(*)"]);
+}
+
+/// As deep as it is long: a stack that is too small would end the program.
+#[test]
+fn a_long_query_is_answered_or_refused() {
+    let chain = |n: usize| vec!["1"; n].join(" + ");
+    assert_eq!(int(&ask(&format!("SELECT {}", chain(900)))), 900);
+    assert!(fails(&format!("SELECT {}", chain(20_000))).contains("more than 2000 operators"));
+    let either = |n: usize| (0..n).map(|step| format!("step = {step}")).collect::<Vec<_>>().join(" OR ");
+    ask(&format!("SELECT count(*) FROM steps WHERE {}", either(400)));
+    let list = (0..20_000).map(|step| step.to_string()).collect::<Vec<_>>().join(", ");
+    assert_eq!(
+        int(&ask(&format!("SELECT count(*) FROM steps WHERE step IN ({list})"))),
+        int(&ask("SELECT count(*) FROM steps"))
+    );
+    let unions = vec!["SELECT 1"; 300].join(" UNION ALL ");
+    let joins =
+        format!("SELECT count(*) FROM steps{}", (0..30).map(|n| format!(", steps AS s{n}")).collect::<String>());
+    for long in [unions, joins, format!("SELECT 1{}", "::BIGINT".repeat(900))] {
+        let _ = query(&long, &sources(), &ReadLimits::default().with(candlescope_reader::Limit::QuerySeconds, 2), 0);
+    }
+}
+
+/// Paths and texts of somebody's choice.
+#[test]
+fn scripts_for_other_engines_mean_these_files_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let odd = dir.path().join("a[1]*;--");
+    std::fs::create_dir(&odd).unwrap();
+    for entry in std::fs::read_dir(FIXTURE).unwrap().flatten() {
+        let to = odd.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => {
+                std::fs::create_dir(&to).unwrap();
+                for file in std::fs::read_dir(entry.path()).unwrap().flatten() {
+                    std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+                }
+            }
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+    let path = odd.join("run.json");
+    let mut manifest: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    manifest["model"]["name"] = "x;\nDROP TABLE spans".into();
+    std::fs::write(&path, manifest.to_string()).unwrap();
+    let limits = ReadLimits::default();
+    let slash = format!("{}/", odd.display());
+    let sources = Sources::open([&slash], &limits).unwrap();
+    let run = query("SELECT DISTINCT run FROM spans", &sources, &limits, 0).unwrap();
+    assert_eq!(run.rows, [[SqlValue::Text(odd.display().to_string())]]);
+    let duckdb = candlescope_sql::script(candlescope_sql::Engine::DuckDb, &sources, &limits);
+    assert!(duckdb.contains("a[[]1][*];") && !duckdb.contains("//spans"), "{duckdb}");
+    let spark = candlescope_sql::script(candlescope_sql::Engine::Spark, &sources, &limits);
+    assert!(spark.contains(r"'x;\nDROP TABLE spans' AS `model_name`") && !spark.contains("\nDROP"), "{spark}");
+}
+
 #[test]
 fn queries_only_read() {
     for sql in [

@@ -72,7 +72,7 @@ impl Kineto {
             head: json!({
                 "schemaVersion": 1,
                 "deviceProperties": gpus.iter().enumerate().map(properties).collect::<Vec<_>>(),
-                "distributedInfo": { "rank": run.rank },
+                "distributedInfo": { "rank": run.rank, "world_size": run.world_size.unwrap_or(1) },
                 "baseTimeNanoseconds": run.started_ns,
                 "displayTimeUnit": "ms",
                 "trace_id": run.run_id,

@@ -78,10 +78,11 @@ impl TraceFormat for Perfetto {
     fn new(run: &RunManifest) -> Self {
         let pid = run.environment.get("pid").and_then(serde_json::Value::as_i64);
         let model = run.model.get("name").and_then(serde_json::Value::as_str);
+        let name = model.unwrap_or(&run.run_id);
         Self {
-            process_name: match model {
-                Some(model) => format!("candlescope {model}"),
-                None => format!("candlescope {}", run.run_id),
+            process_name: match run.world_size {
+                Some(_) => format!("candlescope {name} rank {}", run.rank),
+                None => format!("candlescope {name}"),
             },
             pid: pid.and_then(|p| i32::try_from(p).ok()).unwrap_or(1),
             started_ns: run.started_ns,

@@ -27,7 +27,7 @@ pub(super) fn write(study: &Study, table: &study::Table) -> Result<(), StudyErro
     let rows = table.json();
     let mut svgs = Vec::new();
     for chart in [against_roof(&rows), against_size(&rows)] {
-        svgs.extend(chart.write(study)?.map(|(svg, _)| svg));
+        svgs.extend(study.write_chart(&chart)?.map(|(svg, _)| svg));
     }
     study.write(PAGE, page(study.manifest(), &rows, &svgs).as_bytes()).map(drop)
 }
@@ -54,7 +54,7 @@ fn against_roof(rows: &[Value]) -> Chart {
     let mut lines = by_dtype(rows, "reached", false, at("flops_per_s"));
     lines.extend(by_dtype(rows, "allowed by the peaks", true, at("attainable_flops_per_s")));
     let (x, y) = ("FLOPs a byte (derived)".to_string(), "FLOP/s".to_string());
-    Chart { file: "roof".into(), title: "Kernels against their roof".into(), x, y, log: true, lines }
+    Chart { file: "roof".into(), title: "Kernels against their roof".into(), x, y, log: true, x_label: None, lines }
 }
 
 /// Bytes a second over the bytes that a kernel has to move, also of those without FLOPs.
@@ -62,7 +62,7 @@ fn against_size(rows: &[Value]) -> Chart {
     let of = |row: &Value| Some((number(row, "io_bytes")?, number(row, "bytes_per_s")?));
     let lines = by_dtype(rows, "reached", false, of);
     let (x, y) = ("bytes read and written (derived)".to_string(), "B/s".to_string());
-    Chart { file: "bandwidth".into(), title: "Bytes a second by size".into(), x, y, log: true, lines }
+    Chart { file: "bandwidth".into(), title: "Bytes a second by size".into(), x, y, log: true, x_label: None, lines }
 }
 
 fn cells(row: &Value) -> Vec<String> {

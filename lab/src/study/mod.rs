@@ -25,7 +25,7 @@ mod table;
 mod told_once;
 
 pub use bars::{Bar, Bars, Panel};
-pub use chart::{Chart, Line, Point};
+pub use candlescope_charts::{Chart, Line, Point};
 pub use journal::{Facts, Journal, Records};
 pub use manifest::{Manifest, ProcessStart, State};
 pub use rows::{FIXED_COLUMNS, table};

@@ -18,7 +18,7 @@ fn point(x: f64, d: &Distribution) -> Point {
 }
 
 fn chart(file: &str, title: &str, (x, y): (&str, &str), log: bool, lines: Vec<Line>) -> Chart {
-    Chart { file: file.into(), title: title.into(), x: x.into(), y: y.into(), log, lines }
+    Chart { file: file.into(), title: title.into(), x: x.into(), y: y.into(), log, x_label: None, lines }
 }
 
 fn latency(summaries: &[CaseSummary]) -> Chart {

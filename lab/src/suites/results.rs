@@ -26,7 +26,7 @@ pub fn write_results(study: &Study, records: &Records) -> Result<(Vec<CaseSummar
     files.push(study.write("baseline_metrics.json", text.as_bytes())?);
     let mut drawn = Vec::new();
     for chart in charts(&summaries) {
-        if let Some((svg, paths)) = chart.write(study)? {
+        if let Some((svg, paths)) = study.write_chart(&chart)? {
             drawn.push(svg);
             files.extend(paths);
         }

@@ -58,6 +58,7 @@ fn throughput(tuned: &Tuned) -> Chart {
         x: "sequences at once".into(),
         y: "output tokens/s".into(),
         log: true,
+        x_label: None,
         lines,
     }
 }
@@ -79,6 +80,7 @@ fn latency(tuned: &Tuned) -> Chart {
         x: "output tokens/s".into(),
         y: "ms".into(),
         log: true,
+        x_label: None,
         lines: lines.into_iter().filter(|line| !line.points.is_empty()).collect(),
     }
 }
@@ -104,6 +106,7 @@ fn memory(tuned: &Tuned) -> Chart {
         x: "sequences at once".into(),
         y: "MiB".into(),
         log: true,
+        x_label: None,
         lines: lines.into_iter().filter(|line| !line.points.is_empty()).collect(),
     }
 }

@@ -166,7 +166,7 @@ pub fn write_tuned(study: &Study, tuned: &Tuned, records: &Records) -> Result<()
     study.write("tune.json", text.as_bytes())?;
     let mut drawn = Vec::new();
     for chart in charts(tuned) {
-        drawn.extend(chart.write(study)?.map(|(svg, _)| svg));
+        drawn.extend(study.write_chart(&chart)?.map(|(svg, _)| svg));
     }
     let document = document(manifest, tuned, &drawn);
     study.write("report.html", candlescope_document::html::page(&document).as_bytes())?;

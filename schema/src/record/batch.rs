@@ -49,6 +49,33 @@ impl Batch {
         RecordKind::ALL.iter().map(|kind| self.count(*kind) as usize).sum()
     }
 
+    /// Moves every time in it by so many nanoseconds: to the clock of another machine.
+    pub fn move_by(&mut self, ns: i64) {
+        let later = |time: &mut crate::HostNs| time.0 = time.0.saturating_add(ns);
+        let gpu = |time: &mut Option<super::GpuTime>| {
+            if let Some(time) = time {
+                later(&mut time.start);
+            }
+        };
+        for span in &mut self.spans {
+            later(&mut span.host_start);
+            gpu(&mut span.gpu);
+        }
+        for step in &mut self.steps {
+            later(&mut step.host_start);
+            gpu(&mut step.gpu);
+            step.unrecorded.iter_mut().flatten().for_each(|of| later(&mut of.host_start));
+        }
+        for kernel in &mut self.kernels {
+            later(&mut kernel.gpu_start);
+            kernel.launch_start.iter_mut().for_each(later);
+        }
+        self.requests.iter_mut().for_each(|request| later(&mut request.host_start));
+        self.samples.iter_mut().for_each(|sample| later(&mut sample.time));
+        self.stack_samples.iter_mut().for_each(|sample| later(&mut sample.time));
+        self.perturbations.iter_mut().for_each(|stretch| later(&mut stretch.host_start));
+    }
+
     /// Whether it holds no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,5 +1,6 @@
 //! A session's options. `start` starts it, `ending` ends it.
 
+mod distributed;
 mod ending;
 mod start;
 
@@ -53,6 +54,7 @@ pub struct SessionBuilder {
     kernels: Option<(Box<dyn Activity>, Option<Schedule>)>,
     stacks: Option<Box<dyn StackSource>>,
     expect_gpu: bool,
+    rank_given: bool,
     findings: Vec<Finding>,
     schedule: Option<Schedule>,
     paused: bool,
@@ -84,6 +86,7 @@ impl Default for SessionBuilder {
             kernels: None,
             stacks: None,
             expect_gpu: true,
+            rank_given: false,
             findings: Vec::new(),
             schedule: None,
             paused: false,
@@ -268,8 +271,18 @@ impl SessionBuilder {
     }
 
     /// Rank of this process in a distributed run.
+    ///
+    /// Without it, it is taken from the environment, where launchers put it: `RANK` and `WORLD_SIZE` (torchrun), `OMPI_COMM_WORLD_*`,
+    /// `PMI_*`, `SLURM_PROCID` and `SLURM_NTASKS`.
     pub fn rank(mut self, rank: u32) -> Self {
-        self.manifest.rank = rank;
+        (self.manifest.rank, self.rank_given) = (rank, true);
+        self
+    }
+
+    /// Processes of the distributed run that this one is a rank of: runs of the same number that ran at the same time are
+    /// read as one. Taken from the environment in the same way.
+    pub fn world_size(mut self, processes: u32) -> Self {
+        self.manifest.world_size = Some(processes);
         self
     }
 

@@ -188,6 +188,12 @@ impl SessionBuilder {
         m.schema_version = SCHEMA_VERSION;
         m.started_ns = HostNs::now().0;
         m.host = host_name();
+        if let Some(of) = super::distributed::from_environment() {
+            m.world_size.get_or_insert(of.processes);
+            if !self.rank_given {
+                m.rank = of.rank;
+            }
+        }
         if m.run_id.is_empty() {
             m.run_id = format!("run-{}-{}", m.started_ns / 1_000_000, std::process::id());
         }

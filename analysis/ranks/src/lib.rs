@@ -1,0 +1,23 @@
+//! Processes of one program, a rank each: their runs read as one.
+//!
+//! Each process writes by itself. Here they are found ([`Ranks::open`]), their clocks are held together, and what they do
+//! with each other is told ([`analyse`]): which rank the others wait for, how much of the time in collectives is waiting and
+//! how much is transfer, what is not hidden behind computing, and what the link carries.
+
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod analysis;
+mod clocks;
+mod collective;
+mod link;
+mod open;
+mod rank_finding;
+mod reading;
+mod show;
+
+pub use analysis::{CollectiveSum, RankAnalysis, RankFacts, analyse};
+pub use clocks::{AlignedBy, Clocks};
+pub use collective::CollectiveKind;
+pub use open::{Ranks, RanksError};
+pub use rank_finding::{RankCode, RankFinding};
+pub use show::{document, page, text};

@@ -1,0 +1,25 @@
+//! Object stores, where they were not built in.
+
+use super::source::{Archive, SourceError, Sources, Store};
+use candlescope_reader::limits::ReadLimits;
+use datafusion::arrow::datatypes::SchemaRef;
+use object_store::{ObjectMeta, ObjectStore};
+use std::sync::Arc;
+
+/// Says how to build what reads them.
+pub(super) fn open(_: &mut Sources, url: &str, _: &ReadLimits) -> Result<(), SourceError> {
+    let why = "candlescope was built without the feature `object-stores`".to_string();
+    Err(SourceError::Store { url: url.split('?').next().unwrap_or_default().to_string(), why })
+}
+
+impl Archive {
+    pub(super) fn remote_schema(_: &Store, _: &ObjectMeta) -> Option<SchemaRef> {
+        None
+    }
+}
+
+impl Store {
+    pub(super) fn connect(&self) -> Result<Arc<dyn ObjectStore>, object_store::Error> {
+        Err(object_store::Error::NotImplemented { operation: "connect".into(), implementer: "none".into() })
+    }
+}

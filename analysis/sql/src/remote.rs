@@ -1,0 +1,206 @@
+//! Runs and archives in object stores: S3 and what speaks like it, Google Cloud Storage, Azure, and WebDAV.
+//!
+//! What is there is listed once, when it is opened. Files are read in ranges while a query needs them.
+
+use super::source::{ARCHIVE_INDEX, Archive, Place, RemoteRun, SourceError, Sources, Store};
+use candlescope_reader::limits::{Limit, ReadLimits};
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::ParquetFileReaderFactory as _;
+use datafusion::datasource::physical_plan::parquet::DefaultParquetFileReaderFactory;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::parquet::arrow::async_reader::AsyncFileReader as _;
+use datafusion::parquet::arrow::parquet_to_arrow_schema;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::path::Path as ObjectPath;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Objects below what is named.
+const MOST_OBJECTS: usize = 2_000_000;
+/// Descriptions of runs that are asked for at once.
+const AT_ONCE: usize = 16;
+/// How long a request is tried again: an endpoint that is not there is told of while somebody still waits for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often.
+const TRIES: usize = 4;
+
+/// Opens what a URL names.
+pub(super) fn open(sources: &mut Sources, url: &str, limits: &ReadLimits) -> Result<(), SourceError> {
+    let failed = |why: String| SourceError::Store { url: without_secrets(url), why };
+    let (store, root) = Store::remote(url).map_err(failed)?;
+    let found = apart(async || {
+        let connection = store.connect().map_err(|why| why.to_string())?;
+        let listed = connection.list(Some(&root)).take(MOST_OBJECTS + 1).try_collect::<Vec<_>>().await;
+        let mut objects = listed.map_err(|why| why.to_string())?;
+        if objects.len() > MOST_OBJECTS {
+            return Err(format!("more than {MOST_OBJECTS} objects are below it: name a part of it"));
+        }
+        objects.sort_by(|a, b| a.location.cmp(&b.location));
+        let (archives, dirs) = places(&objects);
+        let described = futures_util::stream::iter(dirs.into_iter().map(|(dir, description)| {
+            let connection = Arc::clone(&connection);
+            async move {
+                let manifest = manifest(&*connection, &description, limits).await?;
+                Ok::<_, object_store::Error>((dir, manifest))
+            }
+        }));
+        let described = described.buffered(AT_ONCE).try_collect::<Vec<_>>().await.map_err(|why| why.to_string())?;
+        Ok((objects, archives, described))
+    });
+    let (objects, archives, described) = found.map_err(failed)?;
+    let name = |path: &ObjectPath| format!("{}{path}", store.url.as_str());
+    for root in archives {
+        let objects = objects.iter().filter(|object| object.location.prefix_matches(&root)).cloned().collect();
+        let place = Place::Remote { store: store.clone(), root: root.clone(), objects };
+        sources.archives.push(Archive { name: name(&root), place });
+    }
+    for (dir, manifest) in described {
+        let of_run = objects.iter().filter_map(|object| {
+            let parts: Vec<_> = object.location.prefix_match(&dir)?.collect();
+            let [table, file] = &parts[..] else { return None };
+            let is_segment = file.as_ref().starts_with("part-") && file.as_ref().ends_with(".parquet");
+            let kind = RecordKind::ALL.into_iter().find(|kind| kind.table() == table.as_ref())?;
+            is_segment.then(|| (kind, object.clone()))
+        });
+        let files = of_run.collect();
+        sources.remote.push(RemoteRun { name: name(&dir), store: store.clone(), manifest, files });
+    }
+    Ok(())
+}
+
+/// Roots of archives, and directories of runs outside of these with the object that describes each.
+fn places(objects: &[ObjectMeta]) -> (Vec<ObjectPath>, Vec<(ObjectPath, ObjectMeta)>) {
+    let parent = |object: &ObjectMeta| {
+        let parts: Vec<_> = object.location.parts().collect();
+        parts[..parts.len().saturating_sub(1)].iter().cloned().collect::<ObjectPath>()
+    };
+    let named = |name: &'static str| objects.iter().filter(move |object| object.location.filename() == Some(name));
+    let mut archives: Vec<ObjectPath> = Vec::new();
+    for root in named(ARCHIVE_INDEX).map(parent) {
+        if !archives.iter().any(|archive| root.prefix_matches(archive)) {
+            archives.push(root);
+        }
+    }
+    let outside = |object: &&ObjectMeta| !archives.iter().any(|archive| object.location.prefix_matches(archive));
+    let dirs = named(MANIFEST_FILE).filter(outside).map(|object| (parent(object), object.clone())).collect();
+    (archives, dirs)
+}
+
+/// The description of a run; none where it cannot be understood.
+async fn manifest(
+    store: &dyn ObjectStore,
+    object: &ObjectMeta,
+    limits: &ReadLimits,
+) -> Result<Option<RunManifest>, object_store::Error> {
+    if object.size > limits.get(Limit::ManifestBytes) {
+        return Ok(None);
+    }
+    let bytes = store.get(&object.location).await?.bytes().await?;
+    Ok(serde_json::from_slice(&bytes).ok())
+}
+
+impl Archive {
+    /// Columns of its index, where it can be read.
+    pub(super) fn remote_schema(store: &Store, index: &ObjectMeta) -> Option<SchemaRef> {
+        let read = async || {
+            let connection = store.connect().map_err(|why| why.to_string())?;
+            let file = PartitionedFile::new_from_meta(index.clone());
+            let readers = DefaultParquetFileReaderFactory::new(connection);
+            let reader = readers.create_reader(0, file, None, &ExecutionPlanMetricsSet::new());
+            let mut reader = reader.map_err(|why| why.to_string())?;
+            let found = reader.get_metadata(None).await.map_err(|why| why.to_string())?;
+            let schema = parquet_to_arrow_schema(found.file_metadata().schema_descr(), None);
+            schema.map(Arc::new).map_err(|why| why.to_string())
+        };
+        apart(read).ok()
+    }
+}
+
+impl Store {
+    /// The store of a URL, and the path in it.
+    fn remote(url: &str) -> Result<(Self, ObjectPath), String> {
+        let parsed = url::Url::parse(url).map_err(|why| why.to_string())?;
+        let host = &parsed[..url::Position::BeforePath];
+        let path = ObjectPath::from_url_path(parsed.path()).map_err(|why| why.to_string())?;
+        Ok((Self { url: ObjectStoreUrl::parse(host).map_err(|why| why.to_string())? }, path))
+    }
+
+    /// A connection for the runtime that asks for it: none outlives the runtime that it began in.
+    pub(super) fn connect(&self) -> Result<Arc<dyn ObjectStore>, object_store::Error> {
+        let url = self.url.as_str();
+        let retry = || RetryConfig { max_retries: TRIES, retry_timeout: PATIENCE, ..RetryConfig::default() };
+        let scheme = url.split("://").next().unwrap_or_default();
+        Ok(match scheme {
+            "s3" | "s3a" => {
+                Arc::new(object_store::aws::AmazonS3Builder::from_env().with_url(url).with_retry(retry()).build()?)
+            }
+            "gs" => Arc::new(
+                object_store::gcp::GoogleCloudStorageBuilder::from_env().with_url(url).with_retry(retry()).build()?,
+            ),
+            "az" | "azure" | "abfs" | "abfss" => Arc::new(
+                object_store::azure::MicrosoftAzureBuilder::from_env().with_url(url).with_retry(retry()).build()?,
+            ),
+            // Whoever writes `http` means it.
+            "http" | "https" => {
+                let options = object_store::ClientOptions::new().with_allow_http(scheme == "http");
+                let builder = object_store::http::HttpBuilder::new().with_url(url).with_client_options(options);
+                Arc::new(builder.with_retry(retry()).build()?)
+            }
+            _ => {
+                let source = format!("`{scheme}` is none of s3, gs, az, http and https").into();
+                return Err(object_store::Error::Generic { store: "URL", source });
+            }
+        })
+    }
+}
+
+/// A URL as it is shown.
+fn without_secrets(url: &str) -> String {
+    let Ok(mut parsed) = url::Url::parse(url) else { return url.split('?').next().unwrap_or_default().to_string() };
+    let _ = (parsed.set_username(""), parsed.set_password(None));
+    parsed.set_query(None);
+    parsed.to_string()
+}
+
+/// Waits on a thread of its own: the caller's may belong to a runtime.
+fn apart<T: Send, F: Future<Output = Result<T, String>>>(work: impl FnOnce() -> F + Send) -> Result<T, String> {
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(|why| why.to_string())?.block_on(work())
+    };
+    std::thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|_| Err("it panicked".to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart_and_shown_without_secrets() {
+        let (store, path) = Store::remote("s3://bucket/a/b/").unwrap();
+        assert_eq!((store.url.as_str(), path.as_ref()), ("s3://bucket/", "a/b"));
+        assert!(Store::remote("ftp://host/a").unwrap().0.connect().is_err());
+        assert_eq!(without_secrets("https://me:secret@host/a?sig=secret"), "https://host/a");
+    }
+
+    #[test]
+    fn runs_of_an_archive_are_not_taken_for_others() {
+        let object = |path: &str| ObjectMeta {
+            location: ObjectPath::from(path),
+            last_modified: Default::default(),
+            size: 1,
+            e_tag: None,
+            version: None,
+        };
+        let objects = ["a/runs.parquet", "a/spans/x/y/runs-1.parquet", "b/one/run.json", "run.json"].map(object);
+        let (archives, dirs) = places(&objects);
+        assert_eq!(archives, [ObjectPath::from("a")]);
+        assert_eq!(dirs.iter().map(|(dir, _)| dir.as_ref()).collect::<Vec<_>>(), ["b/one", ""]);
+    }
+}

@@ -1,0 +1,54 @@
+//! Which figures of a run are followed.
+
+use serde::Serialize;
+
+/// A headline figure of a run: a column of the view `headlines`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Figure {
+    /// Its column.
+    pub name: &'static str,
+    /// What it is called.
+    pub title: &'static str,
+    /// The unit in which it is shown.
+    pub unit: &'static str,
+    /// What its column is divided by for that.
+    #[serde(skip)]
+    pub per: f64,
+    /// Whether less is better.
+    pub lower_is_better: bool,
+}
+
+const fn time(name: &'static str, title: &'static str) -> Figure {
+    Figure { name, title, unit: "ms", per: 1e6, lower_is_better: true }
+}
+
+/// All of them.
+pub const FIGURES: &[Figure] = &[
+    time("ttft_ns", "Time to first token (TTFT)"),
+    time("tpot_ns", "Time per output token (TPOT)"),
+    time("prefill_step_ns", "Prefill step"),
+    time("decode_step_ns", "Decode step"),
+    Figure {
+        name: "decode_tokens_per_s",
+        title: "Decode throughput",
+        unit: "tokens/s",
+        per: 1.0,
+        lower_is_better: false,
+    },
+    Figure {
+        name: "decode_energy_mj_per_token",
+        title: "Decode energy",
+        unit: "mJ a token",
+        per: 1.0,
+        lower_is_better: true,
+    },
+];
+
+impl Figure {
+    /// The figure of a column; its unit may be left out (`tpot`).
+    pub fn named(name: &str) -> Option<&'static Self> {
+        let short = |of: &Self| of.name.strip_suffix("_ns").unwrap_or(of.name);
+        FIGURES.iter().find(|of| of.name == name || short(of) == name)
+    }
+}

@@ -1,0 +1,149 @@
+//! Headline figures of runs.
+
+use super::figure::FIGURES;
+use candlescope_reader::ReadLimits;
+use candlescope_sql::{QueryError, Sources, SqlValue, query};
+use std::str::FromStr;
+
+/// By what runs are told apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum By {
+    /// The model.
+    Model,
+    /// The first GPU, or the processor.
+    Device,
+    /// The version of candlescope.
+    Version,
+    /// The machine.
+    Host,
+    /// The rank of the process.
+    Rank,
+    /// An option of the run.
+    Option(String),
+}
+
+impl By {
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Model => "model",
+            Self::Device => "device",
+            Self::Version => "version",
+            Self::Host => "host",
+            Self::Rank => "rank",
+            Self::Option(name) => name,
+        }
+    }
+
+    /// What has its value, of a table with the columns of `runs`.
+    fn sql(&self) -> String {
+        match self {
+            Self::Model => "model_name".to_string(),
+            Self::Device => "device_name".to_string(),
+            Self::Version => "version".to_string(),
+            Self::Host => "host".to_string(),
+            Self::Rank => "rank".to_string(),
+            Self::Option(name) => format!("get_json_object(options, '$.{name}')"),
+        }
+    }
+}
+
+impl FromStr for By {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "model" => Self::Model,
+            "device" | "gpu" => Self::Device,
+            "version" => Self::Version,
+            "host" | "machine" => Self::Host,
+            "rank" => Self::Rank,
+            other => match other.strip_prefix("option.") {
+                Some(name)
+                    if !name.is_empty()
+                        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.')) =>
+                {
+                    Self::Option(name.to_string())
+                }
+                _ => return Err(format!("`{text}` is none of model, device, version, host, rank and option.NAME")),
+            },
+        })
+    }
+}
+
+/// What is followed of a run.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Headline {
+    /// Its name: a directory, or what it is called in an archive.
+    pub run: String,
+    /// When it began, Unix nanoseconds.
+    pub started_ns: i64,
+    /// By what it is told apart.
+    pub keys: Vec<String>,
+    /// Codes of what is wrong with its data.
+    pub verdict: Vec<String>,
+    /// Codes of what it was found to lack; `None` where that was not looked for.
+    pub findings: Option<Vec<String>>,
+    /// The value of each of [`FIGURES`].
+    pub values: Vec<Option<f64>>,
+}
+
+/// Headline figures of runs that began on the day `since` (UTC, as `2026-05-01`) or later, in order of time.
+///
+/// Those of archives stand in their index. Those of other runs are computed.
+///
+/// # Errors
+/// When the runs cannot be asked.
+pub fn headlines(
+    sources: Sources,
+    by: &[By],
+    since: Option<&str>,
+    limits: &ReadLimits,
+) -> Result<Vec<Headline>, QueryError> {
+    let keys: Vec<String> = by.iter().map(|by| format!("CAST({} AS VARCHAR) AS key_{}", by.sql(), by.name())).collect();
+    let (archives, others) = sources.apart();
+    let since = since.map(|day| format!(" WHERE started_day >= '{}'", day.replace('\'', "''"))).unwrap_or_default();
+    let mut all = Vec::new();
+    let figures: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+    let list = |parts: &[String]| parts.iter().map(|part| format!("{part}, ")).collect::<String>();
+    for (asked, from, findings) in
+        [(archives, "archived".to_string(), true), (others, "runs JOIN headlines USING (run)".to_string(), false)]
+    {
+        let Some(asked) = asked else { continue };
+        let findings_sql = if findings { "coalesce(findings, '')" } else { "NULL" };
+        let sql = format!(
+            "SELECT run, started_ns, verdict, {findings_sql} AS found, {}{} FROM {from}{since}",
+            list(&keys),
+            figures.join(", ")
+        );
+        for row in query(&sql, &asked, limits, 0)?.rows {
+            let (facts, values) = row.split_at(4 + by.len());
+            let text = |at: usize| match &facts[at] {
+                SqlValue::Text(text) => Some(text.clone()),
+                SqlValue::Int(number) => Some(number.to_string()),
+                _ => None,
+            };
+            let codes = |text: String| text.split(',').filter(|code| !code.is_empty()).map(str::to_string).collect();
+            all.push(Headline {
+                run: text(0).unwrap_or_default(),
+                started_ns: if let SqlValue::Int(ns) = facts[1] { ns } else { 0 },
+                verdict: text(2).map(codes).unwrap_or_default(),
+                findings: text(3).map(codes),
+                keys: (4..facts.len()).map(|at| text(at).unwrap_or_else(|| "unknown".to_string())).collect(),
+                values: values.iter().map(number).collect(),
+            });
+        }
+    }
+    all.sort_by(|a, b| (a.started_ns, &a.run).cmp(&(b.started_ns, &b.run)));
+    Ok(all)
+}
+
+fn number(value: &SqlValue) -> Option<f64> {
+    match value {
+        SqlValue::Int(value) => Some(*value as f64),
+        SqlValue::Float(value) => Some(*value),
+        _ => None,
+    }
+}

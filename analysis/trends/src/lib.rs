@@ -1,0 +1,13 @@
+//! What changed over time in many runs: headline figures of each run of an archive or a folder ([`headlines`]), by model,
+//! device, version or option, a value a day with its runs ([`summarise`]), and where a level changed, by the method of the gate.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod figure;
+mod headline;
+mod page;
+mod series;
+
+pub use figure::{FIGURES, Figure};
+pub use headline::{By, Headline, headlines};
+pub use page::{page, text, text_of};
+pub use series::{Change, DayPoint, Group, Summary, Trend, summarise};

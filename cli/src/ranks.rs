@@ -1,0 +1,59 @@
+//! Folders with the runs of several ranks, in place of one run.
+
+use crate::output::{note, say};
+use anyhow::{Context, Result};
+use candlescope_core::files::write_whole;
+use candlescope_ranks::{RankAnalysis, Ranks, RanksError, analyse, page, text};
+use candlescope_reader::{OpenError, ReadLimits, Run};
+use std::io::{IsTerminal, Write as _};
+use std::path::Path;
+
+/// Files that a report of ranks writes beside their runs.
+const PAGE: &str = "ranks.html";
+const JSON: &str = "ranks.json";
+
+/// The ranks whose runs are in a folder, if it is one of these.
+pub(crate) fn ranks_in(dir: &Path, limits: &ReadLimits) -> Result<Option<Ranks>> {
+    match Run::open_within(dir, limits.clone()) {
+        Err(OpenError::DirectoryOfRuns { .. }) => match Ranks::open(dir, limits) {
+            Ok(ranks) => Ok(Some(ranks)),
+            // What it is instead is told by whoever wanted a run.
+            Err(RanksError::None(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// Says what ranks do with each other.
+pub(crate) fn tell(analysis: &RankAnalysis, json: bool) -> Result<()> {
+    if json {
+        return say(&serde_json::to_string(analysis)?);
+    }
+    say(&text(analysis, std::io::stdout().is_terminal()))
+}
+
+/// The same for `analyze`.
+pub(crate) fn analyzed(ranks: &Ranks, json: bool) -> Result<()> {
+    tell(&analyse(ranks), json)?;
+    if !json {
+        let first = ranks.runs()[0].dir().display().to_string();
+        note(&format!("note: each rank is a run as well: `candlescope analyze {first}` says what is in it"));
+    }
+    Ok(())
+}
+
+/// The same for `report`: a page and the figures, beside the runs or where `out` says.
+pub(crate) fn reported(ranks: &Ranks, dir: &Path, out: Option<&Path>, json: bool) -> Result<()> {
+    let analysis = analyse(ranks);
+    let to = out.unwrap_or(dir);
+    std::fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    let object = serde_json::to_string_pretty(&analysis)?;
+    for (name, text) in [(PAGE, page(&analysis)), (JSON, object)] {
+        let file = to.join(name);
+        write_whole(&file, |out| out.write_all(text.as_bytes()))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    tell(&analysis, json)?;
+    if json { Ok(()) } else { say(&format!("wrote {}\nwrote {}", to.join(PAGE).display(), to.join(JSON).display())) }
+}

@@ -1,0 +1,123 @@
+//! `candlescope summary` and `candlescope trend`: what changed over time in many runs.
+
+use crate::limits::limits;
+use crate::output::say;
+use crate::query::warn_of;
+use crate::query_guard::guard;
+use anyhow::{Context, Result, bail};
+use candlescope_core::files::write_whole;
+use candlescope_sql::Sources;
+use candlescope_trends::{By, FIGURES, Figure, Summary, headlines, page, summarise, text, text_of};
+use clap::Args;
+use std::io::{IsTerminal, Write as _};
+use std::path::PathBuf;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  candlescope summary /data/candlescope --by model,device,version --since 2026-05-01
+      every headline figure over time, with the days on which its level changed
+  candlescope summary s3://traces/candlescope --html summary.html
+      the same as a page with charts, of runs in a bucket";
+pub(crate) const TREND_EXAMPLES: &str = "\
+Examples:
+  candlescope trend tpot /data/candlescope
+      time per output token day by day, with the runs of each day
+  candlescope trend decode_tokens_per_s runs --by model,option.batch";
+
+#[derive(Debug, Args)]
+pub(crate) struct SummaryArgs {
+    #[command(flatten)]
+    of: Of,
+    /// Writes a page with charts there
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TrendArgs {
+    /// ttft, tpot, prefill_step, decode_step, decode_tokens_per_s or decode_energy_mj_per_token
+    #[arg(value_name = "FIGURE")]
+    figure: String,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// Which runs, and how they are put together.
+#[derive(Debug, Args)]
+struct Of {
+    /// Archives, runs and folders of these; s3://bucket/path, gs://, az:// and https:// as well
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<PathBuf>,
+    /// What tells runs apart, by commas: model, device, version, host, rank, option.NAME. Runs of one group are taken to do
+    /// the same work
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "model,device", value_parser = by)]
+    by: Vec<By>,
+    /// Only runs that began on this day (UTC) or later, as 2026-05-01
+    #[arg(long, value_name = "DAY", value_parser = since)]
+    since: Option<String>,
+    /// Says it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn by(text: &str) -> Result<By, String> {
+    text.parse()
+}
+
+fn since(text: &str) -> Result<String, String> {
+    let is_day = text.len() == 10
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            4 | 7 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        });
+    if is_day { Ok(text.to_string()) } else { Err(format!("`{text}` is no day: write it as 2026-05-01")) }
+}
+
+impl Of {
+    fn summary(&self) -> Result<Summary> {
+        let limits = limits(&[])?;
+        let sources = Sources::open(&self.runs, &limits)?;
+        let found = guard(&limits, || {
+            warn_of(&sources, &limits);
+            headlines(sources, &self.by, self.since.as_deref(), &limits)
+        })?;
+        if found.is_empty() {
+            bail!("no run began on that day or later: give an earlier --since");
+        }
+        Ok(summarise(&found, &self.by))
+    }
+}
+
+/// Every figure of many runs.
+pub(crate) fn run(args: &SummaryArgs) -> Result<()> {
+    let summary = args.of.summary()?;
+    if let Some(file) = &args.html {
+        write_whole(file, |out| out.write_all(page(&summary).as_bytes()))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if args.of.json {
+        return say(&serde_json::to_string(&summary)?);
+    }
+    say(&text(&summary, std::io::stdout().is_terminal()))?;
+    args.html.iter().try_for_each(|file| say(&format!("wrote {}", file.display())))
+}
+
+/// One figure, day by day.
+pub(crate) fn run_trend(args: &TrendArgs) -> Result<()> {
+    let Some(figure) = Figure::named(&args.figure) else {
+        let names: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+        bail!("`{}` is no figure that is followed: {}", args.figure, names.join(", "));
+    };
+    let mut summary = args.of.summary()?;
+    for group in &mut summary.groups {
+        group.trends.retain(|trend| trend.figure.name == figure.name);
+    }
+    summary.groups.retain(|group| !group.trends.is_empty());
+    if summary.groups.is_empty() {
+        bail!("no run has the figure `{}`: {} of {} runs", figure.name, 0, summary.runs);
+    }
+    if args.of.json {
+        return say(&serde_json::to_string(&summary)?);
+    }
+    say(&text_of(&summary, std::io::stdout().is_terminal()))
+}

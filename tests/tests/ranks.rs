@@ -1,0 +1,178 @@
+//! Several processes as ranks of one run: a program whose ranks wait for each other by a server of the test's own, so that who waits
+//! for whom, and how long an exchange takes, is known.
+#![allow(missing_docs, reason = "a test")]
+
+use candlescope::llm::{self, Tokens};
+use candlescope_core::Annotation;
+use candlescope_ranks::{AlignedBy, CollectiveKind, RankAnalysis, RankCode, Ranks, analyse};
+use candlescope_reader::ReadLimits;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use tracing::trace_span;
+use tracing_subscriber::prelude::*;
+
+const RUN: &str = "CANDLESCOPE_TEST_RUN";
+const PORT: &str = "CANDLESCOPE_TEST_PORT";
+const WORK_US: &str = "CANDLESCOPE_TEST_WORK_US";
+/// Steps, of which the first ones of a process count as the others do.
+const STEPS: usize = 30;
+/// Exchanges of a step.
+const EXCHANGES: usize = 2;
+/// How long an exchange takes once all have come.
+const TRANSFER: Duration = Duration::from_millis(2);
+const BYTES: u64 = 1_000_000;
+
+/// A rank, which computes by sleeping.
+#[test]
+fn rank() {
+    let Some(run) = std::env::var_os(RUN) else { return };
+    let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
+    let (layer, scope) = candlescope::builder().parquet(run).layer().expect("starts");
+    tracing_subscriber::registry().with(layer).init();
+    let mut server = TcpStream::connect(("127.0.0.1", u16::try_from(number(PORT)).unwrap())).unwrap();
+    server.set_nodelay(true).unwrap();
+    let mut exchange = || {
+        server.write_all(&[1]).unwrap();
+        server.read_exact(&mut [0]).unwrap();
+    };
+    // Nobody begins before all are there.
+    exchange();
+    for _ in 0..STEPS {
+        let _step = llm::decode(Tokens::new(1).context(8));
+        for _ in 0..EXCHANGES {
+            trace_span!(target: "model", "linear")
+                .in_scope(|| std::thread::sleep(Duration::from_micros(number(WORK_US))));
+            trace_span!(target: "model", "all_reduce").in_scope(|| {
+                candlescope_core::annotate(Annotation::new().io_bytes(BYTES));
+                exchange();
+            });
+        }
+    }
+    scope.finish();
+}
+
+/// Lets every process go on once all have come, and the exchange has taken its time.
+fn serve(listener: &TcpListener, ranks: usize) {
+    let mut all: Vec<TcpStream> = (0..ranks).map(|_| listener.accept().unwrap().0).collect();
+    all.iter().for_each(|one| one.set_nodelay(true).unwrap());
+    for _ in 0..=STEPS * EXCHANGES {
+        for one in &mut all {
+            one.read_exact(&mut [0]).unwrap();
+        }
+        std::thread::sleep(TRANSFER);
+        for one in &mut all {
+            one.write_all(&[1]).unwrap();
+        }
+    }
+}
+
+/// Runs a process for each of these times of computing.
+fn run(folder: &Path, work: &[u64]) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::scope(|scope| {
+        scope.spawn(|| serve(&listener, work.len()));
+        let start = |(rank, us): (usize, &u64)| {
+            Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "rank", "--nocapture", "--quiet"])
+                .env(RUN, folder.join(format!("rank-{rank}")))
+                .env(PORT, port.to_string())
+                .env(WORK_US, us.to_string())
+                .env("RANK", rank.to_string())
+                .env("WORLD_SIZE", work.len().to_string())
+                .spawn()
+                .unwrap()
+        };
+        for mut process in work.iter().enumerate().map(start).collect::<Vec<_>>() {
+            assert!(process.wait().unwrap().success());
+        }
+    });
+}
+
+fn of(folder: &Path) -> RankAnalysis {
+    analyse(&Ranks::open(folder, &ReadLimits::default()).unwrap())
+}
+
+#[test]
+fn a_rank_that_is_slow_on_purpose_is_found_and_waiting_is_told_from_transfer() {
+    let dir = tempfile::tempdir().unwrap();
+    // The rank 2 takes 6 ms longer, twice a step.
+    run(dir.path(), &[3_000, 3_000, 9_000]);
+    let found = of(dir.path());
+    assert_eq!((found.world_size, found.ranks.len(), found.steps, found.missing.len()), (3, 3, STEPS, 0), "{found:?}");
+    assert_eq!(found.clocks.by, AlignedBy::OneMachine);
+    // The ends of exchanges are told one after the other, and threads have to be woken.
+    assert!(
+        found.clocks.bound_ns.unwrap() < 3_000_000 && found.clocks.collectives == STEPS * EXCHANGES,
+        "{:?}",
+        found.clocks
+    );
+    let [reduce] = &found.collectives[..] else { panic!("{:?}", found.collectives) };
+    assert_eq!(
+        (reduce.kind, reduce.count, reduce.bytes),
+        (CollectiveKind::AllReduce, STEPS * EXCHANGES, Some(BYTES as f64))
+    );
+    assert!(
+        reduce.transfer_ns > 1.9e6 && reduce.transfer_ns < 4e6,
+        "an exchange takes 2 ms and what waking costs: {reduce:?}"
+    );
+    let [zero, one, slow] = &found.ranks[..] else { panic!("{:?}", found.ranks) };
+    for fast in [zero, one] {
+        assert!((10e6..15e6).contains(&fast.waiting_ns), "6 ms twice a step: {fast:?}");
+        assert!(fast.own_ns < 0.75 * slow.own_ns && fast.longest < STEPS / 4, "{fast:?} {slow:?}");
+        // Everybody's step is as long as the slowest one's.
+        assert!((fast.step_ns / slow.step_ns - 1.0).abs() < 0.1, "{fast:?} {slow:?}");
+        assert!((fast.exposed_ns - fast.waiting_ns - fast.transfer_ns).abs() < 1e3, "a host hides nothing");
+    }
+    assert!(slow.waiting_ns < 1.5e6, "{slow:?}");
+    let first = &found.findings[0];
+    assert_eq!((first.code, first.rank), (RankCode::StragglerRank, Some(2)), "{:?}", found.findings);
+    // Without it a step takes 10 ms in place of 22.
+    assert!((0.4..0.65).contains(&first.gain.unwrap()), "{first:?}");
+    let exposed = found.findings.iter().find(|finding| finding.code == RankCode::ExposedCommunication).unwrap();
+    assert!((0.1..0.35).contains(&exposed.gain.unwrap()), "{exposed:?}");
+
+    // Another machine's clock: found by what ends together, and taken off.
+    let path = dir.path().join("rank-1/run.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let host = found.ranks[0].host.clone();
+    std::fs::write(&path, text.replace(&format!("\"{host}\""), "\"another\"")).unwrap();
+    let apart = of(dir.path());
+    assert_eq!(apart.clocks.by, AlignedBy::Collectives);
+    assert!(apart.clocks.ahead_ns.iter().all(|ns| ns.abs() < 2_000_000), "it is the same clock: {:?}", apart.clocks);
+    assert_eq!((apart.findings[0].code, apart.findings[0].rank), (RankCode::StragglerRank, Some(2)));
+
+    // A rank without a run.
+    std::fs::rename(dir.path().join("rank-1"), dir.path().join("elsewhere")).unwrap();
+    std::fs::remove_file(dir.path().join("elsewhere/run.json")).unwrap();
+    assert_eq!(of(dir.path()).missing, [1]);
+}
+
+#[test]
+fn equal_ranks_are_told_nothing_of_a_straggler() {
+    let dir = tempfile::tempdir().unwrap();
+    run(dir.path(), &[6_000, 6_000]);
+    let found = of(dir.path());
+    assert!(found.findings.iter().all(|finding| finding.code != RankCode::StragglerRank), "{:?}", found.findings);
+    assert!(found.ranks.iter().all(|rank| rank.waiting_ns < 0.25 * rank.step_ns), "{:?}", found.ranks);
+    // A later start of the program in the same folder is what is read.
+    let again = tempfile::tempdir().unwrap();
+    run(again.path(), &[2_000, 2_000]);
+    for rank in 0..2 {
+        std::fs::rename(again.path().join(format!("rank-{rank}")), dir.path().join(format!("again-{rank}"))).unwrap();
+    }
+    let last = of(dir.path());
+    assert!(last.ranks[0].step_ns < 0.8 * found.ranks[0].step_ns, "{last:?}");
+    // Two processes of one rank at the same time are no run.
+    let text = std::fs::read_to_string(dir.path().join("again-1/run.json")).unwrap();
+    std::fs::write(
+        dir.path().join("again-1/run.json"),
+        text.replace("\"rank\": 1", "\"rank\": 0").replace("\"rank\":1", "\"rank\":0"),
+    )
+    .unwrap();
+    let error = Ranks::open(dir.path(), &ReadLimits::default()).unwrap_err().to_string();
+    assert!(error.contains("are both rank 0"), "{error}");
+}
