@@ -7,6 +7,7 @@ use candlescope_archive::{Archived, Options, archive};
 use candlescope_findings::{AnalyzeOptions, analyze};
 use candlescope_reader::{OpenError, Run};
 use clap::Args;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -43,8 +44,8 @@ pub(crate) fn run(args: &ArchiveArgs) -> Result<u8> {
     let findings = |run: &Run| {
         let analyzed = analyze(run, &AnalyzeOptions::default());
         let found = analyzed.analysis.diagnosis.iter().flat_map(|diagnosis| &diagnosis.findings);
-        let codes: Vec<&str> = found.map(|advice| advice.code.as_str()).collect();
-        (!codes.is_empty()).then(|| codes.join(","))
+        let codes: BTreeSet<&str> = found.map(|advice| advice.code.as_str()).collect();
+        (!codes.is_empty()).then(|| codes.into_iter().collect::<Vec<_>>().join(","))
     };
     options.findings = Some(&findings);
     let mut dirs = Vec::new();
@@ -74,6 +75,7 @@ fn look(dir: &Path, root: &Path, found: &mut Vec<PathBuf>) {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut inside: Vec<PathBuf> =
         entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect();
+    inside.retain(|path| !candlescope_sql::is_aside(path));
     inside.sort();
     for path in inside {
         if path.join(candlescope_core::run::MANIFEST_FILE).is_file() {

@@ -7,7 +7,7 @@ use crate::query_guard::guard;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::write_whole;
 use candlescope_sql::Sources;
-use candlescope_trends::{By, FIGURES, Figure, Summary, headlines, page, summarise, text, text_of};
+use candlescope_trends::{By, FIGURES, Figure, Summary, UNKNOWN, headlines, page, summarise, text, text_of};
 use clap::Args;
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
@@ -60,6 +60,17 @@ struct Of {
     json: bool,
 }
 
+/// The same thing twice tells nothing apart.
+fn distinct(by: &[By]) -> Vec<By> {
+    let mut distinct: Vec<By> = Vec::new();
+    by.iter().for_each(|by| {
+        if !distinct.contains(by) {
+            distinct.push(by.clone());
+        }
+    });
+    distinct
+}
+
 fn by(text: &str) -> Result<By, String> {
     text.parse()
 }
@@ -76,15 +87,26 @@ fn since(text: &str) -> Result<String, String> {
 impl Of {
     fn summary(&self) -> Result<Summary> {
         let limits = limits(&[])?;
+        let by = distinct(&self.by);
         let sources = Sources::open(&self.runs, &limits)?;
         let found = guard(&limits, || {
             warn_of(&sources, &limits);
-            headlines(sources, &self.by, self.since.as_deref(), &limits)
+            headlines(sources, &by, self.since.as_deref(), &limits)
         })?;
         if found.is_empty() {
-            bail!("no run began on that day or later: give an earlier --since");
+            match &self.since {
+                Some(day) => bail!("no run began on {day} or later: give an earlier --since"),
+                None => bail!("there is no run: archive some, or name a folder that has them"),
+            }
         }
-        Ok(summarise(&found, &self.by))
+        let unknown = by.iter().enumerate().find_map(|(at, by)| match by {
+            By::Option(name) if found.iter().all(|run| run.keys[at] == UNKNOWN) => Some(name),
+            _ => None,
+        });
+        if let Some(unknown) = unknown {
+            bail!("no run has the option `{unknown}`: `SELECT options FROM runs` shows what runs have");
+        }
+        Ok(summarise(&found, &by))
     }
 }
 

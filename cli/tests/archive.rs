@@ -386,6 +386,14 @@ fn one_bad_run_stops_no_other() {
     let done = place.archive(&[], Disk::default()).unwrap();
     assert!(done.finished_another && stranger.join("run.json").exists(), "{done:?}");
 
+    // What an archiver is removing is no run, and a folder of somebody's with such a name is not touched.
+    let aside = other.dir.path().join("runs/.somebodys.archived");
+    copy(&other.run("b"), &aside);
+    assert_eq!(ask(&[&other.dir.path().join("runs")], "SELECT count(*) FROM runs").rows.len(), 1);
+    assert!(
+        !ok(&["query", "SELECT run FROM runs", other.dir.path().join("runs").to_str().unwrap(), "--json"])
+            .contains("somebodys")
+    );
     // An archive within a run would go with it.
     let within = archive(&[], &stranger.join("archive"), &Options::default()).unwrap_err().to_string();
     assert!(within.contains("is within the run") && !stranger.join("archive").exists(), "{within}");
@@ -450,6 +458,12 @@ fn names_of_several_places_stay_apart_and_copies_are_told_of() {
     if cfg!(unix) {
         assert_eq!(again.rows, [[candlescope_sql::SqlValue::Int(1)]]);
     }
+    // As many archives as there are.
+    for n in 0..40 {
+        copy(&one, &place.dir.path().join(format!("many/archive-{n}")));
+    }
+    let many = ask(&[&place.dir.path().join("many")], "SELECT count(DISTINCT run) FROM spans");
+    assert_eq!(many.rows, [[candlescope_sql::SqlValue::Int(40)]]);
     // Other engines name them in the same way.
     let queries = serde_json::json!({"runs": sql});
     let Some(theirs) = in_other_engines(&[one.to_str().unwrap(), two.to_str().unwrap()], queries.as_object().unwrap())

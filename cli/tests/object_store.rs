@@ -169,6 +169,9 @@ fn runs_and_archives_in_a_bucket_are_asked_as_on_a_disk() {
         (server.port, "s3://other/runs", "cannot be read"),
         (server.port, "ftp://traces/runs", "none of s3, gs, az"),
         (1, "s3://traces/runs", "cannot be read"),
+        (server.port, "http://me:a-secret-key@127.0.0.1:1/runs", "put credentials into the environment"),
+        (server.port, "http://127.0.0.1:1/runs?sig=a-secret-key", "put credentials into the environment"),
+        (server.port, "http://me:a-secret-key@127.0.0.1:99999/runs", "cannot be read"),
     ] {
         let output = ask(port, &["query", "SELECT 1", url]);
         assert!(!output.status.success() && text(&output.stderr).contains(why), "{url}: {}", text(&output.stderr));

@@ -8,9 +8,19 @@ use std::path::Path;
 const DAY_NS: i64 = 86_400_000_000_000;
 
 /// Records a run of a model that does more the more tokens it is asked, and gives it a day.
-fn record(dir: &Path, prompt: &str, days_before: i64) {
-    let args =
-        ["profile", "--model", "embedded", "--max-new-tokens", "6", "--repeats", "3", "--warmup", "1", "--no-progress"];
+fn record(dir: &Path, prompt: &str, tokens: &str, days_before: i64) {
+    let args = [
+        "profile",
+        "--model",
+        "embedded",
+        "--max-new-tokens",
+        tokens,
+        "--repeats",
+        "3",
+        "--warmup",
+        "1",
+        "--no-progress",
+    ];
     ok(&[&args[..], &["--prompt", prompt, "--out", dir.to_str().unwrap()]].concat());
     moved(dir, dir.file_name().unwrap().to_str().unwrap(), days_before);
 }
@@ -29,8 +39,8 @@ fn a_change_shows_with_its_day_and_leads_to_its_runs() {
     let runs = dir.path().join("runs");
     // A prompt of one word, and one that is much longer: the first token takes several times as long.
     let (short, long) = (dir.path().join("short"), dir.path().join("long"));
-    record(&short, "one", 0);
-    record(&long, &"many words that have to be read first ".repeat(12), 0);
+    record(&short, "one", "6", 0);
+    record(&long, &"many words that have to be read first ".repeat(12), "7", 0);
     for day in 0..12 {
         for n in 0..2 {
             let to = runs.join(format!("day-{day:02}-{n}"));
@@ -66,18 +76,23 @@ fn a_change_shows_with_its_day_and_leads_to_its_runs() {
         assert!(fs::read_to_string(&page).unwrap().matches("<svg").count() > 3);
         let trend = ok(&["trend", "ttft", place]);
         assert_eq!(trend.matches("day-").count(), 24, "every run of every day is named: {trend}");
-        // Told apart by what they were asked, nothing changes.
-        let apart = json(&ok(&["summary", place, "--by", "model,option.prompt_tokens", "--json"]));
-        let none = apart["groups"].as_array().unwrap().iter().flat_map(|group| group["trends"].as_array().unwrap());
-        assert!(
-            none.clone().all(|trend| trend["changes"].as_array().unwrap().is_empty())
-                || apart["groups"].as_array().unwrap().len() == 1
-        );
+        // Told apart by what they were asked for, nothing changes.
+        let apart = json(&ok(&["summary", place, "--by", "model,model,option.max-new-tokens", "--json"]));
+        let groups = apart["groups"].as_array().unwrap();
+        assert_eq!((groups.len(), groups[0]["keys"].as_array().unwrap().len()), (2, 2), "{apart}");
+        let trends = || groups.iter().flat_map(|group| group["trends"].as_array().unwrap());
+        assert!(trends().count() > 6 && trends().all(|trend| trend["changes"] == serde_json::json!([])), "{apart}");
+        // A run has a finding once, however often it is there.
+        let analysed: u64 = group["analysed"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum();
+        let found = group["findings"].as_object().unwrap().values();
+        let most = found.map(|sides| sides[0].as_u64().unwrap() + sides[1].as_u64().unwrap()).max().unwrap_or(0);
+        assert!(most <= analysed, "{group}");
         let since = json(&ok(&["summary", place, "--since", ttft["days"][6]["day"].as_str().unwrap(), "--json"]));
         assert_eq!(since["runs"], 12);
     }
     let archive = archive.to_str().unwrap();
     assert!(fails(&["trend", "speed", archive]).contains("decode_tokens_per_s"));
+    assert!(fails(&["summary", archive, "--by", "option.colour"]).contains("no run has the option `colour`"));
     assert!(fails(&["summary", archive, "--by", "colour"]).contains("option.NAME"));
     assert!(fails(&["summary", archive, "--since", "May"]).contains("2026-05-01"));
     assert!(fails(&["summary", archive, "--since", "2999-01-01"]).contains("earlier --since"));

@@ -3,8 +3,9 @@
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope::llm::{self, Tokens};
-use candlescope_core::Annotation;
-use candlescope_ranks::{AlignedBy, CollectiveKind, RankAnalysis, RankCode, Ranks, analyse};
+use candlescope_core::{Annotation, Exporter as _, Ledger};
+use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
+use candlescope_ranks::{AlignedBy, CollectiveKind, RankAnalysis, RankCode, Ranks, Source, analyse};
 use candlescope_reader::ReadLimits;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -92,6 +93,26 @@ fn run(folder: &Path, work: &[u64]) {
     });
 }
 
+/// Moves a run to another machine, whose clock is ahead by so much.
+fn elsewhere(from: &Path, to: &Path, ahead: i64) {
+    let run = candlescope_reader::Run::open(from).unwrap();
+    let mut manifest = run.manifest().unwrap().clone();
+    manifest.host = "another".into();
+    manifest.started_ns += ahead;
+    manifest.ended_ns = manifest.ended_ns.map(|ended| ended + ahead);
+    let ledger = Ledger::new();
+    let mut exporter = ParquetExporter::new(ParquetConfig::new(to));
+    exporter.start(&manifest).unwrap();
+    for mut batch in run.batches() {
+        batch.move_by(ahead);
+        ledger.received(&batch);
+        exporter.export(&batch, &ledger).unwrap();
+    }
+    exporter.close(&ledger).unwrap();
+    exporter.finish(&manifest).unwrap();
+    std::fs::remove_dir_all(from).unwrap();
+}
+
 fn of(folder: &Path) -> RankAnalysis {
     analyse(&Ranks::open(folder, &ReadLimits::default()).unwrap())
 }
@@ -105,11 +126,9 @@ fn a_rank_that_is_slow_on_purpose_is_found_and_waiting_is_told_from_transfer() {
     assert_eq!((found.world_size, found.ranks.len(), found.steps, found.missing.len()), (3, 3, STEPS, 0), "{found:?}");
     assert_eq!(found.clocks.by, AlignedBy::OneMachine);
     // The ends of exchanges are told one after the other, and threads have to be woken.
-    assert!(
-        found.clocks.bound_ns.unwrap() < 3_000_000 && found.clocks.collectives == STEPS * EXCHANGES,
-        "{:?}",
-        found.clocks
-    );
+    let ends = found.clocks.ends_apart_ns.unwrap();
+    assert!(ends < 3_000_000 && found.clocks.collectives == STEPS * EXCHANGES, "{:?}", found.clocks);
+    assert_eq!((found.source, found.matched, found.odd_steps), (Source::Host, STEPS * EXCHANGES, 0));
     let [reduce] = &found.collectives[..] else { panic!("{:?}", found.collectives) };
     assert_eq!(
         (reduce.kind, reduce.count, reduce.bytes),
@@ -125,7 +144,7 @@ fn a_rank_that_is_slow_on_purpose_is_found_and_waiting_is_told_from_transfer() {
         assert!(fast.own_ns < 0.75 * slow.own_ns && fast.longest < STEPS / 4, "{fast:?} {slow:?}");
         // Everybody's step is as long as the slowest one's.
         assert!((fast.step_ns / slow.step_ns - 1.0).abs() < 0.1, "{fast:?} {slow:?}");
-        assert!((fast.exposed_ns - fast.waiting_ns - fast.transfer_ns).abs() < 1e3, "a host hides nothing");
+        assert!(fast.exposed_waiting_ns >= fast.waiting_ns && fast.exposed_transfer_ns > 2e6, "a host hides nothing");
     }
     assert!(slow.waiting_ns < 1.5e6, "{slow:?}");
     let first = &found.findings[0];
@@ -135,19 +154,19 @@ fn a_rank_that_is_slow_on_purpose_is_found_and_waiting_is_told_from_transfer() {
     let exposed = found.findings.iter().find(|finding| finding.code == RankCode::ExposedCommunication).unwrap();
     assert!((0.1..0.35).contains(&exposed.gain.unwrap()), "{exposed:?}");
 
-    // Another machine's clock: found by what ends together, and taken off.
-    let path = dir.path().join("rank-1/run.json");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let host = found.ranks[0].host.clone();
-    std::fs::write(&path, text.replace(&format!("\"{host}\""), "\"another\"")).unwrap();
+    // Another machine, whose clock is an hour ahead: found by what ends together, and taken off.
+    const AHEAD: i64 = 3_600_000_000_000;
+    elsewhere(&dir.path().join("rank-1"), &dir.path().join("rank-1-there"), AHEAD);
     let apart = of(dir.path());
-    assert_eq!(apart.clocks.by, AlignedBy::Collectives);
-    assert!(apart.clocks.ahead_ns.iter().all(|ns| ns.abs() < 2_000_000), "it is the same clock: {:?}", apart.clocks);
+    assert_eq!((apart.clocks.by, apart.clocks.agrees, apart.missing.len()), (AlignedBy::Collectives, true, 0));
+    let off = (apart.clocks.ahead_ns[1] - AHEAD).abs();
+    // Ranks 0 and 1 are never the last to come: their clocks may be off by as much as they wait.
+    let bound = apart.clocks.bound_ns.unwrap();
+    assert!(off < 3_000_000 && off <= bound && bound < 12_000_000, "{off} {:?}", apart.clocks);
     assert_eq!((apart.findings[0].code, apart.findings[0].rank), (RankCode::StragglerRank, Some(2)));
 
     // A rank without a run.
-    std::fs::rename(dir.path().join("rank-1"), dir.path().join("elsewhere")).unwrap();
-    std::fs::remove_file(dir.path().join("elsewhere/run.json")).unwrap();
+    std::fs::remove_dir_all(dir.path().join("rank-1-there")).unwrap();
     assert_eq!(of(dir.path()).missing, [1]);
 }
 

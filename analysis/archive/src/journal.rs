@@ -10,6 +10,7 @@ use candlescope_schema::files::read_limited;
 use candlescope_schema::run::{IN_PROGRESS_SUFFIX, MANIFEST_FILE, RunManifest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,8 @@ const OF_A_RUN: [&str; 9] = [
     "report.md",
     "stakeholder_summary.md",
 ];
+/// What the name of a directory ends in while it is removed.
+const ASIDE: &str = candlescope_sql::ARCHIVE_ASIDE;
 /// The largest journal that is read.
 const MOST: u64 = 256 << 20;
 
@@ -78,24 +81,36 @@ impl Source {
         file.or_else(|| self.folders.iter().find(|path| !is_table(path))).map(PathBuf::as_path)
     }
 
-    /// Whether it has nothing but what was archived: all of it, or what an attempt that was stopped left.
-    fn has_nothing_else(&self) -> bool {
-        Self::of(&self.dir).is_ok_and(|now| now.files.iter().all(|file| self.files.contains(file)))
+    /// What it is called while it is removed: a name that its contents have a part in, so that no other's directory has it.
+    fn aside(&self) -> Option<PathBuf> {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(self.dir.file_name()?);
+        let mut hasher = DefaultHasher::new();
+        (&self.dir, &self.files).hash(&mut hasher);
+        name.push(format!(".{:016x}{ASIDE}", hasher.finish()));
+        Some(self.dir.parent()?.join(name))
+    }
+
+    /// Whether a directory has nothing but what was archived: all of it, or what an attempt that was stopped left.
+    fn has_nothing_but(dir: &Path, files: &[(PathBuf, u64)]) -> bool {
+        Self::of(dir).is_ok_and(|now| now.files.iter().all(|file| files.contains(file)))
     }
 
     /// Removes it, if the archive has it by the index; whether it is gone.
     ///
     /// It gets another name first: whatever comes in between, nobody finds a run that lacks rows.
     fn remove(&self, known: &BTreeSet<Identity>, disk: &Disk) -> std::io::Result<bool> {
-        let (Some(parent), Some(name)) = (self.dir.parent(), self.dir.file_name()) else { return Ok(false) };
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        let aside = parent.join(hidden).with_added_extension("archived");
-        if !aside.is_dir() {
+        let Some(aside) = self.aside() else { return Ok(false) };
+        if aside.is_dir() {
+            // Left by an attempt that was stopped, or somebody's.
+            if !Self::has_nothing_but(&aside, &self.files) {
+                return Ok(false);
+            }
+        } else {
             if !self.dir.is_dir() {
                 return Ok(true);
             }
-            if !self.has_nothing_else() || !self.is_known(known) {
+            if !Self::has_nothing_but(&self.dir, &self.files) || !self.is_known(known) {
                 return Ok(false);
             }
             disk.rename(&self.dir, &aside)?;
@@ -111,7 +126,10 @@ impl Source {
         for folder in folders.into_iter().rev() {
             match disk.remove_directory(&aside.join(folder)) {
                 Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
-                    disk.rename(&aside, &self.dir)?;
+                    // Another run may have taken the name.
+                    if !self.dir.exists() {
+                        disk.rename(&aside, &self.dir)?;
+                    }
                     return Ok(false);
                 }
                 done => done?,
@@ -205,7 +223,7 @@ impl Journal {
             // One that may not be removed must not keep the archive from being changed: the index says that it is there, so that
             // its rows will not be taken again.
             if !source.remove(&known, disk).unwrap_or(false) {
-                kept.push(source.dir.clone());
+                kept.push(source.aside().filter(|aside| aside.is_dir()).unwrap_or_else(|| source.dir.clone()));
             }
         }
         let path = root.join(JOURNAL);

@@ -1,24 +1,16 @@
 //! What ranks do with each other.
 
-use super::clocks::Clocks;
+use super::clocks::{AlignedBy, Clocks};
 use super::collective::CollectiveKind;
 use super::link::nvlink;
 use super::open::Ranks;
-use super::rank_finding::{RankCode, RankFinding};
-use super::reading::{Reading, Seen};
-use candlescope_schema::numbers::{duration, percent};
-use candlescope_schema::run::Finding;
+use super::rank_finding::RankFinding;
+use super::reading::{Reading, Seen, Source, merged};
+use super::rules;
+use candlescope_schema::run::{Finding, RunManifest};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A rank is a straggler if it takes longest in more than this share of steps, where chance gives each the same.
-const MOST_STEPS: f64 = 0.6;
-/// What is less than this share of a step is not told.
-const WORTH: f64 = 0.03;
-/// A link that carries less than this share of what it can is told of.
-const SLOW_LINK: f64 = 0.5;
-/// Fewest steps that all ranks have, to judge.
-const LEAST_STEPS: usize = 8;
 /// Bytes of an operation from which the link, not the start of the operation, decides how long it takes.
 const LARGE: u64 = 8 << 20;
 
@@ -32,37 +24,39 @@ pub struct RankFacts {
     pub host: String,
     /// Its device.
     pub device: String,
-    /// Measured steps that all ranks have.
-    pub steps: usize,
-    /// The median of them, nanoseconds.
+    /// The median of the judged steps, nanoseconds.
     pub step_ns: f64,
     /// The same without waiting for other ranks.
     pub own_ns: f64,
-    /// Of these steps, how many took this rank the longest of its own time.
+    /// Judged steps of which its own time was the longest of all ranks.
     pub longest: usize,
     /// Waiting in collectives until the last rank had come, nanoseconds a step.
     pub waiting_ns: f64,
     /// What collectives took after that, nanoseconds a step.
     pub transfer_ns: f64,
-    /// The part of both in which the device did nothing else, nanoseconds a step.
-    pub exposed_ns: f64,
+    /// The part of the waiting in which its device computed nothing.
+    pub exposed_waiting_ns: f64,
+    /// The part of the transfer in which its device computed nothing.
+    pub exposed_transfer_ns: f64,
 }
 
-/// A collective operation over all ranks.
+/// A kind of operation over all ranks, in the judged steps.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CollectiveSum {
     /// Which.
     pub kind: CollectiveKind,
-    /// How many, in measured steps of all ranks.
+    /// In which phase.
+    pub phase: String,
+    /// How many, of each rank.
     pub count: usize,
-    /// Waiting for the last rank, nanoseconds: the mean over ranks, a collective.
-    pub waiting_ns: f64,
-    /// What it took after that, nanoseconds: the mean over ranks, a collective.
+    /// Waiting for the last rank, nanoseconds: the mean over ranks, an operation. `None` for what ranks do not do all together.
+    pub waiting_ns: Option<f64>,
+    /// What it took after that, nanoseconds: the mean over ranks, an operation; of what ranks do not do all together, all of it.
     pub transfer_ns: f64,
-    /// Bytes a collective, where all say it.
+    /// Bytes of an operation, where all say it.
     pub bytes: Option<f64>,
-    /// Bytes a second on the bus [nccl-tests], of transfers of 8 MiB and more.
+    /// Bytes a second on the bus [nccl-tests], of transfers of 8 MiB and more on devices.
     pub bus_bytes_per_s: Option<f64>,
     /// What the link carries in one direction, by datasheet.
     pub link_bytes_per_s: Option<f64>,
@@ -78,301 +72,299 @@ pub struct RankAnalysis {
     pub missing: Vec<u32>,
     /// Their clocks.
     pub clocks: Clocks,
+    /// Where collectives were seen.
+    pub source: Source,
+    /// The phase in which most time goes: steps of it are judged.
+    pub phase: String,
+    /// Steps that are judged: measured on all ranks, with every collective known.
+    pub steps: usize,
+    /// Collectives of these that all ranks took part in.
+    pub matched: usize,
     /// Each rank.
     pub ranks: Vec<RankFacts>,
-    /// Measured steps that all ranks have.
-    pub steps: usize,
-    /// Whether collectives are kernels of the devices, or intervals of the hosts.
-    pub on_device: bool,
-    /// Each kind of collective.
+    /// Each kind of operation, in each phase.
     pub collectives: Vec<CollectiveSum>,
-    /// Steps in which ranks have different numbers of collectives: their collectives are in no figure.
-    pub unmatched_steps: usize,
-    /// What they lose to each other, the largest first.
+    /// Steps in which ranks have different collectives, or such as cannot be one: they are not judged.
+    pub odd_steps: usize,
+    /// What ranks lose to each other, the largest first.
     pub findings: Vec<RankFinding>,
     /// What is wrong with the files.
     pub damage: Vec<Finding>,
+}
+
+/// Times of a judged step on each rank.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Judged {
+    pub(crate) step: Vec<f64>,
+    pub(crate) own: Vec<f64>,
+    pub(crate) exposed_transfer: Vec<f64>,
+    waiting: Vec<f64>,
+    transfer: Vec<f64>,
+    exposed_waiting: Vec<f64>,
 }
 
 /// Reads the ranks' runs, and says what they do with each other.
 pub fn analyse(ranks: &Ranks) -> RankAnalysis {
     let readings: Vec<Reading> = ranks.runs().iter().map(Reading::of).collect();
     let manifests = ranks.manifests();
-    // Kernels say it better than intervals, which may end before the device does; but only if all ranks recorded some.
-    let on_device = readings.iter().all(|reading| !reading.on_device.is_empty());
-    let seen = |reading: &'_ Reading| if on_device { reading.on_device.clone() } else { reading.on_host.clone() };
-    let seen: Vec<Vec<Seen>> = readings.iter().map(seen).collect();
-    let (matched, unmatched_steps) = matched(&seen);
+    let source = source(&readings);
+    let places = places(&readings, source);
     let hosts: Vec<&str> = manifests.iter().map(|manifest| manifest.host.as_str()).collect();
-    let clocks = Clocks::of(&hosts, &matched);
-    let steps: Vec<u64> = readings[0]
-        .steps
-        .keys()
-        .filter(|step| readings.iter().all(|reading| reading.steps.contains_key(step)))
-        .copied()
-        .collect();
-    let split: Vec<Split> = matched.iter().map(|all| Split::of(all, &clocks)).collect();
-    // Of steps outside the windows in which kernels were recorded, it is not known who waited.
-    let known: BTreeSet<u64> = split.iter().filter_map(|split| split.step).collect();
-    let steps: Vec<u64> = steps.into_iter().filter(|step| !on_device || known.contains(step)).collect();
-    let facts = facts(ranks, &readings, &steps, &split);
+    let clocks = Clocks::of(&hosts, &places.matched);
+    // What ended on one rank before another had come was not one collective.
+    let ahead = |rank: usize| clocks.ahead_ns[rank];
+    let slack = if source == Source::Host { 0 } else { 2 * candlescope_schema::run::GPU_CLOCK_BOUND_NS as i64 };
+    let can_be = |all: &Vec<&Seen>| {
+        let last = all.iter().enumerate().map(|(rank, seen)| seen.start - ahead(rank)).max().unwrap_or(0);
+        let first = all.iter().enumerate().map(|(rank, seen)| seen.end - ahead(rank)).min().unwrap_or(0);
+        last <= first + slack
+    };
+    let (matched, odd): (Vec<_>, Vec<_>) = places.matched.into_iter().partition(can_be);
+    let mut odd_steps = places.odd;
+    odd_steps.extend(odd.iter().filter_map(|all| all[0].step));
+    let split: Vec<Split> = matched.iter().map(|all| Split::of(all, &clocks.ahead_ns)).collect();
+    let common = readings[0].steps.keys().filter(|step| {
+        readings.iter().all(|reading| reading.steps.contains_key(step) && reading.knows(source, **step))
+    });
+    let common: BTreeSet<u64> = common.copied().filter(|step| !odd_steps.contains(step)).collect();
+    let phase = longest_phase(&readings[0], &common);
+    let judged = judged(&readings, &split, &common, phase);
     let link = manifests.iter().map(|manifest| nvlink(&device_of(manifest))).collect::<Option<Vec<f64>>>();
-    let link = link.filter(|_| on_device && clocks.by == super::AlignedBy::OneMachine);
-    let link = link.and_then(|links| links.into_iter().reduce(f64::min));
-    let measured: Vec<&Split> = split.iter().filter(|split| split.step.is_some_and(|at| steps.contains(&at))).collect();
-    let collectives = sums(&measured, readings.len(), link);
+    let link = link.filter(|_| clocks.by == AlignedBy::OneMachine).and_then(|all| all.into_iter().reduce(f64::min));
+    let facts = manifests.iter().enumerate().map(|(rank, manifest)| fact(rank, manifest, &judged));
     let mut analysis = RankAnalysis {
         world_size: ranks.world_size(),
         missing: ranks.missing(),
-        clocks,
-        ranks: facts,
-        steps: steps.len(),
-        on_device,
-        collectives,
-        unmatched_steps,
+        source,
+        phase: phase.to_string(),
+        steps: judged.len(),
+        matched: split.iter().filter(|one| one.step.is_some_and(|step| common.contains(&step))).count(),
+        ranks: facts.collect(),
+        collectives: sums(&readings, source, &split, &common, ranks.world_size(), link),
+        odd_steps: odd_steps.len(),
         findings: Vec::new(),
         damage: readings.iter().flat_map(|reading| reading.findings.clone()).collect(),
+        clocks,
     };
-    analysis.findings = findings(&analysis, &own_times(&readings, &steps, &split));
+    analysis.findings = rules::findings(&analysis, &judged);
     analysis
 }
 
-/// Collectives that are the same on all ranks: the n-th of a kind in a step. And how many steps have no such order.
-fn matched(seen: &[Vec<Seen>]) -> (Vec<Vec<&Seen>>, usize) {
-    type Places<'a> = BTreeMap<(Option<u64>, CollectiveKind), Vec<&'a Seen>>;
-    let places: Vec<Places<'_>> = seen
-        .iter()
-        .map(|all| {
-            let mut places = Places::new();
-            for one in all.iter().filter(|one| one.kind.holds_all()) {
-                places.entry((one.step, one.kind)).or_default().push(one);
-            }
-            places
-        })
-        .collect();
-    let (mut matched, mut unmatched) = (Vec::new(), 0);
-    for (place, first) in &places[0] {
-        let all: Option<Vec<_>> = places.iter().map(|places| places.get(place)).collect();
-        match all {
-            Some(all) if all.iter().all(|others| others.len() == first.len()) => {
-                matched.extend((0..first.len()).map(|at| all.iter().map(|others| others[at]).collect::<Vec<&Seen>>()));
-            }
-            // A rank whose window of kernels lay elsewhere does not know the step.
-            None => {}
-            Some(_) => unmatched += 1,
+/// The best source that all ranks have: kernels, then time on the device. Intervals of the host say what a collective takes only
+/// where the host computes: otherwise it goes on before the device does.
+fn source(readings: &[Reading]) -> Source {
+    let all = |of: fn(&Reading) -> &Vec<Seen>| readings.iter().all(|reading| !of(reading).is_empty());
+    if all(|reading| &reading.kernels) {
+        Source::Kernels
+    } else if all(|reading| &reading.on_device) {
+        Source::DeviceTime
+    } else if readings.iter().any(|reading| reading.has_device) {
+        Source::Unknown
+    } else {
+        Source::Host
+    }
+}
+
+/// Collectives that are the same on all ranks: the n-th of a kind in a step.
+struct Places<'a> {
+    matched: Vec<Vec<&'a Seen>>,
+    /// Steps in which ranks have different ones.
+    odd: BTreeSet<u64>,
+}
+
+fn places(readings: &[Reading], source: Source) -> Places<'_> {
+    type Of<'a> = BTreeMap<(Option<u64>, CollectiveKind), Vec<&'a Seen>>;
+    let mut by_rank: Vec<Of<'_>> = Vec::new();
+    for reading in readings {
+        let mut of = Of::new();
+        for seen in reading.seen(source).iter().filter(|seen| seen.kind.holds_all()) {
+            of.entry((seen.step, seen.kind)).or_default().push(seen);
+        }
+        by_rank.push(of);
+    }
+    let keys: BTreeSet<(Option<u64>, CollectiveKind)> = by_rank.iter().flat_map(|of| of.keys().copied()).collect();
+    let (mut matched, mut odd) = (Vec::new(), BTreeSet::new());
+    for (step, kind) in keys {
+        // A rank that did not record the step's kernels does not say that there were none.
+        if step.is_some_and(|step| readings.iter().any(|reading| !reading.knows(source, step))) {
+            continue;
+        }
+        let all: Vec<&[&Seen]> =
+            by_rank.iter().map(|of| of.get(&(step, kind)).map_or(&[][..], Vec::as_slice)).collect();
+        match all.iter().all(|others| others.len() == all[0].len()) {
+            true => matched.extend((0..all[0].len()).map(|at| all.iter().map(|of| of[at]).collect::<Vec<&Seen>>())),
+            false => odd.extend(step),
         }
     }
     matched.sort_by_key(|all| all[0].start);
-    (matched, unmatched)
+    Places { matched, odd }
 }
 
-/// A collective, split for each rank.
+/// A collective, split on each rank where the last one had come.
 struct Split {
     kind: CollectiveKind,
     step: Option<u64>,
     bytes: Option<u64>,
-    waiting: Vec<i64>,
-    transfer: Vec<i64>,
-    exposed: Vec<i64>,
+    /// Of each rank by its own clock: start, when the last rank had come, end; and its device.
+    ranks: Vec<(i64, i64, i64, Option<usize>)>,
 }
 
 impl Split {
-    fn of(all: &[&Seen], clocks: &Clocks) -> Self {
-        let last = all.iter().zip(&clocks.ahead_ns).map(|(seen, ahead)| seen.start - ahead).max().unwrap_or(0);
-        let waiting: Vec<i64> = all
-            .iter()
-            .zip(&clocks.ahead_ns)
-            .map(|(seen, ahead)| (last - (seen.start - ahead)).clamp(0, seen.end - seen.start))
-            .collect();
+    fn of(all: &[&Seen], ahead: &[i64]) -> Self {
+        let last = all.iter().zip(ahead).map(|(seen, ahead)| seen.start - ahead).max().unwrap_or(0);
+        let split = |(seen, ahead): (&&Seen, &i64)| {
+            (seen.start, (last + ahead).clamp(seen.start, seen.end.max(seen.start)), seen.end, seen.device)
+        };
         let bytes = all.iter().map(|seen| seen.bytes).collect::<Option<Vec<u64>>>();
         Self {
             kind: all[0].kind,
             step: all[0].step,
             bytes: bytes.and_then(|bytes| bytes.into_iter().max()),
-            transfer: all.iter().zip(&waiting).map(|(seen, waiting)| seen.end - seen.start - waiting).collect(),
-            exposed: all.iter().map(|seen| seen.end - seen.start - seen.hidden).collect(),
-            waiting,
+            ranks: all.iter().zip(ahead).map(split).collect(),
         }
     }
 }
 
-/// For each step, each rank's time without waiting for others.
-fn own_times(readings: &[Reading], steps: &[u64], split: &[Split]) -> Vec<Vec<f64>> {
-    let mut waiting: BTreeMap<u64, Vec<i64>> = BTreeMap::new();
+/// The phase with the longest total of these steps.
+fn longest_phase(reading: &Reading, common: &BTreeSet<u64>) -> &'static str {
+    let mut total: BTreeMap<&'static str, i64> = BTreeMap::new();
+    for (_, took) in reading.steps.iter().filter(|(step, _)| common.contains(step)) {
+        *total.entry(took.phase).or_default() += took.ns;
+    }
+    total.into_iter().max_by_key(|(_, ns)| *ns).map_or("", |(phase, _)| phase)
+}
+
+fn judged(readings: &[Reading], split: &[Split], common: &BTreeSet<u64>, phase: &str) -> Vec<Judged> {
+    let mut of_step: BTreeMap<u64, Vec<&Split>> = BTreeMap::new();
     for one in split {
         if let Some(step) = one.step {
-            let of = waiting.entry(step).or_insert_with(|| vec![0; readings.len()]);
-            of.iter_mut().zip(&one.waiting).for_each(|(sum, waited)| *sum += waited);
+            of_step.entry(step).or_default().push(one);
         }
     }
-    let own = |step: &u64| {
-        let waited = waiting.get(step);
-        let of_rank = |(rank, reading): (usize, &Reading)| {
-            (reading.steps[step].ns - waited.map_or(0, |waited| waited[rank])).max(0) as f64
-        };
-        readings.iter().enumerate().map(of_rank).collect()
-    };
-    steps.iter().map(own).collect()
-}
-
-fn device_of(manifest: &candlescope_schema::run::RunManifest) -> String {
-    let gpu = manifest.gpus().first().and_then(|gpu| gpu["name"].as_str()).map(str::to_string);
-    gpu.unwrap_or_else(|| "CPU".to_string())
-}
-
-fn facts(ranks: &Ranks, readings: &[Reading], steps: &[u64], split: &[Split]) -> Vec<RankFacts> {
-    let own = own_times(readings, steps, split);
-    let in_steps = || split.iter().filter(|split| split.step.is_some_and(|at| steps.contains(&at)));
-    let count = steps.len().max(1) as f64;
-    let fact = |(rank, manifest): (usize, &candlescope_schema::run::RunManifest)| {
-        let sum = |of: fn(&Split) -> &Vec<i64>| in_steps().map(|split| of(split)[rank] as f64).sum::<f64>() / count;
-        RankFacts {
-            rank: manifest.rank,
-            host: manifest.host.clone(),
-            device: device_of(manifest),
-            steps: steps.len(),
-            step_ns: median(steps.iter().map(|step| readings[rank].steps[step].ns as f64).collect()),
-            own_ns: median(own.iter().map(|all| all[rank]).collect()),
-            longest: own.iter().filter(|all| longest(all) == Some(rank)).count(),
-            waiting_ns: sum(|split| &split.waiting),
-            transfer_ns: sum(|split| &split.transfer),
-            exposed_ns: sum(|split| &split.exposed),
+    let of = |step: &u64| {
+        let all = of_step.get(step).map_or(&[][..], Vec::as_slice);
+        let mut judged = Judged::default();
+        for (rank, reading) in readings.iter().enumerate() {
+            let took = &reading.steps[step];
+            let device = all.first().and_then(|one| one.ranks[rank].3);
+            let part = |of: fn(&(i64, i64, i64, Option<usize>)) -> (i64, i64)| {
+                // Two at once count once.
+                let parts = merged(all.iter().map(|one| of(&one.ranks[rank])).filter(|(from, to)| from < to).collect());
+                let length: i64 = parts.iter().map(|(from, to)| to - from).sum();
+                (length, reading.exposed(device, &parts))
+            };
+            let (both, exposed) = part(|(start, _, end, _)| (*start, *end));
+            let (waiting, exposed_waiting) = part(|(start, last, _, _)| (*start, *last));
+            judged.step.push(took.ns as f64);
+            // While its device waits, a host may go on putting work on it: it would take that long without waiting as well.
+            let own = (took.ns - exposed_waiting).max(took.launching);
+            judged.own.push(own.max(0) as f64);
+            judged.waiting.push(waiting as f64);
+            judged.transfer.push((both - waiting).max(0) as f64);
+            judged.exposed_waiting.push(exposed_waiting as f64);
+            judged.exposed_transfer.push((exposed - exposed_waiting).max(0) as f64);
         }
+        judged
     };
-    ranks.manifests().into_iter().enumerate().map(fact).collect()
+    common.iter().filter(|step| readings[0].steps[step].phase == phase).map(of).collect()
 }
 
-/// The rank with the longest of these times.
-fn longest(all: &[f64]) -> Option<usize> {
-    all.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(rank, _)| rank)
+fn device_of(manifest: &RunManifest) -> String {
+    let gpus = manifest.gpus();
+    // A machine's list has all of them; ranks take one each, in order.
+    let gpu = gpus.get(manifest.rank as usize % gpus.len().max(1)).and_then(|gpu| gpu["name"].as_str());
+    gpu.map_or_else(|| "CPU".to_string(), str::to_string)
 }
 
-fn sums(split: &[&Split], ranks: usize, link: Option<f64>) -> Vec<CollectiveSum> {
-    let mut by_kind: BTreeMap<CollectiveKind, Vec<&Split>> = BTreeMap::new();
-    split.iter().for_each(|one| by_kind.entry(one.kind).or_default().push(one));
-    let sum = |(kind, all): (CollectiveKind, Vec<&Split>)| {
-        let mean = |of: fn(&Split) -> &Vec<i64>| {
-            all.iter().flat_map(|one| of(one)).sum::<i64>() as f64 / (all.len() * ranks).max(1) as f64
-        };
+fn fact(rank: usize, manifest: &RunManifest, judged: &[Judged]) -> RankFacts {
+    let each = |of: fn(&Judged) -> &Vec<f64>| judged.iter().map(move |step| of(step)[rank]);
+    RankFacts {
+        rank: manifest.rank,
+        host: manifest.host.clone(),
+        device: device_of(manifest),
+        step_ns: median(each(|step| &step.step).collect()),
+        own_ns: median(each(|step| &step.own).collect()),
+        longest: judged.iter().filter(|step| longest(&step.own) == Some(rank)).count(),
+        waiting_ns: mean(each(|step| &step.waiting)),
+        transfer_ns: mean(each(|step| &step.transfer)),
+        exposed_waiting_ns: mean(each(|step| &step.exposed_waiting)),
+        exposed_transfer_ns: mean(each(|step| &step.exposed_transfer)),
+    }
+}
+
+/// The rank with the longest of these times; none where two have it.
+pub(crate) fn longest(all: &[f64]) -> Option<usize> {
+    let most = all.iter().copied().fold(f64::MIN, f64::max);
+    let mut with = all.iter().enumerate().filter(|(_, value)| **value >= most).map(|(rank, _)| rank);
+    let first = with.next();
+    first.filter(|_| with.next().is_none())
+}
+
+fn sums(
+    readings: &[Reading],
+    source: Source,
+    split: &[Split],
+    common: &BTreeSet<u64>,
+    world: usize,
+    link: Option<f64>,
+) -> Vec<CollectiveSum> {
+    let phase_of =
+        |step: Option<u64>| step.filter(|step| common.contains(step)).map(|step| readings[0].steps[&step].phase);
+    let mut by_kind: BTreeMap<(&str, CollectiveKind), Vec<&Split>> = BTreeMap::new();
+    for one in split {
+        if let Some(phase) = phase_of(one.step) {
+            by_kind.entry((phase, one.kind)).or_default().push(one);
+        }
+    }
+    let ranks = readings.len();
+    let sum = |((phase, kind), all): ((&str, CollectiveKind), Vec<&Split>)| {
+        let each = || all.iter().flat_map(|one| &one.ranks);
         let bytes = all.iter().map(|one| one.bytes).collect::<Option<Vec<u64>>>();
-        // The last rank to come does nothing but transfer.
+        // Of the last rank to come, all of it is transfer.
         let large = all.iter().filter(|one| one.bytes.is_some_and(|bytes| bytes >= LARGE));
         let (moved, took) = large.fold((0.0, 0.0), |(moved, took), one| {
-            let shortest = one.transfer.iter().copied().min().unwrap_or(0);
+            let shortest = one.ranks.iter().map(|(_, last, end, _)| end - last).min().unwrap_or(0);
             (moved + one.bytes.unwrap_or(0) as f64, took + shortest as f64 / 1e9)
         });
-        let bus = kind.bus_factor(ranks).filter(|_| took > 0.0).map(|factor| moved * factor / took);
+        let on_device = matches!(source, Source::Kernels | Source::DeviceTime);
         CollectiveSum {
             kind,
+            phase: phase.to_string(),
             count: all.len(),
-            waiting_ns: mean(|one| &one.waiting),
-            transfer_ns: mean(|one| &one.transfer),
-            bytes: bytes.map(|bytes| bytes.iter().sum::<u64>() as f64 / bytes.len().max(1) as f64),
-            bus_bytes_per_s: bus,
-            link_bytes_per_s: link,
+            waiting_ns: Some(mean(each().map(|(start, last, ..)| (last - start) as f64))),
+            transfer_ns: mean(each().map(|(_, last, end, _)| (end - last) as f64)),
+            bytes: bytes.map(|bytes| mean(bytes.into_iter().map(|bytes| bytes as f64))),
+            bus_bytes_per_s: kind.bus_factor(world).filter(|_| on_device && took > 0.0).map(|of| moved * of / took),
+            link_bytes_per_s: link.filter(|_| on_device),
         }
     };
-    by_kind.into_iter().map(sum).collect()
-}
-
-fn findings(analysis: &RankAnalysis, own: &[Vec<f64>]) -> Vec<RankFinding> {
-    let mut found = Vec::new();
-    if own.len() < LEAST_STEPS {
-        return found;
-    }
-    let step = mean(analysis.ranks.iter().map(|rank| rank.step_ns));
-    // What a step would take if every rank took the mean, or the median of the others.
-    let lost = |of: fn(&[f64]) -> f64| mean(own.iter().map(|all| all.iter().copied().fold(0.0, f64::max) - of(all)));
-    let balance = lost(|all| mean(all.iter().copied())) / step;
-    let slowest = analysis.ranks.iter().max_by_key(|rank| rank.longest);
-    match slowest.filter(|rank| rank.longest as f64 > MOST_STEPS * own.len() as f64) {
-        Some(slow) => {
-            let at = analysis.ranks.iter().position(|rank| rank.rank == slow.rank).unwrap_or(0);
-            let behind = |all: &Vec<f64>| {
-                let others = all.iter().enumerate().filter(|(rank, _)| *rank != at).map(|(_, own)| *own);
-                all[at] - others.fold(0.0, f64::max)
-            };
-            let gain = mean(own.iter().map(behind)) / step;
-            if gain > WORTH {
-                let others = median(analysis.ranks.iter().filter(|r| r.rank != slow.rank).map(|r| r.own_ns).collect());
-                found.push(RankFinding {
-                    code: RankCode::StragglerRank,
-                    text: format!(
-                        "Rank {} takes {} of its own a step, the others {} (medians): it was the slowest in {} of {} steps, and \
-                         the others wait for it.",
-                        slow.rank,
-                        duration(slow.own_ns),
-                        duration(others),
-                        slow.longest,
-                        own.len()
-                    ),
-                    remedy: format!(
-                        "Compare rank {} with another (`candlescope compare`): its device, its clocks and its share of the work",
-                        slow.rank
-                    ),
-                    gain: Some(gain),
-                    rank: Some(slow.rank),
-                });
-            }
-        }
-        None if balance > WORTH => found.push(RankFinding {
-            code: RankCode::RankImbalance,
-            text: format!(
-                "The slowest rank of a step takes {} of a step longer than the mean, and it is not always the same one.",
-                percent(balance)
-            ),
-            remedy: "Give ranks equal shares of each step; look for what else runs on their machines".to_string(),
-            gain: Some(balance),
-            rank: None,
-        }),
-        None => {}
-    }
-    // Transfer that nothing hides: of what is exposed, what is not waiting.
-    let exposed = mean(analysis.ranks.iter().map(|rank| (rank.exposed_ns - rank.waiting_ns).max(0.0))) / step;
-    if exposed > WORTH {
-        found.push(RankFinding {
-            code: RankCode::ExposedCommunication,
-            text: format!(
-                "Transfers of collectives take {} of a step, in which {}.",
-                percent(exposed),
-                if analysis.on_device { "the device computes nothing" } else { "the host does nothing else" }
-            ),
-            remedy: "Overlap them with computing of another part, send fewer bytes (bf16, a part of the layers in parallel), or \
-                     larger pieces"
-                .to_string(),
-            gain: Some(exposed),
-            rank: None,
-        });
-    }
-    for of in &analysis.collectives {
-        if let (Some(bus), Some(link)) = (of.bus_bytes_per_s, of.link_bytes_per_s)
-            && bus < SLOW_LINK * link
-        {
-            found.push(RankFinding {
-                code: RankCode::BusBandwidth,
-                text: format!(
-                    "`{}` of 8 MiB and more reaches {:.0} GB/s on the bus (measured); the link carries {:.0} GB/s in one direction \
-                     (datasheet).",
-                    of.kind.name(),
-                    bus / 1e9,
-                    link / 1e9
-                ),
-                remedy: "Look at NCCL_DEBUG=INFO for the transport that was chosen, and at `nvidia-smi topo -m`".to_string(),
-                gain: None,
-                rank: None,
-            });
+    let mut all: Vec<CollectiveSum> = by_kind.into_iter().map(sum).collect();
+    // What only some ranks do together has no last one to wait for.
+    let mut others: BTreeMap<(&str, CollectiveKind), Vec<f64>> = BTreeMap::new();
+    for seen in readings.iter().flat_map(|reading| reading.seen(source)).filter(|seen| !seen.kind.holds_all()) {
+        if let Some(phase) = phase_of(seen.step) {
+            others.entry((phase, seen.kind)).or_default().push((seen.end - seen.start) as f64);
         }
     }
-    found.sort_by(|a, b| b.gain.unwrap_or(0.0).total_cmp(&a.gain.unwrap_or(0.0)));
-    found
+    all.extend(others.into_iter().map(|((phase, kind), took)| CollectiveSum {
+        kind,
+        phase: phase.to_string(),
+        count: took.len() / ranks.max(1),
+        waiting_ns: None,
+        transfer_ns: mean(took.into_iter()),
+        bytes: None,
+        bus_bytes_per_s: None,
+        link_bytes_per_s: None,
+    }));
+    all
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
     if count > 0.0 { sum / count } else { 0.0 }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     if values.is_empty() {
         return 0.0;
     }

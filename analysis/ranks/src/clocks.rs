@@ -3,6 +3,9 @@
 use super::reading::Seen;
 use serde::Serialize;
 
+/// What times of one machine may contradict each other by, nanoseconds: how far device and host clocks are held together.
+const TOLERANCE: i64 = 2 * candlescope_schema::run::GPU_CLOCK_BOUND_NS as i64;
+
 /// What clocks are held together by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -10,7 +13,7 @@ use serde::Serialize;
 pub enum AlignedBy {
     /// All ranks ran on one machine.
     OneMachine,
-    /// By the ends of collectives, which no rank can leave before all have come.
+    /// By collectives, which no rank can leave before all have come.
     Collectives,
     /// By nothing: as the machines' clocks are, which NTP holds together to some milliseconds.
     Nothing,
@@ -24,24 +27,49 @@ pub struct Clocks {
     pub by: AlignedBy,
     /// What each rank's times are ahead of the first one's, nanoseconds. Taken off before ranks are compared.
     pub ahead_ns: Vec<i64>,
-    /// How far the ends of one collective lie apart after that on the ranks, nanoseconds: 95 of 100 lie within. Clocks differ
-    /// by no more than this; what remains is also that ranks leave a collective one after the other. `None` without
-    /// collectives.
+    /// How far that may be wrong at most, nanoseconds: nobody leaves a collective before all have come, which leaves no more
+    /// room. 0 on one machine; `None` without collectives.
     pub bound_ns: Option<i64>,
+    /// How far the ends of one collective lie apart after that: 95 of 100 lie within, nanoseconds.
+    pub ends_apart_ns: Option<i64>,
     /// Collectives that this rests on.
     pub collectives: usize,
+    /// Whether all of them agree. Otherwise clocks drift, or what was taken for one collective was several.
+    pub agrees: bool,
 }
 
 impl Clocks {
     /// Holds clocks together by collectives that all ranks took part in.
     pub(crate) fn of(hosts: &[&str], matched: &[Vec<&Seen>]) -> Self {
         let ranks = hosts.len();
-        let one_machine = hosts.iter().all(|host| *host == hosts[0]) && !hosts[0].is_empty();
-        let ends = |rank: usize| matched.iter().map(move |all| all[rank].end - all[0].end);
-        let (by, ahead_ns) = match (one_machine, matched.is_empty()) {
-            (true, _) => (AlignedBy::OneMachine, vec![0; ranks]),
-            (false, true) => (AlignedBy::Nothing, vec![0; ranks]),
-            (false, false) => (AlignedBy::Collectives, (0..ranks).map(|rank| median(ends(rank).collect())).collect()),
+        // What a rank is ahead of the first one lies within.
+        let room = |rank: usize| {
+            let low = matched.iter().map(|all| all[rank].start - all[0].end).max();
+            let high = matched.iter().map(|all| all[rank].end - all[0].start).min();
+            low.zip(high)
+        };
+        let rooms: Vec<Option<(i64, i64)>> = (0..ranks).map(room).collect();
+        // Machines may be called alike.
+        let fits = |room: &Option<(i64, i64)>| room.is_none_or(|(low, high)| low <= TOLERANCE && high >= -TOLERANCE);
+        let one_machine = hosts.iter().all(|host| *host == hosts[0]) && !hosts[0].is_empty() && rooms.iter().all(fits);
+        let (by, ahead_ns, bound_ns, agrees) = match (one_machine, matched.is_empty()) {
+            (true, _) => (AlignedBy::OneMachine, vec![0; ranks], Some(0), true),
+            (false, true) => (AlignedBy::Nothing, vec![0; ranks], None, true),
+            (false, false) => {
+                let mut bound = 0;
+                let mut agrees = true;
+                let ahead = rooms.iter().enumerate().map(|(rank, room)| {
+                    let (low, high) = room.unwrap_or_default();
+                    agrees &= low <= high + TOLERANCE;
+                    // Ends are what lies closest together, as far as there is room.
+                    let ends = median(matched.iter().map(|all| all[rank].end - all[0].end).collect());
+                    let ahead = ends.clamp(low.min(high), low.max(high));
+                    bound = bound.max((high - ahead).abs()).max((ahead - low).abs());
+                    ahead
+                });
+                let ahead: Vec<i64> = ahead.collect();
+                (AlignedBy::Collectives, ahead, Some(bound), agrees)
+            }
         };
         let mut apart: Vec<i64> = matched
             .iter()
@@ -52,23 +80,33 @@ impl Clocks {
             })
             .collect();
         apart.sort_unstable();
-        let bound_ns = apart.get((apart.len() * 95 / 100).min(apart.len().saturating_sub(1))).copied();
-        Self { by, ahead_ns, bound_ns, collectives: matched.len() }
+        let ends_apart_ns = apart.get((apart.len() * 95 / 100).min(apart.len().saturating_sub(1))).copied();
+        Self { by, ahead_ns, bound_ns, ends_apart_ns, collectives: matched.len(), agrees }
     }
 
-    /// In a sentence.
+    /// In sentences.
     pub fn text(&self) -> String {
-        let bound = match self.bound_ns {
-            Some(ns) => format!(
-                ": the ends of a collective lie within {} of each other (95 % of {})",
-                candlescope_schema::numbers::duration(ns as f64),
-                self.collectives
-            ),
+        let time = |ns: i64| candlescope_schema::numbers::duration(ns as f64);
+        let ends = match self.ends_apart_ns {
+            Some(ns) => {
+                format!(
+                    " The ends of a collective lie within {} of each other (95 % of {}).",
+                    time(ns),
+                    self.collectives
+                )
+            }
             None => String::new(),
         };
         match self.by {
-            AlignedBy::OneMachine => format!("All ranks have one machine's clock{bound}."),
-            AlignedBy::Collectives => format!("Clocks are held together by the ends of collectives{bound}."),
+            AlignedBy::OneMachine => format!("All ranks have one machine's clock.{ends}"),
+            AlignedBy::Collectives if !self.agrees => format!(
+                "Clocks contradict each other: they drift, or collectives of different groups of ranks were taken for one. What is \
+                 said of waiting may be wrong.{ends}"
+            ),
+            AlignedBy::Collectives => format!(
+                "Clocks of several machines are held together by collectives, to {} at most.{ends}",
+                time(self.bound_ns.unwrap_or(0))
+            ),
             AlignedBy::Nothing => {
                 "Clocks are those of the machines (NTP): times of different ranks may differ by milliseconds."
                     .to_string()
@@ -88,21 +126,57 @@ mod tests {
     use crate::CollectiveKind;
 
     fn seen(start: i64, end: i64) -> Seen {
-        Seen { kind: CollectiveKind::AllReduce, step: None, start, end, bytes: None, hidden: 0 }
+        Seen { kind: CollectiveKind::AllReduce, step: None, start, end, bytes: None, device: None }
+    }
+
+    fn of(hosts: &[&str; 2], all: &[[Seen; 2]]) -> Clocks {
+        let matched: Vec<Vec<&Seen>> = all.iter().map(|pair| pair.iter().collect()).collect();
+        Clocks::of(hosts, &matched)
     }
 
     #[test]
-    fn another_machines_clock_is_found_by_what_ends_together() {
-        // The second one is 5 ms ahead, and leaves up to 20 ns later.
-        let all: Vec<[Seen; 2]> = (0..40i64)
-            .map(|n| [seen(n * 1000, n * 1000 + 900), seen(n * 1000 + 5_000_100, n * 1000 + 5_000_900 + n % 3 * 10)])
+    fn another_machines_clock_is_found_and_how_far_it_may_be_wrong() {
+        // The second one is an hour ahead. Each is the last to come now and then, and a transfer takes 800 ns.
+        const AHEAD: i64 = 3_600_000_000_000;
+        let one = |n: i64| {
+            let (a, b) = if n % 2 == 0 { (0, 50_000) } else { (50_000, 0) };
+            let (at, end) = (n * 1_000_000, n * 1_000_000 + 50_800);
+            [seen(at + a, end), seen(at + b + AHEAD, end + AHEAD + n % 3 * 10)]
+        };
+        let all: Vec<[Seen; 2]> = (0..40).map(one).collect();
+        let clocks = of(&["a", "b"], &all);
+        assert_eq!((clocks.by, clocks.collectives, clocks.agrees), (AlignedBy::Collectives, 40, true));
+        assert!(
+            (clocks.ahead_ns[1] - AHEAD).abs() <= clocks.bound_ns.unwrap() && clocks.bound_ns.unwrap() <= 820,
+            "{clocks:?}"
+        );
+        // Machines of one name are still two, and one machine's clock needs no change.
+        assert_eq!(of(&["localhost", "localhost"], &all).by, AlignedBy::Collectives);
+        let here: Vec<[Seen; 2]> =
+            (0..9).map(|n| [seen(n * 1000, n * 1000 + 900), seen(n * 1000, n * 1000 + 880)]).collect();
+        assert_eq!(of(&["a", "a"], &here).ahead_ns, [0, 0]);
+        assert_eq!(of(&["a", "b"], &[]).by, AlignedBy::Nothing);
+    }
+
+    #[test]
+    fn one_that_is_always_last_leaves_room_that_is_told() {
+        // The second one comes 3 ms later each time, and both end together: its clock, or its work.
+        let all: Vec<[Seen; 2]> = (0..20)
+            .map(|n| {
+                [
+                    seen(n * 10_000_000, n * 10_000_000 + 3_100_000),
+                    seen(n * 10_000_000 + 3_000_000, n * 10_000_000 + 3_100_000),
+                ]
+            })
             .collect();
-        let matched: Vec<Vec<&Seen>> = all.iter().map(|pair| pair.iter().collect()).collect();
-        let clocks = Clocks::of(&["a", "b"], &matched);
-        assert_eq!((clocks.by, clocks.collectives), (AlignedBy::Collectives, 40));
-        assert_eq!(clocks.ahead_ns, [0, 5_000_010]);
-        assert!(clocks.bound_ns.unwrap() <= 10, "{clocks:?}");
-        assert_eq!(Clocks::of(&["a", "a"], &matched).ahead_ns, [0, 0], "one machine has one clock");
-        assert_eq!(Clocks::of(&["a", "b"], &[]).by, AlignedBy::Nothing);
+        let clocks = of(&["a", "b"], &all);
+        assert_eq!(clocks.ahead_ns, [0, 0]);
+        assert!(clocks.bound_ns.unwrap() >= 3_000_000, "{clocks:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_told() {
+        let all = [[seen(0, 100_000), seen(0, 100_000)], [seen(1_000_000, 1_100_000), seen(9_000_000, 9_100_000)]];
+        assert!(!of(&["a", "b"], &all).agrees);
     }
 }

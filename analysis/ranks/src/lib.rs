@@ -13,6 +13,7 @@ mod link;
 mod open;
 mod rank_finding;
 mod reading;
+mod rules;
 mod show;
 
 pub use analysis::{CollectiveSum, RankAnalysis, RankFacts, analyse};
@@ -20,4 +21,5 @@ pub use clocks::{AlignedBy, Clocks};
 pub use collective::CollectiveKind;
 pub use open::{Ranks, RanksError};
 pub use rank_finding::{RankCode, RankFinding};
+pub use reading::Source;
 pub use show::{document, page, text};

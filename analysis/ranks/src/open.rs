@@ -42,7 +42,7 @@ pub enum RanksError {
 }
 
 impl Ranks {
-    /// Opens the runs of ranks in a folder: of several starts of the program, those of the last one.
+    /// Opens the runs of ranks in a folder: of several starts of the program, the last of each rank.
     ///
     /// # Errors
     /// When there are none, or two of one rank that ran at the same time.
@@ -50,29 +50,36 @@ impl Ranks {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let mut dirs: Vec<PathBuf> = entries.filter(|path| path.join(MANIFEST_FILE).is_file()).take(MOST).collect();
         dirs.sort();
-        let runs = dirs.into_iter().map(|dir| Run::open_within(dir, limits.clone())).collect::<Result<Vec<_>, _>>()?;
-        let is_rank = |manifest: &RunManifest| manifest.world_size.is_some_and(|size| size > 1);
-        let last = runs.iter().filter_map(Run::manifest).filter(|manifest| is_rank(manifest));
-        let Some(last) = last.max_by_key(|manifest| manifest.started_ns).cloned() else {
-            return Err(RanksError::None(folder.to_path_buf()));
-        };
-        let at_once = |manifest: &RunManifest| {
-            manifest.world_size == last.world_size && manifest.ended_ns.unwrap_or(i64::MAX) >= last.started_ns
-        };
-        let mut by_rank: BTreeMap<u32, Run> = BTreeMap::new();
-        for run in runs {
-            let Some(rank) = run.manifest().filter(|manifest| at_once(manifest)).map(|manifest| manifest.rank) else {
-                continue;
-            };
-            if let Some(other) = by_rank.get(&rank) {
-                return Err(RanksError::Twice { rank, one: other.dir().to_path_buf(), other: run.dir().to_path_buf() });
+        let mut runs: Vec<(Run, RunManifest)> = Vec::new();
+        for dir in dirs {
+            // One that cannot be read, as of a start that failed, is none of those that are looked for.
+            let Ok(run) = Run::open_within(&dir, limits.clone()) else { continue };
+            let manifest = run.manifest().filter(|manifest| manifest.world_size.is_some_and(|size| size > 1)).cloned();
+            runs.extend(manifest.map(|manifest| (run, manifest)));
+        }
+        runs.sort_by_key(|(_, manifest)| std::cmp::Reverse(manifest.started_ns));
+        let Some((_, last)) = runs.first() else { return Err(RanksError::None(folder.to_path_buf())) };
+        let last = last.clone();
+        let mut by_rank: BTreeMap<u32, (Run, RunManifest)> = BTreeMap::new();
+        for (run, manifest) in runs.into_iter().filter(|(_, manifest)| manifest.world_size == last.world_size) {
+            // A run that was killed says no end: it was over when another of its rank began.
+            let over = manifest.ended_ns.unwrap_or(manifest.started_ns);
+            match by_rank.get(&manifest.rank) {
+                Some((later, of)) if over > of.started_ns && manifest.host == of.host => {
+                    let (one, other) = (later.dir().to_path_buf(), run.dir().to_path_buf());
+                    return Err(RanksError::Twice { rank: manifest.rank, one, other });
+                }
+                Some(_) => {}
+                // Of a start before the last one: clocks of other machines do not say so.
+                None if over < last.started_ns && manifest.host == last.host => {}
+                None => drop(by_rank.insert(manifest.rank, (run, manifest))),
             }
-            by_rank.insert(rank, run);
         }
         if by_rank.len() < 2 {
             return Err(RanksError::None(folder.to_path_buf()));
         }
-        Ok(Self { runs: by_rank.into_values().collect(), world_size: last.world_size.unwrap_or(0) as usize })
+        let runs = by_rank.into_values().map(|(run, _)| run).collect();
+        Ok(Self { runs, world_size: last.world_size.unwrap_or(0) as usize })
     }
 
     /// The runs.

@@ -4,8 +4,23 @@ use super::collective::CollectiveKind;
 use candlescope_reader::Run;
 use candlescope_schema::run::Finding;
 use candlescope_schema::{KernelKind, RecordKind};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+
+/// Where collectives were seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Source {
+    /// As kernels of the devices.
+    Kernels,
+    /// As intervals with time on the device.
+    DeviceTime,
+    /// As intervals of hosts that compute themselves.
+    Host,
+    /// As calls that only put work on a device, or not at all: what they take is not known.
+    Unknown,
+}
 
 /// A collective as one rank saw it.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,15 +30,19 @@ pub(crate) struct Seen {
     pub(crate) start: i64,
     pub(crate) end: i64,
     pub(crate) bytes: Option<u64>,
-    /// Time within it in which the same device computed; none on a host.
-    pub(crate) hidden: i64,
+    /// Its device, by the number of [`Reading::computing`].
+    pub(crate) device: Option<usize>,
 }
 
 /// A step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Took {
-    pub(crate) phase: String,
+    pub(crate) phase: &'static str,
     pub(crate) ns: i64,
+    start: i64,
+    /// From its beginning to the end of its last call that put work on a device: as long as its host takes, whoever waits on the
+    /// device meanwhile. 0 where that was not recorded.
+    pub(crate) launching: i64,
 }
 
 /// One rank.
@@ -31,10 +50,18 @@ pub(crate) struct Took {
 pub(crate) struct Reading {
     /// Measured steps by number.
     pub(crate) steps: BTreeMap<u64, Took>,
-    /// Collectives as intervals of the host.
-    pub(crate) on_host: Vec<Seen>,
-    /// Collectives as kernels.
+    /// Collectives by where they were seen.
+    pub(crate) kernels: Vec<Seen>,
     pub(crate) on_device: Vec<Seen>,
+    pub(crate) on_host: Vec<Seen>,
+    /// Steps whose kernels were recorded.
+    pub(crate) windows: BTreeSet<u64>,
+    /// Steps in which an interval of a collective has no time on the device.
+    untimed: BTreeSet<u64>,
+    /// Whether anything ran on a device.
+    pub(crate) has_device: bool,
+    /// When each device computed: without overlaps, in order.
+    pub(crate) computing: Vec<Vec<(i64, i64)>>,
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -42,55 +69,117 @@ impl Reading {
     pub(crate) fn of(run: &Run) -> Self {
         let mut reading = Self::default();
         let warmup = run.manifest().map_or(0, |manifest| manifest.warmup_requests());
-        let mut bytes_of: HashMap<u64, u64> = HashMap::new();
-        let mut computing: HashMap<Arc<str>, Vec<(i64, i64)>> = HashMap::new();
-        let mut kernels: Vec<(Arc<str>, Option<u64>, Seen)> = Vec::new();
+        // Bytes of an interval, and how many collectives it launched: of several, nobody says which has how many.
+        let (mut bytes_of, mut launched): (HashMap<u64, u64>, HashMap<u64, u32>) = Default::default();
+        let mut launched_by: HashMap<u64, i64> = HashMap::new();
+        let mut devices: HashMap<Arc<str>, usize> = HashMap::new();
+        let mut kernels: Vec<(Option<u64>, Seen)> = Vec::new();
+        let mut spans: Vec<(u64, Seen, Option<(i64, i64)>)> = Vec::new();
         let mut batches = run.batches().of_tables(&[RecordKind::Step, RecordKind::Span, RecordKind::Kernel]);
         for batch in batches.by_ref() {
             for step in &batch.steps {
-                let warm = step.request.is_none_or(|request| request > warmup);
-                if let (Some(phase), true) = (step.phase, warm) {
-                    let took = Took { phase: phase.as_str().to_string(), ns: signed(step.host_dur_ns) };
-                    reading.steps.insert(step.step, took);
+                reading.has_device |= step.gpu.is_some();
+                let last = step.serves.iter().map(|served| served.request).max().or(step.request);
+                if let (Some(phase), true) = (step.phase, last.is_none_or(|request| request > warmup)) {
+                    let (ns, start) = (signed(step.host_dur_ns), step.host_start.0);
+                    reading.steps.insert(step.step, Took { phase: phase.as_str(), ns, start, launching: 0 });
                 }
             }
             for span in &batch.spans {
                 let Some(kind) = CollectiveKind::of_span(&span.path.name) else { continue };
-                let bytes = span.io_bytes.or(span.bytes);
-                bytes.map(|bytes| bytes_of.insert(span.seq, bytes));
+                span.io_bytes.map(|bytes| bytes_of.insert(span.seq, bytes));
                 // What was replayed was not entered.
                 let Some((start, ns)) = span.host_time() else { continue };
-                let end = start.0 + signed(ns);
-                reading.on_host.push(Seen { kind, step: span.step, start: start.0, end, bytes, hidden: 0 });
+                let end = start.0.saturating_add(signed(ns));
+                let bytes = span.io_bytes;
+                let on_device = span.gpu.map(|gpu| (gpu.start.0, gpu.start.0.saturating_add(signed(gpu.dur_ns))));
+                let seen = Seen { kind, step: span.step, start: start.0, end, bytes, device: None };
+                spans.push((candlescope_schema::thread_of(span.seq), seen, on_device));
             }
             for kernel in &batch.kernels {
-                let (start, end) = (kernel.gpu_start.0, kernel.gpu_start.0 + signed(kernel.gpu_dur_ns));
+                reading.has_device = true;
+                reading.windows.extend(kernel.step);
+                if let (Some(step), Some(launch)) = (kernel.step, kernel.launch_start) {
+                    let end = launch.0.saturating_add(signed(kernel.launch_dur_ns.unwrap_or(0)));
+                    let last = launched_by.entry(step).or_insert(end);
+                    *last = end.max(*last);
+                }
+                let (start, end) = (kernel.gpu_start.0, kernel.gpu_start.0.saturating_add(signed(kernel.gpu_dur_ns)));
+                let next = devices.len();
+                let device = *devices.entry(kernel.device.clone()).or_insert(next);
+                if device == reading.computing.len() {
+                    reading.computing.push(Vec::new());
+                }
                 match CollectiveKind::of_kernel(&kernel.name) {
                     Some(kind) => {
-                        let seen = Seen { kind, step: kernel.step, start, end, bytes: None, hidden: 0 };
-                        kernels.push((kernel.device.clone(), kernel.seq, seen));
+                        kernel.seq.map(|seq| *launched.entry(seq).or_default() += 1);
+                        let step = kernel.step;
+                        kernels.push((kernel.seq, Seen { kind, step, start, end, bytes: None, device: Some(device) }));
                     }
-                    None if kernel.kind == KernelKind::Kernel => {
-                        computing.entry(kernel.device.clone()).or_default().push((start, end));
-                    }
+                    None if kernel.kind == KernelKind::Kernel => reading.computing[device].push((start, end)),
                     None => {}
                 }
             }
         }
-        let computing: HashMap<Arc<str>, Vec<(i64, i64)>> =
-            computing.into_iter().map(|(device, intervals)| (device, merged(intervals))).collect();
-        reading.on_device = kernels
+        for (step, end) in launched_by {
+            if let Some(took) = reading.steps.get_mut(&step) {
+                took.launching = (end - took.start).clamp(0, took.ns);
+            }
+        }
+        reading.computing.iter_mut().for_each(|intervals| *intervals = merged(std::mem::take(intervals)));
+        reading.kernels = kernels
             .into_iter()
-            .map(|(device, seq, mut seen)| {
-                seen.bytes = seq.and_then(|seq| bytes_of.get(&seq).copied());
-                seen.hidden = computing.get(&device).map_or(0, |busy| overlap(busy, seen.start, seen.end));
+            .map(|(seq, mut seen)| {
+                let alone = seq.filter(|seq| launched.get(seq) == Some(&1));
+                seen.bytes = alone.and_then(|seq| bytes_of.get(&seq).copied());
                 seen
             })
             .collect();
-        reading.on_host.sort_by_key(|seen| seen.start);
-        reading.on_device.sort_by_key(|seen| seen.start);
+        // An interval within another, as a layer around an operation of its name, is the same collective.
+        spans.sort_by_key(|(thread, seen, _)| (*thread, seen.start, -seen.end));
+        let mut outer: Option<(u64, i64)> = None;
+        for (thread, seen, on_device) in spans {
+            if outer.is_some_and(|(of, end)| of == thread && seen.end <= end) {
+                continue;
+            }
+            outer = Some((thread, seen.end));
+            reading.has_device |= on_device.is_some();
+            if on_device.is_none() {
+                reading.untimed.extend(seen.step);
+            }
+            reading.on_device.extend(on_device.map(|(start, end)| Seen { start, end, ..seen.clone() }));
+            reading.on_host.push(seen);
+        }
+        for all in [&mut reading.kernels, &mut reading.on_device, &mut reading.on_host] {
+            all.sort_by_key(|seen| seen.start);
+        }
         reading.findings = batches.findings();
         reading
+    }
+
+    /// Its collectives by a source.
+    pub(crate) fn seen(&self, source: Source) -> &[Seen] {
+        match source {
+            Source::Kernels => &self.kernels,
+            Source::DeviceTime => &self.on_device,
+            Source::Host => &self.on_host,
+            Source::Unknown => &[],
+        }
+    }
+
+    /// Whether every collective of a step is known by a source.
+    pub(crate) fn knows(&self, source: Source, step: u64) -> bool {
+        match source {
+            Source::Kernels => self.windows.contains(&step),
+            Source::DeviceTime => !self.untimed.contains(&step),
+            Source::Host | Source::Unknown => true,
+        }
+    }
+
+    /// Time of these intervals, on a device, in which it computed nothing.
+    pub(crate) fn exposed(&self, device: Option<usize>, intervals: &[(i64, i64)]) -> i64 {
+        let busy = device.and_then(|at| self.computing.get(at)).map_or(&[][..], Vec::as_slice);
+        intervals.iter().map(|(start, end)| end - start - overlap(busy, *start, *end)).sum()
     }
 }
 
@@ -99,7 +188,7 @@ fn signed(ns: u64) -> i64 {
 }
 
 /// Intervals without overlaps, in order.
-fn merged(mut intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+pub(crate) fn merged(mut intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     intervals.sort_unstable();
     let mut merged: Vec<(i64, i64)> = Vec::with_capacity(intervals.len());
     for (start, end) in intervals {

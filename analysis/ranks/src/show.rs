@@ -1,6 +1,8 @@
 //! Ranks side by side, as text and as a page.
 
 use super::analysis::RankAnalysis;
+use super::reading::Source;
+use super::rules::LEAST_STEPS;
 use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::{Cell, Document, Fact, Row, Section, Table, cell, column, html, maybe, words};
 use candlescope_schema::numbers::{bytes, duration, percent};
@@ -19,30 +21,45 @@ pub fn page(analysis: &RankAnalysis) -> String {
 pub fn document(analysis: &RankAnalysis) -> Document {
     let conclusion = match analysis.findings.first() {
         Some(first) => format!("{} {}.", first.text, first.remedy),
-        None if analysis.steps < 8 => "Too few measured steps that all ranks have, to judge.".to_string(),
+        None if analysis.source == Source::Unknown => {
+            "What collectives take is not known: intervals of the host end before the device does. Record kernels (--cupti), or time on \
+             the device for these intervals (--gpu-timing)."
+                .to_string()
+        }
+        None if analysis.matched == 0 => {
+            "No collective was recorded by all ranks: name an interval all_reduce, or record kernels (--cupti).".to_string()
+        }
+        None if analysis.steps < LEAST_STEPS => "Too few steps in which every rank's collectives are known, to judge.".to_string(),
         None => "Ranks take equal times, and lose little to each other.".to_string(),
     };
-    let mut facts = vec![Fact::new("", format!("{} measured steps of all ranks", analysis.steps))];
-    let on = if analysis.on_device { "kernels of the devices" } else { "intervals of the hosts" };
-    facts.push(Fact::new("Collectives", on));
+    let from = match analysis.source {
+        Source::Kernels => "kernels of the devices",
+        Source::DeviceTime => "time on the devices",
+        Source::Host => "intervals of the hosts",
+        Source::Unknown => "not known",
+    };
+    let steps = match analysis.phase.as_str() {
+        "" => "no steps of all ranks".to_string(),
+        phase => format!("{} steps of {phase} judged", analysis.steps),
+    };
     let mut document = Document {
         kind: "ranks".to_string(),
         title: format!("{} of {} ranks", analysis.ranks.len(), analysis.world_size),
         before: analysis.damage.iter().map(|finding| format!("{}. {}", finding.message(), finding.remedy())).collect(),
         conclusion,
-        facts,
+        facts: vec![Fact::new("", steps), Fact::new("Collectives", from)],
         ..Document::default()
     };
     if !analysis.missing.is_empty() {
         let missing: Vec<String> = analysis.missing.iter().map(ToString::to_string).collect();
-        document
-            .before
-            .push(format!("There are no runs of the ranks {}: what is said is of the others.", missing.join(", ")));
+        let text = format!("There are no runs of the ranks {}: what is said is of the others.", missing.join(", "));
+        document.before.push(text);
     }
-    if analysis.unmatched_steps > 0 {
+    if analysis.odd_steps > 0 {
         document.before.push(format!(
-            "In {} steps ranks have different numbers of collectives: those are in no figure.",
-            analysis.unmatched_steps
+            "In {} steps ranks have different collectives, or such as cannot be one (groups of ranks by themselves?): these steps are \
+             not judged.",
+            analysis.odd_steps
         ));
     }
     document.sections = vec![findings(analysis), ranks(analysis), collectives(analysis)];
@@ -64,7 +81,8 @@ fn ranks(analysis: &RankAnalysis) -> Section {
         column("Slowest in", "Steps in which its own time was the longest"),
         column("Waiting", "In collectives, until the last rank had come; a step"),
         column("Transfer", "In collectives after that; a step"),
-        column("Exposed", "Of both, while nothing else was computed; a step"),
+        column("Exposed waiting", "While its device computed nothing; a step"),
+        column("Exposed transfer", "While its device computed nothing; a step"),
         words("Device"),
         words("Host"),
     ];
@@ -75,10 +93,11 @@ fn ranks(analysis: &RankAnalysis) -> Section {
             vec![
                 time(rank.step_ns),
                 time(rank.own_ns),
-                cell(format!("{} of {}", rank.longest, rank.steps), rank.longest as f64),
+                cell(format!("{} of {}", rank.longest, analysis.steps), rank.longest as f64),
                 time(rank.waiting_ns),
                 time(rank.transfer_ns),
-                time(rank.exposed_ns),
+                time(rank.exposed_waiting_ns),
+                time(rank.exposed_transfer_ns),
                 Cell::from(rank.device.clone()),
                 Cell::from(rank.host.clone()),
             ],
@@ -89,7 +108,7 @@ fn ranks(analysis: &RankAnalysis) -> Section {
 
 fn collectives(analysis: &RankAnalysis) -> Section {
     let columns = vec![
-        column("Count", "In measured steps of all ranks"),
+        column("Count", "In steps of the phase that all ranks know"),
         column("Waiting", "Until the last rank had come: mean over ranks, a collective"),
         column("Transfer", "After that: mean over ranks, a collective"),
         column("Bytes", "Of a collective, where intervals say it"),
@@ -99,10 +118,10 @@ fn collectives(analysis: &RankAnalysis) -> Section {
     let rate = |value: Option<f64>| maybe(value, |rate| format!("{:.1} GB/s", rate / 1e9));
     let rows = analysis.collectives.iter().map(|of| {
         Row::new(
-            of.kind.name(),
+            format!("{} in {}", of.kind.name(), of.phase),
             vec![
                 cell(of.count.to_string(), of.count as f64),
-                cell(duration(of.waiting_ns), of.waiting_ns),
+                maybe(of.waiting_ns, duration),
                 cell(duration(of.transfer_ns), of.transfer_ns),
                 maybe(of.bytes, bytes),
                 rate(of.bus_bytes_per_s),
@@ -110,8 +129,8 @@ fn collectives(analysis: &RankAnalysis) -> Section {
             ],
         )
     });
-    let note = "Only operations in which every rank waits for all. Between two ranks there is no such order.";
+    let note = "Until the last rank has come the others wait; after that all transfer. Between two ranks there is no such order.";
     Section::new("collectives", "Collectives", note)
         .with(Table::new("Operation", columns, rows.collect()))
-        .or_say("No collective was recorded by all ranks: name an interval all_reduce, or record kernels (--cupti).")
+        .or_say("None that is known on all ranks.")
 }

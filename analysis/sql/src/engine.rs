@@ -288,7 +288,7 @@ impl Question<'_> {
     }
 
     async fn view(&self, context: &SessionContext, name: &str, query: &str) -> Result<(), QueryError> {
-        let plan = context.state().statement_to_plan(parse::statement(query)?).await.map_err(QueryError::Engine)?;
+        let plan = context.state().statement_to_plan(parse::of_us(query)?).await.map_err(QueryError::Engine)?;
         let view = datafusion::datasource::ViewTable::new(plan, Some(query.to_string()));
         context.register_table(name, Arc::new(view)).map(drop).map_err(QueryError::Engine)
     }
@@ -403,7 +403,7 @@ fn closure(context: &SessionContext, named: &BTreeSet<String>) -> Result<BTreeSe
     while let Some(name) = to_come.pop() {
         let view = VIEWS.iter().find(|view| view.name == name);
         let more = match view {
-            Some(view) => parse::tables(&parse::statement(&view.query())?, &context.state())?,
+            Some(view) => parse::tables(&parse::of_us(&view.query())?, &context.state())?,
             None if name == SERVED => BTreeSet::from([RecordKind::Step.table().to_string()]),
             None => BTreeSet::new(),
         };

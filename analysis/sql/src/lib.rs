@@ -24,7 +24,7 @@ mod views;
 
 pub use query_error::{EachError, QueryError};
 pub use script::{Engine, script};
-pub use source::{ARCHIVE_INDEX, ARCHIVE_JOURNAL, SourceError, Sources};
+pub use source::{ARCHIVE_ASIDE, ARCHIVE_INDEX, ARCHIVE_JOURNAL, SourceError, Sources, is_aside};
 pub use value::{Answer, SqlValue};
 pub use views::{VIEWS, View, fields, names};
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// Says how to build what reads them.
 pub(super) fn open(_: &mut Sources, url: &str, _: &ReadLimits) -> Result<(), SourceError> {
     let why = "candlescope was built without the feature `object-stores`".to_string();
-    Err(SourceError::Store { url: url.split('?').next().unwrap_or_default().to_string(), why })
+    let scheme = url.split("://").next().unwrap_or_default();
+    Err(SourceError::Store { url: format!("{scheme}://…"), why })
 }
 
 impl Archive {

@@ -16,6 +16,8 @@ use std::ops::ControlFlow;
 
 /// Levels of nesting that a query may have.
 const DEEPEST: usize = 100;
+/// Lists of pairs in a query.
+const MOST_PAIRS: usize = 64;
 /// Operators and keywords of a query: `1 + 1 + …` is as deep as it is long.
 const LONGEST: usize = 2_000;
 
@@ -24,15 +26,15 @@ const LONGEST: usize = 2_000;
 /// # Errors
 /// When there is none, or several, or it is no query.
 pub(super) fn statement(sql: &str) -> Result<Statement, QueryError> {
-    let words = Tokenizer::new(&DuckDbDialect {}, sql)
-        .tokenize()
-        .map_err(|why| QueryError::Query { why: why.to_string(), hint: String::new() })?;
-    if words.iter().filter(|word| can_nest(word)).count() > LONGEST {
-        return Err(QueryError::Query {
-            why: format!("it has more than {LONGEST} operators and words"),
-            hint: "; write lists as `x IN (1, 2, …)`".into(),
-        });
-    }
+    check_length(sql)?;
+    of_us(sql)
+}
+
+/// The same of a text of our own, which may be as long as it likes.
+///
+/// # Errors
+/// When it is no query.
+pub(super) fn of_us(sql: &str) -> Result<Statement, QueryError> {
     let parser = DFParserBuilder::new(sql).with_dialect(&DuckDbDialect {}).with_recursion_limit(DEEPEST).build();
     let mut found = parser.and_then(|mut parser| parser.parse_statements()).map_err(wrong)?;
     let (Some(mut statement), None) = (found.pop_front(), found.pop_front()) else { return Err(QueryError::NotOne) };
@@ -72,6 +74,20 @@ pub(super) fn statement(sql: &str) -> Result<Statement, QueryError> {
     Ok(statement)
 }
 
+/// Refuses what is too long: it would be too deep for a stack.
+fn check_length(sql: &str) -> Result<(), QueryError> {
+    let words = Tokenizer::new(&DuckDbDialect {}, sql)
+        .tokenize()
+        .map_err(|why| QueryError::Query { why: why.to_string(), hint: String::new() })?;
+    if words.iter().filter(|word| can_nest(word)).count() > LONGEST {
+        return Err(QueryError::Query {
+            why: format!("it has more than {LONGEST} operators and words"),
+            hint: "; write lists as `x IN (1, 2, …)`".into(),
+        });
+    }
+    Ok(())
+}
+
 /// Whether a word of a query may make it deeper by one level.
 fn can_nest(word: &Token) -> bool {
     !matches!(
@@ -89,7 +105,7 @@ fn can_nest(word: &Token) -> bool {
 fn rewrite(query: &mut Query) {
     // Before anything else, so that a column that has no name has what was written as its name.
     name_columns(query);
-    let _ = query.visit(&mut Rewrites);
+    let _ = query.visit(&mut Rewrites { pairs: MOST_PAIRS });
 }
 
 /// Names columns of an answer as they were written.
@@ -132,7 +148,13 @@ pub(super) fn tables(statement: &Statement, state: &SessionState) -> Result<BTre
 ///   leaves out rows that may be equal to one with a null.
 ///
 /// A column of a join's `USING` is the left table's: inside `EXISTS` its name alone would not say which.
-struct Rewrites;
+///
+/// A row of which a value on the left is null is in no list and not outside of one, also where SQL can tell: to look through the
+/// list for each of them would take the product of their numbers.
+struct Rewrites {
+    /// Lists of pairs that may still be rewritten: one that is left out holds the query inside twice.
+    pairs: usize,
+}
 
 impl VisitorMut for Rewrites {
     type Break = ();
@@ -165,16 +187,18 @@ impl VisitorMut for Rewrites {
                 }
                 if let Expr::InSubquery { expr: left, subquery, negated } = inner
                     && let Expr::Tuple(left) = left.as_ref()
+                    && let Some(pairs) = self.pairs.checked_sub(1)
                     && let Some(exists) = exists(left, subquery, !*negated)
                 {
-                    *expr = exists;
+                    (self.pairs, *expr) = (pairs, exists);
                 }
             }
             Expr::InSubquery { expr: left, subquery, negated } => {
                 if let Expr::Tuple(left) = left.as_ref()
+                    && let Some(pairs) = self.pairs.checked_sub(1)
                     && let Some(exists) = exists(left, subquery, *negated)
                 {
-                    *expr = exists;
+                    (self.pairs, *expr) = (pairs, exists);
                 }
             }
             _ => {}

@@ -32,7 +32,7 @@ const TRIES: usize = 4;
 
 /// Opens what a URL names.
 pub(super) fn open(sources: &mut Sources, url: &str, limits: &ReadLimits) -> Result<(), SourceError> {
-    let failed = |why: String| SourceError::Store { url: without_secrets(url), why };
+    let failed = |why: String| SourceError::Store { url: shown(url), why };
     let (store, root) = Store::remote(url).map_err(failed)?;
     let found = apart(async || {
         let connection = store.connect().map_err(|why| why.to_string())?;
@@ -126,6 +126,13 @@ impl Store {
     /// The store of a URL, and the path in it.
     fn remote(url: &str) -> Result<(Self, ObjectPath), String> {
         let parsed = url::Url::parse(url).map_err(|why| why.to_string())?;
+        // It would stand in names of runs, in messages and in scripts.
+        if !parsed.username().is_empty() || parsed.password().is_some() || parsed.query().is_some() {
+            return Err(
+                "it has a name, a password or a query in it: leave them out, and put credentials into the environment"
+                    .into(),
+            );
+        }
         let host = &parsed[..url::Position::BeforePath];
         let path = ObjectPath::from_url_path(parsed.path()).map_err(|why| why.to_string())?;
         Ok((Self { url: ObjectStoreUrl::parse(host).map_err(|why| why.to_string())? }, path))
@@ -160,12 +167,12 @@ impl Store {
     }
 }
 
-/// A URL as it is shown.
-fn without_secrets(url: &str) -> String {
-    let Ok(mut parsed) = url::Url::parse(url) else { return url.split('?').next().unwrap_or_default().to_string() };
-    let _ = (parsed.set_username(""), parsed.set_password(None));
-    parsed.set_query(None);
-    parsed.to_string()
+/// As much of a URL as is shown: what stands between its scheme and its host, and after its path, is not.
+pub(super) fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = host.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{}", path.split(['?', '#']).next().unwrap_or_default())
 }
 
 /// Waits on a thread of its own: the caller's may belong to a runtime.
@@ -186,7 +193,10 @@ mod tests {
         let (store, path) = Store::remote("s3://bucket/a/b/").unwrap();
         assert_eq!((store.url.as_str(), path.as_ref()), ("s3://bucket/", "a/b"));
         assert!(Store::remote("ftp://host/a").unwrap().0.connect().is_err());
-        assert_eq!(without_secrets("https://me:secret@host/a?sig=secret"), "https://host/a");
+        assert_eq!(shown("https://me:secret@host/a?sig=secret"), "https://host/a");
+        assert_eq!(shown("https://me:secret@host:99999"), "https://host:99999");
+        assert!(Store::remote("https://me:secret@host/a").unwrap_err().contains("environment"));
+        assert!(Store::remote("https://host/a?sig=secret").is_err());
     }
 
     #[test]

@@ -57,6 +57,15 @@ pub const ARCHIVE_INDEX: &str = "runs.parquet";
 /// A change of an archive that is decided and not yet done.
 pub const ARCHIVE_JOURNAL: &str = "journal.json";
 
+/// What the name of a run's directory ends in while an archiver removes it: it is no run any more.
+pub const ARCHIVE_ASIDE: &str = ".archived";
+
+/// Whether an archiver is removing this directory.
+pub fn is_aside(dir: &Path) -> bool {
+    let name = dir.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with('.') && name.ends_with(ARCHIVE_ASIDE))
+}
+
 /// Runs, studies and archives, opened.
 #[derive(Debug, Default)]
 pub struct Sources {
@@ -370,6 +379,7 @@ impl Sources {
             .flatten()
             .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
             .map(|entry| entry.path())
+            .filter(|path| !is_aside(path))
             .collect();
         inside.sort();
         for path in inside {

@@ -3,7 +3,11 @@
 use super::figure::FIGURES;
 use candlescope_reader::ReadLimits;
 use candlescope_sql::{QueryError, Sources, SqlValue, query};
+use std::collections::BTreeSet;
 use std::str::FromStr;
+
+/// What stands for what a run does not say.
+pub const UNKNOWN: &str = "unknown";
 
 /// By what runs are told apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +66,7 @@ impl FromStr for By {
             other => match other.strip_prefix("option.") {
                 Some(name)
                     if !name.is_empty()
-                        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.')) =>
+                        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')) =>
                 {
                     Self::Option(name.to_string())
                 }
@@ -102,7 +106,8 @@ pub fn headlines(
     since: Option<&str>,
     limits: &ReadLimits,
 ) -> Result<Vec<Headline>, QueryError> {
-    let keys: Vec<String> = by.iter().map(|by| format!("CAST({} AS VARCHAR) AS key_{}", by.sql(), by.name())).collect();
+    let keys: Vec<String> =
+        by.iter().enumerate().map(|(at, by)| format!("CAST({} AS VARCHAR) AS key_{at}", by.sql())).collect();
     let (archives, others) = sources.apart();
     let since = since.map(|day| format!(" WHERE started_day >= '{}'", day.replace('\'', "''"))).unwrap_or_default();
     let mut all = Vec::new();
@@ -125,13 +130,17 @@ pub fn headlines(
                 SqlValue::Int(number) => Some(number.to_string()),
                 _ => None,
             };
-            let codes = |text: String| text.split(',').filter(|code| !code.is_empty()).map(str::to_string).collect();
+            // A run may have a finding several times, at several places: it has it.
+            let codes = |text: String| {
+                let all: BTreeSet<&str> = text.split(',').filter(|code| !code.is_empty()).collect();
+                all.into_iter().map(str::to_string).collect()
+            };
             all.push(Headline {
                 run: text(0).unwrap_or_default(),
                 started_ns: if let SqlValue::Int(ns) = facts[1] { ns } else { 0 },
                 verdict: text(2).map(codes).unwrap_or_default(),
                 findings: text(3).map(codes),
-                keys: (4..facts.len()).map(|at| text(at).unwrap_or_else(|| "unknown".to_string())).collect(),
+                keys: (4..facts.len()).map(|at| text(at).unwrap_or_else(|| UNKNOWN.to_string())).collect(),
                 values: values.iter().map(number).collect(),
             });
         }

@@ -8,6 +8,6 @@ mod page;
 mod series;
 
 pub use figure::{FIGURES, Figure};
-pub use headline::{By, Headline, headlines};
+pub use headline::{By, Headline, UNKNOWN, headlines};
 pub use page::{page, text, text_of};
 pub use series::{Change, DayPoint, Group, Summary, Trend, summarise};

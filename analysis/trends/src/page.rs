@@ -1,6 +1,6 @@
 //! What changed over time, as text and as a page.
 
-use super::series::{Change, Group, Summary, Trend};
+use super::series::{Change, Group, LEAST, Summary, Trend};
 use candlescope_charts::{Chart, Line, Point};
 use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::{Cell, Document, Fact, Forms, Row, Section, Table, cell, column, html, missing, words};
@@ -44,7 +44,7 @@ fn head(summary: &Summary) -> Document {
     let changes = || summary.groups.iter().flat_map(|group| &group.trends).flat_map(|trend| &trend.changes);
     let worse = changes().filter(|change| change.worse).count();
     let conclusion = match (changes().count(), summary.looked_at) {
-        (_, 0) => "No history is long enough to look for changes: five days of one group are needed.".to_string(),
+        (_, 0) => format!("No history is long enough to look for changes: {LEAST} days of one group are needed."),
         (0, _) => "No figure changed its level.".to_string(),
         (1, _) if worse == 1 => "One figure changed its level, for the worse.".to_string(),
         (1, _) => "One figure changed its level, for the better.".to_string(),

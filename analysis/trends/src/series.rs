@@ -7,8 +7,11 @@ use candlescope_schema::numbers::day;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Share of histories without any change that are said to have one.
-const ALPHA: f64 = 0.01;
+/// Shares of histories without any change that are said to have one: anywhere, and in their last days.
+const ALPHA: f64 = 0.0075;
+const ALPHA_RECENT: f64 = 0.0025;
+/// Days from which a change can be found: three on either side.
+pub(crate) const LEAST: usize = 6;
 /// A change of the last days smaller than this is not told, as a logarithm.
 const MARGIN: f64 = 0.02;
 /// Runs of a day that are named.
@@ -120,7 +123,7 @@ pub fn summarise(headlines: &[Headline], by: &[By]) -> Summary {
     let mut groups: Vec<Group> = groups.into_iter().map(|(keys, runs)| group(keys, by, &runs)).collect();
     groups.sort_by(|a, b| b.runs.cmp(&a.runs));
     let trends = groups.iter().flat_map(|group| &group.trends);
-    let looked_at = trends.filter(|trend| trend.days.len() > LEAST_DAYS).count();
+    let looked_at = trends.filter(|trend| trend.days.len() >= LEAST).count();
     Summary { groups, runs, looked_at }
 }
 
@@ -163,7 +166,7 @@ fn trend(figure: &Figure, at: usize, runs: &[&Headline]) -> Option<Trend> {
     let logs: Vec<f64> = days.iter().map(|day| day.median.ln()).collect();
     let mut points = change_points(&logs, ALPHA);
     let from = points.last().map_or(0, |point| point.at);
-    let recent = recent_change(&logs[from..], LEAST_DAYS, MARGIN, ALPHA);
+    let recent = recent_change(&logs[from..], LEAST_DAYS, MARGIN, ALPHA_RECENT);
     points.extend(recent.map(|point| candlescope_compare::ChangePoint { at: point.at + from, ..point }));
     let changes = points.into_iter().map(|point| {
         let change = (point.after - point.before).exp_m1();

@@ -91,14 +91,16 @@ fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
     use candlescope_exporters::kineto;
     only_a_file(args)?;
     let dir = args.out.clone().unwrap_or_else(|| args.run.join("kineto"));
-    std::fs::create_dir_all(&dir).with_context(|| cannot_write(&dir))?;
     let (mut files, mut kernels) = (Vec::new(), 0);
-    for (run, manifest) in ranks.runs().iter().zip(apart(ranks)) {
+    for run in ranks.runs() {
         anyhow::ensure!(
             run.rows(RecordKind::Kernel) > 0,
             "`{}` has no recorded kernels, which a profile of PyTorch consists of: record some with --cupti",
             run.dir().display()
         );
+    }
+    std::fs::create_dir_all(&dir).with_context(|| cannot_write(&dir))?;
+    for (run, manifest) in ranks.runs().iter().zip(apart(ranks)) {
         let file = dir.join(format!("rank{}.json", manifest.rank));
         let mut batches = super::without_stacks(run);
         let written = write_whole(&file, |out| kineto::write(out, &manifest, &mut batches));

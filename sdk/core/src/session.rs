@@ -273,7 +273,7 @@ impl SessionBuilder {
     /// Rank of this process in a distributed run.
     ///
     /// Without it, it is taken from the environment, where launchers put it: `RANK` and `WORLD_SIZE` (torchrun), `OMPI_COMM_WORLD_*`,
-    /// `PMI_*`, `SLURM_PROCID` and `SLURM_NTASKS`.
+    /// `PMI_*`, `SLURM_PROCID` and `SLURM_STEP_NUM_TASKS` (srun).
     pub fn rank(mut self, rank: u32) -> Self {
         (self.manifest.rank, self.rank_given) = (rank, true);
         self

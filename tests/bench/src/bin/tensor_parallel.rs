@@ -3,6 +3,7 @@
 //!
 //! Weights are made whole on each device from the same seeds and cut, so that any number of ranks computes the same. Attention and
 //! MLP end in an all-reduce each, as in Megatron-LM: two a layer.
+#![allow(unsafe_code, reason = "NCCL's handle is a pointer, which candle's trait does not allow")]
 
 use anyhow::{Context, Result, ensure};
 use candle_core::cuda_backend::CudaStorage;
@@ -48,12 +49,17 @@ struct Options {
     /// Positions of the KV cache that are full when decoding begins.
     #[arg(long, default_value_t = 128)]
     context: usize,
+    /// MiB of a large exchange, of which a step each is made at the end; 0 makes none.
+    #[arg(long, default_value_t = 256)]
+    exchange: usize,
     #[arg(long, env = "RANK", default_value_t = 0)]
     rank: usize,
     #[arg(long, env = "WORLD_SIZE", default_value_t = 1)]
     world: usize,
 }
 
+/// Large exchanges.
+const EXCHANGES: usize = 20;
 const HIDDEN: usize = 4096;
 const HEADS: usize = 32;
 const KV_HEADS: usize = 8;
@@ -64,8 +70,9 @@ const VOCAB: usize = 128_256;
 /// The sum over all ranks, on the stream that computes.
 struct AllReduce(Arc<Comm>);
 
-// One thread of a process uses it.
+// SAFETY: NCCL's handle is a pointer, which candle's trait does not allow; the one thread of the process uses it.
 unsafe impl Send for AllReduce {}
+// SAFETY: as above.
 unsafe impl Sync for AllReduce {}
 
 impl CustomOp1 for AllReduce {
@@ -81,7 +88,7 @@ impl CustomOp1 for AllReduce {
         let device = storage.device.clone();
         let Some((0, len)) = layout.contiguous_offsets() else { candle_core::bail!("all_reduce wants a whole tensor") };
         let from = storage.as_cuda_slice::<bf16>()?;
-        let mut to = unsafe { device.alloc::<bf16>(len) }?;
+        let mut to = device.alloc_zeros::<bf16>(len)?;
         self.0.all_reduce(&from.slice(0..len), &mut to, &ReduceOp::Sum).map_err(candle_core::Error::debug)?;
         Ok((CudaStorage::wrap_cuda_slice(to, device), layout.shape().clone()))
     }
@@ -303,6 +310,15 @@ fn main() -> Result<()> {
         drop(step);
         if at >= options.context {
             took.push(began.elapsed());
+        }
+    }
+    if options.exchange > 0 && options.world > 1 {
+        let large = Tensor::ones((options.exchange << 19,), DType::BF16, &device)?;
+        for at in 0..EXCHANGES {
+            let _step = llm::encode(llm::Tokens::new(1).context(at + 1));
+            let sum = model.all_reduce(&large)?;
+            // What is waited for, as a program does that needs the sum.
+            ensure!(sum.narrow(0, 0, 1)?.to_vec1::<bf16>()?[0].to_f32() == options.world as f32, "the sum is wrong");
         }
     }
     took.sort();

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Times and memory of questions over many runs: candlescope, DuckDB, Sail with workers.
+
+    tests/fleet/measure.py ROOT --runs 1000 --millions 0.1 [--engines candlescope,duckdb,sail]
+
+Makes RUNS synthetic runs of MILLIONS million intervals (and as many kernels) each, of three models on four machines over a hundred
+days, archives them at ROOT/archive as it goes (the runs' directories are removed), and asks each question three times: once with
+the system's file cache dropped, if that is allowed, and twice after. Peak memory is that of the process (and of its workers).
+Prints a table in Markdown. CANDLESCOPE and SCALE_RUN name the binaries.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[2]
+CANDLESCOPE = os.environ.get("CANDLESCOPE", HERE / "target/release/candlescope")
+SCALE_RUN = os.environ.get("SCALE_RUN", HERE / "target/release/examples/scale_run")
+
+# Ten questions of docs/sql.md and docs/fleet.md. Those with {run} are of one run; those of `archived`, of the index.
+QUESTIONS = {
+    "index: runs of a model since a day": "SELECT count(*) AS runs, median(tpot_ns) AS tpot FROM archived WHERE model_name = 'model-1' AND started_day >= '2026-03-01'",
+    "index: by model and version": "SELECT model_name, version, count(*) AS runs, median(decode_step_ns) AS ns FROM archived GROUP BY model_name, version ORDER BY 1, 2",
+    "index: verdicts": "SELECT verdict, count(*) AS runs FROM archived GROUP BY verdict ORDER BY 2 DESC",
+    "one run: phases": "SELECT phase, count(*) AS steps, median(host_dur_ns) AS ns FROM measured_steps WHERE run = '{run}' GROUP BY phase ORDER BY phase",
+    "one run: slowest operators": "SELECT operator, count(*) AS calls, CAST(sum(host_dur_ns) AS BIGINT) AS ns FROM spans WHERE run = '{run}' GROUP BY operator ORDER BY ns DESC LIMIT 10",
+    "all: steps by day": "SELECT CAST(host_start_ns / 86400000000000 AS BIGINT) AS day, phase, count(*) AS steps, avg(host_dur_ns) AS ns FROM steps GROUP BY 1, 2 ORDER BY 1, 2",
+    "all: operators": "SELECT operator, count(*) AS calls, CAST(sum(host_dur_ns) AS BIGINT) AS ns FROM spans GROUP BY operator ORDER BY ns DESC LIMIT 10",
+    "all: kernels by name": "SELECT name, count(*) AS kernels, CAST(sum(gpu_dur_ns) AS BIGINT) AS ns FROM kernels GROUP BY name ORDER BY ns DESC LIMIT 10",
+    "all: slow steps by machine": "SELECT host, count(*) AS steps FROM steps WHERE host_dur_ns > 10000000 GROUP BY host ORDER BY host",
+    "all: requests": "SELECT model_name, count(*) AS requests, avg(ttft_ns) AS ttft FROM requests JOIN runs USING (run) GROUP BY model_name ORDER BY model_name",
+}
+
+
+def run(command, **more):
+    began = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    out, err = process.communicate()
+    took = time.monotonic() - began
+    if process.returncode != 0:
+        sys.exit(f"{command}: {err[-2000:]}")
+    return out, took
+
+
+def peak(command):
+    """Output, seconds, and peak memory in MiB of a command."""
+    with tempfile.NamedTemporaryFile() as file:
+        out, took = run(["/usr/bin/time", "-f", "%M", "-o", file.name, *map(str, command)])
+        return out, took, int(Path(file.name).read_text().split()[-1]) / 1024
+
+
+def forget_files():
+    try:
+        subprocess.run(["sync"], check=True)
+        Path("/proc/sys/vm/drop_caches").write_text("1")
+        return True
+    except OSError:
+        return False
+
+
+def make(root, runs, millions):
+    archive = root / "archive"
+    batch = root / "runs"
+    began = time.monotonic()
+    archiving = 0.0
+    memory = 0.0
+    for n in range(runs):
+        subprocess.run(
+            [SCALE_RUN, batch / f"run-{n}", str(millions), f"run-{n:04}", f"host-{n % 4}", f"model-{n % 3}", str(n // 10)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        if n % 50 == 49 or n == runs - 1:
+            _, took, mib = peak([CANDLESCOPE, "archive", batch, "--to", archive])
+            archiving += took
+            memory = max(memory, mib)
+            print(f"{n + 1} runs, {time.monotonic() - began:.0f} s, of these {archiving:.0f} s archiving", file=sys.stderr)
+    bytes_of = sum(file.stat().st_size for file in archive.rglob("*.parquet"))
+    print(f"archived {runs} runs in {archiving:.0f} s, at most {memory:.0f} MiB; {bytes_of / 1e9:.2f} GB on disk\n")
+    return archive
+
+
+def in_candlescope(archive, sql):
+    out, took, mib = peak([CANDLESCOPE, "query", sql, archive, "--json", "--limit", "0"])
+    return json.loads(out)["rows"], took, mib
+
+
+DUCKDB = """
+import json, sys, time, duckdb, resource
+script, sql = open(sys.argv[1]).read(), sys.argv[2]
+db = duckdb.connect(config={"memory_limit": "2GB", "temp_directory": sys.argv[3]})
+began = time.monotonic()
+db.execute(script)
+answer = db.sql(sql)
+rows = answer.fetchall()
+print(json.dumps([time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(rows)]))
+"""
+
+
+def in_duckdb(script, sql, place):
+    out, _ = run([sys.executable, "-c", DUCKDB, str(script), sql, str(place)])
+    took, mib, rows = json.loads(out)
+    return rows, took, mib
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("root", type=Path)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--millions", type=float, default=0.1)
+    parser.add_argument("--engines", default="candlescope,duckdb")
+    parser.add_argument("--workers", default="1,2,4")
+    args = parser.parse_args()
+    args.root.mkdir(parents=True, exist_ok=True)
+    archive = args.root / "archive"
+    if not archive.exists():
+        archive = make(args.root, args.runs, args.millions)
+    counts, _, _ = in_candlescope(archive, "SELECT count(*) AS runs, sum(rows_spans) AS spans, sum(rows_kernels) AS kernels FROM archived")
+    print("Rows:", counts[0], "\n")
+    one = f"run-{args.runs // 2:04}"
+    engines = args.engines.split(",")
+    scripts = {}
+    for engine in ("duckdb", "spark"):
+        scripts[engine] = args.root / f"{engine}.sql"
+        scripts[engine].write_text(run([str(CANDLESCOPE), "views", engine, str(archive)])[0])
+    heads = ["question", "rows"]
+    asks = {}
+    if "candlescope" in engines:
+        asks["candlescope"] = lambda sql: in_candlescope(archive, sql)
+    if "duckdb" in engines:
+        asks["DuckDB"] = lambda sql: in_duckdb(scripts["duckdb"], sql, args.root)
+    for name in asks:
+        heads += [f"{name} cold, s", "warm, s", "MiB"]
+    if "DuckDB" in asks and "candlescope" in asks:
+        heads.append("warm, ratio")
+    print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
+    for name, sql in QUESTIONS.items():
+        sql = sql.replace("{run}", one)
+        cells = []
+        warm = {}
+        rows = None
+        for engine, ask in asks.items():
+            was_cold = forget_files()
+            found, cold, memory = ask(sql)
+            count = found if isinstance(found, int) else len(found)
+            assert rows in (None, count), f"{name}: {rows} rows and {count}"
+            rows = count
+            again = [ask(sql) for _ in range(2)]
+            warm[engine] = min(took for _, took, _ in again)
+            memory = max([memory] + [mib for _, _, mib in again])
+            cells += [f"{cold:.2f}" if was_cold else "–", f"{warm[engine]:.2f}", f"{memory:.0f}"]
+        if len(warm) == 2:
+            cells.append(f"{warm['candlescope'] / warm['DuckDB']:.2f}")
+        print("| " + " | ".join([name, str(rows)] + cells) + " |", flush=True)
+    if "sail" in engines:
+        in_sail(scripts["spark"], one, args.workers.split(","))
+
+
+SAIL = """
+import json, os, sys, time
+from pysail.spark import SparkConnectServer
+from pyspark.sql import SparkSession
+server = SparkConnectServer("127.0.0.1", 0)
+server.start(background=True)
+_, port = server.listening_address
+spark = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
+for statement in open(sys.argv[1]).read().split(";\\n"):
+    if statement.strip():
+        spark.sql(statement)
+def memory():
+    text = open("/proc/self/status").read()
+    return int(text.split("VmHWM:")[1].split()[0]) / 1024
+for name, sql in json.loads(sys.argv[2]).items():
+    took = []
+    for _ in range(2):
+        began = time.monotonic()
+        rows = spark.sql(sql).collect()
+        took.append(time.monotonic() - began)
+    print(json.dumps([name, len(rows), took, memory()]), flush=True)
+os._exit(0)
+"""
+
+
+def in_sail(script, one, workers):
+    asked = json.dumps({name: sql.replace("{run}", one) for name, sql in QUESTIONS.items()})
+    print("\n| question | workers | rows | first, s | again, s | MiB so far |\n|---|---|---|---|---|---|")
+    for count in workers:
+        env = dict(os.environ, SAIL_MODE="local-cluster", SAIL_CLUSTER__WORKER_INITIAL_COUNT=count, SAIL_CLUSTER__WORKER_MAX_COUNT=count)
+        out, _ = run([sys.executable, "-W", "ignore", "-c", SAIL, str(script), asked], env=env)
+        for line in out.splitlines():
+            name, rows, took, memory = json.loads(line)
+            print(f"| {name} | {count} | {rows} | {took[0]:.2f} | {took[1]:.2f} | {memory:.0f} |")
+
+
+if __name__ == "__main__":
+    main()
