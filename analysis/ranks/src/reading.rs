@@ -40,7 +40,7 @@ pub(crate) struct Took {
     pub(crate) phase: &'static str,
     pub(crate) ns: i64,
     start: i64,
-    /// From its beginning to the end of its last call that put work on a device: as long as its host takes, whoever waits on the
+    /// From its beginning to the end of its last launch of a kernel: as long as its host takes, whoever waits on the
     /// device meanwhile. 0 where that was not recorded.
     pub(crate) launching: i64,
 }
@@ -99,7 +99,9 @@ impl Reading {
             for kernel in &batch.kernels {
                 reading.has_device = true;
                 reading.windows.extend(kernel.step);
-                if let (Some(step), Some(launch)) = (kernel.step, kernel.launch_start) {
+                // A copy to the host waits for the device.
+                if let (KernelKind::Kernel, Some(step), Some(launch)) = (kernel.kind, kernel.step, kernel.launch_start)
+                {
                     let end = launch.0.saturating_add(signed(kernel.launch_dur_ns.unwrap_or(0)));
                     let last = launched_by.entry(step).or_insert(end);
                     *last = end.max(*last);
