@@ -4,7 +4,7 @@ mod export_file;
 mod of_ranks;
 mod stacks;
 
-use self::export_file::{cannot_write, only_stacks, warn};
+use self::export_file::{cannot_write, only_a_file, only_stacks, warn, without_stacks};
 use crate::args::{ExportArgs, ExportFormat};
 use crate::limits::limits;
 use crate::output::say;
@@ -61,18 +61,6 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     let more: String = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(" and {n} {what}")).collect();
     say(&format!("wrote {spans} intervals{more} to {}", file.display()))?;
     say(hint)
-}
-
-/// Refuses arguments of other formats than those that write intervals to a file.
-fn only_a_file(args: &ExportArgs) -> Result<()> {
-    anyhow::ensure!(args.endpoint.is_none(), "--endpoint is for otlp; this format goes to a file, which --out names");
-    only_stacks(args)
-}
-
-/// A run's rows for formats that have no place for call stacks.
-fn without_stacks(run: &Run) -> Batches<'_> {
-    use RecordKind::{Kernel, Request, Sample, Span, Step};
-    run.batches().of_tables(&[Request, Step, Sample, Kernel, Span])
 }
 
 #[cfg(not(feature = "kineto"))]

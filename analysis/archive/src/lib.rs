@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod archive_error;
+mod days;
 pub mod disk;
 mod index;
 mod journal;
@@ -96,7 +97,7 @@ pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<A
     let mut done = Archived { finished_another: recover(root, &limits, disk)?, ..Archived::default() };
     let index = index::read(root, &limits)?;
     if index.is_none()
-        && let Some(file) = RecordKind::ALL.into_iter().find_map(|kind| prune::first_file(root, kind))
+        && let Some(file) = RecordKind::ALL.into_iter().find_map(|kind| days::first_file(root, kind))
     {
         return Err(ArchiveError::NoIndex(root.to_path_buf(), file));
     }
@@ -291,7 +292,7 @@ impl Change<'_> {
                 Err(error) => return Ok(Some(error.of_a_run())),
             };
             let folder = self.folder(run, kind);
-            let found = table::sums_by_run(files_in(&self.root.join(folder)), &self.limits)?;
+            let found = table::sums_by_run(days::files_in(&self.root.join(folder)), &self.limits)?;
             let theirs = found.get(&Some(name.to_string())).cloned().unwrap_or_default();
             if let Some(why) = ours.differs(&theirs) {
                 return Ok(Some(format!("{}: {why}", kind.table())));
@@ -346,7 +347,7 @@ impl Change<'_> {
         change: &str,
     ) -> Result<(Vec<PathBuf>, Vec<PathBuf>, u64), ArchiveError> {
         let limits = &self.limits;
-        let there = files_in(&self.root.join(folder));
+        let there = days::files_in(&self.root.join(folder));
         let small: Vec<PathBuf> =
             there.into_iter().filter(|path| path.metadata().is_ok_and(|found| found.len() < SMALL)).collect();
         let mut files =
@@ -390,12 +391,4 @@ fn source_sums(run: &Run, kind: RecordKind, limits: &ReadLimits) -> Result<Sums,
         all.merge(&sums);
         all
     }))
-}
-
-/// The files of a folder, in order.
-fn files_in(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|of| of == "parquet")).collect();
-    files.sort();
-    files
 }

@@ -1,5 +1,6 @@
 //! Removes the oldest days of an archive.
 
+use super::days::days_of;
 use super::disk::Disk;
 use super::journal::Journal;
 use super::{ArchiveError, index, layout, lock, now_ns, recover};
@@ -117,30 +118,4 @@ pub fn prune(root: &Path, keep: Keep, dry_run: bool, limits: &ReadLimits, disk: 
     journal.write(root, disk)?;
     journal.apply(root, limits, disk)?;
     Ok(pruned)
-}
-
-/// A file of a table, if there is any.
-pub(crate) fn first_file(root: &Path, kind: RecordKind) -> Option<PathBuf> {
-    days_of(root, kind).ok()?.into_values().flatten().map(|(path, _)| path).next()
-}
-
-type Days = BTreeMap<String, Vec<(PathBuf, u64)>>;
-
-/// Files of a table by day, below the root, with their sizes.
-fn days_of(root: &Path, kind: RecordKind) -> Result<Days, ArchiveError> {
-    let mut days = Days::new();
-    let table = root.join(kind.table());
-    for of_day in std::fs::read_dir(&table).into_iter().flatten().flatten() {
-        let name = of_day.file_name();
-        let Some(day) = name.to_str().and_then(layout::day_of) else { continue };
-        let hosts = std::fs::read_dir(of_day.path()).map_err(ArchiveError::at(&of_day.path()))?;
-        for host in hosts.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-            for path in super::files_in(&host.path()) {
-                let bytes = path.metadata().map_err(ArchiveError::at(&path))?.len();
-                let below = path.strip_prefix(root).map(Path::to_path_buf).unwrap_or_default();
-                days.entry(day.to_string()).or_default().push((below, bytes));
-            }
-        }
-    }
-    Ok(days)
 }

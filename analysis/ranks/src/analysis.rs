@@ -2,106 +2,16 @@
 
 use super::clocks::{AlignedBy, Clocks};
 use super::collective::CollectiveKind;
+use super::facts::{CollectiveSum, Judged, RankAnalysis, RankFacts, longest, mean, median};
 use super::link::nvlink;
 use super::open::Ranks;
-use super::rank_finding::RankFinding;
 use super::reading::{Reading, Seen, Source, merged};
 use super::rules;
-use candlescope_schema::run::{Finding, RunManifest};
-use serde::Serialize;
+use candlescope_schema::run::RunManifest;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of an operation from which the link, not the start of the operation, decides how long it takes.
 const LARGE: u64 = 8 << 20;
-
-/// One rank beside the others.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct RankFacts {
-    /// Its number.
-    pub rank: u32,
-    /// Its machine.
-    pub host: String,
-    /// Its device.
-    pub device: String,
-    /// The median of the judged steps, nanoseconds.
-    pub step_ns: f64,
-    /// The same without waiting for other ranks.
-    pub own_ns: f64,
-    /// Judged steps of which its own time was the longest of all ranks.
-    pub longest: usize,
-    /// Waiting in collectives until the last rank had come, nanoseconds a step.
-    pub waiting_ns: f64,
-    /// What collectives took after that, nanoseconds a step.
-    pub transfer_ns: f64,
-    /// The part of the waiting in which its device computed nothing.
-    pub exposed_waiting_ns: f64,
-    /// The part of the transfer in which its device computed nothing.
-    pub exposed_transfer_ns: f64,
-}
-
-/// A kind of operation over all ranks, in the judged steps.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct CollectiveSum {
-    /// Which.
-    pub kind: CollectiveKind,
-    /// In which phase.
-    pub phase: String,
-    /// How many, of each rank.
-    pub count: usize,
-    /// Waiting for the last rank, nanoseconds: the mean over ranks, an operation. `None` for what ranks do not do all together.
-    pub waiting_ns: Option<f64>,
-    /// What it took after that, nanoseconds: the mean over ranks, an operation; of what ranks do not do all together, all of it.
-    pub transfer_ns: f64,
-    /// Bytes of an operation, where all say it.
-    pub bytes: Option<f64>,
-    /// Bytes a second on the bus [nccl-tests], of transfers of 8 MiB and more on devices.
-    pub bus_bytes_per_s: Option<f64>,
-    /// What the link carries in one direction, by datasheet.
-    pub link_bytes_per_s: Option<f64>,
-}
-
-/// Several ranks as one.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct RankAnalysis {
-    /// How many the program has.
-    pub world_size: usize,
-    /// Those without a run.
-    pub missing: Vec<u32>,
-    /// Their clocks.
-    pub clocks: Clocks,
-    /// Where collectives were seen.
-    pub source: Source,
-    /// The phase in which most time goes: steps of it are judged.
-    pub phase: String,
-    /// Steps that are judged: measured on all ranks, with every collective known.
-    pub steps: usize,
-    /// Collectives of these that all ranks took part in.
-    pub matched: usize,
-    /// Each rank.
-    pub ranks: Vec<RankFacts>,
-    /// Each kind of operation, in each phase.
-    pub collectives: Vec<CollectiveSum>,
-    /// Steps in which ranks have different collectives, or such as cannot be one: they are not judged.
-    pub odd_steps: usize,
-    /// What ranks lose to each other, the largest first.
-    pub findings: Vec<RankFinding>,
-    /// What is wrong with the files.
-    pub damage: Vec<Finding>,
-}
-
-/// Times of a judged step on each rank.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Judged {
-    pub(crate) step: Vec<f64>,
-    pub(crate) own: Vec<f64>,
-    pub(crate) exposed_transfer: Vec<f64>,
-    waiting: Vec<f64>,
-    transfer: Vec<f64>,
-    exposed_waiting: Vec<f64>,
-}
 
 /// Reads the ranks' runs, and says what they do with each other.
 pub fn analyse(ranks: &Ranks) -> RankAnalysis {
@@ -292,14 +202,6 @@ fn fact(rank: usize, manifest: &RunManifest, judged: &[Judged]) -> RankFacts {
     }
 }
 
-/// The rank with the longest of these times; none where two have it.
-pub(crate) fn longest(all: &[f64]) -> Option<usize> {
-    let most = all.iter().copied().fold(f64::MIN, f64::max);
-    let mut with = all.iter().enumerate().filter(|(_, value)| **value >= most).map(|(rank, _)| rank);
-    let first = with.next();
-    first.filter(|_| with.next().is_none())
-}
-
 fn sums(
     readings: &[Reading],
     source: Source,
@@ -357,17 +259,4 @@ fn sums(
         link_bytes_per_s: None,
     }));
     all
-}
-
-pub(crate) fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    if count > 0.0 { sum / count } else { 0.0 }
-}
-
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    if values.is_empty() {
-        return 0.0;
-    }
-    values.sort_by(f64::total_cmp);
-    f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
 }

@@ -9,6 +9,7 @@
 mod analysis;
 mod clocks;
 mod collective;
+mod facts;
 mod link;
 mod open;
 mod rank_finding;
@@ -16,9 +17,10 @@ mod reading;
 mod rules;
 mod show;
 
-pub use analysis::{CollectiveSum, RankAnalysis, RankFacts, analyse};
+pub use analysis::analyse;
 pub use clocks::{AlignedBy, Clocks};
 pub use collective::CollectiveKind;
+pub use facts::{CollectiveSum, RankAnalysis, RankFacts};
 pub use open::{Ranks, RanksError};
 pub use rank_finding::{RankCode, RankFinding};
 pub use reading::Source;

@@ -1,6 +1,6 @@
 //! What is told of ranks, and when.
 
-use super::analysis::{Judged, RankAnalysis, longest, mean, median};
+use super::facts::{Judged, RankAnalysis, longest, mean, median};
 use super::rank_finding::{RankCode, RankFinding};
 use candlescope_schema::numbers::{duration, percent};
 

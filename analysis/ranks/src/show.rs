@@ -1,6 +1,6 @@
 //! Ranks side by side, as text and as a page.
 
-use super::analysis::RankAnalysis;
+use super::facts::RankAnalysis;
 use super::reading::Source;
 use super::rules::LEAST_STEPS;
 use candlescope_document::terminal::{Layout, draw};

@@ -1,7 +1,7 @@
 //! Parquet files as a table of the engine: scanned in pieces, only the columns and row groups that a query needs.
 
 use super::damage::Damage;
-use super::source::Store;
+use super::place::Store;
 use candlescope_reader::{ReadLimits, checked};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};

@@ -14,6 +14,7 @@ mod files;
 mod functions;
 mod listing;
 mod parse;
+mod place;
 mod query_error;
 #[cfg_attr(not(feature = "object-stores"), path = "no_remote.rs")]
 mod remote;
@@ -22,9 +23,10 @@ mod source;
 mod value;
 mod views;
 
+pub use place::{ARCHIVE_INDEX, ARCHIVE_JOURNAL, SourceError};
 pub use query_error::{EachError, QueryError};
 pub use script::{Engine, script};
-pub use source::{ARCHIVE_ASIDE, ARCHIVE_INDEX, ARCHIVE_JOURNAL, SourceError, Sources, is_aside};
+pub use source::{ARCHIVE_ASIDE, Sources, is_aside};
 pub use value::{Answer, SqlValue};
 pub use views::{VIEWS, View, fields, names};
 

@@ -1,22 +1,21 @@
 //! Object stores, where they were not built in.
 
-use super::source::{Archive, SourceError, Sources, Store};
+use super::place::{Archive, RemoteRun, SourceError, Store};
 use candlescope_reader::limits::ReadLimits;
 use datafusion::arrow::datatypes::SchemaRef;
 use object_store::{ObjectMeta, ObjectStore};
 use std::sync::Arc;
 
 /// Says how to build what reads them.
-pub(super) fn open(_: &mut Sources, url: &str, _: &ReadLimits) -> Result<(), SourceError> {
+pub(super) fn open(url: &str, _: &ReadLimits) -> Result<(Vec<Archive>, Vec<RemoteRun>), SourceError> {
     let why = "candlescope was built without the feature `object-stores`".to_string();
     let scheme = url.split("://").next().unwrap_or_default();
     Err(SourceError::Store { url: format!("{scheme}://…"), why })
 }
 
-impl Archive {
-    pub(super) fn remote_schema(_: &Store, _: &ObjectMeta) -> Option<SchemaRef> {
-        None
-    }
+/// No file of a store is opened.
+pub(super) fn schema(_: &Store, _: &ObjectMeta) -> Option<SchemaRef> {
+    None
 }
 
 impl Store {

@@ -1,6 +1,6 @@
 //! Why a query could not be answered.
 
-use super::source::SourceError;
+use super::place::SourceError;
 use candlescope_reader::limits::{Exceeded, Limit, ReadLimits, VARIABLE};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};

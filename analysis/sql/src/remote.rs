@@ -2,7 +2,7 @@
 //!
 //! What is there is listed once, when it is opened. Files are read in ranges while a query needs them.
 
-use super::source::{ARCHIVE_INDEX, Archive, Place, RemoteRun, SourceError, Sources, Store};
+use super::place::{ARCHIVE_INDEX, Archive, Place, RemoteRun, SourceError, Store};
 use candlescope_reader::limits::{Limit, ReadLimits};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
@@ -11,7 +11,6 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::ParquetFileReaderFactory as _;
 use datafusion::datasource::physical_plan::parquet::DefaultParquetFileReaderFactory;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::parquet::arrow::async_reader::AsyncFileReader as _;
 use datafusion::parquet::arrow::parquet_to_arrow_schema;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures_util::{StreamExt, TryStreamExt};
@@ -31,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const TRIES: usize = 4;
 
 /// Opens what a URL names.
-pub(super) fn open(sources: &mut Sources, url: &str, limits: &ReadLimits) -> Result<(), SourceError> {
+pub(super) fn open(url: &str, limits: &ReadLimits) -> Result<(Vec<Archive>, Vec<RemoteRun>), SourceError> {
     let failed = |why: String| SourceError::Store { url: shown(url), why };
     let (store, root) = Store::remote(url).map_err(failed)?;
     let found = apart(async || {
@@ -55,10 +54,11 @@ pub(super) fn open(sources: &mut Sources, url: &str, limits: &ReadLimits) -> Res
     });
     let (objects, archives, described) = found.map_err(failed)?;
     let name = |path: &ObjectPath| format!("{}{path}", store.url.as_str());
+    let (mut found, mut runs) = (Vec::new(), Vec::new());
     for root in archives {
         let objects = objects.iter().filter(|object| object.location.prefix_matches(&root)).cloned().collect();
         let place = Place::Remote { store: store.clone(), root: root.clone(), objects };
-        sources.archives.push(Archive { name: name(&root), place });
+        found.push(Archive { name: name(&root), place });
     }
     for (dir, manifest) in described {
         let of_run = objects.iter().filter_map(|object| {
@@ -69,9 +69,9 @@ pub(super) fn open(sources: &mut Sources, url: &str, limits: &ReadLimits) -> Res
             is_segment.then(|| (kind, object.clone()))
         });
         let files = of_run.collect();
-        sources.remote.push(RemoteRun { name: name(&dir), store: store.clone(), manifest, files });
+        runs.push(RemoteRun { name: name(&dir), store: store.clone(), manifest, files });
     }
-    Ok(())
+    Ok((found, runs))
 }
 
 /// Roots of archives, and directories of runs outside of these with the object that describes each.
@@ -105,21 +105,19 @@ async fn manifest(
     Ok(serde_json::from_slice(&bytes).ok())
 }
 
-impl Archive {
-    /// Columns of its index, where it can be read.
-    pub(super) fn remote_schema(store: &Store, index: &ObjectMeta) -> Option<SchemaRef> {
-        let read = async || {
-            let connection = store.connect().map_err(|why| why.to_string())?;
-            let file = PartitionedFile::new_from_meta(index.clone());
-            let readers = DefaultParquetFileReaderFactory::new(connection);
-            let reader = readers.create_reader(0, file, None, &ExecutionPlanMetricsSet::new());
-            let mut reader = reader.map_err(|why| why.to_string())?;
-            let found = reader.get_metadata(None).await.map_err(|why| why.to_string())?;
-            let schema = parquet_to_arrow_schema(found.file_metadata().schema_descr(), None);
-            schema.map(Arc::new).map_err(|why| why.to_string())
-        };
-        apart(read).ok()
-    }
+/// Columns of an archive's index, where it can be read.
+pub(super) fn schema(store: &Store, index: &ObjectMeta) -> Option<SchemaRef> {
+    let read = async || {
+        let connection = store.connect().map_err(|why| why.to_string())?;
+        let file = PartitionedFile::new_from_meta(index.clone());
+        let readers = DefaultParquetFileReaderFactory::new(connection);
+        let reader = readers.create_reader(0, file, None, &ExecutionPlanMetricsSet::new());
+        let mut reader = reader.map_err(|why| why.to_string())?;
+        let found = reader.get_metadata(None).await.map_err(|why| why.to_string())?;
+        let schema = parquet_to_arrow_schema(found.file_metadata().schema_descr(), None);
+        schema.map(Arc::new).map_err(|why| why.to_string())
+    };
+    apart(read).ok()
 }
 
 impl Store {

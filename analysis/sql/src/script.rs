@@ -1,7 +1,8 @@
 //! The same tables and views in other engines: a script for DuckDB, and one for whatever speaks Spark SQL.
 
 use super::facts::FACTS;
-use super::source::{Archive, DIR, Located, Place, RESULTS as RESULTS_FILE, Sources};
+use super::place::{Archive, Located, Place, RESULTS as RESULTS_FILE};
+use super::source::{DIR, Sources};
 use super::views::{ARCHIVED, RESULTS, RUN, RUNS, SERVED, VIEWS, quoted};
 use candlescope_reader::{ReadLimits, Run, checked};
 use candlescope_schema::RecordKind;

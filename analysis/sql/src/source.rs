@@ -1,61 +1,19 @@
 //! Which runs and studies are asked.
 
+use super::place::{ARCHIVE_INDEX, Archive, Located, MOST, Place, RESULTS, RemoteRun, SourceError, Store};
 use super::remote;
 use candlescope_reader::limits::ReadLimits;
 use candlescope_reader::{OpenError, Run, checked};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
 use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
-use datafusion::execution::object_store::ObjectStoreUrl;
-use object_store::ObjectMeta;
-use object_store::path::Path as ObjectPath;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// Folders below a directory that are looked through for runs.
 const DEEPEST: usize = 8;
-/// Runs of one query.
-const MOST: usize = 100_000;
-/// Name of the file with a study's samples.
-pub(super) const RESULTS: &str = "results.parquet";
 /// The column of a study's directory.
 pub(super) const DIR: &str = "dir";
-
-/// There is nothing to ask.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SourceError {
-    /// A run cannot be opened.
-    #[error(transparent)]
-    Run(#[from] OpenError),
-    /// A directory has neither.
-    #[error(
-        "`{}` holds neither a run nor a study: give the directory of a run (with {MANIFEST_FILE}), of a study (with \
-         {RESULTS}), or a folder of these",
-        .0.display()
-    )]
-    Nothing(PathBuf),
-    /// An object store does not answer, or not as it should.
-    #[error(
-        "`{url}` cannot be read: {why}. Credentials and endpoints are taken from the environment, as AWS_ACCESS_KEY_ID, \
-         AWS_ENDPOINT_URL, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME (docs/fleet.md)"
-    )]
-    Store {
-        /// What was named.
-        url: String,
-        /// What the store says.
-        why: String,
-    },
-    /// Too many.
-    #[error("`{}` holds more than {MOST} runs: name a part of it", .0.display())]
-    TooMany(PathBuf),
-}
-
-/// The index of an archive: one row a run. Where it lies, its folder is an archive.
-pub const ARCHIVE_INDEX: &str = "runs.parquet";
-
-/// A change of an archive that is decided and not yet done.
-pub const ARCHIVE_JOURNAL: &str = "journal.json";
 
 /// What the name of a run's directory ends in while an archiver removes it: it is no run any more.
 pub const ARCHIVE_ASIDE: &str = ".archived";
@@ -79,135 +37,6 @@ pub struct Sources {
     columns: Vec<Field>,
     /// Columns of the indexes of archives.
     index_columns: Vec<Field>,
-}
-
-/// Where files are: a place that the engine reads from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Store {
-    pub(super) url: ObjectStoreUrl,
-}
-
-impl Store {
-    /// This machine.
-    pub(super) fn local() -> Self {
-        Self { url: ObjectStoreUrl::local_filesystem() }
-    }
-}
-
-/// An archive.
-#[derive(Debug)]
-pub(super) struct Archive {
-    /// As it was named.
-    pub(super) name: String,
-    pub(super) place: Place,
-}
-
-/// Where an archive is.
-#[derive(Debug)]
-pub(super) enum Place {
-    /// A directory of this machine.
-    Local(PathBuf),
-    /// A store, with all that it has below the archive's root.
-    Remote { store: Store, root: ObjectPath, objects: Vec<ObjectMeta> },
-}
-
-/// A run in an object store.
-#[derive(Debug)]
-pub(super) struct RemoteRun {
-    /// Its URL.
-    pub(super) name: String,
-    pub(super) store: Store,
-    pub(super) manifest: Option<RunManifest>,
-    pub(super) files: Vec<(RecordKind, ObjectMeta)>,
-}
-
-impl RemoteRun {
-    /// The URL of one of its files.
-    pub(super) fn url(&self, object: &ObjectMeta) -> String {
-        format!("{}{}", self.store.url.as_str(), object.location)
-    }
-}
-
-impl Archive {
-    fn local(root: PathBuf) -> Self {
-        Self { name: root.display().to_string(), place: Place::Local(root) }
-    }
-
-    /// Columns of its index. What cannot be read has none: that is told when its rows are asked for.
-    fn schema(&self, limits: &ReadLimits) -> Option<SchemaRef> {
-        match self.index().first()? {
-            Located::Local(path) => checked::schema(path, limits).ok(),
-            Located::Remote(index) => Self::remote_schema(&self.store(), index),
-        }
-    }
-
-    pub(super) fn store(&self) -> Store {
-        match &self.place {
-            Place::Local(_) => Store::local(),
-            Place::Remote { store, .. } => store.clone(),
-        }
-    }
-
-    /// Its index.
-    pub(super) fn index(&self) -> Vec<Located> {
-        match &self.place {
-            Place::Local(root) => vec![Located::Local(root.join(ARCHIVE_INDEX))],
-            Place::Remote { root, objects, .. } => {
-                let index = root.clone().join(ARCHIVE_INDEX);
-                objects.iter().filter(|object| object.location == index).cloned().map(Located::Remote).collect()
-            }
-        }
-    }
-
-    /// Its files of a table: `table/date=…/machine=…/….parquet`.
-    pub(super) fn files(&self, table: &str) -> Vec<Located> {
-        match &self.place {
-            Place::Local(root) => {
-                let inside = |dir: PathBuf| {
-                    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-                    let mut paths: Vec<PathBuf> = entries.collect();
-                    paths.sort();
-                    paths
-                };
-                let files = inside(root.join(table)).into_iter().flat_map(inside).flat_map(inside);
-                files.filter(|path| is_parquet(path.extension())).map(Located::Local).collect()
-            }
-            Place::Remote { root, objects, .. } => {
-                let is_of_table = |object: &&ObjectMeta| {
-                    let Some(parts) = object.location.prefix_match(root) else { return false };
-                    let parts: Vec<_> = parts.collect();
-                    let [of, _, _, name] = &parts[..] else { return false };
-                    // What is being written begins with a dot.
-                    of.as_ref() == table && name.as_ref().ends_with(".parquet") && !name.as_ref().starts_with('.')
-                };
-                objects.iter().filter(is_of_table).cloned().map(Located::Remote).collect()
-            }
-        }
-    }
-
-    /// Whether a change of it was stopped, or is being made.
-    fn is_changing(&self) -> bool {
-        match &self.place {
-            Place::Local(root) => root.join(ARCHIVE_JOURNAL).exists(),
-            Place::Remote { root, objects, .. } => {
-                let journal = root.clone().join(ARCHIVE_JOURNAL);
-                objects.iter().any(|object| object.location == journal)
-            }
-        }
-    }
-}
-
-fn is_parquet(extension: Option<&std::ffi::OsStr>) -> bool {
-    extension.is_some_and(|of| of == "parquet")
-}
-
-/// A file.
-#[derive(Debug, Clone)]
-pub(super) enum Located {
-    /// On this machine.
-    Local(PathBuf),
-    /// In a store.
-    Remote(ObjectMeta),
 }
 
 /// A path as runs are named by it: without what does not change where it leads, such as a slash at its end.
@@ -235,7 +64,11 @@ impl Sources {
             let path = path.as_ref();
             let before = sources.found();
             match path.to_str().filter(|text| text.contains("://")) {
-                Some(url) => remote::open(&mut sources, url, limits)?,
+                Some(url) => {
+                    let (archives, runs) = remote::open(url, limits)?;
+                    sources.archives.extend(archives);
+                    sources.remote.extend(runs);
+                }
                 None => sources.open_local(&tidy(path), limits)?,
             }
             if before == sources.found() {
@@ -365,7 +198,7 @@ impl Sources {
     fn name_columns(&mut self, limits: &ReadLimits) {
         let studies: Vec<PathBuf> = self.studies.iter().map(|study| study.join(RESULTS)).collect();
         self.columns = all_columns(studies.iter().filter_map(|file| checked::schema(file, limits).ok()), Some(DIR));
-        let indexes: Vec<SchemaRef> = self.archives.iter().filter_map(|archive| archive.schema(limits)).collect();
+        let indexes: Vec<SchemaRef> = self.archives.iter().filter_map(|archive| schema_of(archive, limits)).collect();
         self.index_columns = all_columns(indexes.into_iter(), None);
     }
 
@@ -397,6 +230,14 @@ impl Sources {
             }
         }
         Ok(())
+    }
+}
+
+/// Columns of an archive's index. What cannot be read has none: that is told when its rows are asked for.
+fn schema_of(archive: &Archive, limits: &ReadLimits) -> Option<SchemaRef> {
+    match archive.index().first()? {
+        Located::Local(path) => checked::schema(path, limits).ok(),
+        Located::Remote(index) => remote::schema(&archive.store(), index),
     }
 }
 

@@ -3,7 +3,9 @@
 use crate::args::ExportArgs;
 use crate::output::note;
 use anyhow::Result;
+use candlescope_core::RecordKind;
 use candlescope_core::run::Finding;
+use candlescope_reader::{Batches, Run};
 use std::path::Path;
 
 /// The format has no place for time off the CPU.
@@ -21,4 +23,16 @@ pub(super) fn warn(findings: &[Finding]) {
     for finding in findings {
         note(&format!("warning: {}; {}", finding.message(), finding.remedy()));
     }
+}
+
+/// Refuses arguments of other formats than those that write intervals to a file.
+pub(super) fn only_a_file(args: &ExportArgs) -> Result<()> {
+    anyhow::ensure!(args.endpoint.is_none(), "--endpoint is for otlp; this format goes to a file, which --out names");
+    only_stacks(args)
+}
+
+/// A run's rows for formats that have no place for call stacks.
+pub(super) fn without_stacks(run: &Run) -> Batches<'_> {
+    use RecordKind::{Kernel, Request, Sample, Span, Step};
+    run.batches().of_tables(&[Request, Step, Sample, Kernel, Span])
 }

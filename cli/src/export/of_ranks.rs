@@ -1,7 +1,6 @@
 //! Timelines of several ranks: one Perfetto trace of all, one profile of PyTorch's form for each.
 
-use super::export_file::{cannot_write, warn};
-use super::only_a_file;
+use super::export_file::{cannot_write, only_a_file, warn, without_stacks};
 use crate::args::{ExportArgs, ExportFormat};
 use crate::output::say;
 use anyhow::{Context, Result, bail};
@@ -100,9 +99,14 @@ fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
         );
     }
     std::fs::create_dir_all(&dir).with_context(|| cannot_write(&dir))?;
-    for (run, manifest) in ranks.runs().iter().zip(apart(ranks)) {
+    // Times of all files count from one moment, of the first rank's clock.
+    let origin = ranks.manifests().iter().map(|manifest| manifest.started_ns).min().unwrap_or(0);
+    let clocks = analyse(ranks).clocks;
+    for ((run, mut manifest), ahead) in ranks.runs().iter().zip(apart(ranks)).zip(&clocks.ahead_ns) {
+        // A rank whose clock is ahead counts from as much later.
+        manifest.started_ns = origin + ahead;
         let file = dir.join(format!("rank{}.json", manifest.rank));
-        let mut batches = super::without_stacks(run);
+        let mut batches = without_stacks(run);
         let written = write_whole(&file, |out| kineto::write(out, &manifest, &mut batches));
         kernels += written.with_context(|| cannot_write(&file))?.kernels;
         warn(&batches.findings());

@@ -1,0 +1,170 @@
+//! Where runs, archives and their files are.
+
+use candlescope_reader::OpenError;
+use candlescope_schema::RecordKind;
+use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
+use datafusion::execution::object_store::ObjectStoreUrl;
+use object_store::ObjectMeta;
+use object_store::path::Path as ObjectPath;
+use std::path::PathBuf;
+
+/// Runs of one query.
+pub(super) const MOST: usize = 100_000;
+/// Name of the file with a study's samples.
+pub(super) const RESULTS: &str = "results.parquet";
+/// There is nothing to ask.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// A run cannot be opened.
+    #[error(transparent)]
+    Run(#[from] OpenError),
+    /// A directory has neither.
+    #[error(
+        "`{}` holds neither a run nor a study: give the directory of a run (with {MANIFEST_FILE}), of a study (with \
+         {RESULTS}), or a folder of these",
+        .0.display()
+    )]
+    Nothing(PathBuf),
+    /// An object store does not answer, or not as it should.
+    #[error(
+        "`{url}` cannot be read: {why}. Credentials and endpoints are taken from the environment, as AWS_ACCESS_KEY_ID, \
+         AWS_ENDPOINT_URL, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME (docs/fleet.md)"
+    )]
+    Store {
+        /// What was named.
+        url: String,
+        /// What the store says.
+        why: String,
+    },
+    /// Too many.
+    #[error("`{}` holds more than {MOST} runs: name a part of it", .0.display())]
+    TooMany(PathBuf),
+}
+
+/// The index of an archive: one row a run. Where it lies, its folder is an archive.
+pub const ARCHIVE_INDEX: &str = "runs.parquet";
+
+/// A change of an archive that is decided and not yet done.
+pub const ARCHIVE_JOURNAL: &str = "journal.json";
+
+/// Where files are: a place that the engine reads from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Store {
+    pub(super) url: ObjectStoreUrl,
+}
+
+impl Store {
+    /// This machine.
+    pub(super) fn local() -> Self {
+        Self { url: ObjectStoreUrl::local_filesystem() }
+    }
+}
+
+/// An archive.
+#[derive(Debug)]
+pub(super) struct Archive {
+    /// As it was named.
+    pub(super) name: String,
+    pub(super) place: Place,
+}
+
+/// Where an archive is.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// A directory of this machine.
+    Local(PathBuf),
+    /// A store, with all that it has below the archive's root.
+    Remote { store: Store, root: ObjectPath, objects: Vec<ObjectMeta> },
+}
+
+/// A run in an object store.
+#[derive(Debug)]
+pub(super) struct RemoteRun {
+    /// Its URL.
+    pub(super) name: String,
+    pub(super) store: Store,
+    pub(super) manifest: Option<RunManifest>,
+    pub(super) files: Vec<(RecordKind, ObjectMeta)>,
+}
+
+impl RemoteRun {
+    /// The URL of one of its files.
+    pub(super) fn url(&self, object: &ObjectMeta) -> String {
+        format!("{}{}", self.store.url.as_str(), object.location)
+    }
+}
+
+impl Archive {
+    pub(super) fn local(root: PathBuf) -> Self {
+        Self { name: root.display().to_string(), place: Place::Local(root) }
+    }
+
+    pub(super) fn store(&self) -> Store {
+        match &self.place {
+            Place::Local(_) => Store::local(),
+            Place::Remote { store, .. } => store.clone(),
+        }
+    }
+
+    /// Its index.
+    pub(super) fn index(&self) -> Vec<Located> {
+        match &self.place {
+            Place::Local(root) => vec![Located::Local(root.join(ARCHIVE_INDEX))],
+            Place::Remote { root, objects, .. } => {
+                let index = root.clone().join(ARCHIVE_INDEX);
+                objects.iter().filter(|object| object.location == index).cloned().map(Located::Remote).collect()
+            }
+        }
+    }
+
+    /// Its files of a table: `table/date=…/machine=…/….parquet`.
+    pub(super) fn files(&self, table: &str) -> Vec<Located> {
+        match &self.place {
+            Place::Local(root) => {
+                let inside = |dir: PathBuf| {
+                    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+                    let mut paths: Vec<PathBuf> = entries.collect();
+                    paths.sort();
+                    paths
+                };
+                let files = inside(root.join(table)).into_iter().flat_map(inside).flat_map(inside);
+                files.filter(|path| is_parquet(path.extension())).map(Located::Local).collect()
+            }
+            Place::Remote { root, objects, .. } => {
+                let is_of_table = |object: &&ObjectMeta| {
+                    let Some(parts) = object.location.prefix_match(root) else { return false };
+                    let parts: Vec<_> = parts.collect();
+                    let [of, _, _, name] = &parts[..] else { return false };
+                    // What is being written begins with a dot.
+                    of.as_ref() == table && name.as_ref().ends_with(".parquet") && !name.as_ref().starts_with('.')
+                };
+                objects.iter().filter(is_of_table).cloned().map(Located::Remote).collect()
+            }
+        }
+    }
+
+    /// Whether a change of it was stopped, or is being made.
+    pub(super) fn is_changing(&self) -> bool {
+        match &self.place {
+            Place::Local(root) => root.join(ARCHIVE_JOURNAL).exists(),
+            Place::Remote { root, objects, .. } => {
+                let journal = root.clone().join(ARCHIVE_JOURNAL);
+                objects.iter().any(|object| object.location == journal)
+            }
+        }
+    }
+}
+
+fn is_parquet(extension: Option<&std::ffi::OsStr>) -> bool {
+    extension.is_some_and(|of| of == "parquet")
+}
+
+/// A file.
+#[derive(Debug, Clone)]
+pub(super) enum Located {
+    /// On this machine.
+    Local(PathBuf),
+    /// In a store.
+    Remote(ObjectMeta),
+}
