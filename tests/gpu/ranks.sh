@@ -38,7 +38,7 @@ for round in $(seq "${ROUNDS:-3}"); do
   both --out "$out/host-$round/rank-{}" --kernels 0
 done
 echo "-- two GPUs, recorded with a window of kernels"
-both --out "$out/even/rank-{}"
+both --out "$out/even/rank-{}" --tokens 60 --kernels 1000
 echo "-- rank 1 computes every third MLP twice"
 both --out "$out/slow/rank-{}" --slow-rank 1 --slow-every 3
 if [ -n "${NSYS:-}" ]; then

@@ -5,7 +5,7 @@ use super::collective::CollectiveKind;
 use super::facts::{CollectiveSum, Judged, RankAnalysis, RankFacts, longest, mean, median};
 use super::link::nvlink;
 use super::open::Ranks;
-use super::reading::{Reading, Seen, Source, merged};
+use super::reading::{Reading, Seen, Source, Time, merged};
 use super::rules;
 use candlescope_schema::run::RunManifest;
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,15 +115,27 @@ struct Split {
     kind: CollectiveKind,
     step: Option<u64>,
     bytes: Option<u64>,
-    /// Of each rank by its own clock: start, when the last rank had come, end; and its device.
-    ranks: Vec<(i64, i64, i64, Option<usize>)>,
+    ranks: Vec<OnRank>,
+}
+
+/// A collective on a rank, by its own clock.
+#[derive(Clone, Copy)]
+struct OnRank {
+    start: i64,
+    /// When the last rank had come.
+    last: i64,
+    end: i64,
+    device: Option<usize>,
 }
 
 impl Split {
     fn of(all: &[&Seen], ahead: &[i64]) -> Self {
         let last = all.iter().zip(ahead).map(|(seen, ahead)| seen.start - ahead).max().unwrap_or(0);
-        let split = |(seen, ahead): (&&Seen, &i64)| {
-            (seen.start, (last + ahead).clamp(seen.start, seen.end.max(seen.start)), seen.end, seen.device)
+        let split = |(seen, ahead): (&&Seen, &i64)| OnRank {
+            start: seen.start,
+            last: (last + ahead).clamp(seen.start, seen.end.max(seen.start)),
+            end: seen.end,
+            device: seen.device,
         };
         let bytes = all.iter().map(|seen| seen.bytes).collect::<Option<Vec<u64>>>();
         Self {
@@ -156,15 +168,15 @@ fn judged(readings: &[Reading], split: &[Split], common: &BTreeSet<u64>, phase: 
         let mut judged = Judged::default();
         for (rank, reading) in readings.iter().enumerate() {
             let took = &reading.steps[step];
-            let device = all.first().and_then(|one| one.ranks[rank].3);
-            let part = |of: fn(&(i64, i64, i64, Option<usize>)) -> (i64, i64)| {
+            let device = all.first().and_then(|one| one.ranks[rank].device);
+            let part = |of: fn(&OnRank) -> Time| {
                 // Two at once count once.
                 let parts = merged(all.iter().map(|one| of(&one.ranks[rank])).filter(|(from, to)| from < to).collect());
                 let length: i64 = parts.iter().map(|(from, to)| to - from).sum();
                 (length, reading.exposed(device, &parts))
             };
-            let (both, exposed) = part(|(start, _, end, _)| (*start, *end));
-            let (waiting, exposed_waiting) = part(|(start, last, _, _)| (*start, *last));
+            let (both, exposed) = part(|on| (on.start, on.end));
+            let (waiting, exposed_waiting) = part(|on| (on.start, on.last));
             judged.step.push(took.ns as f64);
             // While its device waits, a host may go on putting work on it: it would take that long without waiting as well.
             let own = (took.ns - exposed_waiting).max(took.launching);
@@ -225,7 +237,7 @@ fn sums(
         // Of the last rank to come, all of it is transfer.
         let large = all.iter().filter(|one| one.bytes.is_some_and(|bytes| bytes >= LARGE));
         let (moved, took) = large.fold((0.0, 0.0), |(moved, took), one| {
-            let shortest = one.ranks.iter().map(|(_, last, end, _)| end - last).min().unwrap_or(0);
+            let shortest = one.ranks.iter().map(|on| on.end - on.last).min().unwrap_or(0);
             (moved + one.bytes.unwrap_or(0) as f64, took + shortest as f64 / 1e9)
         });
         let on_device = matches!(source, Source::Kernels | Source::DeviceTime);
@@ -233,8 +245,8 @@ fn sums(
             kind,
             phase: phase.to_string(),
             count: all.len(),
-            waiting_ns: Some(mean(each().map(|(start, last, ..)| (last - start) as f64))),
-            transfer_ns: mean(each().map(|(_, last, end, _)| (end - last) as f64)),
+            waiting_ns: Some(mean(each().map(|on| (on.last - on.start) as f64))),
+            transfer_ns: mean(each().map(|on| (on.end - on.last) as f64)),
             bytes: bytes.map(|bytes| mean(bytes.into_iter().map(|bytes| bytes as f64))),
             bus_bytes_per_s: kind.bus_factor(world).filter(|_| on_device && took > 0.0).map(|of| moved * of / took),
             link_bytes_per_s: link.filter(|_| on_device),

@@ -22,6 +22,9 @@ pub enum Source {
     Unknown,
 }
 
+/// Start and end, Unix nanoseconds.
+pub(crate) type Time = (i64, i64);
+
 /// A collective as one rank saw it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Seen {
@@ -61,7 +64,7 @@ pub(crate) struct Reading {
     /// Whether anything ran on a device.
     pub(crate) has_device: bool,
     /// When each device computed: without overlaps, in order.
-    pub(crate) computing: Vec<Vec<(i64, i64)>>,
+    pub(crate) computing: Vec<Vec<Time>>,
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -74,7 +77,7 @@ impl Reading {
         let mut launched_by: HashMap<u64, i64> = HashMap::new();
         let mut devices: HashMap<Arc<str>, usize> = HashMap::new();
         let mut kernels: Vec<(Option<u64>, Seen)> = Vec::new();
-        let mut spans: Vec<(u64, Seen, Option<(i64, i64)>)> = Vec::new();
+        let mut spans: Vec<(u64, Seen, Option<Time>)> = Vec::new();
         let mut batches = run.batches().of_tables(&[RecordKind::Step, RecordKind::Span, RecordKind::Kernel]);
         for batch in batches.by_ref() {
             for step in &batch.steps {
@@ -87,7 +90,9 @@ impl Reading {
             }
             for span in &batch.spans {
                 let Some(kind) = CollectiveKind::of_span(&span.path.name) else { continue };
-                span.io_bytes.map(|bytes| bytes_of.insert(span.seq, bytes));
+                if let Some(bytes) = span.io_bytes {
+                    bytes_of.insert(span.seq, bytes);
+                }
                 // What was replayed was not entered.
                 let Some((start, ns)) = span.host_time() else { continue };
                 let end = start.0.saturating_add(signed(ns));
@@ -114,7 +119,9 @@ impl Reading {
                 }
                 match CollectiveKind::of_kernel(&kernel.name) {
                     Some(kind) => {
-                        kernel.seq.map(|seq| *launched.entry(seq).or_default() += 1);
+                        if let Some(seq) = kernel.seq {
+                            *launched.entry(seq).or_default() += 1;
+                        }
                         let step = kernel.step;
                         kernels.push((kernel.seq, Seen { kind, step, start, end, bytes: None, device: Some(device) }));
                     }
@@ -179,7 +186,7 @@ impl Reading {
     }
 
     /// Time of these intervals, on a device, in which it computed nothing.
-    pub(crate) fn exposed(&self, device: Option<usize>, intervals: &[(i64, i64)]) -> i64 {
+    pub(crate) fn exposed(&self, device: Option<usize>, intervals: &[Time]) -> i64 {
         let busy = device.and_then(|at| self.computing.get(at)).map_or(&[][..], Vec::as_slice);
         intervals.iter().map(|(start, end)| end - start - overlap(busy, *start, *end)).sum()
     }
@@ -190,9 +197,9 @@ fn signed(ns: u64) -> i64 {
 }
 
 /// Intervals without overlaps, in order.
-pub(crate) fn merged(mut intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
+pub(crate) fn merged(mut intervals: Vec<Time>) -> Vec<Time> {
     intervals.sort_unstable();
-    let mut merged: Vec<(i64, i64)> = Vec::with_capacity(intervals.len());
+    let mut merged: Vec<Time> = Vec::with_capacity(intervals.len());
     for (start, end) in intervals {
         match merged.last_mut() {
             Some((_, last)) if start <= *last => *last = end.max(*last),
@@ -203,7 +210,7 @@ pub(crate) fn merged(mut intervals: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
 }
 
 /// Time of these intervals between two times.
-fn overlap(busy: &[(i64, i64)], from: i64, to: i64) -> i64 {
+fn overlap(busy: &[Time], from: i64, to: i64) -> i64 {
     let first = busy.partition_point(|(_, end)| *end <= from);
     let inside = busy[first..].iter().take_while(|(start, _)| *start < to);
     inside.map(|(start, end)| (*end).min(to) - (*start).max(from)).sum()

@@ -164,7 +164,7 @@ fn days_of(trend: &Trend) -> Table {
                 cell(shown(point.low), point.low),
                 cell(shown(point.high), point.high),
                 cell(point.n.to_string(), point.n as f64),
-                Cell::from(change.map_or_else(String::new, |change| direction(change))),
+                Cell::from(change.map_or_else(String::new, direction)),
                 Cell::from(format!("{}{more}", point.runs.join(", "))),
             ],
         )

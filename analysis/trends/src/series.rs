@@ -121,7 +121,7 @@ pub fn summarise(headlines: &[Headline], by: &[By]) -> Summary {
     }
     let runs = headlines.len();
     let mut groups: Vec<Group> = groups.into_iter().map(|(keys, runs)| group(keys, by, &runs)).collect();
-    groups.sort_by(|a, b| b.runs.cmp(&a.runs));
+    groups.sort_by_key(|group| std::cmp::Reverse(group.runs));
     let trends = groups.iter().flat_map(|group| &group.trends);
     let looked_at = trends.filter(|trend| trend.days.len() >= LEAST).count();
     Summary { groups, runs, looked_at }
