@@ -39,8 +39,8 @@ for round in $(seq "${ROUNDS:-3}"); do
 done
 echo "-- two GPUs, recorded with a window of kernels"
 both --out "$out/even/rank-{}" --tokens 60 --kernels 1000
-echo "-- rank 1 computes every third MLP twice"
-both --out "$out/slow/rank-{}" --slow-rank 1 --slow-every 3
+echo "-- rank 1 computes every MLP twice"
+both --out "$out/slow/rank-{}" --slow-rank 1 --slow-every 1
 if [ -n "${NSYS:-}" ]; then
   echo "-- Nsight Systems"
   PREFIX="$NSYS profile --trace=cuda --sample=none --cpuctxsw=none --force-overwrite=true --export=sqlite -o $out/nsys-{}"
