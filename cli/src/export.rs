@@ -4,7 +4,9 @@ mod export_file;
 mod of_ranks;
 mod stacks;
 
-use self::export_file::{cannot_write, only_a_file, only_stacks, warn, without_stacks};
+#[cfg(feature = "otlp")]
+use self::export_file::only_stacks;
+use self::export_file::{cannot_write, only_a_file, warn, without_stacks};
 use crate::args::{ExportArgs, ExportFormat};
 use crate::limits::limits;
 use crate::output::say;

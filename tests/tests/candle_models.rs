@@ -150,7 +150,11 @@ fn a_model_cloned_into_two_threads_shares_its_spans_and_no_trouble() {
         });
     });
     let expected = llama_tree();
-    assert_eq!(batch.spans.len(), 2 * N * expected.len());
+    let told = || {
+        let by = |name: &str| batch.spans.iter().filter(|span| &*span.thread.name == name).count();
+        format!("{:?} {:?} {} {}", manifest.steps, manifest.loss, by("gen-0"), by("gen-1"))
+    };
+    assert_eq!(batch.spans.len(), 2 * N * expected.len(), "{}", told());
     for step in &batch.steps {
         assert_eq!(paths(&batch, Some(step.step)), expected);
         let threads: std::collections::HashSet<_> =

@@ -1,6 +1,6 @@
 //! Timelines of several ranks: one Perfetto trace of all, one profile of PyTorch's form for each.
 
-use super::export_file::{cannot_write, only_a_file, warn, without_stacks};
+use super::export_file::{cannot_write, only_a_file, warn};
 use crate::args::{ExportArgs, ExportFormat};
 use crate::output::say;
 use anyhow::{Context, Result, bail};
@@ -87,6 +87,7 @@ fn one_each(_: &ExportArgs, _: &Ranks) -> Result<()> {
 
 #[cfg(feature = "kineto")]
 fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
+    use super::export_file::without_stacks;
     use candlescope_exporters::kineto;
     only_a_file(args)?;
     let dir = args.out.clone().unwrap_or_else(|| args.run.join("kineto"));
