@@ -42,8 +42,8 @@ pub(crate) enum Command {
     #[command(after_help = crate::summary::EXAMPLES)]
     Summary(crate::summary::SummaryArgs),
     /// Follow one figure of many runs day by day
-    #[command(after_help = crate::summary::TREND_EXAMPLES)]
-    Trend(crate::summary::TrendArgs),
+    #[command(after_help = crate::trend::EXAMPLES)]
+    Trend(crate::trend::TrendArgs),
     /// Remove the oldest days of an archive
     #[command(after_help = crate::prune::EXAMPLES)]
     Prune(crate::prune::PruneArgs),

@@ -69,28 +69,12 @@ absent!(views, ViewsArgs -> (), "`candlescope views`", "query");
 absent!(archive, ArchiveArgs -> u8, "`candlescope archive`", "query");
 #[cfg(not(feature = "query"))]
 absent!(prune, PruneArgs -> (), "`candlescope prune`", "query");
+#[cfg(not(feature = "query"))]
+absent!(summary, SummaryArgs -> (), "`candlescope summary`", "query");
+#[cfg(not(feature = "query"))]
+absent!(trend, TrendArgs -> (), "`candlescope trend`", "query");
 #[cfg(not(feature = "trace-candle"))]
 absent!(trace_candle, TraceCandleArgs -> (), "`candlescope trace-candle-nn`", "trace-candle");
-
-/// `summary` and `trend`, which the feature `query` has.
-#[cfg(not(feature = "query"))]
-pub(crate) mod summary {
-    pub(crate) const EXAMPLES: &str = "Not part of this build: cargo build -p candlescope-cli builds it";
-    pub(crate) const TREND_EXAMPLES: &str = EXAMPLES;
-
-    #[derive(Debug, clap::Args)]
-    pub(crate) struct SummaryArgs {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-        any: Vec<std::ffi::OsString>,
-    }
-    pub(crate) use SummaryArgs as TrendArgs;
-
-    pub(crate) fn run(args: &SummaryArgs) -> anyhow::Result<()> {
-        let _ = &args.any;
-        Err(super::default_feature("`candlescope summary` and `candlescope trend`", "query"))
-    }
-    pub(crate) use run as run_trend;
-}
 
 /// `compare` and `gate`, which the feature `lab` has.
 #[cfg(not(feature = "lab"))]

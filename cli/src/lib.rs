@@ -74,6 +74,8 @@ mod summary;
 mod threads;
 #[cfg(feature = "trace-candle")]
 mod trace_candle;
+#[cfg(feature = "query")]
+mod trend;
 #[cfg(feature = "lab")]
 mod tune;
 #[cfg(feature = "query")]
@@ -88,7 +90,7 @@ use lacking::ncu;
 #[cfg(not(feature = "trace-candle"))]
 use lacking::trace_candle;
 #[cfg(not(feature = "query"))]
-use lacking::{archive, prune, query, summary, views};
+use lacking::{archive, prune, query, summary, trend, views};
 #[cfg(not(feature = "lab"))]
 use lacking::{bench, compare, journey, load, optimise, tune};
 
@@ -135,7 +137,7 @@ pub fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Command::Summary(args) => summary::run(&args),
-        Command::Trend(args) => summary::run_trend(&args),
+        Command::Trend(args) => trend::run(&args),
         Command::Prune(args) => prune::run(&args),
         Command::Roofline(args) => roofline::run(&args),
         Command::Monitor(args) => monitor::run(&args),

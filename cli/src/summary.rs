@@ -1,4 +1,4 @@
-//! `candlescope summary` and `candlescope trend`: what changed over time in many runs.
+//! `candlescope summary`: what changed over time in many runs.
 
 use crate::limits::limits;
 use crate::output::say;
@@ -7,7 +7,7 @@ use crate::query_guard::guard;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::write_whole;
 use candlescope_sql::Sources;
-use candlescope_trends::{By, FIGURES, Figure, Summary, UNKNOWN, headlines, page, summarise, text, text_of};
+use candlescope_trends::{By, Summary, UNKNOWN, headlines, page, summarise, text};
 use clap::Args;
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
@@ -18,11 +18,6 @@ Examples:
       every headline figure over time, with the days on which its level changed
   candlescope summary s3://traces/candlescope --html summary.html
       the same as a page with charts, of runs in a bucket";
-pub(crate) const TREND_EXAMPLES: &str = "\
-Examples:
-  candlescope trend tpot /data/candlescope
-      time per output token day by day, with the runs of each day
-  candlescope trend decode_tokens_per_s runs --by model,option.batch";
 
 #[derive(Debug, Args)]
 pub(crate) struct SummaryArgs {
@@ -33,31 +28,22 @@ pub(crate) struct SummaryArgs {
     html: Option<PathBuf>,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct TrendArgs {
-    /// ttft, tpot, prefill_step, decode_step, decode_tokens_per_s or decode_energy_mj_per_token
-    #[arg(value_name = "FIGURE")]
-    figure: String,
-    #[command(flatten)]
-    of: Of,
-}
-
 /// Which runs, and how they are put together.
 #[derive(Debug, Args)]
-struct Of {
+pub(crate) struct Of {
     /// Archives, runs and folders of these; s3://bucket/path, gs://, az:// and https:// as well
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
     /// What tells runs apart, by commas: model, device, version, host, rank, option.NAME. Runs of one group are taken to do
     /// the same work
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "model,device", value_parser = by)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "model,device")]
     by: Vec<By>,
     /// Only runs that began on this day (UTC) or later, as 2026-05-01
     #[arg(long, value_name = "DAY", value_parser = since)]
     since: Option<String>,
     /// Says it as JSON
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// The same thing twice tells nothing apart.
@@ -71,10 +57,6 @@ fn distinct(by: &[By]) -> Vec<By> {
     distinct
 }
 
-fn by(text: &str) -> Result<By, String> {
-    text.parse()
-}
-
 fn since(text: &str) -> Result<String, String> {
     let is_day = text.len() == 10
         && text.bytes().enumerate().all(|(at, byte)| match at {
@@ -85,7 +67,7 @@ fn since(text: &str) -> Result<String, String> {
 }
 
 impl Of {
-    fn summary(&self) -> Result<Summary> {
+    pub(crate) fn summary(&self) -> Result<Summary> {
         let limits = limits(&[])?;
         let by = distinct(&self.by);
         let sources = Sources::open(&self.runs, &limits)?;
@@ -122,24 +104,4 @@ pub(crate) fn run(args: &SummaryArgs) -> Result<()> {
     }
     say(&text(&summary, std::io::stdout().is_terminal()))?;
     args.html.iter().try_for_each(|file| say(&format!("wrote {}", file.display())))
-}
-
-/// One figure, day by day.
-pub(crate) fn run_trend(args: &TrendArgs) -> Result<()> {
-    let Some(figure) = Figure::named(&args.figure) else {
-        let names: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
-        bail!("`{}` is no figure that is followed: {}", args.figure, names.join(", "));
-    };
-    let mut summary = args.of.summary()?;
-    for group in &mut summary.groups {
-        group.trends.retain(|trend| trend.figure.name == figure.name);
-    }
-    summary.groups.retain(|group| !group.trends.is_empty());
-    if summary.groups.is_empty() {
-        bail!("no run has the figure `{}`: {} of {} runs", figure.name, 0, summary.runs);
-    }
-    if args.of.json {
-        return say(&serde_json::to_string(&summary)?);
-    }
-    say(&text_of(&summary, std::io::stdout().is_terminal()))
 }

@@ -3,7 +3,7 @@
 use super::ArchiveError;
 use super::disk::Disk;
 use super::layout::{INDEX, RUN, in_progress};
-use super::table::properties;
+use super::table::settings;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, StringViewArray};
@@ -15,7 +15,6 @@ use candlescope_schema::files::read_limited;
 use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
 use candlescope_sql::{Sources, SqlValue, query};
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,18 +22,6 @@ use std::sync::Arc;
 
 /// The column with `run.json`.
 const MANIFEST: &str = "manifest";
-
-/// Figures of a run: columns of the view `headlines`.
-const FIGURES: [&str; 8] = [
-    "requests",
-    "output_tokens",
-    "ttft_ns",
-    "tpot_ns",
-    "prefill_step_ns",
-    "decode_step_ns",
-    "decode_tokens_per_s",
-    "decode_energy_mj_per_token",
-];
 
 /// The rows of an index; none before the first run.
 pub(crate) fn read(root: &Path, limits: &ReadLimits) -> Result<Option<RecordBatch>, ArchiveError> {
@@ -151,15 +138,15 @@ pub(crate) fn row(
         let rows = i64::try_from(run.rows(kind)).ok();
         columns.push((format!("rows_{}", kind.table()), Arc::new(Int64Array::from(vec![rows]))));
     }
-    let answer = query(&format!("SELECT {} FROM headlines", FIGURES.join(", ")), alone, limits, 0);
+    let answer = query("SELECT * FROM headlines", alone, limits, 0);
     let answer = answer.map_err(|error| ArchiveError::Query(error.to_string()))?;
-    for (at, name) in FIGURES.iter().enumerate() {
+    for (at, name) in answer.columns.iter().enumerate().filter(|(_, name)| *name != RUN) {
         let value = match answer.rows.first().and_then(|row| row.get(at)) {
             Some(SqlValue::Int(value)) => Some(*value as f64),
             Some(SqlValue::Float(value)) => Some(*value),
             _ => None,
         };
-        columns.push(((*name).to_string(), Arc::new(Float64Array::from(vec![value]))));
+        columns.push((name.clone(), Arc::new(Float64Array::from(vec![value]))));
     }
     let fields: Vec<Field> =
         columns.iter().map(|(name, column)| Field::new(name, column.data_type().clone(), true)).collect();
@@ -204,8 +191,8 @@ pub(crate) fn name(run: &Run, taken: &BTreeSet<String>) -> String {
 pub(crate) fn write(root: &Path, index: &RecordBatch, disk: &Disk) -> Result<PathBuf, ArchiveError> {
     let path = in_progress(&root.join(INDEX));
     let file = disk.create(&path).map_err(ArchiveError::at(&path))?;
-    let options = ArrowWriterOptions::new().with_properties(properties()).with_skip_arrow_metadata(true);
-    let mut writer = ArrowWriter::try_new_with_options(file, index.schema(), options).map_err(ArchiveError::parquet)?;
+    let mut writer =
+        ArrowWriter::try_new_with_options(file, index.schema(), settings()).map_err(ArchiveError::parquet)?;
     writer.write(index).map_err(ArchiveError::parquet)?;
     let file = writer.into_inner().map_err(ArchiveError::parquet)?;
     file.sync_all().map_err(ArchiveError::at(&path))?;

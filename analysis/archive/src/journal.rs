@@ -8,6 +8,7 @@ use candlescope_reader::ReadLimits;
 use candlescope_schema::RecordKind;
 use candlescope_schema::files::read_limited;
 use candlescope_schema::run::{IN_PROGRESS_SUFFIX, MANIFEST_FILE, RunManifest};
+use candlescope_sql::ARCHIVE_ASIDE;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -26,8 +27,6 @@ const OF_A_RUN: [&str; 9] = [
     "report.md",
     "stakeholder_summary.md",
 ];
-/// What the name of a directory ends in while it is removed.
-const ASIDE: &str = candlescope_sql::ARCHIVE_ASIDE;
 /// The largest journal that is read.
 const MOST: u64 = 256 << 20;
 
@@ -87,7 +86,7 @@ impl Source {
         name.push(self.dir.file_name()?);
         let mut hasher = DefaultHasher::new();
         (&self.dir, &self.files).hash(&mut hasher);
-        name.push(format!(".{:016x}{ASIDE}", hasher.finish()));
+        name.push(format!(".{:016x}{ARCHIVE_ASIDE}", hasher.finish()));
         Some(self.dir.parent()?.join(name))
     }
 

@@ -37,14 +37,16 @@ pub(crate) fn order_of(kind: RecordKind) -> Option<&'static str> {
 }
 
 /// Settings of every file of an archive.
-pub(crate) fn properties() -> WriterProperties {
+pub(crate) fn settings() -> ArrowWriterOptions {
     let level = ZstdLevel::try_new(3).unwrap_or_default();
-    WriterProperties::builder()
+    let properties = WriterProperties::builder()
         .set_created_by(concat!("candlescope ", env!("CARGO_PKG_VERSION")).to_string())
         .set_compression(Compression::ZSTD(level))
         .set_max_row_group_row_count(Some(ROWS_OF_A_GROUP))
         .set_statistics_enabled(EnabledStatistics::Page)
-        .build()
+        .build();
+    // Without the writer's own schema, which some readers take for theirs.
+    ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true)
 }
 
 /// Files of one table, day and host, while they are written.
@@ -114,9 +116,7 @@ impl<'a> Files<'a> {
         let beside = in_progress(&self.root.join(&path));
         let file = self.disk.create(&beside).map_err(ArchiveError::at(&beside))?;
         self.written.push(path);
-        // Without the writer's own schema, which some readers take for theirs.
-        let options = ArrowWriterOptions::new().with_properties(properties()).with_skip_arrow_metadata(true);
-        ArrowWriter::try_new_with_options(file, Arc::clone(&self.schema), options).map_err(ArchiveError::parquet)
+        ArrowWriter::try_new_with_options(file, Arc::clone(&self.schema), settings()).map_err(ArchiveError::parquet)
     }
 
     fn close(&mut self) -> Result<(), ArchiveError> {

@@ -83,6 +83,16 @@ pub fn recent_change(values: &[f64], least: usize, margin: f64, alpha: f64) -> O
     Some(ChangePoint { at: from + at, before: median(before), after: median(after), p })
 }
 
+/// Changes of level anywhere in `values`, by [`change_points`] at `alpha`, and of the last ones since, by [`recent_change`] with
+/// the rest of its arguments.
+pub fn level_changes(values: &[f64], alpha: f64, least: usize, margin: f64, alpha_recent: f64) -> Vec<ChangePoint> {
+    let mut points = change_points(values, alpha);
+    let from = points.last().map_or(0, |point| point.at);
+    let recent = recent_change(&values[from..], least, margin, alpha_recent);
+    points.extend(recent.map(|point| ChangePoint { at: point.at + from, ..point }));
+    points
+}
+
 fn ordered(values: &[f64], after: usize) -> Vec<At> {
     let at = |(at, value): (usize, &f64)| At { time: at as f64, after: at >= after, value: *value };
     values.iter().enumerate().map(at).collect()

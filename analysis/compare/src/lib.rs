@@ -35,7 +35,7 @@ mod step_times;
 mod student;
 
 pub use cases::{CaseComparison, CaseValues, CasesComparison, CasesSide, compare_cases};
-pub use change_points::{ChangePoint, MOST_VALUES, change_points, recent_change};
+pub use change_points::{ChangePoint, MOST_VALUES, change_points, level_changes, recent_change};
 pub use comparability::named;
 pub use comparability::{ALLOWABLE, Class, CompareError, Difference, comparable};
 pub use comparison::{Comparison, FigureChange, Side, SideInfo, Stacks, compare, figure_change};

@@ -1,6 +1,6 @@
 //! Which runs belong together.
 
-use candlescope_reader::{OpenError, ReadLimits, Run};
+use candlescope_reader::{ReadLimits, Run};
 use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,6 @@ pub struct Ranks {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RanksError {
-    /// One cannot be opened.
-    #[error(transparent)]
-    Run(#[from] OpenError),
     /// There are fewer than two.
     #[error("`{}` holds no runs of several ranks", .0.display())]
     None(PathBuf),

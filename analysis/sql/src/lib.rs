@@ -23,10 +23,10 @@ mod source;
 mod value;
 mod views;
 
-pub use place::{ARCHIVE_INDEX, ARCHIVE_JOURNAL, SourceError};
+pub use place::{ARCHIVE_ASIDE, ARCHIVE_INDEX, ARCHIVE_JOURNAL, SourceError, is_aside};
 pub use query_error::{EachError, QueryError};
 pub use script::{Engine, script};
-pub use source::{ARCHIVE_ASIDE, Sources, is_aside};
+pub use source::Sources;
 pub use value::{Answer, SqlValue};
 pub use views::{VIEWS, View, fields, names};
 

@@ -1,6 +1,7 @@
 //! One statement that asks, and the tables that it names.
 
 use super::query_error::{QueryError, wrong};
+use super::value::free;
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{
@@ -11,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::DuckDbDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 
 /// Levels of nesting that a query may have.
@@ -38,7 +39,10 @@ pub(super) fn of_us(sql: &str) -> Result<Statement, QueryError> {
     let parser = DFParserBuilder::new(sql).with_dialect(&DuckDbDialect {}).with_recursion_limit(DEEPEST).build();
     let mut found = parser.and_then(|mut parser| parser.parse_statements()).map_err(wrong)?;
     let (Some(mut statement), None) = (found.pop_front(), found.pop_front()) else { return Err(QueryError::NotOne) };
-    let only_reads = "; queries only read: SELECT, WITH, and the functions of docs/sql.md";
+    let no_question = || {
+        let hint = "; queries only read: SELECT, WITH, and the functions of docs/sql.md";
+        Err(QueryError::Query { why: "it does not ask".into(), hint: hint.into() })
+    };
     match &mut statement {
         Statement::Statement(of) => match of.as_mut() {
             Sql::Query(query)
@@ -51,7 +55,7 @@ pub(super) fn of_us(sql: &str) -> Result<Statement, QueryError> {
                         | SetExpr::Table(_)
                 ) =>
             {
-                return Err(QueryError::Query { why: "it does not ask".into(), hint: only_reads.into() });
+                return no_question();
             }
             Sql::Query(query) => rewrite(query),
             Sql::ShowTables { .. } | Sql::ShowColumns { .. } | Sql::ShowFunctions { .. } | Sql::ExplainTable { .. } => {
@@ -60,16 +64,16 @@ pub(super) fn of_us(sql: &str) -> Result<Statement, QueryError> {
                     hint: "; `SELECT * FROM columns` lists what is there".into(),
                 });
             }
-            _ => return Err(QueryError::Query { why: "it does not ask".into(), hint: only_reads.into() }),
+            _ => return no_question(),
         },
         Statement::Explain(of) => match of.statement.as_mut() {
             Statement::Statement(of) => match of.as_mut() {
                 Sql::Query(query) => rewrite(query),
-                _ => return Err(QueryError::Query { why: "it does not ask".into(), hint: only_reads.into() }),
+                _ => return no_question(),
             },
-            _ => return Err(QueryError::Query { why: "it does not ask".into(), hint: only_reads.into() }),
+            _ => return no_question(),
         },
-        _ => return Err(QueryError::Query { why: "it does not ask".into(), hint: only_reads.into() }),
+        _ => return no_question(),
     }
     Ok(statement)
 }
@@ -116,15 +120,12 @@ fn name_columns(query: &mut Query) {
         body = left;
     }
     let SetExpr::Select(select) = body else { return };
-    let mut seen = BTreeSet::new();
+    let mut seen = HashSet::new();
     for item in &mut select.projection {
         match item {
             SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {}
             SelectItem::UnnamedExpr(expr) => {
-                let text = expr.to_string();
-                let numbered = std::iter::once(text.clone()).chain((2..).map(|n| format!("{text}_{n}")));
-                let name = numbered.into_iter().find(|name| !seen.contains(name)).unwrap_or(text);
-                seen.insert(name.clone());
+                let name = free(expr.to_string(), &mut seen);
                 let expr = std::mem::replace(expr, Expr::Value(Value::Null.into()));
                 *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) };
             }
@@ -142,6 +143,8 @@ pub(super) fn tables(statement: &Statement, state: &SessionState) -> Result<BTre
     Ok(names.iter().map(|name| name.table().to_string()).collect())
 }
 
+/// What the engine understands differently, or not at all:
+///
 /// - `a / b` is the quotient, and null where `b` is zero: the engine's own of whole numbers is whole, and of sums has four
 ///   digits.
 /// - `(a, b) IN (SELECT x, y …)`, which the engine does not know, becomes `EXISTS`. They differ where a value is null: `NOT IN`
@@ -179,29 +182,21 @@ impl VisitorMut for Rewrites {
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        match expr {
-            Expr::UnaryOp { op: UnaryOperator::Not, expr: inner } => {
-                let mut inner = inner.as_mut();
-                while let Expr::Nested(within) = inner {
-                    inner = within;
-                }
-                if let Expr::InSubquery { expr: left, subquery, negated } = inner
-                    && let Expr::Tuple(left) = left.as_ref()
-                    && let Some(pairs) = self.pairs.checked_sub(1)
-                    && let Some(exists) = exists(left, subquery, !*negated)
-                {
-                    (self.pairs, *expr) = (pairs, exists);
-                }
-            }
-            Expr::InSubquery { expr: left, subquery, negated } => {
-                if let Expr::Tuple(left) = left.as_ref()
-                    && let Some(pairs) = self.pairs.checked_sub(1)
-                    && let Some(exists) = exists(left, subquery, *negated)
-                {
-                    (self.pairs, *expr) = (pairs, exists);
-                }
-            }
-            _ => {}
+        let (mut inner, is_not) = match &*expr {
+            Expr::UnaryOp { op: UnaryOperator::Not, expr: inner } => (inner.as_ref(), true),
+            other => (other, false),
+        };
+        while let Expr::Nested(within) = inner
+            && is_not
+        {
+            inner = within;
+        }
+        if let Expr::InSubquery { expr: left, subquery, negated } = inner
+            && let Expr::Tuple(left) = left.as_ref()
+            && let Some(pairs) = self.pairs.checked_sub(1)
+            && let Some(exists) = exists(left, subquery, *negated != is_not)
+        {
+            (self.pairs, *expr) = (pairs, exists);
         }
         ControlFlow::Continue(())
     }

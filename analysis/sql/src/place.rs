@@ -6,12 +6,13 @@ use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
 use datafusion::execution::object_store::ObjectStoreUrl;
 use object_store::ObjectMeta;
 use object_store::path::Path as ObjectPath;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Runs of one query.
 pub(super) const MOST: usize = 100_000;
 /// Name of the file with a study's samples.
 pub(super) const RESULTS: &str = "results.parquet";
+
 /// There is nothing to ask.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -47,6 +48,15 @@ pub const ARCHIVE_INDEX: &str = "runs.parquet";
 
 /// A change of an archive that is decided and not yet done.
 pub const ARCHIVE_JOURNAL: &str = "journal.json";
+
+/// What the name of a run's directory ends in while an archiver removes it: it is no run any more.
+pub const ARCHIVE_ASIDE: &str = ".archived";
+
+/// Whether an archiver is removing this directory.
+pub fn is_aside(dir: &Path) -> bool {
+    let name = dir.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with('.') && name.ends_with(ARCHIVE_ASIDE))
+}
 
 /// Where files are: a place that the engine reads from.
 #[derive(Debug, Clone, PartialEq, Eq)]

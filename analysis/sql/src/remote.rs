@@ -56,12 +56,12 @@ pub(super) fn open(url: &str, limits: &ReadLimits) -> Result<(Vec<Archive>, Vec<
     let name = |path: &ObjectPath| format!("{}{path}", store.url.as_str());
     let (mut found, mut runs) = (Vec::new(), Vec::new());
     for root in archives {
-        let objects = objects.iter().filter(|object| object.location.prefix_matches(&root)).cloned().collect();
+        let objects = below(&objects, &root).to_vec();
         let place = Place::Remote { store: store.clone(), root: root.clone(), objects };
         found.push(Archive { name: name(&root), place });
     }
     for (dir, manifest) in described {
-        let of_run = objects.iter().filter_map(|object| {
+        let of_run = below(&objects, &dir).iter().filter_map(|object| {
             let parts: Vec<_> = object.location.prefix_match(&dir)?.collect();
             let [table, file] = &parts[..] else { return None };
             let is_segment = file.as_ref().starts_with("part-") && file.as_ref().ends_with(".parquet");
@@ -72,6 +72,14 @@ pub(super) fn open(url: &str, limits: &ReadLimits) -> Result<(Vec<Archive>, Vec<
         runs.push(RemoteRun { name: name(&dir), store: store.clone(), manifest, files });
     }
     Ok((found, runs))
+}
+
+/// What of objects in order lies below a folder.
+fn below<'a>(objects: &'a [ObjectMeta], folder: &ObjectPath) -> &'a [ObjectMeta] {
+    let prefix = if folder.as_ref().is_empty() { String::new() } else { format!("{folder}/") };
+    let from = objects.partition_point(|object| object.location.as_ref() < prefix.as_str());
+    let count = objects[from..].partition_point(|object| object.location.as_ref().starts_with(&prefix));
+    &objects[from..from + count]
 }
 
 /// Roots of archives, and directories of runs outside of these with the object that describes each.
@@ -210,5 +218,9 @@ mod tests {
         let (archives, dirs) = places(&objects);
         assert_eq!(archives, [ObjectPath::from("a")]);
         assert_eq!(dirs.iter().map(|(dir, _)| dir.as_ref()).collect::<Vec<_>>(), ["b/one", ""]);
+        let mut sorted = ["b/one.txt", "b/one/run.json", "b/one/spans/x", "b/one0", "b/two/run.json"].map(object);
+        sorted.sort_by(|a, b| a.location.cmp(&b.location));
+        let of = |folder: &str| below(&sorted, &ObjectPath::from(folder)).len();
+        assert_eq!((of("b/one"), of("b"), of(""), of("c")), (2, 5, 5, 0));
     }
 }

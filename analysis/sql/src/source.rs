@@ -1,6 +1,6 @@
 //! Which runs and studies are asked.
 
-use super::place::{ARCHIVE_INDEX, Archive, Located, MOST, Place, RESULTS, RemoteRun, SourceError, Store};
+use super::place::{ARCHIVE_INDEX, Archive, Located, MOST, Place, RESULTS, RemoteRun, SourceError, Store, is_aside};
 use super::remote;
 use candlescope_reader::limits::ReadLimits;
 use candlescope_reader::{OpenError, Run, checked};
@@ -14,15 +14,6 @@ use std::path::{Path, PathBuf};
 const DEEPEST: usize = 8;
 /// The column of a study's directory.
 pub(super) const DIR: &str = "dir";
-
-/// What the name of a run's directory ends in while an archiver removes it: it is no run any more.
-pub const ARCHIVE_ASIDE: &str = ".archived";
-
-/// Whether an archiver is removing this directory.
-pub fn is_aside(dir: &Path) -> bool {
-    let name = dir.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| name.starts_with('.') && name.ends_with(ARCHIVE_ASIDE))
-}
 
 /// Runs, studies and archives, opened.
 #[derive(Debug, Default)]

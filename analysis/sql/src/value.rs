@@ -127,13 +127,15 @@ impl Answer {
 /// The names with a number behind those that came before.
 pub(super) fn distinct(names: Vec<String>) -> Vec<String> {
     let mut seen = HashSet::new();
-    let mut own = |name: String| {
-        let numbered = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}_{n}")));
-        let free = numbered.into_iter().find(|name| !seen.contains(name)).unwrap_or(name);
-        seen.insert(free.clone());
-        free
-    };
-    names.into_iter().map(&mut own).collect()
+    names.into_iter().map(|name| free(name, &mut seen)).collect()
+}
+
+/// A name, with a number behind it if it was seen before.
+pub(super) fn free(name: String, seen: &mut HashSet<String>) -> String {
+    let numbered = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}_{n}")));
+    let free = numbered.into_iter().find(|name| !seen.contains(name)).unwrap_or(name);
+    seen.insert(free.clone());
+    free
 }
 
 #[cfg(test)]

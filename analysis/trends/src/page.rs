@@ -1,9 +1,9 @@
 //! What changed over time, as text and as a page.
 
-use super::series::{Change, Group, LEAST, Summary, Trend};
+use super::series::{Change, DAY_NS, DayPoint, Group, LEAST, Summary, Trend};
 use candlescope_charts::{Chart, Line, Point};
 use candlescope_document::terminal::{Layout, draw};
-use candlescope_document::{Cell, Document, Fact, Forms, Row, Section, Table, cell, column, html, missing, words};
+use candlescope_document::{Cell, Document, Fact, Row, Section, Table, cell, column, html, missing, words};
 use candlescope_schema::numbers::{day, percent};
 
 /// A summary as text.
@@ -89,7 +89,7 @@ fn section(at: usize, group: &Group) -> Section {
         words("Changes of its level"),
     ];
     let rows = group.trends.iter().map(|trend| {
-        let value = |point: Option<&super::series::DayPoint>| {
+        let value = |point: Option<&DayPoint>| {
             point.map_or_else(missing, |point| cell(shown(point.median), point.median).below(format!("n {}", point.n)))
         };
         let changes: Vec<String> = trend.changes.iter().map(|change| told(change, trend)).collect();
@@ -151,7 +151,7 @@ fn days_of(trend: &Trend) -> Table {
         column("Largest", "Of the runs of the day"),
         column("Runs", "How many of the day have it"),
         words("Change of its level"),
-        words("Names of runs").only(Forms::ALL),
+        words("Names of runs"),
     ];
     let rows = trend.days.iter().map(|point| {
         let change = trend.changes.iter().find(|change| change.day == point.day);
@@ -173,7 +173,7 @@ fn days_of(trend: &Trend) -> Table {
 }
 
 fn chart(trend: &Trend) -> Chart {
-    let points = |all: &[super::series::DayPoint]| {
+    let points = |all: &[DayPoint]| {
         all.iter().map(|at| Point { x: at.number as f64, y: at.median, spread: Some((at.low, at.high)) }).collect()
     };
     // A level each, so that a change shows as two colours.
@@ -197,7 +197,7 @@ fn chart(trend: &Trend) -> Chart {
         x: "day (UTC)".to_string(),
         y: trend.figure.unit.to_string(),
         log: false,
-        x_label: Some(|number| day((number as i64).saturating_mul(86_400_000_000_000))),
+        x_label: Some(|number| day((number as i64).saturating_mul(DAY_NS))),
         lines,
     }
 }

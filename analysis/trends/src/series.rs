@@ -2,7 +2,7 @@
 
 use super::figure::{FIGURES, Figure};
 use super::headline::{By, Headline};
-use candlescope_compare::{LEAST_DAYS, change_points, recent_change};
+use candlescope_compare::{LEAST_DAYS, level_changes};
 use candlescope_schema::numbers::day;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -14,6 +14,8 @@ const ALPHA_RECENT: f64 = 0.0025;
 pub(crate) const LEAST: usize = 6;
 /// A change of the last days smaller than this is not told, as a logarithm.
 const MARGIN: f64 = 0.02;
+/// Nanoseconds of a day.
+pub(crate) const DAY_NS: i64 = 86_400_000_000_000;
 /// Runs of a day that are named.
 const NAMED: usize = 5;
 
@@ -164,11 +166,7 @@ fn trend(figure: &Figure, at: usize, runs: &[&Headline]) -> Option<Trend> {
         return None;
     }
     let logs: Vec<f64> = days.iter().map(|day| day.median.ln()).collect();
-    let mut points = change_points(&logs, ALPHA);
-    let from = points.last().map_or(0, |point| point.at);
-    let recent = recent_change(&logs[from..], LEAST_DAYS, MARGIN, ALPHA_RECENT);
-    points.extend(recent.map(|point| candlescope_compare::ChangePoint { at: point.at + from, ..point }));
-    let changes = points.into_iter().map(|point| {
+    let changes = level_changes(&logs, ALPHA, LEAST_DAYS, MARGIN, ALPHA_RECENT).into_iter().map(|point| {
         let change = (point.after - point.before).exp_m1();
         let first = &days[point.at];
         Change {
@@ -190,7 +188,7 @@ fn point(day: String, of_day: &[(&Headline, f64)]) -> DayPoint {
     let n = values.len();
     let median = f64::midpoint(values[(n - 1) / 2], values[n / 2]);
     let runs = of_day.iter().take(NAMED).map(|(run, _)| run.run.clone()).collect();
-    let number = of_day[0].0.started_ns.div_euclid(86_400_000_000_000);
+    let number = of_day[0].0.started_ns.div_euclid(DAY_NS);
     DayPoint { day, number, median, low: values[0], high: values[n - 1], n, runs }
 }
 
@@ -202,7 +200,7 @@ mod tests {
     fn runs() -> Vec<Headline> {
         let run = |model: &str, at: i64, n: i64, value: f64| Headline {
             run: format!("{model}-{at}-{n}"),
-            started_ns: at * 86_400_000_000_000 + n,
+            started_ns: at * DAY_NS + n,
             keys: vec![model.to_string()],
             verdict: Vec::new(),
             findings: Some(if at >= 20 { vec!["sampling".to_string()] } else { Vec::new() }),

@@ -93,11 +93,8 @@ impl Kineto {
     }
 
     pub(super) fn header(&mut self, out: &mut Vec<u8>) {
-        let mut head = Vec::new();
-        put(&mut head, &self.head);
-        // HolisticTraceAnalysis looks for a rank with a space before it, and takes every file without one for that of rank 0.
-        let head = String::from_utf8_lossy(&head).replacen("\"rank\":", "\"rank\": ", 1);
-        out.extend_from_slice(head.as_bytes());
+        // With spaces: HolisticTraceAnalysis looks for one before the rank, and takes every file without it for that of rank 0.
+        let _ = serde_json::to_writer_pretty(&mut *out, &self.head);
         // The object goes on with its events.
         out.pop();
         out.extend_from_slice(b",\"traceEvents\":[");

@@ -9,7 +9,7 @@ use super::error::CompareFailed;
 use super::history::{HistoryEntry, append, read};
 use candlescope_compare::{
     ChangePoint, CompareOptions, Comparison, Day, Days, DecidedBy, LEAST_DAYS, MOST_VALUES, Outcome, RunFacts, Side,
-    change_points, compare, figures_of, recent_change,
+    compare, figures_of, level_changes,
 };
 use candlescope_core::HostNs;
 use serde::Serialize;
@@ -196,11 +196,7 @@ fn shifts(days: &[HistoryDay], margin: f64, alpha: f64) -> Vec<Shift> {
         change: (point.after - point.before).exp_m1(),
         p: point.p,
     };
-    let mut points = change_points(&logs, ALPHA);
-    let from = points.last().map_or(0, |point| point.at);
-    let recent = recent_change(&logs[from..], LEAST_DAYS, margin, alpha * RECENT);
-    points.extend(recent.map(|point| ChangePoint { at: point.at + from, ..point }));
-    points.into_iter().map(shift).collect()
+    level_changes(&logs, ALPHA, LEAST_DAYS, margin, alpha * RECENT).into_iter().map(shift).collect()
 }
 
 #[cfg(test)]
