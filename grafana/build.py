@@ -104,8 +104,6 @@ def textbox(name, label, value):
     return {"name": name, "label": label, "type": "textbox", "query": value, "current": {"text": value, "value": value}}
 
 
-JOB = variable("job", "Job", "label_values(candlescope_run_info, job)")
-INSTANCE = variable("instance", "Instance", 'label_values(candlescope_run_info{job=~"$job"}, instance)')
 MODEL = variable(
     "model", "Model", f"label_values(gen_ai_server_request_duration_seconds_count{{{I}}}, gen_ai_request_model)")
 GPU = variable("gpu", "GPU", f"label_values(hw_gpu_memory_limit_bytes{{{I}}}, hw_id)")
@@ -119,6 +117,8 @@ TO_JAEGER = [
 
 # The text of panels without data: a program without a GPU, or without recorded kernels, is not a mistake.
 ABSENT = [
+    ("candlescope_fleet_level", "no level changed"),
+    ("candlescope_fleet", "no run has it"),
     ("candlescope_mfu", "no steps with FLOPs, or no peak is known for the device"),
     ("candlescope_mbu", "no steps with bytes, or no peak is known for the device"),
     ("candlescope_kernel", "no kernels are recorded"),
@@ -211,7 +211,7 @@ def panel(number, place, title, unit, description, kind, queries, links=(), axis
     return made
 
 
-def dashboard(uid, title, description, variables, rows):
+def dashboard(uid, title, description, variables, rows, of="candlescope_run_info", since="now-30m", refresh="10s"):
     panels, y, number = [], 0, 1
     for heading, width, height, contents in rows:
         panels.append({"id": number, "type": "row", "title": heading, "collapsed": False, "panels": [],
@@ -225,9 +225,11 @@ def dashboard(uid, title, description, variables, rows):
         y += height
     return {
         "uid": uid, "title": title, "description": description, "tags": ["candlescope"], "schemaVersion": 41, "version": 1,
-        "editable": False, "graphTooltip": 1, "refresh": "10s", "timezone": "browser",
-        "time": {"from": "now-30m", "to": "now"},
-        "templating": {"list": [data_source("prometheus"), JOB, INSTANCE, *variables]},
+        "editable": False, "graphTooltip": 1, "refresh": refresh, "timezone": "browser",
+        "time": {"from": since, "to": "now"},
+        "templating": {"list": [
+            data_source("prometheus"), variable("job", "Job", f"label_values({of}, job)"),
+            variable("instance", "Instance", f'label_values({of}{{job=~"$job"}}, instance)'), *variables]},
         "links": [{"type": "dashboards", "tags": ["candlescope"], "asDropdown": True, "title": "candlescope", "tooltip": "",
                    "icon": "external link", "targetBlank": False, "includeVars": True, "keepTime": True}],
         "annotations": {"list": []},
@@ -466,8 +468,52 @@ HEALTH = dashboard(
     ],
 )
 
+FLEET_RUNS = "candlescope_fleet_runs"
+# Who tells runs apart by something else than the model has no label of that name.
+F = f'{I},model=~"$model|"'
+
+
+def daily(metric, more=""):
+    """A figure of each day, which has one sample at its beginning."""
+    return f"last_over_time(candlescope_fleet_{metric}{{{F}{more}}}[1d])"
+
+
+def fleet(title, unit, description, metric):
+    """The median of the runs of each day, and the range of all of them."""
+    return (title, unit, description + " Median of the runs of a day, by whatever `candlescope summary --by` tells them apart by.",
+            "timeseries", [(daily(metric, ',stat="median"'), "{{model}} {{device}} {{version}}")])
+
+
+FLEET = dashboard(
+    "candlescope-fleet", "Fleet", "Headline figures of many runs, day by day, as `candlescope summary --openmetrics` writes them.",
+    [variable("model", "Model", f"label_values({FLEET_RUNS}{{{I}}}, model)")],
+    [
+        ("Latency", 12, 9, [
+            fleet("Time to first token", "s", "TTFT.", "ttft_seconds"),
+            fleet("Time per output token", "s", "TPOT.", "tpot_seconds"),
+        ]),
+        ("Steps", 12, 9, [
+            fleet("Prefill step", "s", "Host time of a step that reads a prompt.", "prefill_step_seconds"),
+            fleet("Decode step", "s", "Host time of a step that makes tokens.", "decode_step_seconds"),
+        ]),
+        ("Throughput and energy", 12, 9, [
+            fleet("Decode throughput", "short", "Output tokens a second while steps decode.", "decode_tokens_per_second"),
+            fleet("Decode energy", "joule", "Energy an output token while steps decode.", "decode_energy_joules_per_token"),
+        ]),
+        ("Runs and changes", 12, 9, [
+            ("Changes of level", "percentunit",
+             "Days on which the level of a figure changed, with the change as a share of what was before: E-divisive, as in `gate`.",
+             "timeseries", [(daily("level_change_ratio"), "{{verdict}} {{figure}} {{model}} {{device}}")]),
+            ("Runs", "short", "Runs of a day that a figure rests on.", "timeseries",
+             [(daily("runs"), "{{figure}} {{model}} {{device}}")], (), "runs"),
+        ]),
+    ],
+    of=FLEET_RUNS, since="now-90d", refresh="")
+
 stale = []
-for name, made in [("llm-inference", LLM), ("gpu", GPUS), ("layers", LAYERS), ("profiler-health", HEALTH)]:
+for name, made in [
+    ("llm-inference", LLM), ("gpu", GPUS), ("layers", LAYERS), ("profiler-health", HEALTH), ("fleet", FLEET),
+]:
     file = HERE / "dashboards" / f"{name}.json"
     text = json.dumps(made, indent=2) + "\n"
     if "--check" not in sys.argv:

@@ -7,7 +7,7 @@ use crate::query_guard::guard;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::write_whole;
 use candlescope_sql::Sources;
-use candlescope_trends::{By, Summary, UNKNOWN, headlines, page, summarise, text};
+use candlescope_trends::{By, Summary, UNKNOWN, headlines, open_metrics, page, summarise, text};
 use clap::Args;
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
@@ -17,7 +17,10 @@ Examples:
   candlescope summary /data/candlescope --by model,device,version --since 2026-05-01
       every headline figure over time, with the days on which its level changed
   candlescope summary s3://traces/candlescope --html summary.html
-      the same as a page with charts, of runs in a bucket";
+      the same as a page with charts, of runs in a bucket
+  candlescope summary /data/candlescope --openmetrics fleet.txt
+  promtool tsdb create-blocks-from openmetrics fleet.txt /var/lib/prometheus
+      the same in Prometheus, for the dashboard Fleet";
 
 #[derive(Debug, Args)]
 pub(crate) struct SummaryArgs {
@@ -26,6 +29,10 @@ pub(crate) struct SummaryArgs {
     /// Writes a page with charts there
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Writes it as OpenMetrics text with times, for `promtool tsdb create-blocks-from openmetrics` and the dashboard
+    /// *Fleet*
+    #[arg(long, value_name = "FILE")]
+    openmetrics: Option<PathBuf>,
 }
 
 /// Which runs, and how they are put together.
@@ -99,9 +106,15 @@ pub(crate) fn run(args: &SummaryArgs) -> Result<()> {
         write_whole(file, |out| out.write_all(page(&summary).as_bytes()))
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
+    if let Some(file) = &args.openmetrics {
+        let places: Vec<String> = args.of.runs.iter().map(|place| place.display().to_string()).collect();
+        let metrics = open_metrics(&summary, &places.join(" "));
+        write_whole(file, |out| out.write_all(metrics.as_bytes()))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
     if args.of.json {
         return say(&serde_json::to_string(&summary)?);
     }
     say(&text(&summary, std::io::stdout().is_terminal()))?;
-    args.html.iter().try_for_each(|file| say(&format!("wrote {}", file.display())))
+    args.html.iter().chain(&args.openmetrics).try_for_each(|file| say(&format!("wrote {}", file.display())))
 }

@@ -123,3 +123,23 @@ fn three_engines_agree_on_runs_of_a_gpu() {
         assert!(rows > 0 || !has_rows.iter().any(|part| name.starts_with(part)), "{name}");
     }
 }
+
+/// The script that starts workers, as a reader of the page would run it.
+#[test]
+fn the_cluster_of_the_page_answers() {
+    let Some(python) = require(&PYTHON) else { return };
+    let run = Path::new(ROOT).join("cli/tests/recorded/gpu/decode");
+    let sql = "SELECT count(*) AS spans, count(DISTINCT operator) AS operators FROM spans";
+    let ours = json(&ok(&["query", sql, run.to_str().unwrap(), "--json"]))["rows"][0].clone();
+    let output = std::process::Command::new(Path::new(ROOT).join("examples/fleet/cluster.sh"))
+        .args([run.to_str().unwrap(), sql])
+        .env("CANDLESCOPE", BINARY)
+        .env("PYTHON", python)
+        .env("WORKERS", "2")
+        .output()
+        .unwrap();
+    let said = text(&output.stdout);
+    let numbers: Vec<i64> = said.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+    let expected = [&ours["spans"], &ours["operators"]].map(|of| of.as_i64().unwrap());
+    assert_eq!(numbers, expected, "{said}{}", text(&output.stderr));
+}

@@ -17,24 +17,32 @@ pub struct Figure {
     pub per: f64,
     /// Whether less is better.
     pub lower_is_better: bool,
+    /// Its metric for Prometheus, in base units, after `candlescope_fleet_`.
+    #[serde(skip)]
+    pub metric: &'static str,
+    /// What a value as it is shown is multiplied by for that.
+    #[serde(skip)]
+    pub to_base: f64,
 }
 
-const fn time(name: &'static str, title: &'static str) -> Figure {
-    Figure { name, title, unit: "ms", per: 1e6, lower_is_better: true }
+const fn time(name: &'static str, title: &'static str, metric: &'static str) -> Figure {
+    Figure { name, title, unit: "ms", per: 1e6, lower_is_better: true, metric, to_base: 1e-3 }
 }
 
 /// All of them.
 pub const FIGURES: &[Figure] = &[
-    time("ttft_ns", "Time to first token (TTFT)"),
-    time("tpot_ns", "Time per output token (TPOT)"),
-    time("prefill_step_ns", "Prefill step"),
-    time("decode_step_ns", "Decode step"),
+    time("ttft_ns", "Time to first token (TTFT)", "ttft_seconds"),
+    time("tpot_ns", "Time per output token (TPOT)", "tpot_seconds"),
+    time("prefill_step_ns", "Prefill step", "prefill_step_seconds"),
+    time("decode_step_ns", "Decode step", "decode_step_seconds"),
     Figure {
         name: "decode_tokens_per_s",
         title: "Decode throughput",
         unit: "tokens/s",
         per: 1.0,
         lower_is_better: false,
+        metric: "decode_tokens_per_second",
+        to_base: 1.0,
     },
     Figure {
         name: "decode_energy_mj_per_token",
@@ -42,6 +50,8 @@ pub const FIGURES: &[Figure] = &[
         unit: "mJ a token",
         per: 1.0,
         lower_is_better: true,
+        metric: "decode_energy_joules_per_token",
+        to_base: 1e-3,
     },
 ];
 

@@ -4,10 +4,12 @@
 
 mod figure;
 mod headline;
+mod open_metrics;
 mod page;
 mod series;
 
 pub use figure::{FIGURES, Figure};
 pub use headline::{By, Headline, UNKNOWN, headlines};
+pub use open_metrics::{metrics, open_metrics};
 pub use page::{page, text, text_of};
 pub use series::{Change, DayPoint, Group, Summary, Trend, summarise};

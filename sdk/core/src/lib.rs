@@ -60,7 +60,7 @@ pub use ledger::Ledger;
 pub use memory::MemoryExporter;
 pub use perturb::{Perturb, PerturbProgress, PerturbRefused};
 pub use redacted_url::RedactedUrl;
-pub use session::{Session, SessionBuilder, StartError};
+pub use session::{Session, SessionBuilder, StartError, host_name};
 pub use setup_notes::note;
 pub use stats::{SessionStats, Stats};
 pub use tap::{Tap, TapInterval};

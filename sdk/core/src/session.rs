@@ -5,6 +5,7 @@ mod ending;
 mod start;
 
 pub use ending::Session;
+pub use start::host_name;
 
 use crate::Schedule;
 use crate::collector::Collector;

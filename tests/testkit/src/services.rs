@@ -212,7 +212,27 @@ impl Prometheus {
     /// # Panics
     /// When it cannot be fetched or does not come up.
     pub fn start(targets: &[SocketAddr]) -> Self {
+        Self::start_in(tempfile::tempdir().expect("a directory"), targets)
+    }
+
+    /// Starts one that has what OpenMetrics texts with times say, as `promtool` makes blocks of it, and scrapes nothing.
+    ///
+    /// # Panics
+    /// When `promtool` refuses a text, or as for [`start`](Self::start).
+    pub fn start_of(texts: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
+        for text in texts {
+            let file = dir.path().join("metrics.txt");
+            std::fs::write(&file, text).expect("written");
+            let mut command = Command::new(prometheus_programs().join("promtool"));
+            command.args(["tsdb", "create-blocks-from", "openmetrics"]).arg(&file).arg(dir.path().join("data"));
+            let output = command.output().expect("promtool runs");
+            assert!(output.status.success(), "{}\n{text}", crate::text(&output.stderr));
+        }
+        Self::start_in(dir, &[])
+    }
+
+    fn start_in(dir: tempfile::TempDir, targets: &[SocketAddr]) -> Self {
         let listed: Vec<String> = targets.iter().map(|t| format!("\"{t}\"")).collect();
         let rules = Path::new(ROOT).join("grafana/prometheus/rules.yml");
         std::fs::copy(rules, dir.path().join("rules.yml")).expect("rules");
@@ -227,6 +247,8 @@ impl Prometheus {
         command
             .arg(format!("--config.file={}", dir.path().join("prometheus.yml").display()))
             .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
+            // What is older than this goes: 15 days where nothing is said.
+            .arg("--storage.tsdb.retention.time=10y")
             .arg(format!("--web.listen-address={address}"))
             .current_dir(dir.path());
         let mut service = Service::start(command);
@@ -239,11 +261,23 @@ impl Prometheus {
     /// # Errors
     /// If there is none; the error has the response.
     pub fn query(&self, expr: &str) -> Result<Vec<(String, f64)>, String> {
+        self.ask(expr, "")
+    }
+
+    /// The values of a query at a time in seconds since 1970.
+    ///
+    /// # Errors
+    /// As for [`query`](Self::query).
+    pub fn query_at(&self, expr: &str, seconds: i64) -> Result<Vec<(String, f64)>, String> {
+        self.ask(expr, &format!("&time={seconds}"))
+    }
+
+    fn ask(&self, expr: &str, more: &str) -> Result<Vec<(String, f64)>, String> {
         let mut encoded = String::new();
         for byte in expr.bytes() {
             let _ = write!(encoded, "%{byte:02X}");
         }
-        let body = get(self.address, &format!("/api/v1/query?query={encoded}")).map_err(|e| e.to_string())?;
+        let body = get(self.address, &format!("/api/v1/query?query={encoded}{more}")).map_err(|e| e.to_string())?;
         let answer: Value = serde_json::from_str(&body).map_err(|e| format!("{e}: {body}"))?;
         if answer["status"] != "success" {
             return Err(body);

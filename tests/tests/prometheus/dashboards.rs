@@ -7,6 +7,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 pub(crate) const DASHBOARDS: &[&str] = &["llm-inference", "gpu", "layers", "profiler-health"];
+/// The dashboard of many runs, whose figures are not scraped.
+pub(crate) const FLEET: &str = "fleet";
+
+/// All of them.
+pub(crate) fn all() -> impl Iterator<Item = &'static str> {
+    DASHBOARDS.iter().copied().chain([FLEET])
+}
 
 /// One query of one panel.
 pub(crate) struct Query {
@@ -116,11 +123,20 @@ const CONTENTS: &[(&str, &[(&str, &str)])] = &[
             ("stat", "(candlescope_overhead_ratio{"),
         ],
     ),
+    (
+        FLEET,
+        &[
+            ("timeseries", "(candlescope_fleet_ttft_seconds{"),
+            ("timeseries", "(candlescope_fleet_tpot_seconds{"),
+            ("timeseries", "(candlescope_fleet_decode_energy_joules_per_token{"),
+            ("timeseries", "(candlescope_fleet_level_change_ratio{"),
+        ],
+    ),
 ];
 
 /// Every dashboard has the contents that it must have.
 pub(crate) fn check_contents() {
-    assert!(CONTENTS.iter().map(|(name, _)| name).eq(DASHBOARDS), "every dashboard is listed");
+    assert!(CONTENTS.iter().map(|(name, _)| *name).eq(all()), "every dashboard is listed");
     for (name, contents) in CONTENTS {
         let dashboard = read(name);
         for (kind, part) in *contents {
@@ -225,6 +241,7 @@ fn check_metrics(of: &str, text: &str) {
             }
             _ => name == metric.name,
         });
+        let exported = exported || candlescope_trends::metrics().iter().any(|metric| metric == name);
         assert!(exported, "{of}: {name} is not exported");
     }
     assert!(seen > 0 || of.ends_with(".yml"), "{of} asks for no metric: {text}");

@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "a test")]
 
 mod dashboards;
+mod fleet;
 mod grafana;
 mod jaeger;
 mod lint;
@@ -190,13 +191,13 @@ fn rules_and_configuration_hold() {
 #[test]
 fn dashboards_and_rules_keep_to_what_is_exported() {
     let mut uids = BTreeSet::new();
-    for name in DASHBOARDS {
+    for name in dashboards::all() {
         let dashboard = dashboards::read(name);
         assert!(uids.insert(dashboard["uid"].as_str().expect("uid").to_string()), "{name}: a uid of its own");
         dashboards::check(name, &dashboard);
     }
     let files = std::fs::read_dir(Path::new(ROOT).join("grafana/dashboards")).expect("dashboards").count();
-    assert_eq!(files, DASHBOARDS.len(), "every file is tested");
+    assert_eq!(files, dashboards::all().count(), "every file is tested");
     dashboards::check_contents();
     dashboards::check_rules();
     let status = std::process::Command::new("python3").args(["grafana/build.py", "--check"]).current_dir(ROOT).status();
@@ -218,7 +219,7 @@ fn every_metric_of_the_gpu_collector_is_in_the_catalogue() {
 #[test]
 fn dashboards_keep_the_rules_of_grafanas_linter_and_each_rule_finds_what_it_is_for() {
     for rule in lint::RULES {
-        for name in DASHBOARDS {
+        for name in dashboards::all() {
             let found = (rule.check)(&dashboards::read(name));
             assert!(found.is_empty(), "{name} against {}: {found:?}", rule.name);
         }
@@ -231,9 +232,9 @@ fn dashboards_keep_the_rules_of_grafanas_linter_and_each_rule_finds_what_it_is_f
 #[test]
 fn dashboards_are_of_grafanas_own_types_and_others_are_not() {
     let folder = Path::new(ROOT).join("grafana/dashboards");
-    let files: Vec<_> = DASHBOARDS.iter().map(|name| folder.join(format!("{name}.json"))).collect();
+    let files: Vec<_> = dashboards::all().map(|name| folder.join(format!("{name}.json"))).collect();
     let (ok, said) = grafana::of_grafanas_types(&files);
-    assert!(ok && said.contains("4 dashboards"), "{said}");
+    assert!(ok && said.contains("5 dashboards"), "{said}");
 
     // Mistakes that no editor would accept, each in a file of its own.
     let dir = tempfile::tempdir().expect("a directory");

@@ -19,10 +19,23 @@ options! {
             form: "parquet=DIR",
             feature: "parquet",
             read: not_empty, "a directory, as in parquet=./runs",
-            to: |b, dir: String, _| {
-                let run_id = format!("run-{}-{}", candlescope_core::HostNs::now().0 / 1_000_000, std::process::id());
-                b.parquet(std::path::Path::new(&dir).join(&run_id)).run_id(&run_id)
+            to: |b, dir: String, config| {
+                let now_ns = candlescope_core::HostNs::now().0;
+                let run_id = format!("run-{}-{}", now_ns / 1_000_000, std::process::id());
+                let mut below = std::path::PathBuf::from(dir);
+                if config.parquet_hive {
+                    below.push(candlescope_core::hive::folders(now_ns, &candlescope_core::host_name()));
+                }
+                b.parquet(below.join(&run_id)).run_id(&run_id)
             },
+        }
+        /// Put the run's directory below `date=…/machine=…/` in `DIR`: a folder that many machines share, of which engines that
+        /// know Hive's folders read the days and machines that they need.
+        parquet_hive: bool {
+            form: "parquet-hive",
+            feature: "parquet" if |config| config.parquet_hive && config.parquet.is_some(),
+            default: "off",
+            read: switch, "on or off",
         }
         /// Write a Perfetto trace as well.
         perfetto: Option<String> {

@@ -6,12 +6,13 @@ use candlescope_core::{GpuTier, Schedule};
 
 #[test]
 fn everything_is_read() {
-    let c = EnvConfig::parse(" parquet = a/b , perfetto=t.pftrace,chrome=t.json,prometheus=:9464,prometheus-host=gpu-box,otlp=http://c:4318,otlp-metrics,host=off,gpu-timing=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,cupti-graphs,nvml,nvtx=off,stacks=perf:99,overhead-probe=9,cost=1.5%,paused,report=off,schedule=1/2/3/4/5,exclude=h2,exclude=hyper,sigterm,ring-capacity=4096,queue-records=5000 ")
+    let c = EnvConfig::parse(" parquet = a/b , parquet-hive,perfetto=t.pftrace,chrome=t.json,prometheus=:9464,prometheus-host=gpu-box,otlp=http://c:4318,otlp-metrics,host=off,gpu-timing=blocks,gpu-budget=0.05,cupti=9/8/7/6/5,cupti-graphs,nvml,nvtx=off,stacks=perf:99,overhead-probe=9,cost=1.5%,paused,report=off,schedule=1/2/3/4/5,exclude=h2,exclude=hyper,sigterm,ring-capacity=4096,queue-records=5000 ")
         .unwrap();
     assert_eq!(
         c,
         EnvConfig {
             parquet: Some("a/b".into()),
+            parquet_hive: true,
             perfetto: Some("t.pftrace".into()),
             chrome: Some("t.json".into()),
             prometheus: Some(":9464".into()),

@@ -351,7 +351,8 @@ impl Spawning<'_> {
     }
 }
 
-fn host_name() -> String {
+/// What this machine is called.
+pub fn host_name() -> String {
     #[cfg(target_os = "linux")]
     {
         rustix::system::uname().nodename().to_string_lossy().into_owned()
