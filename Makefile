@@ -27,15 +27,16 @@ lab:
 	@echo; echo "Open $(STUDY)/report.html in a browser"
 
 # One choice of features for all tests: another one would build candle and Arrow anew. A tool that a test needs must be there.
-TESTS = CANDLESCOPE_REQUIRE=1 CANDLESCOPE_PYTHON=$(CURDIR)/.venv/bin/python cargo test --workspace --no-fail-fast \
-	--features candlescope-tests/nvtx,candlescope-tests/services,candlescope-server/services
+CHOICE = --features candlescope-tests/nvtx,candlescope-tests/services,candlescope-server/services
+NEEDED = CANDLESCOPE_REQUIRE=1 CANDLESCOPE_PYTHON=$(CURDIR)/.venv/bin/python
+TESTS = $(NEEDED) cargo test --workspace --no-fail-fast $(CHOICE)
 
 # The command, with the same choice.
-BUILD = cargo build -q --workspace --features candlescope-tests/nvtx,candlescope-tests/services,candlescope-server/services
+BUILD = cargo build -q --workspace $(CHOICE)
 
 # Set-up and every test that a machine without a GPU can run, those against real servers included.
 test: models venv nsys services
-	$(TESTS)
+	$(NEEDED) tests/streams.py --workspace $(CHOICE)
 	cargo check -q -p candlescope --no-default-features
 	cargo check -q -p candlescope-exporters --no-default-features
 	cargo check -q -p candlescope-collectors --no-default-features
