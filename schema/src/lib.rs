@@ -6,6 +6,7 @@ pub mod caught;
 mod drop_reason;
 pub mod estimate;
 pub mod files;
+pub mod hive;
 pub mod host_metric;
 mod host_ns;
 pub mod metric;

@@ -158,6 +158,10 @@ keys! {
         ARCH: str = "arch";
         /// The process.
         PID: u64 = "pid";
+        /// File name of a program that does not link candlescope, and was recorded from outside.
+        INJECTED_PROGRAM: str = "injected_program";
+        /// NVTX ranges of such a program that may end on another thread than they began on: these are not recorded.
+        RANGES_UNRECORDED: u64 = "nvtx_ranges_unrecorded";
         /// Version of NVIDIA's driver.
         NVIDIA_DRIVER: str = "nvidia_driver";
         /// Version of CUDA that the driver has.

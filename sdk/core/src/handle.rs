@@ -5,6 +5,7 @@ use crate::account::overhead;
 use crate::capture::{Capture, CaptureBusy, CaptureError, EndedAt};
 use crate::clock::deadline;
 use crate::exporter::Exporter;
+use crate::layer::ranges::Ranges;
 use crate::live_manifest::LiveManifest;
 use crate::perturb::{Experiment, Perturb, PerturbProgress, PerturbRefused};
 use crate::pipeline::BackgroundCpu;
@@ -108,6 +109,11 @@ impl Handle {
     /// captured step works for them.
     pub fn stop(&self) {
         self.0.shared.control.stop();
+    }
+
+    /// For programs that make no `tracing` spans: begins and ends intervals on the calling thread.
+    pub fn ranges(&self) -> Ranges {
+        Ranges::new(self.0.shared.clone())
     }
 
     /// Records the next `steps` steps, over all threads, even while recording is off.

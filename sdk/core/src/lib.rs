@@ -56,6 +56,7 @@ pub use exporter::{ExportError, Exporter};
 pub use gpu::GpuTiming;
 pub use handle::{FlushError, Handle, KernelsRefused};
 pub use layer::CandlescopeLayer;
+pub use layer::ranges::{RangeKind, RangeName, Ranges};
 pub use ledger::Ledger;
 pub use memory::MemoryExporter;
 pub use perturb::{Perturb, PerturbProgress, PerturbRefused};

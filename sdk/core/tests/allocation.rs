@@ -32,6 +32,28 @@ fn enter_exit_and_annotate_allocate_nothing_once_warm() {
 }
 
 #[test]
+fn ranges_allocate_nothing_once_warm() {
+    use candlescope_core::{MemoryExporter, RangeKind, Session};
+    let memory = MemoryExporter::new();
+    let (_layer, session) = Session::builder().exporter(memory.clone()).start().expect("starts");
+    let ranges = session.handle().ranges();
+    let (step, linear) = (ranges.name("step", "m", RangeKind::Interval), ranges.name("linear", "m", RangeKind::Interval));
+    let forward = || {
+        ranges.enter(step, 1);
+        for _ in 0..400 {
+            ranges.enter(linear, 2);
+            ranges.exit(2);
+        }
+        ranges.exit(1);
+    };
+    forward();
+    assert_eq!(allocator_calls(|| (0..50).for_each(|_| forward())), 0, "allocations in 50 steps of 401 ranges");
+    let manifest = session.finish();
+    assert_eq!(manifest.loss.emitted, 51 * 401);
+    assert_counting();
+}
+
+#[test]
 fn a_step_that_says_whom_it_serves_allocates_nothing_once_warm() {
     use candlescope_core::llm::{self, Request, Tokens};
     let (batch, m) = common::record_default(|| {

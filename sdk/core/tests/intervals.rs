@@ -485,3 +485,54 @@ fn steps_of_a_request_keep_its_trace_however_soon_it_closes() {
     assert_eq!(batch.requests.len(), 2_000);
     assert!(batch.spans.iter().all(|s| s.trace_id.to_string() == trace));
 }
+
+/// Ranges of other markers give the same intervals as spans do, without a subscriber.
+#[test]
+fn ranges_are_intervals_like_spans() {
+    use candlescope_core::RangeKind;
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory.clone()).exclude_target("noise").start().expect("starts");
+    drop(layer);
+    let ranges = session.handle().ranges();
+    let name = |name: &str, target: &str, kind| ranges.name(name, target, kind);
+    let handler = name("handler", "app", RangeKind::Application);
+    let block = name("block", "model", RangeKind::Interval);
+    let linear = name("linear", "model", RangeKind::Interval);
+    let hidden = name("hidden", "noise", RangeKind::Interval);
+    assert_eq!(linear, name("linear", "model", RangeKind::Interval), "a name has one number");
+    // Without phases the outermost range is a step, as a span would be.
+    ranges.enter(handler, 1);
+    ranges.enter(block, 2);
+    ranges.exit(2);
+    ranges.exit(1);
+    let decode = name("decode", "model", RangeKind::Phase(Phase::Decode));
+    for token in 0..2 {
+        ranges.enter(handler, 1);
+        ranges.enter(decode, 2);
+        ranges.enter(hidden, 3);
+        for layer in 0..2 {
+            ranges.enter(block, 10 + layer);
+            ranges.enter(linear, 20);
+            // Another domain's range crosses it.
+            ranges.enter(linear, 30 + token);
+            ranges.exit(20);
+            ranges.exit(30 + token);
+            ranges.exit(10 + layer);
+        }
+        // What nobody knows is ignored.
+        ranges.exit(77);
+        ranges.exit(3);
+        ranges.exit(2);
+        ranges.exit(1);
+    }
+    let manifest = session.finish();
+    let batch = memory.batch();
+    let block = |n| [format!("decode/block[{n}]"), format!("decode/block[{n}]/linear"), format!("decode/block[{n}]/linear/linear")];
+    let token: Vec<String> = std::iter::once("decode".into()).chain([block(0), block(1)].concat()).collect();
+    let expected = [vec!["handler".to_string(), "handler/block".into()], token.clone(), token].concat();
+    assert_eq!(paths(&batch), expected);
+    let phases: Vec<_> = batch.steps.iter().map(|step| step.phase).collect();
+    assert_eq!(phases, [None, Some(Phase::Decode), Some(Phase::Decode)]);
+    assert!(manifest.verdict.ok, "{:?}", manifest.verdict);
+    assert_conserved(&manifest);
+}

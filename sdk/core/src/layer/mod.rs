@@ -6,6 +6,7 @@ mod frame;
 mod mark_plan;
 mod marker;
 pub(crate) mod place;
+pub(crate) mod ranges;
 pub(crate) mod thread;
 
 use crate::fields::{FieldKinds, FieldValues, RecordedFields};

@@ -1,0 +1,100 @@
+//! Intervals of programs that make no `tracing` spans: ranges that other markers begin and end, such as NVTX's.
+
+use super::cache::{Meta, meta_flag};
+use super::thread;
+use crate::names::Role;
+use crate::raw::NO_PHASE;
+use crate::shared::Shared;
+use crate::vocabulary::Phase;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What a range means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RangeKind {
+    /// An interval: the outermost one of a thread is a step, as with spans.
+    Interval,
+    /// A phase: always a step, unless it stands in another phase.
+    Phase(Phase),
+    /// The application's own: no step where phases are marked, and what is inside begins what it would have begun.
+    Application,
+}
+
+/// A name that ranges have, with what they mean. Valid in the session whose [`Ranges`] made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RangeName(Meta);
+
+/// Begins and ends intervals on the calling thread, without `tracing`. Got from [`Handle::ranges`](crate::Handle::ranges).
+///
+/// Intervals have the same paths, steps and kernels as those of spans. Do not use both on one thread: a range ends by a number of
+/// the caller's choice, which must differ from all others that are open on its thread.
+#[derive(Clone)]
+pub struct Ranges {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Ranges {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ranges").field("session", &self.shared.session).finish_non_exhaustive()
+    }
+}
+
+/// Set in the numbers of ranges, which the registry's ids do not reach.
+const OURS: u64 = 1 << 63;
+
+impl Ranges {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Makes a name known. Takes a lock and may allocate: callers keep what they get.
+    ///
+    /// Of more than 65,535 different names the further ones are `(other)`.
+    #[cold]
+    pub fn name(&self, name: &str, target: &str, kind: RangeKind) -> RangeName {
+        let shared = &self.shared;
+        let role = match kind {
+            _ if shared.is_excluded(target) => Role::Ignored,
+            RangeKind::Phase(phase) => Role::Phase(phase),
+            RangeKind::Interval | RangeKind::Application => Role::Plain,
+        };
+        let cut = |text| Arc::<str>::from(crate::cut_text(text, crate::MOST_TEXT_BYTES));
+        let (name, target) = (cut(name), cut(target));
+        let announce =
+            |id| shared.taps.iter().for_each(|tap| tap.call(&shared.notices, |tap| tap.name(id, &name, &target)));
+        let id = shared.names.intern(&name, &target, role, None, announce);
+        if matches!(role, Role::Phase(_)) {
+            shared.phases_marked.store(true, Relaxed);
+        }
+        let flags = match (role, kind) {
+            (Role::Ignored, _) => meta_flag::IGNORED,
+            (_, RangeKind::Application) => meta_flag::APPLICATION,
+            _ => 0,
+        };
+        let phase = if let Role::Phase(phase) = role { phase as u8 } else { NO_PHASE };
+        RangeName(Meta { name: id, request: 0, phase, flags })
+    }
+
+    /// A range begins on this thread. Hot path: no allocation once the thread is known, no lock, no system call.
+    #[inline]
+    pub fn enter(&self, name: RangeName, number: u64) {
+        thread::with_state(self.shared.session, &self.shared, |state| {
+            if state.is_aside() {
+                return state.enter_aside(&self.shared);
+            }
+            state.enter(&self.shared, number | OURS, name.0);
+        });
+    }
+
+    /// It ends, on the same thread; an unknown number is ignored.
+    #[inline]
+    pub fn exit(&self, number: u64) {
+        thread::with_state(self.shared.session, &self.shared, |state| {
+            if state.is_aside() {
+                return state.exit_aside();
+            }
+            state.exit(&self.shared, number | OURS, || None);
+        });
+    }
+}
