@@ -23,6 +23,9 @@ pub(crate) enum Command {
     Analyze(crate::analyze::AnalyzeArgs),
     /// Turn a run into a timeline or call stacks for another tool
     Export(ExportArgs),
+    /// Record a CUDA program that does not link candlescope: its NVTX ranges, kernels, power and memory
+    #[command(after_help = crate::record::EXAMPLES)]
+    Record(crate::record::RecordArgs),
     /// Run a program under NVIDIA's Nsight Systems, with every interval as an NVTX range
     #[command(after_help = NSYS_EXAMPLES)]
     Nsys(NsysArgs),

@@ -60,6 +60,7 @@ mod query;
 #[cfg(feature = "query")]
 mod query_guard;
 mod ranks;
+mod record;
 mod report;
 mod roofline;
 mod roofline_model;
@@ -126,6 +127,10 @@ pub fn main() -> ExitCode {
         Command::Export(args) => export::run(&args),
         // The command ends with the status of the program it ran.
         Command::Nsys(args) => match nsys::run(&args) {
+            Ok(status) => return ExitCode::from(status),
+            Err(error) => Err(error),
+        },
+        Command::Record(args) => match record::run(&args) {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),
         },

@@ -57,8 +57,8 @@ fn options(help: &str) -> BTreeSet<String> {
 /// Options by command; those of `bench` are those of its suites together.
 fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
     let commands = [
-        "profile", "report", "analyze", "export", "nsys", "ncu", "query", "views", "archive", "prune", "summary",
-        "trend", "roofline", "load", "compare", "gate", "monitor", "doctor", "optimise", "journey",
+        "profile", "report", "analyze", "export", "record", "nsys", "ncu", "query", "views", "archive", "prune",
+        "summary", "trend", "roofline", "load", "compare", "gate", "monitor", "doctor", "optimise", "journey",
     ];
     let suites = ["latency", "throughput", "seqlen", "suite", "variants", "kernels", "peaks"];
     let help = |command: &[&str]| {

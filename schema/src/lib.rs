@@ -9,6 +9,7 @@ pub mod files;
 pub mod hive;
 pub mod host_metric;
 mod host_ns;
+pub mod injected;
 pub mod metric;
 pub mod numbers;
 mod path_pattern;

@@ -98,6 +98,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "candlescope-work",
         ],
     ),
+    // Goes into programs of others.
+    ("candlescope-inject", &["candlescope", "candlescope-core"]),
     // Starts programs, and knows no model.
     (
         "candlescope-optimise",

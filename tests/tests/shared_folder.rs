@@ -36,7 +36,8 @@ fn runs_lie_by_day_and_machine_and_engines_find_them_there() {
     // Run ids have milliseconds.
     std::thread::sleep(std::time::Duration::from_millis(3));
     record(dir.path());
-    let runs: Vec<PathBuf> = below(dir.path()).iter().flat_map(|day| below(day)).flat_map(|host| below(&host)).collect();
+    let runs: Vec<PathBuf> =
+        below(dir.path()).iter().flat_map(|day| below(day)).flat_map(|host| below(&host)).collect();
     assert_eq!(runs.len(), 2, "{runs:?}");
     for path in &runs {
         let run = Run::open(path).expect("a run");

@@ -124,7 +124,8 @@ mod tests {
     #[test]
     fn every_metric_is_listed() {
         let text = open_metrics(&summarise(&[], &[]), "");
-        let typed: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" gauge")).collect();
+        let typed: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" gauge")).collect();
         assert_eq!(typed, metrics());
     }
 }

@@ -37,7 +37,8 @@ fn ranges_allocate_nothing_once_warm() {
     let memory = MemoryExporter::new();
     let (_layer, session) = Session::builder().exporter(memory.clone()).start().expect("starts");
     let ranges = session.handle().ranges();
-    let (step, linear) = (ranges.name("step", "m", RangeKind::Interval), ranges.name("linear", "m", RangeKind::Interval));
+    let (step, linear) =
+        (ranges.name("step", "m", RangeKind::Interval), ranges.name("linear", "m", RangeKind::Interval));
     let forward = || {
         ranges.enter(step, 1);
         for _ in 0..400 {

@@ -527,7 +527,9 @@ fn ranges_are_intervals_like_spans() {
     }
     let manifest = session.finish();
     let batch = memory.batch();
-    let block = |n| [format!("decode/block[{n}]"), format!("decode/block[{n}]/linear"), format!("decode/block[{n}]/linear/linear")];
+    let block = |n| {
+        [format!("decode/block[{n}]"), format!("decode/block[{n}]/linear"), format!("decode/block[{n}]/linear/linear")]
+    };
     let token: Vec<String> = std::iter::once("decode".into()).chain([block(0), block(1)].concat()).collect();
     let expected = [vec!["handler".to_string(), "handler/block".into()], token.clone(), token].concat();
     assert_eq!(paths(&batch), expected);

@@ -20,7 +20,8 @@ const DAYS: i64 = 14;
 fn copy(recorded: &str, to: &Path, days_ago: i64, now_s: i64) {
     let from = Path::new(ROOT).join("cli/tests/recorded/gpu").join(recorded);
     fs::create_dir_all(to).expect("a directory");
-    for table in fs::read_dir(&from).expect("a run").map(|entry| entry.expect("an entry").path()).filter(|p| p.is_dir()) {
+    for table in fs::read_dir(&from).expect("a run").map(|entry| entry.expect("an entry").path()).filter(|p| p.is_dir())
+    {
         let folder = to.join(table.file_name().expect("a name"));
         fs::create_dir_all(&folder).expect("a directory");
         for part in fs::read_dir(&table).expect("a table").map(|entry| entry.expect("an entry").path()) {
@@ -52,7 +53,8 @@ fn summaries(dir: &Path, now_s: i64) -> [Summary; 2] {
 #[test]
 fn figures_of_many_runs_are_in_prometheus_as_they_are_in_the_summary_and_every_panel_shows_some() {
     let dir = tempfile::tempdir().expect("a directory");
-    let now_s = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()).expect("fits");
+    let now_s =
+        i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()).expect("fits");
     let [apart, mixed] = summaries(dir.path(), now_s);
     assert_eq!((apart.groups.len(), mixed.groups.len()), (2, 1), "{apart:?}");
     let changes = mixed.groups[0].trends.iter().map(|trend| trend.changes.len()).sum::<usize>();
@@ -63,7 +65,9 @@ fn figures_of_many_runs_are_in_prometheus_as_they_are_in_the_summary_and_every_p
     // Each value of each day, at noon: what the panels ask, which see the sample at the day's beginning.
     let mut compared = 0;
     for (summary, place) in [(&apart, "/data/a"), (&mixed, "/data/b")] {
-        for (group, trend) in summary.groups.iter().flat_map(|group| group.trends.iter().map(move |trend| (group, trend))) {
+        for (group, trend) in
+            summary.groups.iter().flat_map(|group| group.trends.iter().map(move |trend| (group, trend)))
+        {
             let labels: Vec<String> = group.keys.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
             let of = format!("instance=\"{place}\",stat=\"median\",{}", labels.join(","));
             let metric = trend.figure.metric;

@@ -1,0 +1,241 @@
+//! `candlescope record`: records a CUDA program that does not link candlescope, by a library that the driver and NVTX load into it.
+
+use crate::nsight::process;
+use crate::output::note;
+use anyhow::{Context, Result, bail};
+use candlescope_core::injected::{CHILDREN, CLAIM, STEPS};
+use candlescope_core::run::MANIFEST_FILE;
+use candlescope_reader::Run;
+use clap::Args;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  candlescope record --out runs/torch -- python generate.py
+      all kernels, tied to the program's NVTX ranges where it makes some
+  candlescope record --cupti 20/500 --step-range '^(prefill|decode)' --out runs/server -- ./server
+      kernels of 20 steps in 500, for programs that run long; steps are the ranges that match
+  CANDLESCOPE=prometheus=9464 candlescope record --out runs/torch -- python generate.py
+      with whatever else the library was built with";
+
+/// Names the library. Without it, it is looked for beside the program and in `../lib`.
+const LIBRARY: &str = "CANDLESCOPE_INJECT_LIBRARY";
+
+const FILE: &str = "libcandlescope_inject.so";
+
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// Where the run goes: a directory that is not there yet, or empty
+    #[arg(long, short, value_name = "RUN")]
+    out: PathBuf,
+    /// Kernels of which steps: `all`, N in EVERY such as 20/500, or off
+    #[arg(long, value_name = "STEPS", default_value = "all")]
+    cupti: String,
+    /// Listens to the program's NVTX ranges, which become intervals; so it is unless --no-nvtx is given
+    #[arg(long, overrides_with = "no_nvtx")]
+    attach_nvtx: bool,
+    /// Does not listen to NVTX: the whole program is one step
+    #[arg(long)]
+    no_nvtx: bool,
+    /// Only NVTX ranges whose names this regular expression matches are steps
+    #[arg(long, value_name = "REGEX")]
+    step_range: Option<String>,
+    /// Records every process that the program starts, each as a run of its own below RUN. Otherwise the first one that uses CUDA
+    /// or NVTX is the one
+    #[arg(long)]
+    follow_forks: bool,
+    /// The program and its arguments, after --
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Runs the program; the exit status to end with: the program's, or 1 if it has none of its own and nothing was recorded.
+pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
+    if let Some(steps) = &args.step_range {
+        regex::Regex::new(steps).with_context(|| format!("--step-range {steps} is no regular expression"))?;
+    }
+    let library = library()?;
+    let out = std::path::absolute(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
+    if std::fs::read_dir(&out).is_ok_and(|mut there| there.next().is_some()) || out.is_file() {
+        bail!("{} is there and not empty: name another directory with --out", args.out.display());
+    }
+    let Some(runs) = beside(&out) else { bail!("--out {}: a path without `,` and with a name", args.out.display()) };
+    let claim = runs.join(".claim");
+    std::fs::create_dir_all(&runs)
+        .with_context(|| format!("cannot make {}: choose another place with --out", runs.display()))?;
+    if std::fs::read_dir(&runs).is_ok_and(|mut there| there.next().is_some()) {
+        bail!(
+            "{} holds what an earlier recording left, which was stopped: report on it, or remove it, first",
+            runs.display()
+        );
+    }
+
+    let mut command = Command::new(&args.command[0]);
+    command.args(&args.command[1..]).env("CUDA_INJECTION64_PATH", &library).env(CLAIM, &claim);
+    if !args.no_nvtx {
+        command.env("NVTX_INJECTION64_PATH", &library);
+    }
+    // For programs that end by `_exit`. Before those that the user has loaded.
+    let mut preload = library.clone().into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    command.env("LD_PRELOAD", preload);
+    command.env("CANDLESCOPE", variable(std::env::var("CANDLESCOPE").ok().as_deref(), &runs, &args.cupti));
+    args.step_range.iter().for_each(|steps| drop(command.env(STEPS, steps)));
+    if args.follow_forks {
+        command.env(CHILDREN, "1");
+    }
+    let ended = process::run(&mut command);
+    let was_claimed = std::fs::remove_file(&claim).is_ok();
+    let status = match ended {
+        Ok(status) => status,
+        Err(error) => {
+            let _ = std::fs::remove_dir(&runs);
+            return Err(error).with_context(|| format!("cannot start {}", args.command[0].display()));
+        }
+    };
+    let made = collect(&runs, &out)?;
+    // Standard output belongs to the program, so our messages go to standard error.
+    if made.is_empty() {
+        let why = match was_claimed {
+            true => "recording did not start in it: see what it says above",
+            false if args.no_nvtx => "it made no CUDA context",
+            false => "it made neither a CUDA context nor an NVTX range",
+        };
+        note(&format!("error: nothing was recorded of {}: {why}", args.command[0].display()));
+        return Ok(if status == 0 { 1 } else { status });
+    }
+    made.iter().for_each(|run| tell(run));
+    Ok(status)
+}
+
+/// Where runs go until the program has ended, of which nobody knows before how many there will be.
+fn beside(out: &Path) -> Option<PathBuf> {
+    let mut name = out.file_name()?.to_os_string();
+    name.push(".recording");
+    let runs = out.with_file_name(name);
+    runs.to_str().is_some_and(|text| !text.contains(',')).then_some(runs)
+}
+
+/// `CANDLESCOPE` for the library: what the user says, and what was asked for here.
+fn variable(given: Option<&str>, runs: &Path, cupti: &str) -> String {
+    let given = given.unwrap_or_default().split(',').map(str::trim).filter(|part| !part.is_empty());
+    let key = |part: &str| part.split('=').next().unwrap_or_default().trim().to_string();
+    // A run of its own would be in another place, and the program's output is the program's.
+    let ours = ["parquet", "parquet-hive", "report", "cupti"];
+    let mut parts: Vec<String> = given.filter(|part| !ours.contains(&key(part).as_str())).map(str::to_string).collect();
+    parts.push(format!("parquet={}", runs.display()));
+    parts.push("report=off".into());
+    if !parts.iter().any(|part| key(part) == "sigterm") {
+        parts.push("sigterm".into());
+    }
+    if cupti != "off" {
+        parts.push(format!("cupti={cupti}"));
+    }
+    parts.join(",")
+}
+
+/// Moves what was recorded to where it was asked for: one run there, several below.
+fn collect(runs: &Path, out: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(runs).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut made: Vec<PathBuf> = entries.filter(|path| path.join(MANIFEST_FILE).is_file()).collect();
+    made.sort();
+    let to = |from: &Path| {
+        // An empty directory may be there.
+        let _ = std::fs::remove_dir(out);
+        std::fs::rename(from, out)
+            .with_context(|| format!("cannot move {} to {}: it is whole where it is", from.display(), out.display()))
+    };
+    match &made[..] {
+        [] => {
+            let _ = std::fs::remove_dir(runs);
+            Ok(Vec::new())
+        }
+        [one] => {
+            to(one)?;
+            let _ = std::fs::remove_dir(runs);
+            Ok(vec![out.to_path_buf()])
+        }
+        several => {
+            to(runs)?;
+            Ok(several.iter().map(|run| out.join(run.file_name().unwrap_or_default())).collect())
+        }
+    }
+}
+
+/// What a run has, in a line.
+fn tell(run: &Path) {
+    let text = match Run::open(run) {
+        Ok(opened) => {
+            let count = |table: &str| opened.manifest().and_then(|m| m.counts.get(table)).copied().unwrap_or(0);
+            let (steps, spans, kernels) = (count("steps"), count("spans"), count("kernels"));
+            let complete = opened.manifest().is_some_and(|manifest| manifest.complete);
+            let rest =
+                if complete { "" } else { "; the program ended without ending the run: its last seconds are missing" };
+            format!("{steps} steps, {spans} intervals, {kernels} kernels{rest}")
+        }
+        Err(error) => error.to_string(),
+    };
+    note(&format!("wrote {}: {text}; candlescope report {}", run.display(), run.display()));
+}
+
+/// The library that goes into the program.
+fn library() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os(LIBRARY) {
+        let named = PathBuf::from(named);
+        if !named.is_file() {
+            bail!("{LIBRARY} names {}, which is no file", named.display());
+        }
+        return std::path::absolute(&named).context("the current directory is not known");
+    }
+    let exe = std::env::current_exe().context("it is not known where this program is")?;
+    let folder = exe.parent().unwrap_or_else(|| Path::new("/"));
+    let places = [folder.join(FILE), folder.join("../lib").join(FILE)];
+    places.into_iter().find(|place| place.is_file()).with_context(|| {
+        format!(
+            "there is no {FILE} beside {} or in ../lib: cargo build -p candlescope-inject makes it; {LIBRARY} names one elsewhere",
+            exe.file_name().unwrap_or(OsStr::new("candlescope")).display()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_keeps_what_the_user_says_but_for_what_is_asked_for_here() {
+        let of = |given, cupti| variable(given, Path::new("/r"), cupti);
+        assert_eq!(of(None, "all"), "parquet=/r,report=off,sigterm,cupti=all");
+        assert_eq!(
+            of(Some("parquet=mine, prometheus=9464,cupti=1/2,sigterm=off"), "20/500"),
+            "prometheus=9464,sigterm=off,parquet=/r,report=off,cupti=20/500"
+        );
+        assert_eq!(of(Some("host=off"), "off"), "host=off,parquet=/r,report=off,sigterm");
+    }
+
+    #[test]
+    fn one_run_takes_the_place_and_several_lie_below() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = |runs: &Path, name: &str| {
+            std::fs::create_dir_all(runs.join(name)).unwrap();
+            std::fs::write(runs.join(name).join(MANIFEST_FILE), "{}").unwrap();
+        };
+        let (runs, out) = (dir.path().join("a.recording"), dir.path().join("a"));
+        std::fs::create_dir(&out).unwrap();
+        run(&runs, "run-1");
+        assert_eq!(collect(&runs, &out).unwrap(), [out.clone()]);
+        assert!(out.join(MANIFEST_FILE).is_file() && !runs.exists());
+        let (runs, out) = (dir.path().join("b.recording"), dir.path().join("b"));
+        run(&runs, "run-1");
+        run(&runs, "run-2");
+        assert_eq!(collect(&runs, &out).unwrap(), [out.join("run-1"), out.join("run-2")]);
+        let (runs, out) = (dir.path().join("c.recording"), dir.path().join("c"));
+        std::fs::create_dir(&runs).unwrap();
+        assert!(collect(&runs, &out).unwrap().is_empty() && !runs.exists() && !out.exists());
+    }
+}

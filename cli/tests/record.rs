@@ -1,0 +1,247 @@
+//! `candlescope record` on programs that do not know it: NVTX ranges of a program in C and of one in Python, all the ways in which
+//! a process ends, and programs in which there is nothing to record.
+#![cfg(target_os = "linux")]
+#![allow(missing_docs, reason = "a test")]
+mod common;
+use candlescope_reader::Run;
+use common::*;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+// Built with it, as the library that is loaded.
+use candlescope_inject as _;
+
+/// The library, where cargo puts those that tests depend on.
+fn library() -> PathBuf {
+    let library = Path::new(BINARY).with_file_name("deps").join("libcandlescope_inject.so");
+    assert!(library.is_file(), "{} is not built", library.display());
+    library
+}
+
+/// The program in C, if there is Python, whose packages have NVTX's headers.
+fn program() -> Option<&'static Path> {
+    static PROGRAM: OnceLock<Option<(tempfile::TempDir, PathBuf)>> = OnceLock::new();
+    let made = PROGRAM.get_or_init(|| {
+        let python = require(&PYTHON)?;
+        let ask = "import sysconfig; print(sysconfig.get_paths()['purelib'] + '/nvidia/cu13/include', end='')";
+        let include = text(&Command::new(python).args(["-c", ask]).output().unwrap().stdout);
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("program");
+        let source = Path::new(ROOT).join("cli/tests/record_programs/program.c");
+        let output = Command::new("cc")
+            .args(["-O1", "-o"])
+            .arg(&program)
+            .arg(source)
+            .args([&format!("-I{include}"), "-ldl", "-lpthread"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        Some((dir, program))
+    });
+    made.as_ref().map(|(_, program)| program.as_path())
+}
+
+fn record(out: &Path, options: &[&str], command: &[&str]) -> Output {
+    candlescope()
+        .env("CANDLESCOPE_INJECT_LIBRARY", library())
+        .args(["record", "--out", out.to_str().unwrap()])
+        .args(options)
+        .arg("--")
+        .args(command)
+        .output()
+        .unwrap()
+}
+
+/// Paths of all intervals, each with the number of its rows, in order.
+fn paths(run: &Path) -> Vec<(String, i64)> {
+    let sql = "SELECT path, count(*) AS n FROM spans GROUP BY path ORDER BY path";
+    let rows = json(&ok(&["query", sql, run.to_str().unwrap(), "--json", "--limit", "0"]))["rows"].clone();
+    let row = |row: &serde_json::Value| (row["path"].as_str().unwrap().to_string(), row["n"].as_i64().unwrap());
+    rows.as_array().unwrap().iter().map(row).collect()
+}
+
+/// What `tokens` of the program in C makes, for so many tokens.
+fn of_tokens(n: i64) -> Vec<(String, i64)> {
+    let block = |at: usize| [format!("decode/block[{at}]"), format!("decode/block[{at}]/linear")];
+    let mut all = vec!["decode".to_string(), "decode/ncclAllReduce".into(), "decode/sample é".into()];
+    all.extend((0..2).flat_map(block));
+    all.sort();
+    all.into_iter().map(|path| (path, n)).collect()
+}
+
+#[test]
+fn ranges_of_a_program_are_intervals_and_its_output_and_status_its_own() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let output = record(&run, &[], &[program.to_str().unwrap(), "both", "exit"]);
+    let err = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(3), "out of both\n"), "{err}");
+    assert!(err.starts_with("err of both\n") && err.contains("3 steps") && err.lines().count() == 2, "{err}");
+    // The program is a step by itself until it makes ranges.
+    let mut expected = of_tokens(3);
+    expected.push(("program".into(), 1));
+    expected.sort();
+    assert_eq!(paths(&run), expected);
+    let opened = Run::open(&run).unwrap();
+    let manifest = opened.manifest().unwrap();
+    assert!(manifest.complete, "{manifest:?}");
+    assert_eq!(manifest.environment["injected_program"], "program");
+    assert_eq!(manifest.environment["nvtx_ranges_unrecorded"], 1, "one may end on another thread");
+    assert_eq!(manifest.loss.lost(), 0);
+    // Times are the program's: a linear spends two milliseconds.
+    let sql = "SELECT min(host_dur_ns) AS least, median(host_dur_ns) AS usual FROM spans WHERE name = 'linear'";
+    let row = json(&ok(&["query", sql, run.to_str().unwrap(), "--json"]))["rows"][0].clone();
+    assert!(row["least"].as_f64() >= Some(2e6) && row["usual"].as_f64() < Some(10e6), "{row}");
+    // A run like others: it can be reported on.
+    assert!(ok(&["report", run.to_str().unwrap()]).contains("decode"));
+    assert!(ok(&["analyze", run.to_str().unwrap()]).contains("decode"));
+}
+
+#[test]
+fn a_run_is_whole_however_the_program_ends_and_readable_where_it_was_killed() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for (end, status, is_complete) in [
+        ("return", 5, true),
+        ("exit", 3, true),
+        ("_exit", 4, true),
+        ("term", 128 + 15, true),
+        ("abort", 128 + 6, false),
+        ("kill", 128 + 9, false),
+    ] {
+        let run = dir.path().join(end);
+        // The first segments are finished after two seconds.
+        let ms = if is_complete { "10" } else { "3000" };
+        let output = record(&run, &[], &[program.to_str().unwrap(), "nvtx", end, ms]);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{end}: {err}");
+        let opened = Run::open(&run).unwrap_or_else(|error| panic!("{end}: {error}\n{err}"));
+        assert_eq!(opened.manifest().map(|manifest| manifest.complete), Some(is_complete), "{end}: {err}");
+        assert_eq!(err.contains("its last seconds are missing"), !is_complete, "{end}: {err}");
+        assert_eq!(paths(&run), of_tokens(3), "{end}");
+        assert!(!dir.path().join(format!("{end}.recording")).exists());
+    }
+}
+
+#[test]
+fn threads_have_their_own_ranges_and_forked_children_leave_the_run_alone() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("threads");
+    assert_eq!(record(&run, &[], &[program.to_str().unwrap(), "nvtx", "threads"]).status.code(), Some(5));
+    assert_eq!(paths(&run), of_tokens(7), "three tokens here, one on each of four threads");
+    let run = dir.path().join("fork");
+    assert_eq!(record(&run, &[], &[program.to_str().unwrap(), "nvtx", "fork"]).status.code(), Some(5));
+    assert_eq!(paths(&run), of_tokens(3), "and not the two of the child");
+}
+
+#[test]
+fn children_step_aside_unless_they_are_followed() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("one");
+    let output = record(&run, &[], &[program.to_str().unwrap(), "nvtx", "child"]);
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+    assert_eq!(paths(&run), of_tokens(3));
+    let runs = dir.path().join("both");
+    let output = record(&runs, &["--follow-forks"], &[program.to_str().unwrap(), "nvtx", "child"]);
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+    let each: Vec<PathBuf> = std::fs::read_dir(&runs).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(each.len(), 2, "{each:?}");
+    each.iter().for_each(|run| assert_eq!(paths(run), of_tokens(3)));
+    assert_eq!(paths(&runs), of_tokens(6), "a folder of runs is asked as one");
+}
+
+#[test]
+fn steps_are_the_ranges_that_are_asked_for() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let program = program.to_str().unwrap();
+    assert_eq!(record(&run, &["--step-range", "^block"], &[program, "nvtx", "return"]).status.code(), Some(5));
+    let count = |what: &str, path: &str| {
+        let sql = format!("SELECT count(*) AS n FROM {what} WHERE path = '{path}'");
+        json(&ok(&["query", &sql, run.to_str().unwrap(), "--json"]))["rows"][0]["n"].as_i64().unwrap()
+    };
+    assert_eq!((count("spans", "block"), count("spans", "block/linear"), count("spans", "decode")), (6, 6, 0));
+    let phases =
+        json(&ok(&["query", "SELECT phase, count(*) AS n FROM steps GROUP BY phase", run.to_str().unwrap(), "--json"]));
+    assert_eq!(phases["rows"], serde_json::json!([{"phase": "decode", "n": 6}]));
+    let wrong = dir.path().join("wrong");
+    let output = record(&wrong, &["--step-range", "("], &[program, "nvtx", "return"]);
+    let err = text(&output.stderr);
+    assert!(
+        !output.status.success() && err.contains("--step-range") && !err.contains("err of"),
+        "before it starts: {err}"
+    );
+}
+
+#[test]
+fn a_program_without_ranges_is_one_step_and_one_without_cuda_is_no_run() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let program = program.to_str().unwrap();
+    let run = dir.path().join("cuda");
+    assert_eq!(record(&run, &["--no-nvtx"], &[program, "both", "return", "20"]).status.code(), Some(5));
+    assert_eq!(paths(&run), [("program".to_string(), 1)]);
+
+    let nothing = dir.path().join("nothing");
+    let output = record(&nothing, &[], &[program, "nothing", "exit"]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "the program's own: {err}");
+    assert!(err.contains("nothing was recorded") && err.contains("neither a CUDA context nor an NVTX range"), "{err}");
+    let output = record(&nothing, &[], &["true"]);
+    assert_eq!(output.status.code(), Some(1), "no run of nothing as a success: {}", text(&output.stderr));
+    assert!(!nothing.exists() && std::fs::read_dir(dir.path()).unwrap().count() == 1, "nothing is left behind");
+    let err = text(&record(&nothing, &[], &["/no/such/program"]).stderr);
+    assert!(err.contains("cannot start /no/such/program"), "{err}");
+    let err = text(&record(&run, &[], &[program, "nvtx", "return"]).stderr);
+    assert!(err.contains("not empty") && !err.contains("err of"), "{err}");
+}
+
+#[test]
+fn what_the_library_does_not_understand_ends_the_recording_and_not_the_program() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let direct = |variable: Option<&str>| {
+        let mut command = Command::new(program);
+        command.args(["both", "return"]).env_remove("CANDLESCOPE").current_dir(dir.path());
+        command.env("CUDA_INJECTION64_PATH", library()).env("NVTX_INJECTION64_PATH", library());
+        variable.iter().for_each(|value| drop(command.env("CANDLESCOPE", value)));
+        command.output().unwrap()
+    };
+    let output = direct(None);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(5), "err of both\n"), "it steps aside");
+    for wrong in ["parquet=/proc/nowhere", "parket=x", "schedule=often,parquet=x"] {
+        let output = direct(Some(wrong));
+        let err = text(&output.stderr);
+        assert_eq!((output.status.code(), err.lines().count()), (Some(5), 2), "{wrong}: {err}");
+        assert_eq!(text(&output.stdout), "out of both\n");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is written");
+}
+
+#[test]
+fn ranges_of_python_are_intervals() {
+    let Some(python) = require(&PYTHON) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let script = Path::new(ROOT).join("cli/tests/record_programs/ranges.py");
+    let output = record(&run, &[], &[python.to_str().unwrap(), script.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(6), "by _exit: {}", text(&output.stderr));
+    let sql = "SELECT operator, phase, count(*) AS n FROM spans JOIN steps USING (run, step) GROUP BY 1, 2 ORDER BY 1";
+    let sql = sql.replace("phase", "steps.phase");
+    let rows = json(&ok(&["query", &sql, run.to_str().unwrap(), "--json", "--limit", "0"]))["rows"].clone();
+    let found: Vec<String> =
+        rows.as_array().unwrap().iter().map(|row| format!("{} {}", row["operator"], row["n"])).collect();
+    println!("{found:?}");
+    let count = |name: &str| {
+        let sql = format!("SELECT count(*) AS n FROM spans WHERE name LIKE '{name}'");
+        json(&ok(&["query", &sql, run.to_str().unwrap(), "--json"]))["rows"][0]["n"].as_i64().unwrap()
+    };
+    assert_eq!((count("decode%"), count("layer 1"), count("linear")), (6, 6, 12), "{found:?}");
+    let opened = Run::open(&run).unwrap();
+    assert!(opened.manifest().is_some_and(|manifest| manifest.complete && manifest.loss.lost() == 0));
+}

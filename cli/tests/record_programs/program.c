@@ -1,0 +1,121 @@
+/* A program as somebody else writes it, for `candlescope record`: what its first argument says, then the end that the second names.
+ * It has no CUDA: `cuda` does what the driver does in cuInit with CUDA_INJECTION64_PATH, `nvtx` links NVTX 3's headers.
+ *
+ *   program nothing|cuda|nvtx|both return|exit|_exit|abort|term|kill|fork|threads|child [MILLISECONDS]
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <nvtx3/nvToolsExt.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <wchar.h>
+
+static void spend(double ms) {
+  struct timespec begun, now;
+  clock_gettime(CLOCK_MONOTONIC, &begun);
+  do {
+    clock_gettime(CLOCK_MONOTONIC, &now);
+  } while ((now.tv_sec - begun.tv_sec) * 1e3 + (now.tv_nsec - begun.tv_nsec) / 1e6 < ms);
+}
+
+static void as_the_driver_does(void) {
+  const char *path = getenv("CUDA_INJECTION64_PATH");
+  void *library = path ? dlopen(path, RTLD_NOW) : NULL;
+  int (*initialize)(void) = library ? (int (*)(void))dlsym(library, "InitializeInjection") : NULL;
+  if (initialize) initialize();
+}
+
+static nvtxDomainHandle_t model, nccl;
+static nvtxStringHandle_t linear;
+
+static void push_in(nvtxDomainHandle_t domain, nvtxStringHandle_t string, const char *text) {
+  nvtxEventAttributes_t of = {0};
+  of.version = NVTX_VERSION;
+  of.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  of.colorType = NVTX_COLOR_ARGB;
+  of.color = 0xff00ff00;
+  of.payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
+  of.payload.ullValue = 7;
+  of.messageType = string ? NVTX_MESSAGE_TYPE_REGISTERED : NVTX_MESSAGE_TYPE_ASCII;
+  if (string) of.message.registered = string;
+  else of.message.ascii = text;
+  nvtxDomainRangePushEx(domain, &of);
+}
+
+/* decode › block[0], block[1] › linear (a registered string), 2 ms each; NCCL's own range inside, and one outside of all others. */
+static void tokens(int n) {
+  push_in(nccl, NULL, "ncclAllReduce");
+  nvtxDomainRangePop(nccl);
+  for (int token = 0; token < n; token++) {
+    char name[32];
+    nvtxRangePushA("decode");
+    for (int block = 0; block < 2; block++) {
+      snprintf(name, sizeof name, "block, seq = %d", token * 100 + block);
+      nvtxRangePushA(name);
+      push_in(model, linear, NULL);
+      spend(2);
+      nvtxDomainRangePop(model);
+      nvtxRangePop();
+    }
+    push_in(nccl, NULL, "ncclAllReduce");
+    nvtxDomainRangePop(nccl);
+    nvtxRangePushW(L"sample \u00e9");
+    nvtxRangePop();
+    nvtxRangePop();
+  }
+  nvtxRangeEnd(nvtxRangeStartA("request"));
+  /* One pop too many. */
+  nvtxRangePop();
+}
+
+static void *one_token(void *_) {
+  tokens(1);
+  return _;
+}
+
+int main(int count, char **args) {
+  const char *what = count > 1 ? args[1] : "nothing", *end = count > 2 ? args[2] : "return";
+  double ms = count > 3 ? atof(args[3]) : 0;
+  printf("out of %s\n", what);
+  fprintf(stderr, "err of %s\n", what);
+  if (!strcmp(what, "cuda") || !strcmp(what, "both")) as_the_driver_does();
+  if (!strcmp(what, "nvtx") || !strcmp(what, "both")) {
+    model = nvtxDomainCreateA("model");
+    nccl = nvtxDomainCreateA("NCCL");
+    linear = nvtxDomainRegisterStringA(model, "linear");
+    tokens(3);
+  }
+  spend(ms);
+  fflush(stdout);
+  if (!strcmp(end, "exit")) exit(3);
+  if (!strcmp(end, "_exit")) _exit(4);
+  if (!strcmp(end, "abort")) abort();
+  if (!strcmp(end, "term")) raise(SIGTERM), sleep(30);
+  if (!strcmp(end, "kill")) raise(SIGKILL);
+  if (!strcmp(end, "fork")) {
+    pid_t child = fork();
+    if (child == 0) {
+      /* As a worker of Python's does. */
+      tokens(2);
+      _exit(0);
+    }
+    waitpid(child, NULL, 0);
+  }
+  if (!strcmp(end, "threads")) {
+    pthread_t threads[4];
+    for (int n = 0; n < 4; n++) pthread_create(&threads[n], NULL, one_token, NULL);
+    for (int n = 0; n < 4; n++) pthread_join(threads[n], NULL);
+  }
+  if (!strcmp(end, "child")) {
+    char command[4096];
+    snprintf(command, sizeof command, "'%s' %s return %g >/dev/null 2>&1", args[0], what, ms);
+    if (system(command) != 5 << 8) return 9;
+  }
+  return 5;
+}

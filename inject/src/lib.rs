@@ -1,0 +1,19 @@
+//! Records programs that do not link candlescope. NVIDIA's driver loads this library into a CUDA program where
+//! `CUDA_INJECTION64_PATH` names it, and NVTX where `NVTX_INJECTION64_PATH` does; `candlescope record` sets both.
+//!
+//! | file | does |
+//! |---|---|
+//! | `sys` | what the driver and NVTX call, and the end of the process |
+//! | `recording` | the session of this process: who gets it, when it starts and ends |
+//! | `ranges` | NVTX ranges of a thread, as intervals |
+//! | `names` | what a range is called, and what it means |
+//!
+//! The program is somebody else's: nothing unwinds into it, its output streams are left alone but for one line where what was
+//! asked for is not understood, and a run that cannot be written ends the recording, not the program.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod names;
+mod ranges;
+mod recording;
+#[cfg(unix)]
+mod sys;

@@ -1,0 +1,132 @@
+//! NVTX ranges of a thread, as intervals.
+
+use crate::recording::{Recording, started};
+use candlescope_core::RangeName;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher, Hasher as _};
+
+/// What a thread knows.
+#[derive(Default)]
+struct Thread {
+    /// Open ranges by domain: a thread has ranges of few.
+    depths: Vec<(u32, u32)>,
+    /// Ranges that were left out, by domain and depth: libraries' outside of all others.
+    left_out: Vec<(u32, u32)>,
+    /// Names by a hash of domain and text. Texts that share one are told apart by comparing.
+    names: HashMap<u64, (u32, Box<str>, RangeName), BuildHasherDefault<Same>>,
+    open: u32,
+}
+
+/// Keys are hashes already.
+#[derive(Default)]
+struct Same(u64);
+
+impl std::hash::Hasher for Same {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+/// Names that a thread keeps.
+const MOST: usize = 4_096;
+
+thread_local! {
+    static THREAD: RefCell<Thread> = RefCell::new(Thread::default());
+}
+
+/// What a range is called: a text, or a name that was made known before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Called<'a> {
+    Text(&'a str),
+    Known(RangeName),
+}
+
+impl Thread {
+    fn name(&mut self, recording: &Recording, domain: u32, text: &str) -> RangeName {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u32(domain);
+        hasher.write(text.as_bytes());
+        let hash = hasher.finish();
+        match self.names.get(&hash) {
+            Some((of, known, name)) if *of == domain && **known == *text => *name,
+            _ => {
+                let name = recording.name(domain, text);
+                if self.names.len() < MOST {
+                    self.names.insert(hash, (domain, text.into(), name));
+                }
+                name
+            }
+        }
+    }
+
+    /// The number of open ranges of a domain.
+    fn depth(&mut self, domain: u32) -> &mut u32 {
+        let at = match self.depths.iter().position(|(of, _)| *of == domain) {
+            Some(at) => at,
+            None => {
+                self.depths.push((domain, 0));
+                self.depths.len() - 1
+            }
+        };
+        &mut self.depths[at].1
+    }
+}
+
+/// Of a range: unique among those that are open on a thread.
+fn number(domain: u32, depth: u32) -> u64 {
+    u64::from(domain) << 32 | u64::from(depth)
+}
+
+/// A range begins on this thread. Returns how many of its domain are open around it, as NVTX does.
+pub(crate) fn push(domain: u32, called: Called<'_>) -> i32 {
+    let Some(recording) = started() else { return -1 };
+    let begin = |thread: &mut Thread| {
+        let depth = *thread.depth(domain);
+        *thread.depth(domain) += 1;
+        // A library's range by itself would be a step.
+        if thread.open == 0 && recording.is_library(domain) {
+            thread.left_out.push((domain, depth));
+            return depth;
+        }
+        if thread.open == 0 {
+            recording.leave_program();
+        }
+        thread.open += 1;
+        let name = match called {
+            Called::Text(text) => thread.name(recording, domain, text),
+            Called::Known(name) => name,
+        };
+        recording.ranges.enter(name, number(domain, depth));
+        depth
+    };
+    let depth =
+        THREAD.try_with(|thread| thread.try_borrow_mut().ok().map(|mut thread| begin(&mut thread))).ok().flatten();
+    depth.and_then(|depth| i32::try_from(depth).ok()).unwrap_or(-1)
+}
+
+/// The innermost range of the domain ends. Returns how many are open around it; −2 if there was none.
+pub(crate) fn pop(domain: u32) -> i32 {
+    let Some(recording) = started() else { return -1 };
+    let end = |thread: &mut Thread| {
+        let open = thread.depth(domain);
+        let Some(depth) = open.checked_sub(1) else { return -2 };
+        *open = depth;
+        if let Some(at) = thread.left_out.iter().rposition(|of| *of == (domain, depth)) {
+            thread.left_out.remove(at);
+        } else {
+            thread.open = thread.open.saturating_sub(1);
+            recording.ranges.exit(number(domain, depth));
+        }
+        i32::try_from(depth).unwrap_or(-1)
+    };
+    let depth =
+        THREAD.try_with(|thread| thread.try_borrow_mut().ok().map(|mut thread| end(&mut thread))).ok().flatten();
+    depth.unwrap_or(-1)
+}

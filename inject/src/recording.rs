@@ -1,0 +1,195 @@
+//! The session of this process: who gets it, when it starts, how it ends.
+
+use crate::names::{Meanings, is_library};
+use candlescope::Scope;
+use candlescope_core::injected::{CHILDREN, CLAIM, NO_DOMAIN, PROGRAM_STEP, STEPS};
+use candlescope_core::run::env_key;
+use candlescope_core::{RangeKind, RangeName, Ranges};
+use regex::Regex;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Names kept by text; further ones are looked up anew each time.
+const MOST_NAMES: usize = 65_536;
+
+/// What is recorded of this process.
+pub(crate) struct Recording {
+    pub(crate) ranges: Ranges,
+    scope: Mutex<Option<Scope>>,
+    /// Names by domain and text.
+    names: Mutex<(Meanings, HashMap<(u32, Box<str>), RangeName>)>,
+    /// Texts of domains; the first one is for ranges without a domain.
+    domains: Mutex<Vec<Domain>>,
+    /// Ranges that may end on another thread than they began on.
+    pub(crate) unrecorded: AtomicU64,
+    process: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Domain {
+    name: Arc<str>,
+    is_library: bool,
+}
+
+static RECORDING: OnceLock<Option<Recording>> = OnceLock::new();
+
+thread_local! {
+    /// Whether the program's own step is open on this thread.
+    static IN_PROGRAM: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Number of the program's own step, among those of ranges.
+const PROGRAM: u64 = u64::MAX >> 1;
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The recording of this process, which starts when it is first asked for; `None` if there is none.
+pub(crate) fn recording() -> Option<&'static Recording> {
+    RECORDING.get_or_init(start).as_ref()
+}
+
+/// As [`recording`], of one that has started: for calls that come often.
+#[inline]
+pub(crate) fn started() -> Option<&'static Recording> {
+    RECORDING.get()?.as_ref()
+}
+
+fn start() -> Option<Recording> {
+    let steps = match std::env::var(STEPS).ok().map(|text| Regex::new(&text)).transpose() {
+        Ok(steps) => steps,
+        Err(error) => {
+            let why = error.to_string();
+            complain(&format!(
+                "{STEPS} is no regular expression ({}): nothing is recorded",
+                why.lines().last().unwrap_or(&why)
+            ));
+            return None;
+        }
+    };
+    if !claim() {
+        return None;
+    }
+    let (layer, scope) = candlescope::layer_from_env();
+    drop(layer);
+    let handle = scope.handle()?;
+    let program = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    handle.set_environment(env_key::INJECTED_PROGRAM.name(), program.unwrap_or_default());
+    let ranges = handle.ranges();
+    let none = Domain { name: NO_DOMAIN.into(), is_library: false };
+    Some(Recording {
+        ranges,
+        scope: Mutex::new(Some(scope)),
+        names: Mutex::new((Meanings::new(steps), HashMap::new())),
+        domains: Mutex::new(vec![none]),
+        unrecorded: AtomicU64::new(0),
+        process: std::process::id(),
+    })
+}
+
+/// Whether this process is the one that records. The first one that makes the file is, or every one where that is asked for.
+fn claim() -> bool {
+    if std::env::var_os(CHILDREN).is_some() {
+        return true;
+    }
+    let Some(file) = std::env::var_os(CLAIM).map(PathBuf::from) else { return true };
+    match OpenOptions::new().write(true).create_new(true).open(&file) {
+        Ok(_) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
+        Err(error) => {
+            complain(&format!("cannot make {}: {error}: nothing is recorded", file.display()));
+            false
+        }
+    }
+}
+
+/// One line on standard error.
+fn complain(text: &str) {
+    candlescope_core::diagnostics::print(&format!("candlescope: {text}\n"));
+}
+
+impl Recording {
+    /// The number of a domain.
+    pub(crate) fn domain(&self, name: &str) -> u32 {
+        let mut domains = lock(&self.domains);
+        if let Some(at) = domains.iter().position(|domain| &*domain.name == name) {
+            return u32::try_from(at).unwrap_or(0);
+        }
+        // A program that makes domains without end shares one.
+        if domains.len() >= 1_000 {
+            return 0;
+        }
+        domains.push(Domain { name: name.into(), is_library: is_library(name) });
+        u32::try_from(domains.len() - 1).unwrap_or(0)
+    }
+
+    /// The name of a range. May take a lock.
+    #[cold]
+    pub(crate) fn name(&self, domain: u32, text: &str) -> RangeName {
+        let of = lock(&self.domains).get(domain as usize).cloned();
+        let of = of.unwrap_or_else(|| Domain { name: NO_DOMAIN.into(), is_library: false });
+        let mut names = lock(&self.names);
+        let (meanings, known) = &mut *names;
+        if let Some(name) = known.get(&(domain, text.into())) {
+            return *name;
+        }
+        let called = meanings.name(text);
+        let kind = if of.is_library { RangeKind::Application } else { meanings.kind(&called) };
+        let name = self.ranges.name(&called, &of.name, kind);
+        if known.len() < MOST_NAMES {
+            known.insert((domain, text.into()), name);
+        }
+        name
+    }
+
+    /// Whether ranges of this domain begin no step.
+    pub(crate) fn is_library(&self, domain: u32) -> bool {
+        domain != 0 && lock(&self.domains).get(domain as usize).is_some_and(|of| of.is_library)
+    }
+
+    /// The program as one step, on this thread, until it makes a range there.
+    pub(crate) fn enter_program(&self) {
+        let name = self.ranges.name(PROGRAM_STEP, "candlescope", RangeKind::Interval);
+        if !IN_PROGRAM.replace(true) {
+            self.ranges.enter(name, PROGRAM);
+        }
+    }
+
+    /// Ends that step, if it is open on this thread.
+    #[inline]
+    pub(crate) fn leave_program(&self) {
+        if IN_PROGRAM.try_with(Cell::get).unwrap_or(false) {
+            IN_PROGRAM.set(false);
+            self.ranges.exit(PROGRAM);
+        }
+    }
+
+    /// Whether this is the process that records, and not one that was forked from it.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        std::process::id() == self.process
+    }
+
+    /// The process ends, on this thread: what is open here ends as well. The session ends by itself after that.
+    pub(crate) fn at_end(&self) {
+        if !self.is_of_this_process() {
+            return;
+        }
+        self.leave_program();
+        let unrecorded = self.unrecorded.load(Ordering::Relaxed);
+        let scope = lock(&self.scope);
+        if let Some(handle) = scope.as_ref().and_then(Scope::handle).filter(|_| unrecorded > 0) {
+            handle.set_environment(env_key::RANGES_UNRECORDED.name(), unrecorded);
+        }
+    }
+
+    /// Ends the session.
+    pub(crate) fn end(&self) {
+        let scope = lock(&self.scope).take();
+        drop(scope);
+    }
+}

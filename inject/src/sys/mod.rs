@@ -1,0 +1,59 @@
+//! What others call in this library: the driver, NVTX, the end of the process. Nothing unwinds into them.
+#![allow(unsafe_code, reason = "functions that C libraries find by their names and call")]
+
+mod nvtx;
+#[cfg(target_os = "linux")]
+mod underscore_exit;
+
+use crate::recording::{recording, started};
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+/// Runs what a call of a C library does; a panic becomes `otherwise`.
+#[inline]
+fn guarded<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
+}
+
+extern "C" fn at_exit() {
+    guarded((), || {
+        if let Some(recording) = started() {
+            recording.at_end();
+        }
+    });
+}
+
+/// Starts the recording, unless there is none, and has it end with the process.
+fn begin() -> bool {
+    static REGISTER: Once = Once::new();
+    let is_recording = recording().is_some();
+    if is_recording {
+        // After the session has registered its own end, so that this comes before it.
+        // SAFETY: the function does not unwind, and lives as long as the process: the library is never unloaded, because the
+        // driver and NVTX keep it, and so does the session's own registration.
+        REGISTER.call_once(|| {
+            _ = unsafe { libc::atexit(at_exit) };
+            #[cfg(target_os = "linux")]
+            underscore_exit::watch();
+        });
+    }
+    is_recording
+}
+
+/// What the driver calls in `cuInit`, on the thread that calls that.
+///
+/// Returns 1, as it wants.
+// SAFETY: the name is the one that the driver looks for in a library of its variable, and nobody else's.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "the driver looks for this name")]
+pub extern "C" fn InitializeInjection() -> c_int {
+    guarded((), || {
+        if begin()
+            && let Some(recording) = started()
+        {
+            recording.enter_program();
+        }
+    });
+    1
+}

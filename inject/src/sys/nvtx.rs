@@ -1,0 +1,246 @@
+//! NVTX's side: its tables of functions, which a tool fills in (`nvtxDetail/nvtxTypes.h` of NVTX 3).
+//!
+//! NVTX is a header: every library of a program that makes ranges has tables of its own, and asks for itself. What it hands out
+//! (domains, strings) goes to all of them.
+
+use super::{begin, guarded};
+use crate::ranges::{Called, pop, push};
+use crate::recording::started;
+use candlescope_core::RangeName;
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+/// `nvtxEventAttributes_v2`. Later versions are longer and begin the same.
+#[repr(C)]
+struct Attributes {
+    version: u16,
+    size: u16,
+    category: u32,
+    color_type: i32,
+    color: u32,
+    payload_type: i32,
+    reserved: i32,
+    payload: u64,
+    message_type: i32,
+    message: *const c_void,
+}
+
+/// Kinds of messages.
+const ASCII: i32 = 1;
+const UNICODE: i32 = 2;
+const REGISTERED: i32 = 3;
+
+/// A character of C's `wchar_t`.
+type Wide = u32;
+
+/// A text that a program registered, behind the handle that it got.
+struct Registered {
+    name: RangeName,
+}
+
+const TABLE_CALLBACKS: c_uint = 1;
+const MODULE_CORE: c_uint = 1;
+const MODULE_CORE2: c_uint = 5;
+
+type GetExportTable = unsafe extern "C" fn(c_uint) -> *const Callbacks;
+type Entries = *mut *mut *const c_void;
+
+/// `NvtxExportTableCallbacks`.
+#[repr(C)]
+struct Callbacks {
+    size: usize,
+    module_table: unsafe extern "C" fn(c_uint, *mut Entries, *mut c_uint) -> c_int,
+}
+
+/// Functions for ranges without a domain, by their place in the table.
+const CORE: &[(usize, *const c_void)] = &[
+    (4, start_ex as *const c_void),
+    (5, start_a as *const c_void),
+    (6, start_w as *const c_void),
+    (7, end as *const c_void),
+    (8, push_ex as *const c_void),
+    (9, push_a as *const c_void),
+    (10, push_w as *const c_void),
+    (11, pop_plain as *const c_void),
+];
+
+/// Those with one.
+const CORE2: &[(usize, *const c_void)] = &[
+    (2, domain_start_ex as *const c_void),
+    (3, domain_end as *const c_void),
+    (4, domain_push_ex as *const c_void),
+    (5, domain_pop as *const c_void),
+    (10, register_a as *const c_void),
+    (11, register_w as *const c_void),
+    (12, create_a as *const c_void),
+    (13, create_w as *const c_void),
+];
+
+/// What NVTX calls, with the function by which its tables are found. Returns 1 if it listens.
+///
+/// # Safety
+/// `get_table` is NVTX's own.
+// SAFETY: the name is the one that NVTX looks for in a library of its variable, and nobody else's.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "NVTX looks for this name")]
+pub unsafe extern "C" fn InitializeInjectionNvtx2(get_table: Option<GetExportTable>) -> c_int {
+    let fill = || {
+        let get_table = get_table?;
+        begin().then_some(())?;
+        // SAFETY: NVTX's function returns a static table or null.
+        let callbacks = unsafe { get_table(TABLE_CALLBACKS).as_ref() }?;
+        for (module, functions) in [(MODULE_CORE, CORE), (MODULE_CORE2, CORE2)] {
+            let (mut table, mut size): (Entries, c_uint) = (ptr::null_mut(), 0);
+            // SAFETY: both out parameters are valid for the call.
+            if unsafe { (callbacks.module_table)(module, &mut table, &mut size) } != 1 || table.is_null() {
+                continue;
+            }
+            for &(at, function) in functions.iter().filter(|(at, _)| *at < size as usize) {
+                // SAFETY: the table has `size` entries, which point to NVTX's function pointers or are null; they are ours to
+                // set while it initialises, which one thread does while the others wait.
+                unsafe {
+                    let entry = *table.add(at);
+                    if !entry.is_null() {
+                        *entry = function;
+                    }
+                }
+            }
+        }
+        Some(())
+    };
+    c_int::from(guarded(None, fill).is_some())
+}
+
+/// The number of the domain of a handle; handles are these numbers.
+fn domain_of(handle: *const c_void) -> u32 {
+    u32::try_from(handle.addr()).unwrap_or(0)
+}
+
+/// A text in UTF-8. Texts of programs are usually short and plain.
+fn text<'a>(string: *const c_char) -> Cow<'a, str> {
+    if string.is_null() {
+        return "".into();
+    }
+    // SAFETY: NVTX's callers give strings that end in a NUL and live through the call.
+    unsafe { CStr::from_ptr(string) }.to_string_lossy()
+}
+
+/// The same of wide characters.
+fn wide(string: *const Wide) -> String {
+    let mut text = String::new();
+    if string.is_null() {
+        return text;
+    }
+    for at in 0.. {
+        // SAFETY: the string ends in a NUL, before which nothing is read beyond.
+        match unsafe { *string.add(at) } {
+            0 => break,
+            c => text.push(char::from_u32(c).unwrap_or(char::REPLACEMENT_CHARACTER)),
+        }
+    }
+    text
+}
+
+/// A range with these attributes begins.
+///
+/// # Safety
+/// `attributes` is null or points to attributes as NVTX's callers give them.
+unsafe fn push_with(domain: u32, attributes: *const Attributes) -> c_int {
+    // SAFETY: by the caller.
+    let Some(attributes) = (unsafe { attributes.as_ref() }) else { return -1 };
+    if usize::from(attributes.size) < size_of::<Attributes>() {
+        return -1;
+    }
+    match attributes.message_type {
+        ASCII => push(domain, Called::Text(&text(attributes.message.cast()))),
+        UNICODE => push(domain, Called::Text(&wide(attributes.message.cast()))),
+        REGISTERED => {
+            // SAFETY: a handle that this tool gave out, or null.
+            match unsafe { attributes.message.cast::<Registered>().as_ref() } {
+                Some(registered) => push(domain, Called::Known(registered.name)),
+                None => push(domain, Called::Text("")),
+            }
+        }
+        _ => push(domain, Called::Text("")),
+    }
+}
+
+/// A range that may end on any thread: counted, because an interval belongs to one.
+fn start() -> u64 {
+    started().map_or(0, |recording| recording.unrecorded.fetch_add(1, Ordering::Relaxed) + 1)
+}
+
+extern "C" fn start_ex(_: *const Attributes) -> u64 {
+    start()
+}
+
+extern "C" fn start_a(_: *const c_char) -> u64 {
+    start()
+}
+
+extern "C" fn start_w(_: *const Wide) -> u64 {
+    start()
+}
+
+extern "C" fn end(_: u64) {}
+
+extern "C" fn domain_start_ex(_: *const c_void, _: *const Attributes) -> u64 {
+    start()
+}
+
+extern "C" fn domain_end(_: *const c_void, _: u64) {}
+
+unsafe extern "C" fn push_ex(attributes: *const Attributes) -> c_int {
+    // SAFETY: NVTX passes on what its caller gave.
+    guarded(-1, || unsafe { push_with(0, attributes) })
+}
+
+extern "C" fn push_a(string: *const c_char) -> c_int {
+    guarded(-1, || push(0, Called::Text(&text(string))))
+}
+
+extern "C" fn push_w(string: *const Wide) -> c_int {
+    guarded(-1, || push(0, Called::Text(&wide(string))))
+}
+
+extern "C" fn pop_plain() -> c_int {
+    guarded(-1, || pop(0))
+}
+
+unsafe extern "C" fn domain_push_ex(domain: *const c_void, attributes: *const Attributes) -> c_int {
+    // SAFETY: NVTX passes on what its caller gave.
+    guarded(-1, || unsafe { push_with(domain_of(domain), attributes) })
+}
+
+extern "C" fn domain_pop(domain: *const c_void) -> c_int {
+    guarded(-1, || pop(domain_of(domain)))
+}
+
+fn register(domain: *const c_void, string: &str) -> *const c_void {
+    let Some(recording) = started() else { return ptr::null() };
+    let name = recording.name(domain_of(domain), string);
+    // Programs keep handles as long as they like.
+    ptr::from_ref(Box::leak(Box::new(Registered { name }))).cast()
+}
+
+extern "C" fn register_a(domain: *const c_void, string: *const c_char) -> *const c_void {
+    guarded(ptr::null(), || register(domain, &text(string)))
+}
+
+extern "C" fn register_w(domain: *const c_void, string: *const Wide) -> *const c_void {
+    guarded(ptr::null(), || register(domain, &wide(string)))
+}
+
+fn create(name: &str) -> *const c_void {
+    started().map_or(ptr::null(), |recording| ptr::without_provenance(recording.domain(name) as usize))
+}
+
+extern "C" fn create_a(name: *const c_char) -> *const c_void {
+    guarded(ptr::null(), || create(&text(name)))
+}
+
+extern "C" fn create_w(name: *const Wide) -> *const c_void {
+    guarded(ptr::null(), || create(&wide(name)))
+}
