@@ -84,6 +84,11 @@ fn number(domain: u32, depth: u32) -> u64 {
     u64::from(domain) << 32 | u64::from(depth)
 }
 
+/// Whether this thread is in no range.
+pub(crate) fn none_open() -> bool {
+    THREAD.try_with(|thread| thread.try_borrow().is_ok_and(|thread| thread.open == 0)).unwrap_or(false)
+}
+
 /// A range begins on this thread. Returns how many of its domain are open around it, as NVTX does.
 pub(crate) fn push(domain: u32, called: Called<'_>) -> i32 {
     let Some(recording) = started() else { return -1 };

@@ -19,6 +19,7 @@ const MOST_NAMES: usize = 65_536;
 /// What is recorded of this process.
 pub(crate) struct Recording {
     pub(crate) ranges: Ranges,
+    program: RangeName,
     scope: Mutex<Option<Scope>>,
     /// Names by domain and text.
     names: Mutex<(Meanings, HashMap<(u32, Box<str>), RangeName>)>,
@@ -37,9 +38,18 @@ struct Domain {
 
 static RECORDING: OnceLock<Option<Recording>> = OnceLock::new();
 
+/// The program's own step on a thread.
+#[derive(Debug, Clone, Copy, Default)]
+struct Program {
+    is_open: bool,
+    /// It wanted a result: its next call begins another one.
+    has_fetched: bool,
+    /// It was begun again because its kernels were not recorded, which does not help twice.
+    is_renewed: bool,
+}
+
 thread_local! {
-    /// Whether the program's own step is open on this thread.
-    static IN_PROGRAM: Cell<bool> = const { Cell::new(false) };
+    static HERE: Cell<Program> = const { Cell::new(Program { is_open: false, has_fetched: false, is_renewed: false }) };
 }
 
 /// Number of the program's own step, among those of ranges.
@@ -75,6 +85,8 @@ fn start() -> Option<Recording> {
     if !claim() {
         return None;
     }
+    #[cfg(feature = "gpu")]
+    candlescope_collectors::cupti::tell_of_calls(told);
     let (layer, scope) = candlescope::layer_from_env();
     drop(layer);
     let handle = scope.handle()?;
@@ -83,6 +95,7 @@ fn start() -> Option<Recording> {
     let ranges = handle.ranges();
     let none = Domain { name: NO_DOMAIN.into(), is_library: false };
     Some(Recording {
+        program: ranges.name(PROGRAM_STEP, NO_DOMAIN, RangeKind::Interval),
         ranges,
         scope: Mutex::new(Some(scope)),
         names: Mutex::new((Meanings::new(steps), HashMap::new())),
@@ -90,6 +103,18 @@ fn start() -> Option<Recording> {
         unrecorded: AtomicU64::new(0),
         process: std::process::id(),
     })
+}
+
+/// What CUPTI's callbacks say of calls on their thread.
+#[cfg(feature = "gpu")]
+fn told(call: candlescope_collectors::cupti::FollowedCall) {
+    use candlescope_collectors::cupti::FollowedCall;
+    let Some(recording) = started() else { return };
+    match call {
+        FollowedCall::Begins { outside } => recording.launches(outside),
+        FollowedCall::Fetched => recording.fetched(),
+        _ => {}
+    }
 }
 
 /// Whether this process is the one that records. The first one that makes the file is, or every one where that is asked for.
@@ -152,21 +177,42 @@ impl Recording {
         domain != 0 && lock(&self.domains).get(domain as usize).is_some_and(|of| of.is_library)
     }
 
-    /// The program as one step, on this thread, until it makes a range there.
+    /// The program as a step, on this thread, until it makes a range here.
     pub(crate) fn enter_program(&self) {
-        let name = self.ranges.name(PROGRAM_STEP, "candlescope", RangeKind::Interval);
-        if !IN_PROGRAM.replace(true) {
-            self.ranges.enter(name, PROGRAM);
+        if !HERE.get().is_open {
+            self.ranges.enter(self.program, PROGRAM);
+            HERE.set(Program { is_open: true, ..HERE.get() });
         }
     }
 
     /// Ends that step, if it is open on this thread.
     #[inline]
     pub(crate) fn leave_program(&self) {
-        if IN_PROGRAM.try_with(Cell::get).unwrap_or(false) {
-            IN_PROGRAM.set(false);
+        let here = HERE.try_with(Cell::get).unwrap_or_default();
+        if here.is_open {
+            HERE.set(Program { is_open: false, ..here });
             self.ranges.exit(PROGRAM);
         }
+    }
+
+    /// Work is put on a device by this thread. Without ranges around it, it belongs to a step of the program, which lasts until
+    /// it has wanted a result and goes on after that: in generation, a token.
+    #[inline]
+    pub(crate) fn launches(&self, outside: bool) {
+        let Ok(here) = HERE.try_with(Cell::get) else { return };
+        let ends = here.is_open && here.has_fetched;
+        let begins = outside && (!here.is_open || !here.is_renewed);
+        if (ends || begins) && crate::ranges::none_open() {
+            self.leave_program();
+            HERE.set(Program { is_open: false, has_fetched: false, is_renewed: !ends });
+            self.enter_program();
+        }
+    }
+
+    /// This thread wants a result.
+    #[inline]
+    pub(crate) fn fetched(&self) {
+        let _ = HERE.try_with(|here| here.set(Program { has_fetched: true, ..here.get() }));
     }
 
     /// Whether this is the process that records, and not one that was forked from it.

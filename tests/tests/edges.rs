@@ -99,7 +99,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     // Goes into programs of others.
-    ("candlescope-inject", &["candlescope", "candlescope-core"]),
+    ("candlescope-inject", &["candlescope", "candlescope-collectors", "candlescope-core"]),
     // Starts programs, and knows no model.
     (
         "candlescope-optimise",

@@ -112,18 +112,34 @@ pub(super) fn copies(domain: Domain, cbid: u32) -> bool {
     domain == Domain::Driver && COPIES.get(cbid as usize / 64).is_some_and(|word| word >> (cbid % 64) & 1 == 1)
 }
 
+/// Whether a call copies from a device to the host, by its name.
+#[inline]
+pub(super) fn fetches(domain: Domain, cbid: u32) -> bool {
+    domain == Domain::Driver && FETCHES.get(cbid as usize / 64).is_some_and(|word| word >> (cbid % 64) & 1 == 1)
+}
+
 /// The numbers of [`DRIVER`]'s copies, a bit each.
-const COPIES: [u64; 16] = {
+const COPIES: [u64; 16] = beginning_with(b"cuMemcpy");
+/// Of these, those from a device to the host.
+const FETCHES: [u64; 16] = beginning_with(b"cuMemcpyDtoH");
+
+/// The numbers of [`DRIVER`]'s calls whose names begin so.
+const fn beginning_with(prefix: &[u8]) -> [u64; 16] {
     let (mut bits, mut at) = ([0; 16], 0);
     while at < DRIVER.len() {
         let (cbid, name) = DRIVER[at];
-        if let [b'c', b'u', b'M', b'e', b'm', b'c', b'p', b'y', ..] = name.as_bytes() {
+        let name = name.as_bytes();
+        let mut same = 0;
+        while same < prefix.len() && same < name.len() && name[same] == prefix[same] {
+            same += 1;
+        }
+        if same == prefix.len() {
             bits[cbid as usize / 64] |= 1 << (cbid % 64);
         }
         at += 1;
     }
     bits
-};
+}
 
 /// A name as CUPTI writes it (`cuMemcpyHtoDAsync_v2_ptsz`, `cudaLaunchKernel_v7000`) without the suffixes of its
 /// variants.

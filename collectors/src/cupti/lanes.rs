@@ -179,6 +179,12 @@ pub(super) fn pop() {
     with_lane(|lane| lane.open.pop());
 }
 
+/// Whether what this thread launches now has no interval, or one of a step in no window.
+#[inline]
+pub(super) fn is_outside() -> bool {
+    with_lane(|lane| lane.open.last().is_none_or(|open| open.outside_window)).unwrap_or(false)
+}
+
 /// A call of this thread is over. Never waits; allocates for a thread's first call only. One that was captured into a graph
 /// launched nothing, and is not kept: its record would be waited for.
 ///

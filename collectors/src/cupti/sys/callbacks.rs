@@ -4,10 +4,11 @@
 
 use super::super::buffers::{Buffer, Filled, Pool};
 use super::super::calls::Domain;
-use super::super::calls::{OnContexts, OnGraphs, copies, on_contexts, on_graphs};
+use super::super::calls::{OnContexts, OnGraphs, copies, fetches, on_contexts, on_graphs};
 use super::super::detach::Link;
 use super::super::in_flight::Began;
 use super::super::lanes;
+use super::super::told::{FollowedCall, told};
 use crate::driver_gate::GATE;
 use std::ffi::{c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -199,6 +200,9 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
             // SAFETY: where it is not null it is the call's own word, for our use.
             unsafe { *data.shared = start };
         }
+        if let Some(told) = told().filter(|_| lanes::is_recording()) {
+            let _ = catch_unwind(|| told(FollowedCall::Begins { outside: lanes::is_outside() }));
+        }
         return;
     }
     if LINK.is_requested() {
@@ -216,6 +220,9 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
     let Some(start) = lanes::recorded(start, now) else { return };
     let correlation = data.correlation;
     let _ = catch_unwind(|| lanes::launched(domain, cbid, correlation, start, now));
+    if let Some(told) = told().filter(|_| fetches(domain, cbid)) {
+        let _ = catch_unwind(|| told(FollowedCall::Fetched));
+    }
 }
 
 /// Detaches CUPTI from the process, once, at the end of a call, as NVIDIA requires.

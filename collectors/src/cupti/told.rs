@@ -1,0 +1,29 @@
+//! Who is told of calls while they are followed: for programs that mark no intervals, whose steps follow from what they call.
+
+use std::sync::OnceLock;
+
+/// A call of a thread, told on that thread. CUPTI may be in the middle of it: nothing may be called in CUDA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FollowedCall {
+    /// A call begins that puts work on a device.
+    Begins {
+        /// Whether no interval is open around it, or none of a step in the window.
+        outside: bool,
+    },
+    /// A copy from the device to the host was put on a stream: the program wants a result.
+    Fetched,
+}
+
+static TOLD: OnceLock<fn(FollowedCall)> = OnceLock::new();
+
+/// Has `told` called at each call that puts work on a device, while kernels are recorded. The first one in a process stays.
+pub fn tell_of_calls(told: fn(FollowedCall)) {
+    let _ = TOLD.set(told);
+}
+
+/// Who is told, if anybody.
+#[inline]
+pub(super) fn told() -> Option<fn(FollowedCall)> {
+    TOLD.get().copied()
+}

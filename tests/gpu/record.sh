@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# `candlescope record` on PyTorch as it is: every mode of record_torch.py recorded, kernels beside PyTorch's own profiler, what recording
+# costs beside nothing, Kineto and Nsight Systems; programs that crash, that fork, that have no CUDA, and one in C. Five minutes of a GPU.
+# Usage: tests/gpu/record.sh
+#   CANDLESCOPE                the command (default: target/debug/candlescope)
+#   CANDLESCOPE_INJECT_LIBRARY the library (default: beside it)
+#   OUT                        folder for runs (default: target/bench/record)
+#   ROUNDS                     rounds of costs (3), TOKENS tokens of each (200)
+#   NSYS                       Nsight Systems, if it is to be compared with
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+cs=${CANDLESCOPE:-$root/target/debug/candlescope}
+out=${OUT:-$root/target/bench/record}
+tokens=${TOKENS:-200}
+mkdir -p "$out"
+torch() { python3 -W ignore "$here/record_torch.py" "$@"; }
+recorded() { # NAME OPTIONS… -- MODE…
+  local name=$1 options=()
+  shift
+  while [ "$1" != -- ]; do options+=("$1"); shift; done
+  shift
+  "$cs" record --out "$out/$name" "${options[@]}" -- python3 -W ignore "$here/record_torch.py" "$@" 2>&1
+  echo "status $?"
+}
+ask() { "$cs" query "$1" "$out/$2"; }
+
+nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
+echo "-- each way"
+for mode in eager ranges emit compile graph threads; do
+  echo "[$mode]"
+  recorded "$mode" -- "$mode" --tokens 50
+  ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" "$mode"
+  ask "SELECT kind, count(*) AS n, sum(CASE WHEN path IS NULL THEN 1 ELSE 0 END) AS without_interval, sum(CASE WHEN graph IS NULL THEN 0 ELSE 1 END) AS of_graphs, CAST(sum(gpu_dur_ns) AS BIGINT) AS ns FROM kernels GROUP BY kind ORDER BY n DESC" "$mode"
+done
+echo "[8b]"
+recorded ranges-8b -- ranges --shape 8b --tokens 30
+ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" ranges-8b
+echo "-- a forked worker that ends by _exit; no CUDA; a crash"
+recorded fork --follow-forks -- fork --tokens 20
+recorded none -- none
+"$cs" record --out "$out/crash" -- python3 -W ignore -c 'import os, torch; torch.ones(1000, 1000, device="cuda").sum().item(); os.abort()' 2>&1 | tail -2
+"$cs" record --out "$out/killed" -- python3 -W ignore -c '
+import os, time, torch
+began = time.time()
+while time.time() < began + 5: torch.ones(1000, 1000, device="cuda").sum().item()
+os.kill(os.getpid(), 9)' 2>&1 | tail -2
+echo "-- beside PyTorch's profiler: kernels of the same tokens"
+torch ranges --tokens 50 --kineto "$out/kineto.json"
+ask "SELECT count(*) AS kernels, sum(gpu_dur_ns) / 1e3 AS us FROM kernels WHERE kind = 'kernel' AND path IS NOT NULL AND path <> 'program'" ranges
+ask "SELECT count(*) AS kernels, sum(gpu_dur_ns) / 1e3 AS us FROM kernels WHERE kind = 'kernel'" ranges
+echo "-- costs, in turns: milliseconds a token"
+for round in $(seq "${ROUNDS:-3}"); do
+  echo "plain $(torch ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
+  echo "loaded $("$cs" record --cupti off --no-nvtx --out "$out/cost-$round-loaded" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
+  echo "ranges $("$cs" record --cupti off --out "$out/cost-$round-ranges" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
+  echo "windows $("$cs" record --cupti 5/100 --out "$out/cost-$round-windows" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
+  echo "all $("$cs" record --out "$out/cost-$round-all" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
+  echo "kineto $(torch ranges --tokens "$tokens" --kineto "$out/k.json" | grep -o '"ms": [0-9.]*')"
+  if [ -n "${NSYS:-}" ]; then
+    echo "nsys $("$NSYS" profile -t cuda,nvtx --sample=none --cpuctxsw=none --force-overwrite=true -o "$out/nsys" python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" 2>/dev/null | grep -o '"ms": [0-9.]*')"
+  fi
+done

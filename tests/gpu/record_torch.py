@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Llama in PyTorch (transformers, random weights), decoded token by token: a program for `candlescope record`, which knows nothing of it.
+
+    record_torch.py MODE [--shape smollm2|8b] [--tokens N] [--kineto FILE]
+
+MODE: eager (no ranges), ranges (prefill, decode, layer N), emit (torch.autograd.profiler.emit_nvtx), compile, graph, threads (four
+decode at once), fork (a forked worker does it), none (no CUDA). With --kineto PyTorch's own profiler records the same tokens: kernels
+only. Prints `RESULT {json}`: milliseconds a token (median), a sum of the tokens, and what Kineto counted.
+"""
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+
+options = argparse.ArgumentParser()
+options.add_argument("mode", choices=["eager", "ranges", "emit", "compile", "graph", "threads", "fork", "none"])
+options.add_argument("--shape", choices=["smollm2", "8b"], default="smollm2")
+options.add_argument("--tokens", type=int, default=100)
+options.add_argument("--kineto")
+options = options.parse_args()
+if options.mode == "none":
+    print("RESULT {}")
+    sys.exit(5)
+if options.mode == "fork":
+    # The parent has no CUDA; its child does the work and ends by _exit, as multiprocessing's workers do.
+    child = os.fork()
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+
+SHAPES = {
+    "smollm2": dict(hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9, num_key_value_heads=3,
+                    vocab_size=49152, tie_word_embeddings=True),
+    "8b": dict(hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,
+               vocab_size=128256, tie_word_embeddings=False),
+}
+PROMPT, WARM = 64, 5
+torch.manual_seed(42)
+torch.set_grad_enabled(False)
+config = LlamaConfig(max_position_embeddings=2048, attn_implementation="sdpa", **SHAPES[options.shape])
+with torch.device("cuda"):
+    torch.set_default_dtype(torch.bfloat16)
+    model = LlamaForCausalLM(config).eval()
+    torch.set_default_dtype(torch.float32)
+nvtx = torch.cuda.nvtx
+if options.mode == "ranges":
+    for number, layer in enumerate(model.model.layers):
+        layer.register_forward_pre_hook(lambda *_, name=f"layer {number}": nvtx.range_push(name) and None)
+        layer.register_forward_hook(lambda *_: nvtx.range_pop() and None)
+
+
+@contextlib.contextmanager
+def span(name):
+    if options.mode != "ranges":
+        yield
+        return
+    nvtx.range_push(name)
+    yield
+    nvtx.range_pop()
+
+
+def decode(tokens, ids):
+    """Milliseconds of each token, which the host reads, and the tokens."""
+    cache = StaticCache(config=config, max_batch_size=1, max_cache_len=PROMPT + WARM + tokens + 8, device="cuda", dtype=torch.bfloat16)
+    at = torch.arange(PROMPT, device="cuda")
+    with span("prefill"):
+        out = model(ids, past_key_values=cache, cache_position=at, position_ids=at.unsqueeze(0), use_cache=True)
+        token = out.logits[:, -1:].argmax(-1)
+        token.item()
+    position = torch.full((1,), PROMPT, dtype=torch.long, device="cuda")
+
+    def step():
+        out = model(token, past_key_values=cache, cache_position=position, position_ids=position.unsqueeze(0), use_cache=True)
+        token.copy_(out.logits[:, -1:].argmax(-1))
+        position.add_(1)
+
+    run = step
+    if options.mode == "compile":
+        run = torch.compile(step)
+    for _ in range(WARM):
+        run()
+        token.item()
+    if options.mode == "graph":
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        run = graph.replay
+    times, found = [], []
+    for _ in range(tokens):
+        begun = time.perf_counter()
+        with span("decode"):
+            run()
+            found.append(token.item())
+        times.append((time.perf_counter() - begun) * 1e3)
+    return times, found
+
+
+ids = torch.randint(0, config.vocab_size, (1, PROMPT), device="cuda")
+result = {"mode": options.mode, "shape": options.shape, "torch": torch.__version__, "device": torch.cuda.get_device_name()}
+around = torch.autograd.profiler.emit_nvtx(record_shapes=True) if options.mode == "emit" else contextlib.nullcontext()
+if options.mode == "threads":
+    done = [None] * 4
+    threads = [threading.Thread(target=lambda n=n: done.__setitem__(n, decode(options.tokens, ids))) for n in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    times, tokens = [ms for times, _ in done for ms in times], [token for _, found in done for token in found]
+elif options.kineto:
+    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        times, tokens = decode(options.tokens, ids)
+    profiled.export_chrome_trace(options.kineto)
+    with open(options.kineto) as file:
+        kernels = [event for event in json.load(file)["traceEvents"] if event.get("cat") == "kernel"]
+    result |= {"kineto_kernels": len(kernels), "kineto_us": sum(event["dur"] for event in kernels)}
+else:
+    with around:
+        times, tokens = decode(options.tokens, ids)
+result |= {"ms": statistics.median(times), "n": len(times), "tokens": sum(tokens)}
+print("RESULT", json.dumps(result), flush=True)
+if options.mode == "fork":
+    os._exit(4)
