@@ -33,6 +33,34 @@ fn moved(dir: &Path, id: &str, days_before: i64) {
     fs::write(path, manifest.to_string()).unwrap();
 }
 
+/// The notebook's figures are those of the summary.
+fn notebook(archive: &Path) {
+    let Some(python) = require(&PYTHON) else { return };
+    let output = std::process::Command::new(python)
+        .arg(Path::new(ROOT).join("tests/python/run_notebook.py"))
+        .arg(Path::new(ROOT).join("examples/notebooks/fleet.ipynb"))
+        .env("CANDLESCOPE_ARCHIVE", archive)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = json(&text(&output.stdout));
+    assert_eq!(said["plots"].as_array().map(Vec::len), Some(2), "{said}");
+    let summary = json(&ok(&["summary", archive.to_str().unwrap(), "--json"]));
+    let trends = summary["groups"][0]["trends"].as_array().unwrap();
+    assert_eq!(said["figures"]["runs"], summary["runs"]);
+    for name in ["ttft_ns", "tpot_ns"] {
+        let trend = trends.iter().find(|trend| trend["figure"]["name"] == name).unwrap();
+        let days = trend["days"].as_array().unwrap();
+        assert_eq!(said["figures"]["days"].as_array().map(Vec::len), Some(days.len()));
+        for day in days {
+            let found = said["figures"][name][day["day"].as_str().unwrap()].as_f64().unwrap();
+            let expected = day["median"].as_f64().unwrap() * 1e6;
+            assert!((found / expected - 1.0).abs() < 1e-9, "{name} on {}: {found} and {expected}", day["day"]);
+        }
+    }
+    assert!(said["figures"]["operators"].as_u64() > Some(5), "{said}");
+}
+
 #[test]
 fn a_change_shows_with_its_day_and_leads_to_its_runs() {
     let dir = tempfile::tempdir().unwrap();
@@ -90,6 +118,7 @@ fn a_change_shows_with_its_day_and_leads_to_its_runs() {
         let since = json(&ok(&["summary", place, "--since", ttft["days"][6]["day"].as_str().unwrap(), "--json"]));
         assert_eq!(since["runs"], 12);
     }
+    notebook(&archive);
     let archive = archive.to_str().unwrap();
     assert!(fails(&["trend", "speed", archive]).contains("decode_tokens_per_s"));
     assert!(fails(&["summary", archive, "--by", "option.colour"]).contains("no run has the option `colour`"));

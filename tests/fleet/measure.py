@@ -49,9 +49,16 @@ def run(command, **more):
 
 def peak(command):
     """Output, seconds, and peak memory in MiB of a command."""
-    with tempfile.NamedTemporaryFile() as file:
-        out, took = run(["/usr/bin/time", "-f", "%M", "-o", file.name, *map(str, command)])
-        return out, took, int(Path(file.name).read_text().split()[-1]) / 1024
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        began = time.monotonic()
+        process = subprocess.Popen(list(map(str, command)), stdout=out, stderr=err)
+        _, status, usage = os.wait4(process.pid, 0)
+        took = time.monotonic() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0), err.seek(0)
+        if process.returncode != 0:
+            sys.exit(f"{command}: {err.read().decode()[-2000:]}")
+        return out.read().decode(), took, usage.ru_maxrss / 1024
 
 
 def forget_files():
