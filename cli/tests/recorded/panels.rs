@@ -47,7 +47,12 @@ fn all_asked() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let grafana = Path::new(ROOT).join("grafana");
     for file in std::fs::read_dir(grafana.join("dashboards")).expect("dashboards") {
-        let dashboard = json(&std::fs::read_to_string(file.expect("a file").path()).expect("readable"));
+        let file = file.expect("a file").path();
+        // What it asks for comes from `summary --openmetrics`, whose own test holds the two together.
+        if file.ends_with("fleet.json") {
+            continue;
+        }
+        let dashboard = json(&std::fs::read_to_string(file).expect("readable"));
         for panel in dashboard["panels"].as_array().expect("panels") {
             let targets = panel["targets"].as_array().into_iter().flatten();
             targets.filter_map(|target| target["expr"].as_str()).for_each(|expr| asked(expr, &mut all));
