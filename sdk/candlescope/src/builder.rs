@@ -47,6 +47,22 @@ impl Builder {
         self.parquet_with(candlescope_exporters::parquet::ParquetConfig::new(run.as_ref()))
     }
 
+    /// Writes a run into a new directory below `dir`, of a name that no other process's has on this machine.
+    #[cfg(feature = "parquet")]
+    pub fn parquet_below(self, dir: impl AsRef<std::path::Path>) -> Self {
+        let run_id = format!("run-{}-{}", candlescope_core::HostNs::now().0 / 1_000_000, std::process::id());
+        self.parquet(dir.as_ref().join(&run_id)).run_id(&run_id)
+    }
+
+    /// The same in the folders `date=…/machine=…/` of `root`, which many machines share: engines that know Hive's folders
+    /// read the days and machines that a question needs.
+    #[cfg(feature = "parquet")]
+    pub fn parquet_hive(self, root: impl AsRef<std::path::Path>) -> Self {
+        let now_ns = candlescope_core::HostNs::now().0;
+        let folders = candlescope_core::hive::folders(now_ns, &candlescope_core::host_name());
+        self.parquet_below(root.as_ref().join(folders))
+    }
+
     /// Like [`parquet`](Builder::parquet), with the given rotation, budget and compression.
     #[cfg(feature = "parquet")]
     pub fn parquet_with(mut self, config: candlescope_exporters::parquet::ParquetConfig) -> Self {

@@ -20,13 +20,7 @@ options! {
             feature: "parquet",
             read: not_empty, "a directory, as in parquet=./runs",
             to: |b, dir: String, config| {
-                let now_ns = candlescope_core::HostNs::now().0;
-                let run_id = format!("run-{}-{}", now_ns / 1_000_000, std::process::id());
-                let mut below = std::path::PathBuf::from(dir);
-                if config.parquet_hive {
-                    below.push(candlescope_core::hive::folders(now_ns, &candlescope_core::host_name()));
-                }
-                b.parquet(below.join(&run_id)).run_id(&run_id)
+                if config.parquet_hive { b.parquet_hive(dir) } else { b.parquet_below(dir) }
             },
         }
         /// Put the run's directory below `date=…/machine=…/` in `DIR`: a folder that many machines share, of which engines that
