@@ -498,7 +498,7 @@ FLEET = dashboard(
         ]),
         ("Throughput and energy", 12, 9, [
             fleet("Decode throughput", "short", "Output tokens a second while steps decode.", "decode_tokens_per_second"),
-            fleet("Decode energy", "joule", "Energy an output token while steps decode.", "decode_energy_joules_per_token"),
+            fleet("Energy", "joule", "The GPUs' energy an output token: mean power while measured requests were there.", "energy_joules_per_token"),
         ]),
         ("Runs and changes", 12, 9, [
             ("Changes of level", "percentunit",

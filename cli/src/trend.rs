@@ -15,7 +15,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct TrendArgs {
-    /// ttft, tpot, prefill_step, decode_step, decode_tokens_per_s or decode_energy_mj_per_token
+    /// ttft, tpot, prefill_step, decode_step, decode_tokens_per_s or energy_mj_per_token
     #[arg(value_name = "FIGURE")]
     figure: String,
     #[command(flatten)]

@@ -125,5 +125,5 @@ fn a_change_shows_with_its_day_and_leads_to_its_runs() {
     assert!(fails(&["summary", archive, "--by", "colour"]).contains("option.NAME"));
     assert!(fails(&["summary", archive, "--since", "May"]).contains("2026-05-01"));
     assert!(fails(&["summary", archive, "--since", "2999-01-01"]).contains("earlier --since"));
-    assert!(fails(&["trend", "decode_energy_mj_per_token", archive]).contains("no run has the figure"));
+    assert!(fails(&["trend", "energy_mj_per_token", archive]).contains("no run has the figure"));
 }

@@ -1,6 +1,7 @@
--- Headline figures of each run: measured requests, medians of latency and of steps, decode throughput, energy a token.
+-- Headline figures of each run: measured requests, medians of latency and of steps, decode throughput, and energy an output
+-- token: the GPUs' mean power from the first measured request's start to the last one's end, of at least five samples.
 SELECT runs.run, coalesce(asked.requests, 0) AS requests, asked.output_tokens, latency.ttft_ns, latency.tpot_ns,
-       phase.prefill_step_ns, phase.decode_step_ns, phase.decode_tokens_per_s, energy.decode_energy_mj_per_token
+       phase.prefill_step_ns, phase.decode_step_ns, phase.decode_tokens_per_s, energy.energy_mj_per_token
 FROM runs
 LEFT JOIN (
     SELECT run, count(*) AS requests, CAST(sum(output_tokens) AS BIGINT) AS output_tokens FROM measured_requests GROUP BY run
@@ -15,6 +16,17 @@ LEFT JOIN (
     FROM phases GROUP BY run
 ) AS phase ON phase.run = runs.run
 LEFT JOIN (
-    SELECT run, sum(energy_mj) / sum(coalesce(new_tokens, tokens)) AS decode_energy_mj_per_token
-    FROM measured_steps WHERE phase = 'decode' AND energy_mj IS NOT NULL GROUP BY run
+    SELECT power.run, sum(power.watts) * max(power.ns) / 1e6 / max(power.output_tokens) AS energy_mj_per_token
+    FROM (
+        SELECT s.run, s.device, avg(s.value) AS watts, max(asked.ended - asked.began) AS ns,
+               max(asked.output_tokens) AS output_tokens
+        FROM samples AS s
+        JOIN (
+            SELECT run, min(host_start_ns) AS began, max(host_start_ns + host_dur_ns) AS ended,
+                   sum(output_tokens) AS output_tokens
+            FROM measured_requests GROUP BY run
+        ) AS asked ON asked.run = s.run AND s.time_ns BETWEEN asked.began AND asked.ended
+        WHERE s.metric = 'hw_power_watts' AND asked.output_tokens > 0
+        GROUP BY s.run, s.device HAVING count(*) >= 5
+    ) AS power GROUP BY power.run
 ) AS energy ON energy.run = runs.run

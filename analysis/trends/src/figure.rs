@@ -45,12 +45,12 @@ pub const FIGURES: &[Figure] = &[
         to_base: 1.0,
     },
     Figure {
-        name: "decode_energy_mj_per_token",
-        title: "Decode energy",
+        name: "energy_mj_per_token",
+        title: "Energy an output token",
         unit: "mJ a token",
         per: 1.0,
         lower_is_better: true,
-        metric: "decode_energy_joules_per_token",
+        metric: "energy_joules_per_token",
         to_base: 1e-3,
     },
 ];

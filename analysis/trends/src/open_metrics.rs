@@ -116,7 +116,7 @@ mod tests {
         let by = [By::Model, By::Option("max-new".into()), By::Option("max.new".into())];
         let text = open_metrics(&summarise(&[run(1), run(2)], &by), "/data \"x\"");
         let first = "candlescope_fleet_tpot_seconds{job=\"candlescope-fleet\",instance=\"/data \\\"x\\\"\",\
-                     model=\"a\\\"b\\\\c\\nd\",option_max_new=\"x\",option_max_new_=\"y\",stat=\"median\"} 0.002 86400\n";
+                     model=\"a\\\"b\\\\c\\nd\",max_new=\"x\",max_new_=\"y\",stat=\"median\"} 0.002 86400\n";
         assert!(text.contains(first), "{text}");
         assert!(text.ends_with("# EOF\n"));
     }

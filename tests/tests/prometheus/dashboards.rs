@@ -128,7 +128,7 @@ const CONTENTS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("timeseries", "(candlescope_fleet_ttft_seconds{"),
             ("timeseries", "(candlescope_fleet_tpot_seconds{"),
-            ("timeseries", "(candlescope_fleet_decode_energy_joules_per_token{"),
+            ("timeseries", "(candlescope_fleet_energy_joules_per_token{"),
             ("timeseries", "(candlescope_fleet_level_change_ratio{"),
         ],
     ),

@@ -3,11 +3,12 @@
 
 use super::dashboards::{FLEET, queries};
 use super::{by_the_reader, dashboards};
-use candlescope_reader::ReadLimits;
+use candlescope_figures::Analysis;
+use candlescope_reader::{ReadLimits, Run};
 use candlescope_sql::Sources;
 use candlescope_testkit::ROOT;
 use candlescope_testkit::services::Prometheus;
-use candlescope_trends::{By, Summary, headlines, open_metrics, summarise};
+use candlescope_trends::{By, FIGURES, Summary, headlines, open_metrics, summarise};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -39,15 +40,29 @@ fn copy(recorded: &str, to: &Path, days_ago: i64, now_s: i64) {
 fn summaries(dir: &Path, now_s: i64) -> [Summary; 2] {
     let (apart, mixed) = (dir.join("apart"), dir.join("mixed"));
     for ago in 0..DAYS {
-        copy("decode", &apart.join(format!("decode-{ago:02}")), ago, now_s);
+        copy("replays", &apart.join(format!("replays-{ago:02}")), ago, now_s);
         copy("unmodified", &apart.join(format!("unmodified-{ago:02}")), ago, now_s);
-        copy(if ago < DAYS / 2 { "decode" } else { "unmodified" }, &mixed.join(format!("mixed-{ago:02}")), ago, now_s);
+        copy(if ago < DAYS / 2 { "replays" } else { "unmodified" }, &mixed.join(format!("mixed-{ago:02}")), ago, now_s);
     }
     [(apart, vec![By::Model, By::Device]), (mixed, vec![By::Device])].map(|(folder, by)| {
         let limits = ReadLimits::default();
         let sources = Sources::open([folder], &limits).expect("runs");
         summarise(&headlines(sources, &by, None, &limits).expect("figures"), &by)
     })
+}
+
+/// The energy of a token is near that of the report, which follows the counter between its readings.
+#[test]
+fn the_energy_of_a_token_is_that_of_the_report() {
+    let run = Path::new(ROOT).join("cli/tests/recorded/gpu/replays");
+    let limits = ReadLimits::default();
+    let sources = Sources::open([&run], &limits).expect("a run");
+    let found = headlines(sources, &[By::Model], None, &limits).expect("figures");
+    let at = FIGURES.iter().position(|figure| figure.name == "energy_mj_per_token").expect("the figure");
+    let headline = found[0].values[at].expect("there is one") / 1e3;
+    let analysis = Analysis::of(&Run::open(&run).expect("a run"));
+    let (report, _) = analysis.energy.per_output_token().expect("long enough");
+    assert!((headline / report - 1.0).abs() < 0.1, "{headline} J here, {report} J in the report");
 }
 
 #[test]
