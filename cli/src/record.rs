@@ -85,7 +85,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
     }
     command.env("LD_PRELOAD", preload);
     command.env("CANDLESCOPE", variable(std::env::var("CANDLESCOPE").ok().as_deref(), &runs, &args.cupti));
-    args.step_range.iter().for_each(|steps| drop(command.env(STEPS, steps)));
+    if let Some(steps) = &args.step_range {
+        command.env(STEPS, steps);
+    }
     if args.follow_forks {
         command.env(CHILDREN, "1");
     }

@@ -52,6 +52,21 @@ thread_local! {
     static HERE: Cell<Program> = const { Cell::new(Program { is_open: false, has_fetched: false, is_renewed: false }) };
 }
 
+/// Ends the program's own step with its thread. Made after what the session keeps of the thread, and so dropped before it.
+struct Ends;
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if let Some(recording) = started() {
+            recording.leave_program();
+        }
+    }
+}
+
+thread_local! {
+    static ENDS: Ends = const { Ends };
+}
+
 /// Number of the program's own step, among those of ranges.
 const PROGRAM: u64 = u64::MAX >> 1;
 
@@ -94,8 +109,16 @@ fn start() -> Option<Recording> {
     handle.set_environment(env_key::INJECTED_PROGRAM.name(), program.unwrap_or_default());
     let ranges = handle.ranges();
     let none = Domain { name: NO_DOMAIN.into(), is_library: false };
+    let kind = match steps {
+        // Said before the first range: what does not match is no step from the beginning.
+        Some(_) => {
+            ranges.name("step", NO_DOMAIN, RangeKind::Phase(candlescope_core::Phase::Decode));
+            RangeKind::Application
+        }
+        None => RangeKind::Interval,
+    };
     Some(Recording {
-        program: ranges.name(PROGRAM_STEP, NO_DOMAIN, RangeKind::Interval),
+        program: ranges.name(PROGRAM_STEP, NO_DOMAIN, kind),
         ranges,
         scope: Mutex::new(Some(scope)),
         names: Mutex::new((Meanings::new(steps), HashMap::new())),
@@ -182,6 +205,7 @@ impl Recording {
         if !HERE.get().is_open {
             self.ranges.enter(self.program, PROGRAM);
             HERE.set(Program { is_open: true, ..HERE.get() });
+            let _ = ENDS.try_with(|_| ());
         }
     }
 

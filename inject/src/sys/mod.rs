@@ -1,5 +1,5 @@
 //! What others call in this library: the driver, NVTX, the end of the process. Nothing unwinds into them.
-#![allow(unsafe_code, reason = "functions that C libraries find by their names and call")]
+#![allow(unsafe_code, unreachable_pub, reason = "functions that C libraries find by their names and call")]
 
 mod nvtx;
 #[cfg(target_os = "linux")]
