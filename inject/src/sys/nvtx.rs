@@ -85,6 +85,7 @@ const CORE2: &[(usize, *const c_void)] = &[
 // SAFETY: the name is the one that NVTX looks for in a library of its variable, and nobody else's.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "NVTX looks for this name")]
+#[allow(private_interfaces, reason = "only NVTX calls it")]
 pub unsafe extern "C" fn InitializeInjectionNvtx2(get_table: Option<GetExportTable>) -> c_int {
     let fill = || {
         let get_table = get_table?;
