@@ -104,7 +104,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
     // Standard output belongs to the program, so our messages go to standard error.
     if made.is_empty() {
         let why = match was_claimed {
-            true => "recording did not start in it: see what it says above",
+            true => "it ended before recording had begun, or recording could not begin: see above",
             false if args.no_nvtx => "it made no CUDA context",
             false => "it made neither a CUDA context nor an NVTX range",
         };

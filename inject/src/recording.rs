@@ -2,6 +2,8 @@
 
 use crate::names::{Meanings, is_library};
 use candlescope::Scope;
+use candlescope::env::EnvConfig;
+use candlescope_core::GpuTier;
 use candlescope_core::injected::{CHILDREN, CLAIM, NO_DOMAIN, PROGRAM_STEP, STEPS};
 use candlescope_core::run::env_key;
 use candlescope_core::{RangeKind, RangeName, Ranges};
@@ -97,13 +99,26 @@ fn start() -> Option<Recording> {
             return None;
         }
     };
-    if !claim() {
+    if !claimed() {
         return None;
     }
     #[cfg(feature = "gpu")]
-    candlescope_collectors::cupti::tell_of_calls(told);
-    let (layer, scope) = candlescope::layer_from_env();
-    drop(layer);
+    candlescope_collectors::cupti::is_injected(told);
+    let text = std::env::var(candlescope::env::VARIABLE).ok().filter(|text| !text.trim().is_empty())?;
+    let started = EnvConfig::parse(&text).map_err(|error| error.to_string()).and_then(|mut config| {
+        // Marks need a stream of the program's.
+        config.gpu = Some(GpuTier::Off);
+        let builder = config.into_builder().map_err(|error| error.to_string())?;
+        builder.report_at_end(false).layer().map_err(|error| error.to_string())
+    });
+    let scope = match started {
+        // Nobody makes spans.
+        Ok((_layer, scope)) => scope,
+        Err(why) => {
+            complain(&format!("{why}: nothing is recorded"));
+            return None;
+        }
+    };
     let handle = scope.handle()?;
     let program = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     handle.set_environment(env_key::INJECTED_PROGRAM.name(), program.unwrap_or_default());
@@ -141,6 +156,11 @@ fn told(call: candlescope_collectors::cupti::FollowedCall) {
 }
 
 /// Whether this process is the one that records. The first one that makes the file is, or every one where that is asked for.
+pub(crate) fn claimed() -> bool {
+    static CLAIMED: OnceLock<bool> = OnceLock::new();
+    *CLAIMED.get_or_init(claim)
+}
+
 fn claim() -> bool {
     if std::env::var_os(CHILDREN).is_some() {
         return true;

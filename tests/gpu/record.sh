@@ -2,7 +2,7 @@
 # `candlescope record` on PyTorch as it is: every mode of record_torch.py recorded, kernels beside PyTorch's own profiler, what recording
 # costs beside nothing, Kineto and Nsight Systems; programs that crash, that fork, that have no CUDA, and one in C. Five minutes of a GPU.
 # Usage: tests/gpu/record.sh
-#   CANDLESCOPE                the command (default: target/debug/candlescope)
+#   CANDLESCOPE_BINARY         the command (default: target/debug/candlescope)
 #   CANDLESCOPE_INJECT_LIBRARY the library (default: beside it)
 #   OUT                        folder for runs (default: target/bench/record)
 #   ROUNDS                     rounds of costs (3), TOKENS tokens of each (200)
@@ -10,7 +10,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-cs=${CANDLESCOPE:-$root/target/debug/candlescope}
+cs=${CANDLESCOPE_BINARY:-$root/target/debug/candlescope}
 out=${OUT:-$root/target/bench/record}
 tokens=${TOKENS:-200}
 mkdir -p "$out"

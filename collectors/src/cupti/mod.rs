@@ -11,7 +11,7 @@
 //! | `buffers`, `lanes` | what application threads hand over: full buffers, launch calls |
 //! | `records`, `names`, `numbers`, `clock` | bytes to records, symbols to names, ids to unique ones, CUPTI's time to the host's |
 //! | `join` | kernels to their calls and intervals |
-//! | `told` | who else is told of calls |
+//! | `told` | recorded from outside: who else is told of calls |
 //! | `backend`, `kernel_recorder` | what is switched on in a window, and the kernels that come of it |
 //!
 //! # What it costs
@@ -64,7 +64,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-pub use told::{FollowedCall, tell_of_calls};
+pub use told::{FollowedCall, is_injected};
 
 /// The library that would be used on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

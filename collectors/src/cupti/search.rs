@@ -1,5 +1,6 @@
 //! Where CUPTI may be, whether another tool occupies it, and what its version number means. Pure.
 
+use super::told::told;
 use candlescope_core::gpu::ActivityError;
 use std::path::{Path, PathBuf};
 
@@ -59,7 +60,7 @@ pub(super) fn obstacle(environment: Environment<'_>) -> Option<ActivityError> {
                 .to_string(),
         ));
     }
-    let injected = set("CUDA_INJECTION64_PATH")?;
+    let injected = set("CUDA_INJECTION64_PATH").filter(|_| told().is_none())?;
     Some(ActivityError(format!(
         "a profiler is injected into this process (CUDA_INJECTION64_PATH is {injected}), and CUPTI serves one client at a time: unset \
          it, or leave kernel recording off"

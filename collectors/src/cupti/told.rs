@@ -1,4 +1,5 @@
-//! Who is told of calls while they are followed: for programs that mark no intervals, whose steps follow from what they call.
+//! Recorded from outside, by a library of ours that the driver has loaded: who is told of calls while they are followed, because such
+//! programs may mark no intervals, and their steps follow from what they call.
 
 use std::sync::OnceLock;
 
@@ -17,8 +18,10 @@ pub enum FollowedCall {
 
 static TOLD: OnceLock<fn(FollowedCall)> = OnceLock::new();
 
-/// Has `told` called at each call that puts work on a device, while kernels are recorded. The first one in a process stays.
-pub fn tell_of_calls(told: fn(FollowedCall)) {
+/// This process is recorded by a library that the driver has loaded for it (`CUDA_INJECTION64_PATH`), so that this variable is no sign
+/// of another profiler. Has `told` called at each call that puts work on a device, while kernels are recorded. The first one in a
+/// process stays.
+pub fn is_injected(told: fn(FollowedCall)) {
     let _ = TOLD.set(told);
 }
 

@@ -1,14 +1,16 @@
 //! What others call in this library: the driver, NVTX, the end of the process. Nothing unwinds into them.
 #![allow(unsafe_code, unreachable_pub, reason = "functions that C libraries find by their names and call")]
 
+mod driver;
 mod nvtx;
 #[cfg(target_os = "linux")]
 mod underscore_exit;
 
-use crate::recording::{recording, started};
+use crate::recording::{claimed, recording, started};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
+use std::time::Duration;
 
 /// Runs what a call of a C library does; a panic becomes `otherwise`.
 #[inline]
@@ -41,7 +43,8 @@ fn begin() -> bool {
     is_recording
 }
 
-/// What the driver calls in `cuInit`, on the thread that calls that.
+/// What the driver calls in `cuInit`, on the thread that calls that. It may not be called back there: the program's `cuInit` fails
+/// then (580, on an H100). So the recording begins on a thread that waits for the driver.
 ///
 /// Returns 1, as it wants.
 // SAFETY: the name is the one that the driver looks for in a library of its variable, and nobody else's.
@@ -49,10 +52,28 @@ fn begin() -> bool {
 #[allow(non_snake_case, reason = "the driver looks for this name")]
 pub extern "C" fn InitializeInjection() -> c_int {
     guarded((), || {
-        if begin()
-            && let Some(recording) = started()
-        {
-            recording.enter_program();
+        if !claimed() {
+            return;
+        }
+        match driver::is_up() {
+            // There is none: this is not `cuInit`.
+            None => {
+                if begin()
+                    && let Some(recording) = started()
+                {
+                    recording.enter_program();
+                }
+            }
+            Some(_) => {
+                let wait = || {
+                    while driver::is_up() == Some(false) {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    guarded((), || _ = begin());
+                };
+                // Without a thread there is no recording, either.
+                let _ = std::thread::Builder::new().name("cs-inject-start".into()).spawn(wait);
+            }
         }
     });
     1

@@ -1,15 +1,19 @@
 //! The few functions of the CUDA driver that tell whether there is a GPU, and which.
 
+use super::super::told::told;
 use candlescope_core::gpu::ActivityError;
 use libloading::Library;
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
+use std::time::Duration;
 
 /// The second exists where only development files were installed.
 const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
 /// `CUDA_ERROR_NO_DEVICE`.
 const NO_DEVICE: u32 = 100;
+/// `CUDA_ERROR_NOT_INITIALIZED`.
+const NOT_INITIALISED: u32 = 3;
 
 /// The driver's library, loaded until the process ends.
 #[derive(Debug, Clone)]
@@ -63,13 +67,28 @@ impl Driver {
         u32::try_from(version).ok().filter(|version| status == 0 && *version > 0)
     }
 
-    /// Starts the driver, which happens only once however often this is called, and checks that there is a GPU.
+    /// Starts the driver, which happens only once however often this is called, and checks that there is a GPU. In a program that is
+    /// recorded from outside, waits until that starts it: a forked child of a program with a driver cannot use it.
     pub(in super::super) fn start(&self) -> Result<(), ActivityError> {
-        // SAFETY: zero is the only value it takes.
-        let status = unsafe { (self.init)(0) };
-        let mut count = 0;
-        // SAFETY: the pointer is valid for one `int`.
-        let status = if status == 0 { unsafe { (self.device_count)(&mut count) } } else { status };
+        let count = || {
+            let mut count = 0;
+            // SAFETY: the pointer is valid for one `int`.
+            (unsafe { (self.device_count)(&mut count) }, count)
+        };
+        let (status, count) = if told().is_some() {
+            loop {
+                match count() {
+                    (NOT_INITIALISED, _) => std::thread::sleep(Duration::from_millis(5)),
+                    known => break known,
+                }
+            }
+        } else {
+            // SAFETY: zero is the only value it takes.
+            match unsafe { (self.init)(0) } {
+                0 => count(),
+                status => (status, 0),
+            }
+        };
         match status {
             0 if count > 0 => Ok(()),
             0 | NO_DEVICE => Err(ActivityError(
