@@ -3,6 +3,7 @@
 use crate::nsight::process;
 use crate::output::note;
 use anyhow::{Context, Result, bail};
+use candlescope_core::RecordKind;
 use candlescope_core::injected::{CHILDREN, CLAIM, STEPS};
 use candlescope_core::run::MANIFEST_FILE;
 use candlescope_reader::Run;
@@ -173,8 +174,9 @@ fn collect(runs: &Path, out: &Path) -> Result<Vec<PathBuf>> {
 fn tell(run: &Path) {
     let text = match Run::open(run) {
         Ok(opened) => {
-            let count = |table: &str| opened.manifest().and_then(|m| m.counts.get(table)).copied().unwrap_or(0);
-            let (steps, spans, kernels) = (count("steps"), count("spans"), count("kernels"));
+            // By the tables: the manifest of a run that was not ended has no counts.
+            let [steps, spans, kernels] =
+                [RecordKind::Step, RecordKind::Span, RecordKind::Kernel].map(|kind| opened.rows(kind));
             let complete = opened.manifest().is_some_and(|manifest| manifest.complete);
             let rest =
                 if complete { "" } else { "; the program ended without ending the run: its last seconds are missing" };

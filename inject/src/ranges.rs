@@ -100,14 +100,14 @@ pub(crate) fn push(domain: u32, called: Called<'_>) -> i32 {
             thread.left_out.push((domain, depth));
             return depth;
         }
-        if thread.open == 0 {
-            recording.leave_program();
-        }
-        thread.open += 1;
         let name = match called {
             Called::Text(text) => thread.name(recording, domain, text),
             Called::Known(name) => name,
         };
+        if thread.open == 0 {
+            recording.around(name.is_phase());
+        }
+        thread.open += 1;
         recording.ranges.enter(name, number(domain, depth));
         depth
     };

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Names kept by text; further ones are looked up anew each time.
@@ -49,6 +49,9 @@ struct Program {
     /// It was begun again because its kernels were not recorded, which does not help twice.
     is_renewed: bool,
 }
+
+/// Whether calls are told of.
+static FOLLOWS_CALLS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static HERE: Cell<Program> = const { Cell::new(Program { is_open: false, has_fetched: false, is_renewed: false }) };
@@ -149,7 +152,12 @@ fn told(call: candlescope_collectors::cupti::FollowedCall) {
     use candlescope_collectors::cupti::FollowedCall;
     let Some(recording) = started() else { return };
     match call {
-        FollowedCall::Begins { outside } => recording.launches(outside),
+        FollowedCall::Begins { outside } => {
+            if !FOLLOWS_CALLS.load(Ordering::Relaxed) {
+                FOLLOWS_CALLS.store(true, Ordering::Relaxed);
+            }
+            recording.launches(outside);
+        }
         FollowedCall::Fetched => recording.fetched(),
         _ => {}
     }
@@ -236,6 +244,21 @@ impl Recording {
         if here.is_open {
             HERE.set(Program { is_open: false, ..here });
             self.ranges.exit(PROGRAM);
+        }
+    }
+
+    /// A range begins that is in no other. One that is a phase is a step by itself, and so is every one where nothing tells when
+    /// the program wants results; others, such as operators, are parts of the program's step.
+    #[inline]
+    pub(crate) fn around(&self, is_phase: bool) {
+        if is_phase || !FOLLOWS_CALLS.load(Ordering::Relaxed) {
+            return self.leave_program();
+        }
+        let here = HERE.try_with(Cell::get).unwrap_or_default();
+        if !here.is_open || here.has_fetched {
+            self.leave_program();
+            HERE.set(Program::default());
+            self.enter_program();
         }
     }
 

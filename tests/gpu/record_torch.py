@@ -52,8 +52,8 @@ with torch.device("cuda"):
 nvtx = torch.cuda.nvtx
 if options.mode == "ranges":
     for number, layer in enumerate(model.model.layers):
-        layer.register_forward_pre_hook(lambda *_, name=f"layer {number}": nvtx.range_push(name) and None)
-        layer.register_forward_hook(lambda *_: nvtx.range_pop() and None)
+        layer.register_forward_pre_hook(lambda *_, name=f"layer {number}": (nvtx.range_push(name), None)[1])
+        layer.register_forward_hook(lambda *_: (nvtx.range_pop(), None)[1])
 
 
 @contextlib.contextmanager

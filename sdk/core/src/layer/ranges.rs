@@ -25,6 +25,14 @@ pub enum RangeKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RangeName(Meta);
 
+impl RangeName {
+    /// Whether its ranges are phases, and so steps.
+    #[inline]
+    pub fn is_phase(self) -> bool {
+        self.0.phase != NO_PHASE
+    }
+}
+
 /// Begins and ends intervals on the calling thread, without `tracing`. Got from [`Handle::ranges`](crate::Handle::ranges).
 ///
 /// Intervals have the same paths, steps and kernels as those of spans. Do not use both on one thread: a range ends by a number of
