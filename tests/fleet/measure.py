@@ -168,37 +168,12 @@ def main():
         in_sail(scripts["spark"], one, args.workers.split(","))
 
 
-SAIL = """
-import json, os, sys, time
-from pysail.spark import SparkConnectServer
-from pyspark.sql import SparkSession
-server = SparkConnectServer("127.0.0.1", 0)
-server.start(background=True)
-_, port = server.listening_address
-spark = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
-for statement in open(sys.argv[1]).read().split(";\\n"):
-    if statement.strip():
-        spark.sql(statement)
-def memory():
-    text = open("/proc/self/status").read()
-    return int(text.split("VmHWM:")[1].split()[0]) / 1024
-for name, sql in json.loads(sys.argv[2]).items():
-    took = []
-    for _ in range(2):
-        began = time.monotonic()
-        rows = spark.sql(sql).collect()
-        took.append(time.monotonic() - began)
-    print(json.dumps([name, len(rows), took, memory()]), flush=True)
-os._exit(0)
-"""
-
-
 def in_sail(script, one, workers):
     asked = json.dumps({name: sql.replace("{run}", one) for name, sql in QUESTIONS.items()})
     print("\n| question | workers | rows | first, s | again, s | MiB so far |\n|---|---|---|---|---|---|")
     for count in workers:
-        env = dict(os.environ, SAIL_MODE="local-cluster", SAIL_CLUSTER__WORKER_INITIAL_COUNT=count, SAIL_CLUSTER__WORKER_MAX_COUNT=count)
-        out, _ = run([sys.executable, "-W", "ignore", "-c", SAIL, str(script), asked], env=env)
+        env = dict(os.environ, RUST_LOG="error", SAIL_MODE="local-cluster", SAIL_CLUSTER__WORKER_INITIAL_COUNT=count, SAIL_CLUSTER__WORKER_MAX_COUNT=count)
+        out, _ = run([sys.executable, "-W", "ignore", str(HERE / "tests/fleet/in_sail.py"), str(script), asked], env=env)
         for line in out.splitlines():
             name, rows, took, memory = json.loads(line)
             print(f"| {name} | {count} | {rows} | {took[0]:.2f} | {took[1]:.2f} | {memory:.0f} |")

@@ -7,6 +7,8 @@
 #   OUT                        folder for runs (default: target/bench/record)
 #   ROUNDS                     rounds of costs (3), TOKENS tokens of each (200)
 #   NSYS                       Nsight Systems, if it is to be compared with
+#   MODES                      ways of running (eager ranges emit compile graph threads)
+#   PARTS                      which of: ways ends beside costs
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -25,17 +27,22 @@ recorded() { # NAME OPTIONS… -- MODE…
 }
 ask() { "$cs" query "$1" "$out/$2"; }
 
+part() { [[ " ${PARTS:-ways ends beside costs} " == *" $1 "* ]]; }
+
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
-echo "-- each way"
-for mode in eager ranges emit compile graph threads; do
+part ways && echo "-- each way"
+for mode in $(part ways && echo "${MODES:-eager ranges emit compile graph threads}"); do
   echo "[$mode]"
   recorded "$mode" -- "$mode" --tokens 50
   ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" "$mode"
   ask "SELECT kind, count(*) AS n, sum(CASE WHEN path IS NULL THEN 1 ELSE 0 END) AS without_interval, sum(CASE WHEN graph IS NULL THEN 0 ELSE 1 END) AS of_graphs, CAST(sum(gpu_dur_ns) AS BIGINT) AS ns FROM kernels GROUP BY kind ORDER BY n DESC" "$mode"
 done
+if part ways; then
 echo "[8b]"
 recorded ranges-8b -- ranges --shape 8b --tokens 30
 ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" ranges-8b
+fi
+if part ends; then
 echo "-- a forked worker that ends by _exit; no CUDA; a crash"
 recorded fork --follow-forks -- fork --tokens 20
 recorded none -- none
@@ -45,10 +52,14 @@ import os, time, torch
 began = time.time()
 while time.time() < began + 5: torch.ones(1000, 1000, device="cuda").sum().item()
 os.kill(os.getpid(), 9)' 2>&1 | tail -2
+fi
+if part beside; then
 echo "-- beside PyTorch's profiler: kernels of the same tokens"
 torch ranges --tokens 50 --kineto "$out/kineto.json"
 ask "SELECT count(*) AS kernels, sum(gpu_dur_ns) / 1e3 AS us FROM kernels WHERE kind = 'kernel' AND path IS NOT NULL AND path <> 'program'" ranges
 ask "SELECT count(*) AS kernels, sum(gpu_dur_ns) / 1e3 AS us FROM kernels WHERE kind = 'kernel'" ranges
+fi
+part costs || exit 0
 echo "-- costs, in turns: milliseconds a token"
 for round in $(seq "${ROUNDS:-3}"); do
   echo "plain $(torch ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
