@@ -1,5 +1,5 @@
-//! What a kernel does, by its name: candle's own kernels (`candle-kernels/src/*.cu`, 0.11.1), and those of cuBLAS,
-//! CUTLASS and cuDNN.
+//! What a kernel does, by its name: candle's own kernels (`candle-kernels/src/*.cu`, 0.11.1), PyTorch's (2.11), those of cuBLAS,
+//! CUTLASS and cuDNN, and NCCL's.
 
 /// What a kernel does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub enum KernelFamily {
     Move,
     /// Turns quantised weights into floating point.
     Dequantise,
+    /// Exchanges data with other devices.
+    Communicate,
     /// Everything else: element by element, reductions, normalisations, gathers.
     Other,
 }
@@ -19,20 +21,41 @@ pub enum KernelFamily {
 impl KernelFamily {
     /// By name.
     pub fn of(name: &str) -> Self {
+        const COMMUNICATE: [&str; 4] = ["nvshmem", "allreduce", "all_reduce", "cross_device_reduce"];
+        // PyTorch copies by a functor: from one type to another where it is "unrolled" with casts, or named after a type.
+        const CAST: [&str; 6] =
+            ["::cast", "convert", "float16_copy_kernel", "half_copy_kernel", "float8_copy_kernel", "copy_with_cast"];
         const MATRIX: [&str; 16] = [
             "gemm", "gemv", "nvjet", "cutlass", "cublas", "splitk", "xmma", "wmma", "mul_mat", "matmul", "conv",
             "cudnn", "flash", "fmha", "mmq", "mmvq",
         ];
-        const MOVE: [&str; 8] =
-            ["ucopy", "copy2d", "concat", "contiguous", "const_set", "fill_", "transpose", "slice_set"];
+        const MOVE: [&str; 13] = [
+            "ucopy",
+            "copy2d",
+            "concat",
+            "contiguous",
+            "const_set",
+            "fill_",
+            "transpose",
+            "slice_set",
+            "direct_copy_kernel",
+            "catarraybatchedcopy",
+            "fillfunctor",
+            "index_copy_kernel",
+            "reshape_and_cache",
+        ];
         let name = name.to_ascii_lowercase();
-        if name.starts_with("cast_") || name.contains("::cast") {
+        let among = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+        let casts = name.contains("unrolled_elementwise") && name.contains("direct_copy_kernel");
+        if name.starts_with("nccl") || among(&COMMUNICATE) {
+            Self::Communicate
+        } else if name.starts_with("cast_") || casts || among(&CAST) {
             Self::Cast
         } else if name.contains("dequantize") || name.contains("dequant_") {
             Self::Dequantise
-        } else if MATRIX.iter().any(|part| name.contains(part)) {
+        } else if among(&MATRIX) {
             Self::Matrix
-        } else if MOVE.iter().any(|part| name.contains(part)) {
+        } else if among(&MOVE) {
             Self::Move
         } else {
             Self::Other
@@ -67,5 +90,64 @@ mod tests {
         for (name, family) in names {
             assert_eq!(KernelFamily::of(name), family, "{name}");
         }
+    }
+
+    /// As they were recorded of transformers' Llama on an H200 (PyTorch 2.11, CUDA 13.0), shortened in their arguments.
+    #[test]
+    fn names_that_pytorch_launches() {
+        let names = [
+            (
+                "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_3_64x64x64_4x1x1_cga1x1x1_kernel0_0",
+                Matrix,
+            ),
+            (
+                "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16, false>",
+                Matrix,
+            ),
+            ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x32_8x5_tn_align1>(Params)", Matrix),
+            (
+                "void at::native::elementwise_kernel<128, 4, void at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(\
+                 at::TensorIteratorBase&)::{lambda()#3}>>",
+                Move,
+            ),
+            (
+                "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}, \
+                 std::array<char*, 2>, 4, at::native::memory::LoadWithCast<1>, at::native::memory::StoreWithCast<1> >",
+                Cast,
+            ),
+            (
+                "void at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)>",
+                Cast,
+            ),
+            (
+                "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::OpaqueType<2u>, unsigned int, 4, 64, 64>",
+                Move,
+            ),
+            (
+                "void at::native::vectorized_elementwise_kernel<8, at::native::FillFunctor<c10::BFloat16>, std::array<char*, 1> >",
+                Move,
+            ),
+            (
+                "void at::native::index_elementwise_kernel<128, 4, void at::native::index_copy_kernel_impl<at::native::OpaqueType<2> > >",
+                Move,
+            ),
+            (
+                "void at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char*, 3> >",
+                Other,
+            ),
+            (
+                "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float, float, float> > >",
+                Other,
+            ),
+            (
+                "void at::native::vectorized_elementwise_kernel<4, at::native::rsqrt_kernel_cuda(at::TensorIteratorBase&)>",
+                Other,
+            ),
+            ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", Communicate),
+        ];
+        for (name, family) in names {
+            assert_eq!(KernelFamily::of(name), family, "{name}");
+        }
+        assert!(!Communicate.can_fuse() && !Move.can_fuse());
     }
 }
