@@ -12,6 +12,7 @@ Prints a table in Markdown. CANDLESCOPE and SCALE_RUN name the binaries.
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -76,7 +77,10 @@ def make(root, runs, millions):
     began = time.monotonic()
     archiving = 0.0
     memory = 0.0
-    for n in range(runs):
+    # What an earlier start has archived stays.
+    there = in_candlescope(archive, "SELECT count(*) AS runs FROM archived")[0][0]["runs"] if archive.exists() else 0
+    shutil.rmtree(batch, ignore_errors=True)
+    for n in range(there, runs):
         subprocess.run(
             [SCALE_RUN, batch / f"run-{n}", str(millions), f"run-{n:04}", f"host-{n % 4}", f"model-{n % 3}", str(n // 10)],
             check=True,
@@ -124,9 +128,7 @@ def main():
     parser.add_argument("--workers", default="1,2,4")
     args = parser.parse_args()
     args.root.mkdir(parents=True, exist_ok=True)
-    archive = args.root / "archive"
-    if not archive.exists():
-        archive = make(args.root, args.runs, args.millions)
+    archive = make(args.root, args.runs, args.millions)
     counts, _, _ = in_candlescope(archive, "SELECT count(*) AS runs, sum(rows_spans) AS spans, sum(rows_kernels) AS kernels FROM archived")
     print("Rows:", counts[0], "\n")
     one = f"run-{args.runs // 2:04}"
