@@ -479,7 +479,7 @@ def daily(metric, more=""):
 
 
 def fleet(title, unit, description, metric):
-    """The median of the runs of each day, and the range of all of them."""
+    """The median of the runs of each day."""
     return (title, unit, description + " Median of the runs of a day, by whatever `candlescope summary --by` tells them apart by.",
             "timeseries", [(daily(metric, ',stat="median"'), "{{model}} {{device}} {{version}}")])
 

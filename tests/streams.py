@@ -85,7 +85,12 @@ def main():
                 if not waiting:
                     return
                 program = waiting.pop(0)
-            outcome = run(program)
+            try:
+                outcome = run(program)
+            except Exception as error:  # it was not run: once more, by itself
+                print(f"{program[0]}: {error}", file=sys.stderr, flush=True)
+                again.append(program)
+                continue
             told(program, *outcome)
             if not outcome[0]:
                 again.append(program)
@@ -96,6 +101,7 @@ def main():
     for thread in threads:
         thread.join()
     beside = [program[0] for program in again]
+    failed += [f"{program[0]}: not run" for program in waiting]
     for program in alone + again:
         outcome = run(program)
         told(program, *outcome)

@@ -3,14 +3,16 @@
 use crate::nsight::process;
 use crate::output::note;
 use anyhow::{Context, Result, bail};
+use candlescope::env::EnvConfig;
 use candlescope_core::RecordKind;
 use candlescope_core::injected::{CHILDREN, CLAIM, STEPS};
-use candlescope_core::run::MANIFEST_FILE;
+use candlescope_core::run::{MANIFEST_FILE, RunManifest, env_key};
 use candlescope_reader::Run;
 use clap::Args;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -31,13 +33,13 @@ pub(crate) struct RecordArgs {
     /// Where the run goes: a directory that is not there yet, or empty
     #[arg(long, short, value_name = "RUN")]
     out: PathBuf,
-    /// Kernels of which steps: `all`, N in EVERY such as 20/500, or off
+    /// Kernels of which steps: `all`, N in EVERY such as 20/500 for programs with ranges, or off
     #[arg(long, value_name = "STEPS", default_value = "all")]
     cupti: String,
     /// Listens to the program's NVTX ranges, which become intervals; so it is unless --no-nvtx is given
     #[arg(long, overrides_with = "no_nvtx")]
     attach_nvtx: bool,
-    /// Does not listen to NVTX: the whole program is one step
+    /// Does not listen to NVTX: a step lasts from one result that the program fetches to the next
     #[arg(long)]
     no_nvtx: bool,
     /// Only NVTX ranges whose names this regular expression matches are steps
@@ -62,7 +64,15 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
     if std::fs::read_dir(&out).is_ok_and(|mut there| there.next().is_some()) || out.is_file() {
         bail!("{} is there and not empty: name another directory with --out", args.out.display());
     }
-    let Some(runs) = beside(&out) else { bail!("--out {}: a path without `,` and with a name", args.out.display()) };
+    let Some(runs) = beside(&out) else {
+        bail!("--out {}: a path in UTF-8, without `,` and with a name", args.out.display())
+    };
+    let variable = variable(std::env::var("CANDLESCOPE").ok().as_deref(), &runs, &args.cupti);
+    // Before the program runs for nothing.
+    if args.cupti.contains(',') {
+        bail!("--cupti {}: `all`, N/EVERY such as 20/500, or off", args.cupti);
+    }
+    EnvConfig::parse(&variable).context("of --cupti and CANDLESCOPE together")?;
     let claim = runs.join(".claim");
     std::fs::create_dir_all(&runs)
         .with_context(|| format!("cannot make {}: choose another place with --out", runs.display()))?;
@@ -78,14 +88,14 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
     if !args.no_nvtx {
         command.env("NVTX_INJECTION64_PATH", &library);
     }
-    // For programs that end by `_exit`. Before those that the user has loaded.
-    let mut preload = library.clone().into_os_string();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        preload.push(":");
-        preload.push(others);
+    match preloaded(&library, std::env::var_os("LD_PRELOAD")) {
+        Some(preload) => _ = command.env("LD_PRELOAD", preload),
+        None => note(&format!(
+            "note: what ends by _exit loses its last seconds: {} cannot be preloaded, because of a space or a colon in its path",
+            library.display()
+        )),
     }
-    command.env("LD_PRELOAD", preload);
-    command.env("CANDLESCOPE", variable(std::env::var("CANDLESCOPE").ok().as_deref(), &runs, &args.cupti));
+    command.env_remove(STEPS).env_remove(CHILDREN).env("CANDLESCOPE", variable);
     if let Some(steps) = &args.step_range {
         command.env(STEPS, steps);
     }
@@ -101,15 +111,27 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
             return Err(error).with_context(|| format!("cannot start {}", args.command[0].display()));
         }
     };
+    if let Some(run) = still_written(&runs) {
+        note(&format!(
+            "error: {} is still being written by a process that outlived {}: everything stays in {}",
+            run.display(),
+            args.command[0].display(),
+            runs.display()
+        ));
+        return Ok(if status == 0 { 1 } else { status });
+    }
     let made = collect(&runs, &out)?;
     // Standard output belongs to the program, so our messages go to standard error.
     if made.is_empty() {
         let why = match was_claimed {
             true => "it ended before recording had begun, or recording could not begin: see above",
-            false if args.no_nvtx => "it made no CUDA context",
-            false => "it made neither a CUDA context nor an NVTX range",
+            false if args.no_nvtx => "it did not start the CUDA driver",
+            false => "it neither started the CUDA driver nor made an NVTX range",
         };
         note(&format!("error: nothing was recorded of {}: {why}", args.command[0].display()));
+        if runs.exists() {
+            note(&format!("note: {} has what was begun", runs.display()));
+        }
         return Ok(if status == 0 { 1 } else { status });
     }
     made.iter().for_each(|run| tell(run));
@@ -140,6 +162,40 @@ fn variable(given: Option<&str>, runs: &Path, cupti: &str) -> String {
         parts.push(format!("cupti={cupti}"));
     }
     parts.join(",")
+}
+
+/// What is loaded before all other libraries: ours, for programs that end by `_exit`, and then the user's. `None` where its path has
+/// what separates paths there.
+fn preloaded(library: &Path, others: Option<OsString>) -> Option<OsString> {
+    let text = library.to_str()?;
+    if text.contains(|c: char| c.is_whitespace() || c == ':') {
+        return None;
+    }
+    let mut all = OsString::from(text);
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
+        all.push(":");
+        all.push(others);
+    }
+    Some(all)
+}
+
+/// A run of a process that goes on, after a moment for those that are about to end.
+fn still_written(runs: &Path) -> Option<PathBuf> {
+    let living = |dir: &PathBuf| {
+        let text = std::fs::read_to_string(dir.join(MANIFEST_FILE)).unwrap_or_default();
+        let Ok(manifest) = serde_json::from_str::<RunManifest>(&text) else { return false };
+        let process = env_key::PID.of(&manifest.environment);
+        !manifest.complete && process.is_some_and(|process| Path::new("/proc").join(process.to_string()).exists())
+    };
+    let begun = Instant::now();
+    loop {
+        let entries = std::fs::read_dir(runs).into_iter().flatten().flatten().map(|entry| entry.path());
+        let found = entries.filter(living).min()?;
+        if begun.elapsed() > Duration::from_secs(5) {
+            return Some(found);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Moves what was recorded to where it was asked for: one run there, several below.
@@ -180,7 +236,13 @@ fn tell(run: &Path) {
             let complete = opened.manifest().is_some_and(|manifest| manifest.complete);
             let rest =
                 if complete { "" } else { "; the program ended without ending the run: its last seconds are missing" };
-            format!("{steps} steps, {spans} intervals, {kernels} kernels{rest}")
+            let hint = match steps {
+                0 => {
+                    "; no step was seen: --cupti all where the program makes no ranges, --follow-forks where its children do the work"
+                }
+                _ => "",
+            };
+            format!("{steps} steps, {spans} intervals, {kernels} kernels{rest}{hint}")
         }
         Err(error) => error.to_string(),
     };
@@ -220,6 +282,16 @@ mod tests {
             "prometheus=9464,sigterm=off,parquet=/r,report=off,cupti=20/500"
         );
         assert_eq!(of(Some("host=off"), "off"), "host=off,parquet=/r,report=off,sigterm");
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_preloaded_is_not() {
+        let of = |library: &str, others: Option<&str>| {
+            preloaded(Path::new(library), others.map(OsString::from)).map(|all| all.to_string_lossy().into_owned())
+        };
+        assert_eq!(of("/a/b.so", Some("/c.so")).as_deref(), Some("/a/b.so:/c.so"));
+        assert_eq!(of("/a/b.so", Some("")).as_deref(), Some("/a/b.so"));
+        assert_eq!((of("/a b/c.so", None), of("/a:b/c.so", None)), (None, None));
     }
 
     #[test]

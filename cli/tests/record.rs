@@ -126,6 +126,8 @@ fn a_run_is_whole_however_the_program_ends_and_readable_where_it_was_killed() {
         assert_eq!(opened.manifest().map(|manifest| manifest.complete), Some(is_complete), "{end}: {err}");
         assert_eq!(err.contains("its last seconds are missing"), !is_complete, "{end}: {err}");
         assert_eq!(paths(&run), of_tokens(3), "{end}");
+        let told = opened.manifest().and_then(|manifest| manifest.environment.get("nvtx_ranges_unrecorded").cloned());
+        assert!(!is_complete || told == Some(1.into()), "{end}: {told:?}");
         assert!(!dir.path().join(format!("{end}.recording")).exists());
     }
 }
@@ -196,12 +198,19 @@ fn a_program_without_ranges_is_one_step_and_one_without_cuda_is_no_run() {
     let output = record(&nothing, &[], &[program, "nothing", "exit"]);
     let err = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "the program's own: {err}");
-    assert!(err.contains("nothing was recorded") && err.contains("neither a CUDA context nor an NVTX range"), "{err}");
+    assert!(
+        err.contains("nothing was recorded") && err.contains("neither started the CUDA driver nor made an NVTX range"),
+        "{err}"
+    );
     let output = record(&nothing, &[], &["true"]);
     assert_eq!(output.status.code(), Some(1), "no run of nothing as a success: {}", text(&output.stderr));
     assert!(!nothing.exists() && std::fs::read_dir(dir.path()).unwrap().count() == 1, "nothing is left behind");
     let err = text(&record(&nothing, &[], &["/no/such/program"]).stderr);
     assert!(err.contains("cannot start /no/such/program"), "{err}");
+    for wrong in ["20of500", "all,exclude=x"] {
+        let err = text(&record(&nothing, &["--cupti", wrong], &[program, "nvtx", "return"]).stderr);
+        assert!(err.contains("--cupti") && !err.contains("err of"), "before the program starts: {err}");
+    }
     let err = text(&record(&run, &[], &[program, "nvtx", "return"]).stderr);
     assert!(err.contains("not empty") && !err.contains("err of"), "{err}");
 }
@@ -250,4 +259,26 @@ fn ranges_of_python_are_intervals() {
     assert_eq!((count("decode%"), count("layer 1"), count("linear")), (6, 6, 12), "{found:?}");
     let opened = Run::open(&run).unwrap();
     assert!(opened.manifest().is_some_and(|manifest| manifest.complete && manifest.loss.lost() == 0));
+}
+
+/// A process that goes on after the command has ended keeps its run, and nothing is moved below it.
+#[test]
+fn a_run_that_is_still_written_stays_where_it_is() {
+    let Some(program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let script = format!("'{}' nvtx return 9000 >/dev/null 2>&1 & sleep 1", program.display());
+    let output = record(&run, &[], &["sh", "-c", &script]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("still being written") && !run.exists(), "{err}");
+    let left = dir.path().join("run.recording");
+    wait_until(
+        || {
+            let runs = std::fs::read_dir(&left).unwrap().map(|entry| entry.unwrap().path());
+            runs.filter(|path| path.is_dir())
+                .any(|run| Run::open(&run).is_ok_and(|run| run.manifest().is_some_and(|m| m.complete)))
+        },
+        "the program ends its run",
+    );
 }

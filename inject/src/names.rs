@@ -14,6 +14,8 @@ const LIBRARIES: &[&str] =
 
 /// Names that differ by their numbers only, kept apart up to this many: the layers of a model, not the steps of a day.
 const NUMBERED: usize = 256;
+/// Texts without their numbers that are counted; of further ones no numbers are kept.
+const TEXTS: usize = 16_384;
 
 /// Whether a domain is a library's.
 pub(crate) fn is_library(domain: &str) -> bool {
@@ -54,6 +56,9 @@ impl Meanings {
                 '0'..='9' => without.push('#'),
                 other => without.push(other),
             }
+        }
+        if self.numbered.len() >= TEXTS && !self.numbered.contains_key(&without) {
+            return without.into();
         }
         let known = self.numbered.entry(without.clone()).or_default();
         if *known >= NUMBERED {

@@ -11,6 +11,7 @@ use regex::Regex;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -28,7 +29,7 @@ pub(crate) struct Recording {
     /// Texts of domains; the first one is for ranges without a domain.
     domains: Mutex<Vec<Domain>>,
     /// Ranges that may end on another thread than they began on.
-    pub(crate) unrecorded: AtomicU64,
+    unrecorded: AtomicU64,
     process: u32,
 }
 
@@ -46,15 +47,14 @@ struct Program {
     is_open: bool,
     /// It wanted a result: its next call begins another one.
     has_fetched: bool,
-    /// It was begun again because its kernels were not recorded, which does not help twice.
-    is_renewed: bool,
+    /// The window in which it was begun again because its kernels were not recorded, which does not help twice.
+    renewed_in: u64,
+    /// The window in which that did not help: it has all its steps, and no more begin until the next one.
+    gave_up_in: u64,
 }
 
-/// Whether calls are told of.
-static FOLLOWS_CALLS: AtomicBool = AtomicBool::new(false);
-
 thread_local! {
-    static HERE: Cell<Program> = const { Cell::new(Program { is_open: false, has_fetched: false, is_renewed: false }) };
+    static HERE: Cell<Program> = const { Cell::new(Program { is_open: false, has_fetched: false, renewed_in: 0, gave_up_in: 0 }) };
 }
 
 /// Ends the program's own step with its thread. Made after what the session keeps of the thread, and so dropped before it.
@@ -84,10 +84,21 @@ pub(crate) fn recording() -> Option<&'static Recording> {
     RECORDING.get_or_init(start).as_ref()
 }
 
-/// As [`recording`], of one that has started: for calls that come often.
+/// As [`recording`], of one that has started: for calls that come often. None in a process that was forked from the one that
+/// records: its threads may have held our locks.
 #[inline]
 pub(crate) fn started() -> Option<&'static Recording> {
+    if FORKED.load(Ordering::Relaxed) {
+        return None;
+    }
     RECORDING.get()?.as_ref()
+}
+
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// This process was forked just now.
+pub(crate) fn is_forked() {
+    FORKED.store(true, Ordering::Relaxed);
 }
 
 fn start() -> Option<Recording> {
@@ -152,15 +163,19 @@ fn told(call: candlescope_collectors::cupti::FollowedCall) {
     use candlescope_collectors::cupti::FollowedCall;
     let Some(recording) = started() else { return };
     match call {
-        FollowedCall::Begins { outside } => {
-            if !FOLLOWS_CALLS.load(Ordering::Relaxed) {
-                FOLLOWS_CALLS.store(true, Ordering::Relaxed);
-            }
-            recording.launches(outside);
-        }
+        FollowedCall::Begins { outside } => recording.launches(outside),
         FollowedCall::Fetched => recording.fetched(),
         _ => {}
     }
+}
+
+/// The window of kernels that is open.
+#[inline]
+fn window() -> Option<u64> {
+    #[cfg(feature = "gpu")]
+    return candlescope_collectors::cupti::window();
+    #[cfg(not(feature = "gpu"))]
+    None
 }
 
 /// Whether this process is the one that records. The first one that makes the file is, or every one where that is asked for.
@@ -176,7 +191,8 @@ fn claim() -> bool {
     let Some(file) = std::env::var_os(CLAIM).map(PathBuf::from) else { return true };
     match OpenOptions::new().write(true).create_new(true).open(&file) {
         Ok(_) => true,
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
+        // Somebody else's, or the recording is over: a process that outlived it.
+        Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => false,
         Err(error) => {
             complain(&format!("cannot make {}: {error}: nothing is recorded", file.display()));
             false
@@ -196,7 +212,7 @@ impl Recording {
         if let Some(at) = domains.iter().position(|domain| &*domain.name == name) {
             return u32::try_from(at).unwrap_or(0);
         }
-        // A program that makes domains without end shares one.
+        // A program that makes domains without end has one for those beyond.
         if domains.len() >= 1_000 {
             return 0;
         }
@@ -251,29 +267,40 @@ impl Recording {
     /// the program wants results; others, such as operators, are parts of the program's step.
     #[inline]
     pub(crate) fn around(&self, is_phase: bool) {
-        if is_phase || !FOLLOWS_CALLS.load(Ordering::Relaxed) {
-            return self.leave_program();
-        }
         let here = HERE.try_with(Cell::get).unwrap_or_default();
-        if !here.is_open || here.has_fetched {
-            self.leave_program();
-            HERE.set(Program::default());
-            self.enter_program();
+        match window().filter(|window| !is_phase && *window != here.gave_up_in) {
+            None => self.leave_program(),
+            Some(_) if here.is_open && !here.has_fetched => {}
+            Some(_) => self.another_program(here),
         }
     }
 
     /// Work is put on a device by this thread. Without ranges around it, it belongs to a step of the program, which lasts until
-    /// it has wanted a result and goes on after that: in generation, a token.
+    /// it has wanted a result and goes on after that: in generation, a token. `outside`: it is in no step whose kernels are recorded.
     #[inline]
     pub(crate) fn launches(&self, outside: bool) {
         let Ok(here) = HERE.try_with(Cell::get) else { return };
         let ends = here.is_open && here.has_fetched;
-        let begins = outside && (!here.is_open || !here.is_renewed);
-        if (ends || begins) && crate::ranges::none_open() {
-            self.leave_program();
-            HERE.set(Program { is_open: false, has_fetched: false, is_renewed: !ends });
-            self.enter_program();
+        if !(outside || ends) || !crate::ranges::none_open() {
+            return;
         }
+        let Some(window) = window() else { return };
+        if !outside {
+            return self.another_program(here);
+        }
+        if here.is_open && here.renewed_in == window {
+            self.leave_program();
+            HERE.set(Program { is_open: false, gave_up_in: window, ..here });
+        } else if here.gave_up_in != window {
+            self.another_program(Program { renewed_in: window, ..here });
+        }
+    }
+
+    /// The program's step ends, and the next one begins.
+    fn another_program(&self, here: Program) {
+        self.leave_program();
+        HERE.set(Program { is_open: false, has_fetched: false, ..here });
+        self.enter_program();
     }
 
     /// This thread wants a result.
@@ -289,10 +316,25 @@ impl Recording {
 
     /// The process ends, on this thread: what is open here ends as well. The session ends by itself after that.
     pub(crate) fn at_end(&self) {
-        if !self.is_of_this_process() {
-            return;
+        if self.is_of_this_process() {
+            self.leave_program();
+            self.tell_unrecorded();
+            #[cfg(feature = "gpu")]
+            candlescope_collectors::cupti::program_ends();
         }
-        self.leave_program();
+    }
+
+    /// A range began that may end on any thread: an interval belongs to one. Returns a number for it.
+    pub(crate) fn leave_out(&self) -> u64 {
+        let before = self.unrecorded.fetch_add(1, Ordering::Relaxed);
+        // A process may end without asking us.
+        if before == 0 {
+            self.tell_unrecorded();
+        }
+        before + 1
+    }
+
+    fn tell_unrecorded(&self) {
         let unrecorded = self.unrecorded.load(Ordering::Relaxed);
         let scope = lock(&self.scope);
         if let Some(handle) = scope.as_ref().and_then(Scope::handle).filter(|_| unrecorded > 0) {
@@ -302,6 +344,9 @@ impl Recording {
 
     /// Ends the session.
     pub(crate) fn end(&self) {
+        self.tell_unrecorded();
+        #[cfg(feature = "gpu")]
+        candlescope_collectors::cupti::program_ends();
         let scope = lock(&self.scope).take();
         drop(scope);
     }

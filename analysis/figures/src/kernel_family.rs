@@ -23,11 +23,11 @@ impl KernelFamily {
     pub fn of(name: &str) -> Self {
         const COMMUNICATE: [&str; 4] = ["nvshmem", "allreduce", "all_reduce", "cross_device_reduce"];
         // PyTorch copies by a functor: from one type to another where it is "unrolled" with casts, or named after a type.
-        const CAST: [&str; 6] =
-            ["::cast", "convert", "float16_copy_kernel", "half_copy_kernel", "float8_copy_kernel", "copy_with_cast"];
-        const MATRIX: [&str; 16] = [
-            "gemm", "gemv", "nvjet", "cutlass", "cublas", "splitk", "xmma", "wmma", "mul_mat", "matmul", "conv",
-            "cudnn", "flash", "fmha", "mmq", "mmvq",
+        const CAST: [&str; 5] =
+            ["::cast", "float16_copy_kernel", "half_copy_kernel", "float8_copy_kernel", "copy_with_cast"];
+        const MATRIX: [&str; 15] = [
+            "gemm", "gemv", "nvjet", "cutlass", "cublas", "splitk", "xmma", "wmma", "mul_mat", "matmul", "cudnn",
+            "flash", "fmha", "mmq", "mmvq",
         ];
         const MOVE: [&str; 13] = [
             "ucopy",
@@ -46,15 +46,18 @@ impl KernelFamily {
         ];
         let name = name.to_ascii_lowercase();
         let among = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-        let casts = name.contains("unrolled_elementwise") && name.contains("direct_copy_kernel");
+        let casts = name.contains("direct_copy_kernel") && name.contains("loadwithcast");
+        let convolves = name.contains("conv") && !name.contains("convert");
         if name.starts_with("nccl") || among(&COMMUNICATE) {
             Self::Communicate
         } else if name.starts_with("cast_") || casts || among(&CAST) {
             Self::Cast
         } else if name.contains("dequantize") || name.contains("dequant_") {
             Self::Dequantise
-        } else if among(&MATRIX) {
+        } else if among(&MATRIX) || convolves {
             Self::Matrix
+        } else if name.contains("convert") {
+            Self::Cast
         } else if among(&MOVE) {
             Self::Move
         } else {
@@ -105,6 +108,12 @@ mod tests {
                 Matrix,
             ),
             ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x32_8x5_tn_align1>(Params)", Matrix),
+            (
+                "void cutlass::device_kernel<FlashAttnFwd<cutlass::NumericArrayConverter<cutlass::bfloat16_t, float, 8> > >",
+                Matrix,
+            ),
+            ("convert_fp8_to_bf16_kernel", Cast),
+            ("conv2d_bf16", Matrix),
             (
                 "void at::native::elementwise_kernel<128, 4, void at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(\
                  at::TensorIteratorBase&)::{lambda()#3}>>",

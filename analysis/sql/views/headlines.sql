@@ -1,5 +1,6 @@
 -- Headline figures of each run: measured requests, medians of latency and of steps, decode throughput, and energy an output
--- token: the GPUs' mean power from the first measured request's start to the last one's end, of at least five samples.
+-- token: mean power from the first measured request's start to the last one's end, of at least five samples, of the GPUs that
+-- recorded kernels ran on, or of all where none were recorded and steps have GPU time.
 SELECT runs.run, coalesce(asked.requests, 0) AS requests, asked.output_tokens, latency.ttft_ns, latency.tpot_ns,
        phase.prefill_step_ns, phase.decode_step_ns, phase.decode_tokens_per_s, energy.energy_mj_per_token
 FROM runs
@@ -22,11 +23,16 @@ LEFT JOIN (
                max(asked.output_tokens) AS output_tokens
         FROM samples AS s
         JOIN (
+            SELECT run FROM kernels UNION SELECT run FROM steps WHERE gpu_dur_ns IS NOT NULL
+        ) AS worked ON worked.run = s.run
+        LEFT JOIN (SELECT DISTINCT run FROM kernels) AS known ON known.run = s.run
+        LEFT JOIN (SELECT DISTINCT run, device FROM kernels) AS used ON used.run = s.run AND used.device = s.device
+        JOIN (
             SELECT run, min(host_start_ns) AS began, max(host_start_ns + host_dur_ns) AS ended,
                    sum(output_tokens) AS output_tokens
             FROM measured_requests GROUP BY run
         ) AS asked ON asked.run = s.run AND s.time_ns BETWEEN asked.began AND asked.ended
-        WHERE s.metric = 'hw_power_watts' AND asked.output_tokens > 0
+        WHERE s.metric = 'hw_power_watts' AND asked.output_tokens > 0 AND (known.run IS NULL OR used.run IS NOT NULL)
         GROUP BY s.run, s.device HAVING count(*) >= 5
     ) AS power GROUP BY power.run
 ) AS energy ON energy.run = runs.run

@@ -85,6 +85,9 @@ fn labels(group: &Group, place: &str) -> String {
     for (name, value) in &group.keys {
         let word = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let mut name: String = name.chars().map(word).collect();
+        if name.starts_with(|c: char| c.is_ascii_digit()) {
+            name.insert(0, '_');
+        }
         while !taken.insert(name.clone()) {
             name.push('_');
         }
@@ -113,10 +116,10 @@ mod tests {
             findings: None,
             values: vec![None, Some(2e6), None, None, None, None],
         };
-        let by = [By::Model, By::Option("max-new".into()), By::Option("max.new".into())];
+        let by = [By::Model, By::Option("max-new".into()), By::Option("4bit".into())];
         let text = open_metrics(&summarise(&[run(1), run(2)], &by), "/data \"x\"");
         let first = "candlescope_fleet_tpot_seconds{job=\"candlescope-fleet\",instance=\"/data \\\"x\\\"\",\
-                     model=\"a\\\"b\\\\c\\nd\",max_new=\"x\",max_new_=\"y\",stat=\"median\"} 0.002 86400\n";
+                     model=\"a\\\"b\\\\c\\nd\",max_new=\"x\",_4bit=\"y\",stat=\"median\"} 0.002 86400\n";
         assert!(text.contains(first), "{text}");
         assert!(text.ends_with("# EOF\n"));
     }

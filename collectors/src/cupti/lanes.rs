@@ -124,6 +124,12 @@ pub(super) fn end() {
     ENDED.store(clock().raw(), Ordering::Relaxed);
 }
 
+/// The recording that goes on, by when it began.
+#[inline]
+pub(super) fn window() -> Option<u64> {
+    is_recording().then(|| BEGAN.load(Ordering::Relaxed))
+}
+
 /// Whether calls that begin now are recorded.
 #[inline]
 pub(super) fn is_recording() -> bool {

@@ -64,7 +64,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-pub use told::{FollowedCall, is_injected};
+pub use told::{FollowedCall, is_injected, program_ends, window};
 
 /// The library that would be used on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

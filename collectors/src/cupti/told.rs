@@ -1,7 +1,9 @@
 //! Recorded from outside, by a library of ours that the driver has loaded: who is told of calls while they are followed, because such
 //! programs may mark no intervals, and their steps follow from what they call.
 
+use super::lanes;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A call of a thread, told on that thread. CUPTI may be in the middle of it: nothing may be called in CUDA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +25,23 @@ static TOLD: OnceLock<fn(FollowedCall)> = OnceLock::new();
 /// process stays.
 pub fn is_injected(told: fn(FollowedCall)) {
     let _ = TOLD.set(told);
+}
+
+/// The window in which calls are followed now, by a number that no other window has; `None` between windows.
+pub fn window() -> Option<u64> {
+    lanes::window()
+}
+
+static ENDS: AtomicBool = AtomicBool::new(false);
+
+/// The program ends: its driver is waited for no longer.
+pub fn program_ends() {
+    ENDS.store(true, Ordering::Relaxed);
+}
+
+/// Whether it does.
+pub(super) fn does_end() -> bool {
+    ENDS.load(Ordering::Relaxed)
 }
 
 /// Who is told, if anybody.

@@ -6,16 +6,23 @@ mod nvtx;
 #[cfg(target_os = "linux")]
 mod underscore_exit;
 
-use crate::recording::{claimed, recording, started};
+use crate::recording::{claimed, is_forked, recording, started};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long `cuInit` is waited for.
+const MOST: Duration = Duration::from_secs(60);
 
 /// Runs what a call of a C library does; a panic becomes `otherwise`.
 #[inline]
 fn guarded<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
+}
+
+extern "C" fn in_child() {
+    is_forked();
 }
 
 extern "C" fn at_exit() {
@@ -36,6 +43,8 @@ fn begin() -> bool {
         // driver and NVTX keep it, and so does the session's own registration.
         REGISTER.call_once(|| {
             _ = unsafe { libc::atexit(at_exit) };
+            // SAFETY: as above; it sets a flag, and does nothing else in the child.
+            _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
             #[cfg(target_os = "linux")]
             underscore_exit::watch();
         });
@@ -55,26 +64,24 @@ pub extern "C" fn InitializeInjection() -> c_int {
         if !claimed() {
             return;
         }
-        match driver::is_up() {
-            // There is none: this is not `cuInit`.
-            None => {
-                if begin()
-                    && let Some(recording) = started()
-                {
-                    recording.enter_program();
-                }
+        if !driver::is_loaded() {
+            // This is not `cuInit`.
+            if begin()
+                && let Some(recording) = started()
+            {
+                recording.enter_program();
             }
-            Some(_) => {
-                let wait = || {
-                    while driver::is_up() == Some(false) {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                    guarded((), || _ = begin());
-                };
-                // Without a thread there is no recording, either.
-                let _ = std::thread::Builder::new().name("cs-inject-start".into()).spawn(wait);
-            }
+            return;
         }
+        let wait = || {
+            let begun = Instant::now();
+            while driver::is_up() == Some(false) && begun.elapsed() < MOST {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            guarded((), || _ = begin());
+        };
+        // Without a thread there is no recording, either.
+        let _ = std::thread::Builder::new().name("cs-inject-start".into()).spawn(wait);
     });
     1
 }

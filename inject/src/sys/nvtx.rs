@@ -10,7 +10,6 @@ use candlescope_core::RangeName;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
-use std::sync::atomic::Ordering;
 
 /// `nvtxEventAttributes_v2`. Later versions are longer and begin the same.
 #[repr(C)]
@@ -168,9 +167,9 @@ unsafe fn push_with(domain: u32, attributes: *const Attributes) -> c_int {
     }
 }
 
-/// A range that may end on any thread: counted, because an interval belongs to one.
+/// A range that may end on any thread.
 fn start() -> u64 {
-    started().map_or(0, |recording| recording.unrecorded.fetch_add(1, Ordering::Relaxed) + 1)
+    guarded(0, || started().map_or(0, |recording| recording.leave_out()))
 }
 
 extern "C" fn start_ex(_: *const Attributes) -> u64 {

@@ -1,6 +1,6 @@
 //! The few functions of the CUDA driver that tell whether there is a GPU, and which.
 
-use super::super::told::told;
+use super::super::told::{does_end, told};
 use candlescope_core::gpu::ActivityError;
 use libloading::Library;
 use std::ffi::{CStr, c_char};
@@ -78,7 +78,7 @@ impl Driver {
         let (status, count) = if told().is_some() {
             loop {
                 match count() {
-                    (NOT_INITIALISED, _) => std::thread::sleep(Duration::from_millis(5)),
+                    (NOT_INITIALISED, _) if !does_end() => std::thread::sleep(Duration::from_millis(5)),
                     known => break known,
                 }
             }
