@@ -1,6 +1,6 @@
 //! NVTX ranges of a thread, as intervals.
 
-use crate::recording::{Recording, started};
+use crate::recording::{Recording, started, window};
 use candlescope_core::RangeName;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -105,7 +105,7 @@ pub(crate) fn push(domain: u32, called: Called<'_>) -> i32 {
             Called::Known(name) => name,
         };
         if thread.open == 0 {
-            recording.around(name.is_phase());
+            recording.around(name.is_phase(), window());
         }
         thread.open += 1;
         recording.ranges.enter(name, number(domain, depth));

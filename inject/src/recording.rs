@@ -136,25 +136,7 @@ fn start() -> Option<Recording> {
     let handle = scope.handle()?;
     let program = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     handle.set_environment(env_key::INJECTED_PROGRAM.name(), program.unwrap_or_default());
-    let ranges = handle.ranges();
-    let none = Domain { name: NO_DOMAIN.into(), is_library: false };
-    let kind = match steps {
-        // Said before the first range: what does not match is no step from the beginning.
-        Some(_) => {
-            ranges.name("step", NO_DOMAIN, RangeKind::Phase(candlescope_core::Phase::Decode));
-            RangeKind::Application
-        }
-        None => RangeKind::Interval,
-    };
-    Some(Recording {
-        program: ranges.name(PROGRAM_STEP, NO_DOMAIN, kind),
-        ranges,
-        scope: Mutex::new(Some(scope)),
-        names: Mutex::new((Meanings::new(steps), HashMap::new())),
-        domains: Mutex::new(vec![none]),
-        unrecorded: AtomicU64::new(0),
-        process: std::process::id(),
-    })
+    Recording::new(scope, steps)
 }
 
 /// What CUPTI's callbacks say of calls on their thread.
@@ -163,7 +145,7 @@ fn told(call: candlescope_collectors::cupti::FollowedCall) {
     use candlescope_collectors::cupti::FollowedCall;
     let Some(recording) = started() else { return };
     match call {
-        FollowedCall::Begins { outside } => recording.launches(outside),
+        FollowedCall::Begins { outside } => recording.launches(outside, window()),
         FollowedCall::Fetched => recording.fetched(),
         _ => {}
     }
@@ -171,7 +153,7 @@ fn told(call: candlescope_collectors::cupti::FollowedCall) {
 
 /// The window of kernels that is open.
 #[inline]
-fn window() -> Option<u64> {
+pub(crate) fn window() -> Option<u64> {
     #[cfg(feature = "gpu")]
     return candlescope_collectors::cupti::window();
     #[cfg(not(feature = "gpu"))]
@@ -206,6 +188,27 @@ fn complain(text: &str) {
 }
 
 impl Recording {
+    fn new(scope: Scope, steps: Option<Regex>) -> Option<Self> {
+        let ranges = scope.handle()?.ranges();
+        let kind = match steps {
+            // Said before the first range: what does not match is no step from the beginning.
+            Some(_) => {
+                ranges.name("step", NO_DOMAIN, RangeKind::Phase(candlescope_core::Phase::Decode));
+                RangeKind::Application
+            }
+            None => RangeKind::Interval,
+        };
+        Some(Self {
+            program: ranges.name(PROGRAM_STEP, NO_DOMAIN, kind),
+            ranges,
+            scope: Mutex::new(Some(scope)),
+            names: Mutex::new((Meanings::new(steps), HashMap::new())),
+            domains: Mutex::new(vec![Domain { name: NO_DOMAIN.into(), is_library: false }]),
+            unrecorded: AtomicU64::new(0),
+            process: std::process::id(),
+        })
+    }
+
     /// The number of a domain.
     pub(crate) fn domain(&self, name: &str) -> u32 {
         let mut domains = lock(&self.domains);
@@ -266,9 +269,9 @@ impl Recording {
     /// A range begins that is in no other. One that is a phase is a step by itself, and so is every one where nothing tells when
     /// the program wants results; others, such as operators, are parts of the program's step.
     #[inline]
-    pub(crate) fn around(&self, is_phase: bool) {
+    pub(crate) fn around(&self, is_phase: bool, window: Option<u64>) {
         let here = HERE.try_with(Cell::get).unwrap_or_default();
-        match window().filter(|window| !is_phase && *window != here.gave_up_in) {
+        match window.filter(|window| !is_phase && *window != here.gave_up_in) {
             None => self.leave_program(),
             Some(_) if here.is_open && !here.has_fetched => {}
             Some(_) => self.another_program(here),
@@ -278,13 +281,13 @@ impl Recording {
     /// Work is put on a device by this thread. Without ranges around it, it belongs to a step of the program, which lasts until
     /// it has wanted a result and goes on after that: in generation, a token. `outside`: it is in no step whose kernels are recorded.
     #[inline]
-    pub(crate) fn launches(&self, outside: bool) {
+    pub(crate) fn launches(&self, outside: bool, window: Option<u64>) {
         let Ok(here) = HERE.try_with(Cell::get) else { return };
         let ends = here.is_open && here.has_fetched;
         if !(outside || ends) || !crate::ranges::none_open() {
             return;
         }
-        let Some(window) = window() else { return };
+        let Some(window) = window else { return };
         if !outside {
             return self.another_program(here);
         }
@@ -349,5 +352,78 @@ impl Recording {
         candlescope_collectors::cupti::program_ends();
         let scope = lock(&self.scope).take();
         drop(scope);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candlescope_core::MemoryExporter;
+
+    /// Steps by name, and paths in order, of what a thread does.
+    fn recorded(work: impl FnOnce(&Recording)) -> (Vec<String>, Vec<String>) {
+        let memory = MemoryExporter::new();
+        let builder = candlescope::builder().exporter(memory.clone()).report_at_end(false);
+        let (_layer, scope) = builder.layer().expect("a session");
+        let recording = Recording::new(scope, None).expect("it records");
+        work(&recording);
+        recording.leave_program();
+        recording.end();
+        let batch = memory.batch();
+        let mut spans: Vec<_> = batch.spans.iter().collect();
+        spans.sort_by_key(|span| span.seq);
+        let steps = spans.iter().filter(|span| span.parent_seq.is_none()).map(|span| span.path.path.clone()).collect();
+        (steps, spans.iter().map(|span| span.path.path.clone()).collect())
+    }
+
+    #[test]
+    fn a_step_lasts_from_one_result_to_the_next() {
+        let (steps, _) = recorded(|recording| {
+            recording.launches(true, Some(7));
+            for _ in 0..3 {
+                (0..5).for_each(|_| recording.launches(false, Some(7)));
+                recording.fetched();
+                recording.fetched();
+            }
+            recording.launches(false, Some(7));
+        });
+        assert_eq!(steps, ["program"; 4]);
+    }
+
+    #[test]
+    fn a_window_that_has_its_steps_gets_no_more_until_the_next_one() {
+        let (steps, _) = recorded(|recording| {
+            // The second launch is outside still: the window has no room.
+            (0..9).for_each(|_| recording.launches(true, Some(7)));
+            recording.fetched();
+            (0..9).for_each(|_| recording.launches(true, Some(7)));
+            recording.launches(true, Some(8));
+            recording.launches(false, Some(8));
+            // Between windows nothing is told, and nothing begins.
+            recording.launches(true, None);
+        });
+        assert_eq!(steps, ["program"; 2], "one in each window");
+    }
+
+    #[test]
+    fn operators_are_parts_of_the_programs_step_and_phases_are_steps() {
+        let name = |recording: &Recording, text: &str| recording.name(0, text);
+        let (steps, paths) = recorded(|recording| {
+            let range = |text: &str, number: u64, window: Option<u64>| {
+                let name = name(recording, text);
+                recording.around(name.is_phase(), window);
+                recording.ranges.enter(name, number);
+                recording.ranges.exit(number);
+            };
+            range("aten::mm, seq = 1", 1, Some(7));
+            range("aten::add", 2, Some(7));
+            recording.fetched();
+            range("aten::mm, seq = 2", 3, Some(7));
+            range("decode 1", 4, Some(7));
+            // No window: a range by itself is a step.
+            range("forward", 5, None);
+        });
+        assert_eq!(steps, ["program", "program", "decode 1", "forward"]);
+        assert_eq!(paths[..3], ["program", "program/aten::mm", "program/aten::add"]);
     }
 }
