@@ -19,13 +19,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Names kept by text; further ones are looked up anew each time.
 const MOST_NAMES: usize = 65_536;
 
+/// Names by domain and text.
+type KnownNames = HashMap<(u32, Box<str>), RangeName>;
+
 /// What is recorded of this process.
 pub(crate) struct Recording {
     pub(crate) ranges: Ranges,
     program: RangeName,
     scope: Mutex<Option<Scope>>,
-    /// Names by domain and text.
-    names: Mutex<(Meanings, HashMap<(u32, Box<str>), RangeName>)>,
+    names: Mutex<(Meanings, KnownNames)>,
     /// Texts of domains; the first one is for ranges without a domain.
     domains: Mutex<Vec<Domain>>,
     /// Ranges that may end on another thread than they began on.

@@ -39,9 +39,9 @@ fn begin() -> bool {
     let is_recording = recording().is_some();
     if is_recording {
         // After the session has registered its own end, so that this comes before it.
-        // SAFETY: the function does not unwind, and lives as long as the process: the library is never unloaded, because the
-        // driver and NVTX keep it, and so does the session's own registration.
         REGISTER.call_once(|| {
+            // SAFETY: the function does not unwind, and lives as long as the process: the library is never unloaded, because the
+            // driver and NVTX keep it, and so does the session's own registration.
             _ = unsafe { libc::atexit(at_exit) };
             // SAFETY: as above; it sets a flag, and does nothing else in the child.
             _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
