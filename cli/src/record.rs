@@ -304,7 +304,7 @@ mod tests {
         let (runs, out) = (dir.path().join("a.recording"), dir.path().join("a"));
         std::fs::create_dir(&out).unwrap();
         run(&runs, "run-1");
-        assert_eq!(collect(&runs, &out).unwrap(), [out.clone()]);
+        assert_eq!(collect(&runs, &out).unwrap(), std::slice::from_ref(&out));
         assert!(out.join(MANIFEST_FILE).is_file() && !runs.exists());
         let (runs, out) = (dir.path().join("b.recording"), dir.path().join("b"));
         run(&runs, "run-1");
