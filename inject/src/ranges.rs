@@ -1,5 +1,6 @@
 //! NVTX ranges of a thread, as intervals.
 
+use crate::open;
 use crate::recording::{Recording, started, window};
 use candlescope_core::RangeName;
 use std::cell::RefCell;
@@ -15,7 +16,6 @@ struct Thread {
     left_out: Vec<(u32, u32)>,
     /// Names by a hash of domain and text. Texts that share one are told apart by comparing.
     names: HashMap<u64, (u32, Box<str>, RangeName), BuildHasherDefault<Same>>,
-    open: u32,
 }
 
 /// Keys are hashes already.
@@ -84,11 +84,6 @@ fn number(domain: u32, depth: u32) -> u64 {
     u64::from(domain) << 32 | u64::from(depth)
 }
 
-/// Whether this thread is in no range.
-pub(crate) fn none_open() -> bool {
-    THREAD.try_with(|thread| thread.try_borrow().is_ok_and(|thread| thread.open == 0)).unwrap_or(false)
-}
-
 /// A range begins on this thread. Returns how many of its domain are open around it, as NVTX does.
 pub(crate) fn push(domain: u32, called: Called<'_>) -> i32 {
     let Some(recording) = started() else { return -1 };
@@ -96,7 +91,7 @@ pub(crate) fn push(domain: u32, called: Called<'_>) -> i32 {
         let depth = *thread.depth(domain);
         *thread.depth(domain) += 1;
         // A library's range by itself would be a step.
-        if thread.open == 0 && recording.is_library(domain) {
+        if open::count() == 0 && recording.is_library(domain) {
             thread.left_out.push((domain, depth));
             return depth;
         }
@@ -104,10 +99,10 @@ pub(crate) fn push(domain: u32, called: Called<'_>) -> i32 {
             Called::Text(text) => thread.name(recording, domain, text),
             Called::Known(name) => name,
         };
-        if thread.open == 0 {
+        if open::count() == 0 {
             recording.around(name.is_phase(), window());
         }
-        thread.open += 1;
+        open::begins();
         recording.ranges.enter(name, number(domain, depth));
         depth
     };
@@ -126,7 +121,7 @@ pub(crate) fn pop(domain: u32) -> i32 {
         if let Some(at) = thread.left_out.iter().rposition(|of| *of == (domain, depth)) {
             thread.left_out.remove(at);
         } else {
-            thread.open = thread.open.saturating_sub(1);
+            open::ends();
             recording.ranges.exit(number(domain, depth));
         }
         i32::try_from(depth).unwrap_or(-1)

@@ -1,6 +1,7 @@
 //! The session of this process: who gets it, when it starts, how it ends.
 
 use crate::names::{Meanings, is_library};
+use crate::open;
 use candlescope::Scope;
 use candlescope::env::EnvConfig;
 use candlescope_core::GpuTier;
@@ -286,7 +287,7 @@ impl Recording {
     pub(crate) fn launches(&self, outside: bool, window: Option<u64>) {
         let Ok(here) = HERE.try_with(Cell::get) else { return };
         let ends = here.is_open && here.has_fetched;
-        if !(outside || ends) || !crate::ranges::none_open() {
+        if !(outside || ends) || open::count() > 0 {
             return;
         }
         let Some(window) = window else { return };
