@@ -55,7 +55,7 @@ fn runs_lie_by_day_and_machine_and_engines_find_them_there() {
     let script = "import duckdb, sys\n\
                   print(duckdb.sql(f\"SELECT count(DISTINCT run_id), count(*), min(machine), count(DISTINCT date) FROM \
                   read_parquet('{sys.argv[1]}/*/*/*/steps/*.parquet', hive_partitioning = true) \
-                  WHERE machine = '{sys.argv[2]}'\").fetchone())";
+                  WHERE machine = '{sys.argv[2]}'\").fetchall()[0])";
     let host = hive::folders(0, &host_name());
     let host = host.file_name().and_then(|name| name.to_str()?.strip_prefix(hive::MACHINE)).expect("a machine");
     let output = Command::new(python).args(["-c", script]).arg(dir.path()).arg(host).output().expect("python runs");
