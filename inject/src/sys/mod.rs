@@ -2,24 +2,19 @@
 #![allow(unsafe_code, unreachable_pub, reason = "functions that C libraries find by their names and call")]
 
 mod driver;
+mod guard;
 mod nvtx;
 #[cfg(target_os = "linux")]
 mod underscore_exit;
 
 use crate::recording::{claimed, is_forked, recording, started};
+use guard::guarded;
 use std::ffi::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// How long `cuInit` is waited for.
 const MOST: Duration = Duration::from_secs(60);
-
-/// Runs what a call of a C library does; a panic becomes `otherwise`.
-#[inline]
-fn guarded<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
-}
 
 extern "C" fn in_child() {
     is_forked();

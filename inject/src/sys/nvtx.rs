@@ -3,7 +3,8 @@
 //! NVTX is a header: every library of a program that makes ranges has tables of its own, and asks for itself. What it hands out
 //! (domains, strings) goes to all of them.
 
-use super::{begin, guarded};
+use super::begin;
+use super::guard::guarded;
 use crate::ranges::{Called, pop, push};
 use crate::recording::started;
 use candlescope_core::RangeName;

@@ -4,7 +4,7 @@
 //! It may be called anywhere: in a handler of a signal, after `vfork`. So the calling thread takes no lock and allocates nothing: a
 //! thread that is there already does the work, and is waited for no longer than a limit.
 
-use super::guarded;
+use super::guard::guarded;
 use crate::recording::started;
 use std::ffi::c_int;
 use std::sync::OnceLock;
