@@ -284,6 +284,7 @@ impl Recording {
     /// Work is put on a device by this thread. Without ranges around it, it belongs to a step of the program, which lasts until
     /// it has wanted a result and goes on after that: in generation, a token. `outside`: it is in no step whose kernels are recorded.
     #[inline]
+    #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing tells of calls then"))]
     pub(crate) fn launches(&self, outside: bool, window: Option<u64>) {
         let Ok(here) = HERE.try_with(Cell::get) else { return };
         let ends = here.is_open && here.has_fetched;
@@ -311,6 +312,7 @@ impl Recording {
 
     /// This thread wants a result.
     #[inline]
+    #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing tells of calls then"))]
     pub(crate) fn fetched(&self) {
         let _ = HERE.try_with(|here| here.set(Program { has_fetched: true, ..here.get() }));
     }
