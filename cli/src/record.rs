@@ -1,6 +1,6 @@
 //! `candlescope record`: records a CUDA program that does not link candlescope, by a library that the driver and NVTX load into it.
 
-use crate::nsight::process;
+use crate::nsight::{entries, key_of, process};
 use crate::output::note;
 use anyhow::{Context, Result, bail};
 use candlescope::env::EnvConfig;
@@ -148,14 +148,13 @@ fn beside(out: &Path) -> Option<PathBuf> {
 
 /// `CANDLESCOPE` for the library: what the user says, and what was asked for here.
 fn variable(given: Option<&str>, runs: &Path, cupti: &str) -> String {
-    let given = given.unwrap_or_default().split(',').map(str::trim).filter(|part| !part.is_empty());
-    let key = |part: &str| part.split('=').next().unwrap_or_default().trim().to_string();
     // A run of its own would be in another place, and the program's output is the program's.
     let ours = ["parquet", "parquet-hive", "report", "cupti"];
-    let mut parts: Vec<String> = given.filter(|part| !ours.contains(&key(part).as_str())).map(str::to_string).collect();
+    let mut parts: Vec<String> =
+        entries(given).filter(|entry| !ours.contains(&key_of(entry))).map(str::to_string).collect();
     parts.push(format!("parquet={}", runs.display()));
     parts.push("report=off".into());
-    if !parts.iter().any(|part| key(part) == "sigterm") {
+    if !parts.iter().any(|part| key_of(part) == "sigterm") {
         parts.push("sigterm".into());
     }
     if cupti != "off" {

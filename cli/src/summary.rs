@@ -10,7 +10,7 @@ use candlescope_sql::Sources;
 use candlescope_trends::{By, Summary, UNKNOWN, headlines, open_metrics, page, summarise, text};
 use clap::Args;
 use std::io::{IsTerminal, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -102,15 +102,16 @@ impl Of {
 /// Every figure of many runs.
 pub(crate) fn run(args: &SummaryArgs) -> Result<()> {
     let summary = args.of.summary()?;
+    let write = |file: &Path, text: &str| {
+        write_whole(file, |out| out.write_all(text.as_bytes()))
+            .with_context(|| format!("cannot write {}", file.display()))
+    };
     if let Some(file) = &args.html {
-        write_whole(file, |out| out.write_all(page(&summary).as_bytes()))
-            .with_context(|| format!("cannot write {}", file.display()))?;
+        write(file, &page(&summary))?;
     }
     if let Some(file) = &args.openmetrics {
         let places: Vec<String> = args.of.runs.iter().map(|place| place.display().to_string()).collect();
-        let metrics = open_metrics(&summary, &places.join(" "));
-        write_whole(file, |out| out.write_all(metrics.as_bytes()))
-            .with_context(|| format!("cannot write {}", file.display()))?;
+        write(file, &open_metrics(&summary, &places.join(" ")))?;
     }
     if args.of.json {
         return say(&serde_json::to_string(&summary)?);

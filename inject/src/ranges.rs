@@ -3,9 +3,9 @@
 use crate::open;
 use crate::recording::{Recording, started, window};
 use candlescope_core::RangeName;
+use rustc_hash::{FxHashMap, FxHasher};
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hasher as _};
+use std::hash::Hasher as _;
 
 /// What a thread knows.
 #[derive(Default)]
@@ -15,23 +15,7 @@ struct Thread {
     /// Ranges that were left out, by domain and depth: libraries' outside of all others.
     left_out: Vec<(u32, u32)>,
     /// Names by a hash of domain and text. Texts that share one are told apart by comparing.
-    names: HashMap<u64, (u32, Box<str>, RangeName), BuildHasherDefault<Same>>,
-}
-
-/// Keys are hashes already.
-#[derive(Default)]
-struct Same(u64);
-
-impl std::hash::Hasher for Same {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
-    }
+    names: FxHashMap<u64, (u32, Box<str>, RangeName)>,
 }
 
 /// Names that a thread keeps.
@@ -39,6 +23,12 @@ const MOST: usize = 4_096;
 
 thread_local! {
     static THREAD: RefCell<Thread> = RefCell::new(Thread::default());
+}
+
+/// `None` in a thread that is ending, or from within itself.
+#[inline]
+fn with_thread<T>(work: impl FnOnce(&mut Thread) -> T) -> Option<T> {
+    THREAD.try_with(|thread| thread.try_borrow_mut().ok().map(|mut thread| work(&mut thread))).ok().flatten()
 }
 
 /// What a range is called: a text, or a name that was made known before.
@@ -50,7 +40,7 @@ pub(crate) enum Called<'a> {
 
 impl Thread {
     fn name(&mut self, recording: &Recording, domain: u32, text: &str) -> RangeName {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = FxHasher::default();
         hasher.write_u32(domain);
         hasher.write(text.as_bytes());
         let hash = hasher.finish();
@@ -106,9 +96,7 @@ pub(crate) fn push(domain: u32, called: Called<'_>) -> i32 {
         recording.ranges.enter(name, number(domain, depth));
         depth
     };
-    let depth =
-        THREAD.try_with(|thread| thread.try_borrow_mut().ok().map(|mut thread| begin(&mut thread))).ok().flatten();
-    depth.and_then(|depth| i32::try_from(depth).ok()).unwrap_or(-1)
+    with_thread(begin).and_then(|depth| i32::try_from(depth).ok()).unwrap_or(-1)
 }
 
 /// The innermost range of the domain ends. Returns how many are open around it; −2 if there was none.
@@ -126,7 +114,5 @@ pub(crate) fn pop(domain: u32) -> i32 {
         }
         i32::try_from(depth).unwrap_or(-1)
     };
-    let depth =
-        THREAD.try_with(|thread| thread.try_borrow_mut().ok().map(|mut thread| end(&mut thread))).ok().flatten();
-    depth.unwrap_or(-1)
+    with_thread(end).unwrap_or(-1)
 }

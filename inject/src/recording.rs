@@ -229,8 +229,9 @@ impl Recording {
     /// The name of a range. May take a lock.
     #[cold]
     pub(crate) fn name(&self, domain: u32, text: &str) -> RangeName {
-        let of = lock(&self.domains).get(domain as usize).cloned();
-        let of = of.unwrap_or_else(|| Domain { name: NO_DOMAIN.into(), is_library: false });
+        let domains = lock(&self.domains);
+        let of = domains.get(domain as usize).unwrap_or(&domains[0]).clone();
+        drop(domains);
         let mut names = lock(&self.names);
         let (meanings, known) = &mut *names;
         if let Some(name) = known.get(&(domain, text.into())) {
@@ -412,10 +413,9 @@ mod tests {
 
     #[test]
     fn operators_are_parts_of_the_programs_step_and_phases_are_steps() {
-        let name = |recording: &Recording, text: &str| recording.name(0, text);
         let (steps, paths) = recorded(|recording| {
             let range = |text: &str, number: u64, window: Option<u64>| {
-                let name = name(recording, text);
+                let name = recording.name(0, text);
                 recording.around(name.is_phase(), window);
                 recording.ranges.enter(name, number);
                 recording.ranges.exit(number);

@@ -5,7 +5,7 @@
 //! series in order of time, `# EOF` at the end.
 
 use super::figure::{FIGURES, Figure};
-use super::series::{Group, Summary, Trend};
+use super::series::{DAY_NS, DayPoint, Group, Summary, Trend};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -15,8 +15,11 @@ const PREFIX: &str = "candlescope_fleet_";
 const RUNS: &str = "runs";
 /// Changes of level.
 const CHANGES: &str = "level_change_ratio";
+/// What is told of a day's runs.
+type Stat = (&'static str, fn(&DayPoint) -> f64);
+const STATS: [Stat; 3] = [("median", |day| day.median), ("min", |day| day.low), ("max", |day| day.high)];
 /// Seconds of a day.
-const DAY_S: i64 = 86_400;
+const DAY_S: i64 = DAY_NS / 1_000_000_000;
 
 /// Names of all metrics.
 pub fn metrics() -> Vec<String> {
@@ -38,10 +41,10 @@ pub fn open_metrics(summary: &Summary, place: &str) -> String {
         let help = format!("{}: median, smallest and largest of the runs of a day.", figure.title);
         family(&mut text, figure.metric, &help);
         for (labels, trend) in of(&series, figure) {
-            for (stat, value) in [("median", 1), ("min", 0), ("max", 2)] {
+            for (stat, value) in STATS {
+                let labels = format!("{labels},stat=\"{stat}\"");
                 for point in &trend.days {
-                    let value = [point.low, point.median, point.high][value] * figure.to_base;
-                    sample(&mut text, figure.metric, &format!("{labels},stat=\"{stat}\""), value, point.number);
+                    sample(&mut text, figure.metric, &labels, value(point) * figure.to_base, point.number);
                 }
             }
         }
@@ -103,7 +106,6 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::series::DAY_NS;
     use crate::{By, Headline, summarise};
 
     #[test]

@@ -5,4 +5,4 @@ pub(crate) mod process;
 mod profiler_files;
 
 pub(crate) use find::{NCU, NSYS};
-pub(crate) use profiler_files::{Output, merged, newest_first};
+pub(crate) use profiler_files::{Output, entries, key_of, merged, newest_first};

@@ -49,11 +49,20 @@ impl Output {
     }
 }
 
+/// The entries of `CANDLESCOPE`.
+pub(crate) fn entries(given: Option<&str>) -> impl Iterator<Item = &str> {
+    given.unwrap_or_default().split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+/// What stands before `=`.
+pub(crate) fn key_of(entry: &str) -> &str {
+    entry.split('=').next().unwrap_or_default().trim()
+}
+
 /// `CANDLESCOPE` for the program: its own value, with ranges added, and with a run in `runs` if it names none.
 pub(crate) fn merged(given: Option<&str>, runs: Option<&str>) -> String {
-    let mut parts: Vec<String> =
-        given.unwrap_or_default().split(',').map(str::trim).filter(|p| !p.is_empty()).map(str::to_string).collect();
-    let has = |parts: &[String], key: &str| parts.iter().any(|p| p.split('=').next().map(str::trim) == Some(key));
+    let mut parts: Vec<String> = entries(given).map(str::to_string).collect();
+    let has = |parts: &[String], key: &str| parts.iter().any(|part| key_of(part) == key);
     if !has(&parts, "nvtx") {
         parts.push("nvtx".to_string());
     }
