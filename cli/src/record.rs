@@ -2,12 +2,15 @@
 
 use crate::nsight::{entries, key_of, process};
 use crate::output::note;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use candlescope::env::EnvConfig;
 use candlescope_core::RecordKind;
-use candlescope_core::injected::{CHILDREN, CLAIM, STEPS};
-use candlescope_core::run::{MANIFEST_FILE, RunManifest, env_key};
+use candlescope_core::files::read_text_limited;
+use candlescope_core::injected::{CHILDREN, CLAIM, MODEL, STEPS, WINDOWS, WORK, Windows, Work};
+use candlescope_core::run::{Key, MANIFEST_FILE, RunManifest, env_key};
 use candlescope_reader::Run;
+use candlescope_work::devices::Format;
+use candlescope_work::shape::ModelShape;
 use clap::Args;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -18,8 +21,12 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   candlescope record --out runs/torch -- python generate.py
       all kernels, tied to the program's NVTX ranges where it makes some
-  candlescope record --cupti 20/500 --step-range '^(prefill|decode)' --out runs/server -- ./server
-      kernels of 20 steps in 500, for programs that run long; steps are the ranges that match
+  candlescope record --cupti 20/60s --budget 1% --out runs/server -- ./server
+      kernels of 20 steps each minute, for programs that run long
+  candlescope record --step-range '^(prefill|decode)' --out runs/server -- ./server
+      steps are the ranges that match
+  candlescope record --model-config model/config.json --work batch=1,prompt=64,dtype=bf16 --out runs/torch -- python generate.py
+      with FLOPs and bytes of each token; what repeats is a token, where the program makes no ranges
   CANDLESCOPE=prometheus=9464 candlescope record --out runs/torch -- python generate.py
       with whatever else the library was built with";
 
@@ -28,14 +35,28 @@ const LIBRARY: &str = "CANDLESCOPE_INJECT_LIBRARY";
 
 const FILE: &str = "libcandlescope_inject.so";
 
+/// The largest config.json that is read: a thousand times what one holds.
+const MOST_CONFIG: u64 = 16 << 20;
+
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
     /// Where the run goes: a directory that is not there yet, or empty
     #[arg(long, short, value_name = "RUN")]
     out: PathBuf,
-    /// Kernels of which steps: `all`, N in EVERY such as 20/500 for programs with ranges, or off
+    /// Kernels of which steps: `all`; N in EVERY, such as 20/500, of a program whose ranges are its steps; N in a time, such as
+    /// 20/60s, of any program; or off
     #[arg(long, value_name = "STEPS", default_value = "all")]
     cupti: String,
+    /// The most of step time that recording may take, such as 1%: measured in place, and kept by leaving steps out
+    #[arg(long, value_name = "SHARE")]
+    budget: Option<String>,
+    /// The config.json of the language model that the program runs: its steps then have FLOPs and bytes, and what repeats is a
+    /// token
+    #[arg(long, value_name = "FILE")]
+    model_config: Option<PathBuf>,
+    /// What is done with it: batch=N, prompt=TOKENS (of each sequence), dtype=FORMAT of its weights, joined by commas
+    #[arg(long, value_name = "WORK", requires = "model_config")]
+    work: Option<String>,
     /// Listens to the program's NVTX ranges, which become intervals; so it is unless --no-nvtx is given
     #[arg(long, overrides_with = "no_nvtx")]
     attach_nvtx: bool,
@@ -59,6 +80,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
     if let Some(steps) = &args.step_range {
         regex::Regex::new(steps).with_context(|| format!("--step-range {steps} is no regular expression"))?;
     }
+    let model = model(args)?;
     let library = library()?;
     let out = std::path::absolute(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
     if std::fs::read_dir(&out).is_ok_and(|mut there| there.next().is_some()) || out.is_file() {
@@ -67,12 +89,19 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
     let Some(runs) = beside(&out) else {
         bail!("--out {}: a path in UTF-8, without `,` and with a name", args.out.display())
     };
-    let variable = variable(std::env::var("CANDLESCOPE").ok().as_deref(), &runs, &args.cupti);
     // Before the program runs for nothing.
+    let expected = "`all`, N/EVERY such as 20/500, N/TIME such as 20/60s, or off";
     if args.cupti.contains(',') {
-        bail!("--cupti {}: `all`, N/EVERY such as 20/500, or off", args.cupti);
+        bail!("--cupti {}: {expected}", args.cupti);
     }
-    EnvConfig::parse(&variable).context("of --cupti and CANDLESCOPE together")?;
+    if args.budget.as_ref().is_some_and(|budget| budget.contains(',')) {
+        bail!("--budget: one share of step time, such as 1%");
+    }
+    let windows = Windows::parse(&args.cupti);
+    let cupti = if windows.is_some() { "on-request" } else { &args.cupti };
+    let variable = variable(std::env::var("CANDLESCOPE").ok().as_deref(), &runs, cupti, args.budget.as_deref());
+    EnvConfig::parse(&variable)
+        .with_context(|| format!("of --cupti ({expected}), --budget and CANDLESCOPE together"))?;
     let claim = runs.join(".claim");
     std::fs::create_dir_all(&runs)
         .with_context(|| format!("cannot make {}: choose another place with --out", runs.display()))?;
@@ -95,7 +124,14 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
             library.display()
         )),
     }
-    command.env_remove(STEPS).env_remove(CHILDREN).env("CANDLESCOPE", variable);
+    [STEPS, CHILDREN, MODEL, WORK, WINDOWS].iter().for_each(|name| _ = command.env_remove(name));
+    command.env("CANDLESCOPE", variable);
+    if windows.is_some() {
+        command.env(WINDOWS, &args.cupti);
+    }
+    if let Some(model) = model {
+        command.env(MODEL, model).env(WORK, args.work.as_deref().unwrap_or_default());
+    }
     if let Some(steps) = &args.step_range {
         command.env(STEPS, steps);
     }
@@ -138,6 +174,20 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
     Ok(status)
 }
 
+/// The file of the model, which has to be one whose steps are known: a mistake is told before the program runs.
+fn model(args: &RecordArgs) -> Result<Option<PathBuf>> {
+    let Some(file) = &args.model_config else { return Ok(None) };
+    let file = if file.is_dir() { file.join("config.json") } else { file.clone() };
+    let text = read_text_limited(&file, MOST_CONFIG).with_context(|| format!("--model-config {}", file.display()))?;
+    ModelShape::from_config_text("the program's model", &text)
+        .with_context(|| format!("--model-config {}", file.display()))?;
+    let work = Work::parse(args.work.as_deref().unwrap_or_default()).map_err(|error| anyhow!("--work {error}"))?;
+    if let Some(dtype) = &work.dtype {
+        Format::named(dtype).context("--work dtype")?;
+    }
+    Ok(Some(std::path::absolute(&file).context("the current directory is not known")?))
+}
+
 /// Where runs go until the program has ended, of which nobody knows before how many there will be.
 fn beside(out: &Path) -> Option<PathBuf> {
     let mut name = out.file_name()?.to_os_string();
@@ -147,7 +197,7 @@ fn beside(out: &Path) -> Option<PathBuf> {
 }
 
 /// `CANDLESCOPE` for the library: what the user says, and what was asked for here.
-fn variable(given: Option<&str>, runs: &Path, cupti: &str) -> String {
+fn variable(given: Option<&str>, runs: &Path, cupti: &str, budget: Option<&str>) -> String {
     // A run of its own would be in another place, and the program's output is the program's.
     let ours = ["parquet", "parquet-hive", "report", "cupti"];
     let mut parts: Vec<String> =
@@ -159,6 +209,10 @@ fn variable(given: Option<&str>, runs: &Path, cupti: &str) -> String {
     }
     if cupti != "off" {
         parts.push(format!("cupti={cupti}"));
+    }
+    if let Some(budget) = budget {
+        parts.retain(|part| key_of(part) != "cost");
+        parts.push(format!("cost={budget}"));
     }
     parts.join(",")
 }
@@ -237,15 +291,31 @@ fn tell(run: &Path) {
                 if complete { "" } else { "; the program ended without ending the run: its last seconds are missing" };
             let hint = match steps {
                 0 => {
-                    "; no step was seen: --cupti all where the program makes no ranges, --follow-forks where its children do the work"
+                    "; no step was seen: --cupti all or 20/60s where the program makes no ranges, --follow-forks where its children do the work"
                 }
                 _ => "",
             };
-            format!("{steps} steps, {spans} intervals, {kernels} kernels{rest}{hint}")
+            let told = opened.manifest().map(told_apart).unwrap_or_default();
+            format!("{steps} steps{told}, {spans} intervals, {kernels} kernels{rest}{hint}")
         }
         Err(error) => error.to_string(),
     };
     note(&format!("wrote {}: {text}; candlescope report {}", run.display(), run.display()));
+}
+
+/// How steps were told apart, where the program's ranges do not say it.
+fn told_apart(manifest: &RunManifest) -> String {
+    let of = |key: Key<u64>| key.of(&manifest.environment).unwrap_or(0);
+    let (ended, repeated, results) =
+        (of(env_key::STEPS_BY_RESULTS), of(env_key::STEPS_BY_PATTERN), of(env_key::RESULTS_A_STEP));
+    match (ended, results) {
+        (0, _) => String::new(),
+        (_, 0) => format!(" ({ended} by the results that it fetches; nothing repeats)"),
+        (_, 1) => format!(" ({ended} by the results that it fetches; {repeated} repeat the ones before)"),
+        (_, n) => {
+            format!(" ({ended} by the results that it fetches; {repeated} repeat the ones before, {n} results each)")
+        }
+    }
 }
 
 /// The library that goes into the program.
@@ -274,13 +344,15 @@ mod tests {
 
     #[test]
     fn the_variable_keeps_what_the_user_says_but_for_what_is_asked_for_here() {
-        let of = |given, cupti| variable(given, Path::new("/r"), cupti);
+        let of = |given, cupti| variable(given, Path::new("/r"), cupti, None);
         assert_eq!(of(None, "all"), "parquet=/r,report=off,sigterm,cupti=all");
         assert_eq!(
             of(Some("parquet=mine, prometheus=9464,cupti=1/2,sigterm=off"), "20/500"),
             "prometheus=9464,sigterm=off,parquet=/r,report=off,cupti=20/500"
         );
         assert_eq!(of(Some("host=off"), "off"), "host=off,parquet=/r,report=off,sigterm");
+        let held = variable(Some("cost=5%"), Path::new("/r"), "off", Some("1%"));
+        assert_eq!(held, "parquet=/r,report=off,sigterm,cost=1%");
     }
 
     #[test]

@@ -6,15 +6,22 @@
 //! | `sys` | what the driver and NVTX call, and the end of the process |
 //! | `recording` | the session of this process: who gets it, when it starts and ends |
 //! | `ranges` | NVTX ranges of a thread, as intervals |
+//! | `program`, `patterns` | steps of work outside of ranges; those that repeat |
+//! | `model` | what steps do, where the user says which language model it is |
+//! | `windows` | windows of kernels by time |
 //! | `names`, `open` | what a range is called, and what it means; how many are open |
 //!
 //! The program is somebody else's: nothing unwinds into it, its output streams are left alone but for one line where what was
 //! asked for is not understood, and a run that cannot be written ends the recording, not the program.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod model;
 mod names;
 mod open;
+mod patterns;
+mod program;
 mod ranges;
 mod recording;
 #[cfg(unix)]
 mod sys;
+mod windows;

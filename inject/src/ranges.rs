@@ -2,7 +2,7 @@
 
 use crate::open;
 use crate::recording::{Recording, started, window};
-use candlescope_core::RangeName;
+use candlescope_core::{Phase, RangeName};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::cell::RefCell;
 use std::hash::Hasher as _;
@@ -14,6 +14,8 @@ struct Thread {
     depths: Vec<(u32, u32)>,
     /// Ranges that were left out, by domain and depth: libraries' outside of all others.
     left_out: Vec<(u32, u32)>,
+    /// Open ranges that are phases, where it is known what these do.
+    phases: Vec<(u64, Phase)>,
     /// Names by a hash of domain and text. Texts that share one are told apart by comparing.
     names: FxHashMap<u64, (u32, Box<str>, RangeName)>,
 }
@@ -90,10 +92,14 @@ pub(crate) fn push(domain: u32, called: Called<'_>) -> i32 {
             Called::Known(name) => name,
         };
         if open::count() == 0 {
-            recording.around(name.is_phase(), window());
+            recording.own.around(name.is_phase(), window());
         }
         open::begins();
-        recording.ranges.enter(name, number(domain, depth));
+        let number = number(domain, depth);
+        if let Some(phase) = name.phase().filter(|_| recording.own.model.is_some()) {
+            thread.phases.push((number, phase));
+        }
+        recording.ranges.enter(name, number);
         depth
     };
     with_thread(begin).and_then(|depth| i32::try_from(depth).ok()).unwrap_or(-1)
@@ -110,7 +116,18 @@ pub(crate) fn pop(domain: u32) -> i32 {
             thread.left_out.remove(at);
         } else {
             open::ends();
-            recording.ranges.exit(number(domain, depth));
+            let number = number(domain, depth);
+            // A phase in a phase is no step, and the outer one does what is done.
+            let did = match thread.phases.last() {
+                Some((of, phase)) if *of == number => {
+                    let phase = *phase;
+                    thread.phases.pop();
+                    let is_step = thread.phases.is_empty();
+                    recording.own.model.as_ref().filter(|_| is_step).and_then(|model| model.did(phase))
+                }
+                _ => None,
+            };
+            recording.ranges.exit_as(number, None, did);
         }
         i32::try_from(depth).unwrap_or(-1)
     };

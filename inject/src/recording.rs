@@ -1,15 +1,15 @@
 //! The session of this process: who gets it, when it starts, how it ends.
 
+use crate::model::Model;
 use crate::names::{Meanings, is_library};
-use crate::open;
+use crate::program::OwnSteps;
 use candlescope::Scope;
 use candlescope::env::EnvConfig;
 use candlescope_core::GpuTier;
-use candlescope_core::injected::{CHILDREN, CLAIM, NO_DOMAIN, PROGRAM_STEP, STEPS};
+use candlescope_core::injected::{CHILDREN, CLAIM, NO_DOMAIN, STEPS, WINDOWS, Windows};
 use candlescope_core::run::env_key;
 use candlescope_core::{RangeKind, RangeName, Ranges};
 use regex::Regex;
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -26,7 +26,7 @@ type KnownNames = HashMap<(u32, Box<str>), RangeName>;
 /// What is recorded of this process.
 pub(crate) struct Recording {
     pub(crate) ranges: Ranges,
-    program: RangeName,
+    pub(crate) own: OwnSteps,
     scope: Mutex<Option<Scope>>,
     names: Mutex<(Meanings, KnownNames)>,
     /// Texts of domains; the first one is for ranges without a domain.
@@ -43,40 +43,6 @@ struct Domain {
 }
 
 static RECORDING: OnceLock<Option<Recording>> = OnceLock::new();
-
-/// The program's own step on a thread.
-#[derive(Debug, Clone, Copy, Default)]
-struct Program {
-    is_open: bool,
-    /// It wanted a result: its next call begins another one.
-    has_fetched: bool,
-    /// The window in which it was begun again because its kernels were not recorded, which does not help twice.
-    renewed_in: u64,
-    /// The window in which that did not help: it has all its steps, and no more begin until the next one.
-    gave_up_in: u64,
-}
-
-thread_local! {
-    static HERE: Cell<Program> = const { Cell::new(Program { is_open: false, has_fetched: false, renewed_in: 0, gave_up_in: 0 }) };
-}
-
-/// Ends the program's own step with its thread. Made after what the session keeps of the thread, and so dropped before it.
-struct Ends;
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        if let Some(recording) = started() {
-            recording.leave_program();
-        }
-    }
-}
-
-thread_local! {
-    static ENDS: Ends = const { Ends };
-}
-
-/// Number of the program's own step, among those of ranges.
-const PROGRAM: u64 = u64::MAX >> 1;
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -116,12 +82,20 @@ fn start() -> Option<Recording> {
             return None;
         }
     };
+    let model = match Model::told() {
+        Ok(model) => model,
+        Err(why) => {
+            complain(&format!("{why}: nothing is recorded"));
+            return None;
+        }
+    };
     if !claimed() {
         return None;
     }
     #[cfg(feature = "gpu")]
     candlescope_collectors::cupti::is_injected(told);
     let text = std::env::var(candlescope::env::VARIABLE).ok().filter(|text| !text.trim().is_empty())?;
+    let windows = std::env::var(WINDOWS).ok().and_then(|text| Windows::parse(&text));
     let started = EnvConfig::parse(&text).map_err(|error| error.to_string()).and_then(|mut config| {
         // Marks need a stream of the program's.
         config.gpu = Some(GpuTier::Off);
@@ -139,7 +113,14 @@ fn start() -> Option<Recording> {
     let handle = scope.handle()?;
     let program = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     handle.set_environment(env_key::INJECTED_PROGRAM.name(), program.unwrap_or_default());
-    Recording::new(scope, steps)
+    if let Some(model) = &model {
+        model.tell(&handle);
+    }
+    let recording = Recording::new(scope, steps, model);
+    if let Some(windows) = windows.filter(|_| recording.is_some()) {
+        crate::windows::open(handle, windows);
+    }
+    recording
 }
 
 /// What CUPTI's callbacks say of calls on their thread.
@@ -148,8 +129,8 @@ fn told(call: candlescope_collectors::cupti::FollowedCall) {
     use candlescope_collectors::cupti::FollowedCall;
     let Some(recording) = started() else { return };
     match call {
-        FollowedCall::Begins { outside } => recording.launches(outside, window()),
-        FollowedCall::Fetched => recording.fetched(),
+        FollowedCall::Begins { outside, what } => recording.own.launches(outside, what, window()),
+        FollowedCall::Fetched => recording.own.fetched(),
         _ => {}
     }
 }
@@ -191,7 +172,7 @@ fn complain(text: &str) {
 }
 
 impl Recording {
-    fn new(scope: Scope, steps: Option<Regex>) -> Option<Self> {
+    fn new(scope: Scope, steps: Option<Regex>, model: Option<Model>) -> Option<Self> {
         let ranges = scope.handle()?.ranges();
         let kind = match steps {
             // Said before the first range: what does not match is no step from the beginning.
@@ -202,7 +183,7 @@ impl Recording {
             None => RangeKind::Interval,
         };
         Some(Self {
-            program: ranges.name(PROGRAM_STEP, NO_DOMAIN, kind),
+            own: OwnSteps::new(ranges.clone(), kind, model),
             ranges,
             scope: Mutex::new(Some(scope)),
             names: Mutex::new((Meanings::new(steps), HashMap::new())),
@@ -251,73 +232,6 @@ impl Recording {
         domain != 0 && lock(&self.domains).get(domain as usize).is_some_and(|of| of.is_library)
     }
 
-    /// The program as a step, on this thread, until it makes a range here.
-    pub(crate) fn enter_program(&self) {
-        if !HERE.get().is_open {
-            self.ranges.enter(self.program, PROGRAM);
-            HERE.set(Program { is_open: true, ..HERE.get() });
-            let _ = ENDS.try_with(|_| ());
-        }
-    }
-
-    /// Ends that step, if it is open on this thread.
-    #[inline]
-    pub(crate) fn leave_program(&self) {
-        let here = HERE.try_with(Cell::get).unwrap_or_default();
-        if here.is_open {
-            HERE.set(Program { is_open: false, ..here });
-            self.ranges.exit(PROGRAM);
-        }
-    }
-
-    /// A range begins that is in no other. One that is a phase is a step by itself, and so is every one where nothing tells when
-    /// the program wants results; others, such as operators, are parts of the program's step.
-    #[inline]
-    pub(crate) fn around(&self, is_phase: bool, window: Option<u64>) {
-        let here = HERE.try_with(Cell::get).unwrap_or_default();
-        match window.filter(|window| !is_phase && *window != here.gave_up_in) {
-            None => self.leave_program(),
-            Some(_) if here.is_open && !here.has_fetched => {}
-            Some(_) => self.another_program(here),
-        }
-    }
-
-    /// Work is put on a device by this thread. Without ranges around it, it belongs to a step of the program, which lasts until
-    /// it has wanted a result and goes on after that: in generation, a token. `outside`: it is in no step whose kernels are recorded.
-    #[inline]
-    #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing tells of calls then"))]
-    pub(crate) fn launches(&self, outside: bool, window: Option<u64>) {
-        let Ok(here) = HERE.try_with(Cell::get) else { return };
-        let ends = here.is_open && here.has_fetched;
-        if !(outside || ends) || open::count() > 0 {
-            return;
-        }
-        let Some(window) = window else { return };
-        if !outside {
-            return self.another_program(here);
-        }
-        if here.is_open && here.renewed_in == window {
-            self.leave_program();
-            HERE.set(Program { is_open: false, gave_up_in: window, ..here });
-        } else if here.gave_up_in != window {
-            self.another_program(Program { renewed_in: window, ..here });
-        }
-    }
-
-    /// The program's step ends, and the next one begins.
-    fn another_program(&self, here: Program) {
-        self.leave_program();
-        HERE.set(Program { is_open: false, has_fetched: false, ..here });
-        self.enter_program();
-    }
-
-    /// This thread wants a result.
-    #[inline]
-    #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing tells of calls then"))]
-    pub(crate) fn fetched(&self) {
-        let _ = HERE.try_with(|here| here.set(Program { has_fetched: true, ..here.get() }));
-    }
-
     /// Whether this is the process that records, and not one that was forked from it.
     pub(crate) fn is_of_this_process(&self) -> bool {
         std::process::id() == self.process
@@ -326,8 +240,8 @@ impl Recording {
     /// The process ends, on this thread: what is open here ends as well. The session ends by itself after that.
     pub(crate) fn at_end(&self) {
         if self.is_of_this_process() {
-            self.leave_program();
-            self.tell_unrecorded();
+            self.own.leave();
+            self.tell();
             #[cfg(feature = "gpu")]
             candlescope_collectors::cupti::program_ends();
         }
@@ -338,22 +252,31 @@ impl Recording {
         let before = self.unrecorded.fetch_add(1, Ordering::Relaxed);
         // A process may end without asking us.
         if before == 0 {
-            self.tell_unrecorded();
+            self.tell();
         }
         before + 1
     }
 
-    fn tell_unrecorded(&self) {
-        let unrecorded = self.unrecorded.load(Ordering::Relaxed);
+    /// What the run says of its ranges and steps beside its tables.
+    fn tell(&self) {
+        let (unrecorded, known) = (self.unrecorded.load(Ordering::Relaxed), self.own.known());
         let scope = lock(&self.scope);
-        if let Some(handle) = scope.as_ref().and_then(Scope::handle).filter(|_| unrecorded > 0) {
+        let Some(handle) = scope.as_ref().and_then(Scope::handle) else { return };
+        if unrecorded > 0 {
             handle.set_environment(env_key::RANGES_UNRECORDED.name(), unrecorded);
+        }
+        if known.ended > 0 {
+            handle.set_environment(env_key::STEPS_BY_RESULTS.name(), known.ended);
+            handle.set_environment(env_key::STEPS_BY_PATTERN.name(), known.repeated);
+        }
+        if known.results > 0 {
+            handle.set_environment(env_key::RESULTS_A_STEP.name(), known.results);
         }
     }
 
     /// Ends the session.
     pub(crate) fn end(&self) {
-        self.tell_unrecorded();
+        self.tell();
         #[cfg(feature = "gpu")]
         candlescope_collectors::cupti::program_ends();
         let scope = lock(&self.scope).take();
@@ -371,9 +294,9 @@ mod tests {
         let memory = MemoryExporter::new();
         let builder = candlescope::builder().exporter(memory.clone()).report_at_end(false);
         let (_layer, scope) = builder.layer().expect("a session");
-        let recording = Recording::new(scope, None).expect("it records");
+        let recording = Recording::new(scope, None, None).expect("it records");
         work(&recording);
-        recording.leave_program();
+        recording.own.leave();
         recording.end();
         let batch = memory.batch();
         let mut spans: Vec<_> = batch.spans.iter().collect();
@@ -385,13 +308,13 @@ mod tests {
     #[test]
     fn a_step_lasts_from_one_result_to_the_next() {
         let (steps, _) = recorded(|recording| {
-            recording.launches(true, Some(7));
+            recording.own.launches(true, Some(7));
             for _ in 0..3 {
-                (0..5).for_each(|_| recording.launches(false, Some(7)));
-                recording.fetched();
-                recording.fetched();
+                (0..5).for_each(|_| recording.own.launches(false, Some(7)));
+                recording.own.fetched();
+                recording.own.fetched();
             }
-            recording.launches(false, Some(7));
+            recording.own.launches(false, Some(7));
         });
         assert_eq!(steps, ["program"; 4]);
     }
@@ -400,13 +323,13 @@ mod tests {
     fn a_window_that_has_its_steps_gets_no_more_until_the_next_one() {
         let (steps, _) = recorded(|recording| {
             // The second launch is outside still: the window has no room.
-            (0..9).for_each(|_| recording.launches(true, Some(7)));
-            recording.fetched();
-            (0..9).for_each(|_| recording.launches(true, Some(7)));
-            recording.launches(true, Some(8));
-            recording.launches(false, Some(8));
+            (0..9).for_each(|_| recording.own.launches(true, Some(7)));
+            recording.own.fetched();
+            (0..9).for_each(|_| recording.own.launches(true, Some(7)));
+            recording.own.launches(true, Some(8));
+            recording.own.launches(false, Some(8));
             // Between windows nothing is told, and nothing begins.
-            recording.launches(true, None);
+            recording.own.launches(true, None);
         });
         assert_eq!(steps, ["program"; 2], "one in each window");
     }
@@ -416,13 +339,13 @@ mod tests {
         let (steps, paths) = recorded(|recording| {
             let range = |text: &str, number: u64, window: Option<u64>| {
                 let name = recording.name(0, text);
-                recording.around(name.is_phase(), window);
+                recording.own.around(name.is_phase(), window);
                 recording.ranges.enter(name, number);
                 recording.ranges.exit(number);
             };
             range("aten::mm, seq = 1", 1, Some(7));
             range("aten::add", 2, Some(7));
-            recording.fetched();
+            recording.own.fetched();
             range("aten::mm, seq = 2", 3, Some(7));
             range("decode 1", 4, Some(7));
             // No window: a range by itself is a step.

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Answers queries in DuckDB and in Spark SQL, the latter by Sail, which needs no JVM.
+"""Answers queries in DuckDB and in Spark SQL, the latter by Sail, which needs no JVM; where CANDLESCOPE_SPARK is `plain`, by Apache Spark
+itself in this process (`pyspark`, which needs Java).
 
 Reads one JSON object: {"duckdb": script of views, "spark": the same for Spark, "queries": {name: SQL}}. Prints one:
 {"duckdb": {name: answer}, "spark": …}, an answer being {"columns": […], "rows": [[…]]} or {"error": text}.
 """
 
+import contextlib
 import decimal
 import json
 import os
@@ -43,7 +45,8 @@ def in_duckdb(script, queries):
     return answers(queries, ask)
 
 
-def in_spark(script, queries):
+@contextlib.contextmanager
+def sail():
     os.environ.setdefault("RUST_LOG", "error")
     from pysail.spark import SparkConnectServer
     from pyspark.sql import SparkSession
@@ -51,7 +54,28 @@ def in_spark(script, queries):
     server = SparkConnectServer("127.0.0.1", 0)
     server.start(background=True)
     session = SparkSession.builder.remote("sc://127.0.0.1:%d" % server.listening_address[1]).getOrCreate()
+    yield session
+    session.stop()
+    server.stop()
 
+
+@contextlib.contextmanager
+def plain_spark():
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    # Few rows: as many partitions as there are by default take longer than the work.
+    session = builder.config("spark.sql.shuffle.partitions", "2").config("spark.log.level", "ERROR").getOrCreate()
+    yield session
+    session.stop()
+
+
+def in_spark(script, queries):
+    with (plain_spark if os.environ.get("CANDLESCOPE_SPARK") == "plain" else sail)() as session:
+        return in_session(session, script, queries)
+
+
+def in_session(session, script, queries):
     def ask(sql):
         frame = session.sql(sql)
         return frame.columns, [list(row) for row in frame.collect()]
@@ -59,10 +83,7 @@ def in_spark(script, queries):
     for statement in script.split(";\n"):
         if statement.strip():
             session.sql(statement)
-    found = answers(queries, ask)
-    session.stop()
-    server.stop()
-    return found
+    return answers(queries, ask)
 
 
 def main() -> int:

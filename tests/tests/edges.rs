@@ -99,7 +99,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     // Goes into programs of others.
-    ("candlescope-inject", &["candlescope", "candlescope-collectors", "candlescope-core"]),
+    ("candlescope-inject", &["candlescope", "candlescope-collectors", "candlescope-core", "candlescope-work"]),
     // Starts programs, and knows no model.
     (
         "candlescope-optimise",

@@ -89,6 +89,18 @@ pub(super) fn on_graphs(domain: Domain, cbid: u32) -> Option<OnGraphs> {
     among(&MAKE_GRAPHS).then_some(OnGraphs::Makes)
 }
 
+/// Where the handle of what is launched stands among the parameters of a call of the driver, if it launches something that has one.
+#[inline]
+pub(super) fn handle_at(cbid: u32) -> Option<usize> {
+    match cbid {
+        // Function or graph first.
+        307 | 442 | 477 | 478 | 514 | 515 => Some(0),
+        // After the configuration.
+        652 | 653 => Some(1),
+        _ => None,
+    }
+}
+
 /// What a call does to contexts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnContexts {
@@ -261,6 +273,16 @@ mod tests {
             assert_eq!(copies(Domain::Driver, cbid), named, "{cbid}");
         }
         assert!(copies(Domain::Driver, 279) && !copies(Domain::Runtime, 279) && !copies(Domain::Driver, u32::MAX));
+    }
+
+    #[test]
+    fn what_is_launched_has_a_handle() {
+        for (cbid, name) in DRIVER {
+            let launches =
+                matches!(name, "cuLaunchKernel" | "cuLaunchKernelEx" | "cuLaunchCooperativeKernel" | "cuGraphLaunch");
+            assert_eq!(handle_at(cbid).is_some(), launches, "{cbid} {name}");
+        }
+        assert_eq!((handle_at(442), handle_at(652)), (Some(0), Some(1)));
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub enum FollowedCall {
     Begins {
         /// Whether no interval is open around it, or none of a step in the window.
         outside: bool,
+        /// What is launched, by a number: the same kernel or graph has the same one, and so has every call of another name.
+        what: u64,
     },
     /// A copy from the device to the host was put on a stream: the program wants a result.
     Fetched,

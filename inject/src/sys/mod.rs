@@ -64,7 +64,7 @@ pub extern "C" fn InitializeInjection() -> c_int {
             if begin()
                 && let Some(recording) = started()
             {
-                recording.enter_program();
+                recording.own.enter();
             }
             return;
         }

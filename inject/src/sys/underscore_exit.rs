@@ -44,7 +44,7 @@ fn finish() {
     if STATE.compare_exchange(LIVES, ENDS, Ordering::AcqRel, Ordering::Acquire).is_err() {
         return;
     }
-    recording.leave_program();
+    recording.own.leave();
     ender.unpark();
     let begun = Instant::now();
     while STATE.load(Ordering::Acquire) != DONE && begun.elapsed() < MOST {

@@ -162,6 +162,12 @@ keys! {
         INJECTED_PROGRAM: str = "injected_program";
         /// NVTX ranges of such a program that may end on another thread than they began on: these are not recorded.
         RANGES_UNRECORDED: u64 = "nvtx_ranges_unrecorded";
+        /// Steps of such a program that were told apart by the results that it fetched.
+        STEPS_BY_RESULTS: u64 = "steps_by_results";
+        /// Of these, those that repeat what was launched in the ones before.
+        STEPS_BY_PATTERN: u64 = "steps_by_pattern";
+        /// Results that each of the latter fetches.
+        RESULTS_A_STEP: u64 = "results_a_step";
         /// Version of NVIDIA's driver.
         NVIDIA_DRIVER: str = "nvidia_driver";
         /// Version of CUDA that the driver has.

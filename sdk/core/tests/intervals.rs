@@ -500,6 +500,13 @@ fn ranges_are_intervals_like_spans() {
     let linear = name("linear", "model", RangeKind::Interval);
     let hidden = name("hidden", "noise", RangeKind::Interval);
     assert_eq!(linear, name("linear", "model", RangeKind::Interval), "a name has one number");
+    // Known only when it ends, with what it did.
+    let turn = name("turn", "model", RangeKind::Interval);
+    ranges.enter(block, 5);
+    ranges.enter(linear, 6);
+    ranges.exit(6);
+    ranges.exit_as(5, Some(turn), Some(Annotation::new().tokens(3).flops(70)));
+    ranges.exit_as(5, Some(turn), None);
     // Without phases the outermost range is a step, as a span would be.
     ranges.enter(handler, 1);
     ranges.enter(block, 2);
@@ -531,10 +538,12 @@ fn ranges_are_intervals_like_spans() {
         [format!("decode/block[{n}]"), format!("decode/block[{n}]/linear"), format!("decode/block[{n}]/linear/linear")]
     };
     let token: Vec<String> = std::iter::once("decode".into()).chain([block(0), block(1)].concat()).collect();
-    let expected = [vec!["handler".to_string(), "handler/block".into()], token.clone(), token].concat();
+    let turn = vec!["turn".to_string(), "turn/linear".into()];
+    let expected = [turn, vec!["handler".to_string(), "handler/block".into()], token.clone(), token].concat();
     assert_eq!(paths(&batch), expected);
     let phases: Vec<_> = batch.steps.iter().map(|step| step.phase).collect();
-    assert_eq!(phases, [None, Some(Phase::Decode), Some(Phase::Decode)]);
+    assert_eq!(phases, [None, None, Some(Phase::Decode), Some(Phase::Decode)]);
+    assert_eq!((batch.steps[0].tokens, batch.steps[0].flops), (Some(3), Some(70)));
     assert!(manifest.verdict.ok, "{:?}", manifest.verdict);
     assert_conserved(&manifest);
 }

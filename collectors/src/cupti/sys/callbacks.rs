@@ -4,7 +4,7 @@
 
 use super::super::buffers::{Buffer, Filled, Pool};
 use super::super::calls::Domain;
-use super::super::calls::{OnContexts, OnGraphs, copies, fetches, on_contexts, on_graphs};
+use super::super::calls::{OnContexts, OnGraphs, copies, fetches, handle_at, on_contexts, on_graphs};
 use super::super::detach::Link;
 use super::super::in_flight::Began;
 use super::super::lanes;
@@ -201,7 +201,9 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
             unsafe { *data.shared = start };
         }
         if let Some(told) = told().filter(|_| lanes::is_recording()) {
-            let _ = catch_unwind(|| told(FollowedCall::Begins { outside: lanes::is_outside() }));
+            // SAFETY: the parameters are those of this call.
+            let what = unsafe { launched(domain, cbid, data.parameters) };
+            let _ = catch_unwind(|| told(FollowedCall::Begins { outside: lanes::is_outside(), what }));
         }
         return;
     }
@@ -223,6 +225,21 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
     if let Some(told) = told().filter(|_| fetches(domain, cbid)) {
         let _ = catch_unwind(|| told(FollowedCall::Fetched));
     }
+}
+
+/// What a call launches, by the handle of the kernel or graph in its parameters (`generated_cuda_meta.h`); of other calls, such as
+/// copies, their number.
+///
+/// # Safety
+/// `parameters` is null or points to the parameters of that call.
+#[inline]
+unsafe fn launched(domain: Domain, cbid: u32, parameters: *const c_void) -> u64 {
+    let at = match (domain, handle_at(cbid)) {
+        (Domain::Driver, Some(at)) if !parameters.is_null() => at,
+        _ => return u64::from(cbid),
+    };
+    // SAFETY: by the caller; these parameters begin with that many pointers.
+    unsafe { *parameters.cast::<*const c_void>().add(at) }.addr() as u64
 }
 
 /// Detaches CUPTI from the process, once, at the end of a call, as NVIDIA requires.

@@ -2,8 +2,9 @@
 
 use super::cache::{Meta, meta_flag};
 use super::thread;
+use crate::annotation::Annotation;
 use crate::names::Role;
-use crate::raw::NO_PHASE;
+use crate::raw::{NO_PHASE, phase_of};
 use crate::shared::Shared;
 use crate::vocabulary::Phase;
 use std::sync::Arc;
@@ -30,6 +31,12 @@ impl RangeName {
     #[inline]
     pub fn is_phase(self) -> bool {
         self.0.phase != NO_PHASE
+    }
+
+    /// The phase that they are.
+    #[inline]
+    pub fn phase(self) -> Option<Phase> {
+        phase_of(self.0.phase)
     }
 }
 
@@ -98,11 +105,21 @@ impl Ranges {
     /// It ends, on the same thread; an unknown number is ignored.
     #[inline]
     pub fn exit(&self, number: u64) {
+        self.exit_as(number, None, None);
+    }
+
+    /// The same, of a range about which its end says what it was: by another name, which has the same target as the one it began by,
+    /// and by what it did. What stands inside it has the path of the new name.
+    #[inline]
+    pub fn exit_as(&self, number: u64, name: Option<RangeName>, did: Option<Annotation>) {
         thread::with_state(self.shared.session, &self.shared, |state| {
             if state.is_aside() {
                 return state.exit_aside();
             }
-            state.exit(&self.shared, number | OURS, || None);
+            if name.is_some() || did.is_some() {
+                state.rename(number | OURS, name.map(|name| name.0), did.is_some());
+            }
+            state.exit(&self.shared, number | OURS, || did);
         });
     }
 }

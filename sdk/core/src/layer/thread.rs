@@ -316,6 +316,16 @@ impl ThreadState {
         self.write(at, depth, end, annotated);
     }
 
+    /// The open interval of this number is called otherwise from here on, and may say at its end what it did.
+    pub(crate) fn rename(&mut self, span: u64, name: Option<Meta>, has_fields: bool) {
+        let open = self.depth;
+        let Some(frame) = self.frames[..open].iter_mut().rev().find(|frame| frame.span == span) else { return };
+        if let Some(name) = name {
+            (frame.name, frame.phase) = (name.name, name.phase);
+        }
+        frame.has_fields |= has_fields;
+    }
+
     /// Called when a step begins that is not recorded.
     fn leave_out(&mut self, shared: &Shared, at: usize) {
         let frame = &mut self.frames[at];

@@ -1,0 +1,139 @@
+//! The language model of a program, where the user says which one it is: what its steps do.
+
+use candlescope_core::injected::{MODEL, WORK};
+use candlescope_core::run::model_key;
+use candlescope_core::{Annotation, Handle, Phase};
+use candlescope_work::devices::Format;
+use candlescope_work::input::{Input, Widths};
+use candlescope_work::operation::Cost;
+use candlescope_work::shape::ModelShape;
+use candlescope_work::step::step;
+use std::cell::Cell;
+
+/// Bytes of a 32-bit float, and of those of 16 bits in which all other models compute.
+const WIDE: f64 = 4.0;
+const NARROW: f64 = 2.0;
+/// The largest config.json that is read: a thousand times what one holds.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// What the user says of a program's model.
+#[derive(Debug)]
+pub(crate) struct Model {
+    shape: ModelShape,
+    dtype: String,
+    widths: Widths,
+    batch: u64,
+    /// Tokens of each prompt, if they are always as many.
+    prompt: Option<u64>,
+}
+
+thread_local! {
+    /// Tokens that the sequences of this thread have; 0 if that is not known.
+    static CONTEXT: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Model {
+    /// The one that the variables of `candlescope record` name, if they do.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(crate) fn told() -> Result<Option<Self>, String> {
+        let Some(file) = std::env::var_os(MODEL) else { return Ok(None) };
+        let text = candlescope_core::files::read_text_limited(std::path::Path::new(&file), MOST_BYTES)
+            .map_err(|error| format!("{}: {error}", file.display()))?;
+        Self::of(&text, &std::env::var(WORK).unwrap_or_default()).map(Some)
+    }
+
+    /// `work`: `batch=1,prompt=64,dtype=bf16`, each of which may be missing.
+    fn of(config: &str, work: &str) -> Result<Self, String> {
+        let shape = ModelShape::from_config_text("the program's model", config).map_err(|error| error.to_string())?;
+        let said = candlescope_core::injected::Work::parse(work)?;
+        let dtype = said.dtype.unwrap_or_else(|| "bf16".into());
+        let format = Format::named(&dtype).map_err(|error| error.to_string())?;
+        let weights = format.bytes(1.0);
+        let width = if weights >= WIDE { WIDE } else { NARROW };
+        let widths =
+            Widths { weights, activations: width, cached: width, products: width, in_blocks: weights < NARROW };
+        Ok(Self { shape, dtype, widths, batch: said.batch.unwrap_or(1), prompt: said.prompt })
+    }
+
+    /// Has the run say which model it is.
+    pub(crate) fn tell(&self, handle: &Handle) {
+        let shape = &self.shape;
+        let sizes = [
+            (model_key::VOCAB_SIZE, shape.vocab),
+            (model_key::HIDDEN_SIZE, shape.hidden),
+            (model_key::LAYERS, shape.layers),
+            (model_key::HEADS, shape.heads),
+            (model_key::KV_HEADS, shape.kv_heads),
+            (model_key::HEAD_DIM, shape.head_dim),
+            (model_key::INTERMEDIATE_SIZE, shape.feed_forward.intermediate()),
+            (model_key::PARAMETERS, shape.parameters()),
+        ];
+        sizes.into_iter().for_each(|(key, value)| handle.set_model(key.name(), value));
+        handle.set_model(model_key::ARCHITECTURE.name(), shape.architecture.clone());
+        handle.set_model(model_key::DTYPE.name(), self.dtype.clone());
+        if let Some(longest) = shape.max_context {
+            handle.set_model(model_key::CONTEXT_LENGTH.name(), longest);
+        }
+    }
+
+    /// A step of this phase has ended on this thread: what it did, if that follows from what is known.
+    pub(crate) fn did(&self, phase: Phase) -> Option<Annotation> {
+        let has = CONTEXT.try_with(Cell::get).ok()?;
+        let input = match (phase, self.prompt) {
+            (Phase::Prefill, Some(prompt)) => Input::prompt(self.batch, prompt),
+            (Phase::Decode, _) if has > 0 => Input::token(self.batch, has + 1),
+            // The first token of a prompt that was not seen as such.
+            (Phase::Decode, Some(prompt)) => Input::token(self.batch, prompt + 1),
+            _ => return None,
+        };
+        CONTEXT.set(input.context);
+        let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let cost: Cost = step(&self.shape, input, self.widths, 1).iter().map(|of| of.cost * of.calls).sum();
+        let tokens = count(self.batch * input.tokens);
+        Some(Annotation::from(cost).tokens(tokens).batch(count(self.batch)).context_len(count(input.context)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: &str = r#"{"model_type": "llama", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128, "tie_word_embeddings": true}"#;
+
+    #[test]
+    fn tokens_follow_their_prompt() {
+        let model = Model::of(CONFIG, "batch=2,prompt=8,dtype=f32").expect("a model");
+        assert_eq!(model.widths.weights, 4.0);
+        let prompt = model.did(Phase::Prefill).expect("known");
+        let token = model.did(Phase::Decode).expect("known");
+        let same =
+            |input| -> Cost { step(&model.shape, input, model.widths, 1).iter().map(|of| of.cost * of.calls).sum() };
+        assert_eq!(prompt, Annotation::from(same(Input::prompt(2, 8))).tokens(16).batch(2).context_len(8));
+        assert_eq!(token, Annotation::from(same(Input::token(2, 9))).tokens(2).batch(2).context_len(9));
+        assert_eq!(
+            model.did(Phase::Decode).expect("known"),
+            Annotation::from(same(Input::token(2, 10))).tokens(2).batch(2).context_len(10)
+        );
+        assert_eq!(model.did(Phase::Sample), None);
+    }
+
+    #[test]
+    fn what_nobody_said_is_not_made_up() {
+        let model = Model::of(CONFIG, "").expect("a model");
+        assert_eq!((model.batch, model.dtype.as_str()), (1, "bf16"));
+        let other = std::thread::spawn(move || (model.did(Phase::Prefill), model.did(Phase::Decode)));
+        assert_eq!(other.join().expect("a thread"), (None, None));
+        for (config, work, part) in [
+            ("{}", "", "model_type"),
+            (CONFIG, "batch=0", "batch"),
+            (CONFIG, "dtype=f17", "f17"),
+            (CONFIG, "tokens=4", "tokens"),
+        ] {
+            let error = Model::of(config, work).expect_err("it is wrong");
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The program's own steps, of work outside of its ranges: each lasts from one result that the program fetches to the next, or to one
+//! after several, where what is launched between them repeats.
+
+use crate::model::Model;
+use crate::open;
+use crate::patterns::{Patterns, Was};
+use candlescope_core::injected::{NO_DOMAIN, PROGRAM_STEP, REPEATED_STEP};
+use candlescope_core::{Phase, RangeKind, RangeName, Ranges};
+use std::cell::{Cell, RefCell};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Number of the program's own step, among those of ranges.
+const NUMBER: u64 = u64::MAX >> 1;
+
+/// The program's own step on a thread.
+#[derive(Debug, Clone, Copy)]
+struct Here {
+    is_open: bool,
+    /// It began under the name of those that repeat.
+    as_repeated: bool,
+    /// It wanted a result: its next call may begin another one.
+    has_fetched: bool,
+    /// When it began, by [`OwnSteps::time`].
+    begun: u64,
+    /// The window in which it was begun again because its kernels were not recorded, which does not help twice.
+    renewed_in: u64,
+    /// The window in which that did not help: it has all its steps, and no more begin until the next one.
+    gave_up_in: u64,
+}
+
+const NOWHERE: Here =
+    Here { is_open: false, as_repeated: false, has_fetched: false, begun: 0, renewed_in: 0, gave_up_in: 0 };
+
+thread_local! {
+    static HERE: Cell<Here> = const { Cell::new(NOWHERE) };
+    static PATTERNS: RefCell<Patterns> = RefCell::new(Patterns::default());
+}
+
+fn here() -> Here {
+    HERE.try_with(Cell::get).unwrap_or(NOWHERE)
+}
+
+/// `None` in a thread that is ending.
+fn with_patterns<T>(work: impl FnOnce(&mut Patterns) -> T) -> Option<T> {
+    PATTERNS.try_with(|patterns| patterns.try_borrow_mut().ok().map(|mut patterns| work(&mut patterns))).ok().flatten()
+}
+
+/// Ends the program's own step with its thread. Made after what the session keeps of the thread, and so dropped before it.
+struct Ends;
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if let Some(recording) = crate::recording::started() {
+            recording.own.leave();
+        }
+    }
+}
+
+thread_local! {
+    static ENDS: Ends = const { Ends };
+}
+
+/// What is known of these steps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// Steps that were repetitions of a pattern.
+    pub(crate) repeated: u64,
+    /// All that ended with a result.
+    pub(crate) ended: u64,
+    /// Results that a repetition fetches.
+    pub(crate) results: u64,
+}
+
+/// Begins and ends these steps.
+pub(crate) struct OwnSteps {
+    ranges: Ranges,
+    plain: RangeName,
+    /// Made when the first one is known: phases in a program that has none.
+    repeated: OnceLock<RangeName>,
+    prompt: OnceLock<RangeName>,
+    pub(crate) model: Option<Model>,
+    /// Seconds, where steps are to end although nothing is fetched; 0 otherwise.
+    time: AtomicU64,
+    counts: [AtomicU64; 3],
+}
+
+impl OwnSteps {
+    /// `kind` of a step that is like nothing.
+    pub(crate) fn new(ranges: Ranges, kind: RangeKind, model: Option<Model>) -> Self {
+        Self {
+            plain: ranges.name(PROGRAM_STEP, NO_DOMAIN, kind),
+            ranges,
+            repeated: OnceLock::new(),
+            prompt: OnceLock::new(),
+            model,
+            time: AtomicU64::new(0),
+            counts: Default::default(),
+        }
+    }
+
+    /// A language model repeats itself token by token; of anything else it is not known what it repeats.
+    fn repeated(&self) -> RangeName {
+        *self.repeated.get_or_init(|| match self.model {
+            Some(_) => self.ranges.name(Phase::Decode.as_str(), NO_DOMAIN, RangeKind::Phase(Phase::Decode)),
+            None => self.ranges.name(REPEATED_STEP, NO_DOMAIN, RangeKind::Interval),
+        })
+    }
+
+    fn prompt(&self) -> RangeName {
+        let name = Phase::Prefill.as_str();
+        *self.prompt.get_or_init(|| self.ranges.name(name, NO_DOMAIN, RangeKind::Phase(Phase::Prefill)))
+    }
+
+    /// Another second has passed: steps that have fetched nothing end by time, so that a window has some.
+    pub(crate) fn tick(&self) {
+        self.time.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What is known of them.
+    pub(crate) fn known(&self) -> Known {
+        let [repeated, ended, results] = [0, 1, 2].map(|at: usize| self.counts[at].load(Ordering::Relaxed));
+        Known { repeated, ended, results }
+    }
+
+    /// The program as a step, on this thread, until it makes a range here.
+    pub(crate) fn enter(&self) {
+        let here = here();
+        if here.is_open {
+            return;
+        }
+        let as_repeated = with_patterns(|patterns| patterns.is_known()).unwrap_or(false);
+        self.ranges.enter(if as_repeated { self.repeated() } else { self.plain }, NUMBER);
+        let begun = self.time.load(Ordering::Relaxed);
+        HERE.set(Here { is_open: true, has_fetched: false, as_repeated, begun, ..here });
+        let _ = ENDS.try_with(|_| ());
+    }
+
+    /// Ends that step without a result, if it is open on this thread.
+    #[inline]
+    pub(crate) fn leave(&self) {
+        if here().is_open {
+            let _ = with_patterns(Patterns::forget);
+            self.leave_as(None);
+        }
+    }
+
+    fn leave_as(&self, was: Option<Was>) {
+        let here = here();
+        HERE.set(Here { is_open: false, has_fetched: false, ..here });
+        if let Some(was) = was {
+            self.count(was);
+        }
+        let did = |phase| self.model.as_ref().and_then(|model| model.did(phase));
+        let (name, did) = match was {
+            Some(Was::Repeated) => (self.repeated(), did(Phase::Decode)),
+            Some(Was::Beside) if self.model.is_some() => (self.prompt(), did(Phase::Prefill)),
+            _ => (self.plain, None),
+        };
+        let is_as_begun = name == if here.as_repeated { self.repeated() } else { self.plain };
+        self.ranges.exit_as(NUMBER, (!is_as_begun).then_some(name), did);
+    }
+
+    fn count(&self, was: Was) {
+        self.counts[1].fetch_add(1, Ordering::Relaxed);
+        if was == Was::Repeated {
+            self.counts[0].fetch_add(1, Ordering::Relaxed);
+            let results = with_patterns(|patterns| patterns.length()).unwrap_or(0);
+            self.counts[2].store(results as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// A range begins that is in no other. One that is a phase is a step by itself, and so is every one where nothing tells when
+    /// the program wants results; others, such as operators, are parts of the program's step.
+    #[inline]
+    pub(crate) fn around(&self, is_phase: bool, window: Option<u64>) {
+        let here = here();
+        match window.filter(|window| !is_phase && *window != here.gave_up_in) {
+            None => self.leave(),
+            Some(_) if here.is_open && !here.has_fetched => {}
+            Some(_) if here.is_open => _ = self.next(),
+            Some(_) => self.enter(),
+        }
+    }
+
+    /// A result was fetched and the program goes on: the next step begins, unless the one that is open wants more. Whether it does.
+    fn next(&self) -> bool {
+        HERE.set(Here { has_fetched: false, ..here() });
+        let ask = |patterns: &mut Patterns| {
+            let was_known = patterns.is_known();
+            (patterns.fetched(), patterns.is_known() != was_known)
+        };
+        let (was, is_new) = with_patterns(ask).unwrap_or((None, false));
+        let Some(was) = was else { return false };
+        let goes_on = here().is_open;
+        if goes_on {
+            self.leave_as(Some(was));
+        }
+        if is_new {
+            // Steps of another kind begin, also where there was no room for those before.
+            HERE.set(Here { renewed_in: 0, gave_up_in: 0, ..here() });
+        }
+        if goes_on {
+            self.enter();
+        }
+        goes_on
+    }
+
+    /// Work is put on a device by this thread. Without ranges around it, it belongs to a step of the program, which lasts until
+    /// it has wanted a result and goes on after that: in generation, a token. `outside`: it is in no step whose kernels are recorded.
+    #[inline]
+    #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing tells of calls then"))]
+    pub(crate) fn launches(&self, outside: bool, what: u64, window: Option<u64>) {
+        if let Some(window) = window.filter(|_| open::count() == 0) {
+            self.begin_or_go_on(outside, window);
+        }
+        let _ = with_patterns(|patterns| patterns.launches(what));
+    }
+
+    #[inline]
+    fn begin_or_go_on(&self, outside: bool, window: u64) {
+        let Ok(here) = HERE.try_with(Cell::get) else { return };
+        if here.has_fetched && self.next() {
+            return;
+        }
+        if !outside {
+            if here.is_open && self.time.load(Ordering::Relaxed) > here.begun + 1 {
+                self.leave();
+                self.enter();
+            }
+            return;
+        }
+        let here = self::here();
+        if here.is_open && here.renewed_in == window {
+            self.leave();
+            HERE.set(Here { gave_up_in: window, ..self::here() });
+        } else if here.gave_up_in != window {
+            self.leave();
+            HERE.set(Here { renewed_in: window, ..self::here() });
+            self.enter();
+        }
+    }
+
+    /// This thread wants a result.
+    #[inline]
+    #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing tells of calls then"))]
+    pub(crate) fn fetched(&self) {
+        let _ = HERE.try_with(|here| here.set(Here { has_fetched: true, ..here.get() }));
+    }
+}
