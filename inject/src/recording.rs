@@ -110,7 +110,7 @@ fn start() -> Option<Recording> {
             return None;
         }
     };
-    let handle = scope.handle()?;
+    let handle = scope.handle()?.clone();
     let program = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     handle.set_environment(env_key::INJECTED_PROGRAM.name(), program.unwrap_or_default());
     if let Some(model) = &model {
