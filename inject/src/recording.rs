@@ -144,6 +144,13 @@ pub(crate) fn window() -> Option<u64> {
     None
 }
 
+/// Whether kernels were asked for.
+#[cfg(feature = "gpu")]
+pub(crate) fn records_kernels() -> bool {
+    let text = std::env::var(candlescope::env::VARIABLE).unwrap_or_default();
+    EnvConfig::parse(&text).is_ok_and(|config| config.cupti.is_some())
+}
+
 /// Whether this process is the one that records. The first one that makes the file is, or every one where that is asked for.
 pub(crate) fn claimed() -> bool {
     static CLAIMED: OnceLock<bool> = OnceLock::new();
@@ -308,13 +315,13 @@ mod tests {
     #[test]
     fn a_step_lasts_from_one_result_to_the_next() {
         let (steps, _) = recorded(|recording| {
-            recording.own.launches(true, Some(7));
+            recording.own.launches(true, 1, Some(7));
             for _ in 0..3 {
-                (0..5).for_each(|_| recording.own.launches(false, Some(7)));
+                (0..5).for_each(|_| recording.own.launches(false, 1, Some(7)));
                 recording.own.fetched();
                 recording.own.fetched();
             }
-            recording.own.launches(false, Some(7));
+            recording.own.launches(false, 1, Some(7));
         });
         assert_eq!(steps, ["program"; 4]);
     }
@@ -323,13 +330,13 @@ mod tests {
     fn a_window_that_has_its_steps_gets_no_more_until_the_next_one() {
         let (steps, _) = recorded(|recording| {
             // The second launch is outside still: the window has no room.
-            (0..9).for_each(|_| recording.own.launches(true, Some(7)));
+            (0..9).for_each(|_| recording.own.launches(true, 1, Some(7)));
             recording.own.fetched();
-            (0..9).for_each(|_| recording.own.launches(true, Some(7)));
-            recording.own.launches(true, Some(8));
-            recording.own.launches(false, Some(8));
+            (0..9).for_each(|_| recording.own.launches(true, 1, Some(7)));
+            recording.own.launches(true, 1, Some(8));
+            recording.own.launches(false, 1, Some(8));
             // Between windows nothing is told, and nothing begins.
-            recording.own.launches(true, None);
+            recording.own.launches(true, 1, None);
         });
         assert_eq!(steps, ["program"; 2], "one in each window");
     }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Llama in PyTorch (transformers, random weights), decoded token by token: a program for `candlescope record`, which knows nothing of it.
 
-    record_torch.py MODE [--shape smollm2|8b] [--tokens N] [--kineto FILE]
+    record_torch.py MODE [--shape smollm2|8b] [--tokens N] [--kineto FILE] [--config FILE]
 
-MODE: eager (no ranges), ranges (prefill, decode, layer N), emit (torch.autograd.profiler.emit_nvtx), compile, graph, threads (four
+MODE: config (writes the model's configuration to FILE of --config), eager (no ranges), ranges (prefill, decode, layer N), emit (torch.autograd.profiler.emit_nvtx), compile, graph, threads (four
 decode at once), fork (a forked worker does it), none (no CUDA). With --kineto PyTorch's own profiler records the same tokens: kernels
 only. Prints `RESULT {json}`: milliseconds a token (median), a sum of the tokens, and what Kineto counted.
 """
@@ -17,10 +17,11 @@ import threading
 import time
 
 options = argparse.ArgumentParser()
-options.add_argument("mode", choices=["eager", "ranges", "emit", "compile", "graph", "threads", "fork", "none"])
+options.add_argument("mode", choices=["config", "eager", "ranges", "emit", "compile", "graph", "threads", "fork", "none"])
 options.add_argument("--shape", choices=["smollm2", "8b"], default="smollm2")
 options.add_argument("--tokens", type=int, default=100)
 options.add_argument("--kineto")
+options.add_argument("--config")
 options = options.parse_args()
 if options.mode == "none":
     print("RESULT {}")
@@ -45,6 +46,9 @@ PROMPT, WARM = 64, 5
 torch.manual_seed(42)
 torch.set_grad_enabled(False)
 config = LlamaConfig(max_position_embeddings=2048, attn_implementation="sdpa", **SHAPES[options.shape])
+if options.mode == "config":
+    config.to_json_file(options.config, use_diff=False)
+    sys.exit(0)
 with torch.device("cuda"):
     torch.set_default_dtype(torch.bfloat16)
     model = LlamaForCausalLM(config).eval()

@@ -7,6 +7,8 @@ mod nvtx;
 #[cfg(target_os = "linux")]
 mod underscore_exit;
 
+#[cfg(feature = "gpu")]
+use crate::recording::records_kernels;
 use crate::recording::{claimed, is_forked, recording, started};
 use guard::guarded;
 use std::ffi::c_int;
@@ -31,6 +33,7 @@ extern "C" fn at_exit() {
 /// Starts the recording, unless there is none, and has it end with the process.
 fn begin() -> bool {
     static REGISTER: Once = Once::new();
+    load_first();
     let is_recording = recording().is_some();
     if is_recording {
         // After the session has registered its own end, so that this comes before it.
@@ -45,6 +48,15 @@ fn begin() -> bool {
         });
     }
     is_recording
+}
+
+/// Loads CUPTI before anything of ours is registered for the end of the process: what is registered last is called first, and a session
+/// that ends after CUPTI has gone waits for it in vain. Where there is none, the recorder says so.
+fn load_first() {
+    #[cfg(feature = "gpu")]
+    if driver::is_loaded() && claimed() && records_kernels() {
+        let _ = candlescope_collectors::cupti::probe();
+    }
 }
 
 /// What the driver calls in `cuInit`, on the thread that calls that. It may not be called back there: the program's `cuInit` fails
