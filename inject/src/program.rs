@@ -23,14 +23,31 @@ struct Here {
     has_fetched: bool,
     /// When it began, by [`OwnSteps::time`].
     begun: u64,
-    /// The window in which it was begun again because its kernels were not recorded, which does not help twice.
+    /// The window in which it was begun again because its kernels were not recorded, how often, and calls until it is once more.
     renewed_in: u64,
+    renewed: u32,
+    patience: u32,
+    /// The window in which kernels of its steps were recorded.
+    had_room_in: u64,
     /// The window in which that did not help: it has all its steps, and no more begin until the next one.
     gave_up_in: u64,
 }
 
-const NOWHERE: Here =
-    Here { is_open: false, as_repeated: false, has_fetched: false, begun: 0, renewed_in: 0, gave_up_in: 0 };
+const NOWHERE: Here = Here {
+    is_open: false,
+    as_repeated: false,
+    has_fetched: false,
+    begun: 0,
+    renewed_in: 0,
+    renewed: 0,
+    patience: 0,
+    had_room_in: 0,
+    gave_up_in: 0,
+};
+
+/// How often a step is begun again in a window: a moment passes between a window's beginning and that of its first step. Each time
+/// twice as many calls are waited for.
+const RENEWALS: u32 = 10;
 
 thread_local! {
     static HERE: Cell<Here> = const { Cell::new(NOWHERE) };
@@ -224,21 +241,40 @@ impl OwnSteps {
             return;
         }
         if !outside {
-            if here.is_open && self.time.load(Ordering::Relaxed) > here.begun + 1 {
-                self.leave();
-                self.enter();
+            if here.is_open {
+                HERE.set(Here { had_room_in: window, ..here });
+                if self.time.load(Ordering::Relaxed) > here.begun + 1 {
+                    self.leave();
+                    self.enter();
+                }
             }
             return;
         }
-        let here = self::here();
-        if here.is_open && here.renewed_in == window {
-            self.leave();
-            HERE.set(Here { gave_up_in: window, ..self::here() });
-        } else if here.gave_up_in != window {
-            self.leave();
-            HERE.set(Here { renewed_in: window, ..self::here() });
-            self.enter();
+        self.renew(window);
+    }
+
+    /// What is launched is in no step whose kernels are recorded, although a window is open.
+    #[cold]
+    fn renew(&self, window: u64) {
+        let here = here();
+        if here.gave_up_in == window {
+            return;
         }
+        let renewed = if here.renewed_in == window { here.renewed } else { 0 };
+        if renewed > 0 && here.patience > 0 {
+            HERE.set(Here { patience: here.patience - 1, ..here });
+            return;
+        }
+        self.leave();
+        // Where there was room before, the window is full.
+        let most = if here.had_room_in == window { 1 } else { RENEWALS };
+        if renewed >= most {
+            HERE.set(Here { gave_up_in: window, ..self::here() });
+            return;
+        }
+        // The first attempt after there was room counts anew.
+        HERE.set(Here { renewed_in: window, renewed: renewed + 1, patience: (1 << renewed) - 1, ..self::here() });
+        self.enter();
     }
 
     /// This thread wants a result.

@@ -329,16 +329,33 @@ mod tests {
     #[test]
     fn a_window_that_has_its_steps_gets_no_more_until_the_next_one() {
         let (steps, _) = recorded(|recording| {
-            // The second launch is outside still: the window has no room.
-            (0..9).for_each(|_| recording.own.launches(true, 1, Some(7)));
+            let launch = |outside, window| recording.own.launches(outside, 1, window);
+            launch(true, Some(7));
+            launch(false, Some(7));
+            // The window has no room for the next one: one more attempt.
             recording.own.fetched();
-            (0..9).for_each(|_| recording.own.launches(true, 1, Some(7)));
-            recording.own.launches(true, 1, Some(8));
-            recording.own.launches(false, 1, Some(8));
+            launch(false, Some(7));
+            (0..9_999).for_each(|_| launch(true, Some(7)));
+            launch(true, Some(8));
+            launch(false, Some(8));
             // Between windows nothing is told, and nothing begins.
-            recording.own.launches(true, 1, None);
+            launch(true, None);
         });
-        assert_eq!(steps, ["program"; 2], "one in each window");
+        assert_eq!(steps, ["program"; 4], "two of the first window, an attempt, and one of the second");
+    }
+
+    /// What a program launches while a window opens is in none: steps that began then are begun again, ever less often.
+    #[test]
+    fn a_window_that_only_opens_has_its_steps_soon() {
+        let (steps, _) = recorded(|recording| {
+            (0..100).for_each(|_| recording.own.launches(true, 1, Some(7)));
+            (0..100).for_each(|_| recording.own.launches(false, 1, Some(7)));
+        });
+        assert_eq!(steps.len(), 7, "after 1, 2, 4, 8, 16, 32 and 64 calls");
+        let (steps, _) = recorded(|recording| {
+            (0..9_999).for_each(|_| recording.own.launches(true, 1, Some(7)));
+        });
+        assert_eq!(steps.len(), 10, "and never again");
     }
 
     #[test]

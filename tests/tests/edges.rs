@@ -32,7 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("candlescope-figures", &["candlescope-reader", "candlescope-schema", "candlescope-work"]),
-    ("candlescope-compare", &["candlescope-figures", "candlescope-reader", "candlescope-schema"]),
+    ("candlescope-compare", &["candlescope-figures", "candlescope-reader", "candlescope-schema", "candlescope-work"]),
     ("candlescope-predict", &["candlescope-figures", "candlescope-reader", "candlescope-schema", "candlescope-work"]),
     (
         "candlescope-findings",

@@ -255,6 +255,20 @@ pub(super) fn alike(side: &'static str, runs: &[RunFacts]) -> Result<(), Compare
     Ok(())
 }
 
+/// Facts of two programs that differ, of those that both know: numbers by more than the share `close`.
+pub(super) fn differing_facts(
+    what: &'static str,
+    (a, b): (&Facts, &Facts),
+    close: f64,
+    is_refused: bool,
+    allow: &[String],
+) -> Vec<Difference> {
+    let class = if is_refused { Class::Refused } else { Class::Warning };
+    let allowed = !is_refused && allow.iter().any(|name| name == what || name == "all");
+    let known = differing((a, b), close).into_iter().filter(|(_, a, b)| !a.is_null() && !b.is_null());
+    known.map(|(key, a, b)| Difference { what, class, allowed, key, a, b }).collect()
+}
+
 /// Facts that differ: numbers by more than the share `close`.
 fn differing((a, b): (&Facts, &Facts), close: f64) -> Vec<(String, Value, Value)> {
     let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();

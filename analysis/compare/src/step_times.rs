@@ -169,7 +169,7 @@ impl DeviceCounts {
     }
 
     /// For each recorded step.
-    fn each(&self, kind: &str) -> BTreeMap<String, f64> {
+    pub(super) fn each(&self, kind: &str) -> BTreeMap<String, f64> {
         let at = self.kinds.iter().position(|known| known == kind);
         let Some(counts) = at.and_then(|at| self.counts.get(&at)) else { return BTreeMap::new() };
         let steps = counts.recorded.len().max(1) as f64;

@@ -1,5 +1,6 @@
-//! What a kernel does, by its name: candle's own kernels (`candle-kernels/src/*.cu`, 0.11.1), PyTorch's (2.11), those of cuBLAS,
-//! CUTLASS and cuDNN, and NCCL's.
+//! What a kernel does, as far as findings want to know it: from [what it computes](crate::operation_class).
+
+use crate::operation_class::OperationClass;
 
 /// What a kernel does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,47 +22,13 @@ pub enum KernelFamily {
 impl KernelFamily {
     /// By name.
     pub fn of(name: &str) -> Self {
-        const COMMUNICATE: [&str; 4] = ["nvshmem", "allreduce", "all_reduce", "cross_device_reduce"];
-        // PyTorch copies by a functor: from one type to another where it is "unrolled" with casts, or named after a type.
-        const CAST: [&str; 5] =
-            ["::cast", "float16_copy_kernel", "half_copy_kernel", "float8_copy_kernel", "copy_with_cast"];
-        const MATRIX: [&str; 15] = [
-            "gemm", "gemv", "nvjet", "cutlass", "cublas", "splitk", "xmma", "wmma", "mul_mat", "matmul", "cudnn",
-            "flash", "fmha", "mmq", "mmvq",
-        ];
-        const MOVE: [&str; 13] = [
-            "ucopy",
-            "copy2d",
-            "concat",
-            "contiguous",
-            "const_set",
-            "fill_",
-            "transpose",
-            "slice_set",
-            "direct_copy_kernel",
-            "catarraybatchedcopy",
-            "fillfunctor",
-            "index_copy_kernel",
-            "reshape_and_cache",
-        ];
-        let name = name.to_ascii_lowercase();
-        let among = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-        let casts = name.contains("direct_copy_kernel") && name.contains("loadwithcast");
-        let convolves = name.contains("conv") && !name.contains("convert");
-        if name.starts_with("nccl") || among(&COMMUNICATE) {
-            Self::Communicate
-        } else if name.starts_with("cast_") || casts || among(&CAST) {
-            Self::Cast
-        } else if name.contains("dequantize") || name.contains("dequant_") {
-            Self::Dequantise
-        } else if among(&MATRIX) || convolves {
-            Self::Matrix
-        } else if name.contains("convert") {
-            Self::Cast
-        } else if among(&MOVE) {
-            Self::Move
-        } else {
-            Self::Other
+        match OperationClass::of(name) {
+            OperationClass::Gemm | OperationClass::Attention => Self::Matrix,
+            OperationClass::Cast => Self::Cast,
+            OperationClass::Copy => Self::Move,
+            OperationClass::Dequantise => Self::Dequantise,
+            OperationClass::Communication => Self::Communicate,
+            _ => Self::Other,
         }
     }
 

@@ -41,6 +41,7 @@ mod module_groups;
 pub mod ncu;
 pub mod nsys;
 pub mod numbered;
+pub mod operation_class;
 pub mod operators;
 pub mod overhead;
 pub mod overlap;

@@ -12,7 +12,9 @@ Examples:
       both programs in turns (A B B A, …) until it is clear which one is better; {out} stands for a run's directory
   candlescope compare runs/f32 runs/q8 --allow dtype --html compare.html
       a difference that is the change itself; both flame graphs and their difference
-Exit status: 0 equivalent or better, 1 worse, 2 undecided, 3 an error.";
+  candlescope compare runs/candle runs/torch
+      two programs side by side, of which one was recorded as it is (candlescope record)
+Exit status: 0 equivalent or better, or two programs side by side; 1 worse, 2 undecided, 3 an error.";
 
 pub(crate) const GATE_EXAMPLES: &str = "\
 Examples:
@@ -89,6 +91,10 @@ pub(crate) struct CompareArgs {
     /// Keep the commands' words in compare.json and compare.html, and show them: they may hold keys
     #[arg(long, requires = "run")]
     pub(super) keep_commands: bool,
+    /// Put two programs that do the same work side by side, without judging: so it is by itself where one of them does not link
+    /// candlescope (`candlescope record`) and the other one does
+    #[arg(long, conflicts_with = "run")]
+    pub(super) programs: bool,
     /// No progress bar
     #[arg(long)]
     pub(super) no_progress: bool,

@@ -1,6 +1,7 @@
 //! `candlescope compare` and `candlescope gate`.
 
 mod compare_args;
+mod programs;
 
 pub(crate) use compare_args::{CompareArgs, EXAMPLES, GATE_EXAMPLES, GateArgs};
 
@@ -53,6 +54,9 @@ fn compared(args: &CompareArgs) -> Result<u8> {
     let (name_a, name_b) = (a.display().to_string(), b.display().to_string());
     match (Target::find(a)?, Target::find(b)?) {
         (Target::Runs(of_a), Target::Runs(of_b)) => {
+            if let Some(status) = programs::compared((a, &of_a), (b, &of_b), args, &limits)? {
+                return Ok(status);
+            }
             let a = read_runs(&name_a, &of_a, &limits)?;
             let b = read_runs(&name_b, &of_b, &limits)?;
             shown(&compare(&a, &b, &options)?, &args.judging)

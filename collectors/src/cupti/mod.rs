@@ -171,10 +171,13 @@ impl Activity for Cupti {
 
     fn enable(&mut self) -> Result<(), ActivityError> {
         self.pace.window(Instant::now());
-        self.recorder()?.enable()
+        self.recorder()?.enable()?;
+        told::opens(true);
+        Ok(())
     }
 
     fn disable(&mut self) -> Result<(), ActivityError> {
+        told::opens(false);
         self.recorder()?.disable()
     }
 

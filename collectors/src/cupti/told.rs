@@ -29,9 +29,17 @@ pub fn is_injected(told: fn(FollowedCall)) {
     let _ = TOLD.set(told);
 }
 
-/// The window in which calls are followed now, by a number that no other window has; `None` between windows.
+/// The window in which calls are followed now, by a number that no other window has; `None` between windows, and until recording has
+/// begun that was asked for.
 pub fn window() -> Option<u64> {
-    lanes::window()
+    lanes::window().filter(|_| OPEN.load(Ordering::Relaxed))
+}
+
+static OPEN: AtomicBool = AtomicBool::new(false);
+
+/// A window is open from here on, or no more.
+pub(super) fn opens(is_open: bool) {
+    OPEN.store(is_open, Ordering::Relaxed);
 }
 
 static ENDS: AtomicBool = AtomicBool::new(false);

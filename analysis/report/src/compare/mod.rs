@@ -1,9 +1,11 @@
 //! A comparison as a document.
 
 mod flames;
+mod programs;
 mod tables;
 mod words;
 
+pub use programs::{page_of_programs, text_of_programs};
 pub use words::{before_times, conclusion, conclusion_of_cases, floor_source};
 
 use super::format::{head, percent, plural};
