@@ -57,6 +57,11 @@ impl Model {
         Ok(Self { shape, dtype, widths, batch: said.batch.unwrap_or(1), prompt: said.prompt })
     }
 
+    /// Its layers, each of which launches a kernel at least.
+    pub(crate) fn layers(&self) -> u32 {
+        u32::try_from(self.shape.layers).unwrap_or(u32::MAX)
+    }
+
     /// Has the run say which model it is.
     pub(crate) fn tell(&self, handle: &Handle) {
         let shape = &self.shape;

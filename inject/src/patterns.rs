@@ -1,10 +1,8 @@
 //! Steps of a program that marks none, by what it launches: stretches between two results repeat.
 //!
-//! A token of `torch.compile` may fetch two results, one of another program three; what lies between two of them is a *stretch*. Where
-//! the last stretches have repeated, so many of them make a step, and what has the same shape later is one, too.
-
-use rustc_hash::FxHasher;
-use std::hash::Hasher as _;
+//! A token of one program fetches a result, one of another program several; what lies between two of them is a *stretch*. Where the last
+//! stretches have repeated, so many of them make a step, and what is like it later is one, too. Programs that do several things have
+//! several patterns.
 
 /// Most stretches of one step.
 const LONGEST: usize = 4;
@@ -12,41 +10,69 @@ const LONGEST: usize = 4;
 const TIMES: usize = 3;
 /// Stretches that are looked back on.
 const KEPT: usize = LONGEST * TIMES;
-/// Launches by which a stretch is known: a prompt's first layers take other kernels than a token's.
-const HEAD: u32 = 48;
-/// Numbers of launches that differ by less than this share are alike: what grows with the context may take a kernel more.
-const ALIKE: f64 = 0.05;
+/// Patterns that are known; what repeats besides has no name.
+pub(crate) const MOST: usize = 8;
+/// Bins that launches are counted in, by what they launch.
+const BINS: usize = 64;
+/// Of two stretches that are alike: launches that both have ÷ launches that either has. A context that grows changes a few kernels, a prompt
+/// in place of a token most.
+const ALIKE: f64 = 0.8;
+/// A graph is one launch, and stands for many.
+const OF_A_GRAPH: u32 = 1_000;
 
 /// What was launched between two results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stretch {
     launches: u32,
-    /// Of the first [`HEAD`].
-    hash: u64,
+    graphs: u32,
+    bins: [u16; BINS],
 }
 
 impl Stretch {
-    fn launch(&mut self, what: u64) {
-        if self.launches < HEAD {
-            let mut hasher = FxHasher::default();
-            hasher.write_u64(self.hash);
-            hasher.write_u64(what);
-            self.hash = hasher.finish();
-        }
+    const NOTHING: Self = Self { launches: 0, graphs: 0, bins: [0; BINS] };
+
+    #[inline]
+    fn launch(&mut self, what: u64, is_graph: bool) {
         self.launches = self.launches.saturating_add(1);
+        self.graphs = self.graphs.saturating_add(u32::from(is_graph));
+        // Fibonacci hashing: handles are addresses, of which the low bits are alike.
+        let bin = (what.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize;
+        self.bins[bin % BINS] = self.bins[bin % BINS].saturating_add(1);
     }
 
-    fn is_like(self, other: Self) -> bool {
-        let (a, b) = (f64::from(self.launches), f64::from(other.launches));
-        self.hash == other.hash && (a - b).abs() <= ALIKE * a.max(b)
+    fn is_like(&self, other: &Self) -> bool {
+        let pairs = || self.bins.iter().zip(&other.bins);
+        let both: u32 = pairs().map(|(a, b)| u32::from(*a.min(b))).sum();
+        let either: u32 = pairs().map(|(a, b)| u32::from(*a.max(b))).sum();
+        both > 0 && f64::from(both) >= ALIKE * f64::from(either)
+    }
+
+    /// Kernels, as far as launches tell.
+    fn size(&self) -> u32 {
+        self.launches.saturating_add(self.graphs.saturating_mul(OF_A_GRAPH))
+    }
+}
+
+/// Stretches that repeat, one after the other.
+#[derive(Debug, Clone, Copy)]
+struct Pattern {
+    stretches: [Stretch; LONGEST],
+    length: usize,
+}
+
+impl Pattern {
+    const NONE: Self = Self { stretches: [Stretch::NOTHING; LONGEST], length: 0 };
+
+    fn size(&self) -> u32 {
+        self.stretches[..self.length].iter().map(Stretch::size).fold(0, u32::saturating_add)
     }
 }
 
 /// What a step was, once it has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Was {
-    /// A whole pattern.
-    Repeated,
+    /// The whole of the pattern with this number.
+    Repeated(usize),
     /// Something else, before a pattern is known or between its repetitions.
     Other,
     /// The same, with launches enough that it may be a prompt beside tokens.
@@ -54,68 +80,100 @@ pub(crate) enum Was {
 }
 
 /// The stretches of a thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Patterns {
     now: Stretch,
     /// Stretches that have ended, the latest last.
     seen: [Stretch; KEPT],
     ended: usize,
-    /// The stretches of a step, `length` of them.
-    pattern: [Stretch; LONGEST],
-    length: usize,
-    /// How many of them the step that goes on has had.
+    known: [Pattern; MOST],
+    patterns: usize,
+    /// Stretches of the step that goes on, and the patterns that begin like it, a bit each.
     had: usize,
-    launches: u32,
+    like: u32,
+    size: u32,
+    /// Launches of a repetition at least.
+    least: u32,
 }
 
 impl Patterns {
+    pub(crate) const fn new() -> Self {
+        Self {
+            now: Stretch::NOTHING,
+            seen: [Stretch::NOTHING; KEPT],
+            ended: 0,
+            known: [Pattern::NONE; MOST],
+            patterns: 0,
+            had: 0,
+            like: u32::MAX,
+            size: 0,
+            least: 0,
+        }
+    }
+
+    /// What repeats with fewer launches is no step.
+    pub(crate) fn at_least(&mut self, launches: u32) {
+        self.least = launches;
+    }
+
     /// This is launched.
-    pub(crate) fn launches(&mut self, what: u64) {
-        self.now.launch(what);
+    #[inline]
+    pub(crate) fn launches(&mut self, what: u64, is_graph: bool) {
+        self.now.launch(what, is_graph);
     }
 
     /// Whether steps are known by a pattern.
     pub(crate) fn is_known(&self) -> bool {
-        self.length > 0
+        self.patterns > 0
     }
 
-    /// Results that a step fetches.
-    pub(crate) fn length(&self) -> usize {
-        self.length
+    /// Results that a repetition fetches.
+    pub(crate) fn length(&self, pattern: usize) -> usize {
+        self.known.get(pattern).map_or(0, |pattern| pattern.length)
     }
 
     /// What goes on is given up, without a result: none of it is like anything.
     pub(crate) fn forget(&mut self) {
-        (self.now, self.had, self.launches) = (Stretch::default(), 0, 0);
+        self.now = Stretch::NOTHING;
+        self.begins();
+    }
+
+    fn begins(&mut self) {
+        (self.had, self.like, self.size) = (0, u32::MAX, 0);
     }
 
     /// A result was fetched, and what follows is launched next: what the step was, if it ends here.
     pub(crate) fn fetched(&mut self) -> Option<Was> {
-        let stretch = std::mem::take(&mut self.now);
-        self.launches = self.launches.saturating_add(stretch.launches);
+        let stretch = std::mem::replace(&mut self.now, Stretch::NOTHING);
+        self.size = self.size.saturating_add(stretch.size());
         self.seen.rotate_left(1);
         self.seen[KEPT - 1] = stretch;
         self.ended = (self.ended + 1).min(KEPT);
-        if self.length > 0 && stretch.is_like(self.pattern[self.had]) {
-            self.had += 1;
-            if self.had < self.length {
-                return None;
-            }
-            return Some(self.ends(Was::Repeated));
+        let at = self.had;
+        let is_like = |(number, pattern): (usize, &Pattern)| {
+            self.like >> number & 1 == 1 && pattern.length > at && pattern.stretches[at].is_like(&stretch)
+        };
+        let like = self.known[..self.patterns].iter().enumerate().filter(|each| is_like(*each));
+        let like: u32 = like.map(|(number, _)| 1 << number).sum();
+        if like != 0 {
+            (self.like, self.had) = (like, at + 1);
+            let whole =
+                (0..self.patterns).find(|number| like >> number & 1 == 1 && self.known[*number].length == at + 1);
+            let whole = whole?;
+            // What changes slowly, as with a context that grows, stays like the one before.
+            let length = at + 1;
+            self.known[whole].stretches[..length].copy_from_slice(&self.seen[KEPT - length..]);
+            self.begins();
+            return Some(Was::Repeated(whole));
         }
-        // Not the pattern; it may be its beginning, with something else before.
-        let of_a_step: u32 = self.pattern[..self.length].iter().map(|stretch| stretch.launches).sum();
-        let was = match self.launches * 2 >= of_a_step && self.length > 0 {
-            true => Was::Beside,
-            false => Was::Other,
+        let largest = self.known[..self.patterns].iter().map(Pattern::size).max();
+        let was = match largest {
+            Some(largest) if self.size >= largest / 2 => Was::Beside,
+            _ => Was::Other,
         };
         self.learn();
-        Some(self.ends(was))
-    }
-
-    fn ends(&mut self, was: Was) -> Was {
-        (self.had, self.launches) = (0, 0);
-        was
+        self.begins();
+        Some(was)
     }
 
     /// The shortest pattern of which the latest stretches are repetitions.
@@ -123,27 +181,32 @@ impl Patterns {
         let repeats = |length: &usize| {
             let n = length * TIMES;
             let last = &self.seen[KEPT - n..];
-            self.ended >= n && (*length..n).all(|at| last[at].is_like(last[at - length]))
+            self.ended >= n && (*length..n).all(|at| last[at].is_like(&last[at - length]))
         };
-        if let Some(length) = (1..=LONGEST).find(repeats) {
-            self.pattern[..length].copy_from_slice(&self.seen[KEPT - length..]);
-            self.length = length;
+        let Some(length) = (1..=LONGEST).find(repeats) else { return };
+        let mut pattern = Pattern { length, ..Pattern::NONE };
+        pattern.stretches[..length].copy_from_slice(&self.seen[KEPT - length..]);
+        if self.patterns < MOST && pattern.size() >= self.least {
+            self.known[self.patterns] = pattern;
+            self.patterns += 1;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::Was::*;
     use super::*;
+
+    fn launched(patterns: &mut Patterns, stretch: &[u64]) -> Option<Was> {
+        stretch.iter().for_each(|what| patterns.launches(*what, false));
+        patterns.fetched()
+    }
 
     /// Launches each of these, and fetches: what steps were.
     fn steps(stretches: &[&[u64]]) -> (Vec<Was>, Patterns) {
-        let mut patterns = Patterns::default();
-        let mut steps = Vec::new();
-        for stretch in stretches {
-            stretch.iter().for_each(|what| patterns.launches(*what));
-            steps.extend(patterns.fetched());
-        }
+        let mut patterns = Patterns::new();
+        let steps = stretches.iter().filter_map(|stretch| launched(&mut patterns, stretch)).collect();
         (steps, patterns)
     }
 
@@ -153,44 +216,59 @@ mod tests {
 
     #[test]
     fn a_result_a_token_is_a_pattern_after_three() {
-        use Was::*;
         let (found, patterns) = steps(&[PROMPT, TOKEN, TOKEN, TOKEN, TOKEN, TOKEN, PROMPT, TOKEN, TOKEN]);
-        assert_eq!(found, [Other, Other, Other, Other, Repeated, Repeated, Beside, Repeated, Repeated]);
-        assert_eq!(patterns.length(), 1);
+        let of_token = Repeated(0);
+        assert_eq!(found, [Other, Other, Other, Other, of_token, of_token, Beside, of_token, of_token]);
+        assert_eq!(patterns.length(0), 1);
     }
 
     #[test]
     fn two_results_a_token_are_one_step() {
-        use Was::*;
         let tokens = [TOKEN, SAMPLED].repeat(6);
         let (found, patterns) = steps(&[&[PROMPT][..], &tokens, &[PROMPT], &tokens[..4]].concat());
-        assert_eq!(patterns.length(), 2);
+        assert_eq!(patterns.length(0), 2);
         // The prompt, three tokens in halves, and from the fourth on whole ones.
-        let expected = [vec![Other; 7], vec![Repeated; 3], vec![Beside], vec![Repeated; 2]].concat();
+        let expected = [vec![Other; 7], vec![Repeated(0); 3], vec![Beside], vec![Repeated(0); 2]].concat();
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn a_kernel_more_is_alike_and_another_program_is_not() {
-        let long: Vec<u64> = (0..200).collect();
-        let longer: Vec<u64> = (0..204).collect();
-        let (found, _) = steps(&[&long, &long, &long, &longer, &long[..150], &long]);
-        use Was::*;
-        assert_eq!(found, [Other, Other, Other, Repeated, Beside, Repeated]);
-        // What changes is learnt anew.
-        let (found, patterns) = steps(&[&[TOKEN; 4][..], &[SAMPLED; 4]].concat());
-        assert_eq!(found[4..], [Other, Other, Other, Repeated]);
+    fn what_changes_slowly_is_alike_and_another_program_is_not() {
+        // One of twenty kernels is another one in each step, in the end all are.
+        let growing: Vec<Vec<u64>> = (0..40).map(|step| (step..step + 20).collect()).collect();
+        let (found, _) = steps(&growing.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        assert!(found[3..].iter().all(|was| *was == Repeated(0)), "{found:?}");
+        // What else repeats is a pattern of its own, and the first one stays known.
+        let (found, patterns) = steps(&[&[TOKEN; 4][..], &[SAMPLED; 4], &[TOKEN, SAMPLED]].concat());
+        assert_eq!(found[3..], [Repeated(0), Other, Other, Other, Repeated(1), Repeated(0), Repeated(1)]);
         assert!(patterns.is_known());
         let (found, patterns) = steps(&[&[1], &[2], &[3], &[4], &[5], &[6]]);
         assert!(found.iter().all(|was| *was == Other) && !patterns.is_known());
     }
 
     #[test]
+    fn small_repetitions_are_no_steps_of_a_large_model_and_a_graph_is_large() {
+        let mut patterns = Patterns::new();
+        patterns.at_least(5);
+        assert!((0..6).all(|_| launched(&mut patterns, SAMPLED) == Some(Other)));
+        assert!(!patterns.is_known());
+        (0..3).for_each(|_| _ = launched(&mut patterns, TOKEN));
+        assert_eq!(launched(&mut patterns, TOKEN), Some(Repeated(0)));
+        let mut replay = || {
+            patterns.launches(99, true);
+            patterns.fetched()
+        };
+        assert_eq!(
+            [replay(), replay(), replay(), replay()],
+            [Some(Beside), Some(Beside), Some(Beside), Some(Repeated(1))]
+        );
+    }
+
+    #[test]
     fn what_is_given_up_is_like_nothing() {
         let (_, mut patterns) = steps(&[TOKEN; 4]);
-        TOKEN[..3].iter().for_each(|what| patterns.launches(*what));
+        TOKEN[..3].iter().for_each(|what| patterns.launches(*what, false));
         patterns.forget();
-        TOKEN.iter().for_each(|what| patterns.launches(*what));
-        assert_eq!(patterns.fetched(), Some(Was::Repeated));
+        assert_eq!(launched(&mut patterns, TOKEN), Some(Repeated(0)));
     }
 }

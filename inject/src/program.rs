@@ -3,12 +3,12 @@
 
 use crate::model::Model;
 use crate::open;
-use crate::patterns::{Patterns, Was};
+use crate::patterns::{MOST, Patterns, Was};
 use candlescope_core::injected::{NO_DOMAIN, PROGRAM_STEP, REPEATED_STEP};
 use candlescope_core::{Phase, RangeKind, RangeName, Ranges};
 use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Number of the program's own step, among those of ranges.
 const NUMBER: u64 = u64::MAX >> 1;
@@ -45,13 +45,16 @@ const NOWHERE: Here = Here {
     gave_up_in: 0,
 };
 
+/// The window that stands for the one that is yet to come.
+const COLD: u64 = u64::MAX;
+
 /// How often a step is begun again in a window: a moment passes between a window's beginning and that of its first step. Each time
 /// twice as many calls are waited for.
 const RENEWALS: u32 = 10;
 
 thread_local! {
     static HERE: Cell<Here> = const { Cell::new(NOWHERE) };
-    static PATTERNS: RefCell<Patterns> = RefCell::new(Patterns::default());
+    static PATTERNS: RefCell<Patterns> = const { RefCell::new(Patterns::new()) };
 }
 
 fn here() -> Here {
@@ -85,43 +88,59 @@ pub(crate) struct Known {
     pub(crate) repeated: u64,
     /// All that ended with a result.
     pub(crate) ended: u64,
-    /// Results that a repetition fetches.
+    /// Results that a repetition fetches at most.
     pub(crate) results: u64,
+}
+
+/// A call that puts work on a device.
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing tells of calls then"))]
+pub(crate) struct Call {
+    /// It is in no step whose kernels are recorded.
+    pub(crate) outside: bool,
+    /// Which kernel or graph.
+    pub(crate) what: u64,
+    pub(crate) is_graph: bool,
 }
 
 /// Begins and ends these steps.
 pub(crate) struct OwnSteps {
     ranges: Ranges,
     plain: RangeName,
-    /// Made when the first one is known: phases in a program that has none.
-    repeated: OnceLock<RangeName>,
+    /// By pattern. Made when the first one is known: phases in a program that has none.
+    repeated: [OnceLock<RangeName>; MOST],
     prompt: OnceLock<RangeName>,
     pub(crate) model: Option<Model>,
+    /// All kernels are to be recorded, and no window has opened yet: what comes before is the program's as well.
+    is_cold: AtomicBool,
     /// Seconds, where steps are to end although nothing is fetched; 0 otherwise.
     time: AtomicU64,
     counts: [AtomicU64; 3],
 }
 
 impl OwnSteps {
-    /// `kind` of a step that is like nothing.
-    pub(crate) fn new(ranges: Ranges, kind: RangeKind, model: Option<Model>) -> Self {
+    /// `kind` of a step that is like nothing; `is_cold`: all kernels are to be recorded.
+    pub(crate) fn new(ranges: Ranges, kind: RangeKind, model: Option<Model>, is_cold: bool) -> Self {
         Self {
             plain: ranges.name(PROGRAM_STEP, NO_DOMAIN, kind),
             ranges,
-            repeated: OnceLock::new(),
+            repeated: Default::default(),
             prompt: OnceLock::new(),
             model,
+            is_cold: is_cold.into(),
             time: AtomicU64::new(0),
             counts: Default::default(),
         }
     }
 
-    /// A language model repeats itself token by token; of anything else it is not known what it repeats.
-    fn repeated(&self) -> RangeName {
-        *self.repeated.get_or_init(|| match self.model {
-            Some(_) => self.ranges.name(Phase::Decode.as_str(), NO_DOMAIN, RangeKind::Phase(Phase::Decode)),
-            None => self.ranges.name(REPEATED_STEP, NO_DOMAIN, RangeKind::Interval),
-        })
+    /// The name of what repeats. A language model repeats itself token by token; of anything else it is not known what it repeats.
+    fn repeated(&self, pattern: usize) -> RangeName {
+        let made = || match (&self.model, pattern) {
+            (Some(_), _) => self.ranges.name(Phase::Decode.as_str(), NO_DOMAIN, RangeKind::Phase(Phase::Decode)),
+            (None, 0) => self.ranges.name(REPEATED_STEP, NO_DOMAIN, RangeKind::Interval),
+            (None, more) => self.ranges.name(&format!("{REPEATED_STEP} {}", more + 1), NO_DOMAIN, RangeKind::Interval),
+        };
+        *self.repeated[pattern.min(MOST - 1)].get_or_init(made)
     }
 
     fn prompt(&self) -> RangeName {
@@ -147,7 +166,7 @@ impl OwnSteps {
             return;
         }
         let as_repeated = with_patterns(|patterns| patterns.is_known()).unwrap_or(false);
-        self.ranges.enter(if as_repeated { self.repeated() } else { self.plain }, NUMBER);
+        self.ranges.enter(if as_repeated { self.repeated(0) } else { self.plain }, NUMBER);
         let begun = self.time.load(Ordering::Relaxed);
         HERE.set(Here { is_open: true, has_fetched: false, as_repeated, begun, ..here });
         let _ = ENDS.try_with(|_| ());
@@ -170,20 +189,20 @@ impl OwnSteps {
         }
         let did = |phase| self.model.as_ref().and_then(|model| model.did(phase));
         let (name, did) = match was {
-            Some(Was::Repeated) => (self.repeated(), did(Phase::Decode)),
+            Some(Was::Repeated(pattern)) => (self.repeated(pattern), did(Phase::Decode)),
             Some(Was::Beside) if self.model.is_some() => (self.prompt(), did(Phase::Prefill)),
             _ => (self.plain, None),
         };
-        let is_as_begun = name == if here.as_repeated { self.repeated() } else { self.plain };
+        let is_as_begun = name == if here.as_repeated { self.repeated(0) } else { self.plain };
         self.ranges.exit_as(NUMBER, (!is_as_begun).then_some(name), did);
     }
 
     fn count(&self, was: Was) {
         self.counts[1].fetch_add(1, Ordering::Relaxed);
-        if was == Was::Repeated {
+        if let Was::Repeated(pattern) = was {
             self.counts[0].fetch_add(1, Ordering::Relaxed);
-            let results = with_patterns(|patterns| patterns.length()).unwrap_or(0);
-            self.counts[2].store(results as u64, Ordering::Relaxed);
+            let results = with_patterns(|patterns| patterns.length(pattern)).unwrap_or(0);
+            self.counts[2].fetch_max(results as u64, Ordering::Relaxed);
         }
     }
 
@@ -192,6 +211,10 @@ impl OwnSteps {
     #[inline]
     pub(crate) fn around(&self, is_phase: bool, window: Option<u64>) {
         let here = here();
+        if window.is_some() && self.is_cold.load(Ordering::Relaxed) {
+            self.is_cold.store(false, Ordering::Relaxed);
+        }
+        let window = window.or_else(|| self.is_cold.load(Ordering::Relaxed).then_some(COLD));
         match window.filter(|window| !is_phase && *window != here.gave_up_in) {
             None => self.leave(),
             Some(_) if here.is_open && !here.has_fetched => {}
@@ -207,6 +230,8 @@ impl OwnSteps {
             let was_known = patterns.is_known();
             (patterns.fetched(), patterns.is_known() != was_known)
         };
+        let least = self.model.as_ref().map_or(0, |model| model.layers());
+        let _ = with_patterns(|patterns| patterns.at_least(least));
         let (was, is_new) = with_patterns(ask).unwrap_or((None, false));
         let Some(was) = was else { return false };
         let goes_on = here().is_open;
@@ -224,14 +249,14 @@ impl OwnSteps {
     }
 
     /// Work is put on a device by this thread. Without ranges around it, it belongs to a step of the program, which lasts until
-    /// it has wanted a result and goes on after that: in generation, a token. `outside`: it is in no step whose kernels are recorded.
+    /// it has wanted a result and goes on after that: in generation, a token.
     #[inline]
     #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing tells of calls then"))]
-    pub(crate) fn launches(&self, outside: bool, what: u64, window: Option<u64>) {
+    pub(crate) fn launches(&self, call: Call, window: Option<u64>) {
         if let Some(window) = window.filter(|_| open::count() == 0) {
-            self.begin_or_go_on(outside, window);
+            self.begin_or_go_on(call.outside, window);
         }
-        let _ = with_patterns(|patterns| patterns.launches(what));
+        let _ = with_patterns(|patterns| patterns.launches(call.what, call.is_graph));
     }
 
     #[inline]
@@ -272,7 +297,6 @@ impl OwnSteps {
             HERE.set(Here { gave_up_in: window, ..self::here() });
             return;
         }
-        // The first attempt after there was room counts anew.
         HERE.set(Here { renewed_in: window, renewed: renewed + 1, patience: (1 << renewed) - 1, ..self::here() });
         self.enter();
     }

@@ -2,7 +2,7 @@
 
 use crate::model::Model;
 use crate::names::{Meanings, is_library};
-use crate::program::OwnSteps;
+use crate::program::{Call, OwnSteps};
 use candlescope::Scope;
 use candlescope::env::EnvConfig;
 use candlescope_core::GpuTier;
@@ -96,6 +96,7 @@ fn start() -> Option<Recording> {
     candlescope_collectors::cupti::is_injected(told);
     let text = std::env::var(candlescope::env::VARIABLE).ok().filter(|text| !text.trim().is_empty())?;
     let windows = std::env::var(WINDOWS).ok().and_then(|text| Windows::parse(&text));
+    let records_all = text.split(',').any(|entry| entry.trim() == "cupti=all");
     let started = EnvConfig::parse(&text).map_err(|error| error.to_string()).and_then(|mut config| {
         // Marks need a stream of the program's.
         config.gpu = Some(GpuTier::Off);
@@ -116,12 +117,16 @@ fn start() -> Option<Recording> {
     if let Some(model) = &model {
         model.tell(&handle);
     }
-    let recording = Recording::new(scope, steps, model);
+    let recording = Recording::new(scope, steps, model, records_all);
     if let Some(windows) = windows.filter(|_| recording.is_some()) {
         crate::windows::open(handle, windows);
     }
     recording
 }
+
+/// Once, by the first call that puts work on a device.
+#[cfg(all(feature = "gpu", unix))]
+static EARLY: std::sync::Once = std::sync::Once::new();
 
 /// What CUPTI's callbacks say of calls on their thread.
 #[cfg(feature = "gpu")]
@@ -129,7 +134,11 @@ fn told(call: candlescope_collectors::cupti::FollowedCall) {
     use candlescope_collectors::cupti::FollowedCall;
     let Some(recording) = started() else { return };
     match call {
-        FollowedCall::Begins { outside, what } => recording.own.launches(outside, what, window()),
+        FollowedCall::Begins { outside, what, is_graph } => {
+            #[cfg(unix)]
+            EARLY.call_once(crate::sys::end_early);
+            recording.own.launches(Call { outside, what, is_graph }, window())
+        }
         FollowedCall::Fetched => recording.own.fetched(),
         _ => {}
     }
@@ -179,7 +188,7 @@ fn complain(text: &str) {
 }
 
 impl Recording {
-    fn new(scope: Scope, steps: Option<Regex>, model: Option<Model>) -> Option<Self> {
+    fn new(scope: Scope, steps: Option<Regex>, model: Option<Model>, records_all: bool) -> Option<Self> {
         let ranges = scope.handle()?.ranges();
         let kind = match steps {
             // Said before the first range: what does not match is no step from the beginning.
@@ -190,7 +199,7 @@ impl Recording {
             None => RangeKind::Interval,
         };
         Some(Self {
-            own: OwnSteps::new(ranges.clone(), kind, model),
+            own: OwnSteps::new(ranges.clone(), kind, model, records_all),
             ranges,
             scope: Mutex::new(Some(scope)),
             names: Mutex::new((Meanings::new(steps), HashMap::new())),
@@ -301,7 +310,7 @@ mod tests {
         let memory = MemoryExporter::new();
         let builder = candlescope::builder().exporter(memory.clone()).report_at_end(false);
         let (_layer, scope) = builder.layer().expect("a session");
-        let recording = Recording::new(scope, None, None).expect("it records");
+        let recording = Recording::new(scope, None, None, false).expect("it records");
         work(&recording);
         recording.own.leave();
         recording.end();
@@ -312,16 +321,20 @@ mod tests {
         (steps, spans.iter().map(|span| span.path.path.clone()).collect())
     }
 
+    fn call(outside: bool) -> Call {
+        Call { outside, what: 1, is_graph: false }
+    }
+
     #[test]
     fn a_step_lasts_from_one_result_to_the_next() {
         let (steps, _) = recorded(|recording| {
-            recording.own.launches(true, 1, Some(7));
+            recording.own.launches(call(true), Some(7));
             for _ in 0..3 {
-                (0..5).for_each(|_| recording.own.launches(false, 1, Some(7)));
+                (0..5).for_each(|_| recording.own.launches(call(false), Some(7)));
                 recording.own.fetched();
                 recording.own.fetched();
             }
-            recording.own.launches(false, 1, Some(7));
+            recording.own.launches(call(false), Some(7));
         });
         assert_eq!(steps, ["program"; 4]);
     }
@@ -329,10 +342,10 @@ mod tests {
     #[test]
     fn a_window_that_has_its_steps_gets_no_more_until_the_next_one() {
         let (steps, _) = recorded(|recording| {
-            let launch = |outside, window| recording.own.launches(outside, 1, window);
+            let launch = |outside, window| recording.own.launches(call(outside), window);
             launch(true, Some(7));
             launch(false, Some(7));
-            // The window has no room for the next one: one more attempt.
+            // The window has no room for the next one.
             recording.own.fetched();
             launch(false, Some(7));
             (0..9_999).for_each(|_| launch(true, Some(7)));
@@ -341,19 +354,19 @@ mod tests {
             // Between windows nothing is told, and nothing begins.
             launch(true, None);
         });
-        assert_eq!(steps, ["program"; 4], "two of the first window, an attempt, and one of the second");
+        assert_eq!(steps, ["program"; 3], "two of the first window, and one of the second");
     }
 
     /// What a program launches while a window opens is in none: steps that began then are begun again, ever less often.
     #[test]
     fn a_window_that_only_opens_has_its_steps_soon() {
         let (steps, _) = recorded(|recording| {
-            (0..100).for_each(|_| recording.own.launches(true, 1, Some(7)));
-            (0..100).for_each(|_| recording.own.launches(false, 1, Some(7)));
+            (0..100).for_each(|_| recording.own.launches(call(true), Some(7)));
+            (0..100).for_each(|_| recording.own.launches(call(false), Some(7)));
         });
         assert_eq!(steps.len(), 7, "after 1, 2, 4, 8, 16, 32 and 64 calls");
         let (steps, _) = recorded(|recording| {
-            (0..9_999).for_each(|_| recording.own.launches(true, 1, Some(7)));
+            (0..9_999).for_each(|_| recording.own.launches(call(true), Some(7)));
         });
         assert_eq!(steps.len(), 10, "and never again");
     }

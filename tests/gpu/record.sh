@@ -8,7 +8,8 @@
 #   ROUNDS                     rounds of costs (3), TOKENS tokens of each (200)
 #   NSYS                       Nsight Systems, if it is to be compared with
 #   MODES                      ways of running (eager ranges emit compile graph threads)
-#   PARTS                      which of: ways ends beside costs
+#   PARTS                      which of: ways ends beside windows candle c profilers costs
+#   CANDLE                     a `candlescope` that was built with CUDA: the same model in candle, as it is recorded from outside and by itself
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -27,19 +28,21 @@ recorded() { # NAME OPTIONS… -- MODE…
 }
 ask() { "$cs" query "$1" "$out/$2"; }
 
-part() { [[ " ${PARTS:-ways ends beside costs} " == *" $1 "* ]]; }
+part() { [[ " ${PARTS:-ways ends beside windows candle c profilers costs} " == *" $1 "* ]]; }
+for shape in smollm2 8b; do python3 -W ignore "$here/record_torch.py" config --shape $shape --config "$out/$shape.json"; done
+told() { echo --model-config "$out/$1.json" --work batch=1,prompt=64,dtype=bf16; }
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 part ways && echo "-- each way"
 for mode in $(part ways && echo "${MODES:-eager ranges emit compile graph threads}"); do
   echo "[$mode]"
-  recorded "$mode" -- "$mode" --tokens 50
+  recorded "$mode" $(told smollm2) -- "$mode" --tokens 50
   ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" "$mode"
   ask "SELECT kind, count(*) AS n, sum(CASE WHEN path IS NULL THEN 1 ELSE 0 END) AS without_interval, sum(CASE WHEN graph IS NULL THEN 0 ELSE 1 END) AS of_graphs, CAST(sum(gpu_dur_ns) AS BIGINT) AS ns FROM kernels GROUP BY kind ORDER BY n DESC" "$mode"
 done
 if part ways; then
 echo "[8b]"
-recorded ranges-8b -- ranges --shape 8b --tokens 30
+recorded ranges-8b $(told 8b) -- ranges --shape 8b --tokens 30
 ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" ranges-8b
 fi
 if part ends; then
@@ -52,6 +55,38 @@ import os, time, torch
 began = time.time()
 while time.time() < began + 5: torch.ones(1000, 1000, device="cuda").sum().item()
 os.kill(os.getpid(), 9)' 2>&1 | tail -2
+fi
+if part windows; then
+echo "-- kernels of 5 steps every 2 s, no ranges"
+recorded windows --cupti 5/2s -- eager --tokens 300
+ask "SELECT path, count(*) AS steps, sum(CASE WHEN kernels THEN 1 ELSE 0 END) AS with_kernels FROM (SELECT p.path, EXISTS (SELECT 1 FROM kernels k WHERE k.step = p.step) AS kernels FROM spans p WHERE parent_seq IS NULL) GROUP BY path" windows
+fi
+if part c; then
+echo "-- a program in C: 100 steps of three kernels; one that starts the driver and ends"
+nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
+"$nvcc" -o "$out/record_program" "$here/record_program.cu" -lcuda && {
+  "$cs" record --out "$out/c" -- "$out/record_program" 100 2>&1; echo "status $?"
+  ask "SELECT path, count(*) AS steps FROM spans GROUP BY path" c
+  ask "SELECT name, count(*) AS n FROM kernels GROUP BY name ORDER BY name" c
+  began=$(date +%s%N)
+  "$cs" record --out "$out/init" -- "$out/record_program" init 2>&1; echo "status $? after $((($(date +%s%N) - began) / 1000000)) ms"
+}
+fi
+if part candle && [ -n "${CANDLE:-}" ]; then
+echo "-- candle, by itself and from outside"
+candle=("$CANDLE" profile --model config:smollm2-135m --device cuda:0 --dtype bf16 --prompt-tokens 64 --max-new-tokens 50 --ignore-eos --warmup 1 --repeats 2 --no-progress)
+"${candle[@]}" --cupti --out "$out/candle" 2>&1 | tail -3
+"$cs" record $(told smollm2) --out "$out/candle-outside" -- "${candle[@]}" --gpu-timing off --out "$out/candle-plain" 2>&1 | tail -3
+"$cs" compare "$out/candle" "$out/ranges"
+"$cs" compare "$out/candle-outside" "$out/eager"
+fi
+if part profilers; then
+echo "-- another profiler in the program, and around it"
+recorded kineto-inside -- ranges --tokens 20 --kineto "$out/k.json"
+if [ -n "${NSYS:-}" ]; then
+  "$NSYS" profile -t cuda,nvtx --sample=none --cpuctxsw=none --force-overwrite=true -o "$out/around" "$cs" record --out "$out/nsys-around" -- \
+    python3 -W ignore "$here/record_torch.py" ranges --tokens 20 2>&1 | tail -4
+fi
 fi
 if part beside; then
 echo "-- beside PyTorch's profiler: kernels of the same tokens"

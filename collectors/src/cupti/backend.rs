@@ -19,6 +19,11 @@ pub(super) trait Backend: Send + 'static {
     fn version(&self) -> u32;
     /// The library's file.
     fn path(&self) -> &Path;
+    /// Whether the driver has ended, because the process does: CUPTI crashes then, whatever is asked of it.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// Starts the driver, and makes buffers ready. CUPTI is not attached by it.
     fn start(&mut self, options: &CuptiOptions) -> Result<(), ActivityError>;
     /// Attaches CUPTI as the process's client, if it is detached or attached for another recorder.

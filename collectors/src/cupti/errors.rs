@@ -80,6 +80,14 @@ pub(super) fn taken() -> ActivityError {
     )
 }
 
+/// The process ends, and the driver before us.
+pub(super) fn driver_gone() -> ActivityError {
+    ActivityError(
+        "the driver had ended with the process before the last kernels were fetched: end the session, or flush it, before `main` returns"
+            .to_string(),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

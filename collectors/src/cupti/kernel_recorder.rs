@@ -155,6 +155,10 @@ impl<B: Backend> KernelRecorder<B> {
             return Ok(());
         }
         self.recording = false;
+        if self.backend.is_gone() {
+            lanes::end();
+            return Err(errors::driver_gone());
+        }
         let (_, others) = self.kinds_by_copies();
         self.turn_copies(false, COPYING_AT_ENDS);
         let outcome = self.all_off(&others);

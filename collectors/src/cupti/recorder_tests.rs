@@ -32,6 +32,8 @@ struct Script {
     finalize_status: u32,
     version: u32,
     now: u64,
+    /// The driver has ended.
+    is_gone: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -81,6 +83,10 @@ impl Backend for Scripted {
 
     fn path(&self) -> &Path {
         Path::new("/opt/libcupti.so.13")
+    }
+
+    fn is_gone(&self) -> bool {
+        self.script().is_gone
     }
 
     fn start(&mut self, _: &CuptiOptions) -> Result<(), ActivityError> {
@@ -265,6 +271,22 @@ fn a_refusal_leaves_nothing_on() {
         drop(recorder);
         assert_eq!(kinds(&library.script().on), [], "what is dropped records no more");
         assert_eq!(library.launch(), 1, "and is gone with the next launch");
+    });
+}
+
+#[test]
+fn a_driver_that_has_ended_is_asked_nothing() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
+        recorder.enable().expect("a window");
+        library.script().is_gone = true;
+        library.log();
+        let error = recorder.disable().expect_err("it has ended");
+        assert!(error.0.contains("driver") && error.0.contains("flush"), "{error}");
+        collect(&mut recorder, true, 1);
+        drop(recorder);
+        assert_eq!(library.log(), Vec::<String>::new());
+        assert!(!lanes::is_recording());
     });
 }
 

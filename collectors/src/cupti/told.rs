@@ -15,6 +15,8 @@ pub enum FollowedCall {
         outside: bool,
         /// What is launched, by a number: the same kernel or graph has the same one, and so has every call of another name.
         what: u64,
+        /// Whether that is a graph.
+        is_graph: bool,
     },
     /// A copy from the device to the host was put on a stream: the program wants a result.
     Fetched,

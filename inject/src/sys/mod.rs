@@ -30,6 +30,23 @@ extern "C" fn at_exit() {
     });
 }
 
+extern "C" fn at_exit_early() {
+    guarded((), || {
+        if let Some(recording) = started().filter(|recording| recording.is_of_this_process()) {
+            recording.own.leave();
+            recording.end();
+        }
+    });
+}
+
+/// Ends the session before the driver ends, at the end of the process: what is registered last is called first, and the driver has
+/// registered all that it does by the time of the first launch. CUPTI without a driver crashes.
+#[cfg(feature = "gpu")]
+pub(crate) fn end_early() {
+    // SAFETY: the function does not unwind, and lives as long as the process, as `at_exit` does.
+    _ = unsafe { libc::atexit(at_exit_early) };
+}
+
 /// Starts the recording, unless there is none, and has it end with the process.
 fn begin() -> bool {
     static REGISTER: Once = Once::new();

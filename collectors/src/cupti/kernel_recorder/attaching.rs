@@ -21,7 +21,7 @@ impl<B: Backend> KernelRecorder<B> {
     /// Whether this thread may call CUPTI. If it is detached, any call would attach it again; if a detachment was
     /// requested, a launch may detach it at any time.
     pub(super) fn is_attached(&self) -> bool {
-        self.mine && self.backend.link().state() == State::Attached
+        self.mine && self.backend.link().state() == State::Attached && !self.backend.is_gone()
     }
 
     /// Makes sure that CUPTI is in the process, ready to record.

@@ -203,7 +203,8 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
         if let Some(told) = told().filter(|_| lanes::is_recording()) {
             // SAFETY: the parameters are those of this call.
             let what = unsafe { launched(domain, cbid, data.parameters) };
-            let _ = catch_unwind(|| told(FollowedCall::Begins { outside: lanes::is_outside(), what }));
+            let is_graph = on_graphs(domain, cbid).is_some();
+            let _ = catch_unwind(|| told(FollowedCall::Begins { outside: lanes::is_outside(), what, is_graph }));
         }
         return;
     }
@@ -292,6 +293,17 @@ mod tests {
         assert_eq!(filled.iter().map(|f| f.valid).collect::<Vec<_>>(), [16, 0]);
         assert_eq!(filled[0].buffer.words()[0].to_ne_bytes()[0], 42);
         filled.into_iter().for_each(|f| POOL.recycle(f));
+    }
+
+    #[test]
+    fn kernels_and_graphs_are_told_apart_by_their_handles() {
+        let words: [*const c_void; 2] = [0x1234 as *const c_void, 0x5678 as *const c_void];
+        // SAFETY: the parameters begin with two pointers.
+        let of = |domain, cbid| unsafe { launched(domain, cbid, words.as_ptr().cast()) };
+        assert_eq!((of(Domain::Driver, 307), of(Domain::Driver, 652)), (0x1234, 0x5678));
+        assert_eq!((of(Domain::Driver, 514), of(Domain::Driver, 279), of(Domain::Runtime, 307)), (0x1234, 279, 307));
+        // SAFETY: nothing is read of parameters that are not there.
+        assert_eq!(unsafe { launched(Domain::Driver, 307, std::ptr::null()) }, 307);
     }
 
     #[test]

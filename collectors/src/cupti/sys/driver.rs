@@ -12,6 +12,8 @@ const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
 /// `CUDA_ERROR_NO_DEVICE`.
 const NO_DEVICE: u32 = 100;
+/// `CUDA_ERROR_DEINITIALIZED`.
+const DEINITIALISED: u32 = 4;
 /// `CUDA_ERROR_NOT_INITIALIZED`.
 const NOT_INITIALISED: u32 = 3;
 
@@ -65,6 +67,13 @@ impl Driver {
         // SAFETY: the pointer is valid for one `int`; no initialisation is needed.
         let status = unsafe { (self.version)(&mut version) };
         u32::try_from(version).ok().filter(|version| status == 0 && *version > 0)
+    }
+
+    /// Whether it has ended, as it does with the process.
+    pub(in super::super) fn is_gone(&self) -> bool {
+        let mut count = 0;
+        // SAFETY: the pointer is valid for one `int`; a driver that has ended fails without doing anything.
+        (unsafe { (self.device_count)(&mut count) }) == DEINITIALISED
     }
 
     /// Starts the driver, which happens only once however often this is called, and checks that there is a GPU. In a program that is
