@@ -95,6 +95,10 @@ impl Backend for Real {
         self.cupti.path()
     }
 
+    fn is_gone(&self) -> bool {
+        self.driver.is_gone()
+    }
+
     fn start(&mut self, options: &CuptiOptions) -> Result<(), ActivityError> {
         POOL.configure(options.buffer_bytes, options.max_buffers, READY);
         self.device_buffer_bytes = options.device_buffer_bytes;
