@@ -124,7 +124,7 @@ lint:
 		test -z "$$REQUIRE_DENY"; fi
 
 # The crates that are published, in the order in which they depend on each other.
-PUBLISHED = candlescope-work candlescope-document candlescope-schema candlescope-prompts candlescope-charts candlescope-core candlescope-collectors candlescope-exporters candlescope-reader candlescope-ranks candlescope-figures candlescope-sql candlescope-archive candlescope-predict candlescope-compare candlescope-trends candlescope-findings candlescope-report candlescope-analysis candlescope candlescope-models candlescope-load candlescope-monitor candlescope-lab candlescope-optimise candlescope-inject candlescope-cli
+PUBLISHED = candlescope-markers candlescope-work candlescope-document candlescope-schema candlescope-prompts candlescope-charts candlescope-core candlescope-collectors candlescope-exporters candlescope-reader candlescope-ranks candlescope-figures candlescope-sql candlescope-archive candlescope-predict candlescope-compare candlescope-trends candlescope-findings candlescope-report candlescope-analysis candlescope candlescope-models candlescope-load candlescope-monitor candlescope-lab candlescope-optimise candlescope-inject candlescope-cli
 
 # Each feature by itself and all pairs of them, without those that need CUDA's toolkit, libclang or protoc (cargo install cargo-hack).
 check-features:

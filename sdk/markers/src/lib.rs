@@ -92,3 +92,7 @@ pub use tokens::Tokens;
 
 /// Whether markers are switched on in this program: the feature `enabled`, which candlescope sets.
 pub const ENABLED: bool = cfg!(feature = "enabled");
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
