@@ -1,5 +1,5 @@
 //! A program with every marker, and a subscriber that counts.
-#![allow(missing_docs, unreachable_pub, reason = "a test")]
+#![allow(missing_docs, unreachable_pub)]
 
 use candlescope_markers::{self as markers, Outcome, Request, Tokens};
 use std::future::Future;
