@@ -13,11 +13,12 @@ pub struct Entered {
     #[cfg_attr(not(feature = "enabled"), allow(dead_code))]
     inner: switch::Entered,
     _stays: StaysOnThread,
+    _like: switch::LikeASpan,
 }
 
 impl Entered {
     pub(crate) fn new(inner: switch::Entered) -> Self {
-        Self { inner, _stays: PhantomData }
+        Self { inner, _stays: PhantomData, _like: PhantomData }
     }
 }
 
@@ -27,11 +28,12 @@ impl Entered {
 pub struct Inside<'a> {
     _inner: switch::Inside<'a>,
     _stays: StaysOnThread,
+    _like: switch::LikeASpan,
 }
 
 impl<'a> Inside<'a> {
     pub(crate) fn new(inner: switch::Inside<'a>) -> Self {
-        Self { _inner: inner, _stays: PhantomData }
+        Self { _inner: inner, _stays: PhantomData, _like: PhantomData }
     }
 }
 

@@ -60,8 +60,8 @@
 //! On without a subscriber, a marker is one comparison of `tracing`. Under candlescope a step costs what making a span
 //! costs, and entering a module tens of nanoseconds, without an allocation or a lock.
 //!
-//! Nothing here panics, and no method has another effect than spans. What needs a span ([`Request::span`],
-//! [`Module::span`], [`Entered::exit`], [`Request::output_tokens`]) exists with `enabled` only: a library that calls it
+//! Nothing here panics, and no method has another effect than spans. What needs a span (`Request::span`,
+//! `Module::span`, `Entered::exit`, `Request::output_tokens`) exists with `enabled` only: a library that calls it
 //! asks for the feature in its `Cargo.toml`. Code that only feeds a marker can ask [`ENABLED`].
 //!
 //! Rust 1.65.

@@ -1,6 +1,7 @@
 //! Modules of a model: spans that are made once, when it loads, and entered at each forward pass.
 
 use crate::{switch, Entered, Inside};
+use std::marker::PhantomData;
 
 /// A module of a model, for example an attention: make it with the layer and enter it at each forward pass.
 ///
@@ -29,6 +30,7 @@ use crate::{switch, Entered, Inside};
 #[derive(Clone)]
 pub struct Module {
     inner: switch::Module,
+    _like: switch::LikeASpan,
 }
 
 /// A module by its name: that of its weights (`model.layers.7.self_attn`, what a `VarBuilder` calls its prefix), or a
@@ -37,19 +39,19 @@ pub struct Module {
 /// Intervals have the last part as their name, and all of it as their module: sums are over the name without its
 /// numbers, `decode/model.layers.*.self_attn`.
 pub fn module(name: &str) -> Module {
-    Module { inner: switch::module(name) }
+    Module { inner: switch::module(name), _like: PhantomData }
 }
 
 /// The layer of a decoder or an encoder with this number, counted from 0: the module `layers.7`, whose intervals are
 /// called `layer`. For a layer with a name of its own use [`module`].
 pub fn layer(number: usize) -> Module {
-    Module { inner: switch::layer(number) }
+    Module { inner: switch::layer(number), _like: PhantomData }
 }
 
 /// A module within the layer with this number: the module `layers.7.attn`, whose intervals are called `attn`. Allocates
 /// nothing to make that name.
 pub fn module_of_layer(number: usize, name: &str) -> Module {
-    Module { inner: switch::module_of_layer(number, name) }
+    Module { inner: switch::module_of_layer(number, name), _like: PhantomData }
 }
 
 impl Module {

@@ -3,6 +3,7 @@
 use crate::{switch, Inside, Outcome, Tokens};
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 
 /// One inference request. It lasts as long as this value, and may be sent from thread to thread and from task to task:
 /// [`enter`](Request::enter) it on every thread that works for the request. No bytes while markers are off.
@@ -27,12 +28,13 @@ use std::future::Future;
 /// ```
 pub struct Request {
     inner: switch::Request,
+    _like: switch::LikeASpan,
 }
 
 impl Request {
     /// A request for `operation` (`text_completion`, `chat`, `embeddings`, …) to `model`.
     pub fn new(operation: &str, model: &str) -> Self {
-        Self { inner: switch::Request::new(operation, model) }
+        Self { inner: switch::Request::new(operation, model), _like: PhantomData }
     }
 
     /// Tokens in the prompt.
