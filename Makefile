@@ -124,7 +124,7 @@ lint:
 		test -z "$$REQUIRE_DENY"; fi
 
 # The crates that are published, in the order in which they depend on each other.
-PUBLISHED = candlescope-work candlescope-document candlescope-schema candlescope-prompts candlescope-charts candlescope-core candlescope-collectors candlescope-exporters candlescope-reader candlescope-ranks candlescope-figures candlescope-sql candlescope-archive candlescope-predict candlescope-compare candlescope-trends candlescope-findings candlescope-report candlescope-analysis candlescope candlescope-models candlescope-load candlescope-monitor candlescope-lab candlescope-optimise candlescope-inject candlescope-cli
+PUBLISHED = candlescope-markers candlescope-work candlescope-document candlescope-schema candlescope-prompts candlescope-charts candlescope-core candlescope-collectors candlescope-exporters candlescope-reader candlescope-ranks candlescope-figures candlescope-sql candlescope-archive candlescope-predict candlescope-compare candlescope-trends candlescope-findings candlescope-report candlescope-analysis candlescope candlescope-models candlescope-load candlescope-monitor candlescope-lab candlescope-optimise candlescope-inject candlescope-cli
 
 # Each feature by itself and all pairs of them, without those that need CUDA's toolkit, libclang or protoc (cargo install cargo-hack).
 check-features:
@@ -132,11 +132,21 @@ check-features:
 	cargo hack check -q -p candlescope-lab --feature-powerset --depth 2 --exclude-features cuda,candle-onnx --exclude-all-features
 	cargo hack check -q -p candlescope-models -p candlescope-cli --each-feature --exclude-features cuda,nvtx,candle-onnx --exclude-all-features
 
-# With the oldest Rust that Cargo.toml promises, which rustup fetches.
-MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+# With the oldest Rust that each crate's Cargo.toml promises, which rustup fetches: what stands on candle, what records, and the markers,
+# which libraries of others link. Of the facade without candle, whose need is the workspace's.
+RECORDING = candlescope-work candlescope-schema candlescope-core candlescope-collectors candlescope-exporters candlescope
+rust_of = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' $(1)/Cargo.toml)
+MSRV = $(call rust_of,.)
+MSRV_RECORDING = $(call rust_of,sdk/core)
+MSRV_MARKERS = $(call rust_of,sdk/markers)
 check-msrv:
-	rustup toolchain install $(MSRV) --profile minimal
+	rustup toolchain install $(MSRV) $(MSRV_RECORDING) $(MSRV_MARKERS) --profile minimal
+	@for c in work schema collectors exporters sdk/candlescope; do grep -q '^rust-version = "$(MSRV_RECORDING)"' $$c/Cargo.toml || \
+		{ echo "check-msrv: rust-version of $$c is not that of sdk/core"; exit 1; }; done
 	cargo +$(MSRV) check -q $(foreach c,$(PUBLISHED),-p $(c)) --target-dir target/msrv
+	cargo +$(MSRV_RECORDING) check -q $(foreach c,$(RECORDING),-p $(c)) --target-dir target/msrv-recording \
+		--features candlescope/prometheus,candlescope/gpu,candlescope/stacks,candlescope/otlp-grpc
+	scripts/check_markers_msrv.sh $(MSRV_MARKERS)
 
 # As docs.rs builds: nightly, the features of `package.metadata.docs.rs`.
 check-docs:

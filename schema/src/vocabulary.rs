@@ -64,6 +64,17 @@ words! {
     }
 }
 
+/// For `Request::outcome` of the markers, whose crate knows no records.
+impl From<Outcome> for candlescope_markers::Outcome {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Done => Self::Done,
+            Outcome::Cancelled => Self::Cancelled,
+            Outcome::Failed => Self::Failed,
+        }
+    }
+}
+
 words! {
     /// Element type of an operation's weights or data.
     DType {

@@ -11,8 +11,9 @@ use syn::parse::ParseStream;
 use syn::{Attribute, Fields, Ident, ImplItem, Item, LitStr, Token, TraitItem, Type, UseTree, Visibility};
 
 /// Those that promise what they show (RELEASING.md).
-const LIBRARIES: [(&str, &str); 8] = [
+const LIBRARIES: [(&str, &str); 9] = [
     ("candlescope", "sdk/candlescope"),
+    ("candlescope-markers", "sdk/markers"),
     ("candlescope-work", "work"),
     ("candlescope-schema", "schema"),
     ("candlescope-core", "sdk/core"),

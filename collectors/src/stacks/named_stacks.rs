@@ -150,7 +150,9 @@ impl NamedStacks {
             self.delivered.push(delivered);
         }
         let known = self.delivered.len();
-        while let Some((node, mut sample)) = self.waiting.pop_front_if(|(node, _)| node.as_usize() < known) {
+        while self.waiting.front().is_some_and(|(node, _)| node.as_usize() < known)
+            && let Some((node, mut sample)) = self.waiting.pop_front()
+        {
             sample.stack = Some(self.delivered[node.as_usize()].stack);
             into.samples.push(sample);
         }

@@ -1,7 +1,7 @@
 //! Observability for LLM inference written with [candle](https://github.com/huggingface/candle).
 //!
-//! For candle 0.11.1 (feature `candle`) and Rust 1.94. Three lines make an existing program observable; the models it
-//! uses need no change:
+//! For Rust 1.89; with the feature `candle` for candle 0.11.1 and Rust 1.94. Three lines make an existing program
+//! observable; the models it uses need no change:
 //!
 //! ```
 //! use candlescope::llm::{self, Request, Tokens};
@@ -49,7 +49,11 @@
 //! A model computes on a thread: `tokio::task::spawn_blocking`, or a worker with a queue. Make the [`llm::Request`] where
 //! the request arrives, send it to that thread and enter it there; queue time is then what lies between. Do not hold the
 //! guard of [`enter`](llm::Request::enter) across an `.await`; a future that works for a request is instrumented with
-//! `request.span().clone()`.
+//! [`Request::instrument`](llm::Request::instrument).
+//!
+//! # Libraries
+//! A library that others link marks its requests, steps and modules by `candlescope-markers`, which compiles to nothing in
+//! programs without candlescope. In programs with it, those markers are on: [`llm`] is that crate.
 //!
 //! # Guides
 //! - [Quick start](https://github.com/candlescope/candlescope/blob/main/docs/quick-start.md): profile a model from the

@@ -1,12 +1,14 @@
 //! Reads the fields of spans that candlescope knows.
 
 use crate::annotation::Annotation;
-use crate::field_names::{
-    CALLER_SAMPLED_FIELD, LAST_TOKEN_FIELD, OUTCOME_FIELD, PARENT_SPAN_ID_FIELD, PHASE_FIELD, REQUEST_MODEL_FIELD,
-    TRACE_ID_FIELD,
-};
 use crate::vocabulary::{DType, Outcome, Phase, Ran, Shape};
 use crate::{cut_debug, cut_text};
+use candlescope_markers::names::{
+    BATCH_FIELD, CALLER_SAMPLED_FIELD, CONTEXT_LEN_FIELD, FIRST_TOKEN_FIELD, LAST_TOKEN_FIELD, MODULE_FIELD,
+    NAME_FIELD, OPERATION_FIELD, OUTCOME_FIELD, OUTPUT_TOKENS_FIELD, PARENT_SPAN_ID_FIELD, PHASE_FIELD,
+    PROMPT_TOKENS_FIELD, REQUEST_MODEL_FIELD, TOKENS_FIELD, TRACE_ID_FIELD,
+};
+use candlescope_markers::recorder;
 use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,13 +18,13 @@ use tracing_core::field::{Field, Visit};
 
 /// Fields whose values are recorded with the interval.
 const KNOWN: [&str; 13] = [
-    "tokens",
+    TOKENS_FIELD,
     "flops",
     "flops_executed",
     "bytes",
     "io_bytes",
-    "batch",
-    "context_len",
+    BATCH_FIELD,
+    CONTEXT_LEN_FIELD,
     "new_tokens",
     "context_sum",
     "sequences",
@@ -30,8 +32,6 @@ const KNOWN: [&str; 13] = [
     "shape",
     "ran",
 ];
-/// Renames an interval, as in tracing-opentelemetry.
-const NAME_FIELD: &str = "otel.name";
 /// The longest name, model or operation in bytes; what is longer is cut. They may be what a client sent, they are kept
 /// as long as the session, and a path is made of several.
 const MOST_NAME_BYTES: usize = 512;
@@ -43,6 +43,7 @@ pub(crate) struct FieldKinds {
     pub(crate) phase: bool,
     pub(crate) request: bool,
     pub(crate) name: bool,
+    pub(crate) module: bool,
 }
 
 impl FieldKinds {
@@ -53,6 +54,7 @@ impl FieldKinds {
                 PHASE_FIELD => kinds.phase = true,
                 REQUEST_MODEL_FIELD => kinds.request = true,
                 NAME_FIELD => kinds.name = true,
+                MODULE_FIELD => kinds.module = true,
                 name if KNOWN.contains(&name) => kinds.annotation = true,
                 _ => {}
             }
@@ -61,7 +63,7 @@ impl FieldKinds {
     }
 
     pub(crate) fn any(self) -> bool {
-        self.annotation || self.phase || self.request || self.name
+        self.annotation || self.phase || self.request || self.name || self.module
     }
 }
 
@@ -71,6 +73,7 @@ pub(crate) struct FieldValues {
     pub(crate) annotation: Annotation,
     pub(crate) phase: Option<Phase>,
     pub(crate) name: Option<Arc<str>>,
+    pub(crate) module: Option<Arc<str>>,
     pub(crate) operation: Option<Arc<str>>,
     pub(crate) model: Option<Arc<str>>,
     pub(crate) prompt_tokens: Option<u64>,
@@ -88,9 +91,9 @@ impl FieldValues {
         let small = u32::try_from(value).unwrap_or(u32::MAX) as usize;
         // Set, not added: a field has one value at a time.
         let annotation = match name {
-            "tokens" => Annotation::new().tokens(small),
-            "context_len" => Annotation::new().context_len(small),
-            "batch" => Annotation::new().batch(small),
+            TOKENS_FIELD => Annotation::new().tokens(small),
+            CONTEXT_LEN_FIELD => Annotation::new().context_len(small),
+            BATCH_FIELD => Annotation::new().batch(small),
             "new_tokens" => Annotation::new().new_tokens(small),
             "context_sum" => Annotation::new().context_sum(value),
             "sequences" => Annotation::new().sequences(small),
@@ -110,8 +113,8 @@ impl FieldValues {
                 self.annotation.work.io_bytes = 0;
                 Annotation::new().io_bytes(value)
             }
-            "gen_ai.usage.input_tokens" => return self.prompt_tokens = Some(value),
-            "gen_ai.usage.output_tokens" => return self.output_tokens = Some(value),
+            PROMPT_TOKENS_FIELD => return self.prompt_tokens = Some(value),
+            OUTPUT_TOKENS_FIELD => return self.output_tokens = Some(value),
             _ => return,
         };
         self.annotation.merge(&annotation);
@@ -121,16 +124,19 @@ impl FieldValues {
         match name {
             PHASE_FIELD => self.phase = Phase::from_word(value),
             NAME_FIELD => self.name = Some(cut_text(value, MOST_NAME_BYTES).into()),
+            MODULE_FIELD => {
+                self.module = Some(cut_text(value, MOST_NAME_BYTES).into()).filter(|name: &Arc<str>| !name.is_empty())
+            }
             REQUEST_MODEL_FIELD => self.model = Some(cut_text(value, MOST_NAME_BYTES).into()),
             OUTCOME_FIELD => self.outcome = Outcome::from_word(value),
             TRACE_ID_FIELD => {
                 self.trace_id = u128::from_str_radix(value, 16).ok().filter(|id| *id != 0 && value.len() == 32);
             }
             PARENT_SPAN_ID_FIELD => {
-                let id = crate::traceparent::hex(value, 16).and_then(|id| u64::try_from(id).ok());
+                let id = recorder::hex(value, 16).and_then(|id| u64::try_from(id).ok());
                 self.parent_span_id = id.filter(|id| *id != 0);
             }
-            "gen_ai.operation.name" => self.operation = Some(cut_text(value, MOST_NAME_BYTES).into()),
+            OPERATION_FIELD => self.operation = Some(cut_text(value, MOST_NAME_BYTES).into()),
             "ran" => {
                 if let Some(ran) = Ran::from_word(value) {
                     self.annotation = self.annotation.ran(ran);
@@ -154,7 +160,7 @@ impl FieldValues {
 
 impl FieldValues {
     fn float(&mut self, name: &str, value: f64) {
-        if name == "gen_ai.response.time_to_first_chunk" {
+        if name == FIRST_TOKEN_FIELD {
             self.ttft_seconds = Some(value).filter(|v| v.is_finite() && *v >= 0.0);
         } else if name == LAST_TOKEN_FIELD {
             self.last_token_seconds = Some(value).filter(|v| v.is_finite() && *v >= 0.0);
@@ -194,7 +200,7 @@ fn formatted(value: &dyn fmt::Debug) -> Option<String> {
 /// Whether a field's value is formatted. Others never are: they may be large or private.
 fn is_text(name: &str) -> bool {
     matches!(name, PHASE_FIELD | NAME_FIELD | REQUEST_MODEL_FIELD | TRACE_ID_FIELD | PARENT_SPAN_ID_FIELD)
-        || matches!(name, OUTCOME_FIELD | "gen_ai.operation.name" | "dtype" | "shape" | "ran")
+        || matches!(name, MODULE_FIELD | OUTCOME_FIELD | OPERATION_FIELD | "dtype" | "shape" | "ran")
 }
 
 /// A value that is recorded in a span.

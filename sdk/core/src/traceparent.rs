@@ -1,6 +1,7 @@
 //! The W3C `traceparent` header, by which a request states whose trace it belongs to.
 
 use crate::record::{SpanId, TraceId};
+use candlescope_markers::recorder;
 use std::fmt;
 use std::str::FromStr;
 
@@ -32,17 +33,8 @@ impl FromStr for Traceparent {
     type Err = TraceparentError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut parts = text.trim().split('-');
-        let mut next = |digits| parts.next().and_then(|part| hex(part, digits)).ok_or(TraceparentError);
-        let version = next(2)?;
-        let (trace_id, parent_id, flags) = (next(32)?, next(16)?, next(2)?);
-        // Later versions may append further parts, version 0 may not; 255 is not a version.
-        let more = parts.next().is_some();
-        let parent_id = u64::try_from(parent_id).map_err(|_| TraceparentError)?;
-        if version == 0xff || (version == 0 && more) || trace_id == 0 || parent_id == 0 {
-            return Err(TraceparentError);
-        }
-        Ok(Self { trace_id: TraceId(trace_id), parent_id: SpanId(parent_id), sampled: flags & 1 == 1 })
+        let (trace_id, parent_id, sampled) = recorder::parts(text).ok_or(TraceparentError)?;
+        Ok(Self { trace_id: TraceId(trace_id), parent_id: SpanId(parent_id), sampled })
     }
 }
 
@@ -50,12 +42,6 @@ impl fmt::Display for Traceparent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "00-{}-{}-{:02x}", self.trace_id, self.parent_id, u8::from(self.sampled))
     }
-}
-
-/// Exactly `digits` lower-case hex digits, as the header requires.
-pub(crate) fn hex(text: &str, digits: usize) -> Option<u128> {
-    let lower = text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    if lower { u128::from_str_radix(text, 16).ok() } else { None }
 }
 
 #[cfg(test)]

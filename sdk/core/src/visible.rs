@@ -2,8 +2,8 @@
 //! own, `fmt().with_env_filter(…)`) disables them, and a filter around the layer hides them from it. Neither shows later:
 //! a span that is disabled is like one that was never made. So it is asked once, when the subscriber is in place.
 
-use crate::field_names::TARGET;
 use crate::run::{Code, Finding};
+use candlescope_markers::names::TARGET;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};

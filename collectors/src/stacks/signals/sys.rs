@@ -36,13 +36,13 @@ unsafe impl Sync for Slot {}
 
 impl Slot {
     fn new(stack_bytes: usize) -> Self {
-        let bytes = PLACES * stack_bytes;
+        // Pages that no stack has reached yet take no memory.
+        let stacks = Box::into_raw(vec![0u8; PLACES * stack_bytes].into_boxed_slice());
         Self {
             state: SlotState::default(),
             copies: [const { UnsafeCell::new(MaybeUninit::uninit()) }; PLACES],
-            // Pages that no stack has reached yet take no memory.
-            // SAFETY: zero is a byte.
-            stacks: unsafe { Box::new_zeroed_slice(bytes).assume_init() },
+            // SAFETY: the pointer is the box's, which nobody else has, and `UnsafeCell<u8>` is in memory what `u8` is.
+            stacks: unsafe { Box::from_raw(stacks as *mut [UnsafeCell<u8>]) },
             stack_bytes,
             pipe: (AtomicI32::new(-1), AtomicI32::new(-1)),
         }

@@ -15,13 +15,14 @@ use crate::modules::{self, Slot, table};
 use crate::names::{self, Role};
 use crate::raw::NO_PHASE;
 use crate::record::is_of_model;
-use crate::request_handle;
 use crate::shared::{RawRequest, Shared};
 use cache::{Meta, meta_flag};
 use callsites::Callsite;
+use candlescope_markers::recorder;
 use place::{Place, Refusal};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use thread::RequestHandle;
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Dispatch, Metadata, Subscriber};
 use tracing_subscriber::Registry;
@@ -91,7 +92,7 @@ impl CandlescopeLayer {
         callsites::get(self.shared.session, metadata, || {
             modules::note_candle_version(metadata);
             let kinds = FieldKinds::of(metadata);
-            let alike = !kinds.phase && !kinds.request && !kinds.name;
+            let alike = !kinds.phase && !kinds.request && !kinds.name && !kinds.module;
             let meta = alike.then(|| self.describe(metadata, kinds, &FieldValues::default(), None));
             Callsite { kinds, meta, rule: table::of(metadata) }
         })
@@ -133,11 +134,15 @@ impl CandlescopeLayer {
         };
         let target: Arc<str> = metadata.target().into();
         let shared = &self.shared;
-        let announce =
-            |id| shared.taps.iter().for_each(|tap| tap.call(&shared.notices, |tap| tap.name(id, &name, &target)));
+        let mut is_new = false;
+        let announce = |id| {
+            is_new = true;
+            shared.taps.iter().for_each(|tap| tap.call(&shared.notices, |tap| tap.name(id, &name, &target)));
+        };
         let id = self.shared.names.intern(&name, &target, role, module.clone(), announce);
         let of_model = module.is_some() || kinds.annotation || is_of_model(&target);
-        if let Some(slot) = module.filter(|_| id != names::OTHER) {
+        // Once for each name: a program may make the span of a module at each pass.
+        if let Some(slot) = module.filter(|_| is_new) {
             shared.tell_module(id, &slot);
         }
         let mut flags = 0;
@@ -245,7 +250,11 @@ where
         }
         let mut values = FieldValues::default();
         attrs.record(&mut values);
-        let meta = meta.unwrap_or_else(|| self.describe(attrs.metadata(), kinds, &values, None));
+        let meta = meta.unwrap_or_else(|| {
+            // Neither a phase nor a request is a part of a model, whatever its fields say.
+            let module = values.module.take().filter(|_| values.phase.is_none() && !kinds.request);
+            self.describe(attrs.metadata(), kinds, &values, module.map(|name| Slot::named(&name)))
+        });
         if meta.phase != NO_PHASE && !self.shared.phases_marked.load(Ordering::Relaxed) {
             self.shared.phases_marked.store(true, Ordering::Relaxed);
         }
@@ -280,7 +289,7 @@ where
                 if is_request {
                     self.shared.open_requests.fetch_add(1, Ordering::Relaxed);
                     self.shared.steps_of_requests.open(request);
-                    request_handle::leave(&self.shared, request);
+                    recorder::leave(|| Box::new(RequestHandle { shared: self.shared.clone(), number: request }));
                 }
                 return;
             }

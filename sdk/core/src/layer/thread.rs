@@ -22,7 +22,7 @@ use crate::perturb::OnThread;
 use crate::raw::{NO_PHASE, NO_STEP, Raw, UnrecordedStep, flag};
 use crate::record::SEQ_BITS;
 use crate::shared::{Shared, ThreadCounts};
-pub(crate) use serving::serve;
+pub(super) use serving::RequestHandle;
 pub(crate) use states::{annotate_current, current_request, foresee, is_recording, mute_this_thread, with_state};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -28,6 +28,11 @@ impl Slot {
         Arc::new(Self { module: OnceLock::from(module), ..Self::default() })
     }
 
+    /// Of a span whose program names the module itself, and tells nothing of weights.
+    pub(crate) fn named(name: &str) -> Arc<Self> {
+        Self::known(Arc::new(Module::group(name)))
+    }
+
     pub(super) fn group(alone: Option<Arc<Module>>) -> Arc<Self> {
         Arc::new(Self { group: true, alone, ..Self::default() })
     }

@@ -4,23 +4,32 @@ use super::super::frame::left_out;
 use super::states::STATES;
 use super::{RESERVED_FOR_STEPS, ThreadState, add};
 use crate::raw::{NO_PHASE, Raw, RawServed};
-use crate::request_handle::RequestHandle;
 use crate::shared::Shared;
+use candlescope_markers::recorder::RecordedRequest;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// See [`crate::llm::serves`]. Nothing if no step is open on this thread.
-#[inline]
-pub(crate) fn serve(request: &RequestHandle, tokens: u32, output_tokens: u32, context: Option<u64>) {
-    let RequestHandle { shared, number } = request;
-    let _ = STATES.try_with(|states| {
-        if let Ok(mut states) = states.try_borrow_mut()
-            && let Some(state) = states.iter_mut().find(|state| state.session == shared.session)
-        {
-            state.serve(shared, *number, tokens, output_tokens);
+/// A request as its session knows it: what the layer leaves for the [`Request`](crate::llm::Request) that is being made.
+pub(in crate::layer) struct RequestHandle {
+    pub(in crate::layer) shared: Arc<Shared>,
+    pub(in crate::layer) number: u32,
+}
+
+impl RecordedRequest for RequestHandle {
+    /// See [`crate::llm::serves`]. Nothing if no step is open on this thread.
+    #[inline]
+    fn serve(&self, tokens: u32, output_tokens: u32, context: Option<u64>) {
+        let Self { shared, number } = self;
+        let _ = STATES.try_with(|states| {
+            if let Ok(mut states) = states.try_borrow_mut()
+                && let Some(state) = states.iter_mut().find(|state| state.session == shared.session)
+            {
+                state.serve(shared, *number, tokens, output_tokens);
+            }
+        });
+        if let Some(context) = context {
+            shared.steps_of_requests.context(*number, context);
         }
-    });
-    if let Some(context) = context {
-        shared.steps_of_requests.context(*number, context);
     }
 }
 
