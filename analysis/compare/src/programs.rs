@@ -5,6 +5,7 @@
 
 use super::comparability::{CompareError, Difference, differing_facts, stop};
 use super::fingerprint::Facts;
+use super::options::CompareOptions;
 use super::sampled::Sampled;
 use super::step_times::{DeviceCounts, by_kind, sampled};
 use candlescope_figures::figures::{Figures, NOT_OF_KERNELS};
@@ -201,8 +202,9 @@ impl Programs {
     /// have none in common, what each spends most of its time in.
     ///
     /// # Errors
-    /// If they do not do the same work, as far as that is known; `allow` lets pass what a user names.
-    pub fn of(a: Program, b: Program, allow: &[String]) -> Result<Self, CompareError> {
+    /// If they do not do the same work, as far as that is known, and nobody [allowed](CompareOptions::allow) it.
+    pub fn of(a: Program, b: Program, options: &CompareOptions) -> Result<Self, CompareError> {
+        let allow = &options.allow[..];
         let decode = Phase::Decode.as_str();
         let common = a.steps.iter().map(|steps| steps.kind.as_str()).filter(|kind| b.kind(kind).is_some());
         let kind = common.clone().find(|kind| *kind == decode).or_else(|| common.clone().next()).map(str::to_string);

@@ -29,7 +29,7 @@ pub(super) fn compared(
         return Ok(None);
     }
     let (name_a, name_b) = names(a.0, b.0);
-    let programs = Programs::of(program(&name_a, &one)?, program(&name_b, &other)?, &args.judging.options().allow)?;
+    let programs = Programs::of(program(&name_a, &one)?, program(&name_b, &other)?, &args.judging.options())?;
     page(&args.judging, || render::page_of_programs(&programs))?;
     match args.judging.json {
         true => print(&programs)?,
