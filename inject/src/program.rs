@@ -285,6 +285,9 @@ impl OwnSteps {
         if here.gave_up_in == window {
             return;
         }
+        if !here.is_open {
+            return self.enter();
+        }
         let renewed = if here.renewed_in == window { here.renewed } else { 0 };
         if renewed > 0 && here.patience > 0 {
             HERE.set(Here { patience: here.patience - 1, ..here });
@@ -292,8 +295,7 @@ impl OwnSteps {
         }
         self.leave();
         // Where there was room before, the window is full.
-        let most = if here.had_room_in == window { 1 } else { RENEWALS };
-        if renewed >= most {
+        if here.had_room_in == window || renewed == RENEWALS {
             HERE.set(Here { gave_up_in: window, ..self::here() });
             return;
         }

@@ -345,6 +345,13 @@ mod tests {
             let launch = |outside, window| recording.own.launches(call(outside), window);
             launch(true, Some(7));
             launch(false, Some(7));
+            // A range that is a phase ends it, and there is room for one more after that.
+            let phase = recording.name(0, "prefill");
+            recording.own.around(phase.is_phase(), Some(7));
+            recording.ranges.enter(phase, 1);
+            recording.ranges.exit(1);
+            launch(true, Some(7));
+            launch(false, Some(7));
             // The window has no room for the next one.
             recording.own.fetched();
             launch(false, Some(7));
@@ -354,7 +361,8 @@ mod tests {
             // Between windows nothing is told, and nothing begins.
             launch(true, None);
         });
-        assert_eq!(steps, ["program"; 3], "two of the first window, and one of the second");
+        let expected = ["program", "prefill", "program", "program", "program"];
+        assert_eq!(steps, expected, "with one that found no room, and one of the second window");
     }
 
     /// What a program launches while a window opens is in none: steps that began then are begun again, ever less often.
@@ -364,11 +372,11 @@ mod tests {
             (0..100).for_each(|_| recording.own.launches(call(true), Some(7)));
             (0..100).for_each(|_| recording.own.launches(call(false), Some(7)));
         });
-        assert_eq!(steps.len(), 7, "after 1, 2, 4, 8, 16, 32 and 64 calls");
+        assert_eq!(steps.len(), 8, "at once, and after 1, 2, 4, 8, 16, 32 and 64 calls");
         let (steps, _) = recorded(|recording| {
             (0..9_999).for_each(|_| recording.own.launches(call(true), Some(7)));
         });
-        assert_eq!(steps.len(), 10, "and never again");
+        assert_eq!(steps.len(), 11, "and never again");
     }
 
     #[test]
