@@ -59,7 +59,7 @@ fi
 if part windows; then
 echo "-- kernels of 5 steps every 2 s, no ranges"
 recorded windows --cupti 5/2s -- eager --tokens 300
-ask "SELECT path, count(*) AS steps, sum(CASE WHEN kernels THEN 1 ELSE 0 END) AS with_kernels FROM (SELECT p.path, EXISTS (SELECT 1 FROM kernels k WHERE k.step = p.step) AS kernels FROM spans p WHERE parent_seq IS NULL) GROUP BY path" windows
+ask "SELECT s.path, count(*) AS steps, count(k.step) AS with_kernels, CAST(median(k.n) AS BIGINT) AS kernels FROM spans s LEFT JOIN (SELECT step, count(*) AS n FROM kernels GROUP BY step) k ON k.step = s.step WHERE s.parent_seq IS NULL GROUP BY s.path ORDER BY s.path" windows
 fi
 if part c; then
 echo "-- a program in C: 100 steps of three kernels; one that starts the driver and ends"
@@ -77,8 +77,9 @@ echo "-- candle, by itself and from outside"
 candle=("$CANDLE" profile --model config:smollm2-135m --device cuda:0 --dtype bf16 --prompt-tokens 64 --max-new-tokens 50 --ignore-eos --warmup 1 --repeats 2 --no-progress)
 "${candle[@]}" --cupti --out "$out/candle" 2>&1 | tail -3
 "$cs" record $(told smollm2) --out "$out/candle-outside" -- "${candle[@]}" --gpu-timing off --out "$out/candle-plain" 2>&1 | tail -3
-"$cs" compare "$out/candle" "$out/ranges"
-"$cs" compare "$out/candle-outside" "$out/eager"
+"$cs" compare "$out/candle" "$out/ranges" --allow tokens
+"$cs" compare "$out/candle-outside" "$out/eager" --allow tokens
+"$cs" compare --programs "$out/eager" "$out/compile"
 fi
 if part profilers; then
 echo "-- another profiler in the program, and around it"
@@ -100,6 +101,7 @@ for round in $(seq "${ROUNDS:-3}"); do
   echo "plain $(torch ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
   echo "loaded $("$cs" record --cupti off --no-nvtx --out "$out/cost-$round-loaded" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
   echo "ranges $("$cs" record --cupti off --out "$out/cost-$round-ranges" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
+  echo "5 each 5 s $("$cs" record --cupti 5/5s --no-nvtx --out "$out/cost-$round-time" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
   echo "windows $("$cs" record --cupti 5/100 --out "$out/cost-$round-windows" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
   echo "all $("$cs" record --out "$out/cost-$round-all" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
   echo "kineto $(torch ranges --tokens "$tokens" --kineto "$out/k.json" | grep -o '"ms": [0-9.]*')"
