@@ -66,6 +66,10 @@ impl Pattern {
     fn size(&self) -> u32 {
         self.stretches[..self.length].iter().map(Stretch::size).fold(0, u32::saturating_add)
     }
+
+    fn launches(&self) -> u32 {
+        self.stretches[..self.length].iter().map(|stretch| stretch.launches).fold(0, u32::saturating_add)
+    }
 }
 
 /// What a step was, once it has ended.
@@ -91,7 +95,7 @@ pub(crate) struct Patterns {
     /// Stretches of the step that goes on, and the patterns that begin like it, a bit each.
     had: usize,
     like: u32,
-    size: u32,
+    had_launches: u32,
     /// Launches of a repetition at least.
     least: u32,
 }
@@ -106,7 +110,7 @@ impl Patterns {
             patterns: 0,
             had: 0,
             like: u32::MAX,
-            size: 0,
+            had_launches: 0,
             least: 0,
         }
     }
@@ -139,13 +143,13 @@ impl Patterns {
     }
 
     fn begins(&mut self) {
-        (self.had, self.like, self.size) = (0, u32::MAX, 0);
+        (self.had, self.like, self.had_launches) = (0, u32::MAX, 0);
     }
 
     /// A result was fetched, and what follows is launched next: what the step was, if it ends here.
     pub(crate) fn fetched(&mut self) -> Option<Was> {
         let stretch = std::mem::replace(&mut self.now, Stretch::NOTHING);
-        self.size = self.size.saturating_add(stretch.size());
+        self.had_launches = self.had_launches.saturating_add(stretch.launches);
         self.seen.rotate_left(1);
         self.seen[KEPT - 1] = stretch;
         self.ended = (self.ended + 1).min(KEPT);
@@ -166,9 +170,10 @@ impl Patterns {
             self.begins();
             return Some(Was::Repeated(whole));
         }
-        let largest = self.known[..self.patterns].iter().map(Pattern::size).max();
+        // A prompt launches kernels one by one, also where tokens are graphs.
+        let largest = self.known[..self.patterns].iter().map(Pattern::launches).max();
         let was = match largest {
-            Some(largest) if self.size >= largest / 2 => Was::Beside,
+            Some(largest) if self.had_launches >= (largest / 2).max(self.least) => Was::Beside,
             _ => Was::Other,
         };
         self.learn();

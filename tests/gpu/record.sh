@@ -78,7 +78,7 @@ candle=("$CANDLE" profile --model config:smollm2-135m --device cuda:0 --dtype bf
 "${candle[@]}" --cupti --out "$out/candle" 2>&1 | tail -3
 "$cs" record $(told smollm2) --out "$out/candle-outside" -- "${candle[@]}" --gpu-timing off --out "$out/candle-plain" 2>&1 | tail -3
 "$cs" compare "$out/candle" "$out/ranges" --allow tokens
-"$cs" compare "$out/candle-outside" "$out/eager" --allow tokens
+"$cs" compare --programs "$out/candle-outside" "$out/eager" --allow tokens
 "$cs" compare --programs "$out/eager" "$out/compile"
 fi
 if part profilers; then
@@ -92,8 +92,7 @@ fi
 if part beside; then
 echo "-- beside PyTorch's profiler: kernels of the same tokens"
 torch ranges --tokens 50 --kineto "$out/kineto.json"
-ask "SELECT count(*) AS kernels, sum(gpu_dur_ns) / 1e3 AS us FROM kernels WHERE kind = 'kernel' AND path IS NOT NULL AND path <> 'program'" ranges
-ask "SELECT count(*) AS kernels, sum(gpu_dur_ns) / 1e3 AS us FROM kernels WHERE kind = 'kernel'" ranges
+ask "SELECT count(*) AS kernels, sum(gpu_dur_ns) / 1e3 AS us FROM kernels WHERE kind = 'kernel' AND step >= (SELECT min(step) FROM spans WHERE phase = 'prefill')" ranges
 fi
 part costs || exit 0
 echo "-- costs, in turns: milliseconds a token"
