@@ -1,5 +1,5 @@
 # The commands a person runs; CI runs the same ones.
-.PHONY: demo lab fmt test test-slow test-services test-grafana test-models-without-spans test-candle-examples test-candle-onnx instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
+.PHONY: demo lab fmt test test-slow test-services test-spark test-grafana test-models-without-spans test-candle-examples test-candle-onnx instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
 	bench bench-server compare-false-alarms hot-path hostile fuzz fuzz-coverage loom miri soak soak-server doc pictures clean models venv nsys services
 
 # From nothing, our own crates are built a fifth faster without the state for later builds, and this is what most builds here do. Whoever
@@ -55,6 +55,15 @@ test-services: venv services
 instructions:
 	@scripts/setup.sh test
 	UPDATE_INSTRUCTIONS=1 $(TESTS) --test instructions
+
+# Every view and query in Apache Spark itself in place of Sail, which `make test` asks: needs Java 17 and 450 MB of PyPI's packages.
+test-spark: models venv
+	@command -v java >/dev/null || { echo "test-spark: java is not installed; on Debian and Ubuntu install default-jre-headless"; exit 1; }
+	python3 -m venv target/spark && target/spark/bin/pip install -q pyspark==4.3.0 duckdb==2.0.0
+	CANDLESCOPE_SPARK=plain CANDLESCOPE_REQUIRE=1 CANDLESCOPE_PYTHON=$(CURDIR)/target/spark/bin/python \
+		cargo test --workspace $(CHOICE) --test engines -- three_engines
+	CANDLESCOPE_SPARK=plain CANDLESCOPE_REQUIRE=1 CANDLESCOPE_PYTHON=$(CURDIR)/target/spark/bin/python \
+		cargo test --workspace $(CHOICE) --test archive -- engines
 
 # The dashboards through Grafana's own server, which takes a quarter of an hour to build: apart from the other tests for that alone.
 test-grafana: services
