@@ -36,6 +36,7 @@ BUILD = cargo build -q --workspace $(CHOICE)
 
 # Set-up and every test that a machine without a GPU can run, those against real servers included.
 test: models venv nsys services
+	python3 -m unittest discover -s .github/actions/gate -q
 	$(NEEDED) tests/streams.py --workspace $(CHOICE)
 	cargo check -q -p candlescope --no-default-features
 	cargo check -q -p candlescope-exporters --no-default-features
