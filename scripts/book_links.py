@@ -9,49 +9,51 @@ import os
 import re
 import sys
 
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 REPOSITORY = "https://github.com/candlescope/candlescope"
 LINK = re.compile(r"(\]\()([^)\s]+)")
 
 
-def moved(link, folder, root):
+def moved(link, folder):
     """The link as the book has it, of a page in `folder` (relative to docs/)."""
     if "://" in link or link.startswith(("#", "mailto:")):
         return link
     path, mark, anchor = link.partition("#")
     inside = os.path.normpath(os.path.join("docs", folder, path))
-    if not inside.startswith("docs" + os.sep) or os.path.isdir(os.path.join(root, inside)):
-        kind = "tree" if os.path.isdir(os.path.join(root, inside)) else "blob"
+    is_folder = os.path.isdir(os.path.join(ROOT, inside))
+    if is_folder or not inside.startswith("docs" + os.sep):
+        kind = "tree" if is_folder else "blob"
         return f"{REPOSITORY}/{kind}/main/{inside}{mark}{anchor}"
     if os.path.basename(path) == "README.md":
         path = os.path.join(os.path.dirname(path), "index.md")
     return path + mark + anchor
 
 
-def page(text, folder, root):
+def page(text, folder):
     """The page with its links moved, except in blocks of code."""
     inside, lines = False, []
     for line in text.split("\n"):
         if line.lstrip().startswith("```"):
             inside = not inside
         elif not inside:
-            line = LINK.sub(lambda found: found[1] + moved(found[2], folder, root), line)
+            line = LINK.sub(lambda found: found[1] + moved(found[2], folder), line)
         lines.append(line)
     return "\n".join(lines)
 
 
-def chapters(items, root):
+def chapters(items):
     for item in items:
         chapter = item.get("Chapter") if isinstance(item, dict) else None
         if chapter:
             if chapter.get("path"):
-                chapter["content"] = page(chapter["content"], os.path.dirname(chapter["path"]), root)
-            chapters(chapter.get("sub_items", []), root)
+                chapter["content"] = page(chapter["content"], os.path.dirname(chapter["path"]))
+            chapters(chapter.get("sub_items", []))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["supports"]:
         sys.exit(0)
-    context, book = json.load(sys.stdin)
+    _, book = json.load(sys.stdin)
     # `sections` was the name until mdBook 0.5.
-    chapters(book.get("items", book.get("sections", [])), context["root"])
+    chapters(book.get("items", book.get("sections", [])))
     json.dump(book, sys.stdout)
