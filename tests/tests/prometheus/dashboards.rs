@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-pub(crate) const DASHBOARDS: &[&str] = &["llm-inference", "gpu", "layers", "profiler-health"];
+pub(crate) const DASHBOARDS: &[&str] = &["llm-inference", "gpu", "layers", "profiler-health", "deploy"];
 /// The dashboard of many runs, whose figures are not scraped.
 pub(crate) const FLEET: &str = "fleet";
 
@@ -37,10 +37,18 @@ pub(crate) fn targets(name: &str) -> Vec<(String, Value)> {
     all
 }
 
+/// Every query of a dashboard: of its panels, and of its annotations but alerts, of which there may be none.
 pub(crate) fn queries(name: &str) -> Vec<Query> {
-    let expr = |target: Value| target["expr"].as_str().expect("expr").to_string();
-    targets(name).into_iter().map(|(of, target)| Query { of, expr: expr(target) }).collect()
+    let expr = |target: &Value| target["expr"].as_str().expect("expr").to_string();
+    let of_panels = targets(name).into_iter().map(|(of, target)| Query { of, expr: expr(&target) });
+    let dashboard = read(name);
+    let marks = dashboard["annotations"]["list"].as_array().expect("annotations").iter();
+    let of_marks = marks.map(|mark| Query { of: format!("{name} / {}", mark["name"]), expr: expr(&mark["target"]) });
+    of_panels.chain(of_marks.filter(|mark| !mark.expr.starts_with(ALERTS))).collect()
 }
+
+/// Prometheus' own series of alerts.
+const ALERTS: &str = "ALERTS{";
 
 /// The contents of each dashboard: kinds of panels, and a part of a query in one of them.
 const CONTENTS: &[(&str, &[(&str, &str)])] = &[
@@ -124,6 +132,22 @@ const CONTENTS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "deploy",
+        &[
+            ("state-timeline", "sum by (instance, run_id, version) (candlescope_run_info{"),
+            ("table", "(increase(gen_ai_server_time_to_first_token_seconds_bucket{"),
+            ("table", "(increase(candlescope_inter_token_latency_seconds_sum{"),
+            ("table", "(increase(candlescope_tokens_total{"),
+            ("stat", "(candlescope_tokens_per_second{"),
+            ("stat", "(increase(hw_energy_joules_total{"),
+            ("table", ",clock=\"host\"}[$__range] offset $__range)"),
+            ("table", ",clock=\"gpu\"}[$__range] offset $__range)"),
+            ("timeseries", "* on (job, instance) group_left (run_id) candlescope_run_info{"),
+            ("stat", "(increase(candlescope_kernel_seconds_total{"),
+            ("stat", "(hw_gpu_memory_usage_bytes{"),
+        ],
+    ),
+    (
         FLEET,
         &[
             ("timeseries", "(candlescope_fleet_ttft_seconds{"),
@@ -203,18 +227,36 @@ pub(crate) fn check(name: &str, dashboard: &Value) {
         for variable in panel.to_string().split('$').skip(1) {
             let variable: String =
                 variable.trim_start_matches('{').chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            let known = variable.starts_with("__") || variables.contains(variable.as_str());
+            // A number is a group of a regular expression, which Grafana leaves alone.
+            let group = !variable.is_empty() && variable.bytes().all(|b| b.is_ascii_digit());
+            let known = group || variable.starts_with("__") || variables.contains(variable.as_str());
             assert!(known, "{name}: {title} uses ${variable}, which is no variable of the dashboard");
         }
     }
     for query in queries(name) {
         check_metrics(&query.of, &query.expr);
     }
+    check_annotations(name, dashboard);
     for variable in dashboard["templating"]["list"].as_array().expect("variables") {
         if let Some(query) = variable["query"]["query"].as_str() {
             check_metrics(&format!("{name}: variable"), query);
         }
     }
+}
+
+/// Both places of an annotation's query say the same, and alerts are all that the rules know.
+fn check_annotations(name: &str, dashboard: &Value) {
+    let marks = dashboard["annotations"]["list"].as_array().expect("annotations");
+    for mark in marks {
+        assert!(mark["expr"] == mark["target"]["expr"], "{name}: {mark}");
+        let Some(alerts) = mark["expr"].as_str().and_then(|expr| expr.strip_prefix(ALERTS)) else { continue };
+        assert!(alerts.starts_with("alertname=~\"Candlescope.+|Gpu.+\""), "{name}: {mark}");
+        let rules = std::fs::read_to_string(Path::new(ROOT).join("grafana/prometheus/rules.yml")).expect("rules.yml");
+        let mut known = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+        assert!(known.all(|alert| alert.starts_with("Candlescope") || alert.starts_with("Gpu")), "{name}: {mark}");
+    }
+    let names: Vec<_> = marks.iter().filter_map(|mark| mark["name"].as_str()).collect();
+    assert_eq!(names, if name == "deploy" { vec!["Starts", "Alerts"] } else { vec![] }, "{name}");
 }
 
 pub(crate) fn check_rules() {
