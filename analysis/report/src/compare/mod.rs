@@ -2,8 +2,10 @@
 
 mod flames;
 mod tables;
+mod windows;
 mod words;
 
+pub use windows::{conclusion_of_windows, text_of_windows};
 pub use words::{before_times, conclusion, conclusion_of_cases, floor_source};
 
 use super::format::{head, percent, plural};
