@@ -2,11 +2,13 @@
 //! the program's.
 #![allow(missing_docs, reason = "a test")]
 
+mod contents;
 mod dashboards;
 mod fleet;
 mod grafana;
 mod jaeger;
 mod lint;
+mod live_gate;
 mod load;
 mod promtool;
 mod server_of_grafana;
@@ -133,7 +135,8 @@ fn panels_answer_through_a_real_grafana() {
         assert_eq!(kept["meta"]["provisioned"], true, "{name}: {kept}");
         assert_eq!(kept["dashboard"]["panels"], written["panels"], "{name} is read as it is written");
         // Of the time before the time shown there is nothing yet.
-        let of_now = |target: &serde_json::Value| !target["expr"].as_str().is_some_and(|expr| expr.contains(" offset $"));
+        let of_now =
+            |target: &serde_json::Value| !target["expr"].as_str().is_some_and(|expr| expr.contains(" offset $"));
         for (of, mut target) in dashboards::targets(name).into_iter().filter(|(_, target)| of_now(target)) {
             target["expr"] = by_the_reader(target["expr"].as_str().expect("expr")).into();
             targets.push((of, target));
@@ -206,7 +209,7 @@ fn dashboards_and_rules_keep_to_what_is_exported() {
     }
     let files = std::fs::read_dir(Path::new(ROOT).join("grafana/dashboards")).expect("dashboards").count();
     assert_eq!(files, dashboards::all().count(), "every file is tested");
-    dashboards::check_contents();
+    contents::check_contents();
     dashboards::check_rules();
     let status = std::process::Command::new("python3").args(["grafana/build.py", "--check"]).current_dir(ROOT).status();
     assert!(status.expect("python3").success(), "grafana/build.py makes other dashboards than there are");
