@@ -67,7 +67,7 @@ pub fn read_windows(options: &WindowOptions, now_s: i64, least: usize) -> Result
     let read = |span: &Span| Ok((*span, values(&prometheus, select, *span, plan.every_s)?));
     let now = read(&plan.now)?;
     let known = |name: &&str| now.1.get(*name).is_some_and(|values| values.len() >= least);
-    if !FIGURES.iter().any(|name| known(&name)) {
+    if !FIGURES.iter().any(known) {
         return Err(PrometheusError::TooFew {
             select: queries::braces(select, ""),
             needed: least,
