@@ -1,6 +1,6 @@
 # The commands a person runs; CI runs the same ones.
 .PHONY: demo lab fmt test test-slow test-services test-spark test-grafana test-models-without-spans test-candle-examples test-candle-onnx instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
-	bench bench-server compare-false-alarms hot-path hostile fuzz fuzz-coverage loom miri soak soak-server doc pictures clean models venv nsys services
+	bench bench-server compare-false-alarms hot-path hostile fuzz fuzz-coverage loom miri soak soak-server doc pictures clean models venv nsys services book
 
 # From nothing, our own crates are built a fifth faster without the state for later builds, and this is what most builds here do. Whoever
 # changes code says CARGO_INCREMENTAL=1, or calls cargo.
@@ -36,6 +36,7 @@ BUILD = cargo build -q --workspace $(CHOICE)
 
 # Set-up and every test that a machine without a GPU can run, those against real servers included.
 test: models venv nsys services
+	python3 -m unittest discover -s .github/actions/gate -q
 	$(NEEDED) tests/streams.py --workspace $(CHOICE)
 	cargo check -q -p candlescope --no-default-features
 	cargo check -q -p candlescope-exporters --no-default-features
@@ -258,6 +259,14 @@ services:
 
 doc:
 	cargo doc --workspace --no-deps --open
+
+# The pages of docs/ as a book with search: target/book/index.html. mdBook is built into target/tools where that version is missing.
+MDBOOK = 0.5.4
+book:
+	@target/tools/bin/mdbook --version 2>/dev/null | grep -qx 'mdbook v$(MDBOOK)' || \
+		cargo install -q --locked mdbook --version $(MDBOOK) --root target/tools
+	target/tools/bin/mdbook build
+	@echo "Open target/book/index.html"
 
 # The pictures in docs/images, from real runs, tools and servers. Installs what that takes from Debian and PyPI; ten minutes.
 # PICTURES="perfetto nsight" makes only those.

@@ -211,7 +211,17 @@ def panel(number, place, title, unit, description, kind, queries, links=(), axis
     return made
 
 
-def dashboard(uid, title, description, variables, rows, of="candlescope_run_info", since="now-30m", refresh="10s"):
+def annotation(name, colour, expr, title, text):
+    """Marks at the times at which a query has a value. Grafana 12 reads the query in `target`, Grafana 11 the one beside it."""
+    step = "30s"
+    return {
+        "name": name, "datasource": DATASOURCE, "enable": True, "hide": False, "iconColor": colour,
+        "titleFormat": title, "textFormat": text, "expr": expr, "step": step,
+        "target": {"refId": "Anno", "expr": expr, "interval": step, "datasource": DATASOURCE},
+    }
+
+
+def dashboard(uid, title, description, variables, rows, of="candlescope_run_info", since="now-30m", refresh="10s", marks=()):
     panels, y, number = [], 0, 1
     for heading, width, height, contents in rows:
         panels.append({"id": number, "type": "row", "title": heading, "collapsed": False, "panels": [],
@@ -232,7 +242,7 @@ def dashboard(uid, title, description, variables, rows, of="candlescope_run_info
             variable("instance", "Instance", f'label_values({of}{{job=~"$job"}}, instance)'), *variables]},
         "links": [{"type": "dashboards", "tags": ["candlescope"], "asDropdown": True, "title": "candlescope", "tooltip": "",
                    "icon": "external link", "targetBlank": False, "includeVars": True, "keepTime": True}],
-        "annotations": {"list": []},
+        "annotations": {"list": list(marks)},
         "panels": panels,
     }
 
@@ -468,6 +478,169 @@ HEALTH = dashboard(
     ],
 )
 
+# The time shown, and as much time right before it.
+AFTER, BEFORE = "[$__range]", "[$__range] offset $__range"
+ROOT = '"root", "$1", "path", "([^/]+).*"'
+
+
+def both(of):
+    """A figure of the time shown, and of the time before."""
+    return [(of(AFTER), "after"), (of(BEFORE), "before")]
+
+
+def increases(metric, labels, by, when):
+    return f"sum by ({by}) (increase({metric}{{{labels}}}{when}))"
+
+
+def mean(metric, labels, by):
+    """The mean of a histogram, by when."""
+    return lambda when: over(increases(f"{metric}_sum", labels, by, when), increases(f"{metric}_count", labels, by, when))
+
+
+def quantile(metric, labels, q):
+    return lambda when: f"histogram_quantile({q}, {increases(f'{metric}_bucket', labels, 'le', when)})"
+
+
+def named(figures):
+    """Several figures as one query, by when, told apart by a label."""
+    return lambda when: " or ".join(f'label_replace({of(when)}, "figure", "{name}", "", "")' for name, of in figures)
+
+
+def change(of):
+    """By how much a figure changed, as a share of what it was."""
+    return f"({of(AFTER)}) / (({of(BEFORE)}) > 0) - 1"
+
+
+LATENCIES = named([
+    ("time to first token, mean", mean(TTFT, M, "")),
+    ("time to first token, p90", quantile(TTFT, M, 0.9)),
+    ("queue time, mean", mean(QUEUE, M, "")),
+    ("time per output token, mean", mean(TPOT, M, "")),
+    ("inter-token latency, mean", mean(ITL, I, "")),
+    ("inter-token latency, p99", quantile(ITL, I, 0.99)),
+])
+TRAFFIC = named([
+    ("requests", lambda when: increases(f"{E2E}_count", M, "", when)),
+    ("prompt tokens a request", lambda when: over(
+        increases("candlescope_tokens_total", f'{I},type="input"', "", when), increases(f"{E2E}_count", I, "", when))),
+    ("output tokens a request", lambda when: over(
+        increases("candlescope_tokens_total", f'{I},type="output"', "", when), increases(f"{E2E}_count", I, "", when))),
+])
+
+
+def of_run(metric, labels):
+    """A rate by run: each start of a program is a run of its own."""
+    return (f"sum by (run_id) (rate({metric}{{{labels}}}[{RATE}]) * on (job, instance) group_left (run_id) "
+            f"candlescope_run_info{{{I}}})")
+
+
+def by_run(title, unit, description, numerator, denominator, axis=None):
+    return (title, unit, description + " By run: each start of a program is one.", "timeseries",
+            [(over(of_run(*numerator), of_run(*denominator)), "{{run_id}}")], (), axis)
+
+
+def inside(clock, when):
+    """Time inside each path, with its root, the interval of a step."""
+    if clock == "host":
+        time = increases(f"{SPAN}_sum", by_path("host"), "path", when)
+    else:
+        time = gpu_time_of_paths(f"increase(%s{when})")
+    return f"label_replace({time}, {ROOT})"
+
+
+def share(clock):
+    """Each path's share of its steps, by when."""
+    by = "root" if clock == "host" else "root, source"
+    keep = "path" if clock == "host" else "path, source"
+    whole = lambda when: f'max by ({by}) ({inside(clock, when)})'
+    return lambda when: f"sum by ({keep}) ({inside(clock, when)} / on ({by}) group_left () ({whole(when)} > 0))"
+
+
+def in_a_step(clock):
+    """Time inside each path in one of its steps, by when."""
+    keep = "path" if clock == "host" else "path, source"
+    roots = by_path("host") + ',path=~"[^/]+"'
+    steps = lambda when: f"label_replace({increases(f'{SPAN}_count', roots, 'path', when)}, {ROOT})"
+    return lambda when: f"sum by ({keep}) ({inside(clock, when)} / on (root) group_left () ({steps(when)} > 0))"
+
+
+def layers_then_and_now(clock):
+    shares, times = share(clock), in_a_step(clock)
+    return [(f"{shares(AFTER)} - {shares(BEFORE)}", "change"), (shares(AFTER), "share"), (shares(BEFORE), "before"),
+            (times(AFTER), "in a step", "s"), (times(BEFORE), "was", "s")]
+
+
+def most(metric, labels, by):
+    return lambda when: f"max by ({by}) (max_over_time({metric}{{{labels}}}{when}))"
+
+
+DEPLOY = dashboard(
+    "candlescope-deploy", "What changed since the deploy",
+    "Figures of the time shown beside those of as much time right before it. Choose the time from a start, which is marked, to now.",
+    [MODEL],
+    [
+        ("Runs", 24, 6, [
+            ("Runs", "bool_yes_no",
+             "Which run each program records, and with which version of candlescope: a program that starts anew, as with each deployment, "
+             "begins a new one.",
+             "state-timeline", [(f"sum by (instance, run_id, version) (candlescope_run_info{{{I}}})", "{{instance}} {{run_id}} ({{version}})")]),
+        ]),
+        ("Before and after", 12, 9, [
+            ("Latency before and after", "s", "Of the time shown, and of as much time right before it.", "table",
+             [(change(LATENCIES), "change", "percentunit"), *both(LATENCIES)]),
+            ("Traffic before and after", "short",
+             "What the figures are of: with longer prompts, more tokens or more requests than before, a change of latency says little of the program.",
+             "table", [(change(TRAFFIC), "change", "percentunit"), *both(TRAFFIC)]),
+        ]),
+        ("Throughput and energy before and after", 8, 7, [
+            ("Tokens a second while steps run, before and after", "short", "Mean by phase, over the union of the steps' times.", "stat",
+             [(f"avg by (phase) (avg_over_time(candlescope_tokens_per_second{{{I}}}{when}))", "{{phase}} " + name)
+              for when, name in ((AFTER, "after"), (BEFORE, "before"))]),
+            ("Energy a token, before and after", "joule", "All energy of the GPUs over the output tokens of ended requests: gross, idling is in it.", "stat",
+             both(lambda when: over(increases("hw_energy_joules_total", I, "", when),
+                                    increases("candlescope_tokens_total", f'{I},type="output"', "", when)))),
+            ("Step duration, before and after", "s", "Mean duration of a step on the host, by phase.", "stat",
+             [(over(increases("candlescope_phase_seconds_total", f'{I},clock="host"', "phase", when),
+                    increases("candlescope_steps_total", I, "phase", when)), "{{phase}} " + name)
+              for when, name in ((AFTER, "after"), (BEFORE, "before"))]),
+        ]),
+        ("Over time", 6, 8, [
+            by_run("Time to first token", "s", "Mean.", (f"{TTFT}_sum", M), (f"{TTFT}_count", M)),
+            by_run("Inter-token latency", "s", "Mean.", (f"{ITL}_sum", I), (f"{ITL}_count", I)),
+            ("Tokens a second while steps run", "short", "Of decode, over the union of its steps' times. By run: each start of a program is one.",
+             "timeseries",
+             [(f'avg by (run_id) (candlescope_tokens_per_second{{{I},phase="decode"}} * on (job, instance) group_left (run_id) '
+               f"candlescope_run_info{{{I}}})", "{{run_id}}")], (), "tokens/s"),
+            by_run("Energy a token", "joule", "Gross.", ("hw_energy_joules_total", I), ("candlescope_tokens_total", f'{I},type="output"'),
+                   "joules a token"),
+        ]),
+        ("Layers before and after", 12, 12, [
+            ("Layers on the host", "percentunit",
+             "Share of each path in its steps, children included, and its time in one step, on the host. A share alone grows when others shrink.",
+             "table", layers_then_and_now("host")),
+            ("Layers on the GPU", "percentunit",
+             "The same on the GPU: mean of the measured intervals × all intervals, by source.", "table", layers_then_and_now("gpu")),
+        ]),
+        ("Kernels and memory before and after", 8, 7, [
+            ("Duration of a kernel, before and after", "s", "Mean duration of recorded kernels, copies and memsets.", "stat",
+             [(over(increases("candlescope_kernel_seconds_total", I, "kind", when), increases("candlescope_kernels_total", I, "kind", when)),
+               "{{kind}} " + name) for when, name in ((AFTER, "after"), (BEFORE, "before"))]),
+            ("GPU memory, before and after", "bytes", "Most device memory in use by anyone.", "stat",
+             [(most("hw_gpu_memory_usage_bytes", I, "hw_id")(when), "{{hw_id}} " + name) for when, name in ((AFTER, "after"), (BEFORE, "before"))]),
+            ("Resident memory, before and after", "bytes", "Most resident memory of a process.", "stat",
+             [(most("process_resident_memory_bytes", I, "instance")(when), "{{instance}} " + name)
+              for when, name in ((AFTER, "after"), (BEFORE, "before"))]),
+        ]),
+    ],
+    since="now-1h", refresh="1m",
+    marks=[
+        annotation("Starts", "blue", f"sum by (instance, run_id, version) (candlescope_run_info{{{I}}} unless on (run_id) "
+                                     f"candlescope_run_info{{{I}}} offset 2m)", "{{instance}} started", "{{run_id}} ({{version}})"),
+        # An alert of a whole job has no instance, and one of a GPU no job.
+        annotation("Alerts", "red", 'ALERTS{alertname=~"Candlescope.+|Gpu.+",alertstate="firing",job=~"$job|",instance=~"$instance|"}',
+                   "{{alertname}}", "{{job}} {{instance}} {{figure}} {{path}}"),
+    ])
+
 FLEET_RUNS = "candlescope_fleet_runs"
 # Who tells runs apart by something else than the model has no label of that name.
 F = f'{I},model=~"$model|"'
@@ -512,7 +685,8 @@ FLEET = dashboard(
 
 stale = []
 for name, made in [
-    ("llm-inference", LLM), ("gpu", GPUS), ("layers", LAYERS), ("profiler-health", HEALTH), ("fleet", FLEET),
+    ("llm-inference", LLM), ("gpu", GPUS), ("layers", LAYERS), ("profiler-health", HEALTH), ("deploy", DEPLOY),
+    ("fleet", FLEET),
 ]:
     file = HERE / "dashboards" / f"{name}.json"
     text = json.dumps(made, indent=2) + "\n"

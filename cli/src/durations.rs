@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow};
 use std::time::Duration;
 
-/// `30`, `30s`, `1.5m`, `200ms`.
+/// `30`, `30s`, `1.5m`, `200ms`, `7d`.
 pub(crate) fn time(text: &str) -> Result<Duration> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[number.len()..] {
@@ -11,6 +11,7 @@ pub(crate) fn time(text: &str) -> Result<Duration> {
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
+        "d" => 86_400.0,
         _ => f64::NAN,
     };
     let seconds = number.trim().parse::<f64>().map_or(f64::NAN, |n| n * unit);

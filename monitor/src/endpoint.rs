@@ -57,7 +57,7 @@ pub(crate) fn read(url: &RedactedUrl, timeout: Duration) -> Result<Counters, Str
 }
 
 /// The innermost cause, which says it best and does not repeat the address.
-fn reason(error: &ureq::Transport) -> String {
+pub(crate) fn reason(error: &ureq::Transport) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
         cause = next;

@@ -9,6 +9,9 @@
 //! Programs that serve metrics are found by the files that they write where they start to
 //! ([`announced`](candlescope_exporters::prometheus::announced)), and so are processes that measure, which serve none
 //! ([`at_work`](candlescope_exporters::prometheus::at_work())).
+//!
+//! [`read_windows`] reads what a Prometheus has kept of a server instead: figures in windows of time, to hold one against
+//! those before.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
@@ -29,6 +32,7 @@ mod sampler;
 mod screen;
 mod state;
 mod trail;
+mod windows;
 
 pub use error::MonitorError;
 pub use figures::{GpuFigures, MachineFigures, ProcessFigures};
@@ -42,3 +46,6 @@ pub use rows::{Rows, rows};
 pub use sampler::Sampler;
 pub use screen::draw;
 pub use state::{GpuTrack, Monitor, ProcessTrack, ProgramTrack};
+pub use windows::{
+    Against, FigureWindows, Plan, PrometheusError, ServerReading, Span, SpanValues, WindowOptions, read_windows,
+};

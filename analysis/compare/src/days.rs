@@ -50,6 +50,11 @@ impl Days {
         Self { days: by_date.into_values().map(day).collect() }
     }
 
+    /// Measurements in order, each of which is a day of its own, whatever its date.
+    pub(super) fn each(measured: impl IntoIterator<Item = Day>) -> Self {
+        Self { days: measured.into_iter().collect() }
+    }
+
     /// A baseline's runs by their dates.
     pub fn of_runs(runs: &[RunFacts]) -> Vec<Day> {
         let mut by_date: BTreeMap<i64, Vec<&RunFacts>> = BTreeMap::new();

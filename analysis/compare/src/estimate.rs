@@ -21,6 +21,8 @@ pub enum Basis {
     Runs,
     /// Days of a history, and today.
     Days,
+    /// Windows of a server that runs, and the last one.
+    Windows,
     /// One run of each side, and how much its parts differ.
     Parts,
 }
@@ -42,6 +44,13 @@ pub enum Doubt {
         /// Days that it has before this one, that of the baseline included.
         known: usize,
         /// Days that it takes.
+        needed: usize,
+    },
+    /// Too few windows are known to tell how much they differ.
+    FewWindows {
+        /// Windows before that have the figure.
+        known: usize,
+        /// Windows that it takes.
         needed: usize,
     },
 }
@@ -142,6 +151,15 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// The same of windows instead of days.
+    pub(super) fn of_windows(self) -> Self {
+        let doubt = self.doubt.map(|doubt| match doubt {
+            Doubt::FewDays { known, needed } => Doubt::FewWindows { known, needed },
+            other => other,
+        });
+        Self { basis: Basis::Windows, doubt, ..self }
+    }
+
     fn without(change: f64, basis: Basis, n: (usize, usize)) -> Self {
         Self { change, low: None, high: None, p: 1.0, basis, n, doubt: None, correlation: None, drift: None }
     }
@@ -358,6 +376,14 @@ pub struct Floor {
     pub n: usize,
 }
 
+impl Floor {
+    /// The same of windows instead of days.
+    pub(super) fn of_windows(self) -> Self {
+        let source = if self.source == FloorSource::Days { FloorSource::Windows } else { self.source };
+        Self { source, ..self }
+    }
+}
+
 /// Where a floor comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -368,6 +394,8 @@ pub enum FloorSource {
     RunsOfA,
     /// How much days of the history differ.
     Days,
+    /// How much earlier windows differ.
+    Windows,
     /// The spread between parts of A's only run; other starts of the process may differ by more.
     PartsOfA,
     /// The user.

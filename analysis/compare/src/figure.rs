@@ -23,6 +23,7 @@ pub fn title(name: &str) -> String {
         "itl_ns" => "gap between tokens",
         "e2e_ns" => "request",
         "output_tps" => "output tokens/s",
+        "working_tps" => "tokens/s while decode works",
         "energy_per_token_j" => "energy of a token",
         "peak_memory_bytes" => "peak memory of the process",
         "gpu_memory_bytes" => "memory of the GPUs",

@@ -34,6 +34,11 @@ mod sampled;
 mod sequence;
 mod step_times;
 mod student;
+mod traffic;
+mod windowed;
+mod windows;
+#[cfg(test)]
+mod windows_tests;
 
 pub use cases::{CaseComparison, CaseValues, CasesComparison, CasesSide, compare_cases};
 pub use change_points::{ChangePoint, MOST_VALUES, change_points, level_changes, recent_change};
@@ -55,3 +60,6 @@ pub use programs::{ClassTime, Program, ProgramSteps, Programs};
 pub use run_facts::RunFacts;
 pub use sampled::Sampled;
 pub use step_times::KindFacts;
+pub use traffic::{OUTPUT_TOKENS, PROMPT_TOKENS, REQUESTS, TrafficChange};
+pub use windowed::{Window, Windowed};
+pub use windows::{LEAST_VALUES, LayerChange, ServerWindows, WindowedChange, WindowsComparison, compare_windows};

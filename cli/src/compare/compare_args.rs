@@ -22,6 +22,10 @@ Examples:
       keep a run, or a folder of runs, as the baseline
   candlescope gate runs/today --baseline .candlescope/baseline
       hold runs against it and against how such runs went since
+  candlescope gate --prometheus http://prometheus:9090 --last 30m --within 10
+      hold a live server's last half hour against the same half hour of the 14 days before
+  candlescope gate --prometheus http://prometheus:9090 --select 'job=\"api\"' --since-deploy --within 10
+      hold what it does since its last start against the time right before
 Exit status: 0 equivalent or better, 1 worse, 2 undecided, 3 an error.";
 
 /// What both commands take.
@@ -105,16 +109,48 @@ pub(crate) struct CompareArgs {
 #[derive(Debug, Args)]
 pub(crate) struct GateArgs {
     /// Runs, or folders of runs, of one thing: the more, the smaller the change that is seen
-    #[arg(value_name = "RUN", required = true)]
+    #[arg(value_name = "RUN", required_unless_present = "prometheus")]
     pub(super) runs: Vec<PathBuf>,
     /// Directory of the baseline to hold them against
-    #[arg(long, value_name = "DIR", required_unless_present = "save")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["save", "prometheus"])]
     pub(super) baseline: Option<PathBuf>,
     /// Save them as the baseline in this directory instead
     #[arg(long, value_name = "DIR", conflicts_with = "baseline")]
     pub(super) save: Option<PathBuf>,
     #[command(flatten)]
+    pub(super) live: LiveArgs,
+    #[command(flatten)]
     pub(super) judging: Judging,
+}
+
+/// A server that runs, in place of runs.
+#[derive(Debug, Args)]
+pub(crate) struct LiveArgs {
+    /// Hold a live server against its own past, from the Prometheus at this address
+    #[arg(long, value_name = "URL", conflicts_with_all = ["runs", "baseline", "save", "html", "allow"])]
+    pub(super) prometheus: Option<String>,
+    /// Label matchers of the server, as in PromQL: job="api",instance=~"10.0.0.*" [default: all candlescope programs]
+    #[arg(long, value_name = "MATCHERS", requires = "prometheus", default_value = "", hide_default_value = true)]
+    pub(super) select: String,
+    /// Length of the window that is judged, which ends now, and of those before
+    #[arg(long, value_name = "TIME", requires = "prometheus", default_value = "30m")]
+    pub(super) last: String,
+    /// Hold it against windows so much earlier, twice as much, and so on: 24h for the same time of other days
+    #[arg(long, value_name = "TIME", requires = "prometheus", default_value = "24h")]
+    pub(super) against: String,
+    /// Hold the time since the last start of the server against windows right before it
+    #[arg(long, requires = "prometheus", conflicts_with = "against")]
+    pub(super) since_deploy: bool,
+    /// Windows before, at most: how much they differ by themselves shows in four or more
+    #[arg(long, value_name = "N", requires = "prometheus", default_value_t = 14)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub(super) windows: u16,
+    /// Judge although prompts, answers or the number of requests differ much from before
+    #[arg(long, requires = "prometheus")]
+    pub(super) any_traffic: bool,
+    /// Environment variable with a key for Prometheus, which is sent as a bearer token and shown nowhere
+    #[arg(long, value_name = "NAME", requires = "prometheus")]
+    pub(super) api_key_env: Option<String>,
 }
 
 /// A share given in percent.

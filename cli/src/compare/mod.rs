@@ -1,6 +1,9 @@
 //! `candlescope compare` and `candlescope gate`.
 
 mod compare_args;
+#[cfg(feature = "monitor")]
+mod live;
+mod printed;
 mod programs;
 
 pub(crate) use compare_args::{CompareArgs, EXAMPLES, GATE_EXAMPLES, GateArgs};
@@ -21,9 +24,9 @@ use candlescope_lab::method::Cancel;
 use candlescope_reader::ReadLimits;
 use candlescope_report::compare as render;
 use compare_args::Judging;
-use serde::Serialize;
+use printed::{colour, print};
 use serde_json::json;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -125,6 +128,12 @@ fn default_out() -> PathBuf {
 }
 
 fn gated(args: &GateArgs) -> Result<u8> {
+    if args.live.prometheus.is_some() {
+        #[cfg(feature = "monitor")]
+        return live::gated(&args.live, &args.judging);
+        #[cfg(not(feature = "monitor"))]
+        return Err(crate::lacking::default_feature("`candlescope gate --prometheus`", "monitor"));
+    }
     let limits = limits(&args.judging.limits)?;
     let mut dirs = Vec::new();
     for path in &args.runs {
@@ -217,14 +226,6 @@ fn shown_cases(comparison: &CasesComparison, judging: &Judging) -> Result<u8> {
         false => say(render::text_of_cases(comparison, colour()).trim_end())?,
     }
     Ok(comparison.outcome.exit_code())
-}
-
-fn colour() -> bool {
-    std::io::stdout().is_terminal()
-}
-
-fn print(object: &impl Serialize) -> Result<()> {
-    say(&serde_json::to_string(object)?)
 }
 
 fn page(judging: &Judging, page: impl FnOnce() -> String) -> Result<()> {

@@ -1,7 +1,12 @@
 //! Observability for LLM inference written with [candle](https://github.com/huggingface/candle).
 //!
-//! For Rust 1.89; with the feature `candle` for candle 0.11.1 and Rust 1.94. Three lines make an existing program
-//! observable; the models it uses need no change:
+//! | candlescope | candle | Rust |
+//! |---|---|---|
+//! | 0.1, with the feature `candle` | 0.11.1 | 1.94 |
+//! | 0.1, without it | any; spans keep candle's names, `linear[51]` | 1.89 |
+//! | `candlescope-markers` 0.1, in libraries | any, or none | 1.65 |
+//!
+//! Three lines make an existing program observable; the models it uses need no change:
 //!
 //! ```
 //! use candlescope::llm::{self, Request, Tokens};
@@ -54,6 +59,17 @@
 //! # Libraries
 //! A library that others link marks its requests, steps and modules by `candlescope-markers`, which compiles to nothing in
 //! programs without candlescope. In programs with it, those markers are on: [`llm`] is that crate.
+//!
+//! # Where to read about
+//! - [requests](https://github.com/candlescope/candlescope/blob/main/docs/instrument.md#requests): queue time, tokens,
+//!   outcome, across threads;
+//! - [async programs](https://github.com/candlescope/candlescope/blob/main/docs/instrument.md#in-async-programs): a
+//!   request that lives in a future, a model that computes on a thread;
+//! - [a subscriber of your own](https://github.com/candlescope/candlescope/blob/main/docs/instrument.md#a-program-with-its-own-subscriber):
+//!   where the layer goes, and the filters;
+//! - batching: [steps for several requests](https://github.com/candlescope/candlescope/blob/main/docs/instrument.md#steps-for-several-requests),
+//!   and [slots, CUDA graphs, continuous batching](https://github.com/candlescope/candlescope/blob/main/docs/decoding.md);
+//! - [what candlescope cannot do](https://github.com/candlescope/candlescope/blob/main/LIMITATIONS.md).
 //!
 //! # Guides
 //! - [Quick start](https://github.com/candlescope/candlescope/blob/main/docs/quick-start.md): profile a model from the

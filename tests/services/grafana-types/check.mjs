@@ -51,7 +51,14 @@ interface Panel<O, F> extends Omit<grafana.Panel, "options" | "fieldConfig" | "t
 }
 // Text boxes and data sources keep no value of their own here; the query of a Prometheus variable is the data source's.
 interface Variable extends Omit<grafana.VariableModel, "query"> { query: string | { query: string; refId: string } }
-interface Dashboard extends Omit<grafana.Dashboard, "panels" | "templating"> { templating: { list: Variable[] } }
+// The package's target is that of Grafana's own annotations; Prometheus' are those of @grafana/prometheus.
+interface Annotation extends Omit<grafana.AnnotationQuery, "target"> {
+  target: { refId: string; expr: string; interval?: string; datasource: { type: "prometheus"; uid: string } };
+  expr: string; step?: string; titleFormat?: string; textFormat?: string; tagKeys?: string; useValueForTime?: boolean;
+}
+interface Dashboard extends Omit<grafana.Dashboard, "panels" | "templating" | "annotations"> {
+  templating: { list: Variable[] }; annotations: { list: Annotation[] };
+}
 `;
 
 // Grafana's enums are strings and numbers in JSON, which TypeScript keeps apart from enums: each becomes a union of its values.

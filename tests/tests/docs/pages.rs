@@ -119,6 +119,36 @@ fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     rest.split(&format!("\n{level} ")).next().unwrap_or_default()
 }
 
+/// What `make book` shows: a page that is not listed is not in the book.
+#[test]
+fn the_summary_has_every_page_once() {
+    let folder = root().join("docs");
+    let name = |page: PathBuf| page.strip_prefix(&folder).ok().map(|page| page.to_string_lossy().into_owned());
+    let mut pages: Vec<String> =
+        files(".md").into_iter().filter_map(name).filter(|page| page != "SUMMARY.md").collect();
+    let summary = read("docs/SUMMARY.md");
+    let mut listed: Vec<String> = links(&summary).map(str::to_string).collect();
+    pages.sort();
+    listed.sort();
+    let missing: Vec<&String> = pages.iter().filter(|page| !listed.contains(page)).collect();
+    assert!(missing.is_empty(), "not in docs/SUMMARY.md: {missing:?}");
+    assert_eq!(listed, pages, "docs/SUMMARY.md names a page twice, or one that is not there");
+}
+
+#[test]
+fn newcomers_are_shown_the_same_five_pages() {
+    let five = |page: &str, heading: &str| {
+        let text = read(page);
+        let names = links(section(&text, heading)).take(5).filter_map(|link| link.rsplit('/').next());
+        let names: Vec<String> = names.map(str::to_string).collect();
+        names
+    };
+    let expected = five("docs/SUMMARY.md", "# Five pages to begin with");
+    assert_eq!(expected.len(), 5);
+    assert_eq!(five("docs/README.md", "## Five pages to begin with"), expected);
+    assert_eq!(five("README.md", "## Where to go next"), expected);
+}
+
 /// The cells of a table's rows, without its head.
 fn rows(section: &str) -> Vec<Vec<&str>> {
     let rows = section.lines().filter(|line| line.starts_with("| `"));

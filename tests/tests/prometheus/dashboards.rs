@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-pub(crate) const DASHBOARDS: &[&str] = &["llm-inference", "gpu", "layers", "profiler-health"];
+pub(crate) const DASHBOARDS: &[&str] = &["llm-inference", "gpu", "layers", "profiler-health", "deploy"];
 /// The dashboard of many runs, whose figures are not scraped.
 pub(crate) const FLEET: &str = "fleet";
 
@@ -37,124 +37,36 @@ pub(crate) fn targets(name: &str) -> Vec<(String, Value)> {
     all
 }
 
+/// Every query of a dashboard: of its panels, and of its annotations but alerts, of which there may be none.
 pub(crate) fn queries(name: &str) -> Vec<Query> {
-    let expr = |target: Value| target["expr"].as_str().expect("expr").to_string();
-    targets(name).into_iter().map(|(of, target)| Query { of, expr: expr(target) }).collect()
+    let expr = |target: &Value| target["expr"].as_str().expect("expr").to_string();
+    let of_panels = targets(name).into_iter().map(|(of, target)| Query { of, expr: expr(&target) });
+    let dashboard = read(name);
+    let marks = dashboard["annotations"]["list"].as_array().expect("annotations").iter();
+    let of_marks = marks.map(|mark| Query { of: format!("{name} / {}", mark["name"]), expr: expr(&mark["target"]) });
+    of_panels.chain(of_marks.filter(|mark| !mark.expr.starts_with(ALERTS))).collect()
 }
 
-/// The contents of each dashboard: kinds of panels, and a part of a query in one of them.
-const CONTENTS: &[(&str, &[(&str, &str)])] = &[
-    (
-        "llm-inference",
-        &[
-            ("timeseries", "(rate(gen_ai_server_request_duration_seconds_count{"),
-            ("timeseries", "(candlescope_requests_active{"),
-            ("timeseries", "sum by (outcome) (rate(candlescope_requests_total{"),
-            ("timeseries", "histogram_quantile(0.99, sum by (le) (rate(candlescope_request_queue_time_seconds_bucket{"),
-            (
-                "timeseries",
-                "histogram_quantile(0.5, sum by (le) (rate(gen_ai_server_time_to_first_token_seconds_bucket{",
-            ),
-            (
-                "timeseries",
-                "histogram_quantile(0.9, sum by (le) (rate(gen_ai_server_time_to_first_token_seconds_bucket{",
-            ),
-            (
-                "timeseries",
-                "histogram_quantile(0.99, sum by (le) (rate(gen_ai_server_time_to_first_token_seconds_bucket{",
-            ),
-            (
-                "timeseries",
-                "histogram_quantile(0.99, sum by (le) (rate(gen_ai_server_time_per_output_token_seconds_bucket{",
-            ),
-            (
-                "timeseries",
-                "histogram_quantile(0.99, sum by (le) (rate(candlescope_inter_token_latency_seconds_bucket{",
-            ),
-            ("timeseries", "histogram_quantile(0.99, sum by (le) (rate(gen_ai_server_request_duration_seconds_bucket{"),
-            ("heatmap", "sum by (le) (increase(gen_ai_server_time_to_first_token_seconds_bucket{"),
-            ("heatmap", "sum by (le) (increase(gen_ai_server_time_per_output_token_seconds_bucket{"),
-            ("heatmap", "sum by (le) (increase(candlescope_inter_token_latency_seconds_bucket{"),
-            ("timeseries", "sum by (phase) (rate(candlescope_step_tokens_total{"),
-            ("timeseries", "sum by (phase, clock) (rate(candlescope_phase_seconds_total{"),
-            ("timeseries", "(candlescope_tokens_in_flight{"),
-            ("timeseries", "by (phase, peak) (candlescope_mfu_ratio{"),
-            ("timeseries", "by (phase, peak) (candlescope_mbu_ratio{"),
-            ("timeseries", "sum by (phase) (candlescope_tokens_per_second{"),
-            ("timeseries", "avg by (phase) (candlescope_step_concurrency{"),
-            ("timeseries", "sum by (outcome) (rate(candlescope_steps_begun_total{"),
-            ("timeseries", "sum by (phase, ran) (rate(candlescope_step_runs_total{"),
-            ("timeseries", "sum by (instance, phase, source) (rate(candlescope_gpu_steps_total{"),
-        ],
-    ),
-    (
-        "gpu",
-        &[
-            ("timeseries", "(hw_power_watts{"),
-            ("timeseries", "sum by (instance) (rate(hw_energy_joules_total{"),
-            ("timeseries", "(hw_gpu_memory_usage_bytes{"),
-            ("timeseries", "(hw_gpu_memory_limit_bytes{"),
-            ("timeseries", "(candlescope_gpu_clock_hertz{"),
-            ("state-timeline", "(candlescope_gpu_throttled{"),
-            ("timeseries", "(hw_temperature_celsius{"),
-            ("timeseries", "(hw_gpu_utilization_ratio{"),
-            ("timeseries", "(candlescope_gpu_busy_ratio{"),
-        ],
-    ),
-    (
-        "layers",
-        &[
-            ("timeseries", "topk(15, sum by (path) (rate(candlescope_span_duration_seconds_sum{"),
-            (
-                "timeseries",
-                "topk(15, sum by (path, source) (sum by (instance, path, source) (rate(candlescope_span_duration_seconds_sum{",
-            ),
-            ("table", "clock=\"host\""),
-            ("table", "clock=\"gpu\""),
-            ("timeseries", "candlescope_kernel_seconds_total{"),
-        ],
-    ),
-    (
-        "profiler-health",
-        &[
-            ("stat", "candlescope_intervals_total{"),
-            ("timeseries", "sum by (exporter, outcome) (rate(candlescope_records_total{"),
-            ("timeseries", "(candlescope_records_pending{"),
-            ("stat", "(candlescope_overhead_ratio{"),
-        ],
-    ),
-    (
-        FLEET,
-        &[
-            ("timeseries", "(candlescope_fleet_ttft_seconds{"),
-            ("timeseries", "(candlescope_fleet_tpot_seconds{"),
-            ("timeseries", "(candlescope_fleet_energy_joules_per_token{"),
-            ("timeseries", "(candlescope_fleet_level_change_ratio{"),
-        ],
-    ),
+/// Prometheus' own series of alerts.
+const ALERTS: &str = "ALERTS{";
+
+/// Recording rules that hold the last hour against an earlier one, which a run that has just begun lacks.
+pub(crate) const OF_THE_PAST: &[&str] = &[
+    "job:candlescope_figure:worse_ratio",
+    "job_path:candlescope_step_share:change",
+    "job_path:candlescope_layer_seconds:worse_ratio",
 ];
-
-/// Every dashboard has the contents that it must have.
-pub(crate) fn check_contents() {
-    assert!(CONTENTS.iter().map(|(name, _)| *name).eq(all()), "every dashboard is listed");
-    for (name, contents) in CONTENTS {
-        let dashboard = read(name);
-        for (kind, part) in *contents {
-            let panels = dashboard["panels"].as_array().expect("panels").iter().filter(|panel| panel["type"] == *kind);
-            let mut targets = panels.flat_map(|panel| panel["targets"].as_array().expect("targets"));
-            let has = targets.any(|target| target["expr"].as_str().is_some_and(|expr| expr.contains(part)));
-            assert!(has, "{name} has no {kind} with {part}");
-        }
-    }
-}
 
 /// Names of the recording rules.
 pub(crate) fn recordings() -> Vec<String> {
-    let rules = std::fs::read_to_string(Path::new(ROOT).join("grafana/prometheus/rules.yml")).expect("rules.yml");
-    let names: Vec<String> =
-        rules.lines().filter_map(|line| line.trim().strip_prefix("- record: ")).map(str::to_string).collect();
-    assert!(!names.is_empty());
-    names
+    let names = recorded_in("rules.yml");
+    assert!(!names.is_empty() && OF_THE_PAST.iter().all(|rule| names.contains(*rule)), "{names:?}");
+    names.into_iter().collect()
+}
+
+fn recorded_in(file: &str) -> BTreeSet<String> {
+    let rules = std::fs::read_to_string(Path::new(ROOT).join("grafana/prometheus").join(file)).expect("readable");
+    rules.lines().filter_map(|line| line.trim().strip_prefix("- record: ")).map(str::to_string).collect()
 }
 
 /// Checks what Grafana needs in a dashboard, and what a reader needs in a panel.
@@ -193,13 +105,16 @@ pub(crate) fn check(name: &str, dashboard: &Value) {
         for variable in panel.to_string().split('$').skip(1) {
             let variable: String =
                 variable.trim_start_matches('{').chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            let known = variable.starts_with("__") || variables.contains(variable.as_str());
+            // A number is a group of a regular expression, which Grafana leaves alone.
+            let group = !variable.is_empty() && variable.bytes().all(|b| b.is_ascii_digit());
+            let known = group || variable.starts_with("__") || variables.contains(variable.as_str());
             assert!(known, "{name}: {title} uses ${variable}, which is no variable of the dashboard");
         }
     }
     for query in queries(name) {
         check_metrics(&query.of, &query.expr);
     }
+    check_annotations(name, dashboard);
     for variable in dashboard["templating"]["list"].as_array().expect("variables") {
         if let Some(query) = variable["query"]["query"].as_str() {
             check_metrics(&format!("{name}: variable"), query);
@@ -207,11 +122,33 @@ pub(crate) fn check(name: &str, dashboard: &Value) {
     }
 }
 
+/// Both places of an annotation's query say the same, and alerts are all that the rules know.
+fn check_annotations(name: &str, dashboard: &Value) {
+    let marks = dashboard["annotations"]["list"].as_array().expect("annotations");
+    for mark in marks {
+        assert!(mark["expr"] == mark["target"]["expr"], "{name}: {mark}");
+        let Some(alerts) = mark["expr"].as_str().and_then(|expr| expr.strip_prefix(ALERTS)) else { continue };
+        assert!(alerts.starts_with("alertname=~\"Candlescope.+|Gpu.+\""), "{name}: {mark}");
+        let rules = std::fs::read_to_string(Path::new(ROOT).join("grafana/prometheus/rules.yml")).expect("rules.yml");
+        let mut known = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+        assert!(known.all(|alert| alert.starts_with("Candlescope") || alert.starts_with("Gpu")), "{name}: {mark}");
+    }
+    let names: Vec<_> = marks.iter().filter_map(|mark| mark["name"].as_str()).collect();
+    assert_eq!(names, if name == "deploy" { vec!["Starts", "Alerts"] } else { vec![] }, "{name}");
+}
+
 pub(crate) fn check_rules() {
-    for file in ["rules.yml", "rules_test.yml"] {
+    // A rule that reads what no rule records is silent for ever.
+    let recorded = &recorded_in("rules.yml") | &recorded_in("baseline.yml");
+    for file in ["rules.yml", "rules_test.yml", "baseline.yml", "past_test.yml"] {
         let text = std::fs::read_to_string(Path::new(ROOT).join("grafana/prometheus").join(file)).expect("readable");
-        for line in text.lines().filter(|line| !line.trim_start().starts_with(['#', 's', 'd'])) {
+        let prose = ["#", "summary:", "description:"];
+        for line in text.lines().filter(|line| !prose.iter().any(|start| line.trim_start().starts_with(start))) {
             check_metrics(file, line);
+            let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+            let names = line.split(|c: char| !word(c)).filter(|name| name.trim_matches(':').contains(":"));
+            let unknown: Vec<_> = names.filter(|name| !recorded.contains(*name)).collect();
+            assert!(unknown.is_empty(), "{file}: nothing records {unknown:?}: {line}");
         }
     }
 }

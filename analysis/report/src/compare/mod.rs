@@ -3,9 +3,11 @@
 mod flames;
 mod programs;
 mod tables;
+mod windows;
 mod words;
 
 pub use programs::{page_of_programs, text_of_programs};
+pub use windows::{conclusion_of_windows, text_of_windows};
 pub use words::{before_times, conclusion, conclusion_of_cases, floor_source};
 
 use super::format::{head, percent, plural};

@@ -9,7 +9,7 @@ use candlescope_compare::{
 use candlescope_document::{Block, Cell, Row, Section, Table, column};
 
 /// A section with one table; it is empty, and so left out, without rows and a note.
-fn section(id: &str, title: &str, note: String, table: Table) -> Section {
+pub(super) fn section(id: &str, title: &str, note: String, table: Table) -> Section {
     let table = table.words(&["what", "figure", "count of a step", "clock", "outcome"]);
     Section::new(id, title, "").with(Block::Text(note)).with(table)
 }
@@ -136,7 +136,7 @@ fn times(comparison: &Comparison) -> Section {
 }
 
 /// A figure's row, its name yet to be set.
-fn cells(change: &FigureChange) -> Vec<String> {
+pub(super) fn cells(change: &FigureChange) -> Vec<String> {
     let estimate = change.estimate.as_ref();
     vec![
         String::new(),

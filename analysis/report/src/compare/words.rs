@@ -157,7 +157,7 @@ fn undecided(step: &FigureChange) -> String {
 }
 
 /// Why runs cannot decide, and what would.
-fn doubted(doubt: Doubt) -> String {
+pub(super) fn doubted(doubt: Doubt) -> String {
     const TURNS: &str = "Take them in turns: compare --run 'A' 'B'. Or say with --floor what the program differs by on \
                          this machine when nothing has changed";
     match doubt {
@@ -174,6 +174,11 @@ fn doubted(doubt: Doubt) -> String {
              say with --floor what days differ by",
             plural(known as u64, "day")
         ),
+        Doubt::FewWindows { known, needed } => format!(
+            "How much windows differ is not known yet: there are {} before with values, and it takes {needed}. Wait, choose a \
+             shorter --against, or say with --floor what windows differ by",
+            plural(known as u64, "window")
+        ),
     }
 }
 
@@ -189,6 +194,7 @@ pub(super) fn interval(estimate: &Estimate) -> String {
         Basis::Pairs => plural(estimate.n.0 as u64, "pair"),
         Basis::Runs => format!("{} and {} runs", estimate.n.0, estimate.n.1),
         Basis::Days => format!("{} before", plural(estimate.n.0 as u64, "day")),
+        Basis::Windows => format!("{} before", plural(estimate.n.0 as u64, "window")),
         Basis::Parts => "one run of each".to_string(),
     };
     match estimate.low.zip(estimate.high) {
@@ -217,6 +223,7 @@ pub fn floor_source(floor: &Floor) -> String {
             format!("the spread of {} parts of A's only run; process starts may differ by more", floor.n)
         }
         FloorSource::Days => format!("how much days differ, from {} so far", plural(floor.n as u64, "day")),
+        FloorSource::Windows => format!("how much windows differ, from {} so far", plural(floor.n as u64, "window")),
         FloorSource::Given => "as given".to_string(),
     }
 }
@@ -234,7 +241,11 @@ pub(super) fn followed(estimate: &Estimate) -> Option<String> {
     const LITTLE: f64 = 0.3;
     let lasting = estimate.correlation.filter(|correlation| *correlation >= LITTLE && estimate.low.is_some());
     let drift = estimate.drift.filter(|drift| drift.abs() >= 0.01 && estimate.low.is_some());
-    let what = if estimate.basis == Basis::Days { "day" } else { "run" };
+    let what = match estimate.basis {
+        Basis::Days => "day",
+        Basis::Windows => "window",
+        _ => "run",
+    };
     let said = match (lasting, drift) {
         (None, None) => return None,
         (Some(lasting), None) => {

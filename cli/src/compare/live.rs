@@ -1,0 +1,117 @@
+//! `candlescope gate --prometheus`: a live server beside its own past.
+
+use super::compare_args::{Judging, LiveArgs};
+use super::printed::{colour, print};
+use crate::durations::time;
+use crate::output::say;
+use anyhow::{Context, Result, anyhow};
+use candlescope_compare::{LEAST_VALUES, Outcome, ServerWindows, Window, Windowed, WindowsComparison, compare_windows};
+use candlescope_core::HostNs;
+use candlescope_core::numbers::utc;
+use candlescope_monitor::{Against, FigureWindows, ServerReading, Span, SpanValues, WindowOptions, read_windows};
+use candlescope_report::compare::text_of_windows;
+use serde::Serialize;
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// What the gate prints with `--json`.
+#[derive(Serialize)]
+struct LiveGate<'a> {
+    schema: u32,
+    outcome: Outcome,
+    /// Where the server was read; shows no credentials.
+    prometheus: String,
+    select: &'a str,
+    /// The window that was judged.
+    now: JsonSpan,
+    /// Those before.
+    before: Vec<JsonSpan>,
+    /// Length of a part of a window.
+    part_ns: i64,
+    /// The start that the window comes after, with `--since-deploy`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_ns: Option<i64>,
+    comparison: &'a WindowsComparison,
+}
+
+/// A stretch of time, Unix nanoseconds.
+#[derive(Serialize)]
+struct JsonSpan {
+    from_ns: i64,
+    to_ns: i64,
+}
+
+impl From<&Span> for JsonSpan {
+    fn from(span: &Span) -> Self {
+        Self { from_ns: span.from_s * SECOND_NS, to_ns: span.to_s * SECOND_NS }
+    }
+}
+
+/// Reads the windows, judges the last one, says what came out, and returns the exit status.
+pub(super) fn gated(args: &LiveArgs, judging: &Judging) -> Result<u8> {
+    let reading = read_windows(&options(args)?, HostNs::now().0.div_euclid(SECOND_NS), LEAST_VALUES)?;
+    let comparison = compare_windows(&server(&reading), args.any_traffic, &judging.options());
+    if judging.json {
+        print(&object(&reading, args, &comparison))?;
+    } else {
+        say(text_of_windows(&comparison, &facts(&reading, args), colour()).trim_end())?;
+    }
+    Ok(comparison.outcome.exit_code())
+}
+
+fn options(args: &LiveArgs) -> Result<WindowOptions> {
+    let against = match args.since_deploy {
+        true => Against::LastStart,
+        false => Against::Earlier(time(&args.against).context("--against")?),
+    };
+    let options = WindowOptions::new(args.prometheus.as_deref().unwrap_or_default())
+        .select(args.select.as_str())
+        .last(time(&args.last).context("--last")?)
+        .against(against)
+        .windows(usize::from(args.windows));
+    let Some(name) = &args.api_key_env else { return Ok(options) };
+    let key = std::env::var(name).ok().filter(|key| !key.trim().is_empty());
+    let key = key.ok_or_else(|| anyhow!("--api-key-env {name}: the variable is not set: export {name}=KEY"))?;
+    Ok(options.key(key.trim()))
+}
+
+fn server(reading: &ServerReading) -> ServerWindows {
+    let window = |of: &SpanValues| Window { from_ns: of.from_s * SECOND_NS, values: of.values.clone() };
+    let windowed = |of: &FigureWindows| Windowed {
+        name: of.name.clone(),
+        before: of.before.iter().map(window).collect(),
+        now: window(&of.now),
+    };
+    let all = |figures: &[FigureWindows]| figures.iter().map(windowed).collect();
+    ServerWindows { figures: all(&reading.figures), traffic: all(&reading.traffic), layers: all(&reading.layers) }
+}
+
+fn object<'a>(reading: &ServerReading, args: &'a LiveArgs, comparison: &'a WindowsComparison) -> LiveGate<'a> {
+    let plan = &reading.plan;
+    LiveGate {
+        schema: 1,
+        outcome: comparison.outcome,
+        prometheus: reading.url.to_string(),
+        select: &args.select,
+        now: (&plan.now).into(),
+        before: plan.before.iter().map(JsonSpan::from).collect(),
+        part_ns: plan.every_s * SECOND_NS,
+        started_ns: plan.started_s.map(|start| start * SECOND_NS),
+        comparison,
+    }
+}
+
+fn facts(reading: &ServerReading, args: &LiveArgs) -> Vec<(&'static str, String)> {
+    let plan = &reading.plan;
+    let at = |second: i64| utc(second * SECOND_NS);
+    let before = match (plan.started_s, plan.before.len()) {
+        (Some(start), n) => format!("{n} windows right before its last start, {}", at(start)),
+        (None, n) => format!("{n} windows, {} earlier, twice as much, …", args.against),
+    };
+    let parts = format!("{} parts of {} s", plan.parts(), plan.every_s);
+    vec![
+        ("server", format!("{{{}}} at {}", args.select, reading.url)),
+        ("now", format!("{} to {}, {parts}", at(plan.now.from_s), at(plan.now.to_s))),
+        ("before", before),
+    ]
+}
