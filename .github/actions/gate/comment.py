@@ -8,6 +8,7 @@ a pull request from a fork, and where there is no pull request, the same text go
 Only the standard library. What runs hold was made by the code under test: it is shown as code, never as Markdown.
 """
 import argparse
+import http.client
 import json
 import math
 import os
@@ -262,7 +263,8 @@ def comment(text, name, author, event):
     except urllib.error.HTTPError as error:
         may_not = "the token may not write (a fork, or no `pull-requests: write`)"
         return may_not if error.code in (401, 403, 404) else f"the API answered {error.code}"
-    except (OSError, ValueError) as error:
+    # An answer that is cut short, or is no HTTP, is neither of the first two.
+    except (OSError, ValueError, http.client.HTTPException) as error:
         return f"the API cannot be reached: {type(error).__name__}"
 
 

@@ -54,6 +54,10 @@ class Github(http.server.BaseHTTPRequestHandler):
         text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         state["calls"].append((self.command, url.path))
         state["tokens"].add(self.headers.get("Authorization"))
+        if state.get("broken"):
+            # Cut short, or no HTTP at all.
+            self.wfile.write(state["broken"])
+            return
         if self.command in state["refused"]:
             return self.reply(state["refused"][self.command], {"message": "no"}, Location=state.get("elsewhere", "/"))
         of_pull = "/repos/owner/name/issues/7/comments"
@@ -156,6 +160,13 @@ class OnAPullRequest(WithGithub):
                 self.assertIn("❔ Undecided", self.read("summary.md"))
                 self.assertIn("_No comment: the ", self.read("summary.md"))
         self.assertNotIn(("GET", "/other"), self.state["calls"], "the token follows no redirection")
+
+    def test_an_answer_that_is_cut_short_or_is_none_fails_no_job(self):
+        for broken in (b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n[", b"what\r\n\r\n"):
+            with self.subTest(broken):
+                self.state.update(broken=broken)
+                self.assertIn("cannot be reached", self.say(answer("better"), 0))
+                self.assertIn("_No comment: the ", self.read("summary.md"))
 
     def test_without_a_pull_request_nothing_is_asked(self):
         self.event = {"ref": "refs/heads/main"}
