@@ -66,13 +66,20 @@ fn with_patterns<T>(work: impl FnOnce(&mut Patterns) -> T) -> Option<T> {
     PATTERNS.try_with(|patterns| patterns.try_borrow_mut().ok().map(|mut patterns| work(&mut patterns))).ok().flatten()
 }
 
+static AT_THREADS_END: OnceLock<fn()> = OnceLock::new();
+
+/// Has `leave` called where a thread ends that may be in a step.
+pub(crate) fn at_threads_end(leave: fn()) {
+    let _ = AT_THREADS_END.set(leave);
+}
+
 /// Ends the program's own step with its thread. Made after what the session keeps of the thread, and so dropped before it.
 struct Ends;
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        if let Some(recording) = crate::recording::started() {
-            recording.own.leave();
+        if let Some(leave) = AT_THREADS_END.get() {
+            leave();
         }
     }
 }

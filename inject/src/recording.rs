@@ -2,7 +2,7 @@
 
 use crate::model::Model;
 use crate::names::{Meanings, is_library};
-use crate::program::{Call, OwnSteps};
+use crate::program::{Call, OwnSteps, at_threads_end};
 use candlescope::Scope;
 use candlescope::env::EnvConfig;
 use candlescope_core::GpuTier;
@@ -119,13 +119,20 @@ fn start() -> Option<Recording> {
     }
     let recording = Recording::new(scope, steps, model, records_all);
     if let Some(windows) = windows.filter(|_| recording.is_some()) {
-        crate::windows::open(handle, windows);
+        crate::windows::open(handle, windows, || started().into_iter().for_each(|recording| recording.own.tick()));
     }
     recording
 }
 
+static AT_FIRST_LAUNCH: OnceLock<fn()> = OnceLock::new();
+
+/// Has `work` called by the first call of the process that puts work on a device.
+pub(crate) fn at_first_launch(work: fn()) {
+    let _ = AT_FIRST_LAUNCH.set(work);
+}
+
 /// Once, by the first call that puts work on a device.
-#[cfg(all(feature = "gpu", unix))]
+#[cfg(feature = "gpu")]
 static EARLY: std::sync::Once = std::sync::Once::new();
 
 /// What CUPTI's callbacks say of calls on their thread.
@@ -135,8 +142,7 @@ fn told(call: candlescope_collectors::cupti::FollowedCall) {
     let Some(recording) = started() else { return };
     match call {
         FollowedCall::Begins { outside, what, is_graph } => {
-            #[cfg(unix)]
-            EARLY.call_once(crate::sys::end_early);
+            EARLY.call_once(|| AT_FIRST_LAUNCH.get().into_iter().for_each(|work| work()));
             recording.own.launches(Call { outside, what, is_graph }, window())
         }
         FollowedCall::Fetched => recording.own.fetched(),
@@ -198,6 +204,7 @@ impl Recording {
             }
             None => RangeKind::Interval,
         };
+        at_threads_end(|| started().into_iter().for_each(|recording| recording.own.leave()));
         Some(Self {
             own: OwnSteps::new(ranges.clone(), kind, model, records_all),
             ranges,

@@ -15,7 +15,6 @@ use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use candlescope_compare::{CasesComparison, Comparison, LEAST_DAYS, Outcome, Side, compare, compare_cases};
 use candlescope_core::HostNs;
-use candlescope_core::files::write_whole;
 use candlescope_core::numbers::{count, day, duration, percent, utc};
 use candlescope_lab::compare::{
     CompareFailed, GateResult, PairOptions, PairsEnded, Target, cases_of, gate, read_runs, save, take_pairs,
@@ -24,9 +23,8 @@ use candlescope_lab::method::Cancel;
 use candlescope_reader::ReadLimits;
 use candlescope_report::compare as render;
 use compare_args::Judging;
-use printed::{colour, print};
+use printed::{colour, page, print, write};
 use serde_json::json;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -226,16 +224,4 @@ fn shown_cases(comparison: &CasesComparison, judging: &Judging) -> Result<u8> {
         false => say(render::text_of_cases(comparison, colour()).trim_end())?,
     }
     Ok(comparison.outcome.exit_code())
-}
-
-fn page(judging: &Judging, page: impl FnOnce() -> String) -> Result<()> {
-    match &judging.html {
-        Some(file) => write(file, page().as_bytes()),
-        None => Ok(()),
-    }
-}
-
-fn write(path: &Path, contents: &[u8]) -> Result<()> {
-    write_whole(path, |file| file.write_all(contents))
-        .with_context(|| format!("cannot write {}: free space, or name another file", path.display()))
 }

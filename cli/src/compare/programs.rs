@@ -1,6 +1,7 @@
 //! Two programs side by side, of which one may not link candlescope.
 
-use super::{CompareArgs, colour, page, print};
+use super::compare_args::CompareArgs;
+use super::printed::{colour, page, print};
 use crate::output::say;
 use anyhow::{Result, bail};
 use candlescope_compare::{Program, Programs};

@@ -9,7 +9,7 @@ mod underscore_exit;
 
 #[cfg(feature = "gpu")]
 use crate::recording::records_kernels;
-use crate::recording::{claimed, is_forked, recording, started};
+use crate::recording::{at_first_launch, claimed, is_forked, recording, started};
 use guard::guarded;
 use std::ffi::c_int;
 use std::sync::Once;
@@ -41,8 +41,7 @@ extern "C" fn at_exit_early() {
 
 /// Ends the session before the driver ends, at the end of the process: what is registered last is called first, and the driver has
 /// registered all that it does by the time of the first launch. CUPTI without a driver crashes.
-#[cfg(feature = "gpu")]
-pub(crate) fn end_early() {
+fn end_early() {
     // SAFETY: the function does not unwind, and lives as long as the process, as `at_exit` does.
     _ = unsafe { libc::atexit(at_exit_early) };
 }
@@ -51,6 +50,7 @@ pub(crate) fn end_early() {
 fn begin() -> bool {
     static REGISTER: Once = Once::new();
     load_first();
+    at_first_launch(end_early);
     let is_recording = recording().is_some();
     if is_recording {
         // After the session has registered its own end, so that this comes before it.
