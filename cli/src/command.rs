@@ -18,6 +18,9 @@ pub(crate) enum Command {
     Profile(Box<ProfileArgs>),
     /// Turn a run into its reports (report.html, report.md, metrics.json, …) and a terminal summary
     Report(ReportArgs),
+    /// Say in short what a run is, whether it can be trusted, its figures, what to change, and what to ask next
+    #[command(after_help = crate::overview::EXAMPLES)]
+    Overview(crate::overview::OverviewArgs),
     /// Say what to change and what that gains, and where the GPUs' time went; simulate changes
     #[command(after_help = crate::analyze::EXAMPLES)]
     Analyze(crate::analyze::AnalyzeArgs),
@@ -38,6 +41,9 @@ pub(crate) enum Command {
     /// Write the tables and views of runs as a script for another engine: DuckDB, Spark
     #[command(after_help = crate::views::EXAMPLES)]
     Views(crate::views::ViewsArgs),
+    /// Serve runs to agents, by the Model Context Protocol over standard input and output
+    #[command(after_help = crate::mcp::EXAMPLES)]
+    Mcp(crate::mcp::McpArgs),
     /// Move finished runs into an archive: many runs as one data set
     #[command(after_help = crate::archive::EXAMPLES)]
     Archive(crate::archive::ArchiveArgs),

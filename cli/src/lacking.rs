@@ -59,6 +59,8 @@ absent!(optimise, OptimiseArgs -> u8, "`candlescope optimise`", "lab");
 absent!(journey, JourneyArgs -> (), "`candlescope journey`", "lab");
 #[cfg(not(feature = "monitor"))]
 absent!(monitor, MonitorArgs -> (), "`candlescope monitor`", "monitor");
+#[cfg(not(feature = "mcp"))]
+absent!(mcp, McpArgs -> (), "`candlescope mcp`", "mcp");
 #[cfg(not(feature = "ncu"))]
 absent!(ncu, NcuArgs -> (), "`candlescope ncu`", "ncu");
 #[cfg(not(feature = "query"))]

@@ -36,6 +36,8 @@ mod lacking;
 mod limits;
 #[cfg(feature = "lab")]
 mod load;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod measured_peaks;
 #[cfg(feature = "monitor")]
 mod monitor;
@@ -49,6 +51,7 @@ mod options;
 #[cfg(feature = "lab")]
 mod out_dir;
 mod output;
+mod overview;
 mod price;
 mod profile;
 mod progress;
@@ -84,6 +87,8 @@ mod views;
 mod work;
 
 // Commands that a build can lack keep their names, and say how to build them.
+#[cfg(not(feature = "mcp"))]
+use lacking::mcp;
 #[cfg(not(feature = "monitor"))]
 use lacking::monitor;
 #[cfg(not(feature = "ncu"))]
@@ -123,6 +128,7 @@ pub fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Profile(args) => profile::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Overview(args) => overview::run(&args),
         Command::Analyze(args) => analyze::run(&args),
         Command::Export(args) => export::run(&args),
         // The command ends with the status of the program it ran.
@@ -137,6 +143,7 @@ pub fn main() -> ExitCode {
         Command::Ncu(args) => ncu::run(&args),
         Command::Query(args) => query::run(&args),
         Command::Views(args) => views::run(&args),
+        Command::Mcp(args) => mcp::run(&args),
         Command::Archive(args) => match archive::run(&args) {
             Ok(status) => return ExitCode::from(status),
             Err(error) => Err(error),

@@ -7,8 +7,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn pages() -> Vec<PathBuf> {
-    let folders =
-        ["", "docs", "docs/measurements", "cli", "examples", "examples/server", "examples/notebooks", "grafana"];
+    let folders = [
+        "",
+        "docs",
+        "docs/measurements",
+        "cli",
+        "examples",
+        "examples/server",
+        "examples/notebooks",
+        "grafana",
+        "docs/agents/candlescope",
+    ];
     let all = folders.iter().flat_map(|folder| fs::read_dir(Path::new(ROOT).join(folder)).expect("a folder").flatten());
     all.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "md")).collect()
 }
@@ -57,8 +66,9 @@ fn options(help: &str) -> BTreeSet<String> {
 /// Options by command; those of `bench` are those of its suites together.
 fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
     let commands = [
-        "profile", "report", "analyze", "export", "record", "nsys", "ncu", "query", "views", "archive", "prune",
-        "summary", "trend", "roofline", "load", "compare", "gate", "monitor", "doctor", "optimise", "journey",
+        "profile", "report", "overview", "analyze", "export", "record", "nsys", "ncu", "query", "views", "mcp",
+        "archive", "prune", "summary", "trend", "roofline", "load", "compare", "gate", "monitor", "doctor", "optimise",
+        "journey",
     ];
     let suites = ["latency", "throughput", "seqlen", "suite", "variants", "kernels", "peaks"];
     let help = |command: &[&str]| {

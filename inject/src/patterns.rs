@@ -263,10 +263,9 @@ mod tests {
             patterns.launches(99, true);
             patterns.fetched()
         };
-        assert_eq!(
-            [replay(), replay(), replay(), replay()],
-            [Some(Beside), Some(Beside), Some(Beside), Some(Repeated(1))]
-        );
+        assert_eq!([replay(), replay(), replay()], [Some(Other); 3]);
+        assert_eq!(replay(), Some(Repeated(1)));
+        assert_eq!(launched(&mut patterns, PROMPT), Some(Beside));
     }
 
     #[test]

@@ -381,7 +381,7 @@ mod tests {
         });
         assert_eq!(steps.len(), 8, "at once, and after 1, 2, 4, 8, 16, 32 and 64 calls");
         let (steps, _) = recorded(|recording| {
-            (0..9_999).for_each(|_| recording.own.launches(call(true), Some(7)));
+            (0..9_999).for_each(|_| recording.own.launches(call(true), Some(9)));
         });
         assert_eq!(steps.len(), 11, "and never again");
     }

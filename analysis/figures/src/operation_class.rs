@@ -51,6 +51,7 @@ const RULES: &[(OperationClass, &[&str])] = &[
     // PyTorch copies by a functor: from one type to another where it is "unrolled" with casts, or named after a type.
     (Cast, &["::cast", "float16_copy_kernel", "half_copy_kernel", "float8_copy_kernel", "copy_with_cast"]),
     (Dequantise, &["dequantize", "dequant_"]),
+    (Copy, &["reshape_and_cache", "catarraybatchedcopy", "direct_copy_kernel"]),
     (Attention, &["flash", "fmha", "sdpa", "paged_attention", "attention_kernel", "mha_fwd"]),
     (
         Gemm,
@@ -77,7 +78,6 @@ const RULES: &[(OperationClass, &[&str])] = &[
         ],
     ),
     (Softmax, &["softmax", "soft_max"]),
-    (Copy, &["reshape_and_cache", "catarraybatchedcopy", "direct_copy_kernel"]),
     (Rotary, &["rope", "rotary", "cos_kernel", "sin_kernel"]),
     (Norm, &["rmsnorm", "rms_norm", "layernorm", "layer_norm", "groupnorm", "group_norm", "rsqrt", "batch_norm"]),
     (Activation, &["silu", "gelu", "swiglu", "act_and_mul", "relu", "sigmoid", "tanh"]),

@@ -25,6 +25,7 @@ pub mod markdown;
 #[cfg(feature = "ncu")]
 pub mod ncu;
 mod nsys_table;
+pub mod overview;
 mod peak_columns;
 mod plain_changes;
 mod plain_paths;

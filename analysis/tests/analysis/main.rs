@@ -17,6 +17,7 @@ mod kernels;
 mod latency;
 mod ncu;
 mod nsys;
+mod overview;
 mod peaks;
 mod reading;
 mod rendering;
