@@ -29,7 +29,7 @@ impl Recorded {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let run = dir.path().join("run");
-        let work = ["--repeats", "12", "--max-new-tokens", "64", "--ignore-eos", "--stacks"];
+        let work = ["--repeats", "40", "--max-new-tokens", "64", "--ignore-eos", "--stacks"];
         ok(&[&["profile", "--model", "embedded", "--out", run.to_str().unwrap()][..], &work].concat());
         let rows = join(Run::open(&run).unwrap().batches());
         Self { dir, rows }
