@@ -119,7 +119,7 @@ fn start() -> Option<Recording> {
     }
     let recording = Recording::new(scope, steps, model, records_all);
     if let Some(windows) = windows.filter(|_| recording.is_some()) {
-        crate::windows::open(handle, windows, || started().into_iter().for_each(|recording| recording.own.tick()));
+        crate::windows::open(handle, windows, tick);
     }
     recording
 }
@@ -134,6 +134,11 @@ pub(crate) fn at_first_launch(work: fn()) {
 /// Once, by the first call that puts work on a device.
 #[cfg(feature = "gpu")]
 static EARLY: std::sync::Once = std::sync::Once::new();
+
+/// Another second has passed.
+fn tick() {
+    started().into_iter().for_each(|recording| recording.own.tick());
+}
 
 /// What CUPTI's callbacks say of calls on their thread.
 #[cfg(feature = "gpu")]
