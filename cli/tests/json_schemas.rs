@@ -88,10 +88,12 @@ fn answers_are_what_their_schemas_say() {
     let model = ["--model", "embedded", "--out"];
     answers.take("bench", &[&["bench", "latency"][..], &quick, &model, &[&path("study")]].concat());
     answers.take("bench-kernels", &[&["bench", "kernels", "--out", &path("kernels")][..], &quick].concat());
-    answers.take("bench-peaks", &[&["bench", "peaks"][..], &quick].concat());
+    answers.take("bench-peaks", &[&["bench", "peaks", "--out", &path("peaks")][..], &quick].concat());
     answers.take("tune-batch", &[&["tune", "batch"][..], &quick, &model, &[&path("batch")]].concat());
-    answers
-        .take("tune-threads", &["tune", "threads", "--model", "embedded", "--no-progress", "--out", &path("threads")]);
+    answers.take(
+        "tune-threads",
+        &["tune", "threads", "--model", "embedded", "--no-progress", "--out", &path("tuned-threads")],
+    );
     let program = |name: &str| format!("{ROOT}/cli/tests/recorded/programs/{name}");
     answers.take("compare-programs", &["compare", &program("candle"), &program("torch")]);
     let mut child = Command::new(python)
