@@ -3,10 +3,16 @@
 
 use candlescope_core::llm::{self, Request, Tokens};
 use candlescope_core::{Batch, Delay, MemoryExporter, Perturb, PerturbRefused, PerturbationRecord, Session, Side};
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tracing::trace_span;
 use tracing_subscriber::prelude::*;
+
+/// One test at a time: each keeps processors busy, and times what it does.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Keeps the thread busy until so much time has passed, whatever else the machine does.
 fn busy(time: Duration) {
@@ -61,6 +67,7 @@ fn slope(batch: &Batch, target: &str) -> f64 {
 /// long one is on the critical path, the short one is not.
 #[test]
 fn of_two_branches_the_longer_one_is_critical() {
+    let _alone = alone();
     let (start, started) = mpsc::channel::<()>();
     let (done, finished) = mpsc::channel::<()>();
     let asked = ["path=long:+20%", "path=short:+20%"].map(|text| text.parse().expect("valid"));
@@ -124,6 +131,7 @@ fn token(position: usize) {
 
 #[test]
 fn stretches_last_until_the_next_token_and_are_in_no_other_table() {
+    let _alone = alone();
     let asked = Perturb::new(["path=block/mlp:+50%".parse().expect("valid")]).budget(1.0).pairs(30);
     let batch = experiment(&asked, || {
         let request = Request::new("chat", "m");
@@ -152,6 +160,7 @@ fn stretches_last_until_the_next_token_and_are_in_no_other_table() {
 
 #[test]
 fn a_budget_holds_what_is_added() {
+    let _alone = alone();
     let asked = Perturb::new(["path=step/part:+1ms".parse().expect("valid")]).budget(0.05).pairs(10);
     let began = Instant::now();
     let batch = experiment(&asked, || {
@@ -159,13 +168,16 @@ fn a_budget_holds_what_is_added() {
     });
     let added: u64 = batch.perturbations.iter().map(|p| p.added_ns).sum();
     assert!(added >= 10_000_000, "{added}");
-    // One pair may begin where nothing more is left.
-    let allowed = began.elapsed().as_nanos() as f64 * 0.05 + 1.5e6;
-    assert!((added as f64) < allowed, "{added} of {allowed}");
+    // The last pair began with something left, and adds what it adds: more than it should where the thread was taken off its processor.
+    let delayed = batch.perturbations.iter().filter(|p| p.delayed);
+    let last = delayed.max_by_key(|p| p.host_start).expect("ten pairs").added_ns;
+    let allowed = began.elapsed().as_nanos() as f64 * 0.05;
+    assert!(((added - last) as f64) < allowed, "{added} with {last} at last, of {allowed}");
 }
 
 #[test]
 fn steps_of_a_capture_are_recorded_whatever_is_tried() {
+    let _alone = alone();
     let (memory, all) = (MemoryExporter::new(), MemoryExporter::new());
     let (layer, session) = Session::builder().exporter(all.clone()).start().expect("starts");
     let _guard = tracing_subscriber::registry().with(layer).set_default();
@@ -195,6 +207,7 @@ fn steps_of_a_capture_are_recorded_whatever_is_tried() {
 
 #[test]
 fn experiments_follow_one_another_and_each_keeps_its_rows() {
+    let _alone = alone();
     let memory = MemoryExporter::new();
     let (layer, session) = Session::builder().exporter(memory.clone()).start().expect("starts");
     let _guard = tracing_subscriber::registry().with(layer).set_default();
@@ -234,6 +247,7 @@ fn experiments_follow_one_another_and_each_keeps_its_rows() {
 
 #[test]
 fn what_cannot_be_tried_is_refused() {
+    let _alone = alone();
     let (layer, session) = Session::builder().start().expect("starts");
     let _guard = tracing_subscriber::registry().with(layer).set_default();
     let handle = session.handle().clone();
