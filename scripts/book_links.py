@@ -2,7 +2,8 @@
 """A preprocessor of mdBook (book.toml): links of the pages in docs/ as the book needs them.
 
 Links to files outside docs/ and to folders lead to the repository, links to a folder's README.md to the page that mdBook
-makes of it, index.md. Reads mdBook's JSON and writes it, with `supports RENDERER` says yes.
+makes of it, index.md. The lines between `---` at the head of a skill's page are for agents: the book leaves them out.
+Reads mdBook's JSON and writes it, with `supports RENDERER` says yes.
 """
 import json
 import os
@@ -12,6 +13,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 REPOSITORY = "https://github.com/candlescope/candlescope"
 LINK = re.compile(r"(\]\()([^)\s]+)")
+HEAD = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 
 
 def moved(link, folder):
@@ -30,9 +32,9 @@ def moved(link, folder):
 
 
 def page(text, folder):
-    """The page with its links moved, except in blocks of code."""
+    """The page without its head, with its links moved, except in blocks of code."""
     inside, lines = False, []
-    for line in text.split("\n"):
+    for line in HEAD.sub("", text).split("\n"):
         if line.lstrip().startswith("```"):
             inside = not inside
         elif not inside:

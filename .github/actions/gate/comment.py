@@ -10,7 +10,6 @@ Only the standard library. What runs hold was made by the code under test: it is
 import argparse
 import http.client
 import json
-import math
 import os
 import re
 import sys
@@ -35,6 +34,11 @@ MEANS = {
 # What GitHub takes is 65,536 characters.
 LONGEST = 60_000
 LARGEST_FILE = 64 << 20
+# Nanoseconds, bytes and FLOPs of what was measured stay far below; beyond it a value is a fault of what wrote it.
+LARGEST = 1e24
+LARGEST_CHANGE = 1e6
+SHARES = ("change", "low", "high", "share", "share_of_step")
+NAMES = "up to 64 letters, digits, dots, dashes and underscores are wanted, no two dashes in a row"
 MOST_ROWS = 10
 MOST_PAGES = 50
 TIMEOUT_S = 20
@@ -48,14 +52,14 @@ def code(text, longest=120):
 
 
 def number(value):
-    """The value if it is a finite number, else nothing."""
-    known = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """The value if it is a number that can have been measured, else nothing."""
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST
     return value if known else None
 
 
 def share(value):
     value = number(value)
-    if value is None:
+    if value is None or abs(value) > LARGEST_CHANGE:
         return "–"
     text = f"{abs(value) * 100:.1f} %"
     return text if text == "0.0 %" else ("−" if value < 0 else "+") + text
@@ -105,9 +109,9 @@ def figures(comparison):
     for change in dicts(changes)[:MOST_ROWS]:
         name, unit = change.get("name", ""), change.get("unit")
         outcome = change.get("outcome") if change.get("outcome") in HEADS else "–"
-        floor = number(at(change, "floor", "share"))
+        floor = share(at(change, "floor", "share")).lstrip("+")
         row = [code(name), quantity(change.get("a"), unit), quantity(change.get("b"), unit)]
-        rows.append(row + [interval(change.get("estimate")), "–" if floor is None else f"{floor * 100:.1f} %", outcome])
+        rows.append(row + [interval(change.get("estimate")), floor, outcome])
     return table(["figure", "baseline", "now", "change", "A/A floor", "outcome"], rows) if rows else []
 
 
@@ -130,6 +134,32 @@ def paths(comparison):
     return ["Paths that changed:", ""] + table(["path", "baseline", "now", "of the step"], rows) if rows else []
 
 
+def left_out(answer):
+    """A line with what should be a figure of the answer and is none, such as `step_ns: a`, if there is any."""
+    comparison = at(answer, "comparison")
+    held = [("answer", answer, ("days",)), ("comparison", comparison, ("margin",))]
+    for change in dicts([at(comparison, "step")]) + dicts(at(comparison, "figures")):
+        name = change.get("name")
+        held += [(name, change, ("a", "b")), (name, change.get("estimate"), ("change", "low", "high"))]
+        held.append((name, change.get("floor"), ("share",)))
+    held += [(count.get("name"), count, ("a", "b", "change")) for count in dicts(at(comparison, "counts"))]
+    paths_changed = dicts(at(comparison, "paths", "changed"))
+    held += [(path.get("path"), path, ("a_ns", "b_ns", "share_of_step")) for path in paths_changed]
+    held += [("shift", shift, ("change",)) for shift in dicts(at(answer, "shifts"))]
+
+    def is_wrong(key, value):
+        largest = LARGEST_CHANGE if key in SHARES else LARGEST
+        return value is not None and (number(value) is None or abs(value) > largest)
+
+    wrong = [code(f"{name}: {key}") for name, values, keys in held for key in keys if is_wrong(key, at(values, key))]
+    if not wrong:
+        return []
+    more = f" and {len(wrong) - MOST_ROWS} more" if len(wrong) > MOST_ROWS else ""
+    named = ", ".join(wrong[:MOST_ROWS]) + more
+    remedy = "use the action of candlescope's own version"
+    return [f"- left out, because no measurement gives such a value: {named}; {remedy}"]
+
+
 def facts(answer):
     """What has to be known beside the figures, a line each."""
     comparison = at(answer, "comparison")
@@ -144,6 +174,7 @@ def facts(answer):
     for key in ("not_read", "not_kept"):
         if at(answer, key):
             lines.append("- history: " + code(at(answer, key), 300))
+    lines += left_out(answer)
     return lines + [""] if lines else []
 
 
@@ -172,6 +203,11 @@ def body(answer, status, messages, name, commit=None, run=None):
     foot = ([f"commit {commit[:12]}"] if commit else []) + ([f"[job]({run})"] if run else [])
     text = "\n".join(lines + [" · ".join(foot)]).rstrip()
     return text if len(text) <= LONGEST else text[:LONGEST] + "\n\n…"
+
+
+def is_name(name):
+    """Whether this can tell gates apart, and cannot end the mark."""
+    return re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) is not None and "--" not in name
 
 
 def mark(name):
@@ -276,8 +312,8 @@ def main(arguments=None):
     parser.add_argument("--name", default="gate", help="tells several gates of one pull request apart")
     parser.add_argument("--author", default="github-actions[bot]", help="who writes with the token")
     options = parser.parse_args(arguments)
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", options.name) or "--" in options.name:
-        parser.error("--name takes letters, digits, dots, dashes and underscores, and no two dashes in a row")
+    if not is_name(options.name):
+        parser.error(f"--name: {NAMES}")
 
     answer = parsed(read(options.json))
     event = parsed(read(os.environ.get("GITHUB_EVENT_PATH", "")))

@@ -215,6 +215,25 @@ class OnAPullRequest(WithGithub):
         self.say(value, 1)
         self.assertIn("❌ Worse", self.state["comments"][0]["body"])
 
+    def test_absurd_figures_are_left_out_and_named(self):
+        value = answer("worse")
+        comparison = value["comparison"]
+        comparison["step"].update(a=10**400, b=-1e300, floor={"share": 1e300})
+        comparison["step"]["estimate"].update(change=float("inf"), low="x", high=1e9)
+        comparison["counts"][0].update(a=True)
+        value["days"] = [4]
+        self.say(value, 1)
+        text = self.state["comments"][0]["body"]
+        self.assertIn("❌ Worse", text)
+        self.assertIn("| `step_ns` | – | – | – | – | worse |", text)
+        row = next(line for line in text.split("\n") if line.startswith("- left out, because"))
+        of_step = ("a", "b", "change", "low", "high", "share")
+        expected = ["answer: days", *(f"step_ns: {key}" for key in of_step), "kernels: a"]
+        self.assertEqual(re.findall("`([^`]+)`", row), expected)
+        self.assertTrue(row.endswith("; use the action of candlescope's own version"))
+        self.say(answer("worse"), 1)
+        self.assertNotIn("left out", self.state["comments"][0]["body"])
+
     def test_long_answers_are_cut(self):
         value = answer("worse")
         value["comparison"]["paths"]["changed"] *= 10_000
@@ -246,12 +265,30 @@ def scripts(action):
     return found
 
 
+def commands(log):
+    """Lines of a log that GitHub takes for commands: none between `stop-commands` and the token, whatever is around."""
+    found, token = [], None
+    for line in log.split("\n"):
+        command = re.match(r"\s*::([^ :]+)[^:]*::(.*)", line)
+        if token is not None:
+            token = None if command and command[1].lower() == token.lower() else token
+        elif command and command[1] == "stop-commands":
+            token = command[2]
+        elif command or "##[" in line:
+            found.append(line)
+    assert token is None, "commands stay stopped"
+    return found
+
+
 class TheAction(WithGithub):
     def setUp(self):
         super().setUp()
         with open(os.path.join(HERE, "action.yml"), encoding="utf-8") as file:
             self.scripts = scripts(file.read())
-        program = '#!/bin/sh\nprintf "%s\\n" "$@" > "$SEEN"\necho "$ANSWER"\necho "said on standard error" >&2\nexit "$GATE"\n'
+        program = (
+            '#!/bin/sh\nprintf "%s\\n" "$@" > "$SEEN"\necho "$ANSWER"\n'
+            'printf "%b" "${SAY:-said on standard error}" >&2\nexit "$GATE"\n'
+        )
         self.program = self.file("candlescope", program)
         os.chmod(self.program, 0o755)
 
@@ -260,14 +297,22 @@ class TheAction(WithGithub):
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
         return subprocess.run(command, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=60)
 
-    def action(self, value, status, undecided="pass", runs="runs/a\n\n  runs/b c\n"):
-        gate, said, end = self.scripts
+    def gate(self, value, status, runs="runs/a\n\n  runs/b c\n", options="--within=3\n", say="", before=""):
+        """The first two steps; nothing of the second where the first does not pass."""
+        inputs, gate, _, _ = self.scripts
         self.file("output.txt", "")
         variables = {
-            "PROGRAM": self.program, "RUNS": runs, "BASELINE": "base line", "OPTIONS": "--within=3\n",
-            "SEEN": self.file("seen.txt"), "ANSWER": json.dumps(value), "GATE": str(status),
+            "PROGRAM": self.program, "RUNS": runs, "BASELINE": "base line", "OPTIONS": options, "NAME": "gate",
+            "UNDECIDED": "pass", "CHECK": os.path.join(HERE, "check_inputs.py"),
+            "SEEN": self.file("seen.txt"), "ANSWER": json.dumps(value), "GATE": str(status), "SAY": say,
         }
-        self.assertEqual(self.bash(gate, **variables).returncode, 0)
+        done = self.bash(inputs, **variables)
+        return self.bash(before + gate, **variables) if done.returncode == 0 else done
+
+    def action(self, value, status, undecided="pass", **more):
+        _, _, said, end = self.scripts
+        done = self.gate(value, status, **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
         outputs = dict(line.split("=", 1) for line in self.read("output.txt").split())
         variables = {key.upper(): outputs[key] for key in ("json", "messages", "status")}
         done = self.bash(said, SCRIPT=os.path.join(HERE, "comment.py"), NAME="gate", AUTHOR=BOT, **variables)
@@ -276,7 +321,7 @@ class TheAction(WithGithub):
         return self.bash(end, OUTCOME=outputs["outcome"], UNDECIDED=undecided).returncode
 
     def test_inputs_are_in_no_script(self):
-        self.assertEqual(len(self.scripts), 3)
+        self.assertEqual(len(self.scripts), 4)
         self.assertFalse([script for script in self.scripts if "${{" in script])
 
     def test_words_reach_the_gate_as_they_are(self):
@@ -284,6 +329,27 @@ class TheAction(WithGithub):
         words = ["gate", "--json", "--baseline", "base line", "--within=3", "--", "runs/a", "$(touch hit) `touch hit`; *"]
         self.assertEqual(self.read("seen.txt").splitlines(), words)
         self.assertFalse(os.path.exists(self.file("hit")))
+
+    def test_a_bash_without_mapfile_is_enough(self):
+        before = "enable -n mapfile readarray 2> /dev/null || true\n"
+        done = self.gate(answer("better"), 0, runs="  runs/a b\n\nruns/c", options=" \n", before=before)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        words = ["gate", "--json", "--baseline", "base line", "--", "runs/a b", "runs/c"]
+        self.assertEqual(self.read("seen.txt").splitlines(), words)
+
+    def test_what_the_program_says_is_no_command_of_the_workflow(self):
+        said = "::error::no\\n  ::add-mask::a\\n##[add-path]x\\n::stop-commands::t\\n::t::\\n::add-path::/tmp"
+        logs = [self.gate(answer("worse"), 1, say=say).stdout for say in (said, said)]
+        for log in logs:
+            self.assertIn("::add-path::/tmp\n", log)
+            self.assertEqual(commands(log), [])
+        self.assertNotEqual(logs[0], logs[1], "the token is another one each time")
+        self.assertIn("messages=", self.read("output.txt"))
+
+    def test_inputs_that_cannot_be_meant_end_the_job_before_the_gate(self):
+        done = self.gate(answer("better"), 0, options="--within=much\n")
+        self.assertEqual((done.returncode, os.path.exists(self.file("seen.txt"))), (3, False))
+        self.assertIn("::error title=candlescope gate::input `options`: `--within=much`: a percentage", done.stdout)
 
     def test_the_job_ends_as_the_gate_does(self):
         self.assertEqual(self.action(answer("better"), 0), 0)
