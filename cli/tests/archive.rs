@@ -152,6 +152,25 @@ fn runs_become_one_data_set_and_nothing_is_lost() {
     fs::write(damaged.join(file), "no Parquet").unwrap();
     let asked = ask(&[&damaged], "SELECT count(DISTINCT run) FROM spans");
     assert_eq!((asked.rows.clone(), asked.findings().len()), (vec![vec![candlescope_sql::SqlValue::Int(2)]], 1));
+    // A question about runs by name opens no file of another day or machine, through views neither: the damage is not met.
+    let of = |root: &Path, table: &str, condition: &str| {
+        let rows = ask(&[root], &format!("SELECT count(*), count(DISTINCT run) FROM {table} WHERE {condition}"));
+        (format!("{:?}", rows.rows), rows.findings().len())
+    };
+    for table in ["spans", "measured_spans", "self_time"] {
+        for condition in ["run = 'first'", "run IN ('second', 'first')", "run = 'first' OR run = 'second'"] {
+            let whole = of(&place.root(), table, condition);
+            assert!(whole.1 == 0 && !whole.0.contains("Int(0)"), "{table} {condition}: {whole:?}");
+            assert_eq!(of(&damaged, table, condition), whole, "{table} {condition}");
+        }
+        assert_eq!(of(&damaged, table, "run IN ('first', 'third')").1, 1, "{table}");
+        assert_eq!(of(&damaged, table, "run <> 'first'").1, 1, "{table}");
+    }
+    // Without an index that can be read, all files are looked through.
+    fs::write(damaged.join("runs.parquet"), "PAR1 nothing PAR1").unwrap();
+    let (rows, findings) = of(&damaged, "spans", "run = 'first'");
+    assert_eq!(rows, of(&place.root(), "spans", "run = 'first'").0);
+    assert!(findings >= 1, "{findings}");
 
     // One run more is written together with the small files of its day, and runs outside are asked with those inside.
     let more = place.run("d");

@@ -1,5 +1,6 @@
 //! The engine: DataFusion, held to the limits of a query.
 
+use super::archived_runs::{ArchivedRuns, SharedRuns};
 use super::damage::Damage;
 use super::facts;
 use super::files::{Files, TableFile};
@@ -259,12 +260,12 @@ impl Question<'_> {
             memory(&behind, Ok(facts::rows(&self.sources.described())?))?;
             let fields: Vec<Field> = facts::schema().fields().iter().map(|field| (**field).clone()).collect();
             let mut parts = vec![Part::of(&behind)];
-            parts.extend(self.register_indexes(context, RUNS, &fields)?);
+            parts.extend(self.register_archives(context, RUNS, &fields, None)?);
             self.view(context, RUNS, &union(&parts, &fields)).await?;
         }
         if is_wanted.contains(ARCHIVED) {
             let fields = self.sources.index_columns();
-            let parts = self.register_indexes(context, ARCHIVED, fields)?;
+            let parts = self.register_archives(context, ARCHIVED, fields, None)?;
             match parts.is_empty() {
                 true => memory(ARCHIVED, Ok(RecordBatch::new_empty(facts::schema())))?,
                 false => {
@@ -303,7 +304,7 @@ impl Question<'_> {
         });
         let fields: Vec<Field> = views::fields(kind).collect();
         let (files, name) = (segments.collect(), views::files_of(kind));
-        self.register_table(context, &name, Some(RUN), fields.clone(), files, Store::local())?;
+        register(context, &name, self.files(Some(RUN), fields.clone(), files, Store::local()))?;
         let mut parts = vec![Part::of(&name)];
         for (at, store) in self.sources.stores().into_iter().enumerate() {
             let runs = self.sources.remote.iter().filter(|run| run.store == store);
@@ -313,61 +314,54 @@ impl Question<'_> {
             });
             let (files, name) = (files.collect::<Vec<_>>(), format!("{name}_{at}"));
             if !files.is_empty() {
-                self.register_table(context, &name, Some(RUN), fields.clone(), files, store)?;
+                register(context, &name, self.files(Some(RUN), fields.clone(), files, store))?;
                 parts.push(Part::of(&name));
             }
         }
         // A damaged file is read as one without columns.
         let fields: Vec<Field> = std::iter::once(Field::new(RUN, DataType::Utf8View, true)).chain(fields).collect();
-        parts.extend(self.register_archives(context, kind.table(), &fields, |archive| archive.files(kind.table()))?);
+        parts.extend(self.register_archives(context, kind.table(), &fields, Some(kind))?);
         Ok(parts)
     }
 
-    /// Files of each archive as a table with these columns.
+    /// Files of each archive as a table with these columns: of a kind of records, or its index.
     fn register_archives(
         &self,
         context: &SessionContext,
         table: &str,
         fields: &[Field],
-        files: impl Fn(&Archive) -> Vec<Located>,
+        kind: Option<RecordKind>,
     ) -> Result<Vec<Part>, QueryError> {
-        let register = |(at, archive): (usize, &Archive)| {
-            let files = files(archive).into_iter().filter_map(|file| match file {
-                Located::Local(path) => self.file("", &path, None),
-                Located::Remote(object) => Some(TableFile::remote("", &object)),
-            });
+        let one = |(at, archive): (usize, &Archive)| {
+            let files = kind.map_or_else(|| archive.index(), |kind| archive.files(kind.table()));
+            let files = files.into_iter().filter_map(|file| self.located(file)).collect();
+            let files = self.files(None, fields.to_vec(), files, archive.store());
             let name = format!("_archived_{table}_{at}");
-            self.register_table(context, &name, None, fields.to_vec(), files.collect(), archive.store())?;
+            register(
+                context,
+                &name,
+                match kind {
+                    Some(_) => files.of_archive(self.archived_runs(archive)),
+                    None => files,
+                },
+            )?;
             let run = match self.sources.prefix(archive) {
                 Some(prefix) => format!("concat('{}', run)", prefix.replace('\'', "''")),
                 None => RUN.to_string(),
             };
             Ok(Part { table: views::quoted(&name), run })
         };
-        self.sources.archives.iter().enumerate().map(register).collect()
+        self.sources.archives.iter().enumerate().map(one).collect()
     }
 
-    /// The indexes of the archives as tables with these columns.
-    fn register_indexes(
-        &self,
-        context: &SessionContext,
-        table: &str,
-        fields: &[Field],
-    ) -> Result<Vec<Part>, QueryError> {
-        self.register_archives(context, table, fields, Archive::index)
+    /// What an archive's index says of where its runs are.
+    fn archived_runs(&self, archive: &Archive) -> SharedRuns {
+        let index = archive.index().into_iter().filter_map(|file| self.located(file)).collect();
+        Arc::new(ArchivedRuns::of(Arc::new(self.files(None, ArchivedRuns::columns(), index, archive.store()))))
     }
 
-    fn register_table(
-        &self,
-        context: &SessionContext,
-        name: &str,
-        dir: Option<&str>,
-        fields: Vec<Field>,
-        files: Vec<TableFile>,
-        store: Store,
-    ) -> Result<(), QueryError> {
-        let files = Files::new(dir, fields, files, store, self.limits, self.damage);
-        context.register_table(name, Arc::new(files)).map(drop).map_err(QueryError::Engine)
+    fn files(&self, dir: Option<&str>, fields: Vec<Field>, files: Vec<TableFile>, store: Store) -> Files {
+        Files::new(dir, fields, files, store, self.limits, self.damage)
     }
 
     fn register_results(&self, context: &SessionContext) -> Result<(), QueryError> {
@@ -375,7 +369,15 @@ impl Question<'_> {
         let files =
             studies.filter_map(|study| self.file(&study.display().to_string(), &study.join(RESULTS_FILE), None));
         let fields = self.sources.result_columns().to_vec();
-        self.register_table(context, RESULTS, Some(DIR), fields, files.collect(), Store::local())
+        register(context, RESULTS, self.files(Some(DIR), fields, files.collect(), Store::local()))
+    }
+
+    /// A file of an archive.
+    fn located(&self, file: Located) -> Option<TableFile> {
+        match file {
+            Located::Local(path) => self.file("", &path, None),
+            Located::Remote(object) => Some(TableFile::remote("", &object)),
+        }
     }
 
     /// A file; one that is gone is told of, and left out.
@@ -395,6 +397,10 @@ impl Question<'_> {
         }
         Ok(self.limits.check(Limit::QueryRows, read(plan))?)
     }
+}
+
+fn register(context: &SessionContext, name: &str, files: Files) -> Result<(), QueryError> {
+    context.register_table(name, Arc::new(files)).map(drop).map_err(QueryError::Engine)
 }
 
 /// The names, and those of the tables and views that they stand on.

@@ -1,5 +1,6 @@
 //! Parquet files as a table of the engine: scanned in pieces, only the columns and row groups that a query needs.
 
+use super::archived_runs::{SharedRuns, is_in};
 use super::damage::Damage;
 use super::place::Store;
 use candlescope_reader::{ReadLimits, checked};
@@ -53,6 +54,8 @@ pub(super) struct Files {
     store: Store,
     limits: ReadLimits,
     damage: Arc<Damage>,
+    /// Of files in an archive: where it has which run.
+    runs: Option<SharedRuns>,
 }
 
 impl Files {
@@ -69,15 +72,32 @@ impl Files {
         let columns = TableSchema::builder(Arc::new(Schema::new(columns)))
             .with_table_partition_cols(place.into_iter().collect::<Vec<_>>())
             .build();
-        Self { columns, files, store, limits: limits.clone(), damage: Arc::clone(damage) }
+        Self { columns, files, store, limits: limits.clone(), damage: Arc::clone(damage), runs: None }
     }
 
-    fn statistics(&self) -> Statistics {
-        let rows = self.files.iter().map(|file| file.rows).sum::<Option<u64>>();
+    /// The same in an archive, whose index says where a run's rows are.
+    pub(super) fn of_archive(self, runs: SharedRuns) -> Self {
+        Self { runs: Some(runs), ..self }
+    }
+
+    /// Those that can have rows which fulfil these conditions, by their places.
+    async fn having(&self, state: &dyn Session, conditions: &[Expr]) -> Vec<&TableFile> {
+        let folders = match &self.runs {
+            Some(runs) => runs.folders(state, conditions).await,
+            None => None,
+        };
+        // Of an object the path is as its store writes it.
+        let place = |file: &TableFile| file.local.clone().unwrap_or_else(|| PathBuf::from(file.meta.location.as_ref()));
+        let is_asked = |file: &&TableFile| folders.as_ref().is_none_or(|folders| is_in(&place(file), folders));
+        self.files.iter().filter(is_asked).collect()
+    }
+
+    fn statistics_of(&self, files: &[&TableFile]) -> Statistics {
+        let rows = files.iter().map(|file| file.rows).sum::<Option<u64>>();
         let mut statistics = Statistics::new_unknown(self.columns.table_schema());
         let inexact = |n: u64| usize::try_from(n).map_or(Precision::Absent, Precision::Inexact);
         statistics.num_rows = rows.map_or(Precision::Absent, inexact);
-        statistics.total_byte_size = inexact(self.files.iter().map(|file| file.meta.size).sum());
+        statistics.total_byte_size = inexact(files.iter().map(|file| file.meta.size).sum());
         statistics
     }
 }
@@ -97,7 +117,7 @@ impl TableProvider for Files {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        Some(self.statistics())
+        Some(self.statistics_of(&self.files.iter().collect::<Vec<_>>()))
     }
 
     async fn scan(
@@ -107,7 +127,8 @@ impl TableProvider for Files {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if self.files.is_empty() {
+        let files = self.having(state, filters).await;
+        if files.is_empty() {
             return Ok(Arc::new(EmptyExec::new(project_schema(&self.schema(), projection)?)));
         }
         // What the headers of pages claim is checked for the columns that are decoded, those of conditions included.
@@ -129,7 +150,8 @@ impl TableProvider for Files {
         let source = ParquetSource::new(self.columns.clone())
             .with_table_parquet_options(options)
             .with_parquet_file_reader_factory(Arc::new(readers));
-        let files = self.files.iter().map(|file| {
+        let statistics = self.statistics_of(&files);
+        let files = files.into_iter().map(|file| {
             let mut found = PartitionedFile::new_from_meta(file.meta.clone());
             if !self.columns.table_partition_cols().is_empty() {
                 found = found.with_partition_values(vec![ScalarValue::Utf8View(Some(file.dir.clone()))]);
@@ -147,7 +169,7 @@ impl TableProvider for Files {
         let groups = FileGroup::new(files.collect()).split_files(state.config().target_partitions());
         let config = FileScanConfigBuilder::new(self.store.url.clone(), Arc::new(source))
             .with_file_groups(groups)
-            .with_statistics(self.statistics())
+            .with_statistics(statistics)
             .with_projection_indices(projection.cloned())?
             // A condition may leave rows out after they are read.
             .with_limit(limit.filter(|_| filters.is_empty()))

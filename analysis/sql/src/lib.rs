@@ -6,6 +6,7 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod archived_runs;
 mod damage;
 mod engine;
 mod exact;
