@@ -233,13 +233,21 @@ fn preloaded(library: &Path, others: Option<OsString>) -> Option<OsString> {
     Some(all)
 }
 
+/// Whether a process goes on. One that has ended and that nobody has asked about yet is only a row in the system's table.
+fn lives(process: &str) -> bool {
+    let Ok(text) = std::fs::read_to_string(Path::new("/proc").join(process).join("stat")) else { return false };
+    // Its name, which may have anything in it, stands in parentheses before its state.
+    let state = text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, Some('Z' | 'X') | None)
+}
+
 /// A run of a process that goes on, after a moment for those that are about to end.
 fn still_written(runs: &Path) -> Option<PathBuf> {
     let living = |dir: &PathBuf| {
         let text = std::fs::read_to_string(dir.join(MANIFEST_FILE)).unwrap_or_default();
         let Ok(manifest) = serde_json::from_str::<RunManifest>(&text) else { return false };
         let process = env_key::PID.of(&manifest.environment);
-        !manifest.complete && process.is_some_and(|process| Path::new("/proc").join(process.to_string()).exists())
+        !manifest.complete && process.is_some_and(|process| lives(&process.to_string()))
     };
     let begun = Instant::now();
     loop {
@@ -342,6 +350,20 @@ fn library() -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_is_not_waited_for() {
+        assert!(lives(&std::process::id().to_string()) && !lives("4294967295"));
+        let mut child = Command::new("true").spawn().expect("starts");
+        let of_child = child.id().to_string();
+        // Nobody has asked about it yet: it is still in the table.
+        let begun = Instant::now();
+        while lives(&of_child) && begun.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!lives(&of_child) && Path::new("/proc").join(&of_child).exists());
+        child.wait().expect("ends");
+    }
 
     #[test]
     fn the_variable_keeps_what_the_user_says_but_for_what_is_asked_for_here() {

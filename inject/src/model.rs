@@ -28,9 +28,12 @@ pub(crate) struct Model {
 }
 
 thread_local! {
-    /// Tokens that the sequences of this thread have; 0 if that is not known.
+    /// Tokens that the sequences of this thread have; 0 before the first, [`LOST`] if that is not known any more.
     static CONTEXT: Cell<u64> = const { Cell::new(0) };
 }
+
+/// Steps passed that nobody saw.
+const LOST: u64 = u64::MAX;
 
 impl Model {
     /// The one that the variables of `candlescope record` name, if they do.
@@ -45,7 +48,7 @@ impl Model {
     }
 
     /// `work`: `batch=1,prompt=64,dtype=bf16`, each of which may be missing.
-    fn of(config: &str, work: &str) -> Result<Self, String> {
+    pub(crate) fn of(config: &str, work: &str) -> Result<Self, String> {
         let shape = ModelShape::from_config_text("the program's model", config).map_err(|error| error.to_string())?;
         let said = candlescope_core::injected::Work::parse(work)?;
         let dtype = said.dtype.unwrap_or_else(|| "bf16".into());
@@ -83,9 +86,18 @@ impl Model {
         }
     }
 
+    /// Nobody saw what this thread did until now: how many tokens its sequences have is known by their next prompt.
+    pub(crate) fn lose(&self) {
+        let _ = CONTEXT.try_with(|context| context.set(LOST));
+    }
+
     /// A step of this phase has ended on this thread: what it did, if that follows from what is known.
     pub(crate) fn did(&self, phase: Phase) -> Option<Annotation> {
         let has = CONTEXT.try_with(Cell::get).ok()?;
+        let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        if (phase, has) == (Phase::Decode, LOST) {
+            return Some(Annotation::new().tokens(count(self.batch)).batch(count(self.batch)));
+        }
         let input = match (phase, self.prompt) {
             (Phase::Prefill, Some(prompt)) => Input::prompt(self.batch, prompt),
             (Phase::Decode, _) if has > 0 => Input::token(self.batch, has + 1),
@@ -94,7 +106,6 @@ impl Model {
             _ => return None,
         };
         CONTEXT.set(input.context);
-        let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let cost: Cost = step(&self.shape, input, self.widths, 1).iter().map(|of| of.cost * of.calls).sum();
         let tokens = count(self.batch * input.tokens);
         Some(Annotation::from(cost).tokens(tokens).batch(count(self.batch)).context_len(count(input.context)))
@@ -123,6 +134,12 @@ mod tests {
             Annotation::from(same(Input::token(2, 10))).tokens(2).batch(2).context_len(10)
         );
         assert_eq!(model.did(Phase::Sample), None);
+        // What was not seen is not made up, until the next prompt.
+        model.lose();
+        let tokens = Annotation::new().tokens(2).batch(2);
+        assert_eq!([model.did(Phase::Decode), model.did(Phase::Decode)], [Some(tokens), Some(tokens)]);
+        assert_eq!(model.did(Phase::Prefill).expect("known"), prompt);
+        assert_eq!(model.did(Phase::Decode).expect("known"), token);
     }
 
     #[test]

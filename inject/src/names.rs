@@ -24,7 +24,9 @@ pub(crate) fn is_library(domain: &str) -> bool {
 
 /// The part of a range's text that all ranges of its kind have.
 pub(crate) fn cleaned(text: &str) -> &str {
-    let end = TAILS.iter().filter_map(|tail| text.find(tail)).min().unwrap_or(text.len());
+    // Most names have no comma, and each range passes here.
+    let mut commas = text.bytes().enumerate().filter(|(_, byte)| *byte == b',').map(|(at, _)| at);
+    let end = commas.find(|at| TAILS.iter().any(|tail| text[*at..].starts_with(tail))).unwrap_or(text.len());
     let text = text[..end].trim();
     if text.is_empty() { "(unnamed)" } else { text }
 }

@@ -2,7 +2,9 @@
 //!
 //! A token of one program fetches a result, one of another program several; what lies between two of them is a *stretch*. Where the last
 //! stretches have repeated, so many of them make a step, and what is like it later is one, too. Programs that do several things have
-//! several patterns.
+//! several patterns; all threads of a process count them alike.
+
+use std::sync::{Mutex, PoisonError};
 
 /// Most stretches of one step.
 const LONGEST: usize = 4;
@@ -19,6 +21,9 @@ const BINS: usize = 64;
 const ALIKE: f64 = 0.8;
 /// A graph is one launch, and stands for many.
 const OF_A_GRAPH: u32 = 1_000;
+/// Of what is launched beside tokens, a part at least is what no token launches: other kernels, as a prompt has. A part of a token, or
+/// two of them, has none.
+const OF_ITS_OWN: f64 = 0.05;
 
 /// What was launched between two results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +52,12 @@ impl Stretch {
         both > 0 && f64::from(both) >= ALIKE * f64::from(either)
     }
 
+    fn add(&mut self, other: &Self) {
+        self.launches = self.launches.saturating_add(other.launches);
+        self.graphs = self.graphs.saturating_add(other.graphs);
+        self.bins.iter_mut().zip(&other.bins).for_each(|(a, b)| *a = a.saturating_add(*b));
+    }
+
     /// Kernels, as far as launches tell.
     fn size(&self) -> u32 {
         self.launches.saturating_add(self.graphs.saturating_mul(OF_A_GRAPH))
@@ -58,10 +69,41 @@ impl Stretch {
 struct Pattern {
     stretches: [Stretch; LONGEST],
     length: usize,
+    /// Among those of all threads.
+    number: usize,
+}
+
+/// The patterns of all threads, in the order in which they were found.
+#[derive(Debug)]
+pub(crate) struct Found(Mutex<Vec<Pattern>>);
+
+impl Found {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// A pattern with its number: that of one that is like it, or a new one. `None` if there are too many.
+    fn numbered(&self, mut pattern: Pattern) -> Option<Pattern> {
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pattern.number = match found.iter().position(|other| other.is_like(&pattern)) {
+            Some(number) => number,
+            None if found.len() < MOST => {
+                found.push(pattern);
+                found.len() - 1
+            }
+            None => return None,
+        };
+        Some(pattern)
+    }
 }
 
 impl Pattern {
-    const NONE: Self = Self { stretches: [Stretch::NOTHING; LONGEST], length: 0 };
+    const NONE: Self = Self { stretches: [Stretch::NOTHING; LONGEST], length: 0, number: 0 };
+
+    fn is_like(&self, other: &Self) -> bool {
+        let mut pairs = self.stretches.iter().zip(&other.stretches).take(self.length);
+        self.length == other.length && pairs.all(|(a, b)| a.is_like(b))
+    }
 
     fn size(&self) -> u32 {
         self.stretches[..self.length].iter().map(Stretch::size).fold(0, u32::saturating_add)
@@ -86,6 +128,7 @@ pub(crate) enum Was {
 /// The stretches of a thread.
 #[derive(Debug)]
 pub(crate) struct Patterns {
+    found: &'static Found,
     now: Stretch,
     /// Stretches that have ended, the latest last.
     seen: [Stretch; KEPT],
@@ -95,14 +138,18 @@ pub(crate) struct Patterns {
     /// Stretches of the step that goes on, and the patterns that begin like it, a bit each.
     had: usize,
     like: u32,
-    had_launches: u32,
+    /// What they launched together.
+    all: Stretch,
+    /// What goes on was not followed from its beginning: nothing is to be said of it.
+    is_part: bool,
     /// Launches of a repetition at least.
     least: u32,
 }
 
 impl Patterns {
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(found: &'static Found) -> Self {
         Self {
+            found,
             now: Stretch::NOTHING,
             seen: [Stretch::NOTHING; KEPT],
             ended: 0,
@@ -110,7 +157,8 @@ impl Patterns {
             patterns: 0,
             had: 0,
             like: u32::MAX,
-            had_launches: 0,
+            all: Stretch::NOTHING,
+            is_part: false,
             least: 0,
         }
     }
@@ -132,24 +180,31 @@ impl Patterns {
     }
 
     /// Results that a repetition fetches.
-    pub(crate) fn length(&self, pattern: usize) -> usize {
-        self.known.get(pattern).map_or(0, |pattern| pattern.length)
+    pub(crate) fn length(&self, number: usize) -> usize {
+        let known = &self.known[..self.patterns];
+        known.iter().find(|pattern| pattern.number == number).map_or(0, |pattern| pattern.length)
     }
 
-    /// What goes on is given up, without a result: none of it is like anything.
+    /// What goes on is given up, without a result, and what comes next may have begun before: until the next result nothing is like
+    /// anything.
     pub(crate) fn forget(&mut self) {
         self.now = Stretch::NOTHING;
         self.begins();
+        self.is_part = true;
     }
 
     fn begins(&mut self) {
-        (self.had, self.like, self.had_launches) = (0, u32::MAX, 0);
+        (self.had, self.like, self.all, self.is_part) = (0, u32::MAX, Stretch::NOTHING, false);
     }
 
     /// A result was fetched, and what follows is launched next: what the step was, if it ends here.
     pub(crate) fn fetched(&mut self) -> Option<Was> {
         let stretch = std::mem::replace(&mut self.now, Stretch::NOTHING);
-        self.had_launches = self.had_launches.saturating_add(stretch.launches);
+        if self.is_part {
+            self.begins();
+            return Some(Was::Other);
+        }
+        self.all.add(&stretch);
         self.seen.rotate_left(1);
         self.seen[KEPT - 1] = stretch;
         self.ended = (self.ended + 1).min(KEPT);
@@ -168,17 +223,24 @@ impl Patterns {
             let length = at + 1;
             self.known[whole].stretches[..length].copy_from_slice(&self.seen[KEPT - length..]);
             self.begins();
-            return Some(Was::Repeated(whole));
+            return Some(Was::Repeated(self.known[whole].number));
         }
-        // A prompt launches kernels one by one, also where tokens are graphs.
-        let largest = self.known[..self.patterns].iter().map(Pattern::launches).max();
-        let was = match largest {
-            Some(largest) if self.had_launches >= (largest / 2).max(self.least) => Was::Beside,
-            _ => Was::Other,
-        };
+        let was = if self.is_beside() { Was::Beside } else { Was::Other };
         self.learn();
         self.begins();
         Some(was)
+    }
+
+    /// Whether what was launched may be a prompt beside tokens: it launches kernels one by one, also where tokens are graphs, and some
+    /// that no token launches.
+    fn is_beside(&self) -> bool {
+        let known = &self.known[..self.patterns];
+        let Some(largest) = known.iter().map(Pattern::launches).max() else { return false };
+        let one_by_one = self.all.launches.saturating_sub(self.all.graphs);
+        let is_in_tokens =
+            |bin: usize| known.iter().any(|of| of.stretches[..of.length].iter().any(|stretch| stretch.bins[bin] > 0));
+        let own = (0..BINS).filter(|bin| !is_in_tokens(*bin)).map(|bin| u32::from(self.all.bins[bin])).sum::<u32>();
+        one_by_one >= (largest / 2).max(self.least) && f64::from(own) >= OF_ITS_OWN * f64::from(one_by_one)
     }
 
     /// The shortest pattern of which the latest stretches are repetitions.
@@ -192,8 +254,10 @@ impl Patterns {
         let mut pattern = Pattern { length, ..Pattern::NONE };
         pattern.stretches[..length].copy_from_slice(&self.seen[KEPT - length..]);
         if self.patterns < MOST && pattern.size() >= self.least {
-            self.known[self.patterns] = pattern;
-            self.patterns += 1;
+            if let Some(pattern) = self.found.numbered(pattern) {
+                self.known[self.patterns] = pattern;
+                self.patterns += 1;
+            }
         }
     }
 }
@@ -208,9 +272,14 @@ mod tests {
         patterns.fetched()
     }
 
+    /// Of a program of its own.
+    fn patterns() -> Patterns {
+        Patterns::new(Box::leak(Box::new(Found::new())))
+    }
+
     /// Launches each of these, and fetches: what steps were.
     fn steps(stretches: &[&[u64]]) -> (Vec<Was>, Patterns) {
-        let mut patterns = Patterns::new();
+        let mut patterns = patterns();
         let steps = stretches.iter().filter_map(|stretch| launched(&mut patterns, stretch)).collect();
         (steps, patterns)
     }
@@ -253,7 +322,7 @@ mod tests {
 
     #[test]
     fn small_repetitions_are_no_steps_of_a_large_model_and_a_graph_is_large() {
-        let mut patterns = Patterns::new();
+        let mut patterns = patterns();
         patterns.at_least(5);
         assert!((0..6).all(|_| launched(&mut patterns, SAMPLED) == Some(Other)));
         assert!(!patterns.is_known());
@@ -268,11 +337,39 @@ mod tests {
         assert_eq!(launched(&mut patterns, PROMPT), Some(Beside));
     }
 
+    /// A window opens in the middle of a token, or another range began there: what is left of the token is none, and no prompt.
     #[test]
-    fn what_is_given_up_is_like_nothing() {
+    fn what_was_not_followed_from_its_beginning_is_like_nothing() {
         let (_, mut patterns) = steps(&[TOKEN; 4]);
-        TOKEN[..3].iter().for_each(|what| patterns.launches(*what, false));
-        patterns.forget();
-        assert_eq!(launched(&mut patterns, TOKEN), Some(Repeated(0)));
+        for left in [&TOKEN[3..], &TOKEN[1..], TOKEN, PROMPT] {
+            TOKEN[..3].iter().for_each(|what| patterns.launches(*what, false));
+            patterns.forget();
+            assert_eq!(launched(&mut patterns, left), Some(Other));
+            assert_eq!(launched(&mut patterns, TOKEN), Some(Repeated(0)), "the next one is whole");
+        }
+    }
+
+    #[test]
+    fn what_launches_no_kernels_of_its_own_is_no_prompt() {
+        let (_, mut patterns) = steps(&[TOKEN; 4]);
+        // A token whose end was fetched apart, and two whose result was not.
+        assert_eq!(launched(&mut patterns, &TOKEN[..4]), Some(Other));
+        assert_eq!(launched(&mut patterns, &[TOKEN, TOKEN].concat()), Some(Other));
+        assert_eq!(launched(&mut patterns, PROMPT), Some(Beside));
+        // A graph that is not known yet is none, either, nor are several that make a step together.
+        (0..9).for_each(|graph| patterns.launches(1_000 + graph, true));
+        assert_eq!(patterns.fetched(), Some(Other));
+    }
+
+    #[test]
+    fn threads_count_patterns_alike() {
+        let found: &'static Found = Box::leak(Box::new(Found::new()));
+        let learned = |stretches: &[&[u64]]| {
+            let mut patterns = Patterns::new(found);
+            stretches.iter().filter_map(|stretch| launched(&mut patterns, stretch)).last()
+        };
+        assert_eq!(learned(&[TOKEN; 4]), Some(Repeated(0)));
+        assert_eq!(learned(&[PROMPT; 4]), Some(Repeated(1)), "another thread that does something else");
+        assert_eq!(learned(&[TOKEN; 4]), Some(Repeated(0)), "and one that does the same");
     }
 }

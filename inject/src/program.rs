@@ -3,12 +3,13 @@
 
 use crate::model::Model;
 use crate::open;
-use crate::patterns::{MOST, Patterns, Was};
+use crate::patterns::{Found, MOST, Patterns, Was};
 use candlescope_core::injected::{NO_DOMAIN, PROGRAM_STEP, REPEATED_STEP};
 use candlescope_core::{Phase, RangeKind, RangeName, Ranges};
 use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Number of the program's own step, among those of ranges.
 const NUMBER: u64 = u64::MAX >> 1;
@@ -19,10 +20,13 @@ struct Here {
     is_open: bool,
     /// It began under the name of those that repeat.
     as_repeated: bool,
-    /// It wanted a result: its next call may begin another one.
-    has_fetched: bool,
-    /// When it began, by [`OwnSteps::time`].
+    /// It wanted a result, at this time: its next call may begin another one.
+    fetched: Option<Instant>,
+    /// When it began, and the same by [`OwnSteps::time`].
+    began: Option<Instant>,
     begun: u64,
+    /// The thread has made a range that is a phase: what its own steps do is not guessed.
+    marks_phases: bool,
     /// The window in which it was begun again because its kernels were not recorded, how often, and calls until it is once more.
     renewed_in: u64,
     renewed: u32,
@@ -31,18 +35,23 @@ struct Here {
     had_room_in: u64,
     /// The window in which that did not help: it has all its steps, and no more begin until the next one.
     gave_up_in: u64,
+    /// The window before which nobody saw what the thread did.
+    came_to: u64,
 }
 
 const NOWHERE: Here = Here {
     is_open: false,
     as_repeated: false,
-    has_fetched: false,
+    fetched: None,
+    began: None,
     begun: 0,
+    marks_phases: false,
     renewed_in: 0,
     renewed: 0,
     patience: 0,
     had_room_in: 0,
     gave_up_in: 0,
+    came_to: 0,
 };
 
 /// The window that stands for the one that is yet to come.
@@ -52,9 +61,12 @@ const COLD: u64 = u64::MAX;
 /// twice as many calls are waited for.
 const RENEWALS: u32 = 10;
 
+/// The patterns of this process.
+static FOUND: Found = Found::new();
+
 thread_local! {
     static HERE: Cell<Here> = const { Cell::new(NOWHERE) };
-    static PATTERNS: RefCell<Patterns> = const { RefCell::new(Patterns::new()) };
+    static PATTERNS: RefCell<Patterns> = const { RefCell::new(Patterns::new(&FOUND)) };
 }
 
 fn here() -> Here {
@@ -110,6 +122,30 @@ pub(crate) struct Call {
     pub(crate) is_graph: bool,
 }
 
+/// After this time with nothing to do, which is also so many times what the step took until its result, the thread was not at work on
+/// the step any more: it waited for its next request.
+const IDLE: Duration = Duration::from_millis(100);
+const IDLE_TIMES: u32 = 4;
+
+/// How kernels are recorded, as far as steps depend on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recorded {
+    /// All are to be. Until the first window opens, for so long at most, what comes before is the program's as well; where nothing
+    /// comes of it, ranges are steps.
+    pub(crate) all: Option<Duration>,
+    /// Windows count the program's ranges, which are steps within them as well.
+    pub(crate) ranges_are_steps: bool,
+    /// Between windows nobody sees what is done.
+    pub(crate) in_windows: bool,
+    /// Seconds after which a step ends that fetches nothing.
+    pub(crate) longest: u64,
+}
+
+impl Recorded {
+    /// Nothing is, or it is not known.
+    pub(crate) const PLAIN: Self = Self { all: None, ranges_are_steps: false, in_windows: false, longest: 1 };
+}
+
 /// Begins and ends these steps.
 pub(crate) struct OwnSteps {
     ranges: Ranges,
@@ -118,23 +154,27 @@ pub(crate) struct OwnSteps {
     repeated: [OnceLock<RangeName>; MOST],
     prompt: OnceLock<RangeName>,
     pub(crate) model: Option<Model>,
-    /// All kernels are to be recorded, and no window has opened yet: what comes before is the program's as well.
+    recorded: Recorded,
+    began: Instant,
+    /// All kernels are to be recorded, and no window has opened yet.
     is_cold: AtomicBool,
-    /// Seconds, where steps are to end although nothing is fetched; 0 otherwise.
+    /// Seconds.
     time: AtomicU64,
     counts: [AtomicU64; 3],
 }
 
 impl OwnSteps {
-    /// `kind` of a step that is like nothing; `is_cold`: all kernels are to be recorded.
-    pub(crate) fn new(ranges: Ranges, kind: RangeKind, model: Option<Model>, is_cold: bool) -> Self {
+    /// `kind` of a step that is like nothing.
+    pub(crate) fn new(ranges: Ranges, kind: RangeKind, model: Option<Model>, recorded: Recorded) -> Self {
         Self {
             plain: ranges.name(PROGRAM_STEP, NO_DOMAIN, kind),
             ranges,
             repeated: Default::default(),
             prompt: OnceLock::new(),
             model,
-            is_cold: is_cold.into(),
+            recorded,
+            began: Instant::now(),
+            is_cold: recorded.all.is_some().into(),
             time: AtomicU64::new(0),
             counts: Default::default(),
         }
@@ -155,7 +195,7 @@ impl OwnSteps {
         *self.prompt.get_or_init(|| self.ranges.name(name, NO_DOMAIN, RangeKind::Phase(Phase::Prefill)))
     }
 
-    /// Another second has passed: steps that have fetched nothing end by time, so that a window has some.
+    /// Another second has passed: steps that have fetched nothing end by time, so that a window has some, and kernels find their steps.
     pub(crate) fn tick(&self) {
         self.time.fetch_add(1, Ordering::Relaxed);
     }
@@ -172,10 +212,10 @@ impl OwnSteps {
         if here.is_open {
             return;
         }
-        let as_repeated = with_patterns(|patterns| patterns.is_known()).unwrap_or(false);
+        let as_repeated = !here.marks_phases && with_patterns(|patterns| patterns.is_known()).unwrap_or(false);
         self.ranges.enter(if as_repeated { self.repeated(0) } else { self.plain }, NUMBER);
         let begun = self.time.load(Ordering::Relaxed);
-        HERE.set(Here { is_open: true, has_fetched: false, as_repeated, begun, ..here });
+        HERE.set(Here { is_open: true, fetched: None, as_repeated, began: Some(Instant::now()), begun, ..here });
         let _ = ENDS.try_with(|_| ());
     }
 
@@ -188,9 +228,18 @@ impl OwnSteps {
         }
     }
 
+    /// This thread makes a range that is a phase: the program says itself what it does.
+    #[inline]
+    pub(crate) fn marks_phases(&self) {
+        let here = here();
+        if !here.marks_phases {
+            HERE.set(Here { marks_phases: true, ..here });
+        }
+    }
+
     fn leave_as(&self, was: Option<Was>) {
         let here = here();
-        HERE.set(Here { is_open: false, has_fetched: false, ..here });
+        HERE.set(Here { is_open: false, fetched: None, ..here });
         if let Some(was) = was {
             self.count(was);
         }
@@ -213,6 +262,16 @@ impl OwnSteps {
         }
     }
 
+    /// Whether the first window is yet to come. It may never: there is no CUPTI, or it is somebody else's.
+    fn is_cold(&self) -> bool {
+        let Some(most) = self.recorded.all.filter(|_| self.is_cold.load(Ordering::Relaxed)) else { return false };
+        let is_cold = self.began.elapsed() < most;
+        if !is_cold {
+            self.is_cold.store(false, Ordering::Relaxed);
+        }
+        is_cold
+    }
+
     /// A range begins that is in no other. One that is a phase is a step by itself, and so is every one where nothing tells when
     /// the program wants results; others, such as operators, are parts of the program's step.
     #[inline]
@@ -221,10 +280,10 @@ impl OwnSteps {
         if window.is_some() && self.is_cold.load(Ordering::Relaxed) {
             self.is_cold.store(false, Ordering::Relaxed);
         }
-        let window = window.or_else(|| self.is_cold.load(Ordering::Relaxed).then_some(COLD));
+        let window = window.or_else(|| self.is_cold().then_some(COLD)).filter(|_| !self.recorded.ranges_are_steps);
         match window.filter(|window| !is_phase && *window != here.gave_up_in) {
             None => self.leave(),
-            Some(_) if here.is_open && !here.has_fetched => {}
+            Some(_) if here.is_open && here.fetched.is_none() => {}
             Some(_) if here.is_open => _ = self.next(),
             Some(_) => self.enter(),
         }
@@ -232,27 +291,33 @@ impl OwnSteps {
 
     /// A result was fetched and the program goes on: the next step begins, unless the one that is open wants more. Whether it does.
     fn next(&self) -> bool {
-        HERE.set(Here { has_fetched: false, ..here() });
-        let ask = |patterns: &mut Patterns| {
-            let was_known = patterns.is_known();
-            (patterns.fetched(), patterns.is_known() != was_known)
-        };
-        let least = self.model.as_ref().map_or(0, |model| model.layers());
-        let _ = with_patterns(|patterns| patterns.at_least(least));
-        let (was, is_new) = with_patterns(ask).unwrap_or((None, false));
+        let here = here();
+        HERE.set(Here { fetched: None, ..here });
+        let (was, is_new) = if here.marks_phases { (Some(Was::Other), false) } else { self.was() };
         let Some(was) = was else { return false };
-        let goes_on = here().is_open;
-        if goes_on {
-            self.leave_as(Some(was));
+        if here.is_open {
+            // Named by what it did, a step would take as long as nobody asked for anything.
+            self.leave_as(Some(if waited(&here) { Was::Other } else { was }));
         }
         if is_new {
             // Steps of another kind begin, also where there was no room for those before.
-            HERE.set(Here { renewed_in: 0, gave_up_in: 0, ..here() });
+            HERE.set(Here { renewed_in: 0, gave_up_in: 0, ..self::here() });
         }
-        if goes_on {
+        if here.is_open {
             self.enter();
         }
-        goes_on
+        here.is_open
+    }
+
+    /// What the stretch that has ended makes of its step, if that ends with it, and whether the first pattern is known by it.
+    fn was(&self) -> (Option<Was>, bool) {
+        let least = self.model.as_ref().map_or(0, |model| model.layers());
+        let ask = |patterns: &mut Patterns| {
+            let was_known = patterns.is_known();
+            patterns.at_least(least);
+            (patterns.fetched(), patterns.is_known() != was_known)
+        };
+        with_patterns(ask).unwrap_or((None, false))
     }
 
     /// Work is put on a device by this thread. Without ranges around it, it belongs to a step of the program, which lasts until
@@ -269,13 +334,13 @@ impl OwnSteps {
     #[inline]
     fn begin_or_go_on(&self, outside: bool, window: u64) {
         let Ok(here) = HERE.try_with(Cell::get) else { return };
-        if here.has_fetched && self.next() {
+        if here.fetched.is_some() && self.next() {
             return;
         }
         if !outside {
             if here.is_open {
-                HERE.set(Here { had_room_in: window, ..here });
-                if self.time.load(Ordering::Relaxed) > here.begun + 1 {
+                HERE.set(Here { had_room_in: window, ..self::here() });
+                if self.time.load(Ordering::Relaxed) > here.begun + self.recorded.longest {
                     self.leave();
                     self.enter();
                 }
@@ -288,11 +353,20 @@ impl OwnSteps {
     /// What is launched is in no step whose kernels are recorded, although a window is open.
     #[cold]
     fn renew(&self, window: u64) {
-        let here = here();
+        let mut here = here();
+        if here.came_to != window {
+            here.came_to = window;
+            HERE.set(here);
+            if let Some(model) = self.model.as_ref().filter(|_| self.recorded.in_windows && !here.marks_phases) {
+                model.lose();
+            }
+        }
         if here.gave_up_in == window {
             return;
         }
         if !here.is_open {
+            // Anywhere between two results.
+            let _ = with_patterns(Patterns::forget);
             return self.enter();
         }
         let renewed = if here.renewed_in == window { here.renewed } else { 0 };
@@ -314,6 +388,13 @@ impl OwnSteps {
     #[inline]
     #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "nothing tells of calls then"))]
     pub(crate) fn fetched(&self) {
-        let _ = HERE.try_with(|here| here.set(Here { has_fetched: true, ..here.get() }));
+        let _ = HERE.try_with(|here| here.set(Here { fetched: Some(Instant::now()), ..here.get() }));
     }
+}
+
+/// Whether the thread had nothing to do for long since the result of its step.
+fn waited(here: &Here) -> bool {
+    let (Some(fetched), Some(began)) = (here.fetched, here.began) else { return false };
+    let idle = fetched.elapsed();
+    idle > IDLE && idle > fetched.duration_since(began) * IDLE_TIMES
 }

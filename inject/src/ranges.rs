@@ -1,5 +1,6 @@
 //! NVTX ranges of a thread, as intervals.
 
+use crate::names::cleaned;
 use crate::open;
 use crate::recording::{Recording, started, window};
 use candlescope_core::{Phase, RangeName};
@@ -10,14 +11,22 @@ use std::hash::Hasher as _;
 /// What a thread knows.
 #[derive(Default)]
 struct Thread {
-    /// Open ranges by domain: a thread has ranges of few.
-    depths: Vec<(u32, u32)>,
+    /// Domains: a thread has ranges of few.
+    domains: Vec<Domain>,
     /// Ranges that were left out, by domain and depth: libraries' outside of all others.
     left_out: Vec<(u32, u32)>,
     /// Open ranges that are phases, where it is known what these do.
     phases: Vec<(u64, Phase)>,
     /// Names by a hash of domain and text. Texts that share one are told apart by comparing.
     names: FxHashMap<u64, (u32, Box<str>, RangeName)>,
+}
+
+/// A domain on a thread.
+struct Domain {
+    number: u32,
+    is_library: bool,
+    /// Open ranges.
+    depth: u32,
 }
 
 /// Names that a thread keeps.
@@ -58,16 +67,15 @@ impl Thread {
         }
     }
 
-    /// The number of open ranges of a domain.
-    fn depth(&mut self, domain: u32) -> &mut u32 {
-        let at = match self.depths.iter().position(|(of, _)| *of == domain) {
+    fn domain(&mut self, recording: &Recording, number: u32) -> &mut Domain {
+        let at = match self.domains.iter().position(|of| of.number == number) {
             Some(at) => at,
             None => {
-                self.depths.push((domain, 0));
-                self.depths.len() - 1
+                self.domains.push(Domain { number, is_library: recording.is_library(number), depth: 0 });
+                self.domains.len() - 1
             }
         };
-        &mut self.depths[at].1
+        &mut self.domains[at]
     }
 }
 
@@ -80,17 +88,22 @@ fn number(domain: u32, depth: u32) -> u64 {
 pub(crate) fn push(domain: u32, called: Called<'_>) -> i32 {
     let Some(recording) = started() else { return -1 };
     let begin = |thread: &mut Thread| {
-        let depth = *thread.depth(domain);
-        *thread.depth(domain) += 1;
+        let of = thread.domain(recording, domain);
+        let (depth, is_library) = (of.depth, of.is_library);
+        of.depth += 1;
         // A library's range by itself would be a step.
-        if open::count() == 0 && recording.is_library(domain) {
+        if open::count() == 0 && is_library {
             thread.left_out.push((domain, depth));
             return depth;
         }
         let name = match called {
-            Called::Text(text) => thread.name(recording, domain, text),
+            // What differs from call to call is no part of a name.
+            Called::Text(text) => thread.name(recording, domain, cleaned(text)),
             Called::Known(name) => name,
         };
+        if name.is_phase() {
+            recording.own.marks_phases();
+        }
         if open::count() == 0 {
             recording.own.around(name.is_phase(), window());
         }
@@ -109,24 +122,20 @@ pub(crate) fn push(domain: u32, called: Called<'_>) -> i32 {
 pub(crate) fn pop(domain: u32) -> i32 {
     let Some(recording) = started() else { return -1 };
     let end = |thread: &mut Thread| {
-        let open = thread.depth(domain);
-        let Some(depth) = open.checked_sub(1) else { return -2 };
-        *open = depth;
+        let of = thread.domain(recording, domain);
+        let Some(depth) = of.depth.checked_sub(1) else { return -2 };
+        of.depth = depth;
         if let Some(at) = thread.left_out.iter().rposition(|of| *of == (domain, depth)) {
             thread.left_out.remove(at);
         } else {
             open::ends();
             let number = number(domain, depth);
-            // A phase in a phase is no step, and the outer one does what is done.
-            let did = match thread.phases.last() {
-                Some((of, phase)) if *of == number => {
-                    let phase = *phase;
-                    thread.phases.pop();
-                    let is_step = thread.phases.is_empty();
-                    recording.own.model.as_ref().filter(|_| is_step).and_then(|model| model.did(phase))
-                }
-                _ => None,
-            };
+            // A phase in a phase is no step, and the outer one does what is done. Those of two domains may end in any order.
+            let did = thread.phases.iter().rposition(|(of, _)| *of == number).and_then(|at| {
+                let (_, phase) = thread.phases.remove(at);
+                let is_step = thread.phases.is_empty();
+                recording.own.model.as_ref().filter(|_| is_step).and_then(|model| model.did(phase))
+            });
             recording.ranges.exit_as(number, None, did);
         }
         i32::try_from(depth).unwrap_or(-1)

@@ -1,14 +1,15 @@
 //! The session of this process: who gets it, when it starts, how it ends.
 
 use crate::model::Model;
-use crate::names::{Meanings, is_library};
-use crate::program::{Call, OwnSteps, at_threads_end};
+use crate::names::{Meanings, cleaned, is_library};
+use crate::program::{Call, Known, OwnSteps, Recorded, at_threads_end};
 use candlescope::Scope;
 use candlescope::env::EnvConfig;
+use candlescope::gpu::KernelWindows;
 use candlescope_core::GpuTier;
 use candlescope_core::injected::{CHILDREN, CLAIM, NO_DOMAIN, STEPS, WINDOWS, Windows};
 use candlescope_core::run::env_key;
-use candlescope_core::{RangeKind, RangeName, Ranges};
+use candlescope_core::{RangeKind, RangeName, Ranges, Schedule};
 use regex::Regex;
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -16,6 +17,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// Names kept by text; further ones are looked up anew each time.
 const MOST_NAMES: usize = 65_536;
@@ -33,6 +35,8 @@ pub(crate) struct Recording {
     domains: Mutex<Vec<Domain>>,
     /// Ranges that may end on another thread than they began on.
     unrecorded: AtomicU64,
+    /// What the run says of these and of its steps.
+    told: Mutex<(u64, Known)>,
     process: u32,
 }
 
@@ -92,12 +96,11 @@ fn start() -> Option<Recording> {
     if !claimed() {
         return None;
     }
-    #[cfg(feature = "gpu")]
-    candlescope_collectors::cupti::is_injected(told);
     let text = std::env::var(candlescope::env::VARIABLE).ok().filter(|text| !text.trim().is_empty())?;
     let windows = std::env::var(WINDOWS).ok().and_then(|text| Windows::parse(&text));
-    let records_all = text.split(',').any(|entry| entry.trim() == "cupti=all");
-    let started = EnvConfig::parse(&text).map_err(|error| error.to_string()).and_then(|mut config| {
+    let config = EnvConfig::parse(&text).map_err(|error| error.to_string());
+    let recorded = config.as_ref().map_or(Recorded::PLAIN, |config| recorded(config.cupti, windows));
+    let started = config.and_then(|mut config| {
         // Marks need a stream of the program's.
         config.gpu = Some(GpuTier::Off);
         let builder = config.into_builder().map_err(|error| error.to_string())?;
@@ -117,11 +120,33 @@ fn start() -> Option<Recording> {
     if let Some(model) = &model {
         model.tell(&handle);
     }
-    let recording = Recording::new(scope, steps, model, records_all);
-    if let Some(windows) = windows.filter(|_| recording.is_some()) {
-        crate::windows::open(handle, windows, tick);
+    let recording = Recording::new(scope, steps, model, recorded);
+    if recording.is_some() {
+        crate::windows::every_second(handle, windows, tick);
     }
     recording
+}
+
+/// The first window of a program opens within this time, or hardly ever: what the program loads comes before.
+const COLD: Duration = Duration::from_secs(60);
+/// Seconds after which a step ends that fetches nothing, where all kernels are recorded: those of one step wait for its end.
+const LONGEST: u64 = 10;
+
+/// How kernels are recorded.
+fn recorded(kernels: Option<KernelWindows>, windows: Option<Windows>) -> Recorded {
+    match kernels {
+        Some(KernelWindows::Scheduled(schedule)) if schedule == Schedule::all() => {
+            Recorded { all: Some(COLD), longest: LONGEST, ..Recorded::PLAIN }
+        }
+        Some(KernelWindows::Scheduled(_)) => Recorded { ranges_are_steps: true, in_windows: true, ..Recorded::PLAIN },
+        _ => Recorded { in_windows: windows.is_some(), ..Recorded::PLAIN },
+    }
+}
+
+/// Has calls told, and the driver's variable be no sign of another profiler.
+#[cfg(feature = "gpu")]
+pub(crate) fn listen() {
+    candlescope_collectors::cupti::is_injected(told);
 }
 
 static AT_FIRST_LAUNCH: OnceLock<fn()> = OnceLock::new();
@@ -137,7 +162,11 @@ static EARLY: std::sync::Once = std::sync::Once::new();
 
 /// Another second has passed.
 fn tick() {
-    started().into_iter().for_each(|recording| recording.own.tick());
+    if let Some(recording) = started() {
+        recording.own.tick();
+        // A server ends by a signal, and nobody asks us then.
+        recording.tell();
+    }
 }
 
 /// What CUPTI's callbacks say of calls on their thread.
@@ -199,7 +228,7 @@ fn complain(text: &str) {
 }
 
 impl Recording {
-    fn new(scope: Scope, steps: Option<Regex>, model: Option<Model>, records_all: bool) -> Option<Self> {
+    fn new(scope: Scope, steps: Option<Regex>, model: Option<Model>, recorded: Recorded) -> Option<Self> {
         let ranges = scope.handle()?.ranges();
         let kind = match steps {
             // Said before the first range: what does not match is no step from the beginning.
@@ -211,12 +240,13 @@ impl Recording {
         };
         at_threads_end(|| started().into_iter().for_each(|recording| recording.own.leave()));
         Some(Self {
-            own: OwnSteps::new(ranges.clone(), kind, model, records_all),
+            own: OwnSteps::new(ranges.clone(), kind, model, recorded),
             ranges,
             scope: Mutex::new(Some(scope)),
             names: Mutex::new((Meanings::new(steps), HashMap::new())),
             domains: Mutex::new(vec![Domain { name: NO_DOMAIN.into(), is_library: false }]),
             unrecorded: AtomicU64::new(0),
+            told: Mutex::default(),
             process: std::process::id(),
         })
     }
@@ -238,6 +268,7 @@ impl Recording {
     /// The name of a range. May take a lock.
     #[cold]
     pub(crate) fn name(&self, domain: u32, text: &str) -> RangeName {
+        let text = cleaned(text);
         let domains = lock(&self.domains);
         let of = domains.get(domain as usize).unwrap_or(&domains[0]).clone();
         drop(domains);
@@ -277,17 +308,18 @@ impl Recording {
 
     /// A range began that may end on any thread: an interval belongs to one. Returns a number for it.
     pub(crate) fn leave_out(&self) -> u64 {
-        let before = self.unrecorded.fetch_add(1, Ordering::Relaxed);
-        // A process may end without asking us.
-        if before == 0 {
-            self.tell();
-        }
-        before + 1
+        self.unrecorded.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// What the run says of its ranges and steps beside its tables.
     fn tell(&self) {
-        let (unrecorded, known) = (self.unrecorded.load(Ordering::Relaxed), self.own.known());
+        let now = (self.unrecorded.load(Ordering::Relaxed), self.own.known());
+        let mut told = lock(&self.told);
+        if *told == now {
+            return;
+        }
+        *told = now;
+        let (unrecorded, known) = now;
         let scope = lock(&self.scope);
         let Some(handle) = scope.as_ref().and_then(Scope::handle) else { return };
         if unrecorded > 0 {
@@ -319,10 +351,18 @@ mod tests {
 
     /// Steps by name, and paths in order, of what a thread does.
     fn recorded(work: impl FnOnce(&Recording)) -> (Vec<String>, Vec<String>) {
+        recorded_with(Recorded::PLAIN, None, work)
+    }
+
+    fn recorded_with(
+        kernels: Recorded,
+        model: Option<Model>,
+        work: impl FnOnce(&Recording),
+    ) -> (Vec<String>, Vec<String>) {
         let memory = MemoryExporter::new();
         let builder = candlescope::builder().exporter(memory.clone()).report_at_end(false);
         let (_layer, scope) = builder.layer().expect("a session");
-        let recording = Recording::new(scope, None, None, false).expect("it records");
+        let recording = Recording::new(scope, None, model, kernels).expect("it records");
         work(&recording);
         recording.own.leave();
         recording.end();
@@ -410,5 +450,89 @@ mod tests {
         });
         assert_eq!(steps, ["program", "program", "decode 1", "forward"]);
         assert_eq!(paths[..3], ["program", "program/aten::mm", "program/aten::add"]);
+    }
+
+    /// A range as a program makes it.
+    fn range(recording: &Recording, text: &str, window: Option<u64>) {
+        let name = recording.name(0, text);
+        if name.is_phase() {
+            recording.own.marks_phases();
+        }
+        recording.own.around(name.is_phase(), window);
+        recording.ranges.enter(name, 1);
+        recording.ranges.exit(1);
+    }
+
+    #[test]
+    fn where_no_window_comes_ranges_are_steps() {
+        let soon = Recorded { all: Some(Duration::from_millis(50)), ..Recorded::PLAIN };
+        let (steps, _) = recorded_with(soon, None, |recording| {
+            (0..3).for_each(|_| range(recording, "forward", None));
+            std::thread::sleep(Duration::from_millis(60));
+            (0..2).for_each(|_| range(recording, "forward", None));
+        });
+        assert_eq!(steps, ["program", "forward", "forward"]);
+    }
+
+    #[test]
+    fn in_windows_that_count_ranges_these_are_steps() {
+        let counted = Recorded { ranges_are_steps: true, ..Recorded::PLAIN };
+        let (steps, _) = recorded_with(counted, None, |recording| {
+            range(recording, "forward", None);
+            (0..2).for_each(|_| range(recording, "forward", Some(7)));
+        });
+        assert_eq!(steps, ["forward"; 3]);
+    }
+
+    /// A token of six kernels and its result, so often.
+    fn tokens(recording: &Recording, times: usize, window: u64) {
+        for _ in 0..times {
+            (1..7)
+                .for_each(|what| recording.own.launches(Call { outside: false, what, is_graph: false }, Some(window)));
+            recording.own.fetched();
+        }
+    }
+
+    #[test]
+    fn where_a_server_waits_for_requests_that_is_in_no_token() {
+        let (steps, _) = recorded(|recording| {
+            recording.own.launches(call(true), Some(7));
+            recording.own.fetched();
+            tokens(recording, 5, 7);
+            std::thread::sleep(Duration::from_millis(150));
+            tokens(recording, 2, 7);
+        });
+        // The first launch, three that are learned from, one like them, the one that waited, and after it one and the last.
+        let expected = ["program", "program", "program", "program", "repeated", "program", "repeated", "program"];
+        assert_eq!(steps, expected);
+    }
+
+    #[test]
+    fn what_a_program_says_is_not_guessed_and_windows_know_nothing_of_what_was_before() {
+        let config = r#"{"model_type": "llama", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128}"#;
+        let model = || Model::of(config, "batch=1,prompt=8").expect("a model");
+        // As a phase is in it, a request repeats and is no token.
+        let (steps, _) = recorded_with(Recorded::PLAIN, Some(model()), |recording| {
+            recording.own.launches(call(true), Some(7));
+            recording.own.fetched();
+            recording.own.marks_phases();
+            tokens(recording, 6, 7);
+        });
+        assert_eq!(steps, ["program"; 7]);
+        let in_windows = Recorded { in_windows: true, ..Recorded::PLAIN };
+        let (steps, _) = recorded_with(in_windows, Some(model()), |recording| {
+            recording.own.launches(call(true), Some(7));
+            recording.own.fetched();
+            tokens(recording, 5, 7);
+            // The next window opens in the middle of a token.
+            recording.own.launches(call(true), Some(8));
+            (3..7).for_each(|what| recording.own.launches(Call { outside: false, what, is_graph: false }, Some(8)));
+            recording.own.fetched();
+            tokens(recording, 2, 8);
+        });
+        let expected =
+            [vec!["program"; 4], vec!["decode"; 2], vec!["program"], vec!["decode"], vec!["program"]].concat();
+        assert_eq!(steps, expected);
     }
 }

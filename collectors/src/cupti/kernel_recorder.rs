@@ -276,11 +276,14 @@ impl<B: Backend> Drop for KernelRecorder<B> {
             self.backend.link().settle(Duration::ZERO);
         }
         if self.is_attached() {
-            if self.turn_copies(false, COPYING) {
+            // The program may end while this waits, and its driver with it.
+            if self.turn_copies(false, COPYING) && self.is_attached() {
                 let _ = self.backend.flush(true);
             }
             self.backend.records(&mut |_, _| {});
-            self.release();
+            if self.is_attached() {
+                self.release();
+            }
         }
         // If the next launch detaches CUPTI, that ends the subscription too.
         if self.is_attached() {

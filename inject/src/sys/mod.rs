@@ -4,12 +4,13 @@
 mod driver;
 mod guard;
 mod nvtx;
+mod signals;
 #[cfg(target_os = "linux")]
 mod underscore_exit;
 
-#[cfg(feature = "gpu")]
-use crate::recording::records_kernels;
 use crate::recording::{at_first_launch, claimed, is_forked, recording, started};
+#[cfg(feature = "gpu")]
+use crate::recording::{listen, records_kernels};
 use guard::guarded;
 use std::ffi::c_int;
 use std::sync::Once;
@@ -48,20 +49,29 @@ fn end_early() {
 
 /// Starts the recording, unless there is none, and has it end with the process.
 fn begin() -> bool {
+    static FORK: Once = Once::new();
     static REGISTER: Once = Once::new();
-    load_first();
-    at_first_launch(end_early);
-    let is_recording = recording().is_some();
+    // First: a child of a fork while the session starts would wait for what its parent's thread holds.
+    // SAFETY: the function does not unwind, and lives as long as the process, as `at_exit` does; it sets a flag, and does nothing
+    // else in the child.
+    FORK.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
+    let is_recording = signals::left_to_the_program(|| {
+        #[cfg(feature = "gpu")]
+        if claimed() {
+            listen();
+        }
+        load_first();
+        at_first_launch(end_early);
+        recording().is_some()
+    });
     if is_recording {
         // After the session has registered its own end, so that this comes before it.
         REGISTER.call_once(|| {
             // SAFETY: the function does not unwind, and lives as long as the process: the library is never unloaded, because the
             // driver and NVTX keep it, and so does the session's own registration.
             _ = unsafe { libc::atexit(at_exit) };
-            // SAFETY: as above; it sets a flag, and does nothing else in the child.
-            _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
             #[cfg(target_os = "linux")]
-            underscore_exit::watch();
+            signals::left_to_the_program(underscore_exit::watch);
         });
     }
     is_recording
@@ -105,7 +115,8 @@ pub extern "C" fn InitializeInjection() -> c_int {
             guarded((), || _ = begin());
         };
         // Without a thread there is no recording, either.
-        let _ = std::thread::Builder::new().name("cs-inject-start".into()).spawn(wait);
+        let spawn = || std::thread::Builder::new().name("cs-inject-start".into()).spawn(wait);
+        let _ = signals::left_to_the_program(spawn);
     });
     1
 }

@@ -25,6 +25,8 @@ pub(crate) mod flag {
     pub(crate) const NESTED_STEP: u8 = 8;
     /// The last of several consecutive `Open` records: the buffered part of the step can be resolved now.
     pub(crate) const LAST_OPEN: u8 = 4;
+    /// Of a step that has ended: it was called otherwise at its end, and so is the phase of all in it. No step is open then.
+    pub(crate) const RENAMED: u8 = LAST_OPEN;
     /// Kernels launched inside it were recorded.
     pub(crate) const KERNELS: u8 = 16;
     /// It began as a step of a window of kernels.

@@ -532,6 +532,11 @@ fn ranges_are_intervals_like_spans() {
         ranges.exit(2);
         ranges.exit(1);
     }
+    // Of another phase than it began with, and so is what was in it.
+    ranges.enter(decode, 8);
+    ranges.enter(linear, 9);
+    ranges.exit(9);
+    ranges.exit_as(8, Some(name("prefill", "model", RangeKind::Phase(Phase::Prefill))), None);
     let manifest = session.finish();
     let batch = memory.batch();
     let block = |n| {
@@ -539,10 +544,19 @@ fn ranges_are_intervals_like_spans() {
     };
     let token: Vec<String> = std::iter::once("decode".into()).chain([block(0), block(1)].concat()).collect();
     let turn = vec!["turn".to_string(), "turn/linear".into()];
-    let expected = [turn, vec!["handler".to_string(), "handler/block".into()], token.clone(), token].concat();
+    let handler = vec!["handler".to_string(), "handler/block".into()];
+    let prompt = vec!["prefill".to_string(), "prefill/linear".into()];
+    let expected = [turn, handler, token.clone(), token, prompt].concat();
     assert_eq!(paths(&batch), expected);
+    assert!(
+        batch
+            .spans
+            .iter()
+            .filter(|span| span.path.path.starts_with("prefill"))
+            .all(|span| span.phase == Some(Phase::Prefill))
+    );
     let phases: Vec<_> = batch.steps.iter().map(|step| step.phase).collect();
-    assert_eq!(phases, [None, None, Some(Phase::Decode), Some(Phase::Decode)]);
+    assert_eq!(phases, [None, None, Some(Phase::Decode), Some(Phase::Decode), Some(Phase::Prefill)]);
     assert_eq!((batch.steps[0].tokens, batch.steps[0].flops), (Some(3), Some(70)));
     assert!(manifest.verdict.ok, "{:?}", manifest.verdict);
     assert_conserved(&manifest);

@@ -321,6 +321,9 @@ impl ThreadState {
         let open = self.depth;
         let Some(frame) = self.frames[..open].iter_mut().rev().find(|frame| frame.span == span) else { return };
         if let Some(name) = name {
+            if frame.is_step() {
+                frame.flags |= flag::RENAMED;
+            }
             (frame.name, frame.phase) = (name.name, name.phase);
         }
         frame.has_fields |= has_fields;

@@ -143,6 +143,9 @@ impl Resolver {
                 buffer.items.push(interval);
                 if is_root {
                     let mut buffer = thread.take(interval.step);
+                    if interval.flags & flag::RENAMED != 0 {
+                        buffer.items.iter_mut().for_each(|item| item.phase = interval.phase);
+                    }
                     buffer.source = thread.source(interval.request);
                     thread.remember_source(&interval, annotation);
                     self.resolve_part(&mut buffer, &thread.info, around, out);
