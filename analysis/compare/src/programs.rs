@@ -14,6 +14,7 @@ use candlescope_figures::operation_class::OperationClass;
 use candlescope_figures::reading::Pass;
 use candlescope_figures::{Analysis, StepRow};
 use candlescope_reader::Run;
+use candlescope_schema::injected::PROGRAM_STEP;
 use candlescope_schema::run::{RunManifest, env_key, model_key};
 use candlescope_schema::{Batch, KernelKind, Phase, RecordKind};
 use candlescope_work::estimate::Estimate;
@@ -71,7 +72,8 @@ impl ProgramSteps {
         (self.recorded > 0).then(|| self.classes.values().map(|class| class.ns).sum())
     }
 
-    /// The share of a step in which its device has nothing to do. Work of several streams at once counts twice, so it is a lower bound.
+    /// The share of a step in which its device has nothing to do, by the mean work of steps whose kernels were recorded and the median
+    /// time of all: where steps of a kind differ much, as prompts do, it is as rough as that. Work of several streams counts twice.
     pub fn waits(&self) -> Option<f64> {
         self.device_ns().map(|ns| (1.0 - ns / self.host_ns.value).max(0.0))
     }
@@ -162,8 +164,8 @@ fn device(manifest: &RunManifest) -> Option<String> {
 }
 
 fn joules(analysis: &Analysis, kind: &str, steps: usize) -> Option<f64> {
-    let energy = analysis.energy.phases.iter().find(|phase| phase.name == kind)?.energy.joules;
-    (energy > 0.0 && steps > 0).then(|| energy / steps as f64)
+    let energy = &analysis.energy.phases.iter().find(|phase| phase.name == kind)?.energy;
+    (energy.joules > 0.0 && !energy.below_resolution && steps > 0).then(|| energy.joules / steps as f64)
 }
 
 /// Means over the steps that say them.
@@ -207,7 +209,10 @@ impl Programs {
         let allow = &options.allow[..];
         let decode = Phase::Decode.as_str();
         let common = a.steps.iter().map(|steps| steps.kind.as_str()).filter(|kind| b.kind(kind).is_some());
-        let kind = common.clone().find(|kind| *kind == decode).or_else(|| common.clone().next()).map(str::to_string);
+        // What a program does outside of all that it marks or repeats is as little the same work as it has a name.
+        let is_named = |kind: &&str| *kind != PROGRAM_STEP;
+        let first = common.clone().find(is_named).or_else(|| common.clone().next());
+        let kind = common.clone().find(|kind| *kind == decode).or(first).map(str::to_string);
         let most = |program: &Program| program.steps[0].kind.clone();
         let kinds = kind.map_or_else(|| (most(&a), most(&b)), |kind| (kind.clone(), kind));
         let (of_a, of_b) = (a.kind(&kinds.0), b.kind(&kinds.1));

@@ -51,7 +51,10 @@ const RULES: &[(OperationClass, &[&str])] = &[
     // PyTorch copies by a functor: from one type to another where it is "unrolled" with casts, or named after a type.
     (Cast, &["::cast", "float16_copy_kernel", "half_copy_kernel", "float8_copy_kernel", "copy_with_cast"]),
     (Dequantise, &["dequantize", "dequant_"]),
-    (Copy, &["reshape_and_cache", "catarraybatchedcopy", "direct_copy_kernel"]),
+    (Copy, &["reshape_and_cache", "catarraybatchedcopy", "direct_copy_kernel", "nchwtonhwc", "nhwctonchw"]),
+    // cuDNN names its own functions after the library.
+    (Softmax, &["cudnn::softmax", "softmax_fw", "softmax_bw"]),
+    (Norm, &["cudnn::bn_", "bn_fw_", "bn_bw_"]),
     (Attention, &["flash", "fmha", "sdpa", "paged_attention", "attention_kernel", "mha_fwd"]),
     (
         Gemm,
@@ -88,6 +91,7 @@ const RULES: &[(OperationClass, &[&str])] = &[
             "argmin",
             "asort",
             "sort_kernel",
+            "bitonicsort",
             "radixsort",
             "radix_sort",
             "topk",
@@ -207,17 +211,22 @@ impl OperationClass {
 }
 
 /// PyTorch's compiler names a kernel after the operations that it fused (`triton_red_fused_add_mean_mul_pow_rsqrt_0`): the one that
-/// says most counts.
+/// says most counts. What it multiplies itself it makes from a template; other names have products and attention in them whose result
+/// they only work on.
 fn compiled(name: &str) -> OperationClass {
     let among = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-    let rules: [(OperationClass, &[&str]); 10] = [
-        (Gemm, &["_mm", "tem_fused", "addmm"]),
-        (Attention, &["attention", "sdpa"]),
+    let template = ["triton_tem", "triton_mm", "triton_bmm", "triton_flex"].iter().any(|start| name.starts_with(start));
+    if template {
+        return if among(&["attention", "sdpa", "flex"]) { Attention } else { Gemm };
+    }
+    let rules: [(OperationClass, &[&str]); 9] = [
         (Softmax, &["softmax"]),
         (Norm, &["rsqrt", "native_layer_norm", "rms_norm"]),
         (Rotary, &["_cos", "_sin"]),
         (Activation, &["silu", "gelu", "sigmoid", "tanh", "relu"]),
         (Sampling, &["argmax", "sort", "topk"]),
+        // A row times a matrix is a sum.
+        (Gemm, &["red_fused_mm", "per_fused_mm", "red_fused_bmm", "per_fused_bmm"]),
         (Gather, &["embedding", "index"]),
         (Reduction, &["triton_red", "triton_per"]),
         (Copy, &["cat", "clone", "copy"]),
@@ -295,6 +304,16 @@ mod tests {
             ("triton_poi_fused_add_cat_cos_mul_sin_2", Rotary),
             ("triton_red_fused_argmax_10", Sampling),
             ("triton_tem_fused_mm_4", Gemm),
+            ("triton_tem_fused_addmm_relu_2", Gemm),
+            ("triton_red_fused_mm_3", Gemm),
+            ("triton_poi_fused_addmm_gelu_3", Activation),
+            ("triton_poi_fused__scaled_dot_product_flash_attention_clone_2", Copy),
+            ("triton_red_fused_addmm_native_layer_norm_1", Norm),
+            ("triton_tem_fused_flex_attention_0", Attention),
+            ("void cudnn::softmax_fw_kernel<2, float, float>", Softmax),
+            ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>", Norm),
+            ("void cudnn::ops::nchwToNhwcKernel<float, float>", Copy),
+            ("void at::native::bitonicSortKVInPlace<2, -1, 32, 32, float, long>", Sampling),
         ] {
             assert_eq!(OperationClass::of(name), class, "{name}");
         }
