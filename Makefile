@@ -1,5 +1,5 @@
 # The commands a person runs; CI runs the same ones.
-.PHONY: demo lab fmt test test-slow test-services test-spark test-grafana test-models-without-spans test-candle-examples test-candle-onnx instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
+.PHONY: demo lab fmt test test-slow test-services test-spark test-grafana test-models-without-spans test-candle-examples test-candle-onnx dist gallery instructions lint check-features check-msrv check-docs check-package check-elsewhere check-semver \
 	bench bench-server compare-false-alarms hot-path hostile fuzz fuzz-coverage loom miri soak soak-server doc pictures clean models venv nsys services book
 
 # From nothing, our own crates are built a fifth faster without the state for later builds, and this is what most builds here do. Whoever
@@ -133,6 +133,12 @@ lint:
 		echo "lint: NOT COMPLETE: licences and advisories were not checked, because cargo-deny is not installed" >&2; \
 		test -z "$$REQUIRE_DENY"; fi
 
+# Archives of the command line as a release has them, in dist/: TARGETS="x86_64-unknown-linux-musl" makes only that one.
+TARGETS ?=
+dist:
+	@scripts/setup.sh build
+	scripts/dist.sh $(TARGETS)
+
 # The crates that are published, in the order in which they depend on each other.
 PUBLISHED = candlescope-markers candlescope-work candlescope-document candlescope-schema candlescope-prompts candlescope-charts candlescope-core candlescope-collectors candlescope-exporters candlescope-reader candlescope-ranks candlescope-figures candlescope-sql candlescope-archive candlescope-predict candlescope-compare candlescope-trends candlescope-findings candlescope-report candlescope-analysis candlescope candlescope-models candlescope-load candlescope-monitor candlescope-lab candlescope-optimise candlescope-inject candlescope-cli
 
@@ -260,7 +266,8 @@ services:
 doc:
 	cargo doc --workspace --no-deps --open
 
-# The pages of docs/ as a book with search: target/book/index.html. mdBook is built into target/tools where that version is missing.
+# The pages of docs/ as a book with search: target/book/index.html. mdBook is built into target/tools where that version is missing,
+# four minutes.
 MDBOOK = 0.5.4
 book:
 	@target/tools/bin/mdbook --version 2>/dev/null | grep -qx 'mdbook v$(MDBOOK)' || \
@@ -272,6 +279,11 @@ book:
 # PICTURES="perfetto nsight" makes only those.
 pictures: models nsys services
 	scripts/pictures.sh $(PICTURES)
+
+# What docs/gallery shows, from runs of this machine and of cli/tests/recorded: three minutes once built, on a machine at rest.
+gallery:
+	@scripts/setup.sh build
+	scripts/gallery.sh
 
 clean:
 	cargo clean

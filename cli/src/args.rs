@@ -96,6 +96,13 @@ pub(crate) struct ExportArgs {
     pub(crate) json: bool,
 }
 
+impl ExportArgs {
+    /// An export to its usual place, without options.
+    pub(crate) const fn of(format: ExportFormat, run: PathBuf) -> Self {
+        Self { format, run, out: None, limits: Vec::new(), off_cpu: false, endpoint: None, json: false }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// JSON for chrome://tracing, speedscope and others

@@ -13,6 +13,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Show what a run is, by one of an H200 that this program brings along: its report, its timeline, what to change
+    Demo(crate::demo::DemoArgs),
     /// Run a model under full instrumentation and write a run
     #[command(after_help = PROFILE_EXAMPLES)]
     Profile(Box<ProfileArgs>),
@@ -85,4 +87,9 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Write candle-nn with spans in its layers, for models that make none (docs/instrument.md)
     TraceCandleNn(crate::trace_candle::TraceCandleArgs),
+    /// Print what completes this command's words in a shell
+    #[command(after_help = crate::shell::COMPLETIONS)]
+    Completions(crate::shell::CompletionsArgs),
+    /// Write manual pages, one of each command
+    Man(crate::shell::ManArgs),
 }

@@ -21,6 +21,7 @@ mod compare_failed;
 mod conf;
 mod conf_args;
 mod crash_report;
+mod demo;
 mod device;
 mod doctor;
 #[cfg(any(feature = "lab", feature = "monitor"))]
@@ -73,6 +74,7 @@ mod samples;
 mod sdk;
 #[cfg(feature = "otlp")]
 mod services;
+mod shell;
 #[cfg(feature = "query")]
 mod summary;
 mod threads;
@@ -100,7 +102,7 @@ use lacking::{archive, prune, query, summary, trend, views};
 #[cfg(not(feature = "lab"))]
 use lacking::{bench, compare, journey, load, optimise, tune};
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use command::{Cli, Command};
 use compare_failed::COMPARE_FAILED;
 use std::process::ExitCode;
@@ -126,6 +128,7 @@ pub fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let outcome = match cli.command {
+        Command::Demo(args) => demo::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Overview(args) => overview::run(&args),
@@ -172,6 +175,8 @@ pub fn main() -> ExitCode {
         Command::Gate(args) => return ExitCode::from(compare::run_gate(&args)),
         Command::Doctor(args) => doctor::run(&args),
         Command::TraceCandleNn(args) => trace_candle::run(&args),
+        Command::Completions(args) => shell::completions(&args, Cli::command()),
+        Command::Man(args) => shell::man(&args, Cli::command()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

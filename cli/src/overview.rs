@@ -36,6 +36,13 @@ pub(crate) struct OverviewArgs {
     json: bool,
 }
 
+impl OverviewArgs {
+    /// Of a run, as text.
+    pub(crate) const fn of(run: PathBuf) -> Self {
+        Self { run, limits: Vec::new(), json: false }
+    }
+}
+
 pub(crate) fn run(args: &OverviewArgs) -> Result<()> {
     let limits = limits(&args.limits)?;
     let mut run = match Run::open_within(&args.run, limits.clone()) {

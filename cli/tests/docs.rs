@@ -66,8 +66,31 @@ fn options(help: &str) -> BTreeSet<String> {
 /// Options by command; those of `bench` are those of its suites together.
 fn taken() -> BTreeMap<&'static str, BTreeSet<String>> {
     let commands = [
-        "profile", "report", "overview", "analyze", "export", "record", "nsys", "ncu", "query", "views", "mcp",
-        "archive", "prune", "summary", "trend", "roofline", "load", "compare", "gate", "monitor", "doctor", "optimise",
+        "profile",
+        "report",
+        "overview",
+        "analyze",
+        "export",
+        "record",
+        "nsys",
+        "ncu",
+        "query",
+        "views",
+        "mcp",
+        "archive",
+        "prune",
+        "summary",
+        "demo",
+        "completions",
+        "man",
+        "trend",
+        "roofline",
+        "load",
+        "compare",
+        "gate",
+        "monitor",
+        "doctor",
+        "optimise",
         "journey",
     ];
     let suites = ["latency", "throughput", "seqlen", "suite", "variants", "kernels", "peaks"];

@@ -92,6 +92,7 @@
 //!   build anywhere. `nvtx` (ranges for Nsight Systems) needs libclang to build.
 //! - For services: `prometheus` (metrics on an HTTP endpoint), `otlp` (traces and metrics to an OpenTelemetry collector
 //!   over HTTP, without an async runtime), `otlp-grpc` (the same over gRPC).
+//! - `stacks`: call stacks of the program's threads below intervals, and their time off the CPU (Linux).
 //! - `candle`: the modules of a model by name (`observe`), for programs on the version of candle that this release was
 //!   written for.
 
