@@ -512,13 +512,16 @@ mod tests {
         let config = r#"{"model_type": "llama", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 2,
             "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128}"#;
         let model = || Model::of(config, "batch=1,prompt=8").expect("a model");
-        // As a phase is in it, a request repeats and is no token.
-        let (steps, _) = recorded_with(Recorded::PLAIN, Some(model()), |recording| {
-            recording.own.launches(call(true), Some(7));
-            recording.own.fetched();
-            recording.own.marks_phases();
-            tokens(recording, 6, 7);
-        });
+        // As a phase is in it, a request repeats and is no token. On a thread of its own, which goes on so.
+        let marked = || {
+            recorded_with(Recorded::PLAIN, Some(model()), |recording| {
+                recording.own.launches(call(true), Some(7));
+                recording.own.fetched();
+                recording.own.marks_phases();
+                tokens(recording, 6, 7);
+            })
+        };
+        let (steps, _) = std::thread::scope(|scope| scope.spawn(marked).join()).expect("ends");
         assert_eq!(steps, ["program"; 7]);
         let in_windows = Recorded { in_windows: true, ..Recorded::PLAIN };
         let (steps, _) = recorded_with(in_windows, Some(model()), |recording| {

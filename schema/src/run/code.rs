@@ -147,8 +147,10 @@ codes! {
         /// Spans that ought to stand for a module of the model have none: their weights were read in an order that
         /// tells nothing.
         ModulesUnnamed = "modules_unnamed", Warning,
-            "Load with the builder that `observe` returned, on one thread; some [models cannot be told \
-             apart](models.md#other-models-of-candle).";
+            "Load with the builder that `observe` returned, on one thread. Weights that the program joins or changes after \
+             it has read them (`Tensor::cat`, `Linear::new`) are nobody's: name such a layer by `llm::module` and say its \
+             [work](instrument.md#work-of-a-layer-flops-bytes-shapes); until then steps have no sum of FLOPs. Some [models \
+             cannot be told apart](models.md#other-models-of-candle).";
         /// candle-transformers makes spans where this release knows of none: it is another version.
         CallsitesUnknown = "callsites_unknown", Warning, "Use the version that the finding names.";
         /// No span stands for some weights; their work is in what is around them.

@@ -6,6 +6,7 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::{VarBuilder, VarMap};
 use candle_transformers::models::qwen2::ModelForCausalLM;
 use candle_transformers::models::with_tracing;
+use candlescope_core::llm::{self, Tokens};
 use candlescope_core::run::{Code, Finding, LoadedModel, RunManifest, Severity};
 use candlescope_core::{MemoryExporter, Session};
 use tracing_subscriber::prelude::*;
@@ -52,6 +53,30 @@ fn spans_that_own_nothing() {
     assert_eq!(batch.spans[0].path.module, None, "it may be made of either");
     assert_eq!(model(&manifest).unnamed, [("linear".to_owned(), 1)].into());
     assert!(finding(&manifest, Code::ModulesUnnamed).unwrap().message().contains("1 linear"));
+}
+
+/// Weights that a program joins after it has read them are nobody's: their products are in no sum, so there is none.
+#[test]
+fn merged_weights_leave_the_step_without_a_sum() {
+    let flops = |merged: bool| {
+        let (batch, ..) = common::record(|| {
+            let vb = observed();
+            let own = with_tracing::linear_no_bias(4, 4, vb.pp("own")).unwrap();
+            let merged = merged.then(|| {
+                let [a, b] = ["a.weight", "b.weight"].map(|name| vb.get((4, 4), name).unwrap());
+                with_tracing::Linear::from_weights(Tensor::cat(&[&a, &b], 0).unwrap(), None)
+            });
+            let x = Tensor::ones((1, 4), DType::F32, &Device::Cpu).unwrap();
+            let _step = llm::prefill(Tokens::new(1).context(1));
+            for layer in std::iter::once(&own).chain(&merged) {
+                candle_core::Module::forward(layer, &x).unwrap();
+            }
+        });
+        assert_eq!(batch.steps.len(), 1);
+        (batch.steps[0].flops, batch.spans.iter().filter_map(|span| span.flops).sum::<u64>())
+    };
+    assert_eq!(flops(false), (Some(32), 32));
+    assert_eq!(flops(true), (None, 32), "what is known of a layer stays");
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl Module {
 
     /// Whether it multiplies by its weights, so that a step without its work is told too small.
     pub(crate) fn has_work(&self) -> bool {
-        matches!(self.operation, Operation::Linear | Operation::Convolution) && !self.weights.is_empty()
+        self.operation.multiplies() && !self.weights.is_empty()
     }
 
     /// Rows that it computes in a step, and those of them that are needed.

@@ -17,8 +17,8 @@ pub(crate) enum Claim {
     Module(Arc<Slot>),
     /// It computes without weights, or nobody tells weights on this thread.
     Nothing,
-    /// It ought to have weights.
-    Missing,
+    /// It ought to have weights. By this operation, where that is known.
+    Missing(Option<Operation>),
     /// It is one of candle's that no rule is known of.
     Unknown,
 }
@@ -224,16 +224,16 @@ impl Loading {
             Rule::Shares { part } => Claim::Module(self.wait(Operation::Linear, Wants::Shared(part), 1)),
             Rule::Work => Claim::Nothing,
             Rule::Unknown => Claim::Unknown,
-            Rule::Unseen => Claim::Missing,
+            Rule::Unseen => Claim::Missing(None),
             Rule::Before(operation) => match self.just_read(operation) {
                 // What it stands around has a span of its own, and owns them.
                 None if self.layer_before => Claim::Module(Slot::group(None)),
-                module => known(module),
+                module => known(module, operation),
             },
-            Rule::Layer(operation) => known(self.just_read(operation)),
-            Rule::Made { operation, matrix } => known(self.made_of(operation, matrix)),
-            Rule::Batch(operation, patterns) => known(self.oldest(operation, patterns)),
-            Rule::Given(operation) => known(self.own_table(operation).or_else(|| self.head(operation))),
+            Rule::Layer(operation) => known(self.just_read(operation), operation),
+            Rule::Made { operation, matrix } => known(self.made_of(operation, matrix), operation),
+            Rule::Batch(operation, patterns) => known(self.oldest(operation, patterns), operation),
+            Rule::Given(operation) => known(self.own_table(operation).or_else(|| self.head(operation)), operation),
         };
         self.layer_before = matches!(rule, Rule::Layer(_) | Rule::Made { .. });
         self.fresh = 0;
@@ -314,7 +314,7 @@ impl Loading {
     }
 
     fn wait(&mut self, operation: Operation, wants: Wants, missing: u8) -> Arc<Slot> {
-        let slot = Slot::empty();
+        let slot = Slot::empty(operation);
         if self.waiting.len() >= MAX_WAITING {
             self.waiting.remove(0);
         }
@@ -332,8 +332,8 @@ impl Loading {
     }
 }
 
-fn known(module: Option<Module>) -> Claim {
-    module.map_or(Claim::Missing, |module| Claim::Module(Slot::known(Arc::new(module))))
+fn known(module: Option<Module>, operation: Operation) -> Claim {
+    module.map_or(Claim::Missing(Some(operation)), |module| Claim::Module(Slot::known(Arc::new(module))))
 }
 
 fn last_part(module: &str) -> &str {

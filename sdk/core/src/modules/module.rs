@@ -51,6 +51,13 @@ pub enum Operation {
     Group,
 }
 
+impl Operation {
+    /// Whether it multiplies by its weights, so that a step without its work is told too small.
+    pub(crate) fn multiplies(self) -> bool {
+        matches!(self, Self::Linear | Self::Convolution)
+    }
+}
+
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

@@ -1,7 +1,7 @@
 //! The module of a span, which may become known after the span was made.
 
-use super::Module;
 use super::architecture::Architecture;
+use super::{Module, Operation};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -11,6 +11,8 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct Slot {
     module: OnceLock<Arc<Module>>,
     group: bool,
+    /// What it will compute, once its weights are read.
+    wants: Option<Operation>,
     /// The module with what became known of its architecture after its span was made.
     described: OnceLock<Arc<Module>>,
     /// What a group stands for in which nothing runs.
@@ -20,8 +22,8 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn empty() -> Arc<Self> {
-        Arc::default()
+    pub(super) fn empty(operation: Operation) -> Arc<Self> {
+        Arc::new(Self { wants: Some(operation), ..Self::default() })
     }
 
     pub(super) fn known(module: Arc<Module>) -> Arc<Self> {
@@ -48,6 +50,11 @@ impl Slot {
             // Once: an architecture is recognised once.
             let _ = self.described.set(Arc::new(architecture.module(name, operation, weights)));
         }
+    }
+
+    /// Whether it multiplies by weights that nobody has told.
+    pub(crate) fn lacks_work(&self) -> bool {
+        self.wants.is_some_and(Operation::multiplies) && self.get().is_none()
     }
 
     /// Whether it is named after what runs inside.

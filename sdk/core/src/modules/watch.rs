@@ -24,6 +24,8 @@ pub(crate) struct Watch {
     facts: Mutex<Noted>,
     /// Modules that get their name when they run.
     late: AtomicU64,
+    /// How many spans multiply by weights that nobody has told.
+    lacking: AtomicU64,
 }
 
 impl Drop for Watch {
@@ -37,6 +39,8 @@ impl Drop for Watch {
 struct Missing {
     unnamed: BTreeMap<&'static str, u64>,
     unknown: BTreeMap<&'static str, u64>,
+    /// Those of the unnamed that multiply by weights.
+    lacking: BTreeSet<&'static str>,
 }
 
 /// What a session's manifest has of the model.
@@ -54,7 +58,7 @@ impl Watch {
         LIVING.fetch_add(1, Ordering::Relaxed);
         let before = READS.load(Ordering::Relaxed);
         let facts = Mutex::new(Noted { reads: told(), ..Noted::default() });
-        Self { session, before, missing: Mutex::default(), facts, late: AtomicU64::new(0) }
+        Self { session, before, missing: Mutex::default(), facts, late: AtomicU64::new(0), lacking: AtomicU64::new(0) }
     }
 
     /// Facts of the model that was loaded, and those of it that were handed out before, if there are new ones. While
@@ -95,17 +99,34 @@ impl Watch {
 
     /// Keeps account of a span, and hands out its module.
     pub(crate) fn note(&self, name: &'static str, claim: Claim) -> Option<Arc<Slot>> {
+        let lacks_work = match &claim {
+            Claim::Missing(Some(operation)) => operation.multiplies(),
+            // Of products of matrices whose weights were read long before only the name is left.
+            Claim::Missing(None) => name.contains("matmul"),
+            _ => false,
+        };
         let which: fn(&mut Missing) -> &mut BTreeMap<&'static str, u64> = match claim {
             Claim::Module(slot) if slot.get().is_some() => return Some(slot),
             Claim::Module(slot) if self.late.fetch_add(1, Ordering::Relaxed) < MAX_LATE => return Some(slot),
             Claim::Module(_) => |missing| &mut missing.unnamed,
             Claim::Nothing => return None,
-            Claim::Missing => |missing| &mut missing.unnamed,
+            Claim::Missing(_) => |missing| &mut missing.unnamed,
             Claim::Unknown => |missing| &mut missing.unknown,
         };
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        if lacks_work {
+            missing.lacking.insert(name);
+            self.lacking.fetch_add(1, Ordering::Relaxed);
+        }
         *which(&mut missing).entry(name).or_default() += 1;
         None
+    }
+
+    /// Names of spans that multiply by weights which nobody has told, if there are more of them than `known`, with how many.
+    pub(crate) fn lacking(&self, known: u64) -> Option<(u64, Vec<&'static str>)> {
+        let now = self.lacking.load(Ordering::Relaxed);
+        let names = || self.missing.lock().unwrap_or_else(PoisonError::into_inner).lacking.iter().copied().collect();
+        (now != known).then(|| (now, names()))
     }
 
     /// What there is to tell, if anything: `names` are all of the session.

@@ -42,6 +42,8 @@ pub(crate) struct Resolver {
     names: Vec<Arc<NameInfo>>,
     /// Whether any of the names belongs to a module.
     modules: bool,
+    /// Names of spans that multiply by weights which nobody has told, with how many there are.
+    lacking: (u64, Vec<&'static str>),
     /// Trees seen before, by the step's name: a step with the same tree takes its paths from here without hashing.
     templates: FxHashMap<u32, Vec<TemplateNode>>,
     scratch: Scratch,
@@ -88,6 +90,7 @@ impl Resolver {
             paths: Paths::new(),
             names: Vec::new(),
             modules: false,
+            lacking: (0, Vec::new()),
             templates: FxHashMap::default(),
             scratch: Scratch::default(),
             outlived_parent: 0,
@@ -216,6 +219,9 @@ impl Resolver {
         self.find_parents(buffer);
         self.find_paths(buffer, around);
         buffer.annotations.sort_unstable_by_key(|(i, _)| *i);
+        if let Some(lacking) = around.shared.watch.lacking(self.lacking.0) {
+            self.lacking = lacking;
+        }
         self.find_work(buffer);
         self.emit(buffer, thread, around, out);
         buffer.items.clear();

@@ -4,8 +4,10 @@ use super::scratch::{Parent, Scratch, TokensAround};
 use super::{Resolver, StepBuffer};
 use crate::annotation::Annotation;
 use crate::modules::{self, StepWork};
+use crate::names::NameInfo;
 use crate::raw::flag;
 use rustc_hash::FxHashSet;
+use std::sync::Arc;
 
 impl Resolver {
     /// Finds the work of a step's modules: the weights are known from loading, the number of tokens from the phase.
@@ -38,8 +40,17 @@ impl Resolver {
             };
             phases.push(phase);
             let name = buffer.items[i as usize].name;
-            let slot = self.names.get(name as usize).and_then(|name| name.module.as_ref());
-            let Some(module) = slot.and_then(|slot| slot.get()) else { continue };
+            let name_info = self.names.get(name as usize);
+            let slot = name_info.and_then(|name| name.module.as_ref());
+            let Some(module) = slot.and_then(|slot| slot.get()) else {
+                let lacks = |of: &Arc<NameInfo>| match &of.module {
+                    Some(slot) => slot.lacks_work(),
+                    None => self.lacking.1.iter().any(|name| **name == *of.name),
+                };
+                // Products of weights that were merged or made after they were read: their work is in no sum.
+                buffer.done.work_missing |= phase != TokensAround::Told && name_info.is_some_and(lacks);
+                continue;
+            };
             let TokensAround::Phase(at, step) = phase else {
                 work[position] = if says_itself { Annotation::new() } else { module.annotation(None) };
                 // If a step is resolved in parts, the phase's tokens are known only at its end.
