@@ -334,8 +334,15 @@ impl OwnSteps {
     #[inline]
     fn begin_or_go_on(&self, outside: bool, window: u64) {
         let Ok(here) = HERE.try_with(Cell::get) else { return };
+        let is_new = here.came_to != window;
         if here.fetched.is_some() && self.next() {
+            if is_new {
+                self.comes_to(window);
+            }
             return;
+        }
+        if is_new {
+            self.comes_to(window);
         }
         if !outside {
             if here.is_open {
@@ -350,17 +357,21 @@ impl OwnSteps {
         self.renew(window);
     }
 
+    /// Another window is open: what goes on may have begun before it, and nobody saw what the thread did until now.
+    #[cold]
+    fn comes_to(&self, window: u64) {
+        let here = here();
+        HERE.set(Here { came_to: window, ..here });
+        let _ = with_patterns(Patterns::forget);
+        if let Some(model) = self.model.as_ref().filter(|_| self.recorded.in_windows && !here.marks_phases) {
+            model.lose();
+        }
+    }
+
     /// What is launched is in no step whose kernels are recorded, although a window is open.
     #[cold]
     fn renew(&self, window: u64) {
-        let mut here = here();
-        if here.came_to != window {
-            here.came_to = window;
-            HERE.set(here);
-            if let Some(model) = self.model.as_ref().filter(|_| self.recorded.in_windows && !here.marks_phases) {
-                model.lose();
-            }
-        }
+        let here = here();
         if here.gave_up_in == window {
             return;
         }

@@ -308,7 +308,12 @@ impl Recording {
 
     /// A range began that may end on any thread: an interval belongs to one. Returns a number for it.
     pub(crate) fn leave_out(&self) -> u64 {
-        self.unrecorded.fetch_add(1, Ordering::Relaxed) + 1
+        let before = self.unrecorded.fetch_add(1, Ordering::Relaxed);
+        // At once: a program may end before the next second.
+        if before == 0 {
+            self.tell();
+        }
+        before + 1
     }
 
     /// What the run says of its ranges and steps beside its tables.

@@ -5,6 +5,13 @@ use candle_core::{DType, Tensor};
 use candlescope_core::{Phase, llm};
 use common::*;
 
+/// One test at a time. What a callsite is told is kept for the whole process: a model that loads while another test's subscriber comes or
+/// goes may find some of its spans off.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// The expected intervals of one forward pass of candle's llama below `decode`, from candle's source.
 fn llama_tree() -> Vec<String> {
     let mut tree = vec!["decode".to_string()];
@@ -27,6 +34,7 @@ fn llama_tree() -> Vec<String> {
 
 #[test]
 fn llama_forwards_give_exactly_that_many_times_the_intervals_of_one() {
+    let _alone = alone();
     const N: usize = 7;
     let (batch, manifest, ()) = record(|| {
         let (model, mut cache) = llama();
@@ -50,6 +58,7 @@ fn llama_forwards_give_exactly_that_many_times_the_intervals_of_one() {
 
 #[test]
 fn quantized_llama_has_its_own_tree() {
+    let _alone = alone();
     const N: usize = 5;
     let (batch, manifest, ()) = record(|| {
         let mut model = quantized_llama();
@@ -82,6 +91,7 @@ fn quantized_llama_has_its_own_tree() {
 
 #[test]
 fn bert_has_its_own_tree() {
+    let _alone = alone();
     const N: usize = 4;
     let (batch, manifest, ()) = record(|| {
         let model = bert();
@@ -108,6 +118,7 @@ fn bert_has_its_own_tree() {
 
 #[test]
 fn without_marked_phases_the_outermost_spans_are_the_steps() {
+    let _alone = alone();
     const N: usize = 2;
     let (batch, _, ()) = record(|| {
         let (model, mut cache) = llama();
@@ -128,6 +139,7 @@ fn without_marked_phases_the_outermost_spans_are_the_steps() {
 
 #[test]
 fn a_model_cloned_into_two_threads_shares_its_spans_and_no_trouble() {
+    let _alone = alone();
     const N: usize = 20;
     let (batch, manifest, ()) = record(|| {
         let (model, cache) = llama();
@@ -166,6 +178,7 @@ fn a_model_cloned_into_two_threads_shares_its_spans_and_no_trouble() {
 
 #[test]
 fn a_layer_installed_after_the_model_loaded_says_so() {
+    let _alone = alone();
     let (model, mut cache) = llama();
     let (batch, manifest, ()) = record(|| {
         let _step = llm::prefill(llm::Tokens::new(4).context(4));
@@ -180,6 +193,7 @@ fn a_layer_installed_after_the_model_loaded_says_so() {
 
 #[test]
 fn recording_changes_no_result() {
+    let _alone = alone();
     let (model, cache) = llama();
     let forward = || -> Vec<f32> {
         let logits: Tensor = model.forward(&tokens(5), 0, &mut cache.clone()).unwrap();
