@@ -253,11 +253,12 @@ impl Patterns {
         let Some(length) = (1..=LONGEST).find(repeats) else { return };
         let mut pattern = Pattern { length, ..Pattern::NONE };
         pattern.stretches[..length].copy_from_slice(&self.seen[KEPT - length..]);
-        if self.patterns < MOST && pattern.size() >= self.least {
-            if let Some(pattern) = self.found.numbered(pattern) {
-                self.known[self.patterns] = pattern;
-                self.patterns += 1;
-            }
+        if self.patterns < MOST
+            && pattern.size() >= self.least
+            && let Some(pattern) = self.found.numbered(pattern)
+        {
+            self.known[self.patterns] = pattern;
+            self.patterns += 1;
         }
     }
 }

@@ -2,6 +2,7 @@
 //! on days of the test's choice, and the dashboard that shows it.
 
 use super::dashboards::{FLEET, queries};
+use super::server_of_grafana::Grafana;
 use super::{by_the_reader, dashboards};
 use candlescope_figures::Analysis;
 use candlescope_reader::{ReadLimits, Run};
@@ -113,4 +114,28 @@ fn figures_of_many_runs_are_in_prometheus_as_they_are_in_the_summary_and_every_p
     let listed = prometheus.query(&format!("count_over_time({change}[60d])")).expect("answers");
     assert_eq!(listed.len(), changes, "{listed:?}");
     dashboards::check(FLEET, &dashboards::read(FLEET));
+}
+
+/// The same panels as Grafana asks, of its own provisioning.
+#[test]
+#[ignore = "builds Grafana, a quarter of an hour: make test-grafana"]
+fn panels_of_many_runs_answer_through_a_real_grafana() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let now_s =
+        i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()).expect("fits");
+    let [apart, mixed] = summaries(dir.path(), now_s);
+    let prometheus = Prometheus::start_of(&[&open_metrics(&apart, "/data/a"), &open_metrics(&mixed, "/data/b")]);
+    let grafana = Grafana::start(prometheus.address, prometheus.address);
+    let written = dashboards::read(FLEET);
+    let kept = grafana.get(&format!("/api/dashboards/uid/{}", written["uid"].as_str().expect("uid")));
+    assert_eq!((&kept["meta"]["provisioned"], &kept["dashboard"]["panels"]), (&true.into(), &written["panels"]));
+    let mut answered = 0;
+    for (of, mut target) in dashboards::targets(FLEET) {
+        target["expr"] = by_the_reader(target["expr"].as_str().expect("expr")).into();
+        let values = grafana.query_since(&target, "now-20d", 6 * 3_600_000);
+        assert!(values.iter().any(|value| value.is_finite()), "{of}: {target} stays empty");
+        answered += 1;
+    }
+    assert!(answered > 7, "{answered} queries are not all there are");
+    println!("{answered} queries of the dashboard of many runs answered by a real Grafana");
 }

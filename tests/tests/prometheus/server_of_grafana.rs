@@ -1,6 +1,6 @@
 //! Grafana itself as a child process, with the repository's provisioning.
 
-use super::dashboards::{DASHBOARDS, read};
+use super::dashboards::{all, read};
 use candlescope_testkit::ROOT;
 use candlescope_testkit::services::{Service, free_addresses, from_script, get, post};
 use serde_json::{Value, json};
@@ -57,8 +57,7 @@ impl Grafana {
             .env("GF_ANALYTICS_CHECK_FOR_UPDATES", "false");
         let mut service = Service::start(command);
         // It responds before it has read the last dashboard.
-        let uids: Vec<String> =
-            DASHBOARDS.iter().map(|name| read(name)["uid"].as_str().expect("uid").to_string()).collect();
+        let uids: Vec<String> = all().map(|name| read(name)["uid"].as_str().expect("uid").to_string()).collect();
         let has = |uid: &String| get(address, &format!("/api/dashboards/uid/{uid}")).is_ok();
         let lists = |body: String| uids.iter().all(|uid| body.contains(uid.as_str()));
         service.wait_until(|| get(address, "/api/search?type=dash-db").is_ok_and(lists) && uids.iter().all(has));
@@ -73,11 +72,16 @@ impl Grafana {
 
     /// Values of a panel's query over the last minute, requested as the front end does.
     pub(crate) fn query(&self, target: &Value) -> Vec<f64> {
+        self.query_since(target, "now-1m", 1_000)
+    }
+
+    /// The same over the time from `from` on.
+    pub(crate) fn query_since(&self, target: &Value, from: &str, interval_ms: u64) -> Vec<f64> {
         let mut query = target.clone();
         query["datasource"] = json!({ "type": "prometheus", "uid": "prometheus" });
-        query["intervalMs"] = json!(1000);
+        query["intervalMs"] = json!(interval_ms);
         query["maxDataPoints"] = json!(100);
-        let body = json!({ "queries": [query], "from": "now-1m", "to": "now" }).to_string();
+        let body = json!({ "queries": [query], "from": from, "to": "now" }).to_string();
         let answer = post(self.address, "/api/ds/query", &body).unwrap_or_else(|error| panic!("{target}: {error}"));
         let answer: Value = serde_json::from_str(&answer).expect("JSON");
         let result = &answer["results"][target["refId"].as_str().expect("a name")];
