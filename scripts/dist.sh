@@ -36,7 +36,7 @@ try() {
   $candlescope query "SELECT count(*) AS n FROM spans" "$run/first" --json | grep -q '"n"'
 }
 
-# The same where nothing else is: no shell, no library, no certificate, only the devices and /proc that any container has.
+# The same where nothing else is: no shell, no library, no certificate, and neither devices nor /proc, of which even a container has some.
 try_alone() {
   local root run
   root=$(mktemp -d)

@@ -59,8 +59,8 @@ fn begin() -> bool {
         #[cfg(feature = "gpu")]
         if claimed() {
             listen();
+            load_first();
         }
-        load_first();
         at_first_launch(end_early);
         recording().is_some()
     });
@@ -79,9 +79,9 @@ fn begin() -> bool {
 
 /// Loads CUPTI before anything of ours is registered for the end of the process: what is registered last is called first, and a session
 /// that ends after CUPTI has gone waits for it in vain. Where there is none, the recorder says so.
+#[cfg(feature = "gpu")]
 fn load_first() {
-    #[cfg(feature = "gpu")]
-    if driver::is_loaded() && claimed() && records_kernels() {
+    if driver::is_loaded() && records_kernels() {
         let _ = candlescope_collectors::cupti::probe();
     }
 }
