@@ -9,8 +9,8 @@ use super::options::CompareOptions;
 use super::sampled::Sampled;
 use super::step_times::{DeviceCounts, by_kind, sampled};
 use candlescope_figures::figures::{Figures, NOT_OF_KERNELS};
+use candlescope_figures::kernel_class::KernelClass;
 use candlescope_figures::known::RunContents;
-use candlescope_figures::operation_class::OperationClass;
 use candlescope_figures::reading::Pass;
 use candlescope_figures::{Analysis, StepRow};
 use candlescope_reader::Run;
@@ -57,7 +57,7 @@ pub struct ProgramSteps {
     /// Kernels, launches and copies of a recorded step.
     pub counts: BTreeMap<String, f64>,
     /// The device's work in a recorded step.
-    pub classes: BTreeMap<OperationClass, ClassTime>,
+    pub classes: BTreeMap<KernelClass, ClassTime>,
     /// Energy of a step in joules, if its GPU was sampled for long enough.
     pub joules: Option<f64>,
     /// A step as a CUDA graph in seconds, by replay; see [`Program::with_graphs`].
@@ -258,7 +258,7 @@ impl Programs {
     }
 
     /// Classes of either, those that differ most first.
-    pub fn classes(&self) -> Vec<(OperationClass, ClassTime, ClassTime)> {
+    pub fn classes(&self) -> Vec<(KernelClass, ClassTime, ClassTime)> {
         let (a, b) = self.steps();
         let all: std::collections::BTreeSet<_> = a.classes.keys().chain(b.classes.keys()).copied().collect();
         let of = |steps: &ProgramSteps, class| steps.classes.get(&class).copied().unwrap_or_default();
@@ -273,10 +273,10 @@ impl Programs {
 struct ClassTimes {
     /// By number of a step: its kind.
     of_step: HashMap<u64, String>,
-    sums: HashMap<String, BTreeMap<OperationClass, ClassTime>>,
+    sums: HashMap<String, BTreeMap<KernelClass, ClassTime>>,
     recorded: HashMap<String, HashSet<u64>>,
     /// Programs launch few different kernels.
-    names: HashMap<String, OperationClass>,
+    names: HashMap<String, KernelClass>,
 }
 
 /// Names that are kept; of further ones the class is found each time.
@@ -288,7 +288,7 @@ impl ClassTimes {
         Self { of_step, sums: HashMap::new(), recorded: HashMap::new(), names: HashMap::new() }
     }
 
-    fn of_kind(&self, kind: &str) -> BTreeMap<OperationClass, ClassTime> {
+    fn of_kind(&self, kind: &str) -> BTreeMap<KernelClass, ClassTime> {
         let steps = self.recorded.get(kind).map_or(1.0, |steps| steps.len().max(1) as f64);
         let each = |time: &ClassTime| ClassTime { kernels: time.kernels / steps, ns: time.ns / steps };
         self.sums.get(kind).into_iter().flatten().map(|(class, time)| (*class, each(time))).collect()
@@ -312,14 +312,14 @@ impl Pass for ClassTimes {
                 KernelKind::Kernel => match names.get(&*kernel.name) {
                     Some(class) => *class,
                     None => {
-                        let class = OperationClass::of(&kernel.name);
+                        let class = KernelClass::of(&kernel.name);
                         if names.len() < MOST_NAMES {
                             names.insert(kernel.name.to_string(), class);
                         }
                         class
                     }
                 },
-                KernelKind::Memcpy | KernelKind::Memset => OperationClass::Copy,
+                KernelKind::Memcpy | KernelKind::Memset => KernelClass::Copy,
             };
             if !recorded.contains_key(kind) {
                 recorded.insert(kind.clone(), HashSet::new());

@@ -118,15 +118,15 @@ pub(super) fn kind_facts(
         let mut counts: BTreeMap<String, f64> = device.each(name);
         let sum = |of: &dyn Fn(&StepRow) -> Option<f64>| steps.iter().map(|step| of(step)).sum::<Option<f64>>();
         let tokens = sum(&|step| step.counted_tokens().map(f64::from));
-        let bytes = sum(&|step| step.bytes.map(|n| n as f64));
+        let bytes = sum(&|step| step.work.bytes.map(|n| n as f64));
         let whole = |n: Option<u64>| n.map(|n| n as f64);
         let figures: [(&str, Option<f64>); 6] = [
             ("intervals", sum(&|step| (step.intervals_lost.unwrap_or(0) == 0).then_some(step.intervals as f64))),
             ("tokens", tokens),
-            ("flops", sum(&|step| whole(step.flops))),
-            ("flops_executed", sum(&|step| whole(step.flops_executed))),
+            ("flops", sum(&|step| whole(step.work.flops))),
+            ("flops_executed", sum(&|step| whole(step.work.flops_executed))),
             ("bytes", bytes),
-            ("io_bytes", sum(&|step| whole(step.io_bytes))),
+            ("io_bytes", sum(&|step| whole(step.work.io_bytes))),
         ];
         counts.extend(figures.into_iter().filter_map(|(name, sum)| Some((name.to_string(), sum? / n))));
         let facts = KindFacts {

@@ -163,9 +163,9 @@ fn elapsed(steps: &[&StepRow], source: GpuSource, busy: Option<&Busy>) -> Option
         wall_ns: total(measured.iter().map(|(step, _)| step.dur_ns)),
         total_ns: measured_ns as f64 / measured.len() as f64 * steps.len() as f64,
         duration: spread_by_request(measured.iter().map(|(step, _)| *step), |step| step.gpu_ns.map(|ns| ns as f64)),
-        tflops: rate(|step| step.flops).map(|per_ns| per_ns / 1e3),
-        tflops_executed: rate(|step| step.flops_executed).map(|per_ns| per_ns / 1e3),
-        gbytes: rate(|step| step.bytes),
-        io_gbytes: rate(|step| step.io_bytes),
+        tflops: rate(|step| step.work.flops).map(|per_ns| per_ns / 1e3),
+        tflops_executed: rate(|step| step.work.flops_executed).map(|per_ns| per_ns / 1e3),
+        gbytes: rate(|step| step.work.bytes),
+        io_gbytes: rate(|step| step.work.io_bytes),
     })
 }

@@ -1,6 +1,6 @@
-//! What a kernel does, as far as findings want to know it: from [what it computes](crate::operation_class).
+//! What a kernel does, as far as findings want to know it: from [what it computes](crate::kernel_class).
 
-use crate::operation_class::OperationClass;
+use crate::kernel_class::KernelClass;
 
 /// What a kernel does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,12 +22,12 @@ pub enum KernelFamily {
 impl KernelFamily {
     /// By name.
     pub fn of(name: &str) -> Self {
-        match OperationClass::of(name) {
-            OperationClass::Gemm | OperationClass::Attention => Self::Matrix,
-            OperationClass::Cast => Self::Cast,
-            OperationClass::Copy => Self::Move,
-            OperationClass::Dequantise => Self::Dequantise,
-            OperationClass::Communication => Self::Communicate,
+        match KernelClass::of(name) {
+            KernelClass::Gemm | KernelClass::Attention => Self::Matrix,
+            KernelClass::Cast => Self::Cast,
+            KernelClass::Copy => Self::Move,
+            KernelClass::Dequantise => Self::Dequantise,
+            KernelClass::Communication => Self::Communicate,
             _ => Self::Other,
         }
     }

@@ -3,6 +3,7 @@
 use super::gpu_time::{Estimate, Sampled, estimate};
 use super::kernel_sums::Kernels;
 use super::path_totals::{Intervals, PathTotals};
+use super::stated_work::StatedWork;
 use super::tree::{Tree, TreeRow, ratio};
 use candlescope_schema::GpuSource;
 use std::collections::BTreeMap;
@@ -30,21 +31,12 @@ pub struct Operator {
     pub self_share: f64,
     /// `total_ns` ÷ the time of all steps.
     pub total_share: f64,
-    /// FLOPs, of everything below it too.
-    pub flops: Option<u64>,
-    /// Executed FLOPs, of everything below it too.
-    pub flops_executed: Option<u64>,
-    /// Bytes of weights and KV cache, of everything below it too.
-    pub bytes: Option<u64>,
-    /// The same with activations in and out of the operations.
-    pub io_bytes: Option<u64>,
+    /// Work, of everything below it too.
+    pub work: StatedWork,
     /// FLOP/s over `total_ns`, in 10⁹.
     pub gflops: Option<f64>,
     /// Bytes/s with activations over `total_ns`, in 10⁹.
     pub gbytes: Option<f64>,
-    /// FLOPs ÷ bytes with activations; `None` if activations are not stated, because without them it is only an upper
-    /// bound.
-    pub intensity: Option<f64>,
     /// Element types seen.
     pub dtypes: Vec<String>,
     /// GPU time, if any of its intervals has it from the source that the table shows.
@@ -169,13 +161,9 @@ pub fn operators(
                 max_ns: path.max_ns,
                 self_share: ratio(row.self_ns, tree.total_ns),
                 total_share: row.share,
-                flops: row.flops,
-                flops_executed: row.flops_executed,
-                bytes: row.bytes,
-                io_bytes: row.io_bytes,
-                gflops: rate(row.flops),
-                gbytes: rate(row.io_bytes),
-                intensity: row.flops.zip(row.io_bytes).filter(|(_, b)| *b > 0).map(|(f, b)| f as f64 / b as f64),
+                work: row.work,
+                gflops: rate(row.work.flops),
+                gbytes: rate(row.work.io_bytes),
                 dtypes: path.dtypes.clone(),
                 gpu,
                 launches_per_call: launched
@@ -227,8 +215,8 @@ fn gpu(
         self_ns,
         self_share: self_ns.and_then(share),
         total_share: share(total_ns),
-        tflops: rate(row.flops).map(|per_ns| per_ns / 1e3),
-        gbytes: rate(row.io_bytes),
+        tflops: rate(row.work.flops).map(|per_ns| per_ns / 1e3),
+        gbytes: rate(row.work.io_bytes),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sums over the intervals of each path, which other passes use.
 
 use super::gpu_time::{GROUPS, GpuBySource};
+use super::stated_work::StatedWork;
 use super::usual_steps::{UsualSteps, UsualTime};
 use candlescope_schema::{PathInfo, SpanRecord};
 use std::collections::BTreeMap;
@@ -31,19 +32,12 @@ pub struct PathTotals {
     pub min_ns: u64,
     /// Longest one.
     pub max_ns: u64,
-    /// FLOPs annotated on the intervals themselves; `None` where none is.
-    pub flops: Option<u64>,
-    /// Executed FLOPs annotated on the intervals themselves, or `flops` for those without; `None` if no interval has
-    /// either.
-    pub flops_executed: Option<u64>,
-    /// Bytes of weights and KV cache annotated on the intervals themselves; `None` where none is.
-    pub bytes: Option<u64>,
-    /// The same with activations; `None` where none is.
-    pub io_bytes: Option<u64>,
+    /// Work annotated on the intervals themselves.
+    pub work: StatedWork,
     /// Some intervals state FLOPs or bytes, but no activations: a sum would be too small.
     pub io_missing: bool,
-    /// What is annotated on the intervals in steps whose kernels were recorded.
-    pub recorded: RecordedWork,
+    /// The same of the intervals in steps whose kernels were recorded: what the kernels' time is held against.
+    pub recorded: StatedWork,
     /// The same in usual steps, without those that a stall or a cold start made far longer.
     pub usual: UsualTime,
     /// GPU time, by what measured it.
@@ -93,24 +87,6 @@ impl ThreadTimes {
     }
 }
 
-/// Work of the intervals of one path in steps whose kernels were recorded: what the kernels' time is held against.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RecordedWork {
-    /// FLOPs; `None` where no interval states them.
-    pub flops: Option<u64>,
-    /// Bytes of weights and KV cache.
-    pub bytes: Option<u64>,
-    /// The same with activations.
-    pub io_bytes: Option<u64>,
-}
-
-/// Adds what an interval states.
-fn plus(into: &mut Option<u64>, more: Option<u64>) {
-    if let Some(more) = more {
-        *into = Some(into.unwrap_or(0).saturating_add(more));
-    }
-}
-
 impl PathTotals {
     /// Totals of a path without intervals.
     pub(super) fn of(path: &PathInfo) -> Self {
@@ -130,19 +106,11 @@ impl PathTotals {
         self.calls += 1;
         self.replayed += u64::from(span.graph.is_some());
         self.threads.add(span);
+        let work = StatedWork::of_span(span);
         if recorded {
-            plus(&mut self.recorded.flops, span.flops);
-            plus(&mut self.recorded.bytes, span.bytes);
-            plus(&mut self.recorded.io_bytes, span.io_bytes);
+            self.recorded.add(work);
         }
-        for (into, more) in [
-            (&mut self.flops, span.flops),
-            (&mut self.flops_executed, span.flops_executed.or(span.flops)),
-            (&mut self.bytes, span.bytes),
-            (&mut self.io_bytes, span.io_bytes),
-        ] {
-            plus(into, more);
-        }
+        self.work.add(work);
         self.io_missing |= (span.flops.is_some() || span.bytes.is_some()) && span.io_bytes.is_none();
         if let Some(dtype) = span.dtype
             && !self.dtypes.iter().any(|known| known == dtype.as_str())

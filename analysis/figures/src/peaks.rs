@@ -182,13 +182,13 @@ fn rates(operator: &Operator) -> (Option<f64>, Option<f64>) {
         Some(gpu) => {
             let flops = gpu.tflops.map(|tera| tera * 1e12);
             // Kernels that run at once count with the time that they take together, as in `gbytes`.
-            let part = operator.bytes.zip(operator.io_bytes).filter(|(_, all)| *all > 0);
+            let part = operator.work.bytes.zip(operator.work.io_bytes).filter(|(_, all)| *all > 0);
             let bytes = gpu.gbytes.zip(part).map(|(giga, (bytes, all))| giga * 1e9 * bytes as f64 / all as f64);
-            (flops, bytes.or_else(|| per_second(operator.bytes, gpu.total_ns)))
+            (flops, bytes.or_else(|| per_second(operator.work.bytes, gpu.total_ns)))
         }
         None => {
             let ns = operator.total_ns as f64;
-            (per_second(operator.flops, ns), per_second(operator.bytes, ns))
+            (per_second(operator.work.flops, ns), per_second(operator.work.bytes, ns))
         }
     }
 }

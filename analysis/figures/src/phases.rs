@@ -8,6 +8,7 @@
 use super::covered::{Covered, Part};
 use super::path_totals::{Intervals, by_rollup};
 use super::rates::RateErrors;
+use super::stated_work::StatedWork;
 use super::stats::{Distribution, total, total_if_known};
 use super::step_rows::{StepRow, spread_by_request};
 use super::tree::ratio;
@@ -56,14 +57,8 @@ pub struct PhaseRow {
     pub tokens_per_s: Option<f64>,
     /// Errors of the rates if steps were sampled; `None` if all steps that ran have their records.
     pub rate_errors: Option<RateErrors>,
-    /// Analytic FLOPs.
-    pub flops: Option<u64>,
-    /// Executed FLOPs, masked work included.
-    pub flops_executed: Option<u64>,
-    /// Analytic bytes of weights and KV cache.
-    pub bytes: Option<u64>,
-    /// The same with activations in and out of every operation.
-    pub io_bytes: Option<u64>,
+    /// Work of all of them; a figure is `None` if a step does not state it.
+    pub work: StatedWork,
     /// FLOP/s in 10⁹.
     pub gflops: Option<f64>,
     /// Executed FLOP/s in 10⁹.
@@ -72,8 +67,6 @@ pub struct PhaseRow {
     pub gbytes: Option<f64>,
     /// Bytes/s with activations in 10⁹.
     pub io_gbytes: Option<f64>,
-    /// FLOPs ÷ bytes with activations; `None` if activations are not stated.
-    pub intensity: Option<f64>,
     /// GPU time of the steps that have it.
     pub gpu: Option<PhaseGpu>,
     /// Durations of single steps in nanoseconds.
@@ -160,8 +153,12 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, cover
     let new_tokens = sum(|s| s.new_tokens.map(u64::from));
     let all_new = new_tokens.is_some();
     let tokens = new_tokens.or_else(|| sum(|s| s.tokens.map(u64::from)));
-    let (flops, bytes, io_bytes) = (sum(|s| s.flops), sum(|s| s.bytes), sum(|s| s.io_bytes));
-    let flops_executed = sum(|s| s.flops_executed);
+    let work = StatedWork {
+        flops: sum(|s| s.work.flops),
+        flops_executed: sum(|s| s.work.flops_executed),
+        bytes: sum(|s| s.work.bytes),
+        io_bytes: sum(|s| s.work.io_bytes),
+    };
     let open = covered.open(name, merged_but_touching(steps.iter().map(|s| (s.start_ns, s.end_ns()))));
     let union_ns = length(&open);
     let tokens_of: fn(&StepRow) -> Option<u64> =
@@ -197,15 +194,11 @@ fn row(name: &str, steps: &[&StepRow], inside: Option<String>, whole: u64, cover
         tokens,
         tokens_per_s: rate(tokens, tokens_of).map(|rate| rate * 1e9),
         rate_errors: RateErrors::of(covered, &open, steps, &parts, tokens_of),
-        flops,
-        flops_executed,
-        bytes,
-        io_bytes,
-        gflops: rate(flops, |s| s.flops),
-        gflops_executed: rate(flops_executed, |s| s.flops_executed),
-        gbytes: rate(bytes, |s| s.bytes),
-        io_gbytes: rate(io_bytes, |s| s.io_bytes),
-        intensity: flops.zip(io_bytes).filter(|(_, b)| *b > 0).map(|(f, b)| f as f64 / b as f64),
+        work,
+        gflops: rate(work.flops, |s| s.work.flops),
+        gflops_executed: rate(work.flops_executed, |s| s.work.flops_executed),
+        gbytes: rate(work.bytes, |s| s.work.bytes),
+        io_gbytes: rate(work.io_bytes, |s| s.work.io_bytes),
         gpu: PhaseGpu::of(steps),
         duration: spread_by_request(steps.iter().copied(), |s| Some(s.dur_ns as f64)),
     }

@@ -67,10 +67,10 @@ impl RateErrors {
         Some(Self {
             windows: times.iter().filter(|time| **time > 0.0).count() as u64,
             tokens: error(tokens),
-            flops: error(|s| s.flops),
-            flops_executed: error(|s| s.flops_executed),
-            bytes: error(|s| s.bytes),
-            io_bytes: error(|s| s.io_bytes),
+            flops: error(|s| s.work.flops),
+            flops_executed: error(|s| s.work.flops_executed),
+            bytes: error(|s| s.work.bytes),
+            io_bytes: error(|s| s.work.io_bytes),
         })
     }
 }

@@ -203,7 +203,7 @@ impl Contexts {
         let contexts: Vec<f64> = step.serves.iter().map(&mut after).collect();
         let all: f64 = contexts.iter().sum();
         // Each sequence's keys and values are read once in a step, whatever the number of its new tokens.
-        let of_kv = self.kv_bytes.zip(step.bytes).filter(|(_, bytes)| *bytes > 0);
+        let of_kv = self.kv_bytes.zip(step.work.bytes).filter(|(_, bytes)| *bytes > 0);
         let of_kv = of_kv.map_or(0.0, |(kv, bytes)| (kv * all / bytes as f64).min(1.0));
         let by_tokens = |served: &Served| Served::share(&step.serves, served.request).unwrap_or(0.0);
         let share = |(served, context): (&Served, &f64)| {
@@ -217,6 +217,7 @@ impl Contexts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stated_work::StatedWork;
     use candlescope_schema::{HostNs, PathInfo, StepRecord, ThreadInfo, TraceId};
     use std::sync::Arc;
 
@@ -298,7 +299,8 @@ mod tests {
         // 128 bytes a token: of 10 kB that the step reads, 40 × 128 are keys and values, three quarters of them the first's.
         let prompts = step(0, 0, 1, &[Served::new(1, 29, 1)]);
         let others = step(0, 1, 2, &[Served::new(2, 9, 1)]);
-        let shared = StepRow { bytes: Some(10_240), ..step(0, 10, 20, &[Served::new(1, 1, 1), Served::new(2, 1, 1)]) };
+        let work = StatedWork { bytes: Some(10_240), ..StatedWork::default() };
+        let shared = StepRow { work, ..step(0, 10, 20, &[Served::new(1, 1, 1), Served::new(2, 1, 1)]) };
         let shares = Shares::of(&manifest, &[], &[prompts, others, shared], &|_| false, &[]);
         let ms = |request: u64| shares.requests[request as usize - 1].step_ns / MS as f64 - 1.0;
         assert!((ms(1) - 10.0 * (0.5 * 0.5 + 0.5 * 0.75)).abs() < 1e-9, "{shares:?}");

@@ -1,6 +1,7 @@
 //! A step as the passes keep it, not as its record, because a run may have millions: 20 million records would take 2 GB
 //! more.
 
+use super::stated_work::StatedWork;
 use super::stats::{Distribution, total_if_known};
 use candlescope_schema::stretches::{StepTime, Stretch, merged};
 use candlescope_schema::{GpuSource, PathInfo, Phase, Ran, Served, StepRecord, UnrecordedStep};
@@ -46,14 +47,8 @@ pub struct StepRow {
     pub context_sum: Option<u64>,
     /// Sequences that go on.
     pub sequences: Option<u32>,
-    /// Analytic FLOPs.
-    pub flops: Option<u64>,
-    /// FLOPs that are executed, masked ones included.
-    pub flops_executed: Option<u64>,
-    /// Analytic bytes of weights and KV cache.
-    pub bytes: Option<u64>,
-    /// Analytic bytes with activations in and out of operations.
-    pub io_bytes: Option<u64>,
+    /// Its work.
+    pub work: StatedWork,
     /// Whether it is known what its thread did in it: its switches were recorded all the time.
     pub thread_known: bool,
     /// Intervals in it, itself included.
@@ -104,10 +99,7 @@ impl StepRow {
             new_tokens: step.new_tokens,
             context_sum: step.context_sum,
             sequences: step.sequences,
-            flops: step.flops,
-            flops_executed: step.flops_executed,
-            bytes: step.bytes,
-            io_bytes: step.io_bytes,
+            work: StatedWork::of_step(step),
             intervals: step.intervals,
             intervals_lost: step.intervals_lost.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
             unrecorded: step.unrecorded.clone().map(Vec::into_boxed_slice),

@@ -7,6 +7,7 @@
 
 use super::module_groups::{Member, grouped};
 use super::path_totals::{Intervals, PathTotals};
+use super::stated_work::StatedWork;
 use super::stats::total;
 use std::collections::BTreeMap;
 
@@ -42,14 +43,9 @@ pub struct TreeRow {
     pub share: f64,
     /// Whether it has children.
     pub has_children: bool,
-    /// FLOPs of it and everything below it.
-    pub flops: Option<u64>,
-    /// Executed FLOPs of it and everything below it.
-    pub flops_executed: Option<u64>,
-    /// Bytes of weights and KV cache, of it and everything below it.
-    pub bytes: Option<u64>,
-    /// The same with activations; `None` if some of these intervals state work but no activations.
-    pub io_bytes: Option<u64>,
+    /// Work of it and everything below it; its bytes with activations are `None` if some of these intervals state work but
+    /// no activations.
+    pub work: StatedWork,
 }
 
 impl Tree {
@@ -108,10 +104,7 @@ impl Tree {
                 self_ns: totals.map_or(0, |t| t.self_ns),
                 share: ratio(node.total_ns, total_ns),
                 has_children: !below.is_empty(),
-                flops: totals.and_then(|t| t.flops),
-                flops_executed: totals.and_then(|t| t.flops_executed),
-                bytes: totals.and_then(|t| t.bytes),
-                io_bytes: totals.and_then(|t| t.io_bytes),
+                work: totals.map_or_else(StatedWork::default, |t| t.work),
                 rollup: node.rollup,
             });
             let groups = if node.path.is_some() { 0 } else { node.groups };
@@ -123,15 +116,13 @@ impl Tree {
         // Children come after their parents, so adding from the end carries every leaf's work up to its root.
         for row in (0..rows.len()).rev() {
             if let Some(parent) = rows[row].parent {
-                rows[parent].flops = plus(rows[parent].flops, rows[row].flops);
-                rows[parent].flops_executed = plus(rows[parent].flops_executed, rows[row].flops_executed);
-                rows[parent].bytes = plus(rows[parent].bytes, rows[row].bytes);
-                rows[parent].io_bytes = plus(rows[parent].io_bytes, rows[row].io_bytes);
+                let below = rows[row].work;
+                rows[parent].work.add(below);
                 missing[parent] |= missing[row];
             }
         }
         for (row, missing) in rows.iter_mut().zip(missing) {
-            row.io_bytes = row.io_bytes.filter(|_| !missing);
+            row.work.io_bytes = row.work.io_bytes.filter(|_| !missing);
         }
         Self { total_ns, rows }
     }
@@ -223,13 +214,6 @@ fn label(rollup: &str, above: Option<&str>) -> String {
     // that module's name says already, where a step is one.
     let last = |text: &str| text.rsplit('/').next().unwrap_or_default().to_string();
     below(rollup, above).or_else(|| below(&last(rollup), above)).unwrap_or_else(|| last(rollup))
-}
-
-fn plus(a: Option<u64>, b: Option<u64>) -> Option<u64> {
-    match (a, b) {
-        (None, None) => None,
-        (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
-    }
 }
 
 /// `part / whole`, 0 if `whole` is 0.

@@ -3,6 +3,7 @@
 //! operation and the time of the step from the same ones.
 
 use super::int_map::IntMap;
+use super::stated_work::StatedWork;
 use super::stats::percentile_of;
 use super::step_rows::StepRow;
 use candlescope_schema::SpanRecord;
@@ -43,12 +44,8 @@ pub struct UsualTime {
     pub calls: u64,
     /// Sum of their durations in nanoseconds.
     pub total_ns: u64,
-    /// FLOPs; `None` where no interval states them.
-    pub flops: Option<u64>,
-    /// Bytes of weights and KV cache.
-    pub bytes: Option<u64>,
-    /// The same with activations.
-    pub io_bytes: Option<u64>,
+    /// Work that they state.
+    pub work: StatedWork,
     /// Their time in each of the steps that are kept by themselves; shorter if the last ones have none.
     pub by_step: Vec<u64>,
 }
@@ -66,13 +63,7 @@ impl UsualTime {
     pub(super) fn add(&mut self, span: &SpanRecord, place: u32) {
         self.calls += 1;
         self.total_ns = self.total_ns.saturating_add(span.host_dur_ns);
-        for (into, more) in
-            [(&mut self.flops, span.flops), (&mut self.bytes, span.bytes), (&mut self.io_bytes, span.io_bytes)]
-        {
-            if let Some(more) = more {
-                *into = Some(into.unwrap_or(0).saturating_add(more));
-            }
-        }
+        self.work.add(StatedWork::of_span(span));
         if place != NOT_SAMPLED {
             let at = place as usize;
             if self.by_step.len() <= at {

@@ -18,7 +18,7 @@ pub(super) fn shown_definitions(analysis: &Analysis) -> impl Iterator<Item = &'s
     show(&["gbytes"], phases.iter().any(|r| r.io_gbytes.is_some()) || operators.iter().any(|o| o.gbytes.is_some()));
     show(
         &["intensity"],
-        phases.iter().any(|r| r.intensity.is_some()) || operators.iter().any(|o| o.intensity.is_some()),
+        phases.iter().any(|r| r.work.intensity().is_some()) || operators.iter().any(|o| o.work.intensity().is_some()),
     );
     on_gpu(analysis, &mut show);
     for used in utilisation(analysis) {

@@ -120,7 +120,7 @@ fn nullable_columns_may_be_absent() {
     write_file(&dir.path().join("spans/part-00000.parquet"), &full.project(&indices).unwrap());
     let analysis = Analysis::of(&Run::open(dir.path()).unwrap());
     assert!(analysis.verdict.ok, "{:?}", analysis.verdict);
-    assert!(analysis.operators.iter().all(|o| o.flops.is_none() && o.gflops.is_none()), "missing stays missing");
+    assert!(analysis.operators.iter().all(|o| o.work.flops.is_none() && o.gflops.is_none()), "missing stays missing");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn modules_that_no_span_holds_are_summed_up_by_their_names() {
     let dir = tempdir().unwrap();
     write_run(dir.path(), &batch, &manifest(&batch), 1000);
     let analysis = Analysis::of(&Run::open(dir.path()).unwrap());
-    let row = |row: &TreeRow| (row.depth, row.label.clone(), row.calls, row.total_ns, row.self_ns, row.flops);
+    let row = |row: &TreeRow| (row.depth, row.label.clone(), row.calls, row.total_ns, row.self_ns, row.work.flops);
     let rows: Vec<_> = analysis.tree.rows.iter().map(row).collect();
     let expected = [
         (0, "decode".to_string(), Some(1), 100, 40, Some(3_000)),

@@ -55,12 +55,12 @@ fn work_is_carried_up_and_rates_are_over_total_time() {
     let order: Vec<_> = operators.iter().map(|o| (o.path.as_str(), o.self_ns)).collect();
     assert_eq!(order, [("decode/block/linear", 65), ("decode/block", 25), ("decode", 10)]);
     let linear = &operators[0];
-    assert_eq!((linear.flops, linear.bytes, linear.io_bytes), (Some(650), Some(65), Some(130)));
+    assert_eq!((linear.work.flops, linear.work.bytes, linear.work.io_bytes), (Some(650), Some(65), Some(130)));
     assert!((linear.gflops.unwrap() - 10.0).abs() < 1e-12, "650 FLOP in 65 ns");
     assert!((linear.gbytes.unwrap() - 2.0).abs() < 1e-12, "130 B in 65 ns");
-    assert!((linear.intensity.unwrap() - 5.0).abs() < 1e-12);
+    assert!((linear.work.intensity().unwrap() - 5.0).abs() < 1e-12);
     let decode = &operators[2];
-    assert_eq!(decode.flops, Some(650), "the whole step's work");
+    assert_eq!(decode.work.flops, Some(650), "the whole step's work");
     assert!((decode.gflops.unwrap() - 6.5).abs() < 1e-12, "over its 100 ns");
     assert!((operators.iter().map(|o| o.self_share).sum::<f64>() - 1.0).abs() < 1e-12);
 }

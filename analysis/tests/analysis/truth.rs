@@ -247,7 +247,7 @@ fn a_cold_start_is_in_no_figure() {
     let [prefill, decode] = &analysis.phases.rows[..] else { panic!("{:?}", analysis.phases) };
     assert_eq!((prefill.steps, prefill.total_ns, decode.steps), (3, 150_000_000, 3));
     assert!(near(prefill.tokens_per_s, 2_560.0) && near(prefill.gflops, 303.0));
-    assert!(near(prefill.intensity, 15_150.0 / 3.0), "over bytes with activations");
+    assert!(near(prefill.work.intensity(), 15_150.0 / 3.0), "over bytes with activations");
     let used = utilisation(&analysis);
     assert!(near(ratio(&used, "prefill", Metric::Mfu, TimeBase::Wall), 0.303), "{used:?}");
     assert!(near(ratio(&used, "decode", Metric::Mbu, TimeBase::Wall), 0.5));

@@ -48,7 +48,7 @@ impl<'a> PhaseBound<'a> {
         let points = phase_points(&recorded.analysis, None);
         recorded
             .outermost()
-            .filter(|row| row.is_phase && (row.flops.is_some() || row.io_bytes.is_some()))
+            .filter(|row| row.is_phase && (row.work.flops.is_some() || row.work.io_bytes.is_some()))
             .map(|row| Self::of(recorded, row, &points))
             .collect()
     }

@@ -6,7 +6,8 @@
 //! takes long however few there are, and the host pays more for a product (cuBLAS chooses a kernel) and for a strided
 //! operand (its layout is uploaded) than for another launch.
 
-use super::classes::ByClass;
+use super::classes::{ByClass, OperationClass};
+use crate::step::Operation;
 use serde::{Deserialize, Serialize};
 
 /// Rates and costs by kind of operation. Times are nanoseconds.
@@ -48,6 +49,49 @@ pub struct Attained {
 }
 
 impl Attained {
+    /// Nanoseconds that an operation takes on the device, once, beside its bytes and FLOPs.
+    pub fn beside_work(&self, operation: &Operation) -> f64 {
+        let others = (operation.kernels - operation.products).max(0.0) + operation.divided;
+        operation.products * self.product_ns
+            + others * self.kernel_ns
+            + operation.strided * self.strided_ns
+            + operation.serial * self.serial_ns
+            + operation.added_bytes / self.bandwidth.pointwise * 1e9
+    }
+
+    /// Nanoseconds that an operation's bytes take, once; what kernels beside the product move is beside its work.
+    pub fn moving(&self, operation: &Operation) -> f64 {
+        (operation.cost.io_bytes() - operation.added_bytes) / self.bandwidth_of(operation) * 1e9
+    }
+
+    /// Bytes/s of an operation.
+    pub fn bandwidth_of(&self, operation: &Operation) -> f64 {
+        let own = self.bandwidth.of(OperationClass::of(operation.name));
+        match operation {
+            Operation { unaligned: true, .. } => self.unaligned_bandwidth.unwrap_or(own),
+            Operation { from_several: true, .. } => self.prompt_attention_bandwidth.unwrap_or(own),
+            _ => own,
+        }
+    }
+
+    /// FLOP/s of an operation, if they are not those of the device.
+    pub fn flops_of(&self, operation: &Operation) -> Option<f64> {
+        (OperationClass::of(operation.name) == OperationClass::Attention).then_some(self.attention_flops)
+    }
+
+    /// Nanoseconds between an operation's kernels and uploads on the device, once.
+    pub fn gaps(&self, operation: &Operation) -> f64 {
+        (operation.kernels + operation.divided + operation.strided) * self.gap_ns
+    }
+
+    /// Nanoseconds that launching an operation takes on the host, once, where another kernel's launch takes `launch_ns`.
+    pub fn launches(&self, operation: &Operation, launch_ns: f64) -> f64 {
+        operation.kernels * launch_ns
+            + operation.divided * self.divided_launch_ns.unwrap_or(launch_ns)
+            + operation.products * self.product_launch_ns
+            + operation.strided * self.strided_launch_ns
+    }
+
     /// Whether all figures can be computed with.
     pub(super) fn is_sound(&self) -> bool {
         let costs = [

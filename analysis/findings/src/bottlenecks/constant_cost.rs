@@ -98,7 +98,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
 /// Products that have no span: attention's with keys and with values, two a layer, where no path of attention states work.
 /// Their number, and the time of a step in paths that state no work, in nanoseconds, which theirs is part of.
 fn unseen_products(scene: &Scene<'_>, step: &StepScene<'_>, each_ns: f64) -> Option<(f64, f64)> {
-    let own = |path: &PathTotals| path.flops.is_some() || path.bytes.is_some() || path.io_bytes.is_some();
+    let own = |path: &PathTotals| path.work.is_stated();
     let paths = || scene.paths.values().filter(|path| step.has(&path.rollup) || path.rollup == step.name);
     if paths().any(|path| own(path) && reads_cache(&path.rollup)) {
         return None;

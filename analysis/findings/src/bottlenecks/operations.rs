@@ -45,7 +45,7 @@ pub(super) struct Operation<'a> {
 /// Those of one kind of step.
 pub(super) fn operations<'a>(scene: &Scene<'a>, step: &StepScene<'a>) -> Vec<Operation<'a>> {
     let inside = scene.paths.values().filter(|path| step.has(&path.rollup) && path.calls > 0);
-    let stated = inside.filter(|path| path.flops.is_some() || path.io_bytes.is_some() || path.bytes.is_some());
+    let stated = inside.filter(|path| path.work.is_stated());
     let all = stated.filter_map(|path| match (scene.on_gpu, step.work) {
         (true, Some(_)) => on_device(step, path),
         (true, None) => None,
@@ -100,9 +100,9 @@ fn on_host<'a>(step: &StepScene<'a>, path: &'a PathTotals) -> Option<Operation<'
         measured_ns: mean_ns,
         median_ns,
         n: path.usual.calls,
-        flops: of(path.usual.flops),
-        io_bytes: of(path.usual.io_bytes.filter(|_| !path.io_missing)),
-        bytes: of(path.usual.bytes),
+        flops: of(path.usual.work.flops),
+        io_bytes: of(path.usual.work.io_bytes.filter(|_| !path.io_missing)),
+        bytes: of(path.usual.work.bytes),
         rows: Vec::new(),
         kernels: 0.0,
     })

@@ -153,7 +153,7 @@ fn kernels(analysis: &Analysis, phase: Phase) -> Option<(f64, u64)> {
 /// Whether the steps of a phase state their work: only then do the names of intervals say what kind of operation they are.
 pub(super) fn states_work(analysis: &Analysis, phase: Phase) -> bool {
     let row = analysis.phases.rows.iter().find(|row| row.is_phase && row.name == phase.as_str());
-    row.is_some_and(|row| row.flops.is_some() || row.bytes.is_some() || row.io_bytes.is_some())
+    row.is_some_and(|row| row.work.is_stated())
 }
 
 /// Which share of the kernels' time in a phase was launched by intervals of this kind; `None` if that is not known.

@@ -222,7 +222,11 @@ fn compare(analysis: &Analysis, outlook: &Outlook) -> Vec<Comparison> {
 }
 
 fn bottlenecks(analysis: &Analysis, points: &[Point]) -> Vec<Bottleneck> {
-    let phases = analysis.phases.rows.iter().filter(|row| row.is_phase && (row.flops.is_some() || row.bytes.is_some()));
+    let phases = analysis
+        .phases
+        .rows
+        .iter()
+        .filter(|row| row.is_phase && (row.work.flops.is_some() || row.work.bytes.is_some()));
     let one = |phase: &candlescope_figures::PhaseRow| {
         let kind = analysis.gpu.kinds.iter().find(|kind| kind.is_phase && kind.name == phase.name);
         let host = kind.and_then(|kind| kind.busy.as_ref()?.launch_bound_share());

@@ -11,7 +11,6 @@
 //! kernel_study ─► from_kernels, which has measured times in the place of roofs
 //! ```
 
-mod attained;
 mod calibrate;
 mod from_kernels;
 mod heat;

@@ -275,7 +275,7 @@ fn operations_of(analysis: &Analysis, phase: &str) -> Vec<(f64, f64)> {
     let inside = |rollup: &str| rollup.split('/').next() == Some(phase);
     let paths = analysis.intervals.paths.iter().filter(|path| inside(&path.rollup));
     let work = |n: Option<u64>| n.unwrap_or(0) as f64;
-    let each = paths.map(|path| (work(path.flops), work(path.io_bytes.filter(|_| !path.io_missing))));
+    let each = paths.map(|path| (work(path.work.flops), work(path.work.io_bytes.filter(|_| !path.io_missing))));
     each.filter(|(flops, bytes)| *flops > 0.0 || *bytes > 0.0).collect()
 }
 
@@ -315,7 +315,7 @@ fn operators(analysis: &Analysis) -> Vec<Achieved> {
     let on_gpu = analysis.ran_on_gpu();
     let one = |operator: &Operator| {
         let phase = operator.path.split('/').next().unwrap_or_default();
-        let stated = operator.flops.is_some() || operator.io_bytes.is_some();
+        let stated = operator.work.flops.is_some() || operator.work.io_bytes.is_some();
         let (over, ns, flops, bytes) = match operator.gpu {
             Some(gpu) => (source_name(gpu.source), Some(gpu.mean_ns), gpu.tflops.map(|t| t * 1e12), giga(gpu.gbytes)),
             None if on_gpu => ("kernels", None, None, None),
@@ -360,7 +360,7 @@ fn kernels(analysis: &Analysis) -> Vec<Achieved> {
         let merged = analysis.kernels.merged.get(path).copied().unwrap_or(1.0);
         let ns = row.total_ns as f64 * merged;
         let of = |work: Option<u64>| (ns > 0.0 && row.calls > 0).then_some(work? as f64 / ns * 1e9);
-        let stated = totals.flops.is_some() || totals.io_bytes.is_some();
+        let stated = totals.work.flops.is_some() || totals.work.io_bytes.is_some();
         let kernel = row.top.as_ref().map_or_else(String::new, |(name, _)| format!(": {name}"));
         Some(Achieved {
             name: format!("{path}{kernel}"),

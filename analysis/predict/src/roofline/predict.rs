@@ -17,7 +17,6 @@
 //! with the layers, and nothing hides them. Launches and kernels are two stations in a row, so a step takes the longest
 //! of all ways that go over from the host to the device at one operation.
 
-use super::attained;
 use super::scenario::Storage;
 use candlescope_figures::Launched;
 use candlescope_work::devices::{Attained, ByClass, Device, Multiply, OperationClass};
@@ -130,8 +129,7 @@ pub fn predict(
     let (flops, flops_executed) = (sum(|o| o.cost.flops), sum(|o| o.cost.flops_executed()));
     let (bytes, io_bytes) = (sum(|o| o.cost.bytes()), sum(|o| o.cost.io_bytes()));
     let kernels = sum(|o| o.kernels);
-    let gap =
-        |t: &OperationTime| device.attained.map_or(0.0, |own| t.operation.calls * attained::gaps(&own, &t.operation));
+    let gap = |t: &OperationTime| device.attained.map_or(0.0, |own| t.operation.calls * own.gaps(&t.operation));
     let gaps: f64 = timed.iter().map(gap).sum();
     let device_ns: Option<f64> = timed.iter().map(|t| t.device_ns).sum();
     let launches_ns = device.launch.map(|cost| {
@@ -194,7 +192,7 @@ pub(super) fn with_times(timed: &[OperationTime], times: &[f64], device: &Device
 /// Nanoseconds that launching an operation takes on the host, once.
 fn launch_ns(operation: &Operation, device: &Device, launch: f64) -> f64 {
     match &device.attained {
-        Some(attained) => attained::launches(attained, operation, launch),
+        Some(attained) => attained.launches(operation, launch),
         None => operation.kernels * launch,
     }
 }
@@ -204,7 +202,7 @@ fn ends<'a>(timed: impl DoubleEndedIterator<Item = (&'a Operation, f64)> + Clone
     let launches = |o: &Operation| o.calls * launch_ns(o, device, launch);
     let on_host: f64 = timed.clone().map(|(operation, _)| launches(operation)).sum();
     let Some(attained) = &device.attained else { return on_host.max(timed.map(|(_, ns)| ns).sum()) };
-    let timed = timed.map(|(operation, ns)| (operation, ns + operation.calls * attained::gaps(attained, operation)));
+    let timed = timed.map(|(operation, ns)| (operation, ns + operation.calls * attained.gaps(operation)));
     let on_device: f64 = timed.clone().map(|(_, ns)| ns).sum();
     // What comes once, after the layers, from the end: the host has launched up to its first kernel, and the device
     // still has it and all after it to do.
@@ -323,23 +321,22 @@ impl Parts {
         let executed = operation.cost.flops_executed();
         let attained = device.attained.as_ref();
         let peak = attained
-            .and_then(|attained| attained::flops(attained, operation))
+            .and_then(|attained| attained.flops_of(operation))
             .or_else(|| device.flops_for(multiply).map(|(flops, _)| flops));
-        let bandwidth = attained.map_or(device.bandwidth, |attained| attained::bandwidth(attained, operation));
+        let bandwidth = attained.map_or(device.bandwidth, |attained| attained.bandwidth_of(operation));
         Self {
             multiply,
             peak,
             bandwidth,
             computing: if executed > 0.0 { peak.map(|peak| executed / peak * 1e9) } else { Some(0.0) },
-            moving: attained
-                .map_or(operation.cost.io_bytes() / bandwidth * 1e9, |attained| attained::moving(attained, operation)),
+            moving: attained.map_or(operation.cost.io_bytes() / bandwidth * 1e9, |attained| attained.moving(operation)),
             linking: match (&device.link, operation.link_bytes) {
                 (_, 0.0) => Some(0.0),
                 (Some(link), sent) => Some(sent / link.bytes_per_s * 1e9),
                 (None, _) => None,
             },
             floor: match attained {
-                Some(attained) => attained::beside_work(attained, operation),
+                Some(attained) => attained.beside_work(operation),
                 None => device.kernel_floor.unwrap_or(0.0) * operation.kernels,
             },
             indexing: device.index_rate.map_or(0.0, |rate| operation.index_steps / rate * 1e9),

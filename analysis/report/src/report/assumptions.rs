@@ -50,7 +50,7 @@ fn machine_peaks(analysis: &Analysis) -> Section {
 }
 
 fn work(analysis: &Analysis) -> Section {
-    let known = analysis.operators.iter().any(|operator| operator.flops.is_some());
+    let known = analysis.operators.iter().any(|operator| operator.work.flops.is_some());
     let said = match known {
         true => {
             "FLOPs and bytes are analytic: computed from the shapes that layers state, not counted by the hardware. A \

@@ -164,10 +164,10 @@ fn cells(o: &Operator, known: &OperatorColumns) -> Vec<Cell> {
         time(Some(o.total_ns as f64)),
         share(Some(o.total_share)),
         time(Some(o.total_ns as f64 / o.entered.max(1) as f64)),
-        o.flops.map_or(missing(), |n| cell(flops(n as f64), n as f64)),
+        o.work.flops.map_or(missing(), |n| cell(flops(n as f64), n as f64)),
         rate(o.gflops),
         rate(o.gbytes),
-        rate(o.intensity),
+        rate(o.work.intensity()),
     ]);
     if known.launches {
         cells.push(rate(o.launches_per_call));

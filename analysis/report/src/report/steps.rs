@@ -118,7 +118,7 @@ fn row(analysis: &Analysis, row: &PhaseRow) -> Row {
         sampled(row.tokens_per_s, |e| e.tokens),
         sampled(row.gflops, |e| e.flops),
         sampled(row.io_gbytes, |e| e.io_bytes),
-        maybe(row.intensity, significant),
+        maybe(row.work.intensity(), significant),
         maybe(row.steps_at_once, significant),
         gpu,
         number(row.intervals),

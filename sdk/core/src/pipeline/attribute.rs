@@ -1,13 +1,19 @@
 //! The drain's end of a recorder of kernels: kernels find the intervals that launched them.
 
+mod inside;
+mod kernel_rows;
+
+pub(crate) use inside::{Attribution, Extent, Inside};
+
 use super::replays::{GraphNodes, Replay, Stands, rows};
 use crate::HostNs;
 use crate::gpu::{ActivitySink, OUTSIDE_WINDOW, RawKernel};
-use crate::record::{Batch, GpuTime, KernelRecord, PathInfo, SEQ_BITS, SpanRecord};
+use crate::record::{Batch, KernelRecord, SpanRecord};
 use crate::run::KernelAccount;
 use crate::shared::Shared;
-use crate::vocabulary::{GpuSource, Phase};
 use crossbeam_channel::{Receiver, Sender};
+use inside::join;
+use kernel_rows::{IntervalPlace, behind, insert_replayed, place, record, replayed_seq, sum_of};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -99,9 +105,6 @@ pub(crate) struct Kernels {
     too_early_ns: u64,
 }
 
-/// First start and last end on the host.
-pub(crate) type Extent = (HostNs, HostNs);
-
 /// A step of a window that is not inside another step of the window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WindowStep {
@@ -123,64 +126,6 @@ enum Launched {
     Outside,
     /// Not known before more steps of a window have come.
     Unknown,
-}
-
-/// Place of an interval, for kernels that come after it has been handed to the exporters.
-#[derive(Debug, Clone)]
-struct IntervalPlace {
-    step: Option<u64>,
-    phase: Option<Phase>,
-    path: Arc<PathInfo>,
-}
-
-/// Sum and extent of the kernels launched inside one interval, including its descendants.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Inside {
-    /// Whether the interval's kernels were recorded.
-    pub(crate) recorded: bool,
-    /// Whether the record of one of them was lost.
-    incomplete: bool,
-    /// Sum of the kernels' durations.
-    pub(crate) sum_ns: u64,
-    /// First start and last end.
-    pub(crate) extent: Option<(HostNs, HostNs)>,
-}
-
-/// The kernels of each span of a batch, in the order of the spans.
-pub(crate) struct Attribution(Vec<Inside>);
-
-impl Attribution {
-    pub(crate) fn per_span(&self) -> impl Iterator<Item = &Inside> {
-        self.0.iter()
-    }
-}
-
-impl Inside {
-    fn of(kernel: &RawKernel) -> Self {
-        let extent = Some((kernel.start, kernel.start.plus_ns(kernel.dur_ns)));
-        Self { recorded: true, incomplete: false, sum_ns: kernel.dur_ns, extent }
-    }
-
-    /// As an interval's time on the device.
-    pub(crate) fn gpu_time(&self) -> Option<GpuTime> {
-        let (start, _) = self.extent?;
-        Some(GpuTime { start, dur_ns: self.sum_ns, source: GpuSource::Cupti })
-    }
-
-    fn add(&mut self, other: Inside) {
-        self.recorded |= other.recorded;
-        self.incomplete |= other.incomplete;
-        self.sum_ns += other.sum_ns;
-        self.extent = join(self.extent, other.extent);
-    }
-}
-
-/// The extent that covers both.
-fn join(one: Option<Extent>, other: Option<Extent>) -> Option<Extent> {
-    match (one, other) {
-        (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
-        (one, other) => one.or(other),
-    }
 }
 
 impl Kernels {
@@ -610,153 +555,6 @@ impl Kernels {
     }
 }
 
-/// The sum of an interval of a form: among those of the replay's rows, or of the batch; of the launcher for one that stands
-/// nowhere.
-fn sum_of<'s>(stands: Stands, own: &'s mut [Inside], inside: &'s mut [Inside], launcher: usize) -> &'s mut Inside {
-    match stands {
-        Stands::Replayed(row) => &mut own[row],
-        Stands::Entered(at) => &mut inside[at],
-        Stands::Nowhere => &mut inside[launcher],
-    }
-}
-
-/// `seq` of the `n`th interval that was not entered but replayed, on the thread of `launcher`: a number that the thread itself
-/// does not reach.
-const fn replayed_seq(launcher: u64, n: u64) -> u64 {
-    let thread = launcher >> SEQ_BITS << SEQ_BITS;
-    thread | 1 << (SEQ_BITS - 1) | n
-}
-
-/// The place behind what the step had entered when span `launcher` launched a graph: there the intervals follow that
-/// were entered later.
-fn behind(spans: &[SpanRecord], launcher: usize, launched: Option<HostNs>) -> usize {
-    let step = spans[launcher].step;
-    let later = |span: &SpanRecord| launched.is_some_and(|at| span.host_start > at);
-    let before = spans[launcher + 1..].iter().take_while(|span| span.step == step && !later(span)).count();
-    launcher + 1 + before
-}
-
-/// Puts rows of replays at these places, which are in the order of the launches.
-fn insert_replayed(spans: &mut Vec<SpanRecord>, inside: &mut Vec<Inside>, mut rows: Vec<(usize, Vec<SpanRecord>)>) {
-    rows.sort_by_key(|(place, _)| *place);
-    for (place, rows) in rows.into_iter().rev() {
-        inside.splice(place..place, rows.iter().map(|_| Inside::default()));
-        spans.splice(place..place, rows);
-    }
-}
-
-fn place(span: &SpanRecord) -> IntervalPlace {
-    IntervalPlace { step: span.step, phase: span.phase, path: span.path.clone() }
-}
-
-fn record(kernel: RawKernel, place: Option<&IntervalPlace>, shared: &Shared) -> KernelRecord {
-    let launched = kernel.launch_start.zip(kernel.launch_dur_ns).map(|(start, dur)| start.plus_ns(dur));
-    let mut record = KernelRecord::new(
-        kernel.kind,
-        kernel.name,
-        kernel.device,
-        kernel.stream,
-        kernel.start,
-        kernel.dur_ns,
-        kernel.correlation,
-    );
-    record.seq = kernel.span.map(|span| shared.seq_of(span));
-    record.span_id = kernel.span;
-    record.step = place.and_then(|p| p.step);
-    record.phase = place.and_then(|p| p.phase);
-    record.path = place.map(|p| p.path.clone());
-    record.grid = kernel.grid;
-    record.block = kernel.block;
-    record.registers = kernel.registers;
-    record.shared_static = kernel.shared_static;
-    record.shared_dynamic = kernel.shared_dynamic;
-    record.bytes = kernel.bytes;
-    record.launch = kernel.launch;
-    record.launch_start = kernel.launch_start;
-    record.launch_dur_ns = kernel.launch_dur_ns;
-    record.queue_delay_ns = launched.map(|end| kernel.start.since(end));
-    record.graph = kernel.graph;
-    record.graph_node = kernel.graph_node;
-    record
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::control::Control;
-    use crate::shared::{Hooks, Rings};
-    use crossbeam_channel::unbounded;
-
-    /// A session with a recorder, the drain's end of it, and the requests to the recorder's thread.
-    fn session() -> (Shared, Kernels, Receiver<Ask>) {
-        let control = Control::new(None, false).with_kernels(None);
-        let rings = Rings { capacity: 64, memory: 0 };
-        let shared = Shared::new(control, Hooks::default(), Vec::new(), rings, unbounded().0);
-        let (ask, asked) = unbounded();
-        (shared, Kernels::new("paper", ask, unbounded().1, Arc::default()), asked)
-    }
-
-    fn begin_step(shared: &Shared) -> WindowStep {
-        let step = shared.control.begin_step(true, || false);
-        assert!(step.kernels, "{step:?}");
-        WindowStep {
-            number: step.number,
-            extent: (HostNs(step.number as i64 * 10), HostNs(step.number as i64 * 10 + 5)),
-        }
-    }
-
-    /// Opens a window and begins all its steps.
-    fn window<const N: usize>(shared: &Shared) -> [WindowStep; N] {
-        let kernels = shared.control.kernels().expect("has a recorder");
-        assert!(kernels.ask(N as u64), "none is open");
-        kernels.ready();
-        std::array::from_fn(|_| begin_step(shared))
-    }
-
-    /// Whether the drain asks now for the window to be closed; if so, closes it.
-    fn closes(kernels: &mut Kernels, shared: &Shared, asked: &Receiver<Ask>) -> bool {
-        kernels.close_window_when_done(shared, &|| HostNs(0));
-        let closes = asked.try_iter().count() > 0;
-        assert!(!closes || shared.control.stop_recorder(), "the recorder can be switched off");
-        closes
-    }
-
-    /// Pretends that the longest wait for a window has passed.
-    fn wait(kernels: &mut Kernels) {
-        let since = kernels.closing_since.expect("is being closed");
-        kernels.closing_since = since.checked_sub(CLOSE_ANYWAY + Duration::from_millis(1));
-    }
-
-    #[test]
-    fn a_captured_step_that_does_not_end_keeps_the_recorder_on_for_a_bounded_time() {
-        let (shared, mut kernels, asked) = session();
-        let recorder = shared.control.kernels().expect("has a recorder");
-        assert!(recorder.ask_for_capture());
-        recorder.ready();
-        assert_eq!(shared.control.open_window(2, true), Some(0..2));
-        let [one, _] = [begin_step(&shared), begin_step(&shared)];
-        kernels.steps_came(&[one]);
-        assert!(!closes(&mut kernels, &shared, &asked) && kernels.closing_since.is_none(), "nobody else pays for it");
-        assert!(!shared.control.begin_step(true, || false).kernels);
-        assert!(!closes(&mut kernels, &shared, &asked));
-        wait(&mut kernels);
-        assert!(closes(&mut kernels, &shared, &asked) && !recorder.is_active());
-    }
-
-    #[test]
-    fn a_step_that_comes_after_its_window_is_none_of_the_next_one() {
-        let (shared, mut kernels, asked) = session();
-        let [one, late] = window(&shared);
-        kernels.steps_came(&[one]);
-        assert!(!closes(&mut kernels, &shared, &asked), "one is missing");
-        wait(&mut kernels);
-        assert!(closes(&mut kernels, &shared, &asked));
-        let [next] = window(&shared);
-        kernels.steps_came(&[late]);
-        assert!(!closes(&mut kernels, &shared, &asked), "the next one's step has not come");
-        assert_eq!(kernels.current, None, "it did not run in this window");
-        kernels.steps_came(&[next]);
-        assert!(closes(&mut kernels, &shared, &asked));
-        assert_eq!(kernels.windows, [one.extent, late.extent, next.extent]);
-    }
-}
+#[path = "attribute/attribute_tests.rs"]
+mod tests;

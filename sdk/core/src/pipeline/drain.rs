@@ -1,33 +1,35 @@
 //! The drain: empties the threads' rings, resolves the records, and hands batches to the exporters' lanes.
 
+mod counts;
+mod links;
+mod source;
+
+pub(crate) use links::{Command, DrainReport, Links, Pace};
+
+use super::CpuMeter;
 use super::ask_filters::Asking;
-use super::capture_run::{CaptureEnd, CaptureRequest, Capturing, Waiting};
-use super::enrich::{Enricher, Resolved};
+use super::capture_run::{CaptureEnd, Capturing, Waiting};
+use super::enrich::Enricher;
 use super::fanout::Lane;
 use super::in_place::InPlace;
 use super::resolve::{Resolver, Surroundings, ThreadStream};
+use super::resolved::Resolved;
 use super::stack_join::Stacks;
-use super::{BackgroundCpu, CpuMeter};
 use crate::HostNs;
 use crate::budget::Cost;
 use crate::clock::TickMapper;
 use crate::diagnostics::panic_message;
 use crate::layer::thread::outlived::OUTLIVED_KEPT;
-use crate::live_manifest::LiveManifest;
 use crate::raw::Raw;
-use crate::record::{Batch, RecordKind, RequestRecord, SampleRecord, SpanId, ThreadInfo};
-use crate::ring_room::RingShare;
-use crate::run::{
-    BudgetKept, ClockInfo, Code, Finding, GpuAccount, InPlaceOverhead, LossCounts, MachineMeter, MachineUse,
-    StackAccount, StepCounts,
-};
-use crate::shared::{RawRequest, Shared, ThreadCounts};
-use crate::tally::Tally;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crate::record::{Batch, RecordKind, RequestRecord, SpanId, ThreadInfo};
+use crate::run::{Code, MachineMeter};
+use crate::shared::{RawRequest, Shared};
+use crossbeam_channel::{RecvTimeoutError, Sender};
 use rustc_hash::FxHashSet;
+use source::{Source, ThreadSums};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -53,66 +55,6 @@ const MAX_THREAD_NAMES: usize = 4_096;
 
 /// How often a budget for the cost of recording is adjusted to what was found.
 const ADJUST_EVERY: Duration = Duration::from_millis(100);
-
-/// Commands to the drain thread.
-pub(crate) enum Command {
-    /// Empty the rings, then flush every exporter; each exporter answers whether it could.
-    Flush(Sender<bool>),
-    /// Begin a run of the next steps.
-    Capture(Box<CaptureRequest>),
-    /// Empty the rings for the last time and answer with the report.
-    Stop(Sender<DrainReport>),
-}
-
-/// What the drain knows when the session ends.
-pub(crate) struct DrainReport {
-    pub(crate) lanes: Vec<Lane>,
-    pub(crate) tally: Tally,
-    pub(crate) clock: ClockInfo,
-    pub(crate) gpu: Option<GpuAccount>,
-    pub(crate) stacks: Option<StackAccount>,
-    pub(crate) in_place: Option<InPlaceOverhead>,
-    pub(crate) budget: Option<BudgetKept>,
-    pub(crate) machine: Option<MachineUse>,
-    /// Most threads without a name of their own that a sample saw.
-    pub(crate) pool_threads: Option<u64>,
-    /// Threads that are writing captured runs.
-    pub(crate) captures: Vec<JoinHandle<()>>,
-}
-
-/// Counts, summed over threads.
-#[derive(Clone, Copy, Default)]
-struct ThreadSums {
-    loss: LossCounts,
-    drained: u64,
-    steps_lost: u64,
-    steps_due: u64,
-    steps_scheduled_out: u64,
-    steps_plain: u64,
-    steps_perturbed: u64,
-    steps_paused: u64,
-    outside_phases: u64,
-}
-
-/// How the drain is connected with the session's other threads.
-pub(crate) struct Links {
-    pub(crate) requests: Receiver<RawRequest>,
-    pub(crate) samples: Receiver<Vec<SampleRecord>>,
-    pub(crate) commands: Receiver<Command>,
-    pub(crate) tally: Arc<Mutex<Tally>>,
-    pub(crate) manifest: Arc<LiveManifest>,
-    pub(crate) background: Arc<BackgroundCpu>,
-}
-
-/// Time limits and costs that the drain works with.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
-    pub(crate) interval: Duration,
-    /// Longest time that the device gets at the end to reach the marks in its queue.
-    pub(crate) gpu_patience: Duration,
-    /// Cost of an interval, for the manifests of captures.
-    pub(crate) per_interval_ns: f64,
-}
 
 /// The thread `cs-drain`.
 pub(crate) struct Drain {
@@ -145,17 +87,6 @@ pub(crate) struct Drain {
     round_began: HostNs,
     /// When the budget was adjusted last.
     adjusted: Instant,
-}
-
-struct Source {
-    stream: ThreadStream,
-    /// No step of the thread that is still open began before.
-    known_until: HostNs,
-    ring: rtrb::Consumer<Raw>,
-    counts: Arc<ThreadCounts>,
-    drained: u64,
-    /// Given back together with the ring.
-    share: Option<RingShare>,
 }
 
 impl Drain {
@@ -559,83 +490,6 @@ impl Drain {
         enricher.advance(shared, urgent, mapper, known_until, send);
     }
 
-    fn tally(&self) -> Tally {
-        let mut sums = self.gone;
-        self.sources.iter().for_each(|source| sums.add(source));
-        let ThreadSums { mut loss, drained, .. } = sums;
-        loss.requests_paused = self.shared.requests_paused.load(Ordering::Relaxed);
-        loss.requests_lost = self.shared.requests_lost.load(Ordering::Relaxed);
-        loss.samples_lost = self.shared.samples_lost.load(Ordering::Relaxed);
-        let mark_ticks = self.shared.gpu.as_ref().map_or(0, |gpu| gpu.counts.ticks.load(Ordering::Relaxed));
-        Tally {
-            loss,
-            drained,
-            steps: self.steps(&sums),
-            counts: self.counts,
-            orphans: self.resolver.orphans,
-            outlived_parent: self.resolver.outlived_parent,
-            step_ns: self.resolver.step_ns,
-            marks_ns: (mark_ticks as f64 * self.mapper.ns_per_tick()) as u64,
-            model_spans: self.resolver.model_spans,
-            helper_spans: self.resolver.helper_spans,
-            phase_steps: self.resolver.phase_steps,
-            hollow_phase_steps: self.resolver.hollow_phase_steps,
-        }
-    }
-
-    /// Steps by what became of them. Those that were to be recorded and have neither arrived nor been lost are still
-    /// open.
-    fn steps(&self, sums: &ThreadSums) -> StepCounts {
-        let resolver = &self.resolver;
-        StepCounts {
-            begun: sums.steps_due
-                + sums.steps_scheduled_out
-                + sums.steps_plain
-                + sums.steps_perturbed
-                + sums.steps_paused,
-            recorded: resolver.steps - resolver.steps_captured,
-            captured: resolver.steps_captured,
-            scheduled_out: sums.steps_scheduled_out,
-            left_plain: sums.steps_plain,
-            perturbed: sums.steps_perturbed,
-            paused: sums.steps_paused,
-            lost: sums.steps_lost,
-            open_at_end: sums.steps_due.saturating_sub(resolver.steps + sums.steps_lost),
-            schedule: self.shared.control.schedule(),
-            budgeted: self.shared.control.budget().is_some(),
-        }
-    }
-
-    /// Says in the verdict that spans of the application are in no figure: they may have been a model's. Those that
-    /// were entered before the first phase was marked have become steps; readers leave them out.
-    fn note_outside_phases(&self) {
-        let mut sums = self.gone;
-        self.sources.iter().for_each(|source| sums.add(source));
-        let before = match self.shared.phases_marked.load(Ordering::Relaxed) {
-            true => self.resolver.application_steps,
-            false => 0,
-        };
-        let entered = sums.outside_phases + before;
-        if entered == 0 {
-            return;
-        }
-        let mut names = Vec::new();
-        self.shared.names.extend(&mut names);
-        let first = self.resolver.application_step.filter(|_| before > 0);
-        let first = first.map_or_else(|| self.shared.outside_phases.load(Ordering::Relaxed), |(_, name)| name);
-        let name = names.get(first as usize);
-        let name = name.map_or_else(String::new, |name| format!("{} ({})", name.name, name.target));
-        let finding = Finding::new(
-            Code::SpansOutsidePhases,
-            "{entered} times a span was entered outside all phases, {name} the first: as this program marks phases, such \
-             spans are taken for the application's and are in no figure",
-            "nothing, if they are the application's; if the model runs in one, mark the pass as a phase: llm::prefill, \
-             llm::decode, llm::encode or llm::vision",
-        );
-        let finding = finding.count("entered", entered).count("before_the_first_phase", before);
-        self.shared.notices.note(finding.text("name", name));
-    }
-
     /// Resolves what is buffered of every thread.
     fn finish_threads(&mut self) {
         let Self { shared, mapper, resolver, sources, resolved, .. } = self;
@@ -724,37 +578,5 @@ fn send_batch(
     }
     for lane in lanes {
         lane.send(&ready);
-    }
-}
-
-impl ThreadSums {
-    fn add(&mut self, source: &Source) {
-        let (counts, loss) = (&source.counts, &mut self.loss);
-        self.drained += source.drained;
-        // Losses are counted after their `emitted`, and read before it, so they are never more. Acquire pairs with the
-        // writer's Release: the records of intervals counted here are visible in the ring.
-        let [ring_full, too_deep, no_ring] =
-            [&counts.ring_full, &counts.too_deep, &counts.no_ring].map(|count| count.load(Ordering::Acquire));
-        let emitted = counts.emitted.load(Ordering::Acquire);
-        loss.emitted += emitted;
-        loss.ring_full += ring_full;
-        loss.too_deep += too_deep;
-        loss.no_ring += no_ring;
-        loss.threads_without_ring += u64::from(source.share.is_none());
-        loss.unmatched_exits += counts.unmatched.load(Ordering::Relaxed);
-        loss.forgotten_guards += counts.forgotten.load(Ordering::Relaxed);
-        // Intervals that are nested too deeply, or whose thread has no ring, are emitted without having been entered
-        // into the stack.
-        let entered =
-            counts.entered.load(Ordering::Relaxed).saturating_sub(Shared::first_seq(source.stream.info.index));
-        loss.open_at_end += entered.saturating_sub(emitted.saturating_sub(too_deep + no_ring));
-        // In this order: a step is counted as due before it is counted as lost.
-        self.steps_lost += counts.steps_lost.load(Ordering::Acquire);
-        self.steps_due += counts.steps_due.load(Ordering::Relaxed);
-        self.steps_scheduled_out += counts.steps_scheduled_out.load(Ordering::Relaxed);
-        self.steps_plain += counts.steps_plain.load(Ordering::Relaxed);
-        self.steps_perturbed += counts.steps_perturbed.load(Ordering::Relaxed);
-        self.steps_paused += counts.steps_paused.load(Ordering::Relaxed);
-        self.outside_phases += counts.outside_phases.load(Ordering::Relaxed);
     }
 }

@@ -6,13 +6,13 @@
 //!
 //! It has no clock of its own and does no I/O: times come in, records go out.
 
-use super::attribute::{Attribution, Kernels, WindowStep};
+use super::attribute::{Attribution, Kernels};
 use super::mark_times::{Lookup, MarkTimes};
+use super::resolved::{ColdStep, Marked, Resolved};
 use super::stack_join::Stacks;
 use crate::HostNs;
 use crate::clock::TickMapper;
 use crate::gpu::{GpuClock, GpuTiming};
-use crate::raw::RawInterval;
 use crate::record::{Batch, GpuTime};
 use crate::run::{CrossCheck, GpuAccount};
 use crate::shared::Shared;
@@ -64,94 +64,6 @@ const CROSS_CHECK_FROM_NS: u64 = 100_000;
 /// possible error of the clocks' correlation over the parent's duration.
 fn nesting_tolerance(parent_ns: i64) -> i64 {
     1_000 + parent_ns / 10_000
-}
-
-/// Records that are resolved, and the marks from which their GPU time is made.
-#[derive(Default)]
-pub(crate) struct Resolved {
-    pub(crate) batch: Batch,
-    marked: Vec<Marked>,
-    /// The steps of windows among them, except those inside other such steps.
-    window_steps: Vec<WindowStep>,
-    /// Steps marked in full although they are cold.
-    cold: Vec<ColdStep>,
-    /// Kinds of steps of which these records contain a warm one with marks of its parts.
-    warm: Vec<u32>,
-    /// The step whose parts are being noted.
-    around: Option<EnclosingStep>,
-    /// Indices of the spans whose kernels were recorded.
-    in_window: Vec<u32>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Marked {
-    /// Index of the span in the batch.
-    span: u32,
-    thread: u32,
-    marks: [u32; 2],
-}
-
-/// A step whose parts' times are used only if no warm step of its kind comes.
-#[derive(Debug, Clone, Copy)]
-struct ColdStep {
-    step: u64,
-    /// Number of the kind's name.
-    kind: u32,
-    /// Indices of its own span and of the last of its parts.
-    root: u32,
-    last: u32,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct EnclosingStep {
-    step: u64,
-    kind: u32,
-    root: u32,
-    cold: bool,
-}
-
-impl Resolved {
-    /// Notes the marks of the span that was added last.
-    pub(crate) fn note(&mut self, item: &RawInterval, thread: u32) {
-        use crate::raw::flag;
-        let span = self.batch.spans.len().saturating_sub(1) as u32;
-        if item.flags & flag::STEP_ROOT != 0 {
-            // In enter order: a step comes before its parts.
-            let cold = item.flags & flag::COLD != 0;
-            self.around = Some(EnclosingStep { step: item.step, kind: item.name, root: span, cold });
-        } else if item.marks != [0; 2]
-            && let Some(around) = self.around.filter(|a| a.step == item.step)
-        {
-            self.note_part(&around, span);
-        }
-        if item.flags & flag::WINDOW_ROOT != 0
-            && let Some(root) = self.batch.spans.last()
-        {
-            let extent = (root.host_start, root.host_start.plus_ns(root.host_dur_ns));
-            self.window_steps.push(WindowStep { number: item.step, extent });
-        }
-        if item.marks != [0; 2] {
-            self.marked.push(Marked { span, thread, marks: item.marks });
-        }
-        if item.flags & flag::KERNELS != 0 {
-            self.in_window.push(span);
-        }
-    }
-
-    /// Notes a marked part of a step.
-    fn note_part(&mut self, around: &EnclosingStep, span: u32) {
-        let EnclosingStep { step, kind, root, cold } = *around;
-        if !cold {
-            if !self.warm.contains(&kind) {
-                self.warm.push(kind);
-            }
-            return;
-        }
-        match self.cold.last_mut().filter(|c| c.step == step) {
-            Some(known) => known.last = span,
-            None => self.cold.push(ColdStep { step, kind, root, last: span }),
-        }
-    }
 }
 
 /// A batch that is held back.
@@ -571,44 +483,5 @@ impl Enricher {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gpu::{DeviceNs, GpuReport, MarkId};
-    use std::num::NonZeroU32;
-
-    #[test]
-    fn a_batch_is_looked_at_where_something_was_learnt_and_no_mark_of_it_twice() {
-        const BATCHES: u32 = 100;
-        let mut enricher = Enricher::new(None, None, true);
-        // In each batch, the first interval ends last on the device.
-        for batch in 0..BATCHES {
-            let marked = (0..10).map(|n| Marked { span: n, thread: 1, marks: [1, batch * 10 + 11 - n] });
-            enricher.held.push_back(HeldBatch::new(Resolved { marked: marked.collect(), ..Resolved::default() }));
-        }
-        let mut mark = 0;
-        let mut learn = |enricher: &mut Enricher, n: u32| {
-            for _ in 0..n {
-                mark += 1;
-                let id = MarkId(NonZeroU32::new(mark).expect("not zero"));
-                let at = Some(DeviceNs(i64::from(mark)));
-                enricher.mark_times.take(GpuReport::Mark { thread: 1, id, device: 0, at });
-            }
-        };
-        let look = |enricher: &mut Enricher| {
-            let before = enricher.mark_times.asked.get();
-            enricher.look_at_held(false);
-            let done = enricher.held.iter().filter(|held| held.waits_for == WaitsFor::Nothing).count();
-            (enricher.mark_times.asked.get() - before, done)
-        };
-        assert_eq!(look(&mut enricher), (100, 0), "one of each batch is enough");
-        assert_eq!(look(&mut enricher), (0, 0), "nothing was learnt");
-        // All marks but the last of the first batch.
-        learn(&mut enricher, 10);
-        assert_eq!(look(&mut enricher), (109, 0));
-        learn(&mut enricher, 1);
-        assert_eq!(look(&mut enricher), (100, 1), "the others are known");
-        learn(&mut enricher, BATCHES * 10);
-        assert_eq!(look(&mut enricher), (99 * 10, 99 + 1));
-        assert_eq!(look(&mut enricher), (0, 100));
-    }
-}
+#[path = "enrich_tests.rs"]
+mod tests;

@@ -13,6 +13,7 @@ mod mark_times;
 pub(crate) mod paths;
 mod replays;
 pub(crate) mod resolve;
+mod resolved;
 pub(crate) mod stack_join;
 pub(crate) mod stack_thread;
 mod thread_places;

@@ -11,9 +11,9 @@ mod scratch;
 mod tree;
 mod work_of_step;
 
-use super::enrich::Resolved;
 use super::in_place::InPlace;
 use super::paths::{Paths, UNIQUE};
+use super::resolved::Resolved;
 use crate::annotation::Annotation;
 use crate::clock::TickMapper;
 use crate::names::{NameInfo, OTHER};

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// What a kernel computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OperationClass {
+pub enum KernelClass {
     /// Products of matrices, and convolutions.
     Gemm,
     /// Attention in one kernel.
@@ -40,10 +40,10 @@ pub enum OperationClass {
     Other,
 }
 
-use OperationClass::*;
+use KernelClass::*;
 
 /// Parts of names in lower case, the first that matches counts: what a kernel multiplies says more than what it converts.
-const RULES: &[(OperationClass, &[&str])] = &[
+const RULES: &[(KernelClass, &[&str])] = &[
     (
         Communication,
         &["nccldevkernel", "ncclkernel", "nvshmem", "allreduce", "all_reduce", "cross_device_reduce", "all_gather"],
@@ -164,7 +164,7 @@ const RULES: &[(OperationClass, &[&str])] = &[
     ),
 ];
 
-impl OperationClass {
+impl KernelClass {
     /// By a kernel's name.
     pub fn of(name: &str) -> Self {
         let name = name.to_ascii_lowercase();
@@ -213,13 +213,13 @@ impl OperationClass {
 /// PyTorch's compiler names a kernel after the operations that it fused (`triton_red_fused_add_mean_mul_pow_rsqrt_0`): the one that
 /// says most counts. What it multiplies itself it makes from a template; other names have products and attention in them whose result
 /// they only work on.
-fn compiled(name: &str) -> OperationClass {
+fn compiled(name: &str) -> KernelClass {
     let among = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let template = ["triton_tem", "triton_mm", "triton_bmm", "triton_flex"].iter().any(|start| name.starts_with(start));
     if template {
         return if among(&["attention", "sdpa", "flex"]) { Attention } else { Gemm };
     }
-    let rules: [(OperationClass, &[&str]); 9] = [
+    let rules: [(KernelClass, &[&str]); 9] = [
         (Softmax, &["softmax"]),
         (Norm, &["rsqrt", "native_layer_norm", "rms_norm"]),
         (Rotary, &["_cos", "_sin"]),
@@ -259,7 +259,7 @@ mod tests {
             ("affine_bf16", Elementwise),
             ("conv2d_bf16", Gemm),
         ] {
-            assert_eq!(OperationClass::of(name), class, "{name}");
+            assert_eq!(KernelClass::of(name), class, "{name}");
         }
     }
 
@@ -315,7 +315,7 @@ mod tests {
             ("void cudnn::ops::nchwToNhwcKernel<float, float>", Copy),
             ("void at::native::bitonicSortKVInPlace<2, -1, 32, 32, float, long>", Sampling),
         ] {
-            assert_eq!(OperationClass::of(name), class, "{name}");
+            assert_eq!(KernelClass::of(name), class, "{name}");
         }
     }
 
@@ -335,7 +335,7 @@ mod tests {
             ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", Communication),
             ("my_own_thing", Other),
         ] {
-            assert_eq!(OperationClass::of(name), class, "{name}");
+            assert_eq!(KernelClass::of(name), class, "{name}");
         }
     }
 }

@@ -1,0 +1,76 @@
+//! Windows that do not end as they should, and steps that come late.
+
+use super::*;
+use crate::control::Control;
+use crate::shared::{Hooks, Rings};
+use crossbeam_channel::unbounded;
+
+/// A session with a recorder, the drain's end of it, and the requests to the recorder's thread.
+fn session() -> (Shared, Kernels, Receiver<Ask>) {
+    let control = Control::new(None, false).with_kernels(None);
+    let rings = Rings { capacity: 64, memory: 0 };
+    let shared = Shared::new(control, Hooks::default(), Vec::new(), rings, unbounded().0);
+    let (ask, asked) = unbounded();
+    (shared, Kernels::new("paper", ask, unbounded().1, Arc::default()), asked)
+}
+
+fn begin_step(shared: &Shared) -> WindowStep {
+    let step = shared.control.begin_step(true, || false);
+    assert!(step.kernels, "{step:?}");
+    WindowStep { number: step.number, extent: (HostNs(step.number as i64 * 10), HostNs(step.number as i64 * 10 + 5)) }
+}
+
+/// Opens a window and begins all its steps.
+fn window<const N: usize>(shared: &Shared) -> [WindowStep; N] {
+    let kernels = shared.control.kernels().expect("has a recorder");
+    assert!(kernels.ask(N as u64), "none is open");
+    kernels.ready();
+    std::array::from_fn(|_| begin_step(shared))
+}
+
+/// Whether the drain asks now for the window to be closed; if so, closes it.
+fn closes(kernels: &mut Kernels, shared: &Shared, asked: &Receiver<Ask>) -> bool {
+    kernels.close_window_when_done(shared, &|| HostNs(0));
+    let closes = asked.try_iter().count() > 0;
+    assert!(!closes || shared.control.stop_recorder(), "the recorder can be switched off");
+    closes
+}
+
+/// Pretends that the longest wait for a window has passed.
+fn wait(kernels: &mut Kernels) {
+    let since = kernels.closing_since.expect("is being closed");
+    kernels.closing_since = since.checked_sub(CLOSE_ANYWAY + Duration::from_millis(1));
+}
+
+#[test]
+fn a_captured_step_that_does_not_end_keeps_the_recorder_on_for_a_bounded_time() {
+    let (shared, mut kernels, asked) = session();
+    let recorder = shared.control.kernels().expect("has a recorder");
+    assert!(recorder.ask_for_capture());
+    recorder.ready();
+    assert_eq!(shared.control.open_window(2, true), Some(0..2));
+    let [one, _] = [begin_step(&shared), begin_step(&shared)];
+    kernels.steps_came(&[one]);
+    assert!(!closes(&mut kernels, &shared, &asked) && kernels.closing_since.is_none(), "nobody else pays for it");
+    assert!(!shared.control.begin_step(true, || false).kernels);
+    assert!(!closes(&mut kernels, &shared, &asked));
+    wait(&mut kernels);
+    assert!(closes(&mut kernels, &shared, &asked) && !recorder.is_active());
+}
+
+#[test]
+fn a_step_that_comes_after_its_window_is_none_of_the_next_one() {
+    let (shared, mut kernels, asked) = session();
+    let [one, late] = window(&shared);
+    kernels.steps_came(&[one]);
+    assert!(!closes(&mut kernels, &shared, &asked), "one is missing");
+    wait(&mut kernels);
+    assert!(closes(&mut kernels, &shared, &asked));
+    let [next] = window(&shared);
+    kernels.steps_came(&[late]);
+    assert!(!closes(&mut kernels, &shared, &asked), "the next one's step has not come");
+    assert_eq!(kernels.current, None, "it did not run in this window");
+    kernels.steps_came(&[next]);
+    assert!(closes(&mut kernels, &shared, &asked));
+    assert_eq!(kernels.windows, [one.extent, late.extent, next.extent]);
+}
