@@ -7,7 +7,7 @@ use candlescope_schema::{SpanRecord, StepRecord};
 pub struct StatedWork {
     /// Analytic FLOPs.
     pub flops: Option<u64>,
-    /// FLOPs that are executed, masked ones included; where nothing says otherwise, those of `flops`.
+    /// FLOPs that are executed, masked ones included; of intervals that do not say, those of `flops`.
     pub flops_executed: Option<u64>,
     /// Analytic bytes of weights and KV cache.
     pub bytes: Option<u64>,
