@@ -168,7 +168,7 @@ check-msrv:
 check-docs:
 	RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc -q --no-deps --target-dir target/docsrs \
 		$(foreach c,$(PUBLISHED),-p $(c)) \
-		--features candlescope/candle,candlescope/prometheus,candlescope/gpu,candlescope/otlp-grpc,candlescope-report/nsys
+		--features candlescope/candle,candlescope/prometheus,candlescope/gpu,candlescope/stacks,candlescope/otlp-grpc,candlescope-report/nsys
 
 # What would be uploaded, without the build: dependencies among ourselves are not on crates.io before the first release.
 check-package:

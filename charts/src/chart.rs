@@ -1,5 +1,6 @@
 //! Lines over two axes, as SVG and as PNG.
 
+use super::legend::TEXT;
 use super::{Axis, label, names_above, png, svg};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -16,7 +17,6 @@ const COLORS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
 ];
 const GRID: RGBColor = RGBColor(215, 215, 215);
-const TEXT: RGBColor = RGBColor(40, 40, 40);
 
 /// A point of a line, with the interval of its value if there is one.
 #[derive(Debug, Clone, Copy, PartialEq)]

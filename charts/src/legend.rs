@@ -8,7 +8,7 @@ const ROW: i32 = 22;
 const LEFT: i32 = 76;
 /// Width of a letter at most, in pixels.
 const LETTER: i32 = 8;
-const TEXT: RGBColor = RGBColor(40, 40, 40);
+pub(crate) const TEXT: RGBColor = RGBColor(40, 40, 40);
 
 /// Where each name stands: left edge and row.
 fn places(names: &[(&str, RGBColor)], width: i32) -> Vec<(i32, i32)> {

@@ -3,11 +3,11 @@
 use crate::full::{FullArgs, Shown};
 use crate::limits::limits;
 use crate::measured_peaks;
+use crate::measured_peaks::ledger_path;
 use crate::output::say;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::read_limited;
 use candlescope_figures::account::AccountOptions;
-use candlescope_findings::ledger::Ledger;
 use candlescope_findings::{AnalyzeOptions, Analyzed, analyze};
 use candlescope_predict::simulation::{Change, SimulationOptions, WhatIf, parse_changes};
 use candlescope_reader::Run;
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     let overhead_ns = (args.launch_overhead * 1e3).round() as u64;
     let account = AccountOptions::default().overhead_ns(overhead_ns).warmup(args.with_warmup);
     let options = AnalyzeOptions::default().account(account).simulation(simulation_options(args)?);
-    let options = options.ledger(Ledger::path());
+    let options = options.ledger(ledger_path());
     if let Some(model) = &args.full.full {
         let shown = Shown {
             options: &options,

@@ -1,10 +1,18 @@
-//! Peaks that `bench peaks` measured on a device, for the runs made on it.
+//! What this user keeps between runs: peaks that `bench peaks` measured on a device, promises that were put to the test.
 
 use anyhow::{Context, Result};
+use candlescope_core::cache_directory;
 use candlescope_core::run::{RunManifest, env_key, option_key};
+use candlescope_findings::ledger::Ledger;
 use candlescope_reader::Run;
 use candlescope_work::devices::Peak;
 use serde_json::Value;
+use std::path::PathBuf;
+
+/// Where promises and what became of them are remembered, if there is such a place.
+pub(crate) fn ledger_path() -> Option<PathBuf> {
+    cache_directory().map(|cache| Ledger::file_in(&cache))
+}
 
 /// The peaks of the device called `cpu` or `cuda:N`, in the form in which a run keeps them, if they have been measured.
 /// A file of them that is damaged, or of another device, is an error.

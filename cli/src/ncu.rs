@@ -3,6 +3,7 @@
 use crate::nsight::{NCU, Output, merged, newest_first, process};
 use crate::output::{note, say};
 use anyhow::{Context, Result, bail};
+use candlescope::env::VARIABLE;
 use candlescope_core::files::write_whole;
 use candlescope_figures::ncu::{Counters, CountersByPath};
 use candlescope_figures::nsys::DOMAIN;
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &NcuArgs) -> Result<()> {
     let ncu = NCU.find()?;
     let out = Output::new(args.out.as_deref(), "ncu", REPORT)?;
     let runs = out.runs();
-    let variable = merged(std::env::var("CANDLESCOPE").ok().as_deref(), runs.as_deref());
+    let variable = merged(std::env::var(VARIABLE).ok().as_deref(), runs.as_deref());
 
     let before = out.changed(REPORT);
     let mut command = Command::new(&ncu);
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &NcuArgs) -> Result<()> {
     }
     command.args(["--launch-skip", &args.skip.to_string(), "--launch-count", &args.launches.to_string()]);
     command.args(["--metrics", &Counters::metrics()]).arg("--export").arg(&out.stem);
-    command.args(&args.ncu_arg).args(&args.command).env("CANDLESCOPE", variable);
+    command.args(&args.ncu_arg).args(&args.command).env(VARIABLE, variable);
     if args.json {
         // Standard output is for the object.
         command.stdout(std::io::stderr());

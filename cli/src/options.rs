@@ -1,7 +1,7 @@
 //! Options of `profile`, from a composed configuration.
 
 use crate::args::ProfileArgs;
-use crate::conf::{Composed, DEFAULT_PROMPT, DatasetOptions, Given, Layers, ProfilingOptions};
+use crate::conf::{Composed, DEFAULT_PROMPT, DatasetOptions, Layers, ProfileChoices, ProfilingOptions};
 use crate::samples;
 use anyhow::{Context, Result, bail};
 use candlescope::env::EnvConfig;
@@ -17,7 +17,7 @@ use std::path::Path;
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// As given.
-    pub(crate) given: Given,
+    pub(crate) given: ProfileChoices,
     /// Those of the SDK.
     pub(crate) sdk: EnvConfig,
     pub(crate) prompt: Prompt,
@@ -98,7 +98,7 @@ pub(crate) fn composed(args: &ProfileArgs) -> Result<Vec<Composed>> {
 
 /// Resolves the options of a composed configuration.
 pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
-    let given = Given::of(|group, name| composed.at(group, name));
+    let given = ProfileChoices::of(|group, name| composed.at(group, name));
     let mut options = Options {
         sdk: composed.of_sdk()?,
         prompt: prompt(&given.dataset)?,
@@ -121,7 +121,7 @@ pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
 }
 
 fn check(options: &Options) -> Result<()> {
-    let Given { runtime, hardware, profiling, .. } = &options.given;
+    let ProfileChoices { runtime, hardware, profiling, .. } = &options.given;
     for (name, value) in
         [("max-new-tokens", runtime.max_new_tokens), ("batch", runtime.batch), ("repeats", runtime.repeats)]
     {
@@ -292,7 +292,7 @@ mod tests {
         let file = file.to_str().unwrap();
         let o = resolved(&["--config", file, "--set", "repeats=8", "--set", "model=embedded", "--max-new-tokens", "6"])
             .unwrap();
-        let Given { model, runtime, .. } = &o.given;
+        let ProfileChoices { model, runtime, .. } = &o.given;
         let found = (model.path.as_str(), runtime.max_new_tokens, runtime.repeats, runtime.warmup);
         assert_eq!(found, ("embedded", 6, 8, 1));
         assert_eq!(o.prompt, Prompt::RandomTokens(9));

@@ -2,9 +2,9 @@
 
 use crate::limits::limits;
 use crate::measured_peaks;
+use crate::measured_peaks::ledger_path;
 use crate::output::say;
 use anyhow::Result;
-use candlescope_findings::ledger::Ledger;
 use candlescope_findings::{AnalyzeOptions, analyze};
 use candlescope_reader::{OpenError, ReadLimits, Run};
 use candlescope_report::overview::{FolderOf, FolderOverview, overview, text};
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &OverviewArgs) -> Result<()> {
     };
     measured_peaks::add_kept(&mut run);
     // The findings that `analyze` has, in the same order.
-    let found = overview(&analyze(&run, &AnalyzeOptions::default().ledger(Ledger::path())).analysis);
+    let found = overview(&analyze(&run, &AnalyzeOptions::default().ledger(ledger_path())).analysis);
     if args.json {
         return print(&found);
     }

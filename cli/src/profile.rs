@@ -8,7 +8,7 @@ use crate::options::{Options, Prompt, composed, resolve};
 use crate::output::{note, printable, say};
 use crate::progress::Progress;
 use crate::run_dir::RunDir;
-use crate::work::{self, Around, Output};
+use crate::work::{self, Output, RunContext};
 use anyhow::{Context, Result, anyhow, bail};
 use candle_core::Device;
 use candlescope::Scope;
@@ -295,8 +295,8 @@ fn generate_all(
         handle.prepare_perturbing(asked)?;
     }
     crash_report::doing("generating");
-    let work::Done { outputs, dataset } =
-        work::run(model, source, picture, options, &Around { progress, handle: scope.handle() })?;
+    let work::WorkResult { outputs, dataset } =
+        work::run(model, source, picture, options, &RunContext { progress, handle: scope.handle() })?;
     if let (Some(handle), Some(facts)) = (scope.handle(), dataset) {
         handle.set_result(result_key::DATASET.name(), facts);
     }

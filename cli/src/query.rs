@@ -11,7 +11,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The longest query that is read from standard input.
 const MOST_BYTES: u64 = 1 << 20;
@@ -68,6 +68,9 @@ enum Format {
 pub(crate) fn run(args: &QueryArgs) -> Result<()> {
     let sql = match args.sql.as_str() {
         "-" => from_stdin()?,
+        path if Path::new(path).exists() => bail!(
+            "`{path}` is a file or folder, where the question is expected: candlescope query 'SELECT count(*) FROM spans' {path}"
+        ),
         sql => sql.to_string(),
     };
     let limits = limits(&[])?;

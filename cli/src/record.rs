@@ -4,6 +4,7 @@ use crate::nsight::{entries, key_of, process};
 use crate::output::note;
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope::env::EnvConfig;
+use candlescope::env::VARIABLE;
 use candlescope_core::RecordKind;
 use candlescope_core::files::read_text_limited;
 use candlescope_core::injected::{CHILDREN, CLAIM, MODEL, STEPS, WINDOWS, WORK, Windows, Work};
@@ -100,7 +101,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
     }
     let windows = Windows::parse(&args.cupti);
     let cupti = if windows.is_some() { "on-request" } else { &args.cupti };
-    let variable = variable(std::env::var("CANDLESCOPE").ok().as_deref(), &runs, cupti, args.budget.as_deref());
+    let variable = variable(std::env::var(VARIABLE).ok().as_deref(), &runs, cupti, args.budget.as_deref());
     EnvConfig::parse(&variable)
         .with_context(|| format!("of --cupti ({expected}), --budget and CANDLESCOPE together"))?;
     let claim = runs.join(".claim");
@@ -126,7 +127,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<u8> {
         )),
     }
     [STEPS, CHILDREN, MODEL, WORK, WINDOWS].iter().for_each(|name| _ = command.env_remove(name));
-    command.env("CANDLESCOPE", variable);
+    command.env(VARIABLE, variable);
     if windows.is_some() {
         command.env(WINDOWS, &args.cupti);
     }
@@ -341,8 +342,10 @@ fn library() -> Result<PathBuf> {
     let places = [folder.join(FILE), folder.join("../lib").join(FILE)];
     places.into_iter().find(|place| place.is_file()).with_context(|| {
         format!(
-            "there is no {FILE} beside {} or in ../lib: cargo build -p candlescope-inject makes it; {LIBRARY} names one elsewhere",
-            exe.file_name().unwrap_or(OsStr::new("candlescope")).display()
+            "there is no {FILE} beside {} or in ../lib, which archives of a release have and `cargo install` leaves out: in the repository, \
+             cargo build --profile dist -p candlescope-inject, then copy target/dist/{FILE} to {}; {LIBRARY} names one elsewhere",
+            exe.file_name().unwrap_or(OsStr::new("candlescope")).display(),
+            folder.display()
         )
     })
 }

@@ -4,9 +4,7 @@ use crate::options::Options;
 use anyhow::{Result, bail};
 use candlescope::Builder;
 use candlescope::env::{OPTIONS, StackSampling};
-
-/// Samples of stacks a second, unless told otherwise.
-const STACKS_HZ: u32 = 499;
+use candlescope_core::stacks::USUAL_HZ;
 
 /// A builder with the options of the SDK. If the machine lacks something, the run's verdict says so; if the build lacks it,
 /// that is an error, because only a rebuild helps.
@@ -17,7 +15,7 @@ pub(crate) fn builder(options: &Options) -> Result<Builder> {
     // For a model on the CPU, GPUs of the machine are not sampled.
     sdk.nvml = cfg!(feature = "gpu").then_some(options.on_gpu());
     if cfg!(target_os = "linux") {
-        sdk.stacks.get_or_insert(StackSampling::hz(STACKS_HZ));
+        sdk.stacks.get_or_insert(StackSampling::hz(USUAL_HZ));
     }
     // Otherwise a replay is one interval, whatever it runs.
     sdk.cupti_graphs |= options.given.runtime.cuda_graph;

@@ -51,13 +51,13 @@ impl Output {
 }
 
 /// What stands around the requests: how far they are, and the session.
-pub(crate) struct Around<'a> {
+pub(crate) struct RunContext<'a> {
     pub(crate) progress: &'a Progress,
     pub(crate) handle: Option<&'a Handle>,
 }
 
 /// What all requests yielded, those of the warm-up left out, and facts about a data set.
-pub(crate) struct Done {
+pub(crate) struct WorkResult {
     pub(crate) outputs: Vec<Output>,
     pub(crate) dataset: Option<serde_json::Value>,
 }
@@ -68,8 +68,8 @@ pub(crate) fn run(
     source: &ModelSource,
     picture: Option<&Picture>,
     options: &Options,
-    around: &Around<'_>,
-) -> Result<Done> {
+    around: &RunContext<'_>,
+) -> Result<WorkResult> {
     if picture.is_some() && !matches!(model, AnyModel::Vision(_)) {
         bail!(
             "{} looks at no images: leave --image out, or choose a model that does, such as config:paddleocr-vl",
@@ -89,7 +89,12 @@ fn needs_random(source: &ModelSource, has_tokenizer: bool) -> bool {
     !has_tokenizer && matches!(source, ModelSource::Config(_))
 }
 
-fn decoder(model: &mut LoadedModel, source: &ModelSource, options: &Options, around: &Around<'_>) -> Result<Done> {
+fn decoder(
+    model: &mut LoadedModel,
+    source: &ModelSource,
+    options: &Options,
+    around: &RunContext<'_>,
+) -> Result<WorkResult> {
     let asking = {
         let text = |text: &str| Ok(model.encode_prompt(text)?);
         let chat = |messages: &[Message]| Ok(model.encode_chat(messages)?);
@@ -120,8 +125,8 @@ fn encoder_decoder(
     model: &mut LoadedEncoderDecoder,
     source: &ModelSource,
     options: &Options,
-    around: &Around<'_>,
-) -> Result<Done> {
+    around: &RunContext<'_>,
+) -> Result<WorkResult> {
     refuse_chat(options, &model.info.name)?;
     let most = model.source_positions();
     let asking = match &options.prompt {
@@ -160,7 +165,12 @@ fn encoder_decoder(
     })
 }
 
-fn encoder(model: &LoadedEncoder, source: &ModelSource, options: &Options, around: &Around<'_>) -> Result<Done> {
+fn encoder(
+    model: &LoadedEncoder,
+    source: &ModelSource,
+    options: &Options,
+    around: &RunContext<'_>,
+) -> Result<WorkResult> {
     refuse_chat(options, &model.info.name)?;
     let most = model.info.context_length;
     let text = |text: &str| Ok(model.encode_prompt(text)?);
@@ -184,8 +194,8 @@ fn vision(
     source: &ModelSource,
     picture: Option<&Picture>,
     options: &Options,
-    around: &Around<'_>,
-) -> Result<Done> {
+    around: &RunContext<'_>,
+) -> Result<WorkResult> {
     refuse_chat(options, &model.info.name)?;
     let asking = match &options.prompt {
         Prompt::Dataset(set) => {
@@ -302,10 +312,10 @@ fn place(n: usize, options: &Options, prompts: usize) -> usize {
 fn requests(
     asking: Asking,
     options: &Options,
-    around: &Around<'_>,
+    around: &RunContext<'_>,
     ticks: usize,
     mut one: impl FnMut(&PromptInput) -> Result<Output>,
-) -> Result<Done> {
+) -> Result<WorkResult> {
     let measured = options.given.runtime.repeats.saturating_mul(asking.all.len());
     let all = options.given.runtime.warmup.saturating_add(measured);
     let limit = options.duration_s.map(Duration::from_secs_f64);
@@ -350,7 +360,7 @@ fn requests(
             one(asked).map(drop)
         })?;
     }
-    Ok(Done { outputs, dataset: asking.facts })
+    Ok(WorkResult { outputs, dataset: asking.facts })
 }
 
 /// Most requests in a row that bring an experiment no pair: no step of theirs is of the kind that was named, they have too few

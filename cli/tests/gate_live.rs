@@ -1,36 +1,9 @@
 //! `gate --prometheus` on the command line, against a scripted Prometheus.
 #![allow(missing_docs, reason = "a test")]
 mod common;
-use candlescope_testkit::collector::{nobody, reply, serve};
+use candlescope_testkit::collector::nobody;
 use common::*;
 use serde_json::json;
-
-/// Values of a figure in the parts of a window, about `middle`.
-fn values(middle: f64, end: i64) -> Vec<serde_json::Value> {
-    let factors = [0.99, 1.01, 1.0, 1.02, 0.98, 1.0, 1.01, 0.99, 1.0, 1.0, 1.01, 0.99];
-    let value = |(at, factor): (usize, &f64)| json!([end + at as i64, (middle * factor).to_string()]);
-    factors.iter().enumerate().map(value).collect()
-}
-
-/// A Prometheus with these times to the first token in milliseconds: of the window that is judged, then those before, the
-/// earliest first.
-fn prometheus(times: Vec<f64>) -> String {
-    let (address, _) = serve(move |n, stream| {
-        let result = match n {
-            0 => json!([{ "metric": {}, "value": [0, "1"] }]),
-            _ => match times.get(n - 1) {
-                Some(ms) => json!([
-                    { "metric": { "figure": "ttft_ns" }, "values": values(ms * 1e6, 0) },
-                    { "metric": { "figure": "requests_per_s" }, "values": values(2.0, 0) },
-                ]),
-                None => json!([{ "metric": { "path": "decode/attn", "root": "decode" }, "value": [0, "0.4"] }]),
-            },
-        };
-        let body = json!({ "status": "success", "data": { "result": result } }).to_string();
-        reply(stream, "200 OK", "content-type: application/json\r\n", body.as_bytes());
-    });
-    format!("http://user:sesame-1@{address}")
-}
 
 /// Status, standard output and standard error.
 fn gate(url: &str, more: &[&str]) -> (i32, String, String) {

@@ -95,6 +95,8 @@ fn answers_are_what_their_schemas_say() {
         &["tune", "threads", "--model", "embedded", "--no-progress", "--out", &path("tuned-threads")],
     );
     let program = |name: &str| format!("{ROOT}/cli/tests/recorded/programs/{name}");
+    let server = prometheus([&[130.0][..], &[100.0, 101.0, 99.0, 100.5, 99.5, 100.0, 101.0]].concat());
+    answers.take("gate-prometheus", &["gate", "--prometheus", &server, "--windows", "7"]);
     answers.take("compare-programs", &["compare", &program("candle"), &program("torch")]);
     let mut child = Command::new(python)
         .arg(Path::new(ROOT).join("tests/python/check_schemas.py"))

@@ -197,6 +197,11 @@ fn an_answer_in_three_forms() {
     let one = run(&["query", "SELECT step FROM steps", RUN, "--limit", "1"]);
     assert!(text(&one.stdout).contains("(1 row)") && text(&one.stderr).contains("--limit 0 gives all"));
     assert!(fails(&["query", "SELECT * FROM nowhere", RUN]).contains("tables and views are"));
+    let swapped = fails(&["query", RUN, "SELECT count(*) FROM spans"]);
+    assert!(
+        swapped.contains("where the question is expected") && swapped.contains(&format!("spans' {RUN}")),
+        "{swapped}"
+    );
 }
 
 /// Every query of docs/sql.md but its views for DuckDB runs here, unchanged, on a run with all tables.

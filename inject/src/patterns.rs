@@ -75,9 +75,9 @@ struct Pattern {
 
 /// The patterns of all threads, in the order in which they were found.
 #[derive(Debug)]
-pub(crate) struct Found(Mutex<Vec<Pattern>>);
+pub(crate) struct PatternTable(Mutex<Vec<Pattern>>);
 
-impl Found {
+impl PatternTable {
     pub(crate) const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
@@ -116,7 +116,7 @@ impl Pattern {
 
 /// What a step was, once it has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Was {
+pub(crate) enum StepKind {
     /// The whole of the pattern with this number.
     Repeated(usize),
     /// Something else, before a pattern is known or between its repetitions.
@@ -128,7 +128,7 @@ pub(crate) enum Was {
 /// The stretches of a thread.
 #[derive(Debug)]
 pub(crate) struct Patterns {
-    found: &'static Found,
+    found: &'static PatternTable,
     now: Stretch,
     /// Stretches that have ended, the latest last.
     seen: [Stretch; KEPT],
@@ -147,7 +147,7 @@ pub(crate) struct Patterns {
 }
 
 impl Patterns {
-    pub(crate) const fn new(found: &'static Found) -> Self {
+    pub(crate) const fn new(found: &'static PatternTable) -> Self {
         Self {
             found,
             now: Stretch::NOTHING,
@@ -198,11 +198,11 @@ impl Patterns {
     }
 
     /// A result was fetched, and what follows is launched next: what the step was, if it ends here.
-    pub(crate) fn fetched(&mut self) -> Option<Was> {
+    pub(crate) fn fetched(&mut self) -> Option<StepKind> {
         let stretch = std::mem::replace(&mut self.now, Stretch::NOTHING);
         if self.is_part {
             self.begins();
-            return Some(Was::Other);
+            return Some(StepKind::Other);
         }
         self.all.add(&stretch);
         self.seen.rotate_left(1);
@@ -223,9 +223,9 @@ impl Patterns {
             let length = at + 1;
             self.known[whole].stretches[..length].copy_from_slice(&self.seen[KEPT - length..]);
             self.begins();
-            return Some(Was::Repeated(self.known[whole].number));
+            return Some(StepKind::Repeated(self.known[whole].number));
         }
-        let was = if self.is_beside() { Was::Beside } else { Was::Other };
+        let was = if self.is_beside() { StepKind::Beside } else { StepKind::Other };
         self.learn();
         self.begins();
         Some(was)
@@ -265,21 +265,21 @@ impl Patterns {
 
 #[cfg(test)]
 mod tests {
-    use super::Was::*;
+    use super::StepKind::*;
     use super::*;
 
-    fn launched(patterns: &mut Patterns, stretch: &[u64]) -> Option<Was> {
+    fn launched(patterns: &mut Patterns, stretch: &[u64]) -> Option<StepKind> {
         stretch.iter().for_each(|what| patterns.launches(*what, false));
         patterns.fetched()
     }
 
     /// Of a program of its own.
     fn patterns() -> Patterns {
-        Patterns::new(Box::leak(Box::new(Found::new())))
+        Patterns::new(Box::leak(Box::new(PatternTable::new())))
     }
 
     /// Launches each of these, and fetches: what steps were.
-    fn steps(stretches: &[&[u64]]) -> (Vec<Was>, Patterns) {
+    fn steps(stretches: &[&[u64]]) -> (Vec<StepKind>, Patterns) {
         let mut patterns = patterns();
         let steps = stretches.iter().filter_map(|stretch| launched(&mut patterns, stretch)).collect();
         (steps, patterns)
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn threads_count_patterns_alike() {
-        let found: &'static Found = Box::leak(Box::new(Found::new()));
+        let found: &'static PatternTable = Box::leak(Box::new(PatternTable::new()));
         let learned = |stretches: &[&[u64]]| {
             let mut patterns = Patterns::new(found);
             stretches.iter().filter_map(|stretch| launched(&mut patterns, stretch)).last()

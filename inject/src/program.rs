@@ -3,7 +3,7 @@
 
 use crate::model::Model;
 use crate::open;
-use crate::patterns::{Found, MOST, Patterns, Was};
+use crate::patterns::{MOST, PatternTable, Patterns, StepKind};
 use candlescope_core::injected::{NO_DOMAIN, PROGRAM_STEP, REPEATED_STEP};
 use candlescope_core::{Phase, RangeKind, RangeName, Ranges};
 use std::cell::{Cell, RefCell};
@@ -62,7 +62,7 @@ const COLD: u64 = u64::MAX;
 const RENEWALS: u32 = 10;
 
 /// The patterns of this process.
-static FOUND: Found = Found::new();
+static FOUND: PatternTable = PatternTable::new();
 
 thread_local! {
     static HERE: Cell<Here> = const { Cell::new(NOWHERE) };
@@ -102,7 +102,7 @@ thread_local! {
 
 /// What is known of these steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct StepTotals {
     /// Steps that were repetitions of a pattern.
     pub(crate) repeated: u64,
     /// All that ended with a result.
@@ -201,9 +201,9 @@ impl OwnSteps {
     }
 
     /// What is known of them.
-    pub(crate) fn known(&self) -> Known {
+    pub(crate) fn known(&self) -> StepTotals {
         let [repeated, ended, results] = [0, 1, 2].map(|at: usize| self.counts[at].load(Ordering::Relaxed));
-        Known { repeated, ended, results }
+        StepTotals { repeated, ended, results }
     }
 
     /// The program as a step, on this thread, until it makes a range here.
@@ -237,7 +237,7 @@ impl OwnSteps {
         }
     }
 
-    fn leave_as(&self, was: Option<Was>) {
+    fn leave_as(&self, was: Option<StepKind>) {
         let here = here();
         HERE.set(Here { is_open: false, fetched: None, ..here });
         if let Some(was) = was {
@@ -245,17 +245,17 @@ impl OwnSteps {
         }
         let did = |phase| self.model.as_ref().and_then(|model| model.did(phase));
         let (name, did) = match was {
-            Some(Was::Repeated(pattern)) => (self.repeated(pattern), did(Phase::Decode)),
-            Some(Was::Beside) if self.model.is_some() => (self.prompt(), did(Phase::Prefill)),
+            Some(StepKind::Repeated(pattern)) => (self.repeated(pattern), did(Phase::Decode)),
+            Some(StepKind::Beside) if self.model.is_some() => (self.prompt(), did(Phase::Prefill)),
             _ => (self.plain, None),
         };
         let is_as_begun = name == if here.as_repeated { self.repeated(0) } else { self.plain };
         self.ranges.exit_as(NUMBER, (!is_as_begun).then_some(name), did);
     }
 
-    fn count(&self, was: Was) {
+    fn count(&self, was: StepKind) {
         self.counts[1].fetch_add(1, Ordering::Relaxed);
-        if let Was::Repeated(pattern) = was {
+        if let StepKind::Repeated(pattern) = was {
             self.counts[0].fetch_add(1, Ordering::Relaxed);
             let results = with_patterns(|patterns| patterns.length(pattern)).unwrap_or(0);
             self.counts[2].fetch_max(results as u64, Ordering::Relaxed);
@@ -293,11 +293,11 @@ impl OwnSteps {
     fn next(&self) -> bool {
         let here = here();
         HERE.set(Here { fetched: None, ..here });
-        let (was, is_new) = if here.marks_phases { (Some(Was::Other), false) } else { self.was() };
+        let (was, is_new) = if here.marks_phases { (Some(StepKind::Other), false) } else { self.was() };
         let Some(was) = was else { return false };
         if here.is_open {
             // Named by what it did, a step would take as long as nobody asked for anything.
-            self.leave_as(Some(if waited(&here) { Was::Other } else { was }));
+            self.leave_as(Some(if waited(&here) { StepKind::Other } else { was }));
         }
         if is_new {
             // Steps of another kind begin, also where there was no room for those before.
@@ -310,7 +310,7 @@ impl OwnSteps {
     }
 
     /// What the stretch that has ended makes of its step, if that ends with it, and whether the first pattern is known by it.
-    fn was(&self) -> (Option<Was>, bool) {
+    fn was(&self) -> (Option<StepKind>, bool) {
         let least = self.model.as_ref().map_or(0, |model| model.layers());
         let ask = |patterns: &mut Patterns| {
             let was_known = patterns.is_known();

@@ -2,7 +2,7 @@
 
 use crate::model::Model;
 use crate::names::{Meanings, cleaned, is_library};
-use crate::program::{Call, Known, OwnSteps, Recorded, at_threads_end};
+use crate::program::{Call, OwnSteps, Recorded, StepTotals, at_threads_end};
 use candlescope::Scope;
 use candlescope::env::EnvConfig;
 use candlescope::gpu::KernelWindows;
@@ -36,7 +36,7 @@ pub(crate) struct Recording {
     /// Ranges that may end on another thread than they began on.
     unrecorded: AtomicU64,
     /// What the run says of these and of its steps.
-    told: Mutex<(u64, Known)>,
+    told: Mutex<(u64, StepTotals)>,
     process: u32,
 }
 

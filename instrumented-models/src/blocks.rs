@@ -8,7 +8,7 @@ use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::Module;
 use candlescope_core::Annotation;
 use candlescope_work::input::{Input, Widths};
-use candlescope_work::operation::{Cost, Count, cast, pointwise};
+use candlescope_work::operation::{Cost, Count, cast, kv_bytes_of_a_token, pointwise};
 use std::ops::Range;
 use tracing::Span;
 
@@ -202,7 +202,9 @@ pub(crate) fn mask_at(
 
 /// Bytes of one token's keys and values in all layers.
 pub(crate) fn kv_bytes_per_token(config: &ModelConfig, dtype: DType) -> u64 {
-    (2 * config.num_layers * config.num_kv_heads * config.head_dim * dtype.size_in_bytes()) as u64
+    let [layers, heads, size, width] =
+        [config.num_layers, config.num_kv_heads, config.head_dim, dtype.size_in_bytes()].map(|n| n as f64);
+    kv_bytes_of_a_token(layers, heads, size, width) as u64
 }
 
 /// The last of `count` positions, (batch, features): only its logits are needed, so the norm too runs on it alone.

@@ -14,7 +14,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 /// Version of candle this crate is built with, for the environment of a run.
-pub const CANDLE_VERSION: &str = "0.11.1";
+pub use candlescope_core::run::CANDLE_VERSION;
 
 mod blocks;
 mod candle_error;
@@ -58,8 +58,8 @@ pub use image::{Image, ImageError, Picture};
 pub use info::ModelInfo;
 pub use llama::Llama;
 pub use load::{
-    AnyModel, Engine, Held, LoadError, LoadOptions, LoadedEncoder, LoadedEncoderDecoder, LoadedModel, LoadedVision,
-    PromptError, PromptTooLong, SourceTooLong, TextModel,
+    AnyModel, Engine, HeldModel, LoadError, LoadOptions, LoadedEncoder, LoadedEncoderDecoder, LoadedModel,
+    LoadedVision, PromptError, PromptTooLong, SourceTooLong, TextModel,
 };
 pub use sampling::{Sampler, SamplingOptions};
 pub use source::ModelSource;

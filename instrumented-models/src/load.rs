@@ -267,7 +267,7 @@ impl LoadedModel {
     ///
     /// # Errors
     /// As for [`load`](Self::load).
-    pub fn load_holding(source: &ModelSource, options: &LoadOptions) -> Result<Held, LoadError> {
+    pub fn load_holding(source: &ModelSource, options: &LoadOptions) -> Result<HeldModel, LoadError> {
         let options = LoadOptions { dequantize: true, engine: Engine::Instrumented, slots: None, ..options.clone() };
         let held = Some(RefCell::default());
         let loader = Loader { source: source.to_string(), options: &options, dtype: DType::F32, held };
@@ -285,7 +285,7 @@ impl LoadedModel {
             _ => (Vec::new(), GgufText::default()),
         };
         let weights = loader.held.map(RefCell::into_inner).unwrap_or_default();
-        Ok(Held { loaded, weights, stored, text })
+        Ok(HeldModel { loaded, weights, stored, text })
     }
 
     /// Loads a model and quantises its matrices, of which there are two copies on the host for a moment.
@@ -296,7 +296,7 @@ impl LoadedModel {
             ));
         }
         let on_host = LoadOptions { device: Device::Cpu, quantize: None, ..options.clone() };
-        let Held { loaded, weights, .. } = Self::load_holding(source, &on_host).map_err(|error| match error {
+        let HeldModel { loaded, weights, .. } = Self::load_holding(source, &on_host).map_err(|error| match error {
             LoadError::Engine(why) => LoadError::Engine(format!("weights are quantised for our layers only: {why}")),
             other => other,
         })?;
@@ -367,7 +367,7 @@ fn weight_dtype(options: &LoadOptions) -> Result<DType, LoadError> {
 
 /// A model with the weights it was made of.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldModel {
     /// The model, in f32.
     pub loaded: LoadedModel,
     /// Its weights.

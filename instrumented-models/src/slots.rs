@@ -16,8 +16,8 @@ mod graphs;
 mod graphs;
 mod kv_memory;
 mod one_request;
-mod options;
 mod room;
+mod slot_options;
 #[cfg(feature = "cuda")]
 mod sys;
 
@@ -27,4 +27,4 @@ pub use decoder::SlotDecoder;
 pub use graphs::capturable_device;
 pub use kv_memory::KvCollector;
 pub(crate) use one_request::OneRequest;
-pub use options::{Ran, SlotOptions};
+pub use slot_options::{SlotOptions, SlotStepRun};

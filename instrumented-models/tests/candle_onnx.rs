@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Tensor};
 use candlescope_models::onnx::{Evaluator, OnnxFiles, write_onnx};
 use candlescope_models::weights::random::RandomWeights;
 use candlescope_models::weights::{Form, WeightError, WeightSource};
-use candlescope_models::{Held, Inspect, LoadOptions, LoadedModel, ModelConfig, ModelSource};
+use candlescope_models::{HeldModel, Inspect, LoadOptions, LoadedModel, ModelConfig, ModelSource};
 use common::{tiny, write_directory};
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,17 +14,17 @@ use std::path::Path;
 /// functions for powers and roots differ by some 1e-6.
 const TOLERANCE: f32 = 2e-5;
 
-fn hold(dir: &Path) -> Held {
+fn hold(dir: &Path) -> HeldModel {
     let source = ModelSource::parse(dir.to_str().unwrap()).unwrap();
     LoadedModel::load_holding(&source, &LoadOptions::default()).unwrap()
 }
 
-fn tiny_llama(dir: &Path) -> Held {
+fn tiny_llama(dir: &Path) -> HeldModel {
     write_directory(dir, &tiny(), false);
     hold(dir)
 }
 
-fn tiny_gpt2(dir: &Path) -> Held {
+fn tiny_gpt2(dir: &Path) -> HeldModel {
     let json = serde_json::json!({
         "model_type": "gpt2", "vocab_size": 96, "n_embd": 64, "n_head": 4, "n_layer": 2, "n_positions": 128,
         "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "eos_token_id": 95,
@@ -44,7 +44,7 @@ fn tiny_gpt2(dir: &Path) -> Held {
     hold(dir)
 }
 
-fn files(held: &Held, dir: &Path) -> OnnxFiles {
+fn files(held: &HeldModel, dir: &Path) -> OnnxFiles {
     write_onnx(dir, "model", &held.loaded.config, &held.weights).unwrap()
 }
 
@@ -61,7 +61,7 @@ fn apart(ours: &[f32], theirs: &[f32]) -> f32 {
 }
 
 /// Logits of all positions and each block's output, by our own model.
-fn ours(held: &Held, tokens: &[u32]) -> (Vec<Vec<f32>>, Vec<Vec<f32>>) {
+fn ours(held: &HeldModel, tokens: &[u32]) -> (Vec<Vec<f32>>, Vec<Vec<f32>>) {
     let made = held.weights.model(&held.loaded.config, Form::Dense(DType::F32), &Device::Cpu).unwrap();
     let (mut model, mut blocks): (Box<dyn Inspect + Send>, _) = (made.model, Vec::new());
     model.reset();
@@ -75,7 +75,7 @@ fn ours(held: &Held, tokens: &[u32]) -> (Vec<Vec<f32>>, Vec<Vec<f32>>) {
     (rows, blocks)
 }
 
-fn is_the_same(held: &Held, dir: &Path) {
+fn is_the_same(held: &HeldModel, dir: &Path) {
     let mut graph = Evaluator::open(&files(held, dir)).unwrap();
     let text: Vec<u32> = (0..14).map(|n| 3 + (n * 29 + 7) % 90).collect();
     let (expected, expected_blocks) = ours(held, &text);

@@ -4,21 +4,21 @@ mod common;
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device, Tensor};
 use candlescope_models::weights::{Form, GgufText, WeightError, write_gguf};
-use candlescope_models::{CausalLm, Held, Inspect, LoadOptions, LoadedModel, ModelSource};
+use candlescope_models::{CausalLm, HeldModel, Inspect, LoadOptions, LoadedModel, ModelSource};
 use common::*;
 use std::path::Path;
 
-fn hold(path: &Path) -> Held {
+fn hold(path: &Path) -> HeldModel {
     let source = ModelSource::parse(path.to_str().unwrap()).unwrap();
     LoadedModel::load_holding(&source, &LoadOptions::default()).unwrap()
 }
 
-fn tiny_held(dir: &Path) -> Held {
+fn tiny_held(dir: &Path) -> HeldModel {
     write_directory(dir, &tiny(), false);
     hold(dir)
 }
 
-fn made(held: &Held, form: Form) -> Box<dyn Inspect + Send> {
+fn made(held: &HeldModel, form: Form) -> Box<dyn Inspect + Send> {
     held.weights.model(&held.loaded.config, form, &Device::Cpu).unwrap().model
 }
 

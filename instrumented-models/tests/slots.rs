@@ -5,7 +5,7 @@ mod common;
 use candle_core::{DType, Device, Tensor};
 use candlescope_core::{MemoryExporter, Phase, Session, SpanRecord, llm};
 use candlescope_models::config::GPT2;
-use candlescope_models::slots::{EagerCause, Ran, SlotDecoder, SlotOptions};
+use candlescope_models::slots::{EagerCause, SlotDecoder, SlotOptions, SlotStepRun};
 use candlescope_models::weights::random::RandomWeights;
 use candlescope_models::{
     CausalLm, GenerateOptions, Gpt2, Llama, LoadOptions, LoadedModel, ModelConfig, ModelSource, SamplingOptions,
@@ -111,7 +111,7 @@ fn sequences_that_come_and_go_are_as_if_alone() {
         growing.begin(&mut decoder, 1, &prompt(2, 3), 1);
         (0..11).for_each(|_| growing.step(&mut decoder));
         assert_eq!(growing.end(1), b, "{name}, in a slot that another has left");
-        assert_eq!(decoder.last_ran(), Some(Ran::Eager(EagerCause::NoDevice)), "a CPU has no graphs");
+        assert_eq!(decoder.last_ran(), Some(SlotStepRun::Eager(EagerCause::NoDevice)), "a CPU has no graphs");
     }
 }
 

@@ -4,7 +4,7 @@
 use candlescope_lab::method::{CaseError, Engine, InMemory, Method, StopReason, Unknown};
 use candlescope_lab::study::{Manifest, Records, State, Study};
 use candlescope_lab::variants::{
-    Closing, Variant, VariantHost, VariantOptions, cases, close, read_closing, variant_lines, write_variants,
+    Variant, VariantHost, VariantOptions, VariantsSummary, cases, close, read_closing, variant_lines, write_variants,
 };
 use candlescope_models::LoadOptions;
 use std::cell::RefCell;
@@ -28,7 +28,7 @@ fn text(dir: &Path) -> std::path::PathBuf {
     path
 }
 
-fn closed(host: &VariantHost) -> Closing {
+fn closed(host: &VariantHost) -> VariantsSummary {
     close(host, Err("no counter in a test".into()), &host_cancel(), &mut |_| {}).unwrap()
 }
 

@@ -2,7 +2,7 @@
 
 use crate::chunk::{Chunk, Usage, unread};
 use crate::failure::{Failure, FailureKind};
-use crate::sse::{Event, Sse, Taken};
+use crate::sse::{Completeness, Event, Sse};
 
 /// Longest answer that is not a stream.
 const MOST_BYTES: usize = 8 << 20;
@@ -128,26 +128,26 @@ impl Answer {
 }
 
 impl State {
-    fn take(&mut self, event: &Event<'_>, at: u64) -> Result<Taken, String> {
+    fn take(&mut self, event: &Event<'_>, at: u64) -> Result<Completeness, String> {
         let data = match event {
             Event::Data(data) => data.trim_ascii(),
             Event::Error(text) => {
                 self.error = Some(crate::chunk::error_text(text));
-                return Ok(Taken::Whole);
+                return Ok(Completeness::Whole);
             }
         };
         if data == b"[DONE]" {
             self.done = true;
-            return Ok(Taken::Whole);
+            return Ok(Completeness::Whole);
         }
         let chunk: Chunk = match serde_json::from_slice(data) {
             Ok(chunk) => chunk,
-            Err(error) if error.is_eof() => return Ok(Taken::InPart),
+            Err(error) if error.is_eof() => return Ok(Completeness::InPart),
             Err(error) => return Err(unread(&error, data)),
         };
         if let Some(error) = chunk.error() {
             self.error = Some(error);
-            return Ok(Taken::Whole);
+            return Ok(Completeness::Whole);
         }
         if chunk.has_output() {
             if self.token_ns.len() >= MOST_CHUNKS {
@@ -160,7 +160,7 @@ impl State {
         if let Some(finish) = chunk.finish() {
             self.finish = Some(finish.to_string());
         }
-        Ok(Taken::Whole)
+        Ok(Completeness::Whole)
     }
 }
 

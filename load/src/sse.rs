@@ -11,7 +11,7 @@ const MOST_LINES: usize = 1024;
 
 /// What became of data that was handed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum Completeness {
     Whole,
     /// More lines belong to it.
     InPart,
@@ -46,7 +46,7 @@ impl Sse {
     pub(crate) fn feed<'b>(
         &mut self,
         bytes: &'b [u8],
-        each: &mut dyn FnMut(Event<'_>) -> Result<Taken, String>,
+        each: &mut dyn FnMut(Event<'_>) -> Result<Completeness, String>,
     ) -> Result<(), String> {
         let mut rest: &'b [u8] = bytes;
         while !rest.is_empty() {
@@ -75,7 +75,7 @@ impl Sse {
     fn take_line(
         &mut self,
         line: &[u8],
-        each: &mut dyn FnMut(Event<'_>) -> Result<Taken, String>,
+        each: &mut dyn FnMut(Event<'_>) -> Result<Completeness, String>,
     ) -> Result<(), String> {
         let line = if self.lines == 0 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
         if line.is_empty() {
@@ -99,7 +99,7 @@ impl Sse {
                 if self.data_lines > MOST_LINES {
                     return Err(format!("an event of more than {MOST_LINES} lines"));
                 }
-                if self.data.is_empty() || each(Event::Data(&self.data))? == Taken::Whole {
+                if self.data.is_empty() || each(Event::Data(&self.data))? == Completeness::Whole {
                     self.data.clear();
                     self.data_lines = 0;
                 }
@@ -125,10 +125,10 @@ mod tests {
                     Event::Error(data) => ("!", data),
                 };
                 if !whole(data) {
-                    return Ok(Taken::InPart);
+                    return Ok(Completeness::InPart);
                 }
                 found.push(format!("{mark}{}", String::from_utf8_lossy(data)));
-                Ok(Taken::Whole)
+                Ok(Completeness::Whole)
             })?;
         }
         Ok(found)

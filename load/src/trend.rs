@@ -1,6 +1,7 @@
 //! Whether a server keeps up: does the time to first token grow while the load stays the same, and do requests pile
 //! up?
 
+use candlescope_figures::stats::{normal_above, percentile_of};
 use serde::Serialize;
 
 /// More points than this are thinned out: the cost grows with their square.
@@ -40,9 +41,9 @@ impl Trend {
                 balance += i64::from(b.1 > a.1) - i64::from(b.1 < a.1);
             }
         }
-        let per_second = median(&mut slopes)?;
-        let mut values: Vec<f64> = points.iter().map(|p| p.1).collect();
-        let middle = median(&mut values).filter(|m| *m > 0.0);
+        let per_second = percentile_of(&slopes, 0.5)?;
+        let values: Vec<f64> = points.iter().map(|p| p.1).collect();
+        let middle = percentile_of(&values, 0.5).filter(|m| *m > 0.0);
         let size = n as f64;
         let deviation = (size * (size - 1.0) * (2.0 * size + 5.0) / 18.0).sqrt();
         let z = (balance.unsigned_abs().saturating_sub(1)) as f64 / deviation;
@@ -53,21 +54,6 @@ impl Trend {
     fn grows(&self, least: f64) -> bool {
         self.by_chance < CHANCE && self.growth.is_some_and(|g| g >= least)
     }
-}
-
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = *values.get(middle)?;
-    Some(if values.len().is_multiple_of(2) { (values[middle - 1] + upper) / 2.0 } else { upper })
-}
-
-/// Share of a normal distribution above x ≥ 0 [Abramowitz and Stegun, 26.2.17].
-fn normal_above(x: f64) -> f64 {
-    let t = 1.0 / (1.0 + 0.231_641_9 * x);
-    let sum =
-        t * (0.319_381_530 + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
-    (-x * x / 2.0).exp() / std::f64::consts::TAU.sqrt() * sum
 }
 
 /// Whether the server kept up with the load of a stage.

@@ -45,7 +45,7 @@ impl Station {
 }
 
 /// What a station is.
-enum Found {
+enum StationKind {
     /// An optimisation.
     Account(Box<Account>),
     /// Two sides compared, with `compare --run`.
@@ -75,17 +75,17 @@ pub fn journey(stations: &[Station], aim: Aim, limits: &ReadLimits) -> Result<Ac
     let mut best: Option<Box<State>> = None;
     for station in stations {
         match find(station, limits)? {
-            Found::Account(found) => {
+            StationKind::Account(found) => {
                 name(&mut account, &found.model, &found.hardware);
                 account.phases.extend(found.phases);
                 // What follows cannot be held against what was before it.
                 best = None;
             }
-            Found::Comparison(phase) => {
+            StationKind::Comparison(phase) => {
                 account.phases.push(*phase);
                 best = None;
             }
-            Found::State(state) => {
+            StationKind::State(state) => {
                 name(&mut account, &state.model, &state.hardware);
                 let Some(before) = &best else {
                     best = Some(state);
@@ -118,7 +118,7 @@ fn name(account: &mut Account, model: &str, hardware: &str) {
     }
 }
 
-fn find(station: &Station, limits: &ReadLimits) -> Result<Found, OptimiseError> {
+fn find(station: &Station, limits: &ReadLimits) -> Result<StationKind, OptimiseError> {
     let path = &station.path;
     let failed = |why: String| OptimiseError::Station { path: path.clone(), why };
     let json = |file: &Path| -> Result<Value, OptimiseError> {
@@ -128,26 +128,26 @@ fn find(station: &Station, limits: &ReadLimits) -> Result<Found, OptimiseError> 
         serde_json::from_str(&text).or_else(|_| serde_json::from_str(last)).map_err(|error| failed(error.to_string()))
     };
     if path.is_file() {
-        return of_results(&json(path)?, station).map(|state| Found::State(Box::new(state))).map_err(failed);
+        return of_results(&json(path)?, station).map(|state| StationKind::State(Box::new(state))).map_err(failed);
     }
     if let Ok(account) = write::read_account(&path.join("study.json")) {
-        return Ok(Found::Account(Box::new(account)));
+        return Ok(StationKind::Account(Box::new(account)));
     }
     let (compared, load) = (path.join("compare.json"), path.join("load_test_results.json"));
     if compared.is_file() {
         return of_comparison(&json(&compared)?, station)
-            .map(|phase| Found::Comparison(Box::new(phase)))
+            .map(|phase| StationKind::Comparison(Box::new(phase)))
             .map_err(failed);
     }
     if load.is_file() {
-        return of_results(&json(&load)?, station).map(|state| Found::State(Box::new(state))).map_err(failed);
+        return of_results(&json(&load)?, station).map(|state| StationKind::State(Box::new(state))).map_err(failed);
     }
     match Target::find(path)? {
         Target::Studies(studies) => {
             let cases = cases_of(&station.label, &studies, limits)?;
             let hardware = cases.fingerprint.machine_name();
             let state = State { label: station.label.clone(), hardware, cases: Some(cases), ..State::default() };
-            Ok(Found::State(Box::new(state)))
+            Ok(StationKind::State(Box::new(state)))
         }
         Target::Runs(_) => {
             Err(failed("it holds runs: give two of them to `candlescope compare`, and its --out here".into()))

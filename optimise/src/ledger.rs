@@ -3,7 +3,7 @@
 use crate::account::{Phase, Verdict};
 use crate::facts::Facts;
 use candlescope_core::HostNs;
-use candlescope_findings::ledger::{Kept, Ledger};
+use candlescope_findings::ledger::{Ledger, LedgerEntry};
 use std::path::Path;
 
 /// Keeps a promise that was put to the test, with what was obtained.
@@ -16,7 +16,7 @@ pub(crate) fn keep(path: &Path, phase: &Phase, facts: &Facts) {
         return;
     }
     let words = phase.change.words();
-    let kept = Kept {
+    let kept = LedgerEntry {
         time_ns: HostNs::now().0,
         device: facts.hardware.clone(),
         model: facts.model.clone(),
@@ -26,7 +26,7 @@ pub(crate) fn keep(path: &Path, phase: &Phase, facts: &Facts) {
         obtained: obtained.gain,
         obtained_low: obtained.low,
         obtained_high: obtained.high,
-        ..Kept::new(
+        ..LedgerEntry::new(
             &promised.code,
             if words.is_empty() { phase.told_by.as_deref().unwrap_or(&phase.title) } else { &words },
         )

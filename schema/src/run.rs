@@ -123,6 +123,16 @@ impl RunManifest {
         env_key::GPUS.of(&self.environment).map_or(&[], Vec::as_slice)
     }
 
+    /// What the environment says of the GPU with this UUID.
+    pub fn gpu(&self, uuid: &str) -> Option<&Value> {
+        self.gpus().iter().find(|gpu| gpu.get("uuid").and_then(Value::as_str) == Some(uuid))
+    }
+
+    /// The name of the first GPU that was sampled.
+    pub fn gpu_name(&self) -> Option<&str> {
+        self.gpus().first()?.get("name")?.as_str()
+    }
+
     /// Peaks of the machine, as the environment names them: those of the datasheet under `peaks`, those measured on this
     /// device under `measured_peaks`, each an object that [`Peak::read`] reads. Beside peaks (`flops` and `bandwidth`)
     /// stand times that are none: `graph_gap` between two kernels of a CUDA graph, and `launch`, the driver's part of

@@ -17,7 +17,7 @@ const MOST_STACKS: usize = 4_000_000;
 pub struct StackPlace(u32);
 
 #[derive(Debug)]
-struct Held<T> {
+struct ChainLink<T> {
     content: T,
     caller: Option<StackPlace>,
     depth: u16,
@@ -26,7 +26,7 @@ struct Held<T> {
 /// All stacks of a run so far, with what is kept of each.
 #[derive(Debug)]
 pub struct StackChains<T> {
-    held: Vec<Held<T>>,
+    held: Vec<ChainLink<T>>,
     /// By number.
     places: HashMap<u64, StackPlace>,
 }
@@ -49,7 +49,7 @@ impl<T> StackChains<T> {
         let place = match caller {
             Some(caller) if depth >= DEEPEST => caller,
             _ => {
-                self.held.push(Held { content: content(), caller, depth: depth + 1 });
+                self.held.push(ChainLink { content: content(), caller, depth: depth + 1 });
                 StackPlace((self.held.len() - 1) as u32)
             }
         };

@@ -248,6 +248,35 @@ fn no_modules_of_a_crate_use_each_other_in_a_circle() {
     assert!(found.is_empty(), "move what these modules share to one of its own: {found:#?}");
 }
 
+/// Files that have the same name wherever they are, because it says what they are: a folder's own, its tests, and what calls the
+/// system or a C library.
+const OF_EVERY_FOLDER: [&str; 3] = ["mod.rs", "tests.rs", "sys.rs"];
+
+#[test]
+fn a_files_name_says_which_of_its_crate_it_is() {
+    fn collect(dir: &std::path::Path, into: &mut BTreeMap<String, Vec<std::path::PathBuf>>) {
+        for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            if path.is_dir() {
+                collect(&path, into);
+            } else if !OF_EVERY_FOLDER.contains(&&*name) {
+                into.entry(name).or_default().push(path);
+            }
+        }
+    }
+    let metadata = MetadataCommand::new()
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"))
+        .no_deps()
+        .exec()
+        .unwrap();
+    for package in metadata.packages.iter().filter(|package| !WIRING[1..].contains(&package.name.as_str())) {
+        let mut files = BTreeMap::new();
+        collect(package.manifest_path.parent().expect("a folder").join("src").as_std_path(), &mut files);
+        files.retain(|_, places| places.len() > 1);
+        assert!(files.is_empty(), "{}: files of one name: {files:#?}", package.name);
+    }
+}
+
 #[test]
 fn circles_are_found_also_through_parents_and_re_exports() {
     let found = |files: &[(&str, &str)]| -> Vec<Vec<String>> {

@@ -65,6 +65,11 @@ pub struct Cost {
     pub activation_bytes: f64,
 }
 
+/// Bytes of one token's keys and values in `layers` layers, of elements of `width` bytes: two rows, keys and values, of each head.
+pub fn kv_bytes_of_a_token(layers: f64, kv_heads: f64, head_dim: f64, width: f64) -> f64 {
+    2.0 * layers * kv_heads * head_dim * width
+}
+
 impl Cost {
     /// No work: every figure is 0.
     pub const ZERO: Self =

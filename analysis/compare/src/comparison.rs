@@ -3,7 +3,9 @@
 use super::comparability::{BATCH, CompareError, Difference, alike, differences, sequences, stop};
 use super::counts::{CountChange, NO_ALLOCATIONS, count_changes};
 use super::disturbed::disturbances;
-use super::estimate::{Basis, Design, Estimate, Floor, FloorSource, Scale, estimate, floor, floor_of_days, of_days};
+use super::estimate::{
+    Basis, ChangeEstimate, Design, Floor, FloorSource, Scale, estimate, floor, floor_of_days, of_days,
+};
 use super::figure::{self, Better};
 use super::function_changes::{FunctionChanges, function_changes};
 use super::options::CompareOptions;
@@ -48,7 +50,7 @@ pub struct FigureChange {
     /// Median over the runs of B.
     pub b: f64,
     /// The ratio less one, with its interval; absent where a value is not above 0.
-    pub estimate: Option<Estimate>,
+    pub estimate: Option<ChangeEstimate>,
     /// What A alone shows between runs.
     pub floor: Floor,
     /// Its outcome by itself; absent if neither direction is better.
@@ -313,7 +315,7 @@ pub fn figure_change(
 
 fn whole(step: &FigureChange) -> StepChange {
     let clear =
-        |estimate: &Estimate| estimate.low.zip(estimate.high).is_some_and(|(low, high)| low > 0.0 || high < 0.0);
+        |estimate: &ChangeEstimate| estimate.low.zip(estimate.high).is_some_and(|(low, high)| low > 0.0 || high < 0.0);
     let change_ns = step.estimate.filter(clear).map(|estimate| estimate.change * step.a);
     StepChange { a_ns: step.a, change_ns }
 }

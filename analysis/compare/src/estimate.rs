@@ -126,7 +126,7 @@ impl Scale {
 
 /// How a figure changed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Estimate {
+pub struct ChangeEstimate {
     /// The change.
     pub change: f64,
     /// Lower end of its interval; absent if there are too few runs for one.
@@ -150,7 +150,7 @@ pub struct Estimate {
     pub drift: Option<f64>,
 }
 
-impl Estimate {
+impl ChangeEstimate {
     /// The same of windows instead of days.
     pub(super) fn of_windows(self) -> Self {
         let doubt = self.doubt.map(|doubt| match doubt {
@@ -181,7 +181,7 @@ pub(super) fn estimate(
     b: &[Option<Sampled>],
     scale: Scale,
     alpha: f64,
-) -> Option<Estimate> {
+) -> Option<ChangeEstimate> {
     let spread = design.days.flatten();
     let (a, b) = (transformed(a, scale), transformed(b, scale));
     let found = match &design.pairs {
@@ -192,9 +192,9 @@ pub(super) fn estimate(
     Some(scaled(found, scale))
 }
 
-fn scaled(found: Estimate, scale: Scale) -> Estimate {
+fn scaled(found: ChangeEstimate, scale: Scale) -> ChangeEstimate {
     let back = |value: f64| if scale == Scale::Ratio { value.exp_m1() } else { value };
-    Estimate {
+    ChangeEstimate {
         change: back(found.change),
         low: found.low.map(back),
         high: found.high.map(back),
@@ -216,16 +216,21 @@ fn transformed(side: &[Option<Sampled>], scale: Scale) -> Vec<Option<Sampled>> {
     side.iter().map(|sampled| sampled.as_ref().and_then(whole)).collect()
 }
 
-fn of_pairs(pairs: &[(usize, usize)], a: &[Option<Sampled>], b: &[Option<Sampled>], alpha: f64) -> Option<Estimate> {
+fn of_pairs(
+    pairs: &[(usize, usize)],
+    a: &[Option<Sampled>],
+    b: &[Option<Sampled>],
+    alpha: f64,
+) -> Option<ChangeEstimate> {
     let value = |side: &[Option<Sampled>], at: usize| side.get(at)?.as_ref().map(|sampled| sampled.value);
     let differences: Vec<f64> = pairs.iter().filter_map(|(i, j)| Some(value(b, *j)? - value(a, *i)?)).collect();
     let interval = paired_median::interval(&differences, alpha);
     let n = (differences.len(), differences.len());
-    Some(Estimate {
+    Some(ChangeEstimate {
         low: interval.map(|(low, _)| low),
         high: interval.map(|(_, high)| high),
         p: paired_median::p_value(&differences),
-        ..Estimate::without(percentile_of(&differences, 0.5)?, Basis::Pairs, n)
+        ..ChangeEstimate::without(percentile_of(&differences, 0.5)?, Basis::Pairs, n)
     })
 }
 
@@ -239,20 +244,20 @@ fn of_runs(
     b: &[Option<Sampled>],
     days: impl Fn(f64) -> Option<f64>,
     alpha: f64,
-) -> Option<Estimate> {
+) -> Option<ChangeEstimate> {
     let (a, b): (Vec<&Sampled>, Vec<&Sampled>) = (a.iter().flatten().collect(), b.iter().flatten().collect());
     let n = (a.len(), b.len());
     if n.0 == 0 || n.1 == 0 {
         return None;
     }
-    let without = Estimate::without(center(&b) - center(&a), Basis::Days, n);
+    let without = ChangeEstimate::without(center(&b) - center(&a), Basis::Days, n);
     let day = days(center(&a)).zip(days(center(&b)));
     let doubt = Doubt::FewDays { known: 1, needed: LEAST_DAYS };
     let Some((mean_a, mean_b)) = means(&a, &b) else { return Some(without) };
-    let Some((day_a, day_b)) = day else { return Some(Estimate { doubt: Some(doubt), ..without }) };
+    let Some((day_a, day_b)) = day else { return Some(ChangeEstimate { doubt: Some(doubt), ..without }) };
     let wider = |mean: Mean, day: f64| Mean { variance: mean.variance + day * day, ..mean };
     let (change, (low, high), p) = welch(wider(mean_a, day_a), wider(mean_b, day_b), alpha);
-    Some(Estimate { change, low: Some(low), high: Some(high), p, ..without })
+    Some(ChangeEstimate { change, low: Some(low), high: Some(high), p, ..without })
 }
 
 /// Means of both sides. One run beside several says nothing of its own spread: that of the others stands for it.
@@ -275,7 +280,7 @@ fn of_order(
     a: &[Option<Sampled>],
     b: &[Option<Sampled>],
     alpha: f64,
-) -> Option<Estimate> {
+) -> Option<ChangeEstimate> {
     let known = |side: &[Option<Sampled>], starts: Option<&Vec<i64>>, after: bool| -> Vec<(i64, bool, f64)> {
         let run = |(at, sampled): (usize, &Option<Sampled>)| {
             let start = starts.and_then(|starts| starts.get(at)).copied().unwrap_or(i64::from(after));
@@ -292,10 +297,11 @@ fn of_order(
     let plain = mean(&of_b) - mean(&of_a);
     if n == (1, 1) {
         let (a, b): (Vec<&Sampled>, Vec<&Sampled>) = (a.iter().flatten().collect(), b.iter().flatten().collect());
-        let without = Estimate { doubt: Some(Doubt::OneRunOfEach), ..Estimate::without(plain, Basis::Parts, n) };
+        let without =
+            ChangeEstimate { doubt: Some(Doubt::OneRunOfEach), ..ChangeEstimate::without(plain, Basis::Parts, n) };
         let Some((a, b)) = means(&a, &b) else { return Some(without) };
         let (_, (low, high), p) = welch(a, b, alpha);
-        return Some(Estimate { low: Some(low), high: Some(high), p, ..without });
+        return Some(ChangeEstimate { low: Some(low), high: Some(high), p, ..without });
     }
     let mut runs: Vec<(i64, bool, f64)> = of_a.into_iter().chain(of_b).collect();
     runs.sort_by_key(|(start, after, _)| (*start, *after));
@@ -305,12 +311,12 @@ fn of_order(
         At { time, after: *after, value: *value }
     };
     let values: Vec<At> = runs.iter().enumerate().map(at).collect();
-    let without = Estimate {
+    let without = ChangeEstimate {
         doubt: if in_time { recorded_apart(&runs) } else { None },
-        ..Estimate::without(plain, Basis::Runs, n)
+        ..ChangeEstimate::without(plain, Basis::Runs, n)
     };
     let Some(found) = step(&values, true, alpha * STRICTER) else { return Some(without) };
-    Some(Estimate {
+    Some(ChangeEstimate {
         change: found.height,
         low: Some(found.low),
         high: Some(found.high),
@@ -333,7 +339,12 @@ fn recorded_apart(runs: &[(i64, bool, f64)]) -> Option<Doubt> {
 
 /// Today beside the days before, of which the first is that of the baseline: how much days differ shows in them. The
 /// interval is never narrower than what the runs of both days show.
-pub(super) fn of_days(days: &[f64], a: &[Option<Sampled>], b: &[Option<Sampled>], alpha: f64) -> Option<Estimate> {
+pub(super) fn of_days(
+    days: &[f64],
+    a: &[Option<Sampled>],
+    b: &[Option<Sampled>],
+    alpha: f64,
+) -> Option<ChangeEstimate> {
     let (a, b) = (transformed(a, Scale::Ratio), transformed(b, Scale::Ratio));
     let today: Vec<f64> = b.iter().flatten().map(|sampled| sampled.value).collect();
     if today.is_empty() || a.iter().flatten().next().is_none() {
@@ -343,19 +354,19 @@ pub(super) fn of_days(days: &[f64], a: &[Option<Sampled>], b: &[Option<Sampled>]
     let runs = of_runs(&a, &b, |_| Some(0.0), alpha)?;
     if days.len() < LEAST_DAYS {
         let doubt = Some(Doubt::FewDays { known: days.len().max(1), needed: LEAST_DAYS });
-        return Some(scaled(Estimate { doubt, n: (days.len().max(1), 1), ..runs }, Scale::Ratio));
+        return Some(scaled(ChangeEstimate { doubt, n: (days.len().max(1), 1), ..runs }, Scale::Ratio));
     }
     let at = |(at, value): (usize, &f64)| At { time: at as f64, after: at == days.len(), value: *value };
     let values: Vec<f64> = days.iter().copied().chain([median(&today)]).collect();
     let values: Vec<At> = values.iter().enumerate().map(at).collect();
     let found = step(&values, false, alpha * STRICTER)?;
     let half = runs.low.zip(runs.high).map_or(0.0, |(low, high)| (high - low) / 2.0);
-    let found = Estimate {
+    let found = ChangeEstimate {
         low: Some(found.low.min(found.height - half)),
         high: Some(found.high.max(found.height + half)),
         p: if runs.low.is_some() { found.p.max(runs.p) } else { found.p },
         correlation: Some(found.correlation),
-        ..Estimate::without(found.height, Basis::Days, (days.len(), 1))
+        ..ChangeEstimate::without(found.height, Basis::Days, (days.len(), 1))
     };
     Some(scaled(found, Scale::Ratio))
 }

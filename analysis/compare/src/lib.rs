@@ -48,7 +48,7 @@ pub use comparison::{Comparison, FigureChange, Side, SideInfo, Stacks, compare, 
 pub use counts::CountChange;
 pub use days::{Day, Days, LEAST_DAYS, figures_of};
 pub use discoveries::adjusted;
-pub use estimate::{Basis, Design, Doubt, Estimate, Floor, FloorSource};
+pub use estimate::{Basis, ChangeEstimate, Design, Doubt, Floor, FloorSource};
 pub use fingerprint::{Facts, Fingerprint};
 pub use function_changes::{FunctionChange, FunctionChanges};
 pub use function_facts::{FunctionFacts, HostFacts};

@@ -1,6 +1,6 @@
 //! What a comparison comes to.
 
-use super::estimate::{Estimate, Floor, FloorSource};
+use super::estimate::{ChangeEstimate, Floor, FloorSource};
 use serde::{Deserialize, Serialize};
 
 /// What a comparison comes to.
@@ -57,7 +57,7 @@ pub enum DecidedBy {
 /// Equivalent: the whole interval is within the margin. Worse or better: the interval does not hold 0, and the change
 /// itself is beyond the margin and beyond the floor. Where there is doubt about the runs themselves, such as one of
 /// each, only the user's own floor decides, and the interval has to be beyond it.
-pub(super) fn judge(estimate: &Estimate, floor: &Floor, margin: f64) -> Outcome {
+pub(super) fn judge(estimate: &ChangeEstimate, floor: &Floor, margin: f64) -> Outcome {
     let Some((low, high)) = estimate.low.zip(estimate.high) else { return Outcome::Undecided };
     let share = floor.share.unwrap_or(0.0);
     let beyond = margin.max(share);
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn outcomes_by_hand() {
-        let of = |change: f64, low: f64, high: f64| Estimate {
+        let of = |change: f64, low: f64, high: f64| ChangeEstimate {
             change,
             low: Some(low),
             high: Some(high),
@@ -96,15 +96,15 @@ mod tests {
             drift: None,
         };
         let floor = |share: f64| Floor { share: Some(share), source: FloorSource::RepeatedA, n: 9 };
-        let judged = |estimate: Estimate, at: f64| judge(&estimate, &floor(at), 0.02);
+        let judged = |estimate: ChangeEstimate, at: f64| judge(&estimate, &floor(at), 0.02);
         assert_eq!(judged(of(0.05, 0.01, 0.09), 0.0), Outcome::Worse);
         assert_eq!(judged(of(-0.05, -0.09, -0.01), 0.0), Outcome::Better);
         assert_eq!(judged(of(0.005, 0.001, 0.009), 0.0), Outcome::Equivalent, "real, and too small to matter");
         assert_eq!(judged(of(0.015, 0.001, 0.03), 0.0), Outcome::Undecided);
         assert_eq!(judged(of(0.05, -0.01, 0.11), 0.0), Outcome::Undecided);
         assert_eq!(judged(of(0.05, 0.01, 0.09), 0.06), Outcome::Undecided, "A alone shows as much");
-        assert_eq!(judged(Estimate { low: None, ..of(0.5, 0.4, 0.6) }, 0.0), Outcome::Undecided);
-        let alone = Estimate { doubt: Some(Doubt::OneRunOfEach), ..of(-0.8, -0.85, -0.73) };
+        assert_eq!(judged(ChangeEstimate { low: None, ..of(0.5, 0.4, 0.6) }, 0.0), Outcome::Undecided);
+        let alone = ChangeEstimate { doubt: Some(Doubt::OneRunOfEach), ..of(-0.8, -0.85, -0.73) };
         assert_eq!(judged(alone, 0.06), Outcome::Undecided, "whatever the parts of one run of each show");
         let given = |share: f64| Floor { source: FloorSource::Given, ..floor(share) };
         assert_eq!(judge(&alone, &given(0.06), 0.02), Outcome::Better, "the user knows how much process starts differ");

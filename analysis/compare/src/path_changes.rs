@@ -1,7 +1,7 @@
 //! Which paths and modules changed, and how much of the whole change each of them is.
 
 use super::discoveries::{UNPROVEN, adjusted, name_none};
-use super::estimate::{Basis, Design, Estimate, Scale, estimate};
+use super::estimate::{Basis, ChangeEstimate, Design, Scale, estimate};
 use super::path_times::PathFacts;
 use super::run_facts::RunFacts;
 use super::sampled::Sampled;
@@ -37,7 +37,7 @@ pub struct PathChange {
     /// On side B.
     pub b_ns: f64,
     /// The change in nanoseconds for each step of its kind, with its interval.
-    pub estimate: Estimate,
+    pub estimate: ChangeEstimate,
     /// The change in nanoseconds for a typical step of the run, in which all kinds share.
     pub of_step_ns: f64,
     /// `of_step_ns` ÷ the time of A's step.

@@ -141,7 +141,7 @@ impl Program {
             name: name.to_string(),
             dir: run.dir().display().to_string(),
             program: env_key::INJECTED_PROGRAM.of(&manifest.environment).map(str::to_string),
-            device: device(manifest),
+            device: manifest.gpu_name().map(str::to_string),
             model: manifest.model.clone().into_iter().filter(|(_, value)| !value.is_null()).collect(),
             steps: found,
         })
@@ -157,10 +157,6 @@ impl Program {
     fn kind(&self, kind: &str) -> Option<&ProgramSteps> {
         self.steps.iter().find(|steps| steps.kind == kind)
     }
-}
-
-fn device(manifest: &RunManifest) -> Option<String> {
-    manifest.gpus().first().and_then(|gpu| Some(gpu.get("name")?.as_str()?.to_string()))
 }
 
 fn joules(analysis: &Analysis, kind: &str, steps: usize) -> Option<f64> {

@@ -8,7 +8,7 @@ use super::change_points::median;
 use super::comparison::{FigureChange, figure_change};
 use super::days::{Day, Days};
 use super::discoveries::adjusted;
-use super::estimate::{Design, Estimate};
+use super::estimate::{ChangeEstimate, Design};
 use super::options::CompareOptions;
 use super::outcome::Outcome;
 use super::sampled::Sampled;
@@ -57,7 +57,7 @@ pub struct LayerChange {
     /// Its share now.
     pub b: f64,
     /// The ratio less one, with its interval.
-    pub estimate: Estimate,
+    pub estimate: ChangeEstimate,
 }
 
 /// A server held against earlier windows of its own. Its JSON is stable: keys are added, and none changes its meaning
@@ -154,7 +154,7 @@ fn change(figure: &Windowed, least: usize, options: &CompareOptions) -> Option<F
     let options = options.clone().days(days);
     let change = figure_change(&figure.name, &Design::apart(), &whole(latest), &whole(&figure.now), &options)?;
     // What it was is that of all windows, which the change is from.
-    let estimate = change.estimate.map(Estimate::of_windows);
+    let estimate = change.estimate.map(ChangeEstimate::of_windows);
     Some(FigureChange { a: median(&medians), estimate, floor: change.floor.of_windows(), ..change })
 }
 

@@ -4,6 +4,9 @@ use super::gaps::GapSum;
 use super::stats::{Distribution, total};
 use candlescope_schema::run::{GPU_CLOCK_BOUND_NS, RunManifest};
 
+/// From this share of steps' time on, spent in gaps whose launch came too late, a run waits for its host [HTA's host wait].
+pub const LAUNCH_BOUND: f64 = 0.15;
+
 /// How devices' time divides while recorded steps were open. Kernels, copies and memsets all count as work.
 ///
 /// All times but [`own_ns`](Self::own_ns) are over the *union* of the steps on each device, so that steps of several

@@ -122,6 +122,5 @@ pub(super) fn name(uuid: &str, manifest: &RunManifest) -> Option<String> {
 
 /// From `environment.gpus`, a list of objects with `uuid` and `name`.
 fn described(uuid: &str, manifest: &RunManifest) -> Option<String> {
-    let gpu = manifest.gpus().iter().find(|gpu| gpu.get("uuid").and_then(Value::as_str) == Some(uuid))?;
-    Some(gpu.get("name")?.as_str()?.to_string())
+    Some(manifest.gpu(uuid)?.get("name")?.as_str()?.to_string())
 }

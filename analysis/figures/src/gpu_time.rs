@@ -114,7 +114,7 @@ pub struct Sampled<'a> {
 
 /// GPU time of all intervals of a path.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
+pub struct PathGpuTime {
     /// Of all its intervals, children included, in nanoseconds.
     pub total_ns: f64,
     /// The same less their children's; `None` if there is no interval whose children were all measured.
@@ -125,7 +125,7 @@ pub struct Estimate {
 }
 
 /// Totals of every path from what `source` measured; `None` if it measured nothing.
-pub fn estimate(tree: &[Sampled<'_>], source: GpuSource) -> Vec<Option<Estimate>> {
+pub fn estimate(tree: &[Sampled<'_>], source: GpuSource) -> Vec<Option<PathGpuTime>> {
     let whole: Vec<GpuBySource> = tree.iter().map(|path| *path.sums).collect();
     let mut all = point(tree, &whole, source);
     let sampled: Vec<bool> = tree.iter().map(|path| path.sums.measured(source) < path.calls).collect();
@@ -135,7 +135,7 @@ pub fn estimate(tree: &[Sampled<'_>], source: GpuSource) -> Vec<Option<Estimate>
     if groups.len() < FEWEST_GROUPS || !sampled.contains(&true) {
         return all;
     }
-    let left_out: Vec<Vec<Option<Estimate>>> = groups
+    let left_out: Vec<Vec<Option<PathGpuTime>>> = groups
         .iter()
         .map(|group| {
             let rest: Vec<GpuBySource> = tree
@@ -171,7 +171,7 @@ impl GpuBySource {
     }
 }
 
-fn point(tree: &[Sampled<'_>], sums: &[GpuBySource], source: GpuSource) -> Vec<Option<Estimate>> {
+fn point(tree: &[Sampled<'_>], sums: &[GpuBySource], source: GpuSource) -> Vec<Option<PathGpuTime>> {
     // Each path by itself: mean × number.
     let alone: Vec<Option<f64>> = tree
         .iter()
@@ -203,7 +203,7 @@ fn point(tree: &[Sampled<'_>], sums: &[GpuBySource], source: GpuSource) -> Vec<O
             (own.detail_ns > 0).then(|| (own.inside_ns as f64 / own.detail_ns as f64).min(1.0))
         })
         .collect();
-    let mut out: Vec<Option<Estimate>> = Vec::with_capacity(tree.len());
+    let mut out: Vec<Option<PathGpuTime>> = Vec::with_capacity(tree.len());
     for (i, path) in tree.iter().enumerate() {
         let total = alone[i].map(|alone| {
             let parent = known_parent(path).and_then(|parent| Some((parent, out[parent]?.total_ns)));
@@ -218,7 +218,7 @@ fn point(tree: &[Sampled<'_>], sums: &[GpuBySource], source: GpuSource) -> Vec<O
                 },
             }
         });
-        out.push(total.map(|total_ns| Estimate {
+        out.push(total.map(|total_ns| PathGpuTime {
             total_ns,
             self_ns: inside[i].map(|inside| total_ns * (1.0 - inside)),
             total_ci95_ns: None,

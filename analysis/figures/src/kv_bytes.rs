@@ -2,6 +2,7 @@
 
 use candlescope_schema::run::keys::Key;
 use candlescope_schema::run::model_key;
+use candlescope_work::operation;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -13,5 +14,6 @@ pub fn kv_bytes_of_a_token(model: &BTreeMap<String, Value>) -> Option<f64> {
         "f64" => 8.0,
         _ => 2.0,
     };
-    Some(2.0 * number(model_key::LAYERS)? * number(model_key::KV_HEADS)? * number(model_key::HEAD_DIM)? * width)
+    let [layers, heads, size] = [model_key::LAYERS, model_key::KV_HEADS, model_key::HEAD_DIM].map(number);
+    Some(operation::kv_bytes_of_a_token(layers?, heads?, size?, width))
 }

@@ -1,6 +1,6 @@
 //! Where the time goes, as a table: one row for each path without ordinals, with its rates.
 
-use super::gpu_time::{Estimate, Sampled, estimate};
+use super::gpu_time::{PathGpuTime, Sampled, estimate};
 use super::kernel_sums::Kernels;
 use super::path_totals::{Intervals, PathTotals};
 use super::stated_work::StatedWork;
@@ -186,12 +186,12 @@ fn gpu(
     path: &PathTotals,
     row: &TreeRow,
     source: GpuSource,
-    estimate: Estimate,
+    estimate: PathGpuTime,
     (whole_ns, at_once): (f64, f64),
 ) -> OperatorGpu {
     let sums = path.gpu.of(source);
     let measured = path.gpu.measured(source);
-    let Estimate { total_ns, self_ns, total_ci95_ns } = estimate;
+    let PathGpuTime { total_ns, self_ns, total_ci95_ns } = estimate;
     // An interval without GPU time in a recorded step has no children with GPU time either.
     let self_measured = match source {
         _ if sums.self_calls == 0 => 0,

@@ -15,7 +15,7 @@ mod order;
 mod signed_rank;
 mod student;
 
-pub use clusters::SplitMix;
+pub use clusters::{SplitMix, normal_above};
 use order::median_interval;
 pub use order::{INTERVAL_FROM, percentile};
 pub use signed_rank::slope;

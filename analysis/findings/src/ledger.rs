@@ -19,7 +19,7 @@ const FORMAT: u32 = 1;
 
 /// A promise, and what was obtained. Gains are shares of the run's step time, 0.1 for a tenth less.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct LedgerEntry {
     /// Version of this form.
     pub format: u32,
     /// When it was measured, Unix nanoseconds.
@@ -48,7 +48,7 @@ pub struct Kept {
     pub obtained_high: Option<f64>,
 }
 
-impl Kept {
+impl LedgerEntry {
     /// A promise of now.
     pub fn new(code: &str, remedy: &str) -> Self {
         Self {
@@ -80,28 +80,24 @@ impl Kept {
 pub fn device(manifest: &RunManifest) -> String {
     let environment = &manifest.environment;
     let on_gpu = option_key::DEVICE.of(&manifest.options).map(|device| device.starts_with("cuda"));
-    let gpu = || Some(env_key::GPUS.of(environment)?.first()?.get("name")?.as_str()?.to_string());
     let on_gpu = on_gpu.unwrap_or_else(|| manifest.gpu.as_ref().is_some_and(|gpu| !gpu.devices.is_empty()));
     let cpu = || env_key::CPU_MODEL.of(environment).unwrap_or("a CPU").to_string();
-    if on_gpu { gpu().unwrap_or_else(|| "a GPU".into()) } else { cpu() }
+    if on_gpu { manifest.gpu_name().unwrap_or("a GPU").to_string() } else { cpu() }
 }
 
 /// The promises of this user.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ledger {
     /// In the order in which they were written.
-    pub promises: Vec<Kept>,
+    pub promises: Vec<LedgerEntry>,
     /// Lines that could not be read.
     pub unread: u64,
 }
 
 impl Ledger {
-    /// `$XDG_CACHE_HOME/candlescope/advice.jsonl`, else `~/.cache/candlescope/advice.jsonl`; `None` if neither variable names
-    /// an absolute path.
-    pub fn path() -> Option<PathBuf> {
-        let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
-        Some(cache.join("candlescope").join("advice.jsonl"))
+    /// The file that programs share, in the directory of what is kept between processes.
+    pub fn file_in(cache: &Path) -> PathBuf {
+        cache.join("advice.jsonl")
     }
 
     /// Reads a ledger; an empty one if there is no such file. Lines that cannot be read are counted.
@@ -124,7 +120,7 @@ impl Ledger {
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            match serde_json::from_slice::<Kept>(&line) {
+            match serde_json::from_slice::<LedgerEntry>(&line) {
                 Ok(kept) if kept.format == FORMAT => ledger.promises.push(kept),
                 _ => ledger.unread += 1,
             }
@@ -136,7 +132,7 @@ impl Ledger {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn append(path: &Path, kept: &[Kept]) -> io::Result<()> {
+    pub fn append(path: &Path, kept: &[LedgerEntry]) -> io::Result<()> {
         if kept.is_empty() {
             return Ok(());
         }
@@ -159,7 +155,7 @@ impl Ledger {
     /// How promises of each finding, made by this version, came out on a device. One remedy tried again on the same model counts once, with its
     /// latest result: the same promise kept ten times is one.
     pub fn records(&self, device: &str) -> BTreeMap<&str, TrackRecord> {
-        let mut latest: BTreeMap<(&str, &str, &str), &Kept> = BTreeMap::new();
+        let mut latest: BTreeMap<(&str, &str, &str), &LedgerEntry> = BTreeMap::new();
         for kept in self.promises.iter().filter(|kept| kept.device == device && kept.version == VERSION) {
             latest.insert((&kept.code, &kept.model, &kept.remedy), kept);
         }
@@ -195,8 +191,8 @@ fn ends_with_newline(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn kept(code: &str, model: &str, promised: (f64, f64), obtained: f64) -> Kept {
-        Kept {
+    fn kept(code: &str, model: &str, promised: (f64, f64), obtained: f64) -> LedgerEntry {
+        LedgerEntry {
             device: "cpu".into(),
             model: model.into(),
             low: promised.0,
@@ -205,7 +201,7 @@ mod tests {
             obtained,
             obtained_low: Some(obtained - 0.0078125),
             obtained_high: Some(obtained + 0.0078125),
-            ..Kept::new(code, "quantize=q8_0")
+            ..LedgerEntry::new(code, "quantize=q8_0")
         }
     }
 
@@ -219,7 +215,7 @@ mod tests {
             kept("weight_streaming", "a", (0.5, 0.7), 0.6),
             kept("weight_streaming", "b", (0.5, 0.7), 0.705),
             kept("weight_streaming", "c", (0.5, 0.7), 0.8),
-            Kept { device: "other".into(), ..kept("weight_streaming", "d", (0.5, 0.7), 0.6) },
+            LedgerEntry { device: "other".into(), ..kept("weight_streaming", "d", (0.5, 0.7), 0.6) },
         ];
         Ledger::append(&path, &list[..2]).unwrap();
         Ledger::append(&path, &list[2..]).unwrap();

@@ -5,7 +5,7 @@ use super::collective::CollectiveKind;
 use super::facts::{CollectiveSum, Judged, RankAnalysis, RankFacts, longest, mean, median};
 use super::link::nvlink;
 use super::open::Ranks;
-use super::reading::{Reading, Seen, Source, Time, merged};
+use super::reading::{Reading, SeenCollective, Source, Time, merged};
 use super::rules;
 use candlescope_schema::run::RunManifest;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ pub fn analyse(ranks: &Ranks) -> RankAnalysis {
     // What ended on one rank before another had come was not one collective.
     let ahead = |rank: usize| clocks.ahead_ns[rank];
     let slack = if source == Source::Host { 0 } else { 2 * candlescope_schema::run::GPU_CLOCK_BOUND_NS as i64 };
-    let can_be = |all: &Vec<&Seen>| {
+    let can_be = |all: &Vec<&SeenCollective>| {
         let last = all.iter().enumerate().map(|(rank, seen)| seen.start - ahead(rank)).max().unwrap_or(0);
         let first = all.iter().enumerate().map(|(rank, seen)| seen.end - ahead(rank)).min().unwrap_or(0);
         last <= first + slack
@@ -63,7 +63,7 @@ pub fn analyse(ranks: &Ranks) -> RankAnalysis {
 /// The best source that all ranks have: kernels, then time on the device. Intervals of the host say what a collective takes only
 /// where the host computes: otherwise it goes on before the device does.
 fn source(readings: &[Reading]) -> Source {
-    let all = |of: fn(&Reading) -> &Vec<Seen>| readings.iter().all(|reading| !of(reading).is_empty());
+    let all = |of: fn(&Reading) -> &Vec<SeenCollective>| readings.iter().all(|reading| !of(reading).is_empty());
     if all(|reading| &reading.kernels) {
         Source::Kernels
     } else if all(|reading| &reading.on_device) {
@@ -77,13 +77,13 @@ fn source(readings: &[Reading]) -> Source {
 
 /// Collectives that are the same on all ranks: the n-th of a kind in a step.
 struct Places<'a> {
-    matched: Vec<Vec<&'a Seen>>,
+    matched: Vec<Vec<&'a SeenCollective>>,
     /// Steps in which ranks have different ones.
     odd: BTreeSet<u64>,
 }
 
 fn places(readings: &[Reading], source: Source) -> Places<'_> {
-    type Of<'a> = BTreeMap<(Option<u64>, CollectiveKind), Vec<&'a Seen>>;
+    type Of<'a> = BTreeMap<(Option<u64>, CollectiveKind), Vec<&'a SeenCollective>>;
     let mut by_rank: Vec<Of<'_>> = Vec::new();
     for reading in readings {
         let mut of = Of::new();
@@ -99,10 +99,11 @@ fn places(readings: &[Reading], source: Source) -> Places<'_> {
         if step.is_some_and(|step| readings.iter().any(|reading| !reading.knows(source, step))) {
             continue;
         }
-        let all: Vec<&[&Seen]> =
+        let all: Vec<&[&SeenCollective]> =
             by_rank.iter().map(|of| of.get(&(step, kind)).map_or(&[][..], Vec::as_slice)).collect();
         match all.iter().all(|others| others.len() == all[0].len()) {
-            true => matched.extend((0..all[0].len()).map(|at| all.iter().map(|of| of[at]).collect::<Vec<&Seen>>())),
+            true => matched
+                .extend((0..all[0].len()).map(|at| all.iter().map(|of| of[at]).collect::<Vec<&SeenCollective>>())),
             false => odd.extend(step),
         }
     }
@@ -129,9 +130,9 @@ struct OnRank {
 }
 
 impl Split {
-    fn of(all: &[&Seen], ahead: &[i64]) -> Self {
+    fn of(all: &[&SeenCollective], ahead: &[i64]) -> Self {
         let last = all.iter().zip(ahead).map(|(seen, ahead)| seen.start - ahead).max().unwrap_or(0);
-        let split = |(seen, ahead): (&&Seen, &i64)| OnRank {
+        let split = |(seen, ahead): (&&SeenCollective, &i64)| OnRank {
             start: seen.start,
             last: (last + ahead).clamp(seen.start, seen.end.max(seen.start)),
             end: seen.end,

@@ -1,6 +1,6 @@
 //! One time for all ranks.
 
-use super::reading::Seen;
+use super::reading::SeenCollective;
 use serde::Serialize;
 
 /// What times of one machine may contradict each other by, nanoseconds: how far device and host clocks are held together.
@@ -40,7 +40,7 @@ pub struct Clocks {
 
 impl Clocks {
     /// Holds clocks together by collectives that all ranks took part in.
-    pub(crate) fn of(hosts: &[&str], matched: &[Vec<&Seen>]) -> Self {
+    pub(crate) fn of(hosts: &[&str], matched: &[Vec<&SeenCollective>]) -> Self {
         let ranks = hosts.len();
         // What a rank is ahead of the first one lies within.
         let room = |rank: usize| {
@@ -125,12 +125,12 @@ mod tests {
     use super::*;
     use crate::CollectiveKind;
 
-    fn seen(start: i64, end: i64) -> Seen {
-        Seen { kind: CollectiveKind::AllReduce, step: None, start, end, bytes: None, device: None }
+    fn seen(start: i64, end: i64) -> SeenCollective {
+        SeenCollective { kind: CollectiveKind::AllReduce, step: None, start, end, bytes: None, device: None }
     }
 
-    fn of(hosts: &[&str; 2], all: &[[Seen; 2]]) -> Clocks {
-        let matched: Vec<Vec<&Seen>> = all.iter().map(|pair| pair.iter().collect()).collect();
+    fn of(hosts: &[&str; 2], all: &[[SeenCollective; 2]]) -> Clocks {
+        let matched: Vec<Vec<&SeenCollective>> = all.iter().map(|pair| pair.iter().collect()).collect();
         Clocks::of(hosts, &matched)
     }
 
@@ -143,7 +143,7 @@ mod tests {
             let (at, end) = (n * 1_000_000, n * 1_000_000 + 50_800);
             [seen(at + a, end), seen(at + b + AHEAD, end + AHEAD + n % 3 * 10)]
         };
-        let all: Vec<[Seen; 2]> = (0..40).map(one).collect();
+        let all: Vec<[SeenCollective; 2]> = (0..40).map(one).collect();
         let clocks = of(&["a", "b"], &all);
         assert_eq!((clocks.by, clocks.collectives, clocks.agrees), (AlignedBy::Collectives, 40, true));
         assert!(
@@ -152,7 +152,7 @@ mod tests {
         );
         // Machines of one name are still two, and one machine's clock needs no change.
         assert_eq!(of(&["localhost", "localhost"], &all).by, AlignedBy::Collectives);
-        let here: Vec<[Seen; 2]> =
+        let here: Vec<[SeenCollective; 2]> =
             (0..9).map(|n| [seen(n * 1000, n * 1000 + 900), seen(n * 1000, n * 1000 + 880)]).collect();
         assert_eq!(of(&["a", "a"], &here).ahead_ns, [0, 0]);
         assert_eq!(of(&["a", "b"], &[]).by, AlignedBy::Nothing);
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn one_that_is_always_last_leaves_room_that_is_told() {
         // The second one comes 3 ms later each time, and both end together: its clock, or its work.
-        let all: Vec<[Seen; 2]> = (0..20)
+        let all: Vec<[SeenCollective; 2]> = (0..20)
             .map(|n| {
                 [
                     seen(n * 10_000_000, n * 10_000_000 + 3_100_000),

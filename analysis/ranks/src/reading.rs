@@ -27,7 +27,7 @@ pub(crate) type Time = (i64, i64);
 
 /// A collective as one rank saw it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct SeenCollective {
     pub(crate) kind: CollectiveKind,
     pub(crate) step: Option<u64>,
     pub(crate) start: i64,
@@ -54,9 +54,9 @@ pub(crate) struct Reading {
     /// Measured steps by number.
     pub(crate) steps: BTreeMap<u64, Took>,
     /// Collectives by where they were seen.
-    pub(crate) kernels: Vec<Seen>,
-    pub(crate) on_device: Vec<Seen>,
-    pub(crate) on_host: Vec<Seen>,
+    pub(crate) kernels: Vec<SeenCollective>,
+    pub(crate) on_device: Vec<SeenCollective>,
+    pub(crate) on_host: Vec<SeenCollective>,
     /// Steps whose kernels were recorded.
     pub(crate) windows: BTreeSet<u64>,
     /// Steps in which an interval of a collective has no time on the device.
@@ -76,8 +76,8 @@ impl Reading {
         let (mut bytes_of, mut launched): (HashMap<u64, u64>, HashMap<u64, u32>) = Default::default();
         let mut launched_by: HashMap<u64, i64> = HashMap::new();
         let mut devices: HashMap<Arc<str>, usize> = HashMap::new();
-        let mut kernels: Vec<(Option<u64>, Seen)> = Vec::new();
-        let mut spans: Vec<(u64, Seen, Option<Time>)> = Vec::new();
+        let mut kernels: Vec<(Option<u64>, SeenCollective)> = Vec::new();
+        let mut spans: Vec<(u64, SeenCollective, Option<Time>)> = Vec::new();
         let mut batches = run.batches().of_tables(&[RecordKind::Step, RecordKind::Span, RecordKind::Kernel]);
         for batch in batches.by_ref() {
             for step in &batch.steps {
@@ -98,7 +98,7 @@ impl Reading {
                 let end = start.0.saturating_add(signed(ns));
                 let bytes = span.io_bytes;
                 let on_device = span.gpu.map(|gpu| (gpu.start.0, gpu.start.0.saturating_add(signed(gpu.dur_ns))));
-                let seen = Seen { kind, step: span.step, start: start.0, end, bytes, device: None };
+                let seen = SeenCollective { kind, step: span.step, start: start.0, end, bytes, device: None };
                 spans.push((candlescope_schema::thread_of(span.seq), seen, on_device));
             }
             for kernel in &batch.kernels {
@@ -123,7 +123,10 @@ impl Reading {
                             *launched.entry(seq).or_default() += 1;
                         }
                         let step = kernel.step;
-                        kernels.push((kernel.seq, Seen { kind, step, start, end, bytes: None, device: Some(device) }));
+                        kernels.push((
+                            kernel.seq,
+                            SeenCollective { kind, step, start, end, bytes: None, device: Some(device) },
+                        ));
                     }
                     None if kernel.kind == KernelKind::Kernel => reading.computing[device].push((start, end)),
                     None => {}
@@ -156,7 +159,7 @@ impl Reading {
             if on_device.is_none() {
                 reading.untimed.extend(seen.step);
             }
-            reading.on_device.extend(on_device.map(|(start, end)| Seen { start, end, ..seen.clone() }));
+            reading.on_device.extend(on_device.map(|(start, end)| SeenCollective { start, end, ..seen.clone() }));
             reading.on_host.push(seen);
         }
         for all in [&mut reading.kernels, &mut reading.on_device, &mut reading.on_host] {
@@ -167,7 +170,7 @@ impl Reading {
     }
 
     /// Its collectives by a source.
-    pub(crate) fn seen(&self, source: Source) -> &[Seen] {
+    pub(crate) fn seen(&self, source: Source) -> &[SeenCollective] {
         match source {
             Source::Kernels => &self.kernels,
             Source::DeviceTime => &self.on_device,

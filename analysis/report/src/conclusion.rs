@@ -5,6 +5,7 @@ use super::head_facts::{gpu_names, model_name, processor};
 use super::plain_paths::part;
 use candlescope_document::text::{capital, code};
 use candlescope_figures::advice::AdviceCode;
+use candlescope_figures::busy::LAUNCH_BOUND;
 use candlescope_figures::{Analysis, ChosenDevice};
 use candlescope_schema::run::{Code, Severity};
 
@@ -104,9 +105,6 @@ pub(super) fn plain_limit(analysis: &Analysis) -> Option<String> {
     limit_in(analysis, |path| format!("{} ({})", part(path), code(&tail(path, 80))))
 }
 
-/// From this share of step time on, waiting for launches is what limits a run.
-const WAITS: f64 = 0.15;
-
 fn limit_in(analysis: &Analysis, place: impl Fn(&str) -> String) -> Option<String> {
     let busy = analysis.gpu.busy.as_ref();
     // Shares of step time mean nothing where the device works on after its steps.
@@ -114,7 +112,7 @@ fn limit_in(analysis: &Analysis, place: impl Fn(&str) -> String) -> Option<Strin
     let mut found = analysis.diagnosis.iter().flat_map(|diagnosis| &diagnosis.findings);
     let waits = !outlasts && found.any(|finding| finding.code == AdviceCode::LaunchBound);
     // One kind of step may wait in a run that does not.
-    let share = busy.and_then(|busy| busy.launch_bound_share()).filter(|share| waits && *share > WAITS);
+    let share = busy.and_then(|busy| busy.launch_bound_share()).filter(|share| waits && *share > LAUNCH_BOUND);
     if let Some(share) = share {
         return Some(format!("the GPU waits for the host in {} of the recorded steps' time", percent(share)));
     }

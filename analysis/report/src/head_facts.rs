@@ -2,7 +2,7 @@
 //! instrumented models write; what is missing is left out.
 
 use super::format::{bytes, count, duration, json, percent, printable, significant};
-use candlescope_figures::overhead::{Background, cores};
+use candlescope_figures::recording_overhead::{Background, cores};
 use candlescope_schema::run::keys::Key;
 use candlescope_schema::run::{BudgetKept, RunManifest, env_key, model_key};
 use serde_json::Value;

@@ -8,23 +8,23 @@ use std::sync::{Mutex, PoisonError};
 
 /// What is known about damaged files of a query.
 #[derive(Debug, Default)]
-pub(super) struct Damage(Mutex<BTreeMap<PathBuf, Found>>);
+pub(super) struct Damage(Mutex<BTreeMap<PathBuf, DamagedFile>>);
 
 #[derive(Debug)]
-struct Found {
+struct DamagedFile {
     /// Row groups that can be decoded, if it was tried.
     readable: Option<Vec<bool>>,
     finding: Finding,
 }
 
 impl Damage {
-    fn all(&self) -> std::sync::MutexGuard<'_, BTreeMap<PathBuf, Found>> {
+    fn all(&self) -> std::sync::MutexGuard<'_, BTreeMap<PathBuf, DamagedFile>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A file of which nothing is read.
     pub(super) fn tell(&self, file: &Path, finding: Finding) {
-        self.all().entry(file.to_path_buf()).or_insert(Found { readable: None, finding });
+        self.all().entry(file.to_path_buf()).or_insert(DamagedFile { readable: None, finding });
     }
 
     /// A file that cannot be found again.
@@ -53,7 +53,7 @@ impl Damage {
             if let (readable, Some(finding)) = checked::row_groups(&file, &|_| true, limits) {
                 is_new = true;
                 let readable = Some(readable).filter(|groups| !groups.is_empty());
-                self.all().insert(file, Found { readable, finding });
+                self.all().insert(file, DamagedFile { readable, finding });
             }
         }
         is_new

@@ -111,6 +111,5 @@ fn object(value: &Value) -> Option<String> {
 }
 
 fn device(run: &RunManifest) -> Option<String> {
-    let gpu = run.gpus().first().and_then(|gpu| gpu.get("name")?.as_str().map(str::to_string));
-    gpu.or_else(|| env_key::CPU_MODEL.of(&run.environment).map(|name| name.to_string()))
+    run.gpu_name().or_else(|| env_key::CPU_MODEL.of(&run.environment)).map(str::to_string)
 }

@@ -76,12 +76,12 @@ impl Store {
 pub(super) struct Archive {
     /// As it was named.
     pub(super) name: String,
-    pub(super) place: Place,
+    pub(super) place: ArchiveLocation,
 }
 
 /// Where an archive is.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum ArchiveLocation {
     /// A directory of this machine.
     Local(PathBuf),
     /// A store, with all that it has below the archive's root.
@@ -108,21 +108,21 @@ impl RemoteRun {
 
 impl Archive {
     pub(super) fn local(root: PathBuf) -> Self {
-        Self { name: root.display().to_string(), place: Place::Local(root) }
+        Self { name: root.display().to_string(), place: ArchiveLocation::Local(root) }
     }
 
     pub(super) fn store(&self) -> Store {
         match &self.place {
-            Place::Local(_) => Store::local(),
-            Place::Remote { store, .. } => store.clone(),
+            ArchiveLocation::Local(_) => Store::local(),
+            ArchiveLocation::Remote { store, .. } => store.clone(),
         }
     }
 
     /// Its index.
     pub(super) fn index(&self) -> Vec<Located> {
         match &self.place {
-            Place::Local(root) => vec![Located::Local(root.join(ARCHIVE_INDEX))],
-            Place::Remote { root, objects, .. } => {
+            ArchiveLocation::Local(root) => vec![Located::Local(root.join(ARCHIVE_INDEX))],
+            ArchiveLocation::Remote { root, objects, .. } => {
                 let index = root.clone().join(ARCHIVE_INDEX);
                 objects.iter().filter(|object| object.location == index).cloned().map(Located::Remote).collect()
             }
@@ -132,7 +132,7 @@ impl Archive {
     /// Its files of a table: `table/date=…/machine=…/….parquet`.
     pub(super) fn files(&self, table: &str) -> Vec<Located> {
         match &self.place {
-            Place::Local(root) => {
+            ArchiveLocation::Local(root) => {
                 let inside = |dir: PathBuf| {
                     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
                     let mut paths: Vec<PathBuf> = entries.collect();
@@ -142,7 +142,7 @@ impl Archive {
                 let files = inside(root.join(table)).into_iter().flat_map(inside).flat_map(inside);
                 files.filter(|path| is_parquet(path.extension())).map(Located::Local).collect()
             }
-            Place::Remote { root, objects, .. } => {
+            ArchiveLocation::Remote { root, objects, .. } => {
                 let is_of_table = |object: &&ObjectMeta| {
                     let Some(parts) = object.location.prefix_match(root) else { return false };
                     let parts: Vec<_> = parts.collect();
@@ -158,8 +158,8 @@ impl Archive {
     /// Whether a change of it was stopped, or is being made.
     pub(super) fn is_changing(&self) -> bool {
         match &self.place {
-            Place::Local(root) => root.join(ARCHIVE_JOURNAL).exists(),
-            Place::Remote { root, objects, .. } => {
+            ArchiveLocation::Local(root) => root.join(ARCHIVE_JOURNAL).exists(),
+            ArchiveLocation::Remote { root, objects, .. } => {
                 let journal = root.clone().join(ARCHIVE_JOURNAL);
                 objects.iter().any(|object| object.location == journal)
             }

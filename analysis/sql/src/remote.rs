@@ -2,7 +2,7 @@
 //!
 //! What is there is listed once, when it is opened. Files are read in ranges while a query needs them.
 
-use super::place::{ARCHIVE_INDEX, Archive, Place, RemoteRun, SourceError, Store};
+use super::place::{ARCHIVE_INDEX, Archive, ArchiveLocation, RemoteRun, SourceError, Store};
 use candlescope_reader::limits::{Limit, ReadLimits};
 use candlescope_schema::RecordKind;
 use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
@@ -57,7 +57,7 @@ pub(super) fn open(url: &str, limits: &ReadLimits) -> Result<(Vec<Archive>, Vec<
     let (mut found, mut runs) = (Vec::new(), Vec::new());
     for root in archives {
         let objects = below(&objects, &root).to_vec();
-        let place = Place::Remote { store: store.clone(), root: root.clone(), objects };
+        let place = ArchiveLocation::Remote { store: store.clone(), root: root.clone(), objects };
         found.push(Archive { name: name(&root), place });
     }
     for (dir, manifest) in described {

@@ -1,7 +1,7 @@
 //! The same tables and views in other engines: a script for DuckDB, and one for whatever speaks Spark SQL.
 
 use super::facts::FACTS;
-use super::place::{Archive, Located, Place, RESULTS as RESULTS_FILE};
+use super::place::{Archive, ArchiveLocation, Located, RESULTS as RESULTS_FILE};
 use super::source::{DIR, Sources};
 use super::views::{ARCHIVED, RESULTS, RUN, RUNS, SERVED, VIEWS, quoted};
 use candlescope_reader::{ReadLimits, Run, checked};
@@ -198,14 +198,16 @@ impl Engine {
             // A folder without files is an error in some engines.
             files.first()?;
             let folder = match &archive.place {
-                Place::Local(root) => self.literal(&absolute(&root.join(kind.table()))),
-                Place::Remote { root, store, .. } => {
+                ArchiveLocation::Local(root) => self.literal(&absolute(&root.join(kind.table()))),
+                ArchiveLocation::Remote { root, store, .. } => {
                     format!("{}{}", store.url.as_str(), root.clone().join(kind.table()))
                 }
             };
             let files = match (self, &archive.place) {
-                (Self::DuckDb, Place::Local(_)) => vec![format!("{folder}/*/*/*.parquet")],
-                (Self::DuckDb, Place::Remote { .. }) => files.iter().map(|file| self.place(file, archive)).collect(),
+                (Self::DuckDb, ArchiveLocation::Local(_)) => vec![format!("{folder}/*/*/*.parquet")],
+                (Self::DuckDb, ArchiveLocation::Remote { .. }) => {
+                    files.iter().map(|file| self.place(file, archive)).collect()
+                }
                 // Folders are looked through there, and days and machines that a query leaves out are skipped.
                 (Self::Spark, _) => vec![folder],
             };

@@ -1,6 +1,8 @@
 //! Which runs and studies are asked.
 
-use super::place::{ARCHIVE_INDEX, Archive, Located, MOST, Place, RESULTS, RemoteRun, SourceError, Store, is_aside};
+use super::place::{
+    ARCHIVE_INDEX, Archive, ArchiveLocation, Located, MOST, RESULTS, RemoteRun, SourceError, Store, is_aside,
+};
 use super::remote;
 use candlescope_reader::limits::ReadLimits;
 use candlescope_reader::{OpenError, Run, checked};
@@ -73,8 +75,8 @@ impl Sources {
         dedup(&mut sources.studies, |dir| Some(dir));
         sources.archives.sort_by(|a, b| a.name.cmp(&b.name));
         dedup(&mut sources.archives, |archive| match &archive.place {
-            Place::Local(root) => Some(root),
-            Place::Remote { .. } => None,
+            ArchiveLocation::Local(root) => Some(root),
+            ArchiveLocation::Remote { .. } => None,
         });
         sources.archives.dedup_by(|a, b| a.name == b.name);
         sources.remote.sort_by(|a, b| a.name.cmp(&b.name));

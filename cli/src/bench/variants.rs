@@ -11,7 +11,7 @@ use candlescope_exporters::chrome;
 use candlescope_lab::method::Ended;
 use candlescope_lab::study::{Manifest, Records, Study, summaries, told_once};
 use candlescope_lab::variants::{
-    Closing, SUITE, Variant, VariantOptions, VariantRow, object, read_closing, variant_lines, write_variants,
+    SUITE, Variant, VariantOptions, VariantRow, VariantsSummary, object, read_closing, variant_lines, write_variants,
 };
 use candlescope_reader::Run;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ pub(super) fn run(args: &VariantsArgs) -> Result<u8> {
 }
 
 /// A text that was asked for and cannot be used is an error, and so is a study without figures.
-fn verdict(rows: &[VariantRow], closing: Option<&Closing>) -> Result<u8> {
+fn verdict(rows: &[VariantRow], closing: Option<&VariantsSummary>) -> Result<u8> {
     let wrong = closing.filter(|closing| closing.text_is_wrong).and_then(|closing| closing.no_quality.as_deref());
     if let Some(why) = wrong {
         bail!("{why}; speed and sizes were measured and are kept");
@@ -150,7 +150,7 @@ fn traces(study: &Study, options: &VariantOptions, records: &Records) -> Result<
     Ok(written)
 }
 
-fn show(study: &Study, rows: &[VariantRow], closing: Option<&Closing>, common: &CommonArgs) -> Result<()> {
+fn show(study: &Study, rows: &[VariantRow], closing: Option<&VariantsSummary>, common: &CommonArgs) -> Result<()> {
     let dir = study.dir();
     if common.json {
         let all: Vec<Value> = rows.iter().map(object).collect();

@@ -38,11 +38,11 @@ pub(super) struct Folders {
 #[derive(Debug)]
 pub(super) struct GroupFile {
     entries: Vec<Entry>,
-    place: Place,
+    place: ConfSource,
 }
 
 #[derive(Debug, Clone)]
-enum Place {
+enum ConfSource {
     File(PathBuf),
     BuiltIn { group: &'static str, name: &'static str },
 }
@@ -67,12 +67,12 @@ impl Folders {
         for folder in self.on_disk().filter(|_| is_name) {
             let path = folder.join(group).join(format!("{name}.toml"));
             if path.is_file() {
-                return Ok(GroupFile { entries: read(&path)?, place: Place::File(path) });
+                return Ok(GroupFile { entries: read(&path)?, place: ConfSource::File(path) });
             }
         }
         if let Some(&(group, name, text)) = BUILT_IN.iter().find(|(g, n, _)| *g == group && *n == name) {
             let entries = toml(text).with_context(|| format!("in the built-in conf/{group}/{name}.toml"))?;
-            return Ok(GroupFile { entries, place: Place::BuiltIn { group, name } });
+            return Ok(GroupFile { entries, place: ConfSource::BuiltIn { group, name } });
         }
         let names = self.names(group);
         let path = match group {
@@ -103,8 +103,8 @@ impl GroupFile {
     /// Where the line is.
     pub(super) fn origin(&self, line: usize) -> Origin {
         match &self.place {
-            Place::File(path) => Origin::File { path: path.clone(), line },
-            Place::BuiltIn { group, name } => Origin::BuiltIn { group, name, line },
+            ConfSource::File(path) => Origin::File { path: path.clone(), line },
+            ConfSource::BuiltIn { group, name } => Origin::BuiltIn { group, name, line },
         }
     }
 

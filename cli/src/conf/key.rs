@@ -191,11 +191,11 @@ macro_rules! options {
 
         /// The options of `profile` that are no options of the SDK.
         #[derive(Debug, Clone)]
-        pub(crate) struct Given {
+        pub(crate) struct ProfileChoices {
             $(pub(crate) $part: $options,)+
         }
 
-        impl Given {
+        impl ProfileChoices {
             /// The values of a configuration: `at` has that of a key, by its group and name.
             pub(crate) fn of<'a>(at: impl Fn(&str, &str) -> Option<&'a Value>) -> Self {
                 Self {

@@ -19,7 +19,7 @@ mod sweep;
 mod text;
 
 pub(crate) use compose::{Composed, Layers};
-pub(crate) use declared::{DatasetOptions, Given, ProfilingOptions};
+pub(crate) use declared::{DatasetOptions, ProfileChoices, ProfilingOptions};
 pub(crate) use flags::Flags;
 #[cfg(feature = "lab")]
 pub(crate) use flags::group_of;

@@ -1,5 +1,6 @@
 //! Runs a command of this program as a process of its own, for so long and with so much of an answer.
 
+use candlescope::env::VARIABLE;
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -18,7 +19,7 @@ const EVERY: Duration = Duration::from_millis(10);
 
 /// What is asked.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct CommandCall {
     /// Arguments of the command.
     pub(super) args: Vec<OsString>,
     /// What it reads.
@@ -45,14 +46,14 @@ pub(super) struct Answered {
 pub(super) fn ask(
     program: &Path,
     root: &Path,
-    asked: Asked,
+    asked: CommandCall,
     time: Duration,
     stop: &AtomicBool,
 ) -> Result<Answered, String> {
     let mut child = Command::new(program)
         .args(&asked.args)
         .current_dir(root)
-        .env_remove("CANDLESCOPE")
+        .env_remove(VARIABLE)
         .stdin(if asked.stdin.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -141,7 +142,7 @@ mod tests {
 
     fn sh(script: &str, stdin: Option<&str>, seconds: f64, stop: bool) -> Result<Answered, String> {
         let args = ["-c", script].map(OsString::from).to_vec();
-        let asked = Asked { args, stdin: stdin.map(str::to_string), fine: &[0, 1] };
+        let asked = CommandCall { args, stdin: stdin.map(str::to_string), fine: &[0, 1] };
         ask(Path::new("/bin/sh"), Path::new("/"), asked, Duration::from_secs_f64(seconds), &AtomicBool::new(stop))
     }
 

@@ -1,7 +1,7 @@
 //! What each tool asks of which command, and how its answer is made of that.
 
 use super::answer_size::{MOST_BYTES, fitted};
-use super::ask_command::{Answered, Asked, ask};
+use super::ask_command::{Answered, CommandCall, ask};
 use super::known_codes::meaning;
 use super::root_folder::RootFolder;
 use super::table_columns::tables;
@@ -121,7 +121,7 @@ impl Tools {
     }
 
     /// What a command says, as it says it where nothing is to be cut or added.
-    fn answer(&self, asked: Asked, stop: &AtomicBool, more: &str) -> Result<String, String> {
+    fn answer(&self, asked: CommandCall, stop: &AtomicBool, more: &str) -> Result<String, String> {
         let answered = self.ask(asked, stop)?;
         let whole = answered.text.trim();
         if answered.notes.is_empty() && whole.len() <= MOST_BYTES && parsed(&answered).is_ok() {
@@ -131,12 +131,12 @@ impl Tools {
     }
 
     /// What a command says, and what it notes beside it.
-    fn json(&self, asked: Asked, stop: &AtomicBool) -> Result<(Value, Vec<String>), String> {
+    fn json(&self, asked: CommandCall, stop: &AtomicBool) -> Result<(Value, Vec<String>), String> {
         let answered = self.ask(asked, stop)?;
         Ok((parsed(&answered)?, answered.notes))
     }
 
-    fn ask(&self, asked: Asked, stop: &AtomicBool) -> Result<Answered, String> {
+    fn ask(&self, asked: CommandCall, stop: &AtomicBool) -> Result<Answered, String> {
         let time = Duration::from_secs(self.limits.get(Limit::QuerySeconds)).saturating_add(GRACE);
         ask(&self.program, self.root.dir(), asked, time, stop)
     }
@@ -148,15 +148,15 @@ fn parsed(answered: &Answered) -> Result<Value, String> {
         .map_err(|error| format!("the command ended with status {} and gave no whole answer: {error}", answered.status))
 }
 
-fn asked(args: &[OsString], fine: &'static [i32]) -> Asked {
-    Asked { args: args.to_vec(), stdin: None, fine }
+fn asked(args: &[OsString], fine: &'static [i32]) -> CommandCall {
+    CommandCall { args: args.to_vec(), stdin: None, fine }
 }
 
 /// The query is read, so that it is no option, whatever it is.
-fn asked_sql(sql: &str, run: &OsString, limit: u64) -> Asked {
+fn asked_sql(sql: &str, run: &OsString, limit: u64) -> CommandCall {
     let args: Vec<OsString> =
         vec!["query".into(), "-".into(), run.clone(), "--json".into(), "--limit".into(), limit.to_string().into()];
-    Asked { args, stdin: Some(sql.to_string()), fine: &[0] }
+    CommandCall { args, stdin: Some(sql.to_string()), fine: &[0] }
 }
 
 /// Hands warnings on.

@@ -6,6 +6,7 @@ use crate::args::NsysArgs;
 use crate::nsight::{NSYS, Output, merged, newest_first, process};
 use crate::output::note;
 use anyhow::{Context, Result, bail};
+use candlescope::env::VARIABLE;
 #[cfg(feature = "nsys")]
 use candlescope_core::files::open_regular;
 use candlescope_figures::nsys::Profile;
@@ -23,7 +24,7 @@ pub(crate) fn run(args: &NsysArgs) -> Result<u8> {
     let nsys = NSYS.find()?;
     let out = Output::new(args.out.as_deref(), "nsys", REPORT)?;
     let runs = if args.no_run { None } else { out.runs() };
-    let variable = merged(std::env::var("CANDLESCOPE").ok().as_deref(), runs.as_deref());
+    let variable = merged(std::env::var(VARIABLE).ok().as_deref(), runs.as_deref());
     let trace = args.trace.clone().unwrap_or_else(|| if gpu() { "cuda,nvtx" } else { "nvtx" }.to_string());
 
     let before = out.changed(REPORT).max(out.changed(RAW));
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &NsysArgs) -> Result<u8> {
             command.arg(format!("{option}={value}"));
         }
     }
-    command.arg("-o").arg(&out.stem).args(&args.nsys_arg).args(&args.command).env("CANDLESCOPE", variable);
+    command.arg("-o").arg(&out.stem).args(&args.nsys_arg).args(&args.command).env(VARIABLE, variable);
     let status = process::run(&mut command).with_context(|| format!("cannot start {}", nsys.display()))?;
 
     if out.changed(REPORT) <= before {

@@ -8,11 +8,11 @@ pub(crate) use optimise_args::{EXAMPLES, GoalName, OptimiseArgs};
 use crate::bench::operations::cancel_on_interrupt;
 use crate::conf::is_private;
 use crate::limits::limits;
+use crate::measured_peaks::ledger_path;
 use crate::output::{note, say};
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use candlescope_core::numbers::percent;
-use candlescope_findings::ledger::Ledger;
 use candlescope_optimise::{
     Account, Change, Ended, Goal, OptimiseOptions, Program, SUMMARY, Setting, Verdict, gain, optimise, read,
 };
@@ -111,7 +111,7 @@ fn prepared(args: &OptimiseArgs) -> Result<(OptimiseOptions, Option<Account>)> {
         bail!("there are {promises} promises for {tries} commands: give a --try for each");
     }
     options.run.clone_from(&args.run);
-    options.ledger = Ledger::path().filter(|_| !args.no_ledger);
+    options.ledger = ledger_path().filter(|_| !args.no_ledger);
     options.limits = limits(&args.limits)?;
     options.prepare = crate::measured_peaks::add_kept;
     if args.slo.is_none() && options.goal.aim == candlescope_optimise::Aim::Goodput {

@@ -1,5 +1,6 @@
 //! Runs the command as a user would.
 #![allow(dead_code, unused_imports, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
+use candlescope_testkit::collector::{reply, serve};
 pub use candlescope_testkit::tools::{MINILM, NSYS, PYTHON, SMOLLM2, SmallDisk, require};
 pub use candlescope_testkit::{ROOT, text, wait_until};
 use std::path::Path;
@@ -82,4 +83,33 @@ pub fn in_other_engines(
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     Some(json(text(&output.stdout).trim()))
+}
+
+/// Values of a figure in the parts of a window, about `middle`.
+fn values(middle: f64, end: i64) -> Vec<serde_json::Value> {
+    let factors = [0.99, 1.01, 1.0, 1.02, 0.98, 1.0, 1.01, 0.99, 1.0, 1.0, 1.01, 0.99];
+    let value = |(at, factor): (usize, &f64)| serde_json::json!([end + at as i64, (middle * factor).to_string()]);
+    factors.iter().enumerate().map(value).collect()
+}
+
+/// A Prometheus with these times to the first token in milliseconds: of the window that is judged, then those before, the
+/// earliest first.
+pub fn prometheus(times: Vec<f64>) -> String {
+    let (address, _) = serve(move |n, stream| {
+        let result = match n {
+            0 => serde_json::json!([{ "metric": {}, "value": [0, "1"] }]),
+            _ => match times.get(n - 1) {
+                Some(ms) => serde_json::json!([
+                    { "metric": { "figure": "ttft_ns" }, "values": values(ms * 1e6, 0) },
+                    { "metric": { "figure": "requests_per_s" }, "values": values(2.0, 0) },
+                ]),
+                None => {
+                    serde_json::json!([{ "metric": { "path": "decode/attn", "root": "decode" }, "value": [0, "0.4"] }])
+                }
+            },
+        };
+        let body = serde_json::json!({ "status": "success", "data": { "result": result } }).to_string();
+        reply(stream, "200 OK", "content-type: application/json\r\n", body.as_bytes());
+    });
+    format!("http://user:sesame-1@{address}")
 }

@@ -25,7 +25,6 @@ const ADVICE_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("clocks_low", GPU, OPERATIONS),
     ("dequantise", GPU, MADE),
     ("allocator", "calls that allocate are not recorded by any recorder yet", "docs/findings.md"),
-    ("cache_copied", "the built-in model writes its cache in place", CPU),
     ("recomputed", "the command line has a cache but in `bench variants`", "cli/tests/bench_variants.rs"),
     ("weight_streaming", "the built-in model's weights stay in caches", OPERATIONS),
     ("straggler_layer", "the built-in model has four layers", OPERATIONS),

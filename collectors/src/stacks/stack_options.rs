@@ -1,5 +1,7 @@
 //! How stacks are sampled, as the user says it.
 
+use candlescope_core::stacks::USUAL_HZ;
+
 /// What takes the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -28,7 +30,7 @@ pub struct StackOptions {
 
 impl Default for StackOptions {
     fn default() -> Self {
-        Self { hz: 499, source: SourceChoice::Auto, stack_bytes: 16 << 10, max_threads: 256, off_cpu: true }
+        Self { hz: USUAL_HZ, source: SourceChoice::Auto, stack_bytes: 16 << 10, max_threads: 256, off_cpu: true }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Blocks other than tables.
 
-use super::table;
+use super::html_table;
 use super::texts::{Escaped, Plain, Prose};
 use crate::document::{Block, Frame, Heat, Notice, Verdict};
 use crate::part::Part;
@@ -19,7 +19,7 @@ pub(super) fn draw(out: &mut String, block: &Block) {
             writeln!(out, "  <ol class=\"changes\">{items}</ol>")
         }
         Block::Pairs(title, pairs) => return draw_pairs(out, title, pairs),
-        Block::Table(it) => return table::draw(out, it),
+        Block::Table(it) => return html_table::draw(out, it),
         Block::Notices(notices) => return draw_notices(out, notices),
         Block::Shares(name, parts) => return shares(out, name, parts),
         Block::Heat(heat) => return draw_heat(out, heat),

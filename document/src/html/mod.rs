@@ -1,7 +1,7 @@
 //! A document as one HTML page that opens from disk and needs no network.
 
 mod blocks;
-mod table;
+mod html_table;
 mod texts;
 
 use crate::document::{Document, Section};

@@ -64,7 +64,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Which series a rollup has, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SeriesSlot {
     Unseen,
     Own(usize),
     Overflow,
@@ -97,7 +97,7 @@ pub(crate) struct Aggregate {
     samples: Samples,
 
     spans: HistogramVec,
-    places: Vec<Place>,
+    places: Vec<SeriesSlot>,
     /// The last one is that of the overflow, once there is one.
     paths: Vec<PathSeries>,
     overflow_at: Option<usize>,
@@ -376,20 +376,20 @@ impl Aggregate {
     fn place(&mut self, rollup: u32, label: &str) -> usize {
         let id = rollup as usize;
         if self.places.len() <= id {
-            self.places.resize(id + 1, Place::Unseen);
+            self.places.resize(id + 1, SeriesSlot::Unseen);
         }
-        if self.places[id] == Place::Unseen {
+        if self.places[id] == SeriesSlot::Unseen {
             let own = self.paths.len() - usize::from(self.overflow_at.is_some());
             self.places[id] = if own < self.max_paths {
                 self.paths.push(PathSeries::new(label));
                 self.paths_now.set((own + 1) as f64);
-                Place::Own(self.paths.len() - 1)
+                SeriesSlot::Own(self.paths.len() - 1)
             } else {
-                Place::Overflow
+                SeriesSlot::Overflow
             };
         }
         match self.places[id] {
-            Place::Own(at) => at,
+            SeriesSlot::Own(at) => at,
             _ => {
                 self.overflowed.inc();
                 let next = self.paths.len();

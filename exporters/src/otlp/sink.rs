@@ -58,13 +58,13 @@ pub(super) trait SpanSink: Send + fmt::Debug {
 
 /// Our own transport to the collector at `endpoint`.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct OwnTransport {
     pub(super) transport: Transport,
     pub(super) endpoint: RedactedUrl,
     pub(super) resource: ResourceAttributesWithSchema,
 }
 
-impl SpanSink for Own {
+impl SpanSink for OwnTransport {
     fn place(&self) -> String {
         self.endpoint.to_string()
     }

@@ -5,7 +5,7 @@ use super::counts::Counts;
 use super::otlp_config::OtlpConfig;
 use super::otlp_spans;
 use super::settings::{Common, Settings, Signal};
-use super::sink::{Delivered, Own, Provider, Sdk, SpanSink};
+use super::sink::{Delivered, OwnTransport, Provider, Sdk, SpanSink};
 use super::traces::{Outgoing, Traces};
 use super::transport::{Pause, Transport};
 use candlescope_core::run::RunManifest;
@@ -140,7 +140,7 @@ impl Exporter for OtlpExporter {
                 let endpoint = settings.endpoint.clone();
                 let transport =
                     Transport::new(&settings).map_err(|e| ExportError::fatal(format!("otlp: {endpoint}: {e}")))?;
-                let own = Own { transport, endpoint, resource: Default::default() };
+                let own = OwnTransport { transport, endpoint, resource: Default::default() };
                 (settings.common, Box::new(own))
             }
         };

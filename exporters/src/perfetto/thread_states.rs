@@ -16,10 +16,10 @@ pub(super) struct Stretch<'b> {
 
 /// What is known of each thread so far.
 #[derive(Debug, Default)]
-pub(super) struct ThreadStates(BTreeMap<u64, Known>);
+pub(super) struct ThreadStates(BTreeMap<u64, ThreadProgress>);
 
 #[derive(Debug)]
-struct Known {
+struct ThreadProgress {
     /// The end of what was told.
     until: i64,
     /// Time between two samples, if the thread does nothing but run.
@@ -37,7 +37,7 @@ impl ThreadStates {
         let mut told = Vec::new();
         for sample in samples {
             let (at, weight) = (sample.time.0, i64::try_from(sample.weight_ns).unwrap_or(i64::MAX));
-            let known = self.0.entry(sample.tid).or_insert(Known { until: i64::MIN, period: 0, runs: None });
+            let known = self.0.entry(sample.tid).or_insert(ThreadProgress { until: i64::MIN, period: 0, runs: None });
             let since = at.saturating_sub(known.until);
             if sample.state == ThreadState::Running {
                 known.period = weight;
@@ -61,7 +61,7 @@ impl ThreadStates {
     }
 }
 
-impl Known {
+impl ThreadProgress {
     fn ran(&mut self, tid: u64, from: i64, to: i64, told: &mut Vec<Stretch<'_>>) {
         if to <= from {
             return;

@@ -3,8 +3,8 @@
 //! Time is added up: by stack, and by what stands in the labels `phase`, `path`, `module`, `thread` and `state`. Functions
 //! have their file, and lines, where the binary had debug information.
 
+mod pprof_messages;
 mod pprof_profile;
-mod proto;
 
 use crate::gzip::compressed;
 use candlescope_core::Batch;

@@ -1,6 +1,6 @@
 //! Batches → a profile. Pure.
 
-use super::proto::*;
+use super::pprof_messages::*;
 use crate::call_stacks::{CallStacks, Frame};
 use candlescope_core::run::{RunManifest, env_key};
 use candlescope_core::{Batch, KERNEL_FRAME, PathInfo, Phase, StackSampleRecord, ThreadInfo, ThreadState};

@@ -4,6 +4,7 @@
 //! Only its user can read one. They lie in the user's runtime directory, or, where there is none, in the cache directory.
 //! That may be shared by several machines and containers: a file says where its process number counts.
 
+use candlescope_core::cache_directory;
 use candlescope_core::files::read_text_limited;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -46,9 +47,8 @@ impl<T> Content<T> {
 /// has, so all are looked through.
 pub(super) fn directories() -> Vec<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let runtime = absolute("XDG_RUNTIME_DIR").or_else(users_runtime);
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
-    runtime.into_iter().chain(cache).map(|directory| directory.join("candlescope").join("running")).collect()
+    let runtime = absolute("XDG_RUNTIME_DIR").or_else(users_runtime).map(|directory| directory.join("candlescope"));
+    runtime.into_iter().chain(cache_directory()).map(|directory| directory.join("running")).collect()
 }
 
 /// The runtime directory that systemd makes at log-in.

@@ -7,9 +7,9 @@
 //! 17, of which runtimes need no more than two dozen: those that both ONNX Runtime and candle-onnx have.
 
 mod builder;
-mod decoder;
 #[cfg(feature = "candle-onnx")]
 mod evaluator;
+mod onnx_decoder;
 mod proto;
 
 use crate::config::ModelConfig;
@@ -66,14 +66,14 @@ pub fn write_onnx(dir: &Path, stem: &str, config: &ModelConfig, held: &HeldWeigh
     }
     let name = format!("{stem}.onnx.data");
     let data = dir.join(&name);
-    let graph = decoder::decoder(config, held, &name, false)?;
+    let graph = onnx_decoder::decoder(config, held, &name, false)?;
     let written = write_whole(&data, |file| weights(&graph, file)).and_then(|size| {
         let bytes = file_of(graph);
         write_whole(&model, |file| file.write_all(&bytes))?;
         Ok(size + bytes.len() as u64)
     });
     let bytes = written.map_err(|cause| unwritable(&model, cause.to_string()))?;
-    let graph = file_of(decoder::decoder(config, held, &name, true)?);
+    let graph = file_of(onnx_decoder::decoder(config, held, &name, true)?);
     write_whole(&blocks, |file| file.write_all(&graph)).map_err(|cause| unwritable(&blocks, cause.to_string()))?;
     Ok(OnnxFiles { model, blocks, data, bytes })
 }

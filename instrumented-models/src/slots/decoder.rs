@@ -3,8 +3,8 @@
 use super::buckets;
 use super::graphs::Graphs;
 use super::kv_memory::KvMemory;
-use super::options::{Ran, SlotOptions};
 use super::room;
+use super::slot_options::{SlotOptions, SlotStepRun};
 
 use crate::layers::{Attending, Place, SlotPlaces, record};
 use crate::sampling::{self, Rule, WORDS};
@@ -55,7 +55,7 @@ pub struct SlotDecoder {
     ruled: Vec<Rule>,
     memory: KvMemory,
     context: usize,
-    ran: Option<Ran>,
+    ran: Option<SlotStepRun>,
 }
 
 /// What a step reads and writes: always the same memory.
@@ -219,7 +219,7 @@ impl SlotDecoder {
     }
 
     /// How the last step ran.
-    pub fn last_ran(&self) -> Option<Ran> {
+    pub fn last_ran(&self) -> Option<SlotStepRun> {
         self.ran
     }
 
@@ -364,10 +364,12 @@ impl SlotDecoder {
                 };
                 let annotate = || record(|| Annotation::from(cost).shape(&[n, context]));
                 let ran = graphs.run((n, context), &mut body, &annotate);
-                let replay = Ran::Replay { slots: n, context };
-                ran.map(|ran| (buffers.logits.clone(), ran.map_or_else(Ran::Eager, |()| replay)))
+                let replay = SlotStepRun::Replay { slots: n, context };
+                ran.map(|ran| (buffers.logits.clone(), ran.map_or_else(SlotStepRun::Eager, |()| replay)))
             }
-            Err(cause) => buffers.step(model, n, attending, !aligned).map(|logits| (logits, Ran::Eager(*cause))),
+            Err(cause) => {
+                buffers.step(model, n, attending, !aligned).map(|logits| (logits, SlotStepRun::Eager(*cause)))
+            }
         };
         // After an error it is not known whether the device has advanced.
         let (logits, ran) = stepped.inspect_err(|_| self.told.clear())?;

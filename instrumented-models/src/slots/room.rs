@@ -1,6 +1,6 @@
 //! Whether keys and values fit into memory, said before they are allocated.
 
-use super::options::SlotOptions;
+use super::slot_options::SlotOptions;
 use crate::free_memory::{Memory, memory};
 use candle_core::{Device, Result, bail};
 

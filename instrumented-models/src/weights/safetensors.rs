@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for Header {
 }
 
 #[derive(Debug)]
-struct Place {
+struct TensorLocation {
     file: usize,
     entry: Entry,
     start: u64,
@@ -68,7 +68,7 @@ struct Place {
 pub struct SafetensorsDir {
     directory: PathBuf,
     files: Vec<(PathBuf, File)>,
-    places: BTreeMap<String, Place>,
+    places: BTreeMap<String, TensorLocation>,
     dtype: DType,
     device: Device,
 }
@@ -147,7 +147,7 @@ impl SafetensorsDir {
                 return Err(truncated(&format!("tensor `{name}`"), needed));
             }
             all = all.saturating_add(end - begin);
-            self.places.insert(name, Place { file: index, entry, start: 8 + size + begin });
+            self.places.insert(name, TensorLocation { file: index, entry, start: 8 + size + begin });
         }
         if all > length {
             return Err(not(format!("its tensors have {all} bytes in a file of {length}: they overlap")));

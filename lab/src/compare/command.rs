@@ -2,6 +2,7 @@
 
 use super::error::CompareFailed;
 use super::target::Target;
+use candlescope::env::VARIABLE;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -9,8 +10,6 @@ use std::time::{Duration, Instant};
 
 /// Stands for the run's directory in a command.
 const OUT: &str = "{out}";
-/// The variable that programs with `candlescope::init()` read.
-const VARIABLE: &str = "CANDLESCOPE";
 /// Characters of what a command printed that an error shows.
 const SHOWN: usize = 600;
 

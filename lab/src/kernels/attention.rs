@@ -1,7 +1,7 @@
 //! Attention over a context, with grouped queries, as candle's models compute it without flash attention.
 
-use super::error::KernelError;
 use super::kernel::{Kernel, Prepared, Size, Work, bytes, size};
+use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;

@@ -1,7 +1,7 @@
 //! Operations element by element, and sums with a row.
 
-use super::error::KernelError;
 use super::kernel::{Kernel, Prepared, Size, Work, product, size};
+use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::{Element, Inputs};
 use candle_core::{Result as CandleResult, Tensor};

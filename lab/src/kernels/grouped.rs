@@ -1,8 +1,8 @@
 //! The three steps of attention as candlescope's instrumented layers compute them: query heads that share a key head
 //! are rows of one product, so keys and values are never repeated, and only the softmax is in f32.
 
-use super::error::KernelError;
 use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::{Element, Inputs};
 use candle_core::{DType, Result as CandleResult};

@@ -1,6 +1,6 @@
 //! What a kernel is: inputs for a shape, its work, and one run of it.
 
-use super::error::KernelError;
+use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;

@@ -1,7 +1,7 @@
 //! The kernels there are, and the cases that sweeps over them make.
 
-use super::error::KernelError;
 use super::kernel::{Kernel, Work};
+use super::kernel_error::KernelError;
 use super::sizes::{LARGEST, Shape, Sizes};
 use super::{
     attention, conv2d, elementwise, embedding, gemm, grouped, lstm, norms, quantised, rotary, sampling, softmax,

@@ -1,7 +1,7 @@
 //! A recurrent layer.
 
-use super::error::KernelError;
 use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;

@@ -1,7 +1,7 @@
 //! Normalisations: LayerNorm, the same with the GELU after it, and RMSNorm.
 
-use super::error::KernelError;
 use super::kernel::{Kernel, Prepared, Size, Work, bytes, product, size};
+use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;

@@ -1,7 +1,7 @@
 //! Matrix products with quantised weights.
 
-use super::error::KernelError;
 use super::kernel::{Kernel, Prepared, Size, Work, product, size};
+use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;

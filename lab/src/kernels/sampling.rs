@@ -1,8 +1,8 @@
 //! Choosing the next token from logits. The chosen numbers are on the host when a run ends, as a generation loop needs
 //! them.
 
-use super::error::KernelError;
 use super::kernel::{Kernel, Prepared, Size, Work, product, size};
+use super::kernel_error::KernelError;
 use super::sizes::Shape;
 use crate::operands::Element;
 use crate::operands::Inputs;

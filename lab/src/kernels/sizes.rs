@@ -1,6 +1,6 @@
 //! Sizes of a kernel's operands, and sweeps over them: `m=1,16,256;n=4096;k=4096`.
 
-use super::error::KernelError;
+use super::kernel_error::KernelError;
 use crate::range::expand;
 use std::collections::BTreeMap;
 use std::fmt;

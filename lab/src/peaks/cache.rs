@@ -1,8 +1,9 @@
 //! Where measured peaks are kept: one file for each device in the user's cache directory.
 
-use super::error::PeaksError;
 use super::identity::{DeviceIdentity, DeviceKind};
+use super::peak_error::PeaksError;
 use super::record::{FORMAT, FORMAT_VERSION, Peaks};
+use candlescope_core::cache_directory;
 use candlescope_core::files::{read_limited, write_whole};
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -16,9 +17,7 @@ const MOST_BYTES: u64 = 4 << 20;
 /// # Errors
 /// Neither variable names an absolute path.
 pub fn directory() -> Result<PathBuf, PeaksError> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
-    Ok(cache.ok_or(PeaksError::NoDirectory)?.join("candlescope").join("peaks"))
+    Ok(cache_directory().ok_or(PeaksError::NoDirectory)?.join("peaks"))
 }
 
 /// The file of a device's peaks.

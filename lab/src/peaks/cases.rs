@@ -1,7 +1,7 @@
 //! The cases of which peaks are made.
 
 use super::matmul::{Product, ProductShape, Span};
-use super::options::PeakOptions;
+use super::peak_options::PeakOptions;
 use super::record::{Absent, Condition};
 use super::stream_host::HostStream;
 use crate::hardware::{UNKNOWN_CACHE, free_memory, last_level_cache};
@@ -97,6 +97,9 @@ fn host_streams(options: &PeakOptions, cases: &mut Vec<Box<dyn Case>>) {
 
 /// Threads that compute on a CPU: as many as candle uses.
 pub(super) fn threads() -> usize {
-    let asked = std::env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse().ok()).filter(|n| *n > 0);
+    let asked = std::env::var(candlescope_core::process_facts::RAYON_NUM_THREADS)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .filter(|n| *n > 0);
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
 }

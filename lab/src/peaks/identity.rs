@@ -1,6 +1,6 @@
 //! Which device peaks are of.
 
-use super::error::PeaksError;
+use super::peak_error::PeaksError;
 use serde::{Deserialize, Serialize};
 
 /// A device, as far as its peaks depend on it.

@@ -3,7 +3,7 @@
 use super::cases::{SUITE, SWEEP, absent, first, second, threads};
 use super::identity::DeviceIdentity;
 use super::matmul::ProductShape;
-use super::options::PeakOptions;
+use super::peak_options::PeakOptions;
 use super::record::{Absent, Condition, PeakFigure, Peaks};
 use crate::method::{Cancel, CaseId, Ended, Engine, Event, Method, Sample, Sink, SinkError, Stopped, Surroundings};
 use crate::operands::Element;
@@ -54,7 +54,7 @@ pub fn measure(
     driver: Driver<'_>,
     sink: &mut dyn Sink,
 ) -> Result<(Peaks, Ended), SinkError> {
-    let mut kept = Kept { sink, records: Records::default(), disturbed: Vec::new() };
+    let mut kept = StudySink { sink, records: Records::default(), disturbed: Vec::new() };
     let Driver { method, surroundings, cancel, observe } = driver;
     let mut cases = first(options);
     let mut ended = engine(method.clone(), surroundings, &cancel, observe).run(&mut cases, &mut kept)?;
@@ -92,20 +92,20 @@ fn engine<'a>(
 }
 
 /// Keeps what goes to the study, to sum it up.
-struct Kept<'a> {
+struct StudySink<'a> {
     sink: &'a mut dyn Sink,
     records: Records,
     /// What was seen of others at work, each sentence once.
     disturbed: Vec<String>,
 }
 
-impl Kept<'_> {
+impl StudySink<'_> {
     fn is_disturbed(&self) -> bool {
         !self.disturbed.is_empty()
     }
 }
 
-impl Sink for Kept<'_> {
+impl Sink for StudySink<'_> {
     fn sample(&mut self, sample: &Sample) -> Result<(), SinkError> {
         self.records.samples.push(sample.clone());
         self.sink.sample(sample)

@@ -6,21 +6,21 @@
 
 mod cache;
 mod cases;
-mod error;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod identity;
 mod matmul;
 mod measure;
-mod options;
+mod peak_error;
+mod peak_options;
+mod peak_table;
 mod record;
 mod stream_host;
-mod table;
 
 pub use cache::{directory, keep, load, path, read, store, write as write_file};
-pub use error::PeaksError;
 pub use identity::{DeviceIdentity, DeviceKind};
 pub use measure::{Driver, measure, method, planned};
-pub use options::PeakOptions;
+pub use peak_error::PeaksError;
+pub use peak_options::PeakOptions;
+pub use peak_table::{TABLE_NAME, shown, table, to_json, write};
 pub use record::{Absent, Condition, FORMAT, FORMAT_VERSION, PeakFigure, Peaks};
-pub use table::{TABLE_NAME, shown, table, to_json, write};

@@ -11,7 +11,6 @@
 
 mod answers;
 mod bound;
-mod charts;
 mod cost;
 mod generate_error;
 mod lm_case;
@@ -21,8 +20,9 @@ mod metrics;
 mod model_host;
 mod recorded;
 mod report_page;
-mod results;
 mod spread;
+mod suite_charts;
+mod suite_results;
 mod suite_tables;
 mod terminal;
 
@@ -41,8 +41,8 @@ pub use metrics::baseline_metrics;
 pub(crate) use metrics::figure;
 pub use model_host::{HostError, ModelHost, Recorder};
 pub(crate) use recorded::{Recorded, recorded};
-pub use results::write_results;
 pub use spread::caution;
+pub use suite_results::write_results;
 pub(crate) use suite_tables::throughput_table;
 pub use terminal::lines;
 pub(crate) use terminal::{ms, tokens, without};

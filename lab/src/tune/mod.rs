@@ -13,21 +13,21 @@
 mod charts;
 mod forecast;
 mod goal;
-mod options;
 mod outcome;
-mod page;
 mod prediction;
-mod run;
 mod search;
 mod threads;
+mod tune_options;
+mod tune_page;
+mod tune_run;
 mod words;
 
 pub use forecast::{Forecast, Latency};
 pub use goal::{BatchFigures, Goal, Metric};
-pub use options::TuneOptions;
 pub use outcome::{MemoryPressure, TunePoint, Tuned};
 pub use prediction::Prediction;
-pub use run::{TuneDriver, TuneError, tune, write_tuned};
 pub use search::{Attempt, Next, Search, Stop, Why};
 pub use threads::{ThreadsPoint, ThreadsTuned, thread_counts};
+pub use tune_options::TuneOptions;
+pub use tune_run::{TuneDriver, TuneError, tune, write_tuned};
 pub use words::{lines, nearest_words};

@@ -3,6 +3,7 @@
 use super::forecast::{Forecast, Latency};
 use super::goal::{BatchFigures, Goal};
 use crate::method::StopReason;
+use candlescope_predict::roofline::KNEE;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -11,8 +12,6 @@ use std::collections::BTreeMap;
 const WORTH: f64 = 0.02;
 /// Two batches this share apart, or closer, are neighbours.
 const APART: u64 = 8;
-/// The knee: the smallest batch with this share of the highest throughput, as in `candlescope roofline`.
-const KNEE: f64 = 0.8;
 /// Batches with this share of the best one's score are measured again beside it.
 const NEARLY: f64 = 0.95;
 /// As are, of those whose spreads overlap its own, the best ones up to this many.

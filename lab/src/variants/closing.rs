@@ -17,7 +17,7 @@ use std::time::Instant;
 /// What was found out about all variants.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Closing {
+pub struct VariantsSummary {
     /// The text that quality was measured on.
     pub text: Option<PathBuf>,
     /// Tokens of that text.
@@ -107,12 +107,12 @@ pub fn close(
     mut energy: Result<EnergyCounter, String>,
     cancel: &Cancel,
     begun: &mut dyn FnMut(Variant),
-) -> Result<Closing, CaseError> {
-    let mut closing = Closing {
+) -> Result<VariantsSummary, CaseError> {
+    let mut closing = VariantsSummary {
         chunk: host.options.chunk,
         random_weights: host.is_random(),
         energy: energy.as_ref().map_or_else(Clone::clone, |counter| counter.source().to_string()),
-        ..Closing::default()
+        ..VariantsSummary::default()
     };
     begun(Variant::KvCache);
     let pieces = pieces(host, &mut closing);
@@ -130,7 +130,7 @@ pub fn close(
 }
 
 /// The pieces to pass, and in `closing` what they are.
-fn pieces(host: &VariantHost, closing: &mut Closing) -> Vec<Vec<u32>> {
+fn pieces(host: &VariantHost, closing: &mut VariantsSummary) -> Vec<Vec<u32>> {
     if !host.options.quality {
         closing.no_quality = Some("it was not asked for (--no-quality)".into());
         return Vec::new();
@@ -180,7 +180,7 @@ fn one(
     base: &[BasePiece],
     scored: bool,
     energy: &mut Result<EnergyCounter, String>,
-    closing: &Closing,
+    closing: &VariantsSummary,
 ) -> Closed {
     let mut closed = Closed::new(variant);
     closed.disk_bytes = disk_bytes(host, variant);
@@ -258,7 +258,7 @@ fn energy_of(runner: &mut dyn Runner, prompt: &[u32], host: &VariantHost, counte
     Some((counter.joules()? - first) * 1e3 / f64::from(times)).filter(|energy| *energy > 0.0)
 }
 
-struct Found {
+struct QualityResults {
     quality: Option<Quality>,
     first_token: Option<FirstToken>,
     layers: Vec<LayerError>,
@@ -269,7 +269,7 @@ fn held_against(
     variant: Variant,
     base: &[BasePiece],
     host: &VariantHost,
-) -> Result<Found, CaseError> {
+) -> Result<QualityResults, CaseError> {
     let vocabulary = host.held.loaded.config.vocab_size;
     let (mut positions, mut layers, mut firsts) = (Vec::new(), Vec::new(), Vec::new());
     for piece in base.iter().filter(|_| !variant.is_base() && !stored_alike(host, variant)) {
@@ -290,7 +290,7 @@ fn held_against(
             firsts.push(first_different(made.logits.chunks_exact(vocabulary), &piece.continuation));
         }
     }
-    Ok(Found {
+    Ok(QualityResults {
         quality: quality(&positions),
         first_token: first_token(firsts, host.options.output_tokens),
         layers: layer_errors(&layers),

@@ -1,15 +1,15 @@
 //! The model that all variants are made of.
 
-use super::options::VariantOptions;
 use super::runner::{CandleRunner, Runner};
 use super::variant::Variant;
+use super::variant_options::VariantOptions;
 use crate::hardware::available_bytes;
 use crate::method::{Cancel, CaseError};
 use crate::suites::{HostError, Recorder, shown};
 use candlescope_core::files::read_text_limited;
 use candlescope_core::run::model_key;
 use candlescope_models::weights::{Form, WeightError, write_gguf};
-use candlescope_models::{Held, LoadOptions, LoadedModel, ModelSource};
+use candlescope_models::{HeldModel, LoadOptions, LoadedModel, ModelSource};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub const DEFAULT_TEXT: &str = "/usr/share/common-licenses/GPL-3";
 
 /// A model, held once, of which variants are made.
 pub struct VariantHost {
-    pub(super) held: Held,
+    pub(super) held: HeldModel,
     pub(super) options: VariantOptions,
     pub(super) cancel: Cancel,
     pub(super) recorder: Option<Recorder>,
@@ -108,7 +108,7 @@ impl VariantHost {
             Variant::OnnxCandle => return self.onnx_candle(),
             _ => (),
         }
-        let Held { loaded, weights, .. } = &self.held;
+        let HeldModel { loaded, weights, .. } = &self.held;
         let held = weights.model(&loaded.config, variant.form(), &self.load.device).map_err(|error| refused(&error))?;
         Ok(Box::new(CandleRunner::new(held, variant, &loaded.info.name)))
     }
@@ -179,7 +179,7 @@ impl VariantHost {
         }
         let failed = |error: std::io::Error| CaseError::Failed(format!("cannot use {}: {error}", dir.display()));
         std::fs::create_dir_all(dir).map_err(failed)?;
-        let Held { loaded, weights, .. } = &self.held;
+        let HeldModel { loaded, weights, .. } = &self.held;
         candlescope_models::onnx::write_onnx(dir, "model", &loaded.config, weights).map_err(|error| refused(&error))
     }
 
@@ -188,7 +188,7 @@ impl VariantHost {
     /// # Errors
     /// As [`build`](Self::build).
     pub(super) fn gguf(&self, variant: Variant, dir: Option<&Path>) -> Result<u64, CaseError> {
-        let Held { loaded, weights, text, .. } = &self.held;
+        let HeldModel { loaded, weights, text, .. } = &self.held;
         let file = dir.map(|dir| dir.join(format!("model.{}.gguf", variant.form().name())));
         write_gguf(file.as_deref(), &loaded.config, weights, variant.form(), text).map_err(|error| refused(&error))
     }

@@ -5,7 +5,6 @@
 //! [`cases`]; [`close`] measures what is measured once: sizes, energy, and how far predictions are from those of the base
 //! ([`quality`], [`divergence`]). [`write_variants`] makes the study's files.
 
-mod case;
 mod closing;
 pub mod divergence;
 mod host;
@@ -14,7 +13,6 @@ mod layers;
 mod onnx_candle;
 #[cfg(feature = "onnx")]
 mod onnx_runtime;
-mod options;
 pub mod quality;
 mod recorded_requests;
 mod report;
@@ -22,18 +20,20 @@ mod results;
 mod row;
 mod runner;
 mod variant;
+mod variant_case;
+mod variant_options;
 
 pub use crate::study::{Speedup, speedup};
-pub use case::cases;
-pub use closing::{Closed, Closing, close};
+pub use closing::{Closed, VariantsSummary, close};
 pub use divergence::DIVERGED;
 pub use host::{DEFAULT_TEXT, VariantHost};
 #[cfg(feature = "onnx")]
 pub use onnx_runtime::onnx_library;
-pub use options::{SUITE, VariantOptions};
 pub use quality::{Estimate, Quality};
 pub use report::variant_lines;
 pub use results::{CLOSING_FILE, object, read_closing, table, write_variants};
 pub use row::{VariantRow, rows};
 pub use runner::{Generated, Inspected, Runner};
 pub use variant::{Group, UnknownVariant, Variant};
+pub use variant_case::cases;
+pub use variant_options::{SUITE, VariantOptions};

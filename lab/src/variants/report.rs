@@ -1,11 +1,11 @@
 //! `profiling_report.md`, the same as `report.html`, and what a terminal shows.
 
-use super::closing::{Closed, Closing};
+use super::closing::{Closed, VariantsSummary};
 use super::divergence::DIVERGED;
-use super::options::VariantOptions;
 use super::quality::Estimate;
 use super::row::VariantRow;
 use super::variant::Variant;
+use super::variant_options::VariantOptions;
 use crate::study::pages::method;
 use crate::study::{IntervalOf, Manifest, Speedup};
 use crate::suites::{ms, shown};
@@ -66,7 +66,7 @@ pub(super) fn document(
     manifest: &Manifest,
     options: &VariantOptions,
     rows: &[VariantRow],
-    closing: Option<&Closing>,
+    closing: Option<&VariantsSummary>,
     recorded: Section,
     traces: &[PathBuf],
     chart: Option<String>,
@@ -178,7 +178,7 @@ fn fact_is_cpu(manifest: &Manifest) -> bool {
     option_key::DEVICE.of(&manifest.options) == Some("cpu")
 }
 
-fn quality(rows: &[VariantRow], closing: &Closing, options: &VariantOptions) -> Section {
+fn quality(rows: &[VariantRow], closing: &VariantsSummary, options: &VariantOptions) -> Section {
     if let Some(why) = &closing.no_quality {
         return Section::new("quality", "Quality", "").with(Block::Text(format!("Not measured: {why}.")));
     }
@@ -247,7 +247,7 @@ fn quality(rows: &[VariantRow], closing: &Closing, options: &VariantOptions) -> 
         .list(without.collect())
 }
 
-fn layers(rows: &[VariantRow], closing: &Closing) -> Section {
+fn layers(rows: &[VariantRow], closing: &VariantsSummary) -> Section {
     let with =
         rows.iter().filter_map(|row| Some((row, row.closed.as_ref().filter(|closed| !closed.layers.is_empty())?)));
     let cells = with.map(|(row, closed)| {
@@ -293,7 +293,7 @@ fn scientific(estimate: Estimate) -> String {
     }
 }
 
-fn in_turn(manifest: &Manifest, closing: Option<&Closing>) -> String {
+fn in_turn(manifest: &Manifest, closing: Option<&VariantsSummary>) -> String {
     let processes = manifest.method.processes;
     let energy = closing.map_or(String::new(), |closing| format!(" Energy: {}.", closing.energy));
     format!(

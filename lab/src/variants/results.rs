@@ -1,11 +1,11 @@
 //! The files of a study of variants.
 
-use super::closing::{Closed, Closing};
-use super::options::VariantOptions;
+use super::closing::{Closed, VariantsSummary};
 use super::recorded_requests::section;
 use super::report::document;
 use super::row::{VariantRow, rows};
 use super::variant::Group;
+use super::variant_options::VariantOptions;
 use crate::study::{Bar, Bars, Column, Panel, Records, Speedup, Study, StudyError, Table};
 use crate::suites::{figure, ms};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub const CLOSING_FILE: &str = "quality_results.json";
 ///
 /// # Errors
 /// When the file is damaged.
-pub fn read_closing(study: &Study) -> std::io::Result<Option<Closing>> {
+pub fn read_closing(study: &Study) -> std::io::Result<Option<VariantsSummary>> {
     let path = study.dir().join(CLOSING_FILE);
     match candlescope_core::files::read_text_limited(&path, 256 << 20) {
         Ok(text) => serde_json::from_str(&text).map(Some).map_err(std::io::Error::other),
@@ -36,7 +36,7 @@ pub fn write_variants(
     study: &Study,
     options: &VariantOptions,
     records: &Records,
-    closing: Option<&Closing>,
+    closing: Option<&VariantsSummary>,
     traces: &[PathBuf],
 ) -> Result<Vec<VariantRow>, StudyError> {
     let rows = rows(options, records, closing);
@@ -66,7 +66,7 @@ pub fn write_variants(
     Ok(rows)
 }
 
-fn text_of(closing: &Closing) -> Value {
+fn text_of(closing: &VariantsSummary) -> Value {
     json!({
         "path": closing.text, "tokens": closing.text_tokens, "chunk": closing.chunk, "pieces": closing.pieces,
         "absent": closing.no_quality, "random_weights": closing.random_weights,

@@ -1,8 +1,8 @@
 //! What a study knows about each variant.
 
-use super::closing::{Closed, Closing};
-use super::options::VariantOptions;
+use super::closing::{Closed, VariantsSummary};
 use super::variant::Variant;
+use super::variant_options::VariantOptions;
 use crate::study::{CaseSummary, Records, Speedup, speedup, summaries};
 use crate::suites::without;
 
@@ -32,7 +32,7 @@ impl VariantRow {
 }
 
 /// The rows of all variants.
-pub fn rows(options: &VariantOptions, records: &Records, closing: Option<&Closing>) -> Vec<VariantRow> {
+pub fn rows(options: &VariantOptions, records: &Records, closing: Option<&VariantsSummary>) -> Vec<VariantRow> {
     let summaries = summaries(&options.case_ids(), records);
     let of = |variant: Variant| options.variants.iter().position(|known| *known == variant).map(|at| &summaries[at]);
     let row = |(variant, summary): (&Variant, &CaseSummary)| VariantRow {

@@ -9,10 +9,10 @@ mod plan;
 mod prometheus;
 mod prometheus_error;
 mod queries;
-mod reading;
 mod window_options;
+mod window_reading;
 
 pub use plan::{Plan, Span};
 pub use prometheus_error::PrometheusError;
-pub use reading::{FigureWindows, ServerReading, SpanValues, read_windows};
 pub use window_options::{Against, WindowOptions};
+pub use window_reading::{FigureWindows, ServerReading, SpanValues, read_windows};

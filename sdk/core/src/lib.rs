@@ -6,6 +6,7 @@ mod account;
 mod annotate;
 mod annotation;
 mod budget;
+mod cache_directory;
 mod capture;
 mod clock;
 pub mod collector;
@@ -45,6 +46,7 @@ mod visible;
 
 pub use annotate::{annotate, is_recording};
 pub use annotation::Annotation;
+pub use cache_directory::cache_directory;
 pub use candlescope_schema::*;
 pub use candlescope_work::nearest;
 pub use capture::{Capture, CaptureBusy, CaptureError};

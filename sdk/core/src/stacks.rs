@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Samples a second of a thread's CPU time where nobody says otherwise: a prime, out of step with what happens every millisecond.
+pub const USUAL_HZ: u32 = 499;
+
 /// Stacks cannot be sampled, or not any more. The message gives the reason and the remedy; the run goes on without them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

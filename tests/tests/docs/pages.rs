@@ -188,3 +188,17 @@ fn the_reference_has_a_method_for_every_key_of_the_variable() {
     let said: BTreeSet<&str> = same.map(|code| code.trim_end_matches('=')).filter(|code| !code.is_empty()).collect();
     assert_eq!(said, OPTIONS.iter().map(EnvOption::key).collect());
 }
+
+/// `cargo binstall` takes an archive by a name and a program by a place in it: both are those of what a release makes.
+#[test]
+fn archives_are_called_as_binstall_looks_for_them() {
+    let manifest = read("cli/Cargo.toml");
+    let (_, binstall) = manifest.split_once("[package.metadata.binstall]").expect("says where archives are");
+    let name = "candlescope-{ version }-{ target }";
+    assert!(binstall.contains(&format!("/releases/download/v{{ version }}/{name}{{ archive-suffix }}")), "{binstall}");
+    assert!(binstall.contains(&format!("bin-dir = \"{name}/{{ bin }}{{ binary-ext }}\"")), "{binstall}");
+    let script = read("scripts/dist.sh");
+    assert!(script.contains("name=candlescope-$version-$target\n"));
+    assert!(script.contains("$name.tar.gz") && script.contains("$name.zip"));
+    assert!(read(".github/workflows/release.yml").contains("dist/candlescope-*"));
+}

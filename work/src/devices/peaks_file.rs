@@ -59,7 +59,8 @@ pub fn peaks_device(text: &str, base: Option<Device>) -> Result<Device, PeaksErr
         Some("cpu") => DeviceKind::Cpu,
         _ => base.as_ref().map_or(DeviceKind::Gpu, |device| device.kind),
     };
-    let mut found = Found { bare_launch: word(&["format"]).as_deref() == Some(BENCH_FORMAT), ..Found::default() };
+    let mut found =
+        PeakFields { bare_launch: word(&["format"]).as_deref() == Some(BENCH_FORMAT), ..PeakFields::default() };
     let list = |name: &str| fields.get(name).and_then(Value::as_array).into_iter().flatten();
     for figure in list("figures") {
         found.figure(figure)?;
@@ -139,7 +140,7 @@ fn inner_name(fields: &Map<String, Value>) -> Option<String> {
 }
 
 #[derive(Default)]
-struct Found {
+struct PeakFields {
     flops: std::collections::BTreeMap<Multiply, f64>,
     bandwidth: Option<f64>,
     /// Which of [`BANDWIDTHS`] that is.
@@ -183,7 +184,7 @@ fn positive(name: &str, value: &Value) -> Result<f64, PeaksError> {
     number(value).ok_or_else(|| PeaksError::Value { name: name.to_string() })
 }
 
-impl Found {
+impl PeakFields {
     /// One object of `figures`.
     fn figure(&mut self, figure: &Value) -> Result<(), PeaksError> {
         let word = |key: &str| figure.get(key).and_then(Value::as_str);

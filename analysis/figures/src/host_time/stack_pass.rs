@@ -23,7 +23,7 @@ pub(crate) const NOT_OF_STACKS: &[&str] = &["host", "rank", "depth", "file", "li
 #[derive(Default)]
 pub(crate) struct StackPass {
     frames: Frames,
-    places: Vec<Place>,
+    places: Vec<StackPath>,
     numbers: FxHashMap<(u32, Arc<str>), usize>,
     sums: FxHashMap<(usize, Option<StackPlace>), Weights>,
     shared_pool_ns: u64,
@@ -35,7 +35,7 @@ pub(crate) struct StackPass {
 type Sums = Vec<((usize, Option<StackPlace>), Weights)>;
 
 /// A path without ordinals, and its rollup.
-struct Place {
+struct StackPath {
     rollup: String,
     path: String,
 }
@@ -88,7 +88,7 @@ impl StackPass {
             return *place;
         }
         let place = self.places.len();
-        self.places.push(Place { rollup: path.rollup.clone(), path: PathInfo::rollup_of(&path.path, None) });
+        self.places.push(StackPath { rollup: path.rollup.clone(), path: PathInfo::rollup_of(&path.path, None) });
         self.numbers.insert((path.rollup_id, path.name.clone()), place);
         place
     }
@@ -110,7 +110,7 @@ impl StackPass {
         for ((place, stack), time) in &sums {
             let mut chain = self.frames.of(*stack);
             all.add(time);
-            let Place { rollup, path } = &self.places[*place];
+            let StackPath { rollup, path } = &self.places[*place];
             let (whole, tree) = trees.entry(rollup).or_default();
             whole.add(time);
             let (on_pool, own) = split(time);

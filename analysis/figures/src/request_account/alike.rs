@@ -23,12 +23,12 @@ pub fn of_a_length(one: f64, other: f64) -> bool {
 
 /// A step with what its thread did.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told<'a> {
+pub(super) struct StepWithThread<'a> {
     pub(super) row: &'a StepRow,
     pub(super) thread: StepThread,
 }
 
-impl<'a> Told<'a> {
+impl<'a> StepWithThread<'a> {
     pub(super) fn of(row: &'a StepRow, threads: &IntMap<u64, StepThread>) -> Self {
         Self { row, thread: threads.get(&row.step).copied().unwrap_or_default() }
     }
@@ -80,14 +80,14 @@ pub(super) struct UsualStep {
 
 /// The measured steps of a run by class, ordered by their tokens and contexts.
 pub(super) struct AlikeSteps<'a> {
-    classes: BTreeMap<Class<'a>, Vec<Told<'a>>>,
+    classes: BTreeMap<Class<'a>, Vec<StepWithThread<'a>>>,
     /// Median time preempted by phase or name.
     preempted: BTreeMap<&'a str, f64>,
 }
 
 impl<'a> AlikeSteps<'a> {
-    pub(super) fn of(steps: impl Iterator<Item = Told<'a>>) -> Self {
-        let mut classes: BTreeMap<Class<'a>, Vec<Told<'a>>> = BTreeMap::new();
+    pub(super) fn of(steps: impl Iterator<Item = StepWithThread<'a>>) -> Self {
+        let mut classes: BTreeMap<Class<'a>, Vec<StepWithThread<'a>>> = BTreeMap::new();
         let mut preempted: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         for step in steps {
             classes.entry(step.class()).or_default().push(step);
@@ -95,13 +95,13 @@ impl<'a> AlikeSteps<'a> {
                 preempted.entry(step.row.group()).or_default().push(states.preempted_ns as f64);
             }
         }
-        classes.values_mut().for_each(|steps| steps.sort_by_key(Told::length));
+        classes.values_mut().for_each(|steps| steps.sort_by_key(StepWithThread::length));
         let usual = preempted.into_iter().filter_map(|(name, all)| Some((name, percentile_of(&all, 0.5)?)));
         Self { classes, preempted: usual.collect() }
     }
 
     /// Those like a step, itself among them if it is measured.
-    pub(super) fn like(&self, step: &Told<'a>) -> Vec<Told<'a>> {
+    pub(super) fn like(&self, step: &StepWithThread<'a>) -> Vec<StepWithThread<'a>> {
         let Some(class) = self.classes.get(&step.class()) else { return Vec::new() };
         let before = class.partition_point(|one| one.length() < step.length());
         let same = class[before..].partition_point(|one| one.length() == step.length());
@@ -111,18 +111,18 @@ impl<'a> AlikeSteps<'a> {
     }
 
     /// What is usual for a step.
-    pub(super) fn usual(&self, step: &Told<'a>) -> UsualStep {
+    pub(super) fn usual(&self, step: &StepWithThread<'a>) -> UsualStep {
         let mut like = self.like(step);
         if like.len() < LEAST {
             return self.without_like(step);
         }
         // The parts of what is usual add up only over steps that all say them.
-        let says = |one: &Told<'_>| one.thread.states.is_some();
+        let says = |one: &StepWithThread<'_>| one.thread.states.is_some();
         if says(step) && like.iter().filter(|one| says(one)).count() >= LEAST {
             like.retain(says);
         }
         like.sort_by_key(|one| one.row.dur_ns);
-        let over = |figure: &dyn Fn(&Told<'_>) -> Option<u64>| mean(middle(&like).iter().filter_map(figure));
+        let over = |figure: &dyn Fn(&StepWithThread<'_>) -> Option<u64>| mean(middle(&like).iter().filter_map(figure));
         let state = |of: fn(&ThreadStates) -> u64| over(&|one| one.thread.states.as_ref().map(of));
         let all_say = like.iter().all(says);
         let states = || Some([state(|s| s.cpu_ns)?, state(|s| s.preempted_ns)?, state(|s| s.blocked_ns)?]);
@@ -135,7 +135,7 @@ impl<'a> AlikeSteps<'a> {
         }
     }
 
-    fn without_like(&self, step: &Told<'_>) -> UsualStep {
+    fn without_like(&self, step: &StepWithThread<'_>) -> UsualStep {
         let own_ns = step.row.dur_ns as f64;
         let preempted = step.thread.states.zip(self.preempted.get(step.row.group()).copied());
         match preempted {
@@ -175,17 +175,17 @@ mod tests {
     }
 
     fn alike(rows: &[StepRow]) -> AlikeSteps<'_> {
-        AlikeSteps::of(rows.iter().map(|row| Told::of(row, &IntMap::default())))
+        AlikeSteps::of(rows.iter().map(|row| StepWithThread::of(row, &IntMap::default())))
     }
 
     #[test]
     fn prompts_of_another_length_are_not_like_it() {
         let rows: Vec<StepRow> = (0..9).map(|n| step(n, 100 * (1 + n as u32 % 3), 300, 1_000 * (1 + n % 3))).collect();
         let all = alike(&rows);
-        let usual = all.usual(&Told::of(&rows[1], &IntMap::default()));
+        let usual = all.usual(&StepWithThread::of(&rows[1], &IntMap::default()));
         assert_eq!((usual.dur_ns, usual.has_like), (2_000.0, true));
         let alone = step(10, 900, 900, 5_000);
-        let usual = all.usual(&Told::of(&alone, &IntMap::default()));
+        let usual = all.usual(&StepWithThread::of(&alone, &IntMap::default()));
         assert_eq!((usual.dur_ns, usual.has_like), (5_000.0, false), "what it took counts as its work");
     }
 
@@ -196,9 +196,9 @@ mod tests {
         let rows: Vec<StepRow> = (0..4_000).map(|n| step(n, 1, n as u32, n + held_up(n))).collect();
         let all = alike(&rows);
         for at in [40, 1_000, 2_002, 3_999] {
-            let usual = all.usual(&Told::of(&rows[at], &IntMap::default())).dur_ns;
+            let usual = all.usual(&StepWithThread::of(&rows[at], &IntMap::default())).dur_ns;
             assert!((usual - at as f64).abs() < 40.0, "{usual} at {at}");
-            assert!(all.like(&Told::of(&rows[at], &IntMap::default())).len() <= NEAREST);
+            assert!(all.like(&StepWithThread::of(&rows[at], &IntMap::default())).len() <= NEAREST);
         }
     }
 

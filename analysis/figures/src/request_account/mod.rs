@@ -27,7 +27,7 @@ use crate::sampling::Sampling;
 use crate::stats::percentile_of;
 use crate::step_rows::{StepRow, outermost};
 use crate::step_threads::step_threads;
-use alike::{AlikeSteps, Told};
+use alike::{AlikeSteps, StepWithThread};
 use beside::beside;
 use candlescope_reader::Run;
 use candlescope_reader::limits::Limit;
@@ -93,16 +93,17 @@ impl RequestAccount {
         let figures = Latency::of(&known.requests, &steps, warmup.requests(), every).requests;
         let threads = step_threads(run, |_| true);
         let measured = steps.iter().filter(|step| step.is_measured(warmup.requests()));
-        let alike = AlikeSteps::of(measured.map(|step| Told::of(step, &threads)));
+        let alike = AlikeSteps::of(measured.map(|step| StepWithThread::of(step, &threads)));
         let by_request = steps_by_request(&steps);
         let split_of = |number: u64| -> Vec<Split<'_>> {
             let steps = by_request.get(&number).map_or(&[][..], Vec::as_slice);
-            let told = outermost(steps.iter().copied()).into_iter().map(|step| Told::of(step, &threads));
+            let told = outermost(steps.iter().copied()).into_iter().map(|step| StepWithThread::of(step, &threads));
             told.map(|step| Split::of(step, alike.usual(&step))).collect()
         };
 
         let split = split_of(request);
-        let compared: Vec<Told<'_>> = split.iter().filter(|one| one.usual.has_like).map(|one| one.step).collect();
+        let compared: Vec<StepWithThread<'_>> =
+            split.iter().filter(|one| one.usual.has_like).map(|one| one.step).collect();
         let room = usize::try_from(run.limits().get(Limit::OpenIntervals)).unwrap_or(usize::MAX);
         let mut paths = PathPass::of(&compared, &alike, room);
         rows.to(&mut [&mut paths]);

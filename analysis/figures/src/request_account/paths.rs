@@ -1,6 +1,6 @@
 //! Which paths took longer in a request's steps than in others like these: self times, which add up to the steps'.
 
-use super::alike::{AlikeSteps, Class, LENGTHS_APART, Told};
+use super::alike::{AlikeSteps, Class, LENGTHS_APART, StepWithThread};
 use crate::figures::NOT_OF_SPANS;
 use crate::int_map::IntMap;
 use crate::reading::Pass;
@@ -54,7 +54,7 @@ struct Open {
 }
 
 /// Where a step belongs.
-struct Place {
+struct StepRole {
     class: usize,
     /// Whether it is the request's own.
     is_own: bool,
@@ -66,7 +66,7 @@ struct Place {
 pub(super) struct PathPass {
     /// By number of a step: its place.
     chosen: IntMap<u64, u32>,
-    places: Vec<Place>,
+    places: Vec<StepRole>,
     open: IntMap<u64, Open>,
     /// Time of the intervals directly inside one, by its number.
     inside: IntMap<u64, Times>,
@@ -80,7 +80,7 @@ pub(super) struct PathPass {
 
 impl PathPass {
     /// Looks at these steps of a request that have others like them, and at some of those.
-    pub(super) fn of<'a>(own: &[Told<'a>], alike: &AlikeSteps<'a>, room: usize) -> Self {
+    pub(super) fn of<'a>(own: &[StepWithThread<'a>], alike: &AlikeSteps<'a>, room: usize) -> Self {
         // A long piece of a prompt is not held against short ones.
         let mut classes: BTreeMap<(Class<'a>, i32), (BTreeSet<u64>, BTreeSet<u64>)> = BTreeMap::new();
         for step in own {
@@ -95,7 +95,7 @@ impl PathPass {
             for step in own.union(&references) {
                 chosen.insert(*step, places.len() as u32);
                 let (is_own, is_reference) = (own.contains(step), references.contains(step));
-                places.push(Place { class, is_own, is_reference });
+                places.push(StepRole { class, is_own, is_reference });
             }
         }
         Self {
@@ -181,12 +181,12 @@ impl Pass for PathPass {
 }
 
 /// Steps of about as many tokens have the same: a tenth more is the next.
-fn size(step: &Told<'_>) -> i32 {
+fn size(step: &StepWithThread<'_>) -> i32 {
     step.row.tokens.map_or(-1, |tokens| (f64::from(tokens.max(1)).ln() / LENGTHS_APART.ln_1p()) as i32)
 }
 
 /// The sum over a request's steps of what each exceeds the median of its class by; `None` if one does not say.
-fn excess(places: &[Place], of_steps: &IntMap<u32, Times>, of: &dyn Fn(&Times) -> Option<i64>) -> Option<f64> {
+fn excess(places: &[StepRole], of_steps: &IntMap<u32, Times>, of: &dyn Fn(&Times) -> Option<i64>) -> Option<f64> {
     let mut classes: BTreeMap<usize, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for (at, place) in places.iter().enumerate() {
         let value = of_steps.get(&(at as u32)).map_or(Some(0), of).map(|ns| ns as f64);

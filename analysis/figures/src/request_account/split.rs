@@ -1,6 +1,6 @@
 //! What a request's steps took beyond what is usual, by what their threads did, and the parts of a request's difference.
 
-use super::alike::{Told, UsualStep};
+use super::alike::{StepWithThread, UsualStep};
 use crate::latency::RequestFigures;
 use crate::stats::percentile_of;
 
@@ -64,7 +64,7 @@ pub struct Part {
 /// A step with what is usual for it, and how the difference divides.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Split<'a> {
-    pub(super) step: Told<'a>,
+    pub(super) step: StepWithThread<'a>,
     pub(super) usual: UsualStep,
     /// On a CPU, preempted, blocked beyond what is usual, without what is the GPU's; `None` if it is not known.
     pub(super) states: Option<[f64; 3]>,
@@ -75,7 +75,7 @@ pub(super) struct Split<'a> {
 }
 
 impl<'a> Split<'a> {
-    pub(super) fn of(step: Told<'a>, usual: UsualStep) -> Self {
+    pub(super) fn of(step: StepWithThread<'a>, usual: UsualStep) -> Self {
         let more_ns = step.row.dur_ns as f64 - usual.dur_ns;
         let states = step.thread.states.zip(usual.states).map(|(own, usual)| {
             [own.cpu_ns as f64 - usual[0], own.preempted_ns as f64 - usual[1], own.blocked_ns as f64 - usual[2]]
@@ -250,7 +250,8 @@ mod tests {
     #[test]
     fn the_host_waits_longer_because_kernels_do_asleep_or_busily() {
         let long = row(160, Some(90));
-        let of = |cpu_ns, blocked_ns| Split::of(Told { row: &long, thread: states(cpu_ns, blocked_ns) }, USUAL);
+        let of =
+            |cpu_ns, blocked_ns| Split::of(StepWithThread { row: &long, thread: states(cpu_ns, blocked_ns) }, USUAL);
         let three = |step: &Split<'_>| [PartKind::OnCpu, PartKind::Blocked, PartKind::Gpu].map(|kind| part(step, kind));
         assert_eq!(three(&of(80, 80)), [Some(0.0), Some(20.0), Some(40.0)], "asleep, and for something else");
         assert_eq!(three(&of(140, 20)), [Some(20.0), Some(0.0), Some(40.0)], "busily");
@@ -260,10 +261,10 @@ mod tests {
     #[test]
     fn without_kernels_or_threads_nothing_is_said_of_them() {
         let (plain, timed) = (row(160, None), row(160, Some(90)));
-        let no_kernels = Split::of(Told { row: &plain, thread: states(140, 20) }, USUAL);
+        let no_kernels = Split::of(StepWithThread { row: &plain, thread: states(140, 20) }, USUAL);
         assert_eq!([PartKind::Gpu, PartKind::Unknown].map(|kind| part(&no_kernels, kind)), [None, None]);
         assert_eq!(part(&no_kernels, PartKind::OnCpu), Some(60.0));
-        let no_threads = Split::of(Told { row: &timed, thread: StepThread::default() }, USUAL);
+        let no_threads = Split::of(StepWithThread { row: &timed, thread: StepThread::default() }, USUAL);
         assert_eq!(part(&no_threads, PartKind::OnCpu), None);
         assert_eq!([PartKind::Gpu, PartKind::Unknown].map(|kind| part(&no_threads, kind)), [Some(40.0), Some(20.0)]);
     }

@@ -60,9 +60,13 @@ fn drawn(clusters: &[Vec<f64>], pooled: &[f64], resamples: usize) -> (f64, f64) 
         .collect();
     medians.sort_by(f64::total_cmp);
     let out = (m as f64 / (m - 1) as f64).sqrt() * two_sided_quantile(0.05, (m - 1) as f64);
-    // The share of a normal distribution below −out.
-    let share = erfc(out / std::f64::consts::SQRT_2) / 2.0;
+    let share = normal_above(out);
     (order::percentile(&medians, share), order::percentile(&medians, 1.0 - share))
+}
+
+/// Share of a standard normal distribution above `x`, which is that below −`x`.
+pub fn normal_above(x: f64) -> f64 {
+    erfc(x / std::f64::consts::SQRT_2) / 2.0
 }
 
 /// The sample of rank `rank`, from 0, if each cluster counts as often as `times` says.

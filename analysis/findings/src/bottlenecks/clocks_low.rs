@@ -66,12 +66,5 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
 
 /// As the driver tells it, for the GPU of this UUID.
 fn highest_clock(scene: &Scene<'_>, uuid: &str) -> Option<f64> {
-    scene
-        .analysis
-        .manifest
-        .gpus()
-        .iter()
-        .find(|gpu| gpu["uuid"].as_str() == Some(uuid))?
-        .get("highest_clock_hertz")?
-        .as_f64()
+    scene.analysis.manifest.gpu(uuid)?.get("highest_clock_hertz")?.as_f64()
 }

@@ -5,11 +5,9 @@ use super::query::{each_recorded, steps_of};
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
 use candlescope_figures::account::Line;
+use candlescope_figures::busy::LAUNCH_BOUND;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_predict::simulation::Change;
-
-/// From this share of the steps' time on, spent in gaps whose launch came too late.
-const LATE: f64 = 0.15;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let code = AdviceCode::LaunchBound;
@@ -28,15 +26,15 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     // A graph closes such a gap as a whole, with the way of the launch to the device.
     let waited = gaps.late_ns();
     let (late, late_at_most) = (share(waited), share(waited.saturating_add(gaps.uncertain.ns)));
-    if late_at_most <= LATE {
+    if late_at_most <= LAUNCH_BOUND {
         return;
     }
-    if late <= LATE && step.replays.is_none() {
+    if late <= LAUNCH_BOUND && step.replays.is_none() {
         return out.abstain(code, step, Missing::CommonClock);
     }
     let n = work.steps;
     let level = match () {
-        () if late <= LATE => ConfidenceLevel::Low,
+        () if late <= LAUNCH_BOUND => ConfidenceLevel::Low,
         () if work.plain.is_some() => ConfidenceLevel::High,
         () => ConfidenceLevel::Medium,
     };
@@ -70,7 +68,7 @@ pub(super) fn is_late(step: &StepScene<'_>) -> bool {
     let known = step.line.filter(|_| step.work.is_some_and(|work| work.launch_every.is_some()));
     known.is_some_and(|line| {
         let waited = line.gaps.late_ns();
-        late_share(step, line, waited.saturating_add(line.gaps.uncertain.ns)) > LATE
+        late_share(step, line, waited.saturating_add(line.gaps.uncertain.ns)) > LAUNCH_BOUND
     })
 }
 

@@ -97,7 +97,7 @@ impl<'a> Scene<'a> {
 /// What the run says about the GPU of this UUID. Without one, or if the run does not know it, about the only one.
 fn described<'a>(analysis: &'a Analysis, uuid: Option<&str>) -> Option<&'a Value> {
     let gpus = analysis.manifest.gpus();
-    let known = gpus.iter().find(|gpu| uuid.is_some() && gpu.get("uuid").and_then(Value::as_str) == uuid);
+    let known = uuid.and_then(|uuid| analysis.manifest.gpu(uuid));
     known.or_else(|| gpus.first().filter(|_| gpus.len() == 1))
 }
 

@@ -7,7 +7,7 @@ use super::query::computing_threads;
 use super::scene::{SEVERAL, Scene, StepScene};
 use super::two_lines::Relief;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel};
-use candlescope_figures::overhead::cores;
+use candlescope_figures::recording_overhead::cores;
 use candlescope_schema::run::{MachineUse, env_key};
 
 /// From this share of a step on.

@@ -7,7 +7,7 @@ use super::scene::{Scene, StepScene};
 use super::serial_part::SerialPart;
 use super::two_lines::Relief;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
-use candlescope_figures::overhead::cores;
+use candlescope_figures::recording_overhead::cores;
 use candlescope_schema::metric;
 use candlescope_schema::run::{MachineUse, RayonThreads};
 

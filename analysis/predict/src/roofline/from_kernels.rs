@@ -97,7 +97,7 @@ pub(super) fn kernel_shapes(
     let [first, token] = scenario.inputs(shape);
     let mut all: Vec<KernelShape> = Vec::new();
     for (step, input) in [(prefill, first), (decode, token)] {
-        let asked = Asked { shape, scenario, device, input };
+        let asked = StepQuery { shape, scenario, device, input };
         let names = step.operations.iter().map(|timed| &timed.operation).filter(|operation| operation.kernels > 0.0);
         for wanted in names.filter_map(|operation| asked.kernels(operation.name)).flatten() {
             let WantedKernel { op, dtype, sizes, .. } = wanted;
@@ -137,7 +137,7 @@ pub(super) fn from_kernels(
     let [first, token] = scenario.inputs(shape);
     let mut to_measure = Vec::new();
     let mut of = |step: &StepPrediction, input: Input| {
-        Asked { shape, scenario, device, input }.step(step, study, &mut to_measure)
+        StepQuery { shape, scenario, device, input }.step(step, study, &mut to_measure)
     };
     let (prefill, decode) = (of(prefill, first), of(decode, token));
     let name = study.device_name().map_or_else(String::new, |name| format!(" on {name}"));
@@ -150,14 +150,14 @@ pub(super) fn from_kernels(
     }
 }
 
-struct Asked<'a> {
+struct StepQuery<'a> {
     shape: &'a ModelShape,
     scenario: &'a Scenario,
     device: &'a Device,
     input: Input,
 }
 
-impl Asked<'_> {
+impl StepQuery<'_> {
     fn step(&self, step: &StepPrediction, study: &KernelStudy, to_measure: &mut Vec<String>) -> StepFromKernels {
         let operations: Vec<KernelTime> =
             step.operations.iter().map(|timed| self.one(timed, study, to_measure)).collect();

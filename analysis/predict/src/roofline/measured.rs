@@ -9,14 +9,12 @@ use super::predict::{Bound, StepPrediction};
 use super::ratings::{Rating, Thresholds, rate};
 use super::run_facts::{bare_device, device, roofs, scenario, shape};
 use candlescope_figures::Analysis;
+use candlescope_figures::busy::LAUNCH_BOUND;
 use candlescope_reader::Run;
 use candlescope_schema::{GpuSource, Phase};
 use candlescope_work::devices::{Device, DeviceKind, Roof, known_device};
 use candlescope_work::estimate::Estimate;
 use serde::Serialize;
-
-/// Gaps that the host caused make a phase host-bound above this share of its time [HTA's host wait].
-const HOST_BOUND: f64 = 0.15;
 
 /// Below this share of its roof a phase is bound neither by memory nor by computing [Nsight Compute, the rule of its
 /// section SpeedOfLight].
@@ -233,7 +231,7 @@ fn bottlenecks(analysis: &Analysis, points: &[Point]) -> Vec<Bottleneck> {
         let point = points.iter().find(|point| point.kind == PointKind::Phase && point.name == phase.name);
         let under = point.and_then(|point| Some((point, point.under.first()?)));
         let (bound, evidence) = match (host, under) {
-            (Some(share), _) if share > HOST_BOUND => {
+            (Some(share), _) if share > LAUNCH_BOUND => {
                 let text = format!("the device waited for launches {:.1} % of the steps' time", share * 100.0);
                 (Some(Bound::Host), text)
             }

@@ -1,6 +1,7 @@
 //! Memory that a model needs: weights, cache, activations.
 
 use candlescope_work::input::Widths;
+use candlescope_work::operation::kv_bytes_of_a_token;
 use candlescope_work::shape::{FeedForward, ModelShape};
 use serde::Serialize;
 
@@ -22,8 +23,7 @@ impl MemoryNeed {
     pub fn of(shape: &ModelShape, widths: Widths, prompt: u64, longest: u64, devices: u64) -> Self {
         let n = devices.max(1) as f64;
         let kv_heads = (shape.kv_heads as f64 / n).max(1.0);
-        // Keys and values of one token in one layer.
-        let one = 2.0 * kv_heads * shape.head_dim as f64 * widths.cached;
+        let one = kv_bytes_of_a_token(1.0, kv_heads, shape.head_dim as f64, widths.cached);
         let (full, windowed) = shape.layers_by_reach();
         let kept = shape.window.filter(|layers| layers.window.kept);
         let kept = kept.map_or(longest, |layers| layers.window.positions.min(longest)) as f64;

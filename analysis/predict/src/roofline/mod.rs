@@ -40,7 +40,7 @@ pub use latency_figures::Figure;
 pub use load_test::{LoadLatency, LoadPoint, LoadStage, LoadTest, LoadTestError, load_stages};
 pub use measured::{Bottleneck, Comparison, FAR_BELOW, Measured, batch_and_context};
 pub use memory::MemoryNeed;
-pub use outlook::{BatchRow, Outlook, Recommendation, Variant, step_times};
+pub use outlook::{BatchRow, KNEE, Outlook, Recommendation, Variant, step_times};
 pub use points::{Point, PointKind, Status, UnderRoof, phase_points};
 pub use predict::{Bound, OperationTime, StepPrediction, predict};
 pub use ratings::{Grade, Rating, ThresholdError, Thresholds};

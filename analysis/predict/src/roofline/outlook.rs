@@ -14,7 +14,7 @@ use serde::Serialize;
 /// No larger batch is looked at.
 const MOST_SEQUENCES: u64 = 4096;
 /// The knee: the smallest batch with this share of the highest throughput.
-const KNEE: f64 = 0.8;
+pub const KNEE: f64 = 0.8;
 
 /// One batch.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -75,8 +75,7 @@ pub(super) fn bare_device(analysis: &Analysis) -> Device {
 }
 
 fn gpu_name(manifest: &RunManifest) -> Option<String> {
-    let first = manifest.gpus().first().and_then(|gpu| gpu.get("name")?.as_str());
-    first.or_else(|| manifest.environment.get("gpu_name")?.as_str()).map(str::to_string)
+    manifest.gpu_name().or_else(|| manifest.environment.get("gpu_name")?.as_str()).map(str::to_string)
 }
 
 /// The shape of a run's model, from the dimensions in `run.json`, or what is missing.

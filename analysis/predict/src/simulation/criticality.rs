@@ -35,7 +35,7 @@ fn of_step(model: &StepModel, path: &PathPattern, side: Side, added_ns: f64) -> 
 
 /// One interval of the path: its time on the side, and the last part of it there.
 #[derive(Clone, Copy, Default)]
-struct Own {
+struct PathTime {
     ns: f64,
     last: Option<usize>,
 }
@@ -45,7 +45,7 @@ fn add(model: &StepModel, parts: &mut Parts, path: &PathPattern, side: Side, add
     let meant = roots(model, path);
     // Of intervals inside each other, the outer one.
     let outermost = |place: u32| model.around(place).filter(|around| meant.contains(around)).last();
-    let mut own = vec![Own::default(); model.places.len()];
+    let mut own = vec![PathTime::default(); model.places.len()];
     let mut note = |place: u32, at: usize, ns: f64| {
         if let Some(own) = outermost(place).and_then(|root| own.get_mut(root as usize)) {
             (own.ns, own.last) = (own.ns + ns, Some(at));

@@ -24,21 +24,21 @@ pub(super) struct DoneTogether<'a> {
 /// What places take in steps of many rows. Nanoseconds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ManyRows {
-    by_path: FxHashMap<Box<str>, Taken>,
+    by_path: FxHashMap<Box<str>, PlaceTotals>,
     /// Of a FLOP of products by weights: the median of all of them.
     product: Option<f64>,
 }
 
 /// What a place took in all, for how much.
 #[derive(Debug, Clone, Copy, Default)]
-struct Taken {
+struct PlaceTotals {
     ns: f64,
     work: f64,
     rows: f64,
     steps: f64,
 }
 
-impl Taken {
+impl PlaceTotals {
     /// What `rows` rows take that are `each` work; `None` if it was of few rows itself: of a prompt only the last token has logits.
     fn of_rows(self, rows: f64, each: f64) -> Option<f64> {
         if self.work <= 0.0 || each <= 0.0 {
@@ -52,7 +52,7 @@ impl Taken {
 impl ManyRows {
     /// Of those that have many rows.
     pub(super) fn of(all: &[DoneTogether<'_>]) -> Self {
-        let mut by_path: FxHashMap<Box<str>, Taken> = FxHashMap::default();
+        let mut by_path: FxHashMap<Box<str>, PlaceTotals> = FxHashMap::default();
         let many = || all.iter().filter(|one| one.rows >= MANY_ROWS);
         for one in many() {
             let taken = by_path.entry(one.path.into()).or_default();
@@ -79,9 +79,9 @@ mod tests {
 
     #[test]
     fn what_took_no_work_goes_by_rows() {
-        let taken = Taken { ns: 320.0, work: 0.0, rows: 32.0, steps: 1.0 };
+        let taken = PlaceTotals { ns: 320.0, work: 0.0, rows: 32.0, steps: 1.0 };
         assert_eq!(taken.of_rows(4.0, 5.0), Some(40.0));
-        let taken = Taken { work: 64.0, ..taken };
+        let taken = PlaceTotals { work: 64.0, ..taken };
         assert_eq!((taken.of_rows(4.0, 2.0), taken.of_rows(4.0, 0.0)), (Some(40.0), Some(40.0)));
         // Two rows' work in a step of 32: as many as this step has.
         assert_eq!(taken.of_rows(4.0, 32.0), None);

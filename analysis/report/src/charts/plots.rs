@@ -2,6 +2,7 @@
 //! themes.
 
 use super::super::format::{duration, head, printable, significant};
+use super::page_theme::{GRID, LINE, POINT, TEXT, scaled};
 use candlescope_figures::memory::Series;
 use candlescope_figures::stats::percentile;
 use candlescope_figures::tokens::Tokens;
@@ -11,12 +12,6 @@ const WIDE: (u32, u32) = (1120, 300);
 const NARROW: (u32, u32) = (560, 240);
 /// More points than this look the same and make the page large.
 const MOST_POINTS: usize = 4000;
-
-// Placeholders, which style.css replaces.
-const TEXT: RGBColor = RGBColor(1, 1, 1);
-const GRID: RGBColor = RGBColor(2, 2, 2);
-const POINT: RGBColor = RGBColor(3, 3, 3);
-const LINE: RGBColor = RGBColor(4, 4, 4);
 
 /// The unit of time with the shortest numbers up to `ns`, and its length in nanoseconds.
 fn time_unit(ns: f64) -> (&'static str, f64) {
@@ -170,11 +165,7 @@ fn draw(
         chart.draw_series(LineSeries::new(line.iter().copied(), LINE.stroke_width(2))).ok()?;
         root.present().ok()?;
     }
-    // The page scales it: a viewBox in place of fixed width and height.
-    let (w, h) = size;
-    let class = if size == WIDE { "plot wide" } else { "plot" };
-    let fixed = format!("<svg width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\"");
-    Some(out.replacen(&fixed, &format!("<svg class=\"{class}\" role=\"img\" viewBox=\"0 0 {w} {h}\""), 1))
+    Some(scaled(&out, size, if size == WIDE { "plot wide" } else { "plot" }))
 }
 
 fn tick(value: f64, range: f64) -> String {

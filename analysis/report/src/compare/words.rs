@@ -2,8 +2,8 @@
 
 use crate::format::{duration, head, json, percent, plural, printable, value};
 use candlescope_compare::{
-    Basis, CasesComparison, Class, Clock, Comparison, DecidedBy, Difference, Doubt, Estimate, FigureChange, Floor,
-    FloorSource, Outcome, named,
+    Basis, CasesComparison, ChangeEstimate, Class, Clock, Comparison, DecidedBy, Difference, Doubt, FigureChange,
+    Floor, FloorSource, Outcome, named,
 };
 
 /// What has to be known before any time: what disturbed the runs, and what else differs between the sides.
@@ -70,7 +70,7 @@ pub(super) fn divided(comparison: &Comparison) -> Option<String> {
 }
 
 /// Whether it is known that a change is beyond the margin.
-fn margin_known(estimate: &Estimate, margin: f64) -> String {
+fn margin_known(estimate: &ChangeEstimate, margin: f64) -> String {
     let Some((low, high)) = estimate.low.zip(estimate.high) else { return String::new() };
     let (beyond, margin) = (low > margin || high < -margin, percent(margin));
     match beyond {
@@ -183,13 +183,13 @@ pub(super) fn doubted(doubt: Doubt) -> String {
 }
 
 /// `5.1 % longer (2.9 % to 7.4 %, 14 pairs)`, of a time.
-pub(super) fn changed(estimate: &Estimate) -> String {
+pub(super) fn changed(estimate: &ChangeEstimate) -> String {
     let word = if estimate.change < 0.0 { "less" } else { "longer" };
     format!("{} {word} ({})", percent(estimate.change.abs()), interval(estimate))
 }
 
 /// The interval of a ratio and what it rests on.
-pub(super) fn interval(estimate: &Estimate) -> String {
+pub(super) fn interval(estimate: &ChangeEstimate) -> String {
     let of = match estimate.basis {
         Basis::Pairs => plural(estimate.n.0 as u64, "pair"),
         Basis::Runs => format!("{} and {} runs", estimate.n.0, estimate.n.1),
@@ -236,7 +236,7 @@ pub(super) fn clock(clock: Clock) -> &'static str {
 }
 
 /// How runs that followed one another were judged, where that widened the interval.
-pub(super) fn followed(estimate: &Estimate) -> Option<String> {
+pub(super) fn followed(estimate: &ChangeEstimate) -> Option<String> {
     /// Less than this is not worth a word.
     const LITTLE: f64 = 0.3;
     let lasting = estimate.correlation.filter(|correlation| *correlation >= LITTLE && estimate.low.is_some());

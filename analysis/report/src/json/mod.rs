@@ -4,10 +4,10 @@
 //! version.
 
 mod gpu_sections;
-mod host;
+mod host_figures;
 mod spread;
 
-pub use host::host;
+pub use host_figures::host;
 
 use super::headline_figures::{FigureValue, figures};
 use candlescope_figures::definitions::{DEFINITIONS, STATISTICS};

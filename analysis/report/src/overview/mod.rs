@@ -12,7 +12,8 @@ mod short_text;
 
 pub use folder_overview::{FolderOf, FolderOverview};
 pub use overview_parts::{
-    LeftOut, NextCommand, Overview, OverviewFigure, OverviewFinding, OverviewPath, Rows, Trust, TrustReason, What,
+    LeftOut, NextCommand, Overview, OverviewFigure, OverviewFinding, OverviewPath, Rows, RunIdentity, Trust,
+    TrustReason,
 };
 
 use super::conclusion::title;
@@ -49,14 +50,14 @@ pub fn text(overview: &Overview, width: usize, color: bool) -> String {
     overview_text::text(overview, Layout { width, color })
 }
 
-fn what(analysis: &Analysis) -> What {
+fn what(analysis: &Analysis) -> RunIdentity {
     let manifest = &analysis.manifest;
     let (model, environment) = (&manifest.model, &manifest.environment);
     let some = |text: &str| Some(name(text)).filter(|text| !text.is_empty());
     let rows = |table: &str| analysis.rows.get(table).copied().unwrap_or(0);
     let on_gpu = analysis.ran_on_gpu() || ChosenDevice::of(manifest) == ChosenDevice::Gpu;
     let device = gpu_names(manifest).filter(|_| on_gpu).or_else(|| processor(manifest));
-    What {
+    RunIdentity {
         title: sentence(&title(analysis)),
         run_id: some(&manifest.run_id),
         host: some(&manifest.host),

@@ -13,7 +13,7 @@ pub struct Overview {
     /// The run's directory, as it was given; cut at its begin where it is long.
     pub run: String,
     /// What ran where.
-    pub what: What,
+    pub what: RunIdentity,
     /// Whether it can be trusted.
     pub trust: Trust,
     /// What was measured, the most important first.
@@ -31,7 +31,7 @@ pub struct Overview {
 /// What ran where. What is not known is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
-pub struct What {
+pub struct RunIdentity {
     /// Model, device, day.
     pub title: String,
     /// The session's id.

@@ -1,8 +1,8 @@
 //! Why one request took its time: a document, and the same for programs.
 
-mod json;
+mod request_json;
+mod request_words;
 mod sections;
-mod words;
 
 use crate::head_facts::machine;
 use crate::write::{ReportError, ReportOptions, write_files};
@@ -38,7 +38,7 @@ pub fn write_request(
     let contents = [(name("html"), html::page(&document)), (name("md"), markdown::draw(&document))];
     let files = write_files(options.out.as_deref().unwrap_or(run.dir()), contents)?;
     let layout = Layout { width: options.terminal.width, color: options.terminal.color };
-    Ok(RequestOutput { summary: draw(&document, layout), account: json::account(run, account), files })
+    Ok(RequestOutput { summary: draw(&document, layout), account: request_json::account(run, account), files })
 }
 
 fn document(run: &Run, account: &RequestAccount) -> Document {
@@ -48,13 +48,13 @@ fn document(run: &Run, account: &RequestAccount) -> Document {
         Fact::new("model", account.figures.model.clone()),
         Fact::new("machine", machine(&manifest).join(" · ")),
         Fact::new("ended", account.figures.outcome.map_or(String::new(), |outcome| outcome.as_str().to_string())),
-        Fact::new("beware", if account.figures.warmup { words::WARMUP } else { "" }),
+        Fact::new("beware", if account.figures.warmup { request_words::WARMUP } else { "" }),
     ];
     let has_gpu = manifest.gpu.is_some();
     Document {
         kind: "request".to_string(),
         title: format!("Request {}", account.figures.request),
-        conclusion: words::conclusion(account),
+        conclusion: request_words::conclusion(account),
         facts: facts.into(),
         sections: sections::sections(account, has_gpu),
         ..Document::default()

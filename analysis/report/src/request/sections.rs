@@ -1,6 +1,6 @@
 //! The sections of a request's report.
 
-use super::words;
+use super::request_words;
 use crate::format::{count, duration};
 use candlescope_document::{Block, Cell, Row, Section, Table, cell, column, maybe, missing, sentences};
 use candlescope_figures::RequestAccount;
@@ -12,7 +12,7 @@ pub(super) fn sections(account: &RequestAccount, has_gpu: bool) -> Vec<Section> 
         parts(account, has_gpu),
         paths(account),
         slowest(account),
-        Section::new("unknown", "What is not known", "").list(words::unknown(account, has_gpu)),
+        Section::new("unknown", "What is not known", "").list(request_words::unknown(account, has_gpu)),
     ]
 }
 
@@ -71,7 +71,7 @@ fn parts(account: &RequestAccount, has_gpu: bool) -> Section {
     let most = account.parts.iter().filter_map(|part| part.ns).fold(1.0, |most: f64, ns| most.max(ns));
     let mut rows: Vec<Row> = Vec::new();
     for part in known {
-        let (name, meaning) = words::part(part.kind);
+        let (name, meaning) = request_words::part(part.kind);
         let in_steps = part.steps.map_or(missing(), |n| cell(format!("{} of {steps}", count(n)), n as f64));
         let row = Row::new(name, vec![more(part.ns), in_steps, meaning.to_string().into()]);
         rows.push(row.meter(part.ns.unwrap_or(0.0).max(0.0) / most));

@@ -1,13 +1,10 @@
 //! The roofline chart: FLOP/s over FLOPs a byte, both logarithmic. Colours are placeholders that the page's style
 //! replaces, as in the plots of `report.html`.
 
+use crate::charts::page_theme::{GRID, LINE, POINT, TEXT, scaled};
 use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (1120, 460);
-const TEXT: RGBColor = RGBColor(1, 1, 1);
-const GRID: RGBColor = RGBColor(2, 2, 2);
-const POINT: RGBColor = RGBColor(3, 3, 3);
-const LINE: RGBColor = RGBColor(4, 4, 4);
 
 /// A roof: its name, FLOP/s and bytes/s.
 pub(super) struct RoofLine {
@@ -80,9 +77,7 @@ pub(super) fn chart(roofs: &[RoofLine], points: &[ChartPoint]) -> Option<String>
         chart.draw_series(named).ok()?;
         root.present().ok()?;
     }
-    let (w, h) = SIZE;
-    let fixed = format!("<svg width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\"");
-    Some(out.replacen(&fixed, &format!("<svg class=\"plot wide\" role=\"img\" viewBox=\"0 0 {w} {h}\""), 1))
+    Some(scaled(&out, SIZE, "plot wide"))
 }
 
 /// A power of ten in few letters: `10 G`, `0.1`.

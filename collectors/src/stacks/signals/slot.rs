@@ -63,17 +63,17 @@ impl SlotState {
     }
 
     /// Called by a handler that has entered: where it may write. `None`, and one more dropped, if there is no room.
-    pub(super) fn place(&self) -> Option<Place> {
+    pub(super) fn place(&self) -> Option<SlotIndex> {
         let written = self.written.load(Ordering::Relaxed);
         if written.wrapping_sub(self.read.load(Ordering::Acquire)) as usize >= PLACES {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        Some(Place { index: written as usize % PLACES })
+        Some(SlotIndex { index: written as usize % PLACES })
     }
 
     /// Called by a handler that has written its place.
-    pub(super) fn publish(&self, _: Place) {
+    pub(super) fn publish(&self, _: SlotIndex) {
         self.written.fetch_add(1, Ordering::Release);
     }
 
@@ -110,13 +110,13 @@ impl SlotState {
     }
 
     /// The oldest sample that waits.
-    pub(super) fn oldest(&self) -> Option<Place> {
+    pub(super) fn oldest(&self) -> Option<SlotIndex> {
         let read = self.read.load(Ordering::Relaxed);
-        (self.written.load(Ordering::Acquire) != read).then_some(Place { index: read as usize % PLACES })
+        (self.written.load(Ordering::Acquire) != read).then_some(SlotIndex { index: read as usize % PLACES })
     }
 
     /// The oldest sample was read.
-    pub(super) fn release(&self, _: Place) {
+    pub(super) fn release(&self, _: SlotIndex) {
         self.read.fetch_add(1, Ordering::Release);
     }
 
@@ -141,7 +141,7 @@ impl SlotState {
 
 /// A place in a slot that is one side's at the moment.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SlotIndex {
     pub(super) index: usize,
 }
 

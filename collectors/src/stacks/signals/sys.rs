@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "a signal's handler")]
 #![deny(unsafe_op_in_unsafe_fn)]
 
-use super::slot::{CopiedSample, PLACES, Place, SlotState};
+use super::slot::{CopiedSample, PLACES, SlotIndex, SlotState};
 use crate::stacks::stack_walk::Registers;
 use crate::stacks::sys as clock;
 use std::cell::UnsafeCell;
@@ -52,7 +52,7 @@ impl Slot {
         &self.state
     }
 
-    fn stack(&self, place: &Place) -> *mut u8 {
+    fn stack(&self, place: &SlotIndex) -> *mut u8 {
         self.stacks[place.index * self.stack_bytes..].as_ptr().cast_mut().cast()
     }
 

@@ -1,6 +1,7 @@
 //! How call stacks are sampled, as an option says it.
 
 use super::read::switch;
+use candlescope_core::stacks::USUAL_HZ;
 
 /// How call stacks are sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl StackSampling {
         };
         let hz = match hz.parse::<u32>() {
             Ok(hz) => Some(hz).filter(|hz| (1..=10_000).contains(hz)),
-            Err(_) => switch(hz).map(|on| if on { 499 } else { 0 }),
+            Err(_) => switch(hz).map(|on| if on { USUAL_HZ } else { 0 }),
         };
         hz.map(|hz| Self { hz, perf })
     }

@@ -2,11 +2,9 @@
 //! reading `/proc/cpuinfo`, which can take longer than the product.
 
 use candle_core::Device;
+use candlescope_core::process_facts::RAYON_NUM_THREADS;
 use candlescope_core::run::{Code, Finding};
 use std::time::{Duration, Instant};
-
-/// The variable that candle looks at first.
-const VARIABLE: &str = "RAYON_NUM_THREADS";
 
 /// Asking the environment alone takes well below a microsecond.
 const SLOW: Duration = Duration::from_micros(5);
@@ -27,7 +25,7 @@ pub fn check_threads(device: &Device) {
          may use: RAYON_NUM_THREADS={cores:raw}",
     );
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let value = match std::env::var_os(VARIABLE) {
+    let value = match std::env::var_os(RAYON_NUM_THREADS) {
         None => "not set".to_string(),
         Some(value) => format!("`{}`, which candle does not take for a number of threads", value.to_string_lossy()),
     };
@@ -37,7 +35,7 @@ pub fn check_threads(device: &Device) {
 
 /// Whether it has a value that candle takes.
 fn is_set() -> bool {
-    std::env::var(VARIABLE).is_ok_and(|text| text.parse::<usize>().is_ok_and(|threads| threads > 0))
+    std::env::var(RAYON_NUM_THREADS).is_ok_and(|text| text.parse::<usize>().is_ok_and(|threads| threads > 0))
 }
 
 fn asked() -> Duration {

@@ -17,13 +17,13 @@ mod assigned;
 mod course;
 mod experiment;
 mod on_thread;
+mod path_tree;
 mod steering;
-mod tree;
 
 pub(crate) use course::{Begin, Beginning};
 pub(crate) use experiment::{Arm, Experiment};
 pub(crate) use on_thread::OnThread;
-pub(crate) use tree::{NOWHERE, Tree};
+pub(crate) use path_tree::{NOWHERE, Tree};
 
 use crate::Perturbation;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::assigned::Assigned;
 use super::experiment::Experiment;
-use super::tree::Tree;
+use super::path_tree::Tree;
 use std::sync::Arc;
 
 /// One thread's part of an experiment.

@@ -164,7 +164,7 @@ impl Stacks {
         }
         for step in &mut batch.steps {
             let thread = self.threads.get(&step.thread.os_id);
-            let did = Did::between(thread, through, step.host_start, step.host_dur_ns);
+            let did = ThreadActivity::between(thread, through, step.host_start, step.host_dur_ns);
             (step.cpu_ns, step.preempted_ns, step.blocked_ns) = (did.cpu_ns, did.preempted_ns, did.blocked_ns);
             step.page_faults = did.page_faults;
         }
@@ -174,7 +174,7 @@ impl Stacks {
         let thread = self.threads.get(&tid);
         // What a graph replayed took no time of the thread.
         for span in spans.iter_mut().filter(|span| span.graph.is_none()) {
-            let did = Did::between(thread, self.through, span.host_start, span.host_dur_ns);
+            let did = ThreadActivity::between(thread, self.through, span.host_start, span.host_dur_ns);
             (span.cpu_ns, span.preempted_ns, span.blocked_ns) = (did.cpu_ns, did.preempted_ns, did.blocked_ns);
             span.page_faults = did.page_faults;
         }
@@ -303,14 +303,14 @@ impl Belongs {
 
 /// What a thread did in an interval or step, as far as it is known.
 #[derive(Default)]
-struct Did {
+struct ThreadActivity {
     cpu_ns: Option<u64>,
     preempted_ns: Option<u64>,
     blocked_ns: Option<u64>,
     page_faults: Option<u64>,
 }
 
-impl Did {
+impl ThreadActivity {
     /// `through`: what happened later is not known yet.
     fn between(thread: Option<&ThreadTime>, through: HostNs, start: HostNs, dur_ns: u64) -> Self {
         let end = start.plus_ns(dur_ns);

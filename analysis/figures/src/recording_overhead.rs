@@ -9,12 +9,12 @@ pub struct Background {
     /// CPU time in nanoseconds (measured).
     pub cpu_ns: u64,
     /// What it is a share of, if that is known.
-    pub whole: Option<Whole>,
+    pub whole: Option<AvailableCpu>,
 }
 
 /// CPU time that was available during the run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Whole {
+pub struct AvailableCpu {
     /// Wall time of the run in nanoseconds, from its start to its end.
     pub wall_ns: u64,
     /// Cores the process may use.
@@ -28,7 +28,7 @@ impl Background {
         let started = (manifest.started_ns > 0).then_some(manifest.started_ns);
         let wall = started.zip(manifest.ended_ns).and_then(|(start, end)| u64::try_from(end.checked_sub(start)?).ok());
         let known = wall.filter(|&ns| ns > 0).zip(cores(manifest).filter(|&n| n > 0));
-        Some(Self { cpu_ns, whole: known.map(|(wall_ns, cores)| Whole { wall_ns, cores }) })
+        Some(Self { cpu_ns, whole: known.map(|(wall_ns, cores)| AvailableCpu { wall_ns, cores }) })
     }
 
     /// CPU time ÷ (wall time × cores).

@@ -1,6 +1,6 @@
 //! The account of a request for programs.
 
-use super::words;
+use super::request_words;
 use candlescope_figures::RequestAccount;
 use candlescope_reader::Run;
 use serde_json::{Map, Value, json};
@@ -46,7 +46,7 @@ pub(super) fn account(run: &Run, account: &RequestAccount) -> Value {
         "run": run.manifest().map(|manifest| manifest.run_id.as_str()),
         "request": account.figures.request,
         "warmup": account.figures.warmup,
-        "conclusion": words::conclusion(account),
+        "conclusion": request_words::conclusion(account),
         "dur_ns": account.figures.dur_ns,
         "median_ns": account.usual_ns,
         "requests_like_it": account.like,

@@ -28,7 +28,7 @@ impl Default for SlotOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Ran {
+pub enum SlotStepRun {
     /// As one launch of the graph that was captured for so many slots and so much context.
     Replay {
         /// Slots.
@@ -40,11 +40,11 @@ pub enum Ran {
     Eager(EagerCause),
 }
 
-impl From<Ran> for Recorded {
-    fn from(ran: Ran) -> Self {
+impl From<SlotStepRun> for Recorded {
+    fn from(ran: SlotStepRun) -> Self {
         match ran {
-            Ran::Replay { .. } => Self::Replay,
-            Ran::Eager(cause) => match cause {
+            SlotStepRun::Replay { .. } => Self::Replay,
+            SlotStepRun::Eager(cause) => match cause {
                 EagerCause::NotAsked => Self::NotAsked,
                 EagerCause::NoDevice => Self::NoDevice,
                 EagerCause::WarmUp => Self::WarmUp,

@@ -3,11 +3,11 @@
 use super::charts::charts;
 use super::forecast::{Forecast, Latency};
 use super::goal::{BatchFigures, Goal, Metric};
-use super::options::TuneOptions;
 use super::outcome::{Chosen, MemoryPressure, Tuned};
-use super::page::document;
 use super::prediction::Prediction;
 use super::search::{Attempt, Next, Search, Stop, Why};
+use super::tune_options::TuneOptions;
+use super::tune_page::document;
 use crate::method::{Cancel, CaseId, Ended, Engine, Event, Method, Mode, Reading, SinkError, StopReason, Surroundings};
 use crate::study::{CaseSummary, Facts, Records, Study, StudyError, summaries};
 use crate::suites::{HostError, LmOptions, ModelHost, SuiteName, cases, throughput_table};
@@ -236,7 +236,7 @@ impl Measuring<'_, '_> {
             manifest.cases.extend(new);
         })?;
         let taken = taken(&self.study.records()?);
-        let mut around = Told { inner: &mut *self.driver.surroundings, told: self.disturbances_told };
+        let mut around = QuietSurroundings { inner: &mut *self.driver.surroundings, told: self.disturbances_told };
         self.disturbances_told = true;
         let ended = Engine::new(method.clone(), &mut around)
             .after(taken)
@@ -296,12 +296,12 @@ fn attempt(case: &CaseSummary, goal: &Goal) -> Option<Attempt> {
 }
 
 /// Surroundings whose disturbances are told once, however often the engine starts.
-struct Told<'a> {
+struct QuietSurroundings<'a> {
     inner: &'a mut dyn Surroundings,
     told: bool,
 }
 
-impl Surroundings for Told<'_> {
+impl Surroundings for QuietSurroundings<'_> {
     fn disturbances(&mut self) -> Vec<String> {
         if self.told { Vec::new() } else { self.inner.disturbances() }
     }

@@ -1,10 +1,10 @@
 //! Writes the files of a study of the suites.
 
 use super::answers::answers;
-use super::charts::charts;
 use super::cost::price;
 use super::metrics::baseline_metrics;
 use super::report_page::page;
+use super::suite_charts::charts;
 use super::suite_tables::tables;
 use crate::study::{CaseSummary, Records, Study, StudyError, summaries};
 use std::path::PathBuf;
