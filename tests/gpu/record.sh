@@ -8,7 +8,8 @@
 #   ROUNDS                     rounds of costs (3), TOKENS tokens of each (200)
 #   NSYS                       Nsight Systems, if it is to be compared with
 #   MODES                      ways of running (eager ranges emit compile graph threads)
-#   PARTS                      which of: ways ends beside windows candle c profilers costs
+#   PARTS                      which of: ways ends beside windows candle c starts profilers costs
+#   STARTS                     starts of the program in C with contexts of many threads (40)
 #   CANDLE                     a `candlescope` that was built with CUDA: the same model in candle, as it is recorded from outside and by itself
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -28,7 +29,7 @@ recorded() { # NAME OPTIONS… -- MODE…
 }
 ask() { "$cs" query "$1" "$out/$2"; }
 
-part() { [[ " ${PARTS:-ways ends beside windows candle c profilers costs} " == *" $1 "* ]]; }
+part() { [[ " ${PARTS:-ways ends beside windows candle c starts profilers costs} " == *" $1 "* ]]; }
 for shape in smollm2 8b; do python3 -W ignore "$here/record_torch.py" config --shape $shape --config "$out/$shape.json"; done
 told() { echo --model-config "$out/$1.json" --work batch=1,prompt=64,dtype=bf16; }
 
@@ -71,6 +72,18 @@ nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
   began=$(date +%s%N)
   "$cs" record --out "$out/init" -- "$out/record_program" init 2>&1; echo "status $? after $((($(date +%s%N) - began) / 1000000)) ms"
 }
+fi
+if part starts; then
+echo "-- programs whose threads make contexts while they start: those that failed"
+nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
+"$nvcc" -o "$out/record_program" "$here/record_program.cu" -lcuda && for threads in 1 2 8; do
+  failed=0
+  for start in $(seq "${STARTS:-40}"); do
+    "$cs" record --out "$out/start-$threads-$start" -- "$out/record_program" contexts "$threads" >/dev/null 2>&1 || failed=$((failed + 1))
+  done
+  echo "$threads threads: $failed of ${STARTS:-40}; kernels of each start, of $((threads * 100)), and how many starts had so many:"
+  for start in $(seq "${STARTS:-40}"); do "$cs" query "SELECT count(*) AS n FROM kernels WHERE kind = 'kernel'" "$out/start-$threads-$start" --format csv 2>/dev/null | tail -1; done | sort -n | uniq -c
+done
 fi
 if part candle && [ -n "${CANDLE:-}" ]; then
 echo "-- candle, by itself and from outside"

@@ -15,7 +15,7 @@ use candlescope_figures::reading::Pass;
 use candlescope_figures::{Analysis, StepRow};
 use candlescope_reader::Run;
 use candlescope_schema::injected::PROGRAM_STEP;
-use candlescope_schema::run::{RunManifest, env_key, model_key};
+use candlescope_schema::run::{env_key, model_key};
 use candlescope_schema::{Batch, KernelKind, Phase, RecordKind};
 use candlescope_work::estimate::Estimate;
 use serde::Serialize;

@@ -3,7 +3,6 @@
 use super::memory::{InSteps, Memory, Series};
 use candlescope_schema::metric;
 use candlescope_schema::run::RunManifest;
-use serde_json::Value;
 
 /// One GPU as its samples show it. Means are over the samples, which come at even intervals.
 ///

@@ -107,11 +107,14 @@ impl Backend for Real {
     }
 
     fn attach(&mut self) -> Result<(), ActivityError> {
-        // If another recorder left its subscription for a launch to end, and no launch came.
-        self.cupti.unsubscribe();
         // Also if no callbacks are used: only a subscriber learns about another client, keeps others out, and can
         // detach.
-        let subscriber = self.cupti.subscribe().map_err(|code| errors::refused("attach to this process", code))?;
+        let subscribe = || {
+            // If another recorder left its subscription for a launch to end, and no launch came.
+            self.cupti.unsubscribe();
+            self.cupti.subscribe().map_err(|code| errors::refused("attach to this process", code))
+        };
+        let subscriber = self.cupti.take_early().map_or_else(subscribe, Ok)?;
         self.subscriber = Some(subscriber);
         // All of this is CUPTI's own and goes when it is detached.
         if let Some(bytes) = self.device_buffer_bytes {

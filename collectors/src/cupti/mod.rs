@@ -92,6 +92,21 @@ pub fn probe() -> Result<CuptiFacts, ActivityError> {
     Ok(CuptiFacts { library: cupti.path().into(), api_version, toolkit: search::toolkit(api_version) })
 }
 
+/// Attaches CUPTI to this process for the recorder that comes later. For a library that the driver loads in `cuInit`: the
+/// program has no context yet, and makes none before this returns. Attached later, on another thread, CUPTI meets
+/// threads that make contexts, and crashes some of those programs.
+///
+/// # Errors
+/// As [`probe`], and if CUPTI has another client. The recorder tries again, and says so.
+pub fn attach_early() -> Result<(), ActivityError> {
+    let driver = sys::Driver::load()?;
+    let cupti = load(None, driver.version())?;
+    if !search::understood(cupti.version()) {
+        return Err(errors::version(cupti.path(), cupti.version()));
+    }
+    cupti.subscribe_early().map_err(|code| errors::refused("attach to this process", code))
+}
+
 fn load(given: Option<&std::path::Path>, driver: Option<u32>) -> Result<sys::Cupti, ActivityError> {
     let environment = |name: &str| std::env::var(name).ok();
     if let Some(obstacle) = search::obstacle(&environment) {

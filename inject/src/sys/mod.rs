@@ -86,8 +86,9 @@ fn load_first() {
     }
 }
 
-/// What the driver calls in `cuInit`, on the thread that calls that. It may not be called back there: the program's `cuInit` fails
-/// then (580, on an H100). So the recording begins on a thread that waits for the driver.
+/// What the driver calls in `cuInit`, on the thread that calls that. CUPTI attaches here, before the program can make a context. The
+/// driver itself may not be called back: the program's `cuInit` fails then (580, on an H100). So the recording begins on a thread that
+/// waits for the driver.
 ///
 /// Returns 1, as it wants.
 // SAFETY: the name is the one that the driver looks for in a library of its variable, and nobody else's.
@@ -106,6 +107,12 @@ pub extern "C" fn InitializeInjection() -> c_int {
                 recording.own.enter();
             }
             return;
+        }
+        #[cfg(feature = "gpu")]
+        if records_kernels() {
+            listen();
+            // Where it does not attach, the recorder says why.
+            let _ = signals::left_to_the_program(candlescope_collectors::cupti::attach_early);
         }
         let wait = || {
             let begun = Instant::now();

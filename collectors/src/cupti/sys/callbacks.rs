@@ -13,7 +13,7 @@ use crate::driver_gate::GATE;
 use std::ffi::{c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 pub(super) type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 pub(super) type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
@@ -27,6 +27,9 @@ pub(in super::super) static LINK: Link = Link::new();
 
 /// The current subscription, or null.
 pub(super) static SUBSCRIBER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// Whether that was made [before there was a recorder](super::Cupti::subscribe_early), which is to take it over.
+pub(super) static IS_EARLY: AtomicBool = AtomicBool::new(false);
 
 /// The functions that callbacks call. CUPTI hands this to each.
 #[derive(Debug)]

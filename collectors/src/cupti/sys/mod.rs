@@ -159,8 +159,24 @@ impl Cupti {
         Ok(Subscriber(subscriber))
     }
 
+    /// Becomes this process's client for a recorder that comes later. Only CUPTI itself is asked, so this may be called
+    /// where the driver may not be, inside `cuInit`.
+    pub(super) fn subscribe_early(&self) -> Result<(), Code> {
+        self.subscribe()?;
+        callbacks::IS_EARLY.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// The subscription that was made early, once.
+    pub(super) fn take_early(&self) -> Option<Subscriber> {
+        let early =
+            callbacks::IS_EARLY.swap(false, Ordering::AcqRel).then(|| callbacks::SUBSCRIBER.load(Ordering::Acquire));
+        early.filter(|subscriber| !subscriber.is_null()).map(Subscriber)
+    }
+
     /// Ends the last subscription, whoever made it, if it has not ended.
     pub(super) fn unsubscribe(&self) {
+        callbacks::IS_EARLY.store(false, Ordering::Release);
         let subscriber = callbacks::SUBSCRIBER.swap(null_mut(), Ordering::AcqRel);
         if !subscriber.is_null() {
             // SAFETY: the handle came from `subscribe`; a stale one is refused.
