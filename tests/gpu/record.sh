@@ -79,7 +79,7 @@ nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 "$nvcc" -o "$out/record_program" "$here/record_program.cu" -lcuda && for threads in 1 2 8; do
   failed=0
   for start in $(seq "${STARTS:-40}"); do
-    "$cs" record --out "$out/start-$threads-$start" -- "$out/record_program" contexts "$threads" >/dev/null 2>&1 || failed=$((failed + 1))
+    timeout -k 5 60 "$cs" record --out "$out/start-$threads-$start" -- "$out/record_program" contexts "$threads" >/dev/null 2>&1 || failed=$((failed + 1))
   done
   echo "$threads threads: $failed of ${STARTS:-40}; kernels of each start, of $((threads * 100)), and how many starts had so many:"
   for start in $(seq "${STARTS:-40}"); do "$cs" query "SELECT count(*) AS n FROM kernels WHERE kind = 'kernel'" "$out/start-$threads-$start" --format csv 2>/dev/null | tail -1; done | sort -n | uniq -c
