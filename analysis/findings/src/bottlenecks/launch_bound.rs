@@ -5,8 +5,8 @@ use super::query::{each_recorded, steps_of};
 use super::scene::{Scene, StepScene};
 use super::two_lines::Relief;
 use candlescope_figures::account::Line;
-use candlescope_figures::busy::LAUNCH_BOUND;
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
+use candlescope_figures::busy::LAUNCH_BOUND;
 use candlescope_predict::simulation::Change;
 
 pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
