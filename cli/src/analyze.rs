@@ -1,9 +1,9 @@
 //! `candlescope analyze`.
 
 use crate::full::{FullArgs, Shown};
+use crate::kept_between_runs;
+use crate::kept_between_runs::ledger_path;
 use crate::limits::limits;
-use crate::measured_peaks;
-use crate::measured_peaks::ledger_path;
 use crate::output::say;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::read_limited;
@@ -122,8 +122,8 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     for (at, dir) in args.runs.iter().enumerate() {
         let mut run = Run::open_within(dir, limits.clone())?;
         match &peaks {
-            Some(peaks) => measured_peaks::put(&mut run, peaks.clone())?,
-            None => measured_peaks::add_kept(&mut run),
+            Some(peaks) => kept_between_runs::put(&mut run, peaks.clone())?,
+            None => kept_between_runs::add_kept(&mut run),
         }
         let analyzed = analyze(&run, &options);
         let what_if = simulates.then(|| WhatIf::of(analyzed.simulation.as_ref(), &scenarios));

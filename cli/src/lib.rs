@@ -33,13 +33,13 @@ mod hand_over;
 mod interrupts;
 #[cfg(feature = "lab")]
 mod journey;
+mod kept_between_runs;
 mod lacking;
 mod limits;
 #[cfg(feature = "lab")]
 mod load;
 #[cfg(feature = "mcp")]
 mod mcp;
-mod measured_peaks;
 #[cfg(feature = "monitor")]
 mod monitor;
 #[cfg(feature = "ncu")]

@@ -1,8 +1,8 @@
 //! `candlescope overview`: a run in short.
 
+use crate::kept_between_runs;
+use crate::kept_between_runs::ledger_path;
 use crate::limits::limits;
-use crate::measured_peaks;
-use crate::measured_peaks::ledger_path;
 use crate::output::say;
 use anyhow::Result;
 use candlescope_findings::{AnalyzeOptions, analyze};
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &OverviewArgs) -> Result<()> {
         Ok(run) => run,
         Err(error) => return of_folder(&args.run, error, &limits, args.json),
     };
-    measured_peaks::add_kept(&mut run);
+    kept_between_runs::add_kept(&mut run);
     // The findings that `analyze` has, in the same order.
     let found = overview(&analyze(&run, &AnalyzeOptions::default().ledger(ledger_path())).analysis);
     if args.json {

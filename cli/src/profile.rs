@@ -121,7 +121,7 @@ pub(crate) fn record(options: &Options, progress: bool) -> Result<Recorded> {
     let load = load_options(options)?;
     // Before the model, which can take minutes to load.
     let picture = options.given.dataset.image.as_deref().map(Picture::read).transpose()?;
-    let peaks = crate::measured_peaks::of(&options.given.hardware.device)?;
+    let peaks = crate::kept_between_runs::of(&options.given.hardware.device)?;
     let disturbances = disturbances(&options.given.hardware.device);
     // The verdict says it, too; whoever reads the output by program is not told twice.
     if progress && std::io::IsTerminal::is_terminal(&std::io::stderr()) {

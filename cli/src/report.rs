@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
         let report = write_request(&run, &RequestAccount::of(&run, request)?, &options)?;
         return shown(args.json, &report.account, &report.summary, &report.files);
     }
-    crate::measured_peaks::add_kept(&mut run);
+    crate::kept_between_runs::add_kept(&mut run);
     let report = write_report_of(&run, &options)?;
     // Whoever names another place for the files wants the run left as it is.
     if let Some(price) = price.filter(|_| args.out.is_none()) {

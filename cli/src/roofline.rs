@@ -1,7 +1,7 @@
 //! `candlescope roofline`: what a model can reach on a device, and how near runs came to it.
 
+use crate::kept_between_runs;
 use crate::limits::limits;
-use crate::measured_peaks;
 use crate::output::say;
 use crate::roofline_model::AskedModel;
 use anyhow::{Context, Result, bail};
@@ -177,7 +177,7 @@ fn device(args: &RooflineArgs) -> Result<Option<Device>> {
 
 /// This machine with the peaks that are kept of it.
 fn kept() -> Result<Option<Device>> {
-    let Some(text) = measured_peaks::of_this_machine()? else { return Ok(None) };
+    let Some(text) = kept_between_runs::of_this_machine()? else { return Ok(None) };
     Ok(Some(peaks_device(&text, None).context("in the peaks that `bench peaks` keeps of this machine")?))
 }
 
@@ -351,7 +351,7 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
         let run = Run::open_within(target, limits.clone())?;
         let mut analysis = Analysis::of(&run);
         let on_gpu = analysis.ran_on_gpu();
-        measured_peaks::add_to(&mut analysis.manifest, on_gpu)?;
+        kept_between_runs::add_to(&mut analysis.manifest, on_gpu)?;
         let mut measured = Measured::of(&run, &analysis, device.as_ref(), &thresholds);
         if let Some(study) = &study {
             measured = measured.with_kernels(study).asked_as(target);

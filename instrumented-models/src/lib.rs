@@ -13,7 +13,6 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-/// Version of candle this crate is built with, for the environment of a run.
 pub use candlescope_core::run::CANDLE_VERSION;
 
 mod blocks;

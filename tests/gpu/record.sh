@@ -9,7 +9,7 @@
 #   NSYS                       Nsight Systems, if it is to be compared with
 #   MODES                      ways of running (eager ranges emit compile graph threads)
 #   PARTS                      which of: ways ends beside windows candle c starts profilers costs
-#   STARTS                     starts of the program in C with contexts of many threads (40)
+#   STARTS                     starts of the program in C with contexts of many threads (40), THREADS how many (1 2 8 32)
 #   CANDLE                     a `candlescope` that was built with CUDA: the same model in candle, as it is recorded from outside and by itself
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -76,7 +76,7 @@ fi
 if part starts; then
 echo "-- programs whose threads make contexts while they start: those that failed"
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
-"$nvcc" -o "$out/record_program" "$here/record_program.cu" -lcuda && for threads in 1 2 8; do
+"$nvcc" -o "$out/record_program" "$here/record_program.cu" -lcuda && for threads in ${THREADS:-1 2 8 32}; do
   failed=0
   for start in $(seq "${STARTS:-40}"); do
     timeout -k 5 60 "$cs" record --out "$out/start-$threads-$start" -- "$out/record_program" contexts "$threads" >/dev/null 2>&1 || failed=$((failed + 1))

@@ -78,7 +78,7 @@ pub(super) fn each<E: Send>(
     take: &mut (dyn FnMut(RecordBatch) -> Result<(), E> + Send),
 ) -> Result<(), EachError<E>> {
     let damage = Arc::new(Damage::default());
-    let mut given = QueryInput { take, error: None };
+    let mut given = RowReceiver { take, error: None };
     let done = attempt(sql, sources, limits, &damage, &mut given);
     if let Some(error) = given.error {
         return Err(EachError::Taken(error));
@@ -119,12 +119,12 @@ impl Sink for Collected {
 }
 
 /// Rows that are given away.
-struct QueryInput<'a, E> {
+struct RowReceiver<'a, E> {
     take: &'a mut (dyn FnMut(RecordBatch) -> Result<(), E> + Send),
     error: Option<E>,
 }
 
-impl<E: Send> Sink for QueryInput<'_, E> {
+impl<E: Send> Sink for RowReceiver<'_, E> {
     fn begin(&mut self, _: Vec<String>, _: &Arc<dyn MemoryPool>) {}
 
     fn take(&mut self, rows: RecordBatch, _: &ReadLimits) -> Result<bool, QueryError> {

@@ -36,7 +36,7 @@ pub(super) fn measure<T>(
 ) -> Result<u8> {
     if plan.method.profiled_runs > 0 {
         // Copied into the recorded runs, which come last: a file of peaks that cannot be used is told before anything else.
-        crate::measured_peaks::of(&args.subject.device)?;
+        crate::kept_between_runs::of(&args.subject.device)?;
     }
     // `latency of MODEL`.
     let kind = plan.study.split(' ').next().unwrap_or("bench");

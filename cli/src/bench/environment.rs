@@ -23,7 +23,7 @@ pub(super) fn record(device: &str, price_per_hour: Option<&Value>) -> Result<Sco
     if let Some(price) = price_per_hour {
         builder = builder.session(|session| session.option(PRICE_PER_HOUR, price.clone()));
     }
-    if let Some(peaks) = crate::measured_peaks::of(device)? {
+    if let Some(peaks) = crate::kept_between_runs::of(device)? {
         builder = builder.session(|session| session.environment(env_key::MEASURED_PEAKS.name(), peaks));
     }
     let builder = builder.ring_capacity(crate::room::RING).queue_records(crate::room::queue());

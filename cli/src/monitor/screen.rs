@@ -58,7 +58,7 @@ pub(super) fn show(
             break Ok(());
         }
         match take(&readings, watched) {
-            Ok(Readings { any, over }) => {
+            Ok(TakeOutcome { any, over }) => {
                 changed |= any;
                 if over {
                     break Ok(());
@@ -71,13 +71,13 @@ pub(super) fn show(
     outcome
 }
 
-struct Readings {
+struct TakeOutcome {
     any: bool,
     over: bool,
 }
 
 /// Takes the readings that have come meanwhile.
-fn take(readings: &Receiver<News>, watched: &mut Watched) -> Result<Readings> {
+fn take(readings: &Receiver<News>, watched: &mut Watched) -> Result<TakeOutcome> {
     let mut any = false;
     loop {
         match readings.try_recv() {
@@ -85,10 +85,10 @@ fn take(readings: &Receiver<News>, watched: &mut Watched) -> Result<Readings> {
                 watched.take(reading)?;
                 any = true;
                 if over {
-                    return Ok(Readings { any, over });
+                    return Ok(TakeOutcome { any, over });
                 }
             }
-            Err(TryRecvError::Empty) => return Ok(Readings { any, over: false }),
+            Err(TryRecvError::Empty) => return Ok(TakeOutcome { any, over: false }),
             Err(TryRecvError::Disconnected) => bail!("reading figures has failed: a bug in candlescope"),
         }
     }

@@ -7,8 +7,8 @@ pub(crate) use optimise_args::{EXAMPLES, GoalName, OptimiseArgs};
 
 use crate::bench::operations::cancel_on_interrupt;
 use crate::conf::is_private;
+use crate::kept_between_runs::ledger_path;
 use crate::limits::limits;
-use crate::measured_peaks::ledger_path;
 use crate::output::{note, say};
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
@@ -113,7 +113,7 @@ fn prepared(args: &OptimiseArgs) -> Result<(OptimiseOptions, Option<Account>)> {
     options.run.clone_from(&args.run);
     options.ledger = ledger_path().filter(|_| !args.no_ledger);
     options.limits = limits(&args.limits)?;
-    options.prepare = crate::measured_peaks::add_kept;
+    options.prepare = crate::kept_between_runs::add_kept;
     if args.slo.is_none() && options.goal.aim == candlescope_optimise::Aim::Goodput {
         bail!("goodput is that of requests within limits: give them with --slo, such as --slo tpot=50ms");
     }

@@ -61,8 +61,8 @@ use kernel_recorder::KernelRecorder;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 pub use told::{FollowedCall, is_injected, program_ends, window};
 
@@ -92,19 +92,31 @@ pub fn probe() -> Result<CuptiFacts, ActivityError> {
     Ok(CuptiFacts { library: cupti.path().into(), api_version, toolkit: search::toolkit(api_version) })
 }
 
+/// The library that [attached early](attach_early).
+static EARLY: OnceLock<sys::Cupti> = OnceLock::new();
+
 /// Attaches CUPTI to this process for the recorder that comes later. For a library that the driver loads in `cuInit`: the
 /// program has no context yet, and makes none before this returns. Attached later, on another thread, CUPTI meets
-/// threads that make contexts, and crashes some of those programs.
+/// threads that make contexts, and crashed some of those programs. The driver is asked for nothing but its version, which
+/// it tells before it is up.
 ///
 /// # Errors
 /// As [`probe`], and if CUPTI has another client. The recorder tries again, and says so.
 pub fn attach_early() -> Result<(), ActivityError> {
-    let driver = sys::Driver::load()?;
-    let cupti = load(None, driver.version())?;
+    // Without a version a CUPTI could be chosen that is too new for the driver: that is left to the recorder.
+    let version = sys::Driver::load()?.version();
+    let version = version.ok_or_else(|| ActivityError("the driver does not tell its version yet".to_string()))?;
+    let cupti = load(None, Some(version))?;
     if !search::understood(cupti.version()) {
         return Err(errors::version(cupti.path(), cupti.version()));
     }
-    cupti.subscribe_early().map_err(|code| errors::refused("attach to this process", code))
+    EARLY.get_or_init(|| cupti).subscribe_early().map_err(|code| errors::refused("attach to this process", code))
+}
+
+/// There will be no recorder: ends what [`attach_early`] began, unless one has taken it over. CUPTI itself stays in the
+/// process; it calls nobody.
+pub fn leave_early() {
+    EARLY.get().into_iter().for_each(sys::Cupti::leave_early);
 }
 
 fn load(given: Option<&std::path::Path>, driver: Option<u32>) -> Result<sys::Cupti, ActivityError> {
@@ -168,7 +180,11 @@ impl Activity for Cupti {
         }
         let claim = Claim::take()?;
         let driver = sys::Driver::load()?;
-        let cupti = load(self.options.library.as_deref(), driver.version())?;
+        let cupti = match (&self.options.library, EARLY.get()) {
+            // The same library: a subscription is one of its own.
+            (None, Some(early)) => early.clone(),
+            (given, _) => load(given.as_deref(), driver.version())?,
+        };
         let mut options = self.options.clone();
         options.keep_attached |= std::env::var(KEEP_ATTACHED).is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
         self.recorder = Some(KernelRecorder::new(backend::Real::new(cupti, driver), &options)?);

@@ -86,8 +86,14 @@ fn load_first() {
     }
 }
 
+/// CUPTI is not needed.
+fn without_recording() {
+    #[cfg(feature = "gpu")]
+    candlescope_collectors::cupti::leave_early();
+}
+
 /// What the driver calls in `cuInit`, on the thread that calls that. CUPTI attaches here, before the program can make a context. The
-/// driver itself may not be called back: the program's `cuInit` fails then (580, on an H100). So the recording begins on a thread that
+/// driver itself may be asked for nothing but its version: the program's `cuInit` fails else (580, on an H100). So the recording begins on a thread that
 /// waits for the driver.
 ///
 /// Returns 1, as it wants.
@@ -119,11 +125,15 @@ pub extern "C" fn InitializeInjection() -> c_int {
             while driver::is_up() == Some(false) && begun.elapsed() < MOST {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            guarded((), || _ = begin());
+            if !guarded(false, begin) {
+                without_recording();
+            }
         };
         // Without a thread there is no recording, either.
         let spawn = || std::thread::Builder::new().name("cs-inject-start".into()).spawn(wait);
-        let _ = signals::left_to_the_program(spawn);
+        if signals::left_to_the_program(spawn).is_err() {
+            without_recording();
+        }
     });
     1
 }

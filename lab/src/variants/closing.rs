@@ -35,12 +35,12 @@ pub struct VariantsSummary {
     /// Where energy was read, or why it was not.
     pub energy: String,
     /// The variants.
-    pub variants: Vec<Closed>,
+    pub variants: Vec<VariantFacts>,
 }
 
 /// What was found out about one variant. What is not known is `None`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Closed {
+pub struct VariantFacts {
     /// The variant.
     pub variant: Variant,
     /// Why it could not be run.
@@ -69,7 +69,7 @@ pub struct Closed {
     pub no_quality: Option<String>,
 }
 
-impl Closed {
+impl VariantFacts {
     fn new(variant: Variant) -> Self {
         Self {
             variant,
@@ -181,8 +181,8 @@ fn one(
     scored: bool,
     energy: &mut Result<EnergyCounter, String>,
     closing: &VariantsSummary,
-) -> Closed {
-    let mut closed = Closed::new(variant);
+) -> VariantFacts {
+    let mut closed = VariantFacts::new(variant);
     closed.disk_bytes = disk_bytes(host, variant);
     let before = resident_bytes();
     let ran = host.prompt().and_then(|prompt| {

@@ -24,7 +24,7 @@ mod variant_case;
 mod variant_options;
 
 pub use crate::study::{Speedup, speedup};
-pub use closing::{Closed, VariantsSummary, close};
+pub use closing::{VariantFacts, VariantsSummary, close};
 pub use divergence::DIVERGED;
 pub use host::{DEFAULT_TEXT, VariantHost};
 #[cfg(feature = "onnx")]

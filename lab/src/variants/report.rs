@@ -1,6 +1,6 @@
 //! `profiling_report.md`, the same as `report.html`, and what a terminal shows.
 
-use super::closing::{Closed, VariantsSummary};
+use super::closing::{VariantFacts, VariantsSummary};
 use super::divergence::DIVERGED;
 use super::quality::Estimate;
 use super::row::VariantRow;
@@ -106,7 +106,7 @@ fn latency(rows: &[VariantRow], manifest: &Manifest, chart: Option<String>) -> S
     let cells = |row: &VariantRow| {
         let median = |name: &str| ms(row.summary.figure(name).map(|d| d.median));
         let closed = row.closed.as_ref();
-        let bytes = |of: fn(&Closed) -> Option<u64>| closed.and_then(of).map_or("–".to_string(), shown);
+        let bytes = |of: fn(&VariantFacts) -> Option<u64>| closed.and_then(of).map_or("–".to_string(), shown);
         let over = |speedup: &Option<Speedup>| speedup.as_ref().map_or("–".to_string(), times);
         let energy = closed.and_then(|closed| closed.energy_mj);
         vec![

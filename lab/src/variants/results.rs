@@ -1,6 +1,6 @@
 //! The files of a study of variants.
 
-use super::closing::{Closed, VariantsSummary};
+use super::closing::{VariantFacts, VariantsSummary};
 use super::recorded_requests::section;
 use super::report::document;
 use super::row::{VariantRow, rows};
@@ -107,7 +107,7 @@ pub fn object(row: &VariantRow) -> Value {
 pub fn table(rows: &[VariantRow]) -> Table {
     let floats = |of: &dyn Fn(&VariantRow) -> Option<f64>| Column::Float(rows.iter().map(of).collect());
     let texts = |of: &dyn Fn(&VariantRow) -> Option<String>| Column::Text(rows.iter().map(of).collect());
-    let ints = |of: &dyn Fn(&Closed) -> Option<u64>| {
+    let ints = |of: &dyn Fn(&VariantFacts) -> Option<u64>| {
         Column::Int(rows.iter().map(|row| row.closed.as_ref().and_then(of).map(|n| n as i64)).collect())
     };
     let latency = |pick: fn(&candlescope_figures::stats::Distribution) -> Option<f64>| {

@@ -1,6 +1,6 @@
 //! What a study knows about each variant.
 
-use super::closing::{Closed, VariantsSummary};
+use super::closing::{VariantFacts, VariantsSummary};
 use super::variant::Variant;
 use super::variant_options::VariantOptions;
 use crate::study::{CaseSummary, Records, Speedup, speedup, summaries};
@@ -14,7 +14,7 @@ pub struct VariantRow {
     /// Its samples.
     pub summary: CaseSummary,
     /// What was measured once.
-    pub closed: Option<Closed>,
+    pub closed: Option<VariantFacts>,
     /// How many times as fast it is as the model without a cache.
     pub over_no_cache: Option<Speedup>,
     /// How many times as fast it is as the model in f32 with a cache.

@@ -64,9 +64,9 @@ struct StepRole {
 
 /// The intervals of some steps.
 pub(super) struct PathPass {
-    /// By number of a step: its place.
+    /// By number of a step: its place in `roles`.
     chosen: IntMap<u64, u32>,
-    places: Vec<StepRole>,
+    roles: Vec<StepRole>,
     open: IntMap<u64, Open>,
     /// Time of the intervals directly inside one, by its number.
     inside: IntMap<u64, Times>,
@@ -88,19 +88,19 @@ impl PathPass {
             steps.insert(step.row.step);
             like.extend(alike.like(step).iter().map(|one| one.row.step));
         }
-        let (mut chosen, mut places) = (IntMap::default(), Vec::new());
+        let (mut chosen, mut roles) = (IntMap::default(), Vec::new());
         for (class, (own, like)) in classes.into_values().enumerate() {
             let every = like.len().div_ceil(REFERENCES).max(1);
             let references: BTreeSet<u64> = like.into_iter().step_by(every).collect();
             for step in own.union(&references) {
-                chosen.insert(*step, places.len() as u32);
+                chosen.insert(*step, roles.len() as u32);
                 let (is_own, is_reference) = (own.contains(step), references.contains(step));
-                places.push(StepRole { class, is_own, is_reference });
+                roles.push(StepRole { class, is_own, is_reference });
             }
         }
         Self {
             chosen,
-            places,
+            roles,
             open: IntMap::default(),
             inside: IntMap::default(),
             names: Vec::new(),
@@ -169,7 +169,7 @@ impl Pass for PathPass {
     fn end(&mut self) {
         let times = self.self_times();
         let longer = times.iter().map(|(path, of_steps)| {
-            let excess = |of: &dyn Fn(&Times) -> Option<i64>| excess(&self.places, of_steps, of);
+            let excess = |of: &dyn Fn(&Times) -> Option<i64>| excess(&self.roles, of_steps, of);
             let state = |at: usize| excess(&|times| Some(times.states?[at]));
             let states = || Some([state(0)?, state(1)?, state(2)?]);
             let more_ns = excess(&|times| Some(times.ns)).unwrap_or(0.0);
@@ -186,16 +186,16 @@ fn size(step: &StepWithThread<'_>) -> i32 {
 }
 
 /// The sum over a request's steps of what each exceeds the median of its class by; `None` if one does not say.
-fn excess(places: &[StepRole], of_steps: &IntMap<u32, Times>, of: &dyn Fn(&Times) -> Option<i64>) -> Option<f64> {
+fn excess(roles: &[StepRole], of_steps: &IntMap<u32, Times>, of: &dyn Fn(&Times) -> Option<i64>) -> Option<f64> {
     let mut classes: BTreeMap<usize, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
-    for (at, place) in places.iter().enumerate() {
+    for (at, role) in roles.iter().enumerate() {
         let value = of_steps.get(&(at as u32)).map_or(Some(0), of).map(|ns| ns as f64);
-        let (own, references) = classes.entry(place.class).or_default();
-        if place.is_own {
+        let (own, references) = classes.entry(role.class).or_default();
+        if role.is_own {
             own.push(value?);
         }
         // Of those that are not its own some may not say.
-        references.extend(value.filter(|_| place.is_reference));
+        references.extend(value.filter(|_| role.is_reference));
     }
     let each = classes
         .into_values()

@@ -159,8 +159,8 @@ impl Cupti {
         Ok(Subscriber(subscriber))
     }
 
-    /// Becomes this process's client for a recorder that comes later. Only CUPTI itself is asked, so this may be called
-    /// where the driver may not be, inside `cuInit`.
+    /// Becomes this process's client for a recorder that comes later. May be called inside `cuInit`, where most of the
+    /// driver may not be.
     pub(super) fn subscribe_early(&self) -> Result<(), Code> {
         self.subscribe()?;
         callbacks::IS_EARLY.store(true, Ordering::Release);
@@ -172,6 +172,13 @@ impl Cupti {
         let early =
             callbacks::IS_EARLY.swap(false, Ordering::AcqRel).then(|| callbacks::SUBSCRIBER.load(Ordering::Acquire));
         early.filter(|subscriber| !subscriber.is_null()).map(Subscriber)
+    }
+
+    /// Ends the subscription that was made early, if nobody has taken it.
+    pub(super) fn leave_early(&self) {
+        if self.take_early().is_some() {
+            self.unsubscribe();
+        }
     }
 
     /// Ends the last subscription, whoever made it, if it has not ended.
@@ -265,6 +272,99 @@ unsafe fn symbol<T: Copy>(library: &Library, name: impl AsSymbolName + std::fmt:
 mod tests {
     use super::super::{calls, records::built};
     use super::*;
+
+    mod early {
+        use super::*;
+        use std::sync::atomic::AtomicUsize;
+
+        static SUBSCRIBED: AtomicUsize = AtomicUsize::new(0);
+        static UNSUBSCRIBED: AtomicUsize = AtomicUsize::new(0);
+
+        unsafe extern "C" fn number(_: *mut u32) -> Status {
+            1
+        }
+        unsafe extern "C" fn time(_: *mut u64) -> Status {
+            1
+        }
+        unsafe extern "C" fn kind(_: u32) -> Status {
+            1
+        }
+        unsafe extern "C" fn register(_: callbacks::Requested, _: callbacks::Completed) -> Status {
+            1
+        }
+        unsafe extern "C" fn next(_: *mut u8, _: usize, _: *mut *mut u8) -> Status {
+            1
+        }
+        unsafe extern "C" fn dropped(_: *mut c_void, _: u32, _: *mut usize) -> Status {
+            1
+        }
+        unsafe extern "C" fn set(_: u32, _: *mut usize, _: *mut c_void) -> Status {
+            1
+        }
+        unsafe extern "C" fn subscribe(handle: *mut *mut c_void, _: callbacks::Called, _: *mut c_void) -> Status {
+            let n = SUBSCRIBED.fetch_add(1, Ordering::SeqCst) + 1;
+            // SAFETY: the caller's pointer is valid for one handle, which nobody follows.
+            unsafe { *handle = n as *mut c_void };
+            0
+        }
+        unsafe extern "C" fn enable(_: u32, _: *mut c_void, _: u32, _: u32) -> Status {
+            1
+        }
+        unsafe extern "C" fn name(_: u32, _: u32, _: *mut *const c_char) -> Status {
+            1
+        }
+        unsafe extern "C" fn unsubscribe(handle: *mut c_void) -> u32 {
+            UNSUBSCRIBED.store(handle as usize, Ordering::SeqCst);
+            0
+        }
+        unsafe extern "C" fn finalize() -> u32 {
+            0
+        }
+
+        static INSIDE: callbacks::Inside = callbacks::Inside { unsubscribe, finalize, graph_node_id: None };
+
+        fn scripted() -> Cupti {
+            Cupti {
+                path: PathBuf::new(),
+                get_version: number,
+                get_timestamp: time,
+                activity_enable: kind,
+                activity_disable: kind,
+                flush_all: kind,
+                register_callbacks: register,
+                next_record: next,
+                num_dropped: dropped,
+                set_attribute: set,
+                subscribe,
+                enable_callback: enable,
+                callback_name: name,
+                inside: &INSIDE,
+            }
+        }
+
+        #[test]
+        fn a_subscription_of_before_is_taken_over_once_and_ended_where_nobody_comes() {
+            let _only = super::super::super::lanes::tests_own();
+            let (cupti, handle) = (scripted(), |subscriber: Option<Subscriber>| subscriber.map(|it| it.0 as usize));
+            assert_eq!(handle(cupti.take_early()), None, "there is none");
+            cupti.subscribe_early().expect("it is free");
+            // The recorder's.
+            assert_eq!(handle(cupti.take_early()), Some(1));
+            assert_eq!(handle(cupti.take_early()), None, "once");
+            cupti.leave_early();
+            assert_eq!(UNSUBSCRIBED.load(Ordering::SeqCst), 0, "it has somebody");
+            cupti.unsubscribe();
+            assert_eq!(UNSUBSCRIBED.load(Ordering::SeqCst), 1);
+            // No recorder comes.
+            cupti.subscribe_early().expect("it is free");
+            cupti.leave_early();
+            assert_eq!((UNSUBSCRIBED.load(Ordering::SeqCst), handle(cupti.take_early())), (2, None));
+            // One that begins anew ends what was left.
+            cupti.subscribe_early().expect("it is free");
+            cupti.unsubscribe();
+            assert_eq!((UNSUBSCRIBED.load(Ordering::SeqCst), handle(cupti.take_early())), (3, None));
+        }
+    }
 
     #[test]
     fn a_library_that_does_not_load_says_why() {
