@@ -86,7 +86,21 @@ fn answers_are_what_their_schemas_say() {
     answers.take("roofline-model", &[&model[..], &[&path("roofline-of-model")]].concat());
     let quick = ["--quick", "--no-progress"];
     let model = ["--model", "embedded", "--out"];
-    answers.take("bench", &[&["bench", "latency"][..], &quick, &model, &[&path("study")]].concat());
+    for suite in ["latency", "throughput", "seqlen", "suite"] {
+        answers.take("bench", &[&["bench", suite][..], &quick, &model, &[&path(suite)]].concat());
+    }
+    answers.take("bench-variants", &[&["bench", "variants"][..], &quick, &model, &[&path("variants")]].concat());
+    // From six starts on there are intervals.
+    let short = ["--batches", "1,2", "--prompt-tokens", "8", "--output-tokens", "4", "--time-limit", "1"];
+    let starts = ["--processes", "6", "--no-progress"];
+    for study in ["starts-a", "starts-b"] {
+        let answer =
+            answers.take("bench", &[&["bench", "throughput"][..], &short, &starts, &model, &[&path(study)]].concat());
+        let interval = &answer["metrics"]["capacity"]["best_throughput_tps"]["median_ci95"];
+        assert_eq!(interval.as_array().map(Vec::len), Some(2), "{answer}");
+    }
+    answers.take("compare-studies", &["compare", &path("starts-a"), &path("starts-b")]);
+    answers.take("compare-studies", &["compare", &path("latency"), &path("suite")]);
     answers.take("bench-kernels", &[&["bench", "kernels", "--out", &path("kernels")][..], &quick].concat());
     answers.take("bench-peaks", &[&["bench", "peaks", "--out", &path("peaks")][..], &quick].concat());
     answers.take("tune-batch", &[&["tune", "batch"][..], &quick, &model, &[&path("batch")]].concat());
