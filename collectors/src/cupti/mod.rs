@@ -84,11 +84,8 @@ pub struct CuptiFacts {
 /// If there is none that can be used in this process, with the remedy. Whether there is a GPU is not checked.
 pub fn probe() -> Result<CuptiFacts, ActivityError> {
     let driver = sys::Driver::load().ok().and_then(|driver| driver.version());
-    let cupti = load(None, driver)?;
+    let cupti = understood(driver)?;
     let api_version = cupti.version();
-    if !search::understood(api_version) {
-        return Err(errors::version(cupti.path(), api_version));
-    }
     Ok(CuptiFacts { library: cupti.path().into(), api_version, toolkit: search::toolkit(api_version) })
 }
 
@@ -106,10 +103,7 @@ pub fn attach_early() -> Result<(), ActivityError> {
     // Without a version a CUPTI could be chosen that is too new for the driver: that is left to the recorder.
     let version = sys::Driver::load()?.version();
     let version = version.ok_or_else(|| ActivityError("the driver does not tell its version yet".to_string()))?;
-    let cupti = load(None, Some(version))?;
-    if !search::understood(cupti.version()) {
-        return Err(errors::version(cupti.path(), cupti.version()));
-    }
+    let cupti = understood(Some(version))?;
     EARLY.get_or_init(|| cupti).subscribe_early().map_err(|code| errors::refused("attach to this process", code))
 }
 
@@ -117,6 +111,12 @@ pub fn attach_early() -> Result<(), ActivityError> {
 /// process; it calls nobody.
 pub fn leave_early() {
     EARLY.get().into_iter().for_each(sys::Cupti::leave_early);
+}
+
+/// The library of this machine, if its records can be read.
+fn understood(driver: Option<u32>) -> Result<sys::Cupti, ActivityError> {
+    let cupti = load(None, driver)?;
+    if search::understood(cupti.version()) { Ok(cupti) } else { Err(errors::version(cupti.path(), cupti.version())) }
 }
 
 fn load(given: Option<&std::path::Path>, driver: Option<u32>) -> Result<sys::Cupti, ActivityError> {
