@@ -28,7 +28,7 @@ use candlescope_core::files::open_regular;
 use candlescope_core::modules;
 use std::collections::HashMap;
 
-/// `candle_transformers::models::llama`.
+/// `candle_transformers::models::llama` with dense weights; configurations that it cannot compute are refused.
 #[derive(Debug, Clone)]
 pub struct CandleLlama {
     model: llama::Llama,
@@ -154,7 +154,7 @@ impl CausalLm for CandleLlama {
     }
 }
 
-/// `candle_transformers::models::quantized_llama`.
+/// `candle_transformers::models::quantized_llama` of a GGUF file, which takes one prompt at a time.
 #[derive(Debug, Clone)]
 pub struct CandleQuantizedLlama {
     model: quantized_llama::ModelWeights,

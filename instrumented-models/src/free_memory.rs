@@ -7,7 +7,7 @@ use candle_core::Device;
 pub struct Memory {
     /// What can be allocated.
     pub free: u64,
-    /// What there is.
+    /// What there is: RAM of the machine or the limit of its control group, whichever is less; all of a GPU's memory.
     pub total: u64,
 }
 

@@ -80,7 +80,7 @@ impl Gpt2 {
         Ok(Self { config, wte, wpe, blocks, ln_f, lm_head, mask: CausalMask::default(), dtype, device })
     }
 
-    /// Dimensions.
+    /// The dimensions that it was loaded with; slots may hold less context than they say.
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 )]
 #[non_exhaustive]
 pub struct HubError {
-    /// `org/name`.
+    /// Name of the model on the hub, `org/name`.
     pub id: String,
-    /// What went wrong.
+    /// What went wrong: the failed request with its error, no safetensors among its files, or a build without the
+    /// feature `hub`.
     pub reason: String,
 }
 

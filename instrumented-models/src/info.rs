@@ -14,7 +14,7 @@ pub struct ModelInfo {
     pub source: String,
     /// Such as `llama` or `gpt2`: `model_type` of `config.json`, `general.architecture` of a GGUF file.
     pub architecture: String,
-    /// `instrumented` or `candle`.
+    /// What runs it: `instrumented` for our layers, `candle` for candle-transformers' own model.
     pub engine: &'static str,
     /// Parameters, a shared embedding table counted once.
     pub parameters: u64,
@@ -37,7 +37,7 @@ pub struct ModelInfo {
     /// Layers of the encoder, of a model that has both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoder_layers: Option<usize>,
-    /// Query heads.
+    /// Query heads of a layer of the decoder; of a model without one, of the encoder.
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,
@@ -56,7 +56,7 @@ pub struct ModelInfo {
 /// Dimensions of a model with an encoder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dimensions {
-    /// `model_type` of `config.json`.
+    /// `model_type` of `config.json`: `bert`, `t5`, `whisper` or `paddleocr_vl`.
     pub architecture: String,
     /// Features of the residual stream.
     pub hidden_size: usize,
@@ -66,7 +66,7 @@ pub struct Dimensions {
     pub layers: usize,
     /// Layers of the encoder, of a model that has both.
     pub encoder_layers: Option<usize>,
-    /// Query heads.
+    /// Query heads of a layer of the decoder; of a model without one, of the encoder.
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,

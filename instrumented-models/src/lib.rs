@@ -38,6 +38,7 @@ mod sampling;
 mod slot_model;
 pub mod slots;
 pub mod source;
+mod splitmix;
 pub mod threads;
 pub mod tokenizer;
 mod untrusted;

@@ -93,7 +93,7 @@ impl Llama {
         Ok(Self { config, tables, embed_tokens, blocks, norm, lm_head, mask: CausalMask::default(), dtype, device })
     }
 
-    /// Dimensions.
+    /// The dimensions that it was loaded with; slots may hold less context than they say.
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }

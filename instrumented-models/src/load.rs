@@ -79,7 +79,7 @@ pub struct LoadOptions {
     pub quantize: Option<GgmlDType>,
     /// Seed of random weights.
     pub seed: u64,
-    /// Which implementation.
+    /// Which implementation runs it; our layers by default, where they have the architecture.
     pub engine: Engine,
     /// Hold sequences in slots and decode by steps of fixed shape, which a GPU can take as a CUDA graph; our layers only.
     pub slots: Option<SlotOptions>,
@@ -103,7 +103,7 @@ impl Default for LoadOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The configuration's name is unknown.
+    /// No configuration has this name, or it lacks dimensions, contradicts itself, or is none that can be built.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// Its weights are missing or invalid.
@@ -177,10 +177,10 @@ pub enum PromptError {
     /// The text is empty.
     #[error("the prompt is empty; pass a text, or a number of prompt tokens of at least 1")]
     Empty,
-    /// The tokenizer failed.
+    /// The tokenizer could not make tokens of the text.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
-    /// The template failed.
+    /// The chat template could not be rendered with the messages.
     #[error(transparent)]
     Chat(#[from] ChatError),
 }
@@ -197,7 +197,7 @@ pub enum PromptError {
 pub struct PromptTooLong {
     /// Tokens of the prompt.
     pub prompt: usize,
-    /// The model's context.
+    /// Tokens of a sequence that the model, or its slot, holds at most, generated ones included.
     pub context: usize,
 }
 
@@ -229,15 +229,15 @@ impl SourceTooLong {
 
 /// A model with everything that generation needs.
 pub struct LoadedModel {
-    /// The model.
+    /// The model, whose keys and values grow with the text, or lie in slots if these were asked for.
     pub model: TextModel,
     /// Its tokenizer, if it has one.
     pub tokenizer: Option<Tokenizer>,
     /// Its chat template, if it has one.
     pub chat: Option<ChatTemplate>,
-    /// Its dimensions.
+    /// Dimensions as its configuration or the metadata of its GGUF file says them.
     pub config: ModelConfig,
-    /// Facts about it.
+    /// Facts about it for `run.json`: name, dimensions, element types, bytes of weights.
     pub info: ModelInfo,
     no_tokenizer: String,
 }
@@ -370,7 +370,7 @@ fn weight_dtype(options: &LoadOptions) -> Result<DType, LoadError> {
 pub struct HeldModel {
     /// The model, in f32.
     pub loaded: LoadedModel,
-    /// Its weights.
+    /// Its weights in f32, by the names that the model asks for.
     pub weights: HeldWeights,
     /// The types of its matrices in a GGUF file, each once; empty for other sources.
     pub stored: Vec<GgmlDType>,

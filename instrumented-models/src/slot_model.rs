@@ -56,7 +56,7 @@ pub struct Capturable {
 }
 
 impl Capturable {
-    /// They may not.
+    /// They may not: the model does not say that a step always uses the same memory.
     pub const NO: Self = Self { cause: Some(EagerCause::Model) };
 
     /// A step uses tensors only that live as long as the model, and stay where they are once memory for slots is held.

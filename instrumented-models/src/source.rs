@@ -10,7 +10,7 @@ pub enum ModelSource {
     Embedded,
     /// A named architecture at its true size with seeded random weights.
     Config(String),
-    /// A GGUF file.
+    /// A file that ends in `.gguf`, or begins with the bytes `GGUF`.
     Gguf(PathBuf),
     /// A directory with `config.json`, `*.safetensors` and `tokenizer.json`.
     Directory(PathBuf),

@@ -25,10 +25,14 @@ fn gpt2() -> ModelConfig {
 
 /// The two families, and for each a decoder of so many slots with the same weights.
 fn models(slots: usize, context: usize) -> Vec<(&'static str, Box<dyn CausalLm>, SlotDecoder)> {
+    models_in(DType::F32, slots, context)
+}
+
+fn models_in(dtype: DType, slots: usize, context: usize) -> Vec<(&'static str, Box<dyn CausalLm>, SlotDecoder)> {
     let options = SlotOptions { slots, context: Some(context), ..SlotOptions::default() };
-    let source = |config: &ModelConfig| RandomWeights::new(config, 7, DType::F32, &Device::Cpu);
-    let llama = Llama::load(&tiny(), &mut source(&tiny()), DType::F32, &Device::Cpu).unwrap();
-    let gpt2 = Gpt2::load(&gpt2(), &mut source(&gpt2()), DType::F32, &Device::Cpu).unwrap();
+    let source = |config: &ModelConfig| RandomWeights::new(config, 7, dtype, &Device::Cpu);
+    let llama = Llama::load(&tiny(), &mut source(&tiny()), dtype, &Device::Cpu).unwrap();
+    let gpt2 = Gpt2::load(&gpt2(), &mut source(&gpt2()), dtype, &Device::Cpu).unwrap();
     let (a, b) = (Box::new(llama.clone()), Box::new(gpt2.clone()));
     vec![
         ("llama", a, SlotDecoder::new(Box::new(llama), &options).unwrap()),
@@ -112,6 +116,68 @@ fn sequences_that_come_and_go_are_as_if_alone() {
         (0..11).for_each(|_| growing.step(&mut decoder));
         assert_eq!(growing.end(1), b, "{name}, in a slot that another has left");
         assert_eq!(decoder.last_ran(), Some(SlotStepRun::Eager(EagerCause::NoDevice)), "a CPU has no graphs");
+    }
+}
+
+/// Distance from 1 to the next larger number of bf16, which keeps 8 binary digits.
+const BF16_EPSILON: f32 = 1.0 / 128.0;
+
+/// Logits of a prompt's last token and of those that follow it, each the likeliest.
+fn logits_alone(model: &mut dyn CausalLm, prompt: &[u32], count: usize) -> Vec<Vec<f32>> {
+    let of = |tokens: &[u32]| Tensor::new(tokens, &Device::Cpu).unwrap().unsqueeze(0).unwrap();
+    let row = |logits: Tensor| logits.get(0).unwrap().to_vec1::<f32>().unwrap();
+    let mut all = vec![row(model.forward(&of(prompt), 0).unwrap())];
+    for position in prompt.len()..prompt.len() + count - 1 {
+        let (next, _) = lead(all.last().unwrap());
+        all.push(row(model.forward(&of(&[next]), position).unwrap()));
+    }
+    all
+}
+
+/// The likeliest token, and by how much its logit leads.
+fn lead(logits: &[f32]) -> (u32, f32) {
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+    (order[0] as u32, logits[order[0]] - logits[order[1]])
+}
+
+/// Sequences side by side are rounded at other places than one alone. The text is given, so that one token that is as likely
+/// as another does not end the comparison.
+#[test]
+fn in_bf16_slots_choose_the_same_tokens_wherever_one_leads_by_more_than_rounding() {
+    let (prompts, count) = ([prompt(1, 9), prompt(2, 3), prompt(3, 17)], 24);
+    let layers = [tiny().num_layers, gpt2().num_layers];
+    for ((name, mut model, mut decoder), layers) in models_in(DType::BF16, 3, 64).into_iter().zip(layers) {
+        // What a token becomes is rounded after attention and after the feed-forward part of each layer, and at the end.
+        let roundings = (2 * layers + 1) as f32;
+        let expected: Vec<_> = prompts.iter().map(|prompt| logits_alone(model.as_mut(), prompt, count)).collect();
+        let (mut decided, mut compared) = (0, 0);
+        let mut compare = |slot: usize, step: usize, logits: Vec<f32>| {
+            let alone = &expected[slot][step];
+            let largest = alone.iter().fold(0f32, |most, logit| most.max(logit.abs()));
+            let tolerance = roundings * BF16_EPSILON * largest;
+            let apart = alone.iter().zip(&logits).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+            assert!(apart <= tolerance, "{name}, slot {slot}, step {step}: {apart} of {largest}, within {tolerance}");
+            let (token, by) = lead(alone);
+            compared += 1;
+            if by > 2.0 * tolerance {
+                decided += 1;
+                assert_eq!(lead(&logits).0, token, "{name}, slot {slot}, step {step}: it leads by {by}");
+            }
+        };
+        for (slot, prompt) in prompts.iter().enumerate() {
+            let tokens = Tensor::new(prompt.as_slice(), &Device::Cpu).unwrap().unsqueeze(0).unwrap();
+            let logits = decoder.prefill(slot, &tokens, 0).unwrap();
+            compare(slot, 0, logits.get(0).unwrap().to_vec1().unwrap());
+        }
+        for step in 1..count {
+            let given: Vec<u32> = expected.iter().map(|alone| lead(&alone[step - 1]).0).collect();
+            let tokens = Tensor::from_vec(given, (prompts.len(), 1), &Device::Cpu).unwrap();
+            let logits = decoder.step(&tokens, &[0, 1, 2]).unwrap().to_vec2::<f32>().unwrap();
+            logits.into_iter().enumerate().for_each(|(slot, logits)| compare(slot, step, logits));
+        }
+        assert_eq!(compared, prompts.len() * count);
+        assert!(decided >= compared / 10, "{name}: {decided} of {compared} say something about tokens");
     }
 }
 

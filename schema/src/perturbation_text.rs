@@ -28,11 +28,11 @@ pub enum Delay {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Perturbation {
-    /// The intervals.
+    /// Intervals that are made slower, by the end of their path or by their module.
     pub path: PathPattern,
     /// The side, or `None` for each that the intervals use, one after the other.
     pub side: Option<Side>,
-    /// By how much.
+    /// What is added to each of them: a share of its own time on that side, or a fixed time.
     pub delay: Delay,
 }
 

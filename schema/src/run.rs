@@ -53,7 +53,7 @@ pub const GPU_CLOCK_BOUND_NS: u64 = 100_000;
 /// Suffix of a segment that is still being written and is not yet a Parquet file.
 pub const IN_PROGRESS_SUFFIX: &str = ".inprogress";
 
-/// Contents of `RUN/run.json`.
+/// Contents of `RUN/run.json`, written when a run starts and again when it ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct RunManifest {
@@ -410,6 +410,9 @@ pub struct KernelAccount {
     pub dropped: u64,
     /// Of these, the ones of a graph that seemed to take far longer than in other replays, beside those that follow them.
     pub mistimed: u64,
+    /// Of `dropped`, the ones that nothing told of but their replay: it had fewer kernels than its graph has nodes. A replay
+    /// of which no kernel came at all is not known. Kernels of a graph whose node the program has disabled count as well.
+    pub missing: u64,
     /// Lower limit of how far the recorder's clock may be off from the host's, in nanoseconds: half the width of the
     /// bracket around the worst reading of both, how far readings were from the line through their neighbours, and how
     /// long before its launch call a kernel began (all measured). An error in how the recorder's library converts the
@@ -559,7 +562,7 @@ pub struct BudgetKept {
     pub ratio: Option<f64>,
     /// Lower end of its 95 % interval; `None` without one.
     pub low: Option<f64>,
-    /// Upper end.
+    /// Upper end of that interval; `None` without one.
     pub high: Option<f64>,
     /// Whether the budget was held: true if the whole interval is within it, false if all of it is above; `None` if neither, or
     /// without an interval.

@@ -9,6 +9,7 @@ pub mod input;
 pub mod nearest;
 pub mod operation;
 pub mod shape;
+pub mod signs;
 pub mod slo;
 pub mod step;
 pub mod windows;

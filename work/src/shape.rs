@@ -16,7 +16,7 @@ pub enum FeedForward {
         /// Width.
         intermediate: u64,
     },
-    /// `down(act(up(x)))`: two matrices.
+    /// `down(act(up(x)))`: two matrices, as in GPT-2, Phi and T5.
     Plain {
         /// Width.
         intermediate: u64,

@@ -60,7 +60,7 @@ pub fn multiplied(tokens: u64, context: u64, window: Option<Window>) -> u64 {
 /// What a layer attends to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// The whole context.
+    /// The whole context: this layer has no window.
     All,
     /// No further back than this window.
     Within(Window),
@@ -82,7 +82,7 @@ enum Layers {
     AllBut(u64),
     /// From this one on, counted from 0.
     From(u64),
-    /// Each by itself.
+    /// Whether each layer has the window, as `layer_types` of the configuration says.
     Listed(Vec<bool>),
     Unknown,
 }

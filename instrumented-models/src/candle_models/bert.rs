@@ -92,7 +92,7 @@ impl CandleBert {
         self.model.forward(tokens, &tokens.zeros_like()?, None)
     }
 
-    /// Its dimensions.
+    /// Its dimensions by `config.json`; without tokens that begin or end a text, because it writes none.
     pub fn dimensions(&self) -> &Dimensions {
         &self.dimensions
     }

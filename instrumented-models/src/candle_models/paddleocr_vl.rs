@@ -74,9 +74,9 @@ pub struct Special {
     pub image: u32,
     /// Stands for a part of a video.
     pub video: u32,
-    /// Before the image.
+    /// Stands before the image: `vision_start_token_id` of `config.json`.
     pub start: u32,
-    /// After it.
+    /// Stands after it: `vision_end_token_id` of `config.json`.
     pub end: u32,
 }
 

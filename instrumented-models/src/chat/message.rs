@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 pub struct Message {
     /// `system`, `user` or `assistant`.
     pub role: String,
-    /// What was said.
+    /// What was said, before the chat template puts the model's marks around it.
     pub content: String,
 }
 
 impl Message {
-    /// A turn.
+    /// A turn; whether the role is one that the model knows only its chat template says.
     pub fn new(role: &str, content: &str) -> Self {
         Self { role: role.to_string(), content: content.to_string() }
     }

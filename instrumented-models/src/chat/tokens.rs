@@ -4,11 +4,11 @@
 /// A piece of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token<'s> {
-    /// `{%`.
+    /// `{%`, at the beginning of a statement.
     Start,
-    /// `{{`.
+    /// `{{`, at the beginning of an expression whose value is written.
     Show,
-    /// `%}` or `}}`.
+    /// `%}` or `}}`, whichever ends the tag that is open.
     End,
     /// A name or a keyword.
     Word(&'s str),

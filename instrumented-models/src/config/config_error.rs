@@ -5,7 +5,7 @@ use candlescope_core::nearest;
 /// Name of the tiny model made in the process.
 pub const EMBEDDED: &str = "embedded";
 
-/// Named configurations: `config:NAME`.
+/// Named configurations of decoders, `config:NAME`: true sizes with random weights, and the embedded model.
 pub const NAMED: &[&str] = &[
     "smollm2-135m",
     "tinyllama-1.1b",

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum FeedForward {
-    /// `down(silu(gate(x)) · up(x))`.
+    /// `down(silu(gate(x)) · up(x))`, of every architecture but GPT-2.
     SwiGlu {
         /// Width.
         intermediate: usize,
@@ -35,21 +35,21 @@ pub struct Llama3Scaling {
     pub original_max_position_embeddings: usize,
 }
 
-/// Rotary position embedding.
+/// Rotary position embedding: pairs of features of each query and key turn with their position.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Rope {
     /// Base of the frequencies.
     pub theta: f32,
     /// Pairs are (2i, 2i+1), the order of Llama weights in GGUF files, not (i, i + d/2), that of Hugging Face.
     pub interleaved: bool,
-    /// Stretching, if any.
+    /// Stretching by `rope_scaling` of `config.json`, if that has one; a GGUF file has factors in a tensor instead.
     pub scaling: Option<Llama3Scaling>,
 }
 
 /// Head counts of an attention and the width of what it caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttentionDims {
-    /// Query heads.
+    /// Query heads of a layer, a multiple of `kv_heads`.
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,
@@ -67,19 +67,20 @@ impl AttentionDims {
 /// Dimensions of a decoder: a Llama, one of its relatives, or GPT-2.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
-    /// Name for people.
+    /// Name for people: of the configuration or the directory, the hub's id, or `general.name` of a GGUF file.
     pub name: String,
-    /// One of [`HF_ARCHITECTURES`](super::HF_ARCHITECTURES).
+    /// One of [`HF_ARCHITECTURES`](super::HF_ARCHITECTURES): `model_type` of `config.json`, `general.architecture` of a
+    /// GGUF file.
     pub architecture: String,
     /// Entries of the vocabulary.
     pub vocab_size: usize,
     /// Features of the residual stream.
     pub hidden_size: usize,
-    /// Feed-forward network.
+    /// Kind and width of the feed-forward network, the same in every layer.
     pub feed_forward: FeedForward,
-    /// Decoder layers.
+    /// Decoder layers: `num_hidden_layers` of `config.json`, `n_layer` in GPT-2, `block_count` of a GGUF file.
     pub num_layers: usize,
-    /// Query heads.
+    /// Query heads of a layer, a multiple of `num_kv_heads`.
     pub num_heads: usize,
     /// Key and value heads.
     pub num_kv_heads: usize,
@@ -116,7 +117,7 @@ impl ModelConfig {
         self.architecture == "qwen3"
     }
 
-    /// Head counts.
+    /// Head counts and features of a head, the same in every layer.
     pub const fn attention(&self) -> AttentionDims {
         AttentionDims { heads: self.num_heads, kv_heads: self.num_kv_heads, head_dim: self.head_dim }
     }

@@ -4,7 +4,7 @@ use crate::candle_message;
 use crate::load::{PromptTooLong, SourceTooLong};
 use crate::tokenizer::TokenizerError;
 
-/// Why generation failed.
+/// Why generation was refused before its first step, or failed in one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GenerateError {
@@ -36,7 +36,7 @@ pub enum GenerateError {
     /// An option is invalid.
     #[error("invalid option: {0}")]
     Options(String),
-    /// A step failed.
+    /// A pass of the model, the choice of a token, or the making of its input failed.
     #[error("generation failed at {step}: {}", candle_message(.cause))]
     Step {
         /// Which step.

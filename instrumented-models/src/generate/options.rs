@@ -4,7 +4,7 @@ use crate::info::ModelInfo;
 use crate::sampling::SamplingOptions;
 use crate::tokenizer::Tokenizer;
 
-/// How to generate.
+/// How to generate: how many tokens, how they are chosen, and what ends a sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GenerateOptions {
     /// Most tokens to generate for each sequence.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub enum FinishReason {
     /// An end token was chosen; it is the last of the sequence's tokens.
     Stop,
-    /// `max_new_tokens` were generated.
+    /// `max_new_tokens` were generated, and the last of them is no end token.
     Length,
     /// The context is full.
     Context,
@@ -27,14 +27,14 @@ impl FinishReason {
     }
 }
 
-/// One generated sequence.
+/// One generated sequence, without its prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sequence {
     /// Generated tokens, an end token included.
     pub tokens: Vec<u32>,
     /// Their text; empty if there is no tokenizer.
     pub text: String,
-    /// Why it ended.
+    /// Why it ended; sequences of a batch may have different reasons.
     pub finish: FinishReason,
 }
 
@@ -45,7 +45,7 @@ pub struct TokenEvent<'a> {
     pub sequence: usize,
     /// Number of the token in its sequence, from 0.
     pub index: usize,
-    /// The token.
+    /// Number of the token in the vocabulary.
     pub token: u32,
     /// Text that it completes; empty while a character is incomplete, and if there is no tokenizer.
     pub text: &'a str,

@@ -50,12 +50,12 @@ impl<M> Instrumented<M> {
         Self { inner, cost: Some(Arc::new(cost)), span: layer_span!("module", path) }
     }
 
-    /// The wrapped module.
+    /// The wrapped module; a pass through it alone opens no interval of this wrapper.
     pub fn inner(&self) -> &M {
         &self.inner
     }
 
-    /// Removes the wrapper.
+    /// Removes the wrapper, and with it the interval around each pass.
     pub fn into_inner(self) -> M {
         self.inner
     }

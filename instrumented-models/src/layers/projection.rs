@@ -8,9 +8,9 @@ use candlescope_work::operation::{Cost, Count};
 /// Either kind of projection, so that one model serves dense and quantised weights.
 #[derive(Debug, Clone)]
 pub enum Projection {
-    /// Dense weights.
+    /// A dense weight (out, in); input and output have its element type.
     Dense(Linear),
-    /// Quantised weights.
+    /// A quantised weight (out, in); input and output are f32.
     Quantized(QMatMul),
 }
 

@@ -33,11 +33,11 @@ pub enum AnyModel {
 
 /// A model that encodes a source and writes a text about it, with everything that this needs.
 pub struct LoadedEncoderDecoder {
-    /// The model.
+    /// T5 or Whisper, as candle-transformers' own model.
     pub model: Box<dyn EncoderDecoder + Send>,
     /// Its tokenizer, if it has one.
     pub tokenizer: Option<Tokenizer>,
-    /// Facts about it.
+    /// Facts about it for `run.json`; its layers are those of the decoder.
     pub info: ModelInfo,
     no_tokenizer: String,
 }
@@ -51,11 +51,11 @@ impl std::fmt::Debug for LoadedEncoderDecoder {
 /// A model that encodes, with everything that this needs.
 #[derive(Debug)]
 pub struct LoadedEncoder {
-    /// The model.
+    /// BERT, as candle-transformers' own model.
     pub model: CandleBert,
     /// Its tokenizer, if it has one.
     pub tokenizer: Option<Tokenizer>,
-    /// Facts about it.
+    /// Facts about it for `run.json`; its layers are those of the encoder.
     pub info: ModelInfo,
     no_tokenizer: String,
 }
@@ -83,7 +83,7 @@ impl AnyModel {
         }
     }
 
-    /// Facts about it.
+    /// Facts about it for `run.json`, whichever kind it is.
     pub fn info(&self) -> &ModelInfo {
         match self {
             Self::Decoder(model) => &model.info,

@@ -8,11 +8,11 @@ use crate::tokenizer::Tokenizer;
 
 /// A model that looks at an image and writes a text about it, with everything that this needs.
 pub struct LoadedVision {
-    /// The model.
+    /// PaddleOCR-VL, of our layers or as candle-transformers' own model, as `info` says.
     pub model: CandlePaddleOcrVl,
     /// Its tokenizer, if it has one.
     pub tokenizer: Option<Tokenizer>,
-    /// Facts about it.
+    /// Facts about it for `run.json`; its layers are those of the decoder, not of the tower.
     pub info: ModelInfo,
     no_tokenizer: String,
 }

@@ -13,7 +13,7 @@ const PAGE: u64 = 4096;
 /// A dimension of an input or output.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Size {
-    /// Always the same.
+    /// The same in every call: it stands in the graph as a number.
     Fixed(usize),
     /// Different from call to call.
     Named(&'static str),

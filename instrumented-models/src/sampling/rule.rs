@@ -5,6 +5,7 @@
 //! zero, which `f32` resolves). The uniform number is a hash of the seed, the position and the token, so that a draw depends on
 //! nothing else: not on the device, on the sequences beside it, or on how many draws there were before.
 
+use crate::splitmix::{STEP, mixed};
 use std::cmp::Ordering;
 
 /// How the tokens of a sequence are chosen.
@@ -154,15 +155,8 @@ fn wanted_mass(top_p: f32, total: u64) -> u64 {
     ((f64::from(top_p) * total as f64).ceil() as u64).clamp(1, total)
 }
 
-/// SplitMix64's last steps.
-const fn mixed(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
 const fn key_of(seed: u64, position: u32) -> u64 {
-    mixed(seed.wrapping_add((position as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    mixed(seed.wrapping_add((position as u64 + 1).wrapping_mul(STEP)))
 }
 
 /// When a token arrives: exponentially distributed with rate 1.

@@ -131,7 +131,7 @@ impl<'a> Batcher<'a> {
         &self.decoder
     }
 
-    /// Requests in slots.
+    /// Requests in slots: their prompts pass, or they generate.
     pub fn running(&self) -> usize {
         self.running.iter().flatten().count()
     }

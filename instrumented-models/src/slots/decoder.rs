@@ -362,7 +362,10 @@ impl SlotDecoder {
                     }
                     buffers.advance(n)
                 };
-                let annotate = || record(|| Annotation::from(cost).shape(&[n, context]));
+                let annotate = |entered: bool| {
+                    let stated = || if entered { Annotation::new() } else { Annotation::from(cost) };
+                    record(|| stated().shape(&[n, context]));
+                };
                 let ran = graphs.run((n, context), &mut body, &annotate);
                 let replay = SlotStepRun::Replay { slots: n, context };
                 ran.map(|ran| (buffers.logits.clone(), ran.map_or_else(SlotStepRun::Eager, |()| replay)))
@@ -374,8 +377,12 @@ impl SlotDecoder {
         // After an error it is not known whether the device has advanced.
         let (logits, ran) = stepped.inspect_err(|_| self.told.clear())?;
         self.ran = Some(ran);
-        // Of the step: no interval in it is open any more.
-        record(|| Annotation::new().ran(ran.into()));
+        // Of the step: no interval in it is open any more. Its shape is that of the graph that it ran as, or should have.
+        let shaped = self.graphs.is_ok();
+        record(|| {
+            let ran = Annotation::new().ran(ran.into());
+            if shaped { ran.shape(&[n, context]) } else { ran }
+        });
         for slot in slots {
             self.held[*slot] += 1;
             self.told[*slot] += 1;

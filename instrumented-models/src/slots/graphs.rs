@@ -56,7 +56,8 @@ impl Graphs {
     }
 
     /// Runs a step of this shape: `body` for the first ones, whose calls are then captured and replayed. The answer says
-    /// why, if it was not a replay. `annotate` is called within a replay's interval.
+    /// why, if it was not a replay. `annotate` is called within a replay's interval, with whether its layers were entered,
+    /// which have stated their work then.
     ///
     /// # Errors
     /// If `body` fails. A capture that fails is no error, nor is a graph that cannot be launched: the step then runs call by
@@ -65,7 +66,7 @@ impl Graphs {
         &mut self,
         shape: Shape,
         body: &mut dyn FnMut() -> Result<()>,
-        annotate: &dyn Fn(),
+        annotate: &dyn Fn(bool),
     ) -> Result<std::result::Result<(), EagerCause>> {
         let thread = std::thread::current().id();
         if self.thread != Some(thread) {
@@ -89,10 +90,7 @@ impl Graphs {
             let entered = self.span.enter();
             match graph.launch() {
                 Ok(()) => {
-                    // The layers of the step that captures were entered, and have stated their work.
-                    if !captures {
-                        annotate();
-                    }
+                    annotate(captures);
                     return Ok(Ok(()));
                 }
                 Err(error) => *captured = self.failures.fail(shape, &error),
@@ -145,7 +143,7 @@ mod tests {
     #[ignore = "needs a CUDA device"]
     fn steps_are_warmed_up_captured_and_replayed() {
         let (_device, mut graphs, count) = counting();
-        let ran: Vec<_> = (0..6).map(|_| graphs.run((1, 256), &mut || add(&count), &|| ()).unwrap()).collect();
+        let ran: Vec<_> = (0..6).map(|_| graphs.run((1, 256), &mut || add(&count), &|_| ()).unwrap()).collect();
         let eager = Err(EagerCause::WarmUp);
         assert_eq!(ran, [eager, eager, Ok(()), Ok(()), Ok(()), Ok(())]);
         assert_eq!(count.to_vec1::<f32>().unwrap(), [6.0; 4], "each step counts once, the captured one too");
@@ -157,12 +155,12 @@ mod tests {
         let (_device, mut graphs, count) = counting();
         // Reading a result is not possible within a capture.
         let mut reading = || add(&count).and_then(|()| count.to_vec1::<f32>().map(drop));
-        let ran: Vec<_> = (0..5).map(|_| graphs.run((1, 256), &mut reading, &|| ()).unwrap()).collect();
+        let ran: Vec<_> = (0..5).map(|_| graphs.run((1, 256), &mut reading, &|_| ()).unwrap()).collect();
         assert_eq!(ran[2..], [Err(EagerCause::CaptureFailed); 3]);
         assert!(graphs.failures()[0].contains("1 slots and 256 positions"), "{:?}", graphs.failures());
         assert_eq!(count.to_vec1::<f32>().unwrap(), [5.0; 4]);
         // Another shape is captured all the same.
-        let ran: Vec<_> = (0..4).map(|_| graphs.run((2, 256), &mut || add(&count), &|| ()).unwrap()).collect();
+        let ran: Vec<_> = (0..4).map(|_| graphs.run((2, 256), &mut || add(&count), &|_| ()).unwrap()).collect();
         assert_eq!(ran[3], Ok(()));
     }
 
@@ -172,7 +170,7 @@ mod tests {
         let (_device, mut graphs, count) = counting();
         let mut calls = 0;
         for _ in 0..2 {
-            graphs.run((1, 256), &mut || add(&count), &|| ()).unwrap().unwrap_err();
+            graphs.run((1, 256), &mut || add(&count), &|_| ()).unwrap().unwrap_err();
         }
         let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _ = graphs.run(
@@ -181,11 +179,11 @@ mod tests {
                     calls += 1;
                     panic!("on purpose")
                 },
-                &|| (),
+                &|_| (),
             );
         }));
         assert!(panics.is_err() && calls == 1);
-        assert_eq!(graphs.run((1, 256), &mut || add(&count), &|| ()).unwrap(), Ok(()), "it is captured now");
+        assert_eq!(graphs.run((1, 256), &mut || add(&count), &|_| ()).unwrap(), Ok(()), "it is captured now");
         assert_eq!(count.to_vec1::<f32>().unwrap(), [3.0; 4]);
     }
 }

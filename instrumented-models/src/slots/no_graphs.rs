@@ -27,7 +27,7 @@ impl Graphs {
         &mut self,
         _shape: Shape,
         body: &mut dyn FnMut() -> Result<()>,
-        _annotate: &dyn Fn(),
+        _annotate: &dyn Fn(bool),
     ) -> Result<std::result::Result<(), EagerCause>> {
         body().map(|()| Err(EagerCause::NoDevice))
     }

@@ -36,7 +36,7 @@ pub enum SlotStepRun {
         /// Positions.
         context: usize,
     },
-    /// Call by call.
+    /// Call by call, each kernel launched by itself, and why no graph was replayed.
     Eager(EagerCause),
 }
 

@@ -75,7 +75,7 @@ impl GgufFile {
         Ok(Self { path: path.to_path_buf(), content, reader })
     }
 
-    /// Header and metadata.
+    /// Header as candle reads it: metadata, and type, shape and place of each tensor, without their data.
     pub fn content(&self) -> &Content {
         &self.content
     }

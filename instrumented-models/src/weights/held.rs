@@ -71,7 +71,7 @@ pub struct HeldWeights {
 
 /// A model made of [`HeldWeights`].
 pub struct HeldModel {
-    /// The model.
+    /// The model, of our layers, in the form and on the device that were asked for.
     pub model: Box<dyn Inspect + Send>,
     /// Bytes of its weights as they are held, a shared table counted once.
     pub weight_bytes: u64,

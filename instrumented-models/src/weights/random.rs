@@ -2,6 +2,7 @@
 
 use super::{WeightError, WeightSource};
 use crate::config::{EMBEDDED, ModelConfig};
+use crate::splitmix::next;
 use candle_core::{DType, Device, Tensor};
 
 /// Random weights, uniform and scaled by 1/√fan-in as at the start of a training, so that activations stay finite at
@@ -35,13 +36,13 @@ impl RandomWeights {
     /// Values uniform in `mean ± half_width`.
     fn uniform(&mut self, shape: &[usize], mean: f32, half_width: f32) -> candle_core::Result<Tensor> {
         self.index += 1;
-        let stream = mix(self.seed ^ mix(self.index));
+        let stream = next(self.seed ^ next(self.index));
         let (low, high) = (mean - half_width, mean + half_width);
         let tensor = if self.device.is_cpu() {
             let count: usize = shape.iter().product();
             let step = (high - low) / (1u32 << 24) as f32;
             let values: Vec<f32> =
-                (0..count as u64).map(|i| low + step * (mix(stream.wrapping_add(i)) >> 40) as f32).collect();
+                (0..count as u64).map(|i| low + step * (next(stream.wrapping_add(i)) >> 40) as f32).collect();
             Tensor::from_vec(values, shape, &self.device)?
         } else {
             self.device.set_seed(stream)?;
@@ -79,14 +80,6 @@ fn keep_printable(weights: &Tensor) -> candle_core::Result<Tensor> {
     let keep: Vec<f32> = (0..vocabulary).map(|id| f32::from((0x20..0x7f).contains(&id))).collect();
     let keep = Tensor::from_vec(keep, (vocabulary, 1), weights.device())?.to_dtype(weights.dtype())?;
     weights.broadcast_mul(&keep)
-}
-
-/// SplitMix64's finaliser: a good hash of a counter, hence a seekable generator.
-fn mix(mut z: u64) -> u64 {
-    z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 impl WeightSource for RandomWeights {

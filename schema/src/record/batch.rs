@@ -25,7 +25,7 @@ pub struct Batch {
     pub stacks: Vec<StackRecord>,
     /// Samples of what threads did.
     pub stack_samples: Vec<StackSampleRecord>,
-    /// Stretches of experiments.
+    /// Stretches of experiments, delayed ones and their controls.
     pub perturbations: Vec<PerturbationRecord>,
 }
 

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordKind {
-    /// An interval: [`super::SpanRecord`].
+    /// An interval, one enter/exit pair of a span: [`super::SpanRecord`].
     Span,
-    /// A step: [`super::StepRecord`].
+    /// A step, the outermost interval of a thread or a marked phase: [`super::StepRecord`].
     Step,
-    /// A request: [`super::RequestRecord`].
+    /// A request, from the creation of its span to its close: [`super::RequestRecord`].
     Request,
     /// A value of a metric: [`super::SampleRecord`].
     Sample,

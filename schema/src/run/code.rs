@@ -303,6 +303,9 @@ codes! {
         StacksLost = "stacks_lost", Info, "Sample less often; shares of functions hold, if what was lost is like the rest.";
         /// Kernels were asked for, and there are none.
         NoKernels = "no_kernels", Warning, "Read the message; run more steps after the recorder is ready.";
+        /// CUDA graphs were asked for, and every step ran call by call.
+        GraphsNotReplayed = "graphs_not_replayed", Warning,
+            "Read the cause, which each step states (`steps.ran`): [what it means](decoding.md#what-a-run-has-of-it).";
         /// No window of kernels was reached.
         NoKernelWindow = "no_kernel_window", Info, "Run more steps, or begin the window earlier.";
         /// The recorder lost kernels.

@@ -21,7 +21,7 @@ pub struct Evidence {
 pub enum EvidenceValue {
     /// A whole number: counts, bytes and nanoseconds.
     Whole(u64),
-    /// Any finite number.
+    /// Any other number, such as a ratio. [`Finding::number`](super::Finding::number) leaves out what is not finite.
     Real(f64),
     /// A word, a name, another program's message.
     Text(String),

@@ -62,7 +62,7 @@ pub(crate) enum Choice<T> {
     Auto,
     /// Asked for: if the machine lacks it, the run says so.
     On(T),
-    /// Off.
+    /// Off, whether the machine has it or not.
     Off,
 }
 

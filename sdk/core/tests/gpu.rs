@@ -5,10 +5,12 @@ mod scripted;
 
 use candlescope_core::gpu::{GpuTiming, NoMark};
 use candlescope_core::run::{KernelAccount, RunManifest, Severity};
-use candlescope_core::{Batch, GpuSource, GpuTier, KernelsRefused, MemoryExporter, Schedule, Session, SpanRecord};
+use candlescope_core::{
+    Batch, GpuSource, GpuTier, HostNs, KernelsRefused, MemoryExporter, Schedule, Session, SpanRecord,
+};
 use candlescope_testkit::{SOON, wait_until};
 use common::{record, sorted};
-use scripted::{Clock, Device, Recorder};
+use scripted::{Clock, Device, Graph, Recorder, Says};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -497,15 +499,18 @@ fn replays_have_the_intervals_that_their_graph_was_captured_in() {
 
 /// A session of which kernels of all steps are recorded.
 fn whole(device: &Device, work: impl FnOnce()) -> Batch {
+    whole_run(device, work).0
+}
+
+fn whole_run(device: &Device, work: impl FnOnce()) -> (Batch, RunManifest) {
     let first = Schedule { skip_first: 0, wait: 0, warmup: 0, active: u64::MAX, repeat: 1 };
     let builder = Session::builder()
         .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Off))
         .kernels(Recorder(device.clone()), Some(first));
-    let (batch, _) = record(builder, |handle| {
+    record(builder, |handle| {
         handle.wait_for_kernels(SOON);
         work();
-    });
-    batch
+    })
 }
 
 /// Path, step and time on the device of each replayed interval, in the order of the rows.
@@ -614,6 +619,181 @@ fn kernels_of_a_replay_that_cannot_have_taken_so_long_are_lost() {
     assert_eq!([1, 2, 3].map(|step| of(step, "others")), [Some(20_000); 3]);
     assert_eq!([1, 2, 3].map(|step| of(step, "decode")), [Some(23_000), None, Some(23_000)], "one is missing in it");
     assert_eq!(batch.kernels.len(), 4 * 21 - 2);
+}
+
+#[test]
+fn kernels_that_a_replay_has_not_are_lost_once_whatever_the_recorder_says_of_them() {
+    for says in [Says::Nothing, Says::ThatTheyAre, Says::Whose] {
+        let device = Device::new().follows_graphs();
+        let (batch, m) = whole_run(&device, || {
+            let (step, layers) =
+                (trace_span!("decode", candlescope.phase = "decode"), [trace_span!("first"), trace_span!("last")]);
+            let mut graph = None;
+            for n in 0..4 {
+                let _s = step.enter();
+                let graph = graph.get_or_insert_with(|| {
+                    device.begin_capture();
+                    layers
+                        .iter()
+                        .for_each(|layer| layer.in_scope(|| (0..5).for_each(|_| device.launch("gemm", 1_000))));
+                    device.end_capture()
+                });
+                device.replay_losing(graph, if n == 2 { 3 } else { 0 }, says);
+            }
+        });
+        let account = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
+        let untold = if says == Says::Nothing { 3 } else { 0 };
+        assert_eq!((account.dropped, account.missing, account.mistimed), (3, untold, 0), "{says:?}");
+        assert_eq!((account.attributed, account.late), (4 * 10 - 3, 0), "{says:?}");
+        assert_kernels_conserved(&account, &batch);
+        finding(&m, "kernels_dropped");
+        let of = |step: u64, name: &str| {
+            let mut spans = batch.spans.iter().filter(|s| s.step == Some(step) && &*s.path.name == name);
+            spans.next().expect("it has a row").gpu.map(|gpu| gpu.dur_ns)
+        };
+        assert_eq!(
+            ["decode", "first", "last"].map(|name| of(2, name)),
+            [None; 3],
+            "{says:?}: what it took is not known"
+        );
+        // Where nobody knows whose they were, other steps may lack some, too.
+        if says != Says::ThatTheyAre {
+            assert_eq!([0, 1, 3].map(|step| of(step, "decode")), [Some(10_000); 3], "{says:?}");
+        }
+    }
+}
+
+#[test]
+fn replays_of_several_graphs_are_each_counted_by_their_own() {
+    let device = Device::new().follows_graphs();
+    let (batch, m) = whole_run(&device, || {
+        let (step, layer) = (trace_span!("decode", candlescope.phase = "decode"), trace_span!("layer"));
+        let mut graphs = Vec::new();
+        for n in 0..6 {
+            let _s = step.enter();
+            if n < 2 {
+                device.begin_capture();
+                layer.in_scope(|| (0..5 + 20 * n).for_each(|_| device.launch("gemm", 1_000)));
+                graphs.push(device.end_capture());
+            }
+            graphs.iter().for_each(|graph| device.replay(graph));
+        }
+    });
+    let account = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
+    assert_eq!((account.of_captured, account.dropped, account.missing), (6 * 5 + 5 * 25, 0, 0));
+    let steps: Vec<_> =
+        batch.spans.iter().filter(|s| &*s.path.name == "decode").map(|s| s.gpu.unwrap().dur_ns).collect();
+    assert_eq!(steps, [5_000, 30_000, 30_000, 30_000, 30_000, 30_000]);
+}
+
+/// Captures what a model does as a graph, in a step of its own.
+fn captured_in_a_step(device: &Device) -> Graph {
+    let (model, step) = (Model::new(device), trace_span!("decode", candlescope.phase = "decode"));
+    let _s = step.enter();
+    device.begin_capture();
+    model.forward();
+    device.end_capture()
+}
+
+#[test]
+fn a_replay_that_was_launched_before_the_session_is_nobodys() {
+    let device = Device::new().follows_graphs();
+    let (graph, launched) = (captured_in_a_step(&device), HostNs::now());
+    let (batch, m) = whole_run(&device, || {
+        // It still runs once the recorder is on, which saw its launch or did not.
+        device.runs_on(&graph, Some(launched));
+        device.runs_on(&graph, None);
+        std::thread::sleep(Duration::from_millis(5));
+        let step = trace_span!("decode", candlescope.phase = "decode");
+        for _ in 0..2 {
+            let _s = step.enter();
+            device.replay(&graph);
+        }
+    });
+    let account = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
+    assert_eq!((account.attributed, account.outside_window), (2 * 8, 2 * 8), "{account:?}");
+    assert_eq!((account.of_graphs, account.of_captured), (2 * 8, 0), "nobody saw its capture");
+    assert_eq!((account.dropped, account.missing, account.late, account.unattributed), (0, 0, 0, 0), "{account:?}");
+    assert_kernels_conserved(&account, &batch);
+    let steps: Vec<_> = batch.spans.iter().map(|s| (&*s.path.name, s.gpu.map(|gpu| gpu.dur_ns))).collect();
+    assert_eq!(steps, [("decode", Some(150_000)); 2], "each has its own replay alone");
+}
+
+#[test]
+fn replays_while_recording_is_paused_are_counted_and_nobodys() {
+    let device = Device::new().follows_graphs();
+    let builder = Session::builder()
+        .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Off))
+        .kernels(Recorder(device.clone()), Some(ALWAYS));
+    let (batch, m) = record(builder, |handle| {
+        handle.wait_for_kernels(SOON);
+        let graph = captured_in_a_step(&device);
+        let step = trace_span!("decode", candlescope.phase = "decode");
+        let decode = |graph: &Graph| {
+            let _s = step.enter();
+            device.replay(graph);
+        };
+        decode(&graph);
+        handle.stop();
+        (0..3).for_each(|_| decode(&graph));
+        let while_paused = captured_in_a_step(&device);
+        decode(&while_paused);
+        handle.start();
+        decode(&graph);
+        // What was captured meanwhile is not known by layers, and what it runs now is its launcher's.
+        decode(&while_paused);
+    });
+    let account = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
+    assert_eq!((account.attributed, account.outside_window), (3 * 8, 4 * 8), "{account:?}");
+    assert_eq!((account.of_graphs, account.of_captured), (3 * 8, 2 * 8), "{account:?}");
+    assert_eq!((account.dropped, account.missing, account.late, account.unattributed), (0, 0, 0, 0), "{account:?}");
+    assert_kernels_conserved(&account, &batch);
+    // The first step captured and launched nothing; of those that replayed, each has all of its replay.
+    let times: Vec<_> = batch.steps.iter().map(|s| s.gpu.map_or(0, |gpu| gpu.dur_ns)).collect();
+    assert_eq!(times, [0, 150_000, 150_000, 150_000], "{:?}", batch.steps);
+    let layers = batch.spans.iter().filter(|s| s.graph.is_some()).map(|s| s.step.unwrap());
+    let layers: std::collections::BTreeSet<u64> = layers.collect();
+    assert_eq!(layers.into_iter().collect::<Vec<_>>(), [batch.steps[1].step, batch.steps[2].step]);
+}
+
+#[test]
+fn a_replay_in_a_step_that_is_open_when_the_session_ends_is_late_and_nothing_waits_for_it() {
+    let device = Device::new().follows_graphs();
+    let ((launched, was_launched), (end, ends)) = (mpsc::channel(), mpsc::channel::<()>());
+    let builder = Session::builder()
+        .gpu(Clock(device.clone()), GpuTiming::tier(GpuTier::Off))
+        .kernels(Recorder(device.clone()), Some(ALWAYS));
+    let mut worker = None;
+    let (batch, m) = record(builder, |handle| {
+        handle.wait_for_kernels(SOON);
+        let dispatch = tracing::dispatcher::get_default(Clone::clone);
+        let device = device.clone();
+        let decode = move || {
+            let graph = captured_in_a_step(&device);
+            let step = trace_span!("decode", candlescope.phase = "decode");
+            step.in_scope(|| device.replay(&graph));
+            let _s = step.enter();
+            device.replay(&graph);
+            launched.send(()).expect("the test waits for it");
+            // The session is gone when it goes on.
+            let _ = ends.recv();
+            device.replay(&graph);
+        };
+        worker = Some(std::thread::spawn(move || tracing::dispatcher::with_default(&dispatch, decode)));
+        was_launched.recv_timeout(SOON).expect("it launches");
+    });
+    // By now the session has ended, although the step has not.
+    end.send(()).expect("it waits");
+    worker.expect("it was begun").join().expect("it ends");
+    let account = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
+    assert_eq!((account.attributed, account.late, account.outside_window), (8, 8, 0), "{account:?}");
+    assert_eq!((account.dropped, account.missing, account.unattributed), (0, 0, 0), "{account:?}");
+    assert_kernels_conserved(&account, &batch);
+    assert_eq!(m.loss.open_at_end, 1, "its step has no record");
+    let of_step = |step: Option<u64>| batch.kernels.iter().filter(|k| k.step == step).count();
+    assert_eq!((batch.steps.len(), of_step(Some(batch.steps[1].step)), of_step(None)), (2, 8, 8));
+    assert!(batch.kernels.iter().all(|k| k.path.is_some() == k.step.is_some()), "what is late is no other step's");
+    finding(&m, "kernels_late");
 }
 
 #[test]

@@ -56,15 +56,15 @@ impl OperationClass {
 /// A value for each kind of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ByClass {
-    /// Of [`OperationClass::Projections`].
+    /// Of [`OperationClass::Projections`], such as `q_proj`, `down_proj` and `lm_head`.
     pub projections: f64,
-    /// Of [`OperationClass::Attention`].
+    /// Of [`OperationClass::Attention`], which are `scores` and `context`.
     pub attention: f64,
-    /// Of [`OperationClass::Softmax`].
+    /// Of [`OperationClass::Softmax`], that of attention alone.
     pub softmax: f64,
-    /// Of [`OperationClass::Activations`].
+    /// Of [`OperationClass::Activations`], which are called `act_fn`.
     pub activations: f64,
-    /// Of [`OperationClass::Pointwise`].
+    /// Of [`OperationClass::Pointwise`], and of all that has the name of no other kind.
     pub pointwise: f64,
 }
 

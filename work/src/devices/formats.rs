@@ -8,17 +8,17 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Multiply {
-    /// 32-bit floats.
+    /// 32-bit floats, whose FLOP/s stand in last where a device has no figure for another type.
     F32,
     /// 32-bit floats cut to 19 bits.
     Tf32,
-    /// bfloat16.
+    /// bfloat16: 16 bits, with the exponent of 32-bit floats.
     Bf16,
-    /// IEEE half precision.
+    /// IEEE half precision, 16 bits; weights of 4 bits in groups (GPTQ, AWQ) are widened to it.
     F16,
-    /// 8-bit floats.
+    /// 8-bit floats, which candle calls `f8e4m3`: 4 bits of exponent, 3 of mantissa.
     Fp8,
-    /// 8-bit integers.
+    /// 8-bit integers, in which products with GGML's blocks are made as well.
     Int8,
 }
 

@@ -77,7 +77,7 @@ pub(crate) enum StepFate {
     Plain,
     /// Part of an experiment.
     Perturbed,
-    /// Recording is off.
+    /// Recording was off when it began, and no window took it.
     Paused,
     /// The session has ended.
     Closed,

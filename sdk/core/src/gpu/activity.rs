@@ -59,6 +59,10 @@ pub struct GraphNode {
     /// The innermost interval of the thread that made it, as given to [`Correlator::push`] or
     /// [`Correlator::push_outside_window`].
     pub span: Option<SpanId>,
+    /// The graph that it is part of, as [`RawKernel::graph`] numbers it, if a replay runs it with a record: the kernels of a
+    /// replay are counted against these nodes, and those that are missing are lost. `None` where a replay may do without
+    /// it, as the driver may with copies, and where the recorder does not know the graph.
+    pub graph: Option<u32>,
 }
 
 /// A kernel, copy or memset as the recorder saw it.
@@ -114,7 +118,8 @@ pub struct ActivitySink {
     pub dropped: u64,
     /// Of these, the ones of which it is known which interval launched them: that interval's kernels are incomplete.
     pub dropped_of: Vec<SpanId>,
-    /// Records without an end of work that steps outside of windows had launched. Nobody misses them.
+    /// Records without usable times (no end, or one before the start) of work that steps outside of windows had launched.
+    /// Nobody misses them.
     pub outside_unfinished: u64,
     /// The same of work that was launched outside all intervals: when that was. Those launched in a window are lost.
     pub stray_unfinished: Vec<HostNs>,

@@ -1,14 +1,11 @@
-//! What a model's configuration says beyond its weights: how many rows its layers compute, and how it attends.
-//!
-//! Which rows a layer computes cannot be seen from outside: a head may take the last position of a prompt or all of
-//! them, an expert the tokens that were routed to it, cross-attention the encoder's. So rows are known only of
-//! architectures that were read, and only of the layers named here; of all others they stay unknown.
+//! What a model's configuration says beyond its weights: how many rows its layers compute, and how it attends, by the
+//! rules of its family.
 
 use super::hf_config::{ConfigUnreadable, HfConfig};
-use super::module::{Attention, Module, Operation, Over, Rows, Weight};
-use super::signs::Recognised;
+use super::module::{Attention, Module, Operation, Weight};
 use candlescope_work::config::{Config, Dimensions};
-use candlescope_work::family::Family;
+use candlescope_work::family::{AttentionScope, Family, Projection, Rows, is_number};
+use candlescope_work::signs::KnownArchitecture;
 use candlescope_work::windows::{Reach, Windows};
 use std::sync::Arc;
 
@@ -24,7 +21,7 @@ pub(crate) struct Architecture {
     hidden: Option<usize>,
     windows: Option<Windows>,
     /// If nobody described the model: what was recognised.
-    recognised: Option<Recognised>,
+    recognised: Option<KnownArchitecture>,
 }
 
 impl Architecture {
@@ -47,7 +44,7 @@ impl Architecture {
     }
 
     /// As it follows from the weights themselves.
-    pub(super) fn recognised(what: Recognised) -> Self {
+    pub(super) fn recognised(what: KnownArchitecture) -> Self {
         Self { family: Family::of(what.name), recognised: Some(what), ..Self::default() }
     }
 
@@ -84,32 +81,8 @@ impl Architecture {
 
     /// The rows of the module of this name.
     pub(super) fn rows(&self, module: &str) -> Rows {
-        let part = module.rsplit('.').next().unwrap_or(module);
-        let Some(family) = self.family else { return Rows::Unknown };
-        if self.is_foreign(module) {
-            return Rows::Unknown;
-        }
-        let routed = module.contains(".experts.") || Weight::is_number(part);
-        match family {
-            _ if routed => Rows::Unknown,
-            Family::Decoder => match part {
-                "lm_head" | "output" | "output_layer" => Rows::EachSequence,
-                "q_norm" | "k_norm" | "attn_q_norm" | "attn_k_norm" | "q_layernorm" | "k_layernorm" => Rows::Unknown,
-                _ => Rows::EachToken(1),
-            },
-            Family::EncoderDecoder { narrows } => match part {
-                "lm_head" if narrows => Rows::EachSequence,
-                "lm_head" => Rows::Unknown,
-                // As many look-ups as pairs of positions.
-                "relative_attention_bias" => Rows::Unknown,
-                "k" | "v" | "k_proj" | "v_proj" if is_over_source(module) => Rows::EachSourcePosition,
-                // Two frames of sound become one position.
-                "conv1" => Rows::EachToken(2),
-                _ => Rows::EachToken(1),
-            },
-            Family::Encoder if module.contains("pooler") || !module.contains("layer") => Rows::Unknown,
-            Family::Encoder => Rows::EachToken(1),
-        }
+        let family = self.family.filter(|_| !self.is_foreign(module));
+        family.map_or(Rows::Unknown, |family| family.rows(module))
     }
 
     /// What the module of this name, with so many features coming out, has to do with attention.
@@ -117,36 +90,26 @@ impl Architecture {
         if self.is_foreign(module) {
             return None;
         }
-        let over = match self.family? {
-            Family::Decoder => Over::Before,
-            Family::Encoder => Over::All,
-            Family::EncoderDecoder { .. } if is_over_source(module) => Over::Source,
-            Family::EncoderDecoder { .. } if module.split('.').any(|part| part == "decoder") => Over::Before,
-            Family::EncoderDecoder { .. } => Over::All,
-        };
-        let t5 = matches!(self.family?, Family::EncoderDecoder { .. });
-        let (queries, keys) = match module.rsplit('.').next()? {
-            "q_proj" | "attn_q" | "query" | "q_lin" => (out, 0),
-            "k_proj" | "attn_k" | "key" | "k_lin" => (0, out),
-            "q" if t5 => (out, 0),
-            "k" if t5 => (0, out),
-            "qkv_proj" | "query_key_value" | "attn_qkv" | "Wqkv" if self.recognised.is_some() => (0, 0),
-            "qkv_proj" | "query_key_value" | "attn_qkv" | "Wqkv" => {
+        let over = self.family?.attention_scope(module);
+        let (queries, keys) = match self.family?.projection(module)? {
+            Projection::Queries => (out, 0),
+            Projection::Keys => (0, out),
+            Projection::Merged if self.recognised.is_some() => (0, 0),
+            Projection::Merged => {
                 let (queries, keys) = self.heads?;
                 let each = out.checked_div(queries.checked_add(keys.checked_mul(2)?)?)?;
                 (each.checked_mul(queries)?, each.checked_mul(keys)?)
             }
-            _ => return None,
         };
         let reach = match &self.windows {
             _ if self.recognised.is_some_and(|what| !what.attends_to_all) => Reach::Unknown,
-            Some(windows) if over == Over::Before => windows.reach(layer_of(module)),
+            Some(windows) if over == AttentionScope::Before => windows.reach(layer_of(module)),
             _ => Reach::All,
         };
         Some(match reach {
             Reach::All => Attention { queries, keys, over, window: None },
             Reach::Within(window) => Attention { queries, keys, over, window: Some(window) },
-            Reach::Unknown => Attention { queries, keys, over: Over::Unknown, window: None },
+            Reach::Unknown => Attention { queries, keys, over: AttentionScope::Unknown, window: None },
         })
     }
 }
@@ -160,12 +123,7 @@ impl Architecture {
 
 /// The number of the layer that a module is part of.
 fn layer_of(module: &str) -> Option<u64> {
-    module.split('.').filter(|part| Weight::is_number(part)).find_map(|part| part.parse().ok())
-}
-
-/// Whether a module is part of an attention of the text to the source.
-fn is_over_source(module: &str) -> bool {
-    module.split('.').any(|part| matches!(part, "EncDecAttention" | "encoder_attn"))
+    module.split('.').filter(|part| is_number(part)).find_map(|part| part.parse().ok())
 }
 
 #[cfg(test)]
@@ -177,39 +135,10 @@ mod tests {
     use crate::vocabulary::Phase;
 
     #[test]
-    fn rows_are_known_only_where_they_were_read() {
-        let qwen = Architecture::of_config(r#"{"model_type": "qwen3_moe", "vocab_size": 9, "num_attention_heads": 4}"#);
-        let qwen = qwen.unwrap();
-        assert_eq!(qwen.rows("model.layers.0.self_attn.q_proj"), Rows::EachToken(1));
-        assert_eq!(qwen.rows("model.layers.0.self_attn.q_norm"), Rows::Unknown);
-        assert_eq!(qwen.rows("model.layers.0.mlp.experts.3.up_proj"), Rows::Unknown);
-        assert_eq!(qwen.rows("blk.0.ffn_gate.3"), Rows::Unknown);
-        assert_eq!(qwen.rows("lm_head"), Rows::EachSequence);
+    fn an_architecture_that_nobody_named_has_no_rows() {
         assert_eq!(Architecture::default().rows("model.layers.0.self_attn.q_proj"), Rows::Unknown);
-        let bert = Architecture::named("bert", None, None);
-        assert_eq!(bert.rows("encoder.layer.0.output.dense"), Rows::EachToken(1));
-        assert_eq!(bert.rows("pooler.dense"), Rows::Unknown);
-        let t5 = Architecture::named("t5", None, None);
-        assert_eq!(t5.rows("decoder.block.0.layer.0.SelfAttention.k"), Rows::EachToken(1));
-        assert_eq!(t5.rows("decoder.block.0.layer.1.EncDecAttention.q"), Rows::EachToken(1));
-        assert_eq!(t5.rows("decoder.block.0.layer.1.EncDecAttention.k"), Rows::EachSourcePosition);
-        assert_eq!(t5.rows("lm_head"), Rows::EachSequence);
-        let whisper = Architecture::named("whisper", None, None);
-        assert_eq!(whisper.rows("model.encoder.conv1"), Rows::EachToken(2));
-        assert_eq!(whisper.rows("lm_head"), Rows::Unknown, "candle leaves it to the program");
-    }
-
-    #[test]
-    fn attention_is_over_the_text_or_the_source() {
-        let over =
-            |name: &str, module: &str| Architecture::named(name, None, None).attention(module, 64).map(|a| a.over);
-        assert_eq!(over("t5", "encoder.block.0.layer.0.SelfAttention.q"), Some(Over::All));
-        assert_eq!(over("t5", "decoder.block.0.layer.0.SelfAttention.q"), Some(Over::Before));
-        assert_eq!(over("t5", "decoder.block.0.layer.1.EncDecAttention.k"), Some(Over::Source));
-        assert_eq!(over("whisper", "model.decoder.layers.0.encoder_attn.q_proj"), Some(Over::Source));
-        assert_eq!(over("whisper", "model.encoder.layers.0.self_attn.q_proj"), Some(Over::All));
-        assert_eq!(over("whisper", "model.decoder.layers.0.self_attn.k_proj"), Some(Over::Before));
-        assert_eq!(over("t5", "decoder.block.0.layer.1.EncDecAttention.v"), None);
+        let qwen = Architecture::of_config(r#"{"model_type": "qwen3_moe", "vocab_size": 9, "num_attention_heads": 4}"#);
+        assert_eq!(qwen.unwrap().rows("lm_head"), Rows::EachSequence);
     }
 
     #[test]
@@ -217,7 +146,7 @@ mod tests {
         let phi = r#"{"model_type": "phi3", "num_attention_heads": 4, "num_key_value_heads": 2}"#;
         let phi = Architecture::of_config(phi).unwrap();
         let merged = phi.attention("model.layers.0.self_attn.qkv_proj", 64).unwrap();
-        assert_eq!((merged.queries, merged.keys, merged.over), (32, 16, Over::Before));
+        assert_eq!((merged.queries, merged.keys, merged.over), (32, 16, AttentionScope::Before));
         let stages = Architecture::of_config(r#"{"model_type": "phi3", "num_attention_heads": [1, 2], "n_head": 2}"#);
         assert_eq!(stages.unwrap().heads, Some((2, 2)), "a list is no number of heads, and no error");
         let separate = phi.attention("m.q_proj", 32).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! The formulas are those of [`candlescope_work::operation`], which the wrapped models have too.
 
-use super::{Attention, Module, Operation, Over, Rows, Weight};
+use super::{Attention, AttentionScope, Module, Operation, Rows, Weight};
 use crate::annotation::Annotation;
 use crate::vocabulary::{DType, Phase};
 use candlescope_work::operation::{Cost, bias, convolution, linear, lookup, norm, product_flops};
@@ -130,14 +130,13 @@ impl Attention {
         let each = step.tokens / step.sequences;
         let of_all = |positions: f64| (2.0 * product_flops(self.queries, positions * step.sequences as f64)) as u64;
         match self.over {
-            Over::Unknown => None,
-            Over::Source => self.over_source(step, width),
-            Over::All => {
+            AttentionScope::Source => self.over_source(step, width),
+            AttentionScope::All => {
                 // What is encoded passes as a whole, and is attended to as a whole.
                 let flops = of_all(each as f64 * step.context.unwrap_or(each) as f64);
                 Some(Annotation::new().flops(flops).flops_executed(flops))
             }
-            Over::Before => {
+            AttentionScope::Before => {
                 let new = step.needed / step.sequences;
                 let context = step.context.filter(|context| new <= *context)?;
                 let read = step.sequences as f64 * needed(new, context, self.window) as f64;
@@ -146,6 +145,7 @@ impl Attention {
                 let executed = of_all(each as f64 * multiplied(each, context, self.window) as f64);
                 Some(Annotation::new().flops(flops).flops_executed(executed).bytes(moved as u64))
             }
+            AttentionScope::Unknown => None,
         }
     }
 
@@ -189,7 +189,7 @@ mod tests {
     const STEP: StepWork =
         StepWork { tokens: 6, needed: 6, sequences: 2, context: Some(10), source: Some(14), begins: true };
 
-    fn attention(over: Over, queries: u64, keys: u64, window: Option<Window>) -> Attention {
+    fn attention(over: AttentionScope, queries: u64, keys: u64, window: Option<Window>) -> Attention {
         Attention { queries, keys, over, window }
     }
 
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn attention_needs_less_than_is_executed() {
         // Two sequences of three new tokens, ten each after the step: 3·10 − 3 of 30 pairs.
-        let causal = attention(Over::Before, 4, 2, None);
+        let causal = attention(AttentionScope::Before, 4, 2, None);
         let said = causal.annotation(STEP, 2).unwrap();
         assert_eq!(said.get_flops(), Some(4 * 4 * 2 * 27));
         assert_eq!(said.get_flops_executed(), Some(4 * 4 * 2 * 30));
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn an_encoder_keeps_no_keys() {
-        let both = attention(Over::All, 4, 2, None);
+        let both = attention(AttentionScope::All, 4, 2, None);
         let said = both.annotation(STEP, 2).unwrap();
         assert_eq!((said.get_flops(), said.get_flops_executed()), (Some(4 * 4 * 2 * 30), Some(4 * 4 * 2 * 30)));
         assert_eq!(said.get_bytes(), None, "they live within the layer");
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_window_ends_what_is_attended_to_and_read() {
-        let within = |positions, kept| attention(Over::Before, 4, 2, Some(Window { positions, kept }));
+        let within = |positions, kept| attention(AttentionScope::Before, 4, 2, Some(Window { positions, kept }));
         let all = |said: Annotation| (said.get_flops(), said.get_flops_executed(), said.get_bytes());
         // Tokens 8, 9 and 10 see four positions each: 5 to 10 have to be read.
         let masked = within(4, false).annotation(STEP, 2).unwrap();
@@ -262,8 +262,11 @@ mod tests {
         let prompt = StepWork { context: Some(3), ..STEP };
         let longer_than_the_window = within(2, true).annotation(prompt, 2).unwrap();
         assert_eq!(longer_than_the_window.get_flops_executed(), Some(4 * 4 * 2 * 3 * 3));
-        assert_eq!(within(10, true).annotation(STEP, 2), attention(Over::Before, 4, 2, None).annotation(STEP, 2));
-        assert_eq!(attention(Over::Unknown, 4, 2, None).annotation(STEP, 2), None);
+        assert_eq!(
+            within(10, true).annotation(STEP, 2),
+            attention(AttentionScope::Before, 4, 2, None).annotation(STEP, 2)
+        );
+        assert_eq!(attention(AttentionScope::Unknown, 4, 2, None).annotation(STEP, 2), None);
     }
 
     #[test]
@@ -285,10 +288,10 @@ mod tests {
         assert_eq!((linear.get_flops(), linear.get_flops_executed()), (Some(2 * 2 * 32), Some(2 * 20 * 32)));
         let table = module(Operation::Embedding, Rows::EachToken(1), &[&[100, 4]]).annotation(Some(again));
         assert_eq!((table.get_bytes(), table.get_io_bytes()), (Some(2 * 8), Some(20 * (8 + 4 + 8))));
-        let causal = attention(Over::Before, 4, 2, None).annotation(again, 2).unwrap();
+        let causal = attention(AttentionScope::Before, 4, 2, None).annotation(again, 2).unwrap();
         assert_eq!((causal.get_flops(), causal.get_flops_executed()), (Some(4 * 4 * 20), Some(4 * 4 * 2 * 100)));
         assert_eq!(causal.get_bytes(), Some(2 * 2 * 2 * (2 * 10 + 2)));
-        let source = attention(Over::Source, 8, 0, None);
+        let source = attention(AttentionScope::Source, 8, 0, None);
         let source = source.annotation(StepWork { source: Some(14), ..again }, 2).unwrap();
         assert_eq!((source.get_flops(), source.get_flops_executed()), (Some(4 * 8 * 2 * 7), Some(4 * 8 * 20 * 7)));
     }
@@ -304,7 +307,7 @@ mod tests {
         let unknown = StepWork { source: None, ..STEP };
         assert_eq!(keys.annotation(Some(unknown)).get_flops(), None);
         // Seven positions of the source for each of the three tokens of two sequences.
-        let queries = attention(Over::Source, 8, 0, None);
+        let queries = attention(AttentionScope::Source, 8, 0, None);
         let said = queries.annotation(STEP, 2).unwrap();
         assert_eq!((said.get_flops(), said.get_bytes()), (Some(4 * 8 * 6 * 7), Some(2 * 14 * 8 * 2)));
         assert_eq!(queries.annotation(unknown, 2), None);

@@ -6,8 +6,8 @@ mod claims;
 use super::architecture::Architecture;
 use super::model_facts::{Facts, Size};
 use super::rules::Rule;
-use super::signs::Signs;
 use super::{Module, Operation, Slot, Weight};
+use candlescope_work::signs::ArchitectureSigns;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ pub(crate) struct Loading {
     /// Whether somebody said what the model is, or that it is not known.
     described: bool,
     /// If not: what its weights say, and the spans that wait for an answer.
-    signs: Signs,
+    signs: ArchitectureSigns,
     undescribed: Vec<Arc<Slot>>,
     /// The architecture recognised last, with the session.
     pub(super) recognised: Option<(u64, &'static str)>,
@@ -148,7 +148,7 @@ impl Loading {
             self.keep(one);
         }
         self.architecture = architecture;
-        (self.described, self.signs) = (false, Signs::default());
+        (self.described, self.signs) = (false, ArchitectureSigns::default());
         self.undescribed.clear();
         let (facts, size) = (std::mem::take(&mut self.facts), std::mem::take(&mut self.size));
         if self.largest.as_ref().is_none_or(|(.., before)| before.bytes() < size.bytes()) {

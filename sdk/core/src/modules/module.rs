@@ -1,6 +1,7 @@
 //! What a module of a model is: its weights, what it does with them, and for how many rows.
 
 use crate::vocabulary::DType;
+use candlescope_work::family::{AttentionScope, Rows};
 use candlescope_work::windows::Window;
 use std::fmt;
 use std::sync::Arc;
@@ -27,11 +28,6 @@ impl Weight {
     /// The module that the weight belongs to: its name without the last part, or all of a name that has one part only.
     pub fn module(&self) -> &str {
         self.name.rsplit_once('.').map_or(&self.name, |(module, _)| module)
-    }
-
-    /// Whether a part of a name is the number of a layer or an expert.
-    pub(super) fn is_number(part: &str) -> bool {
-        !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit())
     }
 }
 
@@ -92,20 +88,6 @@ impl Module {
     }
 }
 
-/// Rows that a module computes in a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Rows {
-    /// So many for each token of the step.
-    EachToken(u32),
-    /// One for each sequence: its last position.
-    EachSequence,
-    /// One for each position of the source, which the request's `encode` step passed.
-    EachSourcePosition,
-    /// Not known: its FLOPs and bytes are left out.
-    Unknown,
-}
-
 /// What a module has to do with attention, which itself has no weights and often no span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Attention {
@@ -114,23 +96,9 @@ pub struct Attention {
     /// Features of the keys that it makes, and as many of values, all heads together.
     pub keys: u64,
     /// What a token attends to.
-    pub over: Over,
+    pub over: AttentionScope,
     /// How far back a token attends; `None`: to the beginning.
     pub window: Option<Window>,
-}
-
-/// What a token attends to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Over {
-    /// Itself and those before it.
-    Before,
-    /// All tokens of its sequence.
-    All,
-    /// All positions of the source.
-    Source,
-    /// Not known: the configuration names a window, and it is not known which layers have it.
-    Unknown,
 }
 
 /// The module that a module is part of: empty at the top.

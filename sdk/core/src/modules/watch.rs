@@ -3,7 +3,7 @@
 use super::books::{BOOKS, LIVING, READS, told};
 use super::loading::{Claim, Loading};
 use super::model_facts::Facts;
-use super::{Over, Rows, Slot};
+use super::{AttentionScope, Rows, Slot};
 use crate::names::NameInfo;
 use crate::run::LoadedModel;
 use std::collections::{BTreeMap, BTreeSet};
@@ -192,7 +192,7 @@ fn modules(names: &[Arc<NameInfo>], model: &mut LoadedModel) {
         if distinct.insert(&**module) {
             model.modules += 1;
             model.rows_unknown += u64::from(!module.weights.is_empty() && module.rows == Rows::Unknown);
-            model.windows_unknown += u64::from(module.attention.is_some_and(|it| it.over == Over::Unknown));
+            model.windows_unknown += u64::from(module.attention.is_some_and(|it| it.over == AttentionScope::Unknown));
         }
         for weight in &module.weights {
             users.entry(&weight.name).or_default().insert(&module.name);

@@ -115,7 +115,7 @@ pub enum PerturbRefused {
     /// No pairs are asked for.
     #[error("an experiment has at least one pair of each path")]
     NoPairs,
-    /// None was prepared.
+    /// None was prepared, or the one that was is over already.
     #[error("no experiment was prepared")]
     NotPrepared,
     /// Another experiment goes on.

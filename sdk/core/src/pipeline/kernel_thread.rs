@@ -68,7 +68,7 @@ impl Awaited {
 /// How waiting for records ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Over {
-    /// All have come.
+    /// All records of what was launched before they were asked for have come.
     Complete,
     /// Some may be missing.
     GivenUp,

@@ -31,12 +31,27 @@ struct State {
     /// Nodes of graphs that were not taken, and how many there were.
     nodes: Vec<GraphNode>,
     made: u64,
+    /// Graphs that were made to be launched.
+    graphs: u64,
+    /// Lost records that were not told: whose they are, if anybody knows.
+    lost: Vec<Option<SpanId>>,
     /// What is captured while launches are: name, nanoseconds, node.
     capturing: Option<Graph>,
 }
 
-/// What a graph runs: name, nanoseconds and node of each kernel.
+/// What a graph runs: name, nanoseconds and node of each kernel. The upper half of a node is its graph, as CUPTI numbers
+/// them.
 pub type Graph = Vec<(&'static str, i64, u64)>;
+
+/// What the recorder says of records that it lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Says {
+    Nothing,
+    /// That they were lost.
+    ThatTheyAre,
+    /// Whose they were, too.
+    Whose,
+}
 
 /// Clones are the same device.
 #[derive(Clone)]
@@ -148,6 +163,7 @@ impl Device {
     pub fn end_capture(&self) -> Graph {
         let mut s = self.state.lock().unwrap();
         let captured = s.capturing.take().expect("a capture was begun");
+        s.graphs += 1;
         let copy = |(name, ns, original): (&'static str, i64, u64)| (name, ns, s.make_node(Some(original)));
         captured.into_iter().map(copy).collect()
     }
@@ -159,6 +175,15 @@ impl Device {
 
     /// The same, with a record of the first kernel that ends so much too late.
     pub fn replay_with(&self, graph: &Graph, late: u64) {
+        self.replayed(graph, late, 0, Says::Nothing);
+    }
+
+    /// The same, without the records of the last kernels, so many.
+    pub fn replay_losing(&self, graph: &Graph, lost: usize, says: Says) {
+        self.replayed(graph, 0, lost, says);
+    }
+
+    fn replayed(&self, graph: &Graph, late: u64, lost: usize, says: Says) {
         self.spend();
         let mut s = self.state.lock().unwrap();
         s.correlation += 1;
@@ -166,14 +191,37 @@ impl Device {
         for (at, (name, ns, node)) in graph.iter().enumerate() {
             let start = s.end;
             s.end += ns;
-            if s.on {
-                let span = OPEN.with(|open| open.borrow().last().copied());
+            let span = OPEN.with(|open| open.borrow().last().copied());
+            if s.on && at + lost >= graph.len() {
+                match says {
+                    Says::Nothing => {}
+                    Says::ThatTheyAre => s.lost.push(None),
+                    Says::Whose => s.lost.push(span),
+                }
+            } else if s.on {
                 let launch = HostNs(self.origin + first - self.start_after);
                 let kernel = raw(name, span, launch, HostNs(self.origin + start), *ns, correlation);
                 let dur_ns = kernel.dur_ns + if at == 0 { late } else { 0 };
-                s.kernels.push(RawKernel { dur_ns, graph: Some(3), graph_node: Some(*node), ..kernel });
+                let graph = Some((*node >> 32) as u32);
+                s.kernels.push(RawKernel { dur_ns, graph, graph_node: Some(*node), ..kernel });
                 s.launched.push(Instant::now());
             }
+        }
+    }
+
+    /// Records of a replay that was launched before the recorder saw any interval, and runs on now; with when that was, if the
+    /// recorder saw the call.
+    pub fn runs_on(&self, graph: &Graph, launched: Option<HostNs>) {
+        let mut s = self.state.lock().unwrap();
+        s.correlation += 1;
+        let correlation = s.correlation;
+        for (name, ns, node) in graph {
+            let kernel = raw(name, None, HostNs::now(), HostNs::now(), *ns, correlation);
+            let (launch, launch_dur_ns) = (launched.and(kernel.launch), launched.and(kernel.launch_dur_ns));
+            let (graph, graph_node) = (Some((*node >> 32) as u32), Some(*node));
+            let kernel = RawKernel { launch, launch_start: launched, launch_dur_ns, graph, graph_node, ..kernel };
+            s.kernels.push(kernel);
+            s.launched.push(Instant::now());
         }
     }
 
@@ -336,10 +384,12 @@ impl State {
         self.made += 1;
         // As CUPTI tells it: a copy is made like any node, and then said to be one.
         let span = CAPTURES.with(|open| open.borrow().last().copied()).filter(|span| *span != OUTSIDE_WINDOW);
-        let node = (7 << 32) + self.made;
-        self.nodes.push(GraphNode { node, original: None, span });
+        let graph = if original.is_some() { self.graphs + 2 } else { 2 };
+        let node = (graph << 32) + self.made;
+        let made = GraphNode { node, original: None, span, graph: Some(graph as u32) };
+        self.nodes.push(made);
         if original.is_some() {
-            self.nodes.push(GraphNode { node, original, span });
+            self.nodes.push(GraphNode { original, ..made });
         }
         node
     }
@@ -401,6 +451,9 @@ impl Activity for Recorder {
     fn collect(&mut self, all: bool, _: &dyn Fn() -> HostNs, into: &mut ActivitySink) -> Result<(), ActivityError> {
         let mut s = self.0.state.lock().unwrap();
         into.clock_bound_ns = self.0.recorder_bound;
+        let lost = std::mem::take(&mut s.lost);
+        into.dropped += lost.len() as u64;
+        into.dropped_of.extend(lost.into_iter().flatten());
         if let Some(lag) = self.0.lag {
             s.hand_over(lag, all, into);
             drop(s);

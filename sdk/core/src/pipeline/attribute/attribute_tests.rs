@@ -1,8 +1,11 @@
-//! Windows that do not end as they should, and steps that come late.
+//! Windows that do not end as they should, and steps and kernels that come late.
 
 use super::*;
 use crate::control::Control;
+use crate::gpu::GraphNode;
+use crate::record::{PathInfo, ThreadInfo, TraceId};
 use crate::shared::{Hooks, Rings};
+use crate::vocabulary::KernelKind;
 use crossbeam_channel::unbounded;
 
 /// A session with a recorder, the drain's end of it, and the requests to the recorder's thread.
@@ -73,4 +76,74 @@ fn a_step_that_comes_after_its_window_is_none_of_the_next_one() {
     kernels.steps_came(&[next]);
     assert!(closes(&mut kernels, &shared, &asked));
     assert_eq!(kernels.windows, [one.extent, late.extent, next.extent]);
+}
+
+fn interval(shared: &Shared, seq: u64, name: &str) -> SpanRecord {
+    let (path, thread) = (PathInfo::new(seq as u32, name, name, "model"), ThreadInfo::new(1, 7, "main"));
+    let span_id = shared.span_id(seq);
+    let mut span = SpanRecord::new(seq, TraceId(1), span_id, path.into(), thread.into(), HostNs(seq as i64 * 100), 50);
+    span.step = Some(seq);
+    span
+}
+
+/// A kernel of graph 3, launched by an interval.
+fn replayed(shared: &Shared, launcher: u64, node: u64) -> RawKernel {
+    RawKernel {
+        kind: KernelKind::Kernel,
+        name: "gemm".into(),
+        span: Some(shared.span_id(launcher)),
+        device: "GPU-paper".into(),
+        stream: 7,
+        start: HostNs(1_000 + node as i64 * 10),
+        dur_ns: 10,
+        grid: None,
+        block: None,
+        registers: None,
+        shared_static: None,
+        shared_dynamic: None,
+        bytes: None,
+        launch: Some("cuGraphLaunch"),
+        launch_start: None,
+        launch_dur_ns: None,
+        correlation: 1,
+        graph: Some(3),
+        graph_node: Some(node),
+    }
+}
+
+#[test]
+fn kernels_of_a_replay_that_come_late_were_not_lost() {
+    let (shared, ..) = session();
+    let (deliver, deliveries) = unbounded();
+    let mut kernels = Kernels::new("paper", unbounded().0, deliveries, Arc::default());
+    for node in 1..=5 {
+        kernels.nodes.add(GraphNode { node, original: None, span: None, graph: Some(3) }, Some(1));
+    }
+    let mut captured = Batch::default();
+    captured.spans.push(interval(&shared, 1, "layer"));
+    kernels.learn_graphs(&captured);
+    let come = |nodes: &[u64]| {
+        let kernels = nodes.iter().map(|node| replayed(&shared, 2, *node)).collect();
+        let sink = ActivitySink { kernels, ..ActivitySink::default() };
+        deliver.send(Delivery { ticket: 0, sink }).expect("it is received");
+    };
+    come(&[1, 2, 4]);
+    kernels.receive(&shared);
+    let mut batch = Batch::default();
+    batch.spans.push(interval(&shared, 2, "decode"));
+    kernels.attribute(&mut batch, &[0], &shared);
+    let counts = |kernels: &Kernels| (kernels.counts.attributed, kernels.counts.late, kernels.counts.dropped);
+    assert_eq!((counts(&kernels), kernels.counts.missing), ((3, 0, 2), 2));
+    assert_eq!(
+        batch.spans.iter().map(|span| span.gpu).collect::<Vec<_>>(),
+        [None, None],
+        "not all of its time is known"
+    );
+
+    come(&[3]);
+    kernels.receive(&shared);
+    let mut late = Batch::default();
+    kernels.loose(&mut late, &shared);
+    assert_eq!((counts(&kernels), kernels.counts.missing), ((3, 1, 1), 1), "the fifth never came");
+    assert_eq!((late.kernels.len(), kernels.counts.recorded), (1, 4));
 }

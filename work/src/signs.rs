@@ -6,21 +6,21 @@
 //! `qwen3` norms of them. A model is a decoder only if it has a head: some embedding models are decoders by every other
 //! name, and attend in both directions. What has any weight besides those of the architecture stays unknown.
 
-/// An architecture that was recognised.
+/// An architecture that is known without a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Recognised {
+pub struct KnownArchitecture {
     /// As `config.json` calls it.
-    pub(super) name: &'static str,
+    pub name: &'static str,
     /// How the names of its modules begin; of others nothing is known.
-    pub(super) within: &'static [&'static str],
+    pub within: &'static [&'static str],
     /// Whether every layer attends to the whole context. Otherwise the weights do not say: a window is in the
     /// configuration alone.
-    pub(super) attends_to_all: bool,
+    pub attends_to_all: bool,
 }
 
-impl Recognised {
+impl KnownArchitecture {
     /// Whether a module is one of the architecture's.
-    pub(super) fn has(&self, module: &str) -> bool {
+    pub fn has(&self, module: &str) -> bool {
         self.within.iter().any(|start| module.strip_prefix(start).is_some_and(|r| r.is_empty() || r.starts_with('.')))
     }
 }
@@ -29,7 +29,7 @@ const DECODER: &[&str] = &["model.embed_tokens", "model.layers", "model.norm", "
 const BERT: &[&str] = &["embeddings", "encoder.layer", "bert", "roberta"];
 
 /// Files of candle-transformers that make spans of their own, and what they are.
-const FILES: &[(&str, Recognised)] = &[
+const FILES: &[(&str, KnownArchitecture)] = &[
     ("models::llama", whole("llama", DECODER)),
     ("models::granite", whole("granite", DECODER)),
     ("models::bert", whole("bert", BERT)),
@@ -41,15 +41,15 @@ const FILES: &[(&str, Recognised)] = &[
 /// Files whose layers all models use.
 const SHARED: &str = "models::with_tracing";
 
-const fn whole(name: &'static str, within: &'static [&'static str]) -> Recognised {
-    Recognised { name, within, attends_to_all: true }
+const fn whole(name: &'static str, within: &'static [&'static str]) -> KnownArchitecture {
+    KnownArchitecture { name, within, attends_to_all: true }
 }
 
 /// What was seen of one model while it was loaded.
 #[derive(Debug, Default)]
-pub(super) struct Signs {
+pub struct ArchitectureSigns {
     /// What one of candle's files is.
-    file: Option<Recognised>,
+    file: Option<KnownArchitecture>,
     /// Spans of two files, or of one that is not in the list.
     mixed: bool,
     /// A weight that no decoder of this form has.
@@ -71,9 +71,9 @@ pub(super) struct Signs {
     block_experts: bool,
 }
 
-impl Signs {
+impl ArchitectureSigns {
     /// A span was made at a place below `candle_transformers::`.
-    pub(super) fn span(&mut self, file: &str) {
+    pub fn span(&mut self, file: &str) {
         if file == SHARED || self.mixed {
             return;
         }
@@ -84,13 +84,13 @@ impl Signs {
     }
 
     /// A span stands for the head, by whatever table.
-    pub(super) fn has_head(&mut self) {
+    pub fn has_head(&mut self) {
         self.head = true;
         self.complete |= self.layer;
     }
 
     /// A weight was read.
-    pub(super) fn weight(&mut self, name: &str) {
+    pub fn weight(&mut self, name: &str) {
         if name.starts_with("lm_head.") {
             return self.has_head();
         }
@@ -128,18 +128,18 @@ impl Signs {
     }
 
     /// The architecture, once there is no doubt.
-    pub(super) fn told(&self) -> Option<Recognised> {
+    pub fn told(&self) -> Option<KnownArchitecture> {
         if self.mixed {
             return None;
         }
         self.file.or_else(|| self.by_weights())
     }
 
-    fn by_weights(&self) -> Option<Recognised> {
+    fn by_weights(&self) -> Option<KnownArchitecture> {
         if self.foreign || !self.embedding || !self.complete || !self.input_norm || !(self.queries ^ self.merged) {
             return None;
         }
-        let unlike = |name| Recognised { name, within: DECODER, attends_to_all: false };
+        let unlike = |name| KnownArchitecture { name, within: DECODER, attends_to_all: false };
         if self.block_experts {
             return (self.queries && !self.biases && !self.query_norm).then_some(unlike("mixtral"));
         }
@@ -177,7 +177,7 @@ mod tests {
     ];
 
     fn signs(more: &[&str], after: &[&str]) -> Option<&'static str> {
-        let mut signs = Signs::default();
+        let mut signs = ArchitectureSigns::default();
         signs.weight("model.embed_tokens.weight");
         for part in LAYER.iter().chain(more) {
             signs.weight(&format!("model.layers.0.{part}"));
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_place_in_candles_source_tells_at_once() {
-        let mut signs = Signs::default();
+        let mut signs = ArchitectureSigns::default();
         signs.span("models::with_tracing");
         assert_eq!(signs.told(), None);
         signs.span("models::llama");
