@@ -1,10 +1,10 @@
 //! What a reading of CUPTI's records gives: kernels on the host's time line, and an account of what could not be used.
 
 use super::clock::Anchors;
-use super::join::{JoinedActivity, Ran};
+use super::join::{Call, JoinedActivity, Ran};
 use super::records::ActivityKind;
 use candlescope_core::SpanId;
-use candlescope_core::gpu::RawKernel;
+use candlescope_core::gpu::{OUTSIDE_WINDOW, RawKernel};
 use std::sync::Arc;
 
 /// What could not be used of what was read.
@@ -13,7 +13,8 @@ pub(super) struct Unusable {
     /// Records that are lost, and (`dropped_of`) the intervals that launched some of them.
     pub(super) dropped: u64,
     pub(super) dropped_of: Vec<SpanId>,
-    /// Unfinished work of steps outside of windows, and (`strays`) of calls outside all intervals, when these ended.
+    /// Work without usable times of steps outside of windows, and (`strays`) of calls outside all intervals, when these
+    /// ended.
     pub(super) outside: u64,
     pub(super) strays: Vec<u64>,
 }
@@ -25,9 +26,22 @@ impl Unusable {
         self.outside += other.outside;
         self.strays.extend(other.strays);
     }
+
+    /// Counts a record without usable times, by what is known of its launch: the call and the interval that made it.
+    pub(super) fn untimed(&mut self, call: Option<Call>, span: Option<SpanId>) {
+        match (call, span) {
+            (_, Some(OUTSIDE_WINDOW)) => self.outside += 1,
+            (Some(call), None) => self.strays.push(call.end),
+            (_, span) => {
+                self.dropped += 1;
+                self.dropped_of.extend(span);
+            }
+        }
+    }
 }
 
-/// A joined record on the host's time line. `None` before any clock was read, which `collect` rules out.
+/// A joined record on the host's time line. `None` if it ends before it starts, and before any clock was read, which
+/// `collect` rules out.
 pub(super) fn kernel(
     joined: JoinedActivity,
     correlation: u32,
@@ -45,7 +59,7 @@ pub(super) fn kernel(
         device,
         stream: work.stream,
         start: cupti.host(work.start)?,
-        dur_ns: work.end.saturating_sub(work.start),
+        dur_ns: work.end.checked_sub(work.start)?,
         grid: None,
         block: None,
         registers: None,

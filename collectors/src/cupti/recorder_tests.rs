@@ -629,6 +629,45 @@ fn all_holds_nothing_back_and_losses_are_counted() {
 }
 
 #[test]
+fn a_record_that_ends_before_it_starts_is_lost_and_no_kernel_of_no_time() {
+    alone(|| {
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
+        recorder.enable().expect("enabled");
+        let launch = |correlation, span: Option<SpanId>| {
+            span.into_iter().for_each(lanes::push);
+            lanes::launched(Domain::Driver, 307, correlation, lanes::clock().raw(), lanes::clock().raw());
+            span.into_iter().for_each(|_| lanes::pop());
+        };
+        let backwards = |correlation| (built::kernel(correlation, 1_500, 1_200, 0), Some(&b"k"[..]));
+        for (correlation, span) in [(1, Some(SpanId(40))), (2, Some(OUTSIDE_WINDOW)), (3, None), (5, Some(SpanId(42)))]
+        {
+            launch(correlation, span);
+        }
+        let no_time_at_all = built::kernel(5, 1_500, 1_500, 0);
+        library.script().plain =
+            vec![backwards(1), backwards(2), backwards(3), backwards(4), (no_time_at_all, Some(b"k"))];
+        let sink = collect(&mut recorder, false, 1_000_000);
+        let told: Vec<_> = sink.kernels.iter().map(|kernel| (kernel.correlation, kernel.dur_ns)).collect();
+        assert_eq!(told, [(5, 0)], "only the one that says so took no time");
+        assert_eq!((sink.dropped, sink.dropped_of), (1, vec![SpanId(40)]), "the call of the fourth may still come");
+        assert_eq!((sink.outside_unfinished, sink.stray_unfinished.len()), (1, 1), "these are judged as others are");
+        assert_eq!(sink.undelivered, Undelivered::Nothing, "a lost record is not waited for");
+        // Its call comes after it, so its interval is known.
+        launch(4, Some(SpanId(41)));
+        let sink = collect(&mut recorder, false, 1_100_000);
+        assert_eq!((sink.kernels.len(), sink.dropped, sink.dropped_of), (0, 1, vec![SpanId(41)]));
+
+        // Without a start, or without an end, it has no time either.
+        recorder.disable().expect("disabled");
+        library.script().plain = [(6, 0, 1_900), (7, 1_900, 0), (8, 0, 0)]
+            .map(|(correlation, start, end)| (built::kernel(correlation, start, end, 0), Some(&b"k"[..])))
+            .into();
+        let sink = collect(&mut recorder, true, 1_200_000);
+        assert_eq!((sink.kernels.len(), sink.dropped), (0, 3));
+    });
+}
+
+#[test]
 fn a_refused_flush_keeps_what_there_is() {
     alone(|| {
         let (library, mut recorder) = recorder(Correlate::Nothing);

@@ -98,14 +98,14 @@ impl Cadence {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Answer {
     Number(f64),
-    /// Bytes.
+    /// Bytes of the whole GPU, whoever uses them.
     Memory {
         used: u64,
         free: u64,
         reserved: u64,
         total: u64,
     },
-    /// Percent.
+    /// Percent of the last sampling period in which a kernel ran, and in which memory was read or written.
     Utilization {
         gpu: u32,
         memory: u32,

@@ -49,7 +49,7 @@ pub struct GpuFacts {
     pub power_limit_watts: Option<f64>,
     /// CUDA's compute capability, such as `9.0`.
     pub compute_capability: Option<String>,
-    /// Number of multiprocessors.
+    /// Multiprocessors: NVML's cores ÷ those that one has by the compute capability; `None` where either is not known.
     pub multiprocessors: Option<u32>,
     /// The highest clock that the multiprocessors can have, hertz.
     pub highest_clock_hertz: Option<f64>,

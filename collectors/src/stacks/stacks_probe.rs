@@ -16,7 +16,7 @@ pub struct SourceProbe {
     pub cause: Option<String>,
 }
 
-/// What [`probe`](super::probe) found.
+/// What [`probe`](super::probe) found when it tried each way of taking samples on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StackProbe {
@@ -24,7 +24,7 @@ pub struct StackProbe {
     pub sources: Vec<SourceProbe>,
     /// Whether it can be told when threads are on a CPU, and what page faults they have.
     pub switches: bool,
-    /// `kernel.perf_event_paranoid`.
+    /// The kernel's setting `kernel.perf_event_paranoid`; `None` if it cannot be read.
     pub perf_event_paranoid: Option<i64>,
     /// Time between two ticks of the kernel, nanoseconds: signals come at most once in that time.
     pub tick_ns: Option<u64>,

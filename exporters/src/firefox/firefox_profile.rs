@@ -20,18 +20,18 @@ const MOST_INTERVALS: u64 = 1_000_000;
 /// Threads that are named by their intervals only begin here, above any number of the system's.
 const UNSAMPLED: u64 = 1 << 23;
 
-/// What was written.
+/// Counts of what [`write`](super::write) put into a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
     /// Samples of threads on a CPU.
     pub samples: u64,
     /// Times off the CPU.
     pub off_cpu: u64,
-    /// Intervals.
+    /// Intervals with a time on the host that became markers, a million at most.
     pub intervals: u64,
     /// Intervals beyond the million that the viewer can show.
     pub intervals_left_out: u64,
-    /// Threads.
+    /// Threads with a sample, a time off the CPU or an interval among these.
     pub threads: u64,
 }
 

@@ -10,14 +10,14 @@ use std::sync::Arc;
 /// Stands for the stack of samples that have none.
 const NO_STACK: &str = "[no stack]";
 
-/// What was written.
+/// Counts of what [`write`](super::write) put into a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
     /// Samples of threads on a CPU.
     pub samples: u64,
     /// Times off the CPU.
     pub off_cpu: u64,
-    /// Functions.
+    /// Distinct functions of all stacks, by name and file, with the names that stand for the kernel and for no stack.
     pub functions: u64,
 }
 

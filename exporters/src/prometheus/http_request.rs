@@ -10,7 +10,7 @@ pub(super) enum Parsed<'a> {
     Partial,
     /// The head is longer than [`MAX_HEAD`].
     TooLarge,
-    /// Not HTTP/1.
+    /// The first line is not `METHOD /target HTTP/1.x`, one space between its words; answered with 400.
     Malformed,
     /// A request; bodies are ignored.
     Request { method: &'a str, path: &'a str, host: Named<'a> },

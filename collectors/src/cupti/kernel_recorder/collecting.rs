@@ -33,11 +33,6 @@ impl<B: Backend> KernelRecorder<B> {
             self.carried.add(read);
             into.dropped += self.backend.dropped();
         }
-        let Unusable { dropped, dropped_of, outside, strays } = std::mem::take(&mut self.carried);
-        into.dropped += dropped;
-        into.dropped_of.extend(dropped_of);
-        into.outside_unfinished += outside;
-        into.stray_unfinished.extend(strays.into_iter().filter_map(|end| self.ticks.host(end)));
         into.dropped += lanes::lost();
         if all {
             self.join.give_up();
@@ -51,13 +46,23 @@ impl<B: Backend> KernelRecorder<B> {
         // The bounds of the clock that times kernels and of the clock that times calls, which kernels are compared
         // with.
         into.clock_bound_ns = self.cupti.bound_ns().map(|bound| bound + self.ticks.bound_ns().unwrap_or(0));
-        let Self { join, cupti, ticks, devices, backend, numbers, .. } = self;
+        let Self { join, cupti, ticks, devices, backend, numbers, carried, .. } = self;
         join.deliver(all, |joined| {
+            let (call, span) = (joined.call, joined.span);
             let number = numbers.unique(joined.ran.work.correlation);
             let uuid = || backend.uuid(joined.ran.work.device).unwrap_or_else(|| "unknown".to_string()).into();
             let device = Arc::clone(devices.entry(joined.ran.work.device).or_insert_with(uuid));
-            into.kernels.extend(kernel(joined, number, device, cupti, ticks));
+            match kernel(joined, number, device, cupti, ticks) {
+                Some(kernel) => into.kernels.push(kernel),
+                // Impossible times: as a kernel of no time at all it would pass for one that was measured.
+                None => carried.untimed(call, span),
+            }
         });
+        let Unusable { dropped, dropped_of, outside, strays } = std::mem::take(carried);
+        into.dropped += dropped;
+        into.dropped_of.extend(dropped_of);
+        into.outside_unfinished += outside;
+        into.stray_unfinished.extend(strays.into_iter().filter_map(|end| ticks.host(end)));
         let ambiguous = join.take_ambiguous();
         into.dropped += ambiguous.records;
         into.dropped_of.extend(ambiguous.spans);
@@ -102,14 +107,8 @@ impl<B: Backend> KernelRecorder<B> {
             read.dropped_of.extend(Some(span).filter(|span| span.0 != 0));
         }
         for correlation in unfinished {
-            match join.unfinished(correlation) {
-                Some((_, Some(OUTSIDE_WINDOW))) => read.outside += 1,
-                Some((call, None)) => read.strays.push(call.end),
-                launcher => {
-                    read.dropped += 1;
-                    read.dropped_of.extend(launcher.and_then(|(_, span)| span));
-                }
-            }
+            let launcher = join.unfinished(correlation);
+            read.untimed(launcher.map(|(call, _)| call), launcher.and_then(|(_, span)| span));
         }
         read
     }

@@ -39,7 +39,7 @@ pub(super) enum RingRecord<'a> {
     Name {
         name: String,
     },
-    /// A thread ended.
+    /// The thread `tid` ended. A reader heeds only the end of the thread that it samples.
     Exit {
         tid: u32,
         time: u64,

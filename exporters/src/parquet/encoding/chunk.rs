@@ -19,15 +19,15 @@ use std::io::Write;
 
 /// One column of a row group, ready to be written.
 pub(in crate::parquet) enum ColumnData<'a> {
-    /// Keys into texts.
+    /// Keys into texts, which become the column's dictionary.
     Text(KeySource<'a>, Vec<Cow<'a, str>>),
     /// Keys into 32-bit integers.
     Int32(KeySource<'a>, Vec<i32>),
     /// Keys into 64-bit integers.
     Int64Keys(&'a KeyColumn, &'a [i64]),
-    /// 64-bit integers.
+    /// 64-bit integers, value by value: delta-encoded.
     Int64(&'a ValueColumn<i64>),
-    /// 64-bit floats.
+    /// 64-bit floats, value by value, without an encoding of their own.
     Float64(&'a ValueColumn<f64>),
 }
 
