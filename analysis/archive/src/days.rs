@@ -4,6 +4,7 @@ use super::ArchiveError;
 use super::layout;
 use candlescope_schema::RecordKind;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A file of a table, if there is any.
@@ -13,17 +14,18 @@ pub(crate) fn first_file(root: &Path, kind: RecordKind) -> Option<PathBuf> {
 
 pub(crate) type Days = BTreeMap<String, Vec<(PathBuf, u64)>>;
 
-/// Files of a table by day, below the root, with their sizes.
+/// Files of a table by day, below the root, with their sizes. What is removed meanwhile is left out: who only looks holds no
+/// lock.
 pub(crate) fn days_of(root: &Path, kind: RecordKind) -> Result<Days, ArchiveError> {
     let mut days = Days::new();
     let table = root.join(kind.table());
     for of_day in std::fs::read_dir(&table).into_iter().flatten().flatten() {
         let name = of_day.file_name();
         let Some(day) = name.to_str().and_then(layout::day_of) else { continue };
-        let hosts = std::fs::read_dir(of_day.path()).map_err(ArchiveError::at(&of_day.path()))?;
+        let Some(hosts) = there(std::fs::read_dir(of_day.path()), &of_day.path())? else { continue };
         for host in hosts.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
             for path in files_in(&host.path()) {
-                let bytes = path.metadata().map_err(ArchiveError::at(&path))?.len();
+                let Some(bytes) = there(path.metadata(), &path)?.map(|found| found.len()) else { continue };
                 let below = path.strip_prefix(root).map(Path::to_path_buf).unwrap_or_default();
                 days.entry(day.to_string()).or_default().push((below, bytes));
             }
@@ -32,10 +34,42 @@ pub(crate) fn days_of(root: &Path, kind: RecordKind) -> Result<Days, ArchiveErro
     Ok(days)
 }
 
+/// What was found at a path; none where there is nothing any more.
+fn there<T>(found: io::Result<T>, path: &Path) -> Result<Option<T>, ArchiveError> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some).map_err(ArchiveError::at(path)),
+    }
+}
+
 /// The files of a folder, in order.
 pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|of| of == "parquet")).collect();
     files.sort();
     files
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// A link to nothing is listed and cannot be found, like what is removed between the one and the other.
+    #[test]
+    fn what_is_removed_while_somebody_looks_is_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let machine = root.path().join("spans/date=2026-05-01/machine=gpu-1");
+        fs::create_dir_all(&machine).unwrap();
+        fs::write(machine.join("runs-1.parquet"), "1234").unwrap();
+        symlink("removed", machine.join("runs-2.parquet")).unwrap();
+        symlink("removed", root.path().join("spans/date=2026-05-02")).unwrap();
+        let days = days_of(root.path(), RecordKind::Span).unwrap();
+        let file = PathBuf::from("spans/date=2026-05-01/machine=gpu-1/runs-1.parquet");
+        assert_eq!(days, Days::from([("2026-05-01".to_string(), vec![(file, 4)])]));
+        // What cannot be read is an error still.
+        fs::write(root.path().join("spans/date=2026-05-03"), "a file").unwrap();
+        assert!(days_of(root.path(), RecordKind::Span).is_err());
+    }
 }

@@ -91,6 +91,12 @@ impl Identity {
         Self { run_id, host, rank: manifest.rank.into(), started_ns: manifest.started_ns }
     }
 
+    /// That of the run in a directory; none where its description cannot be read.
+    pub(crate) fn at(dir: &Path, limits: &ReadLimits) -> Option<Self> {
+        let bytes = read_limited(&dir.join(MANIFEST_FILE), limits.get(Limit::ManifestBytes)).ok()?;
+        serde_json::from_slice(&bytes).ok().map(|manifest| Self::of(&manifest))
+    }
+
     /// Those of the rows of an index.
     pub(crate) fn all(index: &RecordBatch) -> Vec<Self> {
         let (ids, hosts) = (texts(index, "run_id"), texts(index, "host"));

@@ -47,7 +47,8 @@ pub struct Archived {
     pub runs: Vec<(PathBuf, String)>,
     /// Rows that were written for them.
     pub rows: u64,
-    /// Runs that were there before: an attempt before this one had not removed their directories.
+    /// Runs that were there before: an attempt before this one had not removed their directories, or another archiver took
+    /// them while this one waited for it.
     pub known: Vec<PathBuf>,
     /// Runs that are left where they are, and why.
     pub left: Vec<(PathBuf, String)>,
@@ -55,7 +56,7 @@ pub struct Archived {
     pub finished_another: bool,
 }
 
-/// Settings of [`archive`].
+/// Settings of [`archive`]. By default sources are removed, and runs that were not closed in order stay.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct Options<'a> {
@@ -92,6 +93,8 @@ pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<A
     // A run may have more rows, and take more time, than somebody wants to wait for a question.
     let limits = [Limit::QueryRows, Limit::QuerySeconds, Limit::QuerySpill];
     let limits = limits.into_iter().fold(options.limits.clone(), |limits, limit| limits.with(limit, u64::MAX));
+    // Before the lock: while this one waits for it, another archiver may move some of them.
+    let before: Vec<Option<Identity>> = dirs.iter().map(|dir| Identity::at(dir, &limits)).collect();
     disk.make_directory(root).map_err(ArchiveError::at(root))?;
     let _lock = lock(root)?;
     let mut done = Archived { finished_another: recover(root, &limits, disk)?, ..Archived::default() };
@@ -112,9 +115,21 @@ pub fn archive(dirs: &[PathBuf], root: &Path, options: &Options<'_>) -> Result<A
     let mut change =
         Change { root, options, limits, rows: index.into_iter().collect(), moved: Vec::new(), sources: Vec::new() };
     let mut seen: BTreeSet<Identity> = BTreeSet::new();
-    for dir in dirs {
+    for (dir, before) in dirs.iter().zip(before) {
         let (run, source, identity) = match change.admit(dir) {
             Ok(admitted) => admitted,
+            // Moved meanwhile: by whoever held the lock, or just now, as the end of a change that had been stopped.
+            Err(_) if !dir.exists() => {
+                match before {
+                    Some(identity) if known.contains_key(&identity) => done.known.push(dir.clone()),
+                    Some(_) => {
+                        let why = "it was moved or removed meanwhile, and this archive does not have it";
+                        done.left.push((dir.clone(), why.into()));
+                    }
+                    None => done.left.push((dir.clone(), "it was moved or removed meanwhile".into())),
+                }
+                continue;
+            }
             Err(why) => {
                 done.left.push((dir.clone(), why));
                 continue;

@@ -49,7 +49,7 @@ impl FromStr for Keep {
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Pruned {
-    /// Days, oldest first.
+    /// Days (UTC) on which the runs began whose files are removed, as `2026-11-27`, oldest first.
     pub days: Vec<String>,
     /// Names of the runs.
     pub runs: Vec<String>,

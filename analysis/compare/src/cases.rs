@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct CaseValues {
     /// Name of the figure that decides.
     pub decisive: String,
-    /// Values by figure.
+    /// By the figure's name (`host_ns`, `memory_bytes`, …): one value for each process start.
     pub figures: BTreeMap<String, Vec<Sampled>>,
     /// A recorded run of it.
     pub recorded: Option<RunFacts>,
@@ -30,14 +30,14 @@ pub struct CasesSide {
     pub name: String,
     /// Who measured what where.
     pub fingerprint: Fingerprint,
-    /// The cases.
+    /// What was measured, by the case's name; cases are compared where both sides have that name.
     pub cases: BTreeMap<String, CaseValues>,
 }
 
-/// One case compared.
+/// A case that both sides have, compared by its decisive figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CaseComparison {
-    /// The case.
+    /// Name of the case, the same on both sides.
     pub case: String,
     /// What it comes to.
     pub outcome: Outcome,
@@ -45,7 +45,7 @@ pub struct CaseComparison {
     pub decisive: Option<FigureChange>,
     /// Probability that its change is none, after all the cases beside it (Benjamini and Hochberg).
     pub adjusted_p: Option<f64>,
-    /// Other figures.
+    /// Figures beside the decisive one that both sides have; they do not decide.
     pub figures: Vec<FigureChange>,
     /// The recorded runs: counts and paths.
     pub recorded: Option<Comparison>,
@@ -58,15 +58,15 @@ pub struct CaseComparison {
 pub struct CasesComparison {
     /// Version of this object.
     pub schema: u32,
-    /// The worst outcome of a case.
+    /// Worse if a case is, else undecided if a case is, else better if one is.
     pub outcome: Outcome,
     /// Share up to which changes are the same.
     pub margin: f64,
     /// Probability with which an interval may miss the truth.
     pub alpha: f64,
-    /// The first side.
+    /// What people call the side that changes are from.
     pub a: String,
-    /// The second side.
+    /// What people call the side that changes lead to.
     pub b: String,
     /// The machine of A in one line.
     pub machine: String,

@@ -25,20 +25,20 @@ pub enum Class {
     Refused,
 }
 
-/// Something that differs.
+/// A fact in which the two sides differ.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     /// What: a name that `--allow` takes if its class is a warning.
     pub what: &'static str,
-    /// What follows.
+    /// Whether it stops the comparison, needs a word, or is only told.
     pub class: Class,
     /// Whether the user allowed it.
     pub allowed: bool,
-    /// The fact.
+    /// The fact's name in its part of the fingerprint, such as `rayon_num_threads` of `threads`.
     pub key: String,
     /// On side A; null if it is not known there.
     pub a: Value,
-    /// On side B.
+    /// On side B; null if it is not known there.
     pub b: Value,
 }
 
@@ -62,8 +62,20 @@ pub fn named(what: &str, key: &str) -> String {
 /// Sequences at once: sides that differ in them are compared by what one sequence takes.
 pub(super) const BATCH: &str = "batch";
 
+/// How many compute, what says so, and what they run on.
+const THREADS: &str = "threads";
+
+/// Facts of these that are the number itself. What processors there are is part of the machine.
+const NUMBER_OF_THREADS: [&str; 4] = [
+    env_key::RAYON_NUM_THREADS.name(),
+    env_key::CANDLE_NUM_THREADS.name(),
+    env_key::COMPUTE_THREADS.name(),
+    env_key::CALLER_COMPUTES.name(),
+];
+
 /// Names that `--allow` takes.
-pub const ALLOWABLE: [&str; 8] = [BATCH, "clocks", "damage", "dtype", "machine", "options", "recording", "tokens"];
+pub const ALLOWABLE: [&str; 9] =
+    [BATCH, "clocks", "damage", "dtype", "machine", "options", "recording", THREADS, "tokens"];
 
 /// The two cannot be compared.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -88,9 +100,9 @@ pub enum CompareError {
     /// Runs of one side differ among themselves.
     #[error("the runs of {side} are not alike: {key} is {first}, and {second}. Give runs of one thing")]
     Mixed {
-        /// The side.
+        /// `A` or `B`.
         side: &'static str,
-        /// What differs.
+        /// The fact in which its runs differ.
         key: String,
         /// One value, and the run with it.
         first: String,
@@ -100,27 +112,42 @@ pub enum CompareError {
     /// They differ in something that must not.
     #[error("these cannot be compared: {} is {a} in A, and {b} in B.{remedy}", named(.what, .key))]
     Different {
-        /// What differs.
+        /// The part of the fingerprint, by the name that `--allow` takes.
         what: &'static str,
-        /// The fact.
+        /// The fact's name in that part.
         key: String,
-        /// On side A.
+        /// Its value on side A, in words.
         a: String,
-        /// On side B.
+        /// Its value on side B, in words.
         b: String,
-        /// What to do.
+        /// A sentence, with a space before it: what makes them comparable, or that nothing does.
         remedy: String,
     },
 }
 
-/// What differs between two sides of which only the fingerprints are known.
+/// What differs between two studies, of which only the fingerprints are known. A run's threads may be what its program
+/// chose anew at this start, and are told; a study states with how many it measured, so that on a CPU others need a word
+/// (`--allow threads`).
 ///
 /// # Errors
 /// When something stands in the way of comparing them.
 pub fn comparable(a: &Fingerprint, b: &Fingerprint, options: &CompareOptions) -> Result<Vec<Difference>, CompareError> {
     let side = |fingerprint: &Fingerprint| [RunFacts { fingerprint: fingerprint.clone(), ..RunFacts::default() }];
-    let found = differences(&side(a), &side(b), &options.allow);
+    let mut found = differences(&side(a), &side(b), &options.allow);
+    let on_cpu = |of: &Fingerprint| of.device.get("device").is_none_or(|device| device == "cpu");
+    let decides = |difference: &&mut Difference| {
+        difference.what == THREADS && NUMBER_OF_THREADS.contains(&&*difference.key) && on_cpu(a) && on_cpu(b)
+    };
+    for difference in found.iter_mut().filter(decides) {
+        difference.class = Class::Warning;
+        difference.allowed = is_allowed(THREADS, &options.allow);
+    }
     stop(&found).map_or(Ok(found), Err)
+}
+
+/// Whether the user let this pass, or everything.
+fn is_allowed(what: &str, allow: &[String]) -> bool {
+    allow.iter().any(|name| name == what || name == "all")
 }
 
 /// Everything that differs between two sides; `allow` names what the user lets pass, or `all`.
@@ -136,12 +163,12 @@ pub(super) fn differences(a: &[RunFacts], b: &[RunFacts], allow: &[String]) -> V
     let build = (known(&one.build, &other.build), known(&other.build, &one.build));
     let mut add = |what, class, facts: (&Facts, &Facts), close: f64| {
         found.extend(differing(facts, close).into_iter().map(|(key, a, b)| {
-            let allowed = class == Class::Warning && allow.iter().any(|name| name == what || name == "all");
+            let allowed = class == Class::Warning && is_allowed(what, allow);
             Difference { what, class, allowed, key, a, b }
         }));
     };
     // First what makes the same program several times as fast or as slow.
-    add("threads", Class::Note, (&threads.0, &threads.1), 0.0);
+    add(THREADS, Class::Note, (&threads.0, &threads.1), 0.0);
     add("build", Class::Note, (&build.0, &build.1), 0.0);
     add("model", Class::Refused, (&one.model, &other.model), 0.0);
     add("device", Class::Refused, (&one.device, &other.device), 0.0);
@@ -264,7 +291,7 @@ pub(super) fn differing_facts(
     allow: &[String],
 ) -> Vec<Difference> {
     let class = if is_refused { Class::Refused } else { Class::Warning };
-    let allowed = !is_refused && allow.iter().any(|name| name == what || name == "all");
+    let allowed = !is_refused && is_allowed(what, allow);
     let known = differing((a, b), close).into_iter().filter(|(_, a, b)| !a.is_null() && !b.is_null());
     known.map(|(key, a, b)| Difference { what, class, allowed, key, a, b }).collect()
 }
@@ -351,6 +378,30 @@ mod tests {
         // An older run does not know.
         let found = differences(&[run(|_| ())], &with("2", "release"), &[]);
         assert!(found.iter().all(|difference| difference.what == "versions"), "{found:?}");
+    }
+
+    #[test]
+    fn studies_with_other_threads_need_a_word() {
+        let with =
+            |threads: &str| run(|f| drop(f.threads.insert("rayon_num_threads".into(), threads.into()))).fingerprint;
+        let error = comparable(&with("1"), &with("2"), &CompareOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("rayon_num_threads is 1 in A, and 2 in B"), "{error}");
+        assert!(error.contains("--allow threads"), "{error}");
+        for allow in ["threads", "all"] {
+            let found =
+                comparable(&with("1"), &with("2"), &CompareOptions::default().allow(vec![allow.into()])).unwrap();
+            assert!(found[0].allowed && found[0].class == Class::Warning, "{found:?}");
+        }
+        assert!(comparable(&with("2"), &with("2"), &CompareOptions::default()).unwrap().is_empty());
+        let pinned = |cpus: &str| run(|f| drop(f.threads.insert("cpu_affinity".into(), cpus.into()))).fingerprint;
+        let told = comparable(&pinned("0"), &pinned("1"), &CompareOptions::default()).unwrap();
+        assert_eq!(told.iter().map(|of| of.class).collect::<Vec<_>>(), [Class::Note], "as many threads elsewhere");
+        let on_gpu = |threads: &str| {
+            let mut fingerprint = with(threads);
+            fingerprint.device.insert("device".into(), "gpu".into());
+            fingerprint
+        };
+        assert!(comparable(&on_gpu("1"), &on_gpu("2"), &CompareOptions::default()).is_ok(), "the device computes");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Side {
     /// What people call it.
     pub name: String,
-    /// Its runs.
+    /// Its runs; [`compare`] refuses a side without any, and one whose runs differ in model or machine.
     pub runs: Vec<RunFacts>,
 }
 
@@ -41,7 +41,7 @@ pub struct SideInfo {
 pub struct FigureChange {
     /// Its name, from which its unit follows.
     pub name: String,
-    /// Its unit.
+    /// Unit of `a` and `b`: `ns`, `bytes`, `J`, `mJ` or `tokens/s`; empty if the name does not tell it.
     pub unit: &'static str,
     /// Which direction is the better one.
     pub better: Better,
@@ -62,7 +62,7 @@ pub struct FigureChange {
 pub struct Stacks {
     /// Side A: collapsed stack → nanoseconds.
     pub a: BTreeMap<String, f64>,
-    /// Side B.
+    /// Side B, in the same way.
     pub b: BTreeMap<String, f64>,
 }
 
@@ -79,9 +79,9 @@ pub struct Comparison {
     pub margin: f64,
     /// Probability with which an interval may miss the truth.
     pub alpha: f64,
-    /// The first side.
+    /// The side that changes are from.
     pub a: SideInfo,
-    /// The second side.
+    /// The side that changes lead to.
     pub b: SideInfo,
     /// What disturbed the machine while runs were recorded, a sentence for each side and cause.
     pub disturbed: Vec<String>,
@@ -90,7 +90,7 @@ pub struct Comparison {
     /// Whether times and counts of steps are divided by their sequences, because the sides differ in them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub per_sequence: bool,
-    /// Exact counts.
+    /// Kernels, launches, FLOPs and other counts of a step, by kind of step; compared without statistics.
     pub counts: Vec<CountChange>,
     /// Why allocations are not among them.
     pub allocations: Option<&'static str>,
@@ -98,7 +98,7 @@ pub struct Comparison {
     pub step: Option<FigureChange>,
     /// Other times, memory, energy and quality.
     pub figures: Vec<FigureChange>,
-    /// Paths that changed.
+    /// Paths with their ordinals whose self time changed, and how many were tested.
     pub paths: PathChanges,
     /// Modules, or paths without ordinals, that changed.
     pub modules: PathChanges,
@@ -107,7 +107,7 @@ pub struct Comparison {
     pub functions: Option<FunctionChanges>,
     /// Share of the named paths that may be wrong.
     pub false_discoveries: f64,
-    /// For flame graphs.
+    /// Collapsed stacks of both sides for flame graphs, means over the runs; not in the JSON.
     #[serde(skip)]
     pub stacks: Stacks,
 }

@@ -1,4 +1,4 @@
-//! Counts: exact figures that need no statistics, so they are compared before times.
+//! Counts: exact figures that need no statistics. They are shown before times, and decide where times cannot.
 
 use super::run_facts::RunFacts;
 use serde::Serialize;
@@ -24,13 +24,13 @@ pub(super) const NO_ALLOCATIONS: &str = "runs do not record the calls that alloc
 /// One count of the steps of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CountChange {
-    /// Kind of step.
+    /// Phase of the steps that it is of, or their name where no phases are marked.
     pub kind: String,
-    /// What was counted.
+    /// What was counted: `kernels`, `launches`, `copied_bytes`, `flops`, `tokens`, …
     pub name: String,
     /// For each step on side A, or for each token where the name says so; absent if A does not know it.
     pub a: Option<f64>,
-    /// On side B.
+    /// The same on side B, a mean over its runs; absent if B does not know it.
     pub b: Option<f64>,
     /// B ÷ A − 1, if both are known and A is not 0.
     pub change: Option<f64>,

@@ -13,7 +13,7 @@ const DAY_NS: i64 = 86_400_000_000_000;
 /// Figures of one day.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Day {
-    /// When, Unix nanoseconds.
+    /// When the first of its measurements was taken, Unix nanoseconds.
     pub time_ns: i64,
     /// Medians over the runs by figure, as [`figures_of`] gives them.
     pub figures: BTreeMap<String, f64>,
@@ -26,7 +26,7 @@ impl Day {
     }
 }
 
-/// Days in order.
+/// Days in order of time, each with one value of every figure that it has.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Days {
     days: Vec<Day>,
@@ -65,7 +65,7 @@ impl Days {
         by_date.into_values().map(day).collect()
     }
 
-    /// The days.
+    /// All days, the earliest first.
     pub fn days(&self) -> &[Day] {
         &self.days
     }

@@ -102,7 +102,7 @@ impl Design {
         Self { pairs: pairs.filter(|_| known && even), starts, days: None }
     }
 
-    /// Number of pairs.
+    /// Number of pairs of runs, one of each side; `None` if the runs were not taken in turns.
     pub fn pairs(&self) -> Option<usize> {
         self.pairs.as_ref().map(Vec::len)
     }
@@ -127,11 +127,11 @@ impl Scale {
 /// How a figure changed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ChangeEstimate {
-    /// The change.
+    /// B ÷ A − 1 of a figure, B − A in nanoseconds of a path: above 0 if B has more.
     pub change: f64,
     /// Lower end of its interval; absent if there are too few runs for one.
     pub low: Option<f64>,
-    /// Upper end.
+    /// Upper end of its interval; absent where `low` is.
     pub high: Option<f64>,
     /// Probability of a change at least as clear without any, at most.
     pub p: f64,
@@ -409,7 +409,7 @@ pub enum FloorSource {
     Windows,
     /// The spread between parts of A's only run; other starts of the process may differ by more.
     PartsOfA,
-    /// The user.
+    /// A share that the user gave, in place of any that was measured.
     Given,
 }
 

@@ -6,11 +6,11 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// Less is better.
+    /// Less is better: figures in ns, bytes, J or mJ, and those named as errors, such as perplexity.
     Lower,
-    /// More is better.
+    /// More is better: tokens/s and throughput, and figures named as agreement, such as accuracy.
     Higher,
-    /// That depends.
+    /// Neither name nor unit says so: a change of the figure has no outcome.
     Unknown,
 }
 

@@ -80,18 +80,18 @@ const ENGINE: &str = model_key::ENGINE.name();
 /// The fact that counts the tokens of all sequences of a request.
 pub(super) const OUTPUT_TOKENS: &str = "output_tokens";
 
-/// Facts by name.
+/// Facts by name, with their values as in JSON.
 pub type Facts = BTreeMap<String, Value>;
 
 /// What has to agree, by what follows if it does not.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Fingerprint {
-    /// Which model.
+    /// Architecture, layers, sizes, heads, vocabulary and parameters: which model it is.
     pub model: Facts,
     /// In which form its weights are.
     pub dtype: Facts,
-    /// What it runs on: `cpu`, or a GPU's name.
+    /// What kind of device it runs on: `cpu` or `gpu`; which GPU is part of the machine.
     pub device: Facts,
     /// The machine: processors and GPUs.
     pub machine: Facts,
@@ -114,7 +114,7 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// What `run.json` tells.
+    /// What `run.json` tells; shapes, tokens and clocks stay empty, as the run's tables have them.
     pub fn of(manifest: &RunManifest) -> Self {
         let pick = |from: &Facts, keys: &[&str]| -> Facts {
             let known = keys.iter().filter_map(|key| Some(((*key).to_string(), from.get(*key)?.clone())));

@@ -18,17 +18,17 @@ const OF_COUNTING: f64 = 1e6;
 /// A function whose time changed inside the intervals of a path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FunctionChange {
-    /// The rollup path.
+    /// Rollup path of the intervals that it ran in, those inside them left out.
     pub path: String,
-    /// The function.
+    /// Path of the function as far as symbols tell it, or its binary in brackets.
     pub function: String,
     /// Its crate, where that is known.
     pub crate_name: Option<String>,
     /// Its time on the CPU on side A, nanoseconds for each typical step (a mean over the runs).
     pub a_ns: f64,
-    /// On side B.
+    /// The same on side B; a run that did not keep the function counts as 0.
     pub b_ns: f64,
-    /// B less A.
+    /// `b_ns` less `a_ns`: above 0 if B takes longer.
     pub change_ns: f64,
     /// Ends of the interval of the change.
     pub interval_ns: (f64, f64),
@@ -44,7 +44,8 @@ pub struct FunctionChange {
 /// Functions that were looked at, and those that changed: from samples of call stacks.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct FunctionChanges {
-    /// Number of tests.
+    /// Functions tested, in each path by itself: those with a mean of both sides of at least 0.2 % of A's step, or more
+    /// where runs left functions out.
     pub tested: usize,
     /// Those that changed, the largest change first.
     pub changed: Vec<FunctionChange>,

@@ -12,9 +12,9 @@ const MOST_KEPT: usize = 400;
 /// rollup path, in nanoseconds for each typical step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FunctionFacts {
-    /// The rollup path.
+    /// Rollup path of the intervals that it ran in, those inside them left out.
     pub path: String,
-    /// The function.
+    /// Path of the function as far as symbols tell it, or its binary in brackets.
     pub function: String,
     /// Its crate, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

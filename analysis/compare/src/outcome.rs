@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// B is better.
+    /// B is better: the change is clear, and larger than the margin.
     Better,
     /// The two are the same, within the margin.
     Equivalent,
     /// Too few or too noisy measurements for any of the others.
     Undecided,
-    /// B is worse.
+    /// B is worse: the change is clear and larger than the margin, in times, exact counts or a gate's history.
     Worse,
 }
 
@@ -27,7 +27,7 @@ impl Outcome {
         }
     }
 
-    /// The word.
+    /// The word for it in JSON and reports, such as `equivalent`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Better => "better",
@@ -38,11 +38,11 @@ impl Outcome {
     }
 }
 
-/// What decided.
+/// Which evidence an outcome rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecidedBy {
-    /// Times.
+    /// The time of the whole step, which comes first.
     Times,
     /// Paths that clearly changed, where the time of the whole step could not decide.
     Paths,

@@ -15,26 +15,26 @@ const LEAST_SHARE: f64 = 0.005;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
-    /// The host's.
+    /// Self time on the host; a run that lacks the path counts as 0.
     Host,
-    /// The device's.
+    /// Self time on the device, between marks or as the sum of kernels; a run that lacks it counts as unknown.
     Device,
 }
 
 /// A path, or all paths of one rollup, that changed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PathChange {
-    /// Kind of step.
+    /// Phase of the steps that it is in, or their name where no phases are marked.
     pub kind: String,
     /// The path with its ordinals, or the rollup.
     pub path: String,
     /// The module that it stands for.
     pub module: Option<String>,
-    /// The clock.
+    /// The clock of all times here: a path that changed by both is two changes.
     pub clock: Clock,
     /// Self time on side A, nanoseconds for each step of its kind (a median).
     pub a_ns: f64,
-    /// On side B.
+    /// The same on side B: a median over its runs.
     pub b_ns: f64,
     /// The change in nanoseconds for each step of its kind, with its interval.
     pub estimate: ChangeEstimate,
@@ -54,7 +54,7 @@ pub struct PathChange {
 /// Paths that were looked at, and those that changed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct PathChanges {
-    /// Number of tests.
+    /// Paths tested, by each clock: those with a mean of both sides of at least 0.5 % of A's step.
     pub tested: usize,
     /// Those that changed, the largest change first.
     pub changed: Vec<PathChange>,

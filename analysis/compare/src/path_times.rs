@@ -18,7 +18,7 @@ const MOST_STEPS: usize = 2_000;
 /// Time of one path within the steps of one kind.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PathFacts {
-    /// Kind of step.
+    /// Phase of the steps that it is in, or their name where no phases are marked.
     pub kind: String,
     /// The path with its ordinals.
     pub path: String,

@@ -15,7 +15,7 @@ use candlescope_figures::reading::Pass;
 use candlescope_figures::{Analysis, StepRow};
 use candlescope_reader::Run;
 use candlescope_schema::injected::PROGRAM_STEP;
-use candlescope_schema::run::{env_key, model_key};
+use candlescope_schema::run::{Finding, env_key, model_key};
 use candlescope_schema::{Batch, KernelKind, Phase, RecordKind};
 use candlescope_work::estimate::Estimate;
 use serde::Serialize;
@@ -37,7 +37,7 @@ const OF_MODEL: [&str; 5] = [
 /// What kernels of a class take in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct ClassTime {
-    /// Kernels and copies.
+    /// Kernels of the class in a recorded step, a mean; of [`KernelClass::Copy`] also copies and memsets.
     pub kernels: f64,
     /// Their time in nanoseconds.
     pub ns: f64,
@@ -84,7 +84,7 @@ impl ProgramSteps {
 pub struct Program {
     /// What people call it.
     pub name: String,
-    /// The run.
+    /// Directory that the run was read from.
     pub dir: String,
     /// File name of a program that was recorded from outside.
     pub program: Option<String>,
@@ -94,6 +94,9 @@ pub struct Program {
     pub model: Facts,
     /// Its steps by kind, those that take the most time first.
     pub steps: Vec<ProgramSteps>,
+    /// What is wrong with the run's files, to be told.
+    #[serde(skip)]
+    pub noticed: Vec<Finding>,
 }
 
 impl Program {
@@ -144,6 +147,7 @@ impl Program {
             device: manifest.gpu_name().map(str::to_string),
             model: manifest.model.clone().into_iter().filter(|(_, value)| !value.is_null()).collect(),
             steps: found,
+            noticed: noticed.findings,
         })
     }
 
@@ -185,9 +189,9 @@ pub struct Programs {
     pub schema: u32,
     /// The kinds of steps that are compared.
     pub kinds: (String, String),
-    /// The first one.
+    /// The program that is side A of `differences` and stands first in pairs.
     pub a: Program,
-    /// The second one.
+    /// The program that is side B of `differences` and stands second in pairs.
     pub b: Program,
     /// What differs in the work of both.
     pub differences: Vec<Difference>,

@@ -6,6 +6,7 @@ use super::disturbed::disturbances_of;
 use super::fingerprint::{Fingerprint, OUTPUT_TOKENS};
 use super::function_facts::HostFacts;
 use super::path_times::{PathFacts, PathTimes};
+use super::requests_within::goodput;
 use super::sampled::Sampled;
 use super::step_times::{DeviceCounts, KindFacts, StepTimes, by_kind, kind_facts, step_times};
 use candlescope_figures::figures::Figures;
@@ -15,6 +16,7 @@ use candlescope_figures::{Analysis, Distribution, StepRow, Warmup};
 use candlescope_reader::Run;
 use candlescope_schema::metric;
 use candlescope_schema::run::{Code, Finding, Severity};
+use candlescope_work::slo::Slo;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -40,6 +42,9 @@ pub struct RunFacts {
     pub fingerprint: Fingerprint,
     /// Codes of findings that make its figures doubtful.
     pub damage: Vec<String>,
+    /// What is wrong with the run's files, to be told; a baseline does not keep it.
+    #[serde(skip)]
+    pub noticed: Vec<Finding>,
     /// What else used the machine meanwhile.
     pub disturbed: Vec<String>,
     /// Its steps by kind.
@@ -49,6 +54,9 @@ pub struct RunFacts {
     pub step_ns: Option<Sampled>,
     /// Further figures by name; the unit and the better direction follow from the name.
     pub figures: BTreeMap<String, Sampled>,
+    /// Requests a second that kept all limits; `None` where no limits were given, or no request was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goodput: Option<f64>,
     /// Time of each path.
     pub paths: Vec<PathFacts>,
     /// Collapsed stacks with their nanoseconds for each step.
@@ -59,8 +67,13 @@ pub struct RunFacts {
 }
 
 impl RunFacts {
-    /// Reads a run.
+    /// Reads a run; steps and requests of the warm-up are left out of times, counts and tokens.
     pub fn of(run: &Run) -> Self {
+        Self::within(run, None)
+    }
+
+    /// The same with its [`goodput`](Self::goodput), if there are limits.
+    pub fn within(run: &Run, limits: Option<&Slo>) -> Self {
         let (known, rows) = RunContents::read(run);
         let mut pass = Figures::of(&known);
         let (mut paths, mut counts) = {
@@ -91,10 +104,12 @@ impl RunFacts {
             fingerprint: fingerprint(&analysis, &steps),
             disturbed: disturbances_of(&analysis),
             damage: damage.map(|finding| finding.code.as_str().to_string()).collect(),
+            noticed: analysis.noticed.clone(),
             paths: paths.finish(|kind| kinds.contains_key(kind), &parts),
             kinds: kind_facts(&counts, &kinds, &parts),
             step_ns,
             figures: figures(&analysis),
+            goodput: limits.and_then(|limits| goodput(&analysis.latency, limits)),
             stacks,
             host: analysis.host.as_ref().and_then(|host| HostFacts::of(host, per_step)),
         }

@@ -19,7 +19,7 @@ const REQUESTS: usize = 4;
 /// The steps of one kind: of a phase, or of a name where no phases are marked.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct KindFacts {
-    /// Measured steps.
+    /// How many steps were measured, those of the warm-up left out.
     pub steps: u64,
     /// Median duration on the host in nanoseconds.
     pub host_ns: Sampled,

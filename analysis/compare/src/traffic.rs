@@ -4,7 +4,7 @@ use super::change_points::median;
 use super::windowed::Windowed;
 use serde::Serialize;
 
-/// Requests a second.
+/// Name that [`TrafficChange`] has for the requests a second: the load that the server was under.
 pub const REQUESTS: &str = "requests_per_s";
 /// Prompt tokens of a request.
 pub const PROMPT_TOKENS: &str = "prompt_tokens";
@@ -21,7 +21,7 @@ const FOLLOW_LOAD: [&str; 2] = ["working_tps", "energy_per_token_j"];
 /// What was asked of the server before and now.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrafficChange {
-    /// Its name.
+    /// What was asked: [`REQUESTS`], [`PROMPT_TOKENS`] or [`OUTPUT_TOKENS`].
     pub name: String,
     /// Median of the windows before.
     pub a: f64,

@@ -37,7 +37,7 @@ pub struct ServerWindows {
 /// A figure and how it changed from the windows before.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WindowedChange {
-    /// The change.
+    /// From the median of the windows before to the median of the one that is judged, and its outcome.
     #[serde(flatten)]
     pub change: FigureChange,
     /// Windows before that have it.
@@ -50,11 +50,11 @@ pub struct WindowedChange {
 /// A path's share of its step and how it changed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LayerChange {
-    /// The path.
+    /// The path as the server's metrics name it, the name of its step first.
     pub path: String,
     /// Median of its share in the windows before.
     pub a: f64,
-    /// Its share now.
+    /// Its share in the window that is judged.
     pub b: f64,
     /// The ratio less one, with its interval.
     pub estimate: ChangeEstimate,

@@ -29,7 +29,6 @@ impl Analysis {
     /// The figures of rows that were read, judged.
     pub fn finish(figures: Figures<'_>, noticed: &Noticed) -> Self {
         let has_manifest = figures.known.run.manifest().is_some();
-        let (analysis, seen) = figures.finish(noticed);
-        verdict(analysis, has_manifest, seen)
+        verdict(figures.finish(noticed), has_manifest)
     }
 }

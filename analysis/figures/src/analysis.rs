@@ -2,13 +2,13 @@
 
 use super::account::Account;
 use super::{
-    Device, Energy, Gpu, HostTime, Intervals, Kernels, KernelsByPath, Latency, Layer, Memory, Operator, Phases, Price,
-    Sampling, Shares, StepSeries, Tokens, Tree, Warmup,
+    Device, Energy, Gpu, GraphShapes, HostTime, Intervals, Kernels, KernelsByPath, Latency, Layer, Memory, Operator,
+    Phases, Price, Sampling, Shares, StepSeries, Tokens, Tree, Warmup,
 };
 use crate::advice::Diagnosis;
 use crate::chosen_device::ChosenDevice;
 use crate::sensitivity::Criticality;
-use candlescope_schema::run::{Code, RunManifest, Verdict};
+use candlescope_schema::run::{Code, Finding, RunManifest, Verdict};
 use std::collections::BTreeMap;
 
 /// Everything that is known about a run, in figures. Times are nanoseconds unless a name says otherwise.
@@ -56,6 +56,8 @@ pub struct Analysis {
     pub series: Vec<StepSeries>,
     /// Numbered siblings such as a decoder's layers, in order of path.
     pub layers: Vec<Layer>,
+    /// Shapes of CUDA graphs, where steps left theirs.
+    pub graph_shapes: GraphShapes,
     /// What the host did inside intervals, if stacks were sampled.
     pub host: Option<HostTime>,
     /// What steps take where something is made slower, by experiment; empty if there was none.
@@ -66,6 +68,8 @@ pub struct Analysis {
     pub account: Option<Account>,
     /// Kernels of an Nsight Systems profile, if one was given.
     pub nsys: Option<KernelsByPath>,
+    /// What is wrong with the run's files: damage and limits. The verdict has it as well.
+    pub noticed: Vec<Finding>,
     /// Whether all this can be trusted.
     pub verdict: Verdict,
 }

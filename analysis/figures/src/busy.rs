@@ -39,13 +39,13 @@ pub struct Busy {
     pub launch_overhead: GapSum,
     /// Gaps for which the clocks are not exact enough to tell whether the host caused them.
     pub uncertain: GapSum,
-    /// All other gaps.
+    /// All other gaps: launched early enough but delayed by something else, or nothing is known about the launch.
     pub other: GapSum,
     /// Wall time that is neither busy nor a gap: before the first kernel starts and after the last ends.
     pub unattributed_ns: u64,
-    /// Kernels.
+    /// Kernels that these steps launched, on all these GPUs; each kernel of a CUDA graph counts.
     pub launches: u64,
-    /// Copies and memsets.
+    /// Copies in any direction and memsets that these steps launched, on all these GPUs.
     pub copies: u64,
     /// From the end of the launching call to the start on the device, of kernels, in nanoseconds; without its samples.
     pub queue_delay: Option<Distribution>,

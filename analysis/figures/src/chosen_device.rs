@@ -5,9 +5,9 @@ use candlescope_schema::run::{RunManifest, option_key};
 /// What the option `device` of a run says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChosenDevice {
-    /// The processors.
+    /// The processors: the option is the word `cpu`.
     Cpu,
-    /// A GPU, whichever.
+    /// A GPU, whichever: the option begins with `cuda` or `gpu`.
     Gpu,
     /// Nothing, or a word that is not known here: programs of others need not have such an option.
     Unsaid,

@@ -7,9 +7,9 @@ use serde::Serialize;
 pub struct Definition {
     /// Stable name, the key in `metrics.json`.
     pub key: &'static str,
-    /// Name for people.
+    /// Name that reports show to people, for example `Time to first token (TTFT)`.
     pub title: &'static str,
-    /// Unit in `metrics.json`.
+    /// Unit of the values in `metrics.json`: `ns`, `ratio`, `tokens/s`, …
     pub unit: &'static str,
     /// `measured` (read off a clock or sensor), `derived` (computed from measured and analytic figures) or `datasheet`.
     pub label: &'static str,

@@ -11,7 +11,7 @@ use candlescope_schema::run::RunManifest;
 /// allocated while the model loads.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Device {
-    /// UUID.
+    /// UUID that its samples were recorded under.
     pub uuid: String,
     /// Name, if the run has it.
     pub name: Option<String>,

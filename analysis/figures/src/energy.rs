@@ -82,17 +82,17 @@ fn per_token(energy: &Joules, tokens: Option<u64>) -> Option<(f64, Option<f64>)>
 /// What energy is attributed to. Requests and steps are ordered by start.
 #[derive(Debug)]
 pub struct EnergyScope<'a> {
-    /// All requests.
+    /// All requests of the run, warm-up included, without those that an experiment made slower.
     pub requests: &'a [RequestRecord],
     /// When experiments went on: a GPU does not rest then.
     pub experiments: &'a [(i64, i64)],
-    /// All steps.
+    /// All recorded steps of the model, those of the warm-up included.
     pub steps: &'a [StepRow],
-    /// These by phase.
+    /// Measured steps by phase or name; each row that is not inside another one gets its energy.
     pub phases: &'a Phases,
     /// Tokens of the measured requests.
     pub latency: &'a Latency,
-    /// The warm-up.
+    /// Which requests and steps are warm-up, and when nothing else ran.
     pub warmup: &'a Warmup,
     /// When the session began, Unix nanoseconds, where known.
     pub started_ns: Option<i64>,
@@ -124,7 +124,7 @@ struct Readings {
 }
 
 impl EnergyPass {
-    /// Takes one sample.
+    /// Takes one sample of [`POWER`] or [`ENERGY`]; those of other metrics are ignored.
     pub fn add(&mut self, sample: &SampleRecord) {
         if sample.metric != ENERGY && sample.metric != POWER {
             return;

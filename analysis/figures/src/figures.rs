@@ -2,6 +2,7 @@
 
 use super::application::Application;
 use super::energy::{self, EnergyPass};
+use super::graph_shapes::GraphShapes;
 use super::host_time::{NOT_OF_SAMPLES, NOT_OF_STACKS, StackPass, StepTimes};
 use super::int_map::IntSet;
 use super::intervals::IntervalPass;
@@ -19,12 +20,12 @@ use super::{
 };
 use candlescope_reader::left_out;
 use candlescope_reader::limits::Limit;
-use candlescope_schema::run::{Finding, Verdict};
+use candlescope_schema::run::Verdict;
 use candlescope_schema::stretches::difference;
 use candlescope_schema::{Batch, KernelRecord, RecordKind, RequestRecord, SampleRecord, SpanRecord, StackSampleRecord};
 use std::borrow::Cow;
 
-/// Columns of intervals that no figure comes from, and no replay.
+/// Columns of intervals that no figure comes from, and no replay. By the last one only graphs that steps left are looked up.
 pub const NOT_OF_SPANS: &[&str] =
     &["host", "rank", "trace_id", "phase", "depth", "tokens", "context_len", "batch", "shape"];
 /// Columns of kernels that no figure comes from, and no replay.
@@ -65,6 +66,7 @@ pub struct Figures<'k> {
     room: u64,
     spans: IntervalPass,
     layers: LayerPass,
+    graph_shapes: GraphShapes,
     host: StackPass,
     step_times: StepTimes,
 }
@@ -94,6 +96,7 @@ impl<'k> Figures<'k> {
             room: limits.get(Limit::Kernels),
             spans,
             layers: LayerPass::default(),
+            graph_shapes: GraphShapes::of(counted()),
             host: StackPass::default(),
             step_times: StepTimes::of(counted()),
             steps,
@@ -123,6 +126,9 @@ impl<'k> Figures<'k> {
             self.spans.add_warmup(span);
             return;
         }
+        if self.graph_shapes.wants_intervals() {
+            self.graph_shapes.add(span);
+        }
         // One stall in a layer is not what the layer takes. Time on the device is sampled, and stalls less.
         if span.gpu.is_some() || self.spans.place(span.step).is_some() {
             self.layers.add(span);
@@ -145,8 +151,8 @@ impl<'k> Figures<'k> {
         }
     }
 
-    /// All figures, without the verdict; and what was noticed on the way.
-    pub fn finish(self, noticed: &Noticed) -> (Analysis, Vec<Finding>) {
+    /// All figures, without the verdict.
+    pub fn finish(self, noticed: &Noticed) -> Analysis {
         let Self { known, steps, mut warmup, .. } = self;
         let (run, requests, mut manifest) = (known.run, &known.requests, known.manifest.clone());
         let measured = warmup.measured(&steps);
@@ -170,10 +176,7 @@ impl<'k> Figures<'k> {
             }
         }
         let phases = Phases::of(&measured_requests, &measured, &intervals, &covered, warmup.alone());
-        let mut host = self.host.finish(manifest.stacks.as_ref());
-        if let Some(host) = &mut host {
-            host.raise_off_cpu(&self.step_times);
-        }
+        let host = self.host.finish(manifest.stacks.as_ref());
         let tree = Tree::of(&intervals);
         let (kernels, recorded) = self.kernels.finish(&intervals);
         let with_kernels = recorded.numbers();
@@ -207,18 +210,18 @@ impl<'k> Figures<'k> {
             let rows = noticed.rows[&kind];
             (kind.table(), if kind == RecordKind::Kernel { rows.min(most_kernels) } else { rows })
         });
-        let mut seen = noticed.findings.clone();
+        let mut noticed = noticed.findings.clone();
         if kernel_rows > most_kernels {
-            seen.push(left_out(run.limits(), Limit::Kernels, RecordKind::Kernel, run.rows(RecordKind::Kernel)));
+            noticed.push(left_out(run.limits(), Limit::Kernels, RecordKind::Kernel, run.rows(RecordKind::Kernel)));
         }
         if intervals.let_go_early > 0 {
             let effect = format!(
                 "{} were counted before all their parents and children were known, so self times may be too large",
                 intervals.let_go_early
             );
-            seen.push(run.limits().reached(Limit::OpenIntervals).finding("table `spans`", &effect));
+            noticed.push(run.limits().reached(Limit::OpenIntervals).finding("table `spans`", &effect));
         }
-        let analysis = Analysis {
+        Analysis {
             dir: run.dir().to_path_buf(),
             rows: rows.into(),
             file_bytes: RecordKind::ALL.map(|kind| (kind.table(), run.bytes(kind))).into(),
@@ -239,15 +242,16 @@ impl<'k> Figures<'k> {
             price: Price::of(&manifest),
             series: StepSeries::all(&measured, &with_kernels),
             layers: self.layers.finish(),
+            graph_shapes: self.graph_shapes.finish(),
             host,
             sensitivity: sensitivity(&known.perturbations),
             diagnosis: None,
             account: None,
             nsys: None,
             manifest,
+            noticed,
             verdict: Verdict::default(),
-        };
-        (analysis, seen)
+        }
     }
 }
 
@@ -258,6 +262,7 @@ impl Pass for Figures<'_> {
 
     fn unread(&self, table: RecordKind) -> &'static [&'static str] {
         match table {
+            RecordKind::Span if self.graph_shapes.wants_intervals() => &NOT_OF_SPANS[..NOT_OF_SPANS.len() - 1],
             RecordKind::Span => NOT_OF_SPANS,
             RecordKind::Kernel => NOT_OF_KERNELS,
             RecordKind::Stack => NOT_OF_STACKS,
@@ -275,6 +280,6 @@ impl Pass for Figures<'_> {
     }
 
     fn end(&mut self) {
-        self.host.end();
+        self.host.end(&self.step_times);
     }
 }

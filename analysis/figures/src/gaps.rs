@@ -35,7 +35,7 @@ pub enum Gap {
     /// The device had run out of work before the call that launched the next one had returned. The gap has two parts: until
     /// then the device waited for the host, afterwards for the launch to arrive.
     HostBound,
-    /// Shorter than [`LAUNCH_OVERHEAD_NS`].
+    /// Shorter than [`LAUNCH_OVERHEAD_NS`] or another limit that was asked for, and neither host-bound nor uncertain.
     LaunchOverhead,
     /// The end of the launch and the moment when the device ran out of work are closer together than the error bound of
     /// the clocks: which came first is not known.
@@ -48,7 +48,7 @@ pub enum Gap {
 /// Number and sum of gaps of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct GapSum {
-    /// How many.
+    /// Number of gaps that were added, of one device or of several together.
     pub n: u64,
     /// How long together, in nanoseconds.
     pub ns: u64,
@@ -78,9 +78,9 @@ impl GapSum {
 /// A stretch of time in which a device worked without a break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// Its start.
+    /// Start of its first work on the device, Unix nanoseconds.
     pub start_ns: i64,
-    /// Its end.
+    /// End of the work in it that ended last, Unix nanoseconds.
     pub end_ns: i64,
     /// When the device could have begun the first work in it.
     pub ready_ns: Option<i64>,

@@ -51,9 +51,9 @@ pub struct GpuKind {
 /// GPU time of the steps that have it from one source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Elapsed {
-    /// What measured it.
+    /// Marks in the stream, whose time includes gaps in the queue, or recorded kernels.
     pub source: GpuSource,
-    /// Steps measured.
+    /// Steps of the kind with GPU time from this source, without warm-up.
     pub measured: u64,
     /// Sum of their GPU time in nanoseconds.
     pub measured_ns: u64,

@@ -104,7 +104,7 @@ pub fn source_name(source: GpuSource) -> &'static str {
 pub struct Sampled<'a> {
     /// Index of its parent.
     pub parent: Option<usize>,
-    /// All its intervals.
+    /// All its intervals, measured or not: what the measured ones are raised to.
     pub calls: u64,
     /// What was measured for them.
     pub sums: &'a GpuBySource,

@@ -14,9 +14,9 @@ pub enum KernelClass {
     Attention,
     /// A softmax by itself, as where attention is not one kernel.
     Softmax,
-    /// RMSNorm, LayerNorm.
+    /// RMSNorm, LayerNorm, GroupNorm, batch norm; a kernel of `rsqrt` counts as part of one.
     Norm,
-    /// Rotary positions.
+    /// Rotary positions; PyTorch's kernels of a sine or cosine count as theirs.
     Rotary,
     /// Activation functions, with the product that follows.
     Activation,
@@ -28,7 +28,7 @@ pub enum KernelClass {
     Gather,
     /// The choice of a token: sorting, top-k, argmax, random numbers.
     Sampling,
-    /// Copies, concatenations, fills.
+    /// Copies, concatenations, transpositions and fills; a copy that converts is [`KernelClass::Cast`].
     Copy,
     /// Conversions of element types.
     Cast,
@@ -36,7 +36,7 @@ pub enum KernelClass {
     Dequantise,
     /// Exchange with other devices.
     Communication,
-    /// Nothing is known.
+    /// No rule of [`KernelClass::of`] matches the kernel's name.
     Other,
 }
 

@@ -7,7 +7,7 @@ use crate::kernel_class::KernelClass;
 pub enum KernelFamily {
     /// Multiplies matrices, or convolves.
     Matrix,
-    /// Converts element types.
+    /// Only converts element types, copies that convert included.
     Cast,
     /// Only moves data: copies, concatenations, fills.
     Move,
@@ -20,7 +20,7 @@ pub enum KernelFamily {
 }
 
 impl KernelFamily {
-    /// By name.
+    /// By the kernel's name, as [`KernelClass::of`] reads it.
     pub fn of(name: &str) -> Self {
         match KernelClass::of(name) {
             KernelClass::Gemm | KernelClass::Attention => Self::Matrix,

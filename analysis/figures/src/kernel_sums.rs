@@ -45,15 +45,15 @@ pub struct Kernels {
 /// All kernels of one name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelRow {
-    /// Demangled name.
+    /// Demangled name; its launches on all GPUs and of all launch shapes are this one row.
     pub name: Arc<str>,
     /// How often it ran.
     pub count: u64,
     /// Sum of its time in nanoseconds.
     pub total_ns: u64,
-    /// Mean in nanoseconds.
+    /// Mean time of one launch on the device, in nanoseconds: `total_ns` ÷ `count`.
     pub mean_ns: f64,
-    /// Median in nanoseconds.
+    /// Median time of one launch on the device, in nanoseconds.
     pub p50_ns: f64,
     /// 95th percentile in nanoseconds; `None` below [`P95_FROM`] kernels.
     pub p95_ns: Option<f64>,
@@ -66,11 +66,11 @@ pub struct KernelRow {
 pub struct KernelPathRow {
     /// Path without ordinals; `None` for work launched outside every recorded interval.
     pub path: Option<String>,
-    /// Kernels.
+    /// Kernels that its intervals launched themselves, those that a CUDA graph launched included.
     pub kernels: u64,
     /// Of these, the ones that had a launch of their own: those of a CUDA graph have one together.
     pub launched: u64,
-    /// Copies and memsets.
+    /// Copies in any direction and memsets that its intervals launched themselves.
     pub copies: u64,
     /// Intervals of the path in recorded steps.
     pub calls: u64,
@@ -92,7 +92,7 @@ pub struct KernelPathRow {
 pub struct CopyRow {
     /// `htod`, `dtoh`, `dtod`, …, or `memset`.
     pub direction: Arc<str>,
-    /// How many.
+    /// Copies or memsets on all GPUs, without warm-up and what ran before the first step.
     pub count: u64,
     /// Bytes moved or set; `None` if no record has them.
     pub bytes: Option<u64>,

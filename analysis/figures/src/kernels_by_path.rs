@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// A number of kernels and the sum of their durations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KernelSum {
-    /// Kernels.
+    /// Kernels of the profile that were summed up; a CUDA graph that was traced as a whole counts once per launch.
     pub kernels: u64,
     /// Sum of their durations in nanoseconds.
     pub ns: u64,
@@ -36,7 +36,7 @@ impl KernelSum {
 /// The kernels of one path without ordinals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathKernels {
-    /// Path without ordinals.
+    /// Rollup path that the run gives these intervals: from the step down, without ordinals.
     pub path: String,
     /// Intervals of the path that are in the profile.
     pub intervals: u64,
@@ -66,7 +66,7 @@ pub struct Comparison {
 /// A profile's kernels by path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelsByPath {
-    /// The profile's file.
+    /// SQLite export of Nsight Systems that the profile was read from.
     pub file: PathBuf,
     /// Version of Nsight Systems.
     pub version: Option<String>,

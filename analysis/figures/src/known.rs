@@ -12,7 +12,7 @@ use candlescope_schema::{HostNs, PerturbationRecord, RecordKind, RequestRecord};
 /// A run's manifest, steps and requests.
 #[derive(Debug)]
 pub struct RunContents<'r> {
-    /// The run.
+    /// The open run that all of this was read from.
     pub run: &'r Run,
     /// `run.json`, or defaults if there is none.
     pub manifest: RunManifest,
@@ -20,7 +20,7 @@ pub struct RunContents<'r> {
     pub steps: Vec<StepRow>,
     /// All requests, in the order in which they began, without those that an experiment made slower.
     pub requests: Vec<RequestRecord>,
-    /// Stretches of experiments.
+    /// Stretches of experiments, delayed ones and their controls, in the order of reading.
     pub perturbations: Vec<PerturbationRecord>,
     /// When experiments went on, from and to, as far as it is known: work that has no rows ran then.
     pub experiments: Vec<(i64, i64)>,
@@ -46,7 +46,7 @@ impl<'r> RunContents<'r> {
         requests.sort_by_key(|request| (request.host_start, request.request));
         steps.sort_by_key(|step| (step.start_ns, step.step));
         let manifest = run.manifest().cloned().unwrap_or_default();
-        (Self { run, manifest, steps, requests, perturbations, experiments }, Rows::new(batches, run.findings()))
+        (Self { run, manifest, steps, requests, perturbations, experiments }, Rows::new(batches))
     }
 
     /// How far the clocks of host and device may be apart.

@@ -46,12 +46,12 @@ pub struct Latency {
     pub outcomes: BTreeMap<Option<Outcome>, usize>,
 }
 
-/// One request's figures.
+/// Latency, tokens and rates of one request, by its own record or, where that does not say, by its steps.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RequestFigures {
     /// Number of the request.
     pub request: u64,
-    /// `gen_ai.request.model`.
+    /// `gen_ai.request.model` of the request's record: what the program calls the model.
     pub model: String,
     /// Whether it is warm-up.
     pub warmup: bool,

@@ -19,7 +19,7 @@ const ONE_IN: usize = 50;
 /// Fewest launches of a kind.
 const FEWEST: usize = 20;
 
-/// What is launched.
+/// What a call launches, by what the host has to prepare for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Launched {
     /// A product of matrices.
@@ -28,12 +28,12 @@ pub enum Launched {
     Strided,
     /// The sum of a product that cuBLAS divided, which it launches right after the product.
     Divided,
-    /// Any other kernel.
+    /// Any other kernel: no product, no sum of a divided one, and no upload right before it.
     Plain,
 }
 
 impl Launched {
-    /// All of them.
+    /// Every kind of launch once, in the order in which medians are kept.
     pub const ALL: [Self; 4] = [Self::Plain, Self::Product, Self::Strided, Self::Divided];
 
     /// As files call it.

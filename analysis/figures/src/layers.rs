@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct Layer {
     /// Path with its ordinal: the last element is the only one that has one.
     pub path: Arc<PathInfo>,
-    /// Intervals.
+    /// Intervals that were added: of a run's figures, those in usual steps or with time on the device.
     pub calls: u64,
     /// Of these, the ones that a CUDA graph replayed: they have rows in steps with recorded kernels only, and no time on the host.
     pub replayed: u64,

@@ -24,13 +24,13 @@ pub struct Series {
     pub device: String,
     /// Name of the metric.
     pub metric: String,
-    /// Its unit.
+    /// Unit of all values here, as the samples state it.
     pub unit: String,
-    /// Samples taken.
+    /// Samples of the whole run, those outside steps included.
     pub n: u64,
-    /// Smallest value.
+    /// Smallest value of the whole run, loading and warm-up included.
     pub min: f64,
-    /// Largest value.
+    /// Largest value of the whole run, loading and warm-up included.
     pub max: f64,
     /// First value by time.
     pub first: f64,
@@ -49,20 +49,20 @@ pub struct Series {
 /// Samples of a metric that were taken while at least one measured step ran, without loading, warm-up and idle time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InSteps {
-    /// How many.
+    /// Samples while measured steps ran; at least one.
     pub n: u64,
-    /// Smallest value.
+    /// Smallest of these samples, in the series' unit.
     pub min: f64,
     /// Mean of the samples.
     pub mean: f64,
-    /// Largest value.
+    /// Largest of these samples, in the series' unit.
     pub max: f64,
 }
 
 /// The most memory that the process held, and the source of that figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PeakResident {
-    /// Bytes.
+    /// Largest resident memory of the process in bytes, loading and warm-up included.
     pub bytes: f64,
     /// Whether it is the operating system's high-water mark, which includes peaks between two samples; if not, it is
     /// the largest sample.
@@ -128,7 +128,7 @@ impl MemoryPass {
         Self { steps, series: BTreeMap::new() }
     }
 
-    /// Takes one sample.
+    /// Takes one sample, of any metric and device: each pair of these becomes a series.
     pub fn add(&mut self, sample: &SampleRecord) {
         let (time, value) = (sample.time.0, sample.value);
         let series = self.series.entry((sample.device.to_string(), sample.metric)).or_insert_with(|| Collecting {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Member<'a> {
     /// Its position among all paths.
     pub path: usize,
-    /// Its rollup path.
+    /// Its rollup path, whose parts decide which group it is in.
     pub rollup: &'a str,
     /// Whether it stands for a module.
     pub is_module: bool,

@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 /// One operator: all intervals of one rollup path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operator {
-    /// Path without ordinals.
+    /// Rollup path: from the step down, without ordinals. No two rows share one.
     pub path: String,
-    /// `tracing` target.
+    /// `tracing` target (module path) of the first span that was read of it.
     pub target: String,
-    /// Intervals.
+    /// Intervals in measured steps, entered on the host or replayed by a CUDA graph.
     pub calls: u64,
     /// Of these, the ones that were entered on the host, not replayed by a CUDA graph.
     pub entered: u64,
@@ -23,9 +23,9 @@ pub struct Operator {
     pub self_ns: u64,
     /// Sum of durations in nanoseconds.
     pub total_ns: u64,
-    /// Shortest interval.
+    /// Shortest duration of an entered interval on the host, in nanoseconds; 0 if none was entered.
     pub min_ns: u64,
-    /// Longest interval.
+    /// Longest duration of an entered interval on the host, in nanoseconds; 0 if none was entered.
     pub max_ns: u64,
     /// `self_ns` ÷ the time of all steps; adds up to 1 over the table.
     pub self_share: f64,
@@ -37,7 +37,7 @@ pub struct Operator {
     pub gflops: Option<f64>,
     /// Bytes/s with activations over `total_ns`, in 10⁹.
     pub gbytes: Option<f64>,
-    /// Element types seen.
+    /// Element types that its intervals state, each once, in the order of reading; empty if none states one.
     pub dtypes: Vec<String>,
     /// GPU time, if any of its intervals has it from the source that the table shows.
     pub gpu: Option<OperatorGpu>,
@@ -64,7 +64,7 @@ pub fn add_waits(operators: &mut [Operator], kernels: &Kernels) {
 /// GPU time of an operator. Totals over all its intervals are estimated from the measured ones: see `gpu_time.rs`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OperatorGpu {
-    /// What measured it.
+    /// Marks in the stream or recorded kernels: the same in all rows of a table, see [`shown_source`].
     pub source: GpuSource,
     /// Intervals that the mean is over: with marks, those that have them; with kernels, those in steps whose kernels
     /// were recorded.

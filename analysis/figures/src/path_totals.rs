@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 pub struct PathTotals {
     /// The path from the step down, without ordinals.
     pub rollup: String,
-    /// Own name.
+    /// Name of its span, without an ordinal, also where the rollup ends with a module's name.
     pub name: String,
-    /// `tracing` target.
+    /// `tracing` target (module path) of the first span that was read of it.
     pub target: String,
     /// Whether its intervals stand for a module of the model: then the rollup is the module's name.
     pub is_module: bool,
     /// Rollup of the interval it was entered in, if there is one and it is always the same.
     pub parent: Option<String>,
-    /// Number of intervals.
+    /// Intervals in measured steps, entered on the host or replayed; warm-up is left out.
     pub calls: u64,
     /// Of these, the ones that a CUDA graph replayed, which have no time on the host. They have rows only in steps whose kernels
     /// were recorded.
@@ -28,9 +28,9 @@ pub struct PathTotals {
     pub total_ns: u64,
     /// The same less the durations of their children.
     pub self_ns: u64,
-    /// Shortest one.
+    /// Shortest duration on the host in nanoseconds, less warm-up inside; `u64::MAX` if all were replayed.
     pub min_ns: u64,
-    /// Longest one.
+    /// Longest duration on the host in nanoseconds, less warm-up inside; 0 if all were replayed.
     pub max_ns: u64,
     /// Work annotated on the intervals themselves.
     pub work: StatedWork,
@@ -44,7 +44,7 @@ pub struct PathTotals {
     pub gpu: GpuBySource,
     /// The same by group of steps; empty if there is none, else 16 long.
     pub gpu_groups: Vec<GpuBySource>,
-    /// Element types seen.
+    /// Element types that its intervals state, each once, in the order of reading; empty if none states one.
     pub dtypes: Vec<String>,
     /// What their threads did in them, as far as it is known.
     pub threads: ThreadTimes,
@@ -55,11 +55,11 @@ pub struct PathTotals {
 pub struct ThreadTimes {
     /// Duration of the intervals of which it is known.
     pub known_ns: u64,
-    /// On a CPU.
+    /// Part of `known_ns` in which the threads ran on a CPU.
     pub cpu_ns: u64,
     /// Ready, while another thread had the CPU.
     pub preempted_ns: u64,
-    /// Waiting.
+    /// Part of `known_ns` in which the threads waited: for a lock, another thread, a file or a device.
     pub blocked_ns: u64,
     /// Duration of the intervals whose page faults are known, and these.
     pub faults_known_ns: u64,
@@ -148,7 +148,7 @@ pub struct Intervals {
     pub paths: Vec<PathTotals>,
     /// The usual steps of each kind, whose intervals [`PathTotals::usual`] has.
     pub usual: Vec<UsualSteps>,
-    /// Intervals in steps.
+    /// Intervals in steps, entered or replayed, without those of warm-up and of the application's own steps.
     pub count: u64,
     /// Entries of request spans, which stand above steps and are not part of them.
     pub above_steps: u64,

@@ -37,7 +37,7 @@ pub struct PhaseRow {
     pub is_phase: bool,
     /// The steps around these, if they are not outermost: their time is part of those steps' time.
     pub inside: Option<String>,
-    /// Number of steps.
+    /// Measured steps with a record; steps that a schedule left out do not count.
     pub steps: u64,
     /// Sum of their durations in nanoseconds.
     pub total_ns: u64,
@@ -48,7 +48,7 @@ pub struct PhaseRow {
     pub union_ns: u64,
     /// Steps open at once, on average over that time.
     pub steps_at_once: Option<f64>,
-    /// Intervals in them.
+    /// Intervals recorded in them, themselves included, without those that a CUDA graph replayed.
     pub intervals: u64,
     /// Tokens processed: new tokens of sequences that go on if all steps state them, else all tokens. `None` if a step
     /// does not say.
@@ -59,7 +59,7 @@ pub struct PhaseRow {
     pub rate_errors: Option<RateErrors>,
     /// Work of all of them; a figure is `None` if a step does not state it.
     pub work: StatedWork,
-    /// FLOP/s in 10⁹.
+    /// Analytic FLOP/s over `union_ns`, in 10⁹; `None` if a step does not state its FLOPs.
     pub gflops: Option<f64>,
     /// Executed FLOP/s in 10⁹.
     pub gflops_executed: Option<f64>,
@@ -76,7 +76,7 @@ pub struct PhaseRow {
 /// GPU time of steps, from the source that most of them have; [`Gpu`](super::Gpu) has all sources.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PhaseGpu {
-    /// What measured it.
+    /// Marks in the stream or recorded kernels; kernels if both have as many steps.
     pub source: GpuSource,
     /// Steps that have it.
     pub steps: u64,

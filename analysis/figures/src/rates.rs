@@ -20,11 +20,11 @@ const FEWEST_WINDOWS: usize = 6;
 pub struct RateErrors {
     /// Windows with such steps.
     pub windows: u64,
-    /// Of tokens/s.
+    /// Of tokens/s, of the tokens that count for throughput.
     pub tokens: Option<f64>,
-    /// Of FLOP/s.
+    /// Of FLOP/s that the model needs, without masked work.
     pub flops: Option<f64>,
-    /// Of executed FLOP/s.
+    /// Of executed FLOP/s, masked work included.
     pub flops_executed: Option<f64>,
     /// Of bytes/s of weights and KV cache.
     pub bytes: Option<f64>,

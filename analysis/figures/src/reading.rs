@@ -30,6 +30,7 @@ pub trait Pass: Send {
 
 /// What was noticed while a run was opened and its rows were read.
 #[derive(Debug)]
+#[must_use = "figures of a damaged run are wrong without a word of it"]
 pub struct Noticed {
     /// Damage and limits, first those that opening it showed.
     pub findings: Vec<Finding>,
@@ -39,11 +40,7 @@ pub struct Noticed {
 
 /// The rows of a run that were not read yet.
 #[derive(Debug)]
-pub struct Rows<'r> {
-    batches: Batches<'r>,
-    /// What opening the run showed.
-    opened: &'r [Finding],
-}
+pub struct Rows<'r>(Batches<'r>);
 
 /// Tables in the order in which they are read.
 const ORDER: [RecordKind; 5] =
@@ -54,8 +51,8 @@ const ORDER: [RecordKind; 5] =
 const BEHIND: usize = 2;
 
 impl<'r> Rows<'r> {
-    pub(super) fn new(batches: Batches<'r>, opened: &'r [Finding]) -> Self {
-        Self { batches, opened }
+    pub(super) fn new(batches: Batches<'r>) -> Self {
+        Self(batches)
     }
 
     /// Gives the rows to all passes: this thread decodes, so that what it needs for that comes from the memory that opening
@@ -63,7 +60,7 @@ impl<'r> Rows<'r> {
     pub fn to(self, passes: &mut [&mut dyn Pass]) -> Noticed {
         let tables: Vec<RecordKind> =
             ORDER.into_iter().filter(|table| passes.iter().any(|pass| pass.tables().contains(table))).collect();
-        let mut batches = self.batches.of_tables(&tables);
+        let mut batches = self.0.of_tables(&tables);
         for table in tables {
             let mut readers = passes.iter().filter(|pass| pass.tables().contains(&table));
             let mut unread = readers.next().map_or(Vec::new(), |pass| pass.unread(table).to_vec());
@@ -88,7 +85,7 @@ impl<'r> Rows<'r> {
         });
         Noticed {
             rows: RecordKind::ALL.into_iter().map(|table| (table, batches.records(table))).collect(),
-            findings: [self.opened, &batches.findings()].concat(),
+            findings: batches.findings(),
         }
     }
 }

@@ -20,11 +20,11 @@ pub const AGREES_WITHIN: f64 = 0.1;
 pub struct Criticality {
     /// What was made slower, as it was asked for: `path=mlp`.
     pub target: String,
-    /// Where.
+    /// Whether threads were kept busy on the host, or kernels that only wait were put on the device.
     pub side: Side,
     /// The steps that stretches began with: their phase, or their name.
     pub step: String,
-    /// Complete pairs.
+    /// Pairs of a control and a delayed stretch that can be compared, and in which time was added.
     pub pairs: u64,
     /// What a control took, to the next step of its kind, nanoseconds: the median.
     pub took_ns: f64,

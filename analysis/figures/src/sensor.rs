@@ -70,7 +70,7 @@ impl Joules {
 /// Power while nothing runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Idle {
-    /// Watts.
+    /// Power of one GPU in watts: a median or the lowest level, as `from` says.
     pub watts: f64,
     /// Where it was measured.
     pub from: IdleFrom,
@@ -118,7 +118,7 @@ impl SensorCheck {
     }
 }
 
-/// A GPU's sensors.
+/// One GPU's energy over time, from readings of its power and of its counter of total energy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sensor {
     /// Energy in joules at ascending times (Unix nanoseconds); linear in between.

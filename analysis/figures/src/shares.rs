@@ -34,7 +34,7 @@ pub struct RequestShare {
     pub below_resolution: bool,
 }
 
-/// All shares.
+/// What the sensors counted, divided among requests, steps that work for none, and the time without a step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Shares {
     /// Of each request with steps, in order of number.

@@ -5,7 +5,7 @@ use candlescope_schema::{SpanRecord, StepRecord};
 /// Work that is stated on an interval or a step, or summed over several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StatedWork {
-    /// Analytic FLOPs.
+    /// Analytic FLOPs that the model needs, without masked ones; `None` if nothing that was added states them.
     pub flops: Option<u64>,
     /// FLOPs that are executed, masked ones included; of intervals that do not say, those of `flops`.
     pub flops_executed: Option<u64>,
@@ -16,13 +16,13 @@ pub struct StatedWork {
 }
 
 impl StatedWork {
-    /// An interval's own.
+    /// What one interval states of itself, without those inside it; executed FLOPs are `flops` if it gives none.
     pub fn of_span(span: &SpanRecord) -> Self {
         let SpanRecord { flops, flops_executed, bytes, io_bytes, .. } = *span;
         Self { flops, flops_executed: flops_executed.or(flops), bytes, io_bytes }
     }
 
-    /// A step's.
+    /// What a step's record states: sums over the intervals in it.
     pub fn of_step(step: &StepRecord) -> Self {
         let StepRecord { flops, flops_executed, bytes, io_bytes, .. } = *step;
         Self { flops, flops_executed, bytes, io_bytes }

@@ -45,11 +45,11 @@ pub struct Distribution {
     pub p95: Option<f64>,
     /// 99th percentile; `None` below [`P99_FROM`] samples.
     pub p99: Option<f64>,
-    /// Smallest sample.
+    /// Smallest of all samples; outliers are not trimmed.
     pub min: f64,
-    /// Largest sample.
+    /// Largest of all samples; outliers are not trimmed.
     pub max: f64,
-    /// Arithmetic mean.
+    /// Arithmetic mean of all samples, each of which counts the same, whatever its cluster.
     pub mean: f64,
     /// Sample standard deviation (n − 1); `None` for one sample.
     pub stddev: Option<f64>,
@@ -64,9 +64,9 @@ pub struct Distribution {
 /// Smallest and largest of few values, which says nothing about the true median.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Range {
-    /// The smallest.
+    /// Smallest sample, or smallest of the units' medians: as `of` says.
     pub low: f64,
-    /// The largest.
+    /// Largest sample, or largest of the units' medians: as `of` says.
     pub high: f64,
     /// What it is a range of.
     pub of: RangeOf,
@@ -76,7 +76,7 @@ pub struct Range {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RangeOf {
-    /// The samples.
+    /// Single samples, each of which is a unit of its own.
     Samples,
     /// The medians of each unit's samples.
     UnitMedians,

@@ -8,7 +8,7 @@ use candlescope_schema::{GpuSource, PathInfo, Phase, Ran, Served, StepRecord, Un
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// One step.
+/// What is kept of a step's record: when and where it ran, its tokens, and the work it states.
 #[derive(Debug, Clone)]
 pub struct StepRow {
     /// Number of the step.
@@ -23,7 +23,7 @@ pub struct StepRow {
     pub path: Arc<PathInfo>,
     /// Number of the thread that ran it.
     pub thread: u32,
-    /// Start, Unix nanoseconds.
+    /// Start on the host, Unix nanoseconds.
     pub start_ns: i64,
     /// Duration on the host in nanoseconds, less [`warmup_ns`](Self::warmup_ns).
     pub dur_ns: u64,
@@ -33,9 +33,9 @@ pub struct StepRow {
     pub gpu_start_ns: Option<i64>,
     /// Duration on the device in nanoseconds.
     pub gpu_ns: Option<u64>,
-    /// What measured that.
+    /// What measured `gpu_ns`: marks in the stream or recorded kernels; `None` without it.
     pub gpu_source: Option<GpuSource>,
-    /// Tokens processed.
+    /// Tokens processed, all sequences of the batch together; `None` if the step does not say.
     pub tokens: Option<u32>,
     /// Context length after the step.
     pub context_len: Option<u32>,
@@ -47,7 +47,7 @@ pub struct StepRow {
     pub context_sum: Option<u64>,
     /// Sequences that go on.
     pub sequences: Option<u32>,
-    /// Its work.
+    /// FLOPs and bytes, analytic: sums over all intervals in it.
     pub work: StatedWork,
     /// Whether it is known what its thread did in it: its switches were recorded all the time.
     pub thread_known: bool,
@@ -108,7 +108,7 @@ impl StepRow {
         }
     }
 
-    /// End, Unix nanoseconds.
+    /// End on the host, Unix nanoseconds; warm-up inside, which its duration leaves out, lies before it.
     pub fn end_ns(&self) -> i64 {
         let open_ns = self.dur_ns.saturating_add(self.warmup_ns);
         self.start_ns.saturating_add(i64::try_from(open_ns).unwrap_or(i64::MAX))

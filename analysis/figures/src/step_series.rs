@@ -19,14 +19,14 @@ pub struct StepSeries {
     pub computed_tokens: Option<u64>,
     /// Tokens that are new and belong to sequences that go on; `None` if a step does not say.
     pub new_tokens: Option<u64>,
-    /// The largest batch.
+    /// Most sequences in one step; a step that states no batch counts as 1.
     pub batch: u32,
 }
 
-/// One step.
+/// One measured step, as a point of its series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepPoint {
-    /// Its number.
+    /// Number of the step in the run, from 0 in order of start over all threads.
     pub step: u64,
     /// Duration on the host in nanoseconds.
     pub dur_ns: u64,
@@ -38,6 +38,8 @@ pub struct StepPoint {
     pub recorded: bool,
     /// How it ran, where the program says it.
     pub ran: Option<Ran>,
+    /// Sequences in the batch.
+    pub batch: Option<u32>,
 }
 
 impl StepSeries {
@@ -56,7 +58,8 @@ impl StepSeries {
             let series = &mut all[at];
             let (dur_ns, context_len, tokens) = (step.dur_ns, step.context_len, step.tokens);
             let recorded = recorded.contains(&step.step);
-            series.points.push(StepPoint { step: step.step, dur_ns, context_len, tokens, recorded, ran: step.ran });
+            let (step_number, ran, batch) = (step.step, step.ran, step.batch);
+            series.points.push(StepPoint { step: step_number, dur_ns, context_len, tokens, recorded, ran, batch });
             series.batch = series.batch.max(step.batch.unwrap_or(1));
             let plus = |sum: Option<u64>, more: Option<u32>| Some(sum?.saturating_add(u64::from(more?)));
             series.computed_tokens = plus(series.computed_tokens, step.tokens);

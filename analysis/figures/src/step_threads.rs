@@ -8,11 +8,11 @@ use candlescope_schema::{RecordKind, StepRecord};
 /// Time of a step's own thread, nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ThreadStates {
-    /// On a CPU.
+    /// Time in which the thread ran on a CPU.
     pub cpu_ns: u64,
     /// Ready, while another thread had the CPU.
     pub preempted_ns: u64,
-    /// Waiting.
+    /// Time in which the thread waited: for a lock, another thread, a file or a device.
     pub blocked_ns: u64,
 }
 

@@ -14,7 +14,7 @@ pub struct Tokens {
     pub trend: Option<Trend>,
 }
 
-/// One decoding step.
+/// One measured decoding step, as a point of duration over context.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenPoint {
     /// Request it belongs to.

@@ -20,10 +20,10 @@ pub struct Tree {
     pub rows: Vec<TreeRow>,
 }
 
-/// One node.
+/// A rollup path, or a group of modules, with its totals over measured steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TreeRow {
-    /// Levels above it.
+    /// Levels above it in the tree, groups of modules included; 0 for a root.
     pub depth: usize,
     /// Row of its parent.
     pub parent: Option<usize>,
@@ -39,7 +39,7 @@ pub struct TreeRow {
     pub total_ns: u64,
     /// The same less their children's: for a node with children, the part that no child accounts for.
     pub self_ns: u64,
-    /// `total_ns` ÷ [`Tree::total_ns`].
+    /// `total_ns` ÷ [`Tree::total_ns`], so its children's time is part of it.
     pub share: f64,
     /// Whether it has children.
     pub has_children: bool,

@@ -23,7 +23,7 @@ const NOT_SAMPLED: u32 = u32::MAX;
 pub struct UsualSteps {
     /// The phase, or the steps' name.
     pub name: String,
-    /// How many.
+    /// Measured steps of the kind that are usual; `set_apart` counts the others.
     pub steps: u64,
     /// Sum of their durations in nanoseconds.
     pub total_ns: u64,
@@ -40,7 +40,7 @@ pub struct UsualSteps {
 /// What the intervals of a path take in usual steps, and the work that they state.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct UsualTime {
-    /// Intervals.
+    /// Intervals of the path in usual steps, those that a CUDA graph replayed included.
     pub calls: u64,
     /// Sum of their durations in nanoseconds.
     pub total_ns: u64,

@@ -39,7 +39,7 @@ pub struct Warmup {
 pub struct WarmupRow {
     /// The phase, or the steps' name.
     pub name: String,
-    /// How many.
+    /// Warm-up steps of this phase or name, those inside other steps included.
     pub steps: u64,
     /// Sum of their durations on the host in nanoseconds.
     pub total_ns: u64,

@@ -30,21 +30,21 @@ pub struct LedgerEntry {
     pub device: String,
     /// Name of the model.
     pub model: String,
-    /// What was applied.
+    /// What was applied, as people write it: `--threads=2`, `NAME=value`; a title if it is neither.
     pub remedy: String,
     /// The finding, or `what_if` for a promise of a simulation alone.
     pub code: String,
-    /// Promised: at least, ...
+    /// Promised: the gain at least.
     pub low: f64,
-    /// ... probably, ...
+    /// Promised: the gain to reckon with, between `low` and `high`.
     pub mid: f64,
-    /// ... and at most.
+    /// Promised: the gain at most.
     pub high: f64,
-    /// Obtained.
+    /// Obtained: the gain that was measured, below 0 for a loss.
     pub obtained: f64,
     /// Lower end of its interval, if it has one.
     pub obtained_low: Option<f64>,
-    /// Upper end.
+    /// Upper end of that interval, if it has one.
     pub obtained_high: Option<f64>,
 }
 

@@ -178,9 +178,11 @@ fn judged(readings: &[Reading], split: &[Split], common: &BTreeSet<u64>, phase: 
             };
             let (both, exposed) = part(|on| (on.start, on.end));
             let (waiting, exposed_waiting) = part(|on| (on.start, on.last));
+            // Had nobody been late, it would have ended as much earlier, and what ran beside it from its beginning would not.
+            let (_, lost) = part(|on| (on.end - (on.last - on.start), on.end));
             judged.step.push(took.ns as f64);
             // While its device waits, a host may go on putting work on it: it would take that long without waiting as well.
-            let own = (took.ns - exposed_waiting).max(took.launching);
+            let own = (took.ns - lost).max(took.launching);
             judged.own.push(own.max(0) as f64);
             judged.waiting.push(waiting as f64);
             judged.transfer.push((both - waiting).max(0) as f64);

@@ -84,7 +84,7 @@ impl Clocks {
         Self { by, ahead_ns, bound_ns, ends_apart_ns, collectives: matched.len(), agrees }
     }
 
-    /// In sentences.
+    /// In sentences: what holds clocks together, how closely, and how far apart the ends of a collective lie.
     pub fn text(&self) -> String {
         let time = |ns: i64| candlescope_schema::numbers::duration(ns as f64);
         let ends = match self.ends_apart_ns {

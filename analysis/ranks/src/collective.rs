@@ -21,7 +21,7 @@ pub enum CollectiveKind {
     Reduce,
     /// Nobody goes on before all have come.
     Barrier,
-    /// Between two ranks.
+    /// One rank sends what another receives: no rank waits for all, so only its whole time is known.
     PointToPoint,
 }
 

@@ -11,11 +11,11 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RankFacts {
-    /// Its number.
+    /// Its number among the program's processes, from 0, by its manifest.
     pub rank: u32,
-    /// Its machine.
+    /// Name of its machine, by its manifest.
     pub host: String,
-    /// Its device.
+    /// Name of its GPU, which is taken from the manifest's list by the rank; `CPU` if the list is empty.
     pub device: String,
     /// The median of the judged steps, nanoseconds.
     pub step_ns: f64,
@@ -33,13 +33,13 @@ pub struct RankFacts {
     pub exposed_transfer_ns: f64,
 }
 
-/// A kind of operation over all ranks, in the judged steps.
+/// A kind of operation over all ranks, in the measured steps that all ranks have, of every phase.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CollectiveSum {
-    /// Which.
+    /// Which kind of operation, by the names of kernels or intervals.
     pub kind: CollectiveKind,
-    /// In which phase.
+    /// Phase of the steps in which it ran, such as `decode`; each phase has a sum of its own.
     pub phase: String,
     /// How many, of each rank.
     pub count: usize,
@@ -63,7 +63,7 @@ pub struct RankAnalysis {
     pub world_size: usize,
     /// Those without a run.
     pub missing: Vec<u32>,
-    /// Their clocks.
+    /// By what the ranks' clocks are held together, and how far that may be wrong.
     pub clocks: Clocks,
     /// Where collectives were seen.
     pub source: Source,
@@ -71,9 +71,9 @@ pub struct RankAnalysis {
     pub phase: String,
     /// Steps that are judged: measured on all ranks, with every collective known.
     pub steps: usize,
-    /// Collectives of these that all ranks took part in.
+    /// Collectives that all ranks took part in, in the measured steps that all have, of every phase.
     pub matched: usize,
-    /// Each rank.
+    /// Times of each rank that has a run, in order of ranks.
     pub ranks: Vec<RankFacts>,
     /// Each kind of operation, in each phase.
     pub collectives: Vec<CollectiveSum>,

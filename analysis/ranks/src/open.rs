@@ -79,12 +79,12 @@ impl Ranks {
         Ok(Self { runs, world_size: last.world_size.unwrap_or(0) as usize })
     }
 
-    /// The runs.
+    /// The runs, one of each rank that has one, in order of ranks.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Their descriptions.
+    /// The `run.json` of each of the runs, in the same order.
     pub fn manifests(&self) -> Vec<&RunManifest> {
         self.runs.iter().filter_map(Run::manifest).collect()
     }

@@ -33,11 +33,11 @@ impl RankCode {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RankFinding {
-    /// What kind.
+    /// Which of the kinds it is; each is tested for by itself.
     pub code: RankCode,
     /// What was found, in a sentence.
     pub text: String,
-    /// What to do.
+    /// What to look at, or to change: a sentence without its full stop.
     pub remedy: String,
     /// The share of a step that it costs at most; `None` where that cannot be said.
     pub gain: Option<f64>,

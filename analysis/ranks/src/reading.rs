@@ -65,6 +65,7 @@ pub(crate) struct Reading {
     pub(crate) has_device: bool,
     /// When each device computed: without overlaps, in order.
     pub(crate) computing: Vec<Vec<Time>>,
+    /// What is wrong with its files: first what opening them showed, then what reading did.
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -78,6 +79,8 @@ impl Reading {
         let mut devices: HashMap<Arc<str>, usize> = HashMap::new();
         let mut kernels: Vec<(Option<u64>, SeenCollective)> = Vec::new();
         let mut spans: Vec<(u64, SeenCollective, Option<Time>)> = Vec::new();
+        // From the first to the last copy of an interval that a host makes or gets.
+        let mut copied: HashMap<u64, Time> = HashMap::new();
         let mut batches = run.batches().of_tables(&[RecordKind::Step, RecordKind::Span, RecordKind::Kernel]);
         for batch in batches.by_ref() {
             for step in &batch.steps {
@@ -99,7 +102,7 @@ impl Reading {
                 let bytes = span.io_bytes;
                 let on_device = span.gpu.map(|gpu| (gpu.start.0, gpu.start.0.saturating_add(signed(gpu.dur_ns))));
                 let seen = SeenCollective { kind, step: span.step, start: start.0, end, bytes, device: None };
-                spans.push((candlescope_schema::thread_of(span.seq), seen, on_device));
+                spans.push((span.seq, seen, on_device));
             }
             for kernel in &batch.kernels {
                 reading.has_device = true;
@@ -112,6 +115,11 @@ impl Reading {
                     *last = end.max(*last);
                 }
                 let (start, end) = (kernel.gpu_start.0, kernel.gpu_start.0.saturating_add(signed(kernel.gpu_dur_ns)));
+                let through_host = kernel.kind == KernelKind::Memcpy && matches!(&*kernel.name, "dtoh" | "htod");
+                if let Some(seq) = kernel.seq.filter(|_| through_host) {
+                    let all = copied.entry(seq).or_insert((start, end));
+                    *all = (start.min(all.0), end.max(all.1));
+                }
                 let next = devices.len();
                 let device = *devices.entry(kernel.device.clone()).or_insert(next);
                 if device == reading.computing.len() {
@@ -148,9 +156,12 @@ impl Reading {
             })
             .collect();
         // An interval within another, as a layer around an operation of its name, is the same collective.
-        spans.sort_by_key(|(thread, seen, _)| (*thread, seen.start, -seen.end));
+        let thread_of = candlescope_schema::thread_of;
+        spans.sort_by_key(|(seq, seen, _)| (thread_of(*seq), seen.start, -seen.end));
+        join_copies(&spans, &mut copied);
         let mut outer: Option<(u64, i64)> = None;
-        for (thread, seen, on_device) in spans {
+        for (seq, seen, on_device) in spans {
+            let thread = thread_of(seq);
             if outer.is_some_and(|(of, end)| of == thread && seen.end <= end) {
                 continue;
             }
@@ -159,6 +170,16 @@ impl Reading {
             if on_device.is_none() {
                 reading.untimed.extend(seen.step);
             }
+            // What goes through the host is a copy from the device, an exchange, and a copy back. Where kernels were recorded, the
+            // interval's time on the device is the sum of its copies only, and the host launches nothing meanwhile.
+            let copies = copied.get(&seq).copied();
+            if let (Some(_), Some(took)) = (copies, seen.step.and_then(|step| reading.steps.get_mut(&step))) {
+                took.launching = (took.launching - (seen.end - seen.start)).max(0);
+            }
+            let on_device = on_device.map(|(start, end)| match copies {
+                Some((first, last)) => (start.min(first), end.max(last)),
+                None => (start, end),
+            });
             reading.on_device.extend(on_device.map(|(start, end)| SeenCollective { start, end, ..seen.clone() }));
             reading.on_host.push(seen);
         }
@@ -219,6 +240,24 @@ fn overlap(busy: &[Time], from: i64, to: i64) -> i64 {
     inside.map(|(start, end)| (*end).min(to) - (*start).max(from)).sum()
 }
 
+/// Gives the copies of intervals within another one of the list, which is in the order of threads and starts, to the outermost.
+fn join_copies(spans: &[(u64, SeenCollective, Option<Time>)], copied: &mut HashMap<u64, Time>) {
+    let mut outermost: Option<(u64, i64)> = None;
+    for (seq, seen, _) in spans {
+        let thread = candlescope_schema::thread_of(*seq);
+        let around = outermost.filter(|(of, end)| candlescope_schema::thread_of(*of) == thread && seen.end <= *end);
+        match around {
+            None => outermost = Some((*seq, seen.end)),
+            Some((outer, _)) => {
+                if let Some((first, last)) = copied.remove(seq) {
+                    let all = copied.entry(outer).or_insert((first, last));
+                    *all = (first.min(all.0), last.max(all.1));
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,5 +267,21 @@ mod tests {
         let busy = merged(vec![(20, 30), (0, 10), (5, 12)]);
         assert_eq!(busy, [(0, 12), (20, 30)]);
         assert_eq!((overlap(&busy, 8, 22), overlap(&busy, 12, 20), overlap(&busy, 0, 99)), (6, 0, 22));
+    }
+
+    #[test]
+    fn copies_of_an_operation_are_those_of_the_layer_around_it() {
+        let seen = |start, end| SeenCollective {
+            kind: CollectiveKind::AllReduce,
+            step: None,
+            start,
+            end,
+            bytes: None,
+            device: None,
+        };
+        let spans = [(1, seen(0, 100), None), (2, seen(10, 90), None), (3, seen(100, 200), None)];
+        let mut copied = HashMap::from([(1, (5, 8)), (2, (20, 80)), (3, (120, 130))]);
+        join_copies(&spans, &mut copied);
+        assert_eq!(copied, HashMap::from([(1, (5, 80)), (3, (120, 130))]));
     }
 }

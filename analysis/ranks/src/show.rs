@@ -7,17 +7,17 @@ use candlescope_document::terminal::{Layout, draw};
 use candlescope_document::{Cell, Document, Fact, Row, Section, Table, cell, column, html, maybe, words};
 use candlescope_schema::numbers::{bytes, duration, percent};
 
-/// As text.
+/// As text for a terminal, its lines as long as they need; with colours where `color` says so.
 pub fn text(analysis: &RankAnalysis, color: bool) -> String {
     draw(&document(analysis), Layout { color, width: usize::MAX })
 }
 
-/// As a page.
+/// As one HTML page, with its style and script inside.
 pub fn page(analysis: &RankAnalysis) -> String {
     html::page(&document(analysis))
 }
 
-/// What both show.
+/// What both show: the conclusion, findings, a row a rank, and a row a kind of operation and phase.
 pub fn document(analysis: &RankAnalysis) -> Document {
     let conclusion = match analysis.findings.first() {
         Some(first) => format!("{} {}.", first.text, first.remedy),

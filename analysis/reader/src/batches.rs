@@ -25,13 +25,15 @@ const OTHER_RUNS: usize = 8;
 /// Iterator over a run's records; made by [`Run::batches`](crate::Run::batches) and [`Run::table`](crate::Run::table).
 ///
 /// It never fails: reading of a damaged segment stops at the damage, which [`findings`](Batches::findings) reports
-/// afterwards.
+/// afterwards, with what opening the run showed.
 #[derive(Debug)]
 pub struct Batches<'a> {
     /// Segments to come, in reverse.
     queue: Vec<&'a Segment>,
     open: Option<Open<'a>>,
     limits: &'a ReadLimits,
+    /// What opening the run showed.
+    opened: &'a [Finding],
     /// Whether the caller holds the records, so that their number is limited.
     held: bool,
     /// Columns that are not read.
@@ -56,11 +58,13 @@ struct Open<'a> {
 }
 
 impl<'a> Batches<'a> {
-    /// Of these segments, in their order, which are those of the run of this name, if a manifest has one.
+    /// Of these segments, in their order, which are those of the run of this name, if a manifest has one. Opening the
+    /// run showed `opened`.
     pub(super) fn new(
         segments: impl Iterator<Item = &'a Segment>,
         run_id: Option<String>,
         limits: &'a ReadLimits,
+        opened: &'a [Finding],
     ) -> Self {
         let mut queue: Vec<_> = segments.collect();
         queue.reverse();
@@ -68,6 +72,7 @@ impl<'a> Batches<'a> {
             queue,
             open: None,
             limits,
+            opened,
             held: false,
             left_out: Vec::new(),
             interner: Interner::new(limits),
@@ -119,9 +124,10 @@ impl<'a> Batches<'a> {
         self.read.get(&kind).copied().unwrap_or(0)
     }
 
-    /// What was noticed while reading, complete once the iterator has ended.
+    /// What is wrong with the run's files: first what opening the run showed ([`Run::findings`](crate::Run::findings)),
+    /// whatever tables are read, then what was noticed while reading; complete once the iterator has ended.
     pub fn findings(&self) -> Vec<Finding> {
-        let mut findings = self.findings.clone();
+        let mut findings = [self.opened, &self.findings].concat();
         findings.extend(more_segments(self.unsaid));
         findings.extend(self.long_texts.finding(self.limits));
         for met in self.interner.met() {

@@ -68,7 +68,7 @@ pub fn row_groups(path: &Path, is_wanted: &dyn Fn(&str) -> bool, limits: &ReadLi
 /// Why a file was not read to its end.
 #[derive(Debug)]
 pub enum ReadError<E> {
-    /// The file.
+    /// The file is damaged, or goes beyond a limit.
     File(Finding),
     /// Whoever was given its rows.
     Other(E),

@@ -39,7 +39,8 @@ pub(super) fn segments(dir: &Path, limits: &ReadLimits, findings: &mut Vec<Findi
         for entry in std::fs::read_dir(&folder).map_err(list)? {
             if limits.check(Limit::Files, files.len() as u64 + 1).is_err() {
                 let effect = "the files listed after them are left out";
-                say(limits.reached(Limit::Files).finding(&format!("`{}`", folder.display()), effect));
+                let finding = limits.reached(Limit::Files).finding(&format!("`{}`", folder.display()), effect);
+                say(finding.at(Place::Table, kind.table()));
                 break;
             }
             let entry = entry.map_err(list)?;
@@ -105,13 +106,17 @@ fn plausible(kind: RecordKind, rows: u64, bytes: u64, limits: &ReadLimits, path:
     let times = if kind == RecordKind::Sample { 16 } else { 1 };
     let per_byte = rows_per_byte(rows, bytes.saturating_mul(times));
     let place = format!("`{}`, with the files before it,", path.display());
-    limits.check(Limit::RowsPerByte, per_byte).map_err(|exceeded| exceeded.finding(&place, "its rows are left out"))
+    limits.check(Limit::RowsPerByte, per_byte).map_err(|exceeded| {
+        exceeded.finding(&place, "its rows are left out").at(Place::File, path.display().to_string())
+    })
 }
 
 /// Rows of a segment by its footer, or what is wrong with it.
 fn inspect(path: &Path, kind: RecordKind, limits: &ReadLimits) -> Result<u64, Finding> {
     let (_, metadata) = footer::open(path, limits).map_err(|refusal| match refusal {
-        Refusal::Limit(exceeded) => exceeded.finding(&format!("`{}`", path.display()), "its rows are missing"),
+        Refusal::Limit(exceeded) => exceeded
+            .finding(&format!("`{}`", path.display()), "its rows are missing")
+            .at(Place::File, path.display().to_string()),
         Refusal::Damaged(why) => Finding::new(
             Code::SegmentCorrupt,
             "`{file}` is not a readable Parquet file ({why}); its rows are missing",

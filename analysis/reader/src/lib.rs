@@ -89,7 +89,7 @@ impl Run {
         Ok(Self { dir, manifest, segments: found.readable, findings, limits })
     }
 
-    /// The run's directory.
+    /// The run's directory, as it was given to [`open`](Run::open).
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -115,7 +115,8 @@ impl Run {
         &self.limits
     }
 
-    /// What was noticed on opening: missing or unreadable files, segments left unfinished.
+    /// What was noticed on opening: missing or unreadable files, segments left unfinished. Whoever reads rows gets these with
+    /// what reading shows: [`Batches::findings`].
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
@@ -136,7 +137,7 @@ impl Run {
         self.batches_of(&ORDER)
     }
 
-    /// Streams one table.
+    /// Streams the records of one table alone, segment by segment in order of writing.
     pub fn table(&self, kind: RecordKind) -> Batches<'_> {
         self.batches_of(&[kind])
     }
@@ -144,7 +145,7 @@ impl Run {
     fn batches_of(&self, kinds: &[RecordKind]) -> Batches<'_> {
         let in_order = kinds.iter().flat_map(|kind| self.segments.iter().filter(|s| s.kind == *kind));
         let run_id = self.manifest.as_ref().map(|m| m.run_id.clone()).filter(|id| !id.is_empty());
-        Batches::new(in_order, run_id, &self.limits)
+        Batches::new(in_order, run_id, &self.limits, &self.findings)
     }
 }
 

@@ -20,7 +20,7 @@ macro_rules! limits {
         }
 
         impl Limit {
-            /// All of them.
+            /// All limits, in the order in which help lists them.
             pub const ALL: &[Limit] = &[$(Limit::$variant,)+];
 
             /// Its name in `--limit NAME=VALUE`.
@@ -28,7 +28,7 @@ macro_rules! limits {
                 match self { $(Limit::$variant => $name,)+ }
             }
 
-            /// Its default.
+            /// Its value in [`ReadLimits::default`], of what [`meaning`](Self::meaning) says.
             pub fn default_value(self) -> u64 {
                 match self { $(Limit::$variant => $default,)+ }
             }
@@ -200,7 +200,7 @@ impl ReadLimits {
 /// A limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exceeded {
-    /// The limit.
+    /// Which limit it is: by its name it is raised.
     pub limit: Limit,
     /// How much there is, if that is known.
     pub found: Option<u64>,

@@ -44,7 +44,8 @@ pub(super) fn read(
             let found = path.metadata().map(|m| m.len()).ok().filter(|found| *found > most);
             let exceeded = Exceeded { limit: Limit::ManifestBytes, found, allowed: most };
             let effect = "model, environment, options and loss counts are unknown";
-            findings.push(exceeded.finding(&format!("`{}`", path.display()), effect));
+            let finding = exceeded.finding(&format!("`{}`", path.display()), effect);
+            findings.push(finding.at(Place::File, path.display().to_string()));
             return Ok(None);
         }
         Err(error) => {
@@ -80,7 +81,7 @@ pub(super) fn read(
     }
     let mut long = LongTexts::default();
     hold(&mut value, &mut long, limits, &path);
-    findings.extend(long.finding(limits));
+    findings.extend(long.finding(limits).map(|finding| finding.at(Place::File, path.display().to_string())));
     match serde_json::from_value(value) {
         Ok(manifest) => Ok(Some(manifest)),
         Err(error) => {

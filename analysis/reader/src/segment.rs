@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct Segment {
     /// Table it belongs to.
     pub kind: RecordKind,
-    /// The file.
+    /// Where the file is: the run's directory, as it was opened, with the folder of the table.
     pub path: PathBuf,
     /// Rows by its footer.
     pub rows: u64,

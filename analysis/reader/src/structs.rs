@@ -14,11 +14,11 @@ pub(super) enum Kind {
     Bool,
     I8,
     I16,
-    /// Enums, too.
+    /// 32-bit integers, and enums, which are stored as these.
     I32,
     I64,
     Double,
-    /// Texts, too.
+    /// Bytes with their length, and texts, which are stored as these.
     Binary,
     List(&'static Kind),
     /// Unions, too: one of the listed fields.

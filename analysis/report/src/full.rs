@@ -9,7 +9,7 @@ use candlescope_document::{Block, Document, Forms, Section};
 /// A part of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// What it answers.
+    /// What it answers, as its heading; the report puts its number before it.
     pub heading: String,
     /// Its text as a terminal shows it, or why there is none.
     pub text: String,
@@ -25,7 +25,7 @@ impl Part {
     }
 }
 
-/// `report.md`.
+/// The text of `report.md`: sentences, changes and parts, without the charts.
 pub fn markdown(title: &str, front: &Front, parts: &[Part]) -> String {
     draw(&document(title, front, parts))
 }

@@ -24,7 +24,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// Of a run.
+    /// Sentences, changes and flame graph of a run; the roofline comes with [`predicted`](Self::predicted).
     pub fn of(analysis: &Analysis) -> Self {
         let limit = conclusion::plain_limit(analysis);
         let said = [

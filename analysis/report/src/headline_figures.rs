@@ -8,7 +8,7 @@ use candlescope_figures::{Analysis, Distribution, usd_per_million_output_tokens}
 /// One headline figure.
 #[derive(Debug, Clone)]
 pub(super) struct Figure<'a> {
-    /// What it means.
+    /// Its key, title, unit and meaning, from the one table of definitions.
     pub definition: &'static Definition,
     /// Its value, in the definition's unit.
     pub value: FigureValue<'a>,
@@ -19,7 +19,7 @@ pub(super) struct Figure<'a> {
 /// A figure is either a set of measurements or a single number.
 #[derive(Debug, Clone)]
 pub(super) enum FigureValue<'a> {
-    /// Statistics over samples.
+    /// Statistics over samples of the measured requests, warm-up left out.
     Spread(&'a Distribution),
     /// One number for the whole run, and the number of measurements behind it.
     Single(f64, usize),

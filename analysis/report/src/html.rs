@@ -3,7 +3,7 @@
 use super::report;
 use candlescope_figures::Analysis;
 
-/// The whole page.
+/// The text of `report.html`, with its style, script and charts inside.
 pub fn page(analysis: &Analysis) -> String {
     candlescope_document::html::page(&report::document(analysis, 0, 0))
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// Deepest nesting that is written out; below, values are on one line.
 const DEEPEST: usize = 3;
 
-/// `inputs.yaml`.
+/// The text of `inputs.yaml`; of a run that does not say its configuration, comments with what it recorded of it.
 pub fn inputs(manifest: &RunManifest) -> String {
     let mut out = String::new();
     let when = if manifest.started_ns > 0 { format!(", {}", utc(manifest.started_ns)) } else { String::new() };

@@ -10,7 +10,7 @@ pub fn report(analysis: &Analysis) -> String {
     draw(&report::document(analysis, 0, 0))
 }
 
-/// `operators.md`: every operator.
+/// `operators.md`: a row for every path without ordinals, by self time, without a limit of rows.
 pub fn operators(analysis: &Analysis) -> String {
     report::operators(analysis)
 }

@@ -24,7 +24,7 @@ impl Default for TerminalOptions {
     }
 }
 
-/// The whole summary.
+/// Every section that a terminal shows, below facts and verdict, with as many rows as `options` say.
 pub fn summary(analysis: &Analysis, options: &TerminalOptions) -> String {
     drawn(report::document(analysis, options.tree, options.operators), options)
 }

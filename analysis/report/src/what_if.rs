@@ -116,6 +116,16 @@ fn basis(out: &mut String, steps: &StepsWhatIf) {
              promises, whose middle and lower end are for 87.5 and 75 % of that rate"
         );
     }
+    if let Some(launches) = facts.eager_launches.as_ref().filter(|_| changes("eager")) {
+        let _ = writeln!(
+            out,
+            "Call by call: {} of the host for each kernel or copy ({} to {}; {})",
+            duration(launches.host_ns.mid),
+            duration(launches.host_ns.low),
+            duration(launches.host_ns.high),
+            printable(&launches.source)
+        );
+    }
     if let Some(source) =
         facts.peaks_source.as_deref().filter(|_| ["fuse", "bits", "clock", "batch"].iter().any(|c| changes(c)))
     {

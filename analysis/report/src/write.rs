@@ -46,7 +46,7 @@ pub struct ReportOptions {
     pub limits: ReadLimits,
 }
 
-/// What was written.
+/// What [`write_report`] wrote, and what it says of the run.
 #[derive(Debug, Clone)]
 pub struct ReportOutput {
     /// Summary for a terminal.

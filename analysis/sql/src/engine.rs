@@ -14,7 +14,6 @@ use super::value::{Answer, SqlValue, distinct};
 use super::views::{self, ARCHIVED, COLUMNS, Part, RESULTS, RUN, RUNS, SERVED, VIEWS};
 use candlescope_reader::limits::{Limit, ReadLimits};
 use candlescope_schema::RecordKind;
-use candlescope_schema::run::Code;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::datasource::MemTable;
@@ -52,13 +51,10 @@ pub(super) fn ask(sql: &str, sources: &Sources, limits: &ReadLimits, limit: usiz
     let damage = Arc::new(Damage::default());
     let attempt = || {
         let mut collected = Collected { answer: Answer::default(), limit, held: None };
-        let named = attempt(sql, sources, limits, &damage, &mut collected)?;
+        let read = attempt(sql, sources, limits, &damage, &mut collected)?;
         let mut answer = collected.answer;
         answer.findings = damage.findings();
-        if named.contains(RUNS) {
-            let of_runs = sources.runs().iter().flat_map(candlescope_reader::Run::findings);
-            answer.findings.extend(of_runs.filter(|found| found.code == Code::LimitReached).cloned());
-        }
+        answer.findings.extend(sources.damage(|table| read.contains(table)).cloned());
         Ok(answer)
     };
     match attempt() {
@@ -133,7 +129,7 @@ impl<E: Send> Sink for RowReceiver<'_, E> {
     }
 }
 
-/// Asks once; the tables and views that were named.
+/// Asks once; the tables and views that were named, and those that they stand on.
 fn attempt(
     sql: &str,
     sources: &Sources,
@@ -182,7 +178,7 @@ impl Question<'_> {
         let (context, pool) = self.context()?;
         functions::register(&context).map_err(QueryError::Engine)?;
         let named = parse::tables(&statement, &context.state())?;
-        self.register(&context, &named).await?;
+        let read = self.register(&context, &named).await?;
         let plan = context.state().statement_to_plan(statement).await.map_err(wrong)?;
         let only_asks = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         only_asks.verify_plan(&plan).map_err(wrong)?;
@@ -206,7 +202,7 @@ impl Question<'_> {
             }
         }
         self.check_rows(&physical)?;
-        Ok(named)
+        Ok(read)
     }
 
     fn context(&self) -> Result<(SessionContext, Arc<dyn MemoryPool>), QueryError> {
@@ -231,8 +227,12 @@ impl Question<'_> {
         Ok((context, pool))
     }
 
-    /// Makes the tables and views known that are named, and those that they stand on.
-    async fn register(&self, context: &SessionContext, named: &BTreeSet<String>) -> Result<(), QueryError> {
+    /// Makes the tables and views known that are named, and those that they stand on; which these are.
+    async fn register(
+        &self,
+        context: &SessionContext,
+        named: &BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, QueryError> {
         let known = views::names();
         if let Some(unknown) = named.iter().find(|name| !known.contains(&name.as_str())) {
             return Err(QueryError::Query {
@@ -286,7 +286,7 @@ impl Question<'_> {
         for view in VIEWS.iter().filter(|view| is_wanted.contains(view.name)) {
             self.view(context, view.name, &view.query()).await?;
         }
-        Ok(())
+        Ok(is_wanted)
     }
 
     async fn view(&self, context: &SessionContext, name: &str, query: &str) -> Result<(), QueryError> {

@@ -1,5 +1,5 @@
-//! Functions that the engine lacks. Each has a pure SQL form for DuckDB and Spark: a macro, or a column of the tables and
-//! views ([`views`](super::views)), so that a query of the documents runs there unchanged.
+//! Functions that the engine lacks. Each has a pure SQL form for DuckDB and Spark: a macro (`script.rs`), an expression in its
+//! place ([`OWN_AGGREGATES`](super::OWN_AGGREGATES)), or a column of the tables and views ([`views`](super::views)).
 
 use super::exact;
 use candlescope_schema::{PathInfo, Served};

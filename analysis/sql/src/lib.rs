@@ -14,6 +14,7 @@ mod facts;
 mod files;
 mod functions;
 mod listing;
+mod own_aggregates;
 mod parse;
 mod place;
 mod query_error;
@@ -24,6 +25,7 @@ mod source;
 mod value;
 mod views;
 
+pub use own_aggregates::{OWN_AGGREGATES, OwnAggregate};
 pub use place::{ARCHIVE_ASIDE, ARCHIVE_INDEX, ARCHIVE_JOURNAL, SourceError, is_aside};
 pub use query_error::{EachError, QueryError};
 pub use script::{Engine, script};

@@ -38,7 +38,7 @@ pub enum SourceError {
         /// What the store says.
         why: String,
     },
-    /// Too many.
+    /// More than 100,000 runs are named; with the folder in which this came out.
     #[error("`{}` holds more than {MOST} runs: name a part of it", .0.display())]
     TooMany(PathBuf),
 }
@@ -174,8 +174,8 @@ fn is_parquet(extension: Option<&std::ffi::OsStr>) -> bool {
 /// A file.
 #[derive(Debug, Clone)]
 pub(super) enum Located {
-    /// On this machine.
+    /// Path of a file on this machine.
     Local(PathBuf),
-    /// In a store.
+    /// An object in a store, as the store's listing describes it.
     Remote(ObjectMeta),
 }

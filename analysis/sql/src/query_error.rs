@@ -35,7 +35,7 @@ pub enum QueryError {
     /// There is no room for what a query puts aside.
     #[error("what the query puts aside on disk cannot be written: {0}. It is in TMPDIR: free space there")]
     Space(String),
-    /// The engine failed.
+    /// The engine failed at something else than the query: its set-up, a table or view, or values of an answer.
     #[error("the engine failed: {0}")]
     Engine(DataFusionError),
     /// The engine ended without an answer.
@@ -46,9 +46,9 @@ pub enum QueryError {
 /// Why rows were not all taken.
 #[derive(Debug)]
 pub enum EachError<E> {
-    /// The query.
+    /// The query could not be answered, or a file that it reads is damaged.
     Query(QueryError),
-    /// Whoever took them.
+    /// The error of whoever took the rows, after which none are given any more.
     Taken(E),
 }
 

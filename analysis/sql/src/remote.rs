@@ -1,6 +1,7 @@
 //! Runs and archives in object stores: S3 and what speaks like it, Google Cloud Storage, Azure, and WebDAV.
 //!
-//! What is there is listed once, when it is opened. Files are read in ranges while a query needs them.
+//! What is there is listed once, when it is opened: folder by folder where a web server lists no more than one at a time.
+//! Files are read in ranges while a query needs them.
 
 use super::place::{ARCHIVE_INDEX, Archive, ArchiveLocation, RemoteRun, SourceError, Store};
 use candlescope_reader::limits::{Limit, ReadLimits};
@@ -35,7 +36,13 @@ pub(super) fn open(url: &str, limits: &ReadLimits) -> Result<(Vec<Archive>, Vec<
     let (store, root) = Store::remote(url).map_err(failed)?;
     let found = apart(async || {
         let connection = store.connect().map_err(|why| why.to_string())?;
-        let listed = connection.list(Some(&root)).take(MOST_OBJECTS + 1).try_collect::<Vec<_>>().await;
+        let listed = match connection.list(Some(&root)).take(MOST_OBJECTS + 1).try_collect::<Vec<_>>().await {
+            // Apache and others refuse what would be all folders at once.
+            Err(object_store::Error::PermissionDenied { .. }) if store.url.as_str().starts_with("http") => {
+                by_folder(&*connection, &root).await
+            }
+            listed => listed,
+        };
         let mut objects = listed.map_err(|why| why.to_string())?;
         if objects.len() > MOST_OBJECTS {
             return Err(format!("more than {MOST_OBJECTS} objects are below it: name a part of it"));
@@ -72,6 +79,30 @@ pub(super) fn open(url: &str, limits: &ReadLimits) -> Result<(Vec<Archive>, Vec<
         runs.push(RemoteRun { name: name(&dir), store: store.clone(), manifest, files });
     }
     Ok((found, runs))
+}
+
+/// All objects below a folder, each folder asked for by itself. Where there are more than [`MOST_OBJECTS`], some more than these.
+async fn by_folder(store: &dyn ObjectStore, root: &ObjectPath) -> Result<Vec<ObjectMeta>, object_store::Error> {
+    let (mut objects, mut folders, mut asked) = (Vec::new(), vec![root.clone()], 0);
+    while !folders.is_empty() && objects.len() <= MOST_OBJECTS {
+        asked += folders.len();
+        if asked > MOST_OBJECTS {
+            let source = format!("more than {MOST_OBJECTS} folders are below it: name a part of it").into();
+            return Err(object_store::Error::Generic { store: "HTTP", source });
+        }
+        let listed = futures_util::stream::iter(std::mem::take(&mut folders).into_iter().map(|folder| async move {
+            let listed = store.list_with_delimiter(Some(&folder)).await?;
+            Ok::<_, object_store::Error>((folder, listed))
+        }));
+        for (folder, listed) in listed.buffered(AT_ONCE).try_collect::<Vec<_>>().await? {
+            objects.extend(listed.objects);
+            // Deeper each time, or a server that names the same ones again would be asked for ever.
+            folders.extend(
+                listed.common_prefixes.into_iter().filter(|below| *below != folder && below.prefix_matches(&folder)),
+            );
+        }
+    }
+    Ok(objects)
 }
 
 /// What of objects in order lies below a folder.
@@ -203,6 +234,26 @@ mod tests {
         assert_eq!(shown("https://me:secret@host:99999"), "https://host:99999");
         assert!(Store::remote("https://me:secret@host/a").unwrap_err().contains("environment"));
         assert!(Store::remote("https://host/a?sig=secret").is_err());
+    }
+
+    #[test]
+    fn folder_by_folder_the_same_is_found() {
+        let found = apart(async || {
+            let store = object_store::memory::InMemory::new();
+            for path in ["a/run.json", "a/spans/x", "a/spans/y/z", "b/run.json", "ab/c", "top"] {
+                store.put(&ObjectPath::from(path), "1".into()).await.map_err(|why| why.to_string())?;
+            }
+            let mut found = Vec::new();
+            for root in ["", "a", "nothing"].map(ObjectPath::from) {
+                let listed = by_folder(&store, &root).await.map_err(|why| why.to_string())?;
+                let mut paths: Vec<String> = listed.into_iter().map(|object| object.location.to_string()).collect();
+                paths.sort();
+                found.push(paths.join(" "));
+            }
+            Ok(found)
+        });
+        let all = "a/run.json a/spans/x a/spans/y/z ab/c b/run.json top";
+        assert_eq!(found.unwrap(), [all, "a/run.json a/spans/x a/spans/y/z", ""]);
     }
 
     #[test]

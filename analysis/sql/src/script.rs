@@ -1,6 +1,7 @@
 //! The same tables and views in other engines: a script for DuckDB, and one for whatever speaks Spark SQL.
 
 use super::facts::FACTS;
+use super::own_aggregates::OWN_AGGREGATES;
 use super::place::{Archive, ArchiveLocation, Located, RESULTS as RESULTS_FILE};
 use super::source::{DIR, Sources};
 use super::views::{ARCHIVED, RESULTS, RUN, RUNS, SERVED, VIEWS, quoted};
@@ -17,9 +18,10 @@ use std::path::{Component, Path};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Engine {
-    /// DuckDB.
+    /// DuckDB: views that replace those of the same name, behind macros for functions that it lacks.
     DuckDb,
-    /// Spark SQL: Spark itself, Sail, Databricks. Paths must be readable by its workers.
+    /// Spark SQL: Spark itself, Sail, Databricks. Paths must be readable by its workers. Aggregates of our own are not there:
+    /// [`OwnAggregate::in_spark`](super::OwnAggregate::in_spark).
     Spark,
 }
 
@@ -29,6 +31,7 @@ pub fn script(engine: Engine, sources: &Sources, limits: &ReadLimits) -> String 
     if engine == Engine::DuckDb {
         script += OPERATOR_MACRO;
         script += JSON_MACRO;
+        script.extend(OWN_AGGREGATES.iter().map(|of| of.duckdb_macro()));
     }
     let mut view = |name: &str, query: &str, meaning: &str| {
         let create = match engine {

@@ -4,10 +4,11 @@ use super::place::{
     ARCHIVE_INDEX, Archive, ArchiveLocation, Located, MOST, RESULTS, RemoteRun, SourceError, Store, is_aside,
 };
 use super::remote;
+use super::views::RUNS;
 use candlescope_reader::limits::ReadLimits;
 use candlescope_reader::{OpenError, Run, checked};
 use candlescope_schema::RecordKind;
-use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
+use candlescope_schema::run::{Finding, MANIFEST_FILE, Place, RunManifest};
 use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -138,6 +139,13 @@ impl Sources {
         &self.runs
     }
 
+    /// What opening the runs of this machine that are no part of an archive showed of these tables, of which
+    /// `runs` has what `run.json` says: files that cannot be read or were not finished.
+    pub fn damage(&self, of: impl Fn(&str) -> bool) -> impl Iterator<Item = &Finding> {
+        let found = self.runs.iter().flat_map(|run| run.findings().iter().map(|finding| (run.dir(), finding)));
+        found.filter(move |(dir, finding)| table_of(dir, finding).is_none_or(&of)).map(|(_, finding)| finding)
+    }
+
     /// What stands before the name of a run of this archive: names are only unique within one.
     pub(super) fn prefix(&self, archive: &Archive) -> Option<String> {
         (self.archives.len() > 1).then(|| format!("{}/", archive.name))
@@ -223,6 +231,18 @@ impl Sources {
             }
         }
         Ok(())
+    }
+}
+
+/// The table that a finding about a run's files is about; `None` where it may be any.
+fn table_of<'a>(dir: &Path, finding: &'a Finding) -> Option<&'a str> {
+    if let Some(table) = finding.place.get(&Place::Table) {
+        return Some(table);
+    }
+    let inside = Path::new(finding.place.get(&Place::File)?).strip_prefix(dir).ok()?;
+    match inside.parent()?.to_str()? {
+        "" => Some(RUNS),
+        table => Some(table),
     }
 }
 

@@ -13,13 +13,13 @@ use std::collections::HashSet;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum SqlValue {
-    /// Absent.
+    /// Absent: `NULL`, or a number that is not finite.
     Null,
-    /// Yes or no.
+    /// True or false, of a column of that type.
     Bool(bool),
-    /// A whole number.
+    /// A whole number that 64 bits with a sign hold, from a column of integers or a sum of them.
     Int(i64),
-    /// Any other number.
+    /// Any other number, always finite; whole numbers beyond 64 bits with a sign lose digits here.
     Float(f64),
     /// Text, and whatever else a value may be as text.
     Text(String),

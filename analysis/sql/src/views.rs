@@ -26,7 +26,7 @@ const BEHIND: &str = "_";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct View {
-    /// Its name.
+    /// Its name in SQL, which is that of its file in `views/`.
     pub name: &'static str,
     /// Its file: lines of its meaning, then the query.
     text: &'static str,
@@ -60,7 +60,7 @@ pub const VIEWS: &[View] = views![
 ];
 
 impl View {
-    /// What it holds.
+    /// What its rows are, in one line: the comment at the head of its file.
     pub fn meaning(&self) -> String {
         let lines = self.text.lines().map_while(|line| line.strip_prefix("-- "));
         lines.collect::<Vec<_>>().join(" ")

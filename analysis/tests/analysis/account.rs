@@ -75,6 +75,16 @@ fn by_hand() -> Vec<KernelRecord> {
 }
 
 #[test]
+fn a_rate_is_of_copies_whose_bytes_are_known() {
+    let known = copy("htod", 1_000, work("decode/a", 1_000, 1_500, 500, 1));
+    let unknown =
+        candlescope_testkit::with(copy("htod", 0, work("decode/a", 2_000, 4_000, 600, 1)), |r| r.bytes = None);
+    let copies = device(&[(0, 10_000)], vec![known, unknown], 0).copies;
+    assert_eq!((copies[0].count, copies[0].bytes, copies[0].merged_ns), (2, Some(1_000), 2_500));
+    assert_eq!(copies[0].rate.map(|rate| rate.overall), Some(2.0), "1,000 bytes in 500 ns");
+}
+
+#[test]
 fn a_time_line_by_hand() {
     let device = device(&[(0, 20_000)], by_hand(), 0);
     let line = device.line.unwrap();

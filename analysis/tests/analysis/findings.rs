@@ -5,7 +5,7 @@ use crate::common::write_run;
 use candlescope_figures::Analysis;
 use candlescope_reader::Run;
 use candlescope_schema::run::{Code, ExporterReport, Finding, RunManifest, Severity};
-use candlescope_schema::{Batch, GpuSource, GpuTime};
+use candlescope_schema::{Batch, GpuSource, GpuTime, Phase, Ran};
 use serde_json::json;
 use tempfile::tempdir;
 
@@ -252,6 +252,29 @@ fn a_gpu_that_outlasts_its_steps_is_said() {
     let outlasts = on_gpu(|batch, _| batch.kernels.iter_mut().for_each(|k| k.gpu_dur_ns *= 4));
     assert!(code(&outlasts, "gpu_outlasts_steps").unwrap().severity == Severity::Info);
     assert!(outlasts.verdict.ok, "{:?}", outlasts.verdict);
+}
+
+#[test]
+fn graphs_that_were_asked_for_and_never_ran_are_said_with_their_cause() {
+    let ran = |ran: fn(u64) -> Ran| {
+        on_gpu(|batch, _| {
+            let decoding = batch.steps.iter_mut().filter(|step| step.phase == Some(Phase::Decode));
+            decoding.for_each(|step| step.ran = Some(ran(step.step)));
+        })
+    };
+    let never = ran(|step| if step % 40 == 1 { Ran::WarmUp } else { Ran::Stream });
+    let finding = code(&never, "graphs_not_replayed").unwrap();
+    assert!(finding.message().contains("`stream`") && finding.severity == Severity::Warning, "{}", finding.message());
+    let points = || never.series.iter().flat_map(|series| &series.points);
+    let of = |wanted: Ran| points().filter(|point| point.ran == Some(wanted)).count() as f64;
+    let (stream, warm_up) = (of(Ran::Stream), of(Ran::WarmUp));
+    assert!(stream > warm_up && warm_up > 0.0);
+    assert_eq!((finding.figure("steps"), finding.figure("of_cause")), (Some(stream + warm_up), Some(stream)));
+    for replayed in
+        [ran(|step| if step == 100 { Ran::Replay } else { Ran::Stream }), ran(|_| Ran::NotAsked), on_gpu(|_, _| {})]
+    {
+        assert!(code(&replayed, "graphs_not_replayed").is_none());
+    }
 }
 
 #[test]

@@ -47,6 +47,8 @@ fn time_off_the_cpu_is_that_of_known_steps_raised_to_all() {
         write_run(dir.path(), batch, &manifest, 777);
         let host = Analysis::of(&Run::open(dir.path()).unwrap()).host.expect("samples");
         std::fs::remove_dir_all(dir.path()).unwrap();
+        // All samples are in one function.
+        assert_eq!((host.functions.len(), host.functions[0].own, host.functions[0].total), (1, host.all, host.all));
         (host.all.own_ns, host.all.blocked_ns)
     };
     let kind = batch.steps.last().expect("steps").path.rollup.clone();
@@ -61,10 +63,12 @@ fn time_off_the_cpu_is_that_of_known_steps_raised_to_all() {
         [(ThreadState::Running, 2_000), (ThreadState::Blocked, 700)].map(|(state, ns)| {
             let mut sample = StackSampleRecord::new(span.host_start, span.thread.clone(), state, ns);
             (sample.step, sample.seq, sample.path) = (Some(step), Some(span.seq), Some(span.path.clone()));
+            sample.stack = Some(1);
             sample
         })
     });
     batch.stack_samples = samples.into_iter().flatten().collect();
+    batch.stacks = vec![StackRecord::new(1, None, 0, "app", 0x10)];
     let (own, blocked) = analysis_of(&batch);
     assert_eq!(own, 4_000);
     // Which steps were for warming up does not matter here.

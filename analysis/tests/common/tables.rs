@@ -120,6 +120,7 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "preempted_ns" => maybe(s.preempted_ns),
                 "blocked_ns" => maybe(s.blocked_ns),
                 "page_faults" => maybe(s.page_faults),
+                "ran" => Cell::Text(s.ran.map(|ran| ran.as_str().to_string())),
                 _ => gpu_cell(s.gpu, name),
             }
         }

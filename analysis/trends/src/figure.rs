@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Figure {
-    /// Its column.
+    /// Its column in the view `headlines`, and in the index of archives.
     pub name: &'static str,
     /// What it is called.
     pub title: &'static str,
@@ -29,7 +29,7 @@ const fn time(name: &'static str, title: &'static str, metric: &'static str) -> 
     Figure { name, title, unit: "ms", per: 1e6, lower_is_better: true, metric, to_base: 1e-3 }
 }
 
-/// All of them.
+/// All figures that are followed, in the order in which [`Headline::values`](crate::Headline::values) has them.
 pub const FIGURES: &[Figure] = &[
     time("ttft_ns", "Time to first token (TTFT)", "ttft_seconds"),
     time("tpot_ns", "Time per output token (TPOT)", "tpot_seconds"),

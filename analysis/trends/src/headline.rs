@@ -2,6 +2,7 @@
 
 use super::figure::FIGURES;
 use candlescope_reader::ReadLimits;
+use candlescope_schema::run::Finding;
 use candlescope_sql::{QueryError, Sources, SqlValue, query};
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -13,13 +14,13 @@ pub const UNKNOWN: &str = "unknown";
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum By {
-    /// The model.
+    /// The model's name, by `run.json`; [`UNKNOWN`] where it has none.
     Model,
     /// The first GPU, or the processor.
     Device,
     /// The version of candlescope.
     Version,
-    /// The machine.
+    /// The machine's name, by `run.json`.
     Host,
     /// The rank of the process.
     Rank,
@@ -96,7 +97,8 @@ pub struct Headline {
 
 /// Headline figures of runs that began on the day `since` (UTC, as `2026-05-01`) or later, in order of time.
 ///
-/// Those of archives stand in their index. Those of other runs are computed.
+/// Those of archives stand in their index. Those of other runs are computed. Also returns what is wrong with the files that
+/// were read.
 ///
 /// # Errors
 /// When the runs cannot be asked.
@@ -105,12 +107,12 @@ pub fn headlines(
     by: &[By],
     since: Option<&str>,
     limits: &ReadLimits,
-) -> Result<Vec<Headline>, QueryError> {
+) -> Result<(Vec<Headline>, Vec<Finding>), QueryError> {
     let keys: Vec<String> =
         by.iter().enumerate().map(|(at, by)| format!("CAST({} AS VARCHAR) AS key_{at}", by.sql())).collect();
     let (archives, others) = sources.apart();
     let since = since.map(|day| format!(" WHERE started_day >= '{}'", day.replace('\'', "''"))).unwrap_or_default();
-    let mut all = Vec::new();
+    let (mut all, mut noticed) = (Vec::new(), Vec::new());
     let figures: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
     let list = |parts: &[String]| parts.iter().map(|part| format!("{part}, ")).collect::<String>();
     for (asked, from, findings) in
@@ -123,7 +125,9 @@ pub fn headlines(
             list(&keys),
             figures.join(", ")
         );
-        for row in query(&sql, &asked, limits, 0)?.rows {
+        let answer = query(&sql, &asked, limits, 0)?;
+        noticed.extend_from_slice(answer.findings());
+        for row in answer.rows {
             let (facts, values) = row.split_at(4 + by.len());
             let text = |at: usize| match &facts[at] {
                 SqlValue::Text(text) => Some(text.clone()),
@@ -146,7 +150,7 @@ pub fn headlines(
         }
     }
     all.sort_by(|a, b| (a.started_ns, &a.run).cmp(&(b.started_ns, &b.run)));
-    Ok(all)
+    Ok((all, noticed))
 }
 
 fn number(value: &SqlValue) -> Option<f64> {

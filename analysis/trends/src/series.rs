@@ -23,16 +23,16 @@ const NAMED: usize = 5;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DayPoint {
-    /// The day (UTC).
+    /// The day (UTC) on which its runs began, such as `2026-05-01`.
     pub day: String,
-    /// Days since 1970.
+    /// The same as days since 1970-01-01: its place in charts, and its time in metrics.
     #[serde(skip)]
     pub number: i64,
     /// Median over its runs.
     pub median: f64,
     /// The smallest of them.
     pub low: f64,
-    /// The largest.
+    /// The largest of them; all three are in the figure's unit.
     pub high: f64,
     /// How many runs it rests on.
     pub n: usize,
@@ -64,7 +64,7 @@ pub struct Change {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Trend {
-    /// Which.
+    /// The figure that is followed, in whose unit medians and levels are.
     pub figure: Figure,
     /// Days that have it, in order.
     pub days: Vec<DayPoint>,
@@ -86,11 +86,11 @@ impl Trend {
 pub struct Group {
     /// By what they are told apart, and what they have.
     pub keys: Vec<(String, String)>,
-    /// How many.
+    /// How many runs there are, with any of the figures or none.
     pub runs: usize,
-    /// The first day.
+    /// Day (UTC) on which the first of them began, as `2026-05-01`.
     pub first_day: String,
-    /// The last day.
+    /// Day (UTC) on which the last of them began.
     pub last_day: String,
     /// Figures that any of them has.
     pub trends: Vec<Trend>,

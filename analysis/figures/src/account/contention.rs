@@ -11,7 +11,7 @@ const FEWEST: usize = 50;
 /// Calls that launched kernels in steps of a kind, by whether other threads were in such a call meanwhile. Nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LaunchContention {
-    /// Threads that launched.
+    /// Threads that made the calls that were looked at; at least two.
     pub threads: u64,
     /// Calls in all of these steps.
     pub calls: u64,
@@ -30,11 +30,11 @@ pub struct LaunchContention {
 /// How long calls take, nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CallTime {
-    /// How many.
+    /// Calls that this is over; at least 50.
     pub n: u64,
-    /// Median.
+    /// Median duration of one call; of an even number the upper of the middle two.
     pub median_ns: f64,
-    /// Mean.
+    /// Mean duration of one call, long waits included.
     pub mean_ns: f64,
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct ExposedCopy {
     /// `htod`, `dtoh`, `dtod`, …, or `memset`.
     pub direction: String,
-    /// How many.
+    /// Copies or memsets on this device that count: not those of warm-up and of loading.
     pub count: u64,
     /// Bytes moved or set; `None` if no row has them.
     pub bytes: Option<u64>,
@@ -25,10 +25,10 @@ pub struct ExposedCopy {
     pub rate: Option<CopyRate>,
 }
 
-/// Bytes/s in 10⁹.
+/// Rates in 10⁹ bytes/s, of copies or memsets whose bytes are known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CopyRate {
-    /// All bytes ÷ merged time.
+    /// Their bytes ÷ their time, time in which several ran counted once.
     pub overall: f64,
     /// The rate of each single copy: small ones are slow.
     pub each: Spread,
@@ -46,6 +46,7 @@ pub(super) fn copies(device: &DeviceWorks, works: &Works) -> Vec<ExposedCopy> {
         let bytes = known().map(|work| work.bytes).reduce(u64::saturating_add);
         let stretches = merged(list.iter().map(|work| work.stretch_of()));
         let merged_ns = length(&stretches);
+        let known_ns = length(&merged(known().map(|work| work.stretch_of())));
         // In kilobytes/s, so that whole numbers are exact enough.
         let rates = known()
             .filter(|work| work.ns() > 0)
@@ -60,8 +61,8 @@ pub(super) fn copies(device: &DeviceWorks, works: &Works) -> Vec<ExposedCopy> {
             exposed_ns: length(&difference(&stretches, &kernels)),
             rate: bytes
                 .zip(each)
-                .filter(|_| merged_ns > 0)
-                .map(|(bytes, each)| CopyRate { overall: bytes as f64 / merged_ns as f64, each }),
+                .filter(|_| known_ns > 0)
+                .map(|(bytes, each)| CopyRate { overall: bytes as f64 / known_ns as f64, each }),
         }
     };
     let mut rows: Vec<ExposedCopy> = directions.into_iter().map(row).collect();

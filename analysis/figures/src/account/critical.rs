@@ -31,15 +31,15 @@ pub struct CriticalPath {
 /// Time on the critical path, by kind. Nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct CriticalPart {
-    /// Kernels.
+    /// Kernels that the end of a step waited for, directly or through others.
     pub kernels_ns: u64,
-    /// Copies and memsets.
+    /// Copies and memsets that the end of a step waited for, directly or through others.
     pub copies_ns: u64,
     /// Between work that was already in the queue and the work before it.
     pub queue_ns: u64,
     /// From the end of a launch call to the start on the device.
     pub launch_delay_ns: u64,
-    /// In launch calls.
+    /// On the host, inside calls that launch work.
     pub launch_calls_ns: u64,
     /// On the host, elsewhere.
     pub host_ns: u64,
@@ -48,7 +48,7 @@ pub struct CriticalPart {
 }
 
 impl CriticalPart {
-    /// All kinds together.
+    /// The seven kinds together, in nanoseconds.
     pub fn total_ns(&self) -> u64 {
         let parts = [self.kernels_ns, self.copies_ns, self.queue_ns, self.launch_delay_ns, self.launch_calls_ns];
         parts.into_iter().chain([self.host_ns, self.wake_up_ns]).fold(0, u64::saturating_add)

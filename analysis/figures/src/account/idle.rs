@@ -27,7 +27,7 @@ pub struct Line {
     pub edges_ns: u64,
     /// Busy time summed over streams: if two streams work at once, both count.
     pub streams_ns: u64,
-    /// Gaps by class.
+    /// The same gaps by why the device was idle: the classes add up to `idle_ns`.
     pub gaps: Gaps,
     /// Part of the host-bound gaps in which the host was occupied with recording intervals: intervals begun between the
     /// two launches × the measured cost of one. Derived; `None` if the run does not say what an interval costs.
@@ -74,7 +74,7 @@ impl Gaps {
         self.host_bound.ns.saturating_add((self.launch_latency.ns as f64 * late / all) as u64)
     }
 
-    /// All of them.
+    /// Time of all seven classes together, in nanoseconds.
     pub fn ns(&self) -> u64 {
         self.classes().iter().fold(0, |sum, (_, gaps)| sum.saturating_add(gaps.ns))
     }

@@ -74,9 +74,9 @@ pub enum AccountError {
 /// How the devices of a run spent their time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Account {
-    /// The run's name.
+    /// `run_id` of `run.json`; empty if there is none.
     pub run: String,
-    /// The run's directory.
+    /// Directory that the run was read from.
     pub dir: PathBuf,
     /// Kernels, copies and memsets that count.
     pub records: u64,
@@ -86,7 +86,7 @@ pub struct Account {
     pub clock_bound_ns: Option<u64>,
     /// Below this many nanoseconds a gap is launch overhead.
     pub launch_overhead_below_ns: u64,
-    /// Each device.
+    /// One account for each device with recorded work, in order of UUID.
     pub devices: Vec<DeviceAccount>,
     /// What cannot be told from this run, and why.
     pub absent: Vec<Absent>,
@@ -95,7 +95,7 @@ pub struct Account {
 /// A figure that the run's data do not carry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Absent {
-    /// The figure.
+    /// The figures that are missing, in words.
     pub what: &'static str,
     /// Why it is missing, and what would bring it.
     pub why: &'static str,
@@ -104,7 +104,7 @@ pub struct Absent {
 /// How one device spent its time. All times are nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeviceAccount {
-    /// The device's UUID.
+    /// UUID of the device, as the records of its kernels have it.
     pub device: String,
     /// Its product name, if the run has it.
     pub name: Option<String>,

@@ -21,7 +21,7 @@ pub struct PhaseWork {
     pub open_ns: u64,
     /// Median duration of steps of this kind whose kernels were not recorded, and how many these are.
     pub plain: Option<(f64, u64)>,
-    /// Kernels.
+    /// Kernels that these steps launched, those that a CUDA graph launched included.
     pub kernels: u64,
     /// Sum of the kernels' own times.
     pub kernel_ns: u64,
@@ -44,7 +44,8 @@ pub struct PhaseWork {
     pub rows: Vec<PlacedKernel>,
     /// Where the host waited and then let the queue run dry; the most time first.
     pub drains: Vec<Drain>,
-    /// Copies and memsets that no kernel hid; the most time first.
+    /// Copies and memsets by path and direction: all of them with their bytes, and the time in which no kernel ran beside
+    /// them; the most of that first.
     pub exposed: Vec<PlacedWait>,
 }
 
@@ -59,11 +60,11 @@ pub struct PlacedKernel {
     pub kind: KernelKind,
     /// How a kernel was launched.
     pub shape: Option<LaunchShape>,
-    /// How many.
+    /// Kernels, copies or memsets in this row, over all of these steps.
     pub count: u64,
     /// Sum of their time.
     pub ns: u64,
-    /// The longest.
+    /// Time of the longest single one of them on the device.
     pub max_ns: u64,
     /// Bytes copied or set.
     pub bytes: u64,
@@ -94,11 +95,11 @@ pub struct PlacedWait {
     pub path: Option<Arc<str>>,
     /// Direction of the copies, or `memset`.
     pub name: Arc<str>,
-    /// How many.
+    /// Copies or memsets there, those that kernels hid wholly included.
     pub count: u64,
-    /// Their bytes.
+    /// Bytes of all of these; one whose size is not known adds none.
     pub bytes: u64,
-    /// The time.
+    /// Time of theirs in which no kernel ran on the device; if two overlap, both count.
     pub ns: u64,
 }
 
@@ -390,7 +391,7 @@ fn blocks_around(blocks: &[Stretch], from: i64, to: i64) -> &[Stretch] {
     &blocks[first..last.max(first)]
 }
 
-/// Copies and memsets that no kernel hid.
+/// Adds copies and memsets, and the time in which no kernel hid them.
 fn exposed(
     device: &DeviceWorks,
     works: &Works,

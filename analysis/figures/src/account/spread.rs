@@ -5,27 +5,27 @@ use serde::Serialize;
 /// How values spread. The percentiles interpolate linearly between samples, as pandas does.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
-    /// Number of samples.
+    /// Samples that all of this is over; at least one.
     pub n: u64,
-    /// Their sum.
+    /// Sum of all samples, in their unit.
     pub total: f64,
-    /// Arithmetic mean.
+    /// Arithmetic mean of all samples: `total` ÷ `n`.
     pub mean: f64,
     /// Sample standard deviation (n − 1); `None` for one sample.
     pub stddev: Option<f64>,
-    /// Smallest.
+    /// Smallest of all samples; outliers are not trimmed.
     pub min: f64,
-    /// 25th percentile.
+    /// 25th percentile, however few samples there are.
     pub p25: f64,
-    /// Median.
+    /// Median; of an even number of samples the mean of the middle two.
     pub p50: f64,
-    /// 75th percentile.
+    /// 75th percentile, however few samples there are.
     pub p75: f64,
     /// 95th percentile; `None` below 20 samples.
     pub p95: Option<f64>,
     /// 99th percentile; `None` below 100 samples.
     pub p99: Option<f64>,
-    /// Largest.
+    /// Largest of all samples; outliers are not trimmed.
     pub max: f64,
 }
 

@@ -14,7 +14,7 @@ const MOST_WORK: usize = 20_000;
 /// One step of median duration, of the kind that takes most time. Times are nanoseconds from its begin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepLine {
-    /// Its number.
+    /// Number of the step in the run, from 0 in order of start over all threads.
     pub step: u64,
     /// The phase, or the steps' name.
     pub name: String,
@@ -35,7 +35,7 @@ pub struct LineWork {
     pub name: Arc<str>,
     /// Kernel, copy or memset.
     pub kind: KernelKind,
-    /// Stream.
+    /// Number of the stream it ran in, as the driver counts them.
     pub stream: u32,
     /// The call that launched it: begin and end; `None` if not recorded.
     pub call: Option<(i64, i64)>,

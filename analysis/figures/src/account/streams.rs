@@ -24,7 +24,7 @@ pub struct StreamAccount {
     pub host_wait: Option<GapSum>,
     /// Other gaps shorter than what a device needs between two kernels [HTA `kernel_wait`].
     pub kernel_wait: Option<GapSum>,
-    /// All others.
+    /// All other gaps: the launch was early enough, or nothing is known about it. `None` like `host_wait`.
     pub other: Option<GapSum>,
     /// Gaps for which the clocks are not exact enough to tell.
     pub uncertain: Option<GapSum>,

@@ -13,17 +13,17 @@ pub struct KernelAccountRow {
     pub name: String,
     /// `kernel`, `memcpy` or `memset`.
     pub kind: &'static str,
-    /// How many.
+    /// Kernels, copies or memsets of this name that count: not those of warm-up and of loading.
     pub count: u64,
     /// Sum of their time.
     pub total_ns: u64,
-    /// Mean.
+    /// Mean time of one on the device: `total_ns` ÷ `count`.
     pub mean_ns: f64,
     /// Sample standard deviation (n − 1); `None` for one.
     pub stddev_ns: Option<f64>,
-    /// Shortest.
+    /// Time of the shortest one on the device.
     pub min_ns: u64,
-    /// Longest.
+    /// Time of the longest one on the device.
     pub max_ns: u64,
     /// Share of the time of all rows.
     pub share: f64,
@@ -34,9 +34,9 @@ pub struct KernelAccountRow {
 pub struct PlaceRow {
     /// Path without ordinals, or module without numbers; `None` for what was launched outside every interval.
     pub place: Option<String>,
-    /// Kernels.
+    /// Kernels that its intervals launched themselves, those that a CUDA graph launched included.
     pub kernels: u64,
-    /// Copies and memsets.
+    /// Copies in any direction and memsets that its intervals launched themselves.
     pub copies: u64,
     /// Sum of time on the device.
     pub total_ns: u64,

@@ -90,7 +90,7 @@ impl Work {
 /// How a kernel was launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LaunchShape {
-    /// Blocks.
+    /// Blocks of the whole grid: its three dimensions multiplied.
     pub blocks: u64,
     /// Threads of a block.
     pub threads: u64,

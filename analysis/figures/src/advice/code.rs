@@ -72,9 +72,9 @@ macro_rules! each_advice {
                  75 % of its rate";
             /// Steps that could have been replays of a CUDA graph ran call by call.
             LeftGraph = left_graph,
-                "some steps of a kind ran as replays, ten or more, and others call by call, because their \
-                 capture failed or they were the first of their shape",
-                "their excess over the median replay";
+                "some steps of a kind ran as replays, and others call by call, because their capture failed or they were \
+                 the first of their shape; or graphs were asked for, and none of ten steps or more is one",
+                "their excess over the median replay; where there is no replay, what the step simulated as a graph takes less";
             /// What the host does while the device waits for launches, by whose code it is.
             HostOfLaunches = host_of_launches,
                 "a step that is launch-bound, with 100 samples of call stacks or more",
@@ -245,7 +245,7 @@ macro_rules! lacks {
                 match self { $(Missing::$name => $text,)+ }
             }
 
-            /// What is missing.
+            /// What is missing, in a clause that reports give as the reason.
             pub fn what(self) -> &'static str {
                 match self { $(Missing::$name => $what,)+ }
             }

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-/// A figure.
+/// One number as evidence of a finding, with its unit and where it comes from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AdviceFigure {
     /// Its name: what it is, in words.
     pub name: &'static str,
-    /// Its value.
+    /// Its value, in the unit that `unit` names.
     pub value: f64,
     /// `ns`, `ratio`, `count`, `bytes`, `B/s`, …
     pub unit: &'static str,
@@ -25,7 +25,7 @@ pub enum FigureSource {
     Measured,
     /// Computed from measured and analytic figures.
     Derived,
-    /// The maker's figure.
+    /// Taken from the maker's datasheet of the device, not measured on it.
     Datasheet,
 }
 
@@ -41,12 +41,12 @@ impl FigureSource {
 }
 
 impl AdviceFigure {
-    /// A measured figure.
+    /// A figure that was read off a clock, a counter or a sensor, over `n` measurements.
     pub fn measured(name: &'static str, unit: &'static str, value: f64, n: u64) -> Self {
         Self { name, value, unit, n, source: FigureSource::Measured }
     }
 
-    /// A derived figure.
+    /// A figure computed from measured and analytic ones, over `n` measurements.
     pub fn derived(name: &'static str, unit: &'static str, value: f64, n: u64) -> Self {
         Self { name, value, unit, n, source: FigureSource::Derived }
     }

@@ -72,7 +72,7 @@ pub struct Advice {
     pub code: AdviceCode,
     /// How much it matters, by the share of the run's step time that it gains.
     pub severity: AdviceSeverity,
-    /// Where.
+    /// The steps that it is about, and the path, kernel or function in them where it is about one.
     pub place: AdvicePlace,
     /// The figures it rests on.
     pub evidence: Vec<AdviceFigure>,
@@ -121,9 +121,9 @@ impl Advice {
 pub struct AdvicePlace {
     /// The phase, or the name of the steps.
     pub phase: String,
-    /// Path without ordinals.
+    /// Rollup path, without ordinals; `None` if it is about the steps as a whole, or about work outside intervals.
     pub path: Option<String>,
-    /// Module without numbers.
+    /// Module with `*` for numbers, such as `model.layers.*.mlp`; `None` if the path is no module's.
     pub module: Option<String>,
     /// Kernel, copy direction, or several of them.
     pub kernel: Option<String>,
@@ -133,6 +133,25 @@ pub struct AdvicePlace {
     /// The known cause that its callers tell: see `docs/findings.md`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<&'static str>,
+    /// The shapes whose CUDA graphs steps did not run as, the one that took the most time first; empty where none is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shapes: Vec<LeftShape>,
+}
+
+/// Steps of one shape that ran call by call although a CUDA graph was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct LeftShape {
+    /// Slots × context, such as `1x512`.
+    pub shape: String,
+    /// Such steps.
+    pub steps: u64,
+    /// Tokens that they processed.
+    pub tokens: u64,
+    /// What they took on the host, all of them, in nanoseconds.
+    pub took_ns: u64,
+    /// What they took longer than as many median replays would have, in nanoseconds; `None` if no step was a replay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub excess_ns: Option<u64>,
 }
 
 impl AdvicePlace {
@@ -150,17 +169,24 @@ impl AdvicePlace {
         self
     }
 
-    /// A kernel there.
+    /// Names the kernel or the copies' direction there, or several of them, joined by the caller.
     #[must_use]
     pub fn kernel(mut self, kernel: &str) -> Self {
         self.kernel = Some(kernel.to_string());
         self
     }
 
-    /// A function there.
+    /// Names the program's function with most of the time there.
     #[must_use]
     pub fn function(mut self, function: &str) -> Self {
         self.function = Some(function.to_string());
+        self
+    }
+
+    /// Names shapes whose CUDA graphs were left.
+    #[must_use]
+    pub fn shapes(mut self, shapes: Vec<LeftShape>) -> Self {
+        self.shapes = shapes;
         self
     }
 
@@ -216,21 +242,21 @@ pub struct Coverage {
 /// How far to trust a gain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Confidence {
-    /// How far.
+    /// How far, on three levels; low if the figures are of fewer than six steps.
     pub level: ConfidenceLevel,
-    /// Why.
+    /// What the level rests on, in words that reports print.
     pub reason: &'static str,
 }
 
-/// Levels of confidence.
+/// How far a gain can be trusted, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfidenceLevel {
-    /// An indication.
+    /// An indication: it rests on few steps, a disturbed run, a datasheet or an assumption.
     Low,
     /// Some of what it rests on is derived.
     Medium,
-    /// Measured directly.
+    /// What it rests on is measured directly, or known of the version of candle in use.
     High,
 }
 
@@ -270,9 +296,9 @@ pub struct Roadmap {
 pub struct RoadmapStage {
     /// The finding that it answers.
     pub code: AdviceCode,
-    /// Where.
+    /// Rollup path that the finding names; `None` if it names none.
     pub path: Option<String>,
-    /// The kernel there.
+    /// Kernel, copy direction or several of them that the finding names; `None` if it names none.
     pub kernel: Option<String>,
     /// What it gains by itself: a share of the unobserved step.
     pub alone: f64,

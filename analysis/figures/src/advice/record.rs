@@ -8,8 +8,9 @@ const RESOLVED: f64 = 0.05;
 /// ... or to within this part of the promise.
 const RESOLVED_PART: f64 = 0.3;
 
-/// Whether what was obtained, with its interval, may be within a promise's bounds: the two meet. `None` where they do, but the
-/// interval is so wide that it would meet almost anything.
+/// Whether what was obtained, with its interval, may be within a promise's bounds: the two have a value in common. `None` where they
+/// do, but the interval is so wide that it would meet almost anything. That what was obtained is within the bounds itself is
+/// stricter, and not asked for: `scripts/advice.py` counts both.
 pub fn came_true(promised: Estimate, obtained: Estimate) -> Option<bool> {
     let half = (obtained.high - obtained.low) / 2.0;
     let resolved = half <= RESOLVED.max(RESOLVED_PART * promised.mid.abs());
@@ -23,7 +24,7 @@ pub fn came_true(promised: Estimate, obtained: Estimate) -> Option<bool> {
 pub struct TrackRecord {
     /// Promises that were put to the test.
     pub promises: u64,
-    /// Those whose result was within their bounds.
+    /// Those whose bounds and the interval of the result had a value in common.
     pub came_true: u64,
 }
 

@@ -15,13 +15,13 @@ pub struct CallTree {
 /// A function where it is called.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallNode {
-    /// The function.
+    /// The function, which has another node below each of its callers.
     pub name: FrameName,
     /// Its caller in the list.
     pub parent: Option<usize>,
     /// Whether it ran on threads of a pool.
     pub pool: bool,
-    /// Time in itself.
+    /// Time in the function itself, without the nodes below it.
     pub own: Weights,
 }
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub struct HostTime {
     /// How stacks were sampled.
     pub account: StackAccount,
-    /// All of it.
+    /// Sum over all places; pools' time of no known interval is not in it.
     pub all: Weights,
     /// The same by rollup path, intervals' own time without that of intervals inside them.
     pub places: BTreeMap<String, PlaceTime>,
@@ -32,21 +32,6 @@ pub struct HostTime {
     pub functions: Vec<FunctionTime>,
     /// Time of pools' threads of which no interval is known, because several steps ran at once; nanoseconds.
     pub shared_pool_ns: u64,
-}
-
-impl HostTime {
-    /// Where there are many switches, they are recorded for a part of the time. Time off the CPU is that of steps that lie
-    /// wholly in such a part, and is raised to that of all steps of their kind.
-    pub(crate) fn raise_off_cpu(&mut self, times: &StepTimes) {
-        let mut all = Weights::default();
-        for (rollup, place) in &mut self.places {
-            let by = times.factor(rollup);
-            place.all.raise_off_cpu(by);
-            place.calls.nodes.iter_mut().for_each(|node| node.own.raise_off_cpu(by));
-            all.add(&place.all);
-        }
-        self.all = all;
-    }
 }
 
 /// The time of one rollup path.
@@ -63,9 +48,9 @@ pub struct PlaceTime {
 /// The time of one function over all intervals.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FunctionTime {
-    /// The function.
+    /// The function, in one row however many callers it has.
     pub name: FrameName,
-    /// In itself.
+    /// Time of samples in which it was the innermost function.
     pub own: Weights,
     /// With the functions that it called.
     pub total: Weights,

@@ -93,21 +93,28 @@ impl StackPass {
         place
     }
 
-    /// All samples have come.
-    pub(crate) fn end(&mut self) {
-        self.found = self.collect();
+    /// All samples have come. Where there are many switches, they are recorded for a part of the time. Time off the CPU is
+    /// that of steps that lie wholly in such a part, and is raised to that of all steps of their kind.
+    pub(crate) fn end(&mut self, times: &StepTimes) {
+        let sums = std::mem::take(&mut self.sums).into_iter();
+        let sums: Sums = sums
+            .map(|((place, stack), mut time)| {
+                time.raise_off_cpu(times.factor(&self.places[place].rollup));
+                ((place, stack), time)
+            })
+            .collect();
+        self.found = self.collect(&sums);
     }
 
-    fn collect(&mut self) -> HostTime {
+    fn collect(&self, sums: &Sums) -> HostTime {
         // Chains are made anew each time: all of them at once may be more than fits into memory.
-        let sums: Sums = std::mem::take(&mut self.sums).into_iter().collect();
         let mut all = Weights::default();
         let mut trees: BTreeMap<&str, (Weights, Growing)> = BTreeMap::new();
         let mut functions: FxHashMap<u32, (Weights, Weights)> = FxHashMap::default();
         let mut most: FxHashMap<u32, FxHashMap<&str, u64>> = FxHashMap::default();
-        let trunks = self.trunks(&sums);
+        let trunks = self.trunks(sums);
         let mut room = Room::default();
-        for ((place, stack), time) in &sums {
+        for ((place, stack), time) in sums {
             let mut chain = self.frames.of(*stack);
             all.add(time);
             let StackPath { rollup, path } = &self.places[*place];

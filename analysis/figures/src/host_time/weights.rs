@@ -28,7 +28,7 @@ impl Weights {
         self.own_ns.saturating_add(self.blocked_ns).saturating_add(self.preempted_ns)
     }
 
-    /// Both together.
+    /// The sums of both, field by field.
     #[must_use]
     pub fn plus(mut self, other: &Weights) -> Self {
         self.add(other);

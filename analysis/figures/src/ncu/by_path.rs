@@ -29,17 +29,17 @@ pub enum Limiter {
 pub struct CountersRow {
     /// Path without ordinals; names of the ranges where the run was not recorded.
     pub path: String,
-    /// The kernel.
+    /// Name of the kernel, as Nsight Compute prints it.
     pub kernel: String,
     /// Launches that were measured.
     pub n: u64,
     /// Nanoseconds, alone on the device and with cold caches.
     pub duration_ns: Option<f64>,
-    /// See [`CountedKernel::compute_percent`].
+    /// Median over the launches of [`CountedKernel::compute_percent`].
     pub compute_percent: Option<f64>,
-    /// See [`CountedKernel::memory_percent`].
+    /// Median over the launches of [`CountedKernel::memory_percent`].
     pub memory_percent: Option<f64>,
-    /// See [`CountedKernel::dram_percent`].
+    /// Median over the launches of [`CountedKernel::dram_percent`].
     pub dram_percent: Option<f64>,
     /// Bytes of the device's memory that were moved.
     pub dram_bytes: Option<f64>,

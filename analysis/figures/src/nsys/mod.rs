@@ -17,7 +17,7 @@ pub const DOMAIN: &str = "candlescope";
 /// The part of a profile that is used here. Times are nanoseconds on the profile's own time line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// The file.
+    /// SQLite export that it was read from, as the caller named it.
     pub file: PathBuf,
     /// Version of Nsight Systems that exported it.
     pub version: Option<String>,
@@ -38,7 +38,7 @@ pub struct Range {
     pub start: i64,
     /// When it was left; `None` if recording stopped before.
     pub end: Option<i64>,
-    /// Span id.
+    /// Id of the interval's span, the range's payload: it joins a run's `span_id`.
     pub span: u64,
 }
 
@@ -58,6 +58,6 @@ pub struct Kernel {
 pub struct Launch {
     /// The thread it came from.
     pub thread: i64,
-    /// When it began.
+    /// When the call began, in nanoseconds on the profile's time line.
     pub at: i64,
 }

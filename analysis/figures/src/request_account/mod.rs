@@ -31,6 +31,7 @@ use alike::{AlikeSteps, StepWithThread};
 use beside::beside;
 use candlescope_reader::Run;
 use candlescope_reader::limits::Limit;
+use candlescope_schema::run::Finding;
 use candlescope_schema::{Phase, RequestRecord};
 use no_request::unknown;
 use paths::PathPass;
@@ -46,7 +47,7 @@ const MOST_STEPS: usize = 10;
 /// One request, taken apart.
 #[derive(Debug, Clone)]
 pub struct RequestAccount {
-    /// Its figures.
+    /// Its latency, tokens and rates, also if it is of the warm-up.
     pub figures: RequestFigures,
     /// Measured requests of its kind (model, operation, batch and phases), itself among them unless it warmed up.
     pub like: usize,
@@ -56,7 +57,7 @@ pub struct RequestAccount {
     pub usual_ns: Option<f64>,
     /// Where the difference comes from; the parts add up to it. Empty without another request of its kind.
     pub parts: Vec<Part>,
-    /// Its recorded steps.
+    /// Its recorded steps, without those inside another one of the same thread.
     pub steps: u64,
     /// Those without others like them.
     pub without_like: u64,
@@ -73,6 +74,8 @@ pub struct RequestAccount {
     pub paths: Option<Vec<LongerPath>>,
     /// The steps that exceed by most what is usual, most first.
     pub slowest: Vec<StepExcess>,
+    /// What is wrong with the run's files: damage and limits.
+    pub noticed: Vec<Finding>,
 }
 
 impl RequestAccount {
@@ -106,7 +109,7 @@ impl RequestAccount {
             split.iter().filter(|one| one.usual.has_like).map(|one| one.step).collect();
         let room = usize::try_from(run.limits().get(Limit::OpenIntervals)).unwrap_or(usize::MAX);
         let mut paths = PathPass::of(&compared, &alike, room);
-        rows.to(&mut [&mut paths]);
+        let noticed = rows.to(&mut [&mut paths]).findings;
 
         let kind = kind(record, &by_request);
         let numbers: BTreeSet<u64> = known
@@ -153,6 +156,7 @@ impl RequestAccount {
             steps_more_ns: split.iter().map(Split::more_ns).sum(),
             paths,
             slowest,
+            noticed,
             like: like.len(),
             beside: beside(&figures, &like),
             figures,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoRequest {
-    /// It has others.
+    /// It has requests, but none of this number; those that an experiment made slower do not count.
     #[error("the run has no request {asked}; it has {known}")]
     Unknown {
         /// The number that was asked for.

@@ -12,7 +12,7 @@ const NEARLY_ALL: f64 = 0.9;
 pub enum PartKind {
     /// Before its first step.
     Queue,
-    /// Between its steps.
+    /// Time after its first step in which none of its steps was open.
     Between,
     /// What its steps usually take: they are more of them, or of more tokens.
     Work,
@@ -20,7 +20,7 @@ pub enum PartKind {
     OnCpu,
     /// Another thread had the CPU.
     Preempted,
-    /// Its steps waited.
+    /// Its steps waited for longer, without what longer kernels account for.
     Blocked,
     /// Its kernels took longer, and the host waited for them.
     Gpu,
@@ -53,7 +53,7 @@ impl PartKind {
 /// A part, and how much it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// Which.
+    /// Which part of the request's time this is about.
     pub kind: PartKind,
     /// Nanoseconds more than usual, negative if less; `None` if that is not known.
     pub ns: Option<f64>,
@@ -113,13 +113,13 @@ impl<'a> Split<'a> {
 /// One of a request's steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepExcess {
-    /// Its number.
+    /// Number of the step in the run, from 0 in order of start over all threads.
     pub step: u64,
     /// Its phase, or its name.
     pub name: String,
     /// When it began, nanoseconds since the request did.
     pub at_ns: u64,
-    /// Duration in nanoseconds.
+    /// Duration on the host, in nanoseconds.
     pub dur_ns: u64,
     /// What it took beyond what is usual for steps like it, nanoseconds.
     pub more_ns: f64,

@@ -112,7 +112,7 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// Below `n`.
+    /// A number from 0 to `n` − 1, all practically equally likely; 0 if `n` is 0.
     pub fn below(&mut self, n: u32) -> u32 {
         (((self.next() >> 32) * u64::from(n)) >> 32) as u32
     }

@@ -45,19 +45,20 @@ rules![
     gpu_time_untold,
     energy_sensors,
     gpu_throttled,
+    graphs_not_replayed,
 ];
 
 /// The run's own verdict, what its manifest and reading it show, and what the figures show.
 ///
 /// A code that the session found is not judged again: the session knew more, and the user has seen its message.
-pub(crate) fn verdict(mut analysis: Analysis, has_manifest: bool, seen: Vec<Finding>) -> Analysis {
+pub(crate) fn verdict(mut analysis: Analysis, has_manifest: bool) -> Analysis {
     let mut known = Verdict::of(analysis.manifest.verdict.findings.clone());
     if has_manifest {
         let judged = judge(&analysis.manifest);
         let new = judged.into_iter().filter(|finding| !is_told(&analysis.manifest.verdict.findings, &finding.code));
         new.for_each(|finding| known.add(finding));
     }
-    seen.into_iter().for_each(|finding| known.add(finding));
+    analysis.noticed.iter().for_each(|finding| known.add(finding.clone()));
     analysis.verdict = known;
     let found: Vec<Finding> = RULES.iter().flat_map(|rule| rule(&analysis)).collect();
     let new: Vec<Finding> =

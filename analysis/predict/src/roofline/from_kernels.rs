@@ -29,10 +29,10 @@ pub enum TimeSource {
     Missing(String),
 }
 
-/// One operation.
+/// The time of one operation of a step by the study, and where it comes from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KernelTime {
-    /// Its name.
+    /// Its name, as the instrumented layers call it: `q_proj`, `scores`, `residual`.
     pub operation: &'static str,
     /// How often it is done in a step.
     pub calls: f64,
@@ -45,7 +45,7 @@ pub struct KernelTime {
     pub source: TimeSource,
 }
 
-/// One step.
+/// One step by measured kernels; operations without such a kernel are at their roof.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepFromKernels {
     /// Nanoseconds it takes; `None` if the study lacks something.
@@ -54,11 +54,11 @@ pub struct StepFromKernels {
     pub device_ns: Option<f64>,
     /// Share of that which was measured or interpolated.
     pub measured_share: Option<f64>,
-    /// Every operation.
+    /// Every operation of the step in its order, those at their roof and those without a time included.
     pub operations: Vec<KernelTime>,
 }
 
-/// Both steps.
+/// Prefill and decoding step from measured kernels, and the commands that measure what the study lacks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FromKernels {
     /// Kernels in the study, and its device.
@@ -79,11 +79,11 @@ pub struct FromKernels {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct KernelShape {
-    /// The kernel.
+    /// Name of the kernel, as `--ops` takes it: `linear`, `rmsnorm`, `argmax`.
     pub op: &'static str,
-    /// Its element type.
+    /// Element type, as `--dtype` takes it; of a product with weights it is their format.
     pub dtype: &'static str,
-    /// Its sizes.
+    /// Names and values of the sizes, in the order of `--sizes`: `m`, `n` and `k` of a product.
     pub sizes: Vec<(&'static str, u64)>,
 }
 

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Most cells of a map of layers: a program that numbers thousands of things is no model.
 const MOST_CELLS: usize = 50_000;
 
-/// One cell.
+/// What the intervals or steps of one cell come to.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct HeatCell {
-    /// Intervals or steps.
+    /// Intervals of the operator in the layer, or decoding steps of one run; those of the warm-up are left out.
     pub n: u64,
     /// Nanoseconds of one, mean.
     pub ns: f64,
@@ -23,14 +23,14 @@ pub struct HeatCell {
     pub utilisation: Option<f64>,
 }
 
-/// One map.
+/// A map of utilisation by two properties, of intervals or of steps.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeatMap {
-    /// What it shows.
+    /// The phase that it shows; of batch × context always `decode`.
     pub title: String,
-    /// What rows are.
+    /// What rows stand for: `layer` or `batch`.
     pub row: &'static str,
-    /// What columns are.
+    /// What columns stand for: `operator` or `context`.
     pub column: &'static str,
     /// Names of the rows.
     pub rows: Vec<String>,

@@ -20,9 +20,9 @@ pub struct UnknownModel {
 /// One row: a model's names and dimensions.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownModel {
-    /// Short name.
+    /// Short name in lower case, by which the model can be asked for: `llama-3.1-8b`.
     pub name: &'static str,
-    /// Hub ids.
+    /// Ids on the hub (`owner/name`) of models with these dimensions, such as the base and the tuned one.
     pub ids: &'static [&'static str],
     /// `model_type` of its `config.json`.
     architecture: &'static str,
@@ -63,7 +63,7 @@ impl KnownModel {
         Self { window: (size, full_every), ..self }
     }
 
-    /// Its dimensions.
+    /// Its dimensions, with the biases, norms and positions that its architecture has.
     pub fn shape(&self) -> ModelShape {
         let like_llama = ModelShape::decoder(self.name, self.size, self.heads, self.intermediate);
         let (experts, active) = self.experts;

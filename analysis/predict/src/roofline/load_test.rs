@@ -140,13 +140,14 @@ impl LoadTest {
 /// A latency of a stage.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoadLatency {
-    /// Median measured, nanoseconds.
+    /// Median measured over the requests that succeeded, in nanoseconds.
     pub median_ns: f64,
     /// 95th percentile measured, if there were enough requests.
     pub p95_ns: Option<f64>,
-    /// Requests.
+    /// Requests that the median is over: of those that succeeded, the ones that have this latency.
     pub n: u64,
-    /// Nanoseconds predicted.
+    /// Nanoseconds predicted: to the first token of a prompt alone, a token in a batch of the requests under way.
+    /// `None` if the server counts no tokens, or the device lacks a figure.
     pub predicted_ns: Option<Estimate>,
     /// Predicted ÷ median − 1.
     pub error: Option<f64>,
@@ -168,9 +169,9 @@ pub struct LoadStage {
     pub level: String,
     /// Requests under way, mean: the batch that a token is predicted for, at least 1.
     pub in_flight: f64,
-    /// Prompt tokens, median.
+    /// Prompt tokens of a request, median, rounded; `None` if they are not counted.
     pub prompt: Option<u64>,
-    /// Output tokens, median.
+    /// Output tokens of a request, median, rounded; `None` if they are not counted.
     pub output: Option<u64>,
     /// Time to first token.
     pub ttft: Option<LoadLatency>,

@@ -23,15 +23,15 @@ pub const FAR_BELOW: f64 = 0.6;
 /// A measured figure beside its prediction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What it is.
+    /// What the time is of, in words: [`Figure::name`].
     pub figure: &'static str,
     /// The same for programs.
     pub code: Figure,
     /// Nanoseconds measured: a median, or a mean of steps.
     pub measured_ns: f64,
-    /// Measurements.
+    /// Requests, or steps with recorded kernels, that it is the median or mean of.
     pub n: u64,
-    /// Nanoseconds predicted.
+    /// Nanoseconds predicted without running anything; of kernels, low, mid and high are the same.
     pub predicted_ns: Estimate,
     /// Predicted ÷ measured − 1.
     pub error: f64,
@@ -46,7 +46,7 @@ pub struct Comparison {
 /// What holds a phase back.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bottleneck {
-    /// The phase.
+    /// Name of the phase, such as `decode`.
     pub phase: String,
     /// What; `None` if it cannot be told.
     pub bound: Option<Bound>,
@@ -57,7 +57,7 @@ pub struct Bottleneck {
 /// A run against its rooflines.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Measured {
-    /// The run's directory.
+    /// Directory that the run was opened from.
     pub run: String,
     /// The roofs, the measured one first.
     pub roofs: Vec<Roof>,
@@ -70,11 +70,12 @@ pub struct Measured {
     pub outlook_missing: Option<String>,
     /// What the device that was named cannot be held against, and what cannot be compared.
     pub notes: Vec<String>,
-    /// Measured against predicted.
+    /// Latencies and times of kernels beside their predictions; empty without a prediction, or if it is for another
+    /// device than the run's.
     pub comparisons: Vec<Comparison>,
-    /// By phase.
+    /// What holds each phase back, of those whose steps state FLOPs or bytes.
     pub bottlenecks: Vec<Bottleneck>,
-    /// Ratings.
+    /// Grades of both latencies, utilisation and throughput, one each, also where nothing was measured.
     pub ratings: Vec<Rating>,
     /// Layer × operator, by phase.
     pub layers: Vec<HeatMap>,

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Bytes on one device.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MemoryNeed {
-    /// All weights.
+    /// All weights in their format, scales included, divided by the devices that share them.
     pub weights: f64,
     /// Keys and values of one more token of one sequence, where no window ends the growth.
     pub kv_a_token: f64,

@@ -16,10 +16,10 @@ const MOST_SEQUENCES: u64 = 4096;
 /// The knee: the smallest batch with this share of the highest throughput.
 pub const KNEE: f64 = 0.8;
 
-/// One batch.
+/// What one batch size takes in time and memory, and whether it fits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BatchRow {
-    /// Sequences.
+    /// Sequences at once: a power of two, the largest batch that is looked at, or the one asked for.
     pub batch: u64,
     /// Time to first token in nanoseconds.
     pub ttft_ns: Option<Estimate>,
@@ -67,22 +67,22 @@ pub struct Recommendation {
     pub batch: Option<u64>,
     /// The smallest batch with four fifths of the highest throughput.
     pub knee: Option<u64>,
-    /// Why.
+    /// Why this batch and no larger one, or why none, in words.
     pub reason: String,
 }
 
 /// A prediction that rests on datasheets or measured peaks alone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outlook {
-    /// The model.
+    /// Dimensions of the model that is predicted.
     pub model: ModelShape,
-    /// Its parameters.
+    /// All its parameters, by the dimensions; a table shared by embedding and head counts once.
     pub parameters: u64,
     /// Those that a token uses.
     pub active_parameters: u64,
-    /// The device.
+    /// The device with the peaks that the prediction rests on; of several, each is such a one.
     pub device: Device,
-    /// What is asked.
+    /// Formats, batch, tokens, number of devices and goal that the prediction is for.
     pub scenario: Scenario,
     /// Processing the prompts, to the first token.
     pub prefill: StepPrediction,
@@ -90,7 +90,7 @@ pub struct Outlook {
     pub decode: StepPrediction,
     /// Output tokens a second of all sequences, after the first ones.
     pub tokens_per_s: Option<f64>,
-    /// Bytes needed.
+    /// Bytes that one device needs, for weights and for each sequence.
     pub memory: MemoryNeed,
     /// Bytes there, as far as the model can have them; `None` if it is not known.
     pub usable_memory: Option<f64>,

@@ -33,11 +33,11 @@ pub enum PointKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "status", content = "reason")]
 pub enum Status {
-    /// It can.
+    /// Time, work and roof are known, and the utilisation is no more than 1.
     Ok,
     /// Something needed is not there.
     DataMissing(String),
-    /// It contradicts itself.
+    /// Its utilisation is above 1, more than the roof allows: its time, its work or the peak is wrong. By how much.
     Invalid(String),
 }
 
@@ -75,24 +75,24 @@ pub struct UnderRoof {
     pub status: Status,
 }
 
-/// One point.
+/// A phase, an operator or a group of kernels: what it achieved, and where that is under each roof.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
     /// Phase, path without ordinals, or path and kernel.
     pub name: String,
     /// What it stands for.
     pub kind: PointKind,
-    /// Steps or intervals.
+    /// Measured steps of a phase, or intervals of an operator; of kernels, the intervals in recorded steps.
     pub calls: u64,
     /// What the time is: `wall`, `host`, `stream elapsed` or `kernels`.
     pub over: &'static str,
     /// Nanoseconds of one call, mean.
     pub ns: Option<f64>,
-    /// FLOP/s achieved.
+    /// FLOPs that are stated as needed ÷ time; `None` if they are not stated or there is no time.
     pub flops_per_s: Option<f64>,
     /// Bytes/s achieved, with activations.
     pub bytes_per_s: Option<f64>,
-    /// FLOPs ÷ bytes.
+    /// FLOPs ÷ bytes with activations; `None` unless both are known and there are bytes.
     pub intensity: Option<f64>,
     /// Nanoseconds that the prediction gives for one call.
     pub predicted_ns: Option<f64>,

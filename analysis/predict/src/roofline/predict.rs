@@ -28,15 +28,15 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// FLOP/s.
+    /// FLOP/s: computing takes longest, or the intensity is above the ridge.
     Compute,
-    /// Bytes/s of memory.
+    /// Bytes/s of memory: moving takes longest, copies into panels included, or the intensity is not above the ridge.
     Memory,
     /// What small kernels take beside their work.
     KernelFloor,
     /// Launches on the host.
     Host,
-    /// Bytes/s between devices.
+    /// Bytes/s between devices: what they exchange takes longest, where several share a model.
     Link,
     /// None of these: index arithmetic, or a measurement that stays far below its roof, where what operations cost
     /// beside their work comes first.
@@ -57,13 +57,13 @@ impl Bound {
     }
 }
 
-/// One operation's time.
+/// The time of one operation of a step: at its roof once, and on the device in all.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OperationTime {
     /// Its work, for one time.
     #[serde(flatten)]
     pub operation: Operation,
-    /// Its kind.
+    /// Its kind, by its name: for each kind a calibrated device has rates of its own.
     pub class: OperationClass,
     /// FLOPs ÷ bytes with activations.
     pub intensity: Option<f64>,
@@ -74,13 +74,13 @@ pub struct OperationTime {
     /// Nanoseconds on the device, all times together: at the roof or what small kernels take, of a calibrated device the
     /// kernels' own time and that of the work; index arithmetic and copies into panels come on top.
     pub device_ns: Option<f64>,
-    /// What decides that.
+    /// What takes longest of that time; `None` if the device lacks FLOP/s for it, or it takes no time.
     pub bound: Option<Bound>,
     /// Share of the step's time on the device.
     pub share: Option<f64>,
 }
 
-/// One step.
+/// The predicted time of one step, and the work of all its operations on one device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepPrediction {
     /// Nanoseconds it takes, by the spread of the launch cost and of small kernels; `None` if something needed is not known.
@@ -95,11 +95,11 @@ pub struct StepPrediction {
     pub sync_ns: Option<f64>,
     /// Nanoseconds that no program can undercut: needed FLOPs ÷ FLOP/s, or weights, keys and values ÷ bandwidth.
     pub least_ns: Option<f64>,
-    /// Kernels launched.
+    /// Kernels that candle launches on a GPU for the whole step, copies included; counted for a processor, too.
     pub kernels: f64,
-    /// FLOPs needed.
+    /// FLOPs that the model needs, all operations with all their calls: without the masked part of attention.
     pub flops: f64,
-    /// FLOPs executed.
+    /// FLOPs that candle executes, the masked part of attention included.
     pub flops_executed: f64,
     /// Bytes of weights, keys and values.
     pub bytes: f64,
@@ -111,7 +111,7 @@ pub struct StepPrediction {
     pub ridge: Option<f64>,
     /// What decides its time.
     pub bound: Option<Bound>,
-    /// Every operation.
+    /// Every operation in the order of the step; what layers repeat stands once, with its `calls`.
     pub operations: Vec<OperationTime>,
 }
 

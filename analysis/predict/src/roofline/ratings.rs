@@ -3,15 +3,15 @@
 use candlescope_figures::Analysis;
 use serde::Serialize;
 
-/// A grade.
+/// How good a figure is by its two [`Thresholds`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
-    /// Good.
+    /// A time up to the first threshold, throughput from the first on, or utilisation between the two.
     Good,
-    /// Neither.
+    /// A time or throughput between the two thresholds, or utilisation above the second.
     Fair,
-    /// Bad.
+    /// A time above the second threshold, throughput below the second, or utilisation below the first.
     Bad,
     /// The figure is not known.
     Unknown,
@@ -57,7 +57,7 @@ impl Default for Thresholds {
      (tokens/s, the larger first) or utilisation=LOW,HIGH (shares up to 1), for example ttft=100,500"
 )]
 pub struct ThresholdError {
-    /// What was given.
+    /// The whole text that could not be read, name and numbers.
     pub given: String,
 }
 
@@ -84,18 +84,18 @@ impl Thresholds {
     }
 }
 
-/// One figure's rating.
+/// The grade of one figure, with the value and the thresholds that it rests on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rating {
-    /// The figure.
+    /// Its name: `ttft`, `tpot`, `utilisation` or `throughput`.
     pub figure: &'static str,
     /// Its value in `unit`.
     pub value: Option<f64>,
     /// Unit of the value and of the thresholds.
     pub unit: &'static str,
-    /// The two thresholds.
+    /// The two thresholds in `unit`, ordered as in [`Thresholds`]: good and fair, of utilisation low and high.
     pub thresholds: (f64, f64),
-    /// The grade.
+    /// The grade by these thresholds; [`Grade::Unknown`] if there is no value.
     pub grade: Grade,
     /// What the value is, or why there is none.
     pub note: String,

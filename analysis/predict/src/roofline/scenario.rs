@@ -27,7 +27,7 @@ pub struct Goal {
     "`{given}` is no goal for latency: write ttft=TIME, tpot=TIME or both with a comma, as in ttft=200ms,tpot=50ms"
 )]
 pub struct GoalError {
-    /// What was given.
+    /// The whole text that could not be read.
     pub given: String,
 }
 
@@ -64,7 +64,7 @@ fn nanoseconds(text: &str) -> Option<f64> {
 pub struct Storage {
     /// The type in which weights are multiplied.
     pub multiply: Multiply,
-    /// Sizes of elements.
+    /// Bytes of a weight, an activation, a cached value and an element in attention's products.
     pub widths: Widths,
 }
 
@@ -76,11 +76,11 @@ pub struct Scenario {
     pub weights: Format,
     /// Format of cached keys and values; that of the activations if not given.
     pub cached: Option<Format>,
-    /// Sequences at once.
+    /// Sequences processed at once, each with a prompt of its own; 1 unless set.
     pub batch: u64,
     /// Tokens of a prompt.
     pub prompt: u64,
-    /// Tokens to generate.
+    /// Tokens to generate for each sequence; the cache has to hold them as well. 128 unless set.
     pub output: u64,
     /// Context at which the time of a token is told; the prompt and half of the output if not given. With an
     /// encoder, which has the prompt, it is the decoder's own: half of the output.

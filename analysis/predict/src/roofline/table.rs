@@ -6,10 +6,10 @@ use candlescope_work::devices::Origin;
 use candlescope_work::estimate::Estimate;
 use serde::Serialize;
 
-/// One device.
+/// One device's latencies, throughput and price for the model and question that all rows share.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeviceRow {
-    /// Its name.
+    /// Name of the device, of which there may be several.
     pub device: String,
     /// Where its peaks come from.
     pub origin: Origin,

@@ -1,16 +1,24 @@
-//! Changes the parts of a step. Rates of work first, then fusing, then graphs, whatever the order they were given in:
-//! a graph launches what is left.
+//! Changes the parts of a step. What leaves its graph first, then rates of work, then fusing, then graphs, whatever the order
+//! they were given in: calls of a step that left its graph are the host's as others are, and a graph launches what is left.
 
 use super::abstain::Abstain;
 use super::change::Change;
 use super::selection::{inside, needs_device};
 use super::step_model::{HostPart, NOWHERE, Parts, StepModel};
-use super::{fusing, graphs, rates};
+use super::{eager, fusing, graphs, rates};
 use candlescope_schema::{PathPattern, Side};
 use candlescope_work::estimate::Case;
 
 /// Applies the changes. `case` is that of the resulting time: low takes what makes the step fastest.
 pub(super) fn apply(model: &StepModel, parts: &mut Parts, changes: &[Change], case: Case) -> Result<(), Abstain> {
+    for change in changes.iter().filter(|change| **change == Change::Eager) {
+        needs_device(parts, change)?;
+        needs(eager::replays_graph(parts), change, "no graph launches any of it")?;
+        let Some(launches) = &model.facts().eager_launches else {
+            return Err(Abstain::NoPeak { change: change.to_string(), what: "time to launch a kernel" });
+        };
+        eager::leave(launches, parts, case);
+    }
     for change in changes {
         match change {
             Change::Kernel { name, factor } => {
@@ -27,7 +35,7 @@ pub(super) fn apply(model: &StepModel, parts: &mut Parts, changes: &[Change], ca
             Change::Bits { bits } => rates::bits(model, parts, change, *bits, case)?,
             Change::Clock { factor } => rates::clock(model, parts, change, *factor, case)?,
             Change::Batch { sequences } => rates::batch(model, parts, change, *sequences, case)?,
-            Change::Graph | Change::Fuse { .. } => {}
+            Change::Eager | Change::Graph | Change::Fuse { .. } => {}
         }
     }
     for change in changes {

@@ -1,7 +1,9 @@
 //! Makes a step's model of its records. No files here: records in, a model out.
 
 use super::calls::{Call, Times};
-use super::step_model::{Anchor, DeviceWork, Facts, HostPart, NOWHERE, Parts, StepInterval, StepModel};
+use super::step_model::{
+    Anchor, DELAY_NS, DeviceWork, Facts, HostPart, NOWHERE, Parts, QUEUE_NS, StepInterval, StepModel,
+};
 use super::waits;
 use candlescope_figures::StepRow;
 use candlescope_schema::{KernelKind, KernelRecord, Phase, SpanRecord};
@@ -18,11 +20,6 @@ pub(super) struct StepRecords {
     pub(super) spans: Vec<SpanRecord>,
 }
 
-/// From the end of a kernel to the start of the next where a step does not show it, in nanoseconds: between dependent
-/// kernels of an H200 (`docs/measurements/lab.md`).
-const QUEUE_NS: f64 = 1_450.0;
-/// From the end of a call to the start of its kernel on an idle device where a step does not show it, in nanoseconds.
-const DELAY_NS: f64 = 3_000.0;
 /// A delay this many times the usual one is a wait for something else.
 const UNUSUAL: f64 = 5.0;
 /// And it is at least so long, in nanoseconds.
@@ -134,7 +131,11 @@ fn works(
             let known = streams.len() as u32;
             let stream = streams.entry((&*kernel.device, kernel.stream)).or_insert((known, None));
             let after = stream.1.replace(index);
-            let anchor = if call.end <= start && !call.blocks { Anchor::End } else { Anchor::Begin };
+            // Nodes of a graph follow one another, whenever their launch returns.
+            let in_graph = kernel.graph.is_some();
+            let follows = in_graph && after.is_some_and(|before| before >= call.first);
+            let returned = call.end <= start && !call.blocks && !follows;
+            let anchor = if returned { Anchor::End } else { Anchor::Begin };
             let ready = if anchor == Anchor::End { call.end } else { call.begin };
             match after.map(|before| times[before as usize].1) {
                 // A copy that the host waits for takes its own time to begin, but no less than a kernel.
@@ -160,6 +161,7 @@ fn works(
                 also: None,
                 not_before_ns: None,
                 gone: false,
+                in_graph,
             });
         }
     }

@@ -5,7 +5,7 @@ use regex::Regex;
 use std::fmt;
 
 /// The forms of changes, for messages and help.
-pub const FORMS: &str = "graph, kernel=REGEX×f, path=PATH×f (PATH@host or PATH@device: on one side), fuse=PATH, bits=16, 8 or 4, host×f, clock=f, batch=n; \
+pub const FORMS: &str = "graph, eager, kernel=REGEX×f, path=PATH×f (PATH@host or PATH@device: on one side), fuse=PATH, bits=16, 8 or 4, host×f, clock=f, batch=n; \
                          joined by + to have several at once; * stands for ×";
 
 /// A change that cannot be read.
@@ -23,6 +23,8 @@ pub struct ChangeError {
 pub enum Change {
     /// What the host launches between two waits is launched at once, as a CUDA graph.
     Graph,
+    /// What graphs launch is launched call by call.
+    Eager,
     /// Kernels whose name matches take `factor` of their time.
     Kernel {
         /// Found anywhere in the name.
@@ -95,6 +97,7 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Graph => f.write_str("graph"),
+            Self::Eager => f.write_str("eager"),
             Self::Kernel { name, factor } => write!(f, "kernel={}×{factor}", name.0.as_str()),
             Self::Path { path, side: None, factor } => write!(f, "path={path}×{factor}"),
             Self::Path { path, side: Some(side), factor } => write!(f, "path={path}@{side}×{factor}"),
@@ -172,6 +175,7 @@ fn one(text: &str) -> Result<(Change, &str), ChangeError> {
     }
     let change = match token.split_once('=') {
         None if token == "graph" => Change::Graph,
+        None if token == "eager" => Change::Eager,
         Some(("bits", "16")) => Change::Bits { bits: 16 },
         Some(("bits", "8")) => Change::Bits { bits: 8 },
         Some(("bits", "4")) => Change::Bits { bits: 4 },

@@ -64,7 +64,8 @@ pub(super) fn capture(facts: &Facts, parts: &mut Parts, case: Case) -> bool {
     any
 }
 
-fn launched(works: &[DeviceWork], first: u32, count: u32) -> &[DeviceWork] {
+/// What a call launches.
+pub(super) fn launched(works: &[DeviceWork], first: u32, count: u32) -> &[DeviceWork] {
     works.get(first as usize..first.saturating_add(count) as usize).unwrap_or_default()
 }
 

@@ -19,7 +19,7 @@ pub struct StepGroup {
 /// kind were left plain.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Outside {
-    /// How many.
+    /// How many the median is over: those with a context near that of the replayed steps.
     pub steps: u64,
     /// Median time in seconds.
     pub seconds: f64,
@@ -61,7 +61,7 @@ impl StepGroup {
         &self.name
     }
 
-    /// The steps.
+    /// The steps to replay, at most 64 spread over the run; some of them may turn out not to be reproduced.
     pub fn models(&self) -> &[StepModel] {
         &self.models
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! run ─► chosen_steps (records of some) ─► read ─► build, waits (a model of each) ─► StepGroup
-//! model ─► unrecorded (without the profiler) ─► apply: rates, fusing, graphs ─► play (time)
+//! model ─► unrecorded (without the profiler) ─► apply: eager, rates, fusing, graphs ─► play (time)
 //! ```
 //!
 //! Replayed unchanged, a step takes what was measured; where it does not, nothing is said about it. `docs/what-if.md`
@@ -26,10 +26,12 @@ mod calls;
 mod change;
 mod chosen_steps;
 mod criticality;
+mod eager;
 mod fusing;
 mod graphs;
 mod group;
 mod many_rows;
+mod path_times;
 mod play;
 mod rates;
 mod read;
@@ -46,7 +48,8 @@ pub use abstain::Abstain;
 pub use change::{Change, ChangeError, FORMS, NamePattern, parse_changes};
 pub use chosen_steps::ChosenSteps;
 pub use group::{Outside, StepGroup, Typical};
+pub use path_times::PathTime;
 pub use read::{Simulation, SimulationOptions};
 pub use replay::{Outcome, Replay, TOLERANCE, Unobserved, simulate};
-pub use step_model::{Facts, Recording, StepModel};
+pub use step_model::{EagerLaunches, Facts, Recording, StepModel};
 pub use what_if::{Refusal, Scenario, StepsWhatIf, WhatIf, what_if};

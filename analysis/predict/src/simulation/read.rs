@@ -3,8 +3,9 @@
 use super::abstain::Abstain;
 use super::build::{StepRecords, build};
 use super::chosen_steps::{ChosenSteps, Collected};
+use super::eager;
 use super::group::{Outside, StepGroup};
-use super::recording::{GivenPeaks, facts};
+use super::recording::{GivenPeaks, calibrated_launches, facts};
 use super::replay::Replay;
 use super::step_model::StepModel;
 use super::together;
@@ -40,7 +41,7 @@ impl SimulationOptions {
         Self { warmup: counts, ..self }
     }
 
-    /// Whether they do.
+    /// Whether steps of the warm-up count: false unless [`warmup`](Self::warmup) was told so.
     pub fn counts_warmup(&self) -> bool {
         self.warmup
     }
@@ -189,6 +190,14 @@ impl Reader<'_> {
         let intervals: Vec<f64> = records.iter().map(|records| records.spans.len() as f64).collect();
         let shared = Arc::new(facts.clone());
         let mut models: Vec<StepModel> = records.into_iter().map(|records| build(records, &shared)).collect();
+        // Before calls cost what they cost in replays, where CUPTI records a graph's launch.
+        if models.iter().any(|model| eager::replays_graph(&model.parts)) {
+            let faithful = models.iter().filter(|model| Replay::of(model).is_ok());
+            let launches = eager::measured(faithful, &facts.recording);
+            facts.eager_launches = launches.or_else(|| calibrated_launches(self.manifest, &self.options.peaks));
+            let shared = Arc::new(facts.clone());
+            models.iter_mut().for_each(|model| model.facts = shared.clone());
+        }
         // A step that ends on the host before its work does takes another time than its interval.
         let ends_with_it = models.iter().zip(&hosts).all(|(model, host)| model.measured_ns <= host * 1.01);
         let outside = with_kernels.filter(|_| ends_with_it).and_then(|met| {

@@ -1,6 +1,6 @@
 //! What recording cost, and what the device can do: from `run.json`, or from documents where it does not say.
 
-use super::step_model::{Facts, Recording};
+use super::step_model::{DELAY_NS, EagerLaunches, Facts, QUEUE_NS, Recording};
 use candlescope_figures::peaks::peaks;
 use candlescope_schema::run::{RunManifest, model_key, multiplied_dtype};
 use candlescope_work::devices::{Device, Format, Multiply, Peak, PeakKind, PeaksError, Roof, peaks_device};
@@ -47,6 +47,7 @@ pub(super) fn facts(manifest: &RunManifest, group: &str, most_flops: Option<&str
         recording: recording(manifest),
         graph_gap_ns: Estimate { low: 0.0, mid: gap / 2.0, high: gap },
         graph_gap_source,
+        eager_launches: None,
         bandwidth: own.map(|device| device.bandwidth).or_else(|| Some(bandwidth?.value)),
         flops: own_flops.or_else(|| Some(flops?.value)),
         peaks_source: own_source.or_else(|| bandwidth.as_ref().or(flops.as_ref()).map(source)),
@@ -59,6 +60,7 @@ pub(super) fn facts(manifest: &RunManifest, group: &str, most_flops: Option<&str
 pub(super) struct GivenPeaks {
     pub(super) device: Option<Device>,
     pub(super) graph_gap_ns: Option<(f64, String)>,
+    launches: Option<EagerLaunches>,
 }
 
 impl GivenPeaks {
@@ -67,10 +69,38 @@ impl GivenPeaks {
         let device = peaks_device(text, None)?;
         let whole: Value = serde_json::from_str(text)?;
         let figures = whole.get("figures").and_then(Value::as_array).into_iter().flatten();
-        let gap = figures.filter_map(Peak::read).find(|figure| figure.kind == PeakKind::GraphGap);
+        let figures: Vec<Peak> = figures.filter_map(Peak::read).collect();
+        let gap = figures.iter().find(|figure| figure.kind == PeakKind::GraphGap);
         let graph_gap_ns = gap.map(|gap| (gap.value * 1e9, format!("measured: {}", device.source)));
-        Ok(Self { device: Some(device), graph_gap_ns })
+        let launches = launches(&figures, &device.source);
+        Ok(Self { device: Some(device), graph_gap_ns, launches })
     }
+}
+
+/// What launching call by call costs by the device's calibration: peaks that were given, or else those that a run keeps.
+pub(super) fn calibrated_launches(manifest: &RunManifest, given: &GivenPeaks) -> Option<EagerLaunches> {
+    let recorded = || {
+        let peaks: Vec<Peak> = manifest.peaks().collect();
+        let source = peaks.iter().find(|peak| peak.kind == PeakKind::Launch).map(|peak| peak.source.clone());
+        launches(&peaks, &source?)
+    };
+    given.launches.clone().or_else(recorded)
+}
+
+/// The same by measured peaks. Nothing in them tells what a program does between two launches.
+fn launches(peaks: &[Peak], source: &str) -> Option<EagerLaunches> {
+    let ns = |kind: PeakKind| peaks.iter().find(|peak| peak.kind == kind).map(|peak| peak.value * 1e9);
+    let launch = ns(PeakKind::Launch)?;
+    let of = if source.is_empty() { String::new() } else { format!(" of {source}") };
+    Some(EagerLaunches {
+        host_ns: Estimate::exact(launch),
+        delay_ns: DELAY_NS,
+        queue_ns: ns(PeakKind::Gap).unwrap_or(QUEUE_NS),
+        source: format!(
+            "calibration{of}: launches alone, so the step takes that at least; what the program does between two is not \
+             known, as no step of the run that no graph launched has its kernels"
+        ),
+    })
 }
 
 /// The gap that a run keeps with its peaks, in nanoseconds, and where it is from.

@@ -16,6 +16,11 @@ use std::sync::Arc;
 const MOST_DEEP: usize = 1_024;
 /// No place.
 pub(super) const NOWHERE: u32 = u32::MAX;
+/// From the end of a kernel to the start of the next where a step does not show it, in nanoseconds: between dependent
+/// kernels of an H200 (`docs/measurements/lab.md`).
+pub(super) const QUEUE_NS: f64 = 1_450.0;
+/// From the end of a call to the start of its kernel on an idle device where a step does not show it, in nanoseconds.
+pub(super) const DELAY_NS: f64 = 3_000.0;
 
 /// One step, ready to be replayed. Made by [`Simulation::of`](super::Simulation::of).
 #[derive(Debug, Clone)]
@@ -92,6 +97,8 @@ pub(super) struct DeviceWork {
     /// It is part of another work now: it takes no time and needs no launch, and what comes after it waits for what it
     /// would have waited for on the device.
     pub(super) gone: bool,
+    /// A graph launches it.
+    pub(super) in_graph: bool,
 }
 
 impl DeviceWork {
@@ -137,13 +144,16 @@ impl StepInterval {
 /// What all steps of a kind share.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Facts {
-    /// What recording cost.
+    /// What recording cost the host, estimated: a step without it is the unobserved one.
     pub recording: Recording,
     /// From the end of a kernel to the start of the next in a graph, beyond what their recorded times contain, in
     /// nanoseconds.
     pub graph_gap_ns: Estimate,
     /// Where that is from.
     pub graph_gap_source: String,
+    /// What these steps would cost to launch call by call; `None` if no graph launches them, or nothing tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eager_launches: Option<EagerLaunches>,
     /// Bytes/s that the device's memory can be read with.
     pub bandwidth: Option<f64>,
     /// FLOP/s in the type that the steps multiply.
@@ -152,6 +162,19 @@ pub struct Facts {
     pub peaks_source: Option<String>,
     /// Bits of a weight.
     pub weight_bits: Option<f64>,
+}
+
+/// What launching call by call costs. Nanoseconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EagerLaunches {
+    /// What the host takes for each kernel, copy or memset: its call, and what the program does until the next one.
+    pub host_ns: Estimate,
+    /// From the end of a call to the start of what it launched, on an idle device.
+    pub delay_ns: f64,
+    /// From the end of a kernel to the start of the next one, where that was launched in time.
+    pub queue_ns: f64,
+    /// Where these are from.
+    pub source: String,
 }
 
 /// What recording costs the host. Nanoseconds.
@@ -190,7 +213,7 @@ impl StepModel {
         self.parts.works.len()
     }
 
-    /// Kernels.
+    /// Kernels that the step launched, without the copies and memsets that [`works`](Self::works) counts, too.
     pub fn kernels(&self) -> usize {
         self.parts.works.iter().filter(|work| work.is_kernel()).count()
     }

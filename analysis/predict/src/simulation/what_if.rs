@@ -24,11 +24,11 @@ pub struct WhatIf {
 pub struct StepsWhatIf {
     /// The phase or the name.
     pub name: String,
-    /// The typical step.
+    /// Medians over the steps that can be replayed: as measured, as replayed, and unobserved.
     pub typical: Typical,
     /// What its simulation rests on.
     pub facts: Facts,
-    /// Each scenario.
+    /// What each scenario comes to, in the order in which they were asked for.
     pub scenarios: Vec<Scenario>,
 }
 
@@ -39,7 +39,7 @@ pub struct Scenario {
     pub changes: String,
     /// What follows; `None` if nothing can be said.
     pub outcome: Option<Outcome>,
-    /// Why not.
+    /// Why nothing can be said; `None` if there is an outcome.
     pub abstains: Option<Refusal>,
 }
 

@@ -14,7 +14,7 @@ pub enum FolderOf<'a> {
     Runs(usize, &'a Path),
     /// The ranks of one program: how many, the first one's run, what was found.
     Ranks(usize, &'a Path, &'a str),
-    /// A study.
+    /// A study: the folder has a `study.json`.
     Study,
 }
 
@@ -28,7 +28,7 @@ pub struct FolderOverview {
     pub kind: &'static str,
     /// The folder, as it was given; cut at its begin where it is long.
     pub run: String,
-    /// Runs in it.
+    /// Runs in the folder, or ranks of the program; `None` for a study.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<usize>,
     /// What it is, in a sentence.
@@ -38,7 +38,7 @@ pub struct FolderOverview {
 }
 
 impl FolderOverview {
-    /// Of a folder.
+    /// What `dir` holds, and the commands that suit it; nothing is read from the disk.
     pub fn of(dir: &Path, holds: FolderOf<'_>) -> Self {
         let folder = quoted(dir);
         let table = |sql: &str, why: &str| command(format!("candlescope query \"{sql}\" {folder} --json"), why);
@@ -83,7 +83,7 @@ impl FolderOverview {
         Self { schema: 1, kind, run: name(&dir.display().to_string()), runs, text: sentence(&text), next }
     }
 
-    /// As text.
+    /// The folder and what it holds in a line, then each command with what it answers below it.
     pub fn text(&self) -> String {
         let next = self.next.iter().map(|next| format!("  {}\n      {}", next.command, next.why));
         format!("{}: {}\n{}", self.run, self.text, next.collect::<Vec<_>>().join("\n"))

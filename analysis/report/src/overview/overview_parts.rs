@@ -8,11 +8,11 @@ use serde::Serialize;
 pub struct Overview {
     /// Version of this layout.
     pub schema: u32,
-    /// `run`.
+    /// Always `run`; a folder has an overview of its own kinds.
     pub kind: &'static str,
     /// The run's directory, as it was given; cut at its begin where it is long.
     pub run: String,
-    /// What ran where.
+    /// Model, device, versions and work of the run, and how much was recorded.
     pub what: RunIdentity,
     /// Whether it can be trusted.
     pub trust: Trust,
@@ -32,21 +32,21 @@ pub struct Overview {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct RunIdentity {
-    /// Model, device, day.
+    /// `MODEL on DEVICE, DAY`, as reports have it; the id of a run whose model is not known.
     pub title: String,
-    /// The session's id.
+    /// Unique name of the run, as `run.json` has it; the last 80 characters of a longer one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// The machine's name.
+    /// Name of the machine, or of the container in which the program ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// When it began, Unix nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_ns: Option<i64>,
-    /// The model's name.
+    /// Name of the model, as the program gave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Its architecture.
+    /// Architecture of the model, as its configuration names it: `llama`, `qwen2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
     /// Element type of activations, and of weights that are not quantised.
@@ -55,22 +55,22 @@ pub struct RunIdentity {
     /// Format of quantised weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantization: Option<String>,
-    /// Number of weights.
+    /// Number of weights, each single value counted: `parameters` of the model in `run.json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<u64>,
-    /// What ran it.
+    /// `instrumented` for our layers, `candle` for candle's own models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// `cpu`, `cuda:0`, …
+    /// The device that was asked for: `cpu`, `cuda:0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// The name of that device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_name: Option<String>,
-    /// Version of candlescope.
+    /// Version of candlescope that recorded the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candlescope: Option<String>,
-    /// Version of candle.
+    /// Version of candle, where the program or its spans tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candle: Option<String>,
     /// What was asked of the model, in words.
@@ -81,13 +81,13 @@ pub struct RunIdentity {
     pub rows: Rows,
 }
 
-/// Rows of tables.
+/// Rows of tables that were read, those of the warm-up included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Rows {
-    /// Steps.
+    /// Steps that have a record.
     pub steps: u64,
-    /// Intervals.
+    /// Intervals that have a record, at any depth.
     pub spans: u64,
     /// Kernels, copies and memsets.
     pub kernels: u64,
@@ -111,13 +111,13 @@ pub struct Trust {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TrustReason {
-    /// Its code.
+    /// Name of the finding that stays the same between versions.
     pub code: String,
-    /// `error`, `warning`, `info`.
+    /// `error` where numbers are missing or wrong, `warning` where some are less certain, else `info`.
     pub severity: &'static str,
-    /// What happened.
+    /// What happened, in a sentence of at most 260 characters.
     pub message: String,
-    /// What to do.
+    /// What to do about it, in at most 260 characters.
     pub remedy: String,
 }
 
@@ -132,11 +132,11 @@ pub struct OverviewFigure {
     pub of: Option<String>,
     /// Median, or the single value, to six digits.
     pub value: f64,
-    /// Its unit.
+    /// Unit of `value`, `low` and `high`: `ns`, `bytes`, `ratio`, `count`, or as the definition has it.
     pub unit: &'static str,
     /// `measured`, `derived` or `datasheet`.
     pub kind: &'static str,
-    /// Measurements behind it.
+    /// Measurements behind it: samples of a median, or what a single value rests on, such as steps or requests.
     pub n: u64,
     /// Lower end of [`interval`](Self::interval).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -158,9 +158,9 @@ pub struct OverviewFigure {
 pub struct OverviewFinding {
     /// Its place in `findings` of `candlescope analyze --json`.
     pub at: usize,
-    /// Its code.
+    /// Code of the finding, as `docs/findings.md` lists it.
     pub code: &'static str,
-    /// `high`, `medium`, `low`.
+    /// `high` if the program gains 20 % or more of the run's step time by it, `medium` from 5 % on, else `low`.
     pub severity: &'static str,
     /// The kind of step.
     pub phase: String,
@@ -171,11 +171,11 @@ pub struct OverviewFinding {
     pub gain: [f64; 3],
     /// The one in the middle as a share of the time of all steps of the run.
     pub gain_of_run: f64,
-    /// `high`, `medium`, `low`.
+    /// `high` if it was measured directly, `medium` if some of what it rests on is derived, else `low`.
     pub confidence: &'static str,
-    /// What was seen.
+    /// What was seen, in a sentence of at most 260 characters.
     pub message: String,
-    /// What to do.
+    /// What to change, in at most 260 characters.
     pub remedy: String,
 }
 
@@ -183,9 +183,9 @@ pub struct OverviewFinding {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OverviewPath {
-    /// Path without ordinals.
+    /// Path without ordinals, so that all layers are one; the last 80 characters of a longer one.
     pub path: String,
-    /// Intervals.
+    /// Intervals of this path, warm-up left out.
     pub calls: u64,
     /// Time on the host in itself, in nanoseconds.
     pub self_ns: u64,
@@ -202,7 +202,7 @@ pub struct OverviewPath {
 pub struct NextCommand {
     /// As a shell takes it.
     pub command: String,
-    /// What it answers.
+    /// What its answer tells, in a few words.
     pub why: String,
 }
 
@@ -212,11 +212,11 @@ pub struct NextCommand {
 pub struct LeftOut {
     /// Findings about the data.
     pub reasons: usize,
-    /// Figures.
+    /// Figures that the run has, the least important ones.
     pub figures: usize,
-    /// Findings with gains.
+    /// Findings with gains, those that stand last in the ranking.
     pub findings: usize,
-    /// Paths.
+    /// Paths with intervals, those with the least time in themselves.
     pub paths: usize,
     /// Rules that could not judge: `abstained` of `candlescope analyze --json` says what is missing.
     pub not_judged: usize,

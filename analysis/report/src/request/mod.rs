@@ -20,7 +20,7 @@ pub struct RequestOutput {
     pub summary: String,
     /// The same for programs; times are nanoseconds.
     pub account: Value,
-    /// The files written.
+    /// Paths of `request-N.html` and `request-N.md`, in this order.
     pub files: Vec<PathBuf>,
 }
 
@@ -56,6 +56,7 @@ fn document(run: &Run, account: &RequestAccount) -> Document {
         title: format!("Request {}", account.figures.request),
         conclusion: request_words::conclusion(account),
         facts: facts.into(),
+        before: account.noticed.iter().map(|finding| format!("{}. {}", finding.message(), finding.remedy())).collect(),
         sections: sections::sections(account, has_gpu),
         ..Document::default()
     }

@@ -95,6 +95,49 @@ fn an_operation_far_below_the_roof() {
     diagnose(&quick).none(AdviceCode::BelowRoof);
 }
 
+/// Products of a step of 10 ms that read `bytes` of f32 weights in `ns`, with so many rows; threads that compute.
+fn reading(bytes: u64, ns: u64, rows: u64, threads: Option<u64>) -> super::made::Diagnosed {
+    let mut made = run(|_| 10_000_000);
+    // A row takes two operations a weight of four bytes.
+    with_child(&mut made, "decode/linear", ns, Phase::Decode, Some((rows * bytes / 2, bytes)));
+    made.1.model.insert("parameters".into(), json!(1_000_000));
+    made.1.model.insert("weight_bytes".into(), json!(4_000_000));
+    if let Some(threads) = threads {
+        made.1.environment.insert("compute_threads".into(), json!(threads));
+    }
+    diagnose(&made)
+}
+
+#[test]
+fn one_thread_of_several_is_not_asked_for_all_of_the_memory_s_rate() {
+    let code = AdviceCode::WeightStreaming;
+    // 24 MB in 8 ms are 3 of 10 GB/s.
+    let found = reading(24_000_000, 8_000_000, 1, Some(4));
+    let advice = found.one(code);
+    near(advice.gain, 0.8 * (1.0 - 0.25 / 0.75), 0.8 * (1.0 - 0.25 / 0.875), 0.8 * (1.0 - 4.5 / 32.0), 0.005);
+    assert!((advice.figure("of_bandwidth").unwrap() - 0.3).abs() < 0.005, "{advice:?}");
+    assert_eq!((advice.figure("bits"), advice.figure("to_bits")), (Some(32.0), Some(8.0)));
+    // A thread that is alone, threads that nobody counted, and several rows, which all threads multiply: half of it is asked for.
+    for (rows, threads) in [(1, Some(1)), (1, None), (4, Some(4))] {
+        reading(24_000_000, 8_000_000, rows, threads).none(code);
+        reading(24_000_000, 4_000_000, rows, threads).one(code);
+    }
+    // One thread at less than a quarter of the rate does not wait for the memory.
+    reading(20_000_000, 9_000_000, 1, Some(4)).none(code);
+}
+
+#[test]
+fn weights_that_stay_in_the_caches_are_not_streamed() {
+    let code = AdviceCode::WeightStreaming;
+    // At 80 % of the memory's rate; from 16 MiB a step on, they come from there.
+    let within = |bytes: u64, threads| reading(bytes, bytes / 8, 1, threads);
+    for threads in [Some(1), Some(4)] {
+        within((16 << 20) - 8, threads).none(code);
+        within(786_432, threads).none(code);
+        within(16 << 20, threads).one(code);
+    }
+}
+
 #[test]
 fn sampling_on_the_host() {
     let mut made = run(|_| 1_000_000);

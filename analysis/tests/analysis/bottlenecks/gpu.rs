@@ -1,9 +1,9 @@
 //! Findings that rest on recorded kernels.
 
-use super::made::{Piece, diagnose, gpu_run, near, piece, queued, with_result};
+use super::made::{Piece, diagnose, gpu_run, gpu_run_of, near, piece, queued, with_result};
 use crate::common::{T0, kernel, thread};
-use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
-use candlescope_schema::HostNs;
+use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, LeftShape, Missing};
+use candlescope_schema::{HostNs, Ran, Shape};
 use candlescope_testkit::with;
 
 /// 100 kernels of 2 µs, each launched 20 µs after the one before and starting 3 µs later; two in each interval.
@@ -66,6 +66,63 @@ fn a_device_that_is_kept_busy_is_not_launch_bound() {
     for code in [AdviceCode::ExposedCopy, AdviceCode::Upcast, AdviceCode::DataMovement, AdviceCode::Dequantise] {
         found.none(code);
     }
+}
+
+#[test]
+fn steps_that_were_to_be_graphs_and_never_were_are_found_with_their_causes_and_shapes() {
+    let ran = |ran: fn(u64) -> Ran| {
+        let (mut batch, manifest) = gpu_run_of(12, &eager(), 2_000_000);
+        batch.steps.iter_mut().for_each(|step| step.ran = Some(ran(step.step)));
+        let steps = batch.spans.iter_mut().filter(|span| span.parent_seq.is_none());
+        steps.for_each(|span| span.shape = Some(Shape::new(&[1, 256])));
+        (batch, manifest)
+    };
+    let (mut batch, manifest) = ran(|step| if step < 2 { Ran::WarmUp } else { Ran::CaptureFailed });
+    let found = diagnose(&(batch.clone(), manifest.clone()));
+    let advice = found.one(AdviceCode::LeftGraph);
+    let figures = ["eager_steps", "eager_tokens", "warm_up", "capture_failed", "eager_mean_ns"];
+    assert_eq!(
+        figures.map(|name| advice.figure(name)),
+        [Some(12.0), Some(12.0), Some(2.0), Some(10.0), Some(2e6)],
+        "{advice:?}"
+    );
+    assert_eq!((advice.figure("replay_ns"), advice.figure("excess_ns")), (None, None), "there is no replay");
+    // As a graph: 200 µs of kernels instead of 2 ms, and at most 1 µs between two of them.
+    let t = found.diagnosis.steps[0].unobserved_ns;
+    assert!((1.0 - 300e3 / t..=1.0 - 200e3 / t).contains(&advice.gain.high), "{advice:?}");
+    assert_eq!(advice.confidence.level, ConfidenceLevel::Medium, "that is simulated");
+    let shape = LeftShape { shape: "1x256".into(), steps: 12, tokens: 12, took_ns: 24_000_000, excess_ns: None };
+    assert_eq!(advice.place.shapes, [shape]);
+
+    // What a graph would take is not known without kernels. The verdict says that there is none.
+    batch.kernels.clear();
+    let found = diagnose(&(batch, manifest));
+    found.none(AdviceCode::LeftGraph);
+    assert_eq!(found.lacks(AdviceCode::LeftGraph), Some(Missing::Kernels));
+
+    let found = diagnose(&ran(|_| Ran::NotAsked));
+    found.none(AdviceCode::LeftGraph);
+    assert_eq!(found.lacks(AdviceCode::LeftGraph), None, "nobody asked for one");
+}
+
+#[test]
+fn a_step_that_leaves_its_graph_costs_what_it_takes_longer_than_a_replay() {
+    let (mut batch, manifest) = gpu_run_of(20, &eager(), 2_000_000);
+    for step in &mut batch.steps {
+        step.ran = Some(if step.step % 5 == 0 { Ran::CaptureFailed } else { Ran::Replay });
+        step.host_dur_ns += if step.step % 5 == 0 { 2_000_000 } else { 0 };
+    }
+    let steps = batch.spans.iter_mut().filter(|span| span.parent_seq.is_none());
+    steps.for_each(|span| span.host_dur_ns += if span.step.unwrap() % 5 == 0 { 2_000_000 } else { 0 });
+    // All steps have kernels: they are compared with each other.
+    let found = diagnose(&(batch, manifest));
+    let advice = found.one(AdviceCode::LeftGraph);
+    let figures = ["eager_steps", "capture_failed", "eager_mean_ns", "replay_ns", "excess_ns"];
+    assert_eq!(figures.map(|name| advice.figure(name)), [Some(4.0), Some(4.0), Some(4e6), Some(2e6), Some(8e6)]);
+    let share = 8e6 / (4.0 * 4e6 + 16.0 * 2e6);
+    assert!((advice.gain.high - share).abs() < 1e-9, "{advice:?}");
+    assert_eq!(advice.confidence.level, ConfidenceLevel::High);
+    assert!(advice.place.shapes.is_empty(), "nothing says which");
 }
 
 #[test]

@@ -120,8 +120,13 @@ fn record(piece: &Piece, step: u64, begin: i64, seq: u64, nth: u32) -> KernelRec
 
 /// A run of equal steps on a GPU: a measured bandwidth of 1 TB/s, 10 TFLOP/s in bf16.
 pub(super) fn gpu_run(pieces: &[Piece], dur_ns: u64) -> (Batch, RunManifest) {
+    gpu_run_of(STEPS, pieces, dur_ns)
+}
+
+/// The same of so many steps.
+pub(super) fn gpu_run_of(steps: u64, pieces: &[Piece], dur_ns: u64) -> (Batch, RunManifest) {
     let mut batch = Batch::default();
-    (0..STEPS).for_each(|number| one_step(&mut batch, number, pieces, dur_ns));
+    (0..steps).for_each(|number| one_step(&mut batch, number, pieces, dur_ns));
     let mut manifest = manifest(&batch);
     let kernels = KernelAccount { clock_bound_ns: Some(0), ..KernelAccount::default() };
     manifest.gpu = Some(GpuAccount { kernels: Some(kernels), ..GpuAccount::default() });

@@ -5,3 +5,4 @@ mod gpu;
 mod made;
 mod operations;
 mod reports;
+mod roadmaps;

@@ -3,12 +3,13 @@
 use crate::common::scenario::{Scenario, make};
 use crate::common::write_run;
 use candlescope_compare::{
-    Clock, CompareError, CompareOptions, Comparison, DecidedBy, Outcome, RunFacts, Side, compare,
+    Clock, CompareError, CompareOptions, Comparison, DecidedBy, Outcome, RunFacts, Side, compare, kernel_times,
 };
 use candlescope_reader::Run;
 use candlescope_report::compare::{page, text};
 use candlescope_schema::run::{MachineUse, RunManifest, env_key};
-use candlescope_schema::{Batch, KernelKind, SampleRecord};
+use candlescope_schema::{Batch, KernelKind, Phase, SampleRecord};
+use candlescope_work::slo::Slo;
 use serde_json::json;
 
 /// The facts of a run that `change` has altered.
@@ -60,6 +61,45 @@ fn a_run_is_equivalent_to_itself() {
     assert!(found.counts.iter().all(|count| count.equal) && found.counts.len() > 5, "{:?}", found.counts);
     assert!(found.paths.changed.is_empty() && found.differences.is_empty());
     assert_ne!(found.outcome, Outcome::Worse);
+}
+
+#[test]
+fn goodput_is_of_the_requests_of_a_run_that_keep_all_limits() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut batch, manifest) = make(&small());
+    let limit = batch.requests.iter().filter_map(|request| request.ttft_ns).max().unwrap();
+    // Two of the five measured requests get their first token late. The warm-up does, too, and does not count.
+    for request in batch.requests.iter_mut().filter(|request| [1, 3, 5].contains(&request.request)) {
+        request.ttft_ns = Some(limit + 1_000);
+    }
+    let measured = || batch.requests.iter().filter(|request| request.request > 1);
+    let start = measured().map(|request| request.host_start.0).min().unwrap();
+    let end = measured().map(|request| request.host_start.0 + request.host_dur_ns as i64).max().unwrap();
+    write_run(dir.path(), &batch, &manifest, 10_000);
+    let run = Run::open(dir.path()).unwrap();
+    let slo: Slo = format!("ttft={limit}ns,e2e=1000s").parse().unwrap();
+    let found = RunFacts::within(&run, Some(&slo)).goodput.unwrap();
+    assert!((found - 3e9 / (end - start) as f64).abs() < 1e-9 * found, "{found}");
+    assert_eq!(RunFacts::of(&run).goodput, None, "without limits there is none");
+    let strict: Slo = format!("ttft={limit}ns,e2e=1ns").parse().unwrap();
+    assert_eq!(RunFacts::within(&run, Some(&strict)).goodput, Some(0.0));
+}
+
+#[test]
+fn kernels_are_summed_up_by_name_for_a_recorded_step_of_their_kind() {
+    let dir = tempfile::tempdir().unwrap();
+    let (batch, manifest) = make(&Scenario { layers: 3, output: 24, ..Scenario::on_gpu() });
+    write_run(dir.path(), &batch, &manifest, 10_000);
+    let times = kernel_times(&Run::open(dir.path()).unwrap());
+    let decode: Vec<u64> =
+        batch.steps.iter().filter(|step| step.phase == Some(Phase::Decode)).map(|step| step.step).collect();
+    let kernels = || batch.kernels.iter().filter(|kernel| kernel.step.is_some_and(|step| decode.contains(&step)));
+    let steps: std::collections::BTreeSet<Option<u64>> = kernels().map(|kernel| kernel.step).collect();
+    assert!(steps.len() > 1 && steps.len() < decode.len(), "some steps are recorded, and not all");
+    let all: f64 = kernels().map(|kernel| kernel.gpu_dur_ns as f64).sum::<f64>() / steps.len() as f64;
+    let of_decode: f64 = times.iter().filter(|time| time.kind == "decode").map(|time| time.ns).sum();
+    assert!((of_decode - all).abs() < 1e-6 * all, "{of_decode} and {all}");
+    assert!(times.windows(2).all(|pair| pair[0].ns >= pair[1].ns), "the most time first");
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Changes whose effect is known.
 
 use super::steps::{CALL, DELAY, GAP, Made, Maker, WAKE, free, run_of, simulation};
-use candlescope_predict::simulation::{Abstain, Change, Outcome, Simulation, SimulationOptions, parse_changes};
-use candlescope_schema::{DType, HostNs, KernelKind};
+use candlescope_predict::simulation::{
+    Abstain, Change, Outcome, Simulation, SimulationOptions, parse_changes, simulate,
+};
+use candlescope_schema::run::RunManifest;
+use candlescope_schema::{Batch, DType, HostNs, KernelKind, Side};
 use serde_json::json;
 
 fn outcome(simulation: &Simulation, text: &str) -> Outcome {
@@ -111,6 +114,109 @@ fn a_step_that_one_graph_launches_cannot_become_one() {
     assert!(refused.to_string().contains("two calls in a row"), "{refused}");
 }
 
+/// 5 µs of host work, 40 kernels of a graph whose launch returns when half of them have run, a fetch.
+fn replayed() -> Made {
+    let mut step = Maker::new();
+    step.host(5_000);
+    step.enter("mlp");
+    step.replay("gemv", 40, 2_000, 60_000);
+    step.leave();
+    step.fetch(400);
+    step.end()
+}
+
+#[test]
+fn kernels_in_a_graph_can_be_made_faster_whenever_its_launch_returns() {
+    let made = replayed();
+    let simulation = free(&made);
+    near(made.ns as f64, (5_000 + DELAY + 40 * 2_000 + 39 * GAP + GAP + 400 + WAKE) as f64);
+    near(outcome(&simulation, "kernel=gemv×1").seconds.mid * 1e9, made.ns as f64);
+    for text in ["kernel=gemv×0.5", "path=mlp@device×0.5", "path=mlp×0.5"] {
+        near(outcome(&simulation, text).seconds.mid * 1e9, (made.ns - 40 * 1_000) as f64);
+    }
+    // Nobody waits for the launch's return, and the gaps stay.
+    near(outcome(&simulation, "host×0.5").seconds.mid * 1e9, (made.ns - 2_500) as f64);
+}
+
+/// Three steps of a graph and two of the same kernels call by call, each 6 µs of host work after the one before.
+fn mixed() -> (Batch, RunManifest) {
+    let (mut batch, manifest) = run_of(&replayed(), 3, 8, replayed().ns);
+    let (mut eager, _) = run_of(&launch_bound(0), 2, 0, 0);
+    let after = 20;
+    eager.steps.iter_mut().for_each(|step| {
+        (step.step, step.seq) = (step.step + after, step.seq + 1_000_000);
+        step.host_start.0 += 1_000_000_000;
+    });
+    eager.spans.iter_mut().for_each(|span| {
+        (span.step, span.seq) = (span.step.map(|step| step + after), span.seq + 1_000_000);
+        span.parent_seq = span.parent_seq.map(|seq| seq + 1_000_000);
+        span.host_start.0 += 1_000_000_000;
+    });
+    eager.kernels.iter_mut().for_each(|kernel| {
+        (kernel.step, kernel.seq) = (kernel.step.map(|step| step + after), kernel.seq.map(|seq| seq + 1_000_000));
+        kernel.gpu_start.0 += 1_000_000_000;
+        kernel.launch_start = kernel.launch_start.map(|at| HostNs(at.0 + 1_000_000_000));
+    });
+    batch.steps.append(&mut eager.steps);
+    batch.spans.append(&mut eager.spans);
+    batch.kernels.append(&mut eager.kernels);
+    (batch, manifest)
+}
+
+#[test]
+fn a_step_that_leaves_its_graph_launches_as_the_run_s_other_steps_do() {
+    let (batch, manifest) = mixed();
+    let simulation = simulation(&batch, &manifest).unwrap();
+    let model = |step: u64| simulation.groups()[0].models().iter().find(|model| model.step() == step).unwrap();
+    let launches = model(0).facts().eager_launches.clone().expect("two steps show it");
+    assert!(launches.source.starts_with("measured: 2 of these steps"), "{launches:?}");
+    // 50 calls of 1 µs and 49 times 6 µs of work between them; recording a call took 0.6 to 1.7 µs, by documents.
+    let each = |recorded: f64| (50.0 * (CALL as f64 - recorded).max(0.0) + 49.0 * 6_000.0 - more(recorded)) / 50.0;
+    // Which of the recorder's costs falls between two calls, and which beside the first or the last, is open by one call.
+    let about = |left: f64, right: f64| assert!((left / right - 1.0).abs() < 0.01, "{left} and {right}");
+    about(launches.host_ns.mid, each(1_300.0));
+    about(launches.host_ns.high, each(600.0));
+    about(launches.host_ns.low, each(1_700.0));
+    near(launches.delay_ns, DELAY as f64);
+    let eager = simulate(model(0), &[Change::Eager]).unwrap();
+    // The last kernel begins after 40 calls, and is fetched.
+    let expected = 5_000.0 + 40.0 * launches.host_ns.mid + (DELAY + 2_000 + GAP + 400 + WAKE) as f64;
+    assert!((eager.seconds.mid * 1e9 / expected - 1.0).abs() < 0.02, "{eager:?} is not {expected}");
+    assert!(eager.share_of_step.mid < -0.7, "it takes nearly twice as long: {eager:?}");
+    // A step that launches by itself has no graph to leave, and other changes hold for the calls as they do for others'.
+    let refused = simulate(model(20), &[Change::Eager]).unwrap_err();
+    assert!(refused.to_string().contains("no graph launches"), "{refused}");
+    let quicker = simulate(model(0), &parse_changes("host×0.8+eager").unwrap()).unwrap();
+    let saved = (eager.seconds.mid - quicker.seconds.mid) * 1e9;
+    near(saved, 0.2 * (5_000.0 + 40.0 * launches.host_ns.mid));
+}
+
+/// What a call's cost takes of the work beside it, where the call is shorter than that.
+fn more(recorded: f64) -> f64 {
+    50.0 * (recorded - CALL as f64).max(0.0)
+}
+
+#[test]
+fn without_steps_that_launch_by_themselves_a_calibration_says_what_a_launch_takes_at_least() {
+    let (batch, mut manifest) = run_of(&replayed(), 3, 8, replayed().ns);
+    let asked = |batch: &Batch, manifest: &RunManifest| {
+        simulation(batch, manifest).unwrap().groups()[0]
+            .simulate(&[Change::Eager])
+            .map_err(|abstain| abstain.to_string())
+    };
+    let text = asked(&batch, &manifest).unwrap_err();
+    assert!(text.contains("time to launch") && text.contains("bench peaks"), "{text}");
+    manifest.environment.insert(
+        "measured_peaks".into(),
+        json!([{ "kind": "launch", "value": 4e-6, "label": "measured", "source": "bench peaks of GPU" }]),
+    );
+    let eager = asked(&batch, &manifest).unwrap();
+    near(eager.seconds.mid * 1e9, (5_000 + 40 * 4_000 + DELAY + 1_000 + 2_000 + GAP + 400 + WAKE) as f64);
+    let simulation = simulation(&batch, &manifest).unwrap();
+    let launches = simulation.groups()[0].models()[0].facts().eager_launches.clone().unwrap();
+    assert!(launches.source.starts_with("calibration of bench peaks of GPU: launches alone"), "{launches:?}");
+}
+
 #[test]
 fn the_host_and_paths_of_a_step_scale() {
     let made = launch_bound(0);
@@ -181,6 +287,29 @@ fn with_peaks(made: &Made) -> Simulation {
     };
     manifest.environment.insert("peaks".into(), json!([peak("bandwidth", 1e11), peak("flops", 1e12)]));
     simulation(&batch, &manifest).unwrap()
+}
+
+#[test]
+fn paths_say_what_they_take_before_changes_and_after() {
+    let simulation = with_peaks(&annotated());
+    let times = |changes: &str, side: Side, path: &str| {
+        let changes = parse_changes(changes).unwrap();
+        let all = simulation.groups()[0].path_times(&changes, side).unwrap();
+        let found = all.into_iter().find(|time| time.path == path).unwrap_or_else(|| panic!("{path}"));
+        (found.before_ns, found.after_ns)
+    };
+    let is = |(before, after): (f64, f64), expected: (i64, i64)| {
+        near(before, expected.0 as f64);
+        near(after, expected.1 as f64);
+    };
+    is(times("path=linear×0.5", Side::Device, "decode/linear[3]"), (40_000, 20_000));
+    is(times("path=linear×0.5", Side::Device, "decode/norm[3]"), (60_000, 60_000));
+    is(times("path=linear×0.5", Side::Host, "decode/linear[3]"), (1_000 + CALL, (1_000 + CALL) / 2));
+    // What becomes one kernel takes no less than one of the three.
+    is(times("fuse=norm", Side::Device, "decode/norm[0]"), (60_000, 20_000));
+    let nowhere = parse_changes("path=attention×0.5").unwrap();
+    let refused = simulation.groups()[0].path_times(&nowhere, Side::Host).unwrap_err();
+    assert!(matches!(refused, Abstain::NothingToChange { .. }), "{refused}");
 }
 
 #[test]

@@ -115,6 +115,21 @@ impl Maker {
         end
     }
 
+    /// Launches a graph of so many kernels of `ns` each, by a call that takes `call_ns`: the device begins meanwhile.
+    pub(super) fn replay(&mut self, name: &str, nodes: usize, ns: i64, call_ns: i64) {
+        let launched = self.kernels.len();
+        let mut start = self.now + DELAY;
+        for node in 0..nodes {
+            let end = self.work(name, KernelKind::Kernel, start, ns, 1);
+            let correlation = launched as u32 + 1;
+            let kernel = self.kernels.last_mut().unwrap();
+            (kernel.launch, kernel.launch_dur_ns) = (Some("cuGraphLaunch"), Some(call_ns as u64));
+            (kernel.correlation, kernel.graph, kernel.graph_node) = (correlation, Some(3), Some(node as u64 + 1));
+            start = end + GAP;
+        }
+        self.now += call_ns;
+    }
+
     /// Fetches a result: a copy to the host, for which it waits.
     pub(super) fn fetch(&mut self, ns: i64) {
         let start = (self.now + DELAY).max(self.streams.get(&1).map_or(0, |free| free + GAP));

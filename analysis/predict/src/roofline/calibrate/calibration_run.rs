@@ -28,13 +28,14 @@ pub enum Form {
 /// What one run contributes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CalibrationRun {
-    /// Its name.
+    /// Name of the run in reports, as the caller gave it: its directory on the command line.
     pub name: String,
-    /// Its model.
+    /// Dimensions of its model, from `run.json`; runs with the same ones count as one model.
     pub shape: ModelShape,
     /// What it was asked.
     pub scenario: Scenario,
-    /// Nanoseconds measured.
+    /// Nanoseconds of each figure that a fit may use: no latencies of phases in which most steps had their kernels
+    /// recorded, no kernels of phases whose steps were recorded in part.
     pub measured: Vec<(Figure, f64)>,
 }
 

@@ -33,21 +33,21 @@ impl LeftOut {
 /// A figure of a run beside its prediction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeldOut {
-    /// The run.
+    /// Name of the run: [`CalibrationRun::name`].
     pub run: String,
-    /// Its model.
+    /// Name of its model, as `run.json` has it.
     pub model: String,
-    /// Sequences at once.
+    /// Sequences at once, the median over its measured requests.
     pub batch: u64,
     /// Tokens of each prompt.
     pub prompt: u64,
     /// What was left out of the fit.
     pub left_out: LeftOut,
-    /// Which figure.
+    /// Which time of the run is held against its prediction.
     pub figure: Figure,
-    /// Nanoseconds measured.
+    /// Nanoseconds measured: of the run a median or a mean, as [`Figure`] says.
     pub measured_ns: f64,
-    /// Nanoseconds predicted.
+    /// Nanoseconds predicted by a fit without what `left_out` names.
     pub predicted_ns: f64,
     /// Predicted ÷ measured − 1.
     pub error: f64,
@@ -58,11 +58,11 @@ pub struct HeldOut {
 pub struct ErrorSummary {
     /// What was left out of the fits.
     pub left_out: LeftOut,
-    /// The figure.
+    /// The time that was predicted, in all runs that have it.
     pub figure: Figure,
     /// Of one model; of all if `None`.
     pub model: Option<String>,
-    /// Predictions.
+    /// Predictions that the errors are of, one for each run that has the figure.
     pub n: usize,
     /// Median of the signed errors.
     pub median: f64,
@@ -75,7 +75,7 @@ pub struct ErrorSummary {
 /// How far repetitions of a case differ: no prediction can be told to be better.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RepeatSummary {
-    /// The figure.
+    /// The time that both runs of each pair have.
     pub figure: Figure,
     /// Pairs of runs of the same case, one after the other.
     pub n: usize,

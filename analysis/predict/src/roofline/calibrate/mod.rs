@@ -41,7 +41,7 @@ pub struct Fitted {
     /// `product_launch`, `strided_launch` and `divided_launch`; `recording` is what recording a launch cost in these
     /// runs.
     pub kind: &'static str,
-    /// Type of `flops`.
+    /// Element type that `flops` are of; `None` for other kinds, and for the FLOP/s of attention.
     pub dtype: Option<Multiply>,
     /// Which operations' `read` or `flops` it is; `None` for all that have none of their own.
     pub of: Option<OperationClass>,
@@ -62,15 +62,15 @@ pub struct Calibration {
     pub device: Device,
     /// Which parameters were fitted.
     pub form: Form,
-    /// Runs.
+    /// Runs that were fitted to, each repetition of a case counted.
     pub runs: usize,
     /// Cases: models that were asked something, repetitions counted once.
     pub cases: usize,
-    /// Models.
+    /// Different models among the runs, told apart by their dimensions.
     pub models: usize,
     /// Latencies of the runs.
     pub latencies: usize,
-    /// Every parameter.
+    /// Every parameter of the form, those that the runs do not determine included.
     pub fitted: Vec<Fitted>,
     /// Root of the weighted mean square of log(predicted ÷ measured), of the runs that were fitted.
     pub residual: f64,
