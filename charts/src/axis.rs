@@ -11,9 +11,9 @@ const NARROW: f64 = 8.0;
 /// An axis with numbers that can be read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Axis {
-    /// Its lower end.
+    /// The value at its lower end. An axis has numbers only if it is below `high`, and both are finite.
     pub low: f64,
-    /// Its upper end.
+    /// The value at its upper end, in the same unit.
     pub high: f64,
     /// Whether equal distances are equal ratios.
     pub log: bool,

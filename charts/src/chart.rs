@@ -23,13 +23,13 @@ const GRID: RGBColor = RGBColor(215, 215, 215);
 pub struct Point {
     /// Where it is along the horizontal axis.
     pub x: f64,
-    /// Its value.
+    /// Its value on the vertical axis; a chart with one that is not finite is not drawn.
     pub y: f64,
     /// The interval, or the range, of its value.
     pub spread: Option<(f64, f64)>,
 }
 
-/// A named line.
+/// A line with a name in the legend, in one colour; its points are drawn as circles, connected or not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
     /// What the legend says.
@@ -45,7 +45,7 @@ pub struct Line {
 pub struct Chart {
     /// Name of the file, without extension.
     pub file: String,
-    /// What it shows.
+    /// What it shows, in words at its top; the units stand at the axes.
     pub title: String,
     /// Label of the horizontal axis, with the unit.
     pub x: String,
@@ -55,7 +55,7 @@ pub struct Chart {
     pub log: bool,
     /// What a number at the horizontal axis is shown as, if not as itself.
     pub x_label: Option<fn(f64) -> String>,
-    /// The lines.
+    /// The lines in the order of the legend, which there is from two of them on. The colours repeat after six.
     pub lines: Vec<Line>,
 }
 

@@ -9,7 +9,7 @@ use crate::table::Table;
 pub struct Document {
     /// What kind of report it is, in a few words for a window's title; empty for a run's own.
     pub kind: String,
-    /// Its heading.
+    /// Heading of the report and title of a page's window; a terminal leaves it out.
     pub title: String,
     /// What has to be known before anything else.
     pub before: Vec<String>,
@@ -19,14 +19,14 @@ pub struct Document {
     pub facts: Vec<Fact>,
     /// Whether its figures can be trusted, if it judges that.
     pub verdict: Option<Verdict>,
-    /// Its parts.
+    /// Sections of the first level, in the order in which every form draws them.
     pub sections: Vec<Section>,
 }
 
 /// Whether the figures of a document can be trusted.
 #[derive(Debug, Clone)]
 pub struct Verdict {
-    /// Whether they can.
+    /// Whether they can; pages and terminals in colour mark the verdict by it.
     pub ok: bool,
     /// The same in a sentence.
     pub text: String,
@@ -69,7 +69,7 @@ impl Fact {
 pub struct Section {
     /// Its name in a page's addresses.
     pub id: String,
-    /// Its heading.
+    /// Heading; names between backticks are code in Markdown and on pages.
     pub title: String,
     /// Its name in a page's navigation, if that is to be shorter than the heading; empty to leave it out.
     pub nav: Option<String>,
@@ -79,7 +79,7 @@ pub struct Section {
     pub note: String,
     /// Its content, each with the forms that show it.
     pub blocks: Vec<(Forms, Block)>,
-    /// Sections inside it.
+    /// Sections below its own blocks, with headings one level deeper in Markdown and on pages.
     pub parts: Vec<Section>,
     /// Whether a page sets its blocks side by side where there is room.
     pub side_by_side: bool,
@@ -182,7 +182,7 @@ impl Section {
 /// One kind of content.
 #[derive(Debug, Clone)]
 pub enum Block {
-    /// A paragraph.
+    /// A paragraph; names between backticks are code in Markdown and on pages.
     Text(String),
     /// Sentences, each a point.
     List(Vec<String>),
@@ -190,7 +190,7 @@ pub enum Block {
     Steps(Vec<String>),
     /// Names with their values, below a heading that may be empty.
     Pairs(&'static str, Vec<(String, String)>),
-    /// A table.
+    /// A table, of which each form takes the columns and rows for which it has room.
     Table(Table),
     /// What was noticed, each with its remedy.
     Notices(Vec<Notice>),
@@ -240,14 +240,14 @@ impl From<Table> for Block {
 pub enum Mark {
     /// Figures cannot be trusted.
     Error,
-    /// Figures may mislead.
+    /// Some figures are less certain, and may mislead.
     Warning,
-    /// Good to know.
+    /// Good to know: figures are as exact as they would be without it.
     Note,
 }
 
 impl Mark {
-    /// Its word.
+    /// `error`, `warning` or `note`: its word in Markdown and on pages, and the class of its colour there.
     pub fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -257,23 +257,23 @@ impl Mark {
     }
 }
 
-/// Something noticed.
+/// Something noticed, with what to do about it.
 #[derive(Debug, Clone)]
 pub struct Notice {
     /// How much it matters.
     pub mark: Mark,
     /// Its name for programs.
     pub code: String,
-    /// What was noticed.
+    /// What was noticed, in a sentence; names between backticks are code in Markdown and on pages.
     pub message: String,
-    /// What to do.
+    /// What to do about it; a terminal shows it below the message, behind an arrow.
     pub remedy: String,
 }
 
 /// A document of its own, inside a page.
 #[derive(Debug, Clone)]
 pub struct Frame {
-    /// What it shows.
+    /// What it shows: its heading where there are several frames, and its name for who does not see it.
     pub title: String,
     /// The document and its height in pixels; `None` if there is nothing to draw.
     pub drawn: Option<(String, u32)>,
@@ -295,9 +295,9 @@ pub struct Heat {
 /// A cell of a map.
 #[derive(Debug, Clone, Default)]
 pub struct HeatCell {
-    /// Its text.
+    /// What stands in the cell, in every form.
     pub text: String,
-    /// More of it.
+    /// More of it, as a tooltip of a page; there is none if this is empty.
     pub hint: String,
     /// Colour from 0 to 100, if there is a share to show.
     pub depth: Option<u8>,

@@ -5,9 +5,9 @@
 pub struct Forms(u8);
 
 impl Forms {
-    /// On a terminal.
+    /// On a terminal, as [`terminal`](crate::terminal) draws it.
     pub const TERMINAL: Self = Self(1);
-    /// In Markdown.
+    /// In Markdown, as [`markdown`](crate::markdown) draws it.
     pub const MARKDOWN: Self = Self(2);
     /// On an HTML page.
     pub const PAGE: Self = Self(4);
@@ -15,9 +15,9 @@ impl Forms {
     pub const TEXTS: Self = Self(1 | 2);
     /// In the forms that are files.
     pub const FILES: Self = Self(2 | 4);
-    /// Nowhere.
+    /// In no form: a column that a run has no use for stays in its place, and is not shown.
     pub const NONE: Self = Self(0);
-    /// Everywhere.
+    /// In all three forms: on a terminal, in Markdown and on a page.
     pub const ALL: Self = Self(1 | 2 | 4);
 
     /// Whether any of `other` is among them.

@@ -6,7 +6,7 @@ use crate::table::{Cell, Row, Table};
 use crate::text::{UNKNOWN, count, cut, head, is_beside, pieces, printable, printable_lines};
 use std::fmt::Write as _;
 
-/// The whole document.
+/// The whole document but for its verdict, pictures, frames and blocks of HTML, which Markdown does not show.
 pub fn draw(document: &Document) -> String {
     let mut out = format!("# {}\n", prose(&document.title));
     document.before.iter().for_each(|text| paragraph(&mut out, &prose(text)));

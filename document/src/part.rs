@@ -3,7 +3,7 @@
 /// A share of a whole.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// Its name.
+    /// Its name, for legends and tooltips; a bar of shares shows it inside of parts above 9 % as well.
     pub name: String,
     /// Its colour: a phase (`prefill`, `decode`, `sample`, `encode`, `vision`), `other0` to `other3`, `rest`, `outside`.
     pub color: String,

@@ -15,7 +15,7 @@ pub struct Table {
     pub name_width: usize,
     /// Characters of a name elsewhere. A page has the whole name as a tooltip.
     pub longest: usize,
-    /// The further columns.
+    /// The columns after that of the names; a row without a cell for one shows `–` there.
     pub columns: Vec<Column>,
     /// The rows, in order.
     pub rows: Vec<Row>,
@@ -107,11 +107,11 @@ impl Table {
 /// (terminal, Markdown, page), so that it does not hide the rest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Most {
-    /// On a terminal.
+    /// Most rows on a terminal, of those whose share is large enough.
     pub terminal: usize,
-    /// In Markdown.
+    /// Most rows in Markdown, of those whose share is large enough.
     pub markdown: usize,
-    /// On a page.
+    /// Most rows on a page, of those whose share is large enough.
     pub page: usize,
     /// The smallest share in each.
     pub smallest: [f64; 3],
@@ -133,7 +133,7 @@ impl Most {
 /// A column after the first.
 #[derive(Debug, Clone)]
 pub struct Column {
-    /// Its head.
+    /// Its head in every form; on a terminal `short` takes its place if there is one.
     pub name: Cow<'static, str>,
     /// Its head on a terminal, if that is shorter.
     pub short: Option<&'static str>,
@@ -183,10 +183,10 @@ pub fn sentences(name: impl Into<Cow<'static, str>>) -> Column {
     Column { words: true, long: true, ..wide(name, "") }
 }
 
-/// One row.
+/// One row: a name, and a cell for each column after the first.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// Its name.
+    /// What stands in the first column; it is cut to as many characters as the table allows for names.
     pub name: String,
     /// More of its name: what it is short for, or where it comes from. A page's tooltip.
     pub whole: Option<String>,
@@ -229,7 +229,7 @@ impl Row {
 /// What a page draws of a row; shares are from 0 to 1.
 #[derive(Debug, Clone, Default)]
 pub enum Bar {
-    /// Nothing.
+    /// Nothing; a table without gauges and parts has no column for bars at all.
     #[default]
     None,
     /// A bar behind the name.
@@ -240,7 +240,7 @@ pub enum Bar {
     Parts(Vec<Part>),
 }
 
-/// One value.
+/// One value as a text, with the number by which a page sorts it.
 #[derive(Debug, Clone)]
 pub struct Cell {
     /// What is shown; `None` if it is not known.
@@ -273,7 +273,7 @@ impl From<String> for Cell {
     }
 }
 
-/// A value.
+/// A value that is shown as `text` and sorted by `sort`, if that is finite.
 pub fn cell(text: impl Into<String>, sort: f64) -> Cell {
     Cell { text: Some(text.into()), below: String::new(), sort: Some(sort).filter(|v| v.is_finite()) }
 }
@@ -283,7 +283,7 @@ pub fn maybe(value: Option<f64>, show: impl Fn(f64) -> String) -> Cell {
     value.filter(|v| v.is_finite()).map_or(missing(), |v| cell(show(v), v))
 }
 
-/// No value.
+/// No value: every form shows `–`, and a page sorts it behind the others.
 pub fn missing() -> Cell {
     Cell { text: None, below: String::new(), sort: None }
 }

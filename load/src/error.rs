@@ -20,7 +20,7 @@ pub enum LoadError {
     /// An option that cannot be followed.
     #[error("{0}")]
     Option(String),
-    /// Nobody answers.
+    /// The host is not found, nobody listens at the address, or TLS fails.
     #[error("no answer from {url}: {why}; is the server up, and is this its address?")]
     Unreachable {
         /// The address.

@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// No connection.
+    /// No TCP connection to any of the server's addresses within 10 s each, or no TLS on it.
     Connect,
     /// The server answered with this status.
     Status(u16),
@@ -73,7 +73,7 @@ impl Serialize for FailureKind {
 /// A failure with the words of whoever reported it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Failure {
-    /// What kind.
+    /// What went wrong, written in results as one word, such as `hung_up` or `status_503`.
     pub kind: FailureKind,
     /// What was said; without credentials, and cut where it is long.
     pub message: String,

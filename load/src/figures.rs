@@ -21,9 +21,9 @@ const TOGETHER_NS: f64 = 20e3;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Spread {
-    /// Number of samples.
+    /// Number of samples that the statistics are of; at least 1.
     pub n: usize,
-    /// Median.
+    /// Median, which is the 50th percentile, in the unit of the figure.
     pub median: f64,
     /// 90th percentile, from 10 samples on.
     pub p90: Option<f64>,
@@ -31,13 +31,13 @@ pub struct Spread {
     pub p95: Option<f64>,
     /// 99th percentile, from 100 samples on.
     pub p99: Option<f64>,
-    /// Smallest.
+    /// Smallest sample, in the unit of the figure.
     pub min: f64,
-    /// Largest.
+    /// Largest sample, which is given also where there are too few for a percentile.
     pub max: f64,
-    /// Arithmetic mean.
+    /// Arithmetic mean of the samples, in the unit of the figure.
     pub mean: f64,
-    /// Sample standard deviation.
+    /// Sample standard deviation (n − 1); absent for one sample.
     pub stddev: Option<f64>,
     /// 95 % interval of the median, from 6 independent samples on.
     pub median_ci95: Option<(f64, f64)>,

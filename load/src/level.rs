@@ -48,7 +48,7 @@ pub enum Plan {
 pub enum Amount {
     /// A number of requests.
     Requests(u64),
-    /// A time.
+    /// A length of time: requests that begin in it belong to it, however long they take.
     #[serde(serialize_with = "seconds")]
     Seconds(Duration),
 }

@@ -23,9 +23,9 @@ pub enum Endpoint {
     /// Chat, if a first request to it succeeds; else completions.
     #[default]
     Auto,
-    /// `/v1/chat/completions`.
+    /// `/v1/chat/completions`, without a try of the other one: refused there, the load does not begin.
     Chat,
-    /// `/v1/completions`.
+    /// `/v1/completions`, which takes a plain text, likewise without a try of the other one.
     Completions,
 }
 
@@ -207,7 +207,7 @@ impl LoadOptions {
         self
     }
 
-    /// Limits for goodput.
+    /// Limits that a request has to keep all of to count as goodput; without them there is no goodput.
     pub fn slo(mut self, slo: Slo) -> Self {
         self.slo = Some(slo);
         self

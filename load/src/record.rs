@@ -15,9 +15,9 @@ fn is_zero(n: &u64) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// Before the figures.
+    /// Began during the stage's warm-up: in no latency, but what arrives in the window counts in its rates.
     Warmup,
-    /// In the figures.
+    /// Began after the warm-up, before the stage had its time or its number of requests: latencies are of these.
     Measured,
     /// Sent only to keep the load up until the last measured request had ended.
     After,
@@ -38,7 +38,7 @@ impl Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokensBy {
-    /// The server's `usage`.
+    /// The server's own count: `completion_tokens` of its `usage`, of a stream the last one sent.
     Usage,
     /// Chunks with output that arrived.
     Chunks,
@@ -68,7 +68,7 @@ pub struct RequestRecord {
     pub sent_again: bool,
     /// Arrival of the answer's head.
     pub head_ns: Option<u64>,
-    /// HTTP's status.
+    /// HTTP status of the answer; absent where none began to arrive.
     pub status: Option<u16>,
     /// Whether the answer was a stream.
     pub streamed: bool,
@@ -85,7 +85,7 @@ pub struct RequestRecord {
     pub cached_tokens: Option<u64>,
     /// Tokens of the answer.
     pub output_tokens: Option<u64>,
-    /// Who counted them.
+    /// Whether the server counted them or chunks stand in; absent where `output_tokens` is.
     pub output_tokens_by: Option<TokensBy>,
     /// Why the model ended, in the server's words.
     pub finish: Option<String>,

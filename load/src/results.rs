@@ -19,7 +19,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct Target {
     /// Where requests went, without credentials.
     pub url: RedactedUrl,
-    /// Chat or completions.
+    /// The endpoint that was used: [`Endpoint::Chat`] or [`Endpoint::Completions`], never [`Endpoint::Auto`].
     pub endpoint: Endpoint,
     /// The model that was asked for.
     pub model: String,
@@ -40,11 +40,11 @@ pub struct Target {
     pub prompt_tokens_counted: Option<bool>,
 }
 
-/// One stage.
+/// One level of load, from the first request of its warm-up to the end of its last measured one.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Stage {
-    /// Its load.
+    /// Its clients, or the requests a second that were to arrive.
     pub level: Level,
     /// Begin and end of the time in which the load was steady and figures were taken, in nanoseconds since the run
     /// began; absent if it was ended before.
@@ -62,7 +62,7 @@ pub struct Stage {
 pub enum End {
     /// All stages were gone through.
     Complete,
-    /// Somebody ended it.
+    /// Somebody used [`Stop`](crate::Stop) in the last stage, whose figures are of what there was by then.
     Stopped,
     /// The server no longer answered.
     ServerGone {
@@ -86,17 +86,17 @@ pub enum End {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct LoadResults {
-    /// [`SCHEMA_VERSION`].
+    /// Version of the form of these results: [`SCHEMA_VERSION`] of the release that made them.
     pub schema_version: u32,
-    /// Version of candlescope.
+    /// Version of the candlescope that sent the requests.
     pub candlescope: &'static str,
     /// When it began, in Unix nanoseconds; all other times count from here.
     pub began_unix_ns: i64,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
-    /// How it ended.
+    /// How it ended; [`End::UnderWay`] in what a watcher gets after each stage.
     pub end: End,
-    /// The server.
+    /// The server, as its list of models and the first requests before all stages showed it.
     pub target: Target,
     /// What was asked for; without the key.
     pub options: LoadOptions,

@@ -13,15 +13,15 @@ pub struct Progress {
     pub stage: usize,
     /// Stages in all; absent in a sweep.
     pub stages: Option<usize>,
-    /// Its load.
+    /// Clients of the stage, or the requests a second that are to arrive.
     pub level: Level,
     /// Share of it that has been measured, 0 while it warms up.
     pub done: f64,
     /// Requests that ended, failures included.
     pub ended: u64,
-    /// Those that failed.
+    /// Those of them that failed; without those that this side gave up or could not send.
     pub failed: u64,
-    /// Requests under way.
+    /// Requests that have begun or arrived and not ended, those that wait here for room included.
     pub in_flight: u64,
 }
 
@@ -33,7 +33,7 @@ pub trait Watch: Sync {
     fn stage_ended(&self, _: &LoadResults) {}
 }
 
-/// Nobody watches.
+/// For a run that nobody watches: whatever it is told, it does nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unwatched;
 
@@ -49,7 +49,7 @@ impl Stop {
         Self::default()
     }
 
-    /// Ends the run.
+    /// Asks the run to end. A stage looks for that every 50 ms, the first requests before each of them.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -3,7 +3,7 @@
 use candlescope_core::SampleRecord;
 use candlescope_core::metric;
 
-/// A GPU now.
+/// Figures of a GPU in one reading, measured by NVML.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct GpuFigures {
@@ -11,7 +11,7 @@ pub struct GpuFigures {
     pub use_ratio: Option<f64>,
     /// Bytes in use by anyone.
     pub memory_bytes: Option<f64>,
-    /// Bytes in all.
+    /// Bytes of its memory in all: used, free and reserved.
     pub memory_limit_bytes: Option<f64>,
     /// Watts drawn by the board.
     pub power_watts: Option<f64>,
@@ -66,17 +66,17 @@ impl GpuFigures {
     }
 }
 
-/// A process now.
+/// Figures of a process in one reading, or their sums over it and the processes that it has started.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ProcessFigures {
     /// CPU time over wall time since the reading before: 1 is one core.
     pub cpu_ratio: Option<f64>,
-    /// Resident bytes.
+    /// Bytes resident in memory; in a sum, pages that processes share count in each of them.
     pub memory_bytes: Option<f64>,
     /// Most resident bytes so far.
     pub peak_memory_bytes: Option<f64>,
-    /// Threads.
+    /// Number of its threads at the reading, of all processes together in a sum.
     pub threads: Option<f64>,
 }
 
@@ -114,7 +114,7 @@ impl ProcessFigures {
     }
 }
 
-/// The machine now.
+/// Figures of the whole machine in one reading, whoever uses it.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MachineFigures {

@@ -58,7 +58,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// Its length.
+    /// Time from the last reading before it to its last idle reading.
     pub fn length(&self) -> Duration {
         self.to.saturating_sub(self.from)
     }

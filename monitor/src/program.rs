@@ -148,9 +148,9 @@ pub enum Activity {
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ProgramFigures {
-    /// Its model.
+    /// Name of the model that its run is of; `None` where its metrics name none.
     pub model: Option<String>,
-    /// What it does.
+    /// What it did since the reading before: the phase that took most time, waiting, or nothing.
     pub activity: Activity,
     /// The phase of `tokens_per_second`: `decode`, or, in a program without it, the one with the most tokens.
     pub token_phase: Option<String>,

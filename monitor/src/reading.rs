@@ -5,7 +5,7 @@ use crate::program::Counters;
 use candlescope_core::HostNs;
 use std::time::Duration;
 
-/// One look.
+/// What one look found, of the machine, GPUs, processes and programs; its times are those at its beginning.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Reading {
@@ -13,13 +13,13 @@ pub struct Reading {
     pub at: Duration,
     /// The system clock's time.
     pub time: HostNs,
-    /// The machine.
+    /// Memory and load of the whole machine; figures that could not be read are `None`.
     pub machine: MachineFigures,
-    /// GPUs.
+    /// Those that are watched, in NVML's order; empty where NVML shows none, as `gpu_trouble` says then.
     pub gpus: Vec<GpuReading>,
     /// Why there are none, or why one of them is gone.
     pub gpu_trouble: Option<String>,
-    /// Processes.
+    /// Those that are watched; one that has ended is in one more reading, without figures.
     pub processes: Vec<ProcessReading>,
     /// Programs that serve metrics.
     pub programs: Vec<ProgramReading>,
@@ -32,17 +32,17 @@ impl Reading {
     }
 }
 
-/// A GPU.
+/// A GPU at one look. What NVML is asked for less often than once a look is up to 2.5 s old.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct GpuReading {
-    /// NVML's index.
+    /// NVML's and `nvidia-smi`'s index; CUDA's may differ.
     pub index: u32,
-    /// UUID.
+    /// UUID as NVML writes it, `GPU-` first: readings with the same one are of one GPU.
     pub uuid: String,
-    /// Product name.
+    /// Product name, such as `NVIDIA H200`; `None` where NVML does not tell it.
     pub product: Option<String>,
-    /// Its figures.
+    /// What NVML told of it; each figure is `None` where it did not.
     pub figures: GpuFigures,
 }
 
@@ -53,13 +53,13 @@ impl GpuReading {
     }
 }
 
-/// A process.
+/// A process at one look, together with `children` processes that it has started.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ProcessReading {
-    /// Its number.
+    /// Process id, as the operating system gave it.
     pub pid: u32,
-    /// Its name.
+    /// Name of its program, cut to 60 characters; `process` where the system has none.
     pub name: String,
     /// Its figures, those of `children` included; `None` once it has ended.
     pub figures: Option<ProcessFigures>,
@@ -109,13 +109,13 @@ impl Work {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ProgramReading {
-    /// Where, for people.
+    /// Host and port that its metrics are served at, without credentials.
     pub endpoint: String,
     /// Its process, if it is known.
     pub pid: Option<u32>,
     /// Its name; that of its endpoint where none is known.
     pub name: String,
-    /// What came.
+    /// Its metrics, or why it gave none in this look.
     pub answer: Answer,
 }
 
@@ -130,7 +130,7 @@ impl ProgramReading {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// Its metrics.
+    /// The totals in its metrics, as they stand in this look.
     Metrics(Box<Counters>),
     /// Nothing this time, and why.
     Silent(String),

@@ -185,7 +185,7 @@ impl Monitor {
         }
     }
 
-    /// GPUs.
+    /// GPUs of all readings so far, in the order in which they were first seen.
     pub fn gpus(&self) -> &[GpuTrack] {
         &self.gpus
     }
@@ -229,7 +229,7 @@ fn forget<T>(all: &mut Vec<T>, has_ended: impl Fn(&T) -> bool) {
 }
 
 impl GpuTrack {
-    /// Its last figures.
+    /// Figures of the last reading that it was in.
     pub fn figures(&self) -> &GpuFigures {
         &self.figures
     }

@@ -4,6 +4,8 @@ use crate::facts::Facts;
 use crate::goal::Aim;
 use crate::remedies::Answers;
 use crate::setting::{Change, Setting};
+use crate::words::GOODPUT;
+use candlescope_core::numbers::significant;
 use candlescope_figures::advice::came_true;
 use candlescope_work::estimate::Estimate;
 use serde::{Deserialize, Serialize};
@@ -14,13 +16,13 @@ pub(crate) const COMMAND: &str = "command";
 /// A gain that was predicted: shares of the run's step time, 0.1 for a tenth less.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
-    /// At least.
+    /// The least that it should gain; below 0 if a step may take longer.
     pub low: f64,
-    /// Probably.
+    /// The gain to reckon with, the largest of which is tried first.
     pub mid: f64,
-    /// At most.
+    /// The most that it can be expected to gain.
     pub high: f64,
-    /// The finding, or `what_if`.
+    /// The finding, `what_if`, or `together` for what several findings gain at once.
     pub code: String,
     /// The changes that were simulated, as `--what-if` takes them; absent for a finding's own gain.
     pub simulated: Option<String>,
@@ -35,11 +37,11 @@ impl Promise {
 /// A gain that was measured, on the same scale, with its interval where there are runs enough.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Obtained {
-    /// The gain.
+    /// Share of the time that is saved: 0.1 for a tenth less, below 0 where it became slower.
     pub gain: f64,
     /// Lower end of its interval.
     pub low: Option<f64>,
-    /// Upper end.
+    /// Upper end of it; both ends are `None` where there are too few runs for an interval.
     pub high: Option<f64>,
 }
 
@@ -50,7 +52,7 @@ pub struct BeforeAfter {
     pub name: String,
     /// Before, median of the runs.
     pub before: f64,
-    /// After.
+    /// After, median of the runs with the change.
     pub after: f64,
     /// The change as a share, with its interval, where it can be told.
     pub change: Option<(f64, Option<f64>, Option<f64>)>,
@@ -73,7 +75,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// For people.
+    /// For people: `kept`, `rejected`, `refused`, `failed` or `not tried`.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Kept => "kept",
@@ -90,19 +92,23 @@ impl Verdict {
 pub struct QualityMeasured {
     /// Mean KL divergence of the next token from that of f32 weights, in nats.
     pub kl: f64,
-    /// Its standard error.
+    /// Standard error of `kl` in nats, positions taken as independent; `None` for a single one.
     pub kl_error: Option<f64>,
     /// Share of positions with the same most likely token.
     pub same_top: f64,
-    /// Positions.
+    /// Positions of the text over which `kl` and `same_top` were taken.
     pub positions: u64,
 }
 
 /// One remedy that was tried, or why it was not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// The remedy.
+    /// Name of the remedy: `threads`; several that were tried as one are joined by `+`; `command` for one that somebody
+    /// wrote, `whole` from the first state to the last, `compare` or `by_hand` in a journey.
     pub remedy: String,
+    /// Names of the remedies that were tried as one; empty for a single one.
+    #[serde(default)]
+    pub members: Vec<String>,
     /// What it changes, for people.
     pub title: String,
     /// What it may cost, for people.
@@ -110,17 +116,17 @@ pub struct Phase {
     /// Of a command that somebody wrote, by which it is told from others, without its words.
     #[serde(default)]
     pub told_by: Option<String>,
-    /// The change.
+    /// Options and variables that it sets or takes out; empty for commands and for what is not possible.
     pub change: Change,
     /// What may become of answers.
     pub answers: Answers,
     /// What was promised, if anything.
     pub promised: Option<Promise>,
-    /// What was measured.
+    /// What was measured; `None` where nothing ran, a run failed, or the times could not be compared.
     pub obtained: Option<Obtained>,
     /// What became of it.
     pub verdict: Verdict,
-    /// Why.
+    /// Why it has this verdict, for people: the interval of the change, a limit that it breaks, an error.
     pub why: String,
     /// Quality, where it was measured.
     pub quality: Option<QualityMeasured>,
@@ -130,6 +136,13 @@ pub struct Phase {
     pub figures: Vec<BeforeAfter>,
     /// Where the promise and the result differ, a sentence each.
     pub second_look: Vec<String>,
+    /// What took another time than was said, the largest difference first: kinds of steps, then paths, kernels, functions.
+    /// Empty unless the promise did not come true.
+    #[serde(default)]
+    pub differences: Vec<Difference>,
+    /// Runs for this second look, one of each side, below `recorded`; empty where none was taken.
+    #[serde(default)]
+    pub looked_at: Vec<String>,
     /// Time of a typical step in each pair of runs, before and after, in nanoseconds.
     pub samples_ns: Vec<[f64; 2]>,
     /// Whether the times of figures are those of one sequence, because the number of sequences changed.
@@ -139,7 +152,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// A figure.
+    /// The figure of this name before and after, if both sides have it.
     pub fn figure(&self, name: &str) -> Option<&BeforeAfter> {
         self.figures.iter().find(|figure| figure.name == name)
     }
@@ -149,7 +162,8 @@ impl Phase {
         self.remedy == COMMAND
     }
 
-    /// Whether its promise came true: `None` without a promise, or without a result that is certain enough to tell.
+    /// Whether its promise came true, that is whether its bounds and the interval of the result have a value in common: `None`
+    /// without a promise, or without a result that is certain enough to tell.
     pub fn came_true(&self) -> Option<bool> {
         let (promised, obtained) = (self.promised.as_ref()?, self.obtained?);
         let promised = Estimate { low: promised.low, mid: promised.mid, high: promised.high };
@@ -157,31 +171,86 @@ impl Phase {
     }
 }
 
+/// What a difference between a promise and the result is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Within {
+    /// A kind of step.
+    Step,
+    /// What a path of the model takes itself.
+    Path,
+    /// A kernel, by its name.
+    Kernel,
+    /// A function of the program, by samples of its stacks.
+    Function,
+}
+
+/// The time of something before and after a remedy, and what was said that it would be. Nanoseconds of one step of its kind; of one
+/// sequence's share where the number of sequences changed and it is a kind of step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// What it is.
+    pub within: Within,
+    /// The kind of step that the time is a part of; of a function all kinds, each by its share.
+    pub step: Option<String>,
+    /// Name of the kind of step, path, kernel or function.
+    pub name: String,
+    /// Its time before the remedy.
+    pub before_ns: f64,
+    /// The time that was said to be left of it; `None` where nothing was said.
+    pub said_ns: Option<f64>,
+    /// Its time with the remedy.
+    pub after_ns: f64,
+}
+
+impl Difference {
+    /// By how much it took longer than was said, in nanoseconds; where nothing was said, than before.
+    pub fn longer_ns(&self) -> f64 {
+        self.after_ns - self.said_ns.unwrap_or(self.before_ns)
+    }
+}
+
+/// Remedies that do not gain together what they gain by themselves. Gains are shares of the run's step time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Interaction {
+    /// Names of the remedies.
+    pub members: Vec<String>,
+    /// The changes of all of them.
+    pub change: Change,
+    /// What each of them gains by itself, in the same order and of the same source as `together`: by the findings that it
+    /// obtains, or by a replay. 0 for one of which nothing is known.
+    pub alone: Vec<f64>,
+    /// What findings or a replay say that they gain at once: low, mid, high.
+    pub together: (f64, f64, f64),
+    /// Whether that is more than their sum, so that they are a candidate for one trial; else it is no more than the larger one's own.
+    pub tried_as_one: bool,
+}
+
 /// A finding that no remedy here answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ByHand {
-    /// The finding.
+    /// Code of the finding, as `docs/findings.md` lists it.
     pub code: String,
-    /// Where, for people.
+    /// Path in the model that it is about, or the kind of step where it names no path.
     pub place: String,
     /// What it would gain the run: low, mid, high.
     pub gain: (f64, f64, f64),
-    /// What to do.
+    /// What to do, in the words that reports have for this finding.
     pub remedy: String,
 }
 
-/// Why it ended.
+/// Why an optimisation ended; the state in its `study.json` follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// It has not.
+    /// It has not: so it stands in the files that are written after each step.
     #[default]
     Running,
-    /// Everything was tried.
+    /// No remedy, or no command that somebody wrote, is left to be tried.
     AllTried,
     /// The time was used up.
     Budget,
-    /// It was interrupted.
+    /// The caller cancelled it; a later call can go on from what is known.
     Interrupted,
     /// A state could not be recorded.
     Failed,
@@ -192,7 +261,7 @@ pub enum Ended {
 #[serde(default)]
 #[non_exhaustive]
 pub struct Account {
-    /// The model.
+    /// Name of the model, as the first run or station says it; empty until then.
     pub model: String,
     /// The device, as it was asked for.
     pub device: String,
@@ -208,6 +277,8 @@ pub struct Account {
     pub setting: Setting,
     /// What was tried, in order.
     pub phases: Vec<Phase>,
+    /// Remedies that findings or the replay of a state said to interact.
+    pub together: Vec<Interaction>,
     /// Findings of the last state that are for people to mend.
     pub by_hand: Vec<ByHand>,
     /// From the beginning to the end, both run in turns, where more than one remedy was kept.
@@ -216,7 +287,7 @@ pub struct Account {
     pub last_command: String,
     /// By which a call with other options is told.
     pub begun_with: String,
-    /// Why it ended.
+    /// Why the latest call ended; [`Ended::Running`] while it goes on.
     pub ended: Ended,
     /// What stopped it, where that is an error.
     pub error: Option<String>,
@@ -232,7 +303,54 @@ impl Account {
         self.hardware.clone_from(&facts.hardware);
     }
 
-    /// The gain from the first state to the last, where anything was kept: measured as a whole, or else what the steps' own
+    /// Notes which remedies interact; what an earlier state said of the same changes is replaced.
+    pub(crate) fn interact(&mut self, found: Vec<Interaction>) {
+        for one in found {
+            self.together.retain(|known| (&known.members, &known.change) != (&one.members, &one.change));
+            self.together.push(one);
+        }
+    }
+
+    /// Whether remedies that interact were put to the test at once.
+    pub fn tried_as_one(&self, one: &Interaction) -> bool {
+        let is_it = |phase: &Phase| phase.members == one.members && phase.change == one.change;
+        self.phases.iter().any(|phase| is_it(phase) && phase.verdict != Verdict::NotTried)
+    }
+
+    /// Requests a second that kept all limits in the first state, and in the last: as measured from one to the other, or else
+    /// before the first step that was kept and after the last. `None` where the aim is another one, nothing was kept, or no
+    /// request kept the limits in either.
+    pub fn goodput(&self) -> Option<(f64, f64)> {
+        let of = |phase: &Phase| phase.figure(GOODPUT).map(|figure| (figure.before, figure.after));
+        let kept = |is_command: bool| {
+            let kept = self.phases.iter().filter(|phase| phase.verdict == Verdict::Kept);
+            kept.filter(move |phase| phase.is_command() == is_command).filter_map(of)
+        };
+        let steps = || kept(false).next().zip(kept(false).next_back()).map(|(first, last)| (first.0, last.1));
+        // Commands are held against the same program: of several, the best one counts.
+        let commands = || kept(true).max_by(|a, b| (a.1 - a.0).total_cmp(&(b.1 - b.0)));
+        let all = self.whole.as_deref().and_then(of).or_else(steps).or_else(commands);
+        all.filter(|(before, after)| self.aim == Aim::Goodput && (*before > 0.0 || *after > 0.0))
+    }
+
+    /// The same for people, as a part of a sentence.
+    pub fn goodput_in_words(&self) -> Option<String> {
+        let (before, after) = self.goodput()?;
+        let factor = if before > 0.0 { format!(" ({:.2} times as many)", after / before) } else { String::new() };
+        Some(format!(
+            "{} requests a second kept all limits, and {} do{factor}",
+            significant(before),
+            significant(after)
+        ))
+    }
+
+    /// Whether any step that was kept has times of steps: load tests have none.
+    pub fn has_step_times(&self) -> bool {
+        let kept = self.phases.iter().filter(|phase| phase.verdict == Verdict::Kept);
+        kept.chain(self.whole.as_deref()).any(|phase| phase.figure("step_ns").is_some())
+    }
+
+    /// The gain of the step time from the first state to the last, whatever the aim is, where anything was kept: measured as a whole, or else what the steps' own
     /// gains come to.
     pub fn total(&self) -> Option<f64> {
         if let Some(obtained) = self.whole.as_ref().and_then(|whole| whole.obtained) {

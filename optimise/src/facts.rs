@@ -1,5 +1,6 @@
 //! What a run says of the program, as far as remedies ask.
 
+use crate::setting::Change;
 use candlescope_core::run::{RunManifest, env_key, model_key};
 use serde_json::Value;
 
@@ -67,8 +68,48 @@ impl Facts {
         }
     }
 
+    /// The same once a change is made, as far as remedies change it: which of them are possible then follows.
+    pub(crate) fn with(&self, change: &Change) -> Self {
+        let mut facts = self.clone();
+        for (name, value) in &change.options {
+            let value = value.as_deref();
+            let number = || value.and_then(|value| value.parse::<u64>().ok());
+            match name.as_str() {
+                "threads" => facts.threads = number().or(facts.threads),
+                "batch" => facts.batch = number().unwrap_or(facts.batch),
+                "max-num-seqs" => facts.has_slots = value.is_some() || facts.has_graph,
+                "cuda-graph" => {
+                    facts.has_graph = value == Some("true");
+                    facts.has_slots |= facts.has_graph;
+                }
+                "engine" => facts.is_ours = value == Some("instrumented"),
+                "quantize" => facts.is_quantised_here = value.is_some(),
+                _ => {}
+            }
+            if let ("quantize" | "dtype", Some(kind)) = (name.as_str(), value) {
+                facts.weights = Some(kind.to_string());
+                facts.weight_bits = weight_bits(kind).or(facts.weight_bits);
+            }
+            if let ("dtype", Some(kind)) = (name.as_str(), value) {
+                facts.dtype = Some(kind.to_string());
+            }
+        }
+        facts
+    }
+
     /// Whether the model runs on a GPU.
     pub(crate) fn on_gpu(&self) -> bool {
         self.device.starts_with("cuda")
+    }
+}
+
+/// Bits of a weight of this type, scales included; `None` for types that no remedy asks for.
+fn weight_bits(kind: &str) -> Option<f64> {
+    match kind {
+        "f32" => Some(32.0),
+        "f16" | "bf16" => Some(16.0),
+        "q8_0" => Some(8.5),
+        "q4_0" => Some(4.5),
+        _ => None,
     }
 }

@@ -12,7 +12,7 @@ pub enum Aim {
     Latency,
     /// Tokens a second over all sequences.
     Throughput,
-    /// The same of requests that keep the limits.
+    /// Requests a second that keep all limits.
     Goodput,
 }
 
@@ -33,7 +33,7 @@ impl Aim {
 pub struct Goal {
     /// What is to become better.
     pub aim: Aim,
-    /// Limits of a request's medians.
+    /// Limits of a request: of the medians of all requests, and of each one where the aim is goodput.
     pub slo: Slo,
     /// Most that the distribution of the next token may move: mean KL divergence in nats. Without it nothing is tried that
     /// changes answers.
@@ -41,13 +41,19 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// A goal.
+    /// A goal with limits of requests; `most_kl` is in nats, and with `None` nothing is tried that changes answers but
+    /// for rounding.
     pub fn new(aim: Aim, slo: Slo, most_kl: Option<f64>) -> Self {
         Self { aim, slo, most_kl }
     }
 
     pub(crate) fn is_latency(&self) -> bool {
         self.aim == Aim::Latency
+    }
+
+    /// The limits that each request is held against, where it is counted how many keep them.
+    pub(crate) fn of_each_request(&self) -> Option<Slo> {
+        (self.aim == Aim::Goodput).then_some(self.slo)
     }
 
     /// The limit that these medians of requests break, in words; figures are in nanoseconds.

@@ -8,10 +8,12 @@ use crate::remedies::Answers;
 use crate::search::blank;
 use crate::setting::Change;
 use crate::trial::ALLOWED;
+use crate::words::GOODPUT;
 use crate::words::signed;
 use crate::write;
 use candlescope_compare::{CasesSide, CompareOptions, Outcome, compare_cases};
 use candlescope_core::files::read_text_limited;
+use candlescope_core::numbers::significant;
 use candlescope_lab::compare::{Target, cases_of};
 use candlescope_reader::ReadLimits;
 use serde_json::Value;
@@ -26,14 +28,15 @@ const LEAST: f64 = 0.02;
 /// A study, a comparison, or the results of a load test, and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Station {
-    /// Where it is.
+    /// Directory of a study, a comparison or a load test, or a file with the results of a load test.
     pub path: PathBuf,
     /// What it is called: the flags that were changed, for example.
     pub label: String,
 }
 
 impl Station {
-    /// `PATH`, or `PATH=LABEL`.
+    /// Reads `PATH` or `PATH=LABEL`; without a label it is called as the file or directory is, and a path that exists
+    /// is not split.
     pub fn parse(text: &str) -> Self {
         let whole = Path::new(text);
         let split = text.split_once('=').filter(|_| !whole.exists());
@@ -46,7 +49,7 @@ impl Station {
 
 /// What a station is.
 enum StationKind {
-    /// An optimisation.
+    /// An optimisation, whose phases are taken over as they are.
     Account(Box<Account>),
     /// Two sides compared, with `compare --run`.
     Comparison(Box<Phase>),
@@ -58,7 +61,7 @@ enum StationKind {
 #[derive(Default)]
 struct State {
     label: String,
-    /// Medians of times in nanoseconds, and `output_tps`.
+    /// Medians of times in nanoseconds, `output_tps`, and `goodput` in requests a second.
     figures: BTreeMap<String, f64>,
     /// Of a study, values by process start.
     cases: Option<CasesSide>,
@@ -74,7 +77,7 @@ pub fn journey(stations: &[Station], aim: Aim, limits: &ReadLimits) -> Result<Ac
     let mut account = Account { aim, ended: Ended::AllTried, ..Account::default() };
     let mut best: Option<Box<State>> = None;
     for station in stations {
-        match find(station, limits)? {
+        match find(station, aim, limits)? {
             StationKind::Account(found) => {
                 name(&mut account, &found.model, &found.hardware);
                 account.phases.extend(found.phases);
@@ -92,7 +95,10 @@ pub fn journey(stations: &[Station], aim: Aim, limits: &ReadLimits) -> Result<Ac
                     continue;
                 };
                 let phase = held_against(before, &state, aim);
-                if phase.verdict == Verdict::Kept {
+                // What has no goodput is nothing that others can be held against.
+                let has = |state: &State| state.figures.contains_key(GOODPUT);
+                let is_first = aim == Aim::Goodput && !has(before) && has(&state);
+                if phase.verdict == Verdict::Kept || is_first {
                     best = Some(state);
                 }
                 account.phases.push(phase);
@@ -118,7 +124,7 @@ fn name(account: &mut Account, model: &str, hardware: &str) {
     }
 }
 
-fn find(station: &Station, limits: &ReadLimits) -> Result<StationKind, OptimiseError> {
+fn find(station: &Station, aim: Aim, limits: &ReadLimits) -> Result<StationKind, OptimiseError> {
     let path = &station.path;
     let failed = |why: String| OptimiseError::Station { path: path.clone(), why };
     let json = |file: &Path| -> Result<Value, OptimiseError> {
@@ -128,19 +134,21 @@ fn find(station: &Station, limits: &ReadLimits) -> Result<StationKind, OptimiseE
         serde_json::from_str(&text).or_else(|_| serde_json::from_str(last)).map_err(|error| failed(error.to_string()))
     };
     if path.is_file() {
-        return of_results(&json(path)?, station).map(|state| StationKind::State(Box::new(state))).map_err(failed);
+        return of_results(&json(path)?, station, aim).map(|state| StationKind::State(Box::new(state))).map_err(failed);
     }
     if let Ok(account) = write::read_account(&path.join("study.json")) {
         return Ok(StationKind::Account(Box::new(account)));
     }
     let (compared, load) = (path.join("compare.json"), path.join("load_test_results.json"));
     if compared.is_file() {
-        return of_comparison(&json(&compared)?, station)
+        return of_comparison(&json(&compared)?, station, aim)
             .map(|phase| StationKind::Comparison(Box::new(phase)))
             .map_err(failed);
     }
     if load.is_file() {
-        return of_results(&json(&load)?, station).map(|state| StationKind::State(Box::new(state))).map_err(failed);
+        return of_results(&json(&load)?, station, aim)
+            .map(|state| StationKind::State(Box::new(state)))
+            .map_err(failed);
     }
     match Target::find(path)? {
         Target::Studies(studies) => {
@@ -156,9 +164,11 @@ fn find(station: &Station, limits: &ReadLimits) -> Result<StationKind, OptimiseE
 }
 
 /// Results of a load: `candlescope load`'s, or those that vLLM's and SGLang's benchmarks of servers write.
-fn of_results(json: &Value, station: &Station) -> Result<State, String> {
+fn of_results(json: &Value, station: &Station, aim: Aim) -> Result<State, String> {
     let mut state = State { label: station.label.clone(), ..State::default() };
     let number = |value: &Value| value.as_f64().filter(|value| value.is_finite() && *value > 0.0);
+    // No request a second that keeps the limits is a result, too.
+    let good = |value: &Value| value.as_f64().filter(|value| value.is_finite() && *value >= 0.0);
     let mut put = |name: &str, value: Option<f64>| {
         if let Some(value) = value {
             state.figures.insert(name.to_string(), value);
@@ -166,7 +176,12 @@ fn of_results(json: &Value, station: &Station) -> Result<State, String> {
     };
     if let Some(stages) = json["stages"].as_array() {
         let rate = |stage: &Value| number(&stage["figures"]["output_tokens_per_s"]).unwrap_or(0.0);
-        let best = stages.iter().max_by(|a, b| rate(a).total_cmp(&rate(b))).ok_or("no stage has figures")?;
+        let good_rate = |stage: &Value| good(&stage["figures"]["goodput"]["requests_per_s"]);
+        // The stage that is best by the goal; where no stage has it, or several the same, by its tokens.
+        let by_goal = |stage: &Value| (aim == Aim::Goodput).then(|| good_rate(stage)).flatten().unwrap_or(-1.0);
+        let order = |a: &&Value, b: &&Value| by_goal(a).total_cmp(&by_goal(b)).then(rate(a).total_cmp(&rate(b)));
+        let best = stages.iter().max_by(order).ok_or("no stage has figures")?;
+        put(GOODPUT, good_rate(best));
         let figures = &best["figures"];
         put("output_tps", number(&figures["output_tokens_per_s"]));
         for (name, key) in [("ttft_ns", "ttft_ns"), ("tpot_ns", "tpot_ns"), ("e2e_ns", "e2e_ns")] {
@@ -175,6 +190,8 @@ fn of_results(json: &Value, station: &Station) -> Result<State, String> {
         state.model = json["target"]["model"].as_str().unwrap_or_default().to_string();
     } else {
         put("output_tps", number(&json["output_throughput"]));
+        // Earlier versions of vLLM write the name with a colon.
+        put(GOODPUT, good(&json["request_goodput"]).or_else(|| good(&json["request_goodput:"])));
         for (name, key) in [("ttft_ns", "median_ttft_ms"), ("tpot_ns", "median_tpot_ms"), ("e2e_ns", "median_e2el_ms")]
         {
             put(name, number(&json[key]).map(|ms| ms * 1e6));
@@ -192,7 +209,7 @@ fn of_results(json: &Value, station: &Station) -> Result<State, String> {
 }
 
 /// What `compare --run` wrote.
-fn of_comparison(json: &Value, station: &Station) -> Result<Phase, String> {
+fn of_comparison(json: &Value, station: &Station, aim: Aim) -> Result<Phase, String> {
     let estimate = &json["step"]["estimate"];
     let change = estimate["change"].as_f64().ok_or("its step has no estimate: it is no comparison of runs")?;
     let mut phase = blank("compare", &station.label, &Change::default(), Answers::Rounded);
@@ -201,6 +218,12 @@ fn of_comparison(json: &Value, station: &Station) -> Result<Phase, String> {
     let outcome = json["outcome"].as_str().unwrap_or_default();
     phase.verdict = if outcome == Outcome::Better.as_str() { Verdict::Kept } else { Verdict::Rejected };
     phase.why = format!("{outcome}: a step changes by {}", signed(change));
+    if aim == Aim::Goodput {
+        (phase.verdict, phase.why) = (
+            Verdict::NotTried,
+            format!("nothing was judged: comparisons have no goodput; a step changes by {}", signed(change)),
+        );
+    }
     let figures = json["figures"].as_array().into_iter().flatten().chain([&json["step"]]);
     phase.figures = figures
         .filter_map(|figure| {
@@ -221,6 +244,10 @@ fn held_against(before: &State, after: &State, aim: Aim) -> Phase {
     let mut phase = blank("by_hand", &after.label, &Change::default(), Answers::Rounded);
     if let (Some(a), Some(b)) = (&before.cases, &after.cases) {
         of_cases(&mut phase, a, b);
+        if aim == Aim::Goodput {
+            phase.verdict = Verdict::NotTried;
+            phase.why = format!("nothing was judged: studies have no goodput; by their times: {}", phase.why);
+        }
         return phase;
     }
     phase.figures = before
@@ -232,10 +259,15 @@ fn held_against(before: &State, after: &State, aim: Aim) -> Phase {
                 name: name.clone(),
                 before: *value,
                 after,
-                change: Some((after / value - 1.0, None, None)),
+                // A share of nothing is none.
+                change: (*value > 0.0).then(|| (after / value - 1.0, None, None)),
             })
         })
         .collect();
+    if aim == Aim::Goodput {
+        of_goodput(&mut phase, before, after);
+        return phase;
+    }
     let wanted = if aim == Aim::Latency { ["tpot_ns", "output_tps"] } else { ["output_tps", "tpot_ns"] };
     let Some(figure) = wanted.iter().find_map(|name| phase.figure(name)) else {
         (phase.verdict, phase.why) = (Verdict::NotTried, format!("it has no figure in common with {}", before.label));
@@ -248,6 +280,34 @@ fn held_against(before: &State, after: &State, aim: Aim) -> Phase {
     phase.obtained = Some(Obtained { gain, low: None, high: None });
     phase.verdict = if gain > LEAST { Verdict::Kept } else { Verdict::Rejected };
     phase
+}
+
+/// By requests a second that kept all limits.
+fn of_goodput(phase: &mut Phase, before: &State, after: &State) {
+    let of = |state: &State| state.figures.get(GOODPUT).copied();
+    let (a, b) = match (of(before), of(after)) {
+        (Some(a), Some(b)) if a > 0.0 || b > 0.0 => (a, b),
+        (Some(_), Some(_)) => {
+            phase.why = "nothing was judged: no request kept the limits, neither before nor after".into();
+            return;
+        }
+        (a, _) => {
+            let lacks = if a.is_none() { &before.label } else { &after.label };
+            phase.why = format!("nothing was judged: {lacks} has no goodput, which is that of a load with limits");
+            return;
+        }
+    };
+    phase.why = format!(
+        "{} requests a second kept all limits, and {} do; one measurement of each has no interval",
+        significant(a),
+        significant(b)
+    );
+    // Of more requests a second, each takes the reciprocal; from nothing or to nothing, that is no share.
+    let gain = 1.0 - a / b;
+    if a > 0.0 && b > 0.0 {
+        phase.obtained = Some(Obtained { gain, low: None, high: None });
+    }
+    phase.verdict = if gain > LEAST { Verdict::Kept } else { Verdict::Rejected };
 }
 
 /// Studies held against each other: the case that both have, or what all of them show together.
@@ -326,6 +386,65 @@ mod tests {
     }
 
     #[test]
+    fn goodput_is_judged_by_requests_that_kept_the_limits() {
+        let dir = tempfile::tempdir().unwrap();
+        let judged = |stations: &[Station]| journey(stations, Aim::Goodput, &ReadLimits::default()).unwrap();
+        // More tokens a second, of which fewer requests keep the limits.
+        let vllm = |name: &str, key: &str, tps: f64, good: Value| {
+            station(dir.path(), name, &json!({ "output_throughput": tps, "median_tpot_ms": 10.0, key: good }))
+        };
+        let (key, old_key) = ("request_goodput", "request_goodput:");
+        let stations = [
+            vllm("a", key, 1000.0, json!(4.0)),
+            vllm("b", key, 2000.0, json!(2.0)),
+            vllm("c", old_key, 900.0, json!(8.0)),
+            vllm("d", key, 3000.0, json!(0.0)),
+            vllm("e", key, 3000.0, Value::Null),
+        ];
+        let account = judged(&stations);
+        let verdicts: Vec<Verdict> = account.phases.iter().map(|phase| phase.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Rejected, Verdict::Kept, Verdict::Rejected, Verdict::NotTried]);
+        assert_eq!(account.phases[1].obtained.unwrap().gain, 0.5);
+        assert_eq!((account.phases[2].obtained, account.goodput()), (None, Some((4.0, 8.0))));
+        assert!(account.phases[3].why.contains("nothing was judged: --e has no goodput"), "{account:?}");
+        let page = crate::summary::markdown(&account);
+        assert!(
+            page.contains("**4.00 requests a second kept all limits, and 8.00 do (2.00 times as many)**"),
+            "{page}"
+        );
+        assert!(!page.contains("step time is gone") && !page.contains("The step time gains"), "{page}");
+        // Without any, nothing is judged by something else; from nothing to something has no share.
+        let without = judged(&[vllm("f", key, 1.0, Value::Null), vllm("g", key, 2.0, Value::Null)]);
+        assert_eq!((without.phases[0].verdict, without.phases[0].obtained), (Verdict::NotTried, None));
+        assert!(crate::summary::markdown(&without).contains("**Nothing was kept: nothing was judged.**"));
+        let later = judged(&[
+            vllm("l", key, 1.0, Value::Null),
+            vllm("m", key, 1.0, json!(1.0)),
+            vllm("n", key, 1.0, json!(2.0)),
+        ]);
+        assert_eq!((later.phases[0].verdict, later.phases[1].verdict), (Verdict::NotTried, Verdict::Kept));
+        let none = judged(&[vllm("h", key, 1.0, json!(0.0)), vllm("i", key, 2.0, json!(0.0))]);
+        assert!(none.phases[0].verdict == Verdict::NotTried && none.phases[0].why.contains("no request kept"));
+        let first = judged(&[vllm("j", key, 1.0, json!(0.0)), vllm("k", key, 1.0, json!(2.0))]);
+        assert_eq!((first.phases[0].verdict, first.phases[0].obtained), (Verdict::Kept, None));
+        assert_eq!(first.phases[0].figure(GOODPUT).unwrap().change, None);
+    }
+
+    #[test]
+    fn of_a_load_the_stage_with_the_most_goodput_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let stage = |tps: f64, good: f64| json!({ "figures": { "output_tokens_per_s": tps, "goodput": { "requests_per_s": good } } });
+        let load = |name: &str, stages: [Value; 2]| station(dir.path(), name, &json!({ "stages": stages }));
+        let stations =
+            [load("a", [stage(10.0, 3.0), stage(20.0, 1.0)]), load("b", [stage(10.0, 6.0), stage(40.0, 2.0)])];
+        let of = |aim| journey(&stations, aim, &ReadLimits::default()).unwrap().phases.remove(0);
+        let good = of(Aim::Goodput);
+        let figure = good.figure(GOODPUT).unwrap();
+        assert_eq!((good.verdict, figure.before, figure.after), (Verdict::Kept, 3.0, 6.0));
+        assert_eq!(of(Aim::Throughput).figure("output_tps").unwrap().after, 40.0);
+    }
+
+    #[test]
     fn what_is_nothing_of_the_kind_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let error =
@@ -350,5 +469,9 @@ mod tests {
         let phase = &account.phases[0];
         assert_eq!((phase.verdict, phase.obtained.unwrap().low), (Verdict::Kept, Some(0.18)));
         assert_eq!(phase.figure("step_ns").unwrap().after, 8.0);
+        // It says nothing of goodput.
+        let account =
+            journey(&[Station::parse(dir.path().to_str().unwrap())], Aim::Goodput, &ReadLimits::default()).unwrap();
+        assert!(account.phases[0].verdict == Verdict::NotTried && account.phases[0].why.contains("nothing was judged"));
     }
 }

@@ -14,24 +14,32 @@
 
 mod account;
 mod chart;
+mod combination;
 mod error;
 mod facts;
 mod goal;
+mod goodput;
 mod journey;
 mod ledger;
 mod options;
+mod out_of_memory;
 mod program;
 mod promise;
 mod quality;
 mod remedies;
 mod search;
+mod second_look;
 mod setting;
+mod starts;
 mod summary;
 mod trial;
 mod words;
 mod write;
 
-pub use account::{Account, BeforeAfter, ByHand, Ended, Obtained, Phase, Promise, QualityMeasured, Verdict};
+pub use account::{
+    Account, BeforeAfter, ByHand, Difference, Ended, Interaction, Obtained, Phase, Promise, QualityMeasured, Verdict,
+    Within,
+};
 pub use chart::waterfall;
 pub use error::OptimiseError;
 pub use goal::{Aim, Goal};

@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OptimiseOptions {
-    /// The program.
+    /// What is made faster, with the words that every command of it has.
     pub program: Program,
     /// What it begins with.
     pub baseline: Setting,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// The program, and words that every command of it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// Its file.
+    /// Path of the executable that is started; commands for people name it without directory and ending.
     pub program: PathBuf,
     /// Words that are no options: groups and keys of a configuration.
     pub words: Vec<String>,
@@ -50,6 +50,14 @@ impl Program {
         )
     }
 
+    /// A command as it may be shown: in place of what nobody is to read stands `…`.
+    pub(crate) fn shown(&self, command: &str) -> String {
+        self.private.iter().fold(command.to_string(), |shown, word| {
+            let name = word.split_once('=').map_or_else(String::new, |(name, _)| format!("{name}="));
+            shown.replace(&quoted(word), &format!("{name}…"))
+        })
+    }
+
     /// What people call it: `candlescope`.
     fn name(&self) -> String {
         self.program.file_stem().map_or_else(|| "candlescope".into(), |name| name.to_string_lossy().into_owned())
@@ -87,6 +95,10 @@ mod tests {
         let program = Program { program: "candlescope".into(), words: Vec::new(), private };
         let run = program.command(&Setting::default(), Recording::Comparison, false);
         assert!(run.contains("'--prompt=a secret'"), "{run}");
+        assert_eq!(
+            program.shown(&run),
+            "candlescope profile --prompt=… --ignore-eos=true --stacks=off --no-progress --out {out}"
+        );
         let shown = program.to_use(&Setting::default());
         assert!(shown.contains("--prompt=…") && !shown.contains("secret"), "{shown}");
     }

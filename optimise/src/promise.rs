@@ -8,44 +8,66 @@ use candlescope_predict::simulation::{Change, Simulation, StepGroup, parse_chang
 use candlescope_work::estimate::Estimate;
 use std::collections::BTreeMap;
 
+/// Shares of a step's time that are gained, by kind of step.
+pub(crate) type ByKind = BTreeMap<String, Estimate>;
+
+/// A promise, and what it rests on.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Promised {
+    pub(crate) promise: Promise,
+    /// What each kind of step gains; of the others nothing is said.
+    pub(crate) by_kind: ByKind,
+    /// What was simulated; empty for the gain of findings.
+    pub(crate) changes: Vec<Change>,
+}
+
 /// What an attempt promises; `None` where neither a simulation nor a finding says anything.
-pub(crate) fn promise(state: &State<'_>, simulation: Option<&Simulation>, attempt: &Attempt) -> Option<Promise> {
-    let finding = of_findings(state.findings(attempt.obtains));
-    let simulated = attempt.simulated.as_ref().zip(simulation).and_then(|(change, simulation)| {
-        Some((of_run(state, simulation, std::slice::from_ref(change))?, change.to_string()))
-    });
-    match (simulated, finding) {
-        // A replay's own gain is not the finding's, which reckons with what is left of the device's rate.
-        (Some((gain, change)), _) => Some(Promise::of(gain, "what_if", Some(change))),
-        (None, Some((code, gain))) => Some(Promise::of(gain, code.as_str(), None)),
-        (None, None) => None,
-    }
+pub(crate) fn promise(state: &State<'_>, simulation: Option<&Simulation>, attempt: &Attempt) -> Option<Promised> {
+    let simulated = attempt.simulated.as_ref().zip(simulation);
+    // A replay's own gain is not the finding's, which reckons with what is left of the device's rate.
+    simulated
+        .and_then(|(change, simulation)| of_replay(state, simulation, vec![change.clone()]))
+        .or_else(|| of_findings(state.findings(attempt.obtains)))
 }
 
 /// What somebody says that a change obtains: a finding by its code, or changes as `--what-if` takes them.
 ///
 /// # Errors
 /// There is no such finding, or the changes cannot be read or simulated.
-pub(crate) fn named(state: &State<'_>, simulation: Option<&Simulation>, text: &str) -> Result<Promise, String> {
+pub(crate) fn named(state: &State<'_>, simulation: Option<&Simulation>, text: &str) -> Result<Promised, String> {
     if let Some(code) = AdviceCode::ALL.iter().find(|code| code.as_str() == text) {
         // Who names it takes it as it was found, on a disturbed machine, too: a neighbour is what `preempted` is about.
         let of_code = state.diagnosis.findings.iter().filter(|advice| advice.code == *code);
-        let (_, gain) = of_findings(of_code).ok_or_else(|| {
+        return of_findings(of_code).ok_or_else(|| {
             let there: Vec<&str> = state.diagnosis.findings.iter().map(|advice| advice.code.as_str()).collect();
             format!("the run has no finding `{text}`; it has {}", there.join(", "))
-        })?;
-        return Ok(Promise::of(gain, text, None));
+        });
     }
     let changes = parse_changes(text).map_err(|error| format!("`{text}` is no finding, and {error}"))?;
     let simulation = simulation.ok_or("no step of the run can be replayed, so nothing can be simulated")?;
-    let gain =
-        of_run(state, simulation, &changes).ok_or_else(|| format!("nothing in the run is changed by `{text}`"))?;
-    Ok(Promise::of(gain, "what_if", Some(text.to_string())))
+    let mut found =
+        of_replay(state, simulation, changes).ok_or_else(|| format!("nothing in the run is changed by `{text}`"))?;
+    found.promise.simulated = Some(text.to_string());
+    Ok(found)
+}
+
+/// What a replay of all changes at once gains the run; `None` where there is nothing to change.
+pub(crate) fn of_replay(state: &State<'_>, simulation: &Simulation, changes: Vec<Change>) -> Option<Promised> {
+    let mut by_kind = ByKind::new();
+    for group in simulation.groups() {
+        state.diagnosis.steps.iter().find(|step| step.phase == group.name())?;
+        // Where there is nothing to change, nothing is gained.
+        let Some(gain) = gain(group, &changes, state.facts) else { continue };
+        by_kind.insert(group.name().to_string(), gain);
+    }
+    let gain = of_run(state, &by_kind)?;
+    let words: Vec<String> = changes.iter().map(ToString::to_string).collect();
+    Some(Promised { promise: Promise::of(gain, "what_if", Some(words.join("+"))), by_kind, changes })
 }
 
 /// What findings gain the run: of each kind of step the one that gains the most, because a remedy is for all kinds of steps. The
 /// code is that of the largest.
-fn of_findings<'a>(findings: impl Iterator<Item = &'a Advice>) -> Option<(AdviceCode, Estimate)> {
+pub(crate) fn of_findings<'a>(findings: impl Iterator<Item = &'a Advice>) -> Option<Promised> {
     let mut of_steps: BTreeMap<&str, &Advice> = BTreeMap::new();
     for advice in findings {
         let kept = of_steps.entry(&advice.place.phase).or_insert(advice);
@@ -54,25 +76,24 @@ fn of_findings<'a>(findings: impl Iterator<Item = &'a Advice>) -> Option<(Advice
         }
     }
     let largest = of_steps.values().max_by(|a, b| a.of_run().mid.total_cmp(&b.of_run().mid))?;
+    let by_kind: ByKind = of_steps.iter().map(|(kind, advice)| (kind.to_string(), advice.gain)).collect();
     let sum = |of: fn(&Estimate) -> f64| of_steps.values().map(|advice| of(&advice.of_run())).sum::<f64>().min(1.0);
-    Some((largest.code, Estimate { low: sum(|e| e.low), mid: sum(|e| e.mid), high: sum(|e| e.high) }))
+    let gain = Estimate { low: sum(|e| e.low), mid: sum(|e| e.mid), high: sum(|e| e.high) };
+    let promise = Promise::of(gain, largest.code.as_str(), None);
+    Some(Promised { promise, by_kind, changes: Vec::new() })
 }
 
-/// What the steps of the run gain, each kind by its share of their time.
-fn of_run(state: &State<'_>, simulation: &Simulation, changes: &[Change]) -> Option<Estimate> {
-    let (mut sum, mut any) = (Estimate::default(), false);
-    for group in simulation.groups() {
-        let share = state.diagnosis.steps.iter().find(|step| step.phase == group.name())?.share_of_time;
-        // Where there is nothing to change, nothing is gained.
-        let Some(gain) = gain(group, changes, state.facts) else { continue };
-        any = true;
-        sum = Estimate {
-            low: sum.low + share * gain.low,
-            mid: sum.mid + share * gain.mid,
-            high: sum.high + share * gain.high,
-        };
-    }
-    any.then_some(sum)
+/// What the run gains where its kinds of steps gain this, each by its share of their time; `None` where none does.
+pub(crate) fn of_run(state: &State<'_>, by_kind: &ByKind) -> Option<Estimate> {
+    let share =
+        |kind: &str| state.diagnosis.steps.iter().find(|step| step.phase == kind).map(|step| step.share_of_time);
+    let add = |sum: Estimate, gain: Estimate| Estimate {
+        low: sum.low + gain.low,
+        mid: sum.mid + gain.mid,
+        high: sum.high + gain.high,
+    };
+    let gains = by_kind.iter().filter_map(|(kind, gain)| Some(gain.times(share(kind)?)));
+    gains.reduce(add)
 }
 
 /// What a kind of step gains; of more sequences, what each of them gains.

@@ -1,23 +1,31 @@
 //! How far answers of a variant of the weights are from those of f32, as `bench variants` measures it.
 
 use crate::account::QualityMeasured;
+use crate::words::quoted;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+/// The words of the command that measures a variant's quality, without the program and the directory of its results.
+fn words<'a>((model, device): (&'a str, &'a str), variant: &'a str) -> Vec<&'a str> {
+    let fixed = ["bench", "variants", "--runs", "1", "--processes", "1", "--profiled", "0", "--output-tokens", "8"];
+    let chosen = ["--model", model, "--device", device, "--variants", variant, "--no-progress", "--json"];
+    fixed.into_iter().chain(chosen).collect()
+}
+
+/// The command that measures it, as a shell reads it; `{out}` stands for the directory of its results.
+pub(crate) fn command(program: &Path, of: (&str, &str), variant: &str) -> String {
+    let words: String = words(of, variant).into_iter().map(|word| quoted(word) + " ").collect();
+    format!("{} {words}--out {{out}}", quoted(&program.display().to_string()))
+}
 
 /// Measures a variant's quality. `program` is candlescope.
 ///
 /// # Errors
 /// When it cannot be measured, with the reason.
-pub(crate) fn measure(
-    program: &Path,
-    (model, device): (&str, &str),
-    variant: &str,
-    out: &Path,
-) -> Result<QualityMeasured, String> {
+pub(crate) fn measure(program: &Path, of: (&str, &str), variant: &str, out: &Path) -> Result<QualityMeasured, String> {
     let mut command = Command::new(program);
-    command.args(["bench", "variants", "--runs", "1", "--processes", "1", "--profiled", "0", "--output-tokens", "8"]);
-    command.args(["--model", model, "--device", device, "--variants", variant, "--no-progress", "--json"]);
+    command.args(words(of, variant));
     let ran = command.arg("--out").arg(out).stdin(Stdio::null()).stderr(Stdio::piped()).output();
     let ran = ran.map_err(|error| format!("quality cannot be measured: {error}"))?;
     let said = String::from_utf8_lossy(&ran.stderr);

@@ -4,14 +4,14 @@ use crate::words::quoted;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Options of `candlescope profile` by their names without dashes, and variables of the environment. An option without a
-/// value is a switch.
+/// Options of `candlescope profile` by their names without dashes, and variables of the environment. A switch has
+/// the value `true` or `false`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Setting {
-    /// Options.
+    /// Value of each option, by its name without dashes.
     pub options: BTreeMap<String, String>,
-    /// Variables.
+    /// Value of each variable that is set for the program.
     pub environment: BTreeMap<String, String>,
 }
 
@@ -19,14 +19,14 @@ pub struct Setting {
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Change {
-    /// Options.
+    /// New value of each option by its name without dashes; `None` takes the option out.
     pub options: BTreeMap<String, Option<String>>,
-    /// Variables.
+    /// New value of each variable; `None` takes it out of the setting.
     pub environment: BTreeMap<String, Option<String>>,
 }
 
 impl Change {
-    /// Sets an option.
+    /// Sets an option, named without dashes; an earlier change of it is replaced.
     #[must_use]
     pub fn option(mut self, name: &str, value: impl ToString) -> Self {
         self.options.insert(name.to_string(), Some(value.to_string()));
@@ -40,11 +40,20 @@ impl Change {
         self
     }
 
-    /// Sets a variable.
+    /// Sets a variable of the environment; an earlier change of it is replaced.
     #[must_use]
     pub fn variable(mut self, name: &str, value: impl ToString) -> Self {
         self.environment.insert(name.to_string(), Some(value.to_string()));
         self
+    }
+
+    /// Both changes, this one first; `None` where they want different values of the same option or variable.
+    pub(crate) fn and(mut self, other: &Self) -> Option<Self> {
+        let add = |all: &mut BTreeMap<String, Option<String>>, more: &BTreeMap<String, Option<String>>| {
+            more.iter().all(|(name, value)| all.entry(name.clone()).or_insert_with(|| value.clone()) == value)
+        };
+        let fits = add(&mut self.options, &other.options) && add(&mut self.environment, &other.environment);
+        fits.then_some(self)
     }
 
     /// As people write it: `--threads=2`, `NAME=value`, `without --dtype`.
@@ -94,6 +103,16 @@ impl Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_are_joined_unless_they_want_different_things() {
+        let (slots, keep) = (Change::default().option("max-num-seqs", 1), Change::default().variable("A", 1));
+        let both = slots.clone().and(&keep).unwrap();
+        assert_eq!(both.words(), "A=1 --max-num-seqs=1");
+        assert_eq!(both.clone().and(&slots), Some(both), "the same twice");
+        assert_eq!(slots.and(&Change::default().option("max-num-seqs", 4)), None);
+        assert_eq!(Change::default().option("dtype", "bf16").and(&Change::default().without("dtype")), None);
+    }
 
     #[test]
     fn changes_are_put_on_top() {

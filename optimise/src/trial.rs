@@ -1,13 +1,14 @@
 //! Two settings run in turns.
 
-use crate::account::{BeforeAfter, Obtained, Promise};
-use crate::words::gain;
-use candlescope_compare::{CompareOptions, Comparison, Outcome};
-use candlescope_core::numbers::{duration, percent};
+use crate::account::{BeforeAfter, Obtained};
+use crate::words::GOODPUT;
+use candlescope_compare::{CompareOptions, Comparison, GoodputChange, Outcome};
+use candlescope_core::numbers::percent;
 use candlescope_core::run::result_key;
 use candlescope_lab::compare::{CompareFailed, PairOptions, PairsEnded, TakenRun, take_pairs};
 use candlescope_lab::method::Cancel;
 use candlescope_reader::{ReadLimits, Run};
+use candlescope_work::slo::Slo;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 pub(crate) const LEAST_PAIRS: usize = 8;
 
 /// Differences between the sides that are the change itself.
-pub(crate) const ALLOWED: [&str; 5] = ["options", "dtype", "clocks", "recording", "batch"];
+pub(crate) const ALLOWED: [&str; 6] = ["options", "dtype", "clocks", "recording", "batch", "threads"];
 
 /// How a trial is made.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct TrialOptions<'a> {
     pub(crate) time_limit: Duration,
     pub(crate) deadline: Instant,
     pub(crate) limits: &'a ReadLimits,
+    /// Limits of requests whose goodput decides; `None` where the time of a step does.
+    pub(crate) goodput: Option<Slo>,
 }
 
 /// What came out of a trial.
@@ -35,6 +38,8 @@ pub(crate) struct Trial {
     pub(crate) samples_ns: Vec<[f64; 2]>,
     /// Whether both wrote the same tokens; `None` if a run does not tell.
     pub(crate) same_tokens: Option<bool>,
+    /// How goodput changed, where it decides and runs have requests.
+    pub(crate) goodput: Option<GoodputChange>,
 }
 
 /// Runs both commands in turns. `None` if it was interrupted.
@@ -52,6 +57,7 @@ pub(crate) fn trial(
         .time_limit(Some(options.time_limit))
         .deadline(Some(options.deadline))
         .step_decides(true)
+        .goodput(options.goodput)
         .compare(compare)
         .limits(options.limits.clone());
     let taken = take_pairs((before, after), &pairs, cancel, observe)?;
@@ -62,7 +68,7 @@ pub(crate) fn trial(
         Some(result_key::OUTPUT_SHA256.of(&run.manifest()?.results)?.to_string())
     };
     let same_tokens = digest(&comparison.a).zip(digest(&comparison.b)).map(|(a, b)| a == b);
-    Ok(Some(Trial { comparison, samples_ns: taken.samples, same_tokens }))
+    Ok(Some(Trial { comparison, samples_ns: taken.samples, same_tokens, goodput: taken.goodput }))
 }
 
 impl Trial {
@@ -91,7 +97,20 @@ impl Trial {
             after: change.b,
             change: change.estimate.map(|estimate| (estimate.change, estimate.low, estimate.high)),
         };
-        all.map(one).collect()
+        let mut figures: Vec<BeforeAfter> = all.map(one).collect();
+        // A share of nothing is none.
+        let change = |good: &GoodputChange| {
+            let share = |by: f64| by / good.before;
+            let (low, high) = good.interval.filter(|_| good.before > 0.0)?;
+            Some((share(good.after - good.before), Some(share(low)), Some(share(high))))
+        };
+        figures.extend(self.goodput.iter().map(|good| BeforeAfter {
+            name: GOODPUT.to_string(),
+            before: good.before,
+            after: good.after,
+            change: change(good),
+        }));
+        figures
     }
 
     /// The first of these figures that clearly became worse, in words.
@@ -103,34 +122,5 @@ impl Trial {
             .find(|figure| names.contains(&figure.name.as_str()) && figure.outcome == Some(Outcome::Worse))?;
         let estimate = worse.estimate?;
         Some(format!("{} became worse, by {}", worse.name, percent(estimate.change.abs())))
-    }
-
-    /// Where the time went that the promise did not see.
-    pub(crate) fn second_look(&self, promised: &Promise) -> Vec<String> {
-        let mut said = Vec::new();
-        let Some(obtained) = self.obtained() else { return said };
-        let side = if obtained.gain > promised.high { "more" } else { "less" };
-        said.push(format!(
-            "{side} than promised: {} for {} ({} to {})",
-            gain(obtained.gain),
-            gain(promised.mid),
-            gain(promised.low),
-            gain(promised.high)
-        ));
-        for figure in self.comparison.figures.iter().filter(|figure| figure.name.starts_with("step_ns ")) {
-            let kind = figure.name.trim_start_matches("step_ns ");
-            said.push(format!("a step `{kind}` took {} and takes {}", duration(figure.a), duration(figure.b)));
-        }
-        let changed = self.comparison.modules.changed.iter().take(3);
-        said.extend(changed.map(|path| {
-            let (before, after) = (duration(path.a_ns), duration(path.b_ns));
-            format!("`{}` took {before} of a step and takes {after}", path.path)
-        }));
-        let functions = self.comparison.functions.iter().flat_map(|functions| functions.changed.iter().take(3));
-        said.extend(functions.map(|function| {
-            let (before, after) = (duration(function.a_ns), duration(function.b_ns));
-            format!("`{}` took {before} of a step and takes {after}", function.function)
-        }));
-        said
     }
 }

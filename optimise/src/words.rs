@@ -3,6 +3,9 @@
 use candlescope_core::numbers::percent;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+/// Name of the figure of requests that keep all limits, a second.
+pub(crate) const GOODPUT: &str = "goodput";
+
 /// A word as a shell reads it.
 pub(crate) fn quoted(word: &str) -> String {
     // `--batch=2` needs no quotes, though a word such as `a=b` at the beginning of a command would.

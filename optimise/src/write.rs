@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 const STUDY: &str = "optimise";
 /// Under this name the account stands among the facts of `study.json`.
 const ACCOUNT: &str = "account";
-/// What people read.
+/// Name of the summary for people, Markdown in the directory of the study.
 pub const SUMMARY: &str = "FINAL_OPTIMIZATION_SUMMARY.md";
-/// The waterfall.
+/// Name of the waterfall beside it, an SVG; it is not written while nothing was measured.
 pub const CHART: &str = "optimization_impact.svg";
 /// The largest `study.json` that is read.
 const MOST_BYTES: u64 = 256 << 20;

@@ -25,7 +25,7 @@ pub enum Content {
 pub struct Prompt {
     /// Its number: the line or the place in the data set.
     pub id: u64,
-    /// What it says.
+    /// What is asked: a text, a conversation, or an image with the text beside it.
     pub content: Content,
     /// Most tokens of the answer, where the data set says so.
     pub max_tokens: Option<u64>,

@@ -15,7 +15,7 @@ const SCHEMA: u32 = 1;
 /// The largest one that is read, in bytes.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// A stored baseline.
+/// Figures of runs that later ones are held against, as `baseline.json` keeps them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Baseline {
@@ -23,7 +23,7 @@ pub struct Baseline {
     pub schema: u32,
     /// When it was saved, Unix nanoseconds.
     pub saved_ns: i64,
-    /// Its runs.
+    /// Facts about each run, as they were when it was saved; one without runs is not read.
     pub runs: Vec<RunFacts>,
 }
 

@@ -97,6 +97,24 @@ impl RunCommand {
     }
 }
 
+/// What is started for a command, for people: `{out}` stands where each run has a directory of its own. A command that does not
+/// say `{out}` is told where to record by a variable, which stands before it; what that variable has of the user's own, such as
+/// an address with a password, stands as `…`.
+pub fn started_as(text: &str) -> String {
+    started_with(text, std::env::var(VARIABLE).ok().as_deref())
+}
+
+/// The same where the variable has this value.
+fn started_with(text: &str, given: Option<&str>) -> String {
+    let command = RunCommand::new(text, 'A', false);
+    if command.text.contains(OUT) {
+        return command.text;
+    }
+    let ours = variable(None, Path::new(OUT));
+    let value = if kept(given).next().is_some() { format!("…,{ours}") } else { ours };
+    format!("{VARIABLE}={} {}", shlex::try_quote(&value).map_or(value.as_str().into(), |value| value), command.text)
+}
+
 /// A command that may take so long and no longer, with all the processes that it starts.
 struct Bounded(Child);
 
@@ -193,10 +211,14 @@ fn quoted(path: &Path) -> String {
 
 /// The variable's value with the run's directory in place of any other.
 fn variable(given: Option<&str>, out: &Path) -> String {
-    let kept = given.unwrap_or_default().split(',').map(str::trim);
-    let kept = kept.filter(|key| !key.is_empty() && !key.starts_with("parquet") && !key.starts_with("report"));
     let ours = [format!("parquet={}", out.display()), "report=off".to_string()];
-    kept.map(str::to_string).chain(ours).collect::<Vec<_>>().join(",")
+    kept(given).map(str::to_string).chain(ours).collect::<Vec<_>>().join(",")
+}
+
+/// What is kept of the variable's value.
+fn kept(given: Option<&str>) -> impl Iterator<Item = &str> {
+    let all = given.unwrap_or_default().split(',').map(str::trim);
+    all.filter(|key| !key.is_empty() && !key.starts_with("parquet") && !key.starts_with("report"))
 }
 
 /// The end of what a command printed, as a part of a sentence.
@@ -222,6 +244,26 @@ mod tests {
         assert_eq!(text("candlescope profile --no-progress"), "candlescope profile --no-progress --out {out}");
         assert_eq!(text("candlescope profile --out {out}/x"), "candlescope profile --out {out}/x");
         assert_eq!(text("./server --model x"), "./server --model x");
+    }
+
+    #[test]
+    fn what_is_started_has_the_directory_or_the_variable() {
+        assert_eq!(started_as("candlescope profile"), "candlescope profile --out {out} --no-progress");
+        assert_eq!(started_as("KEY=1 ./server --run {out}"), "KEY=1 ./server --run {out}");
+        let own = "CANDLESCOPE='parquet={out},report=off' THREADS=2 ./server once";
+        for nothing_kept in [None, Some(""), Some("parquet=old,report")] {
+            assert_eq!(started_with("THREADS=2 ./server once", nothing_kept), own);
+        }
+    }
+
+    #[test]
+    fn what_the_user_set_is_handed_on_and_not_shown() {
+        let given = Some("parquet=old,otlp=http://u:s3cr3t@host,log");
+        let shown = started_with("./server once", given);
+        assert_eq!(shown, "CANDLESCOPE='…,parquet={out},report=off' ./server once");
+        let handed_on = variable(given, Path::new("/runs/a"));
+        assert_eq!(handed_on, "otlp=http://u:s3cr3t@host,log,parquet=/runs/a,report=off");
+        assert_eq!(started_with("./server --run {out}", given), "./server --run {out}");
     }
 
     #[test]

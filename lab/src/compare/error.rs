@@ -56,7 +56,7 @@ pub enum CompareFailed {
         /// Why.
         cause: std::io::Error,
     },
-    /// A command failed.
+    /// A command ended with another status than 0, or by a signal.
     #[error("`{command}` ended with {status}{said}. {kept}")]
     Command {
         /// The command.

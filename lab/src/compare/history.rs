@@ -16,7 +16,7 @@ const MOST_BYTES: u64 = 256 << 20;
 /// One line of the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HistoryEntry {
-    /// When, Unix nanoseconds.
+    /// When the runs were held against the baseline, in Unix nanoseconds.
     pub time_ns: i64,
     /// Names of the runs.
     pub runs: Vec<String>,

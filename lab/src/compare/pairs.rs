@@ -8,8 +8,11 @@
 use super::command::RunCommand;
 use super::error::CompareFailed;
 use crate::method::Cancel;
-use candlescope_compare::{CompareOptions, Comparison, Outcome, RunFacts, Side, compare};
+use candlescope_compare::{
+    CompareOptions, Comparison, GoodputChange, Outcome, RunFacts, Side, compare, goodput_change,
+};
 use candlescope_reader::{ReadLimits, Run};
+use candlescope_work::slo::Slo;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::{Path, PathBuf};
@@ -29,9 +32,15 @@ pub struct PairOptions {
     time_limit: Option<Duration>,
     deadline: Option<Instant>,
     step_decides: bool,
+    goodput: Option<Slo>,
     compare: CompareOptions,
     limits: ReadLimits,
 }
+
+/// Changes of goodput up to this share are the same, as those of a step's time.
+const MARGIN: f64 = 0.02;
+/// Probability with which its interval may miss the truth.
+const ALPHA: f64 = 0.02;
 
 impl PairOptions {
     /// Runs go to `out`, which must be empty or absent: up to 40 pairs, after one run of each that does not count.
@@ -47,6 +56,7 @@ impl PairOptions {
             time_limit: None,
             deadline: None,
             step_decides: false,
+            goodput: None,
             compare: CompareOptions::default(),
             limits: ReadLimits::default(),
         }
@@ -108,6 +118,13 @@ impl PairOptions {
         Self { step_decides: alone, ..self }
     }
 
+    /// Limits of requests: those that keep all of them are counted, and it is over as soon as it is decided how many more or
+    /// fewer of them there are a second.
+    #[must_use]
+    pub fn goodput(self, limits: Option<Slo>) -> Self {
+        Self { goodput: limits, ..self }
+    }
+
     /// How sides are compared.
     #[must_use]
     pub fn compare(self, compare: CompareOptions) -> Self {
@@ -137,25 +154,27 @@ pub struct TakenRun {
 pub enum PairsEnded {
     /// It is clear what the comparison comes to.
     Decided,
-    /// As many pairs were taken as asked for.
+    /// As many pairs were taken as asked for, or the deadline had passed.
     AllTaken,
-    /// It was stopped.
+    /// [`Cancel`] was set; a run whose partner is missing is left out.
     Cancelled,
 }
 
-/// What came out.
+/// What the complete pairs come to, and how many there were.
 #[derive(Debug)]
 pub struct PairsResult {
     /// The comparison; absent if it was stopped before the first pair.
     pub comparison: Option<Comparison>,
-    /// Complete pairs.
+    /// Complete pairs that count; neither warm-up nor those taken again are among them.
     pub pairs: usize,
     /// Pairs that were taken again, because one of their runs lost records.
     pub spoiled: usize,
-    /// Why it ended.
+    /// Why no more pairs were taken.
     pub ended: PairsEnded,
     /// Time of a typical step in each pair's two runs, A's and B's, in nanoseconds.
     pub samples: Vec<[f64; 2]>,
+    /// How goodput changed; `None` unless limits were given and both sides have measured requests.
+    pub goodput: Option<GoodputChange>,
 }
 
 /// Takes pairs of runs of the commands `a` and `b` until the comparison is decided.
@@ -211,7 +230,12 @@ pub fn take_pairs(
         pairs += 1;
         let made = compare(&taking.sides[0], &taking.sides[1], &options.compare)?;
         let step = made.step.as_ref().and_then(|step| step.outcome).unwrap_or(Outcome::Undecided);
-        let is_open = if options.step_decides { step == Outcome::Undecided } else { made.wants_more_pairs() };
+        // Where no request keeps the limits on either side, the time of a step says which is nearer to them.
+        let is_open = match taking.goodput().filter(|goodput| goodput.before > 0.0 || goodput.after > 0.0) {
+            Some(goodput) => goodput.outcome == Outcome::Undecided,
+            None if options.step_decides => step == Outcome::Undecided,
+            None => made.wants_more_pairs(),
+        };
         let decided = pairs >= options.least && !is_open;
         comparison = Some(made);
         if decided {
@@ -265,7 +289,8 @@ impl Taking<'_> {
         self.started[usize::from(is_b)] += 1;
         let dir = self.options.out.join(if is_b { "b" } else { "a" }).join(format!("{n:03}"));
         let Some(run) = self.start(is_b, &dir)? else { return Ok(false) };
-        let facts = RunFacts::of(&Run::open_within(run, self.options.limits.clone())?);
+        let facts =
+            RunFacts::within(&Run::open_within(run, self.options.limits.clone())?, self.options.goodput.as_ref());
         self.sides[usize::from(is_b)].runs.push(facts);
         Ok(true)
     }
@@ -317,7 +342,15 @@ impl Taking<'_> {
         let ns = |run: &RunFacts| run.step_ns.as_ref().map_or(f64::NAN, |step| step.value);
         let [a, b] = &self.sides;
         let samples: Vec<[f64; 2]> = a.runs.iter().zip(&b.runs).map(|(a, b)| [ns(a), ns(b)]).collect();
-        PairsResult { comparison, pairs: samples.len(), spoiled, ended, samples }
+        PairsResult { comparison, pairs: samples.len(), spoiled, ended, samples, goodput: self.goodput() }
+    }
+
+    /// How goodput changed over the pairs so far.
+    fn goodput(&self) -> Option<GoodputChange> {
+        let [a, b] = &self.sides;
+        let pairs: Vec<[f64; 2]> =
+            a.runs.iter().zip(&b.runs).filter_map(|(a, b)| Some([a.goodput?, b.goodput?])).collect();
+        goodput_change(&pairs, MARGIN, ALPHA)
     }
 
     /// Forgets a run whose partner was not taken any more.

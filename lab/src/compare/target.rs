@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// What a path holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// Runs, by name.
+    /// Directories of runs, in the order of their paths; at least one.
     Runs(Vec<PathBuf>),
     /// Studies: what distinguishes their cases where there are several, and the directory.
     Studies(Vec<(String, PathBuf)>),

@@ -11,7 +11,7 @@ pub fn case_error(error: &Error) -> CaseError {
 
 /// Whether a message says that memory ended: CUDA's allocator says `out of memory` or `CUDA_ERROR_OUT_OF_MEMORY`, and
 /// cuBLAS `CUBLAS_STATUS_ALLOC_FAILED`.
-pub(crate) fn is_out_of_memory(message: &str) -> bool {
+pub fn is_out_of_memory(message: &str) -> bool {
     let lower = message.to_ascii_lowercase();
     ["out of memory", "out_of_memory", "alloc_failed"].iter().any(|words| lower.contains(words))
 }

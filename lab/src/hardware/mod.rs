@@ -8,8 +8,7 @@ mod energy;
 mod last_level_cache;
 
 pub use cache_flush::CacheFlush;
-pub use candle_failure::case_error;
-pub(crate) use candle_failure::is_out_of_memory;
+pub use candle_failure::{case_error, is_out_of_memory};
 pub use candlescope_models::free_memory::{available_bytes, free_memory};
 pub use device_memory::PeakAllocated;
 pub use device_timer::DeviceTimer;

@@ -10,7 +10,7 @@ use candlescope_work::operation::Cost;
 /// What a size is called, and its values where none are given.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// Its name: `m`.
+    /// Name in sweeps and cases, in lower case, such as `m`.
     pub name: &'static str,
     /// Values of a usual sweep, as [`Sizes`](super::Sizes) reads them.
     pub usual: &'static str,

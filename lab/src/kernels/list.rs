@@ -33,7 +33,7 @@ const ALL: &[&'static dyn Kernel] = &[
     &sampling::Drawn,
 ];
 
-/// All kernels.
+/// Every kernel that can be measured, products of matrices first and sampling last.
 pub fn all() -> &'static [&'static dyn Kernel] {
     ALL
 }
@@ -54,13 +54,13 @@ fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
 /// One kernel at one shape in one element type.
 #[derive(Clone)]
 pub struct KernelCase {
-    /// The kernel.
+    /// The operation, which makes its own inputs.
     pub kernel: &'static dyn Kernel,
-    /// Its sizes.
+    /// A value for each of the kernel's sizes, in the kernel's order.
     pub shape: Shape,
-    /// Its element type.
+    /// Element type that it runs in; a quantised one is that of the weights, beside which activations are f32.
     pub element: Element,
-    /// Its work.
+    /// FLOPs and bytes of one run, derived from shape and element type.
     pub work: Work,
 }
 

@@ -26,7 +26,7 @@ impl Shape {
         self.0.iter().find(|(known, _)| *known == name).map_or(1, |(_, value)| *value)
     }
 
-    /// Names and values.
+    /// Name and value of each size, in the kernel's order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, usize)> + '_ {
         self.0.iter().copied()
     }
@@ -71,7 +71,7 @@ impl Sizes {
         Ok(Self(sizes))
     }
 
-    /// The names.
+    /// Names of the sizes that values are given for, in lower case and alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }

@@ -8,11 +8,11 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ParamValue {
-    /// Yes or no.
+    /// A switch, written as `true` or `false` in names and tables.
     Bool(bool),
-    /// A whole number.
+    /// A whole number, such as a batch; one that 64 bits with a sign cannot hold becomes a [`Float`](Self::Float).
     Int(i64),
-    /// Any other number.
+    /// A number with a fraction, or a whole one that is too large for [`Int`](Self::Int).
     Float(f64),
     /// A word, such as an element type.
     Text(String),
@@ -89,7 +89,7 @@ impl CaseId {
         self
     }
 
-    /// The suite.
+    /// Name of the suite that it belongs to: the column `suite`, and the beginning of [`key`](Self::key).
     pub fn suite(&self) -> &str {
         &self.suite
     }
@@ -99,7 +99,7 @@ impl CaseId {
         &self.params
     }
 
-    /// The parameter `name`.
+    /// The value of the parameter `name`; `None` if the case has none of this name.
     pub fn get(&self, name: &str) -> Option<&ParamValue> {
         self.params.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
@@ -153,7 +153,7 @@ pub struct Measurement {
     /// [`device_ns`](Self::device_ns) by the clock rate read beside the sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<u64>,
-    /// Energy in millijoules.
+    /// Energy in millijoules: the case's own figure, else what was read beside the repetition, if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy_mj: Option<f64>,
     /// Most memory in use, in bytes, of the device that the case runs on.
@@ -231,7 +231,7 @@ pub enum CaseError {
     /// It was cut short because the measurement was cancelled; it is no sample.
     #[error("cancelled")]
     Cancelled,
-    /// Anything else.
+    /// Anything else went wrong, in these words; whoever goes on with the study tries the case again.
     #[error("{0}")]
     Failed(String),
 }

@@ -44,7 +44,7 @@ pub enum Event<'a> {
         /// the time limit, which most cases do not need.
         share: f64,
     },
-    /// A case ended.
+    /// A case ended in this process, whatever the reason.
     Stopped {
         /// How.
         stopped: &'a Stopped,
@@ -56,7 +56,7 @@ pub enum Event<'a> {
 /// How a measurement ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// All cases ended.
+    /// All cases ended, those that failed or did not fit into memory included.
     Done,
     /// It was cancelled; what was taken until then is kept.
     Cancelled,
@@ -67,7 +67,7 @@ const COLD: &str = "its sample is its first repetition, cold: that took as long 
 
 type Observer<'a> = Box<dyn FnMut(&Event<'_>) + 'a>;
 
-/// Measures cases.
+/// Repeats cases in turns, in random order, until each has samples enough, and hands every sample on.
 pub struct Engine<'a> {
     method: Method,
     surroundings: &'a mut dyn Surroundings,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SampleVerdict {
-    /// It counts.
+    /// It counts: a recorded one, one whose device was not seen to be slowed down, or one after all retakes.
     Ok,
     /// It counts, and is the case's first repetition, cold: it took as long as the case may, so that no other was taken to
     /// warm up for it.
@@ -38,7 +38,7 @@ impl SampleVerdict {
 /// One repetition that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The case.
+    /// Suite and parameters of what was repeated.
     pub case: CaseId,
     /// Which start of the process took it, from 0.
     pub process: u32,
@@ -48,18 +48,18 @@ pub struct Sample {
     pub mode: Mode,
     /// When it ended, in nanoseconds since the Unix epoch.
     pub ended_ns: i64,
-    /// What it gave.
+    /// Times, memory and figures of the repetition, with cycles and energy of `reading` where it had none.
     pub measurement: Measurement,
     /// What was read beside it.
     pub reading: Reading,
-    /// Whether it counts.
+    /// Whether figures are made of it: it is kept in any case.
     pub verdict: SampleVerdict,
 }
 
 /// How a case ended in one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stopped {
-    /// The case.
+    /// Suite and parameters of what was measured.
     pub case: CaseId,
     /// Which start of the process.
     pub process: u32,
@@ -67,7 +67,7 @@ pub struct Stopped {
     pub round: u32,
     /// Whether it was the recorded part of the plan rather than a round of plain samples.
     pub profiled: bool,
-    /// Why.
+    /// Why it was not repeated any more in this process.
     pub reason: StopReason,
     /// What went wrong, with the figures, if something did.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -23,7 +23,7 @@ pub enum StopReason {
     OutOfMemory,
     /// It was not tried: what it needs is more than there is.
     Refused,
-    /// A repetition failed.
+    /// Preparing it, a repetition or its recording failed, for another reason than memory.
     Failed,
     /// Somebody stopped the measurement. The case can be gone on with.
     Cancelled,

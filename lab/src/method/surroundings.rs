@@ -13,7 +13,7 @@ pub struct Reading {
     /// Clock rate of the device in MHz: of the SMs of a GPU, the mean over the cores of a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_mhz: Option<f64>,
-    /// Temperature in °C.
+    /// Temperature of the GPU, or of the CPU's package, in °C when it was last read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature_c: Option<f64>,
     /// Whether the device is slowed down by heat or power.

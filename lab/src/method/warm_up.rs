@@ -19,7 +19,7 @@ pub(super) struct WarmUp {
 /// Whether warm-up goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Warm {
-    /// It goes on.
+    /// It goes on: repetitions are too few, or the median moves, and no limit is reached.
     NotYet,
     /// The median has settled.
     Settled,

@@ -8,9 +8,9 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Element {
-    /// 32-bit floats.
+    /// 32-bit floats, the type of activations beside quantised weights, too.
     F32,
-    /// 16-bit floats.
+    /// 16-bit floats of IEEE 754, with 5 bits of exponent.
     F16,
     /// 16-bit floats with the exponent of 32-bit ones.
     BF16,
@@ -21,7 +21,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// All of them.
+    /// All of them, dense types first, then those of quantised weights.
     pub const ALL: [Self; 5] = [Self::F32, Self::F16, Self::BF16, Self::Q4K, Self::Q8_0];
 
     /// Those that matrix products take as they are.

@@ -18,7 +18,7 @@ impl Inputs {
         Self { random: StdRng::seed_from_u64(seed), device: device.clone() }
     }
 
-    /// The device.
+    /// The device that the tensors are made on.
     pub fn device(&self) -> &Device {
         &self.device
     }

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 /// A device, as far as its peaks depend on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceIdentity {
-    /// `cpu` or `cuda`.
+    /// Whether it is the processors of a machine or a GPU; `cpu` or `cuda` in files.
     pub kind: DeviceKind,
     /// What tells it from every other device: a GPU's UUID; of a CPU the model.
     pub id: String,
-    /// Its marketing name.
+    /// Marketing name, as CUDA or `/proc/cpuinfo` has it; of a CPU the same as `id`.
     pub name: String,
     /// Version of the driver; a CPU has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -23,14 +23,14 @@ pub struct DeviceIdentity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
-    /// The processor.
+    /// The processors of a machine, as one device.
     Cpu,
     /// A GPU with CUDA.
     Cuda,
 }
 
 impl DeviceIdentity {
-    /// This machine's processor.
+    /// This machine's processors: `id` and `name` are the CPU's model, or its architecture where none is told.
     pub fn cpu() -> Self {
         let model = cpu_model();
         Self { kind: DeviceKind::Cpu, id: model.clone(), name: model, driver: None, host: host() }

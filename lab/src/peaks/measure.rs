@@ -27,7 +27,7 @@ pub struct Driver<'a> {
     pub method: Method,
     /// What is read beside them.
     pub surroundings: &'a mut dyn Surroundings,
-    /// Stops it.
+    /// Ends the measurement when it is set; peaks of what was measured by then are returned.
     pub cancel: Cancel,
     /// Called as things happen.
     pub observe: &'a mut dyn FnMut(&Event<'_>),

@@ -41,10 +41,10 @@ impl Condition {
     }
 }
 
-/// One figure.
+/// A measured peak: what the device reached in one kind of work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeakFigure {
-    /// What it is.
+    /// What was measured, which also says the unit: FLOP/s, B/s or seconds.
     pub kind: PeakKind,
     /// Element type, of matrix products.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ pub struct PeakFigure {
     pub value: f64,
     /// Shape or size that it was reached at.
     pub at: String,
-    /// Samples.
+    /// Number of samples that `value` and `range` are made of.
     pub n: u32,
     /// Smallest and largest sample.
     pub range: (f64, f64),
@@ -83,7 +83,7 @@ pub struct Absent {
 pub struct Peaks {
     pub(super) format: String,
     pub(super) format_version: u32,
-    /// The device.
+    /// The device that all figures were measured on.
     pub device: DeviceIdentity,
     /// When they were measured, in nanoseconds since the Unix epoch.
     pub measured_ns: i64,
@@ -92,7 +92,7 @@ pub struct Peaks {
     pub threads: Option<u32>,
     /// Version of candle that computed.
     pub candle: String,
-    /// The figures.
+    /// Measured peaks, by kind, element type and condition; of FLOP/s also the best of the sweep, without condition.
     pub figures: Vec<PeakFigure>,
     /// What was seen of others at work meanwhile: the device may reach more then. Empty if nothing was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

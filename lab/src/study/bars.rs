@@ -29,7 +29,7 @@ pub enum Bar {
         /// What stands beside it.
         text: String,
     },
-    /// No value.
+    /// There is no value: a dash is drawn in place of the bar.
     Absent,
 }
 
@@ -47,11 +47,11 @@ pub struct Panel {
 pub struct Bars {
     /// Name of the file, without extension.
     pub file: String,
-    /// What it shows.
+    /// Heading of the drawing, above all panels.
     pub title: String,
     /// Names of the rows.
     pub rows: Vec<String>,
-    /// The figures.
+    /// One for each figure, side by side, each with a scale of its own.
     pub panels: Vec<Panel>,
 }
 

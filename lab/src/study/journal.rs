@@ -31,9 +31,9 @@ enum Line {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Facts {
-    /// The model.
+    /// Facts about the model, under the names of a run's `model`; empty if none was loaded.
     pub model: Map<String, Value>,
-    /// The machine.
+    /// Facts about the machine, under the names of a run's `environment`.
     pub environment: Map<String, Value>,
     /// Where clocks, temperature and throttling are read.
     pub surroundings: String,
@@ -111,7 +111,7 @@ impl Sink for Journal {
 pub struct Records {
     /// Samples in the order in which they were taken.
     pub samples: Vec<Sample>,
-    /// How cases ended.
+    /// How cases ended in each process start, in that order; [`standing`](Self::standing) has those that still hold.
     pub stopped: Vec<Stopped>,
     /// What disturbed the machine.
     pub disturbances: Vec<String>,

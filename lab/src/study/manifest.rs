@@ -15,7 +15,7 @@ pub enum State {
     /// It is being measured, or the process that did so was killed.
     #[default]
     Running,
-    /// All cases ended.
+    /// All cases of the plan ended, those that failed or did not fit into memory included.
     Done,
     /// It was stopped before that; `--resume` goes on with it.
     Cancelled,
@@ -51,7 +51,7 @@ pub struct Manifest {
     pub state: State,
     /// When it began, in nanoseconds since the Unix epoch.
     pub started_ns: i64,
-    /// When it ended.
+    /// When measuring last ended, in nanoseconds since the Unix epoch; `None` before the first time.
     pub ended_ns: Option<i64>,
     /// Options of the suites: a study is gone on with only with the same ones.
     pub options: Map<String, Value>,
@@ -67,7 +67,7 @@ pub struct Manifest {
     pub surroundings: String,
     /// What disturbed the machine before anything was measured, by process start.
     pub disturbances: Vec<String>,
-    /// The process starts.
+    /// Every process start that measured a part of it, in order, also one that was cut off.
     pub processes: Vec<ProcessStart>,
     /// Why each case stopped, by process start.
     pub stops: Vec<Stopped>,

@@ -119,7 +119,7 @@ impl Study {
         let _ = std::fs::remove_dir(&self.dir);
     }
 
-    /// The directory.
+    /// The directory with its files, as it was given when the study was made or opened.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

@@ -14,7 +14,7 @@ const RESAMPLES: usize = 2_000;
 /// A figure of one case ÷ that of another: of how long one takes, or of what it gives in a second.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Speedup {
-    /// The median ratio.
+    /// Median over process starts of the ratio of their medians; 1 for a case beside itself.
     pub ratio: f64,
     /// Its 95 % interval.
     pub ci95: Option<(f64, f64)>,

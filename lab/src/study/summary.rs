@@ -22,11 +22,11 @@ const LEAST_WALL_MS: f64 = 200.0;
 /// A case and its samples.
 #[derive(Debug, Clone)]
 pub struct CaseSummary {
-    /// The case.
+    /// Suite and parameters of the case, by which its samples are found.
     pub case: CaseId,
     /// Plain samples that count.
     pub plain: Vec<Sample>,
-    /// Recorded samples.
+    /// Samples of [`Mode::Profiled`], which candlescope recorded: in no figure of capacity.
     pub profiled: Vec<Sample>,
     /// Samples that were taken again.
     pub retaken: usize,

@@ -14,13 +14,13 @@ use std::sync::Arc;
 /// The values of a column; absent ones are `None`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Column {
-    /// Words.
+    /// Texts in UTF-8, such as names and reasons.
     Text(Vec<Option<String>>),
-    /// Whole numbers.
+    /// Whole numbers of 64 bits with a sign, such as counts, bytes and nanoseconds.
     Int(Vec<Option<i64>>),
-    /// Other numbers.
+    /// 64-bit floats; those that are not finite become null in JSON.
     Float(Vec<Option<f64>>),
-    /// Yes or no.
+    /// Booleans, which CSV has as `true` and `false`.
     Bool(Vec<Option<bool>>),
 }
 
@@ -45,19 +45,21 @@ impl Column {
 
     fn json(&self, row: usize) -> Value {
         match self {
-            Self::Text(values) => values[row].clone().into(),
-            Self::Int(values) => values[row].into(),
-            Self::Float(values) => values[row].into(),
-            Self::Bool(values) => values[row].into(),
+            Self::Text(values) => values.get(row).cloned().flatten().into(),
+            Self::Int(values) => values.get(row).copied().flatten().into(),
+            Self::Float(values) => values.get(row).copied().flatten().into(),
+            Self::Bool(values) => values.get(row).copied().flatten().into(),
         }
     }
 
     fn text(&self, row: usize) -> String {
         match self {
-            Self::Text(values) => values[row].as_deref().map(quoted).unwrap_or_default(),
-            Self::Int(values) => values[row].map(|value| value.to_string()).unwrap_or_default(),
-            Self::Float(values) => values[row].map(|value| value.to_string()).unwrap_or_default(),
-            Self::Bool(values) => values[row].map(|value| value.to_string()).unwrap_or_default(),
+            Self::Text(values) => values.get(row).and_then(Option::as_deref).map(quoted).unwrap_or_default(),
+            Self::Int(values) => values.get(row).copied().flatten().map(|value| value.to_string()).unwrap_or_default(),
+            Self::Float(values) => {
+                values.get(row).copied().flatten().map(|value| value.to_string()).unwrap_or_default()
+            }
+            Self::Bool(values) => values.get(row).copied().flatten().map(|value| value.to_string()).unwrap_or_default(),
         }
     }
 }
@@ -74,7 +76,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Adds a column.
+    /// Adds a column at the end, with as many values as the others have.
     #[must_use]
     pub fn column(mut self, name: impl Into<String>, column: Column) -> Self {
         self.columns.push((name.into(), column));
@@ -86,12 +88,12 @@ impl Table {
         self.columns.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The column `name`.
+    /// The first column called `name`; `None` if there is none.
     pub fn get(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|(known, _)| known == name).map(|(_, column)| column)
     }
 
-    /// Rows.
+    /// Number of rows, which is that of the values in the first column; 0 without columns.
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, |(_, column)| column.len())
     }

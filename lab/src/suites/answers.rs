@@ -21,7 +21,7 @@ const PAYS: f64 = 0.10;
 pub struct Answer {
     /// Short name, for machines.
     pub code: &'static str,
-    /// The question.
+    /// What `text` answers, as reports print it; the same in every study.
     pub question: &'static str,
     /// The answer, or why there is none.
     pub text: String,

@@ -4,7 +4,7 @@ use crate::method::CaseId;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// A suite.
+/// A suite: which requests of a language model are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SuiteName {
@@ -56,17 +56,17 @@ pub struct Grid {
 pub struct LmOptions {
     /// The model, as [`ModelSource::parse`](candlescope_models::ModelSource::parse) reads it.
     pub model: String,
-    /// `cpu` or `cuda:N`.
+    /// The device that all cases run on: `cpu`, or `cuda:N` with CUDA's ordinal.
     pub device: String,
     /// Element type of dense weights.
     pub dtype: Option<String>,
-    /// Widen quantised weights.
+    /// Whether a GGUF's quantised weights are widened to `dtype` when it is loaded.
     pub dequantize: bool,
-    /// `instrumented` or `candle`.
+    /// Which implementation runs the model: `auto`, which is the default, `instrumented` or `candle`.
     pub engine: String,
     /// Seed of random weights and prompts.
     pub seed: u64,
-    /// The suites.
+    /// The suites that are measured, in the order of [`SuiteName::ALL`] whatever their order here.
     pub suites: Vec<SuiteName>,
     /// The request of the suite `latency`.
     pub latency: Shape,

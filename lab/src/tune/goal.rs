@@ -31,7 +31,7 @@ impl Metric {
 /// A metric, and the limits to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Goal {
-    /// What counts.
+    /// What batches are ranked by; with [`Metric::Goodput`] also those whose median request misses `slo`.
     pub metric: Metric,
     /// The limits; none at all if it is empty.
     pub slo: Slo,
@@ -40,7 +40,7 @@ pub struct Goal {
 /// A batch that was measured: medians over its plain repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BatchFigures {
-    /// Repetitions.
+    /// Repetitions that the medians are over: those that count, of both passes together.
     pub samples: usize,
     /// Times of a request.
     #[serde(flatten)]

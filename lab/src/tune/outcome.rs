@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// A batch that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TunePoint {
-    /// Sequences.
+    /// Sequences in each request, all at once.
     pub batch: u64,
     /// Why it was tried.
     pub why: Why,
@@ -63,11 +63,11 @@ pub struct MemoryPressure {
 /// What a search found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tuned {
-    /// What was asked.
+    /// The metric that batches were ranked by, and the limits that they had to keep.
     pub goal: Goal,
     /// The smallest batch asked about.
     pub start: u64,
-    /// The largest.
+    /// The largest batch asked about, itself included.
     pub end: u64,
     /// Tokens of each prompt.
     pub prompt_tokens: u64,
@@ -81,7 +81,7 @@ pub struct Tuned {
     pub knee: Option<u64>,
     /// The batch that comes nearest to the limits, if none keeps them.
     pub nearest: Option<u64>,
-    /// Why measuring stopped.
+    /// What ended the search; of the second pass only an interrupt is told.
     pub stop: Stop,
     /// What was tried, by batch.
     pub points: Vec<TunePoint>,
@@ -93,7 +93,7 @@ pub struct Tuned {
     pub prediction_error: Option<f64>,
     /// The same of what was expected when each batch was chosen.
     pub expectation_error: Option<f64>,
-    /// Memory.
+    /// Bytes that there were and that batches need, and the batches at which memory ended.
     pub memory: MemoryPressure,
     /// What the machine costs, in US dollars an hour, if somebody said it.
     pub usd_per_hour: Option<f64>,

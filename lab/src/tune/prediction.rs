@@ -16,7 +16,7 @@ pub struct Prediction {
     pub source: Option<String>,
     /// Why there is none.
     pub missing: Option<String>,
-    /// The times.
+    /// Predicted times of a request by its batch (derived); empty if there is no prediction.
     #[serde(skip)]
     pub latencies: BTreeMap<u64, Latency>,
 }

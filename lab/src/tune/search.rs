@@ -32,7 +32,7 @@ pub enum Why {
     Candidate,
     /// It is expected to come nearest to the limits, which none keeps.
     Nearest,
-    /// Beside the best.
+    /// It is at most an eighth of the best batch, or 1, away from it, on a side on which none so near was tried.
     Neighbour,
     /// It is expected to be the knee.
     Knee,
@@ -53,7 +53,7 @@ impl Why {
     }
 }
 
-/// Why measuring stopped.
+/// What ended the search: what is known by then, a limit, or an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -68,23 +68,23 @@ pub enum Stop {
     Unmet,
     /// Not even the smallest batch fits into memory.
     NothingFits,
-    /// It was interrupted.
+    /// It was interrupted, before the search had its answer or while the best few were measured again.
     Cancelled,
 }
 
-/// What comes next.
+/// What a search asks for: one more measurement, or the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Measure this batch.
+    /// Measure this batch, for this reason, and tell [`Search::learn`] what became of it.
     Measure(u64, Why),
-    /// Enough.
+    /// No further batch is to be measured, for this reason.
     Stop(Stop),
 }
 
 /// What became of a batch that was tried.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attempt {
-    /// It was measured.
+    /// It gave figures, those of a second pass included once there is one.
     Found(BatchFigures),
     /// It gave nothing: out of memory, or refused because it would be.
     Without(StopReason, String),

@@ -24,11 +24,11 @@ pub fn thread_counts(physical: usize, available: usize) -> Vec<usize> {
 /// A count of threads, and what a request took with it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ThreadsPoint {
-    /// Threads.
+    /// Threads in the pool of the process that was timed.
     pub threads: usize,
     /// The median request of each round, in nanoseconds, in the order of the rounds.
     pub rounds_ns: Vec<f64>,
-    /// Their median.
+    /// Median of the rounds, in nanoseconds.
     pub median_ns: f64,
     /// Its 95 % interval, from six rounds on.
     pub median_ci95_ns: Option<(f64, f64)>,
@@ -47,10 +47,10 @@ impl ThreadsPoint {
     }
 }
 
-/// What came out.
+/// What the rounds tell: the best count, those that may be as fast, and every count with its times.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ThreadsTuned {
-    /// Every count, ascending.
+    /// Every count that was tried, in ascending order, with its times in the whole rounds.
     pub points: Vec<ThreadsPoint>,
     /// The count with the shortest median.
     pub fastest: usize,

@@ -15,11 +15,11 @@ const TIME_LIMIT: Duration = Duration::from_secs(20);
 pub struct TuneOptions {
     /// The model, the device and the request, as the suite `throughput` takes them; its batches are not used.
     pub lm: LmOptions,
-    /// The smallest batch.
+    /// The smallest batch looked at, in sequences; at least 1, and measured first.
     pub start: u64,
-    /// The largest batch.
+    /// The largest batch looked at, itself included; measured second, unless not even the smallest fits.
     pub end: u64,
-    /// What counts.
+    /// The metric by which batches are ranked, and the limits that they have to keep.
     pub goal: Goal,
     /// The most batches that are measured: 10.
     pub points: usize,

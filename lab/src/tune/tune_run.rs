@@ -34,7 +34,7 @@ pub enum TuneError {
         /// The largest.
         end: u64,
     },
-    /// Goodput without limits.
+    /// The metric is goodput, and the service level has no limit.
     #[error("goodput counts requests that keep a service level: give one, as in --slo ttft=200ms,tpot=50ms")]
     NoSlo,
     /// The weights are more than there is room for.
@@ -63,7 +63,7 @@ pub enum TuneError {
 pub struct TuneDriver<'a> {
     /// What is read beside samples.
     pub surroundings: &'a mut dyn Surroundings,
-    /// Stops it.
+    /// Ends the search when it is set, which gives [`Stop::Cancelled`] and what was found by then.
     pub cancel: Cancel,
     /// Told what the engine does.
     pub observe: &'a mut dyn FnMut(&Event<'_>),

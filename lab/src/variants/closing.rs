@@ -24,7 +24,8 @@ pub struct VariantsSummary {
     pub text_tokens: Option<usize>,
     /// Tokens of a piece; the second half of each is scored.
     pub chunk: usize,
-    /// Pieces.
+    /// Pieces that were passed: of the text, or of random tokens where there is none; 0 where quality was not asked
+    /// for.
     pub pieces: usize,
     /// Why there is no quality.
     pub no_quality: Option<String>,
@@ -34,14 +35,14 @@ pub struct VariantsSummary {
     pub random_weights: bool,
     /// Where energy was read, or why it was not.
     pub energy: String,
-    /// The variants.
+    /// Facts about each variant, in the order of the options; after an interrupt the last ones are missing.
     pub variants: Vec<VariantFacts>,
 }
 
 /// What was found out about one variant. What is not known is `None`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VariantFacts {
-    /// The variant.
+    /// Which way of running the model these facts are about.
     pub variant: Variant,
     /// Why it could not be run.
     pub absent: Option<String>,

@@ -18,7 +18,7 @@ pub struct FirstToken {
     pub differ: Estimate,
     /// Median over prompts of the tokens that are the same.
     pub same_median: f64,
-    /// Their mean.
+    /// Mean over prompts of the tokens that are the same, with its standard error.
     pub same_mean: Estimate,
 }
 

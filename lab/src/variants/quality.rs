@@ -23,7 +23,7 @@ const P99_FROM: usize = candlescope_figures::stats::P99_FROM;
 /// A figure and its standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The figure.
+    /// The figure: a mean or share over observations, or what is computed of one.
     pub value: f64,
     /// Its standard error; `None` for a single observation.
     pub error: Option<f64>,
@@ -32,21 +32,21 @@ pub struct Estimate {
 /// Percentiles of the KL divergence over positions, in nats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
-    /// Mean.
+    /// Mean over all positions, with its standard error.
     pub mean: Estimate,
-    /// Largest.
+    /// Largest value of a single position.
     pub max: f64,
     /// 99.9th percentile; from 1,000 positions on.
     pub p99_9: Option<f64>,
     /// 99th percentile; from 100 positions on.
     pub p99: Option<f64>,
-    /// 95th percentile.
+    /// 95th percentile, between the two nearest values; given for any number of positions.
     pub p95: f64,
-    /// 90th percentile.
+    /// 90th percentile, between the two nearest values.
     pub p90: f64,
-    /// Median.
+    /// Median; of an even number of positions, the mean of the middle two.
     pub median: f64,
-    /// 10th percentile.
+    /// 10th percentile, between the two nearest values.
     pub p10: f64,
     /// Smallest. Below zero by rounding only.
     pub min: f64,
@@ -55,7 +55,7 @@ pub struct Divergence {
 /// A variant's predictions held against the base's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
-    /// Positions scored.
+    /// Positions that were scored: the second half of every piece, but for its last token.
     pub positions: usize,
     /// KL divergence from the base.
     pub kl: Divergence,
@@ -73,7 +73,7 @@ pub struct Quality {
     pub delta_p_rms: Estimate,
 }
 
-/// One position.
+/// What both models make of one position of a text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Position {
     kl: f64,

@@ -9,9 +9,9 @@ use crate::suites::without;
 /// A variant with all that is known about it.
 #[derive(Debug, Clone)]
 pub struct VariantRow {
-    /// The variant.
+    /// Which way of running the model the row is about.
     pub variant: Variant,
-    /// Its samples.
+    /// Its samples over all process starts, and how its case ended in each.
     pub summary: CaseSummary,
     /// What was measured once.
     pub closed: Option<VariantFacts>,

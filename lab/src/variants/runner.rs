@@ -12,13 +12,13 @@ use std::time::Instant;
 /// A greedy continuation with its times.
 #[derive(Debug, Clone)]
 pub struct Generated {
-    /// The tokens.
+    /// The tokens that were generated, without those of the prompt.
     pub tokens: Vec<u32>,
-    /// When it began.
+    /// When the request began on the host, before its prompt was processed.
     pub started: Instant,
     /// When each token was known on the host.
     pub times: Vec<Instant>,
-    /// When it ended.
+    /// When the request ended on the host, after its last token.
     pub ended: Instant,
 }
 

@@ -40,11 +40,11 @@ pub enum Variant {
 /// The file that a variant's results stand in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// `baseline_results.json`.
+    /// `baseline_results.json`: f32 with and without keys and values kept.
     Baseline,
-    /// `quantization_results.json`.
+    /// `quantization_results.json`: weights in other types than f32, f16 and bf16 among them.
     Quantization,
-    /// `onnx_results.json`.
+    /// `onnx_results.json`: the ONNX graph, whoever runs it.
     Onnx,
 }
 
@@ -91,7 +91,7 @@ impl Variant {
         }
     }
 
-    /// For people.
+    /// What reports and charts call it, such as `f32 with KV cache`.
     pub const fn title(self) -> &'static str {
         match self {
             Self::NoCache => "f32 without KV cache",

@@ -17,7 +17,7 @@ pub struct VariantOptions {
     pub variants: Vec<Variant>,
     /// The model, as [`ModelSource::parse`](candlescope_models::ModelSource::parse) reads it.
     pub model: String,
-    /// `cpu` or `cuda:N`.
+    /// The device that all variants run on: `cpu`, or `cuda:N` with CUDA's ordinal.
     pub device: String,
     /// Seed of random weights and prompts.
     pub seed: u64,
@@ -29,7 +29,7 @@ pub struct VariantOptions {
     pub text: Option<PathBuf>,
     /// Tokens of a piece of that text that is passed at once. The second half of them is scored.
     pub chunk: usize,
-    /// Most pieces.
+    /// Most pieces that are passed, from the text's beginning on; 8 by default.
     pub chunks: usize,
     /// Whether quality is measured at all.
     pub quality: bool,

@@ -13,7 +13,7 @@ pub(super) struct Series {
 /// What is no result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NoResult {
-    /// Prometheus says why.
+    /// Its answer has the status `error`: the words that it gives for it.
     Error(String),
     /// It is no answer of Prometheus.
     Other(String),

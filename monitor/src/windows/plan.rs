@@ -16,9 +16,9 @@ const SEEN_LATE: i64 = 60;
 /// A stretch of time in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Its beginning.
+    /// Its beginning: rates of its first part are over the time from here on.
     pub from_s: i64,
-    /// Its end.
+    /// Its end, at which the value of its last part is read.
     pub to_s: i64,
 }
 

@@ -56,7 +56,7 @@ impl WindowOptions {
         Self { against, ..self }
     }
 
-    /// Most windows before.
+    /// Most windows before the judged one (default 14); before a start there may be room for fewer.
     pub fn windows(self, windows: usize) -> Self {
         Self { windows, ..self }
     }

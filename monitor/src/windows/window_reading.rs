@@ -42,7 +42,7 @@ pub struct FigureWindows {
 pub struct ServerReading {
     /// Where it was read; shows no credentials.
     pub url: RedactedUrl,
-    /// The windows.
+    /// Which stretches of time were read: the window that is judged, and those before.
     pub plan: Plan,
     /// Figures that say how well it works.
     pub figures: Vec<FigureWindows>,

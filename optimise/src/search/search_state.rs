@@ -1,0 +1,104 @@
+//! What a search knows, and what its parts share.
+
+use crate::account::{Account, Phase, Verdict};
+use crate::facts::Facts;
+use crate::options::OptimiseOptions;
+use crate::remedies::{Answers, Remedy};
+use crate::setting::Change;
+use crate::starts::Starts;
+use crate::trial::Trial;
+use candlescope_figures::advice::Diagnosis;
+use candlescope_lab::method::Cancel;
+use candlescope_predict::simulation::Simulation;
+use std::time::{Duration, Instant};
+
+/// The smallest change that an undecided trial is held against.
+pub(super) const SMALLEST: f64 = 0.02;
+
+/// What is being done, for people who wait.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Course {
+    /// What is done now.
+    pub doing: String,
+    /// What is left of the budget.
+    pub left: Duration,
+    /// Programs that are started next, lines to be shown whatever else is: the whole command of each before its first start,
+    /// without words that nobody is to read, and how often they are started, or for how long.
+    pub starts: Vec<String>,
+}
+
+/// A state of the program: its run, and what follows from it.
+pub(super) struct Diagnosed {
+    pub(super) facts: Facts,
+    pub(super) diagnosis: Diagnosis,
+    pub(super) simulation: Option<Simulation>,
+    /// What a run takes from its start to its end.
+    pub(super) took: Duration,
+}
+
+/// A search under way.
+pub(super) struct Search<'a> {
+    pub(super) options: &'a OptimiseOptions,
+    pub(super) cancel: &'a Cancel,
+    pub(super) observe: &'a mut dyn FnMut(Course),
+    pub(super) began: Instant,
+    /// What an earlier call took.
+    pub(super) before: Duration,
+    pub(super) account: Account,
+    /// Whether the model runs on a GPU, once a run has said it.
+    pub(super) on_gpu: Option<bool>,
+    /// What the latest trial took, without what was measured before it.
+    pub(super) trial_took: Duration,
+    /// The folder of its runs, below `trials`.
+    pub(super) trial_folder: String,
+    /// Programs that were named before they were started.
+    pub(super) starts: Starts,
+}
+
+/// A phase of a remedy, about which nothing is known yet.
+pub(super) fn of_remedy(remedy: &Remedy, change: &Change, answers: Answers) -> Phase {
+    Phase { cost: remedy.cost.to_string(), ..blank(remedy.name, remedy.title, change, answers) }
+}
+
+pub(crate) fn blank(remedy: &str, title: &str, change: &Change, answers: Answers) -> Phase {
+    Phase {
+        remedy: remedy.to_string(),
+        members: Vec::new(),
+        title: title.to_string(),
+        cost: String::new(),
+        told_by: None,
+        change: change.clone(),
+        answers,
+        promised: None,
+        obtained: None,
+        verdict: Verdict::NotTried,
+        why: String::new(),
+        quality: None,
+        same_tokens: None,
+        figures: Vec::new(),
+        second_look: Vec::new(),
+        differences: Vec::new(),
+        looked_at: Vec::new(),
+        samples_ns: Vec::new(),
+        per_sequence: false,
+        runs: None,
+    }
+}
+
+pub(super) fn fill(phase: &mut Phase, trial: &Trial) {
+    phase.obtained = trial.obtained();
+    phase.same_tokens = trial.same_tokens;
+    phase.figures = trial.figures();
+    phase.samples_ns.clone_from(&trial.samples_ns);
+    phase.per_sequence = trial.comparison.per_sequence;
+}
+
+/// How many pairs would show the change that was measured, or the smallest that is looked for, and how large that is. An
+/// interval shrinks with the square root of their number.
+pub(super) fn needed(trial: &Trial, pairs: usize) -> Option<(u64, f64)> {
+    let estimate = trial.comparison.step.as_ref()?.estimate?;
+    let half = (estimate.high? - estimate.low?) / 2.0;
+    let share = estimate.change.abs().max(SMALLEST);
+    let needed = (pairs as f64 * (half / share).powi(2)).ceil();
+    (needed > pairs as f64 && needed < 1e6).then_some((needed as u64, share))
+}

@@ -1,0 +1,201 @@
+//! What came out of a trial, and what becomes of it.
+
+use super::look_again::Expected;
+use super::search_state::{Search, fill, needed};
+use crate::account::{Phase, Verdict};
+use crate::remedies::Answers;
+use crate::trial::Trial;
+use crate::words::signed;
+use crate::{goodput, ledger, out_of_memory};
+use candlescope_compare::Outcome;
+use candlescope_core::numbers::percent;
+use candlescope_lab::compare::CompareFailed;
+
+impl Search<'_> {
+    /// Notes what came out of a trial; `None` if it was interrupted.
+    pub(super) fn settle(
+        &mut self,
+        mut phase: Phase,
+        tried: Result<Option<Trial>, CompareFailed>,
+        expected: Expected<'_>,
+    ) -> Option<Verdict> {
+        let facts = &expected.state.facts;
+        phase.runs = Some(self.trial_folder.clone());
+        // What was said of it before.
+        let said = std::mem::take(&mut phase.why);
+        match tried {
+            Ok(None) => return None,
+            Ok(Some(trial)) => {
+                fill(&mut phase, &trial);
+                (phase.verdict, phase.why) = self.judge(&trial, &phase.answers);
+                if phase.came_true() == Some(false) {
+                    self.look_again(&mut phase, &trial, &expected);
+                }
+            }
+            Err(error) if self.ran_out_of_memory(&error) => {
+                (phase.verdict, phase.why) = (Verdict::Failed, self.out_of_memory(&phase));
+            }
+            // What a command of others printed may hold keys: it stands in a file beside its runs.
+            Err(CompareFailed::Command { status, .. }) if phase.is_command() => {
+                (phase.verdict, phase.why) = (Verdict::Failed, format!("it ended with {status}"));
+            }
+            Err(error) => (phase.verdict, phase.why) = (Verdict::Failed, error.to_string()),
+        }
+        if !said.is_empty() {
+            phase.why = format!("{}; {said}", phase.why);
+        }
+        if let Some(path) = &self.options.ledger {
+            ledger::keep(path, &phase, facts);
+        }
+        let verdict = phase.verdict;
+        self.account.phases.push(phase);
+        Some(verdict)
+    }
+
+    /// Whether what came out is kept.
+    pub(super) fn judge(&self, trial: &Trial, answers: &Answers) -> (Verdict, String) {
+        if trial.same_tokens == Some(false) && *answers == Answers::Same {
+            return (Verdict::Refused, "it writes other tokens, which it must not".into());
+        }
+        let comparison = &trial.comparison;
+        let figure = |name: &str| comparison.figures.iter().find(|figure| figure.name == name).map(|figure| figure.b);
+        match trial.goodput.as_ref().map(goodput::judge) {
+            Some(Some(judged)) => return judged,
+            // Shorter steps are nearer to the limits.
+            Some(None) => {
+                let (verdict, why) = self.judge_step(trial);
+                return (verdict, format!("{why}; no request keeps all limits, neither before nor after"));
+            }
+            None => {}
+        }
+        // With another remedy it may be within the limit.
+        if let Some(why) = self.options.goal.broken_by(figure) {
+            return (Verdict::Rejected, why);
+        }
+        self.judge_step(trial)
+    }
+
+    /// Whether it is kept for the time of a step.
+    fn judge_step(&self, trial: &Trial) -> (Verdict, String) {
+        let comparison = &trial.comparison;
+        let interval = || match comparison.step.as_ref().and_then(|step| step.estimate) {
+            Some(estimate) => match estimate.low.zip(estimate.high) {
+                Some((low, high)) => format!("a step changes by {} to {}", signed(low), signed(high)),
+                None => format!("a step changes by {}", signed(estimate.change)),
+            },
+            None => "nothing can be told".to_string(),
+        };
+        match trial.outcome() {
+            Outcome::Better => {
+                // What only moved out of steps is no gain.
+                let whole = if self.options.goal.is_latency() { &["e2e_ns"][..] } else { &["output_tps"][..] };
+                match trial.worse(whole) {
+                    Some(why) => (Verdict::Rejected, format!("steps are shorter, but {why}")),
+                    None => (Verdict::Kept, interval()),
+                }
+            }
+            Outcome::Worse => (Verdict::Rejected, format!("it is slower: {}", interval())),
+            Outcome::Equivalent => (Verdict::Rejected, format!("it changes nothing: {}", interval())),
+            Outcome::Undecided => {
+                let pairs = trial.samples_ns.len();
+                let needed = needed(trial, pairs).map_or_else(String::new, |(needed, share)| {
+                    format!("; to tell {} takes about {needed} pairs as uneven as these", percent(share))
+                });
+                (Verdict::Rejected, format!("undecided after {pairs} pairs: {}{needed}", interval()))
+            }
+        }
+    }
+
+    /// Whether a program of the latest trial ended because it had no memory left.
+    fn ran_out_of_memory(&self, error: &CompareFailed) -> bool {
+        matches!(error, CompareFailed::Command { .. }) && self.memory_ended().is_some()
+    }
+
+    /// What the program of the latest trial said of it.
+    fn memory_ended(&self) -> Option<String> {
+        let printed = self.options.out.join("trials").join(&self.trial_folder).join("printed.txt");
+        out_of_memory::line_in(&printed)
+    }
+
+    /// The row of a setting that takes more memory than there is.
+    fn out_of_memory(&self, phase: &Phase) -> String {
+        // What a command of others printed may hold keys.
+        if phase.is_command() {
+            return "out of memory: what it printed stands beside its runs".to_string();
+        }
+        let said = self.memory_ended().map_or_else(String::new, |line| format!(": {line}"));
+        format!("out of memory with {}{said}", phase.change.words())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Diagnosed;
+    use super::*;
+    use crate::account::Account;
+    use crate::facts::Facts;
+    use crate::options::OptimiseOptions;
+    use crate::program::Program;
+    use crate::search::{Course, blank};
+    use crate::setting::{Change, Setting};
+    use crate::starts::Starts;
+    use candlescope_core::run::RunManifest;
+    use candlescope_figures::advice::Diagnosis;
+    use candlescope_lab::method::Cancel;
+    use std::time::{Duration, Instant};
+
+    /// The row of a setting whose program ended after it had printed this.
+    fn row(printed: &str, remedy: &str) -> Phase {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("trials/3-batch");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("printed.txt"), printed).unwrap();
+        let program = Program { program: "candlescope".into(), words: Vec::new(), private: Vec::new() };
+        let options = OptimiseOptions::new(program, Setting::default(), dir.path());
+        let (cancel, mut observe) = (Cancel::new(), |_: Course| ());
+        let mut search = Search {
+            options: &options,
+            cancel: &cancel,
+            observe: &mut observe,
+            began: Instant::now(),
+            before: Duration::ZERO,
+            account: Account::default(),
+            on_gpu: None,
+            trial_took: Duration::ZERO,
+            trial_folder: "3-batch".into(),
+            starts: Starts::default(),
+        };
+        let state = Diagnosed {
+            facts: Facts::of(&RunManifest::default()),
+            diagnosis: Diagnosis::default(),
+            simulation: None,
+            took: Duration::ZERO,
+        };
+        let error = CompareFailed::Command {
+            command: "candlescope (command B)".into(),
+            status: "exit status: 1".into(),
+            said: ", after it printed: key sk-1".into(),
+            kept: "Nothing had been compared before".into(),
+        };
+        let phase = blank(remedy, "A title", &Change::default().option("batch", 16), Answers::Rounded);
+        let expected = Expected { state: &state, promised: None, commands: None };
+        assert_eq!(search.settle(phase, Err(error), expected), Some(Verdict::Failed));
+        search.account.phases.remove(0)
+    }
+
+    #[test]
+    fn a_setting_that_takes_more_memory_than_there_is_is_a_row_that_says_so() {
+        let said = "loading\nerror: DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")\n";
+        let why = row(said, "batch").why;
+        assert!(why.starts_with("out of memory with --batch=16: error: DriverError(CUDA_ERROR"), "{why}");
+        let why = row("error: the model has 3 heads", "batch").why;
+        assert!(why.contains("exit status: 1") && !why.contains("out of memory"), "{why}");
+    }
+
+    #[test]
+    fn what_a_command_of_others_printed_is_in_no_row() {
+        let why = row("key sk-1\nCUDA out of memory", crate::account::COMMAND).why;
+        assert!(why.starts_with("out of memory") && !why.contains("sk-1") && !why.contains("CUDA"), "{why}");
+        assert_eq!(row("key sk-1", crate::account::COMMAND).why, "it ended with exit status: 1");
+    }
+}

@@ -1,0 +1,238 @@
+//! What is refused for its quality, and what an undecided trial says.
+
+use super::search_state::{SMALLEST, needed};
+use super::*;
+use crate::goal::{Aim, Goal};
+use crate::program::Program;
+use crate::summary::markdown;
+use candlescope_compare::{CompareOptions, GoodputChange, KindFacts, Outcome, RunFacts, Sampled, Side, compare};
+use candlescope_figures::advice::Diagnosis;
+use candlescope_work::slo::Slo;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// A search for the latency of what `program` runs, whose answers may move by `most_kl`.
+fn options(program: PathBuf, out: &Path, most_kl: f64) -> OptimiseOptions {
+    let program = Program { program, words: Vec::new(), private: Vec::new() };
+    let baseline = Setting::default().with(&Change::default().option("model", "m.gguf"));
+    let mut options = OptimiseOptions::new(program, baseline, out);
+    options.goal = Goal::new(Aim::Latency, Slo::default(), Some(most_kl));
+    options
+}
+
+/// The same once it has begun.
+fn search<'a>(options: &'a OptimiseOptions, cancel: &'a Cancel, observe: &'a mut dyn FnMut(Course)) -> Search<'a> {
+    let setting = options.baseline.clone();
+    Search {
+        options,
+        cancel,
+        observe,
+        began: Instant::now(),
+        before: Duration::ZERO,
+        account: Account { baseline: setting.clone(), setting, ..Account::default() },
+        on_gpu: Some(false),
+        trial_took: Duration::ZERO,
+        trial_folder: String::new(),
+        starts: Starts::default(),
+    }
+}
+
+/// A run on a CPU of a model that was trained, with weights of 32 bits, in which nothing was found.
+fn trained() -> Diagnosed {
+    let mut manifest = RunManifest::default();
+    for (key, value) in [("parameters", json!(1_000)), ("weight_bytes", json!(4_000)), ("quantization", json!("f32"))] {
+        manifest.model.insert(key.into(), value);
+    }
+    manifest.model.insert("engine".into(), json!("instrumented"));
+    manifest.options.insert("model".into(), json!("m.gguf"));
+    let facts = Facts::of(&manifest);
+    Diagnosed { facts, diagnosis: Diagnosis::default(), simulation: None, took: Duration::from_secs(1) }
+}
+
+/// Candidates that change answers.
+fn changing_answers(search: &Search<'_>, state: &Diagnosed) -> Vec<Candidate> {
+    let (all, ..) = search.candidates(state);
+    all.into_iter().filter(|candidate| matches!(candidate.attempt.answers, Answers::Variant(_))).collect()
+}
+
+/// A program that stands for `candlescope bench variants`: whichever variant is asked for moves answers by 0.074, and a line of
+/// `calls` says what was asked.
+fn measuring(dir: &Path) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let of = |variant: &str| {
+        let share = |value: f64, error: f64| json!({ "value": value, "error": error });
+        let quality = json!({ "kl": { "mean": share(0.074, 0.003) }, "same_top": share(0.91, 0.01), "positions": 512 });
+        json!({ "variant": variant, "quality": quality })
+    };
+    let variants = ["f32", "f16", "q8_0", "q4_0"].map(of);
+    let said = json!({ "variants": variants });
+    std::fs::write(dir.join("said.json"), said.to_string()).unwrap();
+    let program = dir.join("candlescope");
+    let calls = format!("echo \"$*\" >> '{0}/calls'\ncat '{0}/said.json'\n", dir.display());
+    std::fs::write(&program, format!("#!/bin/sh\n{calls}")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+#[test]
+fn what_moves_answers_too_far_is_refused_and_the_account_says_by_how_much() {
+    let dir = tempfile::tempdir().unwrap();
+    let (program, out, state) = (measuring(dir.path()), dir.path().join("study"), trained());
+    let calls = || std::fs::read_to_string(dir.path().join("calls")).unwrap();
+    let (strict, cancel, mut observe) = (options(program.clone(), &out, 0.05), Cancel::default(), |_: Course| ());
+    let mut first = search(&strict, &cancel, &mut observe);
+    // Nothing that changes answers is within the limit; what was refused is not tried once more.
+    let mut refused = Vec::new();
+    while let Some(candidate) = changing_answers(&first, &state).into_iter().next() {
+        assert!(refused.len() < 3, "{refused:?}");
+        refused.push(candidate.attempt.answers.clone());
+        assert_eq!(first.attempt(&state, candidate, LEAST_PAIRS, state.took).unwrap(), Some(false));
+    }
+    assert_eq!(refused, ["f16", "q8_0", "q4_0"].map(|name| Answers::Variant(name.into())));
+    let why = "the mean KL divergence is 0.0740, above the limit of 0.05";
+    assert_eq!(first.account.phases.len(), 3);
+    for phase in &first.account.phases {
+        assert_eq!((phase.verdict, phase.why.as_str()), (Verdict::Refused, why), "{phase:?}");
+        assert_eq!(phase.quality.as_ref().map(|found| (found.kl, found.positions)), Some((0.074, 512)));
+        // No run was made of it.
+        assert!(phase.obtained.is_none() && phase.samples_ns.is_empty() && phase.runs.is_none(), "{phase:?}");
+    }
+    assert!(!out.join("trials").exists());
+    assert_eq!(first.account.setting, first.account.baseline);
+    let asked: Vec<String> = calls().lines().map(str::to_string).collect();
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert!(asked[1].contains("--model m.gguf --device cpu --variants q8_0 "), "{asked:?}");
+    // The account, for people and for programs.
+    let page = markdown(&first.account);
+    assert!(page.contains("**Nothing was kept: nothing that was tried makes it faster.**"), "{page}");
+    let row = page.lines().find(|line| line.contains("--quantize=q8_0")).unwrap_or_default();
+    assert!(row.contains("| KL 0.0740 ± 0.0030, same top token 91.0 % |"), "{page}");
+    assert!(row.contains(&format!("| **refused**: {why} |")), "{page}");
+    let object = serde_json::to_value(&first.account).unwrap();
+    assert_eq!((&object["phases"][1]["verdict"], &object["phases"][1]["why"]), (&json!("refused"), &json!(why)));
+
+    // A limit above it lets the same be tried, and what was measured is not measured again.
+    let (loose, mut observe) = (options(program, &out, 0.08), |_: Course| ());
+    let mut second = search(&loose, &cancel, &mut observe);
+    let candidate = changing_answers(&second, &state).into_iter().next_back().unwrap();
+    second.account.phases = first.account.phases;
+    let mut phase = candidate.phase();
+    assert_eq!(second.forbidden(&state, &candidate.attempt, &mut phase), None);
+    assert_eq!(phase.quality, second.account.phases[2].quality);
+    assert_eq!(calls().lines().count(), 3);
+    // Without a limit, or without a quality that could be measured, it is not tried, and is not refused for good.
+    let said =
+        json!({ "variants": [{ "variant": "q4_0", "quality": null, "quality_absent": "the text is too short" }] });
+    std::fs::write(dir.path().join("said.json"), said.to_string()).unwrap();
+    second.account.phases.clear();
+    let unknown = second.forbidden(&state, &candidate.attempt, &mut phase);
+    assert_eq!(unknown.as_deref(), Some("quality is not known: the text is too short"));
+    assert_eq!(phase.verdict, Verdict::NotTried);
+}
+
+/// A trial of eight pairs whose runs take `middle` of the time before, some more and some less: by the logarithm, `wide` more at
+/// most, and nearly as much less. Half of them are above the middle one.
+fn uneven(middle: f64, wide: f64) -> Trial {
+    let off = [-0.95 * wide, 0.83 * wide, -0.01 * wide, wide, 0.01 * wide, 0.7 * wide, -0.9 * wide, -0.6 * wide];
+    let samples_ns: Vec<[f64; 2]> = off.iter().map(|off| [1e7, 1e7 * middle * off.exp()]).collect();
+    let (mut a, mut b) = (Side::default(), Side::default());
+    // In turns, a second apart.
+    let mut started_ns = 0;
+    for times in &samples_ns {
+        for (side, ns) in [&mut a, &mut b].into_iter().zip(times) {
+            started_ns += 1_000_000_000;
+            let kind = KindFacts { steps: 64, host_ns: Sampled::whole(*ns), ..KindFacts::default() };
+            side.runs.push(RunFacts {
+                started_ns,
+                kinds: BTreeMap::from([("decode".to_string(), kind)]),
+                step_ns: Some(Sampled::whole(*ns)),
+                ..RunFacts::default()
+            });
+        }
+    }
+    let comparison = compare(&a, &b, &CompareOptions::default()).expect("comparable");
+    Trial { comparison, samples_ns, same_tokens: Some(true), goodput: None }
+}
+
+#[test]
+fn a_trial_on_a_noisy_machine_says_how_many_pairs_would_decide_it() {
+    // From −32.9 to +52.2 %: half of that, ±42.5 %, is 21.3 times the smallest change that is looked for.
+    let pairs = 8;
+    let noisy = uneven(1.0, 0.42);
+    assert_eq!(noisy.outcome(), Outcome::Undecided);
+    assert_eq!(needed(&noisy, pairs), Some((3_621, SMALLEST)));
+    // With half of the noise a quarter of the pairs do, and a larger change takes fewer: some 18 %, within ±35 %.
+    let (fewer, _) = needed(&uneven(1.0, 0.21), pairs).unwrap();
+    assert!((3.5..5.0).contains(&(3_621.0 / fewer as f64)), "{fewer}");
+    let (fewest, share) = needed(&uneven(f64::exp(-0.2), 0.42), pairs).unwrap();
+    assert!((27..=35).contains(&fewest) && (0.16..0.2).contains(&share), "{fewest} {share}");
+    // Where it is decided, none are needed; beyond all reason, no number is named.
+    assert_eq!(needed(&uneven(0.8, 0.005), pairs), None);
+    assert_eq!(needed(&uneven(1.0, 2.9), pairs), None);
+}
+
+#[test]
+fn goodput_decides_whatever_a_step_does_and_where_there_is_none_the_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options("candlescope".into(), dir.path(), 0.05);
+    options.goal = Goal::new(Aim::Goodput, "tpot=1ms".parse().unwrap(), None);
+    let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
+    let search = search(&options, &cancel, &mut observe);
+    let said = |middle: f64, before: f64, after: f64, outcome: Outcome| {
+        let by = after - before;
+        let goodput = GoodputChange { before, after, interval: Some((by - 0.1, by + 0.1)), outcome, pairs: 8 };
+        search.judge(&Trial { goodput: Some(goodput), ..uneven(middle, 0.005) }, &Answers::Rounded)
+    };
+    // Steps take a quarter more, and more requests keep the limits; and the other way round.
+    let (verdict, why) = said(1.25, 2.0, 3.0, Outcome::Better);
+    assert!(
+        verdict == Verdict::Kept && why.starts_with("2.00 requests a second kept all limits, and 3.00 do"),
+        "{why}"
+    );
+    let (verdict, why) = said(0.8, 3.0, 2.0, Outcome::Worse);
+    assert!(verdict == Verdict::Rejected && why.starts_with("goodput is lower"), "{why}");
+    let (verdict, why) = said(0.8, 3.0, 3.0, Outcome::Equivalent);
+    assert!(verdict == Verdict::Rejected && why.starts_with("goodput stays"), "{why}");
+    // No request keeps them before or after: shorter steps are kept, longer ones are not.
+    let none = "; no request keeps all limits, neither before nor after";
+    let (verdict, why) = said(0.8, 0.0, 0.0, Outcome::Equivalent);
+    assert!(verdict == Verdict::Kept && why.starts_with("a step changes by −20.") && why.ends_with(none), "{why}");
+    let (verdict, why) = said(1.25, 0.0, 0.0, Outcome::Equivalent);
+    assert!(verdict == Verdict::Rejected && why.starts_with("it is slower") && why.ends_with(none), "{why}");
+}
+
+#[test]
+fn what_was_tried_with_others_is_not_called_impossible() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options("candlescope".into(), dir.path(), 0.05);
+    let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
+    let mut search = search(&options, &cancel, &mut observe);
+    let mut both = blank("slots+weight_bits", "Both", &Change::default().option("quantize", "q8_0"), Answers::Same);
+    (both.verdict, both.members) = (Verdict::Kept, ["slots", "weight_bits"].map(String::from).to_vec());
+    search.account.phases.push(both);
+    let of = |name: &str| {
+        (*crate::remedies::ALL.iter().find(|remedy| remedy.name == name).unwrap(), "there are slots".to_string())
+    };
+    search.note_impossible(vec![of("slots"), of("cuda_graph")]);
+    let rows: Vec<&str> = search.account.phases.iter().map(|phase| phase.remedy.as_str()).collect();
+    assert_eq!(rows, ["slots+weight_bits", "cuda_graph"]);
+}
+
+#[test]
+fn an_undecided_trial_is_rejected_in_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options("candlescope".into(), dir.path(), 0.05);
+    let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
+    let search = search(&options, &cancel, &mut observe);
+    let said = |trial: &Trial| search.judge(trial, &Answers::Same);
+    let words = "undecided after 8 pairs: a step changes by −32.9 % to +52.2 %; to tell 2.0 % takes about 3621 pairs as uneven as \
+                 these";
+    assert_eq!(said(&uneven(1.0, 0.42)), (Verdict::Rejected, words.to_string()));
+    let (verdict, why) = said(&uneven(1.0, 2.9));
+    assert!(
+        verdict == Verdict::Rejected && why.starts_with("undecided after 8 pairs") && !why.contains("to tell"),
+        "{why}"
+    );
+    let (verdict, why) = said(&uneven(0.8, 0.005));
+    assert!(verdict == Verdict::Kept && why.starts_with("a step changes by −20."), "{why}");
+}
