@@ -37,6 +37,7 @@ BUILD = cargo build -q --workspace $(CHOICE)
 # Set-up and every test that a machine without a GPU can run, those against real servers included.
 test: models venv nsys services
 	python3 -m unittest discover -s .github/actions/gate -q
+	python3 -m unittest discover -s scripts -q
 	$(NEEDED) tests/streams.py --workspace $(CHOICE)
 	cargo check -q -p candlescope --no-default-features
 	cargo check -q -p candlescope-exporters --no-default-features
@@ -203,10 +204,10 @@ BASE ?= HEAD~1
 hot-path:
 	tests/bench/hot_path.sh $(BASE)
 
-# The long forms of the attacks that `make test` has in short: a hundred kills, every fault of the disk, a hundred races of four
-# processes, and a system that gives no more threads.
+# The long forms of the attacks that `make test` has in short: a hundred kills (of what records, and of an archiver), every fault of the
+# disk, a hundred races of processes, and a system that gives no more threads.
 hostile:
-	CANDLESCOPE_KILLS=100 CANDLESCOPE_FAULTS=all CANDLESCOPE_RACES=100 $(TESTS) --test parquet_kill --test two_processes -- --nocapture
+	CANDLESCOPE_KILLS=100 CANDLESCOPE_FAULTS=all CANDLESCOPE_RACES=100 $(TESTS) --test parquet_kill --test two_processes --test archive_processes -- --nocapture
 	CANDLESCOPE_FAULTS=all $(TESTS) --lib parquet::faults
 	tests/hostile/no_threads.sh
 

@@ -5,6 +5,7 @@ use crate::kept_between_runs;
 use crate::kept_between_runs::ledger_path;
 use crate::limits::limits;
 use crate::output::say;
+use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::read_limited;
 use candlescope_figures::account::AccountOptions;
@@ -47,8 +48,8 @@ pub(crate) struct AnalyzeArgs {
     /// Let steps of the warm-up count
     #[arg(long)]
     with_warmup: bool,
-    /// Simulate a typical step with changes: graph, kernel=REGEX×f, path=PATH×f, fuse=PATH, bits=16|8|4, host×f, clock=f,
-    /// batch=n; joined by + to have several at once. Each --what-if is a scenario of its own
+    /// Simulate a typical step with changes: graph, eager, kernel=REGEX×f, path=PATH×f, fuse=PATH, bits=16|8|4, host×f,
+    /// clock=f, batch=n; joined by + to have several at once. Each --what-if is a scenario of its own
     #[arg(long = "what-if", value_name = "CHANGES", value_parser = changes)]
     what_if: Vec<Changes>,
     /// Show a typical step as it runs unobserved, without what recording cost; --what-if does, too
@@ -136,6 +137,10 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
             findings.extend(found);
             abstained.extend(missing);
         } else {
+            if analyzed.account.is_err() {
+                // The account has them, where there is one.
+                warn(&analyzed.seen);
+            }
             let apart = if at > 0 { "\n" } else { "" };
             say(&format!("{apart}{}", text(analyzed, what_if.as_ref(), args.top).trim_end()))?;
         }

@@ -91,7 +91,8 @@ fn tell(done: &Archived, args: &ArchiveArgs) -> Result<()> {
         note("note: finished a change of the archive that had been stopped");
     }
     for (dir, why) in &done.left {
-        note(&format!("warning: `{}` is left where it is: {why}", dir.display()));
+        let became = if dir.exists() { "is left where it is" } else { "was not archived" };
+        note(&format!("warning: `{}` {became}: {why}", dir.display()));
     }
     let runs = |n: usize| if n == 1 { "1 run".to_string() } else { format!("{n} runs") };
     say(&format!("archived {} with {} rows in {}", runs(done.runs.len()), done.rows, args.to.display()))?;

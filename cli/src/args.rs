@@ -129,6 +129,10 @@ pub(crate) struct NsysArgs {
     /// What nsys traces [default: cuda,nvtx with a GPU, nvtx without]
     #[arg(long, value_name = "LIST")]
     pub(crate) trace: Option<String>,
+    /// What nsys has of a CUDA graph: the kernels of its nodes, each as if it had been launched alone, or the graph as one
+    /// bar, as nsys does by itself. By nodes a replay takes noticeably longer while it is traced
+    #[arg(long, value_name = "WHAT", value_parser = ["node", "graph"], default_value = "node")]
+    pub(crate) cuda_graph_trace: String,
     /// One more option for `nsys profile`, for example --nsys-arg=--delay=5; can be repeated
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub(crate) nsys_arg: Vec<String>,

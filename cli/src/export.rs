@@ -6,10 +6,13 @@ mod stacks;
 
 #[cfg(feature = "otlp")]
 use self::export_file::only_stacks;
-use self::export_file::{cannot_write, only_a_file, warn, without_stacks};
+#[cfg(feature = "kineto")]
+use self::export_file::refuse_unless;
+use self::export_file::{cannot_write, only_a_file, without_stacks};
 use crate::args::{ExportArgs, ExportFormat};
 use crate::limits::limits;
 use crate::output::say;
+use crate::warnings::warn;
 use anyhow::{Context, Result};
 use candlescope_core::RecordKind;
 use candlescope_core::files::write_whole;
@@ -73,12 +76,13 @@ fn kineto(_: &ExportArgs, _: &Run) -> Result<()> {
 #[cfg(feature = "kineto")]
 fn kineto(args: &ExportArgs, run: &Run) -> Result<()> {
     only_a_file(args)?;
-    anyhow::ensure!(
-        run.rows(RecordKind::Kernel) > 0,
-        "`{}` has no recorded kernels, which a profile of PyTorch consists of: record some with --cupti, or export the \
-         intervals with `export chrome` or `export perfetto`",
-        args.run.display()
-    );
+    refuse_unless(run.rows(RecordKind::Kernel) > 0, run.findings(), || {
+        format!(
+            "`{}` has no recorded kernels, which a profile of PyTorch consists of: record some with --cupti, or export the \
+             intervals with `export chrome` or `export perfetto`",
+            args.run.display()
+        )
+    })?;
     let file = args.out.clone().unwrap_or_else(|| args.run.join("kineto.json"));
     let manifest = run.manifest().cloned().unwrap_or_default();
     let mut batches = without_stacks(run);

@@ -86,6 +86,7 @@ mod trend;
 mod tune;
 #[cfg(feature = "query")]
 mod views;
+mod warnings;
 mod work;
 
 // Commands that a build can lack keep their names, and say how to build them.

@@ -2,6 +2,7 @@
 
 use crate::nsight::{NCU, Output, merged, newest_first, process};
 use crate::output::{note, say};
+use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
 use candlescope::env::VARIABLE;
 use candlescope_core::files::write_whole;
@@ -103,6 +104,7 @@ pub(crate) fn run(args: &NcuArgs) -> Result<()> {
     let counters = Counters::read(page.as_slice()).with_context(|| format!("cannot read {}", csv.display()))?;
     let dir = args.run.clone().or_else(|| runs.iter().flat_map(|dir| newest_first(dir)).next());
     let recorded = dir.as_deref().map(Run::open).transpose()?;
+    warn(recorded.iter().flat_map(Run::findings));
     let found = CountersByPath::of(&counters, recorded.as_ref());
     if args.json {
         let object = json!({ "schema": 1, "report": report, "run": dir, "counters": found });

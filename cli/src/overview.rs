@@ -4,6 +4,7 @@ use crate::kept_between_runs;
 use crate::kept_between_runs::ledger_path;
 use crate::limits::limits;
 use crate::output::say;
+use crate::warnings::warn;
 use anyhow::Result;
 use candlescope_findings::{AnalyzeOptions, analyze};
 use candlescope_reader::{OpenError, ReadLimits, Run};
@@ -51,10 +52,12 @@ pub(crate) fn run(args: &OverviewArgs) -> Result<()> {
     };
     kept_between_runs::add_kept(&mut run);
     // The findings that `analyze` has, in the same order.
-    let found = overview(&analyze(&run, &AnalyzeOptions::default().ledger(ledger_path())).analysis);
+    let analysis = analyze(&run, &AnalyzeOptions::default().ledger(ledger_path())).analysis;
+    let found = overview(&analysis);
     if args.json {
         return print(&found);
     }
+    warn(&analysis.noticed);
     let options = TerminalOptions::default();
     say(text(&found, options.width, std::io::stdout().is_terminal()).trim_end())
 }

@@ -3,6 +3,7 @@
 use crate::limits::limits;
 use crate::output::{note, say_in_parts};
 use crate::query_guard::guard;
+use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
 use candlescope_reader::ReadLimits;
 use candlescope_sql::{Answer, Sources, SqlValue, doubles, query};
@@ -79,9 +80,7 @@ pub(crate) fn run(args: &QueryArgs) -> Result<()> {
         warn_of(&sources, &limits);
         query(&sql, &sources, &limits, args.limit)
     })?;
-    for finding in answer.findings() {
-        note(&format!("warning: {}. {}", finding.message(), finding.remedy()));
-    }
+    warn(answer.findings());
     let shown = if args.json { Format::Json } else { args.format };
     match shown {
         Format::Table => say_in_parts(table(&answer))?,

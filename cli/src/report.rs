@@ -4,6 +4,7 @@ use crate::args::ReportArgs;
 use crate::limits::limits;
 use crate::output::note;
 use crate::output::say;
+use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::{read_text_limited, write_whole};
 use candlescope_core::run::MANIFEST_FILE;
@@ -32,7 +33,12 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     };
     let mut run = Run::open_within(&args.run, limits)?;
     if let Some(request) = args.request {
-        let report = write_request(&run, &RequestAccount::of(&run, request)?, &options)?;
+        // A request that is not there may be in a file that cannot be read.
+        let account = RequestAccount::of(&run, request).inspect_err(|_| warn(run.findings()))?;
+        if args.json {
+            warn(&account.noticed);
+        }
+        let report = write_request(&run, &account, &options)?;
         return shown(args.json, &report.account, &report.summary, &report.files);
     }
     crate::kept_between_runs::add_kept(&mut run);

@@ -4,6 +4,7 @@ use crate::kept_between_runs;
 use crate::limits::limits;
 use crate::output::say;
 use crate::roofline_model::AskedModel;
+use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::{open_regular, read_text_limited, write_whole};
 use candlescope_core::run::MANIFEST_FILE;
@@ -350,6 +351,7 @@ fn of_runs(args: &RooflineArgs) -> Result<()> {
     for target in &args.targets {
         let run = Run::open_within(target, limits.clone())?;
         let mut analysis = Analysis::of(&run);
+        warn(&analysis.noticed);
         let on_gpu = analysis.ran_on_gpu();
         kept_between_runs::add_to(&mut analysis.manifest, on_gpu)?;
         let mut measured = Measured::of(&run, &analysis, device.as_ref(), &thresholds);
@@ -401,6 +403,7 @@ fn calibrate_runs(args: &RooflineArgs) -> Result<()> {
     let mut device: Option<Device> = None;
     for target in &args.targets {
         let analysis = Analysis::of(&Run::open_within(target, limits.clone())?);
+        warn(&analysis.noticed);
         let (run, own) = CalibrationRun::of(target, &analysis)?;
         let known = device.get_or_insert_with(|| own.clone());
         if (known.kind, &known.name) != (own.kind, &own.name) {

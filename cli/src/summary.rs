@@ -4,6 +4,7 @@ use crate::limits::limits;
 use crate::output::say;
 use crate::query::warn_of;
 use crate::query_guard::guard;
+use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::write_whole;
 use candlescope_sql::Sources;
@@ -78,10 +79,11 @@ impl Of {
         let limits = limits(&[])?;
         let by = distinct(&self.by);
         let sources = Sources::open(&self.runs, &limits)?;
-        let found = guard(&limits, || {
+        let (found, noticed) = guard(&limits, || {
             warn_of(&sources, &limits);
             headlines(sources, &by, self.since.as_deref(), &limits)
         })?;
+        warn(&noticed);
         if found.is_empty() {
             match &self.since {
                 Some(day) => bail!("no run began on {day} or later: give an earlier --since"),

@@ -3,6 +3,7 @@
 use crate::limits::limits;
 use crate::output::say_in_parts;
 use crate::query::warn_of;
+use crate::warnings::warn;
 use anyhow::Result;
 use candlescope_sql::{Engine, Sources, script};
 use clap::{Args, ValueEnum};
@@ -42,5 +43,6 @@ pub(crate) fn run(args: &ViewsArgs) -> Result<()> {
     let limits = limits(&[])?;
     let sources = Sources::open(&args.runs, &limits)?;
     warn_of(&sources, &limits);
+    warn(sources.damage(|_| true));
     say_in_parts(std::iter::once(script(engine, &sources, &limits)))
 }

@@ -26,7 +26,7 @@ const TASK: &str = "OCR:";
 
 /// What one request yielded.
 pub(crate) enum Output {
-    /// Sequences of tokens.
+    /// Sequences of generated tokens, one for each of the batch.
     Text(GenerationOutput),
     /// A vector for each text.
     Vectors(Encoding),

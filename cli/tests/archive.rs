@@ -1,111 +1,17 @@
 //! Many runs as one data set: archived, asked, pruned; stopped at every change, twice at once, on a full disk.
 #![allow(missing_docs, reason = "a test")]
 mod common;
+#[path = "common/fleet.rs"]
+mod fleet;
 use candlescope_archive::disk::Disk;
 use candlescope_archive::{ArchiveError, Archived, Keep, Options, archive, prune};
 use candlescope_reader::ReadLimits;
-use candlescope_sql::{Answer, Sources, query};
 use common::*;
+use fleet::*;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Records a short run.
-fn record(dir: &Path) {
-    let args =
-        ["profile", "--model", "embedded", "--max-new-tokens", "3", "--repeats", "2", "--warmup", "1", "--no-progress"];
-    ok(&[&args[..], &["--out", dir.to_str().unwrap()]].concat());
-}
-
-/// Gives a run another name, day and host.
-fn rename(dir: &Path, id: &str, host: &str, days_before: i64) {
-    let path = dir.join("run.json");
-    let mut manifest = json(&fs::read_to_string(&path).unwrap());
-    manifest["run_id"] = id.into();
-    manifest["host"] = host.into();
-    manifest["started_ns"] = (manifest["started_ns"].as_i64().unwrap() - days_before * 86_400_000_000_000).into();
-    fs::write(path, manifest.to_string()).unwrap();
-}
-
-fn ask(paths: &[&Path], sql: &str) -> Answer {
-    let limits = ReadLimits::default();
-    query(sql, &Sources::open(paths, &limits).unwrap(), &limits, 0).unwrap_or_else(|error| panic!("{sql}: {error}"))
-}
-
-/// What every row of these runs adds up to, whichever run it is of. Names of directories differ.
-fn contents(paths: &[&Path]) -> Vec<String> {
-    let of_table = |table: &str, column: &str| {
-        let sql = format!(
-            "SELECT run_id, count(*) AS n, sum({column}) AS s, count(DISTINCT {column}) AS d FROM {table} GROUP BY run_id ORDER BY run_id"
-        );
-        format!("{table} {:?}", ask(paths, &sql).rows)
-    };
-    let mut all = vec![
-        of_table("spans", "host_start_ns + host_dur_ns"),
-        of_table("steps", "host_dur_ns"),
-        of_table("requests", "ttft_ns"),
-        of_table("samples", "time_ns"),
-    ];
-    all.push(format!(
-        "{:?}",
-        ask(paths, "SELECT run_id, host, rank, started_ns, model_name, asked FROM runs ORDER BY started_ns").rows
-    ));
-    let views = "SELECT operator, count(*), sum(self_ns) FROM self_time GROUP BY operator ORDER BY operator";
-    all.push(format!("{:?}", ask(paths, views).rows));
-    all
-}
-
-fn names(root: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut folders = vec![root.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap().flatten() {
-            match entry.path().is_dir() {
-                true => folders.push(entry.path()),
-                false => found.push(entry.path().strip_prefix(root).unwrap().display().to_string()),
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-struct Place {
-    dir: tempfile::TempDir,
-}
-
 impl Place {
-    /// Two runs of one day and host, one of another day and host.
-    fn new() -> Self {
-        static ONE: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
-        let one = ONE.get_or_init(|| {
-            let dir = tempfile::tempdir().unwrap();
-            record(&dir.path().join("one"));
-            record(&dir.path().join("two"));
-            dir
-        });
-        let place = Self { dir: tempfile::tempdir().unwrap() };
-        for (from, to, id, host, days) in
-            [("one", "a", "first", "gpu-1", 0), ("two", "b", "second", "gpu-1", 0), ("one", "c", "third", "a/b", 40)]
-        {
-            let to = place.run(to);
-            copy(&one.path().join(from), &to);
-            rename(&to, id, host, days);
-        }
-        place
-    }
-
-    fn run(&self, name: &str) -> PathBuf {
-        self.dir.path().join("runs").join(name)
-    }
-
-    fn root(&self) -> PathBuf {
-        self.dir.path().join("archive")
-    }
-
-    fn runs(&self) -> Vec<PathBuf> {
-        ["a", "b", "c"].map(|name| self.run(name)).into_iter().filter(|dir| dir.is_dir()).collect()
-    }
-
     fn archive(&self, runs: &[PathBuf], disk: Disk) -> Result<Archived, ArchiveError> {
         let mut options = Options::default();
         options.disk = disk;

@@ -236,4 +236,15 @@ fn studies_are_compared_case_by_case() {
     profile(Path::new(&at("run")));
     let (code, _, err) = status(&["compare", &at("a"), &at("run")]);
     assert!(code == 3 && err.contains("A is studies and B is runs"), "{err}");
+    // As many threads on both sides, or a word that this is the change.
+    for threads in ["1", "2"] {
+        let common = ["--quick", "--runs", "2", "--no-progress", "--output-tokens", "6", "--prompt-tokens", "8"];
+        ok(&[&["bench", "latency", "--model", "embedded", "--threads", threads, "--out", &at(threads)], &common[..]]
+            .concat());
+    }
+    let (code, out, err) = status(&["compare", &at("1"), &at("2")]);
+    assert!(code == 3 && out.is_empty(), "{out}\n{err}");
+    assert!(err.contains("is 1 in A, and 2 in B") && err.contains("--allow threads"), "{err}");
+    let (code, out, err) = status(&["compare", &at("1"), &at("2"), "--allow", "threads"]);
+    assert!((0..=2).contains(&code) && out.contains("Cases"), "{out}\n{err}");
 }

@@ -2,32 +2,9 @@
 #![cfg(unix)]
 #![allow(missing_docs, reason = "a test")]
 mod common;
-use common::{candlescope, text};
-use std::os::unix::fs::PermissionsExt;
+use common::{candlescope, fake_ncu, text};
 use std::path::Path;
 use std::process::{Output, Stdio};
-
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../analysis/tests/fixtures/ncu-raw-page.csv");
-
-/// Writes a program named ncu that notes its arguments, runs the command after them unless told otherwise, and prints
-/// the page of counters.
-fn fake(dir: &Path, measure: &str) {
-    let script = format!(
-        r#"#!/bin/bash
-here=$(dirname "$(readlink -f "$0")")
-echo "$@" >>"$here/calls"
-if [ "$1" = --import ]; then cat {PAGE:?}; exit; fi
-while [ "$1" != "--export" ]; do shift; done
-out=$2
-shift 2
-echo "$CANDLESCOPE" >"$here/variable"
-echo "==PROF== Connected"
-{measure}
-"#
-    );
-    std::fs::write(dir.join("ncu"), script).unwrap();
-    std::fs::set_permissions(dir.join("ncu"), std::fs::Permissions::from_mode(0o755)).unwrap();
-}
 
 fn run(dir: &Path, args: &[&str]) -> Output {
     let mut command = candlescope();
@@ -38,7 +15,7 @@ fn run(dir: &Path, args: &[&str]) -> Output {
 #[test]
 fn counters_of_a_path() {
     let dir = tempfile::tempdir().unwrap();
-    fake(dir.path(), r#"touch "$out.ncu-rep"; "$@""#);
+    fake_ncu(dir.path(), r#"touch "$out.ncu-rep"; "$@""#);
     let args = ["--path", "decode/block[3]/mlp", "--kernel", "gemm", "--launches", "7", "--out", "sub/p"];
     let output = run(dir.path(), &[&args[..], &["--", "echo", "from the program"]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -60,13 +37,13 @@ fn counters_of_a_path() {
 #[test]
 fn what_goes_wrong_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    fake(dir.path(), "exit 1");
+    fake_ncu(dir.path(), "exit 1");
     let output = run(dir.path(), &["--", "true"]);
     let why = text(&output.stderr);
     assert!(!output.status.success() && why.contains("wrote no report") && why.contains("doctor"), "{why}");
     let output = run(dir.path(), &["--path", "decode//x", "--", "true"]);
     assert!(text(&output.stderr).contains("names of intervals"), "{}", text(&output.stderr));
-    fake(dir.path(), r#"touch "$out.ncu-rep""#);
+    fake_ncu(dir.path(), r#"touch "$out.ncu-rep""#);
     let output = run(dir.path(), &["--run", "nowhere", "--", "true"]);
     assert!(!output.status.success() && text(&output.stderr).contains("nowhere"), "{}", text(&output.stderr));
     let mut command = candlescope();

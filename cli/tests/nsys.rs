@@ -106,6 +106,28 @@ fn options_reach_nsys_and_the_program() {
 }
 
 #[test]
+fn kernels_of_graphs_are_traced_where_cuda_is_unless_told_otherwise() {
+    let profiled = |args: &[&str]| {
+        let fake = Fake::new("");
+        let output = fake.run(&[args, &["-o", "p", "--no-run", "--", "true"]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        fake.note("calls")
+    };
+    let of_graphs = |calls: &str| calls.matches("--cuda-graph-trace").count();
+    let by_node = profiled(&["--trace", "nvtx,cuda"]);
+    assert!(by_node.contains(" --cuda-graph-trace=node ") && of_graphs(&by_node) == 1, "{by_node}");
+    let whole = profiled(&["--trace", "cuda", "--cuda-graph-trace", "graph"]);
+    assert_eq!(of_graphs(&whole), 0, "that is what nsys does, and old ones do not know the option: {whole}");
+    assert_eq!(of_graphs(&profiled(&["--trace", "nvtx"])), 0, "it is an option of tracing CUDA");
+    // nsys takes no option twice.
+    let own = profiled(&["--trace", "cuda", "--nsys-arg=--cuda-graph-trace=node:host-only"]);
+    assert!(own.contains(" --cuda-graph-trace=node:host-only ") && of_graphs(&own) == 1, "{own}");
+    let fake = Fake::new("");
+    let refused = fake.run(&["--cuda-graph-trace", "both", "--", "true"]);
+    assert!(!refused.status.success() && fake.note("calls").is_empty(), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn runs_beside_the_profile_are_named() {
     let fake = Fake::new("");
     let output = fake.run(&["-o", "p", "--", "mkdir", "-p", "p.runs/run-1", "p.runs/run-2"]);

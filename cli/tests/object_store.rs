@@ -1,10 +1,11 @@
-//! Runs and archives in a bucket, of a server on this machine that speaks S3; what is said when it fails in the middle.
+//! Runs and archives in object stores, of servers on this machine that speak as S3, Google's and Azure's do and WebDAV; what is
+//! said when they fail in the middle.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use common::*;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,18 +18,19 @@ const QUESTIONS: [&str; 4] = [
     "SELECT run_id, sum(tokens) AS tokens FROM steps GROUP BY run_id ORDER BY run_id",
 ];
 
-/// A server with one bucket, which has what lies in a directory.
+/// A server that has what lies in a directory.
 struct Server {
     child: Child,
     port: u16,
 }
 
 impl Server {
-    fn new(dir: &Path) -> Option<Self> {
+    /// One that a script plays; `kind` is what it is told before the directory.
+    fn new(script: &str, kind: &str, dir: &Path) -> Option<Self> {
         let python = require(&PYTHON)?;
         let mut child = Command::new(python)
-            .arg(Path::new(ROOT).join("tests/python/bucket.py"))
-            .args([BUCKET, dir.to_str().unwrap()])
+            .arg(Path::new(ROOT).join("tests/python").join(script))
+            .args([kind, dir.to_str().unwrap()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -94,17 +96,40 @@ fn pass_on(mut client: TcpStream, to: u16, asked: &AtomicU64, fails_from: u64, f
 }
 
 fn ask(port: u16, args: &[&str]) -> Output {
-    let output = Command::new(env!("CARGO_BIN_EXE_candlescope"))
-        .args(args)
-        .env("AWS_ACCESS_KEY_ID", "somebody")
-        .env("AWS_SECRET_ACCESS_KEY", "a-secret-key")
-        .env("AWS_REGION", "us-east-1")
-        .env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}"))
-        .env("AWS_ALLOW_HTTP", "true")
-        .output()
-        .unwrap();
-    assert!(!text(&output.stderr).contains("a-secret-key"), "{}", text(&output.stderr));
+    let endpoint = format!("http://127.0.0.1:{port}");
+    let variables = [
+        ("AWS_ACCESS_KEY_ID", "somebody"),
+        ("AWS_SECRET_ACCESS_KEY", "a-secret-key"),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_ENDPOINT_URL", &endpoint),
+        ("AWS_ALLOW_HTTP", "true"),
+    ];
+    ask_with(&variables, args)
+}
+
+/// `a-secret-key` in Base64, as Azure hands out keys.
+const AZURE_KEY: &str = "YS1zZWNyZXQta2V5";
+
+fn ask_with(variables: &[(&str, &str)], args: &[&str]) -> Output {
+    let output = candlescope().args(args).envs(variables.iter().copied()).output().unwrap();
+    let told = text(&output.stderr);
+    assert!(!told.contains("a-secret-key") && !told.contains(AZURE_KEY), "{told}");
     output
+}
+
+/// Two runs in a folder, one of a machine whose name has to be quoted in a URL, and an archive of them.
+fn recorded(dir: &Path) -> (PathBuf, PathBuf) {
+    let (runs, archive) = (dir.join("runs"), dir.join("archive"));
+    for name in ["one", "two"] {
+        let args =
+            ["profile", "--model", "embedded", "--max-new-tokens", "3", "--repeats", "1", "--no-progress", "--out"];
+        ok(&[&args[..], &[runs.join(name).to_str().unwrap()]].concat());
+    }
+    let mut other = manifest(&runs.join("two"));
+    other["host"] = "a/b c%".into();
+    std::fs::write(runs.join("two/run.json"), other.to_string()).unwrap();
+    ok(&["archive", runs.to_str().unwrap(), "--to", archive.to_str().unwrap(), "--keep-source"]);
+    (runs, archive)
 }
 
 fn answered(port: u16, args: &[&str]) -> String {
@@ -116,14 +141,8 @@ fn answered(port: u16, args: &[&str]) -> String {
 #[test]
 fn runs_and_archives_in_a_bucket_are_asked_as_on_a_disk() {
     let dir = tempfile::tempdir().unwrap();
-    let (runs, archive) = (dir.path().join("runs"), dir.path().join("archive"));
-    for name in ["one", "two"] {
-        let args =
-            ["profile", "--model", "embedded", "--max-new-tokens", "3", "--repeats", "1", "--no-progress", "--out"];
-        ok(&[&args[..], &[runs.join(name).to_str().unwrap()]].concat());
-    }
-    ok(&["archive", runs.to_str().unwrap(), "--to", archive.to_str().unwrap(), "--keep-source"]);
-    let Some(server) = Server::new(dir.path()) else { return };
+    let (runs, archive) = recorded(dir.path());
+    let Some(server) = Server::new("bucket.py", BUCKET, dir.path()) else { return };
     for (local, remote) in [(&runs, "s3://traces/runs/"), (&archive, "s3://traces/archive")] {
         for sql in QUESTIONS {
             let expected = ok(&["query", sql, local.to_str().unwrap(), "--json"]);
@@ -175,5 +194,106 @@ fn runs_and_archives_in_a_bucket_are_asked_as_on_a_disk() {
     ] {
         let output = ask(port, &["query", "SELECT 1", url]);
         assert!(!output.status.success() && text(&output.stderr).contains(why), "{url}: {}", text(&output.stderr));
+    }
+}
+
+/// A store that `stores.py` plays.
+struct Store<'a> {
+    kind: &'a str,
+    /// With the key of a service account in it.
+    dir: &'a Path,
+}
+
+impl Store<'_> {
+    /// What it is called where it listens on a port.
+    fn url(&self, port: u16) -> String {
+        match self.kind {
+            "gs" | "az" => format!("{}://{BUCKET}", self.kind),
+            _ => format!("http://127.0.0.1:{port}"),
+        }
+    }
+
+    fn ask(&self, port: u16, args: &[&str]) -> Output {
+        let endpoint = format!("http://127.0.0.1:{port}");
+        let account = self.dir.join(".account.json");
+        let variables = match self.kind {
+            "gs" => vec![("GOOGLE_SERVICE_ACCOUNT", account.to_str().unwrap()), ("GOOGLE_BASE_URL", &endpoint)],
+            "az" => vec![
+                ("AZURE_STORAGE_ACCOUNT_NAME", "somebody"),
+                ("AZURE_STORAGE_ACCOUNT_KEY", AZURE_KEY),
+                ("AZURE_STORAGE_ENDPOINT", &endpoint),
+                ("AZURE_ALLOW_HTTP", "true"),
+            ],
+            _ => Vec::new(),
+        };
+        ask_with(&variables, args)
+    }
+
+    /// The answer to a question about its archive.
+    #[track_caller]
+    fn answered(&self, port: u16, sql: &str, folder: &str) -> String {
+        let output = self.ask(port, &["query", sql, &format!("{}/{folder}", self.url(port)), "--json"]);
+        assert!(output.status.success(), "{sql} of {} in {folder}: {}", self.kind, text(&output.stderr));
+        text(&output.stdout)
+    }
+}
+
+#[test]
+fn other_stores_than_s3_are_asked_as_a_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runs, archive) = recorded(dir.path());
+    let here = |sql: &str, folder: &Path| ok(&["query", sql, folder.to_str().unwrap(), "--json"]);
+    let expected = QUESTIONS.map(|sql| here(sql, &archive));
+    let of_runs = here(QUESTIONS[0], &runs);
+    for kind in ["dav", "dav1", "gs", "az"] {
+        let store = Store { kind, dir: dir.path() };
+        let Some(server) = Server::new("stores.py", kind, dir.path()) else { return };
+        for (sql, expected) in QUESTIONS.iter().zip(&expected) {
+            assert_eq!(&store.answered(server.port, sql, "archive"), expected, "{sql} of {kind}");
+        }
+        assert_eq!(store.answered(server.port, QUESTIONS[0], "runs/"), of_runs, "{kind}");
+        let nothing = store.ask(server.port, &["query", "SELECT 1", &format!("{}/nothing", store.url(server.port))]);
+        assert!(text(&nothing.stderr).contains("holds neither a run nor a study"), "{}", text(&nothing.stderr));
+
+        // A request that fails once is made again, whichever it is; a store that goes on failing is told of.
+        let (sql, answer) = (QUESTIONS[3], &expected[3]);
+        let whole = Between::new(server.port, u64::MAX, 0);
+        assert_eq!(&store.answered(whole.port, sql, "archive"), answer, "{kind}");
+        let requests = whole.asked.load(Ordering::SeqCst);
+        assert!(requests >= 4, "{kind}: {requests}");
+        // Each kind has its own requests for listing; those for files are the same code.
+        let all = if kind == "dav" { requests } else { 2 };
+        for nth in (0..all).chain([requests - 1]) {
+            let once = Between::new(server.port, nth, 1);
+            let said = store.answered(once.port, sql, "archive");
+            assert_eq!(&said, answer, "{kind}: the request {nth} of {requests} failed once");
+            assert!(once.asked.load(Ordering::SeqCst) > requests, "{kind}: {nth} of {requests} was not made again");
+        }
+        for nth in [0, requests - 1] {
+            let from_there = Between::new(server.port, nth, u64::MAX);
+            let url = format!("{}/archive", store.url(from_there.port));
+            let output = store.ask(from_there.port, &["query", sql, &url, "--json"]);
+            let told = text(&output.stderr);
+            assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{kind}: {told}");
+            assert!(told.contains("cannot be read") && told.contains("archive"), "{kind}: {nth}: {told}");
+        }
+        // Who may not read is told so, and so is who names another bucket.
+        let refused = |variables: &[(&str, &str)], url: &str, status: &str| {
+            let endpoint = format!("http://127.0.0.1:{}", server.port);
+            let named = [("GOOGLE_BASE_URL", endpoint.as_str()), ("AZURE_STORAGE_ENDPOINT", endpoint.as_str())];
+            let more = [("AZURE_ALLOW_HTTP", "true"), ("AZURE_STORAGE_ACCOUNT_NAME", "somebody")];
+            let output = ask_with(&[&named[..], &more, variables].concat(), &["query", "SELECT 1", url]);
+            let told = text(&output.stderr);
+            assert!(output.status.code() == Some(1) && told.contains("cannot be read"), "{url}: {told}");
+            assert!(told.contains(status), "{url}: {told}");
+        };
+        match kind {
+            "gs" => refused(&[("GOOGLE_SKIP_SIGNATURE", "true")], "gs://traces/archive", "403"),
+            "az" => {
+                refused(&[("AZURE_STORAGE_ACCOUNT_KEY", "YW5vdGhlcg==")], "az://traces/archive", "403");
+                refused(&[("AZURE_STORAGE_ACCOUNT_KEY", AZURE_KEY)], "az://other/archive", "404");
+            }
+            _ => {}
+        }
     }
 }

@@ -41,13 +41,24 @@ fn remedies_are_promised_applied_and_accounted_for() {
     let out = dir.path().join("study");
     let secret = ["--prompt", "nobody shall read this", "--max-new-tokens", "12", "--repeats", "2"];
     let args = [
-        &["embedded", "--quality", "kl=0.05", "--pairs", "8", "--budget", "5m", "--json", "--out", "study"],
+        &["embedded", "--quality", "kl=0.05", "--pairs", "8", "--budget", "15m", "--json", "--out", "study"],
         &secret[..],
     ]
     .concat();
-    let printed = json(&text(&done(dir.path(), &args).stdout));
+    let output = done(dir.path(), &args);
+    let (printed, said) = (json(&text(&output.stdout)), text(&output.stderr));
     let account = account(&out);
     assert_eq!(printed["account"], account);
+    // What is started is said before, with --json too: once in full, and never a text that nobody shall read.
+    for number in ["1", "2"] {
+        assert_eq!(said.matches(&format!("program {number}: ")).count(), 1, "{said}");
+    }
+    let first = said.lines().find(|line| line.starts_with("program 1: ")).unwrap();
+    assert!(first.contains("candlescope profile --prompt=… ") && first.ends_with("--out {out}"), "{first}");
+    assert!(said.contains("starts program 1 for first-start: once, for 900 s at most"), "{said}");
+    assert!(said.contains("--max-num-seqs=1") && said.contains("in turns up to 8 times"), "{said}");
+    assert!(!said.contains("nobody shall"), "{said}");
+    hold_against_schemas(&json!({ "optimise": [printed] }), false);
     assert_eq!((&account["ended"], &account["device"]), (&json!("all_tried"), &json!("cpu")));
     let measured: Vec<&Value> = phases(&account).iter().filter(|phase| !phase["obtained"].is_null()).collect();
     assert!(measured.len() >= 3, "{account:#}");
@@ -56,10 +67,16 @@ fn remedies_are_promised_applied_and_accounted_for() {
         assert!(out.join("trials").join(phase["runs"].as_str().unwrap()).join("a/000/run.json").is_file());
         assert!(["kept", "rejected", "refused"].contains(&phase["verdict"].as_str().unwrap()), "{phase:#}");
     }
+    // By themselves, or with others at once.
+    let is_of = |phase: &Value, name: &str| {
+        phase["remedy"] == name || phase["members"].as_array().is_some_and(|members| members.contains(&json!(name)))
+    };
     // What changes no answer wrote the same tokens.
-    let slots = measured.iter().find(|phase| phase["remedy"] == "slots").expect("slots were tried");
-    assert_eq!(slots["same_tokens"], true, "{slots:#}");
-    let bits = measured.iter().find(|phase| phase["remedy"] == "weight_bits").expect("fewer bits were tried");
+    assert!(measured.iter().any(|phase| is_of(phase, "slots")), "slots were tried: {account:#}");
+    for same in measured.iter().filter(|phase| is_of(phase, "slots") && phase["answers"] == "same") {
+        assert_eq!(same["same_tokens"], true, "{same:#}");
+    }
+    let bits = measured.iter().find(|phase| is_of(phase, "weight_bits")).expect("fewer bits were tried");
     assert_eq!(bits["quality"], Value::Null, "random weights: {bits:#}");
     assert!(bits["why"].as_str().unwrap().contains("nothing can be said about quality"), "{bits:#}");
     let graph = phases(&account).iter().find(|phase| phase["remedy"] == "cuda_graph").unwrap();
@@ -107,6 +124,8 @@ fn changes_by_hand_are_held_against_the_program() {
     let (run, fails, other) = (profile(""), "exit 3".to_string(), profile("--seed 7"));
     // A variable that the program does not know.
     let ignored = format!("NOBODY_READS_THIS=1 {}", profile(""));
+    // Nothing here makes the host a hundred times as fast, however uneven the machine is.
+    let promise = ["--promise", "host×0.01"];
     let args = [
         "--run",
         &run,
@@ -116,13 +135,24 @@ fn changes_by_hand_are_held_against_the_program() {
         &other,
         "--try",
         &ignored,
+        promise[0],
+        promise[1],
+        promise[0],
+        promise[1],
+        promise[0],
+        promise[1],
         "--pairs",
         "8",
         "--out",
         "s",
         "--no-progress",
     ];
-    let printed = text(&done(dir.path(), &args).stdout);
+    let output = done(dir.path(), &args);
+    let (printed, said) = (text(&output.stdout), text(&output.stderr));
+    for command in [&run, &fails, &other, &ignored] {
+        assert!(said.lines().any(|line| line.starts_with("program ") && line.ends_with(command.as_str())), "{said}");
+    }
+    assert!(said.contains("CANDLESCOPE=") && said.contains("starts programs 1 and 2 for 1-by-hand"), "{said}");
     let account = account(&dir.path().join("s"));
     let verdicts: Vec<&str> = phases(&account).iter().map(|phase| phase["verdict"].as_str().unwrap()).collect();
     assert_eq!(verdicts[..2], ["failed", "refused"], "{account:#}");
@@ -132,6 +162,14 @@ fn changes_by_hand_are_held_against_the_program() {
     assert_eq!(nothing["same_tokens"], true);
     assert_ne!(nothing["verdict"], "refused", "{nothing:#}");
     assert!(nothing["why"].as_str().is_some_and(|why| !why.is_empty()));
+    // A promise that did not come true is held against what the replay said of each kind of step, and of each path.
+    let looked = nothing["second_look"][0].as_str().unwrap();
+    assert!(looked.starts_with("less than promised") && looked.contains("99.0 %"), "{nothing:#}");
+    let differences = nothing["differences"].as_array().unwrap();
+    let step = differences.iter().find(|one| one["within"] == "step" && one["name"] == "decode").unwrap();
+    let (before, said) = (step["before_ns"].as_f64().unwrap(), step["said_ns"].as_f64().unwrap());
+    assert!((said / before - 0.01).abs() < 0.001, "{step:#}");
+    assert!(differences.iter().any(|one| one["within"] == "path" && one["said_ns"].is_f64()), "{nothing:#}");
     assert!(printed.contains("failed  Command 1") && printed.contains("refused  Command 2"), "{printed}");
     // What it is held against does not run.
     let output =
@@ -187,7 +225,7 @@ fn mistakes_are_named_before_anything_runs() {
     assert!(error(&["embedded", "--budget", "soon"]).contains("is no time"));
     assert!(error(&["embedded", "rest"]).contains("`rest` is neither"));
     assert!(error(&["--run", "x"]).contains("--try"));
-    assert!(error(&["no-such.gguf", "--out", "a", "--no-progress"]).contains("no-such.gguf"));
+    assert!(error(&["no-such.gguf", "--out", "a", "--no-progress"]).contains("model `no-such.gguf` is not there"));
     assert!(error(&["embedded", "--resume"]).contains("--out"));
     assert!(error(&["embedded", "--resume", "--out", "b"]).contains("holds no optimisation"));
 }

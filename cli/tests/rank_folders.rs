@@ -1,41 +1,21 @@
 //! Folders with the runs of several ranks, as the commands take them.
 #![allow(missing_docs, reason = "a test")]
 mod common;
+use candlescope_testkit::ranks::MadeRanks;
 use common::*;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
 
-/// Two processes at once, as a launcher starts them.
-fn record(dir: &Path) {
-    let start = |rank: u32| {
-        Command::new(env!("CARGO_BIN_EXE_candlescope"))
-            .args([
-                "profile",
-                "--model",
-                "embedded",
-                "--max-new-tokens",
-                "60",
-                "--repeats",
-                "3",
-                "--no-progress",
-                "--out",
-            ])
-            .arg(dir.join(format!("rank-{rank}")))
-            .env("RANK", rank.to_string())
-            .env("WORLD_SIZE", "2")
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap()
-    };
-    for mut process in [start(0), start(1)] {
-        assert!(process.wait().unwrap().success());
-    }
+/// The file of a table.
+fn segment(run: &Path, table: &str) -> PathBuf {
+    let files: Vec<PathBuf> = std::fs::read_dir(run.join(table)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    files[0].clone()
 }
 
 #[test]
 fn a_folder_of_ranks_is_one_run_for_every_command() {
     let dir = tempfile::tempdir().unwrap();
-    record(dir.path());
+    record_ranks(dir.path());
     let folder = dir.path().to_str().unwrap();
     let manifest = json(&std::fs::read_to_string(dir.path().join("rank-1/run.json")).unwrap());
     assert_eq!((&manifest["rank"], &manifest["world_size"]), (&1.into(), &2.into()));
@@ -67,4 +47,33 @@ fn a_folder_of_ranks_is_one_run_for_every_command() {
     // Ranks as SQL sees them.
     let sql = "SELECT count(DISTINCT rank) AS ranks FROM steps";
     assert_eq!(json(&ok(&["query", sql, folder, "--json"]))["rows"][0]["ranks"], 2);
+}
+
+#[test]
+fn files_of_ranks_that_are_damaged_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    write_ranks(dir.path(), &MadeRanks { steps: 12, ..MadeRanks::default() }.make());
+    let folder = dir.path().to_str().unwrap();
+    let whole = json(&ok(&["analyze", folder, "--json"]));
+    assert_eq!((&whole["steps"], &whole["damage"]), (&12.into(), &serde_json::json!([])), "{whole}");
+    // One lacks its end, which is seen when the run is opened; of the other one the first page is broken, which is seen when its rows
+    // are read.
+    let steps = segment(&dir.path().join("rank-1"), "steps");
+    let bytes = std::fs::read(&steps).unwrap();
+    std::fs::write(&steps, &bytes[..bytes.len() / 2]).unwrap();
+    let spans = segment(&dir.path().join("rank-0"), "spans");
+    let mut bytes = std::fs::read(&spans).unwrap();
+    bytes[4..36].fill(0xff);
+    std::fs::write(&spans, bytes).unwrap();
+    let told = json(&ok(&["analyze", folder, "--json"]));
+    hold_against_schemas(&serde_json::json!({ "analyze-ranks": [&told] }), false);
+    assert_eq!(told["steps"], 0, "{told}");
+    let (damage, text) = (told["damage"].as_array().unwrap(), ok(&["report", folder]));
+    assert_eq!(damage.len(), 2, "{told}");
+    for (found, (file, why)) in damage.iter().zip([(spans, "is damaged ("), (steps, "is not a readable Parquet file")])
+    {
+        let message = found["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("`{}` {why}", file.display())), "{message}");
+        assert!(text.contains(message), "`{message}` is not in\n{text}");
+    }
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Decoding of fixed shape on a CUDA device: eager, by slots, and by slots as a CUDA graph. Four minutes on an H200.
+# Decoding of fixed shape on a CUDA device: eager, by slots, and by slots as a CUDA graph. Six minutes on an H200.
 # Usage: tests/gpu/graph.sh
 #   BIN      folder with `candlescope-cuda` (cargo build -p candlescope-cli --features cuda, renamed)
 #   OUT      folder for results (default: target/bench/graph)
 #   TAKES    takes of each case, in turns (default 2)
 #   MODELS   names of `config:NAME` (default: smollm2-135m gpt2 llama-3-8b)
 # Writes runs into OUT, and a line for each to $OUT/cases.txt: model, mode, batch, slots, take, median TPOT and TTFT in ms, the
-# first tokens. Then what `--what-if graph` promised of the eager run. Fails if a case does, or if the tokens of one sequence
+# first tokens. Then what `--what-if graph` promised of each eager run. Fails if a case does, or if the tokens of one sequence
 # are not the same in all modes.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -57,12 +57,24 @@ case_of smollm2-135m graph 1 64 1 --gpu-timing steps
 for batch in 8 64; do
   for mode in eager graph; do case_of smollm2-135m "$mode" "$batch" "$batch" 1 --gpu-timing steps; done
 done
-# With kernels: what the eager run promises, and what a replay consists of.
-case_of smollm2-135m eager 1 1 kernels --cupti=10/50
-case_of smollm2-135m graph 1 1 kernels --cupti=10/50
-candlescope-cuda analyze "$out/smollm2-135m-eager-1-1-kernels" --what-if graph >"$out/promised.txt" 2>&1
-candlescope-cuda analyze "$out/smollm2-135m-graph-1-1-kernels" >"$out/replayed.txt" 2>&1
-grep -iE "graph" "$out/promised.txt" | head -20
+# With kernels: what the eager run promises, beside what a step takes as a graph, and what a replay consists of.
+for model in ${MODELS:-smollm2-135m gpt2 llama-3-8b}; do
+  case_of "$model" eager 1 1 kernels --cupti=10/50
+  case_of "$model" graph 1 1 kernels --cupti=10/50
+  candlescope-cuda analyze "$out/$model-eager-1-1-kernels" --what-if graph --json >"$out/$model-promised.json" 2>"$out/$model-promised.txt"
+  candlescope-cuda analyze "$out/$model-graph-1-1-kernels" >"$out/$model-replayed.txt" 2>&1
+  python3 - "$out" "$model" <<'P' | tee -a "$out/promised.txt" || failed=1
+import glob, json, statistics, sys
+out, model = sys.argv[1:]
+steps = json.load(open(f"{out}/{model}-promised.json"))["runs"][0]["what_if"]["steps"]
+decode = next(step for step in steps if step["name"] == "decode")
+promised = next(s["outcome"]["seconds"] for s in decode["scenarios"] if s["changes"] == "graph" and s["outcome"])
+runs = glob.glob(f"{out}/{model}-graph-1-1-[0-9]*/metrics.json")
+took = statistics.median(json.load(open(run))["figures"]["tpot"]["median"] for run in runs) / 1e6
+ms = {name: value * 1e3 for name, value in promised.items()}
+print(f"{model} as a graph: promised {ms['mid']:.3f} ms ({ms['low']:.3f} to {ms['high']:.3f}), took {took:.3f}: {ms['mid'] / took - 1:+.1%}")
+P
+done
 python3 - "$out/cases.txt" <<'P' || failed=1
 import re, sys
 texts = {}

@@ -1,50 +1,141 @@
 #!/usr/bin/env bash
-# A Llama of the shape of 8B split over two GPUs (candle and NCCL, a process each): ranks of one run. Whether both compute what one
-# GPU does, what recording costs, whether a rank that is slow on purpose is found, what the link carries, and kernels beside
-# Nsight Systems. Three minutes on two H100s.
+# A Llama of the shape of 8B split over two GPUs (candle and NCCL, a process each): ranks of one run. Whether both compute the same, what
+# recording costs, with kernels and without, whether a rank that is slow on purpose is named and no other, whether both devices and every
+# layer are in the runs, what the link carries, and kernels beside HolisticTraceAnalysis and Nsight Systems.
 # Usage: tests/gpu/ranks.sh
 #   TP       the program (cargo build -p candlescope-bench --features nccl --bin tensor_parallel; NCCL's library where the linker looks)
-#   OUT      folder for runs (default: target/bench/ranks)
-#   ROUNDS   rounds of plain and recorded in turns (default 3)
-#   NSYS     Nsight Systems, if it is to be compared with
-# `candlescope analyze OUT/even`, `OUT/slow` say the rest.
+#   CANDLESCOPE_BINARY  the command (default: target/debug/candlescope)
+#   OUT      folder for runs; what an earlier start left there is removed (default: target/bench/ranks)
+#   ROUNDS   rounds of plain and recorded in turns (3); COST, COST_KERNELS: the most they may take, beside plain (1.25, 1.6)
+#   STARTS   starts with each of no slow rank, rank 0 and rank 1 (3); SHARE by which a step is longer then (0.2)
+#   NSYS     Nsight Systems (default: the one on the PATH; without one it is not compared with)
+#   CANDLESCOPE_HTA_PYTHON  a Python that has HolisticTraceAnalysis (default: python3, if it does; else it is not compared with)
+#   PARTS    which of: costs starts contents hta nsight
+# Its status is 0 if all checks hold; each that does not is printed with WRONG.
 set -uo pipefail
-root=$(cd "$(dirname "$0")/../.." && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
 tp=${TP:-$root/target/debug/tensor_parallel}
+export CANDLESCOPE_BINARY=${CANDLESCOPE_BINARY:-$root/target/debug/candlescope}
+cs=$CANDLESCOPE_BINARY
 out=${OUT:-$root/target/bench/ranks}
-mkdir -p "$out"
+share=${SHARE:-0.2}
+nsys=${NSYS:-$(command -v nsys || true)}
+# A program that uses NVLink multicast can put the GPUs of a shared host out of service.
+export NCCL_NVLS_ENABLE=0
 failed=0
+part() { [[ " ${PARTS:-costs starts contents hta nsight} " == *" $1 "* ]]; }
+wrong() { echo "  WRONG $*"; failed=1; }
 
-both() { # OPTIONS…: a process a rank; with {} for the rank in them
-  local meet pids=() rank
+both() { # OPTIONS…: a process a rank; with {} for the rank in them. Its status says whether both ended well
+  local meet pids=() rank ended=0
   meet=$(mktemp -u)
   for rank in 0 1; do
     RANK=$rank WORLD_SIZE=2 ${PREFIX//\{\}/$rank} "$tp" --meet "$meet" "${@//\{\}/$rank}" &
     pids+=($!)
   done
-  for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+  for pid in "${pids[@]}"; do wait "$pid" || ended=1; done
   rm -f "$meet"
+  return $ended
 }
 PREFIX=
+ask() { "$cs" query "$1" "$2" --format csv | tail -n +2; } # SQL FOLDER: rows without a header
+holds() { # WHAT CONDITION: an expression of awk
+  if awk "BEGIN { exit !($2) }"; then echo "  ok    $1"; else wrong "$1"; fi
+}
+median() { sort -g | awk '{ all[NR] = $1 } END { if (NR) print (all[int((NR + 1) / 2)] + all[int(NR / 2) + 1]) / 2; else print 0 }'; }
+ms() { sed -n 's/.*: \([0-9.]*\) ms a token.*/\1/p'; }
 
 nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader
 nvidia-smi topo -m | head -4
-echo "-- one GPU"
-"$tp" --meet /nowhere --exchange 0 || failed=1
-for round in $(seq "${ROUNDS:-3}"); do
-  echo "-- two GPUs, plain, round $round"
-  both
-  echo "-- two GPUs, recorded without kernels, round $round"
-  both --out "$out/host-$round/rank-{}" --kernels 0
-done
-echo "-- two GPUs, recorded with a window of kernels"
-both --out "$out/even/rank-{}" --tokens 60 --kernels 1000
-echo "-- rank 1 computes every MLP twice"
-both --out "$out/slow/rank-{}" --slow-rank 1 --slow-every 1
-if [ -n "${NSYS:-}" ]; then
-  echo "-- Nsight Systems"
-  PREFIX="$NSYS profile --trace=cuda --sample=none --cpuctxsw=none --force-overwrite=true --export=sqlite -o $out/nsys-{}"
-  both --exchange 0
-  PREFIX=
+gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader | wc -l)
+[ "$gpus" -ge 2 ] || { echo "ranks.sh: wants two GPUs, there are $gpus: tests/gpu/ranks_one_gpu.sh wants one"; exit 2; }
+for file in "$tp" "$cs"; do [ -x "$file" ] || { echo "ranks.sh: there is no $file"; exit 2; }; done
+mkdir -p "$out"
+rm -rf "${out:?}"/{plain,host,kernels,slow,nsys}-* "${out:?}/one.txt"
+
+if part costs; then
+  echo "-- one GPU"
+  "$tp" --meet /nowhere --exchange 0 | tee "$out/one.txt" || wrong "it ended with an error"
+  for round in $(seq "${ROUNDS:-3}"); do
+    echo "-- round $round: plain, recorded without kernels, recorded with a window of kernels"
+    both | tee "$out/plain-$round.txt" || wrong "a rank ended with an error"
+    both --out "$out/host-$round/rank-{}" --kernels 0 | tee "$out/host-$round.txt" || wrong "a rank ended with an error"
+    both --out "$out/kernels-$round/rank-{}" --tokens 60 --kernels 1000 | tee "$out/kernels-$round.txt" || wrong "a rank ended with an error"
+  done
+  tokens=$(cat "$out"/plain-*.txt "$out"/host-*.txt | sed -n 's/.*last token //p' | sort -u)
+  holds "both ranks end with one token, recorded or not: $(echo $tokens)" "$(echo "$tokens" | wc -w) == 1"
+  # Parts of sums are rounded to 16 bits, a whole is not: that may choose another token.
+  echo "        one GPU ends with $(sed -n 's/.*last token //p' "$out/one.txt")"
+  plain=$(cat "$out"/plain-*.txt | ms | median)
+  host=$(cat "$out"/host-*.txt | ms | median)
+  kernels=$(cat "$out"/kernels-*.txt | ms | median)
+  echo "        ms a token, medians of ${ROUNDS:-3} starts: plain $plain, recorded $host, with every kernel $kernels"
+  holds "recorded takes at most ${COST:-1.25} times as long" "$plain > 0 && $host > 0 && $host <= ${COST:-1.25} * $plain"
+  holds "with every kernel at most ${COST_KERNELS:-1.6} times" "$plain > 0 && $kernels > 0 && $kernels <= ${COST_KERNELS:-1.6} * $plain"
 fi
+
+# One of each is needed below.
+starts=${STARTS:-3}
+part starts || starts=1
+if part starts || part contents || part hta || part nsight; then
+  for slow in none 0 1; do
+    part starts || [ $slow = none ] || continue
+    for start in $(seq "$starts"); do
+      echo "-- slow: $slow, start $start"
+      options=()
+      [ $slow = none ] || options=(--slow-rank "$slow" --slow-share "$share")
+      folder=$out/slow-$slow-$start
+      both --out "$folder/rank-{}" --tokens 60 --kernels 1000 "${options[@]}" || wrong "a rank ended with an error"
+      "$cs" analyze "$folder" --json >"$folder.json" || wrong "analyze ended with an error"
+      "$here/check_ranks.py" --slow "$slow" --share "$share" --bus 0.3 <"$folder.json" || failed=1
+    done
+  done
+fi
+even=$out/slow-none-1
+
+if part contents; then
+  echo "-- what is in a start without a slow rank"
+  "$cs" analyze "$even" || wrong "analyze ended with an error"
+  devices=$(ask "SELECT count(DISTINCT device) FROM samples WHERE metric = 'hw_power_watts' AND device LIKE 'GPU-%'" "$even")
+  holds "power of $devices devices by NVML" "${devices:-0} >= 2"
+  used=$(ask "SELECT count(DISTINCT device) FROM kernels" "$even")
+  holds "kernels of $used devices" "${used:-0} == 2"
+  told=0
+  while IFS=, read -r rank kernels named layers; do
+    told=$((told + 1))
+    holds "rank $rank: $kernels kernels of decode; with a path $named of their time, in a layer $layers" "$named >= 0.99 && $layers >= 0.85"
+  done < <(ask "SELECT rank, count(*), CAST(sum(CASE WHEN path IS NULL THEN 0 ELSE gpu_dur_ns END) AS DOUBLE) / sum(gpu_dur_ns),
+                CAST(sum(CASE WHEN path LIKE '%block%' THEN gpu_dur_ns ELSE 0 END) AS DOUBLE) / sum(gpu_dur_ns)
+                FROM kernels WHERE kind = 'kernel' AND phase = 'decode' GROUP BY rank ORDER BY rank" "$even")
+  holds "layers of $told ranks" "$told == 2"
+  ranks=$(ask "SELECT count(DISTINCT rank) FROM kernels WHERE name LIKE 'nccl%'" "$even")
+  holds "kernels of NCCL on $ranks ranks" "${ranks:-0} == 2"
+  ask "SELECT name, count(*) FROM kernels WHERE name LIKE 'nccl%' GROUP BY name ORDER BY name" "$even" | sed 's/^/        /'
+  "$cs" export perfetto "$even" >/dev/null && [ -s "$even/ranks.pftrace" ] && echo "  ok    a trace for Perfetto" || wrong "no trace for Perfetto"
+  "$cs" export kineto "$even" >/dev/null && [ -s "$even/kineto/rank1.json" ] && echo "  ok    traces of PyTorch's form" || wrong "no traces of PyTorch's form"
+fi
+
+if part hta; then
+  python=${CANDLESCOPE_HTA_PYTHON:-python3}
+  if "$python" -c 'import hta' 2>/dev/null; then
+    echo "-- HolisticTraceAnalysis"
+    CANDLESCOPE_HTA_PYTHON=$python "$root/tests/peers/hta_ranks.sh" "$even" 2>&1 | tail -5 || wrong "HTA says other times"
+  else
+    echo "-- no HolisticTraceAnalysis: not compared"
+  fi
+fi
+
+if part nsight; then
+  if [ -n "$nsys" ]; then
+    echo "-- Nsight Systems"
+    PREFIX="$nsys profile --trace=cuda --sample=none --cpuctxsw=none --force-overwrite=true --export=sqlite -o $out/nsys-{}"
+    both --tokens 60 || wrong "a rank ended with an error"
+    PREFIX=
+    "$here/nsight_totals.py" "$even" "$out/nsys-0.sqlite" "$out/nsys-1.sqlite" || wrong "Nsight Systems saw other times"
+  else
+    echo "-- no Nsight Systems: not compared"
+  fi
+fi
+if [ $failed = 0 ]; then echo "all checks hold"; else echo "some checks do not hold"; fi
 exit $failed

@@ -8,7 +8,9 @@
 #   MODELS   names of `config:NAME` (default: smollm2-135m gpt2 llama-3-8b)
 # Prints, for each run: kernels of graphs and how many of them have an interval, kernels of a replay and nodes of its graph,
 # time on the device with a module, the median of replayed steps in windows and outside, and the eager run's paths beside the
-# replay's. Fails if a case does, if a kernel of a graph has no interval, or if a replay has not each node once.
+# replay's. Fails if a case does, if a kernel of a graph has no interval, or if a replay has not each node of its graph once: by
+# the nodes that the session saw captured (`missing` of run.json is not 0), or by those that other replays of the run ran, unless
+# the recorder told that the records were lost (`dropped`, with `mistimed`).
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 [ -z "${BIN:-}" ] || export PATH=$BIN:$PATH
@@ -31,16 +33,39 @@ ask() { # NAME SQL
   candlescope-cuda query "$2" "$out/$1" 2>&1
 }
 
+nodes() { # NAME: whether each replay of each graph has all its nodes, once
+  candlescope-cuda query --json "WITH launches AS (SELECT graph, correlation, count(*) AS n, count(DISTINCT graph_node) AS nodes \
+    FROM kernels WHERE graph IS NOT NULL GROUP BY graph, correlation), graphs AS (SELECT graph, count(DISTINCT graph_node) AS nodes \
+    FROM kernels WHERE graph IS NOT NULL GROUP BY graph) SELECT launches.graph, graphs.nodes, count(*) AS replays, min(n) AS fewest, \
+    max(n) AS most, sum(n - launches.nodes) AS twice, sum(graphs.nodes - launches.nodes) AS missing FROM launches JOIN graphs ON \
+    launches.graph = graphs.graph GROUP BY 1, 2 ORDER BY 1" "$out/$1" >"$out/$1-nodes.json" || return 1
+  python3 - "$out/$1-nodes.json" "$out/$1/run.json" <<'P'
+import json, sys
+graphs = json.load(open(sys.argv[1]))["rows"]
+lost = json.load(open(sys.argv[2]))["gpu"]["kernels"]["dropped"]
+for g in graphs:
+    print("graph %(graph)s: %(nodes)s nodes, %(replays)s replays of %(fewest)s to %(most)s kernels" % g)
+twice, missing = (sum(g[key] for g in graphs) for key in ("twice", "missing"))
+if twice:
+    print("FAILED: replays ran", twice, "nodes twice")
+if missing > lost:
+    print("FAILED: replays have", missing, "kernels fewer than their graphs have nodes, and", lost, "records are counted as lost")
+sys.exit(not graphs or twice > 0 or missing > lost)
+P
+}
+
 look() { # NAME
   local name=$1
   python3 - "$out/$name/run.json" "$name" <<'P' || failed=1
 import json, sys
 k = json.load(open(sys.argv[1]))["gpu"]["kernels"]
-print(sys.argv[2], "kernels of graphs", k["of_graphs"], "with an interval", k["of_captured"], "dropped", k["dropped"], "late", k["late"])
-sys.exit(k["of_graphs"] == 0 or k["of_captured"] != k["of_graphs"])
+print(sys.argv[2], "kernels of graphs", k["of_graphs"], "with an interval", k["of_captured"], "dropped", k["dropped"],
+      "of these mistimed", k["mistimed"], "missing", k["missing"], "late", k["late"])
+if k["missing"]:
+    print("FAILED: replays have", k["missing"], "kernels fewer than their graphs have nodes, and nothing told of a loss")
+sys.exit(k["of_graphs"] == 0 or k["of_captured"] != k["of_graphs"] or k["missing"] > 0)
 P
-  ask "$name" "SELECT count(*) AS replays, min(n) AS fewest, max(n) AS most, min(nodes) AS nodes, max(nodes) AS nodes_most FROM \
-    (SELECT step, graph, count(*) AS n, count(DISTINCT graph_node) AS nodes FROM kernels WHERE graph IS NOT NULL GROUP BY step, graph)"
+  nodes "$name" || failed=1
   ask "$name" "SELECT sum(CASE WHEN path LIKE '%block%' OR module IS NOT NULL THEN gpu_dur_ns ELSE 0 END) * 1.0 / sum(gpu_dur_ns) AS in_modules \
     FROM kernels WHERE graph IS NOT NULL"
   ask "$name" "SELECT ran, CASE WHEN step IN (SELECT step FROM kernels) THEN 'window' ELSE 'outside' END AS which, count(*) AS steps, \

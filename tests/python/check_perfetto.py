@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Reads a trace with Perfetto's own definitions and checks what its importer relies on.
 
-    check_perfetto.py FILE [--slices N] [--samples JSON]
+    check_perfetto.py FILE [--slices N] [--samples JSON] [--kernels JSON [--together NS]]
 
-Every track is described before it is used and hangs below the process; every interned name resolves; slices on a track nest,
+Every track is described before it is used and hangs below a process; every interned name resolves; slices on a track nest,
 sorted by time as the importer sorts them; samples have a thread that is described, and a stack whose frames have a name and a
-file. If the package can run `trace_processor`, its SQL must agree. JSON is a file with the number of samples by function.
+file. If the package can run `trace_processor`, its SQL must agree. JSON is a file with the number of samples by function, or of
+kernels by name of process: without it, there is one process. With --together kernels of NCCL end at the same time in all of them.
 """
 
 import argparse
@@ -35,7 +36,8 @@ def innermost(sample, known: dict, say) -> str:
     return known["function_names"][known["frames"][stack.frame_ids[-1]].function_name_id].str.decode()
 
 
-def check(trace: pb.Trace) -> tuple[int, collections.Counter, list[str]]:
+def check(trace: pb.Trace, kernels: dict[str, list], processes_expected: int) -> tuple[int, collections.Counter, list[str]]:
+    """`kernels` gets name, start and end of each kernel by its process."""
     problems: list[str] = []
     say = problems.append
     tracks: dict[int, pb.TrackDescriptor] = {}
@@ -75,7 +77,9 @@ def check(trace: pb.Trace) -> tuple[int, collections.Counter, list[str]]:
                         say(f"packet {at}: text {argument.string_value_iid} is not interned")
             if event.type == pb.TrackEvent.TYPE_COUNTER and not tracks[event.track_uuid].HasField("counter"):
                 say(f"packet {at}: a counter value on a track that is no counter")
-            events.append((packet.timestamp, at, event))
+            name, categories = known["event_names"].get(event.name_iid), known["event_categories"]
+            is_kernel = any(categories.get(category) == "kernel" for category in event.category_iids)
+            events.append((packet.timestamp, at, event, name if is_kernel else None))
         if packet.HasField("perf_sample"):
             sample = packet.perf_sample
             threads = ((track.thread.pid, track.thread.tid) for track in tracks.values() if track.HasField("thread"))
@@ -83,30 +87,36 @@ def check(trace: pb.Trace) -> tuple[int, collections.Counter, list[str]]:
                 say(f"packet {at}: a sample of thread {sample.tid}, which is not described")
             samples[innermost(sample, known, say)] += 1
 
-    processes = [t.uuid for t in tracks.values() if t.HasField("process")]
-    if len(processes) != 1:
+    processes = {t.uuid: t.process.process_name for t in tracks.values() if t.HasField("process")}
+    if len(processes) != processes_expected:
         say(f"{len(processes)} process tracks")
-    for track in tracks.values():
-        above = track
+
+    def process(track: pb.TrackDescriptor) -> str | None:
         # As deep as tracks are: process, thread or device, launch calls or stream.
         for _ in range(3):
-            above = tracks.get(above.parent_uuid, above)
-        if above.uuid not in processes:
-            say(f"track {track.uuid} ({track.name}) does not hang below the process")
+            track = tracks.get(track.parent_uuid, track)
+        return processes.get(track.uuid)
 
-    slices, depth = 0, collections.Counter()
+    for track in tracks.values():
+        if process(track) is None:
+            say(f"track {track.uuid} ({track.name}) does not hang below a process")
+
+    slices, opened = 0, collections.defaultdict(list)
     # The importer sorts by time and keeps the file's order among equals.
-    for timestamp, at, event in sorted(events, key=lambda e: (e[0], e[1])):
+    for timestamp, at, event, kernel in sorted(events, key=lambda e: (e[0], e[1])):
         if event.type == pb.TrackEvent.TYPE_SLICE_BEGIN:
             slices += 1
-            depth[event.track_uuid] += 1
+            opened[event.track_uuid].append((kernel, timestamp))
         elif event.type == pb.TrackEvent.TYPE_SLICE_END:
-            depth[event.track_uuid] -= 1
-            if depth[event.track_uuid] < 0:
+            if not opened[event.track_uuid]:
                 say(f"packet {at}: an end without a begin at {timestamp}")
-    for track, left in depth.items():
+                continue
+            name, start = opened[event.track_uuid].pop()
+            if name is not None:
+                kernels[process(tracks[event.track_uuid])].append((name, start, timestamp))
+    for track, left in opened.items():
         if left:
-            say(f"track {track}: {left} slices are never ended")
+            say(f"track {track}: {len(left)} slices are never ended")
     return slices, samples, problems
 
 
@@ -122,16 +132,41 @@ def by_trace_processor(path: str) -> tuple[int, int] | None:
         return count("slice where dur >= 0"), count("perf_sample")
 
 
+def of_processes(kernels: dict[str, list], expected: dict[str, int], together: int | None) -> list[str]:
+    """What is wrong with the kernels of several processes."""
+    problems = []
+    for name in {*kernels, *expected}:
+        if len(kernels[name]) != expected.get(name, 0):
+            problems.append(f"{len(kernels[name])} kernels of {name}, not {expected.get(name, 0)}")
+    if together is not None:
+        ends = [sorted(end for name, _, end in kernels[process] if name.startswith("nccl")) for process in sorted(expected)]
+        if not all(ends) or len({len(each) for each in ends}) != 1:
+            problems.append(f"kernels of NCCL by process: {[len(each) for each in ends]}")
+        apart = max((max(all_ends) - min(all_ends) for all_ends in zip(*ends)), default=0)
+        if apart > together:
+            problems.append(f"kernels of NCCL end {apart} ns apart")
+    return problems
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file")
     parser.add_argument("--slices", type=int, help="number of slices there should be")
     parser.add_argument("--samples", help="file with the number of samples by function there should be")
+    parser.add_argument("--kernels", help="file with the number of kernels by name of process there should be")
+    parser.add_argument("--together", type=int, metavar="NS", help="how far kernels of NCCL may end apart in these processes")
     arguments = parser.parse_args()
     trace = pb.Trace()
     with open(arguments.file, "rb") as file:
         trace.ParseFromString(file.read())
-    slices, samples, problems = check(trace)
+    expected_kernels = None
+    if arguments.kernels:
+        with open(arguments.kernels) as file:
+            expected_kernels = json.load(file)
+    kernels = collections.defaultdict(list)
+    slices, samples, problems = check(trace, kernels, 1 if expected_kernels is None else len(expected_kernels))
+    if expected_kernels is not None:
+        problems.extend(of_processes(kernels, expected_kernels, arguments.together))
     if arguments.slices is not None and slices != arguments.slices:
         problems.append(f"{slices} slices, not {arguments.slices}")
     if arguments.samples:

@@ -2,7 +2,7 @@
 """Answers queries in DuckDB and in Spark SQL, the latter by Sail, which needs no JVM; where CANDLESCOPE_SPARK is `plain`, by Apache Spark
 itself in this process (`pyspark`, which needs Java).
 
-Reads one JSON object: {"duckdb": script of views, "spark": the same for Spark, "queries": {name: SQL}}. Prints one:
+Reads one JSON object: {"duckdb": {"script": of views, "queries": {name: SQL}}, "spark": the same for Spark}. Prints one:
 {"duckdb": {name: answer}, "spark": …}, an answer being {"columns": […], "rows": [[…]]} or {"error": text}.
 """
 
@@ -88,7 +88,8 @@ def in_session(session, script, queries):
 
 def main() -> int:
     asked = json.load(sys.stdin)
-    found = {name: engine(asked[name], asked["queries"]) for name, engine in (("duckdb", in_duckdb), ("spark", in_spark))}
+    engines = {"duckdb": in_duckdb, "spark": in_spark}
+    found = {name: engine(asked[name]["script"], asked[name]["queries"]) for name, engine in engines.items()}
     print(json.dumps(found))
     return 0
 

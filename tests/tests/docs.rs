@@ -305,18 +305,27 @@ candlescope analyze runs/gpu --json        # {\"schema\": 1, \"findings\": [...]
 - Findings and abstentions of several runs stand in one list; each has its `run`.
 ";
 
-/// The views of `docs/sql.md`, between two marks.
+/// The views of `docs/sql.md` and what stands for our aggregates in Spark, each between two marks.
 #[test]
-fn views_of_sql() {
-    let mut text = String::from("\n");
+fn views_and_aggregates_of_sql() {
+    let mut views = String::from("\n");
     for view in candlescope_sql::VIEWS {
-        let _ = write!(text, "**`{}`**: {}\n\n```sql\n{}\n```\n\n", view.name, view.meaning(), view.query());
+        let _ = write!(views, "**`{}`**: {}\n\n```sql\n{}\n```\n\n", view.name, view.meaning(), view.query());
+    }
+    let mut aggregates = String::from("\n");
+    for of in candlescope_sql::OWN_AGGREGATES {
+        let (takes, expression) = (of.takes.join(", "), of.in_spark(of.takes));
+        let _ = write!(aggregates, "**`{}({takes})`**\n\n```text\n{expression}\n```\n\n", of.name);
     }
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/sql.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let (before, rest) = page.split_once("<!-- views -->\n").unwrap();
-    let (_, after) = rest.split_once("<!-- end of views -->").unwrap();
-    hold("sql.md", &format!("{before}<!-- views -->\n{text}<!-- end of views -->{after}"));
+    let mut page = std::fs::read_to_string(page).unwrap();
+    for (name, text) in [("views", views), ("aggregates", aggregates)] {
+        let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
+        let (before, rest) = page.split_once(&begin).unwrap();
+        let (_, after) = rest.split_once(&end).unwrap();
+        page = format!("{before}{begin}{text}{end}{after}");
+    }
+    hold("sql.md", &page);
 }
 
 #[test]

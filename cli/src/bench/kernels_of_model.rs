@@ -3,6 +3,7 @@
 use crate::output::note;
 use crate::roofline::{is_run, usual_format};
 use crate::roofline_model::AskedModel;
+use crate::warnings::warn;
 use anyhow::{Context, Result, bail, ensure};
 use candlescope_figures::Analysis;
 use candlescope_lab::kernels::{KernelCase, KernelError};
@@ -70,7 +71,9 @@ fn of_run(asked: &KernelQuestion<'_>, device: &Device) -> Result<Outlook> {
     }
     ensure!(asked.dtype.is_empty(), "--dtype cannot be given with a run, which says itself what it ran; leave it out");
     let run = Run::open(asked.target)?;
-    let measured = Measured::of(&run, &Analysis::of(&run), Some(device), &Thresholds::default());
+    let analysis = Analysis::of(&run);
+    warn(&analysis.noticed);
+    let measured = Measured::of(&run, &analysis, Some(device), &Thresholds::default());
     let lacks = measured.outlook_missing;
     measured.outlook.with_context(|| {
         format!("the kernels of `{}` are not known: the run lacks {}", asked.target, lacks.unwrap_or_default())

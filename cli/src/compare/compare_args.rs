@@ -44,8 +44,8 @@ pub(crate) struct Judging {
     /// runs recorded apart, and a gate without a history can decide
     #[arg(long, value_name = "PERCENT", value_parser = percent, allow_negative_numbers = true)]
     floor: Option<f64>,
-    /// Compare although this differs: clocks, damage, dtype, machine, options, recording, tokens, or all; can be
-    /// repeated, or joined by commas
+    /// Compare although this differs: batch, clocks, damage, dtype, machine, options, recording, threads (of studies),
+    /// tokens, or all; can be repeated, or joined by commas
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = allowable)]
     allow: Vec<String>,
     /// Write a page with tables and flame graphs

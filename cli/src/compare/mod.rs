@@ -12,6 +12,7 @@ use crate::interrupts::on_interrupt;
 use crate::limits::limits;
 use crate::output::{note, say};
 use crate::progress::Progress;
+use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
 use candlescope_compare::{CasesComparison, Comparison, LEAST_DAYS, Outcome, Side, compare, compare_cases};
 use candlescope_core::HostNs;
@@ -60,6 +61,7 @@ fn compared(args: &CompareArgs) -> Result<u8> {
             }
             let a = read_runs(&name_a, &of_a, &limits)?;
             let b = read_runs(&name_b, &of_b, &limits)?;
+            warn(a.runs.iter().chain(&b.runs).flat_map(|run| &run.noticed));
             shown(&compare(&a, &b, &options)?, &args.judging)
         }
         (Target::Studies(of_a), Target::Studies(of_b)) => {
@@ -142,6 +144,7 @@ fn gated(args: &GateArgs) -> Result<u8> {
     }
     let name = args.runs.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
     let side = read_runs(&name, &dirs, &limits)?;
+    warn(side.runs.iter().flat_map(|run| &run.noticed));
     let options = args.judging.options();
     match (&args.save, &args.baseline) {
         (Some(dir), _) => saved(&save(&side, dir, &options)?, &side, args),

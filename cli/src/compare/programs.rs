@@ -3,6 +3,7 @@
 use super::compare_args::CompareArgs;
 use super::printed::{colour, page, print};
 use crate::output::say;
+use crate::warnings::warn;
 use anyhow::{Result, bail};
 use candlescope_compare::{Program, Programs};
 use candlescope_predict::simulation::{Change, SimulationOptions, what_if};
@@ -30,7 +31,9 @@ pub(super) fn compared(
         return Ok(None);
     }
     let (name_a, name_b) = names(a.0, b.0);
-    let programs = Programs::of(program(&name_a, &one)?, program(&name_b, &other)?, &args.judging.options())?;
+    let (program_a, program_b) = (program(&name_a, &one)?, program(&name_b, &other)?);
+    warn(program_a.noticed.iter().chain(&program_b.noticed));
+    let programs = Programs::of(program_a, program_b, &args.judging.options())?;
     page(&args.judging, || render::page_of_programs(&programs))?;
     match args.judging.json {
         true => print(&programs)?,

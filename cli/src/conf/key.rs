@@ -30,7 +30,7 @@ impl Kind {
 pub(super) enum RunPlace {
     /// Under `options` of `run.json`, and in `inputs.yaml`.
     Options,
-    /// In `inputs.yaml` alone.
+    /// In `inputs.yaml` alone: prompts and images, the number of threads, the ring's capacity.
     Inputs,
     /// Nowhere: it says where the run goes, which may be a secret.
     Nowhere,

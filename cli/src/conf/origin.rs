@@ -13,7 +13,7 @@ pub(crate) enum Origin {
     File { path: PathBuf, line: usize },
     /// A line of a file that is part of the program.
     BuiltIn { group: &'static str, name: &'static str, line: usize },
-    /// `--set`.
+    /// `--set KEY=VALUE` on the command line.
     Set,
     /// `key=value` on the command line.
     Argument,

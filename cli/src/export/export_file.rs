@@ -1,8 +1,8 @@
 //! What all exports share: what is said of their file and of the run.
 
 use crate::args::ExportArgs;
-use crate::output::note;
-use anyhow::Result;
+use crate::warnings::warn;
+use anyhow::{Result, bail};
 use candlescope_core::RecordKind;
 use candlescope_core::run::Finding;
 use candlescope_reader::{Batches, Run};
@@ -18,11 +18,14 @@ pub(super) fn cannot_write(file: &Path) -> String {
     format!("cannot write {}: choose another place with --out", file.display())
 }
 
-/// Tells what was noticed while the run was read.
-pub(super) fn warn(findings: &[Finding]) {
-    for finding in findings {
-        note(&format!("warning: {}; {}", finding.message(), finding.remedy()));
+/// Refuses a run that lacks what a format consists of. What is wrong with its files is told first: they may have had
+/// it.
+pub(super) fn refuse_unless(there: bool, findings: &[Finding], why: impl FnOnce() -> String) -> Result<()> {
+    if there {
+        return Ok(());
     }
+    warn(findings);
+    bail!(why())
 }
 
 /// Refuses arguments of other formats than those that write intervals to a file.

@@ -1,8 +1,9 @@
 //! Timelines of several ranks: one Perfetto trace of all, one profile of PyTorch's form for each.
 
-use super::export_file::{cannot_write, only_a_file, warn};
+use super::export_file::{cannot_write, only_a_file};
 use crate::args::{ExportArgs, ExportFormat};
 use crate::output::say;
+use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::write_whole;
 use candlescope_core::run::{RunManifest, env_key};
@@ -87,22 +88,25 @@ fn one_each(_: &ExportArgs, _: &Ranks) -> Result<()> {
 
 #[cfg(feature = "kineto")]
 fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
-    use super::export_file::without_stacks;
+    use super::export_file::{refuse_unless, without_stacks};
     use candlescope_exporters::kineto;
     only_a_file(args)?;
     let dir = args.out.clone().unwrap_or_else(|| args.run.join("kineto"));
-    let (mut files, mut kernels) = (Vec::new(), 0);
+    let (mut files, mut kernels, mut findings) = (Vec::new(), 0, Vec::new());
     for run in ranks.runs() {
-        anyhow::ensure!(
-            run.rows(RecordKind::Kernel) > 0,
-            "`{}` has no recorded kernels, which a profile of PyTorch consists of: record some with --cupti",
-            run.dir().display()
-        );
+        refuse_unless(run.rows(RecordKind::Kernel) > 0, run.findings(), || {
+            format!(
+                "`{}` has no recorded kernels, which a profile of PyTorch consists of: record some with --cupti",
+                run.dir().display()
+            )
+        })?;
     }
     std::fs::create_dir_all(&dir).with_context(|| cannot_write(&dir))?;
     // Times of all files count from one moment, of the first rank's clock.
-    let origin = ranks.manifests().iter().map(|manifest| manifest.started_ns).min().unwrap_or(0);
     let clocks = analyse(ranks).clocks;
+    let began =
+        ranks.manifests().into_iter().zip(&clocks.ahead_ns).map(|(manifest, ahead)| manifest.started_ns - ahead);
+    let origin = began.min().unwrap_or(0);
     for ((run, mut manifest), ahead) in ranks.runs().iter().zip(apart(ranks)).zip(&clocks.ahead_ns) {
         // A rank whose clock is ahead counts from as much later.
         manifest.started_ns = origin + ahead;
@@ -110,12 +114,14 @@ fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
         let mut batches = without_stacks(run);
         let written = write_whole(&file, |out| kineto::write(out, &manifest, &mut batches));
         kernels += written.with_context(|| cannot_write(&file))?.kernels;
-        warn(&batches.findings());
+        findings.extend(batches.findings());
         files.push(file);
     }
     if args.json {
-        return say(&json!({ "files": files, "ranks": files.len(), "kernels": kernels }).to_string());
+        let object = json!({ "files": files, "ranks": files.len(), "kernels": kernels, "findings": findings });
+        return say(&object.to_string());
     }
+    warn(&findings);
     say(&format!("wrote {kernels} kernels of {} ranks to {}", files.len(), dir.display()))?;
     say("open the folder with HolisticTraceAnalysis (set HTA_DISABLE_NS_ROUNDING=1)")
 }

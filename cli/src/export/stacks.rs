@@ -1,15 +1,14 @@
 //! `candlescope export firefox`, `pprof` and `stacks`: what consists of call stacks.
 
-use super::export_file::{cannot_write, warn};
+use super::export_file::{cannot_write, refuse_unless};
 use crate::args::ExportArgs;
 use crate::output::say;
+use crate::warnings::warn;
 use anyhow::{Context, Result, ensure};
 use candlescope_core::RecordKind;
 use candlescope_core::files::write_whole;
 use candlescope_figures::Analysis;
-use candlescope_figures::figures::Figures;
 use candlescope_figures::flame::{Shown, collapsed_functions};
-use candlescope_figures::known::RunContents;
 use candlescope_reader::Run;
 use serde_json::json;
 use std::io::Write;
@@ -17,13 +16,13 @@ use std::io::Write;
 /// Refuses a run that has none, and arguments of other formats.
 fn check(args: &ExportArgs, run: &Run) -> Result<()> {
     ensure!(args.endpoint.is_none(), "--endpoint is for otlp; this format goes to a file, which --out names");
-    ensure!(
-        run.rows(RecordKind::StackSample) > 0,
-        "`{}` has no call stacks: record some with `candlescope profile --stacks`, or with `stacks` in CANDLESCOPE, on Linux; \
-         the intervals alone go out with `export perfetto` or `export chrome`",
-        args.run.display()
-    );
-    Ok(())
+    refuse_unless(run.rows(RecordKind::StackSample) > 0, run.findings(), || {
+        format!(
+            "`{}` has no call stacks: record some with `candlescope profile --stacks`, or with `stacks` in CANDLESCOPE, on \
+             Linux; the intervals alone go out with `export perfetto` or `export chrome`",
+            args.run.display()
+        )
+    })
 }
 
 #[cfg(not(feature = "firefox"))]
@@ -103,20 +102,18 @@ pub(super) fn collapsed(args: &ExportArgs, run: &Run) -> Result<()> {
         false => ("stacks.folded", Shown::OnCpu, "on"),
         true => ("stacks-off-cpu.folded", Shown::OffCpu, "off"),
     };
-    let (known, rows) = RunContents::read(run);
-    let mut figures = Figures::of(&known);
-    let noticed = rows.to(&mut [&mut figures]);
-    let analysis = Analysis::finish(figures, &noticed);
+    let analysis = Analysis::of(run);
     let lines = analysis.host.as_ref().map_or(Vec::new(), |host| collapsed_functions(&analysis.tree, host, shown));
-    ensure!(
-        !lines.is_empty(),
-        "`{}` has no time {what} the CPU in its measured steps: record more steps, or a higher rate with `--stacks=HZ`",
-        args.run.display()
-    );
+    let findings = &analysis.noticed;
+    refuse_unless(!lines.is_empty(), findings, || {
+        format!(
+            "`{}` has no time {what} the CPU in its measured steps: record more steps, or a higher rate with `--stacks=HZ`",
+            args.run.display()
+        )
+    })?;
     let file = args.out.clone().unwrap_or_else(|| args.run.join(name));
     let write = |out: &mut dyn Write| lines.iter().try_for_each(|line| writeln!(out, "{line}"));
     write_whole(&file, |out| write(out)).with_context(|| cannot_write(&file))?;
-    let findings = &noticed.findings;
     if args.json {
         return say(&json!({ "file": file, "stacks": lines.len(), "findings": findings }).to_string());
     }

@@ -6,8 +6,9 @@ use crate::conf::Flags;
 use crate::conf_args::ConfArgs;
 use crate::limits::limits;
 use crate::options::{composed, resolve};
-use crate::output::{note, say};
+use crate::output::say;
 use crate::profile::{Recorded, lost, record};
+use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::{read_text_limited, write_whole};
 use candlescope_findings::{Analyzed, analyze};
@@ -48,9 +49,7 @@ pub(crate) fn run(args: &FullArgs, model: &str, shown: &Shown<'_>) -> Result<()>
     let measured = Measured::of(&run, &analyzed.analysis, device.as_ref(), &Thresholds::default());
     let whole = FullReport { model, args, report: &report, analyzed: &analyzed, measured: &measured, top: shown.top };
     let files = whole.write(&out)?;
-    for finding in run.findings() {
-        note(&format!("warning: {}. {}", finding.message(), finding.remedy()));
-    }
+    warn(&analyzed.seen);
     if shown.json {
         let mut object = whole.object();
         object["out"] = json!(out);

@@ -1,6 +1,7 @@
 //! The tools, as clients list them. Descriptions are what a model reads: they say when to use which, and what comes.
 
 use super::tool_calls::{MOST_ROWS, ROWS, RUNS, TOP};
+use candlescope_compare::ALLOWABLE;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
@@ -64,7 +65,7 @@ pub(super) fn tools() -> Vec<Tool> {
                 "allow": {
                     "type": "array",
                     "items": { "type": "string" },
-                    "description": "Differences that are the change itself: clocks, damage, dtype, machine, options, recording, tokens, or all",
+                    "description": format!("Differences that are the change itself: {}, or all", ALLOWABLE.join(", ")),
                 },
             }),
             &["a", "b"],

@@ -14,7 +14,7 @@ use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use candlescope_core::numbers::percent;
 use candlescope_optimise::{
-    Account, Change, Ended, Goal, OptimiseOptions, Program, SUMMARY, Setting, Verdict, gain, optimise, read,
+    Account, Aim, Change, Ended, Goal, OptimiseOptions, Phase, Program, SUMMARY, Setting, Verdict, gain, optimise, read,
 };
 use serde_json::json;
 use std::path::Path;
@@ -28,18 +28,21 @@ pub(crate) fn run(args: &OptimiseArgs) -> Result<u8> {
     }
     let (options, done) = prepared(args)?;
     let quiet = args.no_progress || args.json;
-    if !quiet {
-        let what = options.run.clone().unwrap_or_else(|| options.program.to_use(&options.baseline));
-        let minutes = options.budget.as_secs_f64() / 60.0;
-        note(&format!(
-            "Runs `{what}` and variants of it in turns, for up to {minutes:.0} min, below {}",
-            options.out.display()
-        ));
-    }
+    // What is started is said whatever else is: on standard error, so that an object on standard output stays alone.
+    note(&format!(
+        "Starts programs for up to {:.0} s in all, and names each before; every start has a directory of its own below {}, for \
+         which {{out}} stands",
+        options.budget.as_secs_f64(),
+        options.out.display()
+    ));
     let cancel = cancel_on_interrupt(|| note("ending; what is known is kept"));
     let progress = Progress::new(!quiet);
     let mut told = String::new();
     let account = optimise(&options, done, &cancel, &mut |course| {
+        if !course.starts.is_empty() {
+            progress.aside(|| course.starts.iter().for_each(|line| note(line)));
+            return;
+        }
         let left = course.left.as_secs();
         let doing = format!("{} ({}:{:02} left)", course.doing, left / 60, left % 60);
         progress.wait(&doing);
@@ -114,7 +117,7 @@ fn prepared(args: &OptimiseArgs) -> Result<(OptimiseOptions, Option<Account>)> {
     options.ledger = ledger_path().filter(|_| !args.no_ledger);
     options.limits = limits(&args.limits)?;
     options.prepare = crate::kept_between_runs::add_kept;
-    if args.slo.is_none() && options.goal.aim == candlescope_optimise::Aim::Goodput {
+    if args.slo.is_none() && options.goal.aim == Aim::Goodput {
         bail!("goodput is that of requests within limits: give them with --slo, such as --slo tpot=50ms");
     }
     let done = if args.resume { Some(read(&options)?) } else { None };
@@ -143,18 +146,47 @@ pub(crate) fn show(
         let change = if change.is_empty() { phase.title.clone() } else { change };
         say(&format!("{:>9}  {change}{promised}{obtained}: {}", phase.verdict.words(), phase.why))?;
     }
+    for one in &account.together {
+        let (members, (low, mid, high)) = (one.members.join(" + "), one.together);
+        let alone: Vec<String> = one.alone.iter().map(|share| gain(*share)).collect();
+        let what = match one.tried_as_one {
+            true if account.tried_as_one(one) => "so they were tried as one",
+            true => "so they are a candidate for one",
+            false => "so no sum of them is promised",
+        };
+        say(&format!(
+            " together  {members}: {} ({} to {}) at once, and {} each by itself; {what}",
+            gain(mid),
+            gain(low),
+            gain(high),
+            alone.join(", ")
+        ))?;
+    }
     let (promises, came_true) = account.promises();
     if promises > 0 {
         say(&format!("{came_true} of {promises} promises came true within their bounds."))?;
     }
+    let is_not_tried = |phase: &Phase| phase.verdict == Verdict::NotTried;
+    let use_it = || match program {
+        Some(program) => say(&format!("Use it: {}", program.to_use(&account.setting))),
+        None => Ok(()),
+    };
     let kept_any = account.phases.iter().any(|phase| phase.verdict == Verdict::Kept);
-    match account.total().zip(account.times_as_fast()) {
-        Some((total, factor)) if kept_any => {
-            say(&format!("Step time: {} less, {factor:.2} times as fast.", percent(total)))?;
-            if let Some(program) = program {
-                say(&format!("Use it: {}", program.to_use(&account.setting)))?;
+    let good = account.goodput_in_words().filter(|_| kept_any);
+    match (good, account.total().zip(account.times_as_fast())) {
+        (Some(good), total) => {
+            say(&format!("{good}."))?;
+            if let Some((total, _)) = total.filter(|_| account.has_step_times()) {
+                say(&format!("The step time gains {}.", gain(total)))?;
             }
+            use_it()?;
         }
+        (None, Some((total, factor))) if kept_any => {
+            say(&format!("Step time: {} less, {factor:.2} times as fast.", percent(total)))?;
+            use_it()?;
+        }
+        _ if account.aim == Aim::Goodput && account.phases.iter().all(is_not_tried) => say("Nothing was judged.")?,
+        _ if account.aim == Aim::Goodput => say("Nothing that was tried lets more requests keep all limits.")?,
         _ => say("Nothing that was tried makes it faster.")?,
     }
     if account.ended == Ended::Budget {

@@ -15,7 +15,7 @@ Examples:
       more sequences at once as well, as long as a token takes no longer than 50 ms
   candlescope optimise --run './server once' --try 'MALLOC_ARENA_MAX=1 ./server once'
       a change by hand, of any program with candlescope::init()
-Each step says what it runs. No file is changed but below --out, and the ledger of promises in the cache directory.";
+What is run is said before it is. No file is changed but below --out, and the ledger of promises in the cache directory.";
 
 /// What is to become better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -24,7 +24,7 @@ pub(crate) enum GoalName {
     Latency,
     /// Tokens a second over all sequences
     Throughput,
-    /// The same, within the limits of --slo
+    /// Requests a second that keep all limits: those of --slo, or, of load tests, those that they were made with
     Goodput,
 }
 
@@ -47,7 +47,8 @@ pub(crate) struct OptimiseArgs {
     /// What is to become better
     #[arg(long, value_enum, default_value_t = GoalName::Latency)]
     pub(super) goal: GoalName,
-    /// Limits of a request's medians, such as ttft=500ms,tpot=50ms: nothing is kept that breaks them
+    /// Limits of requests, such as ttft=500ms,tpot=50ms: nothing is kept whose medians break them; with the goal goodput,
+    /// requests count that keep all of them
     #[arg(long, value_name = "LIMITS")]
     pub(super) slo: Option<Slo>,
     /// Allow what changes answers, by at most so much: kl=0.05 is a mean KL divergence of 0.05 from f32
@@ -84,7 +85,7 @@ pub(crate) struct OptimiseArgs {
     /// Print one machine-readable object on standard output instead of text
     #[arg(long)]
     pub(super) json: bool,
-    /// Do not say what is done
+    /// Do not say what is done, but for the programs that are started
     #[arg(long)]
     pub(super) no_progress: bool,
 }

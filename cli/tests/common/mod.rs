@@ -1,6 +1,9 @@
 //! Runs the command as a user would.
 #![allow(dead_code, unused_imports, unreachable_pub, missing_docs, reason = "shared by several test binaries")]
+use candlescope_core::{Exporter as _, Ledger};
+use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 use candlescope_testkit::collector::{reply, serve};
+use candlescope_testkit::ranks::MadeRank;
 pub use candlescope_testkit::tools::{MINILM, NSYS, PYTHON, SMOLLM2, SmallDisk, require};
 pub use candlescope_testkit::{ROOT, text, wait_until};
 use std::path::Path;
@@ -64,6 +67,7 @@ pub fn copy(from: &Path, to: &Path) {
 
 /// What DuckDB and Spark SQL answer to these queries over these runs, by engine and by name of the query; `None` without
 /// Python.
+#[cfg(feature = "query")]
 #[track_caller]
 pub fn in_other_engines(
     runs: &[&str],
@@ -71,7 +75,13 @@ pub fn in_other_engines(
 ) -> Option<serde_json::Value> {
     let python = require(&PYTHON)?;
     let script = |engine: &str| ok(&[&["views", engine], runs].concat());
-    let asked = serde_json::json!({"duckdb": script("duckdb"), "spark": script("spark"), "queries": queries});
+    let text_of = |sql: &serde_json::Value| for_spark(sql.as_str().expect("a query"));
+    let of_spark: serde_json::Map<String, serde_json::Value> =
+        queries.iter().map(|(name, sql)| (name.clone(), text_of(sql).into())).collect();
+    let asked = serde_json::json!({
+        "duckdb": {"script": script("duckdb"), "queries": queries},
+        "spark": {"script": script("spark"), "queries": of_spark},
+    });
     let mut child = Command::new(python)
         .arg(Path::new(ROOT).join("tests/python/engines.py"))
         .stdin(Stdio::piped())
@@ -83,6 +93,116 @@ pub fn in_other_engines(
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     Some(json(text(&output.stdout).trim()))
+}
+
+/// A query as Spark takes it: expressions of its own in place of calls of aggregates that only we have.
+#[cfg(feature = "query")]
+fn for_spark(sql: &str) -> String {
+    let mut sql = sql.to_string();
+    for of in candlescope_sql::OWN_AGGREGATES {
+        let call = format!("{}(", of.name);
+        while let Some(begin) = sql.find(&call) {
+            let (arguments, length) = arguments(&sql[begin + call.len()..]);
+            let expression = of.in_spark(&arguments);
+            assert!(arguments.len() == of.takes.len() && !expression.contains(&call), "{sql}");
+            sql.replace_range(begin..begin + call.len() + length, &expression);
+        }
+    }
+    sql
+}
+
+/// The arguments of a call whose text begins with the first of them, and the length up to the end of the call.
+fn arguments(text: &str) -> (Vec<&str>, usize) {
+    let (mut found, mut depth, mut from) = (Vec::new(), 0, 0);
+    for (at, c) in text.char_indices() {
+        let ends = depth == 0 && matches!(c, ',' | ')');
+        if ends {
+            found.push(text[from..at].trim());
+            from = at + 1;
+        }
+        match c {
+            '(' => depth += 1,
+            ')' if ends => return (found, from),
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    panic!("a call without an end: {text}");
+}
+
+/// Holds answers against `docs/schemas`: {"NAME of a schema": [answer, …], …}. With `all`, each schema has to have one.
+/// Without Python, nothing is held.
+#[track_caller]
+pub fn hold_against_schemas(answers: &serde_json::Value, all: bool) {
+    let Some(python) = require(&PYTHON) else { return };
+    let mut child = Command::new(python)
+        .arg(Path::new(ROOT).join("tests/python/check_schemas.py"))
+        .args(all.then_some("--all"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    serde_json::to_writer(child.stdin.take().unwrap(), answers).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+/// Two processes at once, as a launcher starts them: a run of each.
+pub fn record_ranks(folder: &Path) {
+    let profile =
+        ["profile", "--model", "embedded", "--max-new-tokens", "60", "--repeats", "3", "--no-progress", "--out"];
+    let start = |rank: u32| {
+        candlescope()
+            .args(profile)
+            .arg(folder.join(format!("rank-{rank}")))
+            .env("RANK", rank.to_string())
+            .env("WORLD_SIZE", "2")
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    for mut process in [start(0), start(1)] {
+        assert!(process.wait().unwrap().success());
+    }
+}
+
+/// Writes the runs of made ranks.
+pub fn write_ranks(folder: &Path, made: &[MadeRank]) {
+    for (rank, MadeRank { batch, manifest, .. }) in made.iter().enumerate() {
+        let mut exporter = ParquetExporter::new(ParquetConfig::new(folder.join(format!("rank-{rank}"))));
+        let ledger = Ledger::new();
+        exporter.start(manifest).unwrap();
+        ledger.received(batch);
+        exporter.export(batch, &ledger).unwrap();
+        exporter.close(&ledger).unwrap();
+        exporter.finish(manifest).unwrap();
+    }
+}
+
+/// Raw counters as Nsight Compute printed them.
+const NCU_PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../analysis/tests/fixtures/ncu-raw-page.csv");
+
+/// Writes a program named ncu that notes its arguments, runs the command after them unless told otherwise, and prints
+/// the page of counters.
+#[cfg(unix)]
+pub fn fake_ncu(dir: &Path, measure: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let script = format!(
+        r#"#!/bin/bash
+here=$(dirname "$(readlink -f "$0")")
+echo "$@" >>"$here/calls"
+if [ "$1" = --import ]; then cat {NCU_PAGE:?}; exit; fi
+while [ "$1" != "--export" ]; do shift; done
+out=$2
+shift 2
+echo "$CANDLESCOPE" >"$here/variable"
+echo "==PROF== Connected"
+{measure}
+"#
+    );
+    std::fs::write(dir.join("ncu"), script).unwrap();
+    std::fs::set_permissions(dir.join("ncu"), std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// Values of a figure in the parts of a window, about `middle`.

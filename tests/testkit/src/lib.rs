@@ -5,6 +5,7 @@
 //! | [`records`] | one record of each kind, to be changed by [`with`] |
 //! | [`decoder`] | a decoder that makes records as a session would, without a model |
 //! | [`scale`] | a run of any size, step by step, with as many kernels as intervals |
+//! | [`ranks`] | runs of several ranks with kernels, of which it is known who waits for whom |
 //! | [`scenario`] | a whole synthetic run with its manifest: requests, kernels, a GPU's sensors |
 //! | [`allocations`] | an allocator that counts |
 //! | [`collector`] | a scripted HTTP server in this process |
@@ -19,6 +20,7 @@ pub mod completions;
 pub mod decoder;
 mod http_request;
 pub mod pages;
+pub mod ranks;
 pub mod records;
 pub mod scale;
 pub mod scenario;
