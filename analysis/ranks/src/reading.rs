@@ -78,7 +78,7 @@ impl Reading {
         let mut launched_by: HashMap<u64, i64> = HashMap::new();
         let mut devices: HashMap<Arc<str>, usize> = HashMap::new();
         let mut kernels: Vec<(Option<u64>, SeenCollective)> = Vec::new();
-        let mut spans: Vec<(u64, SeenCollective, Option<Time>)> = Vec::new();
+        let mut spans: Vec<SeenSpan> = Vec::new();
         // From the first to the last copy of an interval that a host makes or gets.
         let mut copied: HashMap<u64, Time> = HashMap::new();
         let mut batches = run.batches().of_tables(&[RecordKind::Step, RecordKind::Span, RecordKind::Kernel]);
@@ -158,14 +158,7 @@ impl Reading {
         // An interval within another, as a layer around an operation of its name, is the same collective.
         let thread_of = candlescope_schema::thread_of;
         spans.sort_by_key(|(seq, seen, _)| (thread_of(*seq), seen.start, -seen.end));
-        join_copies(&spans, &mut copied);
-        let mut outer: Option<(u64, i64)> = None;
-        for (seq, seen, on_device) in spans {
-            let thread = thread_of(seq);
-            if outer.is_some_and(|(of, end)| of == thread && seen.end <= end) {
-                continue;
-            }
-            outer = Some((thread, seen.end));
+        for (seq, seen, on_device) in outermost(spans, &mut copied) {
             reading.has_device |= on_device.is_some();
             if on_device.is_none() {
                 reading.untimed.extend(seen.step);
@@ -240,22 +233,28 @@ fn overlap(busy: &[Time], from: i64, to: i64) -> i64 {
     inside.map(|(start, end)| (*end).min(to) - (*start).max(from)).sum()
 }
 
-/// Gives the copies of intervals within another one of the list, which is in the order of threads and starts, to the outermost.
-fn join_copies(spans: &[(u64, SeenCollective, Option<Time>)], copied: &mut HashMap<u64, Time>) {
-    let mut outermost: Option<(u64, i64)> = None;
-    for (seq, seen, _) in spans {
-        let thread = candlescope_schema::thread_of(*seq);
-        let around = outermost.filter(|(of, end)| candlescope_schema::thread_of(*of) == thread && seen.end <= *end);
+/// An interval that is a collective, by its number, with its time on the device.
+type SeenSpan = (u64, SeenCollective, Option<Time>);
+
+/// The intervals within no other one of the list, which is in the order of threads and starts; they get the copies of those
+/// inside them.
+fn outermost(spans: Vec<SeenSpan>, copied: &mut HashMap<u64, Time>) -> Vec<SeenSpan> {
+    let mut kept: Vec<SeenSpan> = Vec::new();
+    let thread_of = candlescope_schema::thread_of;
+    for span in spans {
+        let (seq, seen, _) = &span;
+        let around = kept.last().filter(|(of, outer, _)| thread_of(*of) == thread_of(*seq) && seen.end <= outer.end);
         match around {
-            None => outermost = Some((*seq, seen.end)),
-            Some((outer, _)) => {
+            None => kept.push(span),
+            Some((outer, ..)) => {
                 if let Some((first, last)) = copied.remove(seq) {
-                    let all = copied.entry(outer).or_insert((first, last));
+                    let all = copied.entry(*outer).or_insert((first, last));
                     *all = (first.min(all.0), last.max(all.1));
                 }
             }
         }
     }
+    kept
 }
 
 #[cfg(test)]
@@ -281,7 +280,8 @@ mod tests {
         };
         let spans = [(1, seen(0, 100), None), (2, seen(10, 90), None), (3, seen(100, 200), None)];
         let mut copied = HashMap::from([(1, (5, 8)), (2, (20, 80)), (3, (120, 130))]);
-        join_copies(&spans, &mut copied);
+        let kept: Vec<u64> = outermost(spans.into(), &mut copied).into_iter().map(|(seq, ..)| seq).collect();
+        assert_eq!(kept, [1, 3]);
         assert_eq!(copied, HashMap::from([(1, (5, 80)), (3, (120, 130))]));
     }
 }
