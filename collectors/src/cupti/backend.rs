@@ -24,6 +24,11 @@ pub(super) trait Backend: Send + 'static {
         false
     }
 
+    /// Whether the process has a primary context on more than one device.
+    fn several_devices(&self) -> bool {
+        false
+    }
+
     /// Starts the driver, and makes buffers ready. CUPTI is not attached by it.
     fn start(&mut self, options: &CuptiOptions) -> Result<(), ActivityError>;
     /// Attaches CUPTI as the process's client, if it is detached or attached for another recorder.
@@ -97,6 +102,10 @@ impl Backend for Real {
 
     fn is_gone(&self) -> bool {
         self.driver.is_gone()
+    }
+
+    fn several_devices(&self) -> bool {
+        self.driver.several_devices()
     }
 
     fn start(&mut self, options: &CuptiOptions) -> Result<(), ActivityError> {

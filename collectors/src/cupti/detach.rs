@@ -67,6 +67,7 @@ impl State {
 pub(super) enum Stay {
     EndsContexts,
     LaunchesGraphs,
+    SeveralContexts,
 }
 
 /// The state, for all threads. No method that a launch calls waits or allocates; a copy may wait while
@@ -84,6 +85,9 @@ pub(super) struct Link {
     contexts_end: AtomicBool,
     /// Whether a graph was made or launched while CUPTI was attached.
     graphs: AtomicBool,
+    /// The context of the first followed call, by CUPTI's number; 0 before it. And whether another was seen.
+    context: AtomicU32,
+    several: AtomicBool,
     /// Copies that have begun since CUPTI was attached, and whether those that would begin now wait, because records of
     /// copies are being turned on or off.
     copies: InFlight,
@@ -101,6 +105,8 @@ impl Link {
             on_contexts: InFlight::new(),
             contexts_end: AtomicBool::new(false),
             graphs: AtomicBool::new(false),
+            context: AtomicU32::new(0),
+            several: AtomicBool::new(false),
             copies: InFlight::new(),
             turning: AtomicBool::new(false),
             called: AtomicBool::new(false),
@@ -124,6 +130,8 @@ impl Link {
         self.on_contexts.begin_anew();
         self.copies.begin_anew();
         self.called.store(false, Ordering::Release);
+        // CUPTI numbers contexts anew.
+        self.context.store(0, Ordering::Relaxed);
         self.step(Event::Attach)
     }
 
@@ -243,13 +251,43 @@ impl Link {
         self.graphs.store(false, Ordering::Relaxed);
     }
 
-    /// Why CUPTI stays once it is attached, if it does. A program that ends contexts meanwhile: a context's end on one thread
+    /// A followed call works in the context with this number of CUPTI's. Hot path: one relaxed load where there is one context.
+    #[inline]
+    pub(super) fn in_context(&self, number: u32) {
+        let first = self.context.load(Ordering::Relaxed);
+        if first != number && number != 0 {
+            self.in_another_context(first, number);
+        }
+    }
+
+    #[cold]
+    fn in_another_context(&self, first: u32, number: u32) {
+        let first = match first {
+            0 => self.context.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).err(),
+            first => Some(first),
+        };
+        if first.is_some_and(|first| first != number) {
+            self.sees_several_contexts();
+        }
+    }
+
+    /// The program works in several contexts.
+    pub(super) fn sees_several_contexts(&self) {
+        self.several.store(true, Ordering::Relaxed);
+    }
+
+    /// Why CUPTI stays once it is attached, if it does. A program that works in several contexts: where CUPTI leaves it waits for all of
+    /// them, on the thread of a launch and with the driver locked, and a device that waits for the launch of another, as in a
+    /// collective, never ends (two threads with NCCL on two H200s, CUPTI 13.0, two of two runs with windows). A program that ends contexts meanwhile: a context's end on one thread
     /// and CUPTI's on another must not meet, and how long the next one takes to reach CUPTI is not known. Or one that
     /// launches graphs: to time their nodes CUPTI changes them, and launched after it has left they fail ("unspecified
     /// launch failure" of a decode on an H200, CUPTI 13.0, in two of five runs with windows).
     pub(super) fn must_stay(&self) -> Option<Stay> {
         if self.contexts_end.load(Ordering::Relaxed) {
             return Some(Stay::EndsContexts);
+        }
+        if self.several.load(Ordering::Relaxed) {
+            return Some(Stay::SeveralContexts);
         }
         self.graphs.load(Ordering::Relaxed).then_some(Stay::LaunchesGraphs)
     }
@@ -423,6 +461,22 @@ mod tests {
         link.context_call_ends(ending);
         assert!(link.is_held());
         assert_eq!(link.must_stay(), Some(Stay::EndsContexts), "the next one may come at any moment");
+    }
+
+    #[test]
+    fn several_contexts_hold_it() {
+        let link = Link::new();
+        assert!(link.attached());
+        for number in [0, 7, 7, 0] {
+            link.in_context(number);
+        }
+        assert!(!link.is_held() && link.must_stay().is_none(), "one context, and calls in none");
+        assert!(link.request() && link.step(Event::Begin) && link.step(Event::End) && link.attached());
+        link.in_context(8);
+        assert!(link.must_stay().is_none(), "the same one, which CUPTI calls otherwise now");
+        link.in_context(7);
+        assert!(link.is_held());
+        assert_eq!(link.must_stay(), Some(Stay::SeveralContexts), "one may wait for the other at any moment");
     }
 
     #[test]

@@ -158,9 +158,9 @@ pub(super) fn push_outside_window(span: SpanId) {
     with_lane(|lane| lane.open.push(Open { span: span.0, outside_window: true }));
 }
 
-/// A node of a graph was made by this thread. `graph`: the one that it is part of, if each replay runs it.
+/// A node of a graph was made by this thread.
 #[cold]
-pub(super) fn node_made(node: u64, original: Option<u64>, graph: Option<u32>) {
+pub(super) fn node_made(node: u64, original: Option<u64>) {
     let now = clock().raw();
     let innermost = |lane: &mut Lane| {
         lane.made_node = now;
@@ -169,7 +169,7 @@ pub(super) fn node_made(node: u64, original: Option<u64>, graph: Option<u32>) {
     let open = with_lane(innermost).flatten();
     let mut nodes = NODES.lock().unwrap_or_else(PoisonError::into_inner);
     if nodes.len() < MOST_NODES {
-        nodes.push(GraphNode { node, original, span: open.filter(|span| *span != OUTSIDE_WINDOW), graph });
+        nodes.push(GraphNode { node, original, span: open.filter(|span| *span != OUTSIDE_WINDOW) });
     }
 }
 
@@ -322,21 +322,20 @@ mod tests {
     fn nodes_carry_the_innermost_interval_in_a_window_or_not() {
         let _only = tests_own();
         take_nodes(&mut Vec::new());
-        node_made(1, None, None);
+        node_made(1, None);
         push(SpanId(7));
-        node_made(2, None, Some(1));
+        node_made(2, None);
         push(OUTSIDE_WINDOW);
-        node_made(3, Some(2), Some(2));
+        node_made(3, Some(2));
         pop();
         pop();
         push_outside_window(SpanId(8));
-        node_made(4, None, None);
+        node_made(4, None);
         pop();
         let mut nodes = Vec::new();
         take_nodes(&mut nodes);
         let told: Vec<_> = nodes.iter().map(|n| (n.node, n.original, n.span.map(|s| s.0))).collect();
         assert_eq!(told, [(1, None, None), (2, None, Some(7)), (3, Some(2), None), (4, None, Some(8))]);
-        assert_eq!(nodes.iter().map(|n| n.graph).collect::<Vec<_>>(), [None, Some(1), Some(2), None]);
         take_nodes(&mut nodes);
         assert_eq!(nodes.len(), 4, "once");
     }
@@ -347,7 +346,7 @@ mod tests {
         configure(8);
         let (before, after) =
             (clock().raw(), |correlation| launched(Domain::Driver, 307, correlation, clock().raw(), clock().raw()));
-        node_made(1, None, None);
+        node_made(1, None);
         launched(Domain::Driver, 307, 1, before, clock().raw());
         std::thread::sleep(Duration::from_micros(10));
         after(2);

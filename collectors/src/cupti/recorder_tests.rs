@@ -34,6 +34,7 @@ struct Script {
     now: u64,
     /// The driver has ended.
     is_gone: bool,
+    several_devices: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -87,6 +88,10 @@ impl Backend for Scripted {
 
     fn is_gone(&self) -> bool {
         self.script().is_gone
+    }
+
+    fn several_devices(&self) -> bool {
+        self.script().several_devices
     }
 
     fn start(&mut self, _: &CuptiOptions) -> Result<(), ActivityError> {
@@ -437,6 +442,35 @@ fn where_graphs_are_launched_the_library_stays() {
         recorder.release();
         assert_eq!((library.1.state(), library.launch()), (State::Attached, 0));
         assert_eq!(recorder.describe()["cupti_detaches"], false);
+    });
+}
+
+#[test]
+fn where_several_devices_are_worked_on_the_library_stays() {
+    alone(|| {
+        // Known from the driver before the first window's end.
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
+        recorder.enable().expect("enabled");
+        library.script().several_devices = true;
+        recorder.disable().expect("disabled");
+        recorder.release();
+        assert_eq!((library.1.state(), library.launch()), (State::Attached, 0));
+        assert_eq!(recorder.describe()["cupti_detaches"], false);
+    });
+    alone(|| {
+        // A thread launches on a second one after the request.
+        let (library, mut recorder) = recorder(Correlate::Callbacks);
+        recorder.enable().expect("enabled");
+        library.1.in_context(1);
+        recorder.disable().expect("disabled");
+        recorder.release();
+        assert!(!library.1.is_held());
+        library.1.in_context(2);
+        assert_eq!((library.1.state(), library.1.is_held()), (State::Requested, true));
+        recorder.enable().expect("the next window");
+        recorder.disable().expect("disabled");
+        recorder.release();
+        assert_eq!((library.1.state(), library.launch()), (State::Attached, 0));
     });
 }
 

@@ -84,10 +84,16 @@ impl<B: Backend> KernelRecorder<B> {
         if self.recording || !self.detaches || !self.is_attached() || !self.turn_copies(false, Duration::ZERO) {
             return;
         }
+        if self.backend.several_devices() {
+            self.backend.link().sees_several_contexts();
+        }
         if let Some(stay) = self.backend.link().must_stay() {
             self.detaches = false;
             let what = match stay {
                 Stay::EndsContexts => "ends CUDA contexts while kernels are recorded",
+                Stay::SeveralContexts => {
+                    "works on several devices, which can wait for each other for ever while CUPTI leaves"
+                }
                 Stay::LaunchesGraphs => "launches CUDA graphs, which fail once CUPTI has left",
             };
             let message = format!(

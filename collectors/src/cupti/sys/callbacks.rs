@@ -146,9 +146,7 @@ unsafe fn on_node(inside: *mut c_void, cbid: u32, data: *const c_void) {
     let is_copy = cbid == NODE_CLONED;
     let original = if is_copy { number(graph.original_node) } else { None };
     if let Some(node) = number(graph.node).filter(|_| original.is_some() == is_copy) {
-        // How many kernels a graph has is not known: on an H200 (CUPTI 13.0) three times as many nodes were told to be
-        // kernels as ran in a replay.
-        let _ = catch_unwind(|| lanes::node_made(node, original, None));
+        let _ = catch_unwind(|| lanes::node_made(node, original));
     }
 }
 
@@ -184,6 +182,7 @@ pub(super) unsafe extern "C" fn called(inside: *mut c_void, domain: u32, cbid: u
             return;
         }
     }
+    LINK.in_context(data.context_uid);
     let now = lanes::clock().raw();
     if copies(domain, cbid) {
         let around = lanes::copying(Began::NONE);
@@ -493,12 +492,8 @@ mod tests {
         lanes::take_nodes(&mut nodes);
         let of_graph = |node: u64| (4 << 32) + node;
         assert!(nodes.iter().all(|node| node.span == Some(candlescope_core::SpanId(5))));
-        let told: Vec<_> = nodes.iter().map(|n| (n.node, n.original, n.graph)).collect();
-        let expected = [
-            (of_graph(1_001), None, None),
-            (of_graph(1_002), Some(of_graph(1_001)), None),
-            (of_graph(1_007), None, None),
-        ];
+        let told: Vec<_> = nodes.iter().map(|n| (n.node, n.original)).collect();
+        let expected = [(of_graph(1_001), None), (of_graph(1_002), Some(of_graph(1_001))), (of_graph(1_007), None)];
         assert_eq!(told, expected);
     }
 }

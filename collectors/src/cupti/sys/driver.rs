@@ -25,6 +25,8 @@ pub(in super::super) struct Driver {
     device_count: unsafe extern "C" fn(*mut i32) -> u32,
     device: unsafe extern "C" fn(*mut i32, i32) -> u32,
     uuid: unsafe extern "C" fn(*mut [u8; 16], i32) -> u32,
+    /// Not in drivers before CUDA 7.
+    primary_context: Option<unsafe extern "C" fn(i32, *mut u32, *mut i32) -> u32>,
     error_string: unsafe extern "C" fn(u32, *mut *const c_char) -> u32,
 }
 
@@ -54,6 +56,7 @@ impl Driver {
                 uuid: super::symbol(&library, "cuDeviceGetUuid_v2")
                     .or_else(|_| super::symbol(&library, "cuDeviceGetUuid"))
                     .map_err(lacks)?,
+                primary_context: super::symbol(&library, "cuDevicePrimaryCtxGetState").ok(),
                 error_string: super::symbol(&library, "cuGetErrorString").map_err(lacks)?,
             }
         };
@@ -74,6 +77,23 @@ impl Driver {
         let mut count = 0;
         // SAFETY: the pointer is valid for one `int`; a driver that has ended fails without doing anything.
         (unsafe { (self.device_count)(&mut count) }) == DEINITIALISED
+    }
+
+    /// Whether more than one device has a primary context in this process.
+    pub(in super::super) fn several_devices(&self) -> bool {
+        let (Some(state), mut count) = (self.primary_context, 0) else { return false };
+        // SAFETY: the pointer is valid for one `int`.
+        if unsafe { (self.device_count)(&mut count) } != 0 {
+            return false;
+        }
+        let is_active = |ordinal: &i32| {
+            let (mut device, mut flags, mut active) = (0, 0, 0);
+            // SAFETY: the pointers are valid for one value each; an unknown number is refused.
+            let known =
+                unsafe { (self.device)(&mut device, *ordinal) == 0 && state(device, &mut flags, &mut active) == 0 };
+            known && active != 0
+        };
+        (0..count).filter(is_active).nth(1).is_some()
     }
 
     /// Starts the driver, which happens only once however often this is called, and checks that there is a GPU. In a program that is
