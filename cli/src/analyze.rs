@@ -48,6 +48,9 @@ pub(crate) struct AnalyzeArgs {
     /// Let steps of the warm-up count
     #[arg(long)]
     with_warmup: bool,
+    /// Take each thread of the run that runs marked phases for a rank: a program with a thread a device
+    #[arg(long, conflicts_with_all = ["full", "top", "launch_overhead", "with_warmup", "what_if", "unobserved", "peaks"])]
+    by_thread: bool,
     /// Simulate a typical step with changes: graph, eager, kernel=REGEX×f, path=PATH×f, fuse=PATH, bits=16|8|4, host×f,
     /// clock=f, batch=n; joined by + to have several at once. Each --what-if is a scenario of its own
     #[arg(long = "what-if", value_name = "CHANGES", value_parser = changes)]
@@ -108,8 +111,11 @@ pub(crate) fn run(args: &AnalyzeArgs) -> Result<()> {
     if let Some(option) = args.full.given() {
         bail!("{option} is about a run that is still to be made: give --full MODEL in place of runs, or leave it out");
     }
+    if args.by_thread && args.runs.len() != 1 {
+        bail!("--by-thread is about one run: its threads are ranks");
+    }
     if let [folder] = &args.runs[..]
-        && let Some(ranks) = crate::ranks::ranks_in(folder, &limits)?
+        && let Some(ranks) = crate::ranks::ranks_in(folder, &limits, args.by_thread)?
     {
         return crate::ranks::analyzed(&ranks, args.json);
     }

@@ -65,6 +65,10 @@ pub(crate) struct ReportArgs {
     /// Rows of the operator table on the terminal
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 15)]
     pub(crate) top: usize,
+    /// Take each thread of the run that runs marked phases for a rank, and say what they do with each other, in ranks.html
+    /// and ranks.json: a program with a thread a device
+    #[arg(long, conflicts_with_all = ["request", "nsys", "price_per_hour", "top"])]
+    pub(crate) by_thread: bool,
     /// Print metrics.json on standard output instead of text
     #[arg(long)]
     pub(crate) json: bool,
@@ -88,6 +92,9 @@ pub(crate) struct ExportArgs {
     /// Of `stacks`, time off the CPU in place of time on it
     #[arg(long)]
     pub(crate) off_cpu: bool,
+    /// Take each thread of the run that runs marked phases for a rank: a program with a thread a device
+    #[arg(long)]
+    pub(crate) by_thread: bool,
     /// Collector that `otlp` sends to [default: what OTEL_EXPORTER_OTLP_ENDPOINT says, or http://localhost:4318]
     #[arg(long, value_name = "URL")]
     pub(crate) endpoint: Option<String>,
@@ -99,7 +106,16 @@ pub(crate) struct ExportArgs {
 impl ExportArgs {
     /// An export to its usual place, without options.
     pub(crate) const fn of(format: ExportFormat, run: PathBuf) -> Self {
-        Self { format, run, out: None, limits: Vec::new(), off_cpu: false, endpoint: None, json: false }
+        Self {
+            format,
+            run,
+            out: None,
+            limits: Vec::new(),
+            off_cpu: false,
+            by_thread: false,
+            endpoint: None,
+            json: false,
+        }
     }
 }
 

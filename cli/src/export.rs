@@ -29,7 +29,7 @@ type Writer = fn(&mut BufWriter<File>, &RunManifest, &mut Batches<'_>) -> std::i
 
 pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     let limits = limits(&args.limits)?;
-    if let Some(ranks) = crate::ranks::ranks_in(&args.run, &limits)? {
+    if let Some(ranks) = crate::ranks::ranks_in(&args.run, &limits, args.by_thread)? {
         return of_ranks::export(args, &ranks);
     }
     let run = Run::open_within(&args.run, limits)?;

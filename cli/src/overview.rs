@@ -65,10 +65,10 @@ pub(crate) fn run(args: &OverviewArgs) -> Result<()> {
 /// Of what is no run: what it is, or why it is nothing.
 fn of_folder(dir: &Path, error: OpenError, limits: &ReadLimits, json: bool) -> Result<()> {
     let found = match &error {
-        OpenError::DirectoryOfRuns { count, first, .. } => match crate::ranks::ranks_in(dir, limits)? {
+        OpenError::DirectoryOfRuns { count, first, .. } => match crate::ranks::ranks_in(dir, limits, false)? {
             Some(ranks) => {
                 let found = candlescope_ranks::document(&candlescope_ranks::analyse(&ranks)).conclusion;
-                FolderOverview::of(dir, FolderOf::Ranks(ranks.runs().len(), ranks.runs()[0].dir(), &found))
+                FolderOverview::of(dir, FolderOf::Ranks(ranks.all().len(), ranks.all()[0].run().dir(), &found))
             }
             None => FolderOverview::of(dir, FolderOf::Runs(*count, first)),
         },

@@ -12,8 +12,11 @@ use std::path::Path;
 const PAGE: &str = "ranks.html";
 const JSON: &str = "ranks.json";
 
-/// The ranks whose runs are in a folder, if it is one of these.
-pub(crate) fn ranks_in(dir: &Path, limits: &ReadLimits) -> Result<Option<Ranks>> {
+/// The ranks whose runs are in a folder, if it is one of these; with `by_thread` the threads of a run.
+pub(crate) fn ranks_in(dir: &Path, limits: &ReadLimits, by_thread: bool) -> Result<Option<Ranks>> {
+    if by_thread {
+        return Ok(Some(Ranks::of_threads(dir, limits)?));
+    }
     match Run::open_within(dir, limits.clone()) {
         Err(OpenError::DirectoryOfRuns { .. }) => match Ranks::open(dir, limits) {
             Ok(ranks) => Ok(Some(ranks)),
@@ -36,10 +39,15 @@ pub(crate) fn tell(analysis: &RankAnalysis, json: bool) -> Result<()> {
 /// The same for `analyze`.
 pub(crate) fn analyzed(ranks: &Ranks, json: bool) -> Result<()> {
     tell(&analyse(ranks), json)?;
-    if !json {
-        let first = ranks.runs()[0].dir().display().to_string();
-        note(&format!("note: each rank is a run as well: `candlescope analyze {first}` says what is in it"));
+    if json {
+        return Ok(());
     }
+    let first = &ranks.all()[0];
+    let run = first.run().dir().display();
+    note(&match first.thread() {
+        None => format!("note: each rank is a run as well: `candlescope analyze {run}` says what is in it"),
+        Some(_) => format!("note: `candlescope analyze {run}` says what all threads together do"),
+    });
     Ok(())
 }
 

@@ -20,7 +20,7 @@ const MOST_BYTES: u64 = 64 << 20;
 
 pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     let limits = limits(&args.limits)?;
-    if let Some(ranks) = crate::ranks::ranks_in(&args.run, &limits)? {
+    if let Some(ranks) = crate::ranks::ranks_in(&args.run, &limits, args.by_thread)? {
         return crate::ranks::reported(&ranks, &args.run, args.out.as_deref(), args.json);
     }
     let price = crate::price::price_of(args.price_per_hour)?;

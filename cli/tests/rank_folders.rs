@@ -77,3 +77,15 @@ fn files_of_ranks_that_are_damaged_are_named() {
         assert!(text.contains(message), "`{message}` is not in\n{text}");
     }
 }
+
+#[test]
+fn a_rank_that_cannot_be_read_is_named_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    write_ranks(dir.path(), &MadeRanks { slower: vec![1.0, 1.2, 1.0], steps: 12, ..MadeRanks::default() }.make());
+    let folder = dir.path().to_str().unwrap();
+    // Without a description a run says no rank, and its files are not opened.
+    std::fs::write(dir.path().join("rank-2/run.json"), "{").unwrap();
+    let told = json(&ok(&["analyze", folder, "--json"]));
+    hold_against_schemas(&serde_json::json!({ "analyze-ranks": [&told] }), false);
+    assert_eq!((&told["missing"], told["ranks"].as_array().unwrap().len()), (&serde_json::json!([2]), 2), "{told}");
+}

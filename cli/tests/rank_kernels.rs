@@ -4,7 +4,7 @@
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use candlescope_core::KernelKind;
-use candlescope_testkit::ranks::{ALL_REDUCE, ENDS_APART_NS, MadeRank, MadeRanks};
+use candlescope_testkit::ranks::{ALL_REDUCE, ENDS_APART_NS, MadeRank, MadeRanks, as_threads};
 use common::*;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -120,4 +120,47 @@ fn kineto_of_ranks_is_refused_where_one_has_no_kernels() {
     let said = fails(&["export", "kineto", dir.path().to_str().unwrap()]);
     assert!(said.contains("rank-1` has no recorded kernels") && said.contains("--cupti"), "{said}");
     assert!(!dir.path().join("kineto").exists());
+}
+
+#[test]
+fn threads_of_a_run_are_ranks_where_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = MadeRanks { steps: 12, ..MadeRanks::default() }.make();
+    let (batch, manifest) = as_threads(&made);
+    write_ranks(dir.path(), &[MadeRank { batch, manifest, truth: made[0].truth }]);
+    let run_dir = dir.path().join("rank-0");
+    let run = run_dir.to_str().unwrap();
+    let told = json(&ok(&["analyze", run, "--by-thread", "--json"]));
+    hold_against_schemas(&json!({ "analyze-ranks": [&told] }), false);
+    assert_eq!((&told["world_size"], &told["steps"], &told["findings"][0]["rank"]), (&2.into(), &12.into(), &1.into()));
+    assert_eq!(told["ranks"][1]["thread"], "rank-1", "{told}");
+    let text = ok(&["report", run, "--by-thread"]);
+    assert!(text.contains("rank 1 (rank-1)") && text.contains("`straggler_rank`"), "{text}");
+    assert_eq!(json(&std::fs::read_to_string(run_dir.join("ranks.json")).unwrap()), told);
+    // Without it, it is the run that it was.
+    assert_eq!(json(&ok(&["analyze", run, "--json"]))["runs"].as_array().unwrap().len(), 1);
+
+    // A file a rank, in which no kernel is twice; numbers of steps are each rank's own.
+    let all: usize = made.iter().map(|made| made.batch.kernels.len()).sum();
+    let kineto = json(&ok(&["export", "kineto", run, "--by-thread", "--json"]));
+    assert_eq!((&kineto["ranks"], &kineto["kernels"]), (&2.into(), &all.into()), "{kineto}");
+    let traces =
+        [0, 1].map(|rank| json(&std::fs::read_to_string(run_dir.join(format!("kineto/rank{rank}.json"))).unwrap()));
+    for (rank, (trace, made)) in traces.iter().zip(&made).enumerate() {
+        let events = trace["traceEvents"].as_array().unwrap();
+        let on_device = events.iter().filter(|event| event["cat"] == "kernel").count();
+        assert_eq!((&trace["distributedInfo"]["rank"], on_device), (&rank.into(), kernels(made)), "{rank}");
+    }
+    let trace = json(&ok(&["export", "perfetto", run, "--by-thread", "--json"]));
+    assert_eq!((&trace["ranks"], &trace["kernels"]), (&2.into(), &all.into()), "{trace}");
+    assert!(fails(&["export", "chrome", run, "--by-thread"]).contains("leave out --by-thread"));
+
+    // One run has one thread only, and two runs have no threads together.
+    let again = dir.path().join("again");
+    let [one, two] = [run, again.to_str().unwrap()];
+    write_ranks(&again, &made[..1]);
+    let said = fails(&["analyze", again.join("rank-0").to_str().unwrap(), "--by-thread"]);
+    assert!(said.contains("has marked phases on 1 thread: ranks are 2 to 64 threads"), "{said}");
+    assert!(fails(&["analyze", one, two, "--by-thread"]).contains("--by-thread is about one run"));
+    assert!(fails(&["analyze", run, "--by-thread", "--what-if", "graph"]).contains("cannot be used with"));
 }

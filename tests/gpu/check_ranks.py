@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks what `candlescope analyze FOLDER --json` says of two ranks, which it reads from standard input.
 
-    check_ranks.py [--slow none|0|1] [--share 0.2] [--source kernels] [--steps 30] [--bus LEAST]
+    check_ranks.py [--slow none|0|1] [--share 0.2] [--source kernels] [--steps 30] [--ends-us 50] [--bus LEAST]
 
 The slow rank is named and no other, and without one none is; the other rank waits for it about as long as it makes a step longer;
 all-reduces are matched, waiting and transfer are told apart, transfers are shown as exposed or hidden, and large ones reach a share of
@@ -19,6 +19,7 @@ def main() -> int:
     options.add_argument("--share", type=float, default=0.2, help="by which a step is longer for the slow rank")
     options.add_argument("--source", default="kernels", help="where collectives have to be seen")
     options.add_argument("--steps", type=int, default=30, help="the fewest judged steps")
+    options.add_argument("--ends-us", type=float, default=50.0, help="how far the ends of one collective may lie apart, by kernels")
     options.add_argument("--bus", type=float, help="the least share of the link that large all-reduces reach")
     options = options.parse_args()
     said = json.load(sys.stdin)
@@ -34,6 +35,12 @@ def main() -> int:
     check(f"collectives by {said['source']}, {said['matched']} matched", said["source"] == options.source and said["matched"] > 0)
     check(f"{said['steps']} steps of {said['phase']} judged, {said['odd_steps']} odd", said["steps"] >= options.steps and said["phase"] == "decode")
     check("nothing is damaged", not said["damage"])
+    clocks = said["clocks"]
+    ends = clocks["ends_apart_ns"]
+    check(
+        f"clocks by {clocks['by']}, ends of one collective within {(ends or 0) / 1e3:.1f} us of each other",
+        clocks["agrees"] and ends is not None and (options.source != "kernels" or ends <= options.ends_us * 1e3),
+    )
     us = lambda rank, key: rank[key] / 1e3
     for rank in ranks:
         waiting, transfer = us(rank, "waiting_ns"), us(rank, "transfer_ns")

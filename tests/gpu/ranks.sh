@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A Llama of the shape of 8B split over two GPUs (candle and NCCL, a process each): ranks of one run. Whether both compute the same, what
-# recording costs, with kernels and without, whether a rank that is slow on purpose is named and no other, whether both devices and every
-# layer are in the runs, what the link carries, and kernels beside HolisticTraceAnalysis and Nsight Systems.
+# A Llama of the shape of 8B split over two GPUs (candle and NCCL, a process each, and a thread each): ranks of one run. Whether both compute
+# the same, what recording costs, with kernels and without, whether a rank that is slow on purpose is named and no other, whether both devices
+# and every layer are in the runs, what the link carries, and kernels beside HolisticTraceAnalysis and Nsight Systems.
 # Usage: tests/gpu/ranks.sh
 #   TP       the program (cargo build -p candlescope-bench --features nccl --bin tensor_parallel; NCCL's library where the linker looks)
 #   CANDLESCOPE_BINARY  the command (default: target/debug/candlescope)
@@ -10,7 +10,7 @@
 #   STARTS   starts with each of no slow rank, rank 0 and rank 1 (3); SHARE by which a step is longer then (0.2)
 #   NSYS     Nsight Systems (default: the one on the PATH; without one it is not compared with)
 #   CANDLESCOPE_HTA_PYTHON  a Python that has HolisticTraceAnalysis (default: python3, if it does; else it is not compared with)
-#   PARTS    which of: costs starts contents hta nsight
+#   PARTS    which of: costs starts contents hta nsight threads
 # Its status is 0 if all checks hold; each that does not is printed with WRONG.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,7 +24,7 @@ nsys=${NSYS:-$(command -v nsys || true)}
 # A program that uses NVLink multicast can put the GPUs of a shared host out of service.
 export NCCL_NVLS_ENABLE=0
 failed=0
-part() { [[ " ${PARTS:-costs starts contents hta nsight} " == *" $1 "* ]]; }
+part() { [[ " ${PARTS:-costs starts contents hta nsight threads} " == *" $1 "* ]]; }
 wrong() { echo "  WRONG $*"; failed=1; }
 
 both() { # OPTIONS…: a process a rank; with {} for the rank in them. Its status says whether both ended well
@@ -52,7 +52,7 @@ gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader | wc -l)
 [ "$gpus" -ge 2 ] || { echo "ranks.sh: wants two GPUs, there are $gpus: tests/gpu/ranks_one_gpu.sh wants one"; exit 2; }
 for file in "$tp" "$cs"; do [ -x "$file" ] || { echo "ranks.sh: there is no $file"; exit 2; }; done
 mkdir -p "$out"
-rm -rf "${out:?}"/{plain,host,kernels,slow,nsys}-* "${out:?}/one.txt"
+rm -rf "${out:?}"/{plain,host,kernels,slow,nsys,threads}-* "${out:?}/one.txt"
 
 if part costs; then
   echo "-- one GPU"
@@ -109,6 +109,8 @@ if part contents; then
                 CAST(sum(CASE WHEN path LIKE '%block%' THEN gpu_dur_ns ELSE 0 END) AS DOUBLE) / sum(gpu_dur_ns)
                 FROM kernels WHERE kind = 'kernel' AND phase = 'decode' GROUP BY rank ORDER BY rank" "$even")
   holds "layers of $told ranks" "$told == 2"
+  marked=$(ask "SELECT count(*) FROM (SELECT rank FROM steps WHERE gpu_source = 'event' GROUP BY rank HAVING count(*) >= 30)" "$even")
+  holds "steps of ${marked:-0} ranks have marks on their device" "${marked:-0} == 2"
   ranks=$(ask "SELECT count(DISTINCT rank) FROM kernels WHERE name LIKE 'nccl%'" "$even")
   holds "kernels of NCCL on $ranks ranks" "${ranks:-0} == 2"
   ask "SELECT name, count(*) FROM kernels WHERE name LIKE 'nccl%' GROUP BY name ORDER BY name" "$even" | sed 's/^/        /'
@@ -135,6 +137,43 @@ if part nsight; then
     "$here/nsight_totals.py" "$even" "$out/nsys-0.sqlite" "$out/nsys-1.sqlite" || wrong "Nsight Systems saw other times"
   else
     echo "-- no Nsight Systems: not compared"
+  fi
+fi
+if part threads; then
+  echo "-- one process, a thread a GPU"
+  by_thread() { # NAME OPTIONS…
+    local meet name=$1
+    shift
+    meet=$(mktemp -u)
+    "$tp" --threads 2 --meet "$meet" --out "$out/threads-$name" --tokens 60 "$@" | tee "$out/threads-$name.txt" || wrong "it ended with an error"
+    rm -f "$meet"
+  }
+  for slow in none 0 1; do
+    echo "-- threads, slow: $slow"
+    options=()
+    [ $slow = none ] || options=(--slow-rank "$slow" --slow-share "$share")
+    by_thread $slow --kernels 1000 "${options[@]}"
+    "$cs" analyze "$out/threads-$slow" --by-thread --json >"$out/threads-$slow.json" || wrong "analyze ended with an error"
+    "$here/check_ranks.py" --slow "$slow" --share "$share" --bus 0.3 <"$out/threads-$slow.json" || failed=1
+  done
+  run=$out/threads-none
+  "$cs" analyze "$run" --by-thread || wrong "analyze ended with an error"
+  tokens=$(sed -n 's/.*last token //p' "$out"/threads-*.txt | sort -u)
+  holds "all threads end with one token: $(echo $tokens)" "$(echo "$tokens" | wc -w) == 1"
+  told=0
+  while IFS=, read -r device threads kernels named layers; do
+    told=$((told + 1))
+    holds "$device: $kernels kernels of decode, of $threads thread; with a path $named of their time, in a layer $layers" \
+      "$threads == 1 && $named >= 0.99 && $layers >= 0.85"
+  done < <(ask "SELECT k.device, count(DISTINCT s.thread), count(*), CAST(sum(CASE WHEN k.path IS NULL THEN 0 ELSE k.gpu_dur_ns END) AS DOUBLE) / sum(k.gpu_dur_ns),
+                CAST(sum(CASE WHEN k.path LIKE '%block%' THEN k.gpu_dur_ns ELSE 0 END) AS DOUBLE) / sum(k.gpu_dur_ns)
+                FROM kernels k JOIN steps s ON s.step = k.step WHERE k.kind = 'kernel' AND k.phase = 'decode' GROUP BY k.device ORDER BY k.device" "$run")
+  holds "layers on $told devices" "$told == 2"
+  marked=$(ask "SELECT count(*) FROM (SELECT thread FROM steps WHERE gpu_source = 'event' GROUP BY thread HAVING count(*) >= 30)" "$run")
+  holds "steps of ${marked:-0} threads have marks on their device" "${marked:-0} == 2"
+  python=${CANDLESCOPE_HTA_PYTHON:-python3}
+  if "$python" -c 'import hta' 2>/dev/null; then
+    CANDLESCOPE_HTA_PYTHON=$python "$root/tests/peers/hta_ranks.sh" "$run" --by-thread 2>&1 | tail -5 || wrong "HTA says other times"
   fi
 fi
 if [ $failed = 0 ]; then echo "all checks hold"; else echo "some checks do not hold"; fi

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Two ranks that share one GPU and sum through the host: what can be seen of ranks where there is no second one. Whether a rank that is
+# Two ranks that share one GPU and sum through the host, as processes and as threads of one: what can be seen of ranks where there is no
+# second GPU. Whether a rank that is
 # slow on purpose is named and no other, and whether kernels of both are in the runs by layers. The ranks take turns on the device, so
 # this says nothing of NCCL, of links, or of what two devices do at once: tests/gpu/ranks.sh does.
 # Usage: tests/gpu/ranks_one_gpu.sh
@@ -26,7 +27,7 @@ wrong() { echo "  WRONG $*"; failed=1; }
 for file in "$tp" "$cs"; do [ -x "$file" ] || { echo "ranks_one_gpu.sh: there is no $file"; exit 2; }; done
 [ "$device" = cpu ] || nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 mkdir -p "$out"
-rm -rf "${out:?}"/kernels-*
+rm -rf "${out:?}"/{kernels,threads}-*
 
 both() { # NAME OPTIONS…
   local name=$1 meet pids=() rank
@@ -38,6 +39,14 @@ both() { # NAME OPTIONS…
     pids+=($!)
   done
   for pid in "${pids[@]}"; do wait "$pid" || wrong "a rank ended with an error"; done
+  rm -f "$meet".*
+}
+threads() { # NAME OPTIONS…: one process
+  local name=$1 meet
+  shift
+  meet=$(mktemp -u)
+  "$tp" --threads 2 --meet "$meet" --device "$device" --host-collectives --shape "$shape" --layers "$layers" --exchange 0 --tokens 60 \
+    --out "$out/$name" "$@" || wrong "it ended with an error"
   rm -f "$meet".*
 }
 ask() { "$cs" query "$1" "$2" --format csv | tail -n +2; }
@@ -58,7 +67,30 @@ for kernels in 0 1000; do
     done
   done
 done
+for kernels in 0 1000; do
+  [ "$device" != cpu ] || [ $kernels = 0 ] || continue
+  for slow in none 0 1; do
+    echo "-- threads, kernels: $kernels, slow: $slow"
+    options=(--kernels $kernels)
+    [ $slow = none ] || options+=(--slow-rank "$slow" --slow-share "$share")
+    name=threads-$kernels-slow-$slow
+    threads "$name" "${options[@]}"
+    "$cs" analyze "$out/$name" --by-thread --json >"$out/$name.json" || wrong "analyze ended with an error"
+    "$here/check_ranks.py" --slow "$slow" --share "$share" --source $source <"$out/$name.json" || failed=1
+  done
+done
 if [ "$device" != cpu ]; then
+  with=$out/threads-1000-slow-none
+  told=0
+  while IFS=, read -r thread kernels named layers; do
+    told=$((told + 1))
+    holds "$thread: $kernels kernels of decode; with a path $named of their time, in a layer $layers" "$named >= 0.99 && $layers >= 0.8"
+  done < <(ask "SELECT s.thread, count(*), CAST(sum(CASE WHEN k.path IS NULL THEN 0 ELSE k.gpu_dur_ns END) AS DOUBLE) / sum(k.gpu_dur_ns),
+                CAST(sum(CASE WHEN k.path LIKE '%block%' THEN k.gpu_dur_ns ELSE 0 END) AS DOUBLE) / sum(k.gpu_dur_ns)
+                FROM kernels k JOIN steps s ON s.step = k.step WHERE k.kind = 'kernel' AND k.phase = 'decode' GROUP BY s.thread ORDER BY s.thread" "$with")
+  holds "layers of $told threads" "$told == 2"
+  "$cs" export kineto "$with" --by-thread >/dev/null && [ -s "$with/kineto/rank1.json" ] && echo "  ok    traces of PyTorch's form" ||
+    wrong "no traces of PyTorch's form"
   with=$out/kernels-1000-slow-none-1
   told=0
   while IFS=, read -r rank devices kernels named layers; do

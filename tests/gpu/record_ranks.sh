@@ -1,30 +1,60 @@
 #!/usr/bin/env bash
 # `candlescope record` on two GPUs: two ranks of PyTorch and NCCL as one run of two ranks, one of them slow on purpose; a process with a thread
-# a GPU. A minute of two GPUs.
+# a GPU. A minute of two GPUs. Its status is 0 if all checks hold; each that does not is printed with WRONG.
 # Usage: tests/gpu/record_ranks.sh
 #   CANDLESCOPE_BINARY         the command (default: target/debug/candlescope)
 #   CANDLESCOPE_INJECT_LIBRARY the library (default: beside it)
 #   OUT                        folder for runs (default: target/bench/record-ranks)
+#   STARTS                     how often both are started again, to see that none crashes as it begins (10)
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cs=${CANDLESCOPE_BINARY:-$root/target/debug/candlescope}
 out=${OUT:-$root/target/bench/record-ranks}
 mkdir -p "$out"
+rm -rf "${out:?}"/{slow,start,ranks}-* "${out:?}/threads"
+failed=0
+wrong() { echo "  WRONG $*"; failed=1; }
 nvidia-smi --query-gpu=index,name,driver_version --format=csv,noheader
 ranks() { python3 -W ignore -m torch.distributed.run --nproc_per_node 2 "$here/record_ranks.py" ranks "$@"; }
 export OMP_NUM_THREADS=1 NCCL_NVLS_ENABLE=0
 echo "-- two ranks, plain"
 ranks 2>&1 | grep RESULT
+[ "${PIPESTATUS[0]}" = 0 ] || wrong "the program ended with an error"
 for slow in none 1; do
   echo "-- two ranks, slow: $slow"
   options=()
   [ "$slow" = none ] || options=(--slow "$slow")
   "$cs" record --follow-forks --out "$out/slow-$slow" -- python3 -W ignore -m torch.distributed.run --nproc_per_node 2 "$here/record_ranks.py" ranks "${options[@]}" 2>&1 |
     grep -v "^\*\|OMP_NUM"
-  "$cs" analyze "$out/slow-$slow"
+  [ "${PIPESTATUS[0]}" = 0 ] || wrong "record ended with an error"
+  "$cs" analyze "$out/slow-$slow" || wrong "analyze ended with an error"
+  "$cs" analyze "$out/slow-$slow" --json | "$here/check_ranks.py" --slow "$slow" || failed=1
 done
 echo "-- a thread a GPU"
-"$cs" record --out "$out/threads" -- python3 -W ignore "$here/record_ranks.py" threads 2>&1
-"$cs" query "SELECT device, count(*) AS kernels, count(DISTINCT step) AS steps, sum(CASE WHEN path IS NULL THEN 1 ELSE 0 END) AS without_interval FROM kernels WHERE kind = 'kernel' GROUP BY device ORDER BY device" "$out/threads"
-"$cs" query "SELECT device, phase, median(k) AS kernels FROM (SELECT device, phase, step, count(*) AS k FROM kernels WHERE kind = 'kernel' GROUP BY 1, 2, 3) GROUP BY 1, 2 ORDER BY 1, 2" "$out/threads"
+"$cs" record --out "$out/threads" -- python3 -W ignore "$here/record_ranks.py" threads 2>&1 || wrong "record ended with an error"
+ask() { "$cs" query "$1" "$out/threads" --format csv | tail -n +2; }
+told=0
+while IFS=, read -r device kernels threads without; do
+  told=$((told + 1))
+  echo "  $device: $kernels kernels of $threads thread, $without without an interval"
+  [ "$threads" = 1 ] && [ "$without" = 0 ] && [ "$kernels" -ge 1000 ] || wrong "$device"
+done < <(ask "SELECT k.device, count(*), count(DISTINCT s.thread), sum(CASE WHEN k.path IS NULL THEN 1 ELSE 0 END)
+              FROM kernels k LEFT JOIN steps s ON s.step = k.step WHERE k.kind = 'kernel' GROUP BY k.device ORDER BY k.device")
+[ $told = 2 ] || wrong "kernels of $told devices"
+same=$(ask "SELECT count(DISTINCT kernels) FROM (SELECT device, median(k) AS kernels FROM (SELECT device, step, count(*) AS k FROM kernels
+            WHERE kind = 'kernel' AND phase = 'decode' GROUP BY 1, 2) AS steps GROUP BY 1) AS devices")
+[ "$same" = 1 ] || wrong "steps of the two devices have different numbers of kernels"
+"$cs" analyze "$out/threads" --by-thread || wrong "analyze --by-thread ended with an error"
+echo "-- ${STARTS:-10} starts of a thread a GPU, and as many of two ranks"
+crashed=0
+for start in $(seq "${STARTS:-10}"); do
+  "$cs" record --out "$out/start-$start" -- python3 -W ignore "$here/record_ranks.py" threads --steps 5 >/dev/null 2>"$out/start-$start.txt" ||
+    { crashed=$((crashed + 1)); tail -3 "$out/start-$start.txt"; }
+  "$cs" record --follow-forks --out "$out/ranks-$start" -- python3 -W ignore -m torch.distributed.run --nproc_per_node 2 \
+    "$here/record_ranks.py" ranks --steps 5 >/dev/null 2>"$out/ranks-$start.txt" || { crashed=$((crashed + 1)); tail -3 "$out/ranks-$start.txt"; }
+done
+echo "  $crashed of $((2 * ${STARTS:-10})) ended with an error"
+[ $crashed = 0 ] || wrong "programs ended with an error"
+if [ $failed = 0 ]; then echo "all checks hold"; else echo "some checks do not hold"; fi
+exit $failed

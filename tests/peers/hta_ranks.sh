@@ -2,6 +2,7 @@
 # Opens the runs of several ranks with HolisticTraceAnalysis, and compares its time of NCCL's kernels on each rank with ours, within 0.1 %:
 #
 #     tests/peers/hta_ranks.sh FOLDER
+#     tests/peers/hta_ranks.sh RUN --by-thread
 #
 # HTA is installed as by hta.sh, unless CANDLESCOPE_HTA_PYTHON names a Python that has it. Its sums by name are compared: its breakdown
 # by type leaves out the fractions of a microsecond of each interval, which is some tenths of a percent of short kernels.
@@ -17,16 +18,21 @@ if ! "$python" -c 'import hta' 2>/dev/null; then
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$candlescope" export kineto "$1" --out "$work/traces"
-"$candlescope" query "SELECT rank, sum(gpu_dur_ns) / 1e3 AS us FROM kernels WHERE name LIKE 'nccl%' GROUP BY rank ORDER BY rank" "$1" \
-    --json >"$work/ours.json"
-HTA_DISABLE_NS_ROUNDING=1 "$python" - "$work/traces" "$work/ours.json" <<'P'
+"$candlescope" export kineto "$1" ${2:-} --out "$work/traces"
+"$candlescope" analyze "$1" ${2:-} --json >"$work/ranks.json"
+of=rank
+[ "${2:-}" != --by-thread ] || of=thread
+"$candlescope" query "SELECT s.$of AS of, sum(k.gpu_dur_ns) / 1e3 AS us FROM kernels k JOIN steps s ON s.run = k.run AND s.step = k.step
+    WHERE k.name LIKE 'nccl%' GROUP BY s.$of" "$1" --json >"$work/ours.json"
+HTA_DISABLE_NS_ROUNDING=1 "$python" - "$work/traces" "$work/ours.json" "$work/ranks.json" <<'P'
 import json, sys, warnings
 
 warnings.filterwarnings("ignore")
 from hta.trace_analysis import TraceAnalysis
 
-ours = {row["rank"]: row["us"] for row in json.load(open(sys.argv[2]))["rows"]}
+# A thread's number is that of its device.
+number = {of: rank["rank"] for rank in json.load(open(sys.argv[3]))["ranks"] for of in (rank["rank"], rank["thread"])}
+ours = {number[row["of"]]: row["us"] for row in json.load(open(sys.argv[2]))["rows"]}
 hta = TraceAnalysis(trace_dir=sys.argv[1], include_last_profiler_step=True)
 print(hta.get_comm_comp_overlap(visualize=False))
 _, names = hta.get_gpu_kernel_breakdown(visualize=False, num_kernels=1_000_000, duration_ratio=1.0)

@@ -195,3 +195,47 @@ fn equal_ranks_are_told_nothing_of_a_straggler() {
     let error = Ranks::open(dir.path(), &ReadLimits::default()).unwrap_err().to_string();
     assert!(error.contains("are both rank 0"), "{error}");
 }
+
+#[test]
+fn threads_of_one_process_are_ranks_of_its_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let (layer, scope) = candlescope::builder().parquet(&run).layer().expect("starts");
+    let dispatch = tracing::Dispatch::new(tracing_subscriber::registry().with(layer));
+    let all = std::sync::Barrier::new(2);
+    std::thread::scope(|threads| {
+        for (rank, work_us) in [(0, 3_000), (1, 9_000)] {
+            let (dispatch, all) = (&dispatch, &all);
+            let thread = std::thread::Builder::new().name(format!("rank-{rank}"));
+            let decode = move || {
+                let _recorded = tracing::dispatcher::set_default(dispatch);
+                for _ in 0..STEPS {
+                    let _step = llm::decode(Tokens::new(1).context(8));
+                    trace_span!(target: "model", "linear")
+                        .in_scope(|| std::thread::sleep(Duration::from_micros(work_us)));
+                    trace_span!(target: "model", "all_reduce").in_scope(|| {
+                        all.wait();
+                        std::thread::sleep(TRANSFER);
+                    });
+                }
+            };
+            thread.spawn_scoped(threads, decode).unwrap();
+        }
+        // One that marks no phase is no rank.
+        threads.spawn(|| {
+            let _recorded = tracing::dispatcher::set_default(&dispatch);
+            trace_span!(target: "server", "poll").in_scope(|| std::thread::sleep(Duration::from_millis(1)));
+        });
+    });
+    scope.finish();
+    let found = analyse(&Ranks::of_threads(&run, &ReadLimits::default()).unwrap());
+    assert_eq!((found.world_size, found.steps, found.matched, found.odd_steps), (2, STEPS, STEPS, 0), "{found:?}");
+    assert_eq!((found.source, found.clocks.by), (Source::Host, AlignedBy::OneMachine));
+    let [fast, slow] = &found.ranks[..] else { panic!("{:?}", found.ranks) };
+    assert_eq!((fast.thread.as_deref(), slow.thread.as_deref()), (Some("rank-0"), Some("rank-1")));
+    // 6 ms of a step of some 11.
+    assert!((5e6..9e6).contains(&fast.waiting_ns) && slow.waiting_ns < 1.5e6, "{fast:?} {slow:?}");
+    assert!((1.9e6..4e6).contains(&slow.transfer_ns), "{slow:?}");
+    let straggler = found.findings.iter().find(|finding| finding.code == RankCode::StragglerRank);
+    assert_eq!(straggler.map(|finding| finding.rank), Some(Some(1)), "{:?}", found.findings);
+}

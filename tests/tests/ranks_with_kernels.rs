@@ -1,25 +1,31 @@
 //! Ranks whose kernels were recorded, on made runs: who waits for whom, what is hidden, and what the link carries, are known.
 #![allow(missing_docs, reason = "a test")]
 
-use candlescope_core::{Batch, Exporter as _, Ledger};
+use candlescope_core::run::RunManifest;
+use candlescope_core::{Batch, Exporter as _, Ledger, RecordKind};
 use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
-use candlescope_ranks::{AlignedBy, CollectiveKind, RankAnalysis, RankCode, RankFinding, Ranks, Source, analyse};
+use candlescope_ranks::{AlignedBy, CollectiveKind, Rank, RankAnalysis, RankCode, RankFinding, Ranks, Source, analyse};
 use candlescope_reader::ReadLimits;
-use candlescope_testkit::ranks::{A_LAYER, BYTES, ENDS_APART_NS, LARGE_BYTES, MadeRank, MadeRanks};
+use candlescope_testkit::ranks::{A_LAYER, BYTES, ENDS_APART_NS, LARGE_BYTES, MadeRank, MadeRanks, as_threads};
+use std::path::Path;
 
 /// The second clock is an hour ahead.
 const AHEAD: i64 = 3_600_001_234_567;
 
+fn write(dir: &Path, batch: &Batch, manifest: &RunManifest) {
+    let mut exporter = ParquetExporter::new(ParquetConfig::new(dir));
+    let ledger = Ledger::new();
+    exporter.start(manifest).unwrap();
+    ledger.received(batch);
+    exporter.export(batch, &ledger).unwrap();
+    exporter.close(&ledger).unwrap();
+    exporter.finish(manifest).unwrap();
+}
+
 fn analysed(made: &[MadeRank]) -> RankAnalysis {
     let dir = tempfile::tempdir().unwrap();
     for (rank, MadeRank { batch, manifest, .. }) in made.iter().enumerate() {
-        let mut exporter = ParquetExporter::new(ParquetConfig::new(dir.path().join(format!("rank-{rank}"))));
-        let ledger = Ledger::new();
-        exporter.start(manifest).unwrap();
-        ledger.received(batch);
-        exporter.export(batch, &ledger).unwrap();
-        exporter.close(&ledger).unwrap();
-        exporter.finish(manifest).unwrap();
+        write(&dir.path().join(format!("rank-{rank}")), batch, manifest);
     }
     let found = analyse(&Ranks::open(dir.path(), &ReadLimits::default()).unwrap());
     assert!(found.missing.is_empty() && found.damage.is_empty(), "{found:?}");
@@ -305,4 +311,75 @@ fn noise_of_hosts_makes_a_rank_of_twenty_starts_a_straggler_only_if_it_is_one() 
         }
         assert_eq!(named([1.0, 1.0], noise, 20), [0, 0], "noise of {noise}");
     }
+}
+
+#[test]
+fn threads_of_one_process_are_told_of_as_processes_are() {
+    let mut made = MadeRanks { large: 20, ..MadeRanks::default() }.make();
+    let processes = analysed(&made);
+    let analysed_as_threads = |made: &[MadeRank]| {
+        let dir = tempfile::tempdir().unwrap();
+        let (batch, manifest) = as_threads(made);
+        write(dir.path(), &batch, &manifest);
+        let ranks = Ranks::of_threads(dir.path(), &ReadLimits::default()).unwrap();
+        // Nothing is lost between them, and nothing is in two.
+        let own = |kind| -> u64 { ranks.all().iter().map(|rank| count(rank, kind)).sum() };
+        for kind in [RecordKind::Span, RecordKind::Step, RecordKind::Kernel] {
+            assert_eq!(own(kind), batch.count(kind), "{kind:?}");
+        }
+        analyse(&ranks)
+    };
+    let threads = analysed_as_threads(&made);
+    let names: Vec<Option<&str>> = threads.ranks.iter().map(|rank| rank.thread.as_deref()).collect();
+    assert_eq!(names, [Some("rank-0"), Some("rank-1")]);
+    let mut without_names = threads.clone();
+    without_names.ranks.iter_mut().for_each(|rank| rank.thread = None);
+    assert_eq!(without_names, processes);
+    assert_eq!(told(&threads, RankCode::StragglerRank).and_then(|finding| finding.rank), Some(1));
+
+    // Their order is that of their devices, whatever they are called.
+    made.reverse();
+    let turned = analysed_as_threads(&made);
+    let names: Vec<Option<&str>> = turned.ranks.iter().map(|rank| rank.thread.as_deref()).collect();
+    assert_eq!(names, [Some("rank-1"), Some("rank-0")]);
+    assert_eq!(told(&turned, RankCode::StragglerRank).and_then(|finding| finding.rank), Some(1));
+
+    // Two threads that share a device, a helper that marks no phase, and a kernel of nobody: all of them are in one rank, once.
+    made.reverse();
+    let (mut batch, manifest) = as_threads(&made);
+    let device = batch.kernels[0].device.clone();
+    batch.kernels.iter_mut().for_each(|kernel| kernel.device = device.clone());
+    let mut of_helper = batch.kernels[0].clone();
+    (of_helper.seq, of_helper.step) = (Some(7 << 40), None);
+    let mut of_nobody = of_helper.clone();
+    of_nobody.seq = None;
+    batch.kernels.extend([of_helper, of_nobody]);
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &batch, &manifest);
+    let ranks = Ranks::of_threads(dir.path(), &ReadLimits::default()).unwrap();
+    let kernels: Vec<u64> = ranks.all().iter().map(|rank| count(rank, RecordKind::Kernel)).collect();
+    assert_eq!(kernels, [made[0].batch.kernels.len() as u64 + 2, made[1].batch.kernels.len() as u64]);
+    let names: Vec<Option<&str>> = ranks.all().iter().map(Rank::thread).collect();
+    assert_eq!(names, [Some("rank-0"), Some("rank-1")], "one device says no order");
+
+    // A step without a record: which of the others belong together is not known.
+    batch.steps.remove(10);
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &batch, &manifest);
+    let error = Ranks::of_threads(dir.path(), &ReadLimits::default()).unwrap_err().to_string();
+    assert!(error.starts_with("1 of ") && error.contains("have no record"), "{error}");
+
+    // One thread is no two ranks.
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &made[0].batch, &made[0].manifest);
+    let error = Ranks::of_threads(dir.path(), &ReadLimits::default()).unwrap_err().to_string();
+    assert!(
+        error
+            .ends_with("has marked phases on 1 thread: ranks are 2 to 64 threads that run phases each, such as decode"),
+        "{error}"
+    );
+}
+
+fn count(rank: &Rank, kind: RecordKind) -> u64 {
+    rank.run().batches().map(|batch| rank.own(batch).count(kind)).sum()
 }

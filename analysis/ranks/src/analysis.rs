@@ -5,9 +5,10 @@ use super::collective::CollectiveKind;
 use super::facts::{CollectiveSum, Judged, RankAnalysis, RankFacts, longest, mean, median};
 use super::link::nvlink;
 use super::open::Ranks;
+use super::rank::Rank;
 use super::reading::{Reading, SeenCollective, Source, Time, merged};
 use super::rules;
-use candlescope_schema::run::RunManifest;
+use candlescope_schema::run::Finding;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of an operation from which the link, not the start of the operation, decides how long it takes.
@@ -15,12 +16,12 @@ const LARGE: u64 = 8 << 20;
 
 /// Reads the ranks' runs, and says what they do with each other.
 pub fn analyse(ranks: &Ranks) -> RankAnalysis {
-    let readings: Vec<Reading> = ranks.runs().iter().map(Reading::of).collect();
-    let manifests = ranks.manifests();
+    let readings: Vec<Reading> = ranks.all().iter().map(Reading::of).collect();
     let source = source(&readings);
     let places = places(&readings, source);
-    let hosts: Vec<&str> = manifests.iter().map(|manifest| manifest.host.as_str()).collect();
-    let clocks = Clocks::of(&hosts, &places.matched);
+    let hosts: Vec<&str> = ranks.all().iter().map(|rank| rank.manifest().host.as_str()).collect();
+    let threads = ranks.all().iter().all(|rank| rank.thread().is_some());
+    let clocks = Clocks::of(&hosts, threads, &places.matched);
     // What ended on one rank before another had come was not one collective.
     let ahead = |rank: usize| clocks.ahead_ns[rank];
     let slack = if source == Source::Host { 0 } else { 2 * candlescope_schema::run::GPU_CLOCK_BOUND_NS as i64 };
@@ -32,6 +33,12 @@ pub fn analyse(ranks: &Ranks) -> RankAnalysis {
     let (matched, odd): (Vec<_>, Vec<_>) = places.matched.into_iter().partition(can_be);
     let mut odd_steps = places.odd;
     odd_steps.extend(odd.iter().filter_map(|all| all[0].step));
+    // What is a prompt on one rank and a token on another was not one step.
+    let differs = |step: &&u64| {
+        let mut phases = readings.iter().filter_map(|reading| reading.steps.get(*step)).map(|took| took.phase);
+        phases.next().is_some_and(|first| phases.any(|phase| phase != first))
+    };
+    odd_steps.extend(readings[0].steps.keys().filter(differs));
     let split: Vec<Split> = matched.iter().map(|all| Split::of(all, &clocks.ahead_ns)).collect();
     let common = readings[0].steps.keys().filter(|step| {
         readings.iter().all(|reading| reading.steps.contains_key(step) && reading.knows(source, **step))
@@ -39,9 +46,10 @@ pub fn analyse(ranks: &Ranks) -> RankAnalysis {
     let common: BTreeSet<u64> = common.copied().filter(|step| !odd_steps.contains(step)).collect();
     let phase = longest_phase(&readings[0], &common);
     let judged = judged(&readings, &split, &common, phase);
-    let link = manifests.iter().map(|manifest| nvlink(&device_of(manifest))).collect::<Option<Vec<f64>>>();
+    let devices: Vec<String> = ranks.all().iter().zip(&readings).map(device_of).collect();
+    let link = devices.iter().map(|device| nvlink(device)).collect::<Option<Vec<f64>>>();
     let link = link.filter(|_| clocks.by == AlignedBy::OneMachine).and_then(|all| all.into_iter().reduce(f64::min));
-    let facts = manifests.iter().enumerate().map(|(rank, manifest)| fact(rank, manifest, &judged));
+    let facts = ranks.all().iter().zip(devices).enumerate().map(|(at, (rank, device))| fact(at, rank, device, &judged));
     let mut analysis = RankAnalysis {
         world_size: ranks.world_size(),
         missing: ranks.missing(),
@@ -53,7 +61,8 @@ pub fn analyse(ranks: &Ranks) -> RankAnalysis {
         collectives: sums(&readings, source, &split, &common, ranks.world_size(), link),
         odd_steps: odd_steps.len(),
         findings: Vec::new(),
-        damage: readings.iter().flat_map(|reading| reading.findings.clone()).collect(),
+        damage: damage(&readings),
+        unreadable: ranks.unreadable().to_vec(),
         clocks,
     };
     analysis.findings = rules::findings(&analysis, &judged);
@@ -194,19 +203,33 @@ fn judged(readings: &[Reading], split: &[Split], common: &BTreeSet<u64>, phase: 
     common.iter().filter(|step| readings[0].steps[step].phase == phase).map(of).collect()
 }
 
-fn device_of(manifest: &RunManifest) -> String {
-    let gpus = manifest.gpus();
-    // A machine's list has all of them; ranks take one each, in order.
-    let gpu = gpus.get(manifest.rank as usize % gpus.len().max(1)).and_then(|gpu| gpu["name"].as_str());
-    gpu.map_or_else(|| "CPU".to_string(), str::to_string)
+/// What is wrong with the files: of threads of one run once.
+fn damage(readings: &[Reading]) -> Vec<Finding> {
+    let mut all: Vec<Finding> = Vec::new();
+    for finding in readings.iter().flat_map(|reading| &reading.findings) {
+        if !all.contains(finding) {
+            all.push(finding.clone());
+        }
+    }
+    all
 }
 
-fn fact(rank: usize, manifest: &RunManifest, judged: &[Judged]) -> RankFacts {
+fn device_of((rank, reading): (&Rank, &Reading)) -> String {
+    let manifest = rank.manifest();
+    let gpus = manifest.gpus();
+    let used = reading.device.as_deref().and_then(|uuid| manifest.gpu(uuid));
+    // Without kernels: a machine's list has all of them, and ranks take one each, in order.
+    let gpu = used.or_else(|| gpus.get(manifest.rank as usize % gpus.len().max(1)));
+    gpu.and_then(|gpu| gpu["name"].as_str()).map_or_else(|| "CPU".to_string(), str::to_string)
+}
+
+fn fact(rank: usize, of: &Rank, device: String, judged: &[Judged]) -> RankFacts {
     let each = |of: fn(&Judged) -> &Vec<f64>| judged.iter().map(move |step| of(step)[rank]);
     RankFacts {
-        rank: manifest.rank,
-        host: manifest.host.clone(),
-        device: device_of(manifest),
+        rank: of.manifest().rank,
+        host: of.manifest().host.clone(),
+        thread: of.thread().map(str::to_string),
+        device,
         step_ns: median(each(|step| &step.step).collect()),
         own_ns: median(each(|step| &step.own).collect()),
         longest: judged.iter().filter(|step| longest(&step.own) == Some(rank)).count(),

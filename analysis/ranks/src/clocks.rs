@@ -39,8 +39,8 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Holds clocks together by collectives that all ranks took part in.
-    pub(crate) fn of(hosts: &[&str], matched: &[Vec<&SeenCollective>]) -> Self {
+    /// Holds clocks together by collectives that all ranks took part in; threads of one process have one.
+    pub(crate) fn of(hosts: &[&str], threads: bool, matched: &[Vec<&SeenCollective>]) -> Self {
         let ranks = hosts.len();
         // What a rank is ahead of the first one lies within.
         let room = |rank: usize| {
@@ -51,7 +51,8 @@ impl Clocks {
         let rooms: Vec<Option<(i64, i64)>> = (0..ranks).map(room).collect();
         // Machines may be called alike.
         let fits = |room: &Option<(i64, i64)>| room.is_none_or(|(low, high)| low <= TOLERANCE && high >= -TOLERANCE);
-        let one_machine = hosts.iter().all(|host| *host == hosts[0]) && !hosts[0].is_empty() && rooms.iter().all(fits);
+        let one_host = hosts.iter().all(|host| *host == hosts[0]) && !hosts[0].is_empty();
+        let one_machine = threads || one_host && rooms.iter().all(fits);
         let (by, ahead_ns, bound_ns, agrees) = match (one_machine, matched.is_empty()) {
             (true, _) => (AlignedBy::OneMachine, vec![0; ranks], Some(0), true),
             (false, true) => (AlignedBy::Nothing, vec![0; ranks], None, true),
@@ -115,6 +116,7 @@ impl Clocks {
     }
 }
 
+/// The upper of the middle ones, so that it is one of them; 0 of nothing.
 fn median(mut values: Vec<i64>) -> i64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)
@@ -131,7 +133,7 @@ mod tests {
 
     fn of(hosts: &[&str; 2], all: &[[SeenCollective; 2]]) -> Clocks {
         let matched: Vec<Vec<&SeenCollective>> = all.iter().map(|pair| pair.iter().collect()).collect();
-        Clocks::of(hosts, &matched)
+        Clocks::of(hosts, false, &matched)
     }
 
     #[test]
@@ -156,6 +158,10 @@ mod tests {
             (0..9).map(|n| [seen(n * 1000, n * 1000 + 900), seen(n * 1000, n * 1000 + 880)]).collect();
         assert_eq!(of(&["a", "a"], &here).ahead_ns, [0, 0]);
         assert_eq!(of(&["a", "b"], &[]).by, AlignedBy::Nothing);
+        // Threads have one clock, whatever was taken for one collective.
+        let matched: Vec<Vec<&SeenCollective>> = all.iter().map(|pair| pair.iter().collect()).collect();
+        let threads = Clocks::of(&["a", "a"], true, &matched);
+        assert_eq!((threads.by, threads.ahead_ns), (AlignedBy::OneMachine, vec![0, 0]));
     }
 
     #[test]

@@ -11,11 +11,14 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RankFacts {
-    /// Its number among the program's processes, from 0, by its manifest.
+    /// Its number among the program's ranks, from 0: of a process by its manifest, of a thread by its device or its name.
     pub rank: u32,
     /// Name of its machine, by its manifest.
     pub host: String,
-    /// Name of its GPU, which is taken from the manifest's list by the rank; `CPU` if the list is empty.
+    /// Name of its thread, where threads of one process are the ranks; `None` of processes.
+    pub thread: Option<String>,
+    /// Name of the GPU that most of its kernels ran on; without recorded kernels that of the manifest's list by the rank, `CPU`
+    /// if the list is empty.
     pub device: String,
     /// The median of the judged steps, nanoseconds.
     pub step_ns: f64,
@@ -81,8 +84,10 @@ pub struct RankAnalysis {
     pub odd_steps: usize,
     /// What ranks lose to each other, the largest first.
     pub findings: Vec<RankFinding>,
-    /// What is wrong with the files.
+    /// What is wrong with the files; of threads of one run once.
     pub damage: Vec<Finding>,
+    /// Runs in the folder that cannot be read, each with the reason.
+    pub unreadable: Vec<String>,
 }
 
 /// Times of a judged step on each rank.
@@ -109,10 +114,7 @@ pub(crate) fn mean(values: impl Iterator<Item = f64>) -> f64 {
     if count > 0.0 { sum / count } else { 0.0 }
 }
 
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    if values.is_empty() {
-        return 0.0;
-    }
-    values.sort_by(f64::total_cmp);
-    f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
+/// The median; 0 of nothing.
+pub(crate) fn median(values: Vec<f64>) -> f64 {
+    candlescope_work::estimate::median(values).unwrap_or(0.0)
 }

@@ -1,6 +1,7 @@
-//! Processes of one program, a rank each: their runs read as one.
+//! Processes of one program, a rank each: their runs read as one. A part of candlescope, which may change with every release.
 //!
-//! Each process writes by itself. Here they are found ([`Ranks::open`]), their clocks are held together, and what they do
+//! Each process writes by itself; threads of one process that compute on a device each can be ranks as well
+//! ([`Ranks::of_threads`]). Here they are found ([`Ranks::open`]), their clocks are held together, and what they do
 //! with each other is told ([`analyse`]): which rank the others wait for, how much of the time in collectives is waiting and
 //! how much is transfer, what is not hidden behind computing, and what the link carries.
 
@@ -12,7 +13,9 @@ mod collective;
 mod facts;
 mod link;
 mod open;
+mod rank;
 mod rank_finding;
+mod ranks_error;
 mod reading;
 mod rules;
 mod show;
@@ -21,7 +24,9 @@ pub use analysis::analyse;
 pub use clocks::{AlignedBy, Clocks};
 pub use collective::CollectiveKind;
 pub use facts::{CollectiveSum, RankAnalysis, RankFacts};
-pub use open::{Ranks, RanksError};
+pub use open::Ranks;
+pub use rank::Rank;
 pub use rank_finding::{RankCode, RankFinding};
+pub use ranks_error::RanksError;
 pub use reading::Source;
 pub use show::{document, page, text};

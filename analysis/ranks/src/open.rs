@@ -1,5 +1,7 @@
 //! Which runs belong together.
 
+use super::rank::Rank;
+use super::ranks_error::RanksError;
 use candlescope_reader::{ReadLimits, Run};
 use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
 use std::collections::BTreeMap;
@@ -8,34 +10,13 @@ use std::path::{Path, PathBuf};
 /// The most ranks that are read as one.
 const MOST: usize = 4096;
 
-/// Runs of one program, in order of their ranks.
+/// Ranks of one program, in order.
 #[derive(Debug)]
 pub struct Ranks {
-    /// Each has a readable manifest.
-    runs: Vec<Run>,
+    all: Vec<Rank>,
     world_size: usize,
-}
-
-/// Runs are no ranks of one program.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RanksError {
-    /// There are fewer than two.
-    #[error("`{}` holds no runs of several ranks", .0.display())]
-    None(PathBuf),
-    /// Two have the same rank.
-    #[error(
-        "`{}` and `{}` are both rank {rank}: name a folder with the runs of one start of the program",
-        .one.display(), .other.display()
-    )]
-    Twice {
-        /// Which.
-        rank: u32,
-        /// One of them.
-        one: PathBuf,
-        /// The other.
-        other: PathBuf,
-    },
+    /// Runs in the folder that cannot be read, each with the reason: of a start that failed, perhaps.
+    unreadable: Vec<String>,
 }
 
 impl Ranks {
@@ -48,9 +29,15 @@ impl Ranks {
         let mut dirs: Vec<PathBuf> = entries.filter(|path| path.join(MANIFEST_FILE).is_file()).take(MOST).collect();
         dirs.sort();
         let mut runs: Vec<(Run, RunManifest)> = Vec::new();
+        let mut unreadable = Vec::new();
         for dir in dirs {
-            // One that cannot be read, as of a start that failed, is none of those that are looked for.
-            let Ok(run) = Run::open_within(&dir, limits.clone()) else { continue };
+            let run = match Run::open_within(&dir, limits.clone()) {
+                Ok(run) => run,
+                Err(error) => {
+                    unreadable.push(error.to_string());
+                    continue;
+                }
+            };
             let manifest = run.manifest().filter(|manifest| manifest.world_size.is_some_and(|size| size > 1)).cloned();
             runs.extend(manifest.map(|manifest| (run, manifest)));
         }
@@ -73,20 +60,28 @@ impl Ranks {
             }
         }
         if by_rank.len() < 2 {
-            return Err(RanksError::None(folder.to_path_buf()));
+            let folder = folder.to_path_buf();
+            return Err(match unreadable.into_iter().next() {
+                Some(reason) => RanksError::OneReadable { folder, reason },
+                None => RanksError::None(folder),
+            });
         }
-        let runs = by_rank.into_values().map(|(run, _)| run).collect();
-        Ok(Self { runs, world_size: last.world_size.unwrap_or(0) as usize })
+        let all = by_rank.into_values().filter_map(|(run, _)| Rank::of_process(run)).collect();
+        Ok(Self { all, world_size: last.world_size.unwrap_or(0) as usize, unreadable })
     }
 
-    /// The runs, one of each rank that has one, in order of ranks.
-    pub fn runs(&self) -> &[Run] {
-        &self.runs
+    /// Opens one run, of which each thread that runs marked phases is a rank: a program with a thread a device.
+    ///
+    /// # Errors
+    /// When the run cannot be read, fewer than two of its threads run phases, or steps have no record.
+    pub fn of_threads(run: &Path, limits: &ReadLimits) -> Result<Self, RanksError> {
+        let all = Rank::of_threads(Run::open_within(run, limits.clone())?)?;
+        Ok(Self { world_size: all.len(), all, unreadable: Vec::new() })
     }
 
-    /// The `run.json` of each of the runs, in the same order.
-    pub fn manifests(&self) -> Vec<&RunManifest> {
-        self.runs.iter().filter_map(Run::manifest).collect()
+    /// Those that have records, in order.
+    pub fn all(&self) -> &[Rank] {
+        &self.all
     }
 
     /// How many ranks the program has.
@@ -96,7 +91,12 @@ impl Ranks {
 
     /// Ranks of which there is no run.
     pub fn missing(&self) -> Vec<u32> {
-        let known: Vec<u32> = self.manifests().iter().map(|manifest| manifest.rank).collect();
+        let known: Vec<u32> = self.all.iter().map(|rank| rank.manifest().rank).collect();
         (0..u32::try_from(self.world_size).unwrap_or(0)).filter(|rank| !known.contains(rank)).collect()
+    }
+
+    /// Runs in the folder that cannot be read, with the reasons.
+    pub fn unreadable(&self) -> &[String] {
+        &self.unreadable
     }
 }

@@ -1,7 +1,7 @@
 //! What is needed of each rank's run.
 
 use super::collective::CollectiveKind;
-use candlescope_reader::Run;
+use super::rank::Rank;
 use candlescope_schema::run::Finding;
 use candlescope_schema::{KernelKind, RecordKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -63,6 +63,8 @@ pub(crate) struct Reading {
     untimed: BTreeSet<u64>,
     /// Whether anything ran on a device.
     pub(crate) has_device: bool,
+    /// UUID of the device that most of its kernels ran on; none where none were recorded.
+    pub(crate) device: Option<Arc<str>>,
     /// When each device computed: without overlaps, in order.
     pub(crate) computing: Vec<Vec<Time>>,
     /// What is wrong with its files: first what opening them showed, then what reading did.
@@ -70,19 +72,20 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub(crate) fn of(run: &Run) -> Self {
+    pub(crate) fn of(rank: &Rank) -> Self {
         let mut reading = Self::default();
-        let warmup = run.manifest().map_or(0, |manifest| manifest.warmup_requests());
+        let warmup = rank.manifest().warmup_requests();
         // Bytes of an interval, and how many collectives it launched: of several, nobody says which has how many.
         let (mut bytes_of, mut launched): (HashMap<u64, u64>, HashMap<u64, u32>) = Default::default();
         let mut launched_by: HashMap<u64, i64> = HashMap::new();
         let mut devices: HashMap<Arc<str>, usize> = HashMap::new();
+        let mut ran_on: Vec<u64> = Vec::new();
         let mut kernels: Vec<(Option<u64>, SeenCollective)> = Vec::new();
         let mut spans: Vec<SeenSpan> = Vec::new();
         // From the first to the last copy of an interval that a host makes or gets.
         let mut copied: HashMap<u64, Time> = HashMap::new();
-        let mut batches = run.batches().of_tables(&[RecordKind::Step, RecordKind::Span, RecordKind::Kernel]);
-        for batch in batches.by_ref() {
+        let mut batches = rank.run().batches().of_tables(&[RecordKind::Step, RecordKind::Span, RecordKind::Kernel]);
+        for batch in batches.by_ref().map(|batch| rank.own(batch)) {
             for step in &batch.steps {
                 reading.has_device |= step.gpu.is_some();
                 let last = step.serves.iter().map(|served| served.request).max().or(step.request);
@@ -124,7 +127,9 @@ impl Reading {
                 let device = *devices.entry(kernel.device.clone()).or_insert(next);
                 if device == reading.computing.len() {
                     reading.computing.push(Vec::new());
+                    ran_on.push(0);
                 }
+                ran_on[device] += 1;
                 match CollectiveKind::of_kernel(&kernel.name) {
                     Some(kind) => {
                         if let Some(seq) = kernel.seq {
@@ -141,6 +146,8 @@ impl Reading {
                 }
             }
         }
+        reading.device =
+            devices.into_iter().max_by_key(|(uuid, device)| (ran_on[*device], uuid.clone())).map(|(uuid, _)| uuid);
         for (step, end) in launched_by {
             if let Some(took) = reading.steps.get_mut(&step) {
                 took.launching = (end - took.start).clamp(0, took.ns);

@@ -45,7 +45,7 @@ pub fn document(analysis: &RankAnalysis) -> Document {
     let mut document = Document {
         kind: "ranks".to_string(),
         title: format!("{} of {} ranks", analysis.ranks.len(), analysis.world_size),
-        before: analysis.damage.iter().map(|finding| format!("{}. {}", finding.message(), finding.remedy())).collect(),
+        before: before(analysis),
         conclusion,
         facts: vec![Fact::new("", steps), Fact::new("Collectives", from)],
         ..Document::default()
@@ -64,6 +64,18 @@ pub fn document(analysis: &RankAnalysis) -> Document {
     }
     document.sections = vec![findings(analysis), ranks(analysis), collectives(analysis)];
     document
+}
+
+/// What to know before reading the rest: what cannot be read.
+fn before(analysis: &RankAnalysis) -> Vec<String> {
+    const SHOWN: usize = 3;
+    let damage = analysis.damage.iter().map(|finding| format!("{}. {}", finding.message(), finding.remedy()));
+    let unreadable = analysis.unreadable.iter().take(SHOWN).map(|reason| format!("Left out: {reason}"));
+    let mut all: Vec<String> = damage.chain(unreadable).collect();
+    if analysis.unreadable.len() > SHOWN {
+        all.push(format!("{} runs more that cannot be read are left out.", analysis.unreadable.len() - SHOWN));
+    }
+    all
 }
 
 fn findings(analysis: &RankAnalysis) -> Section {
@@ -89,7 +101,10 @@ fn ranks(analysis: &RankAnalysis) -> Section {
     let time = |ns: f64| cell(duration(ns), ns);
     let rows = analysis.ranks.iter().map(|rank| {
         Row::new(
-            format!("rank {}", rank.rank),
+            match &rank.thread {
+                Some(thread) => format!("rank {} ({thread})", rank.rank),
+                None => format!("rank {}", rank.rank),
+            },
             vec![
                 time(rank.step_ns),
                 time(rank.own_ns),

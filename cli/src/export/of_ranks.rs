@@ -5,11 +5,11 @@ use crate::args::{ExportArgs, ExportFormat};
 use crate::output::say;
 use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
+use candlescope_core::Batch;
 use candlescope_core::files::write_whole;
-use candlescope_core::run::{RunManifest, env_key};
-use candlescope_core::{Batch, RecordKind};
+use candlescope_core::run::{Finding, RunManifest, env_key};
 use candlescope_exporters::perfetto;
-use candlescope_ranks::{Ranks, analyse};
+use candlescope_ranks::{Rank, Ranks, analyse};
 use serde_json::json;
 use std::collections::HashSet;
 
@@ -18,10 +18,10 @@ pub(super) fn export(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
         ExportFormat::Perfetto => one_trace(args, ranks),
         ExportFormat::Kineto => one_each(args, ranks),
         _ => bail!(
-            "`{}` has the runs of {} ranks: all together go to perfetto, one file each to kineto; name the run of one rank for \
-             other formats",
+            "`{}` has {} ranks: all together go to perfetto, one file each to kineto; {} for other formats",
             args.run.display(),
-            ranks.runs().len()
+            ranks.all().len(),
+            if args.by_thread { "leave out --by-thread" } else { "name the run of one rank" }
         ),
     }
 }
@@ -33,24 +33,26 @@ fn one_trace(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
     let clocks = analyse(ranks).clocks;
     let (mut findings, mut spans, mut kernels) = (Vec::new(), 0, 0);
     let written = write_whole(&file, |out| {
-        for ((run, manifest), ahead) in ranks.runs().iter().zip(apart(ranks)).zip(&clocks.ahead_ns) {
-            let mut batches = run.batches();
-            perfetto::write(&mut *out, &manifest, later(batches.by_ref(), -ahead))?;
-            spans += batches.records(RecordKind::Span);
-            kernels += batches.records(RecordKind::Kernel);
-            findings.extend(batches.findings());
+        for ((rank, manifest), ahead) in ranks.all().iter().zip(apart(ranks)).zip(&clocks.ahead_ns) {
+            let mut batches = rank.run().batches();
+            let own = batches.by_ref().map(|batch| rank.own(batch)).inspect(|batch| {
+                spans += batch.spans.len();
+                kernels += batch.kernels.len();
+            });
+            perfetto::write(&mut *out, &manifest, later(own, -ahead))?;
+            findings.extend(of_rank(rank, batches.findings()));
         }
         Ok(())
     });
     written.with_context(|| cannot_write(&file))?;
     if args.json {
-        let object = json!({ "file": file, "ranks": ranks.runs().len(), "spans": spans, "kernels": kernels, "clocks": clocks, "findings": findings });
+        let object = json!({ "file": file, "ranks": ranks.all().len(), "spans": spans, "kernels": kernels, "clocks": clocks, "findings": findings });
         return say(&object.to_string());
     }
     warn(&findings);
     say(&format!(
         "wrote {spans} intervals and {kernels} kernels of {} ranks to {}\n{}\nopen it at ui.perfetto.dev",
-        ranks.runs().len(),
+        ranks.all().len(),
         file.display(),
         clocks.text()
     ))
@@ -78,7 +80,12 @@ fn apart(ranks: &Ranks) -> Vec<RunManifest> {
         }
         manifest
     };
-    ranks.manifests().into_iter().map(own).collect()
+    ranks.all().iter().map(Rank::manifest).map(own).collect()
+}
+
+/// What is wrong with a rank's files: of threads of one run once.
+fn of_rank(rank: &Rank, findings: Vec<Finding>) -> Vec<Finding> {
+    if rank.thread().is_some() && rank.manifest().rank != 0 { Vec::new() } else { findings }
 }
 
 #[cfg(not(feature = "kineto"))]
@@ -93,8 +100,8 @@ fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
     only_a_file(args)?;
     let dir = args.out.clone().unwrap_or_else(|| args.run.join("kineto"));
     let (mut files, mut kernels, mut findings) = (Vec::new(), 0, Vec::new());
-    for run in ranks.runs() {
-        refuse_unless(run.rows(RecordKind::Kernel) > 0, run.findings(), || {
+    for run in ranks.all().iter().map(Rank::run) {
+        refuse_unless(run.rows(candlescope_core::RecordKind::Kernel) > 0, run.findings(), || {
             format!(
                 "`{}` has no recorded kernels, which a profile of PyTorch consists of: record some with --cupti",
                 run.dir().display()
@@ -104,17 +111,17 @@ fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
     std::fs::create_dir_all(&dir).with_context(|| cannot_write(&dir))?;
     // Times of all files count from one moment, of the first rank's clock.
     let clocks = analyse(ranks).clocks;
-    let began =
-        ranks.manifests().into_iter().zip(&clocks.ahead_ns).map(|(manifest, ahead)| manifest.started_ns - ahead);
+    let began = ranks.all().iter().zip(&clocks.ahead_ns).map(|(rank, ahead)| rank.manifest().started_ns - ahead);
     let origin = began.min().unwrap_or(0);
-    for ((run, mut manifest), ahead) in ranks.runs().iter().zip(apart(ranks)).zip(&clocks.ahead_ns) {
+    for ((rank, mut manifest), ahead) in ranks.all().iter().zip(apart(ranks)).zip(&clocks.ahead_ns) {
         // A rank whose clock is ahead counts from as much later.
         manifest.started_ns = origin + ahead;
         let file = dir.join(format!("rank{}.json", manifest.rank));
-        let mut batches = without_stacks(run);
-        let written = write_whole(&file, |out| kineto::write(out, &manifest, &mut batches));
+        let mut batches = without_stacks(rank.run());
+        let own = batches.by_ref().map(|batch| rank.own(batch));
+        let written = write_whole(&file, |out| kineto::write(out, &manifest, own));
         kernels += written.with_context(|| cannot_write(&file))?.kernels;
-        findings.extend(batches.findings());
+        findings.extend(of_rank(rank, batches.findings()));
         files.push(file);
     }
     if args.json {

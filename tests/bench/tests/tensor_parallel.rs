@@ -7,7 +7,8 @@ use candlescope_reader::ReadLimits;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-const TOKENS: usize = 60;
+/// So many that most of the time goes into them, not into the large exchanges.
+const TOKENS: usize = 240;
 const LAYERS: usize = 4;
 /// All-reduces of a step.
 const REDUCES: usize = 2 * LAYERS;
@@ -61,6 +62,31 @@ fn ranks_that_sum_through_the_host_compute_what_one_does_and_the_slow_one_is_fou
     assert_eq!((large.count, large.bytes), (20, Some(f64::from(1 << 20))));
     let [fast, slow] = &found.ranks[..] else { panic!("{:?}", found.ranks) };
     // A step takes twice as long: half of it the fast rank waits.
+    assert!(fast.waiting_ns > 0.2 * fast.step_ns && slow.waiting_ns < 0.5 * fast.waiting_ns, "{fast:?} {slow:?}");
+    let straggler = found.findings.iter().find(|finding| finding.code == RankCode::StragglerRank);
+    assert_eq!(straggler.map(|finding| finding.rank), Some(Some(1)), "{:?}", found.findings);
+}
+
+#[test]
+fn threads_compute_what_processes_do_and_the_slow_one_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let options = ["--threads", "2", "--slow-rank", "1", "--slow-share", "1.0", "--out", run.to_str().unwrap()];
+    let text = said(start(dir.path(), 0, 2, &options));
+    let alone = said(start(dir.path(), 0, 1, &[]));
+    let tokens = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter_map(|line| line.rsplit_once("last token "));
+        lines.map(|(_, token)| token.trim().to_string()).collect()
+    };
+    assert_eq!(tokens(&text), [tokens(&alone), tokens(&alone)].concat(), "{text}");
+
+    let found = analyse(&Ranks::of_threads(&run, &ReadLimits::default()).unwrap());
+    assert_eq!((found.source, found.phase.as_str(), found.steps), (Source::Host, "decode", TOKENS), "{found:?}");
+    assert_eq!((found.odd_steps, found.damage.len()), (0, 0), "{found:?}");
+    let of = |phase: &str| found.collectives.iter().find(|of| of.phase == phase).unwrap();
+    assert_eq!((of("decode").count, of("encode").count), (TOKENS * REDUCES, 20));
+    let [fast, slow] = &found.ranks[..] else { panic!("{:?}", found.ranks) };
+    assert_eq!((fast.thread.as_deref(), slow.thread.as_deref()), (Some("rank-0"), Some("rank-1")));
     assert!(fast.waiting_ns > 0.2 * fast.step_ns && slow.waiting_ns < 0.5 * fast.waiting_ns, "{fast:?} {slow:?}");
     let straggler = found.findings.iter().find(|finding| finding.code == RankCode::StragglerRank);
     assert_eq!(straggler.map(|finding| finding.rank), Some(Some(1)), "{:?}", found.findings);

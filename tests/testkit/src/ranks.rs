@@ -31,6 +31,8 @@ const HALF: [(&str, f64); 5] = [
 const BESIDE: &str = "nvjet_sm90_tst_16x64_64x16_4x1_v_bz_TNN";
 /// A copy of an all-reduce through the host.
 const COPY_NS: i64 = 2_000;
+/// Bits of an interval's number below that of its thread (`candlescope_schema::SEQ_BITS`).
+const SEQ_BITS: u32 = 40;
 /// From the end of a launch to the device.
 const ARRIVES_NS: i64 = 1_000;
 
@@ -101,6 +103,37 @@ pub struct MadeRank {
     pub manifest: RunManifest,
     /// What is so.
     pub truth: RankTruth,
+}
+
+/// The same ranks as threads of one process: one run with the records of all, in which steps are numbered over all threads.
+pub fn as_threads(made: &[MadeRank]) -> (Batch, RunManifest) {
+    let ranks = made.len() as u64;
+    let (mut all, mut manifest) = (Batch::default(), made[0].manifest.clone());
+    for (thread, rank) in (1..).zip(made) {
+        let seq = |seq: &mut u64| *seq |= u64::from(thread) << SEQ_BITS;
+        let number = |step: &mut u64| *step = *step * ranks + u64::from(thread) - 1;
+        let Batch { mut spans, mut steps, mut kernels, .. } = rank.batch.clone();
+        for span in &mut spans {
+            seq(&mut span.seq);
+            span.parent_seq.iter_mut().for_each(seq);
+            span.step.iter_mut().for_each(number);
+        }
+        for step in &mut steps {
+            seq(&mut step.seq);
+            number(&mut step.step);
+            step.thread = records::thread(thread, &format!("rank-{}", thread - 1));
+        }
+        for kernel in &mut kernels {
+            kernel.seq.iter_mut().for_each(seq);
+            kernel.step.iter_mut().for_each(number);
+        }
+        all.spans.extend(spans);
+        all.steps.extend(steps);
+        all.kernels.extend(kernels);
+    }
+    manifest.world_size = None;
+    manifest.run_id = "made-threads".to_string();
+    (all, manifest)
 }
 
 /// What a rank does in a step after the warm-up; means, nanoseconds.

@@ -1,5 +1,5 @@
-//! Decoding by a Llama whose layers are split over several processes, recorded as ranks of one run: candle and NCCL, a process a GPU
-//! (`tests/gpu/ranks.sh`), or a sum through the host, where processes share a GPU or have none (`tests/gpu/ranks_one_gpu.sh`,
+//! Decoding by a Llama whose layers are split over several ranks, recorded as one run of them: candle and NCCL, a process or a thread a
+//! GPU (`tests/gpu/ranks.sh`), or a sum through the host, where ranks share a GPU or have none (`tests/gpu/ranks_one_gpu.sh`,
 //! `tests/bench/tests/tensor_parallel.rs`).
 //!
 //! A rank is made slow on purpose by computing MLPs more than once.
@@ -21,9 +21,12 @@ use std::time::Instant;
 use tracing_subscriber::prelude::*;
 
 /// Decodes on several ranks; `RANK` and `WORLD_SIZE` say which of how many this is.
-#[derive(Parser)]
+#[derive(Parser, Clone)]
 struct Options {
-    /// Where this rank's run goes; nothing is recorded without it.
+    /// So many ranks as threads of this process, each with a device of its own, in place of a process each.
+    #[arg(long, value_name = "RANKS")]
+    threads: Option<usize>,
+    /// Where this rank's run goes, or that of all threads; nothing is recorded without it.
     #[arg(long)]
     out: Option<PathBuf>,
     /// A file by which ranks find each other, with --host-collectives one for each with its number behind the name; there must be none.
@@ -109,7 +112,8 @@ impl Options {
     fn session(&self, out: &std::path::Path) -> Result<Session> {
         let builder = Session::builder().exporter(ParquetExporter::new(ParquetConfig::new(out)));
         let builder = self.on_gpu(builder)?;
-        let (layer, session) = builder.option("warmup", 1).start()?;
+        // Every thread feeds a prompt.
+        let (layer, session) = builder.option("warmup", self.threads.unwrap_or(1) as u64).start()?;
         tracing_subscriber::registry().with(layer).init();
         Ok(session)
     }
@@ -134,8 +138,10 @@ impl Options {
             .collector(NvmlCollector::new()?)
             .gpu(CudaClock::new(CudaClockOptions::default())?, GpuTiming::tier(tier));
         if self.kernels > 0 {
-            let window =
-                Schedule { skip_first: self.context as u64, wait: 10, warmup: 2, active: self.kernels, repeat: 1 };
+            // Steps of all threads count.
+            let threads = self.threads.unwrap_or(1) as u64;
+            let skip_first = self.context as u64 * threads;
+            let window = Schedule { skip_first, wait: 10, warmup: 2, active: self.kernels * threads, repeat: 1 };
             builder = builder.kernels(Cupti::new(CuptiOptions::default()), Some(window));
         }
         Ok(builder)
@@ -144,6 +150,39 @@ impl Options {
 
 fn main() -> Result<()> {
     let options = Options::parse();
+    let session = options.out.as_deref().map(|out| options.session(out)).transpose()?;
+    match options.threads {
+        None => decode(&options)?,
+        Some(world) => threads(&options, world)?,
+    }
+    if let Some(session) = session {
+        session.finish();
+    }
+    Ok(())
+}
+
+/// A thread a rank.
+fn threads(options: &Options, world: usize) -> Result<()> {
+    let rank = |rank: usize| -> Result<std::thread::JoinHandle<()>> {
+        let options = Options { rank, world, ..options.clone() };
+        let thread = std::thread::Builder::new().name(format!("rank-{rank}"));
+        Ok(thread.spawn(move || {
+            if let Err(error) = decode(&options) {
+                // The others wait for it.
+                eprintln!("rank {rank}: {error:#}");
+                std::process::exit(1);
+            }
+        })?)
+    };
+    let all = (0..world).map(rank).collect::<Result<Vec<_>>>()?;
+    for (rank, thread) in all.into_iter().enumerate() {
+        thread.join().map_err(|_| anyhow::anyhow!("rank {rank} panicked"))?;
+    }
+    Ok(())
+}
+
+/// What a rank does.
+fn decode(options: &Options) -> Result<()> {
     let sizes = options.shape.sizes();
     ensure!(
         sizes.kv_heads.is_multiple_of(options.world),
@@ -151,7 +190,6 @@ fn main() -> Result<()> {
         options.world,
         sizes.kv_heads
     );
-    let session = options.out.as_deref().map(|out| options.session(out)).transpose()?;
     let device = options.device()?;
     let collective = options.collective(&device)?;
     let slow = options.slow_rank == Some(options.rank);
@@ -221,8 +259,5 @@ fn main() -> Result<()> {
         options.world,
         median.as_secs_f64() * 1e3
     );
-    if let Some(session) = session {
-        session.finish();
-    }
     Ok(())
 }

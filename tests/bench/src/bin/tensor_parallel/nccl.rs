@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone)]
 pub(crate) struct AllReduce(Arc<Comm>);
 
-// SAFETY: NCCL's handle is a pointer, which candle's trait does not allow; the one thread of the process uses it.
+// SAFETY: NCCL's handle is a pointer, which candle's trait does not allow; one thread uses it, the one that made it.
 unsafe impl Send for AllReduce {}
 // SAFETY: as above.
 unsafe impl Sync for AllReduce {}
