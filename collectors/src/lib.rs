@@ -1,5 +1,8 @@
 //! Collectors for candlescope: sources of samples that are taken on a background thread.
 //!
+//! Programs switch them on by the builder of `candlescope`, which shows their options. What is documented here is what it shows;
+//! the rest is hidden, and changes with any release.
+//!
 //! | module | feature | measures |
 //! |---|---|---|
 
@@ -33,14 +36,18 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[doc(hidden)]
 #[cfg(feature = "cuda-work")]
 pub mod cuda_work;
+#[doc(hidden)]
 #[cfg(feature = "cupti")]
 pub mod cupti;
 #[cfg(any(feature = "cuda", feature = "cupti"))]
 mod driver_gate;
+#[doc(hidden)]
 #[cfg(feature = "host")]
 pub mod host;
+#[doc(hidden)]
 #[cfg(feature = "nvml")]
 pub mod nvml;
 #[cfg(feature = "stacks")]

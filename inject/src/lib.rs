@@ -1,11 +1,13 @@
 //! Records programs that do not link candlescope. NVIDIA's driver loads this library into a CUDA program where
-//! `CUDA_INJECTION64_PATH` names it, and NVTX where `NVTX_INJECTION64_PATH` does; `candlescope record` sets both.
+//! `CUDA_INJECTION64_PATH` names it, and NVTX where `NVTX_INJECTION64_PATH` does; `candlescope record` sets both. A
+//! part of candlescope, which may change with every release.
 //!
 //! | file | does |
 //! |---|---|
 //! | `sys` | what the driver and NVTX call, and the end of the process |
 //! | `recording` | the session of this process: who gets it, when it starts and ends |
 //! | `ranges` | NVTX ranges of a thread, as intervals |
+//! | `start_end` | those that began by a start and are open: they may end on another thread |
 //! | `program`, `patterns` | steps of work outside of ranges; those that repeat |
 //! | `model` | what steps do, where the user says which language model it is |
 //! | `windows` | windows of kernels by time |
@@ -22,6 +24,7 @@ mod patterns;
 mod program;
 mod ranges;
 mod recording;
+mod start_end;
 #[cfg(unix)]
 mod sys;
 mod windows;

@@ -80,7 +80,7 @@ fn with_patterns<T>(work: impl FnOnce(&mut Patterns) -> T) -> Option<T> {
 
 static AT_THREADS_END: OnceLock<fn()> = OnceLock::new();
 
-/// Has `leave` called where a thread ends that may be in a step.
+/// Has `leave` called where a thread ends that may be in a step, of the program's or one that it began by a start.
 pub(crate) fn at_threads_end(leave: fn()) {
     let _ = AT_THREADS_END.set(leave);
 }
@@ -98,6 +98,11 @@ impl Drop for Ends {
 
 thread_local! {
     static ENDS: Ends = const { Ends };
+}
+
+/// Has what is open on this thread end with it. To be called when the session knows the thread.
+pub(crate) fn end_with_this_thread() {
+    let _ = ENDS.try_with(|_| ());
 }
 
 /// What is known of these steps.
@@ -216,7 +221,7 @@ impl OwnSteps {
         self.ranges.enter(if as_repeated { self.repeated(0) } else { self.plain }, NUMBER);
         let begun = self.time.load(Ordering::Relaxed);
         HERE.set(Here { is_open: true, fetched: None, as_repeated, began: Some(Instant::now()), begun, ..here });
-        let _ = ENDS.try_with(|_| ());
+        end_with_this_thread();
     }
 
     /// Ends that step without a result, if it is open on this thread.

@@ -2,12 +2,13 @@
 
 use crate::model::Model;
 use crate::names::{Meanings, cleaned, is_library};
-use crate::program::{Call, OwnSteps, Recorded, StepTotals, at_threads_end};
+use crate::program::{Call, OwnSteps, Recorded, StepTotals};
+use crate::start_end::StartEnd;
 use candlescope::Scope;
 use candlescope::env::EnvConfig;
 use candlescope::gpu::KernelWindows;
 use candlescope_core::GpuTier;
-use candlescope_core::injected::{CHILDREN, CLAIM, NO_DOMAIN, STEPS, WINDOWS, Windows};
+use candlescope_core::injected::{CHILDREN, CLAIM, NO_DOMAIN, START_END, STEPS, WINDOWS, Windows};
 use candlescope_core::run::env_key;
 use candlescope_core::{RangeKind, RangeName, Ranges, Schedule};
 use regex::Regex;
@@ -33,10 +34,12 @@ pub(crate) struct Recording {
     names: Mutex<(Meanings, KnownNames)>,
     /// Texts of domains; the first one is for ranges without a domain.
     domains: Mutex<Vec<Domain>>,
-    /// Ranges that may end on another thread than they began on.
+    /// Ranges that began by a start and are open.
+    pub(crate) start_end: StartEnd,
+    /// Those that began while too many were.
     unrecorded: AtomicU64,
-    /// What the run says of these and of its steps.
-    told: Mutex<(u64, StepTotals)>,
+    /// What the run says of both and of its steps.
+    told: Mutex<(u64, u64, StepTotals)>,
     process: u32,
 }
 
@@ -156,6 +159,13 @@ pub(crate) fn at_first_launch(work: fn()) {
     let _ = AT_FIRST_LAUNCH.set(work);
 }
 
+static AT_LAUNCH: OnceLock<fn(&Recording)> = OnceLock::new();
+
+/// Has `work` called by each call that puts work on a device, once a thread has ended a step of another one.
+pub(crate) fn at_launch(work: fn(&Recording)) {
+    let _ = AT_LAUNCH.set(work);
+}
+
 /// Once, by the first call that puts work on a device.
 #[cfg(feature = "gpu")]
 static EARLY: std::sync::Once = std::sync::Once::new();
@@ -177,6 +187,10 @@ fn told(call: candlescope_collectors::cupti::FollowedCall) {
     match call {
         FollowedCall::Begins { outside, what, is_graph } => {
             EARLY.call_once(|| AT_FIRST_LAUNCH.get().into_iter().for_each(|work| work()));
+            // What is launched after another thread ended this one's step is not the step's.
+            if recording.start_end.elsewhere() > 0 {
+                AT_LAUNCH.get().into_iter().for_each(|work| work(recording));
+            }
             recording.own.launches(Call { outside, what, is_graph }, window())
         }
         FollowedCall::Fetched => recording.own.fetched(),
@@ -228,7 +242,7 @@ fn complain(text: &str) {
 }
 
 impl Recording {
-    fn new(scope: Scope, steps: Option<Regex>, model: Option<Model>, recorded: Recorded) -> Option<Self> {
+    pub(crate) fn new(scope: Scope, steps: Option<Regex>, model: Option<Model>, recorded: Recorded) -> Option<Self> {
         let ranges = scope.handle()?.ranges();
         let kind = match steps {
             // Said before the first range: what does not match is no step from the beginning.
@@ -238,13 +252,13 @@ impl Recording {
             }
             None => RangeKind::Interval,
         };
-        at_threads_end(|| started().into_iter().for_each(|recording| recording.own.leave()));
         Some(Self {
             own: OwnSteps::new(ranges.clone(), kind, model, recorded),
             ranges,
             scope: Mutex::new(Some(scope)),
             names: Mutex::new((Meanings::new(steps), HashMap::new())),
             domains: Mutex::new(vec![Domain { name: NO_DOMAIN.into(), is_library: false }]),
+            start_end: StartEnd::new(),
             unrecorded: AtomicU64::new(0),
             told: Mutex::default(),
             process: std::process::id(),
@@ -286,6 +300,15 @@ impl Recording {
         name
     }
 
+    /// The name of ranges that are called `name` and stand beside intervals: by their target they are known. Takes locks.
+    #[cold]
+    pub(crate) fn beside(&self, domain: u32, name: RangeName) -> RangeName {
+        let domains = lock(&self.domains);
+        let of = domains.get(domain as usize).unwrap_or(&domains[0]).clone();
+        drop(domains);
+        self.ranges.with_target(name, &format!("{}::{START_END}", of.name))
+    }
+
     /// Whether ranges of this domain begin no step.
     pub(crate) fn is_library(&self, domain: u32) -> bool {
         domain != 0 && lock(&self.domains).get(domain as usize).is_some_and(|of| of.is_library)
@@ -306,29 +329,31 @@ impl Recording {
         }
     }
 
-    /// A range began that may end on any thread: an interval belongs to one. Returns a number for it.
-    pub(crate) fn leave_out(&self) -> u64 {
-        let before = self.unrecorded.fetch_add(1, Ordering::Relaxed);
+    /// A range began by a start for which there is no place.
+    #[cold]
+    pub(crate) fn leave_out(&self) {
         // At once: a program may end before the next second.
-        if before == 0 {
+        if self.unrecorded.fetch_add(1, Ordering::Relaxed) == 0 {
             self.tell();
         }
-        before + 1
     }
 
     /// What the run says of its ranges and steps beside its tables.
     fn tell(&self) {
-        let now = (self.unrecorded.load(Ordering::Relaxed), self.own.known());
+        let now = (self.unrecorded.load(Ordering::Relaxed), self.start_end.open(), self.own.known());
         let mut told = lock(&self.told);
         if *told == now {
             return;
         }
-        *told = now;
-        let (unrecorded, known) = now;
+        let (_, was_open, _) = std::mem::replace(&mut *told, now);
+        let (unrecorded, open, known) = now;
         let scope = lock(&self.scope);
         let Some(handle) = scope.as_ref().and_then(Scope::handle) else { return };
         if unrecorded > 0 {
             handle.set_environment(env_key::RANGES_UNRECORDED.name(), unrecorded);
+        }
+        if open > 0 || was_open > 0 {
+            handle.set_environment(env_key::RANGES_OPEN_AT_END.name(), open);
         }
         if known.ended > 0 {
             handle.set_environment(env_key::STEPS_BY_RESULTS.name(), known.ended);

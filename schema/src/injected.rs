@@ -15,6 +15,15 @@ pub const PROGRAM_STEP: &str = "program";
 /// Target of ranges without a domain.
 pub const NO_DOMAIN: &str = "nvtx";
 
+/// Last part of the target of ranges that began by a start and are no steps, such as `nvtx::start_end`. They stand above steps, as
+/// requests do: such a range may end on another thread and cross others, so that it is part of nothing.
+pub const START_END: &str = "start_end";
+
+/// Whether this is the target of such a range.
+pub fn is_start_end(target: &str) -> bool {
+    target.strip_suffix(START_END).is_some_and(|domain| domain.ends_with("::"))
+}
+
 /// Steps that repeat, of a program that marks none and whose model is not known.
 pub const REPEATED_STEP: &str = "repeated";
 
@@ -95,6 +104,12 @@ mod tests {
         for text in ["20/500", "0/10s", "5/0s", "all", "", "5/s", "5/99999999999999999999s", "5/9999999999999999999m"] {
             assert_eq!(Windows::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn ranges_by_start_and_end_are_known_by_their_target() {
+        assert!(is_start_end("nvtx::start_end") && is_start_end("a domain::start_end"));
+        assert!(!is_start_end("nvtx") && !is_start_end("start_end") && !is_start_end("nvtx::start_end::more"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 /* A program as somebody else writes it, for `candlescope record`: what its first argument says, then the end that the second names.
  * It has no CUDA: `cuda` does what the driver does in cuInit with CUDA_INJECTION64_PATH, `nvtx` links NVTX 3's headers.
  *
- *   program nothing|cuda|nvtx|both return|exit|_exit|abort|term|kill|fork|threads|child [MILLISECONDS]
+ *   program nothing|cuda|nvtx|both return|exit|_exit|abort|term|kill|fork|threads|child|starts [MILLISECONDS]
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -34,7 +34,7 @@ static void as_the_driver_does(void) {
 static nvtxDomainHandle_t model, nccl;
 static nvtxStringHandle_t linear;
 
-static void push_in(nvtxDomainHandle_t domain, nvtxStringHandle_t string, const char *text) {
+static nvtxEventAttributes_t attributes(nvtxStringHandle_t string, const char *text) {
   nvtxEventAttributes_t of = {0};
   of.version = NVTX_VERSION;
   of.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
@@ -45,6 +45,11 @@ static void push_in(nvtxDomainHandle_t domain, nvtxStringHandle_t string, const 
   of.messageType = string ? NVTX_MESSAGE_TYPE_REGISTERED : NVTX_MESSAGE_TYPE_ASCII;
   if (string) of.message.registered = string;
   else of.message.ascii = text;
+  return of;
+}
+
+static void push_in(nvtxDomainHandle_t domain, nvtxStringHandle_t string, const char *text) {
+  nvtxEventAttributes_t of = attributes(string, text);
   nvtxDomainRangePushEx(domain, &of);
 }
 
@@ -72,6 +77,33 @@ static void tokens(int n) {
   nvtxRangeEnd(nvtxRangeStartA("request"));
   /* One pop too many. */
   nvtxRangePop();
+}
+
+static nvtxRangeId_t handed;
+
+static void *end_it(void *_) {
+  nvtxRangeEnd(handed);
+  return _;
+}
+
+/* Ranges by start and end: one crosses a token, one is ended by another thread, one is a step, one overlaps that, one never ends. */
+static void starts(void) {
+  nvtxEventAttributes_t of = attributes(linear, NULL);
+  nvtxRangePushA("decode");
+  nvtxRangeId_t crossing = nvtxDomainRangeStartEx(model, &of);
+  nvtxRangePop();
+  nvtxDomainRangeEnd(model, crossing);
+  pthread_t thread;
+  handed = nvtxRangeStartW(L"load \u00e9");
+  pthread_create(&thread, NULL, end_it, NULL);
+  pthread_join(thread, NULL);
+  nvtxRangeId_t step = nvtxRangeStartA("prefill 1"), overlapping = nvtxRangeStartA("prefill 2");
+  nvtxRangePushA("block");
+  spend(2);
+  nvtxRangePop();
+  nvtxRangeEnd(step);
+  nvtxRangeEnd(overlapping);
+  nvtxRangeStartA("never");
 }
 
 static void *one_token(void *_) {
@@ -112,6 +144,7 @@ int main(int count, char **args) {
     for (int n = 0; n < 4; n++) pthread_create(&threads[n], NULL, one_token, NULL);
     for (int n = 0; n < 4; n++) pthread_join(threads[n], NULL);
   }
+  if (!strcmp(end, "starts")) starts();
   if (!strcmp(end, "child")) {
     char command[4096];
     snprintf(command, sizeof command, "'%s' %s return %g >/dev/null 2>&1", args[0], what, ms);

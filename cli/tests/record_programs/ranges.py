@@ -24,6 +24,7 @@ decode(4)
 thread = threading.Thread(target=decode, args=(2,))
 thread.start()
 thread.join()
+nvtx.end_range(nvtx.start_range("request", domain="model"))
 # A worker of Python's multiprocessing: forked, and ended by _exit.
 if os.fork() == 0:
     decode(3)

@@ -48,11 +48,16 @@ mod sys;
 #[cfg(test)]
 mod tests;
 
+#[doc(hidden)]
 pub use call_costs::{CallCosts, call_costs, capture_mode};
+#[doc(hidden)]
 pub use cuda_device::{CudaDevice, DriverVersion};
+#[doc(hidden)]
 pub use cuda_probe::{Probe, probe};
 pub use error::CudaError;
-pub use pool_memory::{PoolMemory, PoolPeak};
+pub use pool_memory::PoolMemory;
+#[doc(hidden)]
+pub use pool_memory::PoolPeak;
 pub use stream::{Stream, with_stream};
 
 use candlescope_core::HostNs;

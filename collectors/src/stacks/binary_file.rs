@@ -37,6 +37,13 @@ pub(super) struct Part {
     range: Range<usize>,
 }
 
+impl Part {
+    /// Bytes that are in no file.
+    pub(super) fn of(bytes: Vec<u8>) -> Self {
+        Self { range: 0..bytes.len(), bytes: Arc::new(Bytes::Copy(bytes)) }
+    }
+}
+
 impl Deref for Part {
     type Target = [u8];
 

@@ -7,9 +7,11 @@
 //!                                             ▼
 //!  sampled_thread.rs ◄── sampling.rs finds threads (thread_list.rs)
 //!          │ stack_books.rs
-//!          ├─► stack_walk.rs     addresses, by the unwind tables of binary_file.rs, placed by memory_map.rs
+//!          ├─► stack_walk.rs     addresses, by the unwind tables of binary_file.rs, placed by memory_map.rs; through what
+//!          │                     Python makes at run time by python_code.rs
 //!          ├─► stack_tree.rs     one node for each stack
-//!          └─► named_stacks.rs   delivers stacks and samples once symbol_thread.rs has named them
+//!          └─► named_stacks.rs   delivers stacks and samples once symbol_thread.rs, or perf_map.rs of code that is in
+//!                                no file, has named them
 //! ```
 //!
 //! The threads that are sampled do as little as can be: the kernel, or the signal's handler, copies. Everything else happens
@@ -39,8 +41,10 @@ mod sampler;
 mod stack_options;
 mod stacks_probe;
 
+#[doc(hidden)]
 pub use sampler::{StackSampler, probe};
 pub use stack_options::{SourceChoice, StackOptions};
+#[doc(hidden)]
 pub use stacks_probe::{SourceProbe, StackProbe};
 
 elsewhere! {
@@ -54,6 +58,8 @@ here! {
     mod mode;
     mod named_stacks;
     mod perf;
+    mod perf_map;
+    mod python_code;
     mod sampled_thread;
     mod sampling;
     mod signals;

@@ -1,6 +1,7 @@
 //! Stacks and samples on their way out: a stack is delivered once its functions have names, after its caller's, and a sample
 //! once its stack was.
 
+use super::perf_map::file_of;
 use super::stack_tree::{Frame, Node, NodeIndex, StackTree};
 use super::stack_walk::{CodeAddress, StackWalk};
 use super::symbol_thread::{FunctionFrame, Functions, SymbolThread};
@@ -17,6 +18,9 @@ const MAX_WAITING: usize = 500_000;
 /// For so long nothing waits while no name comes: stacks are delivered without then, until one does. The first name of a
 /// large binary takes a second, or several from a slow disk.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where functions are said to be that a program makes at run time and names itself.
+const MADE_CODE: &str = "[perf map]";
 
 /// A node that was delivered.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +87,7 @@ impl NamedStacks {
     }
 
     /// Asks for names of new stacks, and delivers what has its names.
-    pub(super) fn settle(&mut self, tree: &StackTree, walk: &StackWalk, now: Instant, into: &mut StackSink) {
+    pub(super) fn settle(&mut self, tree: &StackTree, walk: &mut StackWalk, now: Instant, into: &mut StackSink) {
         self.ask(tree, walk);
         loop {
             match self.symbols.answer() {
@@ -108,7 +112,7 @@ impl NamedStacks {
     }
 
     /// Waits for names until then, and delivers the rest without.
-    pub(super) fn finish(&mut self, tree: &StackTree, walk: &StackWalk, until: Instant, into: &mut StackSink) {
+    pub(super) fn finish(&mut self, tree: &StackTree, walk: &mut StackWalk, until: Instant, into: &mut StackSink) {
         self.settle(tree, walk, Instant::now(), into);
         while self.delivered.len() < tree.nodes().len() && !self.names_ended {
             match self.symbols.wait_for_answer(until) {
@@ -121,15 +125,26 @@ impl NamedStacks {
         }
     }
 
-    fn ask(&mut self, tree: &StackTree, walk: &StackWalk) {
+    fn ask(&mut self, tree: &StackTree, walk: &mut StackWalk) {
         for node in &tree.nodes()[self.asked..] {
-            if let Frame::Code(at) = node.frame
-                && let Some(binary) = at.binary
-                && let Some(file) = walk.binary(binary)
-                && !self.names.contains_key(&at)
-            {
-                self.names.insert(at, None);
-                self.names_ended |= !self.symbols.ask(at, binary, Arc::clone(file));
+            let Frame::Code(at) = node.frame else { continue };
+            if self.names.contains_key(&at) {
+                continue;
+            }
+            match at.binary {
+                Some(binary) => {
+                    if let Some(file) = walk.binary(binary) {
+                        self.names.insert(at, None);
+                        self.names_ended |= !self.symbols.ask(at, binary, Arc::clone(file));
+                    }
+                }
+                None => {
+                    if let Some(name) = walk.made_code(at.address) {
+                        let file = file_of(&name).map(Arc::from);
+                        let function = FunctionFrame { function: Some(name), file, ..FunctionFrame::default() };
+                        self.names.insert(at, Some([function].into()));
+                    }
+                }
             }
         }
         self.asked = tree.nodes().len();
@@ -171,7 +186,8 @@ impl NamedStacks {
                 Frame::Cut => (Some("[cut]".into()), 0),
             };
             let depth = outer.map_or(0, |o| o.depth.saturating_add(1));
-            let name_of_binary = binary.map_or_else(|| "[unknown]".into(), |b| Arc::clone(&b.name));
+            let no_binary = || if function.function.is_some() { MADE_CODE.into() } else { "[unknown]".into() };
+            let name_of_binary = binary.map_or_else(no_binary, |b| Arc::clone(&b.name));
             let mut record = StackRecord::new(self.last_stack, outer.map(|o| o.stack), depth, name_of_binary, address);
             record.function = name;
             record.crate_name = function.crate_name.clone();
@@ -193,7 +209,8 @@ mod tests {
 
     #[test]
     fn names_that_do_not_come_are_given_up_until_they_do() {
-        let (mut tree, walk, (symbols, answer)) = (StackTree::default(), StackWalk::new(), SymbolThread::by_hand());
+        let (mut tree, mut walk) = (StackTree::default(), StackWalk::new());
+        let (symbols, answer) = SymbolThread::by_hand();
         let mut named = NamedStacks::new(symbols);
         let begun = Instant::now();
         // Addresses of this test program.
@@ -204,7 +221,7 @@ mod tests {
             let sample = RawStackSample { tid: 1, time, state, weight_ns: 1, stack: None, kernel: None };
             let mut into = StackSink::default();
             named.sample(node, sample, &mut into);
-            named.settle(&tree, &walk, begun + Duration::from_secs(seconds), &mut into);
+            named.settle(&tree, &mut walk, begun + Duration::from_secs(seconds), &mut into);
             (into.stacks.len(), into.samples.len(), walk.code_address(address(n)))
         };
         assert_eq!((settled(1, 0).1, settled(2, 9).1), (0, 0), "they may still come");

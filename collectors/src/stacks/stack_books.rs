@@ -62,7 +62,7 @@ impl StackBooks {
 
     /// Delivers what has got its names.
     pub(super) fn settle(&mut self, into: &mut StackSink) {
-        self.named.settle(&self.tree, &self.walk, Instant::now(), into);
+        self.named.settle(&self.tree, &mut self.walk, Instant::now(), into);
     }
 
     /// When the oldest sample that waits for a name was taken.
@@ -72,6 +72,6 @@ impl StackBooks {
 
     /// Delivers everything, with the names that there are by then.
     pub(super) fn finish(&mut self, until: Instant, into: &mut StackSink) {
-        self.named.finish(&self.tree, &self.walk, until, into);
+        self.named.finish(&self.tree, &mut self.walk, until, into);
     }
 }

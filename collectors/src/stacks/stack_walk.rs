@@ -2,10 +2,15 @@
 
 use super::binary_file::{BinaryFile, Part};
 use super::memory_map::{self, Mapping};
+use super::perf_map::PerfMap;
+use super::python_code::{self, PythonCode};
 use super::sys;
 use candlescope_core::stacks::MonotonicNs;
 use framehop::{CacheNative, FrameAddress, Module, UnwindRegsNative, Unwinder, UnwinderNative};
 use rustc_hash::FxHashMap;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Frames kept of a stack; those further out are cut off.
@@ -52,6 +57,9 @@ pub(super) struct StackWalk {
     /// By inode and path; `None` for what could not be read.
     known: FxHashMap<(u64, String), Option<BinaryIndex>>,
     binaries: Vec<Arc<BinaryFile>>,
+    perf_map: PerfMap,
+    /// Stretches of Python's code that are unwound.
+    python: Vec<Range<u64>>,
     loader_changes: (u64, u64),
     read_at: MonotonicNs,
     mappings_read: u64,
@@ -66,6 +74,8 @@ impl StackWalk {
             mapped: Vec::new(),
             known: FxHashMap::default(),
             binaries: Vec::new(),
+            perf_map: PerfMap::of_this_process(),
+            python: Vec::new(),
             loader_changes: (0, 0),
             read_at: MonotonicNs(0),
             mappings_read: 0,
@@ -91,7 +101,11 @@ impl StackWalk {
         self.mappings_read += 1;
         let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
         let mappings = memory_map::executable_mappings(&String::from_utf8_lossy(&maps));
-        let stays = |old: &MappedBinary| mappings.binary_search_by_key(&old.mapping.range.start, |m| m.range.start).is_ok_and(|i| mappings[i] == old.mapping);
+        let stays = |old: &MappedBinary| {
+            mappings
+                .binary_search_by_key(&old.mapping.range.start, |m| m.range.start)
+                .is_ok_and(|i| mappings[i] == old.mapping)
+        };
         let (stay, gone) = std::mem::take(&mut self.mapped).into_iter().partition::<Vec<_>, _>(stays);
         self.mapped = stay;
         for old in gone {
@@ -131,9 +145,58 @@ impl StackWalk {
         self.mapped[..after].last().filter(|m| m.mapping.range.contains(&address))
     }
 
+    /// The name of code that is in no file, where the program writes what it makes at run time.
+    pub(super) fn made_code(&mut self, address: u64) -> Option<Arc<str>> {
+        if self.perf_map.name(address).is_none() {
+            self.follow_perf_map();
+        }
+        self.perf_map.name(address).cloned()
+    }
+
+    /// Reads what the program has written of its code since. Whether more of it can be unwound.
+    fn follow_perf_map(&mut self) -> bool {
+        // Elsewhere the code keeps a frame pointer.
+        if !self.perf_map.follow() || !cfg!(target_arch = "x86_64") {
+            return false;
+        }
+        let mut is_more = false;
+        for (at, code) in self.perf_map.python().iter().enumerate() {
+            let known = self.python.get(at).filter(|known| known.end > known.start);
+            if known == Some(code) {
+                continue;
+            }
+            if let Some(known) = known {
+                self.unwinder.remove_module(known.start);
+            }
+            let length = code.end - code.start;
+            let made = copied(code.start).and_then(|begins| PythonCode::of(&begins, length));
+            // What could not be read or is something else is not looked at again until it has grown.
+            if let Some(made) = made {
+                let bias = code.start.wrapping_sub(python_code::CODE);
+                self.unwinder.add_module(Module::new("python".to_string(), code.clone(), bias, made));
+                is_more = true;
+            }
+            match self.python.get_mut(at) {
+                Some(known) => *known = code.clone(),
+                None => self.python.push(code.clone()),
+            }
+        }
+        is_more
+    }
+
     /// Addresses in memory of the stack's frames, innermost first. Where the thread began is the last one, the answer is
     /// where its stack ends: nothing further out was read.
     pub(super) fn frames(&mut self, registers: Registers, stack: &[u8], into: &mut Vec<u64>) -> Option<u64> {
+        let end = self.walk(registers, stack, into);
+        let is_unknown = |at: &u64| self.mapped_at(*at).is_none() && self.perf_map.name(*at).is_none();
+        // A thread begins in a library. This stack ended at code that was made meanwhile, perhaps.
+        if into.last().is_some_and(is_unknown) && self.follow_perf_map() {
+            return self.walk(registers, stack, into);
+        }
+        end
+    }
+
+    fn walk(&mut self, registers: Registers, stack: &[u8], into: &mut Vec<u64>) -> Option<u64> {
         let unknown = |walk: &Self| walk.mapped_at(registers.ip).is_none();
         if unknown(self) && sys::monotonic().0.saturating_sub(self.read_at.0) >= REREAD_NS {
             self.read_mappings();
@@ -188,6 +251,14 @@ impl StackWalk {
         let at = binary.code(address, length)?;
         Some(at == SYSTEM_CALL || binary.code(address.wrapping_sub(length as u64), length) == Some(SYSTEM_CALL))
     }
+}
+
+/// The first instructions at an address.
+fn copied(address: u64) -> Option<[u8; 8]> {
+    let mut code = [0; 8];
+    // Not by a pointer: were the memory gone, this is an error and no crash.
+    File::open("/proc/self/mem").ok()?.read_exact_at(&mut code, address).ok()?;
+    Some(code)
 }
 
 #[cfg(target_arch = "x86_64")]

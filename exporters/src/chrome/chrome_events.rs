@@ -3,7 +3,7 @@
 //! Format: "Trace Event Format", <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>.
 
 use crate::kernel_tracks::{self, CallPlace, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers};
-use crate::nesting::{Edge, edges};
+use crate::nesting::{Edge, crossing, edges};
 use crate::trace_file::TraceFormat;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{Batch, KernelRecord, SpanRecord, thread_of};
@@ -101,13 +101,27 @@ impl TraceFormat for Chrome {
                 self.slice(out, &batch.spans[index], tid, start, end);
             }
         }
+        for range in crossing(&batch.spans) {
+            let end = range.host_start.plus_ns(range.host_dur_ns);
+            for (ph, time) in [("b", range.host_start.0), ("e", end.0)] {
+                let tid = self.thread(out, range, false);
+                self.event(out, ph, &range.path.name, tid);
+                self.time(out, "ts", time);
+                // Writing to a vector does not fail, here and below.
+                let _ = write!(out, ",\"cat\":\"start_end\",\"id\":{}", range.seq);
+                if ph == "b" {
+                    out.extend_from_slice(b",\"args\":");
+                    put(out, &json!({"target": &*range.path.target, "began_in": range.parent_seq}));
+                }
+                out.push(b'}');
+            }
+        }
         for request in &batch.requests {
             let name = format!("{} {}", request.operation, request.model);
             let end = request.host_start.plus_ns(request.host_dur_ns);
             for (ph, time) in [("b", request.host_start.0), ("e", end.0)] {
                 self.event(out, ph, &name, 0);
                 self.time(out, "ts", time);
-                // Writing to a vector does not fail, here and below.
                 let _ = write!(out, ",\"cat\":\"request\",\"id\":{}", request.request);
                 if ph == "b" {
                     out.extend_from_slice(b",\"args\":");

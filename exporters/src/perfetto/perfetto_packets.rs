@@ -6,7 +6,7 @@ use super::proto::*;
 use super::thread_states::ThreadStates;
 use crate::call_stacks::{CallStacks, Tids};
 use crate::kernel_tracks::{self, CallPlace, KernelTracks, kernel_name, kernel_numbers, kernel_words, span_numbers};
-use crate::nesting::{Edge, edges};
+use crate::nesting::{CrossingTracks, Edge, crossing, edges};
 use crate::trace_file::TraceFormat;
 use candlescope_core::run::RunManifest;
 use candlescope_core::{
@@ -35,6 +35,7 @@ pub struct Perfetto {
     tracks: HashSet<u64>,
     counters: HashMap<(Arc<str>, &'static str), u64>,
     kernels: KernelTracks,
+    crossing: CrossingTracks,
     /// Product names by UUID.
     gpus: HashMap<String, (u64, String)>,
     /// Offset of each device's track of streams, by UUID.
@@ -70,6 +71,8 @@ const STREAMS: u64 = 1 << 27;
 const OUTSIDE: u64 = 1 << 33;
 /// What threads do, each beside its thread's intervals.
 const STATES: u64 = 1 << 34;
+/// Ranges by start and end, of which the viewer shows all tracks as one.
+const CROSSING: u64 = 1 << 35;
 
 impl TraceFormat for Perfetto {
     const NAME: &'static str = "perfetto";
@@ -97,6 +100,7 @@ impl TraceFormat for Perfetto {
             tracks: HashSet::new(),
             counters: HashMap::new(),
             kernels: KernelTracks::default(),
+            crossing: CrossingTracks::default(),
             gpus: kernel_tracks::gpus(run),
             devices: HashMap::new(),
             threads: HashMap::new(),
@@ -135,6 +139,7 @@ impl TraceFormat for Perfetto {
         if batch.spans.iter().any(|s| s.gpu.is_some()) {
             self.slices(batch, out, Some("GPU"));
         }
+        crossing(&batch.spans).for_each(|range| self.range(range, out));
         batch.requests.iter().for_each(|request| self.request(request, out));
         batch.samples.iter().for_each(|sample| self.sample(sample, out));
         KernelTracks::in_order(batch).into_iter().for_each(|at| self.kernel(&batch.kernels[at], out));
@@ -263,6 +268,20 @@ impl Perfetto {
         };
         let timestamp = Some(u64::try_from(sample.time.0).unwrap_or(0));
         self.packet(out, TracePacket { timestamp, perf_sample: Some(perf_sample), ..TracePacket::default() });
+    }
+
+    /// A range by start and end.
+    fn range(&mut self, range: &SpanRecord, out: &mut Vec<u8>) {
+        let (start, end) = (range.host_start, range.host_start.plus_ns(range.host_dur_ns));
+        let at = self.crossing.track(start.0, end.0) as u64;
+        let track = self.track(out, CROSSING + at, |this| TrackDescriptor {
+            name: Some("ranges by start and end".to_string()),
+            parent_uuid: Some(this.base + PROCESS),
+            ..TrackDescriptor::default()
+        });
+        let event = self.begin(range, track);
+        self.event(out, start.0, event);
+        self.end(out, end.0, track);
     }
 
     fn slices(&mut self, batch: &Batch, out: &mut Vec<u8>, device: Option<&str>) {

@@ -8,7 +8,9 @@ mod signals;
 #[cfg(target_os = "linux")]
 mod underscore_exit;
 
-use crate::recording::{at_first_launch, claimed, is_forked, recording, started};
+use crate::program::at_threads_end;
+use crate::ranges;
+use crate::recording::{at_first_launch, at_launch, claimed, is_forked, recording, started};
 #[cfg(feature = "gpu")]
 use crate::recording::{listen, records_kernels};
 use guard::guarded;
@@ -26,6 +28,7 @@ extern "C" fn in_child() {
 extern "C" fn at_exit() {
     guarded((), || {
         if let Some(recording) = started() {
+            ranges::settle(recording);
             recording.at_end();
         }
     });
@@ -34,6 +37,7 @@ extern "C" fn at_exit() {
 extern "C" fn at_exit_early() {
     guarded((), || {
         if let Some(recording) = started().filter(|recording| recording.is_of_this_process()) {
+            ranges::settle(recording);
             recording.own.leave();
             recording.end();
         }
@@ -62,6 +66,8 @@ fn begin() -> bool {
             load_first();
         }
         at_first_launch(end_early);
+        at_launch(ranges::settle);
+        at_threads_end(ranges::end_of_thread);
         recording().is_some()
     });
     if is_recording {

@@ -5,9 +5,8 @@
 
 use super::begin;
 use super::guard::guarded;
-use crate::ranges::{Called, pop, push};
+use crate::ranges::{self, Called, Registered, pop, push};
 use crate::recording::started;
-use candlescope_core::RangeName;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -34,11 +33,6 @@ const REGISTERED: i32 = 3;
 
 /// A character of C's `wchar_t`.
 type Wide = u32;
-
-/// A text that a program registered, behind the handle that it got.
-struct Registered {
-    name: RangeName,
-}
 
 const TABLE_CALLBACKS: c_uint = 1;
 const MODULE_CORE: c_uint = 1;
@@ -144,58 +138,59 @@ fn wide(string: *const Wide) -> String {
     text
 }
 
-/// A range with these attributes begins.
+/// Has a range with these attributes begin by `begin`; `otherwise` where there are none.
 ///
 /// # Safety
 /// `attributes` is null or points to attributes as NVTX's callers give them.
-unsafe fn push_with(domain: u32, attributes: *const Attributes) -> c_int {
+unsafe fn with<T>(attributes: *const Attributes, otherwise: T, begin: impl FnOnce(Called<'_>) -> T) -> T {
     // SAFETY: by the caller.
-    let Some(attributes) = (unsafe { attributes.as_ref() }) else { return -1 };
+    let Some(attributes) = (unsafe { attributes.as_ref() }) else { return otherwise };
     if usize::from(attributes.size) < size_of::<Attributes>() {
-        return -1;
+        return otherwise;
     }
     match attributes.message_type {
-        ASCII => push(domain, Called::Text(&text(attributes.message.cast()))),
-        UNICODE => push(domain, Called::Text(&wide(attributes.message.cast()))),
+        ASCII => begin(Called::Text(&text(attributes.message.cast()))),
+        UNICODE => begin(Called::Text(&wide(attributes.message.cast()))),
         REGISTERED => {
             // SAFETY: a handle that this tool gave out, or null.
             match unsafe { attributes.message.cast::<Registered>().as_ref() } {
-                Some(registered) => push(domain, Called::Known(registered.name)),
-                None => push(domain, Called::Text("")),
+                Some(registered) => begin(Called::Known(registered)),
+                None => begin(Called::Text("")),
             }
         }
-        _ => push(domain, Called::Text("")),
+        _ => begin(Called::Text("")),
     }
 }
 
-/// A range that may end on any thread.
-fn start() -> u64 {
-    guarded(0, || started().map_or(0, |recording| recording.leave_out()))
+unsafe extern "C" fn start_ex(attributes: *const Attributes) -> u64 {
+    // SAFETY: NVTX passes on what its caller gave.
+    guarded(0, || unsafe { with(attributes, 0, |called| ranges::start(0, called)) })
 }
 
-extern "C" fn start_ex(_: *const Attributes) -> u64 {
-    start()
+extern "C" fn start_a(string: *const c_char) -> u64 {
+    guarded(0, || ranges::start(0, Called::Text(&text(string))))
 }
 
-extern "C" fn start_a(_: *const c_char) -> u64 {
-    start()
+extern "C" fn start_w(string: *const Wide) -> u64 {
+    guarded(0, || ranges::start(0, Called::Text(&wide(string))))
 }
 
-extern "C" fn start_w(_: *const Wide) -> u64 {
-    start()
+extern "C" fn end(range: u64) {
+    guarded((), || ranges::end(range));
 }
 
-extern "C" fn end(_: u64) {}
-
-extern "C" fn domain_start_ex(_: *const c_void, _: *const Attributes) -> u64 {
-    start()
+unsafe extern "C" fn domain_start_ex(domain: *const c_void, attributes: *const Attributes) -> u64 {
+    // SAFETY: NVTX passes on what its caller gave.
+    guarded(0, || unsafe { with(attributes, 0, |called| ranges::start(domain_of(domain), called)) })
 }
 
-extern "C" fn domain_end(_: *const c_void, _: u64) {}
+extern "C" fn domain_end(_: *const c_void, range: u64) {
+    guarded((), || ranges::end(range));
+}
 
 unsafe extern "C" fn push_ex(attributes: *const Attributes) -> c_int {
     // SAFETY: NVTX passes on what its caller gave.
-    guarded(-1, || unsafe { push_with(0, attributes) })
+    guarded(-1, || unsafe { with(attributes, -1, |called| push(0, called)) })
 }
 
 extern "C" fn push_a(string: *const c_char) -> c_int {
@@ -212,7 +207,7 @@ extern "C" fn pop_plain() -> c_int {
 
 unsafe extern "C" fn domain_push_ex(domain: *const c_void, attributes: *const Attributes) -> c_int {
     // SAFETY: NVTX passes on what its caller gave.
-    guarded(-1, || unsafe { push_with(domain_of(domain), attributes) })
+    guarded(-1, || unsafe { with(attributes, -1, |called| push(domain_of(domain), called)) })
 }
 
 extern "C" fn domain_pop(domain: *const c_void) -> c_int {
@@ -221,9 +216,9 @@ extern "C" fn domain_pop(domain: *const c_void) -> c_int {
 
 fn register(domain: *const c_void, string: &str) -> *const c_void {
     let Some(recording) = started() else { return ptr::null() };
-    let name = recording.name(domain_of(domain), string);
+    let registered = Registered::new(recording, domain_of(domain), string);
     // Programs keep handles as long as they like.
-    ptr::from_ref(Box::leak(Box::new(Registered { name }))).cast()
+    ptr::from_ref(Box::leak(Box::new(registered))).cast()
 }
 
 extern "C" fn register_a(domain: *const c_void, string: *const c_char) -> *const c_void {

@@ -18,7 +18,8 @@ record! {
         trace_id: TraceId => Word,
         /// W3C span id as a signed 64-bit integer; the one OTLP and NVTX carry.
         span_id: SpanId => Int,
-        /// Number of the step; null for entries of a request's span, which stands above steps.
+        /// Number of the step; null for what stands above steps: entries of a request's span, and ranges by start and end of a
+        /// recorded program.
         step: Option<u64> => Int,
         /// Innermost phase: prefill, decode, sample, encode or vision; null outside a marked phase.
         phase: Option<Phase> => Word,

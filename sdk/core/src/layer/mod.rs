@@ -5,6 +5,7 @@ mod callsites;
 mod frame;
 mod mark_plan;
 mod marker;
+pub(crate) mod open_range;
 pub(crate) mod place;
 pub(crate) mod ranges;
 pub(crate) mod thread;

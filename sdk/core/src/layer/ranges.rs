@@ -1,8 +1,10 @@
 //! Intervals of programs that make no `tracing` spans: ranges that other markers begin and end, such as NVTX's.
 
 use super::cache::{Meta, meta_flag};
+use super::open_range::OpenRange;
 use super::thread;
 use crate::annotation::Annotation;
+use crate::clock::Ticks;
 use crate::names::Role;
 use crate::raw::{NO_PHASE, phase_of};
 use crate::shared::Shared;
@@ -39,6 +41,10 @@ impl RangeName {
         phase_of(self.0.phase)
     }
 }
+
+/// A time on the clock of the session's intervals, which all threads share. Valid in the session whose [`Ranges`] read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RangeTime(Ticks);
 
 /// Begins and ends intervals on the calling thread, without `tracing`. Got from [`Handle::ranges`](crate::Handle::ranges).
 ///
@@ -91,6 +97,14 @@ impl Ranges {
         RangeName(Meta { name: id, request: 0, phase, flags })
     }
 
+    /// The name of ranges that are called as those of `name`, and are plain intervals of another target. Takes a lock and may
+    /// allocate: callers keep what they get.
+    #[cold]
+    pub fn with_target(&self, name: RangeName, target: &str) -> RangeName {
+        let known = self.shared.names.get(name.0.name);
+        self.name(known.as_ref().map_or("(other)", |known| &*known.name), target, RangeKind::Interval)
+    }
+
     /// A range begins on this thread. Hot path: no allocation once the thread is known, no lock, no system call.
     #[inline]
     pub fn enter(&self, name: RangeName, number: u64) {
@@ -121,5 +135,45 @@ impl Ranges {
             }
             state.exit(&self.shared, number | OURS, || did);
         });
+    }
+
+    /// The same as [`exit`](Self::exit), of a range that ended at a time which has passed; `None` for now. It is still left on the
+    /// thread that entered it.
+    #[inline]
+    pub fn exit_at(&self, number: u64, at: Option<RangeTime>, did: Option<Annotation>) {
+        thread::with_state(self.shared.session, &self.shared, |state| {
+            if state.is_aside() {
+                return state.exit_aside();
+            }
+            if did.is_some() {
+                state.rename(number | OURS, None, true);
+            }
+            state.exit_at(&self.shared, number | OURS, at.map(|at| at.0), || did);
+        });
+    }
+
+    /// The time now, for [`exit_at`](Self::exit_at). No lock, no system call.
+    #[inline]
+    pub fn now(&self) -> RangeTime {
+        RangeTime(self.shared.ticks.now())
+    }
+
+    /// A range begins here that is part of nothing: it may [end](Self::end) on another thread, or not at all, and cross others. Its
+    /// row stands above steps, as the entry of a request does: it has its time on the host and, as parent, the interval in which it
+    /// began, from which it takes neither time nor kernels. `None` if it is not recorded: the session records nothing at the
+    /// moment, or not on this thread, or its target is excluded. Hot path, as [`enter`](Self::enter).
+    #[inline]
+    pub fn begin(&self, name: RangeName) -> Option<OpenRange> {
+        thread::with_state(self.shared.session, &self.shared, |state| {
+            if state.is_aside() { None } else { state.begin_beside(&self.shared, name.0) }
+        })
+        .flatten()
+    }
+
+    /// It ends, on whichever thread. One that never does is counted as open at the end (`open_at_end` of `run.json`). Hot path, as
+    /// [`exit`](Self::exit).
+    #[inline]
+    pub fn end(&self, range: OpenRange) {
+        thread::with_state(self.shared.session, &self.shared, |state| state.end_beside(&self.shared, range));
     }
 }

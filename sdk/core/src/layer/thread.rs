@@ -3,6 +3,7 @@
 //! No allocation once a thread's state exists, no lock but the thread's own `RefCell`, no system call, no panic.
 
 mod aside;
+mod beside;
 mod hooks;
 pub(crate) mod outlived;
 mod perturbed;
@@ -272,6 +273,18 @@ impl ThreadState {
     /// the most expensive operation here. `fields` gives the values of the span's fields, if it has any.
     #[inline]
     pub(crate) fn exit(&mut self, shared: &Shared, span: u64, fields: impl FnOnce() -> Option<Annotation>) {
+        self.exit_at(shared, span, None, fields);
+    }
+
+    /// The same, of one that ended at a time which has passed; `None` for now.
+    #[inline]
+    pub(crate) fn exit_at(
+        &mut self,
+        shared: &Shared,
+        span: u64,
+        ended: Option<Ticks>,
+        fields: impl FnOnce() -> Option<Annotation>,
+    ) {
         if self.overflow > 0 {
             // Spans are nearly always left in reverse order, so those that were too deep are left first.
             self.overflow -= 1;
@@ -293,14 +306,17 @@ impl ThreadState {
         if self.late_frames != 0 {
             depth = self.exit_among_late(at, depth);
         }
-        let Frame { recorded, transparent, mut annotated, has_fields, left_out, .. } = self.frames[at];
+        let Frame { start, recorded, transparent, mut annotated, has_fields, left_out, .. } = self.frames[at];
         if !recorded || transparent {
             if left_out != 0 {
                 self.left_out(shared, at);
             }
             return;
         }
-        let end = shared.ticks.now();
+        let end = match ended {
+            None => shared.ticks.now(),
+            Some(ended) => ended.max(start),
+        };
         if has_fields && let Some(from_fields) = fields() {
             if annotated {
                 self.annotations[at].merge(&from_fields);
@@ -347,6 +363,9 @@ impl ThreadState {
             self.exit_perturbed(shared, at);
         }
         let Frame { left_out, start, step, name, request, phase, .. } = self.frames[at];
+        if left_out & left_out::TIMED != 0 {
+            add(&self.counts.unrecorded_ended);
+        }
         let plain = left_out & left_out::PLAIN != 0;
         let beside = left_out & left_out::TIMED != 0
             && (left_out & left_out::ENDS_ROW != 0 || shared.control.recorded_since(step));

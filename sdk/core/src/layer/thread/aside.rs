@@ -34,6 +34,8 @@ impl ThreadState {
             if depth == 0 {
                 add(&self.counts.steps_lost);
             }
+        } else if depth == 0 {
+            add(&self.counts.unrecorded_ended);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! never.
 
 use super::{ThreadState, add};
+use crate::gpu::OUTSIDE_WINDOW;
 use crate::layer::cache::{Meta, meta_flag};
 use crate::layer::frame::{Frame, left_out};
 use crate::raw::{NO_STEP, flag};
@@ -44,11 +45,40 @@ impl ThreadState {
                 }
             }
         }
+        self.bring_id_to_top(shared, at);
         self.frames[at..self.depth].rotate_left(1);
         self.annotations[at..self.depth].rotate_left(1);
         self.lost_before[at..self.depth].rotate_left(1);
         self.late[at..self.depth].rotate_left(1);
         Some(at)
+    }
+
+    /// Has the recorder of kernels hold the id of the interval at `at`, which ends, above those of the ones that go on: it takes away
+    /// the innermost one.
+    fn bring_id_to_top(&self, shared: &Shared, at: usize) {
+        let Some(correlator) = &shared.correlator else { return };
+        let held = |frame: &&Frame| {
+            let has_kernels = frame.recorded && !frame.transparent && frame.flags & flag::KERNELS != 0;
+            !frame.is_detached() && (has_kernels || frame.is_left_out(left_out::OUTSIDE_WINDOW))
+        };
+        let push = |frame: &Frame| {
+            if frame.flags & flag::KERNELS != 0 {
+                correlator.push(shared.span_id(frame.seq));
+            } else if frame.recorded && shared.follows_graphs {
+                correlator.push_outside_window(shared.span_id(frame.seq));
+            } else {
+                correlator.push(OUTSIDE_WINDOW);
+            }
+        };
+        let own = &self.frames[at];
+        if !held(&own) {
+            return;
+        }
+        let above = || self.frames[at + 1..self.depth].iter().filter(held);
+        // Those above, and its own.
+        (0..=above().count()).for_each(|_| correlator.pop());
+        above().for_each(push);
+        push(own);
     }
 
     /// The step of the frame has ended. For taps, marks and the recorder the interval ends now; its record is written
@@ -59,6 +89,7 @@ impl ThreadState {
         if self.frames[at].is_detached() {
             return;
         }
+        self.bring_id_to_top(shared, at);
         if recorded && !transparent {
             if shared.hooked {
                 let now = shared.ticks.now();
@@ -66,6 +97,9 @@ impl ThreadState {
             }
         } else if let Some(correlator) = shared.correlator.as_ref().filter(|_| outside_window) {
             correlator.pop();
+        }
+        if self.frames[at].is_left_out(left_out::TIMED) {
+            add(&self.counts.unrecorded_ended);
         }
         let frame = &mut self.frames[at];
         frame.left_out = 0;

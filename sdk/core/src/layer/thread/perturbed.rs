@@ -5,7 +5,7 @@ use super::super::frame::left_out;
 use super::ThreadState;
 use crate::clock::{TickSource, Ticks};
 use crate::control::{StepDecision, StepFate};
-use crate::perturb::{Arm, Begin, Beginning, Experiment, NOWHERE, OnThread, Tree};
+use crate::perturb::{Arm, Asked, Begin, Beginning, Experiment, NOWHERE, OnThread, Tree};
 use crate::record::SEQ_BITS;
 use crate::shared::Shared;
 use crate::vocabulary::Side;
@@ -58,7 +58,7 @@ impl ThreadState {
         let thread = self.thread();
         let Some(perturbed) = self.perturbed.as_deref_mut() else { return false };
         let OnThread { experiment, tree, .. } = perturbed;
-        let node = tree.node(experiment, NOWHERE, name, || shared.names.get(name));
+        let node = tree.node(Asked { experiment, names: &shared.names, parent: NOWHERE, name });
         let Some(info) = tree.info(node) else { return false };
         let is_kind = experiment.is_kind(&info.name, info.text, phase, shared.phases_marked.load(Relaxed));
         let now = shared.ticks.now();
@@ -123,7 +123,7 @@ impl ThreadState {
             return;
         }
         let name = frame.name;
-        let node = tree.node(experiment, parent, name, || shared.names.get(name));
+        let node = tree.node(Asked { experiment, names: &shared.names, parent, name });
         frame.marks[0] = node;
         // Of intervals inside each other that are both meant, the outer one is made slower.
         frame.left_out |= match inside {
