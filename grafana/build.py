@@ -337,7 +337,7 @@ GPUS = dashboard(
     "candlescope-gpu", "GPU", "Power, energy, memory, clocks and use of the GPUs that inference runs on.",
     [GPU],
     [
-        ("Power and energy", 8, 8, [
+        ("Power and energy", 6, 8, [
             ("Power", "watt", "Power drawn by the board, and the limit that is enforced.", "timeseries",
              [(f"max by (hw_id) (hw_power_watts{{{G}}})", ID), (f"max by (hw_id) (hw_power_limit_watts{{{G}}})", "limit " + ID)]),
             ("Energy a token", "joule",
@@ -348,6 +348,10 @@ GPUS = dashboard(
              (), "joules a token"),
             ("Energy", "joule", "Energy used over the time shown, by the GPU's own counter.", "stat",
              [(f"max by (hw_id) (increase(hw_energy_joules_total{{{G}}}[$__range]))", ID)]),
+            ("What power is used for", "watt",
+             "Mean power of a process' GPUs by what it was used for: steps of requests, other steps, idling, and time of which it is not "
+             "known which steps ran. Together it is what the GPUs' own counters count, of whatever process.", "timeseries",
+             [(f"sum by (instance, of) (rate(candlescope_energy_joules_total{{{G}}}[{RATE}]))", "{{instance}} {{of}}")]),
         ]),
         ("Use", 8, 8, [
             ("Busy share", "percentunit", "Share of the driver's sampling period in which any kernel ran, of any program: time, not occupancy.",

@@ -1,5 +1,8 @@
 //! Exporters for candlescope: each turns the stream of records into a form that another tool reads.
 //!
+//! Programs add them by the builder of `candlescope`, which shows their options. What is documented here is what it shows; the
+//! rest is hidden, and changes with any release.
+//!
 //! | module | feature | writes | read by |
 //! |---|---|---|---|
 
@@ -46,34 +49,43 @@
     allow(dead_code, reason = "each format uses a part of it")
 )]
 mod call_stacks;
+#[doc(hidden)]
 #[cfg(feature = "chrome")]
 pub mod chrome;
+#[doc(hidden)]
 #[cfg(feature = "firefox")]
 pub mod firefox;
 #[doc(hidden)]
 #[cfg(any(feature = "prometheus", feature = "otlp"))]
 pub mod fuzz;
+#[doc(hidden)]
 #[cfg(any(feature = "kineto", feature = "firefox", feature = "pprof"))]
 pub mod gzip;
 #[cfg(any(feature = "chrome", feature = "perfetto", feature = "kineto"))]
 mod kernel_tracks;
+#[doc(hidden)]
 #[cfg(feature = "kineto")]
 pub mod kineto;
+#[doc(hidden)]
 #[cfg(any(feature = "prometheus", feature = "otlp"))]
 pub mod metrics;
 #[cfg(any(feature = "chrome", feature = "perfetto"))]
 mod nesting;
+#[doc(hidden)]
 #[cfg(feature = "nvtx")]
 pub mod nvtx;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 #[cfg(feature = "parquet")]
 pub mod parquet;
+#[doc(hidden)]
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
+#[doc(hidden)]
 #[cfg(feature = "pprof")]
 pub mod pprof;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
+#[doc(hidden)]
 #[cfg(any(feature = "chrome", feature = "perfetto"))]
 pub mod trace_file;

@@ -1,16 +1,27 @@
 //! The contract of candlescope: records, the tables and `run.json` of a run, and the names that writers and readers share.
+//!
+//! What is documented is promised. How files are written and read, sums and rates are made, and texts are shown is shared by our
+//! own crates and hidden.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+#[doc(hidden)]
+pub mod accounts;
+#[doc(hidden)]
 pub mod caught;
 mod drop_reason;
+#[doc(hidden)]
 pub mod estimate;
+#[doc(hidden)]
 pub mod files;
+#[doc(hidden)]
 pub mod hive;
 pub mod host_metric;
 mod host_ns;
+#[doc(hidden)]
 pub mod injected;
 pub mod metric;
+#[doc(hidden)]
 pub mod numbers;
 mod path_pattern;
 mod perturbation_text;
@@ -19,8 +30,11 @@ pub mod run;
 mod schedule;
 mod schedule_text;
 mod served;
+#[doc(hidden)]
 pub mod stack_chains;
+#[doc(hidden)]
 pub mod stretches;
+#[doc(hidden)]
 pub mod table;
 mod text_limit;
 pub mod vocabulary;
@@ -32,6 +46,9 @@ pub use perturbation_text::{Delay, Perturbation, PerturbationError};
 pub use record::*;
 pub use schedule::{Schedule, StepAction};
 pub use schedule_text::ScheduleError;
-pub use served::{MOST_SERVED, Served};
+#[doc(hidden)]
+pub use served::MOST_SERVED;
+pub use served::Served;
+#[doc(hidden)]
 pub use text_limit::{CUT_MARK, MOST_TEXT_BYTES, cut_debug, cut_text};
 pub use vocabulary::{DType, GpuSource, GpuTier, KernelKind, Outcome, Phase, Ran, Shape, Side, ThreadState};

@@ -44,6 +44,17 @@ names! {
 
     /// Energy that a GPU used since its driver was loaded, in joules.
     GPU_ENERGY = "hw_energy_joules_total";
+    /// The same since sampling began, by whom it was used for, in joules: samples add `_` and `requests`, `other_steps`,
+    /// `idle` or `unattributed`. The four add up to what the counter counted.
+    ENERGY_OF = "candlescope_energy_joules_total";
+    /// That of steps, by the requests that they worked for.
+    ENERGY_OF_REQUESTS = "candlescope_energy_joules_total_requests";
+    /// That of steps that worked for no request.
+    ENERGY_OF_OTHER_STEPS = "candlescope_energy_joules_total_other_steps";
+    /// That of the time in which no step ran.
+    ENERGY_OF_IDLE = "candlescope_energy_joules_total_idle";
+    /// That of time of which it is not known whether a step ran.
+    ENERGY_UNATTRIBUTED = "candlescope_energy_joules_total_unattributed";
     /// Power that it draws, in watts.
     GPU_POWER = "hw_power_watts";
     /// Its mean power of the last second, in watts.

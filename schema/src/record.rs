@@ -23,9 +23,13 @@ mod unrecorded;
 
 pub use batch::Batch;
 pub use gpu_time::GpuTime;
-pub use ids::{SEQ_BITS, SpanId, TraceId, thread_of};
+#[doc(hidden)]
+pub use ids::SEQ_BITS;
+pub use ids::{SpanId, TraceId, thread_of};
 pub use kernel::KernelRecord;
-pub use path_info::{PathInfo, is_of_model};
+pub use path_info::PathInfo;
+#[doc(hidden)]
+pub use path_info::is_of_model;
 pub use perturbation::PerturbationRecord;
 pub use record_kind::RecordKind;
 pub use request::RequestRecord;

@@ -5,6 +5,7 @@
 mod code;
 mod evidence;
 mod finding;
+#[doc(hidden)]
 pub mod judge;
 mod judge_clock;
 mod judge_exporters;
@@ -22,10 +23,14 @@ pub use crate::table::{Column, ColumnType, columns};
 pub use code::{Code, Severity};
 pub use evidence::{Evidence, EvidenceValue};
 pub use finding::{Finding, Place, Verdict};
+#[doc(hidden)]
 pub use judge::judge;
 pub use keys::{env_key, model_key, option_key, result_key};
 pub use loaded_model::LoadedModel;
-pub use machine_use::{MachineMeter, MachineUse};
+#[doc(hidden)]
+pub use machine_use::MachineMeter;
+pub use machine_use::MachineUse;
+#[doc(hidden)]
 pub use rayon_threads::RayonThreads;
 
 use crate::numbers::count;
@@ -39,7 +44,8 @@ use std::fmt;
 /// Version of the layout written by this release.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The version of candle whose spans this release knows.
+/// The version of candle whose spans this release knows, and with which candlescope itself is built.
+#[doc(hidden)]
 pub const CANDLE_VERSION: &str = "0.11.1";
 
 /// File name of the manifest inside a run directory.
@@ -48,6 +54,7 @@ pub const MANIFEST_FILE: &str = "run.json";
 /// The largest error bound of a GPU's clock against the host's, in nanoseconds, with which times of both may be
 /// compared. Above it, everything based on that comparison is invalid: GPU start times on the host's time line, queue
 /// delays, classes of gaps. Durations on the device remain right.
+#[doc(hidden)]
 pub const GPU_CLOCK_BOUND_NS: u64 = 100_000;
 
 /// Suffix of a segment that is still being written and is not yet a Parquet file.
@@ -137,6 +144,7 @@ impl RunManifest {
     /// device under `measured_peaks`, each an object that [`Peak::read`] reads. Beside peaks (`flops` and `bandwidth`)
     /// stand times that are none: `graph_gap` between two kernels of a CUDA graph, and `launch`, the driver's part of
     /// one.
+    #[doc(hidden)]
     pub fn peaks(&self) -> impl Iterator<Item = Peak> {
         let lists = [env_key::PEAKS, env_key::MEASURED_PEAKS].into_iter().filter_map(|key| key.of(&self.environment));
         lists.flatten().filter_map(Peak::read)
@@ -229,6 +237,7 @@ impl fmt::Display for StepCounts {
 ///
 /// A model states it in `compute_dtype` (a word, or an object with one word per phase), because it can differ from the
 /// type of the weights: candle multiplies quantised weights by activations that it quantises to 8 bits.
+#[doc(hidden)]
 pub fn multiplied_dtype(model: &BTreeMap<String, Value>, phase: &str, most: Option<&str>) -> Option<String> {
     if let Some(told) = model_key::COMPUTE_DTYPE.raw(model) {
         let word = told.as_str().or_else(|| told.get(phase)?.as_str())?;
@@ -410,9 +419,6 @@ pub struct KernelAccount {
     pub dropped: u64,
     /// Of these, the ones of a graph that seemed to take far longer than in other replays, beside those that follow them.
     pub mistimed: u64,
-    /// Of `dropped`, the ones that nothing told of but their replay: it had fewer kernels than its graph has nodes. A replay
-    /// of which no kernel came at all is not known. Kernels of a graph whose node the program has disabled count as well.
-    pub missing: u64,
     /// Lower limit of how far the recorder's clock may be off from the host's, in nanoseconds: half the width of the
     /// bracket around the worst reading of both, how far readings were from the line through their neighbours, and how
     /// long before its launch call a kernel began (all measured). An error in how the recorder's library converts the

@@ -79,9 +79,14 @@ impl Served {
     /// The share of a step that is `request`'s: its tokens of all tokens that the step passes for requests. `None` if
     /// it does not serve the request. If no tokens are stated, all have the same share.
     pub fn share(served: &[Served], request: u64) -> Option<f64> {
-        let own = served.iter().find(|one| one.request == request)?;
+        let at = served.iter().position(|one| one.request == request)?;
+        Self::shares(served).nth(at)
+    }
+
+    /// The share of each, in their order; see [`share`](Self::share).
+    pub(crate) fn shares(served: &[Served]) -> impl Iterator<Item = f64> {
         let all: u64 = served.iter().map(|one| u64::from(one.tokens)).sum();
-        Some(match all {
+        served.iter().map(move |own| match all {
             0 => 1.0 / served.len() as f64,
             all => f64::from(own.tokens) / all as f64,
         })

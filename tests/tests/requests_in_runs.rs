@@ -3,17 +3,26 @@
 
 use candlescope::llm::{self, Request, Tokens};
 use candlescope::parquet::ParquetConfig;
-use candlescope_core::{Outcome, RecordKind, RequestRecord, Served, Session, SpanId};
+use candlescope_core::{
+    CollectError, Collector, Outcome, RecordKind, RequestRecord, Samples, Served, Session, SessionBuilder, SpanId,
+    metric,
+};
 use candlescope_exporters::parquet::ParquetExporter;
 use candlescope_figures::Analysis;
 use candlescope_reader::{ReadLimits, Run};
 use candlescope_sql::{Answer, Sources, SqlValue, query};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing_subscriber::prelude::*;
 
 fn recorded(dir: &Path, program: impl FnOnce()) {
-    let session = Session::builder().exporter(ParquetExporter::new(ParquetConfig::new(dir)));
+    recorded_by(Session::builder(), dir, program);
+}
+
+fn recorded_by(session: SessionBuilder, dir: &Path, program: impl FnOnce()) {
+    let session = session.exporter(ParquetExporter::new(ParquetConfig::new(dir)));
     let (layer, session) = session.start().expect("starts");
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), program);
     let manifest = session.finish();
@@ -34,6 +43,99 @@ fn ask(dir: &Path, sql: &str) -> Answer {
 
 fn work(at_least: Duration) {
     tracing::trace_span!("linear").in_scope(|| std::thread::sleep(at_least));
+}
+
+/// Sensors of a GPU that draws 400 W while it is at work, and 100 W otherwise.
+struct Sensors {
+    at_work: Arc<AtomicBool>,
+    read: Instant,
+    joules: f64,
+}
+
+impl Collector for Sensors {
+    fn name(&self) -> &'static str {
+        "sensors"
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_millis(5)
+    }
+
+    fn sample(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError> {
+        let watts = if self.at_work.load(Ordering::Relaxed) { 400.0 } else { 100.0 };
+        let before = std::mem::replace(&mut self.read, Instant::now());
+        self.joules += watts * (self.read - before).as_secs_f64();
+        let gpu = Arc::from("GPU-0");
+        out.push(&gpu, metric::GPU_ENERGY, self.joules, "joules");
+        out.push(&gpu, metric::GPU_POWER, watts, "watts");
+        Ok(())
+    }
+}
+
+#[test]
+fn energy_of_requests_other_steps_and_idling_is_what_the_counter_counted_in_tables_and_in_reports() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    let at_work = Arc::new(AtomicBool::new(false));
+    let sensors = Sensors { at_work: at_work.clone(), read: Instant::now(), joules: 77.0 };
+    let step = |serve: &dyn Fn()| {
+        at_work.store(true, Ordering::Relaxed);
+        let _step = llm::decode(Tokens::new(4));
+        work(Duration::from_millis(3));
+        serve();
+        at_work.store(false, Ordering::Relaxed);
+    };
+    recorded_by(Session::builder().collector(sensors), &run, || {
+        std::thread::sleep(Duration::from_millis(30));
+        let (long, short) = (Request::new("chat", "m"), Request::new("chat", "m"));
+        for _ in 0..10 {
+            step(&|| {
+                llm::serves(&long, Tokens::new(3), 1);
+                llm::serves(&short, Tokens::new(1), 1);
+            });
+        }
+        drop(short);
+        (0..5).for_each(|_| step(&|| llm::serves(&long, Tokens::new(1), 1)));
+        drop(long);
+        std::thread::sleep(Duration::from_millis(30));
+        (0..3).for_each(|_| step(&|| ()));
+        // The session ends with this one.
+        let last = Request::new("chat", "m");
+        step(&|| llm::serves(&last, Tokens::new(1), 1));
+    });
+    let (read, requests) = read(&run);
+    let analysis = Analysis::of(&read);
+    assert_eq!(requests.len(), 3);
+    let mut of_requests = 0.0;
+    for request in &requests {
+        let joules = request.energy_mj.expect("every reading has come") / 1e3;
+        let reported = analysis.shares.of_request(request.request).and_then(|share| share.joules).expect("sensors");
+        assert!((joules - reported).abs() < 1e-6 * reported, "{joules} J live, {reported} J in the report");
+        let [low, high] = [request.energy_low_mj, request.energy_high_mj].map(|mj| mj.expect("power") / 1e3);
+        assert!(0.0 <= low && low < joules && joules < high, "{low} to {high} for {joules}");
+        of_requests += joules;
+    }
+    let mut by_number: Vec<&RequestRecord> = requests.iter().collect();
+    by_number.sort_by_key(|request| request.request);
+    let counts: Vec<_> = by_number.iter().map(|r| (r.step_count, r.device_step_count, r.device_share_ns)).collect();
+    assert_eq!(counts, [15, 10, 1].map(|steps| (Some(steps), Some(0), None)), "no device has told its time");
+
+    let told = ask(&run, "SELECT * FROM device_accounts");
+    let of = |name: &str| {
+        let at = told.columns.iter().position(|column| column == name).unwrap_or_else(|| panic!("no {name}"));
+        let SqlValue::Float(joules) = told.rows[0][at] else { panic!("{told:?}") };
+        joules
+    };
+    let parts = ["requests_joules", "other_steps_joules", "idle_joules", "unattributed_joules"].map(of);
+    let [charged, other, idle, unknown] = parts;
+    assert!((charged - of_requests).abs() < 1e-9, "{charged} J of steps, {of_requests} J of requests");
+    assert!(other > 0.0 && idle > 0.0 && unknown < 1e-9, "{parts:?}");
+    let (accounted, counted) = (of("accounted_joules"), of("counted_joules"));
+    assert!((accounted - counted).abs() < 1e-9 * counted.max(1.0), "{accounted} of {counted}");
+    assert!((analysis.shares.sum().expect("sensors") - counted).abs() < 1e-6, "{:?}", analysis.shares.sum());
+    let estimates = ask(&run, "SELECT count(*), count(device_estimate_ns), min(step_share_ns) FROM request_accounts");
+    let counts = &estimates.rows[0];
+    assert!(matches!(counts[..], [SqlValue::Int(3), SqlValue::Int(0), SqlValue::Int(1..)]), "{counts:?}");
 }
 
 /// Three requests that come one after the other and are served together. The prompt of each takes two steps.

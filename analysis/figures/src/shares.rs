@@ -1,16 +1,15 @@
 //! What each request caused: its share of the time of the steps that worked for it, of the device's, and of the energy. The
 //! shares of all requests, the steps that work for none and the time in which no step ran add up to what the sensors counted.
 //!
-//! A step for several requests is divided by the work that each causes in it. Weights are read once for all and count by tokens;
-//! keys and values are each request's own and count by its context. How much of a step's bytes they are is analytic, and where
-//! the model's shape is not known, tokens alone count.
+//! Both divisions, that of a step among requests and that of energy among steps, are those of
+//! [`candlescope_schema::accounts`], by which a session has accounts while it goes on.
 
 use super::energy::together;
-use super::kv_bytes::kv_bytes_of_a_token;
 use super::sensor::{Joules, Sensor};
 use super::step_rows::{StepRow, outermost, windows};
+use candlescope_schema::RequestRecord;
+use candlescope_schema::accounts::{Divided, WorkShares, divided, kv_bytes_of_a_token};
 use candlescope_schema::run::RunManifest;
-use candlescope_schema::{RequestRecord, Served};
 use std::collections::BTreeMap;
 
 /// One request's part of all.
@@ -76,12 +75,12 @@ impl Shares {
     ) -> Self {
         let steps = outermost(steps);
         let energy = StepEnergy::of(&steps, sensors);
-        let mut contexts = Contexts::of(manifest, requests, &steps);
+        let mut work = work_shares(manifest, requests, &steps);
         let mut all: BTreeMap<u64, (RequestShare, Vec<&StepRow>)> = BTreeMap::new();
         let mut other = 0.0;
         for (at, step) in steps.iter().enumerate() {
-            let joules = energy.as_ref().map(|energy| energy.steps[at]);
-            let shares = contexts.shares(step);
+            let joules = energy.as_ref().map(|energy| energy.found.each[at]);
+            let shares = work.of_step(step.request, &step.serves, step.work.bytes);
             if shares.is_empty() {
                 other += joules.unwrap_or(0.0);
             }
@@ -113,7 +112,7 @@ impl Shares {
         Self {
             requests: all.into_values().map(bounded).collect(),
             other_steps: energy.as_ref().map(|_| other),
-            outside: energy.as_ref().map(|energy| energy.outside),
+            outside: energy.as_ref().map(|energy| energy.found.outside),
             counted: energy.and_then(|energy| together(sensors, &[energy.over])),
         }
     }
@@ -121,10 +120,8 @@ impl Shares {
 
 /// Energy of each step: what the sensors counted while it was open, divided evenly among the steps that were open with it.
 struct StepEnergy {
-    /// In joules, in order of the steps.
-    steps: Vec<f64>,
-    /// While none was open.
-    outside: f64,
+    /// In joules, in order of the steps, and while none was open.
+    found: Divided,
     /// The time that all sensors cover.
     over: (i64, i64),
 }
@@ -138,87 +135,36 @@ impl StepEnergy {
             return None;
         }
         let counted = |from: i64, to: i64| sensors.iter().map(|(_, sensor)| sensor.counted(from, to)).sum::<f64>();
-        // When a step begins or ends. One that ends when another begins is not open with it.
-        let mut turns: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * steps.len());
-        // A step without duration has no energy, and would seem to end before it begins.
-        for (at, step) in steps.iter().enumerate().filter(|(_, step)| step.start_ns < step.end_ns()) {
-            turns.extend([(step.start_ns, true, at), (step.end_ns(), false, at)]);
-        }
-        turns.sort_unstable();
-        let mut all = Self { steps: vec![0.0; steps.len()], outside: 0.0, over };
-        // Evenly among those that are open: what each of them has had since the beginning, of which a step has what came
-        // while it was open.
-        let (mut open, mut each, mut last) = (0u64, 0.0, over.0);
-        for (time, begins, at) in turns {
-            let until = time.clamp(over.0, over.1);
-            let joules = counted(last, until);
-            last = until.max(last);
-            match open {
-                0 => all.outside += joules,
-                open => each += joules / open as f64,
-            }
-            open = if begins { open + 1 } else { open.saturating_sub(1) };
-            all.steps[at] += if begins { -each } else { each };
-        }
-        all.outside += counted(last, over.1);
-        Some(all)
+        let steps: Vec<_> = steps.iter().map(|step| step.window()).collect();
+        Some(Self { found: divided(&steps, over, counted), over })
     }
 }
 
-/// How many tokens each request holds, step by step.
-struct Contexts {
-    /// Bytes of keys and values of one token, if the model's shape is known.
-    kv_bytes: Option<f64>,
-    held: BTreeMap<u64, u64>,
-}
-
-impl Contexts {
-    /// What requests hold before the first step: tokens of the prompt that no step passes, because somebody else's did.
-    fn of(manifest: &RunManifest, requests: &[RequestRecord], steps: &[&StepRow]) -> Self {
-        let mut prompt: BTreeMap<u64, (u64, bool)> = BTreeMap::new();
-        for served in steps.iter().flat_map(|step| &step.serves) {
-            let (passed, is_whole) = prompt.entry(served.request).or_default();
-            if !*is_whole {
-                *passed += u64::from(served.tokens);
-                *is_whole = served.output_tokens > 0;
-            }
+/// Shares by work, before the first step.
+fn work_shares(manifest: &RunManifest, requests: &[RequestRecord], steps: &[&StepRow]) -> WorkShares {
+    let mut prompt: BTreeMap<u64, (u64, bool)> = BTreeMap::new();
+    for served in steps.iter().flat_map(|step| &step.serves) {
+        let (passed, is_whole) = prompt.entry(served.request).or_default();
+        if !*is_whole {
+            *passed += u64::from(served.tokens);
+            *is_whole = served.output_tokens > 0;
         }
-        let shared = |request: &RequestRecord| {
-            let (passed, is_whole) = prompt.get(&request.request)?;
-            Some((request.request, request.prompt_tokens.filter(|_| *is_whole)?.saturating_sub(*passed)))
-        };
-        Self { kv_bytes: kv_bytes_of_a_token(&manifest.model), held: requests.iter().filter_map(shared).collect() }
     }
-
-    /// The requests that a step works for, and the share of each; the shares of a step add up to 1.
-    fn shares(&mut self, step: &StepRow) -> Vec<(u64, f64)> {
-        if step.serves.is_empty() {
-            return step.request.map(|request| (request, 1.0)).into_iter().collect();
+    let mut shares = WorkShares::new(kv_bytes_of_a_token(&manifest.model));
+    for request in requests {
+        let Some((passed, is_whole)) = prompt.get(&request.request) else { continue };
+        if let Some(tokens) = request.prompt_tokens.filter(|_| *is_whole) {
+            shares.begin_with(request.request, tokens.saturating_sub(*passed));
         }
-        let mut after = |served: &Served| {
-            let held = self.held.entry(served.request).or_default();
-            *held += u64::from(served.tokens);
-            *held as f64
-        };
-        let contexts: Vec<f64> = step.serves.iter().map(&mut after).collect();
-        let all: f64 = contexts.iter().sum();
-        // Each sequence's keys and values are read once in a step, whatever the number of its new tokens.
-        let of_kv = self.kv_bytes.zip(step.work.bytes).filter(|(_, bytes)| *bytes > 0);
-        let of_kv = of_kv.map_or(0.0, |(kv, bytes)| (kv * all / bytes as f64).min(1.0));
-        let by_tokens = |served: &Served| Served::share(&step.serves, served.request).unwrap_or(0.0);
-        let share = |(served, context): (&Served, &f64)| {
-            let by_context = if all > 0.0 { context / all } else { 0.0 };
-            (served.request, by_tokens(served) * (1.0 - of_kv) + by_context * of_kv)
-        };
-        step.serves.iter().zip(&contexts).map(share).collect()
     }
+    shares
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::stated_work::StatedWork;
-    use candlescope_schema::{HostNs, PathInfo, StepRecord, ThreadInfo, TraceId};
+    use candlescope_schema::{HostNs, PathInfo, Served, StepRecord, ThreadInfo, TraceId};
     use std::sync::Arc;
 
     const MS: i64 = 1_000_000;

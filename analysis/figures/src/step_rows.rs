@@ -3,6 +3,7 @@
 
 use super::stated_work::StatedWork;
 use super::stats::{Distribution, total_if_known};
+use candlescope_schema::accounts::Outermost;
 use candlescope_schema::stretches::{StepTime, Stretch, merged};
 use candlescope_schema::{GpuSource, PathInfo, Phase, Ran, Served, StepRecord, UnrecordedStep};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,13 +68,8 @@ const _: () = assert!(size_of::<StepRow>() <= 280, "20 million of them are kept:
 
 /// Those of the steps, which are in order of start, that are not inside another one of the same thread.
 pub fn outermost<'a>(steps: impl IntoIterator<Item = &'a StepRow>) -> Vec<&'a StepRow> {
-    let mut ends: BTreeMap<u32, i64> = BTreeMap::new();
-    let mut is_outermost = |step: &StepRow| {
-        let end = ends.entry(step.thread).or_insert(i64::MIN);
-        let before = std::mem::replace(end, (*end).max(step.end_ns()));
-        step.end_ns() > before
-    };
-    steps.into_iter().filter(|step| is_outermost(step)).collect()
+    let mut outermost = Outermost::default();
+    steps.into_iter().filter(|step| outermost.is(step.thread, step.end_ns())).collect()
 }
 
 impl StepRow {

@@ -109,6 +109,9 @@ pub(crate) struct Aggregate {
     duration: HistogramVec,
     queue: HistogramVec,
     ended: IntCounterVec,
+    request_steps: IntCounterVec,
+    device_seconds: CounterVec,
+    energy: CounterVec,
     models: HashMap<Arc<str>, ModelSeries>,
     itl: Histogram,
     tokens: IntCounterVec,
@@ -194,6 +197,9 @@ impl Aggregate {
             duration: histograms(&cat::REQUEST, cat::REQUEST_BUCKETS)?,
             queue: histograms(&cat::QUEUE, cat::REQUEST_BUCKETS)?,
             ended: counters(&cat::REQUESTS)?,
+            request_steps: counters(&cat::REQUEST_STEPS)?,
+            device_seconds: seconds(&cat::REQUEST_DEVICE_SECONDS)?,
+            energy: seconds(&cat::REQUEST_ENERGY)?,
             models: HashMap::new(),
             itl: registered(r, Histogram::with_opts(buckets(&cat::ITL, cat::TPOT_BUCKETS)))?,
             tokens: counters(&cat::TOKENS)?,
@@ -340,10 +346,27 @@ impl Aggregate {
         let model = series.label.clone();
         let outcome = request.outcome.map_or(cat::UNSTATED, Outcome::as_str);
         self.ended.with_label_values(&[&*model, outcome]).inc();
+        self.account_of(request, &model);
         for (kind, tokens) in [("input", request.input_tokens()), ("output", request.output_tokens)] {
             if let Some(tokens) = tokens {
                 self.tokens.with_label_values(&[kind]).inc_by(tokens);
             }
+        }
+    }
+
+    /// Takes what a request caused, as far as it is known.
+    fn account_of(&self, request: &RequestRecord, model: &str) {
+        if let Some((steps, measured)) = request.step_count.zip(request.device_step_count) {
+            for (known, n) in [("yes", measured), ("no", steps.saturating_sub(measured))] {
+                self.request_steps.with_label_values(&[model, known]).inc_by(n);
+            }
+        }
+        if let Some(ns) = request.device_share_ns {
+            self.device_seconds.with_label_values(&[model]).inc_by(ns as f64 / 1e9);
+        }
+        // The crate panics on what is negative or no number.
+        if let Some(mj) = request.energy_mj.filter(|mj| *mj >= 0.0) {
+            self.energy.with_label_values(&[model]).inc_by(mj / 1e3);
         }
     }
 

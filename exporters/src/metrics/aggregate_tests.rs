@@ -437,6 +437,30 @@ fn requests_of_an_experiment_are_counted_and_their_times_are_no_sample() {
 }
 
 #[test]
+fn what_requests_caused_is_summed_by_model_and_what_is_not_known_is_not_zero() {
+    let mut a = aggregate(1);
+    let mut known = request(1, "m", 3, Some(1), Some(2));
+    (known.step_count, known.device_step_count) = (Some(5), Some(2));
+    (known.device_share_ns, known.energy_mj) = (Some(1_500 * MS), Some(2_500.0));
+    let mut next = known.clone();
+    (next.request, next.energy_mj) = (2, None);
+    a.add(&requests(vec![known, next, request(3, "other", 3, Some(1), Some(2))]));
+    let mut samples = Batch::default();
+    samples.samples = vec![sample("GPU-1", "candlescope_energy_joules_total_idle", 7.0)];
+    assert_eq!(a.add(&samples), 0);
+    for (series, expected) in [
+        ("candlescope_request_steps_total{device_time=\"yes\",gen_ai_request_model=\"m\"}", Some(4.0)),
+        ("candlescope_request_steps_total{device_time=\"no\",gen_ai_request_model=\"m\"}", Some(6.0)),
+        ("candlescope_request_device_seconds_total{gen_ai_request_model=\"m\"}", Some(3.0)),
+        ("candlescope_request_energy_joules_total{gen_ai_request_model=\"m\"}", Some(2.5)),
+        ("candlescope_request_energy_joules_total{gen_ai_request_model=\"other\"}", None),
+        ("candlescope_energy_joules_total{hw_id=\"GPU-1\",of=\"idle\"}", Some(7.0)),
+    ] {
+        assert_eq!(value(&a, series), expected, "{series}");
+    }
+}
+
+#[test]
 fn only_metrics_of_the_catalogue_come_of_records() {
     let mut a = aggregate(3);
     let mut batch = spans(vec![span(0, "a", 1, Some(1)), span(1, "b", 1, None)]);

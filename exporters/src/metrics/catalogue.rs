@@ -62,6 +62,21 @@ pub(crate) const REQUESTS: Metric = counter(
     &["gen_ai_request_model", "outcome"],
     "Requests that ended by how, as the program says: done, cancelled, failed, or unstated",
 );
+pub(crate) const REQUEST_STEPS: Metric = counter(
+    "candlescope_request_steps_total",
+    &["gen_ai_request_model", "device_time"],
+    "Recorded steps of requests that ended, once for each request, by whether their time on the device was measured: yes or no",
+);
+pub(crate) const REQUEST_DEVICE_SECONDS: Metric = counter(
+    "candlescope_request_device_seconds_total",
+    MODEL,
+    "Shares of requests that ended of their recorded steps' time on the device, by the work that each causes, of steps of which it was measured",
+);
+pub(crate) const REQUEST_ENERGY: Metric = counter(
+    "candlescope_request_energy_joules_total",
+    MODEL,
+    "Shares of requests that ended of their steps' energy, by the work that each causes, of requests of which it is known",
+);
 pub(crate) const ITL: Metric = histogram(
     "candlescope_inter_token_latency_seconds",
     &[],
@@ -189,6 +204,9 @@ pub const METRICS: &[Metric] = &[
     REQUEST,
     QUEUE,
     REQUESTS,
+    REQUEST_STEPS,
+    REQUEST_DEVICE_SECONDS,
+    REQUEST_ENERGY,
     ITL,
     SPAN,
     PHASE_SECONDS,
@@ -225,6 +243,11 @@ pub const METRICS: &[Metric] = &[
 /// as counters if their name ends in `_total`.
 pub const SAMPLES: &[Metric] = &[
     counter(metric::GPU_ENERGY, GPU, "Energy used by the GPU since its driver was loaded"),
+    counter(
+        metric::ENERGY_OF,
+        &["hw_id", "of"],
+        "The same since sampling began, by whom it was used for: requests, other_steps, idle, or unattributed, of which no step is known",
+    ),
     gauge(metric::GPU_POWER, GPU, "Power drawn by the whole board"),
     gauge(metric::GPU_POWER_LIMIT, GPU, "Power limit that is enforced"),
     gauge(metric::GPU_UTILIZATION, GPU, "Share of the last sampling period in which any kernel ran"),

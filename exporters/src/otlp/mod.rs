@@ -62,8 +62,10 @@ mod traces;
 mod transport;
 mod volume;
 
+#[doc(hidden)]
 pub use metrics_exporter::OtlpMetricsExporter;
 pub use otlp_config::{OtlpConfig, OtlpLimits, OtlpProtocol, OtlpSampler};
+#[doc(hidden)]
 pub use replay::{SentRun, send_run};
 pub use sink::RecordIds;
 pub use trace_exporter::OtlpExporter;

@@ -243,6 +243,15 @@ pub(super) fn request(
         a.maybe("candlescope.flops", totals.flops.map(int));
         a.maybe("candlescope.bytes", totals.bytes.map(int));
     }
+    // What it caused: of steps for several requests its share.
+    a.maybe("candlescope.account.steps", record.step_count.map(int));
+    a.maybe("candlescope.account.step_time", record.step_share_ns.map(seconds));
+    a.maybe("candlescope.account.device_steps", record.device_step_count.map(int));
+    a.maybe("candlescope.account.device_time", record.device_share_ns.map(seconds));
+    let joules = |mj: Option<f64>| mj.map(|mj| mj / 1e3);
+    a.maybe("candlescope.account.energy_joules", joules(record.energy_mj));
+    a.maybe("candlescope.account.energy_low_joules", joules(record.energy_low_mj));
+    a.maybe("candlescope.account.energy_high_joules", joules(record.energy_high_mj));
     if spans_omitted > 0 {
         // So that a reader of the trace can see that it is incomplete.
         a.put("candlescope.spans_omitted", int(spans_omitted));

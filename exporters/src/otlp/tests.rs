@@ -106,12 +106,19 @@ fn a_request_tells_the_tokens_of_all_its_sequences_and_its_own_times() {
     let record = &mut batches[0].requests[0];
     (record.batch, record.prompt_tokens) = (Some(4), Some(32));
     (record.last_token_ns, record.queue_ns) = (Some(500_000_000), Some(250_000_000));
+    (record.step_count, record.step_share_ns) = (Some(9), Some(125_000_000));
+    (record.energy_mj, record.energy_high_mj) = (Some(1_500.0), Some(2_000.0));
     let (sent, omitted) = run(OtlpLimits::none(), &batches);
     check(&batches, &sent, omitted);
     let span = &sent[0].span;
     assert_eq!(attribute(span, "gen_ai.usage.input_tokens"), Some(128.into()));
     assert_eq!(attribute(span, "candlescope.time_to_last_token"), Some(0.5.into()));
     assert_eq!(attribute(span, "candlescope.queue_time"), Some(0.25.into()));
+    assert_eq!(attribute(span, "candlescope.account.steps"), Some(9.into()));
+    assert_eq!(attribute(span, "candlescope.account.step_time"), Some(0.125.into()));
+    assert_eq!(attribute(span, "candlescope.account.device_time"), None, "not known is not zero");
+    assert_eq!(attribute(span, "candlescope.account.energy_joules"), Some(1.5.into()));
+    assert_eq!(attribute(span, "candlescope.account.energy_high_joules"), Some(2.0.into()));
 }
 
 #[test]
@@ -411,6 +418,21 @@ fn a_caller_that_does_not_record_its_trace_gets_no_spans() {
     let (sent, omitted) = run_sampled(OtlpLimits::none(), off, &batches);
     check(&batches, &sent, omitted);
     assert!(sent.is_empty());
+}
+
+#[test]
+fn ranges_that_are_part_of_nothing_are_sent_as_they_come() {
+    let (batches, _) = request(1, 1);
+    let mut range = batches[0].spans[0].clone();
+    (range.step, range.phase, range.parent_seq) = (None, None, Some(range.seq));
+    (range.seq, range.span_id) = (1 << 30, SpanId(0xabcd));
+    range.path = candlescope_core::PathInfo::new(1_000, "load", "load", "nvtx::start_end").into();
+    let mut batch = Batch::default();
+    batch.spans.push(range);
+    let mut traces = Traces::new(OtlpLimits::default(), OtlpSampler::default());
+    traces.take(&batch);
+    let (sent, omitted) = traces.drain();
+    assert_eq!((sent.len(), traces.held(), omitted), (1, 0, Counts::default()), "they wait for no request");
 }
 
 #[test]

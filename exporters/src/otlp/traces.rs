@@ -10,6 +10,7 @@ use super::otlp_spans::{self, MAX_ENTRIES};
 use super::shared_steps;
 use super::step_plan::{Keep, Plan, Whose};
 use super::volume::Allowance;
+use candlescope_core::injected::is_start_end;
 use candlescope_core::{Batch, Phase, RequestRecord, SpanId, SpanRecord, StepRecord, TraceId};
 use opentelemetry::InstrumentationScope;
 use opentelemetry_sdk::trace::SpanData;
@@ -83,7 +84,10 @@ impl Traces {
         let mut runs: HashMap<u64, Option<&[SpanRecord]>> = HashMap::new();
         for run in batch.spans.chunk_by(|a, b| a.step == b.step) {
             match run[0].step {
-                None => run.iter().for_each(|entry| self.enter(entry)),
+                None => run.iter().for_each(|entry| match is_start_end(&entry.path.target) {
+                    true => self.range(entry),
+                    false => self.enter(entry),
+                }),
                 Some(n) => match runs.entry(n) {
                     Entry::Vacant(first) => {
                         first.insert(Some(run));
@@ -138,6 +142,14 @@ impl Traces {
             self.send_alone(&record);
         }
         self.held = 0;
+    }
+
+    /// A range of a recorded program that is part of no step and no request: a trace of its own.
+    fn range(&mut self, range: &SpanRecord) {
+        match self.allowance.is_left(range.host_start) {
+            true => self.send_alone(range),
+            false => self.omitted.spans += 1,
+        }
     }
 
     fn enter(&mut self, entry: &SpanRecord) {

@@ -31,8 +31,9 @@ mod segment;
 mod store;
 mod tables;
 
+#[doc(hidden)]
 pub use dirs::{create_dirs, remove_dirs};
 pub use parquet_config::ParquetConfig;
 pub use parquet_exporter::ParquetExporter;
+#[doc(hidden)]
 pub use schema::arrow_schema;
-pub use store::RunDirError;

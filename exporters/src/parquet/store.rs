@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A run directory could not be used or written. Every message names the path and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RunDirError {
+pub(super) enum RunDirError {
     /// A run, or something else, is in it.
     #[error(
         "run directory {} already holds files (first: {first}): name a directory that is empty or does not exist, \

@@ -31,6 +31,7 @@
 
 mod announcement;
 mod at_work;
+#[doc(hidden)]
 pub mod exposition;
 mod hosts;
 mod http_request;
@@ -38,10 +39,15 @@ mod prometheus_exporter;
 mod running;
 mod server;
 
+#[doc(hidden)]
 pub use crate::metrics::{Kind, METRICS, Metric, SAMPLES};
+#[doc(hidden)]
 pub use announcement::{Announced, announced};
+#[doc(hidden)]
 pub use at_work::{AtWork, Working, at_work};
-pub use prometheus_exporter::{DEFAULT_PORT, Endpoint, PrometheusConfig, PrometheusExporter};
+pub use prometheus_exporter::PrometheusConfig;
+#[doc(hidden)]
+pub use prometheus_exporter::{DEFAULT_PORT, Endpoint, PrometheusExporter};
 
 /// For [`crate::fuzz`]: reads a request both piece by piece and all at once, and checks whether its host is accepted.
 pub(crate) fn reads_request(bytes: &[u8]) -> bool {

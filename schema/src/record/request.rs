@@ -45,6 +45,22 @@ record! {
         /// 1 if steps of it were part of an experiment, which made some of them slower: its times are no sample of the
         /// program's. Null where no experiment is known of.
         perturbed: Option<bool> => Narrow,
+        /// Recorded steps that worked for it, alone or with others; null in runs that do not count them.
+        step_count: Option<u64> => Int,
+        /// Its share of the time of its recorded steps on the host, nanoseconds: of a step for several requests by the work
+        /// that each causes.
+        step_share_ns: Option<u64> => Int,
+        /// Recorded steps that worked for it whose time on the device is known.
+        device_step_count: Option<u64> => Int,
+        /// Its share of the time of these steps on the device, nanoseconds; null if it is known of none.
+        device_share_ns: Option<u64> => Int,
+        /// Its share of the energy of its steps, millijoules; null without an energy counter, and where it is not known
+        /// which steps ran.
+        energy_mj: Option<f64> => Real,
+        /// Least that its energy may be, by the sensors' period and accuracy; null where power was not sampled.
+        energy_low_mj: Option<f64> => Real,
+        /// Most that its energy may be, likewise.
+        energy_high_mj: Option<f64> => Real,
     }
 }
 
@@ -77,6 +93,13 @@ impl RequestRecord {
             caller_sampled: None,
             outcome: None,
             perturbed: None,
+            step_count: None,
+            step_share_ns: None,
+            device_step_count: None,
+            device_share_ns: None,
+            energy_mj: None,
+            energy_low_mj: None,
+            energy_high_mj: None,
         }
     }
 

@@ -259,6 +259,14 @@ codes! {
         /// Decoding slows down as the context grows.
         DecodeSlowsWithContext = "decode_slows_with_context", Info,
             "Expected of attention; if it is steep, look for a cache that is copied at every token.";
+        /// Requests that generate waited long for prompts of others, which passed between their steps.
+        PromptsHoldUp = "prompts_hold_up", Info,
+            "Pass prompts in smaller pieces ([chunked prefill](decoding.md#several-requests-at-once)): each wait is \
+             shorter then, and the prompt takes longer.";
+        /// An experiment and the replay of a step say different things of the same path.
+        ReplayDisagrees = "replay_disagrees", Warning,
+            "Do not rely on gains that are promised there: they rest on a model of the step that does not hold for \
+             this program. [What the experiment says](criticality.md) is measured.";
         /// Memory was sampled too rarely to know its peak.
         MemoryUndersampled = "memory_undersampled", Info, "Run longer, or sample more often.";
         /// MFU or MBU is above 1: a measurement error; a warning only where the peak was measured beside others

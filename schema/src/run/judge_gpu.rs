@@ -112,12 +112,8 @@ fn kernels(account: &GpuAccount, found: &mut Vec<Finding>) {
         found.push(finding.count("windows", kernels.windows).count("steps", kernels.steps));
     }
     if kernels.dropped > 0 {
-        let remedy = if kernels.missing == kernels.dropped {
-            "use shorter windows, if the program has not disabled kernels of its graphs by itself: those count, too"
-        } else {
-            "use shorter windows"
-        };
-        let finding = Finding::new(Code::KernelsDropped, "the recorder of kernels lost {records} records", remedy);
+        let finding =
+            Finding::new(Code::KernelsDropped, "the recorder of kernels lost {records} records", "use shorter windows");
         found.push(finding.count("records", kernels.dropped));
     }
     if kernels.late > 0 {

@@ -106,6 +106,7 @@ facts! {
 }
 
 /// A declared key, for the page of the run's format.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Declared {
     /// As it stands in the file.
@@ -127,6 +128,7 @@ macro_rules! keys {
             $($(#[doc = $doc])+ pub const $name: Key<$of> = Key::new($key);)*
 
             /// All of them, in the order of their declaration.
+            #[doc(hidden)]
             pub const ALL: &[Declared] =
                 &[$(Declared { name: $key, of: <$of as Fact>::NAME, meaning: &[$($doc),+] }),*];
         }
@@ -160,8 +162,10 @@ keys! {
         PID: u64 = "pid";
         /// File name of a program that does not link candlescope, and was recorded from outside.
         INJECTED_PROGRAM: str = "injected_program";
-        /// NVTX ranges of such a program that may end on another thread than they began on: these are not recorded.
+        /// NVTX ranges by start and end of such a program that are not recorded: too many were open when they began.
         RANGES_UNRECORDED: u64 = "nvtx_ranges_unrecorded";
+        /// NVTX ranges by start and end of such a program that had not ended when it did, or within the second before.
+        RANGES_OPEN_AT_END: u64 = "nvtx_ranges_open_at_end";
         /// Steps of such a program that were told apart by the results that it fetched.
         STEPS_BY_RESULTS: u64 = "steps_by_results";
         /// Of these, those that repeat what was launched in the ones before.
@@ -286,6 +290,12 @@ keys! {
     result_key {
         /// The data set whose prompts were run: `name`, `prompts_used`, `prompts_there`, `left_out_too_long`.
         DATASET: Map<String, Value> = "dataset";
+        /// How prompts of a data set begin, in one pass over those that ran: `tokens` of all, `shared` of these that a slot could hold
+        /// from a prompt before, `reused` of them that were not computed again for that reason.
+        PROMPT_SHARING: Map<String, Value> = "prompt_sharing";
+        /// How often texts repeat themselves or their prompts: the `steps` in which their `tokens` behind the first ones can be
+        /// decoded where up to `ahead` tokens are looked up in the text and checked in one pass.
+        NGRAM_LOOKUP: Map<String, Value> = "ngram_lookup";
         /// Why the last request ended.
         FINISH_REASON: str = "finish_reason";
         /// SHA-256 of the tokens of each measured request's first sequence, in order: the same where two runs wrote the same.

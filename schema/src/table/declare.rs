@@ -46,6 +46,7 @@ macro_rules! record {
             "Calls the macro `$do` with the fields of [`", stringify!($Record), "`]: \
              `Record, RecordKind, Rows; field: Type => Kind \"column\", …`."
         )]
+        #[doc(hidden)]
         #[macro_export]
         macro_rules! $each {
             ($d do:ident) => {

@@ -68,6 +68,14 @@ impl HostClock {
         let piece = *self.piece.lock().unwrap_or_else(PoisonError::into_inner);
         piece.map(self.source.now())
     }
+
+    /// One whose time line is so many nanoseconds ahead.
+    #[cfg(test)]
+    pub(crate) fn shifted(self, ns: i64) -> Self {
+        let mut piece = *self.piece.lock().unwrap_or_else(PoisonError::into_inner);
+        piece.mapped_ns += ns;
+        Self { source: self.source, piece: Arc::new(Mutex::new(piece)) }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

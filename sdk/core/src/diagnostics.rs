@@ -58,11 +58,13 @@ pub fn report(source: &str, message: impl Into<String>) {
 
 /// Writes a problem as one line to standard error, for use with [`on_problem`](crate::SessionBuilder::on_problem). If
 /// it cannot be written, it is lost silently.
+#[doc(hidden)]
 pub fn to_stderr(problem: &Problem) {
     print(&format!("candlescope: {problem}\n"));
 }
 
 /// Writes text to standard error; failures are ignored.
+#[doc(hidden)]
 pub fn print(text: &str) {
     // A closed pipe or a full disk is no reason to end a program.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());

@@ -112,6 +112,7 @@ impl Handle {
     }
 
     /// For programs that make no `tracing` spans: begins and ends intervals on the calling thread.
+    #[doc(hidden)]
     pub fn ranges(&self) -> Ranges {
         Ranges::new(self.0.shared.clone())
     }
@@ -357,6 +358,7 @@ impl Handle {
     ///
     /// # Errors
     /// Those of [`perturb`](Self::perturb).
+    #[doc(hidden)]
     pub fn prepare_perturbing(&self, what: &Perturb) -> Result<(), PerturbRefused> {
         let shared = &self.0.shared;
         if shared.is_forked() || shared.control.is_closed() {
@@ -373,6 +375,7 @@ impl Handle {
     ///
     /// # Errors
     /// If none was, it is over, or the session has ended.
+    #[doc(hidden)]
     pub fn begin_perturbing(&self) -> Result<(), PerturbRefused> {
         let shared = &self.0.shared;
         if shared.is_forked() {

@@ -1,4 +1,7 @@
 //! The core of candlescope: what a record is, the `tracing` layer that makes records, and the pipeline behind it.
+//!
+//! Programs name its types through `candlescope`, and exporters and collectors through `candlescope::sdk`. What is shown here is
+//! what these name, and promised as they are; what other crates of ours need besides is hidden, and changes with any release.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
@@ -27,6 +30,7 @@ mod notices;
 pub mod perturb;
 mod pipeline;
 mod probe;
+#[doc(hidden)]
 pub mod process_facts;
 mod raw;
 pub mod redacted_url;
@@ -35,6 +39,7 @@ mod ring_room;
 mod session;
 mod setup_notes;
 mod shared;
+#[doc(hidden)]
 pub mod stacks;
 mod stats;
 mod sync;
@@ -46,8 +51,10 @@ mod visible;
 
 pub use annotate::{annotate, is_recording};
 pub use annotation::Annotation;
+#[doc(hidden)]
 pub use cache_directory::cache_directory;
 pub use candlescope_schema::*;
+#[doc(hidden)]
 pub use candlescope_work::nearest;
 pub use capture::{Capture, CaptureBusy, CaptureError};
 pub use collector::{CollectError, Collector, Samples};
@@ -56,12 +63,17 @@ pub use exporter::{ExportError, Exporter};
 pub use gpu::GpuTiming;
 pub use handle::{FlushError, Handle, KernelsRefused};
 pub use layer::CandlescopeLayer;
-pub use layer::ranges::{RangeKind, RangeName, Ranges};
+#[doc(hidden)]
+pub use layer::open_range::OpenRange;
+#[doc(hidden)]
+pub use layer::ranges::{RangeKind, RangeName, RangeTime, Ranges};
 pub use ledger::Ledger;
 pub use memory::MemoryExporter;
 pub use perturb::{Perturb, PerturbProgress, PerturbRefused};
 pub use redacted_url::RedactedUrl;
-pub use session::{Session, SessionBuilder, StartError, host_name};
+#[doc(hidden)]
+pub use session::host_name;
+pub use session::{Session, SessionBuilder, StartError};
 pub use setup_notes::note;
 pub use stats::{SessionStats, Stats};
 pub use tap::{Tap, TapInterval};

@@ -36,6 +36,7 @@
 //! // model.forward(...)
 //! ```
 
+#[doc(hidden)]
 pub use candlescope_markers::names::{
     CALLER_SAMPLED_FIELD, LAST_TOKEN_FIELD, MODULE_FIELD, MODULE_TARGET, OUTCOME_FIELD, PARENT_SPAN_ID_FIELD,
     PHASE_FIELD, REQUEST_MODEL_FIELD, SEMCONV_VERSION, TARGET, TRACE_ID_FIELD,

@@ -125,6 +125,7 @@ impl SessionBuilder {
     }
 
     /// Samples call stacks and what threads do off the CPU with `source`.
+    #[doc(hidden)]
     pub fn stacks(mut self, source: impl StackSource) -> Self {
         self.stacks = Some(Box::new(source));
         self

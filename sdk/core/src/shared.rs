@@ -122,6 +122,8 @@ pub(crate) struct ThreadCounts {
     pub(crate) steps_perturbed: AtomicU64,
     /// Steps that began while recording was off.
     pub(crate) steps_paused: AtomicU64,
+    /// Ends of steps that are not to be recorded.
+    pub(crate) unrecorded_ended: AtomicU64,
     pub(crate) ring_full: AtomicU64,
     /// Steps among the intervals of `ring_full` and `no_ring`.
     pub(crate) steps_lost: AtomicU64,
@@ -145,6 +147,15 @@ impl ThreadCounts {
             .iter()
             .map(|n| n.load(Ordering::Relaxed))
             .sum()
+    }
+
+    /// Ends and beginnings so far of steps that are not to be recorded.
+    pub(crate) fn unrecorded(&self) -> (u64, u64) {
+        // First, so that an end is never seen without its beginning.
+        let ended = self.unrecorded_ended.load(Ordering::Acquire);
+        let Self { steps_scheduled_out, steps_plain, steps_perturbed, steps_paused, .. } = self;
+        let begun = [steps_scheduled_out, steps_plain, steps_perturbed, steps_paused];
+        (ended, begun.iter().map(|n| n.load(Ordering::Acquire)).sum())
     }
 }
 
@@ -347,6 +358,11 @@ impl Shared {
     /// Trace id of a step that belongs to no request.
     pub(crate) fn step_trace(&self, step: u64) -> TraceId {
         self.derived_trace((1 << 63) | step)
+    }
+
+    /// Trace id of a range that belongs to no request and stands above steps.
+    pub(crate) fn range_trace(&self, seq: u64) -> TraceId {
+        self.derived_trace((1 << 62) | seq)
     }
 
     fn derived_trace(&self, n: u64) -> TraceId {

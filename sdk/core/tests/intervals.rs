@@ -561,3 +561,71 @@ fn ranges_are_intervals_like_spans() {
     assert!(manifest.verdict.ok, "{:?}", manifest.verdict);
     assert_conserved(&manifest);
 }
+
+/// Ranges that may end anywhere stand beside the intervals: they change no path, and take no time from any.
+#[test]
+fn ranges_beside_intervals_end_on_any_thread_and_cross_what_they_like() {
+    use candlescope_core::RangeKind;
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory.clone()).exclude_target("noise").start().expect("starts");
+    drop(layer);
+    let ranges = session.handle().ranges();
+    let decode = ranges.name("decode", "m", RangeKind::Phase(Phase::Decode));
+    let linear = ranges.name("linear", "m", RangeKind::Interval);
+    let beside = ranges.with_target(linear, "m::start_end");
+    assert_eq!(ranges.begin(ranges.with_target(linear, "noise::start_end")), None);
+    let before = ranges.begin(beside).expect("it records");
+    ranges.enter(decode, 1);
+    let inside = ranges.begin(beside).expect("it records");
+    ranges.enter(linear, 2);
+    ranges.end(before);
+    ranges.exit(2);
+    ranges.exit(1);
+    assert!(ranges.begin(beside).is_some(), "it never ends");
+    std::thread::scope(|scope| {
+        scope.spawn(|| ranges.end(inside));
+    });
+    let manifest = session.finish();
+    let batch = memory.batch();
+    assert_eq!(paths(&batch), ["linear", "decode", "linear", "decode/linear"]);
+    let [before, step, inside, part] = sorted(&batch)[..] else { panic!("{:?}", batch.spans) };
+    assert_eq!((&*before.path.target, &*inside.path.target), ("m::start_end", "m::start_end"));
+    let places = [before, step, inside, part].map(|span| (span.step.is_some(), span.parent_seq, span.phase));
+    let decode = Some(Phase::Decode);
+    let expected =
+        [(false, None, None), (true, None, decode), (false, Some(step.seq), None), (true, Some(step.seq), decode)];
+    assert_eq!(places, expected);
+    assert!(batch.spans.iter().all(|span| span.thread.index == step.thread.index), "where they began");
+    let end = |span: &candlescope_core::SpanRecord| span.host_start.plus_ns(span.host_dur_ns);
+    assert!(before.host_start < step.host_start && end(before) > part.host_start && end(before) < end(part));
+    assert!(inside.host_start < part.host_start && end(inside) > end(step));
+    assert!(before.trace_id != inside.trace_id && inside.trace_id != step.trace_id);
+    assert_eq!((batch.steps.len(), batch.steps[0].intervals), (1, 2));
+    assert_eq!((manifest.loss.open_at_end, manifest.loss.emitted), (1, 4), "{:?}", manifest.loss);
+    assert_conserved(&manifest);
+}
+
+#[test]
+fn a_range_that_is_known_to_have_ended_before_is_as_long_as_it_was() {
+    use candlescope_core::RangeKind;
+    let memory = MemoryExporter::new();
+    let (layer, session) = Session::builder().exporter(memory.clone()).start().expect("starts");
+    drop(layer);
+    let ranges = session.handle().ranges();
+    let step = ranges.name("step", "m", RangeKind::Interval);
+    let pause = std::time::Duration::from_millis(20);
+    let begun = std::time::Instant::now();
+    ranges.enter(step, 1);
+    let ended = std::thread::scope(|scope| scope.spawn(|| ranges.now()).join()).expect("a time");
+    std::thread::sleep(pause);
+    ranges.exit_at(1, Some(ended), Some(Annotation::new().tokens(2)));
+    let most = begun.elapsed() - pause;
+    // Before it began: it has no time, rather than a negative one.
+    ranges.enter(step, 2);
+    ranges.exit_at(2, Some(ended), None);
+    session.finish();
+    let batch = memory.batch();
+    let [first, second] = &batch.steps[..] else { panic!("{:?}", batch.steps) };
+    assert!(u128::from(first.host_dur_ns) <= most.as_nanos() && first.host_dur_ns > 0, "{first:?}, {most:?}");
+    assert_eq!((first.tokens, second.host_dur_ns), (Some(2), 0));
+}

@@ -1,9 +1,12 @@
-//! Steps that serve several requests, how requests end, and what names cost, in real sessions.
+//! Steps that serve several requests, how requests end and what energy they have, and what names cost, in real sessions.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use candlescope_core::llm::{self, Request, Tokens};
 use candlescope_core::*;
+use candlescope_testkit::{SOON, wait_until};
 use common::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tracing::trace_span;
 
@@ -142,4 +145,124 @@ fn names_are_cut_when_they_are_taken() {
         assert!(text.len() <= 512 && text.len() > 500 && text.ends_with(CUT_MARK), "{} bytes", text.len());
     }
     assert!(batch.spans.iter().all(|span| span.path.path.len() <= 1_025));
+}
+
+/// A counter of energy that counts a joule for each reading while the GPU is busy.
+#[derive(Clone, Default)]
+struct Counter {
+    is_busy: Arc<AtomicBool>,
+    is_silent: Arc<AtomicBool>,
+    joules: Arc<AtomicU64>,
+    readings: Arc<AtomicU64>,
+}
+
+impl Counter {
+    /// Waits until it was read so many times more.
+    fn wait(&self, readings: u64) {
+        let until = self.readings.load(Ordering::Relaxed) + readings;
+        wait_until(|| self.readings.load(Ordering::Relaxed) >= until, "the counter is read");
+    }
+}
+
+impl Collector for Counter {
+    fn name(&self) -> &'static str {
+        "counter"
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_millis(5)
+    }
+
+    fn sample(&mut self, out: &mut Samples<'_>) -> Result<(), CollectError> {
+        if !self.is_silent.load(Ordering::Relaxed) {
+            let more = u64::from(self.is_busy.load(Ordering::Relaxed));
+            let joules = self.joules.fetch_add(more, Ordering::Relaxed) + more;
+            out.push(&"GPU-0".into(), metric::GPU_ENERGY, joules as f64, "joules");
+            self.readings.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// The last sums by whom: requests, other steps, idle, unattributed.
+fn energy_of(batch: &Batch) -> [f64; 4] {
+    let of = [
+        metric::ENERGY_OF_REQUESTS,
+        metric::ENERGY_OF_OTHER_STEPS,
+        metric::ENERGY_OF_IDLE,
+        metric::ENERGY_UNATTRIBUTED,
+    ];
+    let latest = |of: &str| batch.samples.iter().filter(|sample| sample.metric == of).map(|sample| sample.value).last();
+    of.map(|of| latest(of).expect("sums"))
+}
+
+#[test]
+fn a_request_does_not_wait_for_ever_for_a_counter_that_is_not_read_any_more() {
+    let (counter, memory) = (Counter::default(), MemoryExporter::new());
+    let builder = Session::builder().collector(counter.clone()).exporter(memory.clone());
+    record(builder, |_| {
+        counter.wait(2);
+        counter.is_silent.store(true, Ordering::Relaxed);
+        // One may be under way.
+        std::thread::sleep(Duration::from_millis(50));
+        {
+            let request = Request::new("chat", "m");
+            let _in_request = request.enter();
+            let _step = llm::decode(Tokens::new(1));
+            work();
+        }
+        wait_until(|| !memory.batch().requests.is_empty(), "its record comes while the session goes on");
+    });
+    let request = &memory.batch().requests[0];
+    assert_eq!((request.step_count, request.energy_mj), (Some(1), None));
+}
+
+#[test]
+fn a_session_that_rarely_looks_knows_the_energy_of_long_ago() {
+    let counter = Counter::default();
+    counter.is_busy.store(true, Ordering::Relaxed);
+    let builder = Session::builder().collector(counter.clone()).drain_interval(Duration::from_secs(3600));
+    let (batch, _) = record(builder, |handle| {
+        counter.wait(2);
+        {
+            let _step = llm::decode(Tokens::new(1));
+            counter.wait(10);
+        }
+        // Steps that do not come are waited for less long.
+        std::thread::sleep(Duration::from_millis(5_500));
+        handle.flush(SOON).expect("in time");
+    });
+    let [requests, other, idle, unattributed] = energy_of(&batch);
+    assert!(requests == 0.0 && other >= 8.0 && idle >= 100.0, "{:?}", energy_of(&batch));
+    assert!(unattributed.abs() < 1e-9, "{unattributed} J");
+}
+
+#[test]
+fn while_a_step_runs_that_no_schedule_records_nothing_is_idle_and_afterwards_it_is() {
+    let counter = Counter::default();
+    let schedule = Schedule { skip_first: 0, wait: 1, warmup: 0, active: 1, repeat: 0 };
+    let builder = Session::builder().collector(counter.clone()).schedule(schedule);
+    let busy = |readings| {
+        counter.is_busy.store(true, Ordering::Relaxed);
+        counter.wait(readings);
+        counter.is_busy.store(false, Ordering::Relaxed);
+        counter.wait(2);
+        counter.joules.load(Ordering::Relaxed)
+    };
+    let mut afterwards = 0;
+    let (batch, _) = record(builder, |handle| {
+        counter.wait(2);
+        let not_recorded = llm::decode(Tokens::new(1));
+        let meanwhile = busy(60);
+        drop(not_recorded);
+        drop(llm::decode(Tokens::new(1)));
+        // The drain sees that both have ended, and the next stretch begins.
+        handle.flush(SOON).expect("in time");
+        counter.wait(2);
+        afterwards = busy(20) - meanwhile;
+    });
+    assert_eq!(batch.steps.len(), 1);
+    let [requests, other, idle, unattributed] = energy_of(&batch);
+    assert!(requests + other < 1e-9 && unattributed >= 60.0, "{:?}", energy_of(&batch));
+    assert!((idle - afterwards as f64).abs() < 1e-9, "{idle} J of {afterwards}");
 }

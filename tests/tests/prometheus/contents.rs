@@ -52,6 +52,7 @@ const CONTENTS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("timeseries", "(hw_power_watts{"),
             ("timeseries", "sum by (instance) (rate(hw_energy_joules_total{"),
+            ("timeseries", "sum by (instance, of) (rate(candlescope_energy_joules_total{"),
             ("timeseries", "(hw_gpu_memory_usage_bytes{"),
             ("timeseries", "(hw_gpu_memory_limit_bytes{"),
             ("timeseries", "(candlescope_gpu_clock_hertz{"),

@@ -48,7 +48,7 @@ fn summaries(dir: &Path, now_s: i64) -> [Summary; 2] {
     [(apart, vec![By::Model, By::Device]), (mixed, vec![By::Device])].map(|(folder, by)| {
         let limits = ReadLimits::default();
         let sources = Sources::open([folder], &limits).expect("runs");
-        summarise(&headlines(sources, &by, None, &limits).expect("figures").0, &by)
+        summarise(&headlines(sources, &by, None, &limits).expect("figures").runs, &by)
     })
 }
 
@@ -58,7 +58,7 @@ fn the_energy_of_a_token_is_that_of_the_report() {
     let run = Path::new(ROOT).join("cli/tests/recorded/gpu/replays");
     let limits = ReadLimits::default();
     let sources = Sources::open([&run], &limits).expect("a run");
-    let (found, _) = headlines(sources, &[By::Model], None, &limits).expect("figures");
+    let found = headlines(sources, &[By::Model], None, &limits).expect("figures").runs;
     let at = FIGURES.iter().position(|figure| figure.name == "energy_mj_per_token").expect("the figure");
     let headline = found[0].values[at].expect("there is one") / 1e3;
     let analysis = Analysis::of(&Run::open(&run).expect("a run"));

@@ -129,10 +129,10 @@ fn layer_of(module: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::super::StepWork;
-    use super::super::Window;
     use super::*;
     use crate::annotation::Annotation;
     use crate::vocabulary::Phase;
+    use candlescope_work::windows::Window;
 
     #[test]
     fn an_architecture_that_nobody_named_has_no_rows() {

@@ -19,14 +19,15 @@ mod slot;
 pub(crate) mod table;
 mod watch;
 
+#[doc(hidden)]
+pub use books::architecture;
 pub(crate) use books::claim;
-pub use books::{architecture, begin_loading, loaded, model};
+pub use books::{begin_loading, loaded, model};
 pub(crate) use candle_version::{note as note_candle_version, seen as seen_candle_version};
-pub use candlescope_work::family::{AttentionScope, Rows};
-pub use candlescope_work::windows::Window;
+pub(crate) use candlescope_work::family::{AttentionScope, Rows};
 pub(crate) use cost::{StepWork, activation_width};
 pub use hf_config::ConfigUnreadable;
-pub use module::{Attention, Module, Operation, Weight};
+pub(crate) use module::{Attention, Module, Operation, Weight};
 pub(crate) use module::{common, parent};
 pub(crate) use slot::Slot;
 pub(crate) use watch::Watch;

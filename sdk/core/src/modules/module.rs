@@ -8,33 +8,32 @@ use std::sync::Arc;
 
 /// A weight as its loader told it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Weight {
+pub(crate) struct Weight {
     /// Full name, for example `model.layers.7.mlp.down_proj.weight`.
-    pub name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// Dimensions, outermost first: `[out, in]` of a linear layer.
-    pub dims: Box<[usize]>,
+    pub(crate) dims: Box<[usize]>,
     /// Element type in memory.
-    pub dtype: DType,
+    pub(crate) dtype: DType,
     /// Bytes in memory, as its element type stores them.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Weight {
     /// Number of elements: the product of its dimensions.
-    pub fn elements(&self) -> u64 {
+    pub(crate) fn elements(&self) -> u64 {
         self.dims.iter().fold(1, |n, &dim| n.saturating_mul(dim as u64))
     }
 
     /// The module that the weight belongs to: its name without the last part, or all of a name that has one part only.
-    pub fn module(&self) -> &str {
+    pub(crate) fn module(&self) -> &str {
         self.name.rsplit_once('.').map_or(&self.name, |(module, _)| module)
     }
 }
 
 /// What a module does with its weights, as far as its costs go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Operation {
+pub(crate) enum Operation {
     /// Multiplies each row by a matrix `[out, in]`.
     Linear,
     /// Looks rows up in a table.
@@ -68,17 +67,17 @@ impl fmt::Display for Operation {
 
 /// A module of a model: what PyTorch calls by a fully qualified name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Module {
+pub(crate) struct Module {
     /// Its name, for example `model.layers.7.mlp.down_proj`.
-    pub name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// What it does with its weights; a group does nothing itself.
-    pub operation: Operation,
+    pub(crate) operation: Operation,
     /// The weights that the span computes with; none of a group.
-    pub weights: Vec<Weight>,
+    pub(crate) weights: Vec<Weight>,
     /// Rows that it computes in a step.
-    pub rows: Rows,
+    pub(crate) rows: Rows,
     /// What it has to do with attention.
-    pub attention: Option<Attention>,
+    pub(crate) attention: Option<Attention>,
 }
 
 impl Module {
@@ -90,15 +89,15 @@ impl Module {
 
 /// What a module has to do with attention, which itself has no weights and often no span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Attention {
+pub(crate) struct Attention {
     /// Features of the queries that it makes, all heads together.
-    pub queries: u64,
+    pub(crate) queries: u64,
     /// Features of the keys that it makes, and as many of values, all heads together.
-    pub keys: u64,
+    pub(crate) keys: u64,
     /// What a token attends to.
-    pub over: AttentionScope,
+    pub(crate) over: AttentionScope,
     /// How far back a token attends; `None`: to the beginning.
-    pub window: Option<Window>,
+    pub(crate) window: Option<Window>,
 }
 
 /// The module that a module is part of: empty at the top.

@@ -23,13 +23,13 @@ mod steering;
 pub(crate) use course::{Begin, Beginning};
 pub(crate) use experiment::{Arm, Experiment};
 pub(crate) use on_thread::OnThread;
-pub(crate) use path_tree::{NOWHERE, Tree};
+pub(crate) use path_tree::{Asked, NOWHERE, Tree};
 
 use crate::Perturbation;
 use std::sync::Arc;
 
 /// The most that can be tried in one experiment, counting the two sides of a path as two.
-pub const MOST_ARMS: usize = 64;
+pub(crate) const MOST_ARMS: usize = 64;
 
 /// What is made slower, by which share of all time, and how often.
 ///
@@ -98,7 +98,7 @@ pub enum PerturbRefused {
     /// Nothing is to be made slower.
     #[error("nothing is to be made slower: name a path, such as path=mlp:+5%")]
     Nothing,
-    /// More than [`MOST_ARMS`].
+    /// More than 64 of them.
     #[error(
         "{asked} paths and sides are too many for one experiment, which has at most {MOST_ARMS}: try them one after the other"
     )]

@@ -2,7 +2,7 @@
 //! each path.
 
 use super::experiment::Experiment;
-use crate::names::NameInfo;
+use crate::names::{NameInfo, Names};
 use std::sync::Arc;
 
 /// The most paths of one thread; intervals of further ones are no targets.
@@ -20,6 +20,17 @@ struct Node {
     children: Vec<u32>,
 }
 
+/// An interval whose path is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) experiment: &'a Experiment,
+    pub(crate) names: &'a Names,
+    /// The path around it; [`NOWHERE`] of a step.
+    pub(crate) parent: u32,
+    /// Its name, by its number among `names`.
+    pub(crate) name: u32,
+}
+
 /// One thread's paths.
 #[derive(Default)]
 pub(crate) struct Tree {
@@ -28,29 +39,17 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// The path of an interval of name `name` inside `parent`; `NOWHERE` for a step. Allocates where the path is new.
+    /// The path of an interval; [`NOWHERE`] beyond the most that a thread has. Allocates where the path is new.
     #[inline]
-    pub(crate) fn node(
-        &mut self,
-        experiment: &Experiment,
-        parent: u32,
-        name: u32,
-        info: impl FnOnce() -> Option<Arc<NameInfo>>,
-    ) -> u32 {
-        let siblings = self.nodes.get(parent as usize).map_or(&self.roots, |node| &node.children);
-        let known = siblings.iter().copied().find(|at| self.nodes.get(*at as usize).is_some_and(|n| n.name == name));
-        known.unwrap_or_else(|| self.grow(experiment, parent, name, info))
+    pub(crate) fn node(&mut self, of: Asked<'_>) -> u32 {
+        let siblings = self.nodes.get(of.parent as usize).map_or(&self.roots, |node| &node.children);
+        let known = siblings.iter().copied().find(|at| self.nodes.get(*at as usize).is_some_and(|n| n.name == of.name));
+        known.unwrap_or_else(|| self.grow(of))
     }
 
     #[cold]
-    fn grow(
-        &mut self,
-        experiment: &Experiment,
-        parent: u32,
-        name: u32,
-        info: impl FnOnce() -> Option<Arc<NameInfo>>,
-    ) -> u32 {
-        let Some(info) = info().filter(|_| self.nodes.len() < MOST) else { return NOWHERE };
+    fn grow(&mut self, Asked { experiment, names, parent, name }: Asked<'_>) -> u32 {
+        let Some(info) = names.get(name).filter(|_| self.nodes.len() < MOST) else { return NOWHERE };
         let path = match self.nodes.get(parent as usize) {
             Some(around) => format!("{}/{}", around.path, info.name),
             None => info.name.to_string(),

@@ -1,8 +1,8 @@
 //! The drain's end of a recorder of kernels: kernels find the intervals that launched them.
 
+mod incomplete;
 mod inside;
 mod kernel_rows;
-mod missing;
 
 pub(crate) use inside::{Attribution, Extent, Inside};
 
@@ -15,7 +15,7 @@ use crate::shared::Shared;
 use crossbeam_channel::{Receiver, Sender};
 use inside::join;
 use kernel_rows::{IntervalPlace, behind, insert_replayed, place, record, replayed_seq, sum_of};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -88,14 +88,8 @@ pub(crate) struct Kernels {
     steps_ended: u64,
     /// Whether the recorder was asked to pause, for the window under way.
     pausing: bool,
-    /// Intervals, by `seq`, that will not get all their kernels: how many records of each were lost, or go out without a
-    /// path.
-    lacking: FxHashMap<u64, u64>,
-    /// Lost records of which nobody knows whose they were, as long as no replay is found to miss them.
-    lost_of_nobody: u64,
-    /// Kernels that were found to be missing in replays, by the `seq` of the interval that launched them: they may only
-    /// be late.
-    missing: FxHashMap<u64, u64>,
+    /// Intervals, by `seq`, that will not get all their kernels: a record of theirs was lost, or goes out without a path.
+    lacking: FxHashSet<u64>,
     /// Whether records were lost of which nobody knows whose they were, in the deliveries since the last one that answers:
     /// the kernels of intervals that go out before the next answer may be incomplete.
     suspect: bool,
@@ -164,9 +158,7 @@ impl Kernels {
             steps_seen: 0,
             steps_ended: 0,
             pausing: false,
-            lacking: FxHashMap::default(),
-            lost_of_nobody: 0,
-            missing: FxHashMap::default(),
+            lacking: FxHashSet::default(),
             suspect: false,
             lost_unanswered: false,
             given_up: 0,
@@ -197,14 +189,7 @@ impl Kernels {
             self.counts.dropped += strays;
             self.counts.recorded += delivery.sink.kernels.len() as u64 + outside;
             self.counts.outside_window += outside;
-            let of_nobody = delivery.sink.dropped.saturating_sub(delivery.sink.dropped_of.len() as u64);
-            // Intervals go out after the delivery that answers for them; what was lost in those before it was theirs, too.
-            self.lost_unanswered |= of_nobody > 0;
-            if delivery.ticket > 0 {
-                self.suspect = std::mem::take(&mut self.lost_unanswered);
-            }
-            self.lost_of_nobody += of_nobody;
-            delivery.sink.dropped_of.iter().for_each(|span| self.lacks_one(shared.seq_of(*span)));
+            self.note_lost(&delivery, shared);
             self.clock_bound_ns = self.clock_bound_ns.max(delivery.sink.clock_bound_ns);
             for kernel in delivery.sink.kernels {
                 match kernel.span {
@@ -297,7 +282,6 @@ impl Kernels {
     pub(crate) fn attribute(&mut self, batch: &mut Batch, in_window: &[u32], shared: &Shared) -> Attribution {
         if self.remembered.len() > MAX_REMEMBERED {
             self.remembered.clear();
-            self.missing.clear();
         }
         let at: FxHashMap<u64, usize> = batch.spans.iter().enumerate().map(|(i, span)| (span.seq, i)).collect();
         let mut inside = vec![Inside::default(); batch.spans.len()];
@@ -308,8 +292,7 @@ impl Kernels {
             let kernels = self.waiting.remove(&span.seq).unwrap_or_default();
             self.waiting_count -= kernels.len();
             inside[i].recorded = true;
-            let lost = self.lacking.remove(&span.seq).unwrap_or(0);
-            inside[i].incomplete = self.suspect || lost > 0;
+            inside[i].incomplete = self.goes_out_incomplete(span.seq);
             let mut replays = Vec::new();
             for kernel in kernels {
                 let Some(kernel) = self.place_in_replay(kernel, &mut replays) else { continue };
@@ -318,7 +301,6 @@ impl Kernels {
                 let row = self.row(kernel, Some(&place(span)), shared);
                 batch.kernels.push(row);
             }
-            inside[i].incomplete |= self.count_missing(span, &replays, lost);
             self.remembered.insert(span.seq, place(span));
             replayed.extend(replays.into_iter().map(|(_, replay)| (i, replay)));
         }
@@ -416,11 +398,6 @@ impl Kernels {
         rows
     }
 
-    fn outlasts_recorder(&self, span: &SpanRecord) -> bool {
-        span.step.is_some_and(|step| step < self.given_up)
-            && span.host_start.plus_ns(span.host_dur_ns) > self.given_up_at
-    }
-
     /// Moves kernels that will find no interval into a batch: launched outside all intervals, or delivered late.
     pub(crate) fn loose(&mut self, into: &mut Batch, shared: &Shared) {
         let window = shared.control.kernels();
@@ -433,9 +410,6 @@ impl Kernels {
     fn sort_out(&mut self, into: &mut Batch, shared: &Shared, more: bool) {
         for kernel in std::mem::take(&mut self.excess) {
             self.counts.late += 1;
-            if let Some(span) = kernel.span {
-                self.comes_late(shared.seq_of(span), &kernel);
-            }
             let row = self.row(kernel, None, shared);
             into.kernels.push(row);
         }
@@ -484,7 +458,6 @@ impl Kernels {
         for kernel in self.waiting.remove(&seq).unwrap_or_default() {
             self.waiting_count -= 1;
             self.counts.late += 1;
-            self.comes_late(seq, &kernel);
             let row = self.row(kernel, place.as_ref(), shared);
             into.kernels.push(row);
         }
@@ -561,8 +534,7 @@ impl Kernels {
         if let Some(extent) = self.current.take() {
             self.remember_window(extent);
         }
-        // All intervals of the window have gone out: what was lost in it is none of a later one.
-        (self.suspect, self.lost_unanswered, self.lost_of_nobody) = (false, false, 0);
+        self.forget_lost();
         let _ = self.ask.send(Ask::CloseWindow);
     }
 

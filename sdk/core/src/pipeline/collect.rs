@@ -1,6 +1,6 @@
 //! Runs the collectors on one background thread, each at its own period.
 
-use crate::HostNs;
+use crate::clock::HostClock;
 use crate::collector::{Collector, Samples};
 use crate::record::SampleRecord;
 use crate::shared::Shared;
@@ -21,6 +21,7 @@ pub(crate) fn start(
     stop: Receiver<()>,
     failures: Failures,
     shared: Arc<Shared>,
+    host: HostClock,
     background: Arc<super::BackgroundCpu>,
 ) -> std::io::Result<JoinHandle<()>> {
     super::threads::spawn("cs-collect", move || {
@@ -32,7 +33,7 @@ pub(crate) fn start(
             let mut next = Instant::now() + Duration::from_secs(1);
             for slot in &mut due {
                 if Instant::now() >= slot.0 {
-                    take(slot, Round::Usual, &samples, &failures, &shared);
+                    take(slot, Round::Usual, &host, &samples, &failures, &shared);
                 }
                 if slot.1.is_some() {
                     next = next.min(slot.0);
@@ -43,7 +44,7 @@ pub(crate) fn start(
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => {
                     // A last round: in a short run it may be the only one that saw the work.
-                    due.iter_mut().for_each(|slot| take(slot, Round::Last, &samples, &failures, &shared));
+                    due.iter_mut().for_each(|slot| take(slot, Round::Last, &host, &samples, &failures, &shared));
                     meter.update();
                     return;
                 }
@@ -59,10 +60,12 @@ enum Round {
     Last,
 }
 
-/// Makes one round of one collector, which is due again after its period. Missed rounds are skipped, not made up for.
+/// Makes one round of one collector, which is due again after its period. Missed rounds are skipped, not made up for. Samples
+/// have the times of steps, whatever the wall clock is set to.
 fn take(
     slot: &mut (Instant, Option<Box<dyn Collector>>),
     round: Round,
+    host: &HostClock,
     samples: &Sender<Vec<SampleRecord>>,
     failures: &Failures,
     shared: &Shared,
@@ -73,7 +76,7 @@ fn take(
     let mut taken = Vec::new();
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         period = collector.period().max(Duration::from_millis(1));
-        let mut out = Samples::new(HostNs::now(), &mut taken);
+        let mut out = Samples::new(host.now(), &mut taken);
         match round {
             Round::Usual => collector.sample(&mut out),
             Round::Last => collector.last(&mut out),
@@ -108,6 +111,8 @@ fn note(failures: &Failures, name: &'static str, message: String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HostNs;
+    use crate::clock::{TickMapper, TickSource};
     use crate::collector::CollectError;
     use crate::control::Control;
     use crossbeam_channel::bounded;
@@ -148,13 +153,18 @@ mod tests {
         let failures = Failures::default();
         let collectors: Vec<Box<dyn Collector>> =
             vec![Box::new(Counter("one".into())), Box::new(Counter("two".into()))];
-        let thread = start(collectors, samples, stopped, failures.clone(), shared, Arc::default()).expect("a thread");
+        // The run's time line is not the wall clock, which somebody has set by an hour since.
+        let host = TickMapper::new(TickSource::new()).host_clock().shifted(-3_600_000_000_000);
+        let thread =
+            start(collectors, samples, stopped, failures.clone(), shared, host, Arc::default()).expect("a thread");
         let mut rounds: Vec<SampleRecord> = (0..2).flat_map(|_| taken.recv().expect("a first round of each")).collect();
         drop(stop);
         thread.join().expect("it ends");
         rounds.extend(taken.try_iter().flatten());
         let seen: Vec<(&str, &str)> = rounds.iter().map(|s| (&*s.device, s.metric)).collect();
         assert_eq!(seen, [("one", "usual"), ("two", "usual"), ("one", "last"), ("two", "last")]);
+        let ago = |sample: &SampleRecord| HostNs::now().since(sample.time) / 60_000_000_000;
+        assert!(rounds.iter().all(|sample| (60..70).contains(&ago(sample))), "{rounds:?}");
         assert_eq!(failures.lock().expect("whole").len(), 1, "once for each name");
     }
 }

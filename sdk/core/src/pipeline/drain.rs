@@ -7,6 +7,7 @@ mod source;
 pub(crate) use links::{Command, DrainReport, Links, Pace};
 
 use super::CpuMeter;
+use super::accounts::{Accounts, Around};
 use super::ask_filters::Asking;
 use super::capture_run::{CaptureEnd, Capturing, Waiting};
 use super::enrich::Enricher;
@@ -68,6 +69,8 @@ pub(crate) struct Drain {
     thread_names: FxHashSet<Arc<str>>,
     resolved: Resolved,
     enricher: Enricher,
+    /// What each request caused.
+    accounts: Accounts,
     /// Counts of threads that have ended.
     gone: ThreadSums,
     counts: [u64; RecordKind::ALL.len()],
@@ -100,6 +103,8 @@ impl Drain {
     ) -> Self {
         let mut resolver = Resolver::new();
         resolver.in_place = shared.probe.as_ref().map(|_| InPlace::default());
+        let mut accounts = Accounts::default();
+        accounts.learn(&links.manifest.get());
         Self {
             shared,
             links,
@@ -111,6 +116,7 @@ impl Drain {
             thread_names: FxHashSet::default(),
             resolved: Resolved::default(),
             enricher,
+            accounts,
             gone: ThreadSums::default(),
             counts: [0; RecordKind::ALL.len()],
             next_capture: None,
@@ -158,6 +164,8 @@ impl Drain {
                 }
                 Ok(Command::Flush(done)) => {
                     self.cycle_until_known(&meter, FLUSH_PATIENCE);
+                    let waiting = self.accounts.release();
+                    pass_on(&self.lanes, waiting, &mut self.counts);
                     for lane in &self.lanes {
                         lane.request_flush(done.clone());
                     }
@@ -273,11 +281,8 @@ impl Drain {
     }
 
     /// Notes since when, at the earliest, a step can be open of which no record has come. `began`: the time before the
-    /// rings were read.
+    /// rings were read. Also before somebody asks for it: the first samples may be of long ago.
     fn note_open_steps(&mut self, began: HostNs) {
-        if self.enricher.stacks.is_none() {
-            return;
-        }
         for source in &mut self.sources {
             let [begun, lost] =
                 [&source.counts.steps_due, &source.counts.steps_lost].map(|n| n.load(Ordering::Acquire));
@@ -354,8 +359,9 @@ impl Drain {
     }
 
     /// Hands on what became known of the run at once, so that even a run that is killed says which model it was of.
-    fn pass_on_manifest(&self) {
+    fn pass_on_manifest(&mut self) {
         if let Some(manifest) = self.links.manifest.take_change().map(Arc::new) {
+            self.accounts.learn(&manifest);
             self.lanes.iter().for_each(|lane| lane.update(&manifest));
         }
     }
@@ -384,6 +390,7 @@ impl Drain {
             if let Some(stacks) = &mut self.enricher.stacks {
                 stacks.adopt(&info);
             }
+            self.resolver.threads.add(&info);
             self.sources.push(Source {
                 stream: ThreadStream::new(info),
                 known_until: self.round_began,
@@ -433,6 +440,7 @@ impl Drain {
                 let around = Surroundings { shared: &self.shared, mapper: &self.mapper };
                 self.resolver.finish_thread(&mut source.stream, &around, &mut self.resolved);
                 self.enricher.thread_ended(source.stream.info.index);
+                self.resolver.threads.has_ended(source.stream.info.index);
                 self.gone.add(&source);
             } else {
                 at += 1;
@@ -471,11 +479,10 @@ impl Drain {
     }
 
     fn send(&mut self, urgent: bool) {
-        let Self { shared, lanes, mapper, resolver, resolved, enricher, counts, capture, sources, round_began, .. } =
-            self;
+        let known_until = self.known_until();
+        let Self { shared, lanes, mapper, resolver, resolved, enricher, accounts, counts, capture, .. } = self;
         resolver.add_unrecorded(resolved);
         enricher.add(std::mem::take(resolved));
-        let known_until = sources.iter().map(|source| source.known_until).min().unwrap_or(*round_began);
         let experiment = match shared.experiments.load(Ordering::Relaxed) {
             0 => None,
             _ => shared.experiment().filter(|experiment| !experiment.is_over()),
@@ -485,9 +492,33 @@ impl Drain {
                 experiment.learn_spans(&batch.spans);
                 experiment.learn_steps(&batch.steps, |name| shared.names.text_of(name));
             }
-            send_batch(lanes, capture, batch, counts);
+            send_batch(lanes, accounts, capture, batch, counts);
         };
         enricher.advance(shared, urgent, mapper, known_until, send);
+        if self.accounts.is_waiting() || self.accounts.counts_energy(Instant::now()) {
+            self.settle_accounts(false);
+        }
+    }
+
+    /// Every step that began before has been resolved.
+    fn known_until(&self) -> HostNs {
+        self.sources.iter().map(|source| source.known_until).min().unwrap_or(self.round_began)
+    }
+
+    /// Divides what was counted of energy, as far as steps are known, and passes on what comes of it.
+    fn settle_accounts(&mut self, is_last: bool) {
+        self.enricher.devices().for_each(|uuid| self.accounts.works_on(uuid));
+        let (without_record, in_unrecorded) = self.without_record();
+        let around = Around {
+            known_until: self.enricher.passed_until(self.known_until()).0,
+            now: self.mapper.now().0,
+            at: Instant::now(),
+            without_record,
+            in_unrecorded,
+            is_last,
+        };
+        let settled = self.accounts.settle(&around);
+        pass_on(&self.lanes, settled, &mut self.counts);
     }
 
     /// Resolves what is buffered of every thread.
@@ -515,9 +546,10 @@ impl Drain {
         // Steps under way went on meanwhile. From here on nothing more is read.
         self.finish_threads();
         self.send(true);
-        let Self { shared, pace, lanes, enricher, counts, capture, mapper, .. } = &mut self;
+        let Self { shared, pace, lanes, enricher, accounts, counts, capture, mapper, .. } = &mut self;
         enricher.stop_kernels(shared, pace.gpu_patience);
-        enricher.release_all(shared, mapper, |batch| send_batch(lanes, capture, batch, counts));
+        enricher.release_all(shared, mapper, |batch| send_batch(lanes, accounts, capture, batch, counts));
+        self.settle_accounts(true);
         self.mapper.resync();
         if let Some(waiting) = self.next_capture.take() {
             waiting.give_up(&self.shared.control);
@@ -562,19 +594,28 @@ impl Drain {
 
 fn send_batch(
     lanes: &[Lane],
+    accounts: &mut Accounts,
     capture: &mut Option<Capturing>,
-    batch: Batch,
+    mut batch: Batch,
     counts: &mut [u64; RecordKind::ALL.len()],
 ) {
+    let now = Instant::now();
+    accounts.add(&mut batch, now);
+    if let Some(capture) = capture.as_mut().filter(|_| !batch.is_empty()) {
+        // It waits for nothing: its requests have no energy.
+        capture.take(&batch);
+    }
+    accounts.hold(&mut batch, now);
+    pass_on(lanes, batch, counts);
+}
+
+fn pass_on(lanes: &[Lane], batch: Batch, counts: &mut [u64; RecordKind::ALL.len()]) {
     if batch.is_empty() {
         return;
     }
     let ready = Arc::new(batch);
     for kind in RecordKind::ALL {
         counts[kind as usize] += ready.count(kind);
-    }
-    if let Some(capture) = capture {
-        capture.take(&ready);
     }
     for lane in lanes {
         lane.send(&ready);

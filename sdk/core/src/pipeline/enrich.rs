@@ -19,6 +19,7 @@ use crate::shared::Shared;
 use crate::vocabulary::{GpuSource, GpuTier};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -199,6 +200,17 @@ impl Enricher {
         last.elapsed() >= POLL_EVERY || recorded.saturating_sub(timed + lost) >= pressing || self.closes_window(shared)
     }
 
+    /// UUIDs of the devices that have marks.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.mark_times.uuids()
+    }
+
+    /// Until when every step has been passed on, if all that began before `resolved` are here or were passed on.
+    pub(crate) fn passed_until(&self, resolved: HostNs) -> HostNs {
+        let held = self.held.iter().map(|held| held.begins).min();
+        held.map_or(resolved, |held| held.min(resolved))
+    }
+
     /// Takes in a batch.
     pub(crate) fn add(&mut self, resolved: Resolved) {
         if resolved.batch.is_empty() {
@@ -250,8 +262,7 @@ impl Enricher {
             kernels.close_window_when_done(shared, host);
         }
         // A batch that is held may have the step that a sample is looking for.
-        let held = self.held.iter().map(|held| held.begins).min();
-        self.join_samples(held.map_or(known_until, |held| held.min(known_until)), out);
+        self.join_samples(self.passed_until(known_until), out);
     }
 
     /// Passes on samples of stacks that need not wait for a step any more.

@@ -3,6 +3,7 @@
 //! No clocks and no I/O: durations come in, figures go out.
 
 use crate::run::{InPlaceKind, InPlaceOverhead};
+use candlescope_work::estimate::median;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -118,9 +119,8 @@ impl InPlace {
     /// What a recorded step took before the recorder of kernels was switched on.
     fn before_window(&self, thread: u32, name: u32) -> Option<f64> {
         let recent = self.recent.get(&(thread, name))?;
-        let mut undisturbed: Vec<f64> = recent.iter().rev().skip(SWITCHING).copied().collect();
-        undisturbed.sort_by(f64::total_cmp);
-        median(&undisturbed).filter(|_| undisturbed.len() >= FEWEST)
+        let undisturbed: Vec<f64> = recent.iter().rev().skip(SWITCHING).copied().collect();
+        if undisturbed.len() >= FEWEST { median(undisturbed) } else { None }
     }
 
     /// The share of recorded steps whose kernels were recorded.
@@ -177,7 +177,7 @@ impl Kind {
         Some(InPlaceKind {
             n_plain: self.n,
             n_recorded: self.n,
-            ratio: share(median(&samples)?),
+            ratio: share(median(samples)?),
             low: interval.map(|(low, _)| share(low)),
             high: interval.map(|(_, high)| share(high)),
         })
@@ -197,12 +197,6 @@ impl Kind {
         }
         self.n += 1;
     }
-}
-
-fn median(sorted: &[f64]) -> Option<f64> {
-    let n = sorted.len();
-    let (low, high) = (sorted.get(n.checked_sub(1)? / 2)?, sorted.get(n / 2)?);
-    Some((low + high) / 2.0)
 }
 
 /// The order statistics that enclose the median with a probability of at least 95 %, by the binomial distribution

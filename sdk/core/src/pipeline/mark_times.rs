@@ -8,6 +8,7 @@ use crate::run::GpuDeviceAccount;
 use crate::vocabulary::GpuSource;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Marks remembered for one thread. If more marks than this were made inside an interval, it has no GPU time, but its
 /// parts do.
@@ -178,6 +179,11 @@ impl MarkTimes {
     /// Marks timed and lost so far.
     pub(crate) fn marks(&self) -> (u64, u64) {
         (self.timed, self.lost)
+    }
+
+    /// UUIDs of the devices that have marks.
+    pub(crate) fn uuids(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.devices.iter().map(|(info, _)| &info.uuid)
     }
 
     /// The accounts of the devices, for the manifest.

@@ -1,5 +1,6 @@
 //! The pipeline behind the layer: drain → order → resolve → enrich → fan-out, on its own threads.
 
+mod accounts;
 pub(crate) mod ask_filters;
 pub(crate) mod attribute;
 pub(crate) mod capture_run;
@@ -16,6 +17,7 @@ pub(crate) mod resolve;
 mod resolved;
 pub(crate) mod stack_join;
 pub(crate) mod stack_thread;
+mod thread_infos;
 mod thread_places;
 mod thread_time;
 pub(crate) mod threads;

@@ -42,8 +42,6 @@ pub(crate) struct Form {
 pub(crate) struct NodePlace {
     pub(crate) form: Arc<Form>,
     pub(crate) at: usize,
-    /// The graph that it is a part of, if each replay runs it.
-    graph: Option<u32>,
     /// The shortest that it has run so far, nanoseconds.
     least_ns: Option<u64>,
 }
@@ -53,12 +51,10 @@ pub(crate) struct NodePlace {
 pub(crate) struct GraphNodes {
     known: FxHashMap<u64, NodePlace>,
     order: VecDeque<u64>,
-    /// How many of the known nodes each graph has that every replay runs.
-    sizes: FxHashMap<u32, u64>,
-    /// Nodes whose interval has not come, by its `seq`; and copies of them.
-    waiting: FxHashMap<u64, Vec<GraphNode>>,
+    /// Nodes whose interval has not come, by its `seq`; and copies of them, each with its original.
+    waiting: FxHashMap<u64, Vec<u64>>,
     waiting_count: usize,
-    copies: Vec<GraphNode>,
+    copies: Vec<(u64, u64)>,
     /// Batches since one of these intervals came, or a node.
     in_vain: u32,
 }
@@ -70,7 +66,7 @@ impl GraphNodes {
         self.in_vain = 0;
         if node.original.is_some()
             && let Some(Entry::Occupied(mut made)) = seq.map(|seq| self.waiting.entry(seq))
-            && made.get_mut().pop_if(|last| last.node == node.node).is_some()
+            && made.get_mut().pop_if(|last| *last == node.node).is_some()
         {
             self.waiting_count -= 1;
             if made.get().is_empty() {
@@ -79,13 +75,15 @@ impl GraphNodes {
         }
         match (node.original, seq) {
             (Some(original), _) => match self.known.get(&original).cloned() {
-                Some(place) => self.remember(node, place),
+                Some(place) => self.remember(node.node, place),
                 // Copies come right after what they are copies of.
-                None if !self.waiting.is_empty() && self.copies.len() < MOST_NODES => self.copies.push(node),
+                None if !self.waiting.is_empty() && self.copies.len() < MOST_NODES => {
+                    self.copies.push((node.node, original));
+                }
                 None => {}
             },
             (None, Some(seq)) if self.waiting_count < MOST_NODES => {
-                self.waiting.entry(seq).or_default().push(node);
+                self.waiting.entry(seq).or_default().push(node.node);
                 self.waiting_count += 1;
             }
             _ => {}
@@ -93,28 +91,14 @@ impl GraphNodes {
     }
 
     /// `place`: where it was captured, or the node that it is a copy of.
-    fn remember(&mut self, node: GraphNode, place: NodePlace) {
+    fn remember(&mut self, node: u64, place: NodePlace) {
         if self.known.len() >= MOST_NODES
             && let Some(oldest) = self.order.pop_front()
         {
-            let forgotten = self.known.remove(&oldest);
-            self.no_part_of(forgotten.and_then(|place| place.graph));
+            self.known.remove(&oldest);
         }
-        let place = NodePlace { graph: node.graph, ..place };
-        match self.known.insert(node.node, place) {
-            Some(before) => self.no_part_of(before.graph),
-            None => self.order.push_back(node.node),
-        }
-        node.graph.into_iter().for_each(|graph| *self.sizes.entry(graph).or_default() += 1);
-    }
-
-    /// A node of this graph is not known any more.
-    fn no_part_of(&mut self, graph: Option<u32>) {
-        if let Some(Entry::Occupied(mut size)) = graph.map(|graph| self.sizes.entry(graph)) {
-            *size.get_mut() -= 1;
-            if *size.get() == 0 {
-                size.remove();
-            }
+        if self.known.insert(node, place).is_none() {
+            self.order.push_back(node);
         }
     }
 
@@ -123,7 +107,7 @@ impl GraphNodes {
         if self.waiting.is_empty() {
             return;
         }
-        let mut by_step: FxHashMap<Option<u64>, Vec<(usize, Vec<GraphNode>)>> = FxHashMap::default();
+        let mut by_step: FxHashMap<Option<u64>, Vec<(usize, Vec<u64>)>> = FxHashMap::default();
         for (i, span) in batch.spans.iter().enumerate() {
             if let Some(nodes) = self.waiting.remove(&span.seq) {
                 self.waiting_count -= nodes.len();
@@ -142,10 +126,10 @@ impl GraphNodes {
             }
         }
         // In order: a copy may be one of a copy.
-        for copy in std::mem::take(&mut self.copies) {
-            match copy.original.and_then(|original| self.known.get(&original)).cloned() {
+        for (copy, original) in std::mem::take(&mut self.copies) {
+            match self.known.get(&original).cloned() {
                 Some(place) => self.remember(copy, place),
-                None if !self.waiting.is_empty() => self.copies.push(copy),
+                None if !self.waiting.is_empty() => self.copies.push((copy, original)),
                 None => {}
             }
         }
@@ -157,7 +141,7 @@ impl GraphNodes {
         spans: &[SpanRecord],
         at: &FxHashMap<u64, usize>,
         step: Option<u64>,
-        captured: Vec<(usize, Vec<GraphNode>)>,
+        captured: Vec<(usize, Vec<u64>)>,
     ) {
         // What is around the step, such as a request, is none of its parts.
         let around = |i: usize| {
@@ -180,7 +164,7 @@ impl GraphNodes {
         for (i, nodes) in captured {
             let Some(at) = places.get(&i).copied() else { continue };
             for node in nodes {
-                self.remember(node, NodePlace { form: form.clone(), at, graph: None, least_ns: None });
+                self.remember(node, NodePlace { form: form.clone(), at, least_ns: None });
             }
         }
     }
@@ -188,24 +172,6 @@ impl GraphNodes {
     /// Where a node was captured, or the one that it is a copy of.
     pub(crate) fn place(&self, node: u64) -> Option<&NodePlace> {
         self.known.get(&node)
-    }
-
-    /// The graph of a kernel whose node every replay of it runs; `None` also where the kernel's record names another one.
-    fn graph_of(&self, kernel: &RawKernel) -> Option<u32> {
-        self.place(kernel.graph_node?)?.graph.filter(|graph| kernel.graph == Some(*graph))
-    }
-
-    /// How many kernels are missing of replays, each with the number of its launch: of a launch some of whose kernels have
-    /// come, the others of its graph's nodes. A launch of which nothing has come is not known.
-    pub(crate) fn missing(&self, replays: &[(u32, Replay)]) -> u64 {
-        let mut came: FxHashMap<(u32, u32), u64> = FxHashMap::default();
-        for (launch, replay) in replays {
-            for graph in replay.kernels.iter().filter_map(|(_, kernel)| self.graph_of(kernel)) {
-                *came.entry((*launch, graph)).or_default() += 1;
-            }
-        }
-        let nodes = |graph| self.sizes.get(graph).copied().unwrap_or(0);
-        came.iter().map(|((_, graph), came)| nodes(graph).saturating_sub(*came)).sum()
     }
 
     /// Whether a kernel takes far longer than its node did before, or else than `others`.

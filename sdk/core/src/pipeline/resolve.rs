@@ -14,6 +14,7 @@ mod work_of_step;
 use super::in_place::InPlace;
 use super::paths::{Paths, UNIQUE};
 use super::resolved::Resolved;
+use super::thread_infos::ThreadInfos;
 use crate::annotation::Annotation;
 use crate::clock::TickMapper;
 use crate::names::{NameInfo, OTHER};
@@ -70,6 +71,8 @@ pub(crate) struct Resolver {
     pub(crate) in_place: Option<InPlace>,
     /// Unrecorded steps that go out with the next recorded one.
     unrecorded: Vec<UnrecordedStep>,
+    /// The threads whose records come.
+    pub(crate) threads: ThreadInfos,
 }
 
 struct TemplateNode {
@@ -106,6 +109,7 @@ impl Resolver {
             hollow_phase_steps: 0,
             in_place: None,
             unrecorded: Vec::new(),
+            threads: ThreadInfos::default(),
         }
     }
 
@@ -281,6 +285,9 @@ impl Resolver {
             self.paths.child(Some(&lost), item.name, &name, UNIQUE)
         };
         let trace = trace_of(&item, around.shared);
+        // A range that ended here may have begun on another thread.
+        let began_on = self.threads.of(item.seq).cloned();
+        let thread = began_on.as_ref().unwrap_or(thread);
         self.push_span(&item, annotation, path, trace, thread, around, out);
     }
 
@@ -440,5 +447,9 @@ fn is_helper(path: &PathInfo) -> bool {
 }
 
 fn trace_of(item: &RawInterval, shared: &Shared) -> TraceId {
-    if item.request != 0 { shared.request_trace(item.request) } else { shared.step_trace(item.step) }
+    match (item.request, item.step) {
+        (0, NO_STEP) => shared.range_trace(item.seq),
+        (0, step) => shared.step_trace(step),
+        (request, _) => shared.request_trace(request),
+    }
 }

@@ -304,7 +304,8 @@ impl Spawning<'_> {
             None
         } else {
             let (shared, background) = (self.shared.clone(), self.background.clone());
-            let started = collect::start(collectors, samples, stopped, failures, shared, background);
+            let host = self.mapper.host_clock();
+            let started = collect::start(collectors, samples, stopped, failures, shared, host, background);
             Some(started.map_err(no_thread("cs-collect"))?)
         };
         Ok(Threads { kernels, stacks, stack_thread, drain, give, collect })

@@ -46,7 +46,6 @@ pub type Graph = Vec<(&'static str, i64, u64)>;
 /// What the recorder says of records that it lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Says {
-    Nothing,
     /// That they were lost.
     ThatTheyAre,
     /// Whose they were, too.
@@ -175,15 +174,15 @@ impl Device {
 
     /// The same, with a record of the first kernel that ends so much too late.
     pub fn replay_with(&self, graph: &Graph, late: u64) {
-        self.replayed(graph, late, 0, Says::Nothing);
+        self.replayed(graph, late, None);
     }
 
     /// The same, without the records of the last kernels, so many.
     pub fn replay_losing(&self, graph: &Graph, lost: usize, says: Says) {
-        self.replayed(graph, 0, lost, says);
+        self.replayed(graph, 0, Some((lost, says)));
     }
 
-    fn replayed(&self, graph: &Graph, late: u64, lost: usize, says: Says) {
+    fn replayed(&self, graph: &Graph, late: u64, lost: Option<(usize, Says)>) {
         self.spend();
         let mut s = self.state.lock().unwrap();
         s.correlation += 1;
@@ -192,13 +191,12 @@ impl Device {
             let start = s.end;
             s.end += ns;
             let span = OPEN.with(|open| open.borrow().last().copied());
-            if s.on && at + lost >= graph.len() {
-                match says {
-                    Says::Nothing => {}
-                    Says::ThatTheyAre => s.lost.push(None),
-                    Says::Whose => s.lost.push(span),
-                }
-            } else if s.on {
+            if !s.on {
+                continue;
+            }
+            if let Some((_, says)) = lost.filter(|(lost, _)| at + lost >= graph.len()) {
+                s.lost.push(span.filter(|_| says == Says::Whose));
+            } else {
                 let launch = HostNs(self.origin + first - self.start_after);
                 let kernel = raw(name, span, launch, HostNs(self.origin + start), *ns, correlation);
                 let dur_ns = kernel.dur_ns + if at == 0 { late } else { 0 };
@@ -386,7 +384,7 @@ impl State {
         let span = CAPTURES.with(|open| open.borrow().last().copied()).filter(|span| *span != OUTSIDE_WINDOW);
         let graph = if original.is_some() { self.graphs + 2 } else { 2 };
         let node = (graph << 32) + self.made;
-        let made = GraphNode { node, original: None, span, graph: Some(graph as u32) };
+        let made = GraphNode { node, original: None, span };
         self.nodes.push(made);
         if original.is_some() {
             self.nodes.push(GraphNode { original, ..made });

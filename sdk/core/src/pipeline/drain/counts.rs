@@ -10,7 +10,10 @@ impl Drain {
     pub(super) fn tally(&self) -> Tally {
         let mut sums = self.gone;
         self.sources.iter().for_each(|source| sums.add(source));
-        let ThreadSums { mut loss, drained, .. } = sums;
+        let ThreadSums { mut loss, drained, entered, .. } = sums;
+        // Intervals that are nested too deeply, or whose thread has no ring, are emitted without having been entered
+        // into the stack.
+        loss.open_at_end = entered.saturating_sub(loss.emitted.saturating_sub(loss.too_deep + loss.no_ring));
         loss.requests_paused = self.shared.requests_paused.load(Ordering::Relaxed);
         loss.requests_lost = self.shared.requests_lost.load(Ordering::Relaxed);
         loss.samples_lost = self.shared.samples_lost.load(Ordering::Relaxed);
@@ -29,6 +32,16 @@ impl Drain {
             phase_steps: self.resolver.phase_steps,
             hollow_phase_steps: self.resolver.hollow_phase_steps,
         }
+    }
+
+    /// How often a step that has no record began, or ended, or was lost, and whether one is open.
+    pub(super) fn without_record(&self) -> (u64, bool) {
+        let gone = self.gone.unrecorded_turns + self.gone.steps_lost;
+        self.sources.iter().fold((gone, false), |(turns, open), source| {
+            let (ended, begun) = source.counts.unrecorded();
+            let lost = source.counts.steps_lost.load(Ordering::Acquire);
+            (turns + ended + begun + lost, open || begun > ended)
+        })
     }
 
     /// Steps by what became of them. Those that were to be recorded and have neither arrived nor been lost are still

@@ -26,12 +26,17 @@ pub(super) struct Source {
 pub(super) struct ThreadSums {
     pub(super) loss: LossCounts,
     pub(super) drained: u64,
+    /// Intervals that were entered, or begun beside others: those may end on another thread, so that only the sums of all
+    /// threads can be compared with what ended.
+    pub(super) entered: u64,
     pub(super) steps_lost: u64,
     pub(super) steps_due: u64,
     pub(super) steps_scheduled_out: u64,
     pub(super) steps_plain: u64,
     pub(super) steps_perturbed: u64,
     pub(super) steps_paused: u64,
+    /// How often a step that is not to be recorded began, or ended.
+    pub(super) unrecorded_turns: u64,
     pub(super) outside_phases: u64,
 }
 
@@ -51,11 +56,8 @@ impl ThreadSums {
         loss.threads_without_ring += u64::from(source.share.is_none());
         loss.unmatched_exits += counts.unmatched.load(Ordering::Relaxed);
         loss.forgotten_guards += counts.forgotten.load(Ordering::Relaxed);
-        // Intervals that are nested too deeply, or whose thread has no ring, are emitted without having been entered
-        // into the stack.
-        let entered =
+        self.entered +=
             counts.entered.load(Ordering::Relaxed).saturating_sub(Shared::first_seq(source.stream.info.index));
-        loss.open_at_end += entered.saturating_sub(emitted.saturating_sub(too_deep + no_ring));
         // In this order: a step is counted as due before it is counted as lost.
         self.steps_lost += counts.steps_lost.load(Ordering::Acquire);
         self.steps_due += counts.steps_due.load(Ordering::Relaxed);
@@ -63,6 +65,8 @@ impl ThreadSums {
         self.steps_plain += counts.steps_plain.load(Ordering::Relaxed);
         self.steps_perturbed += counts.steps_perturbed.load(Ordering::Relaxed);
         self.steps_paused += counts.steps_paused.load(Ordering::Relaxed);
+        let (ended, begun) = counts.unrecorded();
+        self.unrecorded_turns += ended + begun;
         self.outside_phases += counts.outside_phases.load(Ordering::Relaxed);
     }
 }

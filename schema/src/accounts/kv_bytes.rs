@@ -1,7 +1,7 @@
 //! How much a token of context adds to what a step reads.
 
-use candlescope_schema::run::keys::Key;
-use candlescope_schema::run::model_key;
+use crate::run::keys::Key;
+use crate::run::model_key;
 use candlescope_work::operation;
 use serde_json::Value;
 use std::collections::BTreeMap;
