@@ -102,7 +102,7 @@ pub(crate) struct LoadArgs {
     /// Each chunk takes 8 bytes, each request some 300
     #[arg(long, value_name = "MIB", default_value_t = 128)]
     memory_limit: u64,
-    /// Limits that a good request keeps: ttft=200ms,tpot=50ms,e2e=5s
+    /// Limits that a good request keeps: ttft=200ms,tpot=50ms,e2e=5s; of percentiles over all of them ttft_p99=300ms
     #[arg(long, value_name = "LIMITS")]
     slo: Option<String>,
     /// What the server's machine costs, in US dollars an hour, for the cost of a million tokens

@@ -9,7 +9,7 @@ use candlescope::gpu::KernelWindows;
 use candlescope_core::files::read_text_limited;
 use candlescope_core::numbers::read_share;
 use candlescope_core::{GpuTier, GpuTiming, Perturb, Schedule, Side};
-use candlescope_models::slots::SlotOptions;
+use candlescope_models::slots::{BatcherOptions, SlotOptions};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -43,9 +43,12 @@ impl Options {
     /// What sequences are held in, if in slots.
     pub(crate) fn slots(&self) -> Option<SlotOptions> {
         let runtime = &self.given.runtime;
-        let asked = runtime.cuda_graph || runtime.max_num_seqs.is_some() || runtime.max_model_len.is_some();
+        let asked = runtime.cuda_graph
+            || runtime.max_num_seqs.is_some()
+            || runtime.max_model_len.is_some()
+            || runtime.concurrency.is_some();
         asked.then(|| SlotOptions {
-            slots: runtime.max_num_seqs.unwrap_or(runtime.batch),
+            slots: runtime.max_num_seqs.or(runtime.concurrency).unwrap_or(runtime.batch),
             context: runtime.max_model_len,
             memory: runtime.gpu_memory_utilization,
             cuda_graph: runtime.cuda_graph,
@@ -122,9 +125,12 @@ pub(crate) fn resolve(composed: &Composed) -> Result<Options> {
 
 fn check(options: &Options) -> Result<()> {
     let ProfileChoices { runtime, hardware, profiling, .. } = &options.given;
-    for (name, value) in
-        [("max-new-tokens", runtime.max_new_tokens), ("batch", runtime.batch), ("repeats", runtime.repeats)]
-    {
+    for (name, value) in [
+        ("max-new-tokens", runtime.max_new_tokens),
+        ("batch", runtime.batch),
+        ("repeats", runtime.repeats),
+        ("prompt-piece", runtime.prompt_piece),
+    ] {
         if value == 0 {
             bail!("--{name} is 0; it must be at least 1");
         }
@@ -144,7 +150,12 @@ fn check(options: &Options) -> Result<()> {
             bail!("--quantize {name} computes in f32, and --dtype is {dtype}: give one of them");
         }
     }
-    for (name, value) in [("max-num-seqs", runtime.max_num_seqs), ("max-model-len", runtime.max_model_len)] {
+    for (name, value) in [
+        ("max-num-seqs", runtime.max_num_seqs),
+        ("max-model-len", runtime.max_model_len),
+        ("concurrency", runtime.concurrency),
+        ("speculate", runtime.speculate),
+    ] {
         if value == Some(0) {
             bail!("--{name} is 0; it must be at least 1, or left out");
         }
@@ -160,6 +171,20 @@ fn check(options: &Options) -> Result<()> {
     }
     if let Some(slots) = runtime.max_num_seqs.filter(|slots| *slots < runtime.batch) {
         bail!("--batch is {} and --max-num-seqs {slots}: every sequence needs a slot", runtime.batch);
+    }
+    continuous(options)?;
+    if let Some(ahead) = runtime.speculate {
+        if options.slots().is_some() {
+            bail!(
+                "--speculate {ahead} checks tokens in a cache that grows: leave --concurrency, --max-num-seqs, --max-model-len and \
+                 --cuda-graph out"
+            );
+        }
+        if runtime.batch > 1 || runtime.temperature != 0.0 {
+            bail!(
+                "--speculate {ahead} is for one sequence of the most likely tokens: leave --batch and --temperature out"
+            );
+        }
     }
     if runtime.cuda_graph && !options.on_gpu() {
         bail!("--cuda-graph needs a GPU: add --device cuda:0");
@@ -192,6 +217,45 @@ fn check(options: &Options) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// What is about requests that are under way at once.
+fn continuous(options: &Options) -> Result<()> {
+    let runtime = &options.given.runtime;
+    let Some(at_once) = runtime.concurrency else {
+        if runtime.prefix_reuse {
+            bail!(
+                "--prefix-reuse is about what slots hold from one request to the next: say how many are under way with --concurrency"
+            );
+        }
+        let piece = runtime.prompt_piece;
+        if piece != BatcherOptions::default().prompt_piece {
+            bail!(
+                "--prompt-piece is {piece}, and prompts pass in pieces where several requests are under way: say how many with \
+                 --concurrency"
+            );
+        }
+        return Ok(());
+    };
+    if at_once > MAX_BATCH {
+        bail!("--concurrency is {at_once}; at most {MAX_BATCH} requests are under way at once");
+    }
+    if runtime.batch > 1 {
+        bail!(
+            "--batch is {} and --concurrency {at_once}: each request is one sequence then, so leave --batch out",
+            runtime.batch
+        );
+    }
+    if options.perturb.is_some() {
+        bail!("--perturb compares steps of requests that come one after the other: leave --concurrency out");
+    }
+    // With one prompt for all requests, the first would be the only one that is computed.
+    if runtime.prefix_reuse && !matches!(options.prompt, Prompt::Dataset(_)) {
+        bail!(
+            "--prefix-reuse is about prompts that begin alike, and here all are the same: choose some with --dataset"
+        );
+    }
+    Ok(())
 }
 
 /// The experiment that was asked for.

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use candle_core::Device;
 use candlescope::Scope;
 use candlescope::parquet::ParquetConfig;
-use candlescope_core::run::{Finding, RunManifest, Severity, env_key, result_key};
+use candlescope_core::run::{CANDLE_VERSION, Finding, RunManifest, Severity, env_key, result_key};
 use candlescope_core::{Perturb, Side};
 use candlescope_models::slots::KvCollector;
 use candlescope_models::{AnyModel, LoadOptions, ModelSource, Picture};
@@ -221,7 +221,7 @@ fn start(
         .parquet_with(config)
         .run_id(&run_id)
         .on_problem(candlescope_core::diagnostics::to_stderr)
-        .session(|s| s.environment(env_key::CANDLE.name(), candlescope_models::CANDLE_VERSION));
+        .session(|s| s.environment(env_key::CANDLE.name(), CANDLE_VERSION));
     if options.slots().is_some() {
         builder = builder.collector(KvCollector::default());
     }
@@ -295,10 +295,16 @@ fn generate_all(
         handle.prepare_perturbing(asked)?;
     }
     crash_report::doing("generating");
-    let work::WorkResult { outputs, dataset } =
+    let work::WorkResult { outputs, dataset, sharing, lookup } =
         work::run(model, source, picture, options, &RunContext { progress, handle: scope.handle() })?;
     if let (Some(handle), Some(facts)) = (scope.handle(), dataset) {
         handle.set_result(result_key::DATASET.name(), facts);
+    }
+    if let (Some(handle), Some(facts)) = (scope.handle(), sharing) {
+        handle.set_result(result_key::PROMPT_SHARING.name(), facts);
+    }
+    if let (Some(handle), Some(facts)) = (scope.handle(), lookup) {
+        handle.set_result(result_key::NGRAM_LOOKUP.name(), facts);
     }
     if let (Some(handle), Some(digest)) = (scope.handle(), digest(&outputs)) {
         handle.set_result(result_key::OUTPUT_SHA256.name(), digest);

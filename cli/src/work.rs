@@ -3,15 +3,20 @@
 use crate::options::{Dataset, Options, Prompt};
 use crate::progress::Progress;
 use crate::prompts::{Asking, Encoder, PromptInput, always, of_dataset};
+use crate::shared_prompts::shared_tokens;
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_core::{Handle, PerturbProgress};
 use candlescope_models::chat::Message;
+use candlescope_models::generate::lookup_steps;
+use candlescope_models::slots::{Batcher, BatcherOptions, ContinuousRequest, generate_continuously};
 use candlescope_models::{
     AnyModel, Encoding, GenerateOptions, GenerationOutput, LoadedEncoder, LoadedEncoderDecoder, LoadedModel,
     LoadedVision, ModelSource, Picture, SamplingOptions, candle_message, encode, generate, generate_from,
     generate_seen, see,
 };
+use serde_json::{Value, json};
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -59,7 +64,11 @@ pub(crate) struct RunContext<'a> {
 /// What all requests yielded, those of the warm-up left out, and facts about a data set.
 pub(crate) struct WorkResult {
     pub(crate) outputs: Vec<Output>,
-    pub(crate) dataset: Option<serde_json::Value>,
+    pub(crate) dataset: Option<Value>,
+    /// How far prompts of a data set begin alike, and how much of that was not computed.
+    pub(crate) sharing: Option<Value>,
+    /// How many decoding steps looking tokens up takes for these texts.
+    pub(crate) lookup: Option<Value>,
 }
 
 /// Runs all requests.
@@ -75,6 +84,16 @@ pub(crate) fn run(
             "{} looks at no images: leave --image out, or choose a model that does, such as config:paddleocr-vl",
             model.info().name
         );
+    }
+    if let Some(ahead) = options.given.runtime.speculate {
+        let checks = matches!(&model, AnyModel::Decoder(model) if model.model.checks_tokens());
+        if !checks {
+            bail!(
+                "--speculate {ahead} needs a model that checks tokens which were looked up, and {} does not as it is loaded: leave \
+                 --speculate out, or choose a decoder of our layers (--engine instrumented)",
+                model.info().name
+            );
+        }
     }
     match model {
         AnyModel::Vision(mut model) => vision(&mut model, source, picture, options, around),
@@ -110,7 +129,12 @@ fn decoder(
             Prompt::Dataset(set) => of_dataset(set, options, &encoder)?,
         }
     };
-    requests(asking, options, around, options.given.runtime.max_new_tokens, |asked| {
+    if let Some(at_once) = options.given.runtime.concurrency {
+        return continuously(model, &asking, options, around, at_once);
+    }
+    let is_set = asking.facts.is_some();
+    let prompts: Vec<Vec<u32>> = asking.all.iter().map(|asked| asked.tokens.clone()).collect();
+    let done = requests(asking, options, around, options.given.runtime.max_new_tokens, |asked| {
         let prompts = vec![asked.tokens.clone(); options.given.runtime.batch];
         let output = generate(model, &prompts, &generation(options, asked), &mut |token| {
             if token.sequence == 0 {
@@ -118,7 +142,134 @@ fn decoder(
             }
         })?;
         Ok(Output::Text(output))
-    })
+    })?;
+    let lookup = lookup(&prompts, &done.outputs, options);
+    // A time limit may have ended the first pass over them.
+    let ran: Vec<&[u32]> = prompts.iter().take(done.outputs.len()).map(Vec::as_slice).collect();
+    let sharing = if is_set { sharing(&ran, 1, 0) } else { None };
+    Ok(WorkResult { sharing, lookup, ..done })
+}
+
+/// Tokens that are looked up at once where nobody says how many.
+const LOOKAHEAD: usize = 4;
+
+/// How many decoding steps texts of one sequence take where tokens are looked up in them: what a run keeps of whether its texts repeat
+/// themselves. `None` where tokens are drawn, or none were decoded.
+fn lookup(prompts: &[Vec<u32>], outputs: &[Output], options: &Options) -> Option<Value> {
+    let runtime = &options.given.runtime;
+    if runtime.batch > 1 || runtime.temperature != 0.0 {
+        return None;
+    }
+    let ahead = runtime.speculate.unwrap_or(LOOKAHEAD);
+    let texts = outputs.iter().zip(prompts.iter().cycle()).filter_map(|(output, prompt)| match output {
+        Output::Text(text) => Some((prompt, &text.sequences.first()?.tokens)),
+        Output::Vectors(_) => None,
+    });
+    let of = |(prompt, tokens): (&Vec<u32>, &Vec<u32>)| {
+        (tokens.len().saturating_sub(1), lookup_steps(prompt, tokens, ahead))
+    };
+    let (tokens, steps) = texts.map(of).fold((0, 0), |(all, took), (tokens, steps)| (all + tokens, took + steps));
+    (tokens > 0).then(|| json!({ "ahead": ahead, "tokens": tokens, "steps": steps }))
+}
+
+/// What a run keeps of how the prompts of a data set that ran begin, with so many in slots at once, of which `reused` tokens were not
+/// computed in one pass over them; `None` where there are no two.
+fn sharing(prompts: &[&[u32]], at_once: usize, reused: u64) -> Option<Value> {
+    if prompts.len() < 2 {
+        return None;
+    }
+    let least = BatcherOptions::default().least_shared;
+    let tokens: usize = prompts.iter().map(|prompt| prompt.len()).sum();
+    Some(json!({ "tokens": tokens, "shared": shared_tokens(prompts, at_once, least), "reused": reused }))
+}
+
+/// Runs all requests with `at_once` of them under way. A pass over the prompts ends before the next one begins, and slots hold
+/// nothing of the pass before: that prompts come again is the measurement's doing. At the end of a time limit nothing more
+/// begins, and what is under way goes on to its end.
+fn continuously(
+    model: &mut LoadedModel,
+    asking: &Asking,
+    options: &Options,
+    around: &RunContext<'_>,
+    at_once: usize,
+) -> Result<WorkResult> {
+    let runtime = &options.given.runtime;
+    let all = asking.all.len();
+    let limit = options.duration_s.map(Duration::from_secs_f64);
+    // Of one prompt, all requests are one pass.
+    let (in_pass, passes) = match limit {
+        _ if all > 1 => (all, runtime.repeats),
+        Some(_) => (usize::MAX, 1),
+        None => (runtime.repeats, 1),
+    };
+    if in_pass < at_once && all == 1 {
+        bail!(
+            "--concurrency is {at_once}, and there are {in_pass} requests: give --repeats {at_once} or more, or more prompts with \
+             --dataset"
+        );
+    }
+    if in_pass < at_once {
+        bail!(
+            "--concurrency is {at_once}, and a pass over the data set, which ends before the next one begins, has {in_pass} requests: \
+             give --concurrency {in_pass} or less, or a --dataset of {at_once} prompts or more"
+        );
+    }
+    let Some(decoder) = model.model.take_slots() else {
+        bail!("--concurrency holds requests in slots, and {} has none: our layers have (--engine)", model.info.name);
+    };
+    let (slots, model) = (decoder.slots(), &*model);
+    let least_shared = if runtime.prefix_reuse { BatcherOptions::default().least_shared } else { usize::MAX };
+    let mut batcher = Batcher::new(decoder, BatcherOptions { prompt_piece: runtime.prompt_piece, least_shared });
+    let request =
+        |asked: &PromptInput| ContinuousRequest { prompt: asked.tokens.clone(), options: generation(options, asked) };
+    let nth = |n: usize| request(&asking.all[n % all]);
+    let ticks = |requests: usize| requests.saturating_mul(runtime.max_new_tokens) as u64;
+    match limit {
+        Some(_) => around.progress.share(),
+        None => around.progress.count(ticks(runtime.warmup.saturating_add(in_pass.saturating_mul(passes)))),
+    }
+    let mut run = |requests: &mut dyn Iterator<Item = ContinuousRequest>, tick: &dyn Fn()| {
+        let before = batcher.shared_tokens();
+        let outputs = generate_continuously(&mut batcher, model, requests, at_once, &mut |_, _| {
+            tick();
+            ControlFlow::Continue(())
+        })?;
+        batcher.forget();
+        anyhow::Ok((outputs, batcher.shared_tokens() - before))
+    };
+    around.progress.message(format!("{} warm-up requests, {at_once} at once", runtime.warmup));
+    run(&mut (0..runtime.warmup).map(nth), &|| {
+        if limit.is_none() {
+            around.progress.advance();
+        }
+    })?;
+    let begun = Instant::now();
+    let tick = || match limit {
+        Some(limit) => around.progress.at((begun.elapsed().div_duration_f64(limit) * 1e3).min(1e3) as u64),
+        None => around.progress.advance(),
+    };
+    // Tokens that were not computed again in passes over all prompts, of which there are so many, and in one that was cut short.
+    let (mut outputs, mut reused, mut whole, mut done) = (Vec::new(), [0, 0], 0, 0);
+    while limit.map_or(done < passes, |limit| done == 0 || begun.elapsed() < limit) {
+        around.progress.message(match limit {
+            Some(_) => format!("pass {}, {at_once} requests at once", done + 1),
+            None => format!("pass {}/{passes} of {in_pass} requests, {at_once} at once", done + 1),
+        });
+        // A run without a request has nothing to tell.
+        let goes_on = |n: &usize| done + n == 0 || limit.is_none_or(|limit| begun.elapsed() < limit);
+        let (made, shared) = run(&mut (0..in_pass).take_while(goes_on).map(nth), &tick)?;
+        let is_whole = made.len() == in_pass;
+        reused[usize::from(!is_whole)] += shared;
+        (whole, done) = (whole + u64::from(is_whole), done + 1);
+        outputs.extend(made.into_iter().map(Output::Text));
+        if limit.is_none() {
+            around.progress.at(ticks(runtime.warmup + done * in_pass));
+        }
+    }
+    let ran: Vec<&[u32]> = asking.all.iter().take(outputs.len()).map(|asked| asked.tokens.as_slice()).collect();
+    let reused = reused[0].checked_div(whole).unwrap_or(reused[1]);
+    let sharing = if asking.facts.is_some() { sharing(&ran, at_once.min(slots), reused) } else { None };
+    Ok(WorkResult { outputs, dataset: asking.facts.clone(), sharing, lookup: None })
 }
 
 fn encoder_decoder(
@@ -298,6 +449,7 @@ fn generation(options: &Options, asked: &PromptInput) -> GenerateOptions {
         sampling: sampling(options),
         seed: options.given.runtime.seed,
         ignore_eos: options.given.runtime.ignore_eos,
+        lookahead: options.given.runtime.speculate.unwrap_or(0),
         operation: if options.given.runtime.chat || asked.is_chat { "chat" } else { "text_completion" }.into(),
         ..GenerateOptions::default()
     }
@@ -360,7 +512,7 @@ fn requests(
             one(asked).map(drop)
         })?;
     }
-    Ok(WorkResult { outputs, dataset: asking.facts })
+    Ok(WorkResult { outputs, dataset: asking.facts, sharing: None, lookup: None })
 }
 
 /// Most requests in a row that bring an experiment no pair: no step of theirs is of the kind that was named, they have too few

@@ -119,6 +119,31 @@ fn program_folder() -> String {
 }
 
 #[test]
+fn prompts_that_begin_alike_lead_to_slots_that_keep_what_they_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    // Long beginnings, short questions, short answers: most of the time is spent on what was read before.
+    let system = "Answer as a careful clerk would, in plain words, and name the page of the register. ".repeat(5);
+    let line = |n: u8| format!("{{\"prompt\":\"{system}{} is asked\"}}\n", char::from(b'a' + n));
+    fs::write(dir.path().join("prompts.jsonl"), (0..8).map(line).collect::<String>()).unwrap();
+    let args = ["embedded", "--dataset", "prompts.jsonl", "--max-new-tokens", "3", "--pairs", "8", "--budget", "90s"];
+    done(dir.path(), &[&args[..], &["--no-progress", "--out", "study"]].concat());
+    let account = account(&dir.path().join("study"));
+    let is_of = |phase: &&Value| {
+        phase["remedy"] == "prefix_reuse"
+            || phase["members"].as_array().is_some_and(|members| members.contains(&json!("prefix_reuse")))
+    };
+    let phase = phases(&account).iter().find(is_of).unwrap_or_else(|| panic!("it is a row: {account:#}"));
+    assert_eq!(phase["change"]["options"]["prefix-reuse"], "true", "{phase:#}");
+    assert_eq!(phase["change"]["options"]["concurrency"], "1", "{phase:#}");
+    assert!(phase["promised"]["mid"].as_f64().is_some_and(|gain| gain > 0.1), "{phase:#}");
+    assert!(["kept", "rejected"].contains(&phase["verdict"].as_str().unwrap()), "{phase:#}");
+    assert!(phase["obtained"]["gain"].is_number() && phase["other_steps"] == true, "{phase:#}");
+    // Nobody waits for another's prompt where requests come one after the other.
+    let chunks = phases(&account).iter().find(|phase| phase["remedy"] == "chunked_prefill");
+    assert!(chunks.is_none_or(|phase| phase["verdict"] == "not_tried"), "{chunks:#?}");
+}
+
+#[test]
 fn changes_by_hand_are_held_against_the_program() {
     let dir = tempfile::tempdir().unwrap();
     let (run, fails, other) = (profile(""), "exit 3".to_string(), profile("--seed 7"));

@@ -7,12 +7,14 @@
 //! A sequence of a batch that has ended is still computed with the others until the last one ends, because its rows are
 //! part of every product; its tokens are discarded. So a step states how many tokens and sequences it processes
 //! (`tokens`, `batch`) and how many are needed (`new_tokens`, `sequences`, `context_sum`). FLOPs and bytes are those of
-//! all processed rows: a layer does not know which sequence a row belongs to.
+//! all processed rows: a layer does not know which sequence a row belongs to. The same holds of tokens that are looked up
+//! ahead (`lookup.rs`): those that turn out wrong are processed and not needed.
 
 mod encoder;
 mod generate_error;
 mod generate_from;
 mod generate_seen;
+mod lookup;
 mod options;
 mod output;
 mod streams;
@@ -24,8 +26,10 @@ use candlescope_core::llm::{self, Request};
 use candlescope_core::{Annotation, Outcome, annotate};
 pub use encoder::{Encoding, encode};
 pub use generate_error::GenerateError;
-pub use generate_from::{generate_from, generate_from_with};
+pub use generate_from::generate_from;
 pub use generate_seen::{generate_seen, see};
+pub use lookup::lookup_steps;
+use lookup::{cannot_check, checked, proposed};
 pub use options::{Context, GenerateOptions};
 pub use output::{FinishReason, GenerationOutput, Sequence, TokenEvent};
 use std::ops::ControlFlow;
@@ -69,6 +73,15 @@ fn check(model: &dyn CausalLm, prompts: &[Vec<u32>], options: &GenerateOptions) 
     }
     check_tokens(prompts.iter().flatten(), model.vocab_size())?;
     check_options(options)?;
+    if options.lookahead > 0 && (prompts.len() > 1 || !options.kv_cache || !options.sampling.is_greedy()) {
+        return Err(GenerateError::Options(
+            "tokens are looked up for one sequence of the most likely tokens, with a cache: leave lookahead at 0 for others".into(),
+        ));
+    }
+    // Whether anything is looked up depends on the text: it is refused before the first token.
+    if options.lookahead > 0 && !model.checks_tokens() {
+        return Err(cannot_check());
+    }
     Ok(length)
 }
 
@@ -144,38 +157,55 @@ fn run(
     let mut output = Streams::new(context, batch);
     let mut token_times = Vec::with_capacity(most);
 
-    for step in 0..most {
-        let length = prompt_tokens + step;
+    let mut made = 0;
+    'steps: while made < most {
+        let length = prompt_tokens + made;
         let failed = |cause| GenerateError::Step {
-            step: if step == 0 {
+            step: if made == 0 {
                 format!("prefill of {prompt_tokens} tokens")
             } else {
-                format!("output token {}", step + 1)
+                format!("output token {}", made + 1)
             },
             cause,
         };
-        let phase = if step == 0 {
+        // One token comes by itself.
+        let most_ahead = if made == 0 { 0 } else { options.lookahead.min(most - made - 1) };
+        let ahead = texts.first().map_or(&[][..], |text| proposed(text, most_ahead)).to_vec();
+        let phase = if made == 0 {
             llm::prefill(llm::Tokens::new(batch * length).context(length).batch(batch))
         } else {
-            llm::decode(llm::Tokens::new(batch).context(length).batch(batch))
+            llm::decode(llm::Tokens::new(batch + ahead.len()).context(length + ahead.len()).batch(batch))
         };
         let open = output.open();
-        annotate(wanted_of(open, if step == 0 { length } else { 1 }, length));
-        let position = if step == 0 || !options.kv_cache { 0 } else { length - 1 };
-        let next = model.advance(&texts, position, &sampler).map_err(failed)?;
-        request.record_tokens(open);
-        token_times.push(Instant::now());
+        // The tokens of each sequence, one after the other.
+        let next = if ahead.is_empty() {
+            annotate(wanted_of(open, if made == 0 { length } else { 1 }, length));
+            let position = if made == 0 || !options.kv_cache { 0 } else { length - 1 };
+            vec![model.advance(&texts, position, &sampler).map_err(failed)?]
+        } else {
+            let mut tokens = checked(model, &texts[0], &ahead, failed)?;
+            // Nothing comes behind an end.
+            let end = tokens.iter().position(|token| context.stop.contains(token));
+            tokens.truncate(end.map_or(tokens.len(), |end| end + 1));
+            annotate(wanted_of(open, tokens.len(), length + tokens.len() - 1));
+            tokens.into_iter().map(|token| vec![token]).collect()
+        };
+        request.record_tokens(open * next.len());
+        token_times.extend(next.iter().map(|_| Instant::now()));
         drop(phase);
-        for (text, token) in texts.iter_mut().zip(&next) {
-            text.push(*token);
-        }
-        let wanted = output.take(&next, on_token)?;
-        if output.open() == 0 {
-            break;
-        }
-        if wanted.is_break() {
-            limit = FinishReason::Cancelled;
-            break;
+        for next in next {
+            for (text, token) in texts.iter_mut().zip(&next) {
+                text.push(*token);
+            }
+            made += 1;
+            let wanted = output.take(&next, on_token)?;
+            if output.open() == 0 {
+                break 'steps;
+            }
+            if wanted.is_break() {
+                limit = FinishReason::Cancelled;
+                break 'steps;
+            }
         }
     }
     let sequences = output.finish(limit)?;

@@ -86,6 +86,7 @@ impl Gpt2 {
     }
 
     /// Analytic cost of one forward pass: the sum of what the layers annotate.
+    #[doc(hidden)]
     pub fn cost(&self, work: Input) -> Cost {
         let (width, features) = (self.dtype.size_in_bytes(), self.config.hidden_size);
         let widths = Widths::of(width).products(product_dtype_on(self.dtype, &self.device).size_in_bytes());
@@ -108,6 +109,23 @@ impl Gpt2 {
     /// Bytes allocated for keys and values.
     pub fn kv_bytes(&self) -> u64 {
         self.blocks.kv_bytes()
+    }
+
+    /// Logits of all of `tokens`, (sequences · new tokens, vocabulary).
+    fn each(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
+        let (batch, count) = tokens.dims2()?;
+        let place = Place::At(position);
+        let mask = mask_at(&mut self.mask, tokens, place, self.config.max_context)?;
+        let xs = self.embed(tokens, place)?;
+        let xs = self.blocks.forward(xs, place, mask.as_ref())?.flatten_to(1)?;
+        record(|| {
+            let (features, vocabulary, width) =
+                (self.config.hidden_size, self.config.vocab_size, self.dtype.size_in_bytes());
+            // Rows of logits beyond those of the last positions.
+            let more = Input::new(batch * count - batch, 1, position);
+            Annotation::from(self.ends(place.work(batch, count)) + ending(more, features, vocabulary, width))
+        });
+        self.lm_head.forward(&self.ln_f.forward(&xs)?)?.to_dtype(DType::F32)
     }
 
     /// Words and their positions, (batch, tokens, features).
@@ -140,6 +158,14 @@ impl Inspect for Gpt2 {
 impl CausalLm for Gpt2 {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
         self.forward_at(tokens, Place::At(position))
+    }
+
+    fn forward_each(&mut self, tokens: &Tensor, position: usize) -> Option<Result<Tensor>> {
+        Some(self.each(tokens, position))
+    }
+
+    fn checks_tokens(&self) -> bool {
+        true
     }
 
     fn reset(&mut self) {

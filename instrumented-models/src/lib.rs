@@ -1,5 +1,8 @@
 //! Instrumented candle models: wrapped layers, models made of them, weights, tokenizers and a generation loop.
 //!
+//! What is documented is promised: decoders, which are loaded and generate, at the root, [`layers`], [`slots`], [`weights`] and
+//! [`chat`]. Models that encode or look at pictures, and what only the command line needs, are hidden.
+//!
 //! ```
 //! use candlescope_models::{GenerateOptions, LoadOptions, LoadedModel, ModelSource, generate};
 //! let source = ModelSource::parse("embedded")?;
@@ -13,54 +16,72 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-pub use candlescope_core::run::CANDLE_VERSION;
-
 mod blocks;
 mod candle_error;
+#[doc(hidden)]
 pub mod candle_models;
+#[doc(hidden)]
 pub mod causal_lm;
 pub mod chat;
+#[doc(hidden)]
 pub mod config;
+#[doc(hidden)]
 pub mod encoder_decoder;
+#[doc(hidden)]
 pub mod free_memory;
+#[doc(hidden)]
 pub mod generate;
+#[doc(hidden)]
 pub mod gpt2;
 mod hub;
+#[doc(hidden)]
 pub mod image;
+#[doc(hidden)]
 pub mod info;
 pub mod layers;
+#[doc(hidden)]
 pub mod llama;
+#[doc(hidden)]
 pub mod load;
+#[doc(hidden)]
 #[cfg(feature = "onnx")]
 pub mod onnx;
 mod paddleocr_vl;
 mod sampling;
 mod slot_model;
 pub mod slots;
+#[doc(hidden)]
 pub mod source;
 mod splitmix;
+#[doc(hidden)]
 pub mod threads;
+#[doc(hidden)]
 pub mod tokenizer;
 mod untrusted;
 pub mod weights;
 
+#[doc(hidden)]
 pub use candle_error::candle_message;
-pub use causal_lm::{CausalLm, Inspect};
-pub use config::ModelConfig;
+pub use causal_lm::CausalLm;
+#[doc(hidden)]
+pub use causal_lm::Inspect;
+pub use config::{ConfigError, ModelConfig};
+#[doc(hidden)]
 pub use encoder_decoder::{EncoderDecoder, Source};
+#[doc(hidden)]
+pub use generate::{Encoding, encode, generate_from, generate_seen, see};
 pub use generate::{
-    Encoding, FinishReason, GenerateError, GenerateOptions, GenerationOutput, TokenEvent, encode, generate,
-    generate_for, generate_from, generate_seen, see,
+    FinishReason, GenerateError, GenerateOptions, GenerationOutput, Sequence, TokenEvent, generate, generate_for,
 };
 pub use gpt2::Gpt2;
 pub use hub::HubError;
+#[doc(hidden)]
 pub use image::{Image, ImageError, Picture};
 pub use info::ModelInfo;
 pub use llama::Llama;
-pub use load::{
-    AnyModel, Engine, HeldModel, LoadError, LoadOptions, LoadedEncoder, LoadedEncoderDecoder, LoadedModel,
-    LoadedVision, PromptError, PromptTooLong, SourceTooLong, TextModel,
-};
+#[doc(hidden)]
+pub use load::{AnyModel, HeldModel, LoadedEncoder, LoadedEncoderDecoder, LoadedVision, SourceTooLong, TextModel};
+pub use load::{Engine, LoadError, LoadOptions, LoadedModel, PromptError, PromptTooLong};
 pub use sampling::{Sampler, SamplingOptions};
-pub use source::ModelSource;
-pub use tokenizer::Tokenizer;
+pub use source::{ModelSource, SourceError};
+pub use tokenizer::{Tokenizer, TokenizerError};

@@ -99,6 +99,7 @@ impl Llama {
     }
 
     /// Analytic cost of one forward pass: the sum of what the layers annotate.
+    #[doc(hidden)]
     pub fn cost(&self, work: Input) -> Cost {
         let (width, features) = (self.dtype.size_in_bytes(), self.config.hidden_size);
         let widths = Widths::of(width).products(product_dtype_on(self.dtype, &self.device).size_in_bytes());
@@ -112,6 +113,16 @@ impl Llama {
     /// Cost of the operations outside layers.
     fn ends(&self, work: Input) -> Cost {
         ending(work, self.config.hidden_size, self.config.vocab_size, self.dtype.size_in_bytes())
+    }
+
+    /// Logits of all of `tokens`, (sequences · new tokens, vocabulary).
+    fn each(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
+        let (place, rows) = (Place::At(position), tokens.elem_count());
+        let mask = mask_at(&mut self.mask, tokens, place, self.config.max_context)?;
+        let xs = self.embed_tokens.forward(tokens)?;
+        let xs = self.blocks.forward(xs, place, mask.as_ref())?.flatten_to(1)?;
+        record(|| Annotation::from(self.ends(Input::new(rows, 1, position))));
+        self.lm_head.forward(&self.norm.forward(&xs)?)?.to_dtype(DType::F32)
     }
 
     /// Bytes allocated for keys and values.
@@ -136,6 +147,14 @@ impl Inspect for Llama {
 impl CausalLm for Llama {
     fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
         self.forward_at(tokens, Place::At(position))
+    }
+
+    fn forward_each(&mut self, tokens: &Tensor, position: usize) -> Option<Result<Tensor>> {
+        Some(self.each(tokens, position))
+    }
+
+    fn checks_tokens(&self) -> bool {
+        true
     }
 
     fn reset(&mut self) {

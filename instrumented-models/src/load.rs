@@ -230,6 +230,7 @@ impl SourceTooLong {
 /// A model with everything that generation needs.
 pub struct LoadedModel {
     /// The model, whose keys and values grow with the text, or lie in slots if these were asked for.
+    #[doc(hidden)]
     pub model: TextModel,
     /// Its tokenizer, if it has one.
     pub tokenizer: Option<Tokenizer>,
@@ -267,6 +268,7 @@ impl LoadedModel {
     ///
     /// # Errors
     /// As for [`load`](Self::load).
+    #[doc(hidden)]
     pub fn load_holding(source: &ModelSource, options: &LoadOptions) -> Result<HeldModel, LoadError> {
         let options = LoadOptions { dequantize: true, engine: Engine::Instrumented, slots: None, ..options.clone() };
         let held = Some(RefCell::default());

@@ -8,6 +8,7 @@
 
 mod batcher;
 mod buckets;
+mod continuous;
 mod decoder;
 #[cfg(not(feature = "cuda"))]
 #[path = "slots/no_graphs.rs"]
@@ -23,6 +24,8 @@ mod sys;
 
 pub use crate::slot_model::{Capturable, EagerCause, SlotModel};
 pub use batcher::{Batcher, BatcherOptions, Job, Receive};
+#[doc(hidden)]
+pub use continuous::{ContinuousRequest, generate_continuously};
 pub use decoder::SlotDecoder;
 pub use graphs::capturable_device;
 pub use kv_memory::KvCollector;

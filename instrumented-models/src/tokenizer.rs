@@ -76,6 +76,7 @@ impl Tokenizer {
     }
 
     /// Builds the tokenizer that a GGUF file's metadata describes.
+    #[doc(hidden)]
     pub fn from_gguf(file: &GgufFile) -> Result<Self, TokenizerError> {
         let fail = |reason: String| TokenizerError::Gguf { path: file.path().to_path_buf(), reason };
         let mut tokenizer = caught(|| tokenizers::Tokenizer::from_gguf(file.content()))
@@ -150,6 +151,7 @@ impl Tokenizer {
     }
 
     /// Begins decoding token by token.
+    #[doc(hidden)]
     pub fn stream(&self) -> DecodeStream<'_> {
         DecodeStream { tokenizer: self, tokens: Vec::new(), prefix: 0, emitted: 0 }
     }

@@ -8,9 +8,14 @@ use candlescope_core::{MemoryExporter, Outcome, Phase, RequestRecord, Session};
 
 use candlescope_models::generate::GenerateError;
 use candlescope_models::layers::{Place, SlotPlaces, SlotStep};
-use candlescope_models::slots::{Batcher, BatcherOptions, Job, Receive, SlotDecoder, SlotModel, SlotOptions};
+use candlescope_models::slots::{
+    Batcher, BatcherOptions, ContinuousRequest, Job, Receive, SlotDecoder, SlotModel, SlotOptions,
+    generate_continuously,
+};
 use candlescope_models::weights::random::RandomWeights;
-use candlescope_models::{CausalLm, FinishReason, GenerateOptions, Llama, SamplingOptions};
+use candlescope_models::{
+    CausalLm, FinishReason, GenerateOptions, Llama, LoadOptions, LoadedModel, ModelSource, SamplingOptions, generate,
+};
 use candlescope_work::operation::Cost;
 use common::*;
 use std::cell::{Cell, RefCell};
@@ -369,4 +374,100 @@ fn every_step_says_for_whom_it_worked() {
         let ran = (step.phase == Some(Phase::Decode)).then_some(candlescope_core::Ran::NoDevice);
         assert_eq!(step.ran, ran, "{step:?}");
     }
+}
+
+#[test]
+fn a_list_of_requests_writes_what_each_writes_alone() {
+    let load = |slots: Option<SlotOptions>| {
+        LoadedModel::load(&ModelSource::Embedded, &LoadOptions { slots, ..LoadOptions::default() }).unwrap()
+    };
+    let mut alone = load(None);
+    let options = |tokens| GenerateOptions { max_new_tokens: tokens, ignore_eos: true, ..GenerateOptions::default() };
+    let requests: Vec<ContinuousRequest> = (0..7)
+        .map(|n| {
+            let prompt = alone.random_prompt(3 + 5 * n, n as u64).unwrap();
+            ContinuousRequest { prompt, options: options(1 + 3 * n) }
+        })
+        .collect();
+    let mut slotted = load(Some(SlotOptions { slots: 2, context: Some(128), memory: None, cuda_graph: false }));
+    let decoder = slotted.model.take_slots().unwrap();
+    let slotted = &slotted;
+    let mut batcher = Batcher::new(decoder, BatcherOptions { prompt_piece: 8, least_shared: usize::MAX });
+    let (mut told, mut most) = (vec![Vec::new(); requests.len()], 0);
+    let outputs = generate_continuously(&mut batcher, slotted, requests.clone(), 2, &mut |request, token| {
+        told[request].push(token);
+        // Those that have begun and not all of their tokens.
+        let open = told
+            .iter()
+            .zip(&requests)
+            .filter(|(told, request)| !told.is_empty() && told.len() < request.options.max_new_tokens);
+        most = open.count().max(most);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert!(most <= 2 && batcher.is_idle(), "{most} at once");
+    for (n, (output, request)) in outputs.iter().zip(&requests).enumerate() {
+        let expected =
+            generate(&mut alone, std::slice::from_ref(&request.prompt), &request.options, &mut |_| ()).unwrap();
+        assert_eq!(output.sequences, expected.sequences, "request {n}: tokens, text and end");
+        assert_eq!((&output.sequences[0].tokens, output.prompt_tokens), (&told[n], request.prompt.len()));
+        assert_eq!(output.token_times.len(), told[n].len());
+        assert!(output.token_times.is_sorted() && output.started <= output.token_times[0]);
+    }
+    // What slots hold is forgotten on request.
+    assert!((0..2).any(|slot| batcher.decoder().held(slot) > 0));
+    batcher.forget();
+    assert!((0..2).all(|slot| batcher.decoder().held(slot) == 0));
+}
+
+#[test]
+fn a_break_ends_what_is_under_way_and_a_failure_is_the_answer() {
+    let slots = Some(SlotOptions { slots: 2, context: Some(32), memory: None, cuda_graph: false });
+    let mut loaded =
+        LoadedModel::load(&ModelSource::Embedded, &LoadOptions { slots, ..LoadOptions::default() }).unwrap();
+    let decoder = loaded.model.take_slots().unwrap();
+    let loaded = &loaded;
+    let mut batcher = Batcher::new(decoder, BatcherOptions::default());
+    let options = GenerateOptions { max_new_tokens: 6, ignore_eos: true, ..GenerateOptions::default() };
+    let of = |count: usize| ContinuousRequest { prompt: vec![1; count], options: options.clone() };
+    let mut tokens = 0;
+    let outputs = generate_continuously(&mut batcher, loaded, [of(3), of(4), of(5)], 2, &mut |_, _| {
+        tokens += 1;
+        if tokens < 4 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })
+    .unwrap();
+    let ends: Vec<FinishReason> = outputs.iter().map(|output| output.sequences[0].finish).collect();
+    assert_eq!(ends, [FinishReason::Cancelled; 2], "the third did not begin");
+    // A prompt for which there is no room fails all of it.
+    let mut goes_on = |_: usize, _: u32| ControlFlow::Continue(());
+    let error = generate_continuously(&mut batcher, loaded, [of(3), of(40)], 2, &mut goes_on);
+    assert!(error.unwrap_err().to_string().contains("the prompt has 40 tokens"));
+    assert!(batcher.is_idle());
+    // And nothing more is asked for.
+    let mut asked = 0;
+    let refused = std::iter::repeat_with(|| of(40)).inspect(|_| asked += 1).take(9);
+    assert!(generate_continuously(&mut batcher, loaded, refused, 2, &mut goes_on).is_err());
+    assert_eq!((asked, batcher.is_idle()), (1, true));
+}
+
+#[test]
+fn what_is_under_way_goes_on_to_its_end_when_no_more_is_handed_out() {
+    let slots = Some(SlotOptions { slots: 2, context: Some(32), memory: None, cuda_graph: false });
+    let mut loaded =
+        LoadedModel::load(&ModelSource::Embedded, &LoadOptions { slots, ..LoadOptions::default() }).unwrap();
+    let mut batcher = Batcher::new(loaded.model.take_slots().unwrap(), BatcherOptions::default());
+    let options = GenerateOptions { max_new_tokens: 6, ignore_eos: true, ..GenerateOptions::default() };
+    let closed = std::cell::Cell::new(false);
+    let request = |n: usize| ContinuousRequest { prompt: vec![1; 2 + n], options: options.clone() };
+    let requests = (0..).map(request).take_while(|_| !closed.get());
+    let mut tokens = 0;
+    let outputs = generate_continuously(&mut batcher, &loaded, requests, 2, &mut |_, _| {
+        tokens += 1;
+        closed.set(tokens >= 15);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    // The fourth was asked for after 14 tokens, when the second ended; the fifth when the third did.
+    assert_eq!((outputs.len(), tokens), (4, 24));
+    assert!(outputs.iter().all(|output| output.sequences[0].finish == FinishReason::Length));
 }

@@ -2,9 +2,9 @@
 #![allow(missing_docs, reason = "a test")]
 mod common;
 
-use candle_core::{Device, Tensor};
+use candle_core::{Device, Result, Tensor};
 use candlescope_models::config::NAMED;
-use candlescope_models::generate::{Context, generate_with};
+use candlescope_models::generate::{Context, generate_with, lookup_steps};
 use candlescope_models::load::{Engine, LoadOptions, LoadedModel};
 use candlescope_models::{CausalLm, FinishReason, GenerateOptions, ModelSource, SamplingOptions, generate};
 
@@ -200,4 +200,105 @@ fn a_named_configuration_runs_at_its_true_size_on_token_counts() {
     let output = run(&mut loaded, &[prompt], &GenerateOptions { ignore_eos: true, ..options(3) });
     assert_eq!(output.sequences[0].tokens.len(), 3);
     assert!(output.sequences[0].text.is_empty());
+}
+
+#[test]
+fn tokens_that_are_looked_up_change_no_text() {
+    let mut loaded = embedded();
+    for text in ["to be or not to be or not to be or", "Hello", "a b a b a b a"] {
+        let prompt = loaded.encode_prompt(text).unwrap();
+        let long = GenerateOptions { ignore_eos: true, ..options(80) };
+        let plain = run(&mut loaded, std::slice::from_ref(&prompt), &long);
+        for lookahead in [1, 4, 11] {
+            let ahead = GenerateOptions { lookahead, ..long.clone() };
+            let ahead = run(&mut loaded, std::slice::from_ref(&prompt), &ahead);
+            assert_eq!(ahead.sequences, plain.sequences, "{text}: {lookahead} ahead");
+            assert_eq!(ahead.token_times.len(), 80, "{text}: {lookahead} ahead");
+        }
+        // An end token among those that come at once ends the text as it does without.
+        let stop = vec![plain.sequences[0].tokens[40]];
+        let ends = |lookahead| GenerateOptions { stop_tokens: stop.clone(), lookahead, ..long.clone() };
+        let plain = run(&mut loaded, std::slice::from_ref(&prompt), &ends(0));
+        let ahead = run(&mut loaded, std::slice::from_ref(&prompt), &ends(4));
+        assert_eq!((&ahead.sequences, ahead.token_times.len()), (&plain.sequences, plain.token_times.len()), "{text}");
+    }
+}
+
+/// A model that continues every text as its script has it, whatever was guessed, and counts its passes.
+struct Scripted {
+    script: Vec<u32>,
+    held: usize,
+    passes: usize,
+    checks: bool,
+}
+
+impl Scripted {
+    fn rows(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
+        let tokens = tokens.flatten_all()?.to_vec1::<u32>()?;
+        assert!(position <= self.held, "{position} leaves a gap behind {}", self.held);
+        assert_eq!(tokens[0], self.script[position], "what is passed first is known");
+        (self.held, self.passes) = (position + tokens.len(), self.passes + 1);
+        let of = |at: usize| (0..10).map(move |token| if token == at { 1f32 } else { 0. });
+        let rows = (0..tokens.len()).flat_map(|n| of(self.script[position + n + 1] as usize));
+        Tensor::from_vec(rows.collect::<Vec<f32>>(), (tokens.len(), 10), &Device::Cpu)
+    }
+}
+
+impl CausalLm for Scripted {
+    fn forward(&mut self, tokens: &Tensor, position: usize) -> Result<Tensor> {
+        let rows = self.rows(tokens, position)?;
+        rows.narrow(0, rows.dim(0)? - 1, 1)
+    }
+
+    fn forward_each(&mut self, tokens: &Tensor, position: usize) -> Option<Result<Tensor>> {
+        self.checks.then(|| self.rows(tokens, position))
+    }
+
+    fn checks_tokens(&self) -> bool {
+        self.checks
+    }
+
+    fn reset(&mut self) {
+        self.held = 0;
+    }
+
+    fn max_context(&self) -> usize {
+        64
+    }
+
+    fn vocab_size(&self) -> usize {
+        10
+    }
+
+    fn device(&self) -> &Device {
+        &Device::Cpu
+    }
+}
+
+#[test]
+fn a_text_that_repeats_itself_takes_as_few_steps_as_lookups_say() {
+    // Three times the same, with one token that is another: what is guessed behind it is wrong once.
+    let script: Vec<u32> = [1, 2, 3, 4, 5, 6, 7].into_iter().chain([1, 2, 3, 9, 5, 6, 7]).cycle().take(60).collect();
+    let (prompt, output) = (script[..7].to_vec(), &script[7..40]);
+    let model = |checks| Scripted { script: script.clone(), held: 0, passes: 0, checks };
+    let context = Context { name: "scripted", stop: Vec::new(), tokenizer: None };
+    for lookahead in [0, 1, 3, 8] {
+        let mut model = model(true);
+        let how = GenerateOptions { lookahead, ..options(33) };
+        let made = generate_with(&mut model, &context, std::slice::from_ref(&prompt), &how, &mut |_| {}).unwrap();
+        assert_eq!(made.sequences[0].tokens, output, "{lookahead} ahead");
+        assert_eq!(model.passes, 1 + lookup_steps(&prompt, output, lookahead), "{lookahead} ahead");
+    }
+    assert!(lookup_steps(&prompt, output, 3) < 16, "{}", lookup_steps(&prompt, output, 3));
+    let refused = |checks, prompts: &[Vec<u32>], how: &GenerateOptions| {
+        generate_with(&mut model(checks), &context, prompts, how, &mut |_| {}).unwrap_err().to_string()
+    };
+    let ahead = GenerateOptions { lookahead: 3, ..options(33) };
+    assert!(refused(false, std::slice::from_ref(&prompt), &ahead).contains("its cache does not go back"));
+    // Before the first token, whether or not there is anything to look up.
+    let one = GenerateOptions { lookahead: 3, ..options(1) };
+    assert!(refused(false, std::slice::from_ref(&prompt), &one).contains("its cache does not go back"));
+    assert!(refused(true, &[prompt.clone(), prompt.clone()], &ahead).contains("one sequence"));
+    let warm = SamplingOptions { temperature: Some(0.7), ..SamplingOptions::default() };
+    assert!(refused(true, &[prompt], &GenerateOptions { sampling: warm, ..ahead }).contains("the most likely tokens"));
 }

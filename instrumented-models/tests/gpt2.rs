@@ -244,6 +244,10 @@ fn a_directory_generates_and_tells_its_size() {
     let cached = generate(&mut loaded, std::slice::from_ref(&prompt), &options, &mut |_| {}).unwrap();
     // Positions end where the table does.
     assert_eq!(cached.sequences[0].tokens.len(), 64 - prompt.len());
+    // Tokens that are looked up ahead, up to the end of the table.
+    let ahead = GenerateOptions { lookahead: 4, ..options.clone() };
+    let ahead = generate(&mut loaded, std::slice::from_ref(&prompt), &ahead, &mut |_| {}).unwrap();
+    assert_eq!(cached.sequences, ahead.sequences);
     let whole = GenerateOptions { kv_cache: false, ..options };
     let whole = generate(&mut loaded, &[prompt], &whole, &mut |_| {}).unwrap();
     assert_eq!(cached.sequences, whole.sequences);

@@ -1,4 +1,5 @@
-//! Benchmarks over candlescope: cases, an engine that measures them, and studies that keep every sample.
+//! Benchmarks over candlescope: cases, an engine that measures them, and studies that keep every sample. A part of
+//! candlescope, which may change with every release.
 //!
 //! A *case* is one configuration of what is measured. The engine ([`method`]) warms it up, decides the order in which
 //! cases are repeated and when a case has been repeated often enough. A *study* ([`study`]) is the directory with the

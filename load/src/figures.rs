@@ -7,7 +7,7 @@ use crate::record::{Part, RequestRecord, TokensBy};
 use crate::trend::{Saturation, StageTrend, judge};
 use candlescope_figures::Distribution;
 use candlescope_figures::Price;
-use candlescope_work::slo::Slo;
+use candlescope_work::slo::{Slo, SloFigure};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -57,15 +57,32 @@ impl From<Distribution> for Spread {
 }
 
 /// Requests that kept the service level.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Goodput {
     /// The limits. At a given rate, latencies count from the planned arrival.
     pub slo: Slo,
     /// Share of the measured requests that kept all of them; failed ones did not.
     pub share: f64,
-    /// Measured requests that kept all of them, a second of the window: never more than succeeded in it.
+    /// Measured requests that kept all of them, a second of the window: never more than succeeded in it. 0 where a percentile is
+    /// above its limit.
     pub requests_per_s: f64,
+    /// The first percentile that is above its limit, and what it is in nanoseconds, absent where it has no end because requests
+    /// failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broken_percentile: Option<BrokenPercentile>,
+}
+
+/// A percentile above its limit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct BrokenPercentile {
+    /// Its name, as limits have it: `ttft_p99`.
+    pub name: String,
+    /// The limit, in nanoseconds.
+    pub limit_ns: u64,
+    /// What was reached, in nanoseconds; `None` where so many requests failed that there is no such time.
+    pub reached_ns: Option<f64>,
 }
 
 /// How late the load generator itself ran.
@@ -186,8 +203,11 @@ impl Figures {
             lateness(Spread::of(measured.iter().filter_map(|r| late(r)).map(|ns| ns as f64)), beats, &ttft_ns);
         let goodput = slo.filter(|_| !measured.is_empty()).map(|slo| {
             let kept = ok.iter().filter(|r| keeps(r, &slo)).count() as u64;
+            let broken_percentile = broken_percentile(&measured, &slo);
             // Some of those measured in a time end after it: no more are done in it than succeeded.
-            Goodput { slo, share: kept as f64 / measured.len() as f64, requests_per_s: kept.min(done) as f64 / seconds }
+            let counted = if broken_percentile.is_some() { 0 } else { kept.min(done) };
+            let share = kept as f64 / measured.len() as f64;
+            Goodput { slo, share, requests_per_s: counted as f64 / seconds, broken_percentile }
         });
         Self {
             window_ns: window,
@@ -265,6 +285,27 @@ fn keeps(r: &RequestRecord, slo: &Slo) -> bool {
     within(slo.ttft_ns, r.ttft_ns().map(|ns| ns + late))
         && within(slo.e2e_ns, r.e2e_ns().map(|ns| ns + late))
         && (one_token || slo.tpot_ns.is_none_or(|limit| r.tpot_ns().is_some_and(|ns| ns <= limit as f64)))
+}
+
+/// The first percentile over all requests that is above its limit. One that failed, or does not say the figure, has no end; a
+/// single token has no time per output token.
+fn broken_percentile(measured: &[&RequestRecord], slo: &Slo) -> Option<BrokenPercentile> {
+    let times = |figure: SloFigure| {
+        let of = |r: &&&RequestRecord| figure != SloFigure::Tpot || r.output_tokens != Some(1);
+        let time = |r: &&RequestRecord| {
+            let late = r.late_ns().unwrap_or(0);
+            let ns = match figure {
+                SloFigure::Ttft => r.ttft_ns().map(|ns| (ns + late) as f64),
+                SloFigure::E2e => r.e2e_ns().map(|ns| (ns + late) as f64),
+                SloFigure::Tpot => r.tpot_ns(),
+            };
+            ns.filter(|_| r.is_ok()).unwrap_or(f64::INFINITY)
+        };
+        measured.iter().filter(of).map(time).collect()
+    };
+    let (limit, reached) = slo.broken_percentile(times)?;
+    let reached_ns = Some(reached).filter(|ns| ns.is_finite());
+    Some(BrokenPercentile { name: limit.to_string(), limit_ns: limit.limit_ns, reached_ns })
 }
 
 /// Output tokens that arrived between two times. Where the server counted others than there were chunks, each chunk
@@ -412,6 +453,31 @@ mod tests {
         assert_eq!((f.measured, f.ok, f.failed.len(), f.unsent["no_sockets"]), (2, 2, 0, 1));
         assert_eq!(f.cached_share, Some(1.0));
         assert!(f.output_tokens_per_s.unwrap().is_finite() && f.chunks_per_token.unwrap() < 1e-18);
+    }
+
+    #[test]
+    fn a_percentile_above_its_limit_leaves_no_goodput() {
+        let all = |failed: u64| -> Vec<RequestRecord> {
+            let of = |n| {
+                let mut r = request(n, Part::Measured, 100);
+                r.failure = (n < failed).then(|| Failure::new(FailureKind::HungUp, "x"));
+                r
+            };
+            (0..10).map(of).collect()
+        };
+        let good = |failed, slo: &str| {
+            let f = Figures::of(&all(failed), (100, 150), Level::Concurrency(2), slo.parse().ok(), &[]);
+            f.goodput.unwrap()
+        };
+        // Each has its first token after 5 ns, and a token of 10.
+        let kept = good(1, "ttft_p90=5ns,tpot_p50=10ns");
+        assert!(kept.broken_percentile.is_none() && kept.requests_per_s > 0.0, "one of ten may fail: {kept:?}");
+        let broken = good(0, "ttft_p50=4ns");
+        assert_eq!((broken.requests_per_s, broken.share), (0.0, 1.0));
+        let of = broken.broken_percentile.unwrap();
+        assert_eq!((of.name.as_str(), of.limit_ns, of.reached_ns), ("ttft_p50", 4, Some(5.0)));
+        let failed = good(2, "e2e_p90=1s").broken_percentile.unwrap();
+        assert_eq!((failed.name.as_str(), failed.reached_ns), ("e2e_p90", None), "it has no end");
     }
 
     #[test]

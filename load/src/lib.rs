@@ -1,5 +1,6 @@
 //! Load on any OpenAI-compatible server, and what its clients see: time to first token, gaps between tokens, tokens
-//! and requests a second, requests that meet a service level.
+//! and requests a second, requests that meet a service level. A part of candlescope, which may change with every
+//! release.
 //!
 //! [`run`] sends streamed requests in stages. A stage has a fixed number of clients, each of which sends one request
 //! after another (a closed loop), or requests that arrive at random times of a given rate whether the server keeps up
@@ -53,7 +54,7 @@ mod watch;
 
 pub use error::LoadError;
 pub use failure::{Failure, FailureKind};
-pub use figures::{Figures, Goodput, Lateness, Spread};
+pub use figures::{BrokenPercentile, Figures, Goodput, Lateness, Spread};
 pub use level::{Amount, Level, Plan};
 pub use options::{Endpoint, LoadOptions};
 pub use prompts::{DatasetError, PromptSource};

@@ -85,8 +85,13 @@ fn notes(results: &LoadResults) -> Vec<String> {
     for (level, f) in stages() {
         if let Some(good) = &f.goodput {
             let share = percent(good.share);
+            let broken = good.broken_percentile.as_ref().map_or_else(String::new, |broken| {
+                let reached =
+                    broken.reached_ns.map_or_else(|| "has no end".to_string(), |ns| format!("is {}", duration(ns)));
+                format!(", because {} {reached}, above the limit of {}", broken.name, duration(broken.limit_ns as f64))
+            });
             notes.push(format!(
-                "{level}: goodput {} requests/s, {share} kept the limits",
+                "{level}: goodput {} requests/s{broken}, {share} kept the limits of requests",
                 significant(good.requests_per_s)
             ));
         }

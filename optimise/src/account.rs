@@ -147,6 +147,10 @@ pub struct Phase {
     pub samples_ns: Vec<[f64; 2]>,
     /// Whether the times of figures are those of one sequence, because the number of sequences changed.
     pub per_sequence: bool,
+    /// Whether the work is cut into other steps than before, so that the time of a step says nothing: `obtained` is then of the time
+    /// of requests, and absent where they are counted.
+    #[serde(default)]
+    pub other_steps: bool,
     /// The folder of its runs, in that of the study.
     pub runs: Option<String>,
 }

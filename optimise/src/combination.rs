@@ -203,6 +203,7 @@ fn merged(state: &State<'_>, singles: &[Single], members: &[usize]) -> Option<At
 
 fn in_order(state: &State<'_>, singles: &[Single], members: &[usize]) -> Option<Attempt> {
     let (mut facts, mut change, mut answers) = (state.facts.clone(), Change::default(), Answers::Same);
+    let mut other_steps = false;
     for at in members {
         let single = &singles[*at];
         let known = State { facts: &facts, goal: state.goal, diagnosis: state.diagnosis };
@@ -210,9 +211,10 @@ fn in_order(state: &State<'_>, singles: &[Single], members: &[usize]) -> Option<
         let attempt = same(&attempts, &single.attempt)?;
         change = change.and(&attempt.change)?;
         answers = weaker(answers, attempt.answers.clone())?;
+        other_steps |= attempt.other_steps;
         facts = facts.with(&attempt.change);
     }
-    Some(Attempt::new(change).answers(answers))
+    Some(Attempt { other_steps, ..Attempt::new(change).answers(answers) })
 }
 
 /// The attempt that was meant, among those of its remedy as they are now: the same change, or the only one of the same options.

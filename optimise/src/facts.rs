@@ -1,7 +1,9 @@
 //! What a run says of the program, as far as remedies ask.
 
 use crate::setting::Change;
-use candlescope_core::run::{RunManifest, env_key, model_key};
+use candlescope_core::Phase;
+use candlescope_core::run::{Code, RunManifest, env_key, model_key, result_key};
+use candlescope_figures::Analysis;
 use serde_json::Value;
 
 /// What a run says of the program, as far as remedies ask.
@@ -21,6 +23,18 @@ pub(crate) struct Facts {
     pub(crate) batch: u64,
     /// Whether sequences are held in slots.
     pub(crate) has_slots: bool,
+    /// Whether requests join and leave between steps, several or one at a time.
+    pub(crate) is_continuous: bool,
+    /// Whether what a slot holds of a prompt's beginning is not computed again.
+    pub(crate) reuses_prefixes: bool,
+    /// Tokens of the longest piece of a prompt that passed between two steps, where requests that generate waited long for
+    /// such pieces; `None` where they did not.
+    pub(crate) held_up_by: Option<u64>,
+    /// Whether tokens are looked up in the text and checked in one pass.
+    pub(crate) speculates: bool,
+    /// How many tokens are looked up at once, and the share of decoding steps that this saves these texts; `None` where it is not
+    /// known, or tokens are drawn.
+    pub(crate) lookup: Option<(u64, f64)>,
     /// Whether steps are replayed as CUDA graphs.
     pub(crate) has_graph: bool,
     /// Whether matrices are quantised while the model loads.
@@ -55,7 +69,17 @@ impl Facts {
             threads: env_key::COMPUTE_THREADS.of(environment),
             processors: env_key::CPU_AVAILABLE.of(environment),
             batch: option("batch").and_then(Value::as_u64).unwrap_or(1),
-            has_slots: has_graph || option("max-num-seqs").is_some() || option("max-model-len").is_some(),
+            has_slots: has_graph
+                || ["max-num-seqs", "max-model-len", "concurrency"].iter().any(|name| option(name).is_some()),
+            is_continuous: option("concurrency").is_some(),
+            reuses_prefixes: option("prefix-reuse").and_then(Value::as_bool).unwrap_or(false),
+            held_up_by: None,
+            speculates: option("speculate").is_some(),
+            lookup: result_key::NGRAM_LOOKUP.of(&manifest.results).and_then(|lookup| {
+                let of = |name: &str| lookup.get(name).and_then(Value::as_u64);
+                let (ahead, tokens, steps) = (of("ahead")?, of("tokens").filter(|tokens| *tokens > 0)?, of("steps")?);
+                Some((ahead, 1.0 - steps as f64 / tokens as f64))
+            }),
             has_graph,
             is_quantised_here: option("quantize").is_some(),
             is_ours: model_key::ENGINE.of(model) == Some("instrumented"),
@@ -68,6 +92,14 @@ impl Facts {
         }
     }
 
+    /// The same with what the run's steps say.
+    pub(crate) fn seen(self, analysis: &Analysis) -> Self {
+        let is_told = analysis.verdict.findings.iter().any(|finding| finding.code == Code::PromptsHoldUp);
+        let prompts = analysis.series.iter().find(|series| series.phase == Some(Phase::Prefill)).filter(|_| is_told);
+        let longest = prompts.and_then(|series| series.points.iter().filter_map(|point| point.tokens).max());
+        Self { held_up_by: longest.map(u64::from), ..self }
+    }
+
     /// The same once a change is made, as far as remedies change it: which of them are possible then follows.
     pub(crate) fn with(&self, change: &Change) -> Self {
         let mut facts = self.clone();
@@ -77,7 +109,13 @@ impl Facts {
             match name.as_str() {
                 "threads" => facts.threads = number().or(facts.threads),
                 "batch" => facts.batch = number().unwrap_or(facts.batch),
-                "max-num-seqs" => facts.has_slots = value.is_some() || facts.has_graph,
+                "max-num-seqs" => facts.has_slots = value.is_some() || facts.has_graph || facts.is_continuous,
+                "concurrency" => {
+                    facts.is_continuous = value.is_some();
+                    facts.has_slots |= facts.is_continuous;
+                }
+                "speculate" => facts.speculates = value.is_some(),
+                "prefix-reuse" => facts.reuses_prefixes = value == Some("true"),
                 "cuda-graph" => {
                     facts.has_graph = value == Some("true");
                     facts.has_slots |= facts.has_graph;

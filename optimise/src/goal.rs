@@ -51,9 +51,23 @@ impl Goal {
         self.aim == Aim::Latency
     }
 
+    /// Whether it is requests that are counted, and not steps that are timed.
+    pub(crate) fn counts_requests(&self) -> bool {
+        self.aim == Aim::Goodput
+    }
+
+    /// The figure of requests by which remedies are judged that cut the work into other steps; `None` where requests are counted.
+    pub(crate) fn of_requests(&self) -> Option<&'static str> {
+        match self.aim {
+            Aim::Latency => Some("e2e_ns"),
+            Aim::Throughput => Some("output_tps"),
+            Aim::Goodput => None,
+        }
+    }
+
     /// The limits that each request is held against, where it is counted how many keep them.
     pub(crate) fn of_each_request(&self) -> Option<Slo> {
-        (self.aim == Aim::Goodput).then_some(self.slo)
+        self.counts_requests().then_some(self.slo)
     }
 
     /// The limit that these medians of requests break, in words; figures are in nanoseconds.

@@ -1,6 +1,7 @@
 //! From a finding to a measured gain: [`optimise`] records a program, looks at its findings, and tries each remedy that
 //! an option or a variable of the program is. What it promises is predicted before, from the finding or by replaying the
 //! step; then the program runs in turns with and without it; it is kept or not, and the next run shows what is left.
+//! A part of candlescope, which may change with every release.
 //!
 //! ```text
 //! run ─► findings ─► remedies (one file each) ─► promise ─► trial in turns ─► kept or not ─► run …
@@ -23,6 +24,7 @@ mod journey;
 mod ledger;
 mod options;
 mod out_of_memory;
+mod percentiles;
 mod program;
 mod promise;
 mod quality;

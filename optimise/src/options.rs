@@ -8,6 +8,9 @@ use candlescope_reader::{ReadLimits, Run};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Fewest pairs of a trial: fewer have no interval.
+pub(crate) const LEAST_PAIRS: usize = 8;
+
 /// What is made faster, what for, and how long it may take.
 #[derive(Debug, Clone)]
 #[non_exhaustive]

@@ -9,12 +9,12 @@ mod settled;
 use crate::account::{Account, Ended, Phase, Verdict};
 use crate::error::OptimiseError;
 use crate::facts::Facts;
-use crate::options::OptimiseOptions;
+use crate::options::{LEAST_PAIRS, OptimiseOptions};
 use crate::program::Recording;
 use crate::remedies::{Answers, Attempt, State};
 use crate::setting::{Change, Setting};
 use crate::starts::Starts;
-use crate::trial::{LEAST_PAIRS, Trial, TrialOptions, trial};
+use crate::trial::{Trial, TrialOptions, trial};
 use crate::{quality, write};
 use by_hand::by_hand;
 use candidates::Candidate;
@@ -225,12 +225,15 @@ impl Search<'_> {
         let ends = [&self.account.baseline, &self.account.setting];
         let commands = ends.map(|setting| self.command(setting, Recording::Comparison));
         let fits = (self.left().as_secs_f64() / pair.as_secs_f64().max(1e-3)) as usize;
-        match self.trial((&commands[0], &commands[1]), "whole", fits.min(self.options.pairs), took) {
+        let kept = self.account.phases.iter().filter(|phase| phase.verdict == Verdict::Kept);
+        let other_steps = kept.into_iter().any(|phase| phase.other_steps);
+        match self.trial((&commands[0], &commands[1]), "whole", (fits.min(self.options.pairs), other_steps), took) {
             Ok(None) => return Ok(Ended::Interrupted),
             Ok(Some(trial)) => {
                 let mut phase =
                     blank("whole", "From the first state to the last", &Change::default(), Answers::Rounded);
-                fill(&mut phase, &trial);
+                phase.other_steps = other_steps;
+                fill(&mut phase, &trial, &self.options.goal);
                 phase.runs = Some(self.trial_folder.clone());
                 phase.verdict = Verdict::Kept;
                 self.account.whole = Some(Box::new(phase));
@@ -253,6 +256,7 @@ impl Search<'_> {
         (self.options.prepare)(&mut run);
         let facts = Facts::of(run.manifest().unwrap_or(&RunManifest::default()));
         let analyzed = analyze(&run, &AnalyzeOptions::default().ledger(self.options.ledger.clone()));
+        let facts = facts.seen(&analyzed.analysis);
         let diagnosis = analyzed.analysis.diagnosis.unwrap_or_default();
         Ok(Diagnosed { facts, diagnosis, simulation: analyzed.simulation.ok(), took })
     }
@@ -286,7 +290,7 @@ impl Search<'_> {
         let commands = [&self.account.setting, &next].map(|setting| self.command(setting, Recording::Comparison));
         self.say(format!("{name} {}: in turns with what there was", attempt.change.words()));
         let name = format!("{}-{name}", self.account.phases.len() + 1);
-        let tried = self.trial((&commands[0], &commands[1]), &name, most, took);
+        let tried = self.trial((&commands[0], &commands[1]), &name, (most, attempt.other_steps), took);
         let recorded = [&self.account.setting, &next].map(|setting| self.command(setting, Recording::Diagnosis));
         let verdict = self.settle(phase, tried, Expected { state, promised, commands: Some(recorded) });
         if verdict == Some(Verdict::Kept) {
@@ -330,11 +334,12 @@ impl Search<'_> {
         })
     }
 
+    /// Runs both commands in turns, `most` times at most; where steps are others than before, until requests are decided.
     fn trial(
         &mut self,
         commands: (&str, &str),
         name: &str,
-        most: usize,
+        (most, other_steps): (usize, bool),
         took: Duration,
     ) -> Result<Option<Trial>, CompareFailed> {
         let out = self.fresh("trials", name);
@@ -347,6 +352,9 @@ impl Search<'_> {
             deadline: Instant::now() + lasts,
             limits: &self.options.limits,
             goodput: self.options.goal.of_each_request(),
+            other_steps,
+            figure: self.options.goal.of_requests().filter(|_| other_steps),
+            slo: self.options.goal.slo,
         };
         let [lasts, limit] = [lasts, options.time_limit].map(|time| duration(time.as_nanos() as f64));
         let how_often = format!(

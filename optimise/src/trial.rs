@@ -1,6 +1,8 @@
 //! Two settings run in turns.
 
 use crate::account::{BeforeAfter, Obtained};
+use crate::options::LEAST_PAIRS;
+use crate::percentiles::{self, Sides};
 use crate::words::GOODPUT;
 use candlescope_compare::{CompareOptions, Comparison, GoodputChange, Outcome};
 use candlescope_core::numbers::percent;
@@ -11,9 +13,6 @@ use candlescope_reader::{ReadLimits, Run};
 use candlescope_work::slo::Slo;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// Fewest pairs: fewer have no interval.
-pub(crate) const LEAST_PAIRS: usize = 8;
 
 /// Differences between the sides that are the change itself.
 pub(crate) const ALLOWED: [&str; 6] = ["options", "dtype", "clocks", "recording", "batch", "threads"];
@@ -27,8 +26,14 @@ pub(crate) struct TrialOptions<'a> {
     pub(crate) time_limit: Duration,
     pub(crate) deadline: Instant,
     pub(crate) limits: &'a ReadLimits,
+    /// Whether the work is cut into other steps on one side: the mean context of a step is another one then.
+    pub(crate) other_steps: bool,
     /// Limits of requests whose goodput decides; `None` where the time of a step does.
     pub(crate) goodput: Option<Slo>,
+    /// The figure of requests that decides in place of the time of a step, where steps are others than before.
+    pub(crate) figure: Option<&'static str>,
+    /// Limits of requests, of which those of percentiles are held against all requests of a side.
+    pub(crate) slo: Slo,
 }
 
 /// What came out of a trial.
@@ -40,6 +45,8 @@ pub(crate) struct Trial {
     pub(crate) same_tokens: Option<bool>,
     /// How goodput changed, where it decides and runs have requests.
     pub(crate) goodput: Option<GoodputChange>,
+    /// What the percentiles of each side come to.
+    pub(crate) percentiles: Sides,
 }
 
 /// Runs both commands in turns. `None` if it was interrupted.
@@ -49,7 +56,9 @@ pub(crate) fn trial(
     cancel: &Cancel,
     observe: impl FnMut(TakenRun),
 ) -> Result<Option<Trial>, CompareFailed> {
-    let compare = CompareOptions::default().allow(ALLOWED.map(str::to_string).to_vec());
+    let of_steps = options.other_steps.then_some("tokens");
+    let allowed = ALLOWED.into_iter().chain(of_steps).map(str::to_string).collect();
+    let compare = CompareOptions::default().allow(allowed);
     let pairs = PairOptions::new(options.out)
         .most(options.most)
         .least(LEAST_PAIRS.min(options.most))
@@ -57,6 +66,7 @@ pub(crate) fn trial(
         .time_limit(Some(options.time_limit))
         .deadline(Some(options.deadline))
         .step_decides(true)
+        .figure_decides(options.figure)
         .goodput(options.goodput)
         .compare(compare)
         .limits(options.limits.clone());
@@ -68,7 +78,10 @@ pub(crate) fn trial(
         Some(result_key::OUTPUT_SHA256.of(&run.manifest()?.results)?.to_string())
     };
     let same_tokens = digest(&comparison.a).zip(digest(&comparison.b)).map(|(a, b)| a == b);
-    Ok(Some(Trial { comparison, samples_ns: taken.samples, same_tokens, goodput: taken.goodput }))
+    let percentiles =
+        [&comparison.a, &comparison.b].map(|side| percentiles::held(&side.runs, &options.slo, options.limits));
+    let goodput = taken.goodput.map(|change| percentiles::counted(change, &percentiles));
+    Ok(Some(Trial { comparison, samples_ns: taken.samples, same_tokens, goodput, percentiles }))
 }
 
 impl Trial {
@@ -86,6 +99,16 @@ impl Trial {
             low: estimate.high.map(|high| -high),
             high: estimate.low.map(|low| -low),
         })
+    }
+
+    /// What requests gain by this figure: less time, or more tokens a second.
+    pub(crate) fn obtained_of(&self, figure: &str) -> Option<Obtained> {
+        let change = self.comparison.figures.iter().find(|known| known.name == figure)?.estimate?;
+        // Of tokens a second, more is better: a token takes the reciprocal.
+        let gain = |by: f64| if figure == "output_tps" { 1.0 - 1.0 / (1.0 + by) } else { -by };
+        let (low, high) = (change.low.map(gain), change.high.map(gain));
+        let (low, high) = if figure == "output_tps" { (low, high) } else { (high, low) };
+        Some(Obtained { gain: gain(change.change), low, high })
     }
 
     /// Figures before and after.

@@ -75,7 +75,8 @@ impl Estimate {
     }
 }
 
-/// The median of finite values; `None` without any.
+/// The median of finite values, of an even number the mean of the middle two; `None` without any. It is the same as the
+/// 50th percentile of distributions in reports.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.retain(|value| value.is_finite());
     values.sort_by(f64::total_cmp);

@@ -61,7 +61,7 @@ pub const DEFINITIONS: &[Definition] = &[
         "Inter-token latency (ITL)",
         "ns",
         "measured",
-        "Gap between the ends of neighbouring token-producing steps of a request, never across a step without a record; gaps of all requests together, with the 95 % interval by request",
+        "Gap between the ends of neighbouring token-producing steps of a request, however many tokens each yields, never across a step without a record; gaps of all requests together, with the 95 % interval by request",
         "vLLM ITL, AIPerf \"ICL\"",
     ),
     def(

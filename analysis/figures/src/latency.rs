@@ -4,6 +4,7 @@
 //! recorded. Steps fill in what the request does not say, but only if they show that none of them is missing: a figure
 //! that cannot be known from sampled steps stays empty.
 
+use super::held_up::HeldUp;
 use super::request_parts::{RequestParts, UsualOfKind, parts};
 use super::shared_steps;
 use super::stats::{Distribution, total, total_if_known};
@@ -26,8 +27,12 @@ pub struct Latency {
     pub ttft: Option<Distribution>,
     /// Time per output token after the first.
     pub tpot: Option<Distribution>,
-    /// Gaps between consecutive output tokens, of all requests together; the 95 % interval is by request.
+    /// Gaps between neighbouring steps that yield tokens, however many each yields, of all requests together; the 95 % interval
+    /// is by request.
     pub itl: Option<Distribution>,
+    /// How long requests waited between their tokens while prompts of others passed; `None` unless steps say whom they serve,
+    /// and every one has its record.
+    pub held_up: Option<HeldUp>,
     /// Request start to last token.
     pub e2e: Option<Distribution>,
     /// Prompt tokens a second of prefill.
@@ -71,7 +76,8 @@ pub struct RequestFigures {
     pub e2e_ns: Option<u64>,
     /// (e2e − ttft) / (output tokens − 1), of the longest sequence.
     pub tpot_ns: Option<f64>,
-    /// Gaps between consecutive output tokens, never across a step that has no record.
+    /// Gaps between neighbouring steps that yield tokens, however many each yields, in nanoseconds; never across a step that has
+    /// no record.
     pub itl_ns: Vec<u64>,
     /// Prompt tokens a second of prefill.
     pub prefill_tps: Option<f64>,
@@ -189,6 +195,7 @@ impl Latency {
             itl: Distribution::clustered(
                 measured.iter().map(|r| r.itl_ns.iter().map(|&v| v as f64).collect()).collect(),
             ),
+            held_up: if whole { HeldUp::of(steps, |request| !warmup.contains(&request)) } else { None },
             e2e: over(&|r| r.e2e_ns.map(|v| v as f64)),
             prefill_tps: over(&|r| r.prefill_tps),
             decode_tps: over(&|r| r.decode_tps),
@@ -228,10 +235,17 @@ struct TokenStep<'a> {
 }
 
 impl TokenStep<'_> {
+    /// Context length after the step, of what is needed: tokens that were guessed, and were not those that the model chose, are
+    /// processed and do not stay. `None` if the step does not state it.
+    fn context(&self) -> Option<u32> {
+        let of_one = self.forward.context_sum.filter(|_| self.forward.sequences == Some(1));
+        of_one.and_then(|sum| u32::try_from(sum).ok()).or(self.forward.context_len)
+    }
+
     /// Whether no token came between `earlier` and this one: the context has grown by one, or by as many tokens as a
     /// sequence got in this step. `None` if the steps do not state their context.
     fn follows(&self, earlier: &TokenStep<'_>, sequences: u64) -> Option<bool> {
-        let (before, after) = (earlier.forward.context_len?, self.forward.context_len?);
+        let (before, after) = (earlier.context()?, self.context()?);
         let grown = u64::from(after.checked_sub(before)?);
         let sequences = self.forward.sequences.map_or(sequences, u64::from).max(1);
         let own = self.forward.counted_tokens().map(|tokens| u64::from(tokens) / sequences);
@@ -284,8 +298,8 @@ impl<'a> Tokens<'a> {
         // Steps that do not state their context are complete if there are as many as tokens.
         let counted = has_first && each.is_some_and(|n| n == tokens.len() as u64);
         let follows: Vec<bool> = told.iter().map(|told| whole || told.unwrap_or(counted)).collect();
-        let last = tokens.last().and_then(|t| t.forward.context_len);
-        let first = tokens.first().and_then(|t| t.forward.context_len);
+        let last = tokens.last().and_then(TokenStep::context);
+        let first = tokens.first().and_then(TokenStep::context);
         // The context grows by one for each token, even if a step yields several.
         let grown = first.zip(last).and_then(|(first, last)| Some(u64::from(last.checked_sub(first)?) + 1));
         let seen = grown.map_or(tokens.len() as u64, |grown| grown.max(tokens.len() as u64));
@@ -297,7 +311,7 @@ impl<'a> Tokens<'a> {
 
     /// Tokens of the longest sequence, as far as the steps show.
     fn longest(&self) -> u64 {
-        let context = |t: Option<&TokenStep<'_>>| t.and_then(|t| t.forward.context_len);
+        let context = |t: Option<&TokenStep<'_>>| t.and_then(TokenStep::context);
         let first = context(self.steps.first()).filter(|_| self.has_first);
         let grown = first.zip(context(self.steps.last())).and_then(|(first, last)| last.checked_sub(first));
         (self.steps.len() as u64).max(grown.map_or(0, |grown| u64::from(grown) + 1))
@@ -332,8 +346,9 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool, whole: boo
     let output_tokens = request.output_tokens.or_else(|| tokens.counted(sequences));
     // A batch yields one token per sequence at a time: gaps are counted along the longest sequence, tokens over all
     // sequences. If some sequences stop early, the steps give the longest sequence's tokens; if a step yields several
-    // tokens or steps are not known, the number of tokens does.
-    let longest = output_tokens.map(|n| (n / sequences).max(tokens.longest()));
+    // tokens or steps are not known, the number of tokens does, as it does of one sequence: its context may count tokens
+    // that were guessed wrong.
+    let longest = output_tokens.map(|n| if sequences == 1 { n } else { (n / sequences).max(tokens.longest()) });
     let gaps = longest.and_then(|n| n.checked_sub(1)).filter(|&n| n > 0);
     let after_first = output_tokens.and_then(|n| n.checked_sub(sequences)).filter(|&n| n > 0);
     let decoding = ttft_ns.zip(e2e_ns).and_then(|(ttft, e2e)| e2e.checked_sub(ttft)).filter(|&ns| ns > 0);
@@ -380,7 +395,7 @@ fn outside_steps(request: &RequestRecord, steps: &[&StepRow], open: &[Stretch]) 
     (own.1 > own.0).then(|| (own.1.abs_diff(own.0), length(&outside)))
 }
 
-/// Gaps between the ends of neighbouring tokens, none across a missing step.
+/// Gaps between the ends of neighbouring steps that yield tokens, none across a missing step.
 fn gaps_between(tokens: &Tokens<'_>) -> Vec<u64> {
     let pairs = tokens.steps.windows(2).zip(&tokens.follows).filter(|(_, follows)| **follows);
     pairs.filter_map(|(w, _)| u64::try_from(w[1].step.end_ns().saturating_sub(w[0].step.end_ns())).ok()).collect()

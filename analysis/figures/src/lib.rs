@@ -1,4 +1,5 @@
-//! Passes turn records into figures, one kind of figure per file.
+//! Passes turn records into figures, one kind of figure per file. A part of candlescope, which may change with every
+//! release.
 //!
 //! One [`reading`] of a run serves all that want its rows: the figures ([`figures`]), the account of the devices'
 //! time ([`account`]), the steps to replay. What an [`Analysis`] consists of is public here.
@@ -24,6 +25,7 @@ pub mod gaps;
 pub mod gpu_of_steps;
 pub mod gpu_time;
 mod graph_shapes;
+pub mod held_up;
 pub mod host_time;
 pub mod int_map;
 pub mod intervals;
@@ -32,7 +34,6 @@ pub mod kernel_family;
 pub mod kernel_sums;
 pub mod kernels_by_path;
 pub mod known;
-mod kv_bytes;
 pub mod latency;
 mod launch_pace;
 pub mod layers;
@@ -74,6 +75,7 @@ pub mod warmup;
 
 pub use analysis::Analysis;
 pub use busy::{Busy, Clocks};
+pub use candlescope_schema::accounts::kv_bytes_of_a_token;
 pub use chosen_device::ChosenDevice;
 pub use covered::{Covered, Part};
 pub use device_work::DeviceWork;
@@ -83,10 +85,10 @@ pub use gaps::{Activity, GapSum};
 pub use gpu_of_steps::{Elapsed, Gpu, GpuKind};
 pub use gpu_time::{GpuBySource, GpuSums};
 pub use graph_shapes::{GraphShapes, left_graph};
+pub use held_up::HeldUp;
 pub use host_time::HostTime;
 pub use kernel_sums::{CopyRow, KernelPathRow, KernelRow, Kernels};
 pub use kernels_by_path::{Comparison, KernelSum, KernelsByPath, PathKernels};
-pub use kv_bytes::kv_bytes_of_a_token;
 pub use latency::{Latency, RequestFigures};
 pub use launch_pace::{LaunchPace, Launched};
 pub use layers::Layer;

@@ -1,9 +1,9 @@
 //! Where the time of one request went: before its first step, in its steps by phase, and between them.
 
-use super::stats::percentile;
 use super::step_rows::StepRow;
 use candlescope_schema::stretches::{Stretch, difference, length, merged};
 use candlescope_schema::{Phase, RequestRecord};
+use candlescope_work::estimate::median;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A step stands out from this many times what is usual for its kind on.
@@ -54,10 +54,10 @@ impl UsualOfKind {
         for step in steps.iter().filter(|step| step.is_measured(warmup)) {
             kinds.entry(step.group()).or_default().push(step);
         }
-        let usual = kinds.into_iter().filter(|(_, steps)| steps.len() >= LEAST).map(|(name, steps)| {
+        let usual = kinds.into_iter().filter(|(_, steps)| steps.len() >= LEAST).filter_map(|(name, steps)| {
             let tokens: Option<Vec<f64>> = steps.iter().map(|step| step.counted_tokens().map(f64::from)).collect();
             let durations = steps.iter().map(|step| step.dur_ns as f64).collect();
-            (name.to_string(), (median(durations), tokens.map(median)))
+            Some((name.to_string(), (median(durations)?, tokens.and_then(median))))
         });
         Self(usual.collect())
     }
@@ -68,11 +68,6 @@ impl UsualOfKind {
         let more = step.counted_tokens().zip(*tokens).map_or(1.0, |(own, usual)| f64::from(own) / usual.max(1.0));
         Some(usual * more.max(1.0))
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    percentile(&values, 0.5)
 }
 
 /// The parts of a request with its steps, in order of start; `None` if it has none.

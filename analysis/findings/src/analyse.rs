@@ -2,6 +2,7 @@
 
 use crate::bottlenecks::diagnose;
 use crate::ledger::{Ledger, device};
+use crate::replay_disagrees;
 use candlescope_figures::Analysis;
 use candlescope_figures::account::{Account, AccountError, AccountOptions, AccountPass};
 use candlescope_figures::figures::Figures;
@@ -103,6 +104,11 @@ pub fn analyze(run: &Run, options: &AnalyzeOptions) -> Analyzed {
             path.replay = replayed(simulation, path);
         }
     }
+    if let Some(finding) = replay_disagrees::find(&analysis.sensitivity) {
+        analysis.verdict.add(finding);
+        analysis.verdict.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    }
+    replay_disagrees::doubt(&mut diagnosis, &analysis.sensitivity);
     analysis.diagnosis = Some(diagnosis);
     Analyzed { analysis, account, simulation, seen }
 }

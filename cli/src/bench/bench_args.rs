@@ -62,6 +62,19 @@ pub(crate) struct ThroughputArgs {
     /// Sequences at once: a list such as 1,4,8 or a range such as 1-32*2 [default: 1,4,8,16,32]
     #[arg(long, value_name = "LIST")]
     pub(crate) batches: Option<String>,
+    /// Let requests join and leave between steps, four for each that is under way at once, in place of batches that begin and end
+    /// together (continuous batching); our layers only
+    #[arg(long)]
+    pub(crate) continuous: bool,
+    /// Most tokens of a prompt that pass between two steps of the requests that generate (chunked prefill)
+    #[arg(long, value_name = "TOKENS", requires = "continuous", default_value_t = 256)]
+    pub(crate) prompt_piece: usize,
+    /// Compute what prompts begin with only once, where a slot holds it still
+    #[arg(long, requires = "continuous")]
+    pub(crate) prefix_reuse: bool,
+    /// Tokens with which all prompts begin
+    #[arg(long, value_name = "N", requires = "continuous", default_value_t = 0)]
+    pub(crate) shared_tokens: usize,
     /// Tokens of each prompt [default: 32]
     #[arg(long, value_name = "N")]
     pub(crate) prompt_tokens: Option<usize>,

@@ -5,7 +5,7 @@ use candlescope::Scope;
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::Collector;
 use candlescope_core::process_facts::process_facts;
-use candlescope_core::run::env_key;
+use candlescope_core::run::{CANDLE_VERSION, env_key};
 use candlescope_figures::PRICE_PER_HOUR;
 use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ pub(super) fn record(device: &str, price_per_hour: Option<&Value>) -> Result<Sco
     let mut builder = candlescope::builder()
         .paused(true)
         .on_problem(candlescope_core::diagnostics::to_stderr)
-        .session(|session| session.environment(env_key::CANDLE.name(), candlescope_models::CANDLE_VERSION));
+        .session(|session| session.environment(env_key::CANDLE.name(), CANDLE_VERSION));
     for (key, value) in crate::threads::facts() {
         builder = builder.session(|session| session.environment(key, value));
     }

@@ -6,8 +6,11 @@ use crate::options::MAX_BATCH;
 use anyhow::{Result, bail};
 use candlescope_lab::method::Method;
 use candlescope_lab::study::Manifest;
-use candlescope_lab::suites::{LmOptions, SuiteName, parse_range};
+use candlescope_lab::suites::{ContinuousOptions, LmOptions, SuiteName, parse_range};
 use std::time::Duration;
+
+/// Requests of a repetition for each that is under way at once, where they join and leave between steps.
+const REQUESTS_EACH: usize = 4;
 
 pub(super) fn latency(args: &LatencyArgs) -> Result<Manifest> {
     let mut options = common(&args.common, &[SuiteName::Latency])?;
@@ -24,6 +27,20 @@ pub(super) fn throughput(args: &ThroughputArgs) -> Result<Manifest> {
     options.throughput.prompt = tokens("--prompt-tokens", args.prompt_tokens, options.throughput.prompt)?;
     options.throughput.output = tokens("--output-tokens", args.output_tokens, options.throughput.output)?;
     batches(&mut options, args.batches.as_deref())?;
+    if args.continuous {
+        let (prompt, shared_tokens) = (options.throughput.prompt, args.shared_tokens);
+        if shared_tokens > prompt {
+            bail!(
+                "--shared-tokens is {shared_tokens}, and a prompt has {prompt}: share fewer, or raise --prompt-tokens"
+            );
+        }
+        options.continuous = Some(ContinuousOptions {
+            requests_each: REQUESTS_EACH,
+            prompt_piece: at_least_one("--prompt-piece", args.prompt_piece)?,
+            prefix_reuse: args.prefix_reuse,
+            shared_tokens,
+        });
+    }
     manifest("throughput", options, &args.common)
 }
 

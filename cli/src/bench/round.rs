@@ -44,7 +44,7 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
     let options: LmOptions = serde_json::from_value(Value::Object(manifest.options.clone()))
         .with_context(|| format!("the options in {} cannot be read", args.study.display()))?;
     let load = LoadOptions {
-        slots: None,
+        slots: options.slots(),
         device: crate::device::device(&options.device)?,
         dtype: options.dtype.as_deref().map(crate::device::dtype).transpose()?,
         dequantize: options.dequantize,

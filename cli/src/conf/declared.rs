@@ -51,7 +51,18 @@ options! {
         batch: usize = 1, "--batch N";
         /// Hold so many sequences in slots, whose memory is allocated at the start, and decode by steps of fixed shape; our
         /// layers only
-        max_num_seqs: usize, "--max-num-seqs N", usual: "a growing cache; with --cuda-graph or --max-model-len, the batch";
+        max_num_seqs: usize, "--max-num-seqs N", usual: "a growing cache; with --concurrency so many; with --cuda-graph or --max-model-len, the batch";
+        /// Keep so many requests under way at once, each in a slot of its own: they join and leave between steps (continuous
+        /// batching); our layers only
+        concurrency: usize, "--concurrency N", usual: "one after the other";
+        /// With --concurrency, most tokens of a prompt that pass between two steps of the requests that generate (chunked
+        /// prefill): fewer hold them up for less time, and make the prompt take longer
+        prompt_piece: usize = 256, "--prompt-piece TOKENS";
+        /// With --concurrency and a data set, compute the beginning of a prompt only once, where a slot holds it still
+        prefix_reuse: bool = false, "--prefix-reuse[=BOOL]";
+        /// Look up to so many tokens up where the text's last ones stood in it before, and check them in one pass (n-gram
+        /// speculation): the same text in fewer steps; for one sequence of the most likely tokens, our layers only
+        speculate: usize, "--speculate TOKENS", usual: "a step for each token";
         /// Most tokens of a sequence in a slot
         max_model_len: usize, "--max-model-len TOKENS", usual: "the model's context";
         /// Allocate as many of the slots as fit if this share of the device's memory may be in use with them

@@ -48,7 +48,7 @@ pub(crate) struct OptimiseArgs {
     #[arg(long, value_enum, default_value_t = GoalName::Latency)]
     pub(super) goal: GoalName,
     /// Limits of requests, such as ttft=500ms,tpot=50ms: nothing is kept whose medians break them; with the goal goodput,
-    /// requests count that keep all of them
+    /// requests count that keep all of them. Those of percentiles, such as ttft_p99=800ms, are of all requests of a side
     #[arg(long, value_name = "LIMITS")]
     pub(super) slo: Option<Slo>,
     /// Allow what changes answers, by at most so much: kl=0.05 is a mean KL divergence of 0.05 from f32

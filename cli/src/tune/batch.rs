@@ -125,6 +125,13 @@ fn options(args: &BatchArgs) -> Result<TuneOptions> {
         MetricArg::Goodput => Metric::Goodput,
     };
     let goal = Goal { metric, slo: args.slo.unwrap_or_default() };
+    if let Some(limit) = goal.slo.percentiles().next() {
+        bail!(
+            "--slo limits {limit}, and a batch is measured by a few repetitions, of which there is no such percentile: limit {} itself, \
+             or put a load on a server (candlescope load --slo)",
+            limit.figure.as_str()
+        );
+    }
     let seconds = args.time_limit.unwrap_or(if args.quick { 2 } else { 20 });
     Ok(TuneOptions::new(lm, (args.start, args.end), goal)
         .points(args.points as usize)

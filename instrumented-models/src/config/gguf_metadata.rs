@@ -6,6 +6,7 @@ use candlescope_work::config::Dimensions;
 
 impl ModelConfig {
     /// The configuration that the header of a GGUF file describes. `name` is used if the file has none.
+    #[doc(hidden)]
     pub fn from_gguf(name: &str, header: &Content) -> Result<Self, ConfigError> {
         let text = |key: &str| header.metadata.get(key).and_then(|v| v.to_string().ok()).map(String::as_str);
         let architecture = text("general.architecture").unwrap_or("(none)").to_string();

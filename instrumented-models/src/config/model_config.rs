@@ -77,6 +77,7 @@ pub struct ModelConfig {
     /// Features of the residual stream.
     pub hidden_size: usize,
     /// Kind and width of the feed-forward network, the same in every layer.
+    #[doc(hidden)]
     pub feed_forward: FeedForward,
     /// Decoder layers: `num_hidden_layers` of `config.json`, `n_layer` in GPT-2, `block_count` of a GGUF file.
     pub num_layers: usize,
@@ -95,6 +96,7 @@ pub struct ModelConfig {
     /// Epsilon of the norms.
     pub rms_norm_eps: f64,
     /// Rotary embedding; of no meaning for GPT-2, which learned its positions.
+    #[doc(hidden)]
     pub rope: Rope,
     /// Whether the LM head is the embedding table.
     pub tie_embeddings: bool,
@@ -118,6 +120,7 @@ impl ModelConfig {
     }
 
     /// Head counts and features of a head, the same in every layer.
+    #[doc(hidden)]
     pub const fn attention(&self) -> AttentionDims {
         AttentionDims { heads: self.num_heads, kv_heads: self.num_kv_heads, head_dim: self.head_dim }
     }
@@ -130,6 +133,7 @@ impl ModelConfig {
     }
 
     /// The same dimensions, as costs and predictions take them.
+    #[doc(hidden)]
     pub fn shape(&self) -> ModelShape {
         let [vocab, hidden, layers] = [self.vocab_size, self.hidden_size, self.num_layers].map(|n| n as u64);
         let [heads, kv_heads, head_dim] = [self.num_heads, self.num_kv_heads, self.head_dim].map(|n| n as u64);

@@ -32,6 +32,7 @@ pub enum GenerateError {
     },
     /// A source does not fit the encoder.
     #[error(transparent)]
+    #[doc(hidden)]
     SourceTooLong(#[from] SourceTooLong),
     /// An option is invalid.
     #[error("invalid option: {0}")]

@@ -73,7 +73,7 @@ pub fn generate_from(
 ///
 /// # Errors
 /// As for [`generate_from`].
-pub fn generate_from_with(
+fn generate_from_with(
     model: &mut dyn EncoderDecoder,
     context: &Context<'_>,
     source: &Source,
@@ -81,6 +81,9 @@ pub fn generate_from_with(
     on_token: &mut dyn FnMut(TokenEvent<'_>),
 ) -> Result<GenerationOutput, GenerateError> {
     check_options(options)?;
+    if options.lookahead > 0 {
+        return Err(GenerateError::Options("tokens are looked up for decoders alone: leave lookahead at 0".into()));
+    }
     let encoding = |cause| GenerateError::Step { step: "the encoder's pass".into(), cause };
     let (batch, positions) = source.size().map_err(encoding)?;
     if batch == 0 || positions == 0 {

@@ -19,6 +19,10 @@ pub struct GenerateOptions {
     pub stop_tokens: Vec<u32>,
     /// Keep keys and values. Without them, every step processes the whole text again.
     pub kv_cache: bool,
+    /// Most tokens that are looked up in the text itself and checked in one pass, where its last tokens stood in it before (n-gram
+    /// speculation); 0 passes each token by itself. For one sequence whose tokens are the most likely ones, with the cache;
+    /// needs a model that [checks](crate::CausalLm::checks_tokens) tokens.
+    pub lookahead: usize,
     /// `gen_ai.operation.name` of the request: `text_completion` or `chat`.
     pub operation: String,
 }
@@ -32,6 +36,7 @@ impl Default for GenerateOptions {
             ignore_eos: false,
             stop_tokens: Vec::new(),
             kv_cache: true,
+            lookahead: 0,
             operation: "text_completion".into(),
         }
     }
@@ -49,7 +54,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn of(info: &'a ModelInfo, tokenizer: Option<&'a Tokenizer>, options: &GenerateOptions) -> Self {
+    pub(crate) fn of(info: &'a ModelInfo, tokenizer: Option<&'a Tokenizer>, options: &GenerateOptions) -> Self {
         let mut stop = options.stop_tokens.clone();
         if !options.ignore_eos {
             stop.extend(&info.eos_tokens);

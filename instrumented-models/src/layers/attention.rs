@@ -141,6 +141,7 @@ impl Attention {
 
     /// Cost of a forward pass: projections, rotary embedding, attention, and the cache if there is one. The projections
     /// know the width of their weights themselves.
+    #[doc(hidden)]
     pub fn cost(&self, work: Input, widths: Widths) -> Cost {
         let (rows, width) = (work.rows(), widths.activations);
         let heads = self.dims.counted();

@@ -23,6 +23,7 @@ impl Conv2d {
 
     /// Cost of an output of `output` elements from an input of `input`: every one is a dot product over the kernel's
     /// (in / groups)·kh·kw values, and a bias is added to them afterwards.
+    #[doc(hidden)]
     pub fn cost(&self, input: impl Count, output: impl Count) -> Cost {
         let (weight, bias) = (self.inner.weight(), self.inner.bias());
         let window: usize = weight.dims().iter().skip(1).product();

@@ -52,6 +52,7 @@ impl Embedding {
     }
 
     /// Cost of looking up `rows` tokens: the bytes of their rows, and of the vectors they become.
+    #[doc(hidden)]
     pub fn cost(&self, rows: impl Count) -> Cost {
         lookup(rows, self.features, self.row_bytes, self.width)
     }

@@ -26,6 +26,7 @@ impl LayerNorm {
 
     /// Cost of a forward pass over `elements` elements: the bytes of weight and bias, and the elements read and written
     /// once.
+    #[doc(hidden)]
     pub fn cost(&self, elements: impl Count) -> Cost {
         let weight_bytes = tensor_bytes(self.inner.weight()) + self.inner.bias().map_or(0, tensor_bytes);
         norm(elements, weight_bytes, self.inner.weight().dtype().size_in_bytes())

@@ -33,6 +33,7 @@ impl Linear {
     }
 
     /// Cost for `rows` vectors. A bias is added by an operation of its own.
+    #[doc(hidden)]
     pub fn cost(&self, rows: impl Count) -> Cost {
         let (k, n, width) = (self.in_features, self.out_features, self.weight().dtype().size_in_bytes());
         let added = if self.inner.bias().is_some() { bias(rows.count() * n as f64, width) } else { Cost::ZERO };

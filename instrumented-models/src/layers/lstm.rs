@@ -35,6 +35,7 @@ impl Lstm {
     /// Activations, in units of batch·hidden elements: the products read the input (features / hidden of them) and the
     /// state (1) and write 4 each, a bias reads and writes 4, the sum of the products is 12, four activation functions
     /// are 8, the cell's new state from its old is 9, and the hidden state from that is 5.
+    #[doc(hidden)]
     pub fn step_cost(&self, batch: impl Count) -> Cost {
         let states = 1 + 2 * 4 + 8 * self.biases + 12 + 8 + 9 + 5;
         lstm(batch, self.in_features, self.hidden, self.biases, self.width)

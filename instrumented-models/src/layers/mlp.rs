@@ -45,6 +45,7 @@ impl Mlp {
     }
 
     /// Cost for `rows` vectors whose activations have `width` bytes: the projections and the activation between them.
+    #[doc(hidden)]
     pub fn cost(&self, rows: impl Count, width: impl Count) -> Cost {
         let gate = match &self.activation {
             Activation::SwiGlu { gate } => gate.cost(rows),

@@ -25,6 +25,7 @@ mod rotary;
 mod slot_cache;
 
 pub use attention::{Attention, AttentionProjections};
+pub use candlescope_work::operation::Cost;
 pub(crate) use causal_mask::CausalMask;
 pub use conv2d::Conv2d;
 pub use embedding::Embedding;
@@ -48,6 +49,7 @@ use candle_core::{DType, Device, Tensor};
 use candlescope_core::{Annotation, annotate, is_recording};
 
 /// Target of the layers' spans.
+#[doc(hidden)]
 pub const TARGET: &str = "candlescope_models";
 
 /// Makes a layer's span: `$kind` is its static name, `$path` its weight path. Without a parent, because what is open
@@ -109,7 +111,7 @@ pub(crate) fn product_dtype_on(dtype: DType, device: &Device) -> DType {
 }
 
 /// candle's element type as that of records.
-pub fn dtype_word(dtype: DType) -> candlescope_core::DType {
+pub(crate) fn dtype_word(dtype: DType) -> candlescope_core::DType {
     use candlescope_core::DType as Word;
     match dtype {
         DType::U8 => Word::U8,
@@ -127,6 +129,7 @@ pub fn dtype_word(dtype: DType) -> candlescope_core::DType {
 }
 
 /// GGML's element type as that of records.
+#[doc(hidden)]
 pub fn ggml_dtype_word(dtype: GgmlDType) -> candlescope_core::DType {
     use candlescope_core::DType as Word;
     match dtype {

@@ -29,6 +29,7 @@ impl Projection {
     }
 
     /// Cost for `rows` vectors.
+    #[doc(hidden)]
     pub fn cost(&self, rows: impl Count) -> Cost {
         match self {
             Projection::Dense(layer) => layer.cost(rows),

@@ -43,6 +43,7 @@ impl QMatMul {
 
     /// Cost for `rows` vectors; bytes of weights are the real storage, activations are f32. A bias is added by an
     /// operation of its own.
+    #[doc(hidden)]
     pub fn cost(&self, rows: impl Count) -> Cost {
         let (k, n, width) = (self.in_features, self.out_features, DType::F32.size_in_bytes());
         let added = if self.bias.is_some() { bias(rows.count() * n as f64, width) } else { Cost::ZERO };

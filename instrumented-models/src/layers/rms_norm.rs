@@ -21,6 +21,7 @@ impl RmsNorm {
     }
 
     /// Cost of a forward pass over `elements` elements: the weight's bytes, and the elements read and written once.
+    #[doc(hidden)]
     pub fn cost(&self, elements: impl Count) -> Cost {
         let weight = self.inner.weight();
         norm(elements, tensor_bytes(weight), weight.dtype().size_in_bytes())

@@ -49,6 +49,11 @@ impl SamplingOptions {
         }
     }
 
+    /// Whether the most likely token is taken, whatever was said before.
+    pub(crate) fn is_greedy(&self) -> bool {
+        self.rule(0) == Rule::GREEDY && self.repeat_penalty == 1.
+    }
+
     /// Checks that the options are valid.
     ///
     /// # Errors
@@ -116,6 +121,15 @@ impl Sampler {
         let rows: Result<Vec<Tensor>> = before.iter().enumerate().map(of_row).collect();
         Tensor::stack(&rows?, 0)
     }
+}
+
+/// The most likely token of each row of `logits` (rows, vocabulary) in f32.
+///
+/// # Errors
+/// If the logits of a row are no numbers, or an operation fails.
+pub(crate) fn most_likely(logits: &Tensor) -> Result<Vec<u32>> {
+    let rows = logits.dim(0)?;
+    all_chosen(choose::choose(logits, &vec![Rule::GREEDY; rows], &vec![0; rows])?)
 }
 
 /// All of them, or an error that says which sequence has none.

@@ -126,6 +126,11 @@ impl<'a> Batcher<'a> {
         }
     }
 
+    /// Its slots, for another one. Requests that are under way end unheard.
+    pub fn into_decoder(self) -> SlotDecoder {
+        self.decoder
+    }
+
     /// The slots, and how the last step ran.
     pub fn decoder(&self) -> &SlotDecoder {
         &self.decoder
@@ -174,7 +179,12 @@ impl<'a> Batcher<'a> {
         }
         PromptTooLong::check(job.prompt.len(), self.decoder.context())?;
         check_tokens(&job.prompt, self.decoder.vocabulary())?;
-        check_options(&job.options)
+        check_options(&job.options)?;
+        if job.options.lookahead > 0 {
+            let why = "a step of several requests passes one token of each: leave lookahead at 0";
+            return Err(GenerateError::Options(why.into()));
+        }
+        Ok(())
     }
 
     /// One turn: requests get the slots that are free, a piece of the oldest prompt passes, then one token of each sequence
@@ -185,6 +195,16 @@ impl<'a> Batcher<'a> {
             self.pass_prompt(slot);
         }
         self.step();
+    }
+
+    /// Forgets what slots hold that no request is in: prompts to come are computed from their first token.
+    pub fn forget(&mut self) {
+        for slot in 0..self.running.len() {
+            if self.running[slot].is_none() {
+                self.decoder.truncate(slot, 0);
+                self.held[slot].clear();
+            }
+        }
     }
 
     /// Ends every request, those that wait too.

@@ -1,11 +1,13 @@
 //! Sources of weights, one per file.
 
+#[doc(hidden)]
 pub mod gguf;
 mod gguf_header;
 mod gguf_writer;
 mod held;
 mod prefixed;
 pub mod random;
+#[doc(hidden)]
 pub mod safetensors;
 
 use crate::candle_message;
@@ -13,9 +15,12 @@ use crate::config::ConfigError;
 use crate::layers::{Embedding, LayerNorm, Linear, Projection, QMatMul, RmsNorm};
 use candle_core::Tensor;
 use candle_core::quantized::QTensor;
+#[doc(hidden)]
 pub use gguf_writer::{GgufText, write_gguf};
 pub(crate) use held::Holding;
+#[doc(hidden)]
 pub use held::{Form, HeldModel, HeldWeights, quantize_onto};
+#[doc(hidden)]
 pub use prefixed::WithoutPrefix;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -32,6 +32,7 @@ pub struct PairOptions {
     time_limit: Option<Duration>,
     deadline: Option<Instant>,
     step_decides: bool,
+    figure_decides: Option<&'static str>,
     goodput: Option<Slo>,
     compare: CompareOptions,
     limits: ReadLimits,
@@ -56,6 +57,7 @@ impl PairOptions {
             time_limit: None,
             deadline: None,
             step_decides: false,
+            figure_decides: None,
             goodput: None,
             compare: CompareOptions::default(),
             limits: ReadLimits::default(),
@@ -116,6 +118,12 @@ impl PairOptions {
     #[must_use]
     pub fn step_decides(self, alone: bool) -> Self {
         Self { step_decides: alone, ..self }
+    }
+
+    /// A figure, such as `e2e_ns`: it is over as soon as its change is decided, whatever else was to be said.
+    #[must_use]
+    pub fn figure_decides(self, name: Option<&'static str>) -> Self {
+        Self { figure_decides: name, ..self }
     }
 
     /// Limits of requests: those that keep all of them are counted, and it is over as soon as it is decided how many more or
@@ -230,9 +238,13 @@ pub fn take_pairs(
         pairs += 1;
         let made = compare(&taking.sides[0], &taking.sides[1], &options.compare)?;
         let step = made.step.as_ref().and_then(|step| step.outcome).unwrap_or(Outcome::Undecided);
+        let figure = |name: &str| made.figures.iter().find(|figure| figure.name == name)?.outcome;
         // Where no request keeps the limits on either side, the time of a step says which is nearer to them.
         let is_open = match taking.goodput().filter(|goodput| goodput.before > 0.0 || goodput.after > 0.0) {
             Some(goodput) => goodput.outcome == Outcome::Undecided,
+            None if options.figure_decides.is_some() => {
+                options.figure_decides.and_then(figure).is_none_or(|outcome| outcome == Outcome::Undecided)
+            }
             None if options.step_decides => step == Outcome::Undecided,
             None => made.wants_more_pairs(),
         };

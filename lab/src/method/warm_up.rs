@@ -1,6 +1,7 @@
 //! When a case is warm: when its rolling median has settled.
 
 use super::options::Method;
+use candlescope_work::estimate::median;
 use std::time::Duration;
 
 /// Repetitions of which the rolling median is taken.
@@ -79,10 +80,7 @@ fn most(method: &Method) -> Duration {
 
 /// Median, and median distance from it.
 fn middle(times: &[f64]) -> (f64, f64) {
-    let median = |mut values: Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
+    let median = |values| median(values).unwrap_or(0.0);
     let at = median(times.to_vec());
     (at, median(times.iter().map(|time| (time - at).abs()).collect()))
 }

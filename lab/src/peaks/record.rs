@@ -111,7 +111,7 @@ impl Peaks {
             device,
             measured_ns: candlescope_core::HostNs::now().0,
             threads: None,
-            candle: candlescope_models::CANDLE_VERSION.to_string(),
+            candle: candlescope_core::run::CANDLE_VERSION.to_string(),
             figures: Vec::new(),
             disturbed: Vec::new(),
             absent: Vec::new(),

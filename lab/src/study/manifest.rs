@@ -4,7 +4,7 @@ use super::journal::Records;
 use crate::method::{CaseId, Method, Stopped};
 use candlescope_compare::Fingerprint;
 use candlescope_core::HostNs;
-use candlescope_core::run::{RunManifest, env_key, option_key};
+use candlescope_core::run::{CANDLE_VERSION, RunManifest, env_key, option_key};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -105,7 +105,7 @@ impl Manifest {
     pub fn new(name: impl Into<String>, cases: Vec<CaseId>, method: &Method) -> Self {
         let mut environment = Map::new();
         environment.insert(env_key::CANDLESCOPE.name().into(), env!("CARGO_PKG_VERSION").into());
-        environment.insert(env_key::CANDLE.name().into(), candlescope_models::CANDLE_VERSION.into());
+        environment.insert(env_key::CANDLE.name().into(), CANDLE_VERSION.into());
         Self {
             study: name.into(),
             started_ns: HostNs::now().0,

@@ -1,13 +1,15 @@
 //! A request to a language model as a case.
 
+use super::continuous;
 use super::generate_error::case_error;
-use super::lm_options::LmOptions;
+use super::lm_options::{ContinuousOptions, LmOptions, SuiteName};
 use super::machine_memory::{Need, PeakResident, shown};
 use super::model_host::ModelHost;
 use crate::hardware::{self, DeviceTimer, PeakAllocated};
 use crate::method::{Case, CaseError, CaseId, Measurement, Mode};
 use candlescope_collectors::host::give_back_freed;
 use candlescope_models::{FinishReason, GenerateOptions, GenerationOutput, generate_for};
+use candlescope_work::estimate::median;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -24,6 +26,7 @@ pub fn cases(options: &LmOptions, host: &Rc<RefCell<ModelHost>>) -> Vec<Box<dyn 
             need: String::new(),
             memory: Memory::NotRead,
             host: host.clone(),
+            continuous: options.continuous.filter(|_| id.suite() == SuiteName::Throughput.as_str()),
             id,
         })
     };
@@ -48,6 +51,8 @@ struct LmCase {
     need: String,
     memory: Memory,
     host: Rc<RefCell<ModelHost>>,
+    /// Whether its requests join and leave between steps, `batch` of them at once.
+    continuous: Option<ContinuousOptions>,
 }
 
 /// The most memory that the process had resident, on a CPU. It is read once, in the first repetition, before which freed
@@ -74,7 +79,12 @@ impl Case for LmCase {
     fn prepare(&mut self) -> Result<(), CaseError> {
         let mut host = self.host.borrow_mut();
         let context = host.loaded()?.info.context_length;
-        let prompts = host.prompts(self.batch, self.prompt)?;
+        let each = self.continuous.map_or(1, |continuous| continuous.requests_each.max(1));
+        let mut prompts = host.prompts(self.batch * each, self.prompt)?;
+        if let (Some(continuous), Some((first, others))) = (self.continuous, prompts.split_first_mut()) {
+            let shared = &first[..continuous.shared_tokens.min(first.len())];
+            others.iter_mut().for_each(|prompt| prompt[..shared.len()].copy_from_slice(shared));
+        }
         let prompt = prompts.first().map_or(0, Vec::len);
         if prompt + self.output > context {
             return Err(CaseError::Refused(format!(
@@ -103,11 +113,18 @@ impl Case for LmCase {
         let slug = self.id.slug();
         let mut host = self.host.borrow_mut();
         let prompt = self.prompts.first().map_or(0, Vec::len);
-        // Otherwise the step that makes the cache would be recorded.
-        host.make_cache(self.batch, prompt + self.output - 1)?;
+        let steps = match self.continuous {
+            // At most: every request passes its prompt by itself, and its tokens beside nobody.
+            Some(continuous) => self.prompts.len() * (prompt.div_ceil(continuous.prompt_piece.max(1)) + self.output),
+            None => {
+                // Otherwise the step that makes the cache would be recorded.
+                host.make_cache(self.batch, prompt + self.output - 1)?;
+                // A step is a token.
+                self.output
+            }
+        };
         match &mut host.recorder {
-            // A step is a token.
-            Some(recorder) => recorder.begin(&slug, u64::from(repetitions) * self.output as u64),
+            Some(recorder) => recorder.begin(&slug, u64::from(repetitions) * steps as u64),
             None => Err(CaseError::Failed("nothing records".into())),
         }
     }
@@ -119,12 +136,12 @@ impl Case for LmCase {
     fn run(&mut self, mode: Mode) -> Result<Measurement, CaseError> {
         let mut host = self.host.borrow_mut();
         let prompt = self.prompts.first().map_or(0, Vec::len);
-        host.make_cache(self.batch, prompt + self.output - 1).map_err(|error| self.with_need(error))?;
+        if self.continuous.is_none() {
+            host.make_cache(self.batch, prompt + self.output - 1).map_err(|error| self.with_need(error))?;
+        }
         let (cancel, seed, device) = (host.cancel.clone(), host.options.seed, host.device().clone());
         let run = host.recorder.as_ref().filter(|_| mode == Mode::Profiled).and_then(|recorder| recorder.folder());
-        let loaded = host.loaded()?;
         let how = GenerateOptions { max_new_tokens: self.output, ignore_eos: true, seed, ..GenerateOptions::default() };
-        let request = candlescope::llm::Request::new("text_completion", &loaded.info.name);
         let resident = (device.is_cpu() && matches!(self.memory, Memory::NotRead)).then(|| {
             give_back_freed();
             PeakResident::begin()
@@ -134,14 +151,26 @@ impl Case for LmCase {
         if let Some(timer) = &timer {
             timer.begin().map_err(|error| hardware::case_error(&error))?;
         }
-        let output = generate_for(loaded, request, &self.prompts, &how, &mut |_| match cancel.is_cancelled() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        })
-        .map_err(|error| self.with_need(case_error(&error)))?;
-        if output.sequences.iter().any(|sequence| sequence.finish == FinishReason::Cancelled) {
-            return Err(CaseError::Cancelled);
-        }
+        let figures = match self.continuous {
+            Some(options) => {
+                let outputs = continuous::generate(&mut host, &self.prompts, self.batch, (options, &how))
+                    .map_err(|error| self.with_need(error))?;
+                continuous::measured(&outputs)
+            }
+            None => {
+                let loaded = host.loaded()?;
+                let request = candlescope::llm::Request::new("text_completion", &loaded.info.name);
+                let output = generate_for(loaded, request, &self.prompts, &how, &mut |_| match cancel.is_cancelled() {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                })
+                .map_err(|error| self.with_need(case_error(&error)))?;
+                if output.sequences.iter().any(|sequence| sequence.finish == FinishReason::Cancelled) {
+                    return Err(CaseError::Cancelled);
+                }
+                measured(&output)
+            }
+        };
         let device_ns = match &timer {
             Some(timer) => {
                 Some(timer.end().and_then(|()| timer.elapsed_ns()).map_err(|error| hardware::case_error(&error))?)
@@ -160,7 +189,7 @@ impl Case for LmCase {
             }
             _ => device_memory.and_then(|memory| memory.bytes()),
         };
-        let mut measurement = measured(&output).device_ns(device_ns).memory_bytes(memory);
+        let mut measurement = figures.device_ns(device_ns).memory_bytes(memory);
         measurement.run = run;
         Ok(measurement)
     }
@@ -187,14 +216,14 @@ fn measured(output: &GenerationOutput) -> Measurement {
     let steps = output.token_times.len().saturating_sub(1) as f64;
     let batch = output.sequences.len() as f64;
     let after_first = ttft.map(|ttft| (e2e - ttft).as_secs_f64()).filter(|time| *time > 0.0 && steps > 0.0);
-    let mut gaps: Vec<f64> = output.itl().into_iter().map(ns).collect();
-    gaps.sort_by(f64::total_cmp);
+    let gaps: Vec<f64> = output.itl().into_iter().map(ns).collect();
+    let longest = gaps.iter().copied().max_by(f64::total_cmp);
     let prefill = ttft.map(|ttft| batch * output.prompt_tokens as f64 / ttft.as_secs_f64());
     Measurement::new(e2e.as_nanos() as u64)
         .figure("ttft_ns", ttft.map(ns))
         .figure("tpot_ns", output.tpot().map(ns))
-        .figure("itl_median_ns", (!gaps.is_empty()).then(|| gaps[gaps.len() / 2]))
-        .figure("itl_max_ns", gaps.last().copied())
+        .figure("itl_median_ns", median(gaps))
+        .figure("itl_max_ns", longest)
         .figure("prefill_tps", prefill)
         .figure("decode_tps", after_first.map(|time| batch * steps / time))
         .figure("output_tps", output.output_tokens() as f64 / e2e.as_secs_f64())

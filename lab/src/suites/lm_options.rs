@@ -1,6 +1,7 @@
 //! Options of the suites for language models.
 
 use crate::method::CaseId;
+use candlescope_models::slots::SlotOptions;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -48,6 +49,20 @@ pub struct Grid {
     pub outputs: Vec<usize>,
 }
 
+/// How requests join and leave between steps, in place of batches that begin and end together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ContinuousOptions {
+    /// Requests of a repetition for each of those that are under way at once.
+    pub requests_each: usize,
+    /// Most tokens of a prompt that pass between two steps of the requests that generate.
+    pub prompt_piece: usize,
+    /// Whether what a slot holds of a prompt's beginning is not computed again.
+    pub prefix_reuse: bool,
+    /// Tokens with which all prompts of a repetition begin.
+    pub shared_tokens: usize,
+}
+
 /// What is measured of a language model. How it is loaded stands in words, as on the command line, so that a process
 /// that goes on with the study knows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,6 +91,9 @@ pub struct LmOptions {
     pub throughput: Shape,
     /// Sequences at once of the suite `throughput`.
     pub batches: Vec<usize>,
+    /// Whether the sequences of the suite `throughput` are requests that join and leave between steps; they form batches that
+    /// begin and end together if `None`.
+    pub continuous: Option<ContinuousOptions>,
     /// The lengths of the suite `seqlen`.
     pub seqlen: Grid,
     /// Bytes that a case may need on its device. Without it, what the machine has left; on a GPU there is no limit.
@@ -96,6 +114,7 @@ impl Default for LmOptions {
             prompt_file: None,
             throughput: Shape { prompt: 32, output: 64 },
             batches: vec![1, 4, 8, 16, 32],
+            continuous: None,
             seqlen: Grid { prompts: vec![10, 50, 200, 1000], outputs: vec![50, 100, 200] },
             memory_limit: None,
         }
@@ -112,6 +131,14 @@ impl LmOptions {
             seqlen: Grid { prompts: vec![10, 20, 40], outputs: vec![4, 8] },
             ..Self::default()
         }
+    }
+
+    /// The slots that the model needs for the requests of the suite `throughput`; `None` if they form batches.
+    pub fn slots(&self) -> Option<SlotOptions> {
+        self.continuous?;
+        let slots = self.batches.iter().copied().max().unwrap_or(1);
+        let context = Some(self.throughput.prompt + self.throughput.output);
+        Some(SlotOptions { slots, context, memory: None, cuda_graph: false })
     }
 
     /// Names of the cases, in order.

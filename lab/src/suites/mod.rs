@@ -3,7 +3,7 @@
 //! | suite | repeats | for |
 //! |---|---|---|
 //! | `latency` | one prompt | time to first token, time per output token, their spread |
-//! | `throughput` | one prompt length, more and more sequences at once | where batching stops paying |
+//! | `throughput` | one prompt length, more and more sequences at once, as batches or as requests that come and go | where batching stops paying |
 //! | `seqlen` | prompt lengths × output lengths | what a longer prompt costs |
 //!
 //! [`cases`] makes them of [`LmOptions`]; the engine measures them; [`write_results`] makes a study's files, charts and
@@ -11,6 +11,7 @@
 
 mod answers;
 mod bound;
+mod continuous;
 mod cost;
 mod generate_error;
 mod lm_case;
@@ -33,7 +34,7 @@ pub(crate) use bound::bound_sentences;
 pub use cost::cost_lines;
 pub(crate) use generate_error::case_error;
 pub use lm_case::{cases, request_size};
-pub use lm_options::{Grid, LmOptions, Shape, SuiteName};
+pub use lm_options::{ContinuousOptions, Grid, LmOptions, Shape, SuiteName};
 pub use machine_memory::predicted_weight_bytes;
 pub(crate) use machine_memory::shown;
 pub(crate) use machine_memory::shown as shown_bytes;

@@ -6,6 +6,7 @@ use crate::hardware::{available_bytes, free_memory};
 use crate::method::{Cancel, CaseError};
 use candlescope::parquet::{ParquetConfig, ParquetExporter};
 use candlescope::{Capture, Handle};
+use candlescope_models::slots::SlotDecoder;
 use candlescope_models::{GenerateOptions, LoadError, LoadOptions, LoadedModel, ModelSource, generate_for};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -90,6 +91,8 @@ pub struct ModelHost {
     /// Why the model was not loaded: it would not have fitted.
     refused: Option<String>,
     pub(super) recorder: Option<Recorder>,
+    /// The model's slots, where requests join and leave between steps.
+    pub(super) slots: Option<SlotDecoder>,
     /// Sequences and tokens that the cache was made for last.
     shape: Option<(usize, usize)>,
 }
@@ -108,6 +111,7 @@ impl ModelHost {
             loaded: None,
             refused: None,
             recorder: None,
+            slots: None,
             shape: None,
         })
     }
@@ -150,7 +154,9 @@ impl ModelHost {
             ));
             return Ok(());
         }
-        self.loaded = Some(LoadedModel::load(&self.source, &self.load)?);
+        let mut loaded = LoadedModel::load(&self.source, &self.load)?;
+        self.slots = loaded.model.take_slots();
+        self.loaded = Some(loaded);
         Ok(())
     }
 

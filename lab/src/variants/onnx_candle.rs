@@ -4,7 +4,7 @@ use super::runner::{Generated, Inspected, Runner, greedy};
 use crate::hardware::case_error;
 use crate::method::{Cancel, CaseError};
 use candle_core::Tensor;
-use candlescope_models::CANDLE_VERSION;
+use candlescope_core::run::CANDLE_VERSION;
 use candlescope_models::onnx::{Evaluator, OnnxFiles};
 
 /// A graph in candle-onnx.

@@ -20,6 +20,12 @@ fn attempts(state: &State<'_>) -> Result<Vec<Attempt>, &'static str> {
     if state.goal.is_latency() {
         return Err("a request alone gains nothing from others beside it: the goal `throughput` tries it");
     }
+    if state.facts.is_continuous {
+        return Err("each request is one sequence, and so many are under way as `--concurrency` says");
+    }
+    if state.facts.speculates {
+        return Err("sequences of a batch would go on at different places");
+    }
     let attempt = |times: u64| {
         let sequences = state.facts.batch * times;
         let mut change = Change::default().option("batch", sequences);

@@ -19,6 +19,7 @@ fn attempts(state: &State<'_>) -> Result<Vec<Attempt>, &'static str> {
         () if !facts.on_gpu() => Err("there is no GPU in use"),
         () if facts.has_graph => Err("steps are replays already"),
         () if !facts.is_ours => Err("only our layers are captured"),
+        () if facts.speculates => Err("tokens that are looked up are checked in a cache that grows"),
         () if facts.weights != facts.dtype => Err("candle's products of quantised weights cannot be captured"),
         () => {
             let change = Change::default().option("cuda-graph", true);

@@ -15,6 +15,9 @@ fn attempts(state: &State<'_>) -> Result<Vec<Attempt>, &'static str> {
     if facts.has_slots {
         return Err("candle's own models have no slots");
     }
+    if facts.speculates {
+        return Err("only our layers check several tokens at once");
+    }
     if facts.is_quantised_here {
         return Err("weights are quantised while a model loads by our layers only");
     }

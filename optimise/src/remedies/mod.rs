@@ -5,9 +5,12 @@
 
 mod allocator;
 mod batch;
+mod chunked_prefill;
 mod cuda_graph;
 mod engine;
 mod half_precision;
+mod ngram_speculation;
+mod prefix_reuse;
 mod remedy;
 mod slots;
 mod threads;
@@ -20,6 +23,9 @@ pub(crate) use remedy::{Attempt, Remedy, State};
 pub(crate) const ALL: &[&Remedy] = &[
     &threads::REMEDY,
     &slots::REMEDY,
+    &prefix_reuse::REMEDY,
+    &chunked_prefill::REMEDY,
+    &ngram_speculation::REMEDY,
     &cuda_graph::REMEDY,
     &allocator::REMEDY,
     &engine::REMEDY,

@@ -56,12 +56,14 @@ pub(crate) struct Attempt {
     pub(crate) obtains: &'static [AdviceCode],
     /// The same change for a simulation of the step, which is asked before the findings.
     pub(crate) simulated: Option<Simulated>,
+    /// Whether the work is cut into other steps, so that their times before and after do not compare: requests decide alone.
+    pub(crate) other_steps: bool,
 }
 
 impl Attempt {
     /// An attempt that changes no answer and promises nothing.
     pub(crate) fn new(change: Change) -> Self {
-        Self { change, answers: Answers::Same, obtains: &[], simulated: None }
+        Self { change, answers: Answers::Same, obtains: &[], simulated: None, other_steps: false }
     }
 
     pub(crate) fn answers(self, answers: Answers) -> Self {
@@ -70,6 +72,10 @@ impl Attempt {
 
     pub(crate) fn obtains(self, obtains: &'static [AdviceCode]) -> Self {
         Self { obtains, ..self }
+    }
+
+    pub(crate) fn of_other_steps(self) -> Self {
+        Self { other_steps: true, ..self }
     }
 
     pub(crate) fn simulated(self, simulated: Simulated) -> Self {

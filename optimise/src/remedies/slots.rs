@@ -16,6 +16,7 @@ fn attempts(state: &State<'_>) -> Result<Vec<Attempt>, &'static str> {
     match () {
         () if facts.has_slots => Err("sequences are in slots already"),
         () if !facts.is_ours => Err("only our layers decode from slots"),
+        () if facts.speculates => Err("tokens that are looked up are checked in a cache that grows"),
         () => {
             let change = Change::default().option("max-num-seqs", facts.batch);
             // On a CPU, a token is chosen where it was before.

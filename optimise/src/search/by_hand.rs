@@ -48,7 +48,7 @@ impl Search<'_> {
             phase.promised = promised.as_ref().map(|promised| promised.promise.clone());
             phase.told_by = Some(format!("command {}", told_by(command)));
             let name = format!("{}-by-hand", at + 1);
-            let tried = self.trial((&before, command), &name, self.options.pairs, state.took);
+            let tried = self.trial((&before, command), &name, (self.options.pairs, false), state.took);
             if self.settle(phase, tried, Expected { state: &state, promised, commands: None }).is_none() {
                 return Ok(Ended::Interrupted);
             }

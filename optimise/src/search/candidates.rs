@@ -30,6 +30,7 @@ impl Candidate {
         let (title, cost) = (all(|remedy| remedy.title, " + "), all(|remedy| remedy.cost, "; "));
         let mut phase = blank(&self.name(), &title, &self.attempt.change, self.attempt.answers.clone());
         phase.cost = cost;
+        phase.other_steps = self.attempt.other_steps;
         if self.remedies.len() > 1 {
             phase.members = self.remedies.iter().map(|remedy| remedy.name.to_string()).collect();
         }

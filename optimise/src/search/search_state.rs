@@ -2,6 +2,7 @@
 
 use crate::account::{Account, Phase, Verdict};
 use crate::facts::Facts;
+use crate::goal::Goal;
 use crate::options::OptimiseOptions;
 use crate::remedies::{Answers, Remedy};
 use crate::setting::Change;
@@ -81,12 +82,16 @@ pub(crate) fn blank(remedy: &str, title: &str, change: &Change, answers: Answers
         looked_at: Vec::new(),
         samples_ns: Vec::new(),
         per_sequence: false,
+        other_steps: false,
         runs: None,
     }
 }
 
-pub(super) fn fill(phase: &mut Phase, trial: &Trial) {
-    phase.obtained = trial.obtained();
+pub(super) fn fill(phase: &mut Phase, trial: &Trial, goal: &Goal) {
+    phase.obtained = match phase.other_steps {
+        false => trial.obtained(),
+        true => goal.of_requests().and_then(|figure| trial.obtained_of(figure)),
+    };
     phase.same_tokens = trial.same_tokens;
     phase.figures = trial.figures();
     phase.samples_ns.clone_from(&trial.samples_ns);

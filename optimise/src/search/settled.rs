@@ -6,7 +6,7 @@ use crate::account::{Phase, Verdict};
 use crate::remedies::Answers;
 use crate::trial::Trial;
 use crate::words::signed;
-use crate::{goodput, ledger, out_of_memory};
+use crate::{goodput, ledger, out_of_memory, percentiles};
 use candlescope_compare::Outcome;
 use candlescope_core::numbers::percent;
 use candlescope_lab::compare::CompareFailed;
@@ -26,8 +26,8 @@ impl Search<'_> {
         match tried {
             Ok(None) => return None,
             Ok(Some(trial)) => {
-                fill(&mut phase, &trial);
-                (phase.verdict, phase.why) = self.judge(&trial, &phase.answers);
+                fill(&mut phase, &trial, &self.options.goal);
+                (phase.verdict, phase.why) = self.judge(&trial, &phase.answers, phase.other_steps);
                 if phase.came_true() == Some(false) {
                     self.look_again(&mut phase, &trial, &expected);
                 }
@@ -52,27 +52,57 @@ impl Search<'_> {
         Some(verdict)
     }
 
-    /// Whether what came out is kept.
-    pub(super) fn judge(&self, trial: &Trial, answers: &Answers) -> (Verdict, String) {
+    /// Whether what came out is kept. `other_steps` says that steps are others than before, so that their times tell nothing.
+    pub(super) fn judge(&self, trial: &Trial, answers: &Answers, other_steps: bool) -> (Verdict, String) {
         if trial.same_tokens == Some(false) && *answers == Answers::Same {
             return (Verdict::Refused, "it writes other tokens, which it must not".into());
         }
         let comparison = &trial.comparison;
         let figure = |name: &str| comparison.figures.iter().find(|figure| figure.name == name).map(|figure| figure.b);
+        let with_percentiles = |(verdict, why): (Verdict, String)| {
+            let is_worse = percentiles::is_newly_above(&trial.percentiles) && verdict == Verdict::Kept;
+            let verdict = if is_worse { Verdict::Rejected } else { verdict };
+            (verdict, why + &percentiles::in_words(&trial.percentiles))
+        };
         match trial.goodput.as_ref().map(goodput::judge) {
-            Some(Some(judged)) => return judged,
+            Some(Some(judged)) => return with_percentiles(judged),
+            Some(None) if other_steps => {
+                let why = "no request keeps all limits, neither before nor after, and steps are others than before";
+                return with_percentiles((Verdict::Rejected, why.to_string()));
+            }
             // Shorter steps are nearer to the limits.
             Some(None) => {
                 let (verdict, why) = self.judge_step(trial);
-                return (verdict, format!("{why}; no request keeps all limits, neither before nor after"));
+                let why = format!("{why}; no request keeps all limits, neither before nor after");
+                return with_percentiles((verdict, why));
             }
             None => {}
         }
+        let unread = percentiles::unread(&trial.percentiles);
         // With another remedy it may be within the limit.
-        if let Some(why) = self.options.goal.broken_by(figure) {
-            return (Verdict::Rejected, why);
+        if let Some(why) = self.options.goal.broken_by(figure).or_else(|| trial.percentiles[1].above.clone()) {
+            return (Verdict::Rejected, why + &unread);
         }
-        self.judge_step(trial)
+        let (verdict, why) = if other_steps { self.judge_requests(trial) } else { self.judge_step(trial) };
+        (verdict, why + &unread)
+    }
+
+    /// Whether it is kept for what requests take, where steps are others than before.
+    fn judge_requests(&self, trial: &Trial) -> (Verdict, String) {
+        let figure = self.options.goal.of_requests();
+        let found = figure.and_then(|name| trial.comparison.figures.iter().find(|figure| figure.name == name));
+        let Some(found) = found else { return (Verdict::Rejected, "requests tell nothing".into()) };
+        let by = match found.estimate.map(|estimate| (estimate.change, estimate.low.zip(estimate.high))) {
+            Some((_, Some((low, high)))) => format!("{} changes by {} to {}", found.name, signed(low), signed(high)),
+            Some((change, None)) => format!("{} changes by {}", found.name, signed(change)),
+            None => format!("nothing can be told of {}", found.name),
+        };
+        match found.outcome {
+            Some(Outcome::Better) => (Verdict::Kept, by),
+            Some(Outcome::Worse) => (Verdict::Rejected, format!("it is slower: {by}")),
+            Some(Outcome::Equivalent) => (Verdict::Rejected, format!("it changes nothing: {by}")),
+            _ => (Verdict::Rejected, format!("undecided after {} pairs: {by}", trial.samples_ns.len())),
+        }
     }
 
     /// Whether it is kept for the time of a step.

@@ -3,9 +3,12 @@
 use super::search_state::{SMALLEST, needed};
 use super::*;
 use crate::goal::{Aim, Goal};
+use crate::percentiles::{Held, Level};
 use crate::program::Program;
 use crate::summary::markdown;
-use candlescope_compare::{CompareOptions, GoodputChange, KindFacts, Outcome, RunFacts, Sampled, Side, compare};
+use candlescope_compare::{
+    ChangeEstimate, CompareOptions, GoodputChange, KindFacts, Outcome, RunFacts, Sampled, Side, compare,
+};
 use candlescope_figures::advice::Diagnosis;
 use candlescope_work::slo::Slo;
 use serde_json::json;
@@ -151,7 +154,7 @@ fn uneven(middle: f64, wide: f64) -> Trial {
         }
     }
     let comparison = compare(&a, &b, &CompareOptions::default()).expect("comparable");
-    Trial { comparison, samples_ns, same_tokens: Some(true), goodput: None }
+    Trial { comparison, samples_ns, same_tokens: Some(true), goodput: None, percentiles: Default::default() }
 }
 
 #[test]
@@ -181,7 +184,7 @@ fn goodput_decides_whatever_a_step_does_and_where_there_is_none_the_step() {
     let said = |middle: f64, before: f64, after: f64, outcome: Outcome| {
         let by = after - before;
         let goodput = GoodputChange { before, after, interval: Some((by - 0.1, by + 0.1)), outcome, pairs: 8 };
-        search.judge(&Trial { goodput: Some(goodput), ..uneven(middle, 0.005) }, &Answers::Rounded)
+        search.judge(&Trial { goodput: Some(goodput), ..uneven(middle, 0.005) }, &Answers::Rounded, false)
     };
     // Steps take a quarter more, and more requests keep the limits; and the other way round.
     let (verdict, why) = said(1.25, 2.0, 3.0, Outcome::Better);
@@ -199,6 +202,82 @@ fn goodput_decides_whatever_a_step_does_and_where_there_is_none_the_step() {
     assert!(verdict == Verdict::Kept && why.starts_with("a step changes by −20.") && why.ends_with(none), "{why}");
     let (verdict, why) = said(1.25, 0.0, 0.0, Outcome::Equivalent);
     assert!(verdict == Verdict::Rejected && why.starts_with("it is slower") && why.ends_with(none), "{why}");
+    // Of steps that are others than before, shorter ones are no gain.
+    let change = GoodputChange { before: 0.0, after: 0.0, interval: None, outcome: Outcome::Equivalent, pairs: 8 };
+    let trial = Trial { goodput: Some(change), ..uneven(0.8, 0.005) };
+    let (verdict, why) = search.judge(&trial, &Answers::Rounded, true);
+    assert!(verdict == Verdict::Rejected && why.ends_with("steps are others than before"), "{why}");
+}
+
+#[test]
+fn requests_decide_where_steps_are_others_than_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options("candlescope".into(), dir.path(), 0.05);
+    let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
+    let search = search(&options, &cancel, &mut observe);
+    // Steps take twice as long, and there are fewer of them: a request takes a fifth less, or more, or says nothing.
+    let of = |by: f64, outcome: Outcome| {
+        let mut trial = uneven(2.0, 0.005);
+        let mut figure = trial.comparison.step.clone().unwrap();
+        figure.name = "e2e_ns".into();
+        figure.outcome = Some(outcome);
+        figure.estimate = figure.estimate.map(|estimate| ChangeEstimate {
+            change: by,
+            low: Some(by - 0.01),
+            high: Some(by + 0.01),
+            ..estimate
+        });
+        trial.comparison.figures.retain(|known| known.name != "e2e_ns");
+        trial.comparison.figures.push(figure);
+        trial
+    };
+    let (verdict, why) = search.judge(&of(-0.2, Outcome::Better), &Answers::Same, true);
+    assert!(verdict == Verdict::Kept && why.starts_with("e2e_ns changes by −21.0 % to −19.0 %"), "{why}");
+    let (verdict, why) = search.judge(&of(0.2, Outcome::Worse), &Answers::Same, true);
+    assert!(verdict == Verdict::Rejected && why.starts_with("it is slower: e2e_ns"), "{why}");
+    let (verdict, why) = search.judge(&uneven(0.5, 0.005), &Answers::Same, true);
+    assert_eq!((verdict, why.as_str()), (Verdict::Rejected, "requests tell nothing"), "shorter steps are no gain");
+    // What is obtained is of requests, too.
+    let mut phase = Phase { other_steps: true, ..blank("ngram_speculation", "", &Change::default(), Answers::Same) };
+    fill(&mut phase, &of(-0.2, Outcome::Better), &options.goal);
+    let obtained = phase.obtained.unwrap();
+    assert!(
+        (obtained.gain - 0.2).abs() < 1e-9 && obtained.low.zip(obtained.high).is_some_and(|(low, high)| low < high)
+    );
+}
+
+#[test]
+fn nothing_is_kept_whose_percentiles_are_above_their_limits() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options("candlescope".into(), dir.path(), 0.05);
+    options.goal = Goal::new(Aim::Throughput, "ttft_p99=300ms".parse().unwrap(), None);
+    let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
+    let search = search(&options, &cancel, &mut observe);
+    let words = "ttft_p99 of 48 requests is 412 ms, above the limit of 300 ms";
+    let above = Held { level: Level::HardlyAbove, above: Some(words.to_string()), unread: 0 };
+    let percentiles = [Held::default(), above.clone()];
+    let judged = search.judge(&Trial { percentiles, ..uneven(0.8, 0.005) }, &Answers::Rounded, false);
+    assert_eq!(judged, (Verdict::Rejected, words.to_string()));
+    // What they were before breaks nothing; runs that could not be read are told.
+    let percentiles = [above.clone(), Held { unread: 2, ..Held::default() }];
+    let (verdict, why) = search.judge(&Trial { percentiles, ..uneven(0.8, 0.005) }, &Answers::Rounded, false);
+    assert!(
+        verdict == Verdict::Kept && why.ends_with("2 runs cannot be read any more, and are in no percentile"),
+        "{why}"
+    );
+    // Neither does what makes more requests keep the other limits, or steps shorter where none does.
+    let change =
+        |before: f64, after: f64, outcome: Outcome| GoodputChange { before, after, interval: None, outcome, pairs: 8 };
+    for change in [change(2.0, 3.0, Outcome::Better), change(0.0, 0.0, Outcome::Equivalent)] {
+        let of = |percentiles: [Held; 2]| {
+            let trial = Trial { goodput: Some(change), percentiles, ..uneven(0.8, 0.005) };
+            search.judge(&trial, &Answers::Rounded, false)
+        };
+        let (verdict, why) = of([Held::default(), above.clone()]);
+        assert!(verdict == Verdict::Rejected && why.ends_with(words), "{why}");
+        let (verdict, why) = of([above.clone(), above.clone()]);
+        assert!(verdict == Verdict::Kept && why.contains("both sides are above the limit of a percentile"), "{why}");
+    }
 }
 
 #[test]
@@ -224,7 +303,7 @@ fn an_undecided_trial_is_rejected_in_words() {
     let options = options("candlescope".into(), dir.path(), 0.05);
     let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
     let search = search(&options, &cancel, &mut observe);
-    let said = |trial: &Trial| search.judge(trial, &Answers::Same);
+    let said = |trial: &Trial| search.judge(trial, &Answers::Same, false);
     let words = "undecided after 8 pairs: a step changes by −32.9 % to +52.2 %; to tell 2.0 % takes about 3621 pairs as uneven as \
                  these";
     assert_eq!(said(&uneven(1.0, 0.42)), (Verdict::Rejected, words.to_string()));

@@ -139,6 +139,10 @@ macro_rules! each_advice {
             Padding = padding,
                 "1 − Σ new tokens / Σ computed tokens",
                 "that share of the device's time";
+            /// Prompts begin alike, and what they share is computed again for each.
+            PrefixRecomputed = prefix_recomputed,
+                "prompts of a data set that begin with 16 tokens or more that a slot could hold from a prompt before",
+                "the shared part of the tokens that are passed, of the time of prefill steps";
             /// Choosing the next token takes long on the host.
             HostSampling = host_sampling,
                 "host time of the phase `sample` that does not wait for the device",

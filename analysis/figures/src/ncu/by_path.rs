@@ -1,9 +1,9 @@
 //! Counters by path and kernel.
 
 use super::{CountedKernel, Counters};
-use crate::stats::Distribution;
 use candlescope_reader::Run;
 use candlescope_schema::{RecordKind, SpanRecord};
+use candlescope_work::estimate::median;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -175,10 +175,6 @@ fn limiter(compute: Option<f64>, memory: Option<f64>, waves: Option<f64>) -> Opt
         () if waves? < 1.0 => Limiter::Grid,
         () => Limiter::Latency,
     })
-}
-
-fn median(values: Vec<f64>) -> Option<f64> {
-    Distribution::of(values).map(|values| values.median)
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ rules![
     context_growth,
     memory_sampling,
     few_requests,
+    prompts_hold_up,
     phases_unmarked,
     gpu_time_absent,
     kernels_outside,

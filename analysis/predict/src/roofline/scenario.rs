@@ -3,6 +3,7 @@
 use candlescope_work::devices::{Device, DeviceKind, Format, Multiply};
 use candlescope_work::input::{Input, Widths};
 use candlescope_work::shape::ModelShape;
+use candlescope_work::slo::Slo;
 use serde::Serialize;
 
 /// No more sequences, tokens or devices are looked at: beyond this no figure means anything.
@@ -36,27 +37,13 @@ impl std::str::FromStr for Goal {
 
     fn from_str(text: &str) -> Result<Self, GoalError> {
         let wrong = || GoalError { given: text.to_string() };
-        let mut goal = Self::default();
-        for part in text.split(',') {
-            let (name, time) = part.split_once('=').ok_or_else(wrong)?;
-            let ns = nanoseconds(time).ok_or_else(wrong)?;
-            match name.trim() {
-                "ttft" => goal.ttft_ns = Some(ns),
-                "tpot" => goal.tpot_ns = Some(ns),
-                _ => return Err(wrong()),
-            }
+        let slo: Slo = text.parse().map_err(|_| wrong())?;
+        // A step that is predicted has one time, and requests of other lengths are not looked at.
+        if slo.e2e_ns.is_some() || slo.limits_percentiles() {
+            return Err(wrong());
         }
-        Ok(goal)
+        Ok(Self { ttft_ns: slo.ttft_ns.map(|ns| ns as f64), tpot_ns: slo.tpot_ns.map(|ns| ns as f64) })
     }
-}
-
-/// A time such as `50ms`, `0.2s`, `800us`; milliseconds without a unit.
-fn nanoseconds(text: &str) -> Option<f64> {
-    let text = text.trim();
-    let units = [("ms", 1e6), ("us", 1e3), ("µs", 1e3), ("ns", 1.0), ("s", 1e9)];
-    let (number, unit) =
-        units.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, *ns))).unwrap_or((text, 1e6));
-    number.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0).map(|value| value * unit)
 }
 
 /// How values are stored and multiplied.
