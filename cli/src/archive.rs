@@ -2,8 +2,10 @@
 
 use crate::limits::limits;
 use crate::output::{note, say};
+use crate::warnings::warn_left_out;
 use anyhow::{Result, bail};
 use candlescope_archive::{Archived, Options, archive};
+use candlescope_core::run::MANIFEST_FILE;
 use candlescope_findings::{AnalyzeOptions, analyze};
 use candlescope_reader::{OpenError, Run};
 use clap::Args;
@@ -36,7 +38,7 @@ pub(crate) struct ArchiveArgs {
     json: bool,
 }
 
-/// Runs that nothing keeps from being archived go; whether all did.
+/// Runs that nothing keeps from being archived go; whether all did. What lies beside runs in a folder is told of, and no failure.
 pub(crate) fn run(args: &ArchiveArgs) -> Result<u8> {
     let mut options = Options::default();
     options.limits = limits(&[])?;
@@ -48,40 +50,75 @@ pub(crate) fn run(args: &ArchiveArgs) -> Result<u8> {
         (!codes.is_empty()).then(|| codes.into_iter().collect::<Vec<_>>().join(","))
     };
     options.findings = Some(&findings);
-    let mut dirs = Vec::new();
+    let mut found = Found::default();
     for path in &args.runs {
         if !path.exists() {
             bail!("`{}` does not exist: nothing was archived", path.display());
         }
         match Run::open_within(path, options.limits.clone()) {
-            Err(OpenError::NotARun(_) | OpenError::DirectoryOfRuns { .. }) => look(path, &args.to, &mut dirs),
-            _ => dirs.push(path.clone()),
+            Err(OpenError::NotARun(_) | OpenError::DirectoryOfRuns { .. }) => found.look(path, &args.to),
+            // A damaged run.json may lie above runs.
+            Err(OpenError::NothingReadable { .. }) => {
+                let before = found.dirs.len();
+                found.look(path, &args.to);
+                if found.dirs.len() > before {
+                    found.beside.insert(path.clone());
+                }
+                found.dirs.push(path.clone());
+            }
+            _ => found.dirs.push(path.clone()),
         }
     }
-    let done = archive(&dirs, &args.to, &options)?;
+    let mut done = archive(&found.dirs, &args.to, &options)?;
+    let is_left = done.left.iter().any(|(dir, _)| !found.beside.contains(dir))
+        || found.unlisted.iter().any(|(dir, _)| args.runs.contains(dir));
+    done.left.append(&mut found.unlisted);
     if args.json {
         say(&serde_json::to_string(&done)?)?;
     } else {
         tell(&done, args)?;
     }
-    Ok(u8::from(!done.left.is_empty()))
+    Ok(u8::from(is_left))
 }
 
-/// Directories of runs below a folder, but for those of the archive itself.
-fn look(dir: &Path, root: &Path, found: &mut Vec<PathBuf>) {
-    if dir == root {
-        return;
-    }
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut inside: Vec<PathBuf> =
-        entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect();
-    inside.retain(|path| !candlescope_sql::is_aside(path));
-    inside.sort();
-    for path in inside {
-        if path.join(candlescope_core::run::MANIFEST_FILE).is_file() {
-            found.push(path);
-        } else {
-            look(&path, root, found);
+/// What folders hold.
+#[derive(Debug, Default)]
+struct Found {
+    /// Directories of runs.
+    dirs: Vec<PathBuf>,
+    /// Of these, those that lack a `run.json` and were not named, and folders above runs: leaving them is no failure.
+    beside: BTreeSet<PathBuf>,
+    /// Folders that cannot be listed, and why.
+    unlisted: Vec<(PathBuf, String)>,
+}
+
+impl Found {
+    /// Looks for runs below a folder, but for those of the archive itself.
+    fn look(&mut self, dir: &Path, root: &Path) {
+        if dir == root {
+            return;
+        }
+        let entries = match std::fs::read_dir(dir) {
+            Ok(entries) => entries,
+            Err(cause) => {
+                let why = OpenError::List { dir: dir.to_path_buf(), cause };
+                self.unlisted.push((dir.to_path_buf(), why.to_string()));
+                return;
+            }
+        };
+        let entries = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let mut inside: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        inside.retain(|path| !candlescope_sql::is_aside(path));
+        inside.sort();
+        for path in inside {
+            if !candlescope_sql::is_run(&path) {
+                self.look(&path, root);
+                continue;
+            }
+            if !path.join(MANIFEST_FILE).is_file() {
+                self.beside.insert(path.clone());
+            }
+            self.dirs.push(path);
         }
     }
 }
@@ -90,10 +127,11 @@ fn tell(done: &Archived, args: &ArchiveArgs) -> Result<()> {
     if done.finished_another {
         note("note: finished a change of the archive that had been stopped");
     }
-    for (dir, why) in &done.left {
+    let left = done.left.iter().map(|(dir, why)| {
         let became = if dir.exists() { "is left where it is" } else { "was not archived" };
-        note(&format!("warning: `{}` {became}: {why}", dir.display()));
-    }
+        format!("`{}` {became}: {why}", dir.display())
+    });
+    warn_left_out(left, "--json");
     let runs = |n: usize| if n == 1 { "1 run".to_string() } else { format!("{n} runs") };
     say(&format!("archived {} with {} rows in {}", runs(done.runs.len()), done.rows, args.to.display()))?;
     if !done.known.is_empty() {

@@ -1,4 +1,5 @@
-//! The `candlescope` command: argument parsing and wiring, nothing else.
+//! The `candlescope` command: argument parsing and wiring, nothing else. Its commands and options are promised; this library is
+//! a part of candlescope that may change with every release.
 //!
 //! It is a library so that it can be two programs: `candlescope`, which starts on any machine, and `candlescope-cuda`,
 //! which is linked to the driver's library and therefore starts only where there is one. The first hands commands that
@@ -74,6 +75,7 @@ mod samples;
 mod sdk;
 #[cfg(feature = "otlp")]
 mod services;
+mod shared_prompts;
 mod shell;
 #[cfg(feature = "query")]
 mod summary;

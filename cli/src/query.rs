@@ -3,10 +3,10 @@
 use crate::limits::limits;
 use crate::output::{note, say_in_parts};
 use crate::query_guard::guard;
-use crate::warnings::warn;
+use crate::warnings::{warn, warn_unread};
 use anyhow::{Context, Result, bail};
 use candlescope_reader::ReadLimits;
-use candlescope_sql::{Answer, Sources, SqlValue, doubles, query};
+use candlescope_sql::{Answer, LeftOut, Sources, SqlValue, doubles, query};
 use clap::{Args, ValueEnum};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use serde_json::{Map, Value, json};
@@ -62,7 +62,7 @@ enum Format {
     Table,
     /// Comma-separated values
     Csv,
-    /// One object: columns, rows, whether there are more
+    /// One object: columns, rows, whether there are more, and which runs are left out
     Json,
 }
 
@@ -81,11 +81,12 @@ pub(crate) fn run(args: &QueryArgs) -> Result<()> {
         query(&sql, &sources, &limits, args.limit)
     })?;
     warn(answer.findings());
+    warn_unread(sources.left_out(), "--json");
     let shown = if args.json { Format::Json } else { args.format };
     match shown {
         Format::Table => say_in_parts(table(&answer))?,
         Format::Csv => say_in_parts(csv(&answer))?,
-        Format::Json => say_in_parts(object(&answer))?,
+        Format::Json => say_in_parts(object(&answer, sources.left_out()))?,
     }
     if answer.truncated {
         note(&format!("note: there are more rows than {}; --limit 0 gives all", args.limit));
@@ -204,7 +205,7 @@ fn field(text: &str) -> String {
 }
 
 /// One object of JSON, a row at a time.
-fn object(answer: &Answer) -> impl Iterator<Item = String> {
+fn object(answer: &Answer, left_out: &[LeftOut]) -> impl Iterator<Item = String> {
     let row = |row: &Vec<SqlValue>| -> Value {
         Value::Object(answer.columns.iter().cloned().zip(row.iter().map(|value| json!(value))).collect::<Map<_, _>>())
     };
@@ -213,7 +214,7 @@ fn object(answer: &Answer) -> impl Iterator<Item = String> {
         format!("{comma}{}", row(values))
     });
     let head = format!("{{\"columns\":{},\"rows\":[", json!(answer.columns));
-    let tail = format!("],\"truncated\":{}}}", answer.truncated);
+    let tail = format!("],\"truncated\":{},\"left_out\":{}}}", answer.truncated, json!(left_out));
     std::iter::once(head).chain(rows).chain(std::iter::once(tail))
 }
 
@@ -235,11 +236,13 @@ mod tests {
     fn parts_together_are_one_answer() {
         let some = answer(vec![vec![SqlValue::Int(-1), text("x,\"y")], vec![SqlValue::Null, text("=1+1")]]);
         assert_eq!(csv(&some).collect::<String>(), "a,b\n-1,\"x,\"\"y\"\n,'=1+1");
-        let read: Value = serde_json::from_str(&object(&some).collect::<String>()).unwrap();
+        let left_out = [LeftOut::new("runs/\"a\"", "it is empty")];
+        let read: Value = serde_json::from_str(&object(&some, &left_out).collect::<String>()).unwrap();
         assert_eq!((&read["rows"][1]["b"], &read["truncated"]), (&json!("=1+1"), &json!(false)));
+        assert_eq!(read["left_out"], json!([{"run": "runs/\"a\"", "why": "it is empty"}]));
         assert!(table(&some).collect::<String>().ends_with("(2 rows)"));
         let none = answer(Vec::new());
-        assert_eq!(serde_json::from_str::<Value>(&object(&none).collect::<String>()).unwrap()["rows"], json!([]));
+        assert_eq!(serde_json::from_str::<Value>(&object(&none, &[]).collect::<String>()).unwrap()["rows"], json!([]));
         assert_eq!(table(&none).collect::<String>().trim_start().replace(' ', ""), "ab\n(0rows)");
     }
 

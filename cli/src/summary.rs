@@ -4,7 +4,7 @@ use crate::limits::limits;
 use crate::output::say;
 use crate::query::warn_of;
 use crate::query_guard::guard;
-use crate::warnings::warn;
+use crate::warnings::{warn, warn_unread};
 use anyhow::{Context, Result, bail};
 use candlescope_core::files::write_whole;
 use candlescope_sql::Sources;
@@ -79,25 +79,29 @@ impl Of {
         let limits = limits(&[])?;
         let by = distinct(&self.by);
         let sources = Sources::open(&self.runs, &limits)?;
-        let (found, noticed) = guard(&limits, || {
+        let found = guard(&limits, || {
             warn_of(&sources, &limits);
             headlines(sources, &by, self.since.as_deref(), &limits)
         })?;
-        warn(&noticed);
-        if found.is_empty() {
-            match &self.since {
-                Some(day) => bail!("no run began on {day} or later: give an earlier --since"),
-                None => bail!("there is no run: archive some, or name a folder that has them"),
+        warn(&found.noticed);
+        warn_unread(&found.left_out, "--json");
+        if found.runs.is_empty() {
+            match (&self.since, found.left_out.first()) {
+                (Some(day), _) => bail!("no run began on {day} or later: give an earlier --since"),
+                (None, Some(first)) => bail!("no run can be followed. Of the first, `{}`: {}", first.run, first.why),
+                (None, None) => bail!("there is no run: archive some, or name a folder that has them"),
             }
         }
         let unknown = by.iter().enumerate().find_map(|(at, by)| match by {
-            By::Option(name) if found.iter().all(|run| run.keys[at] == UNKNOWN) => Some(name),
+            By::Option(name) if found.runs.iter().all(|run| run.keys[at] == UNKNOWN) => Some(name),
             _ => None,
         });
         if let Some(unknown) = unknown {
             bail!("no run has the option `{unknown}`: `SELECT options FROM runs` shows what runs have");
         }
-        Ok(summarise(&found, &by))
+        let mut summary = summarise(&found.runs, &by);
+        summary.left_out = found.left_out;
+        Ok(summary)
     }
 }
 

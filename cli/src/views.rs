@@ -3,7 +3,7 @@
 use crate::limits::limits;
 use crate::output::say_in_parts;
 use crate::query::warn_of;
-use crate::warnings::warn;
+use crate::warnings::{warn, warn_unread};
 use anyhow::Result;
 use candlescope_sql::{Engine, Sources, script};
 use clap::{Args, ValueEnum};
@@ -44,5 +44,6 @@ pub(crate) fn run(args: &ViewsArgs) -> Result<()> {
     let sources = Sources::open(&args.runs, &limits)?;
     warn_of(&sources, &limits);
     warn(sources.damage(|_| true));
+    warn_unread(sources.left_out(), "`candlescope query --json`");
     say_in_parts(std::iter::once(script(engine, &sources, &limits)))
 }

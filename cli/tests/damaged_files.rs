@@ -238,3 +238,181 @@ fn answers_in_sql_name_the_files_of_the_tables_that_were_asked() {
         assert_warns(args, &err(args), std::slice::from_ref(&steps));
     }
 }
+
+/// Cuts every segment of a run.
+#[cfg(feature = "query")]
+fn cut_all(run: &Path) {
+    for table in fs::read_dir(run).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        fs::read_dir(table).unwrap().for_each(|file| cut(&file.unwrap().path()));
+    }
+}
+
+/// Runs and reasons that an answer says it left out, in order.
+#[cfg(feature = "query")]
+fn left_out(told: &Value) -> Vec<(String, String)> {
+    let list = told["left_out"].as_array().unwrap_or_else(|| panic!("no runs left out: {told}"));
+    let of = |one: &Value| [&one["run"], &one["why"]].map(|text| text.as_str().unwrap().to_string());
+    let mut all: Vec<_> = list.iter().map(|one| of(one).into()).collect();
+    all.sort();
+    all
+}
+
+#[cfg(feature = "query")]
+#[test]
+fn runs_of_a_folder_that_cannot_be_read_are_told_of_and_the_others_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join("runs").join(name);
+    let path = |name: &str| at(name).to_str().unwrap().to_string();
+    for name in ["whole", "no-manifest", "empty-manifest", "deep/hollow", "newer"] {
+        copy(Path::new(RECORDED), &at(name));
+    }
+    fs::remove_file(at("no-manifest/run.json")).unwrap();
+    fs::write(at("empty-manifest/run.json"), "").unwrap();
+    fs::write(at("deep/hollow/run.json"), "").unwrap();
+    cut_all(&at("deep/hollow"));
+    fs::write(at("newer/run.json"), r#"{"schema_version": 1000}"#).unwrap();
+    let (runs, unread) = (path(""), [path("deep/hollow"), path("newer")]);
+    let runs = runs.trim_end_matches('/');
+    let told_of = |args: &[&str], err: &str, all: &[String]| {
+        let lines: Vec<&str> = err.lines().filter(|line| line.contains(" is left out: ")).collect();
+        assert_eq!(lines.len(), all.len(), "{args:?}: {err}");
+        for (line, run) in lines.iter().zip(all) {
+            assert!(line.starts_with(&format!("warning: `{run}` is left out: ")), "{args:?}: {err}");
+        }
+    };
+
+    // What lacks its run.json alone is asked with those that have one.
+    let sql = "SELECT count(DISTINCT run) AS runs FROM spans";
+    for args in [&["query", sql, runs][..], &["query", sql, runs, "--format", "csv"], &["views", "spark", runs]] {
+        let (said, err) = both(args);
+        told_of(args, &err, &unread);
+        assert!(said.contains('3') || args[0] == "views", "{said}");
+    }
+    let args = ["query", sql, runs, "--json"];
+    let (said, err) = both(&args);
+    told_of(&args, &err, &unread);
+    let answer = json(&said);
+    assert_eq!(answer["rows"], json!([{"runs": 3}]));
+    let told = left_out(&answer);
+    assert_eq!(told.iter().map(|(run, _)| run.clone()).collect::<Vec<_>>(), unread);
+    assert!(told[0].1.contains("nothing in `") && told[0].1.contains("run.json` cannot be read (EOF"), "{told:?}");
+    assert!(told[1].1.contains("has schema version 1000"), "{told:?}");
+
+    // Without its run.json a run has no day, and no place in a history.
+    let mut without_day = [&unread[..], &[path("empty-manifest"), path("no-manifest")]].concat();
+    without_day.sort();
+    for args in [&["summary", runs][..], &["trend", "decode_step", runs], &["summary", runs, "--since", "2020-01-01"]] {
+        let (said, err) = both(args);
+        let lines =
+            err.lines().filter(|line| without_day.iter().any(|run| line.contains(&format!("`{run}` is left out"))));
+        assert_eq!(lines.count(), 4, "{args:?}: {err}");
+        assert!(said.contains("4 runs left out") && !said.contains("1970-"), "{args:?}: {said}");
+    }
+    let summary = json(&ok(&["summary", runs, "--json"]));
+    assert_eq!(summary["runs"], 1, "{summary}");
+    assert_eq!(left_out(&summary).into_iter().map(|(run, _)| run).collect::<Vec<_>>(), without_day);
+    let page = dir.path().join("summary.html");
+    ok(&["summary", runs, "--html", page.to_str().unwrap()]);
+    let shown = fs::read_to_string(page).unwrap();
+    assert!(without_day.iter().all(|run| shown.contains(run.as_str())), "{shown}");
+
+    // An archive takes what is whole, and says what it leaves.
+    let root = dir.path().join("archive");
+    let args = ["archive", runs, "--to", root.to_str().unwrap(), "--keep-source"];
+    let (archived, again) = (run(&[&args[..], &["--json"]].concat()), run(&args));
+    assert_eq!([&archived, &again].map(|output| output.status.code()), [Some(1); 2]);
+    let archived = json(&text(&archived.stdout));
+    let left = |of: &Value| of.as_array().unwrap().iter().map(|one| one[0].as_str().unwrap().to_string()).collect();
+    let (taken, mut left): (Vec<String>, Vec<String>) = (left(&archived["runs"]), left(&archived["left"]));
+    left.sort();
+    assert_eq!((taken, left), (vec![path("whole")], without_day.clone()), "{archived}");
+    let err = text(&again.stderr);
+    assert!(without_day.iter().all(|run| err.contains(&format!("warning: `{run}` is left where it is: "))), "{err}");
+    hold_against_schemas(&json!({"query": [answer], "summary": [summary], "archive": [archived]}), false);
+
+    // A folder of which nothing can be read is no answer.
+    let deep = path("deep");
+    for args in
+        [&["query", sql, &deep][..], &["query", sql, &deep, "--json"], &["summary", &deep], &["trend", "tpot", &deep]]
+    {
+        let err = fails(args);
+        let expected =
+            format!("`{deep}` holds no run that can be read (1 cannot). Of the first: nothing in `{}`", unread[0]);
+        assert!(err.contains(&expected), "{args:?}: {err}");
+    }
+    let err = fails(&["summary", runs, &deep]);
+    assert!(err.contains(&format!("`{deep}` holds no run that can be read")), "one of several folders: {err}");
+
+    // Of many the first are named.
+    for n in 0..12 {
+        fs::create_dir_all(at(&format!("many/{n:02}"))).unwrap();
+        fs::write(at(&format!("many/{n:02}/run.json")), "").unwrap();
+    }
+    let (_, err) = both(&["query", sql, runs]);
+    assert_eq!(err.lines().filter(|line| line.contains(" is left out: ")).count(), 10, "{err}");
+    assert!(err.contains("warning: 4 more are left out: --json names all"), "{err}");
+    assert_eq!(left_out(&json(&ok(&["query", sql, runs, "--json"]))).len(), 14);
+}
+
+/// Whoever archives a disk again and again goes by the status.
+#[cfg(feature = "query")]
+#[test]
+fn what_lies_beside_runs_is_told_of_and_no_failure_of_an_archiver() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs = dir.path().join("runs");
+    let (killed, root) = (runs.join("killed"), dir.path().join("archive"));
+    copy(Path::new(RECORDED), &runs.join("others/whole"));
+    copy(Path::new(RECORDED), &killed);
+    fs::remove_file(killed.join("run.json")).unwrap();
+    // Files of another program, above a run.
+    fs::create_dir(runs.join("others/samples")).unwrap();
+    fs::write(runs.join("others/samples/part-00000-8f1c2d.c000.snappy.parquet"), "PAR1").unwrap();
+    // A folder that cannot be listed, by the superuser neither: its path is too long for the system.
+    let long = |name: &str| (0..12).fold(runs.join(name), |dir, _| dir.join("x".repeat(200)));
+    let is_linux = cfg!(target_os = "linux");
+    if is_linux {
+        fs::create_dir_all(long("deep")).unwrap();
+        fs::create_dir_all(long("deeper")).unwrap();
+        fs::rename(runs.join("deeper"), long("deep").join("deeper")).unwrap();
+    }
+    let killed = killed.to_str().unwrap();
+    let args = ["archive", runs.to_str().unwrap(), "--to", root.to_str().unwrap()];
+    let (said, err) = both(&args);
+    assert!(said.starts_with("archived 1 run with "), "{said}{err}");
+    assert!(err.contains(&format!("warning: `{killed}` is left where it is: it has no readable run.json")), "{err}");
+    assert_eq!(err.contains("cannot list `"), is_linux, "{err}");
+    assert_eq!(err.lines().count(), 1 + usize::from(is_linux), "{err}");
+    let told = json(&ok(&[&args[..], &["--json"]].concat()));
+    assert_eq!(told["left"].as_array().unwrap().len(), 1 + usize::from(is_linux), "{told}");
+    assert_eq!(told["left"][0][0], killed, "{told}");
+    hold_against_schemas(&json!({"archive": [told]}), false);
+    // Whoever names a run wants that run.
+    let named = run(&["archive", killed, "--to", root.to_str().unwrap()]);
+    assert_eq!(named.status.code(), Some(1), "{}", text(&named.stderr));
+}
+
+#[cfg(feature = "query")]
+#[test]
+fn a_damaged_run_json_above_runs_is_told_of_and_they_are_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runs, root) = (dir.path().join("runs"), dir.path().join("archive"));
+    copy(Path::new(RECORDED), &runs.join("2026-05/whole"));
+    fs::write(runs.join("run.json"), "").unwrap();
+    let (runs, root) = (runs.to_str().unwrap(), root.to_str().unwrap());
+    let nothing = format!("nothing in `{runs}` can be read: `{runs}/run.json` cannot be read (EOF");
+    let asked = ["query", "SELECT count(DISTINCT run) AS runs FROM spans", runs, "--json"];
+    let (said, err) = both(&asked);
+    assert!(err.contains(&format!("warning: `{runs}` is left out: {nothing}")), "{err}");
+    let answer = json(&said);
+    assert_eq!(answer["rows"], json!([{"runs": 1}]));
+    let told = left_out(&answer);
+    assert!(told.len() == 1 && told[0].0 == runs && told[0].1.starts_with(&nothing), "{told:?}");
+    let archived = ["archive", runs, "--to", root];
+    let (said, err) = both(&archived);
+    assert!(said.starts_with("archived 1 run with "), "{said}{err}");
+    assert!(err.contains(&format!("warning: `{runs}` is left where it is: {nothing}")), "{err}");
+    // Alone it is a run of which nothing is left.
+    assert!(fails(&asked).contains(&nothing));
+    let alone = run(&archived);
+    assert!(alone.status.code() == Some(1) && text(&alone.stderr).contains(&nothing), "{}", text(&alone.stderr));
+}

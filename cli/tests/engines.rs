@@ -9,8 +9,9 @@ mod page_queries;
 use aggregate_queries::aggregate_queries;
 use common::*;
 use page_queries::{Of, page_queries};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 type Row = Vec<Value>;
 
@@ -145,10 +146,12 @@ fn three_engines_agree_on_runs_of_a_cpu() {
             "recorded_steps",
             "gpu_",
             "device_time",
+            "device_accounts",
             "stragglers",
             "kernels",
             "docs/sql.md",
             "docs/host.md",
+            "docs/record.md",
             "no group",
             "finding",
             "stack",
@@ -165,6 +168,7 @@ fn three_engines_agree_on_runs_of_a_gpu() {
     for view in ["phases", "device_time"] {
         assert_eq!(rows_of(&counts, &format!("{view} by merged_ns")), rows_of(&counts, view));
     }
+    assert_eq!(rows_of(&counts, "device_time by device_timeline"), rows_of(&counts, "device_time"));
     for (name, rows) in counts {
         let has_rows = ["gpu_time", "recorded_steps", "device_time", "kernels", "finding", "aggregates"];
         assert!(rows > 0 || !has_rows.iter().any(|part| name.starts_with(part)), "{name}");
@@ -227,4 +231,46 @@ fn the_cluster_of_the_page_answers() {
     let numbers: Vec<i64> = said.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
     let expected = [&ours["spans"], &ours["operators"]].map(|of| of.as_i64().unwrap());
     assert_eq!(numbers, expected, "{said}{}", text(&output.stderr));
+}
+
+/// `measure.py` compares answers as this test does, but for whole numbers: these are equal or not.
+#[test]
+fn the_rows_of_measurements_are_compared_as_these() {
+    let Some(python) = require(&PYTHON) else { return };
+    let rows = |value: &Value| -> Vec<Row> {
+        value.as_array().unwrap().iter().map(|row| row.as_array().unwrap().clone()).collect()
+    };
+    let in_python = |ours: &Value, theirs: &Value| -> [usize; 2] {
+        let mut child = std::process::Command::new(&python)
+            .arg(Path::new(ROOT).join("tests/python/same_rows.py"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let asked = json!({"ours": ours, "theirs": theirs, "within": 1e-6});
+        serde_json::to_writer(child.stdin.take().unwrap(), &asked).unwrap();
+        let found: [Vec<Row>; 2] = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+        found.map(|rows| rows.len())
+    };
+    let same = json!([["a", 1, 2.5, null, true], ["b", 2, 1e15, 7.0, false]]);
+    let cases = [
+        (same.clone(), same),
+        // In another order, with another last digit; a number that is written in two ways.
+        (json!([[1, 0.1], [2, 0.2]]), json!([[2, 0.200_000_000_01], [1, 0.1]])),
+        (json!([[3.0]]), json!([[3]])),
+        (json!([[1, 0.1]]), json!([[1, 0.100_1]])),
+        (json!([["a"]]), json!([["b"]])),
+        (json!([[null]]), json!([[0]])),
+        (json!([[true]]), json!([[1]])),
+        (json!([[1]]), json!([[1, 2]])),
+        // Each row has one like it.
+        (json!([[1], [1], [2]]), json!([[1], [2], [2]])),
+        (json!([]), json!([[1]])),
+    ];
+    for (ours, theirs) in &cases {
+        let (here, there) = differences(rows(ours), rows(theirs), 1e-6);
+        assert_eq!(in_python(ours, theirs), [here.len(), there.len()], "{ours} and {theirs}");
+    }
+    let count = |n: u64| json!([["all", n]]);
+    assert_eq!(in_python(&count(100_000_000), &count(100_000_001)), [1, 1]);
 }

@@ -297,3 +297,65 @@ fn other_stores_than_s3_are_asked_as_a_disk() {
         }
     }
 }
+
+/// What opening a run shows is told of one in a store as of one on a disk, and a file without a footer has no rows.
+#[test]
+fn damaged_runs_of_a_store_are_told_of_and_the_others_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runs, _) = recorded(dir.path());
+    let store = Store { kind: "dav", dir: dir.path() };
+    let Some(server) = Server::new("stores.py", store.kind, dir.path()) else { return };
+    let whole = store.answered(server.port, QUESTIONS[0], "runs");
+    let first = |table: &Path| std::fs::read_dir(table).unwrap().next().unwrap().unwrap().path();
+    let cut = |file: &Path| {
+        let bytes = std::fs::read(file).unwrap();
+        std::fs::write(file, &bytes[..bytes.len() - 100]).unwrap();
+    };
+    for name in ["bare", "cut", "hollow", "newer"] {
+        copy(&runs.join("one"), &runs.join(name));
+    }
+    std::fs::remove_file(runs.join("bare/run.json")).unwrap();
+    let spans = first(&runs.join("cut/spans"));
+    std::fs::copy(&spans, spans.with_extension("parquet.inprogress")).unwrap();
+    cut(&spans);
+    std::fs::remove_dir_all(runs.join("hollow")).unwrap();
+    std::fs::create_dir_all(runs.join("hollow")).unwrap();
+    std::fs::write(runs.join("hollow/run.json"), "").unwrap();
+    std::fs::write(runs.join("newer/run.json"), r#"{"schema_version": 1000}"#).unwrap();
+
+    let url = format!("{}/runs", store.url(server.port));
+    let asked = |sql: &str| {
+        let output = store.ask(server.port, &["query", sql, &url, "--json"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (json(&text(&output.stdout)), text(&output.stderr))
+    };
+    let (answer, told) = asked(QUESTIONS[0]);
+    // The two that were there, and the one without its run.json, which is the first of them again.
+    let spans_of = |name: &str| json(&ok(&["query", QUESTIONS[0], runs.join(name).to_str().unwrap(), "--json"]));
+    let expected =
+        json(&whole)["rows"][0]["spans"].as_i64().unwrap() + spans_of("one")["rows"][0]["spans"].as_i64().unwrap();
+    assert_eq!(answer["rows"][0]["spans"], expected, "{answer} {told}");
+    let left_out: Vec<&str> =
+        answer["left_out"].as_array().unwrap().iter().map(|one| one["run"].as_str().unwrap()).collect();
+    assert_eq!(left_out, ["hollow", "newer"].map(|name| format!("{url}/{name}")), "{answer}");
+    for line in [
+        format!("warning: `{url}/hollow` is left out: nothing in `{url}/hollow` can be read"),
+        format!("warning: `{url}/newer` is left out: `{url}/newer/run.json` has schema version 1000"),
+        format!("warning: `{url}/cut/spans/{}` is damaged (", spans.file_name().unwrap().to_str().unwrap()),
+        format!(
+            "warning: `{url}/cut/spans/{}.inprogress` was not finished",
+            spans.file_name().unwrap().to_str().unwrap()
+        ),
+    ] {
+        assert!(told.lines().any(|told| told.starts_with(&line)), "{line}:\n{told}");
+    }
+    assert!(!told.contains("bare/run.json"), "its rows are all there: {told}");
+    // What a table lacks is told where that table is asked.
+    let (_, told) = asked("SELECT count(*) FROM runs");
+    assert!(told.contains("bare/run.json` is missing") && !told.contains("cut/spans"), "{told}");
+    let output = store.ask(server.port, &["query", "SELECT 1", &format!("{url}/hollow")]);
+    assert!(text(&output.stderr).contains("holds no run that can be read (1 cannot)"), "{}", text(&output.stderr));
+    let summary = store.ask(server.port, &["summary", &url, "--json"]);
+    let summary = json(&text(&summary.stdout));
+    assert_eq!((&summary["runs"], summary["left_out"].as_array().map(Vec::len)), (&3.into(), Some(3)), "{summary}");
+}

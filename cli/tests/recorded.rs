@@ -79,7 +79,7 @@ fn program() {
     let builder = candlescope::builder().parquet(&out).host(true);
     let (layer, scope) = builder
         .session(|s| {
-            let s = s.environment("candle", candlescope_models::CANDLE_VERSION).option("warmup", 2);
+            let s = s.environment("candle", candlescope_core::run::CANDLE_VERSION).option("warmup", 2);
             s.option("model", "embedded").option("device", "cpu")
         })
         .layer()

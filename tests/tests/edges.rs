@@ -1,5 +1,6 @@
 //! Data flows one way: which crate may depend on which, read from `cargo metadata`.
 #![allow(missing_docs, reason = "a test")]
+use candlescope_core::run::CANDLE_VERSION;
 use cargo_metadata::{DependencyKind, MetadataCommand};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -21,7 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("candlescope-reader", &["candlescope-schema"]),
     ("candlescope-sql", &["candlescope-figures", "candlescope-reader", "candlescope-schema"]),
     ("candlescope-archive", &["candlescope-reader", "candlescope-schema", "candlescope-sql"]),
-    ("candlescope-ranks", &["candlescope-document", "candlescope-reader", "candlescope-schema"]),
+    ("candlescope-ranks", &["candlescope-document", "candlescope-reader", "candlescope-schema", "candlescope-work"]),
     (
         "candlescope-trends",
         &[
@@ -212,11 +213,15 @@ fn candle_is_named_by_models_and_wiring_only() {
 }
 
 #[test]
-fn the_candle_version_in_runs_is_the_one_linked() {
+fn the_candle_version_in_runs_is_the_one_linked_and_the_one_whose_spans_are_known() {
     let metadata =
         MetadataCommand::new().manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml")).exec().unwrap();
-    let candle = metadata.packages.iter().find(|p| p.name.as_str() == "candle-core").expect("candle-core");
-    assert_eq!(candle.version.to_string(), candlescope_models::CANDLE_VERSION);
+    for name in ["candle-core", "candle-nn", "candle-transformers"] {
+        let candle = metadata.packages.iter().find(|p| p.name.as_str() == name).expect(name);
+        assert_eq!(candle.version.to_string(), CANDLE_VERSION, "{name}");
+    }
+    let known = metadata.workspace_root.join(format!("sdk/core/src/modules/candle-transformers-{CANDLE_VERSION}.txt"));
+    assert!(known.exists(), "{known}");
 }
 
 /// No circle of modules inside a crate, a parent with its child included. Modules are files; the rules:

@@ -1,4 +1,5 @@
-//! Many runs as one data set: finished runs are moved into an archive, which every engine reads.
+//! Many runs as one data set: finished runs are moved into an archive, which every engine reads. A part of
+//! candlescope, which may change with every release.
 //!
 //! A change is made in three parts. New files are written beside those that are there, and held against what they were made
 //! of. Then the change is decided, by a journal. Then it is done: files get their names, the index is replaced, and the

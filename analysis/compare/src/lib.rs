@@ -1,4 +1,5 @@
-//! Two sides of runs compared: whether they may be, what was counted, what it took, and which paths changed.
+//! Two sides of runs compared: whether they may be, what was counted, what it took, and which paths changed. A part
+//! of candlescope, which may change with every release.
 //!
 //! ```text
 //! runs ── run_facts ── comparability (refuse, warn) ── counts (exact) ── estimate (times) ── path_changes ── outcome

@@ -1,7 +1,8 @@
 //! Streams a run's records in batches of bounded size, so that a run of any length is read in constant memory.
 
 use super::columns::TextColumn;
-use super::discover::{MOST_FINDINGS, more_segments, short};
+use super::discover::{MOST_FINDINGS, more_segments};
+use super::file_findings::short;
 use super::footer::{self, Refusal, guarded};
 use super::intern::{Interner, OTHER};
 use super::long_texts::LongTexts;

@@ -1,13 +1,14 @@
 //! Files that another reader of Parquet reads: their claims are checked as if this one did.
 
-use super::discover::{rows_per_byte, short};
+use super::discover::rows_per_byte;
+use super::file_findings::damaged;
 use super::footer;
 use super::footer::{Refusal, guarded};
 use super::pages::rows_at_a_time;
 use crate::limits::{Limit, ReadLimits};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use candlescope_schema::run::{Code, Finding, Place};
+use candlescope_schema::run::Finding;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::ParquetMetaData;
@@ -103,13 +104,7 @@ fn refused(file: &Path, why: Refusal) -> Finding {
     let path = file.display().to_string();
     match why {
         Refusal::Limit(exceeded) => exceeded.finding(&format!("`{path}`"), "rows of it are missing"),
-        Refusal::Damaged(why) => Finding::new(
-            Code::SegmentCorrupt,
-            "`{file}` is damaged ({why}): rows of it are missing",
-            "Copy the file again from where the run was made, or delete it to accept the loss",
-        )
-        .at(Place::File, path)
-        .text("why", short(&why)),
+        Refusal::Damaged(why) => damaged(&path, &why),
     }
 }
 

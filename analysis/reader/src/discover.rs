@@ -1,6 +1,7 @@
 //! Finds a run's segments and checks each footer: which are readable, and findings about the rest.
 
 use super::columns::missing_columns;
+use super::file_findings::{short, unfinished};
 use super::footer::{self, Refusal};
 use super::open_error::OpenError;
 use super::segment::Segment;
@@ -51,19 +52,13 @@ pub(super) fn segments(dir: &Path, limits: &ReadLimits, findings: &mut Vec<Findi
                 files.push((path, size));
             }
         }
-        files.sort_by_cached_key(|(path, _)| natural_key(path));
+        files.sort_by_cached_key(|(path, _)| file_key(path));
         let (mut rows_before, mut bytes_before) = (0u64, 0u64);
         for (path, file_bytes) in files {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if name.ends_with(IN_PROGRESS_SUFFIX) {
                 found.files += 1;
-                let finding = Finding::new(
-                    Code::SegmentUnfinished,
-                    "`{file}` was not finished: its rows are lost ({bytes:raw} bytes on disk), those of earlier segments \
-                     are not",
-                    "The process was killed or is still running. Rotate segments more often to lose less",
-                );
-                say(finding.at(Place::File, path.display().to_string()).number("bytes", "bytes", file_bytes as f64));
+                say(unfinished(&path.display().to_string(), file_bytes));
             } else if name.ends_with(".parquet") {
                 found.files += 1;
                 let inspected = inspect(&path, kind, limits).and_then(|rows| {
@@ -154,20 +149,15 @@ pub(super) fn runs_inside(dir: &Path) -> (usize, Option<PathBuf>) {
     (runs.len(), runs.pop())
 }
 
-/// First line of an error, cut to a readable length: some errors of the Parquet library contain a dump.
-pub(super) fn short(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    match line.char_indices().nth(160) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_string(),
-    }
+fn file_key(path: &Path) -> Vec<(String, u64)> {
+    natural_key(&path.file_name().unwrap_or_default().to_string_lossy())
 }
 
 /// Orders `part-2` before `part-10`: runs of digits compare as numbers, the text before them first.
-fn natural_key(path: &Path) -> Vec<(String, u64)> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+#[doc(hidden)]
+pub fn natural_key(name: &str) -> Vec<(String, u64)> {
     let mut key = Vec::new();
-    let mut rest = name.as_str();
+    let mut rest = name;
     while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
         let end = rest[start..].find(|c: char| !c.is_ascii_digit()).map_or(rest.len(), |len| start + len);
         key.push((rest[..start].to_string(), rest[start..end].parse().unwrap_or(u64::MAX)));
@@ -184,14 +174,7 @@ mod tests {
     #[test]
     fn segments_sort_by_number() {
         let mut names: Vec<_> = ["part-10.parquet", "part-2.parquet", "part-1.parquet"].map(PathBuf::from).to_vec();
-        names.sort_by_key(|p| natural_key(p));
+        names.sort_by_key(|p| file_key(p));
         assert_eq!(names, ["part-1.parquet", "part-2.parquet", "part-10.parquet"].map(PathBuf::from));
-    }
-
-    #[test]
-    fn long_errors_are_cut_at_a_character() {
-        let text = "é".repeat(500);
-        assert_eq!(short(&text).chars().count(), 161);
-        assert_eq!(short("one\ntwo"), "one");
     }
 }

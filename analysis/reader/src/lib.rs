@@ -1,4 +1,5 @@
-//! Opens a run directory and yields its records, whatever state the directory is in.
+//! Opens a run directory and yields its records, whatever state the directory is in. A part of candlescope, which may
+//! change with every release.
 //!
 //! A reader is most needed when something went wrong: the process was killed, a disk filled, somebody copied a file
 //! into the wrong place. So damage to one file becomes a [`Finding`] that names it, and the rest is still read.
@@ -10,6 +11,7 @@ mod cells;
 pub mod checked;
 mod columns;
 mod discover;
+pub mod file_findings;
 mod footer;
 mod intern;
 pub mod limits;
@@ -23,12 +25,15 @@ mod tables;
 mod thrift;
 
 pub use batches::{Batches, left_out};
+#[doc(hidden)]
+pub use discover::natural_key;
 pub use limits::{Limit, LimitError, ReadLimits};
+pub use manifest::manifest_of;
 pub use open_error::OpenError;
 pub use segment::Segment;
 
 use candlescope_schema::RecordKind;
-use candlescope_schema::run::{Code, Finding, RunManifest};
+use candlescope_schema::run::{Finding, MANIFEST_FILE, RunManifest};
 use std::path::{Path, PathBuf};
 
 /// The order in which all tables are read.
@@ -73,17 +78,14 @@ impl Run {
         let manifest = manifest::read(&dir, &limits, &mut findings)?;
         let found = discover::segments(&dir, &limits, &mut findings)?;
         if manifest.is_none() && found.readable.is_empty() {
-            if found.files > 0 {
-                let said = |f: &Finding| match f.code {
-                    Code::LimitReached => format!("{}. {}", f.message(), f.remedy()),
-                    _ => f.message(),
-                };
-                let reasons: Vec<_> = findings.iter().take(4).map(said).collect();
-                return Err(OpenError::NothingReadable { dir, reasons: reasons.join("; ") });
+            let (count, first) = discover::runs_inside(&dir);
+            // A run.json that says nothing is one all the same, unless it lies among runs.
+            if found.files > 0 || first.is_none() && dir.join(MANIFEST_FILE).is_file() {
+                return Err(OpenError::nothing_readable(dir, &findings));
             }
-            return Err(match discover::runs_inside(&dir) {
-                (_, None) => OpenError::NotARun(dir),
-                (count, Some(first)) => OpenError::DirectoryOfRuns { dir, count, first },
+            return Err(match first {
+                None => OpenError::NotARun(dir),
+                Some(first) => OpenError::DirectoryOfRuns { dir, count, first },
             });
         }
         Ok(Self { dir, manifest, segments: found.readable, findings, limits })

@@ -6,14 +6,31 @@ use crate::limits::{Exceeded, Limit, ReadLimits};
 use candlescope_schema::files::read_limited;
 use candlescope_schema::run::{Code, Finding, MANIFEST_FILE, Place, RunManifest, SCHEMA_VERSION};
 use serde_json::Value;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// The manifest, or a finding that says why there is none.
-///
-/// The version is checked before anything else is interpreted: in a newer layout the same names may mean other things.
 pub(super) fn read(
     dir: &Path,
+    limits: &ReadLimits,
+    findings: &mut Vec<Finding>,
+) -> Result<Option<RunManifest>, OpenError> {
+    let path = dir.join(MANIFEST_FILE);
+    let size = || path.metadata().map(|m| m.len()).ok();
+    manifest_of(dir, read_limited(&path, limits.get(Limit::ManifestBytes)), size, limits, findings)
+}
+
+/// The manifest of a run in `dir`, which may be a URL, of what was read there; or a finding that says why there is none. Where
+/// reading it would go beyond the limit on manifests, the error is [`ErrorKind::FileTooLarge`], and `size` has its bytes.
+///
+/// The version is checked before anything else is interpreted: in a newer layout the same names may mean other things.
+///
+/// # Errors
+/// When the schema of the run is newer than this release.
+pub fn manifest_of(
+    dir: &Path,
+    bytes: io::Result<Vec<u8>>,
+    size: impl FnOnce() -> Option<u64>,
     limits: &ReadLimits,
     findings: &mut Vec<Finding>,
 ) -> Result<Option<RunManifest>, OpenError> {
@@ -27,8 +44,7 @@ pub(super) fn read(
         )
         .text("why", why)
     };
-    let most = limits.get(Limit::ManifestBytes);
-    let bytes = match read_limited(&path, most) {
+    let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             findings.push(about(
@@ -41,7 +57,8 @@ pub(super) fn read(
             return Ok(None);
         }
         Err(error) if error.kind() == ErrorKind::FileTooLarge => {
-            let found = path.metadata().map(|m| m.len()).ok().filter(|found| *found > most);
+            let most = limits.get(Limit::ManifestBytes);
+            let found = size().filter(|found| *found > most);
             let exceeded = Exceeded { limit: Limit::ManifestBytes, found, allowed: most };
             let effect = "model, environment, options and loss counts are unknown";
             let finding = exceeded.finding(&format!("`{}`", path.display()), effect);

@@ -1,7 +1,10 @@
 //! Why a run could not be opened.
 
-use candlescope_schema::run::{self, SCHEMA_VERSION};
+use candlescope_schema::run::{self, Code, Finding, SCHEMA_VERSION};
 use std::path::PathBuf;
+
+/// Reasons that an error names.
+const MOST_REASONS: usize = 4;
 
 /// A run could not be opened at all.
 #[derive(Debug, thiserror::Error)]
@@ -50,4 +53,16 @@ pub enum OpenError {
         /// Why not.
         cause: std::io::Error,
     },
+}
+
+impl OpenError {
+    /// There is nothing to read in the directory or below the URL `dir`, for the reasons that these findings are.
+    pub fn nothing_readable(dir: impl Into<PathBuf>, findings: &[Finding]) -> Self {
+        let said = |finding: &Finding| match finding.code {
+            Code::LimitReached => format!("{}. {}", finding.message(), finding.remedy()),
+            _ => finding.message(),
+        };
+        let reasons: Vec<_> = findings.iter().take(MOST_REASONS).map(said).collect();
+        Self::NothingReadable { dir: dir.into(), reasons: reasons.join("; ") }
+    }
 }

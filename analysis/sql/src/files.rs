@@ -3,13 +3,15 @@
 use super::archived_runs::{SharedRuns, is_in};
 use super::damage::Damage;
 use super::place::Store;
+use candlescope_reader::file_findings::damaged;
 use candlescope_reader::{ReadLimits, checked};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
-use datafusion::common::{Result, ScalarValue, Statistics, project_schema};
+use datafusion::common::{DataFusionError, Result, ScalarValue, Statistics, project_schema};
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use datafusion::datasource::physical_plan::parquet::{DefaultParquetFileReaderFactory, ParquetAccessPlan};
 use datafusion::datasource::physical_plan::{
     FileGroup, FileScanConfigBuilder, ParquetFileReaderFactory, ParquetSource,
@@ -26,11 +28,11 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use object_store::ObjectMeta;
+use object_store::{ObjectMeta, ObjectStore};
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A file of a table.
@@ -140,7 +142,8 @@ impl TableProvider for Files {
         wanted.extend(filters.iter().flat_map(Expr::column_refs).map(|column| column.name.clone()));
         let store = state.runtime_env().object_store(&self.store.url)?;
         let readers = CheckedFiles {
-            of_store: DefaultParquetFileReaderFactory::new(store),
+            of_store: DefaultParquetFileReaderFactory::new(Arc::clone(&store)),
+            store,
             wanted: Arc::new(wanted),
             limits: self.limits.clone(),
             damage: Arc::clone(&self.damage),
@@ -155,6 +158,9 @@ impl TableProvider for Files {
             let mut found = PartitionedFile::new_from_meta(file.meta.clone());
             if !self.columns.table_partition_cols().is_empty() {
                 found = found.with_partition_values(vec![ScalarValue::Utf8View(Some(file.dir.clone()))]);
+            }
+            if file.local.is_none() {
+                found = found.with_extension(Url(self.store.url_of(&file.meta)));
             }
             if let Some(local) = &file.local {
                 found = found.with_extension(Local(local.clone()));
@@ -181,10 +187,14 @@ impl TableProvider for Files {
 /// Where a file is on this machine.
 struct Local(PathBuf);
 
+/// Where an object is, as it is told.
+struct Url(String);
+
 /// Readers of files of unknown origin: those on this machine are held against the limits on reading before the engine
-/// decodes them.
+/// decodes them, and of those in stores a damaged footer is told.
 struct CheckedFiles {
     of_store: DefaultParquetFileReaderFactory,
+    store: Arc<dyn ObjectStore>,
     wanted: Arc<HashSet<String>>,
     limits: ReadLimits,
     damage: Arc<Damage>,
@@ -205,10 +215,17 @@ impl ParquetFileReaderFactory for CheckedFiles {
         metrics: &ExecutionPlanMetricsSet,
     ) -> Result<Box<dyn AsyncFileReader + Send>> {
         let local = file.extension::<Local>().map(|local| local.0.clone());
+        let url = file.extension::<Url>().map(|url| url.0.clone());
+        let (meta, damage) = (file.object_meta.clone(), Arc::clone(&self.damage));
         let inner = self.of_store.create_reader(partition, file, hint, metrics)?;
-        let Some(path) = local else { return Ok(inner) };
-        let (wanted, limits, damage) = (Arc::clone(&self.wanted), self.limits.clone(), Arc::clone(&self.damage));
-        Ok(Box::new(CheckedFile { inner, path, wanted, limits, damage }))
+        Ok(match (local, url) {
+            (Some(path), _) => {
+                let (wanted, limits) = (Arc::clone(&self.wanted), self.limits.clone());
+                Box::new(CheckedFile { inner, path, wanted, limits, damage })
+            }
+            (None, Some(url)) => Box::new(StoredFile { inner, store: Arc::clone(&self.store), meta, url, damage }),
+            (None, None) => inner,
+        })
     }
 }
 
@@ -243,6 +260,53 @@ impl AsyncFileReader for CheckedFile {
                     self.damage.tell(&self.path, finding);
                     nothing()
                 }
+            }
+        }
+        .boxed()
+    }
+}
+
+/// A file in a store.
+struct StoredFile {
+    inner: Box<dyn AsyncFileReader + Send>,
+    store: Arc<dyn ObjectStore>,
+    meta: ObjectMeta,
+    url: String,
+    damage: Arc<Damage>,
+}
+
+impl AsyncFileReader for StoredFile {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<bytes::Bytes>> {
+        self.inner.get_bytes(range)
+    }
+
+    fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, ParquetResult<Vec<bytes::Bytes>>> {
+        self.inner.get_byte_ranges(ranges)
+    }
+
+    /// As the engine's own reader does it, which does not say what kind of error there was: a file that cannot be understood is
+    /// told of, and has no rows; a store that does not answer ends the query.
+    fn get_metadata<'a>(
+        &'a mut self,
+        options: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
+        async move {
+            let footer = DFParquetMetadata::new(&*self.store, &self.meta)
+                .with_page_index_policy(options.map(ArrowReaderOptions::column_index_policy));
+            let error = match footer.fetch_metadata().await {
+                Ok(metadata) => return Ok(metadata),
+                Err(error) => error,
+            };
+            match error.find_root() {
+                DataFusionError::ParquetError(why) => {
+                    self.damage.tell(Path::new(&self.url), damaged(&self.url, &why.to_string()));
+                    nothing()
+                }
+                DataFusionError::ObjectStore(why) if matches!(**why, object_store::Error::NotFound { .. }) => {
+                    self.damage.gone(Path::new(&self.url), "it is not there any more");
+                    nothing()
+                }
+                _ => Err(ParquetError::General(format!("`{}`: {error}", self.url))),
             }
         }
         .boxed()

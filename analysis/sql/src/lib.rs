@@ -1,4 +1,4 @@
-//! SQL over runs and studies.
+//! SQL over runs and studies. A part of candlescope, which may change with every release.
 //!
 //! The engine is DataFusion. It reads Parquet as it lies: the columns that a query names, the row groups that its
 //! conditions leave, a piece at a time, in bounded memory. Tables, views and functions are those of `docs/sql.md`; the views
@@ -13,6 +13,7 @@ mod exact;
 mod facts;
 mod files;
 mod functions;
+mod left_out;
 mod listing;
 mod own_aggregates;
 mod parse;
@@ -25,8 +26,9 @@ mod source;
 mod value;
 mod views;
 
+pub use left_out::LeftOut;
 pub use own_aggregates::{OWN_AGGREGATES, OwnAggregate};
-pub use place::{ARCHIVE_ASIDE, ARCHIVE_INDEX, ARCHIVE_JOURNAL, SourceError, is_aside};
+pub use place::{ARCHIVE_ASIDE, ARCHIVE_INDEX, ARCHIVE_JOURNAL, SourceError, is_aside, is_run};
 pub use query_error::{EachError, QueryError};
 pub use script::{Engine, script};
 pub use source::Sources;

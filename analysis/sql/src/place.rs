@@ -1,8 +1,9 @@
 //! Where runs, archives and their files are.
 
+use super::left_out::LeftOut;
 use candlescope_reader::OpenError;
 use candlescope_schema::RecordKind;
-use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
+use candlescope_schema::run::{Finding, IN_PROGRESS_SUFFIX, MANIFEST_FILE, RunManifest};
 use datafusion::execution::object_store::ObjectStoreUrl;
 use object_store::ObjectMeta;
 use object_store::path::Path as ObjectPath;
@@ -27,6 +28,16 @@ pub enum SourceError {
         .0.display()
     )]
     Nothing(PathBuf),
+    /// A folder holds runs, and none of them can be read.
+    #[error("`{}` holds no run that can be read ({count} cannot). Of the first: {first}", .place.display())]
+    NoneReadable {
+        /// What was named.
+        place: PathBuf,
+        /// How many runs, and folders, cannot be read.
+        count: usize,
+        /// Why the first of them cannot.
+        first: String,
+    },
     /// An object store does not answer, or not as it should.
     #[error(
         "`{url}` cannot be read: {why}. Credentials and endpoints are taken from the environment, as AWS_ACCESS_KEY_ID, \
@@ -58,6 +69,23 @@ pub fn is_aside(dir: &Path) -> bool {
     name.is_some_and(|name| name.starts_with('.') && name.ends_with(ARCHIVE_ASIDE))
 }
 
+/// Whether a directory is meant as a run: it has `run.json`, or segments of a table where a run has them.
+pub fn is_run(dir: &Path) -> bool {
+    let has_segment = |kind: RecordKind| {
+        let inside = std::fs::read_dir(dir.join(kind.table())).into_iter().flatten().flatten();
+        inside.map(|entry| entry.file_name()).any(|name| name.to_str().is_some_and(|name| is_segment(name).is_some()))
+    };
+    dir.join(MANIFEST_FILE).is_file() || RecordKind::ALL.into_iter().any(has_segment)
+}
+
+/// Whether the file of this name is a segment that was finished, or not; `None` where it is none. Segments have numbers: other
+/// programs call their files `part-00000-….parquet`.
+pub(super) fn is_segment(name: &str) -> Option<bool> {
+    let finished = name.strip_suffix(IN_PROGRESS_SUFFIX).unwrap_or(name);
+    let number = finished.strip_prefix("part-")?.strip_suffix(".parquet")?;
+    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(finished == name)
+}
+
 /// Where files are: a place that the engine reads from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Store {
@@ -68,6 +96,11 @@ impl Store {
     /// This machine.
     pub(super) fn local() -> Self {
         Self { url: ObjectStoreUrl::local_filesystem() }
+    }
+
+    /// The URL of an object.
+    pub(super) fn url_of(&self, object: &ObjectMeta) -> String {
+        format!("{}{}", self.url.as_str(), object.location)
     }
 }
 
@@ -97,12 +130,22 @@ pub(super) struct RemoteRun {
     pub(super) store: Store,
     pub(super) manifest: Option<RunManifest>,
     pub(super) files: Vec<(RecordKind, ObjectMeta)>,
+    /// What listing it and reading its description showed.
+    pub(super) findings: Vec<Finding>,
+}
+
+/// What a URL named.
+#[derive(Debug, Default)]
+pub(super) struct RemotePlaces {
+    pub(super) archives: Vec<Archive>,
+    pub(super) runs: Vec<RemoteRun>,
+    pub(super) left_out: Vec<LeftOut>,
 }
 
 impl RemoteRun {
     /// The URL of one of its files.
     pub(super) fn url(&self, object: &ObjectMeta) -> String {
-        format!("{}{}", self.store.url.as_str(), object.location)
+        self.store.url_of(object)
     }
 }
 

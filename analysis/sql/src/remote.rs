@@ -3,10 +3,13 @@
 //! What is there is listed once, when it is opened: folder by folder where a web server lists no more than one at a time.
 //! Files are read in ranges while a query needs them.
 
-use super::place::{ARCHIVE_INDEX, Archive, ArchiveLocation, RemoteRun, SourceError, Store};
+use super::left_out::LeftOut;
+use super::place::{ARCHIVE_INDEX, Archive, ArchiveLocation, RemotePlaces, RemoteRun, SourceError, Store, is_segment};
+use candlescope_reader::file_findings::unfinished;
 use candlescope_reader::limits::{Limit, ReadLimits};
+use candlescope_reader::{OpenError, manifest_of};
 use candlescope_schema::RecordKind;
-use candlescope_schema::run::{MANIFEST_FILE, RunManifest};
+use candlescope_schema::run::{Finding, MANIFEST_FILE, RunManifest};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::ParquetFileReaderFactory as _;
@@ -17,7 +20,10 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig};
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,9 +37,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const TRIES: usize = 4;
 
 /// Opens what a URL names.
-pub(super) fn open(url: &str, limits: &ReadLimits) -> Result<(Vec<Archive>, Vec<RemoteRun>), SourceError> {
+pub(super) fn open(url: &str, limits: &ReadLimits) -> Result<RemotePlaces, SourceError> {
     let failed = |why: String| SourceError::Store { url: shown(url), why };
     let (store, root) = Store::remote(url).map_err(failed)?;
+    let name = |path: &ObjectPath| format!("{}{path}", store.url.as_str());
     let found = apart(async || {
         let connection = store.connect().map_err(|why| why.to_string())?;
         let listed = match connection.list(Some(&root)).take(MOST_OBJECTS + 1).try_collect::<Vec<_>>().await {
@@ -49,36 +56,69 @@ pub(super) fn open(url: &str, limits: &ReadLimits) -> Result<(Vec<Archive>, Vec<
         }
         objects.sort_by(|a, b| a.location.cmp(&b.location));
         let (archives, dirs) = places(&objects);
-        let described = futures_util::stream::iter(dirs.into_iter().map(|(dir, description)| {
-            let connection = Arc::clone(&connection);
+        let inside = dirs.into_iter().filter(|(dir, _)| dir.prefix_matches(&root));
+        let described = futures_util::stream::iter(inside.map(|(dir, description)| {
+            let (connection, name) = (Arc::clone(&connection), name(&dir));
             async move {
-                let manifest = manifest(&*connection, &description, limits).await?;
-                Ok::<_, object_store::Error>((dir, manifest))
+                let (bytes, mut findings) =
+                    (manifest_bytes(&*connection, description.as_ref(), limits).await?, Vec::new());
+                let size = || description.map(|object| object.size);
+                let manifest = manifest_of(Path::new(&name), bytes, size, limits, &mut findings);
+                Ok::<_, object_store::Error>((dir, manifest.map(|manifest| (manifest, findings))))
             }
         }));
         let described = described.buffered(AT_ONCE).try_collect::<Vec<_>>().await.map_err(|why| why.to_string())?;
         Ok((objects, archives, described))
     });
     let (objects, archives, described) = found.map_err(failed)?;
-    let name = |path: &ObjectPath| format!("{}{path}", store.url.as_str());
-    let (mut found, mut runs) = (Vec::new(), Vec::new());
+    let mut found = RemotePlaces::default();
     for root in archives {
         let objects = below(&objects, &root).to_vec();
         let place = ArchiveLocation::Remote { store: store.clone(), root: root.clone(), objects };
-        found.push(Archive { name: name(&root), place });
+        found.archives.push(Archive { name: name(&root), place });
     }
-    for (dir, manifest) in described {
-        let of_run = below(&objects, &dir).iter().filter_map(|object| {
-            let parts: Vec<_> = object.location.prefix_match(&dir)?.collect();
-            let [table, file] = &parts[..] else { return None };
-            let is_segment = file.as_ref().starts_with("part-") && file.as_ref().ends_with(".parquet");
-            let kind = RecordKind::ALL.into_iter().find(|kind| kind.table() == table.as_ref())?;
-            is_segment.then(|| (kind, object.clone()))
-        });
-        let files = of_run.collect();
-        runs.push(RemoteRun { name: name(&dir), store: store.clone(), manifest, files });
+    for (dir, description) in described {
+        let run = description
+            .and_then(|description| run(name(&dir), &store, description, segments(below(&objects, &dir), &dir)));
+        match run {
+            Ok(run) => found.runs.push(run),
+            Err(why) => found.left_out.push(LeftOut::new(name(&dir), why.to_string())),
+        }
     }
-    Ok((found, runs))
+    Ok(found)
+}
+
+/// Segments of a run among the objects below it, and whether each was finished.
+fn segments<'a>(
+    objects: &'a [ObjectMeta],
+    dir: &'a ObjectPath,
+) -> impl Iterator<Item = (RecordKind, &'a ObjectMeta, bool)> {
+    objects.iter().filter_map(move |object| {
+        let parts: Vec<_> = object.location.prefix_match(dir)?.collect();
+        let [table, file] = &parts[..] else { return None };
+        let kind = RecordKind::ALL.into_iter().find(|kind| kind.table() == table.as_ref())?;
+        Some((kind, object, is_segment(file.as_ref())?))
+    })
+}
+
+/// A run of this name, of its description, what reading that showed, and its segments.
+fn run<'a>(
+    name: String,
+    store: &Store,
+    (manifest, mut findings): (Option<RunManifest>, Vec<Finding>),
+    segments: impl Iterator<Item = (RecordKind, &'a ObjectMeta, bool)>,
+) -> Result<RemoteRun, OpenError> {
+    let mut files = Vec::new();
+    for (kind, object, finished) in segments {
+        match finished {
+            true => files.push((kind, object.clone())),
+            false => findings.push(unfinished(&store.url_of(object), object.size)),
+        }
+    }
+    if manifest.is_none() && files.is_empty() {
+        return Err(OpenError::nothing_readable(name, &findings));
+    }
+    Ok(RemoteRun { name, store: store.clone(), manifest, files, findings })
 }
 
 /// All objects below a folder, each folder asked for by itself. Where there are more than [`MOST_OBJECTS`], some more than these.
@@ -113,35 +153,54 @@ fn below<'a>(objects: &'a [ObjectMeta], folder: &ObjectPath) -> &'a [ObjectMeta]
     &objects[from..from + count]
 }
 
-/// Roots of archives, and directories of runs outside of these with the object that describes each.
-fn places(objects: &[ObjectMeta]) -> (Vec<ObjectPath>, Vec<(ObjectPath, ObjectMeta)>) {
-    let parent = |object: &ObjectMeta| {
+/// Roots of archives, and directories of runs outside of these with the object that describes each, if there is one.
+fn places(objects: &[ObjectMeta]) -> (Vec<ObjectPath>, Vec<(ObjectPath, Option<ObjectMeta>)>) {
+    let above = |object: &ObjectMeta, levels: usize| {
         let parts: Vec<_> = object.location.parts().collect();
-        parts[..parts.len().saturating_sub(1)].iter().cloned().collect::<ObjectPath>()
+        parts[..parts.len().saturating_sub(levels)].iter().cloned().collect::<ObjectPath>()
     };
-    let named = |name: &'static str| objects.iter().filter(move |object| object.location.filename() == Some(name));
     let mut archives: Vec<ObjectPath> = Vec::new();
-    for root in named(ARCHIVE_INDEX).map(parent) {
+    for index in objects.iter().filter(|object| object.location.filename() == Some(ARCHIVE_INDEX)) {
+        let root = above(index, 1);
         if !archives.iter().any(|archive| root.prefix_matches(archive)) {
             archives.push(root);
         }
     }
     let outside = |object: &&ObjectMeta| !archives.iter().any(|archive| object.location.prefix_matches(archive));
-    let dirs = named(MANIFEST_FILE).filter(outside).map(|object| (parent(object), object.clone())).collect();
-    (archives, dirs)
+    let mut dirs: BTreeMap<ObjectPath, Option<ObjectMeta>> = BTreeMap::new();
+    for object in objects.iter().filter(outside) {
+        let Some(file) = object.location.filename() else { continue };
+        if file == MANIFEST_FILE {
+            dirs.insert(above(object, 1), Some(object.clone()));
+        } else if is_segment(file).is_some() {
+            let parts: Vec<_> = object.location.parts().collect();
+            let table = parts.len().checked_sub(2).map(|at| parts[at].as_ref());
+            if table.is_some_and(|table| RecordKind::ALL.iter().any(|kind| kind.table() == table)) {
+                dirs.entry(above(object, 2)).or_default();
+            }
+        }
+    }
+    (archives, dirs.into_iter().collect())
 }
 
-/// The description of a run; none where it cannot be understood.
-async fn manifest(
+/// What is read of a run's description: an error of its own where the run has none, where it is too large, and where it alone
+/// may not be read.
+async fn manifest_bytes(
     store: &dyn ObjectStore,
-    object: &ObjectMeta,
+    object: Option<&ObjectMeta>,
     limits: &ReadLimits,
-) -> Result<Option<RunManifest>, object_store::Error> {
+) -> Result<io::Result<Vec<u8>>, object_store::Error> {
+    let Some(object) = object else { return Ok(Err(io::ErrorKind::NotFound.into())) };
     if object.size > limits.get(Limit::ManifestBytes) {
-        return Ok(None);
+        return Ok(Err(io::ErrorKind::FileTooLarge.into()));
     }
-    let bytes = store.get(&object.location).await?.bytes().await?;
-    Ok(serde_json::from_slice(&bytes).ok())
+    let read = async { store.get(&object.location).await?.bytes().await };
+    match read.await {
+        Ok(bytes) => Ok(Ok(bytes.to_vec())),
+        Err(object_store::Error::NotFound { .. }) => Ok(Err(io::ErrorKind::NotFound.into())),
+        Err(object_store::Error::PermissionDenied { .. }) => Ok(Err(io::ErrorKind::PermissionDenied.into())),
+        Err(error) => Err(error),
+    }
 }
 
 /// Columns of an archive's index, where it can be read.
@@ -265,13 +324,61 @@ mod tests {
             e_tag: None,
             version: None,
         };
-        let objects = ["a/runs.parquet", "a/spans/x/y/runs-1.parquet", "b/one/run.json", "run.json"].map(object);
+        let objects = [
+            "a/runs.parquet",
+            "a/spans/x/y/runs-1.parquet",
+            "a/b/spans/part-0.parquet",
+            "b/one/run.json",
+            "b/two/spans/part-0.parquet",
+            "b/three/steps/part-0.parquet.inprogress",
+            "b/four/others/part-0.parquet",
+            "b/five/samples/part-00000-8f1c2d.c000.snappy.parquet",
+            "b/five/steps/part-.parquet",
+            "part-0.parquet",
+            "run.json",
+        ]
+        .map(object);
         let (archives, dirs) = places(&objects);
         assert_eq!(archives, [ObjectPath::from("a")]);
-        assert_eq!(dirs.iter().map(|(dir, _)| dir.as_ref()).collect::<Vec<_>>(), ["b/one", ""]);
+        let dirs: Vec<_> = dirs.iter().map(|(dir, description)| (dir.as_ref(), description.is_some())).collect();
+        assert_eq!(dirs, [("", true), ("b/one", true), ("b/three", false), ("b/two", false)]);
         let mut sorted = ["b/one.txt", "b/one/run.json", "b/one/spans/x", "b/one0", "b/two/run.json"].map(object);
         sorted.sort_by(|a, b| a.location.cmp(&b.location));
         let of = |folder: &str| below(&sorted, &ObjectPath::from(folder)).len();
         assert_eq!((of("b/one"), of("b"), of(""), of("c")), (2, 5, 5, 0));
+    }
+
+    #[test]
+    fn a_run_of_a_store_is_told_of_as_one_of_a_disk() {
+        let object = |path: &str| ObjectMeta {
+            location: ObjectPath::from(path),
+            last_modified: Default::default(),
+            size: 9,
+            e_tag: None,
+            version: None,
+        };
+        let (store, dir) = Store::remote("s3://bucket/a").unwrap();
+        let objects = ["a/run.json", "a/spans/part-0.parquet", "a/steps/part-1.parquet.inprogress"].map(object);
+        let limits = ReadLimits::default();
+        let name = "s3://bucket/a";
+        let opened = |text: &str, objects: &[ObjectMeta]| {
+            let mut findings = Vec::new();
+            let bytes = Ok(text.as_bytes().to_vec());
+            let manifest = manifest_of(Path::new(name), bytes, || None, &limits, &mut findings)?;
+            run(name.to_string(), &store, (manifest, findings), segments(objects, &dir))
+        };
+        let told = |run: &RemoteRun| run.findings.iter().map(|of| of.message()).collect::<Vec<_>>();
+        let whole = opened(r#"{"schema_version": 1, "run_id": "one"}"#, &objects[..2]).unwrap();
+        assert_eq!((whole.files.len(), told(&whole)), (1, Vec::new()));
+        assert_eq!(whole.manifest.map(|manifest| manifest.run_id).as_deref(), Some("one"));
+        let damaged = opened("", &objects).unwrap();
+        let [manifest, segment] = &told(&damaged)[..] else { panic!("{:?}", damaged.findings) };
+        assert!(manifest.starts_with("`s3://bucket/a/run.json` cannot be read (EOF"), "{manifest}");
+        assert!(segment.starts_with("`s3://bucket/a/steps/part-1.parquet.inprogress` was not finished"), "{segment}");
+        // Without rows nothing is left of it, and a newer layout may mean anything.
+        let nothing = opened("", &objects[..1]).unwrap_err().to_string();
+        assert!(nothing.starts_with("nothing in `s3://bucket/a` can be read: `s3://bucket/a/run.json`"), "{nothing}");
+        let newer = opened(r#"{"schema_version": 1000}"#, &objects).unwrap_err().to_string();
+        assert!(newer.starts_with("`s3://bucket/a/run.json` has schema version 1000"), "{newer}");
     }
 }

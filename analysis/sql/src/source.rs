@@ -1,14 +1,15 @@
 //! Which runs and studies are asked.
 
+use super::left_out::LeftOut;
 use super::place::{
-    ARCHIVE_INDEX, Archive, ArchiveLocation, Located, MOST, RESULTS, RemoteRun, SourceError, Store, is_aside,
+    ARCHIVE_INDEX, Archive, ArchiveLocation, Located, MOST, RESULTS, RemoteRun, SourceError, Store, is_aside, is_run,
 };
 use super::remote;
 use super::views::RUNS;
 use candlescope_reader::limits::ReadLimits;
 use candlescope_reader::{OpenError, Run, checked};
 use candlescope_schema::RecordKind;
-use candlescope_schema::run::{Finding, MANIFEST_FILE, Place, RunManifest};
+use candlescope_schema::run::{Finding, Place, RunManifest};
 use datafusion::arrow::datatypes::{DataType, Field, SchemaRef};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ pub struct Sources {
     pub(super) remote: Vec<RemoteRun>,
     /// Directories of studies.
     pub(super) studies: Vec<PathBuf>,
+    left_out: Vec<LeftOut>,
     /// Columns of the table of studies.
     columns: Vec<Field>,
     /// Columns of the indexes of archives.
@@ -50,23 +52,28 @@ impl Sources {
     /// stores as well (`s3://bucket/runs`).
     ///
     /// # Errors
-    /// When one of them is neither, or a run that was named cannot be opened. Inside a folder, what cannot be opened is
-    /// left out.
+    /// When one of them is neither, a run that was named cannot be opened, or no run of a folder can. Of other folders, what
+    /// cannot be opened is left out: [`left_out`](Self::left_out).
     pub fn open<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, limits: &ReadLimits) -> Result<Self, SourceError> {
         let mut sources = Self::default();
         for path in paths {
             let path = path.as_ref();
-            let before = sources.found();
+            let (before, left_out_before) = (sources.found(), sources.left_out.len());
             match path.to_str().filter(|text| text.contains("://")) {
                 Some(url) => {
-                    let (archives, runs) = remote::open(url, limits)?;
-                    sources.archives.extend(archives);
-                    sources.remote.extend(runs);
+                    let found = remote::open(url, limits)?;
+                    sources.archives.extend(found.archives);
+                    sources.remote.extend(found.runs);
+                    sources.left_out.extend(found.left_out);
                 }
                 None => sources.open_local(&tidy(path), limits)?,
             }
             if before == sources.found() {
-                return Err(SourceError::Nothing(path.to_path_buf()));
+                let (place, left_out) = (path.to_path_buf(), &sources.left_out[left_out_before..]);
+                return Err(match left_out.first() {
+                    Some(first) => SourceError::NoneReadable { place, count: left_out.len(), first: first.why.clone() },
+                    None => SourceError::Nothing(place),
+                });
             }
         }
         // A run named twice would count twice.
@@ -82,6 +89,8 @@ impl Sources {
         sources.archives.dedup_by(|a, b| a.name == b.name);
         sources.remote.sort_by(|a, b| a.name.cmp(&b.name));
         sources.remote.dedup_by(|a, b| a.name == b.name);
+        sources.left_out.sort();
+        sources.left_out.dedup();
         if !sources.archives.is_empty() {
             // Names of runs in archives have no separators: those of directories have one then, so that no two are equal.
             for run in &mut sources.runs {
@@ -102,6 +111,15 @@ impl Sources {
         match Run::open_within(path, limits.clone()) {
             Ok(run) => self.runs.push(run),
             Err(OpenError::NotARun(_) | OpenError::DirectoryOfRuns { .. }) => self.look(path, limits, DEEPEST)?,
+            // A damaged run.json may lie above runs.
+            Err(why @ OpenError::NothingReadable { .. }) => {
+                let before = self.found();
+                self.look(path, limits, DEEPEST)?;
+                if before == self.found() {
+                    return Err(why.into());
+                }
+                self.left_out.push(LeftOut::new(path.display().to_string(), why.to_string()));
+            }
             Err(error) => return Err(error.into()),
         }
         Ok(())
@@ -114,6 +132,11 @@ impl Sources {
     /// A run that is open already, alone.
     pub fn of(run: Run) -> Self {
         Self { runs: vec![run], ..Self::default() }
+    }
+
+    /// Runs of folders that cannot be read, and why.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
     }
 
     /// The archives, and all runs that are in none.
@@ -139,10 +162,13 @@ impl Sources {
         &self.runs
     }
 
-    /// What opening the runs of this machine that are no part of an archive showed of these tables, of which
-    /// `runs` has what `run.json` says: files that cannot be read or were not finished.
+    /// What opening the runs that are no part of an archive showed of these tables, of which `runs` has what `run.json` says:
+    /// files that cannot be read or were not finished. Segments in object stores are opened when they are asked.
     pub fn damage(&self, of: impl Fn(&str) -> bool) -> impl Iterator<Item = &Finding> {
-        let found = self.runs.iter().flat_map(|run| run.findings().iter().map(|finding| (run.dir(), finding)));
+        let local = self.runs.iter().flat_map(|run| run.findings().iter().map(|finding| (run.dir(), finding)));
+        let of_stores = self.remote.iter().map(|run| (Path::new(&run.name), &run.findings));
+        let remote = of_stores.flat_map(|(dir, findings)| findings.iter().map(move |finding| (dir, finding)));
+        let found = local.chain(remote);
         found.filter(move |(dir, finding)| table_of(dir, finding).is_none_or(&of)).map(|(_, finding)| finding)
     }
 
@@ -207,9 +233,15 @@ impl Sources {
         if dir.join(RESULTS).is_file() {
             self.studies.push(dir.to_path_buf());
         }
-        let mut inside: Vec<PathBuf> = std::fs::read_dir(dir)
-            .into_iter()
-            .flatten()
+        let listed = match std::fs::read_dir(dir) {
+            Ok(listed) => listed,
+            Err(cause) => {
+                let why = OpenError::List { dir: dir.to_path_buf(), cause };
+                self.left_out.push(LeftOut::new(dir.display().to_string(), why.to_string()));
+                return Ok(());
+            }
+        };
+        let mut inside: Vec<PathBuf> = listed
             .flatten()
             .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
             .map(|entry| entry.path())
@@ -224,10 +256,17 @@ impl Sources {
             if self.runs.len() >= MOST {
                 return Err(SourceError::TooMany(dir.to_path_buf()));
             }
-            match path.join(MANIFEST_FILE).is_file() {
-                true => self.runs.extend(Run::open_within(&path, limits.clone()).ok()),
-                false if depth > 0 => self.look(&path, limits, depth - 1)?,
-                false => {}
+            if !is_run(&path) {
+                if depth > 0 {
+                    self.look(&path, limits, depth - 1)?;
+                }
+                continue;
+            }
+            match Run::open_within(&path, limits.clone()) {
+                Ok(run) => self.runs.push(run),
+                // Moved or removed meanwhile.
+                Err(OpenError::NotFound(_)) => {}
+                Err(why) => self.left_out.push(LeftOut::new(path.display().to_string(), why.to_string())),
             }
         }
         Ok(())

@@ -69,6 +69,17 @@ fn a_newer_schema_is_refused_with_a_remedy() {
     assert!(text.contains("run.json") && text.contains("version 2") && text.contains("Update candlescope"), "{text}");
 }
 
+/// Of kernels, `missing` was written once.
+#[test]
+fn keys_that_are_known_no_more_are_passed_over() {
+    let (dir, ..) = run();
+    let path = dir.path().join("run.json");
+    let mut manifest: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    manifest["gpu"]["kernels"] = serde_json::json!({"recorder": "cupti", "windows": 1, "dropped": 3, "missing": 2});
+    fs::write(&path, manifest.to_string()).unwrap();
+    assert!(find(&analyse(dir.path()), "kernels_dropped").message().contains("lost 3 records"));
+}
+
 #[test]
 fn an_unfinished_segment_is_counted() {
     let (dir, ..) = run();
@@ -215,6 +226,16 @@ fn nothing_readable_is_an_error_with_a_remedy() {
     let error = Run::open(dir.path()).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, OpenError::NothingReadable { .. }) && text.contains("part-0.parquet"), "{text}");
+
+    // An empty run.json alone is a damaged run, and one among runs no run of its own.
+    let dir = tempdir().unwrap();
+    fs::write(dir.path().join("run.json"), "").unwrap();
+    let text = Run::open(dir.path()).unwrap_err().to_string();
+    assert!(text.starts_with("nothing in ") && text.contains("run.json` cannot be read (EOF"), "{text}");
+    let batch = Batch::default();
+    write_run(&dir.path().join("inside"), &batch, &crate::common::manifest(&batch), 10);
+    let error = Run::open(dir.path()).unwrap_err();
+    assert!(matches!(error, OpenError::DirectoryOfRuns { count: 1, .. }), "{error}");
 }
 
 #[test]

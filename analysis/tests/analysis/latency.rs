@@ -93,6 +93,49 @@ fn a_step_may_yield_several_tokens() {
     let r = of(&[request], &steps()).requests.remove(0);
     assert_eq!(r.tpot_ns, Some(10.0 * MS as f64), "(140 − 50) / 9");
     assert!((r.decode_tps.unwrap() - 9.0 / 0.09).abs() < 1e-9);
+    assert_eq!(r.itl_ns, [30 * MS, 20 * MS, 40 * MS], "what comes at once has one gap before it");
+}
+
+/// Steps of one sequence after a prompt of 20 tokens, each with the tokens that it processes and those of them that it yields.
+fn guessed(of_steps: [(u32, u32); 3]) -> Vec<StepRow> {
+    let mut steps = steps();
+    (steps[0].new_tokens, steps[0].context_len) = (Some(20), Some(20));
+    (steps[0].sequences, steps[0].context_sum) = (Some(1), Some(20));
+    let mut length = 20;
+    for (step, (processed, yielded)) in steps[1..].iter_mut().zip(of_steps) {
+        (step.tokens, step.context_len) = (Some(processed), Some(length + processed));
+        length += yielded;
+        (step.new_tokens, step.sequences, step.context_sum) = (Some(yielded), Some(1), Some(u64::from(length)));
+    }
+    steps
+}
+
+#[test]
+fn tokens_that_were_guessed_wrong_are_no_output() {
+    // A token with the prompt, 1, 5, and of the last five the first, which ends the text: eight in all.
+    let steps = guessed([(1, 1), (5, 5), (5, 1)]);
+    let record = with(request(1, 0, 150 * MS), |r| r.output_tokens = Some(8));
+    let r = of(std::slice::from_ref(&record), &steps).requests.remove(0);
+    assert_eq!(r.tpot_ns, Some(90.0 * MS as f64 / 7.0), "(140 − 50) / 7, not / 11");
+    // Without what the request says, the steps say as much.
+    let untold = with(record.clone(), |r| r.output_tokens = None);
+    let r = of(&[untold], &steps).requests.remove(0);
+    assert_eq!((r.output_tokens, r.tpot_ns), (Some(8), Some(90.0 * MS as f64 / 7.0)));
+    // A program that states the context as it was processed, and nothing of what stays.
+    let mut plain = steps;
+    plain.iter_mut().for_each(|step| (step.sequences, step.context_sum) = (None, None));
+    let r = of(&[record], &plain).requests.remove(0);
+    assert_eq!(r.tpot_ns, Some(90.0 * MS as f64 / 7.0));
+}
+
+#[test]
+fn what_was_guessed_wrong_hides_no_gap() {
+    // The context that was processed shrinks from 25 to 22.
+    let steps = guessed([(5, 1), (1, 1), (5, 5)]);
+    let record = with(request(1, 0, 150 * MS), |r| r.output_tokens = Some(8));
+    let r = Latency::of(&[record], &steps, &BTreeSet::new(), false).requests.remove(0);
+    assert_eq!(r.itl_ns, [30 * MS, 20 * MS, 40 * MS]);
+    assert_eq!(r.e2e_ns, Some(140 * MS), "no step is missing");
 }
 
 #[test]

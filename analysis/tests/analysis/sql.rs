@@ -1,8 +1,9 @@
 //! SQL over runs: what docs/sql.md promises.
 
 use crate::common::scenario::{Scenario, make};
-use crate::common::write_run;
+use crate::common::{T0, kernel, manifest, step, write_run};
 use candlescope_reader::ReadLimits;
+use candlescope_schema::{HostNs, SampleRecord, metric};
 use candlescope_sql::{Answer, QueryError, Sources, SqlValue, query};
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/schema-v1");
@@ -275,8 +276,12 @@ fn a_folder_of_runs_is_one_data_set_and_damage_is_told() {
         std::fs::create_dir_all(dir.path().join(name)).unwrap();
         write_run(&dir.path().join(name), &batch, &manifest, 100_000);
     }
+    // Files of another program, above one of them.
+    std::fs::create_dir(dir.path().join("deep/samples")).unwrap();
+    std::fs::write(dir.path().join("deep/samples/part-00000-8f1c2d.c000.snappy.parquet"), "PAR1").unwrap();
     let sources = Sources::open([dir.path(), &dir.path().join("a")], &ReadLimits::default()).unwrap();
     assert_eq!(sources.runs().len(), 2, "named twice, counted once");
+    assert!(sources.left_out().is_empty(), "{:?}", sources.left_out());
     let answer = query("SELECT count(DISTINCT run), count(*) FROM spans", &sources, &ReadLimits::default(), 0).unwrap();
     let spans = batch.spans.len() as i64;
     assert_eq!(answer.rows, [[SqlValue::Int(2), SqlValue::Int(2 * spans)]]);
@@ -290,6 +295,112 @@ fn a_folder_of_runs_is_one_data_set_and_damage_is_told() {
     std::fs::write(&segment.path, bytes).unwrap();
     let answer = query("SELECT count(host_dur_ns + seq) FROM spans", &sources, &ReadLimits::default(), 0).unwrap();
     assert!(!answer.findings().is_empty(), "{answer:?}");
+}
+
+/// Stretches by hand: kernels that overlap, touch and are alike, a step without recorded kernels, one of a kind that launches
+/// none, steps without rows, and kernels of no step: at the end, and between others, where no rows are missing and where some are.
+#[test]
+fn the_time_line_of_a_device_says_when_it_was_busy_idle_or_not_known() {
+    let mut batch = candlescope_schema::Batch::default();
+    batch.steps = [(0, "decode", 0), (1, "decode", 100), (2, "decode", 200), (3, "sample", 300), (4, "decode", 350)]
+        .into_iter()
+        .chain([(7, "decode", 600)])
+        .map(|(number, name, start)| step(number, name, start, if name == "sample" { 50 } else { 100 }))
+        .collect();
+    let of = |device, number, start, dur| {
+        let mut kernel = kernel(device, start, dur);
+        kernel.step = number;
+        kernel
+    };
+    batch.kernels = vec![
+        of("a", Some(0), 10, 10),
+        of("a", Some(0), 15, 15),
+        of("a", Some(0), 30, 10),
+        of("a", Some(0), 60, 10),
+        of("a", Some(2), 210, 20),
+        of("a", None, 300, 10),
+        of("a", Some(4), 360, 20),
+        of("a", Some(7), 610, 10),
+        of("a", Some(7), 610, 10),
+        of("a", None, 650, 10),
+        of("b", Some(0), 50, 5),
+        of("b", Some(7), 630, 10),
+        of("c", Some(4), 370, 10),
+        of("c", None, 450, 10),
+        of("c", None, 500, 10),
+        of("c", Some(7), 640, 10),
+        of("d", None, 500, 10),
+        of("d", Some(7), 640, 10),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    write_run(dir.path(), &batch, &manifest(&batch), 100);
+    let limits = ReadLimits::default();
+    let sources = Sources::open([dir.path()], &limits).unwrap();
+    let sql = format!(
+        "SELECT device, state, start_ns - {T0}, end_ns - {T0}, dur_ns, activities, first_step, last_step FROM device_timeline \
+         ORDER BY device, start_ns"
+    );
+    let told = query(&sql, &sources, &limits, 0).unwrap();
+    let word = |value: &SqlValue| match value {
+        SqlValue::Int(n) => n.to_string(),
+        SqlValue::Text(text) => text.clone(),
+        _ => "–".to_string(),
+    };
+    let rows: Vec<String> = told.rows.iter().map(|row| row.iter().map(word).collect::<Vec<_>>().join(" ")).collect();
+    let expected = [
+        "a busy 10 40 30 3 0 0",
+        "a idle 40 60 20 0 0 0",
+        "a busy 60 70 10 1 0 0",
+        "a unrecorded 70 210 140 0 0 2",
+        "a busy 210 230 20 1 2 2",
+        "a idle 230 300 70 0 2 –",
+        "a busy 300 310 10 1 – –",
+        "a idle 310 360 50 0 – 4",
+        "a busy 360 380 20 1 4 4",
+        "a unrecorded 380 610 230 0 4 7",
+        "a busy 610 620 10 2 7 7",
+        "a idle 620 650 30 0 7 –",
+        "a busy 650 660 10 1 – –",
+        "b busy 50 55 5 1 0 0",
+        "b unrecorded 55 630 575 0 0 7",
+        "b busy 630 640 10 1 7 7",
+        "c busy 370 380 10 1 4 4",
+        "c unrecorded 380 450 70 0 4 –",
+        "c busy 450 460 10 1 – –",
+        "c unrecorded 460 500 40 0 – –",
+        "c busy 500 510 10 1 – –",
+        "c unrecorded 510 640 130 0 – 7",
+        "c busy 640 650 10 1 7 7",
+        "d busy 500 510 10 1 – –",
+        "d unrecorded 510 640 130 0 – 7",
+        "d busy 640 650 10 1 7 7",
+    ];
+    assert_eq!(rows, expected);
+}
+
+/// A counter that is reset once: what it counted is what it counted before and after.
+#[test]
+fn the_accounts_of_a_device_are_held_against_its_counter_between_resets() {
+    let mut batch = candlescope_schema::Batch::default();
+    let sample = |at: i64, metric, value| SampleRecord::new(HostNs(T0 + at), "GPU-x", metric, value, "joules");
+    let counted = [900.0, 950.0, 960.0, 10.0, 30.0].into_iter().zip(0..);
+    batch.samples = counted.map(|(joules, at)| sample(at, metric::GPU_ENERGY, joules)).collect();
+    let of = [
+        (metric::ENERGY_OF_REQUESTS, 10.0),
+        (metric::ENERGY_OF_OTHER_STEPS, 0.0),
+        (metric::ENERGY_OF_IDLE, 10.0),
+        (metric::ENERGY_UNATTRIBUTED, 60.0),
+    ];
+    batch.samples.extend(of.map(|(metric, joules)| sample(4, metric, joules)));
+    // Another device that is only sampled.
+    batch.samples.push(SampleRecord::new(HostNs(T0), "GPU-y", metric::GPU_ENERGY, 7.0, "joules"));
+    let dir = tempfile::tempdir().unwrap();
+    write_run(dir.path(), &batch, &manifest(&batch), 100);
+    let limits = ReadLimits::default();
+    let sources = Sources::open([dir.path()], &limits).unwrap();
+    let told =
+        query("SELECT device, accounted_joules, counted_joules FROM device_accounts", &sources, &limits, 0).unwrap();
+    assert_eq!(told.rows, [[SqlValue::Text("GPU-x".into()), SqlValue::Float(80.0), SqlValue::Float(80.0)]]);
 }
 
 fn within(limits: &ReadLimits, sql: &str, sources: &Sources) -> String {

@@ -143,6 +143,13 @@ pub fn cell(batch: &Batch, kind: RecordKind, row: usize, name: &str, run_id: &st
                 "caller_sampled" => Cell::Int(r.caller_sampled.map(i64::from)),
                 "outcome" => Cell::Text(r.outcome.map(|o| o.to_string())),
                 "perturbed" => Cell::Int(r.perturbed.map(i64::from)),
+                "step_count" => maybe(r.step_count),
+                "step_share_ns" => maybe(r.step_share_ns),
+                "device_step_count" => maybe(r.device_step_count),
+                "device_share_ns" => maybe(r.device_share_ns),
+                "energy_mj" => Cell::Float(r.energy_mj),
+                "energy_low_mj" => Cell::Float(r.energy_low_mj),
+                "energy_high_mj" => Cell::Float(r.energy_high_mj),
                 _ => maybe(r.batch),
             }
         }

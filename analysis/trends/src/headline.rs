@@ -3,12 +3,14 @@
 use super::figure::FIGURES;
 use candlescope_reader::ReadLimits;
 use candlescope_schema::run::Finding;
-use candlescope_sql::{QueryError, Sources, SqlValue, query};
+use candlescope_sql::{LeftOut, QueryError, Sources, SqlValue, query};
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// What stands for what a run does not say.
 pub const UNKNOWN: &str = "unknown";
+/// Why a run is not followed.
+const NO_TIME: &str = "it has no run.json that can be read, which would say when it began";
 
 /// By what runs are told apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,10 +97,22 @@ pub struct Headline {
     pub values: Vec<Option<f64>>,
 }
 
-/// Headline figures of runs that began on the day `since` (UTC, as `2026-05-01`) or later, in order of time.
+/// Headline figures of many runs.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Headlines {
+    /// Of each run, in order of time.
+    pub runs: Vec<Headline>,
+    /// What is wrong with the files that were read.
+    pub noticed: Vec<Finding>,
+    /// Runs that have no place in time, and what of the sources could not be read.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Headline figures of runs that began on the day `since` (UTC, as `2026-05-01`) or later.
 ///
-/// Those of archives stand in their index. Those of other runs are computed. Also returns what is wrong with the files that
-/// were read.
+/// Those of archives stand in their index. Those of other runs are computed. A run that does not say when it began is left
+/// out.
 ///
 /// # Errors
 /// When the runs cannot be asked.
@@ -107,12 +121,13 @@ pub fn headlines(
     by: &[By],
     since: Option<&str>,
     limits: &ReadLimits,
-) -> Result<(Vec<Headline>, Vec<Finding>), QueryError> {
+) -> Result<Headlines, QueryError> {
+    let mut all = Headlines { left_out: sources.left_out().to_vec(), ..Headlines::default() };
     let keys: Vec<String> =
         by.iter().enumerate().map(|(at, by)| format!("CAST({} AS VARCHAR) AS key_{at}", by.sql())).collect();
     let (archives, others) = sources.apart();
-    let since = since.map(|day| format!(" WHERE started_day >= '{}'", day.replace('\'', "''"))).unwrap_or_default();
-    let (mut all, mut noticed) = (Vec::new(), Vec::new());
+    let since = since.map(|day| day.replace('\'', "''"));
+    let since = since.map(|day| format!(" WHERE started_day >= '{day}' OR started_day IS NULL")).unwrap_or_default();
     let figures: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
     let list = |parts: &[String]| parts.iter().map(|part| format!("{part}, ")).collect::<String>();
     for (asked, from, findings) in
@@ -126,7 +141,7 @@ pub fn headlines(
             figures.join(", ")
         );
         let answer = query(&sql, &asked, limits, 0)?;
-        noticed.extend_from_slice(answer.findings());
+        all.noticed.extend_from_slice(answer.findings());
         for row in answer.rows {
             let (facts, values) = row.split_at(4 + by.len());
             let text = |at: usize| match &facts[at] {
@@ -139,9 +154,14 @@ pub fn headlines(
                 let all: BTreeSet<&str> = text.split(',').filter(|code| !code.is_empty()).collect();
                 all.into_iter().map(str::to_string).collect()
             };
-            all.push(Headline {
-                run: text(0).unwrap_or_default(),
-                started_ns: if let SqlValue::Int(ns) = facts[1] { ns } else { 0 },
+            let run = text(0).unwrap_or_default();
+            let SqlValue::Int(started_ns) = facts[1] else {
+                all.left_out.push(LeftOut::new(run, NO_TIME));
+                continue;
+            };
+            all.runs.push(Headline {
+                run,
+                started_ns,
                 verdict: text(2).map(codes).unwrap_or_default(),
                 findings: text(3).map(codes),
                 keys: (4..facts.len()).map(|at| text(at).unwrap_or_else(|| UNKNOWN.to_string())).collect(),
@@ -149,8 +169,8 @@ pub fn headlines(
             });
         }
     }
-    all.sort_by(|a, b| (a.started_ns, &a.run).cmp(&(b.started_ns, &b.run)));
-    Ok((all, noticed))
+    all.runs.sort_by(|a, b| (a.started_ns, &a.run).cmp(&(b.started_ns, &b.run)));
+    Ok(all)
 }
 
 fn number(value: &SqlValue) -> Option<f64> {

@@ -3,6 +3,7 @@
 use super::series::{Change, DAY_NS, DayPoint, Group, LEAST, Summary, Trend};
 use candlescope_charts::{Chart, Line, Point};
 use candlescope_document::terminal::{Layout, draw};
+use candlescope_document::text::code;
 use candlescope_document::{Cell, Document, Fact, Row, Section, Table, cell, column, html, missing, words};
 use candlescope_schema::numbers::{day, percent};
 
@@ -33,6 +34,10 @@ pub fn page(summary: &Summary) -> String {
             section.parts.push(part.nav("").picture(chart(trend).svg()).with(days_of(trend)));
         }
     }
+    let told = summary.left_out.iter().map(|of| format!("{}: {}", code(&of.run), of.why));
+    document
+        .sections
+        .push(Section::new("left-out", "Left out", "Runs that are in no figure here.").list(told.collect()));
     html::page(&document)
 }
 
@@ -54,11 +59,15 @@ fn head(summary: &Summary) -> Document {
         "{} histories were looked at; without any change, one in a hundred is said to have one",
         summary.looked_at
     );
+    let mut facts = vec![Fact::new("", runs(summary.runs)), Fact::new("", chance)];
+    if !summary.left_out.is_empty() {
+        facts.push(Fact::new("", format!("{} left out", runs(summary.left_out.len()))));
+    }
     Document {
         kind: "summary".to_string(),
         title: format!("{} over time", runs(summary.runs)),
         conclusion,
-        facts: vec![Fact::new("", runs(summary.runs)), Fact::new("", chance)],
+        facts,
         ..Document::default()
     }
 }

@@ -4,6 +4,7 @@ use super::figure::{FIGURES, Figure};
 use super::headline::{By, Headline};
 use candlescope_compare::{LEAST_DAYS, level_changes};
 use candlescope_schema::numbers::day;
+use candlescope_sql::LeftOut;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -113,6 +114,8 @@ pub struct Summary {
     pub runs: usize,
     /// Histories long enough to look for changes in: of these, one in a hundred is said to have one without having any.
     pub looked_at: usize,
+    /// Runs that are in no group, and why; [`summarise`] leaves it to whoever read the runs.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// Orders runs by group and day, and looks for changes of level in each figure.
@@ -126,7 +129,7 @@ pub fn summarise(headlines: &[Headline], by: &[By]) -> Summary {
     groups.sort_by_key(|group| std::cmp::Reverse(group.runs));
     let trends = groups.iter().flat_map(|group| &group.trends);
     let looked_at = trends.filter(|trend| trend.days.len() >= LEAST).count();
-    Summary { groups, runs, looked_at }
+    Summary { groups, runs, looked_at, left_out: Vec::new() }
 }
 
 fn group(keys: &[String], by: &[By], runs: &[&Headline]) -> Group {

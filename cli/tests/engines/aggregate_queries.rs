@@ -85,5 +85,16 @@ pub fn aggregate_queries() -> Vec<(&'static str, String)> {
                ON merged.run = d.run AND merged.device = d.device AND merged.ns = d.busy_ns"
                 .to_string(),
         ),
+        // The stretches of a device follow one another from its first activity to the end of its last, and have all of them.
+        (
+            "device_time by device_timeline",
+            "SELECT d.run, d.device, line.busy_ns, line.all_ns, line.activities FROM device_time AS d
+             JOIN (SELECT run, device, CAST(sum(CASE WHEN state = 'busy' THEN dur_ns ELSE 0 END) AS BIGINT) AS busy_ns,
+                          CAST(sum(dur_ns) AS BIGINT) AS all_ns, CAST(sum(activities) AS BIGINT) AS activities
+                   FROM device_timeline GROUP BY run, device) AS line
+               ON line.run = d.run AND line.device = d.device AND line.busy_ns = d.busy_ns AND line.all_ns = d.span_ns
+                  AND line.activities = d.activities"
+                .to_string(),
+        ),
     ]
 }

@@ -11,6 +11,7 @@ use std::process::{Child, Stdio};
 const OF_A_GPU: &[(&str, &str)] = &[
     ("hw_", "samples of NVML"),
     ("candlescope_gpu_", "samples of NVML, and steps with GPU time"),
+    ("candlescope_energy_joules_total", "what a counter of energy of NVML counted, divided"),
     ("candlescope_kernel", "kernels are recorded by CUPTI"),
 ];
 

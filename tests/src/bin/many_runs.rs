@@ -121,7 +121,7 @@ fn one(dir: &Path, case: Case, options: &Options) -> Result<u64> {
         .parquet(dir)
         .run_id(&run_id)
         .session(|s| {
-            s.environment("candle", candlescope_models::CANDLE_VERSION)
+            s.environment("candle", candlescope_core::run::CANDLE_VERSION)
                 .option("model", "embedded")
                 .option("dtype", case.dtype.as_str())
                 .option("batch", case.batch)
