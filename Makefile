@@ -182,9 +182,12 @@ check-elsewhere:
 	cargo check -q $(if $(TARGET),--target $(TARGET)) -p candlescope-core -p candlescope --no-default-features
 	cargo check -q $(if $(TARGET),--target $(TARGET)) -p candlescope --no-default-features --features perfetto,chrome,prometheus
 
+# Those that promise names, and those whose names the facade shows; what these hide is not compared. A test holds the list.
+PROMISED = candlescope-markers candlescope-schema candlescope-core candlescope-collectors candlescope-exporters candlescope candlescope-models candlescope-analysis
+
 # Against the newest release on crates.io (cargo install cargo-semver-checks).
 check-semver:
-	cargo semver-checks $(foreach c,$(filter-out candlescope-cli,$(PUBLISHED)),-p $(c))
+	cargo semver-checks $(foreach c,$(PROMISED),-p $(c))
 
 # All figures of candlescope itself, beside its peers: prints the tables and writes target/bench/overhead.json. About ten minutes, mostly building.
 bench:

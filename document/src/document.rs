@@ -26,7 +26,7 @@ pub struct Document {
 /// Whether the figures of a document can be trusted.
 #[derive(Debug, Clone)]
 pub struct Verdict {
-    /// Whether they can; pages and terminals in colour mark the verdict by it.
+    /// Whether they can; pages, Markdown and terminals in colour mark the verdict by it.
     pub ok: bool,
     /// The same in a sentence.
     pub text: String,

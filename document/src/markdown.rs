@@ -6,7 +6,8 @@ use crate::table::{Cell, Row, Table};
 use crate::text::{UNKNOWN, count, cut, head, is_beside, pieces, printable, printable_lines};
 use std::fmt::Write as _;
 
-/// The whole document but for its verdict, pictures, frames and blocks of HTML, which Markdown does not show.
+/// The whole document but for pictures, frames and blocks of HTML, which Markdown does not show. Of its verdict it has the
+/// sentence; what that rests on has a section of its own.
 pub fn draw(document: &Document) -> String {
     let mut out = format!("# {}\n", prose(&document.title));
     document.before.iter().for_each(|text| paragraph(&mut out, &prose(text)));
@@ -20,7 +21,11 @@ pub fn draw(document: &Document) -> String {
         "" => prose(&fact.text),
         label => format!("{label}: {}", prose(&fact.text)),
     });
-    list(&mut out, facts);
+    let verdict = document.verdict.iter().map(|verdict| match verdict.ok {
+        true => format!("verdict: {}", prose(&verdict.text)),
+        false => format!("**verdict: {}**", prose(&verdict.text)),
+    });
+    list(&mut out, facts.chain(verdict));
     document.sections.iter().for_each(|section| draw_section(&mut out, section, 2));
     out
 }

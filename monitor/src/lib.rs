@@ -1,4 +1,5 @@
-//! GPU and process beside a run: what they do now, from another process.
+//! GPU and process beside a run: what they do now, from another process. A part of candlescope, which may change with
+//! every release.
 //!
 //! ```text
 //! sampler (NVML, /proc, endpoints) ─ Reading ─► Monitor (state, pure) ─► screen | lines | rows ─► summary

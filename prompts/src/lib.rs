@@ -1,4 +1,5 @@
-//! Prompts from files: JSONL, ShareGPT's JSON, plain text, images, and directories of them.
+//! Prompts from files: JSONL, ShareGPT's JSON, plain text, images, and directories of them. A part of candlescope,
+//! which may change with every release.
 //!
 //! `docs/configuration.md` describes the forms.
 

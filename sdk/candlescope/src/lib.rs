@@ -140,7 +140,10 @@ pub mod error {
 /// For a `VarBuilder` or a GGUF file of candle, `observe` and `observe_gguf` tell all but the configuration.
 pub mod modules {
     #[cfg(feature = "candle")]
-    pub use crate::observe::{ObservedGguf, candle_features, check_threads};
+    pub use crate::observe::ObservedGguf;
+    #[doc(hidden)]
+    #[cfg(feature = "candle")]
+    pub use crate::observe::{candle_features, check_threads};
     pub use candlescope_core::modules::{ConfigUnreadable, begin_loading, loaded, model};
 }
 
@@ -156,10 +159,18 @@ pub mod parquet {
     pub use candlescope_exporters::parquet::{ParquetConfig, ParquetExporter};
 }
 
-/// Metrics for Prometheus: what [`Builder::prometheus_with`] takes, and which programs of this machine serve them.
+/// Metrics for Prometheus: what [`Builder::prometheus_with`] takes.
 #[cfg(feature = "prometheus")]
 pub mod prometheus {
-    pub use candlescope_exporters::prometheus::{Announced, AtWork, PrometheusConfig, Working, announced, at_work};
+    pub use candlescope_exporters::prometheus::PrometheusConfig;
+    #[doc(hidden)]
+    pub use candlescope_exporters::prometheus::{Announced, AtWork, Working, announced, at_work};
+}
+
+/// Call stacks of the program's threads: what [`Builder::stacks_with`] takes.
+#[cfg(feature = "stacks")]
+pub mod stacks {
+    pub use candlescope_collectors::stacks::{SourceChoice, StackOptions};
 }
 
 /// Sets candlescope up from the environment variable `CANDLESCOPE`. If it is unset, this only reads the environment.

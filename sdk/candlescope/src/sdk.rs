@@ -9,13 +9,15 @@ pub use candlescope_core::vocabulary::ParseShapeError;
 pub use candlescope_core::{
     Batch, DropReason, ExportError, Exporter, GpuSource, GpuTime, HostNs, KernelKind, KernelRecord, Ledger,
     MemoryExporter, PathInfo, Phase, RecordKind, RequestRecord, SampleRecord, Served, Shape, SpanId, SpanRecord,
-    StepRecord, ThreadInfo, TraceId, UnrecordedStep, estimate, host_metric, metric, stretches,
+    StepRecord, ThreadInfo, TraceId, UnrecordedStep, host_metric, metric,
 };
+#[doc(hidden)]
+pub use candlescope_core::{estimate, stretches};
 
 // Collectors, taps, and sources of GPU time and kernels.
 pub use candlescope_core::gpu::{
     Activity, ActivityError, ActivitySink, Correlator, DeviceInfo, DeviceNs, GpuClock, GpuLane, GpuLanes, GpuReport,
-    MarkId, NoMark, OUTSIDE_WINDOW, RawKernel, Undelivered,
+    GraphNode, MarkId, NoMark, OUTSIDE_WINDOW, RawKernel, Undelivered,
 };
 pub use candlescope_core::{CollectError, Collector, Samples, Tap, TapInterval};
 
@@ -24,3 +26,6 @@ pub use candlescope_core::redacted_url::{RedactedUrl, scrub};
 pub use candlescope_core::{
     Session, SessionBuilder, SessionStats, Stats, StepAction, Traceparent, TraceparentError, diagnostics, note,
 };
+
+// Experiments, which a handle begins.
+pub use candlescope_core::{Perturb, PerturbProgress, PerturbRefused};
