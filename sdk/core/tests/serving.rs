@@ -192,7 +192,8 @@ fn energy_of(batch: &Batch) -> [f64; 4] {
         metric::ENERGY_OF_IDLE,
         metric::ENERGY_UNATTRIBUTED,
     ];
-    let latest = |of: &str| batch.samples.iter().filter(|sample| sample.metric == of).map(|sample| sample.value).last();
+    let latest =
+        |of: &str| batch.samples.iter().filter(|sample| sample.metric == of).map(|sample| sample.value).next_back();
     of.map(|of| latest(of).expect("sums"))
 }
 
