@@ -1,7 +1,7 @@
 //! Who is charged for what a step took: one rule for live accounts and for reports. Pure.
 //!
 //! Time of a step is divided among the requests that it works for by the work that each causes ([`WorkShares`]). What the
-//! sensors counted is first divided among the steps that were open then ([`divided`]), and so among requests.
+//! sensors counted is first divided among the steps that were open then (`divided`), and so among requests.
 
 mod divided;
 pub mod energy_curve;
