@@ -73,10 +73,15 @@ class Row:
         return f"{DID_NOT}: {which}" + (", but near" if self.near() else "")
 
 
+def account(folder):
+    """What `candlescope optimise` or `journey` wrote into a study: facts, phases, what is left."""
+    return json.loads((pathlib.Path(folder) / "study.json").read_text())["facts"]["account"]
+
+
 def of_studies(folders):
     """Rows of studies, each with the rest of the cells that its row of the table has."""
     for folder in folders:
-        whole = json.loads((pathlib.Path(folder) / "study.json").read_text())["facts"]["account"]
+        whole = account(folder)
         for phase in whole["phases"]:
             promised, obtained = phase["promised"], phase["obtained"]
             if not promised or not obtained:

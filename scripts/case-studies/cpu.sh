@@ -30,10 +30,26 @@ hand() { # NAME HEADING RUN TRY PROMISE
 
 SHORT="--prompt-tokens 32 --max-new-tokens 32 --repeats 3"
 PROFILE="candlescope profile --no-progress --out {out}"
-for name in ${CASES:-smollm2 batch handed dump scratch cache}; do
+
+# Prompts that begin alike, as with a system prompt, and end with a question each.
+python3 - "$out/prompts.jsonl" <<'P'
+import json, sys
+system = "You answer questions about a library of scientific instruments. Be brief, name the instrument, and say what it measures. " * 3
+with open(sys.argv[1], "w") as file:
+    for thing in ["light", "heat", "sound", "depth", "weight"]:
+        file.write(json.dumps({"prompt": f"{system}What measures {thing}?"}) + "\n")
+P
+
+for name in ${CASES:-embedded constant smollm2 batch prefix repeating handed dump scratch cache preempted}; do
   case $name in
     embedded) study embedded "The built-in model" embedded --repeats 24 ;;
     smollm2) study smollm2 "SmolLM2 in f32, one request at a time" "$model" --dequantize --dtype f32 $SHORT --quality kl=0.05 ;;
+    constant) hand constant "The built-in model with every thread, against one" "env -u RAYON_NUM_THREADS $PROFILE --model embedded --repeats 24" "env RAYON_NUM_THREADS=1 $PROFILE --model embedded --repeats 24" constant_cost ;;
+    prefix) study prefix "SmolLM2, prompts that begin alike" "$model" --dataset "$out/prompts.jsonl" --max-new-tokens 16 --repeats 1 --warmup 1 ;;
+    repeating)
+      study repeating "SmolLM2 in f32, a text that repeats itself" "$model" --dequantize --dtype f32 --max-new-tokens 64 --repeats 2 --ignore-eos \
+        --prompt "one two three four five six one two three four five six one two three"
+      ;;
     batch) study batch "SmolLM2, as many tokens as possible" "$model" --dequantize --dtype f32 $SHORT --goal throughput ;;
     handed | dump | scratch)
       declare -A finding=([handed]=blocked [dump]=hot_overhead [scratch]=page_faults)
