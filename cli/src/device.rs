@@ -4,8 +4,8 @@ use anyhow::{Result, bail};
 use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device};
 use candlescope::Builder;
-use candlescope_models::Engine;
 use candlescope_models::weights::Form;
+use candlescope_models::{Engine, KvCacheDType};
 
 /// The device called `cpu` or `cuda:N`.
 pub(crate) fn device(name: &str) -> Result<Device> {
@@ -80,6 +80,23 @@ pub(crate) fn quantised(name: &str) -> Result<GgmlDType> {
         Some(Form::Quantized(dtype)) => Ok(dtype),
         _ => bail!("`{name}` is no type to quantise to; there are {}", Form::QUANTIZED.map(Form::name).join(", ")),
     }
+}
+
+/// How keys and values are held: `auto` or `q8`.
+pub(crate) fn kv_cache_dtype(name: &str) -> Result<KvCacheDType> {
+    let wanted = name.to_ascii_lowercase();
+    match KvCacheDType::ALL.into_iter().find(|dtype| dtype.as_str() == wanted) {
+        Some(dtype) => Ok(dtype),
+        None => bail!(
+            "--kv-cache-dtype `{name}` is not known; keys and values are held as {}",
+            KvCacheDType::ALL.map(KvCacheDType::as_str).join(" or ")
+        ),
+    }
+}
+
+/// The same where it may be left out.
+pub(crate) fn kv_cache_dtype_or_auto(name: Option<&str>) -> Result<KvCacheDType> {
+    name.map_or(Ok(KvCacheDType::Auto), kv_cache_dtype)
 }
 
 /// What `--engine` says.

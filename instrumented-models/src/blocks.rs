@@ -3,12 +3,12 @@
 
 use crate::causal_lm::{See, context_after};
 use crate::config::ModelConfig;
-use crate::layers::{Attention, CausalMask, KvCache, LayerNorm, Mlp, Place, RmsNorm, SlotCache, record};
+use crate::layers::{Attention, CausalMask, KvCache, KvCacheDType, LayerNorm, Mlp, Place, RmsNorm, SlotCache, record};
 use candle_core::{DType, Device, Result, Tensor, bail};
 use candle_nn::Module;
 use candlescope_core::Annotation;
 use candlescope_work::input::{Input, Widths};
-use candlescope_work::operation::{Cost, Count, cast, kv_bytes_of_a_token, pointwise};
+use candlescope_work::operation::{Cost, Count, cast, pointwise};
 use std::ops::Range;
 use tracing::Span;
 
@@ -130,6 +130,16 @@ impl<N: Norm> Blocks<N> {
         self.0.iter().map(held).sum()
     }
 
+    /// Holds keys and values in this way from now on, and nothing of what was held before.
+    pub(crate) fn keep_as(&mut self, kept_as: KvCacheDType) {
+        self.0.iter_mut().for_each(|block| block.attention.keep_as(kept_as));
+    }
+
+    /// How keys and values are held.
+    pub(crate) fn kept_as(&self) -> KvCacheDType {
+        self.0.first().map_or(KvCacheDType::Auto, |block| block.attention.kept_as())
+    }
+
     /// Gives each layer memory for `slots` sequences of up to `context` tokens; all of them or none. `path` names that of
     /// a layer.
     pub(crate) fn hold(
@@ -143,8 +153,8 @@ impl<N: Norm> Blocks<N> {
         if context > max_context {
             bail!("{context} tokens exceed the context of {max_context} tokens")
         }
-        let shape = (slots, num_kv_heads, context, head_dim);
-        let made = (0..self.0.len()).map(|layer| SlotCache::new(&path(layer), shape, dtype, device));
+        let (shape, kept_as) = ((slots, num_kv_heads, context, head_dim), self.kept_as());
+        let made = (0..self.0.len()).map(|layer| SlotCache::kept_as(kept_as, &path(layer), shape, dtype, device));
         let made = made.collect::<Result<Vec<_>>>()?;
         self.0.iter_mut().zip(made).for_each(|(block, slots)| block.attention.hold(slots));
         Ok(())
@@ -200,11 +210,20 @@ pub(crate) fn mask_at(
     }
 }
 
-/// Bytes of one token's keys and values in all layers.
-pub(crate) fn kv_bytes_per_token(config: &ModelConfig, dtype: DType) -> u64 {
-    let [layers, heads, size, width] =
-        [config.num_layers, config.num_kv_heads, config.head_dim, dtype.size_in_bytes()].map(|n| n as f64);
-    kv_bytes_of_a_token(layers, heads, size, width) as u64
+/// Bytes of one token's keys and values in all layers, those of their scales included.
+pub(crate) fn kv_bytes_per_token(config: &ModelConfig, kept_as: KvCacheDType, dtype: DType) -> u64 {
+    let each = kept_as.bytes_of_a_position(config.num_kv_heads, config.head_dim, dtype.size_in_bytes());
+    2 * config.num_layers as u64 * each as u64
+}
+
+/// What a token takes while a step reads it: its keys and values, and of those in 8 bits what they become in one layer, which
+/// is there at most three times (keys that were widened, and values in the one operation and the next).
+pub(crate) fn kv_bytes_in_a_step(config: &ModelConfig, kept_as: KvCacheDType, dtype: DType) -> u64 {
+    let widened = match kept_as {
+        KvCacheDType::Auto => 0,
+        KvCacheDType::Q8 => 3 * config.num_kv_heads * config.head_dim * dtype.size_in_bytes(),
+    };
+    kv_bytes_per_token(config, kept_as, dtype) + widened as u64
 }
 
 /// The last of `count` positions, (batch, features): only its logits are needed, so the norm too runs on it alone.

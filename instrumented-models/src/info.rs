@@ -28,6 +28,9 @@ pub struct ModelInfo {
     /// Element type that the projections multiply in, `int8` of quantised ones; see [`compute_dtype`]. FLOPs may only
     /// be compared with peaks of this type. `None` if it is not known.
     pub compute_dtype: Option<&'static str>,
+    /// `q8` if keys and values are held in 8 bits; `None` if in the activations' type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_cache_dtype: Option<&'static str>,
     /// Features of the residual stream.
     pub hidden_size: usize,
     /// Width of the feed-forward network.

@@ -62,9 +62,8 @@ pub mod weights;
 
 #[doc(hidden)]
 pub use candle_error::candle_message;
-pub use causal_lm::CausalLm;
 #[doc(hidden)]
-pub use causal_lm::Inspect;
+pub use causal_lm::{CausalLm, Inspect};
 pub use config::{ConfigError, ModelConfig};
 #[doc(hidden)]
 pub use encoder_decoder::{EncoderDecoder, Source};
@@ -73,15 +72,19 @@ pub use generate::{Encoding, encode, generate_from, generate_seen, see};
 pub use generate::{
     FinishReason, GenerateError, GenerateOptions, GenerationOutput, Sequence, TokenEvent, generate, generate_for,
 };
+#[doc(hidden)]
 pub use gpt2::Gpt2;
 pub use hub::HubError;
 #[doc(hidden)]
 pub use image::{Image, ImageError, Picture};
 pub use info::ModelInfo;
+pub use layers::kv_store::KvCacheDType;
 pub use llama::Llama;
 #[doc(hidden)]
 pub use load::{AnyModel, HeldModel, LoadedEncoder, LoadedEncoderDecoder, LoadedVision, SourceTooLong, TextModel};
 pub use load::{Engine, LoadError, LoadOptions, LoadedModel, PromptError, PromptTooLong};
-pub use sampling::{Sampler, SamplingOptions};
+#[doc(hidden)]
+pub use sampling::Sampler;
+pub use sampling::SamplingOptions;
 pub use source::{ModelSource, SourceError};
 pub use tokenizer::{Tokenizer, TokenizerError};

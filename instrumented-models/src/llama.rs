@@ -1,11 +1,11 @@
 //! A Llama-family decoder made of the wrapped layers.
 
-use crate::blocks::{Block, Blocks, ending, kv_bytes_per_token, last_position, mask_at};
+use crate::blocks::{Block, Blocks, ending, kv_bytes_in_a_step, kv_bytes_per_token, last_position, mask_at};
 use crate::causal_lm::{CausalLm, Inspect, See, context_after};
 use crate::config::{ConfigError, FeedForward, ModelConfig};
 use crate::layers::{
-    Activation, Attention, AttentionProjections, CausalMask, Embedding, KvCache, Mlp, Place, Projection, RmsNorm,
-    Rotary, RotaryTables, SlotPlaces, SlotStep, product_dtype_on, record,
+    Activation, Attention, AttentionProjections, CausalMask, Embedding, KvCache, KvCacheDType, Mlp, Place, Projection,
+    RmsNorm, Rotary, RotaryTables, SlotPlaces, SlotStep, product_dtype_on, record,
 };
 use crate::slot_model::{Capturable, SlotModel};
 use crate::weights::{WeightError, WeightSource, embedding, norm, projection};
@@ -96,6 +96,14 @@ impl Llama {
     /// The dimensions that it was loaded with; slots may hold less context than they say.
     pub fn config(&self) -> &ModelConfig {
         &self.config
+    }
+
+    /// The same, which holds keys and values in this way.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn kv_cache_dtype(mut self, dtype: KvCacheDType) -> Self {
+        self.blocks.keep_as(dtype);
+        self
     }
 
     /// Analytic cost of one forward pass: the sum of what the layers annotate.
@@ -203,7 +211,8 @@ impl SlotModel for Llama {
 
     fn slot_step(&self, places: SlotPlaces) -> Result<SlotStep> {
         let rotation = self.tables.at(&places.positions, places.attending.context)?;
-        SlotStep::new(places, Some(rotation), (self.config.num_kv_heads, self.config.head_dim))
+        let heads = (self.config.num_kv_heads, self.config.head_dim);
+        SlotStep::new(places, Some(rotation), heads, self.blocks.kept_as())
     }
 
     fn erase(&mut self, slots: Range<usize>, from: usize, to: usize) -> Result<()> {
@@ -211,7 +220,11 @@ impl SlotModel for Llama {
     }
 
     fn kv_bytes_per_token(&self) -> u64 {
-        kv_bytes_per_token(&self.config, self.dtype)
+        kv_bytes_per_token(&self.config, self.blocks.kept_as(), self.dtype)
+    }
+
+    fn kv_bytes_in_a_step(&self) -> u64 {
+        kv_bytes_in_a_step(&self.config, self.blocks.kept_as(), self.dtype)
     }
 
     fn step_cost(&self, rows: u64, context: u64) -> Cost {

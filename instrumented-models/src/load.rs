@@ -10,7 +10,7 @@ use crate::config::{ConfigError, EMBEDDED, INSTRUMENTED_ARCHITECTURES, ModelConf
 use crate::gpt2::Gpt2;
 use crate::hub::HubError;
 use crate::info::{ModelInfo, compute_dtype, quantized_compute_dtype};
-use crate::layers::ggml_dtype_word;
+use crate::layers::{KvCacheDType, ggml_dtype_word};
 use crate::llama::Llama;
 use crate::slot_model::SlotModel;
 use crate::slots::{SlotDecoder, SlotOptions};
@@ -83,6 +83,8 @@ pub struct LoadOptions {
     pub engine: Engine,
     /// Hold sequences in slots and decode by steps of fixed shape, which a GPU can take as a CUDA graph; our layers only.
     pub slots: Option<SlotOptions>,
+    /// How keys and values are held, in slots and elsewhere; in 8 bits by our layers only.
+    pub kv_cache_dtype: KvCacheDType,
 }
 
 impl Default for LoadOptions {
@@ -95,6 +97,7 @@ impl Default for LoadOptions {
             seed: 42,
             engine: Engine::default(),
             slots: None,
+            kv_cache_dtype: KvCacheDType::Auto,
         }
     }
 }
@@ -305,11 +308,11 @@ impl LoadedModel {
         let Self { tokenizer, chat, config, info, no_tokenizer, .. } = loaded;
         let loader = Loader { source: source.to_string(), options, dtype: DType::F32, held: None };
         let made = || {
-            let device = &options.device;
+            let (device, kept_as) = (&options.device, options.kv_cache_dtype);
             let mut formed = weights.formed(Form::Quantized(form), device)?;
             let model = match config.is_gpt2() {
-                true => loader.ours(Gpt2::load(&config, &mut formed, DType::F32, device)?)?,
-                false => loader.ours(Llama::load(&config, &mut formed, DType::F32, device)?)?,
+                true => loader.ours(Gpt2::load(&config, &mut formed, DType::F32, device)?.kv_cache_dtype(kept_as))?,
+                false => loader.ours(Llama::load(&config, &mut formed, DType::F32, device)?.kv_cache_dtype(kept_as))?,
             };
             let text = TextSide { tokenizer, chat, missing: no_tokenizer };
             Ok(loader.finish(model, config, text, Some((Some(form), formed.bytes()))))
@@ -538,7 +541,9 @@ impl Loader<'_> {
             }
             // candle's own model reads fewer architectures from these files than ours.
             Engine::Instrumented | Engine::Auto => {
-                self.ours(Llama::load(&config, &mut GgufWeights::quantized(&mut file, device), DType::F32, device)?)?
+                let mut weights = GgufWeights::quantized(&mut file, device);
+                let model = Llama::load(&config, &mut weights, DType::F32, device)?;
+                self.ours(model.kv_cache_dtype(self.options.kv_cache_dtype))?
             }
         };
         Ok(self.finish(model, config, text, Some(quantized)))
@@ -559,12 +564,14 @@ impl Loader<'_> {
             Some(held) => holding.insert(Holding::new(weights, held)),
             None => weights,
         };
-        let architecture = config.architecture.as_str();
+        let (architecture, kept_as) = (config.architecture.as_str(), self.options.kv_cache_dtype);
         Ok(match (self.options.engine.of(architecture), architecture) {
             (Engine::Candle, "llama") => TextModel::growing(CandleLlama::load(config, weights, self.dtype, device)?),
             (Engine::Candle, _) => TextModel::growing(CandleDecoder::load(config, weights, self.dtype, device)?),
-            _ if config.is_gpt2() => self.ours(Gpt2::load(config, weights, self.dtype, device)?)?,
-            _ => self.ours(Llama::load(config, weights, self.dtype, device)?)?,
+            _ if config.is_gpt2() => {
+                self.ours(Gpt2::load(config, weights, self.dtype, device)?.kv_cache_dtype(kept_as))?
+            }
+            _ => self.ours(Llama::load(config, weights, self.dtype, device)?.kv_cache_dtype(kept_as))?,
         })
     }
 
@@ -630,6 +637,10 @@ impl Loader<'_> {
             quantization,
             dtype: dtype.as_str().to_string(),
             compute_dtype,
+            kv_cache_dtype: match self.options.kv_cache_dtype {
+                KvCacheDType::Auto => None,
+                kept_as => Some(kept_as.as_str()),
+            },
             hidden_size: config.hidden_size,
             intermediate_size: config.intermediate(),
             layers: config.num_layers,
@@ -647,11 +658,13 @@ impl Loader<'_> {
     }
 }
 
-/// Fails if sequences in slots or quantised weights are wanted, for a model of candle-transformers or one with an encoder.
+/// Fails if sequences in slots, quantised weights or a cache in 8 bits are wanted, for a model of candle-transformers or
+/// one with an encoder.
 fn check_plain(options: &LoadOptions) -> Result<(), LoadError> {
     let asked = match options {
         LoadOptions { slots: Some(_), .. } => "slots and CUDA graphs are",
         LoadOptions { quantize: Some(_), .. } => "quantising while the model loads is",
+        LoadOptions { kv_cache_dtype: KvCacheDType::Q8, .. } => "keys and values in 8 bits (`--kv-cache-dtype q8`) are",
         _ => return Ok(()),
     };
     Err(LoadError::Engine(format!(

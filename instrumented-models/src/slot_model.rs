@@ -14,34 +14,47 @@ pub trait SlotModel: CausalLm + Send {
     ///
     /// # Errors
     /// If the device has not enough memory, or the model has no such context.
+    #[doc(hidden)]
     fn hold(&mut self, slots: usize, context: usize) -> Result<()>;
 
     /// Logits of the last position, (batch, vocabulary) in f32, for `tokens` (batch, new tokens) at their place.
     ///
     /// # Errors
     /// If the place lies outside of what is [held](Self::hold), or an operation fails.
+    #[doc(hidden)]
     fn forward_at(&mut self, tokens: &Tensor, place: Place<'_>) -> Result<Tensor>;
 
     /// What the layers share in a step of slots.
     ///
     /// # Errors
     /// If an operation fails.
+    #[doc(hidden)]
     fn slot_step(&self, places: SlotPlaces) -> Result<SlotStep>;
 
     /// Makes zeros of the keys and values of slots from position `from` up to `to`.
     ///
     /// # Errors
     /// If there is no such slot or position.
+    #[doc(hidden)]
     fn erase(&mut self, slots: Range<usize>, from: usize, to: usize) -> Result<()>;
 
     /// Bytes of keys and values of one token.
+    #[doc(hidden)]
     fn kv_bytes_per_token(&self) -> u64;
+
+    /// The same with what reading them takes of memory in a step: more than they do where they are held in fewer bits.
+    #[doc(hidden)]
+    fn kv_bytes_in_a_step(&self) -> u64 {
+        self.kv_bytes_per_token()
+    }
 
     /// Analytic cost of a step of `rows` slots that attends to `context` positions: what its layers annotate where they are
     /// entered. Of a replay nothing else tells it.
+    #[doc(hidden)]
     fn step_cost(&self, rows: u64, context: u64) -> Cost;
 
     /// Whether its steps may be captured as a graph, which reads and writes the same addresses ever after.
+    #[doc(hidden)]
     fn capturable(&self) -> Capturable {
         Capturable::NO
     }

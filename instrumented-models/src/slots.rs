@@ -22,7 +22,9 @@ mod slot_options;
 #[cfg(feature = "cuda")]
 mod sys;
 
-pub use crate::slot_model::{Capturable, EagerCause, SlotModel};
+#[doc(hidden)]
+pub use crate::slot_model::Capturable;
+pub use crate::slot_model::{EagerCause, SlotModel};
 pub use batcher::{Batcher, BatcherOptions, Job, Receive};
 #[doc(hidden)]
 pub use continuous::{ContinuousRequest, generate_continuously};

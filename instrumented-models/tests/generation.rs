@@ -4,7 +4,7 @@ mod common;
 
 use candle_core::{Device, Result, Tensor};
 use candlescope_models::config::NAMED;
-use candlescope_models::generate::{Context, generate_with, lookup_steps};
+use candlescope_models::generate::{Context, generate_with, lookup_checks, lookup_steps};
 use candlescope_models::load::{Engine, LoadOptions, LoadedModel};
 use candlescope_models::{CausalLm, FinishReason, GenerateOptions, ModelSource, SamplingOptions, generate};
 
@@ -229,6 +229,8 @@ struct Scripted {
     script: Vec<u32>,
     held: usize,
     passes: usize,
+    /// Passes that gave the logits after each of their tokens.
+    checked: usize,
     checks: bool,
 }
 
@@ -251,6 +253,7 @@ impl CausalLm for Scripted {
     }
 
     fn forward_each(&mut self, tokens: &Tensor, position: usize) -> Option<Result<Tensor>> {
+        self.checked += 1;
         self.checks.then(|| self.rows(tokens, position))
     }
 
@@ -280,7 +283,7 @@ fn a_text_that_repeats_itself_takes_as_few_steps_as_lookups_say() {
     // Three times the same, with one token that is another: what is guessed behind it is wrong once.
     let script: Vec<u32> = [1, 2, 3, 4, 5, 6, 7].into_iter().chain([1, 2, 3, 9, 5, 6, 7]).cycle().take(60).collect();
     let (prompt, output) = (script[..7].to_vec(), &script[7..40]);
-    let model = |checks| Scripted { script: script.clone(), held: 0, passes: 0, checks };
+    let model = |checks| Scripted { script: script.clone(), held: 0, passes: 0, checked: 0, checks };
     let context = Context { name: "scripted", stop: Vec::new(), tokenizer: None };
     for lookahead in [0, 1, 3, 8] {
         let mut model = model(true);
@@ -288,6 +291,7 @@ fn a_text_that_repeats_itself_takes_as_few_steps_as_lookups_say() {
         let made = generate_with(&mut model, &context, std::slice::from_ref(&prompt), &how, &mut |_| {}).unwrap();
         assert_eq!(made.sequences[0].tokens, output, "{lookahead} ahead");
         assert_eq!(model.passes, 1 + lookup_steps(&prompt, output, lookahead), "{lookahead} ahead");
+        assert_eq!(model.checked, lookup_checks(&prompt, output, lookahead), "{lookahead} ahead");
     }
     assert!(lookup_steps(&prompt, output, 3) < 16, "{}", lookup_steps(&prompt, output, 3));
     let refused = |checks, prompts: &[Vec<u32>], how: &GenerateOptions| {

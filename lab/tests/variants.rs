@@ -72,6 +72,23 @@ fn quality_is_held_against_the_base() {
 }
 
 #[test]
+fn a_cache_in_8_bits_has_a_quality_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options(&[Variant::KvQ8, Variant::Q4_0]);
+    options.text = Some(text(dir.path()));
+    let closing = closed(&host(&options, dir.path()));
+    let of = |variant: Variant| closing.variants.iter().find(|own| own.variant == variant).unwrap();
+    let (small, base, four) = (of(Variant::KvQ8), of(Variant::KvCache), of(Variant::Q4_0));
+    let (quality, of_four) = (small.quality.as_ref().unwrap(), four.quality.as_ref().unwrap());
+    let kl = quality.kl.mean.value;
+    assert!(kl > 0.0 && kl < of_four.kl.mean.value, "less than 4 bits of all weights: {quality:?} {of_four:?}");
+    assert_eq!((quality.positions, small.layers.len()), (2 * 31, 4));
+    // A byte each, and four for the scale of each position and head of 32.
+    assert_eq!((base.kv_bytes, small.kv_bytes), (Some(2 * 4 * 2 * 32 * 256 * 4), Some(2 * 4 * 2 * (32 + 4) * 256)));
+    assert_eq!(small.weight_bytes, base.weight_bytes);
+}
+
+#[test]
 fn without_a_text_there_are_errors_of_layers_only() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = options(&[Variant::Q8_0]);

@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "a test")]
 
 use candlescope_work::input::{Input, Widths};
-use candlescope_work::operation::{Cost, Heads, gemm, linear, lookup, norm, swiglu};
+use candlescope_work::operation::{Cost, Heads, gemm, kv_width_in_8_bits, linear, lookup, norm, swiglu};
 use candlescope_work::shape::{FeedForward, ModelShape};
 use candlescope_work::step::{Operands, Operation, forward, total, total_of};
 
@@ -223,6 +223,29 @@ fn softmax_context_and_rotary_move_what_candle_moves() {
     is(lookup(6, 16, 9, 4).io_bytes(), 6 * (9 + 4 + 16 * 4));
     is(swiglu(10, 2).io_bytes(), 5 * 10 * 2);
     is(norm(10, 8, 2).io_bytes(), 8 + 2 * 10 * 2);
+}
+
+#[test]
+fn keys_and_values_in_8_bits_move_what_candle_moves() {
+    // 2 sequences of 3 new tokens after 5, 2 heads for keys, 8 features, keys and values together.
+    let dims = Heads::new(4, 2, 8);
+    let work = Input::new(2, 3, 5);
+    let (new, all) = (2 * (2 * 3 * 2 * 8), 2 * (2 * 8 * 2 * 8));
+    let written = dims.kv_write_in_8_bits(work, 2);
+    is(written.kv_bytes, new + 4 * (new / 8));
+    // To f32; magnitudes, their largest, the quotient, moved; to bytes, which are read to be stored. Of scales: the largest,
+    // times 1/127, divided by, stored. Values were copied to another layout.
+    let of_scales = 4 + (4 + 4) + 4 + 4;
+    is(
+        written.activation_bytes,
+        new * ((2 + 4) + 8 + 4 + 8 + 8 + (4 + 1) + 1) + (new / 8) * of_scales + (new / 2) * 2 * 2,
+    );
+    let read = dims.kv_read_in_8_bits(work, 2);
+    is(read.kv_bytes, all + 4 * (all / 8));
+    // The cast writes, the difference and the product read and write; scales are cast, and read.
+    is(read.activation_bytes, all * (2 + 4 + 4) + (all / 8) * (2 + 2));
+    is(dims.kv_read_in_8_bits(work, 4).activation_bytes, all * (4 + 8 + 8));
+    assert_eq!(kv_width_in_8_bits(64.0), 68.0 / 64.0);
 }
 
 #[test]

@@ -18,10 +18,11 @@ const OF_MODEL: [&str; 9] = [
     model_key::VOCAB_SIZE.name(),
     model_key::PARAMETERS.name(),
 ];
-const OF_WEIGHTS: [&str; 4] = [
+const OF_WEIGHTS: [&str; 5] = [
     model_key::DTYPE.name(),
     model_key::QUANTIZATION.name(),
     model_key::COMPUTE_DTYPE.name(),
+    model_key::KV_CACHE_DTYPE.name(),
     model_key::WEIGHT_BYTES.name(),
 ];
 const OF_MACHINE: [&str; 4] =
@@ -57,11 +58,12 @@ const OF_VERSIONS: [&str; 5] = [
 const OF_RECORDING: [&str; 8] =
     ["gpu-timing", "gpu-budget", "cupti", "cupti-graphs", "nvtx", "overhead-probe", "schedule", "stacks"];
 /// Options that say where results go, or how long to measure; and those that are compared in other places.
-const LEFT_OUT: [&str; 14] = [
+const LEFT_OUT: [&str; 15] = [
     "config",
     "device",
     "disk-budget-mb",
     "dtype",
+    "kv-cache-dtype",
     "model",
     "no-progress",
     "otlp",
@@ -89,7 +91,7 @@ pub type Facts = BTreeMap<String, Value>;
 pub struct Fingerprint {
     /// Architecture, layers, sizes, heads, vocabulary and parameters: which model it is.
     pub model: Facts,
-    /// In which form its weights are.
+    /// In which form its weights are, and its keys and values.
     pub dtype: Facts,
     /// What kind of device it runs on: `cpu` or `gpu`; which GPU is part of the machine.
     pub device: Facts,

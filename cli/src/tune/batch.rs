@@ -44,6 +44,7 @@ pub(super) fn run(args: &BatchArgs) -> Result<u8> {
         quantize: None,
         seed: args.seed,
         engine: crate::device::engine(&args.subject.engine)?,
+        kv_cache_dtype: crate::device::kv_cache_dtype_or_auto(args.subject.kv_cache_dtype.as_deref())?,
     };
     let peaks = peaks(args)?;
     crate::threads::start_pool()?;

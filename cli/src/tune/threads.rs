@@ -129,6 +129,7 @@ fn measure(args: &ThreadsArgs, threads: usize, dir: &Path, warnings: &mut Vec<St
     command.args(["--model", &subject.model, "--engine", &subject.engine, "--threads", &threads.to_string()]);
     command.args(subject.dtype.as_ref().map(|dtype| format!("--dtype={dtype}")));
     command.args(subject.dequantize.then_some("--dequantize"));
+    command.args(subject.kv_cache_dtype.as_ref().map(|dtype| format!("--kv-cache-dtype={dtype}")));
     command.args(["--seed", &args.seed.to_string()]).arg("--out").arg(dir);
     command.args(["--runs", &args.runs.unwrap_or(if args.quick { 2 } else { 5 }).to_string()]);
     command.args(args.quick.then_some("--quick"));

@@ -25,7 +25,7 @@ use candle_core::Device;
 use candlescope::Scope;
 use candlescope::parquet::ParquetConfig;
 use candlescope_models::slots::{BatcherOptions, KvCollector, SlotOptions};
-use candlescope_models::{LoadOptions, ModelSource};
+use candlescope_models::{KvCacheDType, LoadOptions, ModelSource};
 use clap::Parser;
 use engine::{Engine, Size};
 use serve::Limits;
@@ -66,6 +66,10 @@ struct Args {
     /// none
     #[arg(long, requires = "max_num_seqs", value_parser = share, value_name = "SHARE")]
     gpu_memory_utilization: Option<f64>,
+    /// How keys and values are held: auto, in the type of activations, or q8, in 8 bits with a scale for each position and
+    /// head: about half the memory of 16 bits, so that more slots fit, and more work to read them
+    #[arg(long, default_value = "auto", value_parser = kv_cache_dtype, value_name = "DTYPE")]
+    kv_cache_dtype: KvCacheDType,
     /// Most tokens of a prompt that pass between two steps of the requests that generate (chunked prefill): fewer hold them up
     /// for less time, and make the prompt take longer
     #[arg(long, requires = "max_num_seqs", default_value_t = BatcherOptions::default().prompt_piece as u32,
@@ -164,6 +168,12 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "give a share above 0 and up to 1, such as 0.9".to_string())
 }
 
+/// How keys and values are held.
+fn kv_cache_dtype(text: &str) -> Result<KvCacheDType, String> {
+    let known = KvCacheDType::ALL.into_iter().find(|dtype| dtype.as_str() == text);
+    known.ok_or_else(|| format!("there are {}", KvCacheDType::ALL.map(KvCacheDType::as_str).join(" and ")))
+}
+
 /// Everything that makes the server observable. Called before the models load, because their spans are made then.
 fn observe(args: &Args, device: &Device) -> Result<Scope> {
     if args.unobserved {
@@ -227,7 +237,13 @@ fn main() -> Result<()> {
         capture::at_signal(captures.clone(), args.signal_steps)?;
     }
 
-    let options = LoadOptions { device, slots: slots(&args), dequantize: args.dequantize, ..LoadOptions::default() };
+    let options = LoadOptions {
+        device,
+        slots: slots(&args),
+        dequantize: args.dequantize,
+        kv_cache_dtype: args.kv_cache_dtype,
+        ..LoadOptions::default()
+    };
     let engine = Engine::start(&source, &options, size(&args))?;
     if let Some(handle) = scope.handle() {
         for (key, value) in &engine.model.facts {

@@ -486,6 +486,28 @@ fn slots_are_as_many_as_the_memory_that_may_be_used_holds() {
     assert_eq!(manifest.overhead.budget.map(|budget| budget.target), Some(1.0));
 }
 
+/// Keys and values in 8 bits: the same answers can be had, in memory of a byte for each value and four for each head.
+#[test]
+fn slots_in_8_bits_take_as_much_less_memory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let allocated = |dtype: &str| {
+        let run = dir.path().join(dtype);
+        let slots = ["--max-num-seqs", "3", "--max-model-len", "200", "--kv-cache-dtype", dtype];
+        let recorded = ["--record", "cost=100%", "--parquet", run.to_str().expect("UTF-8")];
+        let server = Server::start(&[&slots[..], &recorded].concat());
+        let (status, answer) = server.complete(json!({ "prompt": "Hello", "max_tokens": 20, "ignore_eos": true }));
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(answer["usage"]["completion_tokens"], 20, "{answer}");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        server.stop();
+        let batch = join(Run::open(&run).expect("a run").batches());
+        let all = batch.samples.iter().filter(|sample| sample.metric == "candlescope_kv_cache_allocated_bytes");
+        all.map(|sample| sample.value).fold(0.0, f64::max)
+    };
+    // Of f32, in heads of 32: a byte each and a scale of four.
+    assert_eq!(allocated("q8") * 32.0 * 4.0, allocated("auto") * (32.0 + 4.0));
+}
+
 #[test]
 fn a_prompt_s_beginning_that_a_slot_holds_is_not_computed_again() {
     let cached = |options: &[&str]| {

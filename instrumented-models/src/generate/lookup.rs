@@ -31,14 +31,25 @@ pub(super) fn proposed(text: &[u32], most: usize) -> &[u32] {
 /// Decoding steps that a text takes where up to `lookahead` tokens are looked up for each: `output`, which was decoded greedily
 /// behind `prompt`, has one token from the prompt's own step, and one a step without looking ahead.
 pub fn lookup_steps(prompt: &[u32], output: &[u32], lookahead: usize) -> usize {
+    looked_up(prompt, output, lookahead).0
+}
+
+/// Those of [`lookup_steps`] that check tokens: where none are found, a step passes one token as any other does.
+pub fn lookup_checks(prompt: &[u32], output: &[u32], lookahead: usize) -> usize {
+    looked_up(prompt, output, lookahead).1
+}
+
+/// Steps, and those of them that check tokens.
+fn looked_up(prompt: &[u32], output: &[u32], lookahead: usize) -> (usize, usize) {
     let text = [prompt, output].concat();
-    let (mut at, mut steps) = (prompt.len() + 1, 0);
+    let (mut at, mut steps, mut checks) = (prompt.len() + 1, 0, 0);
     while at < text.len() {
         let ahead = proposed(&text[..at], lookahead.min(text.len() - at - 1));
         at += ahead.iter().zip(&text[at..]).take_while(|(a, b)| a == b).count() + 1;
         steps += 1;
+        checks += usize::from(!ahead.is_empty());
     }
-    steps
+    (steps, checks)
 }
 
 /// Why tokens are looked up for no model that does not [check](CausalLm::checks_tokens) them.
@@ -98,6 +109,8 @@ mod tests {
         let (prompt, output) = ([1, 2, 3, 9, 8, 7], [1, 2, 3, 9, 8, 7, 4]);
         assert_eq!(lookup_steps(&prompt, &output, 0), 6, "one a token");
         assert_eq!(lookup_steps(&prompt, &output, 3), 3);
+        // Behind the prompt's last token and 1 there is nothing to look up, nor for the last token.
+        assert_eq!((lookup_checks(&prompt, &output, 3), lookup_checks(&prompt, &output, 0)), (1, 0));
         assert_eq!(lookup_steps(&prompt, &output[..1], 3), 0);
         assert_eq!(lookup_steps(&prompt, &[], 3), 0);
     }

@@ -1,5 +1,6 @@
 //! Causal self-attention, grouped-query where there are fewer key/value heads.
 
+use super::kv_store::KvCacheDType;
 use super::{KvCache, Place, Projection, Rotary, SlotCache, dtype_word, join, layer_span, product_dtype, record};
 use crate::config::AttentionDims;
 use candle_core::{DType, Result, Tensor, bail};
@@ -21,6 +22,8 @@ pub struct Attention {
     cache: Option<KvCache>,
     /// Memory for several sequences, in place of `cache` for those that are in a slot.
     slots: OwnSlots,
+    /// How both hold keys and values.
+    kept_as: KvCacheDType,
     dims: AttentionDims,
     spans: Spans,
 }
@@ -92,6 +95,7 @@ impl Attention {
             o_proj,
             cache,
             slots: OwnSlots(None),
+            kept_as: KvCacheDType::Auto,
             dims,
             spans: Spans::new(path),
         }
@@ -107,7 +111,20 @@ impl Attention {
         cache: Option<KvCache>,
     ) -> Self {
         let inputs = Inputs::Merged { qkv, split: layer_span!("split", &join(path, "split")) };
-        Self { inputs, o_proj: output, cache, slots: OwnSlots(None), dims, spans: Spans::new(path) }
+        let (slots, kept_as) = (OwnSlots(None), KvCacheDType::Auto);
+        Self { inputs, o_proj: output, cache, slots, kept_as, dims, spans: Spans::new(path) }
+    }
+
+    /// Holds keys and values in this way, and nothing of what was held before; without a cache it holds none.
+    pub(crate) fn keep_as(&mut self, kept_as: KvCacheDType) {
+        let Some(cache) = &mut self.cache else { return };
+        cache.keep_as(kept_as);
+        (self.slots, self.kept_as) = (OwnSlots(None), kept_as);
+    }
+
+    /// How keys and values are held.
+    pub(crate) fn kept_as(&self) -> KvCacheDType {
+        self.kept_as
     }
 
     /// The cache, if there is one.
@@ -145,7 +162,11 @@ impl Attention {
     pub fn cost(&self, work: Input, widths: Widths) -> Cost {
         let (rows, width) = (work.rows(), widths.activations);
         let heads = self.dims.counted();
-        let keep = if self.cache.is_some() { heads.kv_write(work, widths) } else { heads.turned_values(work, width) };
+        let keep = match (&self.cache, self.kept_as) {
+            (None, _) => heads.turned_values(work, width),
+            (Some(_), KvCacheDType::Auto) => heads.kv_write(work, widths),
+            (Some(_), KvCacheDType::Q8) => heads.kv_write_in_8_bits(work, width) + heads.kv_read_in_8_bits(work, width),
+        };
         let inputs = match &self.inputs {
             Inputs::Apart { q, k, v, .. } => q.cost(rows) + k.cost(rows) + v.cost(rows) + heads.rotary(work, width),
             Inputs::Merged { qkv, .. } => qkv.cost(rows) + heads.split(work, width),
@@ -153,9 +174,17 @@ impl Attention {
         inputs
             + self.o_proj.cost(rows)
             + keep
-            + heads.scores(work, widths)
+            + self.read(heads.scores(work, widths))
             + heads.softmax(work, widths)
-            + heads.context(work, widths)
+            + self.read(heads.context(work, widths))
+    }
+
+    /// The cost of a product with keys or values: those that were widened from 8 bits are activations.
+    fn read(&self, cost: Cost) -> Cost {
+        match self.kept_as {
+            KvCacheDType::Auto => cost,
+            KvCacheDType::Q8 => cost.without_cache(),
+        }
     }
 
     /// Input (batch, tokens, hidden) at `place`; output of the same shape. `mask`, (tokens, position + tokens) or a
@@ -227,7 +256,7 @@ impl Attention {
         let scores = scores.reshape((batch, heads, tokens, k.dim(2)?))?;
         record(|| {
             let (dims, widths) = (self.dims.counted(), widths(k));
-            let cost = place.attending(place.work(batch, tokens), |work| dims.scores(work, widths));
+            let cost = place.attending(place.work(batch, tokens), |work| self.read(dims.scores(work, widths)));
             Annotation::from(cost).dtype(dtype_word(scores.dtype())).shape(scores.dims())
         });
         Ok(scores)
@@ -266,7 +295,7 @@ impl Attention {
         let context = context.reshape((batch, tokens, heads * head_dim))?.to_dtype(dtype)?;
         record(|| {
             let (dims, widths) = (self.dims.counted(), widths(v));
-            let cost = place.attending(place.work(batch, tokens), |work| dims.context(work, widths));
+            let cost = place.attending(place.work(batch, tokens), |work| self.read(dims.context(work, widths)));
             Annotation::from(cost).dtype(dtype_word(values.dtype())).shape(context.dims())
         });
         Ok(context)

@@ -1,7 +1,8 @@
 //! The cache of keys and values of one attention.
 
+use super::kv_store::{KvCacheDType, KvStore};
 use super::{dtype_word, layer_span, record};
-use candle_core::{Result, Tensor, bail};
+use candle_core::{DType, Result, Tensor, bail};
 use candlescope_core::Annotation;
 use candlescope_work::input::{Input, Widths};
 use candlescope_work::operation::Heads;
@@ -16,8 +17,9 @@ const GRANULE: usize = 256;
 /// before it is used; [`KvCache::reserve`] avoids the growth. A clone is empty: two models never write into one cache.
 #[derive(Debug)]
 pub struct KvCache {
-    keys: Option<Tensor>,
-    values: Option<Tensor>,
+    keys: Option<KvStore>,
+    values: Option<KvStore>,
+    kept_as: KvCacheDType,
     len: usize,
     reserved: usize,
     max_tokens: usize,
@@ -29,6 +31,7 @@ impl Clone for KvCache {
         Self {
             keys: None,
             values: None,
+            kept_as: self.kept_as,
             len: 0,
             reserved: self.reserved,
             max_tokens: self.max_tokens,
@@ -40,7 +43,13 @@ impl Clone for KvCache {
 impl KvCache {
     /// An empty cache of at most `max_tokens` tokens, named by `path`.
     pub fn new(path: &str, max_tokens: usize) -> Self {
-        Self { keys: None, values: None, len: 0, reserved: 0, max_tokens, span: layer_span!("kv_cache", path) }
+        let (kept_as, span) = (KvCacheDType::Auto, layer_span!("kv_cache", path));
+        Self { keys: None, values: None, kept_as, len: 0, reserved: 0, max_tokens, span }
+    }
+
+    /// Holds what comes from now on in this way, and nothing of what was held before.
+    pub(crate) fn keep_as(&mut self, kept_as: KvCacheDType) {
+        (self.kept_as, self.keys, self.values, self.len) = (kept_as, None, None, 0);
     }
 
     /// Tokens held per sequence.
@@ -65,7 +74,7 @@ impl KvCache {
 
     /// Bytes allocated for keys and values.
     pub fn allocated_bytes(&self) -> u64 {
-        [&self.keys, &self.values].into_iter().flatten().map(super::tensor_bytes).sum()
+        [&self.keys, &self.values].into_iter().flatten().map(KvStore::bytes).sum()
     }
 
     /// Writes keys and values, (batch, kv heads, tokens, head) each, at `position` and returns all up to and
@@ -86,18 +95,25 @@ impl KvCache {
         if needed > self.max_tokens {
             bail!("{needed} tokens do not fit into a KV cache of at most {} tokens", self.max_tokens)
         }
-        let room = Room { position, needed, reserved: self.reserved, max_tokens: self.max_tokens };
+        let Self { kept_as, reserved, max_tokens, .. } = *self;
+        let room = Room { position, needed, reserved, max_tokens, kept_as };
         let keys = room.within(&mut self.keys, k)?;
         let values = room.within(&mut self.values, v)?;
-        keys.slice_set(&k.contiguous()?, 2, position)?;
-        values.slice_set(&v.contiguous()?, 2, position)?;
+        keys.write(k, position)?;
+        values.write(v, position)?;
         self.len = needed;
         record(|| {
             let dims = Heads::new(kv_heads, kv_heads, head_dim);
-            let cost = dims.kv_write(Input::new(batch, tokens, position), Widths::of(k.dtype().size_in_bytes()));
-            Annotation::from(cost).dtype(dtype_word(k.dtype())).shape(&[batch, kv_heads, needed, head_dim])
+            let (work, width) = (Input::new(batch, tokens, position), k.dtype().size_in_bytes());
+            let (cost, held) = match kept_as {
+                KvCacheDType::Auto => (dims.kv_write(work, Widths::of(width)), k.dtype()),
+                KvCacheDType::Q8 => {
+                    (dims.kv_write_in_8_bits(work, width) + dims.kv_read_in_8_bits(work, width), DType::U8)
+                }
+            };
+            Annotation::from(cost).dtype(dtype_word(held)).shape(&[batch, kv_heads, needed, head_dim])
         });
-        Ok((keys.narrow(2, 0, needed)?, values.narrow(2, 0, needed)?))
+        Ok((keys.read(needed)?, values.read(needed)?))
     }
 }
 
@@ -107,35 +123,38 @@ struct Room {
     needed: usize,
     reserved: usize,
     max_tokens: usize,
+    kept_as: KvCacheDType,
 }
 
 impl Room {
-    /// The tensor that keys or values are written into, made or grown so that `needed` tokens like `new` fit.
-    fn within(&self, held: &mut Option<Tensor>, new: &Tensor) -> Result<Tensor> {
+    /// The memory that keys or values are written into, made or grown so that `needed` tokens like `new` fit.
+    fn within(&self, held: &mut Option<KvStore>, new: &Tensor) -> Result<KvStore> {
         let (batch, heads, _, head_dim) = new.dims4()?;
-        let same = |t: &Tensor| {
-            let d = t.dims();
-            d.len() == 4 && (d[0], d[1], d[3]) == (batch, heads, head_dim) && t.dtype() == new.dtype()
+        let capacity = |store: &KvStore| store.dims().map_or(0, |(_, _, capacity, _)| capacity);
+        let same = |store: &KvStore| {
+            let of = store.dims().is_ok_and(|(b, h, _, d)| (b, h, d) == (batch, heads, head_dim));
+            of && store.dtype() == new.dtype()
         };
         let old = held.take().filter(same);
         if old.is_none() && self.position > 0 {
             bail!("the KV cache holds tokens of another batch size or element type: begin at position 0")
         }
-        let slots = match old {
-            Some(t) if t.dims()[2] >= self.needed => t,
+        let store = match old {
+            Some(store) if capacity(&store) >= self.needed => store,
             old => {
-                let doubled = old.as_ref().map_or(0, |t| 2 * t.dims()[2]);
+                let doubled = old.as_ref().map_or(0, |store| 2 * capacity(store));
                 let wanted = self.needed.max(doubled).max(self.reserved);
                 let capacity = wanted.next_multiple_of(GRANULE).min(self.max_tokens);
-                let fresh = Tensor::zeros((batch, heads, capacity, head_dim), new.dtype(), new.device())?;
+                let shape = (batch, heads, capacity, head_dim);
+                let fresh = KvStore::zeros(shape, self.kept_as, new.dtype(), new.device())?;
                 if let Some(old) = old.filter(|_| self.position > 0) {
-                    fresh.slice_set(&old.narrow(2, 0, self.position)?.contiguous()?, 2, 0)?;
+                    fresh.take_over(&old, self.position)?;
                 }
                 fresh
             }
         };
-        *held = Some(slots.clone());
-        Ok(slots)
+        *held = Some(store.clone());
+        Ok(store)
     }
 }
 
@@ -202,5 +221,32 @@ mod tests {
         assert_eq!(cache.allocated_bytes(), 2 * (2 * 1024 * 2 * 2));
         let clone = cache.clone();
         assert!(clone.is_empty() && clone.allocated_bytes() == 0);
+    }
+
+    #[test]
+    fn in_8_bits_it_grows_and_goes_back_as_it_does_in_full() {
+        let (mut full, mut small) = (KvCache::new("kv_cache", 2000), KvCache::new("kv_cache", 2000));
+        small.keep_as(KvCacheDType::Q8);
+        // Grows twice, and is rolled back by several tokens, as guessed ones are that were wrong.
+        for (n, position) in [(3, 0), (1, 3), (250, 4), (5, 254), (2, 255), (600, 257), (4, 300)] {
+            let k = tokens(2, position, n);
+            let v = (&k * -0.5).unwrap();
+            let (of_full, of_small) = (full.append(&k, &v, position).unwrap(), small.append(&k, &v, position).unwrap());
+            for (full, small) in [(of_full.0, of_small.0), (of_full.1, of_small.1)] {
+                assert_eq!(full.dims(), small.dims());
+                // Half a step of the largest of a position and head.
+                let most = full.abs().unwrap().max_keepdim(3).unwrap().broadcast_as(full.shape()).unwrap();
+                let apart = (&full - &small).unwrap().abs().unwrap();
+                let beyond = (apart - (most * (0.501 / 127.0)).unwrap()).unwrap();
+                let worst = beyond.flatten_all().unwrap().max(0).unwrap().to_scalar::<f32>().unwrap();
+                assert!(worst <= 0.0, "{n} tokens at {position}: {worst} more than half a step");
+            }
+        }
+        assert_eq!((small.len(), full.len()), (304, 304));
+        // 1,024 positions of 2 sequences, 2 heads, 2 features: bytes and a scale, where f32 takes four bytes each.
+        assert_eq!(full.allocated_bytes(), 2 * (2 * 2 * 1024 * 2 * 4));
+        assert_eq!(small.allocated_bytes(), 2 * (2 * 2 * 1024 * (2 + 4)));
+        let message = small.append(&tokens(2, 0, 1), &tokens(2, 0, 1), 400).unwrap_err().to_string();
+        assert!(message.contains("holds 304 tokens, position 400 leaves a gap"), "{message}");
     }
 }

@@ -13,6 +13,7 @@ mod conv2d;
 mod embedding;
 mod instrumented;
 mod kv_cache;
+pub(crate) mod kv_store;
 mod layer_norm;
 mod linear;
 mod lstm;
@@ -24,24 +25,32 @@ mod rms_norm;
 mod rotary;
 mod slot_cache;
 
+#[doc(hidden)]
 pub use attention::{Attention, AttentionProjections};
 pub use candlescope_work::operation::Cost;
 pub(crate) use causal_mask::CausalMask;
 pub use conv2d::Conv2d;
 pub use embedding::Embedding;
 pub use instrumented::Instrumented;
+#[doc(hidden)]
 pub use kv_cache::KvCache;
+pub(crate) use kv_store::KvCacheDType;
 pub use layer_norm::LayerNorm;
 pub use linear::Linear;
 pub use lstm::Lstm;
+#[doc(hidden)]
 pub use mlp::{Activation, Mlp};
+#[doc(hidden)]
 pub use place::{Attending, Place, SlotPlaces, SlotStep};
+#[doc(hidden)]
 pub use projection::Projection;
 pub use qmatmul::QMatMul;
 pub use rms_norm::RmsNorm;
 #[cfg(feature = "onnx")]
 pub(crate) use rotary::rotary_frequencies;
+#[doc(hidden)]
 pub use rotary::{Rotary, RotaryTables};
+#[doc(hidden)]
 pub use slot_cache::SlotCache;
 
 use candle_core::quantized::GgmlDType;

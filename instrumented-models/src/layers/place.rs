@@ -1,5 +1,6 @@
 //! Where the tokens of a forward pass are in their sequences.
 
+use super::kv_store::{KvCacheDType, WriteAt};
 use candle_core::{Result, Tensor};
 use candlescope_work::input::Input;
 use candlescope_work::operation::Cost;
@@ -76,20 +77,19 @@ pub struct SlotStep {
     pub(crate) places: SlotPlaces,
     /// Cosines and sines of these positions, (n, 1, head / 2) each; none where positions are learned.
     pub(crate) rotation: Option<(Tensor, Tensor)>,
-    /// Where each element of a key is written, (n, kv heads, 1, head) u32. Nothing is written at `u32::MAX`.
-    pub(crate) write_at: Tensor,
+    /// Where keys and values are written.
+    pub(crate) write_at: WriteAt,
 }
 
 impl SlotStep {
-    /// Of slots whose keys have `kv_heads` heads of `head_dim` features.
+    /// Of slots whose keys have so many heads of so many features, and are held in this way.
     pub(crate) fn new(
         places: SlotPlaces,
         rotation: Option<(Tensor, Tensor)>,
-        (kv_heads, head_dim): (usize, usize),
+        heads: (usize, usize),
+        kept_as: KvCacheDType,
     ) -> Result<Self> {
-        let n = places.positions.dim(0)?;
-        let write_at =
-            places.positions.reshape((n, 1, 1, 1))?.broadcast_as((n, kv_heads, 1, head_dim))?.contiguous()?;
+        let write_at = WriteAt::new(&places.positions, heads, kept_as)?;
         Ok(Self { places, rotation, write_at })
     }
 

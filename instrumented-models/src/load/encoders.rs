@@ -240,6 +240,7 @@ fn info(
         quantization: dtype.as_str().to_string(),
         dtype: dtype.as_str().to_string(),
         compute_dtype: compute_dtype(dtype, &options.device),
+        kv_cache_dtype: None,
         hidden_size: of.hidden_size,
         intermediate_size: of.intermediate_size,
         layers: of.layers,

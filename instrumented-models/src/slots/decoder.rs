@@ -169,7 +169,7 @@ impl SlotDecoder {
         if context > most {
             bail!("{context} tokens exceed the context of {most} tokens")
         }
-        let slots = room::slots(&device, model.kv_bytes_per_token(), options, context)?;
+        let slots = room::slots(&device, model.kv_bytes_in_a_step(), options, context)?;
         model.hold(slots, context)?;
         sampling::prepare(&device)?;
         let graphs = match (options.cuda_graph, model.capturable().cause) {

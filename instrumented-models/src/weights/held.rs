@@ -4,7 +4,7 @@ use super::{WeightError, WeightSource, tensor_error};
 use crate::causal_lm::Inspect;
 use crate::config::ModelConfig;
 use crate::gpt2::Gpt2;
-use crate::layers::{ggml_dtype_word, tensor_bytes};
+use crate::layers::{KvCacheDType, ggml_dtype_word, tensor_bytes};
 use crate::llama::Llama;
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::{DType, Device, Tensor};
@@ -122,14 +122,27 @@ impl HeldWeights {
     /// # Errors
     /// When a matrix cannot be stored as `form`, or memory ends.
     pub fn model(&self, config: &ModelConfig, form: Form, device: &Device) -> Result<HeldModel, WeightError> {
+        self.model_with(config, (form, KvCacheDType::Auto), device)
+    }
+
+    /// The same, which holds keys and values in this way.
+    ///
+    /// # Errors
+    /// As [`model`](Self::model).
+    pub fn model_with(
+        &self,
+        config: &ModelConfig,
+        (form, kept_as): (Form, KvCacheDType),
+        device: &Device,
+    ) -> Result<HeldModel, WeightError> {
         let mut source = self.formed(form, device)?;
         let dtype = match form {
             Form::Dense(dtype) => dtype,
             Form::Quantized(_) => DType::F32,
         };
         let model: Box<dyn Inspect + Send> = match config.is_gpt2() {
-            true => Box::new(Gpt2::load(config, &mut source, dtype, device)?),
-            false => Box::new(Llama::load(config, &mut source, dtype, device)?),
+            true => Box::new(Gpt2::load(config, &mut source, dtype, device)?.kv_cache_dtype(kept_as)),
+            false => Box::new(Llama::load(config, &mut source, dtype, device)?.kv_cache_dtype(kept_as)),
         };
         Ok(HeldModel { model, weight_bytes: source.bytes })
     }

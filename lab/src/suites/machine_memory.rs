@@ -1,7 +1,7 @@
 //! Memory: what a case needs, predicted, and what the machine has left.
 
 use candle_core::DType;
-use candlescope_models::{LoadOptions, ModelConfig, ModelInfo, ModelSource};
+use candlescope_models::{KvCacheDType, LoadOptions, ModelConfig, ModelInfo, ModelSource};
 
 /// Tokens by which the instrumented models' cache grows at a time.
 const CACHE_GRANULE: usize = 256;
@@ -19,19 +19,24 @@ impl Need {
     /// The need of `batch` sequences of `prompt` and `output` tokens.
     ///
     /// Keys and values: 2 · layers · kv heads · head size · tokens · batch elements, the tokens rounded up to 256 as
-    /// the cache does it. Activations: for each token of the prompts the residual stream and its copies, queries, keys,
+    /// the cache does it; in 8 bits a byte each, and four for the scale of a head. These are widened when a layer reads
+    /// them: 3 · kv heads · head size · tokens · batch elements more. Activations: for each token of the prompts the residual stream and its copies, queries, keys,
     /// values and the feed-forward network's three rows, of one layer, as they are given back before the next one's;
     /// three copies of the attention's scores (scores, masked, softmax); the logits.
     pub(super) fn of(info: &ModelInfo, batch: usize, prompt: usize, output: usize) -> Self {
         let width = if info.dtype == DType::F32.as_str() { 4 } else { 2 };
         let tokens = (prompt + output).saturating_sub(1).next_multiple_of(CACHE_GRANULE).min(info.context_length);
-        let cache = [2, info.layers, info.kv_heads, info.head_dim, tokens, batch, width];
+        let in_8_bits = info.kv_cache_dtype == Some(KvCacheDType::Q8.as_str());
+        let head = if in_8_bits { info.head_dim + 4 } else { info.head_dim * width };
+        let cache = [2, info.layers, info.kv_heads, tokens, batch, head];
+        let widened = [if in_8_bits { 3 } else { 0 }, info.kv_heads, info.head_dim, tokens, batch, width];
         let row =
             6 * info.hidden_size + (2 * info.heads + 2 * info.kv_heads) * info.head_dim + 3 * info.intermediate_size;
         let scores = [3, batch, info.heads, prompt, prompt, 4];
         let product = |factors: &[usize]| factors.iter().fold(1u64, |all, n| all.saturating_mul(*n as u64));
         let activations = product(&[batch, prompt, row, width])
             .saturating_add(product(&scores))
+            .saturating_add(product(&widened))
             .saturating_add(product(&[batch, info.vocab_size, width + 4]));
         Self { cache: product(&cache), activations }
     }
@@ -101,6 +106,10 @@ mod tests {
         assert_eq!(Need::of(&loaded.info, 1, 256, 1).cache, 2 * 4 * 2 * 32 * 256 * 4);
         assert_eq!(Need::of(&loaded.info, 1, 256, 2).cache, 2 * 4 * 2 * 32 * 512 * 4);
         assert!(Need::of(&loaded.info, 1, 2_000, 1).activations > 3 * 4 * 2_000 * 2_000 * 4);
+        let options = LoadOptions { kv_cache_dtype: KvCacheDType::Q8, ..LoadOptions::default() };
+        let small = Need::of(&LoadedModel::load(&ModelSource::Embedded, &options).unwrap().info, 3, 100, 50);
+        assert_eq!(small.cache, 2 * 4 * 2 * (32 + 4) * 256 * 3);
+        assert_eq!(small.activations - need.activations, 3 * 2 * 32 * 256 * 3 * 4, "what a layer widens");
     }
 
     #[test]

@@ -242,8 +242,8 @@ fn disk_bytes(host: &VariantHost, variant: Variant) -> Option<u64> {
         }
         #[cfg(not(feature = "onnx"))]
         Variant::Onnx | Variant::OnnxCandle => None,
-        // One file for both.
-        Variant::NoCache => host.gguf(variant, None).ok(),
+        // One file for all of them.
+        Variant::NoCache | Variant::KvQ8 => host.gguf(variant, None).ok(),
         _ => host.gguf(variant, keep).ok(),
     }
 }

@@ -109,7 +109,8 @@ impl VariantHost {
             _ => (),
         }
         let HeldModel { loaded, weights, .. } = &self.held;
-        let held = weights.model(&loaded.config, variant.form(), &self.load.device).map_err(|error| refused(&error))?;
+        let forms = (variant.form(), variant.kv_cache_dtype());
+        let held = weights.model_with(&loaded.config, forms, &self.load.device).map_err(|error| refused(&error))?;
         Ok(Box::new(CandleRunner::new(held, variant, &loaded.info.name)))
     }
 
@@ -119,7 +120,7 @@ impl VariantHost {
         let parameters = self.held.loaded.info.parameters;
         let need = match variant.form() {
             // Its weights are those that are held already.
-            _ if variant.is_base() => 0,
+            _ if variant.is_base() || variant == Variant::KvQ8 => 0,
             Form::Dense(dtype) => parameters * dtype.size_in_bytes() as u64,
             Form::Quantized(dtype) => parameters * dtype.type_size() as u64 / dtype.block_size() as u64,
         };

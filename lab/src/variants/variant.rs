@@ -3,6 +3,7 @@
 use candle_core::DType;
 use candle_core::quantized::GgmlDType;
 use candlescope_core::nearest::suggest;
+use candlescope_models::KvCacheDType;
 use candlescope_models::weights::Form;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,9 @@ pub enum Variant {
     NoCache,
     /// f32 with keys and values kept: the base that quality is held against.
     KvCache,
+    /// f32 with keys and values kept in 8 bits.
+    #[serde(rename = "kv_q8")]
+    KvQ8,
     /// Weights and activations in f16.
     F16,
     /// Weights and activations in bf16.
@@ -58,9 +62,10 @@ pub struct UnknownVariant {
 
 impl Variant {
     /// All, in the order in which they are shown.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::NoCache,
         Self::KvCache,
+        Self::KvQ8,
         Self::F16,
         Self::Bf16,
         Self::Q8_0,
@@ -80,6 +85,7 @@ impl Variant {
         match self {
             Self::NoCache => "no_cache",
             Self::KvCache => "kv_cache",
+            Self::KvQ8 => "kv_q8",
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
             Self::Q8_0 => "q8_0",
@@ -96,6 +102,7 @@ impl Variant {
         match self {
             Self::NoCache => "f32 without KV cache",
             Self::KvCache => "f32 with KV cache",
+            Self::KvQ8 => "f32, KV cache in 8 bits",
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
             Self::Q8_0 => "INT8 (Q8_0)",
@@ -124,13 +131,21 @@ impl Variant {
     /// What the weights are stored as.
     pub const fn form(self) -> Form {
         match self {
-            Self::NoCache | Self::KvCache | Self::Onnx | Self::OnnxCandle => Form::Dense(DType::F32),
+            Self::NoCache | Self::KvCache | Self::KvQ8 | Self::Onnx | Self::OnnxCandle => Form::Dense(DType::F32),
             Self::F16 => Form::Dense(DType::F16),
             Self::Bf16 => Form::Dense(DType::BF16),
             Self::Q8_0 => Form::Quantized(GgmlDType::Q8_0),
             Self::Q4_0 => Form::Quantized(GgmlDType::Q4_0),
             Self::Q4_1 => Form::Quantized(GgmlDType::Q4_1),
             Self::Q4K => Form::Quantized(GgmlDType::Q4K),
+        }
+    }
+
+    /// How keys and values are held.
+    pub const fn kv_cache_dtype(self) -> KvCacheDType {
+        match self {
+            Self::KvQ8 => KvCacheDType::Q8,
+            _ => KvCacheDType::Auto,
         }
     }
 
@@ -167,7 +182,11 @@ mod tests {
         }
         assert_eq!(Variant::parse("Q4-K"), Ok(Variant::Q4K));
         assert_eq!(Variant::parse("onnx-candle"), Ok(Variant::OnnxCandle));
+        assert_eq!(Variant::parse("kv-q8"), Ok(Variant::KvQ8));
         let message = Variant::parse("q4_k_m").unwrap_err().to_string();
-        assert!(message.contains("did you mean `q4_k`?") && message.contains("no_cache, kv_cache, f16"), "{message}");
+        assert!(
+            message.contains("did you mean `q4_k`?") && message.contains("no_cache, kv_cache, kv_q8, f16"),
+            "{message}"
+        );
     }
 }

@@ -141,6 +141,38 @@ impl Heads {
         written + self.turned_values(input, widths.activations)
     }
 
+    /// Writing the new keys and values in 8 bits, of activations of `width` bytes: widens them to f32, takes magnitudes,
+    /// the largest of each head (the scale), divides, moves and casts to bytes, as an operation of candle each; then the
+    /// bytes and scales are written, after the values were copied to the heads' layout.
+    pub fn kv_write_in_8_bits(&self, input: Input, width: impl Count) -> Cost {
+        let elements = 2.0 * self.key_elements(input);
+        let scales = elements / self.features;
+        Cost { kv_bytes: self.bytes_in_8_bits(elements), ..cast(elements, width, 4) }
+            // |x| 2, its largest 1, x/s 2, moved 2; of scales: the largest, times 1/127, divided by, and stored.
+            + pointwise(elements, 7, 4)
+            + pointwise(scales, 5, 4)
+            + cast(elements, 4, 1)
+            + pointwise(elements, 1, 1)
+            + self.turned_values(input, width)
+    }
+
+    /// Reading all keys and values in 8 bits and widening them to `width` bytes, in which attention then reads them: a
+    /// cast, a difference, and a product with the scales, which are cast before unless they are as wide.
+    pub fn kv_read_in_8_bits(&self, input: Input, width: impl Count) -> Cost {
+        let of = |positions: f64| 2.0 * positions * self.keys * self.features;
+        let (all, needed) = (of(input.batch as f64 * input.multiplied()), of(input.needed()));
+        let (width, scales) = (width.count(), all / self.features);
+        let beyond = self.bytes_in_8_bits((all - needed).max(0.0));
+        Cost { kv_bytes: self.bytes_in_8_bits(needed), activation_bytes: beyond, ..Cost::ZERO }
+            + pointwise(all, 5, width)
+            + pointwise(scales, if width == 4.0 { 0 } else { 2 }, width)
+    }
+
+    /// Bytes of so many keys or values in 8 bits: a byte each, and a scale in f32 for each position and head.
+    fn bytes_in_8_bits(&self, elements: f64) -> f64 {
+        elements + 4.0 * elements / self.features
+    }
+
     /// Copying the values from the projection's layout to the heads'.
     pub fn turned_values(&self, input: Input, width: impl Count) -> Cost {
         pointwise(self.turned_keys(input), 2, width)
