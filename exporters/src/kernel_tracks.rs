@@ -13,7 +13,7 @@ const RECENT: usize = 256;
 const MOST_WAITING: usize = 1 << 20;
 
 /// The numbers of an interval that timelines show as arguments, beside its `seq`.
-pub(crate) fn span_numbers(span: &SpanRecord) -> [(&'static str, Option<u64>); 7] {
+pub(crate) fn span_numbers(span: &SpanRecord) -> [(&'static str, Option<u64>); 8] {
     [
         ("step", span.step),
         ("flops", span.flops),
@@ -22,11 +22,12 @@ pub(crate) fn span_numbers(span: &SpanRecord) -> [(&'static str, Option<u64>); 7
         ("tokens", span.tokens.map(u64::from)),
         ("context_len", span.context_len.map(u64::from)),
         ("batch", span.batch.map(u64::from)),
+        ("derived", span.derived.map(u64::from)),
     ]
 }
 
 /// The numbers of a kernel, copy or memset.
-pub(crate) fn kernel_numbers(kernel: &KernelRecord) -> [(&'static str, Option<u64>); 9] {
+pub(crate) fn kernel_numbers(kernel: &KernelRecord) -> [(&'static str, Option<u64>); 10] {
     [
         ("seq", kernel.seq),
         ("step", kernel.step),
@@ -37,6 +38,7 @@ pub(crate) fn kernel_numbers(kernel: &KernelRecord) -> [(&'static str, Option<u6
         ("shared_static", kernel.shared_static.map(u64::from)),
         ("shared_dynamic", kernel.shared_dynamic.map(u64::from)),
         ("graph", kernel.graph.map(u64::from)),
+        ("derived", kernel.derived.map(u64::from)),
     ]
 }
 
@@ -226,6 +228,15 @@ pub(crate) fn arrow_of_interval(seq: u64) -> u64 {
 mod tests {
     use super::*;
     use candlescope_testkit::records::kernel;
+
+    #[test]
+    fn a_kernel_whose_layer_is_derived_says_so_and_no_other_does() {
+        let derived = |kernel: &KernelRecord| kernel_numbers(kernel).into_iter().find(|(name, _)| *name == "derived");
+        let mut one = kernel("GPU", 0, 10);
+        assert_eq!(derived(&one), Some(("derived", None)));
+        one.derived = Some(true);
+        assert_eq!(derived(&one), Some(("derived", Some(1))));
+    }
 
     #[test]
     fn work_that_overlaps_in_a_stream_gets_a_lane() {

@@ -24,6 +24,7 @@ pub(crate) enum BenchCommand {
     // Variants choose their own types, and our layers make them.
     #[command(after_help = super::variants_args::EXAMPLES)]
     #[command(mut_arg("dtype", hidden), mut_arg("dequantize", hidden), mut_arg("engine", hidden))]
+    #[command(mut_arg("kv_cache_dtype", hidden))]
     Variants(Box<super::variants_args::VariantsArgs>),
     /// Measure single operations (GEMM, attention, norms, …) over shapes and element types
     #[command(after_help = super::kernels::EXAMPLES)]
@@ -75,6 +76,9 @@ pub(crate) struct ThroughputArgs {
     /// Tokens with which all prompts begin
     #[arg(long, value_name = "N", requires = "continuous", default_value_t = 0)]
     pub(crate) shared_tokens: usize,
+    /// Capture steps as CUDA graphs and replay them; elsewhere than on a GPU they run call by call, and say so
+    #[arg(long, requires = "continuous")]
+    pub(crate) cuda_graph: bool,
     /// Tokens of each prompt [default: 32]
     #[arg(long, value_name = "N")]
     pub(crate) prompt_tokens: Option<usize>,

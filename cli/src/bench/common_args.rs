@@ -31,6 +31,10 @@ pub(crate) struct ModelArgs {
     pub(crate) dequantize: bool,
     #[arg(long, value_name = "ENGINE", default_value = "auto", help = crate::device::ENGINE_HELP)]
     pub(crate) engine: String,
+    /// How keys and values are held: auto, in the type of activations, or q8, in 8 bits with a scale for each position and
+    /// head; our layers only [default: auto]
+    #[arg(long, value_name = "DTYPE")]
+    pub(crate) kv_cache_dtype: Option<String>,
 }
 
 impl ModelArgs {
@@ -39,6 +43,7 @@ impl ModelArgs {
         ModelSource::parse(&self.model)?;
         device::engine(&self.engine)?;
         self.dtype.as_deref().map(device::dtype).transpose()?;
+        device::kv_cache_dtype_or_auto(self.kv_cache_dtype.as_deref())?;
         Ok(())
     }
 
@@ -65,6 +70,7 @@ impl ModelArgs {
         options.dtype = self.dtype.clone();
         options.dequantize = self.dequantize;
         options.engine = self.engine.clone();
+        options.kv_cache_dtype = self.kv_cache_dtype.clone();
         Ok(())
     }
 }

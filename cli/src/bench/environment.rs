@@ -1,6 +1,7 @@
 //! What a round records, and where it runs.
 
 use anyhow::Result;
+use candle_core::Device;
 use candlescope::Scope;
 use candlescope_collectors::host::HostCollector;
 use candlescope_core::Collector;
@@ -11,8 +12,9 @@ use candlescope_lab::peaks::{DeviceIdentity, DeviceKind};
 use serde_json::{Map, Value, json};
 
 /// A session that records nothing until a case asks for it. Peaks that were measured on the device are copied into its
-/// runs, whose reports then have them as denominators.
-pub(super) fn record(device: &str, price_per_hour: Option<&Value>) -> Result<Scope> {
+/// runs, whose reports then have them as denominators. `own_stream` is the device itself, if steps are captured in a stream
+/// of its own.
+pub(super) fn record(device: &str, own_stream: Option<&Device>, price_per_hour: Option<&Value>) -> Result<Scope> {
     let mut builder = candlescope::builder()
         .paused(true)
         .on_problem(candlescope_core::diagnostics::to_stderr)
@@ -27,18 +29,20 @@ pub(super) fn record(device: &str, price_per_hour: Option<&Value>) -> Result<Sco
         builder = builder.session(|session| session.environment(env_key::MEASURED_PEAKS.name(), peaks));
     }
     let builder = builder.ring_capacity(crate::room::RING).queue_records(crate::room::queue());
-    Ok(on_gpu(builder, device.starts_with("cuda")).install()?)
+    let builder = on_gpu(builder, device.starts_with("cuda"), own_stream.is_some());
+    let builder = own_stream.into_iter().fold(builder, crate::device::told_of);
+    Ok(builder.install()?)
 }
 
 #[cfg(feature = "gpu")]
-fn on_gpu(builder: candlescope::Builder, gpu: bool) -> candlescope::Builder {
+fn on_gpu(builder: candlescope::Builder, gpu: bool, captures: bool) -> candlescope::Builder {
     match gpu {
-        true => builder.nvml(true).cupti(candlescope::gpu::KernelWindows::OnRequest),
+        true => builder.nvml(true).cupti(candlescope::gpu::KernelWindows::OnRequest).cupti_graphs(captures),
         false => builder.nvml(false),
     }
 }
 #[cfg(not(feature = "gpu"))]
-fn on_gpu(builder: candlescope::Builder, _: bool) -> candlescope::Builder {
+fn on_gpu(builder: candlescope::Builder, _: bool, _: bool) -> candlescope::Builder {
     builder
 }
 

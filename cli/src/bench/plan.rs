@@ -3,6 +3,7 @@
 use super::bench_args::{LatencyArgs, SeqlenArgs, SuiteArgs, ThroughputArgs};
 use super::common_args::CommonArgs;
 use crate::options::MAX_BATCH;
+use crate::output::note;
 use anyhow::{Result, bail};
 use candlescope_lab::method::Method;
 use candlescope_lab::study::Manifest;
@@ -39,7 +40,14 @@ pub(super) fn throughput(args: &ThroughputArgs) -> Result<Manifest> {
             prompt_piece: at_least_one("--prompt-piece", args.prompt_piece)?,
             prefix_reuse: args.prefix_reuse,
             shared_tokens,
+            cuda_graph: args.cuda_graph,
         });
+        if args.cuda_graph && !options.device.starts_with("cuda") {
+            note(&format!(
+                "steps run call by call, not as CUDA graphs: {} is no CUDA device (--device)",
+                options.device
+            ));
+        }
     }
     manifest("throughput", options, &args.common)
 }

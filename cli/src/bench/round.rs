@@ -43,14 +43,20 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
     }
     let options: LmOptions = serde_json::from_value(Value::Object(manifest.options.clone()))
         .with_context(|| format!("the options in {} cannot be read", args.study.display()))?;
+    let slots = options.slots();
+    let captures = slots.is_some_and(|slots| slots.cuda_graph);
     let load = LoadOptions {
-        slots: options.slots(),
-        device: crate::device::device(&options.device)?,
+        slots,
+        device: match captures {
+            true => crate::device::with_own_stream(&options.device)?,
+            false => crate::device::device(&options.device)?,
+        },
         dtype: options.dtype.as_deref().map(crate::device::dtype).transpose()?,
         dequantize: options.dequantize,
         quantize: None,
         seed: options.seed,
         engine: crate::device::engine(&options.engine)?,
+        kv_cache_dtype: crate::device::kv_cache_dtype_or_auto(options.kv_cache_dtype.as_deref())?,
     };
     let cancel = cancel_on_interrupt(|| ());
     crate::threads::start_pool()?;
@@ -66,7 +72,9 @@ fn measure(args: &RoundArgs) -> Result<Ended> {
         true => plan.runs(Some(0)).warmup_min(1).warmup_max(1),
     };
     // Before the model loads, because spans are made then.
-    let scope = args.recorded.then(|| record(&options.device, manifest.options.get(PRICE_PER_HOUR))).transpose()?;
+    let price = manifest.options.get(PRICE_PER_HOUR);
+    let own_stream = captures.then_some(&load.device);
+    let scope = args.recorded.then(|| record(&options.device, own_stream, price)).transpose()?;
     let handle = scope.as_ref().and_then(Scope::handle).cloned();
     let recorder = handle.map(|handle| Recorder::new(handle, study.dir()));
     let mut host = ModelHost::new(&options, load)?.cancel(&cancel).recorder(recorder);

@@ -63,9 +63,10 @@ fn options(args: &VariantsArgs) -> Result<VariantOptions> {
     ensure!(
         common.subject.dtype.is_none()
             && !common.subject.dequantize
+            && common.subject.kv_cache_dtype.is_none()
             && ["auto", "instrumented"].contains(&common.subject.engine.as_str()),
-        "--dtype, --dequantize and --engine are for other benchmarks: variants choose their own types; name them with \
-         --variants"
+        "--dtype, --dequantize, --kv-cache-dtype and --engine are for other benchmarks: variants choose their own types; \
+         name them with --variants"
     );
     common.subject.check()?;
     let mut options = if common.quick { VariantOptions::quick() } else { VariantOptions::default() };

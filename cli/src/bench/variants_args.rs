@@ -14,8 +14,8 @@ Examples:
 pub(crate) struct VariantsArgs {
     #[command(flatten)]
     pub(crate) common: CommonArgs,
-    /// Variants, separated by commas: no_cache, kv_cache, f16, bf16, q8_0, q4_0, q4_1, q4_k, onnx, onnx_candle [default:
-    /// all but q4_1 and onnx_candle]. kv_cache in f32 is always there, as the base
+    /// Variants, separated by commas: no_cache, kv_cache, kv_q8, f16, bf16, q8_0, q4_0, q4_1, q4_k, onnx, onnx_candle
+    /// [default: all but kv_q8, q4_1 and onnx_candle]. kv_cache in f32 is always there, as the base
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(super) variants: Vec<String>,
     /// Tokens of the prompt, seeded random ones [default: 32, with --quick 16]

@@ -34,7 +34,7 @@ pub(super) fn measure(args: &RoundArgs, study: &Study) -> Result<Ended> {
     let records = study.records()?;
     let recorded = args.recorded && manifest.method.profiled_runs > 0;
     // Before the model is loaded, because spans are made then.
-    let scope = recorded.then(|| record(&options.device, manifest.options.get(PRICE_PER_HOUR))).transpose()?;
+    let scope = recorded.then(|| record(&options.device, None, manifest.options.get(PRICE_PER_HOUR))).transpose()?;
     let handle = scope.as_ref().and_then(Scope::handle).cloned();
     let recorder = handle.map(|handle| Recorder::new(handle, study.dir()));
     let host = VariantHost::load(&options, load, &study.dir().join(FILES))?.cancel(&cancel).recorder(recorder);

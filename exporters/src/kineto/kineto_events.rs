@@ -162,6 +162,7 @@ impl Kineto {
             ("shared memory", shared),
             ("bytes", kernel.bytes),
             ("graph id", kernel.graph.map(u64::from)),
+            ("derived", kernel.derived.map(u64::from)),
         ];
         for (name, value) in numbers {
             if let Some(value) = value {

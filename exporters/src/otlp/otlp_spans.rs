@@ -198,6 +198,7 @@ pub(super) fn span(
     a.maybe("candlescope.step", record.step.map(int));
     a.put("candlescope.seq", int(record.seq));
     a.maybe("candlescope.graph", record.graph.map(i64::from));
+    a.maybe("candlescope.derived", record.derived);
     if let Some(step) = step {
         a.put("candlescope.intervals", int(step.intervals));
         a.maybe("candlescope.intervals_lost", step.intervals_lost.filter(|n| *n > 0).map(int));

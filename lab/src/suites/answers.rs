@@ -49,7 +49,7 @@ fn none(code: &'static str, question: &'static str, why: &str) -> Answer {
 struct Batch<'a> {
     size: usize,
     case: &'a CaseSummary,
-    tps: f64,
+    tokens_per_s: f64,
     tpot_ns: Option<f64>,
 }
 
@@ -156,7 +156,7 @@ impl Curve {
 
 /// The batch with the most tokens a second: `best_batch` of `baseline_metrics.json`.
 fn most_tokens<'a, 'b>(known: &'a [Batch<'b>]) -> Option<&'a Batch<'b>> {
-    known.iter().max_by(|a, b| a.tps.total_cmp(&b.tps))
+    known.iter().max_by(|a, b| a.tokens_per_s.total_cmp(&b.tokens_per_s))
 }
 
 fn batching(summaries: &[CaseSummary]) -> Answer {
@@ -166,7 +166,7 @@ fn batching(summaries: &[CaseSummary]) -> Answer {
         |case: &&'_ CaseSummary| Some((size(case, "batch")?, median(case, "output_tps")?, median(case, "tpot_ns")));
     let mut known: Vec<Batch<'_>> = cases
         .iter()
-        .filter_map(|case| batch(case).map(|(size, tps, tpot_ns)| Batch { size, case, tps, tpot_ns }))
+        .filter_map(|case| batch(case).map(|(size, tokens_per_s, tpot_ns)| Batch { size, case, tokens_per_s, tpot_ns }))
         .collect();
     known.sort_by_key(|batch| batch.size);
     let curve = Curve::of(&known);
@@ -176,7 +176,7 @@ fn batching(summaries: &[CaseSummary]) -> Answer {
     let at = &known[curve.at];
     let times = throughput_gain(first.case, at.case).filter(|_| curve.at > 0);
     let times = times.map(|gain| format!(", {:.1} times those of {}", gain.ratio, first.size)).unwrap_or_default();
-    let so_far = format!("a batch of {} gives {} tokens/s{times}", at.size, tokens(at.tps));
+    let so_far = format!("a batch of {} gives {} tokens/s{times}", at.size, tokens(at.tokens_per_s));
     let mut text = match (known.get(curve.at + 1), curve.beyond.first()) {
         (Some(next), Some(gain)) => {
             let longer = next.tpot_ns.zip(at.tpot_ns);
@@ -197,7 +197,7 @@ fn batching(summaries: &[CaseSummary]) -> Answer {
             text,
             " The most tokens/s were measured at {} ({}), which is less than {:.0} % more for each doubling.",
             best.size,
-            tokens(best.tps),
+            tokens(best.tokens_per_s),
             PAYS * 100.0
         );
     }
@@ -218,7 +218,7 @@ fn batching(summaries: &[CaseSummary]) -> Answer {
         let (batch, gain) =
             (&known[place], place.checked_sub(1).and_then(|before| Gain::of(&known[before], &known[place])));
         let (each, ci95) = (gain.as_ref().map(|gain| gain.each), gain.and_then(|gain| gain.ci95));
-        json!({ "batch": batch.size, "output_tps": batch.tps, "gain_by_doubling": each, "gain_ci95": ci95 })
+        json!({ "batch": batch.size, "output_tps": batch.tokens_per_s, "gain_by_doubling": each, "gain_ci95": ci95 })
     };
     let rows: Vec<Value> = (0..known.len()).map(row).collect();
     let pauses: Vec<usize> = curve.passed_over().map(|place| known[place].size).collect();

@@ -68,7 +68,7 @@ pub(super) fn measured(outputs: &[GenerationOutput]) -> Measurement {
 mod tests {
     use super::*;
     use crate::suites::LmOptions;
-    use candlescope_models::slots::SlotOptions;
+    use candlescope_models::slots::{EagerCause, SlotOptions, SlotStepRun};
     use candlescope_models::{LoadOptions, Sequence};
     use std::time::Instant;
 
@@ -78,7 +78,13 @@ mod tests {
         let load = LoadOptions { slots, ..LoadOptions::default() };
         let mut host = ModelHost::new(&LmOptions::default(), load).unwrap();
         host.load().unwrap();
-        let options = ContinuousOptions { requests_each: 1, prompt_piece: 8, prefix_reuse: false, shared_tokens: 0 };
+        let options = ContinuousOptions {
+            requests_each: 1,
+            prompt_piece: 8,
+            prefix_reuse: false,
+            shared_tokens: 0,
+            cuda_graph: false,
+        };
         let how = GenerateOptions { max_new_tokens: 2, ignore_eos: true, ..GenerateOptions::default() };
         let loaded = host.loaded.take();
         assert!(generate(&mut host, &[vec![1; 4]], 1, (options, &how)).is_err());
@@ -87,6 +93,31 @@ mod tests {
         assert!(generate(&mut host, &[vec![1; 40]], 1, (options, &how)).is_err());
         let outputs = generate(&mut host, &[vec![1; 4]], 1, (options, &how)).unwrap();
         assert_eq!(outputs[0].sequences[0].tokens.len(), 2);
+    }
+
+    /// The slots of a suite that was asked for graphs, on a device that has none.
+    #[test]
+    fn requests_that_come_and_go_run_call_by_call_where_there_are_no_graphs_and_their_steps_say_why() {
+        let continuous = ContinuousOptions {
+            requests_each: 2,
+            prompt_piece: 8,
+            prefix_reuse: false,
+            shared_tokens: 0,
+            cuda_graph: true,
+        };
+        let options = LmOptions { continuous: Some(continuous), batches: vec![2], ..LmOptions::quick() };
+        let slots = options.slots();
+        assert!(slots.is_some_and(|slots| slots.cuda_graph), "they are asked for");
+        let plain =
+            LmOptions { continuous: Some(ContinuousOptions { cuda_graph: false, ..continuous }), ..options.clone() };
+        assert!(plain.slots().is_some_and(|slots| !slots.cuda_graph));
+        let mut host = ModelHost::new(&options, LoadOptions { slots, ..LoadOptions::default() }).unwrap();
+        host.load().unwrap();
+        let how = GenerateOptions { max_new_tokens: 4, ignore_eos: true, ..GenerateOptions::default() };
+        let outputs = generate(&mut host, &[vec![1; 4], vec![2; 4]], 2, (continuous, &how)).unwrap();
+        assert!(outputs.iter().all(|output| output.sequences[0].tokens.len() == 4));
+        let ran = host.slots.as_ref().and_then(|slots| slots.last_ran());
+        assert_eq!(ran, Some(SlotStepRun::Eager(EagerCause::NoDevice)));
     }
 
     #[test]

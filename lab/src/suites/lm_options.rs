@@ -61,6 +61,9 @@ pub struct ContinuousOptions {
     pub prefix_reuse: bool,
     /// Tokens with which all prompts of a repetition begin.
     pub shared_tokens: usize,
+    /// Whether steps are captured as CUDA graphs and replayed, where the device can.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cuda_graph: bool,
 }
 
 /// What is measured of a language model. How it is loaded stands in words, as on the command line, so that a process
@@ -79,6 +82,8 @@ pub struct LmOptions {
     pub dequantize: bool,
     /// Which implementation runs the model: `auto`, which is the default, `instrumented` or `candle`.
     pub engine: String,
+    /// How keys and values are held: `auto` or `q8`; `auto` if `None`.
+    pub kv_cache_dtype: Option<String>,
     /// Seed of random weights and prompts.
     pub seed: u64,
     /// The suites that are measured, in the order of [`SuiteName::ALL`] whatever their order here.
@@ -108,6 +113,7 @@ impl Default for LmOptions {
             dtype: None,
             dequantize: false,
             engine: candlescope_models::Engine::Auto.as_str().into(),
+            kv_cache_dtype: None,
             seed: 42,
             suites: SuiteName::ALL.into(),
             latency: Shape { prompt: 32, output: 64 },
@@ -135,10 +141,10 @@ impl LmOptions {
 
     /// The slots that the model needs for the requests of the suite `throughput`; `None` if they form batches.
     pub fn slots(&self) -> Option<SlotOptions> {
-        self.continuous?;
+        let cuda_graph = self.continuous?.cuda_graph;
         let slots = self.batches.iter().copied().max().unwrap_or(1);
         let context = Some(self.throughput.prompt + self.throughput.output);
-        Some(SlotOptions { slots, context, memory: None, cuda_graph: false })
+        Some(SlotOptions { slots, context, memory: None, cuda_graph })
     }
 
     /// Names of the cases, in order.

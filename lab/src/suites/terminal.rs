@@ -43,9 +43,9 @@ fn latency(case: &CaseSummary) -> String {
 fn throughput(case: &CaseSummary, first: Option<&CaseSummary>) -> String {
     let batch = size(case, "batch").unwrap_or(0);
     match (median(case, "output_tps"), first.and_then(|first| throughput_gain(first, case))) {
-        (Some(tps), Some(gain)) => {
+        (Some(tokens_per_s), Some(gain)) => {
             let used = used(case).map_or_else(String::new, |used| format!(", {used}"));
-            format!("Batch size {batch}: Throughput = {} tokens/sec ({:.1}x){used}", tokens(tps), gain.ratio)
+            format!("Batch size {batch}: Throughput = {} tokens/sec ({:.1}x){used}", tokens(tokens_per_s), gain.ratio)
         }
         _ => format!("Batch size {batch}: {}", without(case)),
     }
@@ -94,6 +94,6 @@ pub(crate) fn ms(ns: Option<f64>) -> String {
 }
 
 /// Tokens a second.
-pub(crate) fn tokens(tps: f64) -> String {
-    if tps >= 100.0 { format!("{tps:.0}") } else { format!("{tps:.1}") }
+pub(crate) fn tokens(tokens_per_s: f64) -> String {
+    if tokens_per_s >= 100.0 { format!("{tokens_per_s:.0}") } else { format!("{tokens_per_s:.1}") }
 }

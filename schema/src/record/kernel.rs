@@ -57,6 +57,9 @@ record! {
         graph: Option<u32> => Int,
         /// Node of that graph; with it, seq and path are those of the interval in which it was captured, and launch is the graph's.
         graph_node: Option<u64> => Int,
+        /// 1 if nobody saw the graph's capture, and seq and path follow from what ran: the same kernels in the same order as in layers
+        /// that are known. Null otherwise.
+        derived: Option<bool> => Narrow,
     }
 }
 
@@ -96,6 +99,7 @@ impl KernelRecord {
             correlation,
             graph: None,
             graph_node: None,
+            derived: None,
         }
     }
 }

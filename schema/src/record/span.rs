@@ -65,6 +65,9 @@ record! {
         /// CUDA graph that replayed it: it was not entered then, so that its duration on the host is 0 and its start that of the
         /// graph's launch; its work is what was stated when it was captured. Null for intervals that were entered.
         graph: Option<u32> => Int,
+        /// 1 if it was replayed, and that follows from what ran, because nobody saw the graph's capture; see the column of kernels. Null
+        /// otherwise.
+        derived: Option<bool> => Narrow,
     }
 }
 
@@ -112,6 +115,7 @@ impl SpanRecord {
             blocked_ns: None,
             page_faults: None,
             graph: None,
+            derived: None,
         }
     }
 }

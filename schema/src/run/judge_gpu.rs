@@ -111,10 +111,20 @@ fn kernels(account: &GpuAccount, found: &mut Vec<Finding>) {
         );
         found.push(finding.count("windows", kernels.windows).count("steps", kernels.steps));
     }
-    if kernels.dropped > 0 {
-        let finding =
-            Finding::new(Code::KernelsDropped, "the recorder of kernels lost {records} records", "use shorter windows");
-        found.push(finding.count("records", kernels.dropped));
+    let lost = |message| Finding::new(Code::KernelsDropped, message, "use shorter windows");
+    match (kernels.dropped, kernels.untold) {
+        (0, 0) => {}
+        (records, 0) => found.push(lost("the recorder of kernels lost {records} records").count("records", records)),
+        (0, untold) => {
+            let message = "the recorder of kernels lost {untold} records without a word of it: replays of graphs had fewer than \
+                           others of the same graph";
+            found.push(lost(message).count("untold", untold));
+        }
+        (records, untold) => {
+            let message = "the recorder of kernels lost {records} records, and {untold} more without a word of it: replays of \
+                           graphs had fewer than others of the same graph";
+            found.push(lost(message).count("records", records).count("untold", untold));
+        }
     }
     if kernels.late > 0 {
         let finding = Finding::new(

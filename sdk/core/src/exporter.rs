@@ -131,6 +131,7 @@ pub trait Exporter: Send + 'static {
 }
 
 /// An error and its causes on one line.
+#[doc(hidden)]
 pub fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

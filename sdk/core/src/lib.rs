@@ -17,6 +17,7 @@ mod control;
 pub mod diagnostics;
 pub mod exporter;
 mod fields;
+#[doc(hidden)]
 pub mod gpu;
 mod handle;
 mod layer;
@@ -45,7 +46,6 @@ mod stats;
 mod sync;
 mod tally;
 mod tap;
-mod traceparent;
 mod verdict;
 mod visible;
 
@@ -74,7 +74,7 @@ pub use redacted_url::RedactedUrl;
 #[doc(hidden)]
 pub use session::host_name;
 pub use session::{Session, SessionBuilder, StartError};
+#[doc(hidden)]
 pub use setup_notes::note;
 pub use stats::{SessionStats, Stats};
 pub use tap::{Tap, TapInterval};
-pub use traceparent::{Traceparent, TraceparentError};

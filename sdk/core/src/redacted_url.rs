@@ -64,6 +64,7 @@ impl RedactedUrl {
 }
 
 /// `text` with `***` in place of each of `secrets`, except those shorter than 4 characters.
+#[doc(hidden)]
 pub fn scrub<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
     let mut secrets: Vec<&str> = secrets.into_iter().filter(|secret| secret.chars().count() >= SHORTEST).collect();
     // The longest first, so that no part of one is left.

@@ -132,6 +132,7 @@ impl SessionBuilder {
     }
 
     /// Takes GPU time with `clock`, as `timing` says. A session has one clock: a second call replaces the first.
+    #[doc(hidden)]
     pub fn gpu(mut self, clock: impl GpuClock, timing: GpuTiming) -> Self {
         self.gpu = Some((Box::new(clock), timing));
         self
@@ -139,6 +140,7 @@ impl SessionBuilder {
 
     /// Whether a run without any GPU time gets a finding (default). Turn it off if the clock was added only in case the
     /// program uses a GPU.
+    #[doc(hidden)]
     pub fn expect_gpu(mut self, expect: bool) -> Self {
         self.expect_gpu = expect;
         self
@@ -153,6 +155,7 @@ impl SessionBuilder {
     /// Records kernels with `activity` in the windows of `schedule`, which counts recorded steps, or, if there is none,
     /// only on request ([`Handle::capture_kernels`](crate::Handle::capture_kernels)). A window begins with the first
     /// step after the recorder is ready, which takes seconds the first time.
+    #[doc(hidden)]
     pub fn kernels(mut self, activity: impl Activity, schedule: Option<Schedule>) -> Self {
         self.kernels = Some((Box::new(activity), schedule));
         self

@@ -28,7 +28,7 @@ pub struct Stats {
     /// Steps of [`Handle::capture_next`](crate::Handle::capture_next) that are still to come.
     pub capture_remaining: u64,
     /// Time taken from the application's threads ÷ sum of step durations so far, like
-    /// [`crate::run::OverheadInfo::ratio`] of the final manifest (derived from the loop: registry and layer, caches
+    /// `overhead.ratio` of the final manifest (derived from the loop: registry and layer, caches
     /// warm); `None` before the first step.
     pub overhead_ratio: Option<f64>,
 }

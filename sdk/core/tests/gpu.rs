@@ -767,20 +767,21 @@ fn replays_while_recording_is_paused_are_counted_and_nobodys() {
         decode(&while_paused);
         handle.start();
         decode(&graph);
-        // What was captured meanwhile is not known by layers, and what it runs now is its launcher's.
+        // Nobody saw what was captured meanwhile. It runs what the other one runs, whose layers are known.
         decode(&while_paused);
     });
     let account = m.gpu.as_ref().unwrap().kernels.clone().unwrap();
     assert_eq!((account.attributed, account.outside_window), (3 * 8, 4 * 8), "{account:?}");
-    assert_eq!((account.of_graphs, account.of_captured), (3 * 8, 2 * 8), "{account:?}");
+    assert_eq!((account.of_graphs, account.of_captured, account.of_derived), (3 * 8, 2 * 8, 8), "{account:?}");
     assert_eq!((account.dropped, account.late, account.unattributed), (0, 0, 0), "{account:?}");
     assert_kernels_conserved(&account, &batch);
     // The first step captured and launched nothing; of those that replayed, each has all of its replay.
     let times: Vec<_> = batch.steps.iter().map(|s| s.gpu.map_or(0, |gpu| gpu.dur_ns)).collect();
     assert_eq!(times, [0, 150_000, 150_000, 150_000], "{:?}", batch.steps);
-    let layers = batch.spans.iter().filter(|s| s.graph.is_some()).map(|s| s.step.unwrap());
-    let layers: std::collections::BTreeSet<u64> = layers.collect();
-    assert_eq!(layers.into_iter().collect::<Vec<_>>(), [batch.steps[1].step, batch.steps[2].step]);
+    let layers = batch.spans.iter().filter(|s| s.graph.is_some()).map(|s| (s.step.unwrap(), s.derived));
+    let layers: std::collections::BTreeSet<(u64, Option<bool>)> = layers.collect();
+    let of = [1, 2, 3].map(|n| (batch.steps[n].step, (n == 3).then_some(true)));
+    assert_eq!(layers.into_iter().collect::<Vec<_>>(), of);
 }
 
 #[test]

@@ -177,7 +177,7 @@ pub fn account(run: &Run, options: &AccountOptions) -> Result<(Account, Vec<Find
 
 /// Columns of kernels that no account comes from.
 const NOT_OF_KERNELS: &[&str] =
-    &["host", "rank", "span_id", "phase", "launch", "queue_delay_ns", "correlation", "graph_node"];
+    &["host", "rank", "span_id", "phase", "launch", "queue_delay_ns", "correlation", "graph_node", "derived"];
 
 /// Makes the account of a run from its kernels.
 pub struct AccountPass<'k> {

@@ -3,6 +3,7 @@
 use super::spread::stddev;
 use super::works::{DeviceWorks, Work, Works};
 use crate::gaps::GapSum;
+use candlescope_schema::without_numbers;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -150,12 +151,6 @@ fn by_module(sums: &FxHashMap<u32, PlaceSums>, works: &Works) -> Vec<PlaceRow> {
         sums.names.iter().for_each(|(name, ns)| *into.names.entry(*name).or_default() += ns);
     }
     rows(modules.into_iter().map(|(module, sums)| (Some(module), sums)), works)
-}
-
-/// `model.layers.7.mlp` as `model.layers.*.mlp`.
-fn without_numbers(module: &str) -> String {
-    let plain = |part| if !str::is_empty(part) && part.bytes().all(|b| b.is_ascii_digit()) { "*" } else { part };
-    module.split('.').map(plain).collect::<Vec<_>>().join(".")
 }
 
 fn by_rollup(device: &DeviceWorks, works: &Works, waits: Option<&Waits>) -> FxHashMap<u32, PlaceSums> {

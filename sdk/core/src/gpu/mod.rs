@@ -34,12 +34,10 @@ pub struct GpuTiming {
     /// Only what marks *cost* counts, not what they wait. A mark that finds the launch queue full waits for room, as
     /// the launch after it would have done; one that finds the driver's lock taken waits for another thread's launch.
     /// On a busy device waiting takes ten times as long as marks cost, and counting it would starve this tier where it
-    /// is needed most. The wait is stated separately in `run.json`, as
-    /// [`marks_wait_ns`](crate::run::GpuAccount::marks_wait_ns).
+    /// is needed most. The wait is stated separately in `run.json`, as `gpu.marks_wait_ns`.
     ///
     /// Cold steps are not in full: the first of its kind on a thread, and the first after a pause of a second. If there
-    /// is only one step of a kind in a session, it is in full although it is cold, and listed in
-    /// [`cold_steps`](crate::run::GpuAccount::cold_steps).
+    /// is only one step of a kind in a session, it is in full although it is cold, and listed in `gpu.cold_steps`.
     ///
     /// Overload policy: if even the marks of steps alone cost more than half of this, some steps get no marks either.
     pub budget: f64,

@@ -3,9 +3,13 @@
 mod incomplete;
 mod inside;
 mod kernel_rows;
+mod of_graphs;
+mod unplaced;
 
 pub(crate) use inside::{Attribution, Extent, Inside};
 
+use super::graph_patterns::GraphPatterns;
+use super::replay_sizes::ReplaySizes;
 use super::replays::{GraphNodes, Replay, Stands, rows};
 use crate::HostNs;
 use crate::gpu::{ActivitySink, OUTSIDE_WINDOW, RawKernel};
@@ -19,6 +23,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use unplaced::Unplaced;
 
 /// Kernels that may wait for their interval to end.
 ///
@@ -82,6 +87,11 @@ pub(crate) struct Kernels {
     /// Where what graphs replay was captured, and how many replayed intervals got a row.
     nodes: GraphNodes,
     replayed: u64,
+    /// What is known to run below which layers, for graphs whose capture nobody saw; and how many kernels replays have.
+    patterns: GraphPatterns,
+    sizes: ReplaySizes,
+    /// Intervals, by `seq`, whose replays had fewer than usual, and how many: these may still come, late.
+    short: FxHashMap<u64, u64>,
     /// Steps of windows that have arrived, or are no longer waited for.
     steps_seen: u64,
     /// Steps of windows that have ended on the host, whether or not their kernels have come.
@@ -155,6 +165,9 @@ impl Kernels {
             remembered: FxHashMap::default(),
             nodes: GraphNodes::default(),
             replayed: 0,
+            patterns: GraphPatterns::default(),
+            sizes: ReplaySizes::default(),
+            short: FxHashMap::default(),
             steps_seen: 0,
             steps_ended: 0,
             pausing: false,
@@ -286,6 +299,7 @@ impl Kernels {
         let at: FxHashMap<u64, usize> = batch.spans.iter().enumerate().map(|(i, span)| (span.seq, i)).collect();
         let mut inside = vec![Inside::default(); batch.spans.len()];
         let mut replayed = Vec::new();
+        let (mut unplaced, mut eager) = (Vec::new(), self.patterns.looks_at_steps().then(Vec::new));
         for &i in in_window {
             let i = i as usize;
             let span = &batch.spans[i];
@@ -293,17 +307,33 @@ impl Kernels {
             self.waiting_count -= kernels.len();
             inside[i].recorded = true;
             inside[i].incomplete = self.goes_out_incomplete(span.seq);
+            let is_incomplete = inside[i].incomplete;
+            inside[i].incomplete = is_incomplete || self.lacks_untold(span, &kernels);
             let mut replays = Vec::new();
             for kernel in kernels {
+                self.counts.of_graphs += u64::from(kernel.graph.is_some());
                 let Some(kernel) = self.place_in_replay(kernel, &mut replays) else { continue };
-                inside[i].add(Inside::of(&kernel));
-                self.counts.attributed += 1;
-                let row = self.row(kernel, Some(&place(span)), shared);
-                batch.kernels.push(row);
+                if let Some(graph) = kernel.graph {
+                    Unplaced::put(&mut unplaced, i, graph, kernel);
+                    continue;
+                }
+                if let Some(eager) = &mut eager {
+                    eager.push(self.patterns.see(i, &kernel));
+                }
+                self.launched_by(i, kernel, batch, &mut inside, shared);
             }
+            let span = &batch.spans[i];
             self.remembered.insert(span.seq, place(span));
             replayed.extend(replays.into_iter().map(|(_, replay)| (i, replay)));
         }
+        self.learn_patterns(batch, &at, &inside, eager.unwrap_or_default(), &replayed, &unplaced);
+        for unplaced in unplaced {
+            let (launcher, replays) = (unplaced.launcher, &mut replayed);
+            for kernel in self.find_layers(batch, &at, unplaced, replays) {
+                self.launched_by(launcher, kernel, batch, &mut inside, shared);
+            }
+        }
+        replayed.sort_by_key(|(launcher, replay)| (*launcher, replay.launched()));
         let mut rows = Vec::new();
         for (launcher, replay) in replayed {
             let launched = replay.launched();
@@ -329,23 +359,19 @@ impl Kernels {
         Attribution(inside)
     }
 
-    /// Puts a kernel to the others of its replay, if its graph's capture is known; otherwise it is given back.
-    fn place_in_replay(&mut self, kernel: RawKernel, replays: &mut Vec<(u32, Replay)>) -> Option<RawKernel> {
-        self.counts.of_graphs += u64::from(kernel.graph.is_some());
-        let Some(place) = kernel.graph_node.and_then(|node| self.nodes.place(node)) else { return Some(kernel) };
-        self.counts.of_captured += 1;
-        let same = |(launch, replay): &&mut (u32, Replay)| {
-            *launch == kernel.correlation && Arc::ptr_eq(&replay.form, &place.form)
-        };
-        // The kernels of a launch come one after the other.
-        match replays.iter_mut().rev().find(same) {
-            Some((_, replay)) => replay.kernels.push((place.at, kernel)),
-            None => {
-                let (launch, form) = (kernel.correlation, place.form.clone());
-                replays.push((launch, Replay { form, kernels: vec![(place.at, kernel)] }));
-            }
-        }
-        None
+    /// Moves a kernel that span `launcher` launched itself into the batch.
+    fn launched_by(
+        &mut self,
+        launcher: usize,
+        kernel: RawKernel,
+        batch: &mut Batch,
+        inside: &mut [Inside],
+        shared: &Shared,
+    ) {
+        inside[launcher].add(Inside::of(&kernel));
+        self.counts.attributed += 1;
+        let row = self.row(kernel, Some(&place(&batch.spans[launcher])), shared);
+        batch.kernels.push(row);
     }
 
     /// Moves the kernels of a replay, which span `launcher` launched, into the batch, and makes the rows of its intervals.
@@ -385,6 +411,7 @@ impl Kernels {
             let (seq, span_id, place) = (span.seq, span.span_id, place(span));
             let mut row = self.row(kernel, Some(&place), shared);
             (row.seq, row.span_id) = (Some(seq), Some(span_id));
+            row.derived = replay.derived.then_some(true);
             batch.kernels.push(row);
         }
         for (i, stand) in stands.iter().enumerate().rev() {
@@ -458,6 +485,7 @@ impl Kernels {
         for kernel in self.waiting.remove(&seq).unwrap_or_default() {
             self.waiting_count -= 1;
             self.counts.late += 1;
+            self.was_late(seq, &kernel);
             let row = self.row(kernel, place.as_ref(), shared);
             into.kernels.push(row);
         }

@@ -2,7 +2,8 @@
 //!
 //! A replay is one launch, and enters no interval. But its nodes were made by calls that did, once, when the graph was
 //! captured. So the intervals of that step are kept as the graph's form, and a replay whose kernels were recorded gets a
-//! row for each of them that launched something, and for what is around those, with the kernels' time.
+//! row for each of them that launched something, and for what is around those, with the kernels' time. Where nobody saw the
+//! capture, a form may be [derived](super::graph_patterns).
 //!
 //! Pure: nodes, intervals and kernels come in, rows go out.
 
@@ -37,11 +38,47 @@ pub(crate) struct Form {
     pub(crate) parents: Vec<Option<usize>>,
 }
 
+impl Form {
+    /// Of these intervals of a step and those around them within it, and the place of each by its index among `spans`.
+    pub(crate) fn of(
+        spans: &[SpanRecord],
+        at: &FxHashMap<u64, usize>,
+        step: Option<u64>,
+        held: impl IntoIterator<Item = usize>,
+    ) -> (Self, FxHashMap<usize, usize>) {
+        // What is around the step, such as a request, is none of its parts.
+        let around = |i: usize| {
+            let parent = spans[i].parent_seq.and_then(|seq| at.get(&seq).copied());
+            parent.filter(|parent| spans[*parent].step == step)
+        };
+        let mut parts = FxHashSet::default();
+        for i in held {
+            let mut part = Some(i);
+            while let Some(i) = part.filter(|i| parts.insert(*i)) {
+                part = around(i);
+            }
+        }
+        let mut parts: Vec<usize> = parts.into_iter().collect();
+        // In enter order, whatever the order of the rows: all are of one thread.
+        parts.sort_unstable_by_key(|i| spans[*i].seq);
+        let places: FxHashMap<usize, usize> = parts.iter().enumerate().map(|(place, i)| (*i, place)).collect();
+        let parents = parts.iter().map(|i| places.get(&around(*i)?).copied()).collect();
+        (Self { spans: parts.iter().map(|i| spans[*i].clone()).collect(), parents }, places)
+    }
+
+    /// The path of the outermost interval; `None` if there is none.
+    pub(crate) fn root(&self) -> Option<u32> {
+        self.spans.first().map(|span| span.path.id)
+    }
+}
+
 /// Where a node was captured: in which interval of a form.
 #[derive(Debug, Clone)]
 pub(crate) struct NodePlace {
     pub(crate) form: Arc<Form>,
     pub(crate) at: usize,
+    /// Whether nobody saw the capture, and this follows from what the graph runs.
+    pub(crate) derived: bool,
     /// The shortest that it has run so far, nanoseconds.
     least_ns: Option<u64>,
 }
@@ -92,7 +129,8 @@ impl GraphNodes {
 
     /// `place`: where it was captured, or the node that it is a copy of.
     fn remember(&mut self, node: u64, place: NodePlace) {
-        if self.known.len() >= MOST_NODES
+        // Those that were forgotten earlier still stand in the order.
+        if self.order.len() >= MOST_NODES
             && let Some(oldest) = self.order.pop_front()
         {
             self.known.remove(&oldest);
@@ -143,28 +181,28 @@ impl GraphNodes {
         step: Option<u64>,
         captured: Vec<(usize, Vec<u64>)>,
     ) {
-        // What is around the step, such as a request, is none of its parts.
-        let around = |i: usize| {
-            let parent = spans[i].parent_seq.and_then(|seq| at.get(&seq).copied());
-            parent.filter(|parent| spans[*parent].step == step)
-        };
-        let mut parts = FxHashSet::default();
-        for (i, _) in &captured {
-            let mut part = Some(*i);
-            while let Some(i) = part.filter(|i| parts.insert(*i)) {
-                part = around(i);
-            }
-        }
-        let mut parts: Vec<usize> = parts.into_iter().collect();
-        // In enter order, whatever the order of the rows: all are of one thread.
-        parts.sort_unstable_by_key(|i| spans[*i].seq);
-        let places: FxHashMap<usize, usize> = parts.iter().enumerate().map(|(place, i)| (*i, place)).collect();
-        let parents = parts.iter().map(|i| places.get(&around(*i)?).copied()).collect();
-        let form = Arc::new(Form { spans: parts.iter().map(|i| spans[*i].clone()).collect(), parents });
+        let (form, places) = Form::of(spans, at, step, captured.iter().map(|(i, _)| *i));
+        let form = Arc::new(form);
         for (i, nodes) in captured {
             let Some(at) = places.get(&i).copied() else { continue };
             for node in nodes {
-                self.remember(node, NodePlace { form: form.clone(), at, least_ns: None });
+                self.remember(node, NodePlace { form: form.clone(), at, derived: false, least_ns: None });
+            }
+        }
+    }
+
+    /// Notes that a node, of whose capture nothing is known, runs what belongs to an interval of a form.
+    pub(crate) fn derive(&mut self, node: u64, form: &Arc<Form>, at: usize) {
+        if !self.known.contains_key(&node) {
+            self.remember(node, NodePlace { form: form.clone(), at, derived: true, least_ns: None });
+        }
+    }
+
+    /// Forgets what was [derived](Self::derive) of these nodes.
+    pub(crate) fn doubt(&mut self, nodes: &[u64]) {
+        for node in nodes {
+            if self.known.get(node).is_some_and(|place| place.derived) {
+                self.known.remove(node);
             }
         }
     }
@@ -192,6 +230,8 @@ impl GraphNodes {
 #[derive(Debug)]
 pub(crate) struct Replay {
     pub(crate) form: Arc<Form>,
+    /// Whether the form follows from what the graph runs.
+    pub(crate) derived: bool,
     pub(crate) kernels: Vec<(usize, RawKernel)>,
 }
 
@@ -285,6 +325,11 @@ impl Replay {
         taken.map(|(place, _)| place).collect()
     }
 
+    /// The graph.
+    pub(crate) fn graph(&self) -> Option<u32> {
+        self.kernels.iter().find_map(|(_, kernel)| kernel.graph)
+    }
+
     /// Start of the graph's launch on the host, if that is known.
     pub(crate) fn launched(&self) -> Option<HostNs> {
         self.kernels.iter().find_map(|(_, kernel)| kernel.launch_start)
@@ -303,7 +348,7 @@ pub(crate) fn rows(
     launcher: usize,
     mut seq: impl FnMut() -> (u64, SpanId),
 ) -> Vec<SpanRecord> {
-    let graph = replay.kernels.iter().find_map(|(_, kernel)| kernel.graph);
+    let graph = replay.graph();
     let replayed = || replay.form.spans.iter().zip(stands).filter(|(_, stands)| matches!(stands, Stands::Replayed(_)));
     let scale = |whole: Option<u64>, part: fn(&SpanRecord) -> Option<u64>| {
         let parts: f64 = replayed().filter_map(|(span, _)| part(span)).map(|part| part as f64).sum();
@@ -322,6 +367,7 @@ pub(crate) fn rows(
             SpanRecord::new(seq, of.trace_id, span_id, captured.path.clone(), of.thread.clone(), of.host_start, 0);
         (row.parent_seq, row.depth, row.step) = (Some(parent_seq), depth, of.step);
         (row.phase, row.graph, row.batch) = (of.phase, graph, captured.batch);
+        row.derived = replay.derived.then_some(true);
         (row.dtype, row.shape) = (captured.dtype, captured.shape);
         (row.flops, row.bytes) = (scaled(captured.flops, scales[0]), scaled(captured.bytes, scales[1]));
         (row.flops_executed, row.io_bytes) = (captured.flops_executed.or(captured.flops), captured.io_bytes);

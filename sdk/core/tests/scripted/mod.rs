@@ -50,6 +50,8 @@ pub enum Says {
     ThatTheyAre,
     /// Whose they were, too.
     Whose,
+    /// Nothing.
+    Nothing,
 }
 
 /// Clones are the same device.
@@ -195,7 +197,9 @@ impl Device {
                 continue;
             }
             if let Some((_, says)) = lost.filter(|(lost, _)| at + lost >= graph.len()) {
-                s.lost.push(span.filter(|_| says == Says::Whose));
+                if says != Says::Nothing {
+                    s.lost.push(span.filter(|_| says == Says::Whose));
+                }
             } else {
                 let launch = HostNs(self.origin + first - self.start_after);
                 let kernel = raw(name, span, launch, HostNs(self.origin + start), *ns, correlation);

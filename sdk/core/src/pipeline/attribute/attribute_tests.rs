@@ -147,3 +147,50 @@ fn kernels_of_a_replay_that_come_late_have_its_launch_and_are_not_lost() {
     assert_eq!((counts(&kernels), names(&late)), ((3, 1, 0), vec!["decode"]));
     assert_eq!(kernels.counts.recorded, 4);
 }
+
+#[test]
+fn what_a_first_replay_lacked_is_found_once_and_later_replays_have_one_row_a_layer() {
+    let (shared, ..) = session();
+    let (deliver, deliveries) = unbounded();
+    let mut kernels = Kernels::new("paper", unbounded().0, deliveries, Arc::default());
+    let path = |id, text: &str| Arc::new(PathInfo::new(id, text, text.rsplit('/').next().expect("a name"), "model"));
+    let (decode, layer) = (path(1, "decode"), path(2, "decode/layer"));
+    let of = |seq, path: &Arc<PathInfo>, step| {
+        let mut span = interval(&shared, seq, "any");
+        (span.path, span.step) = (path.clone(), Some(step));
+        span
+    };
+    // Kernels of which each runs once in a replay, in this launch.
+    let launch = |launcher: u64, count: u64, graph: Option<u32>| {
+        let kernel = |node: u64| RawKernel {
+            grid: Some([node as u32, 1, 1]),
+            correlation: launcher as u32,
+            graph,
+            graph_node: graph.map(|_| node),
+            ..replayed(&shared, launcher, node)
+        };
+        let sink = ActivitySink { kernels: (1..=count).map(kernel).collect(), ..ActivitySink::default() };
+        deliver.send(Delivery { ticket: 0, sink }).expect("it is received");
+    };
+    let mut inner = of(2, &layer, 1);
+    inner.parent_seq = Some(1);
+    launch(2, 80, None);
+    launch(3, 79, Some(3));
+    kernels.receive(&shared);
+    let mut batch = Batch::default();
+    batch.spans.extend([of(1, &decode, 1), inner, of(3, &decode, 3)]);
+    kernels.attribute(&mut batch, &[0, 1, 2], &shared);
+    assert_eq!((kernels.counts.of_graphs, kernels.counts.of_derived), (79, 79));
+
+    launch(4, 80, Some(3));
+    launch(5, 80, Some(3));
+    kernels.receive(&shared);
+    let mut batch = Batch::default();
+    batch.spans.extend([of(4, &decode, 4), of(5, &decode, 5)]);
+    kernels.attribute(&mut batch, &[0, 1], &shared);
+    assert_eq!((kernels.counts.of_graphs, kernels.counts.of_derived), (239, 239));
+    assert_eq!((kernels.counts.attributed, names(&batch)), (319, vec!["layer"; 160]));
+    let rows: Vec<_> = batch.spans.iter().filter(|span| span.graph == Some(3)).collect();
+    let times = rows.iter().map(|row| (row.step, row.gpu.map(|gpu| gpu.dur_ns), row.derived));
+    assert_eq!(times.collect::<Vec<_>>(), [4, 5].map(|step| (Some(step), Some(800), Some(true))));
+}
