@@ -351,7 +351,10 @@ impl OwnSteps {
         }
         if !outside {
             if here.is_open {
-                HERE.set(Here { had_room_in: window, ..self::here() });
+                // Most calls come to one that had room before.
+                if here.had_room_in != window {
+                    HERE.set(Here { had_room_in: window, ..self::here() });
+                }
                 if self.time.load(Ordering::Relaxed) > here.begun + self.recorded.longest {
                     self.leave();
                     self.enter();

@@ -125,7 +125,7 @@ fn start() -> Option<Recording> {
     }
     let recording = Recording::new(scope, steps, model, recorded);
     if recording.is_some() {
-        crate::windows::every_second(handle, windows, tick);
+        crate::windows::every_second(handle, windows, each_second());
     }
     recording
 }
@@ -170,6 +170,31 @@ pub(crate) fn at_launch(work: fn(&Recording)) {
 #[cfg(feature = "gpu")]
 static EARLY: std::sync::Once = std::sync::Once::new();
 
+/// Does what waits for the first call that puts work on a device.
+#[cfg(feature = "gpu")]
+fn launches_first() {
+    EARLY.call_once(|| AT_FIRST_LAUNCH.get().into_iter().for_each(|work| work()));
+}
+
+/// Whether calls are told of, which a trial of what recording costs may leave out.
+#[cfg(feature = "gpu")]
+fn are_calls_followed(trial: &str) -> bool {
+    !trial.split(',').any(|word| word.trim() == "no-calls")
+}
+
+/// What is done each second. Where nobody tells of calls, the first second stands for the first of them: without it the recording
+/// ended after the driver, of which CUPTI's last records are asked for.
+fn each_second() -> fn() {
+    #[cfg(feature = "gpu")]
+    if !are_calls_followed(&std::env::var("CANDLESCOPE_CUPTI_TRIAL").unwrap_or_default()) {
+        return || {
+            launches_first();
+            tick();
+        };
+    }
+    tick
+}
+
 /// Another second has passed.
 fn tick() {
     if let Some(recording) = started() {
@@ -186,7 +211,7 @@ fn told(call: candlescope_collectors::cupti::FollowedCall) {
     let Some(recording) = started() else { return };
     match call {
         FollowedCall::Begins { outside, what, is_graph } => {
-            EARLY.call_once(|| AT_FIRST_LAUNCH.get().into_iter().for_each(|work| work()));
+            launches_first();
             // What is launched after another thread ended this one's step is not the step's.
             if recording.start_end.elsewhere() > 0 {
                 AT_LAUNCH.get().into_iter().for_each(|work| work(recording));
@@ -401,6 +426,17 @@ mod tests {
         spans.sort_by_key(|span| span.seq);
         let steps = spans.iter().filter(|span| span.parent_seq.is_none()).map(|span| span.path.path.clone()).collect();
         (steps, spans.iter().map(|span| span.path.path.clone()).collect())
+    }
+
+    #[cfg(feature = "gpu")]
+    #[test]
+    fn a_recording_without_calls_ends_early_as_well() {
+        static TIMES: AtomicU64 = AtomicU64::new(0);
+        assert!(["", "no-records", "pinned,buffer=256"].into_iter().all(are_calls_followed));
+        assert!(!["no-calls", "no-records, no-calls"].into_iter().any(are_calls_followed));
+        at_first_launch(|| _ = TIMES.fetch_add(1, Ordering::Relaxed));
+        (0..3).for_each(|_| launches_first());
+        assert_eq!(TIMES.load(Ordering::Relaxed), 1, "registered once");
     }
 
     fn call(outside: bool) -> Call {

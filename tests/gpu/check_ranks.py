@@ -22,7 +22,11 @@ def main() -> int:
     options.add_argument("--ends-us", type=float, default=50.0, help="how far the ends of one collective may lie apart, by kernels")
     options.add_argument("--bus", type=float, help="the least share of the link that large all-reduces reach")
     options = options.parse_args()
-    said = json.load(sys.stdin)
+    try:
+        said = json.load(sys.stdin)
+    except ValueError as error:
+        print(f"  WRONG nothing was said of the ranks: {error}")
+        return 1
     problems = []
 
     def check(what: str, holds: bool) -> None:

@@ -17,7 +17,7 @@
 # request into the next: most requests are free of them, so that medians are of unobserved ones.
 #
 # Of each run what the fit reads is kept: run.json, requests, steps, samples, kernels.
-# Writes $RUNS/*, and to $OUT/prediction calibration.txt, calibration.md and calibrated-peaks.json.
+# Writes $RUNS/*, and to $OUT/prediction calibration.txt, calibration.md, calibrated-peaks.json and figures.csv.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 [ -z "${BIN:-}" ] || export PATH=$BIN:$PATH
@@ -87,6 +87,19 @@ record() {
 
 fit() {
   candlescope roofline --calibrate "$runs"/* --out "$out" >"$out/calibration.txt"
+  # Every figure of every case, kernels by kind among them: what a term can be held against later, without the runs.
+  python3 - "$out/calibrated-peaks.json" >"$out/figures.csv" <<'P'
+import json, sys
+
+rows = {}
+for held in json.load(open(sys.argv[1]))["held_out"]:
+    row = rows.setdefault((held["run"].rsplit("/", 1)[-1], held["figure"]), (held, {}))
+    row[1][held["left_out"]] = held["predicted_ns"]
+print("run,model,batch,prompt,figure,measured_ns,fitted_ns,without_case_ns,without_model_ns")
+for (run, figure), (held, of) in sorted(rows.items(), key=lambda row: row[0]):
+    predicted = [of.get(left_out, "") for left_out in ("nothing", "case", "model")]
+    print(run, held["model"], held["batch"], held["prompt"], figure, held["measured_ns"], *predicted, sep=",")
+P
   cat "$out/calibration.md"
 }
 

@@ -5,11 +5,14 @@
 # Usage: tests/gpu/ranks.sh
 #   TP       the program (cargo build -p candlescope-bench --features nccl --bin tensor_parallel; NCCL's library where the linker looks)
 #   CANDLESCOPE_BINARY  the command (default: target/debug/candlescope)
-#   OUT      folder for runs; what an earlier start left there is removed (default: target/bench/ranks)
+#   OUT      folder for runs; what an earlier start left there is removed (default: target/bench/ranks). The lines of each part are also in
+#            $OUT/results-PART.txt, and all that Nsight Systems said in $OUT/nsys.txt
 #   ROUNDS   rounds of plain and recorded in turns (3); COST, COST_KERNELS: the most they may take, beside plain (1.25, 1.6)
 #   STARTS   starts with each of no slow rank, rank 0 and rank 1 (3); SHARE by which a step is longer then (0.2)
 #   NSYS     Nsight Systems (default: the one on the PATH; without one it is not compared with)
 #   CANDLESCOPE_HTA_PYTHON  a Python that has HolisticTraceAnalysis (default: python3, if it does; else it is not compared with)
+#   LIMIT    seconds that a start may take: one that hangs is ended, and said (150; NSYS_LIMIT below Nsight Systems: 300). After two of them
+#            nothing more is started: each would take as long
 #   PARTS    which of: costs starts contents hta nsight threads
 # Its status is 0 if all checks hold; each that does not is printed with WRONG.
 set -uo pipefail
@@ -27,15 +30,31 @@ failed=0
 part() { [[ " ${PARTS:-costs starts contents hta nsight threads} " == *" $1 "* ]]; }
 wrong() { echo "  WRONG $*"; failed=1; }
 
+# In a file, because starts are parts of pipelines.
+hung() { echo "$*" >>"$out/hung.txt"; }
+gives_up() { [ "$(cat "$out/hung.txt" 2>/dev/null | wc -l)" -ge 2 ]; }
+
 both() { # OPTIONS…: a process a rank; with {} for the rank in them. Its status says whether both ended well
-  local meet pids=() rank ended=0
+  local meet pids=() rank status ended=0
+  if gives_up; then
+    wrong "not started: two starts before did not end"
+    return 1
+  fi
   meet=$(mktemp -u)
   for rank in 0 1; do
-    RANK=$rank WORLD_SIZE=2 ${PREFIX//\{\}/$rank} "$tp" --meet "$meet" "${@//\{\}/$rank}" &
+    RANK=$rank WORLD_SIZE=2 timeout -k 5 "${LIMIT:-150}" ${PREFIX//\{\}/$rank} "$tp" --meet "$meet" "${@//\{\}/$rank}" &
     pids+=($!)
   done
-  for pid in "${pids[@]}"; do wait "$pid" || ended=1; done
+  for pid in "${pids[@]}"; do
+    wait "$pid"
+    status=$?
+    [ $status = 0 ] || [ $ended = 124 ] || [ $ended = 137 ] || ended=$status
+  done
   rm -f "$meet"
+  if [ $ended = 124 ] || [ $ended = 137 ]; then
+    wrong "a rank did not end in ${LIMIT:-150} s"
+    hung "$@"
+  fi
   return $ended
 }
 PREFIX=
@@ -43,6 +62,20 @@ ask() { "$cs" query "$1" "$2" --format csv | tail -n +2; } # SQL FOLDER: rows wi
 holds() { # WHAT CONDITION: an expression of awk
   if awk "BEGIN { exit !($2) }"; then echo "  ok    $1"; else wrong "$1"; fi
 }
+# PART: does it. Its lines also go to a file of its own: other output, such as Nsight's of its progress, cannot push them out there.
+kept() {
+  local pipe writer
+  pipe=$(mktemp -u)
+  mkfifo "$pipe"
+  tee "$out/results-$1.txt" <"$pipe" &
+  writer=$!
+  # No program of the part inherits our own output, which whoever reads it would wait for.
+  "part_$1" >"$pipe" 2>&1
+  wait "$writer"
+  rm -f "$pipe"
+}
+# What Nsight Systems says of its progress is left out, which it writes over itself by carriage returns.
+without_progress() { tr '\r' '\n' | grep -vE '^ *$|^\[[0-9]+/[0-9]+\] \[|\[[= ]*[0-9]+ ?%|^(Generating|Generated|Processing|Processed|Collecting|Importing|Exporting|Capturing|WARNING: CPU IP)|^ */.*\.(nsys-rep|sqlite|qdstrm)$'; }
 median() { sort -g | awk '{ all[NR] = $1 } END { if (NR) print (all[int((NR + 1) / 2)] + all[int(NR / 2) + 1]) / 2; else print 0 }'; }
 ms() { sed -n 's/.*: \([0-9.]*\) ms a token.*/\1/p'; }
 
@@ -52,11 +85,11 @@ gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader | wc -l)
 [ "$gpus" -ge 2 ] || { echo "ranks.sh: wants two GPUs, there are $gpus: tests/gpu/ranks_one_gpu.sh wants one"; exit 2; }
 for file in "$tp" "$cs"; do [ -x "$file" ] || { echo "ranks.sh: there is no $file"; exit 2; }; done
 mkdir -p "$out"
-rm -rf "${out:?}"/{plain,host,kernels,slow,nsys,threads}-* "${out:?}/one.txt"
+rm -rf "${out:?}"/{plain,host,kernels,slow,nsys,threads,results}-* "${out:?}"/{one,nsys,hung}.txt
 
-if part costs; then
+part_costs() {
   echo "-- one GPU"
-  "$tp" --meet /nowhere --exchange 0 | tee "$out/one.txt" || wrong "it ended with an error"
+  timeout -k 5 "${LIMIT:-150}" "$tp" --meet /nowhere --exchange 0 | tee "$out/one.txt" || wrong "it ended with an error"
   for round in $(seq "${ROUNDS:-3}"); do
     echo "-- round $round: plain, recorded without kernels, recorded with a window of kernels"
     both | tee "$out/plain-$round.txt" || wrong "a rank ended with an error"
@@ -73,12 +106,13 @@ if part costs; then
   echo "        ms a token, medians of ${ROUNDS:-3} starts: plain $plain, recorded $host, with every kernel $kernels"
   holds "recorded takes at most ${COST:-1.25} times as long" "$plain > 0 && $host > 0 && $host <= ${COST:-1.25} * $plain"
   holds "with every kernel at most ${COST_KERNELS:-1.6} times" "$plain > 0 && $kernels > 0 && $kernels <= ${COST_KERNELS:-1.6} * $plain"
-fi
+}
+if part costs; then kept costs; fi
 
 # One of each is needed below.
 starts=${STARTS:-3}
 part starts || starts=1
-if part starts || part contents || part hta || part nsight; then
+part_starts() {
   for slow in none 0 1; do
     part starts || [ $slow = none ] || continue
     for start in $(seq "$starts"); do
@@ -91,10 +125,11 @@ if part starts || part contents || part hta || part nsight; then
       "$here/check_ranks.py" --slow "$slow" --share "$share" --bus 0.3 <"$folder.json" || failed=1
     done
   done
-fi
+}
+if part starts || part contents || part hta || part nsight; then kept starts; fi
 even=$out/slow-none-1
 
-if part contents; then
+part_contents() {
   echo "-- what is in a start without a slow rank"
   "$cs" analyze "$even" || wrong "analyze ended with an error"
   devices=$(ask "SELECT count(DISTINCT device) FROM samples WHERE metric = 'hw_power_watts' AND device LIKE 'GPU-%'" "$even")
@@ -116,9 +151,10 @@ if part contents; then
   ask "SELECT name, count(*) FROM kernels WHERE name LIKE 'nccl%' GROUP BY name ORDER BY name" "$even" | sed 's/^/        /'
   "$cs" export perfetto "$even" >/dev/null && [ -s "$even/ranks.pftrace" ] && echo "  ok    a trace for Perfetto" || wrong "no trace for Perfetto"
   "$cs" export kineto "$even" >/dev/null && [ -s "$even/kineto/rank1.json" ] && echo "  ok    traces of PyTorch's form" || wrong "no traces of PyTorch's form"
-fi
+}
+if part contents; then kept contents; fi
 
-if part hta; then
+part_hta() {
   python=${CANDLESCOPE_HTA_PYTHON:-python3}
   if "$python" -c 'import hta' 2>/dev/null; then
     echo "-- HolisticTraceAnalysis"
@@ -126,26 +162,37 @@ if part hta; then
   else
     echo "-- no HolisticTraceAnalysis: not compared"
   fi
-fi
+}
+if part hta; then kept hta; fi
 
-if part nsight; then
+part_nsight() {
   if [ -n "$nsys" ]; then
     echo "-- Nsight Systems"
     PREFIX="$nsys profile --trace=cuda --sample=none --cpuctxsw=none --force-overwrite=true --export=sqlite -o $out/nsys-{}"
-    both --tokens 60 || wrong "a rank ended with an error"
+    # Into a file: something that Nsight leaves behind must not keep our pipe open.
+    LIMIT=${NSYS_LIMIT:-300} both --tokens 60 >"$out/nsys.txt" 2>&1 || wrong "a rank ended with an error"
     PREFIX=
+    without_progress <"$out/nsys.txt"
     "$here/nsight_totals.py" "$even" "$out/nsys-0.sqlite" "$out/nsys-1.sqlite" || wrong "Nsight Systems saw other times"
   else
     echo "-- no Nsight Systems: not compared"
   fi
-fi
-if part threads; then
+}
+if part nsight; then kept nsight; fi
+
+part_threads() {
+  local hangs=0
   echo "-- one process, a thread a GPU"
   by_thread() { # NAME OPTIONS…
     local meet name=$1
     shift
     meet=$(mktemp -u)
-    "$tp" --threads 2 --meet "$meet" --out "$out/threads-$name" --tokens 60 "$@" | tee "$out/threads-$name.txt" || wrong "it ended with an error"
+    timeout -k 5 "${LIMIT:-150}" "$tp" --threads 2 --meet "$meet" --out "$out/threads-$name" --tokens 60 "$@" | tee "$out/threads-$name.txt"
+    case ${PIPESTATUS[0]} in
+      0) ;;
+      124 | 137) wrong "it did not end in ${LIMIT:-150} s"; hangs=1 ;;
+      *) wrong "it ended with an error" ;;
+    esac
     rm -f "$meet"
   }
   for slow in none 0 1; do
@@ -153,6 +200,8 @@ if part threads; then
     options=()
     [ $slow = none ] || options=(--slow-rank "$slow" --slow-share "$share")
     by_thread $slow --kernels 1000 "${options[@]}"
+    # The others would take as long for nothing.
+    [ $hangs = 0 ] || break
     "$cs" analyze "$out/threads-$slow" --by-thread --json >"$out/threads-$slow.json" || wrong "analyze ended with an error"
     "$here/check_ranks.py" --slow "$slow" --share "$share" --bus 0.3 <"$out/threads-$slow.json" || failed=1
   done
@@ -175,6 +224,7 @@ if part threads; then
   if "$python" -c 'import hta' 2>/dev/null; then
     CANDLESCOPE_HTA_PYTHON=$python "$root/tests/peers/hta_ranks.sh" "$run" --by-thread 2>&1 | tail -5 || wrong "HTA says other times"
   fi
-fi
+}
+if part threads; then kept threads; fi
 if [ $failed = 0 ]; then echo "all checks hold"; else echo "some checks do not hold"; fi
 exit $failed

@@ -1,48 +1,75 @@
 #!/usr/bin/env bash
 # `candlescope record` on PyTorch as it is: every mode of record_torch.py recorded, kernels beside PyTorch's own profiler, what recording
-# costs beside nothing, Kineto and Nsight Systems; programs that crash, that fork, that have no CUDA, and one in C. Five minutes of a GPU.
+# costs beside nothing, Kineto and Nsight Systems, and what of it is paid for what; programs that crash, that fork, that have no CUDA, and
+# in C, of CUDA 12, and two below MPS; many starts. All of it takes longer than half an hour: PARTS has some of it done.
 # Usage: tests/gpu/record.sh
 #   CANDLESCOPE_BINARY         the command (default: target/debug/candlescope)
 #   CANDLESCOPE_INJECT_LIBRARY the library (default: beside it)
 #   OUT                        folder for runs (default: target/bench/record)
-#   ROUNDS                     rounds of costs (3), TOKENS tokens of each (200)
 #   NSYS                       Nsight Systems, if it is to be compared with
-#   MODES                      ways of running (eager ranges emit compile graph threads)
-#   PARTS                      which of: ways ends beside windows candle c starts profilers costs
-#   STARTS                     starts of the program in C with contexts of many threads (40), THREADS how many (1 2 8 32)
+#   MODES                      ways of running (eager ranges started emit compile graph threads)
+#   LIMIT                      seconds that a program may take (180)
+#   PARTS                      which of: ways ends beside windows candle c cuda12 mps vllm starts profilers nvtx launches place costs
 #   CANDLE                     a `candlescope` that was built with CUDA: the same model in candle, as it is recorded from outside and by itself
+# starts:   STARTS of each program in C (40), THREADS that make contexts (1 2 8 32), TORCH_STARTS of each in PyTorch (10); GDB, a debugger
+# nvtx:     NVTX_ROUNDS of a process by itself and recorded (3), NVTX_TOKENS of each (450)
+# launches: LAUNCH_ROUNDS (5), BLOCKS of launches in each process (40), WAYS of recording (below)
+# place:    PLACE_TOKENS in one process (800)
+# costs:    ROUNDS (3), TOKENS of each (200), COSTS, ways of recording (below)
+# Ways of recording, for WAYS and COSTS: plain (nothing), loaded (without kernels and ranges), ranges (without kernels), 5/5s, 5/100, all;
+#   before (all, by the library that BEFORE names, of an earlier build); newer, older (all, by the CUPTI that NEWER and OLDER name); attached, calls, kernels (CUPTI is there and records nothing,
+#   calls alone, kernels alone); pinned, buffer=KIB, device-buffer=KIB (all, with CUPTI's memory elsewhere or of another size);
+#   kineto and nsys (COSTS only)
+# cuda12:   CUDA12, a folder with libcudart.so.12 and libcupti.so.12, such as one into which pip has unpacked nvidia-cuda-runtime-cu12 and
+#           nvidia-cuda-cupti-cu12 (pip install --no-deps --target FOLDER; 12.8 or later)
+# mps:      MPS_CONTROL, nvidia-cuda-mps-control (default: the one on the PATH, or beside the driver)
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cs=${CANDLESCOPE_BINARY:-$root/target/debug/candlescope}
 out=${OUT:-$root/target/bench/record}
 tokens=${TOKENS:-200}
+nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
+# One that hangs must not take the time of the others.
+limited=(timeout -k 5 "${LIMIT:-180}")
 mkdir -p "$out"
-torch() { python3 -W ignore "$here/record_torch.py" "$@"; }
+# shellcheck source=tests/gpu/kept.sh
+. "$here/kept.sh"
+torch() { "${limited[@]}" python3 -W ignore "$here/record_torch.py" "$@"; }
 recorded() { # NAME OPTIONS… -- MODE…
   local name=$1 options=()
   shift
   while [ "$1" != -- ]; do options+=("$1"); shift; done
   shift
-  "$cs" record --out "$out/$name" "${options[@]}" -- python3 -W ignore "$here/record_torch.py" "$@" 2>&1
+  "${limited[@]}" "$cs" record --out "$out/$name" "${options[@]}" -- python3 -W ignore "$here/record_torch.py" "$@" 2>&1
   echo "status $?"
 }
 ask() { "$cs" query "$1" "$out/$2"; }
+row() { "$cs" query "$1" "$out/$2" --format csv 2>/dev/null | tail -n +2; } # SQL RUN: without a header
+value() { sed -n "s/.*\"$1\": \([0-9.]*\).*/\1/p"; } # KEY: of RESULT
+program() { # the program in C, built once
+  [ -x "$out/record_program" ] || "$nvcc" -o "$out/record_program" "$here/record_program.cu" -lcuda -ldl
+}
 
-part() { [[ " ${PARTS:-ways ends beside windows candle c starts profilers costs} " == *" $1 "* ]]; }
-for shape in smollm2 8b; do python3 -W ignore "$here/record_torch.py" config --shape $shape --config "$out/$shape.json"; done
+part() { [[ " ${PARTS:-ways ends beside windows candle c cuda12 mps vllm starts profilers nvtx launches place costs} " == *" $1 "* ]]; }
 told() { echo --model-config "$out/$1.json" --work batch=1,prompt=64,dtype=bf16; }
+rm -f "$out/record_program" "$out/hung.txt"
+if part ways || part candle || part vllm; then
+  for shape in smollm2 8b; do torch config --shape $shape --config "$out/$shape.json"; done
+fi
 
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 part ways && echo "-- each way"
-for mode in $(part ways && echo "${MODES:-eager ranges emit compile graph threads}"); do
+for mode in $(part ways && echo "${MODES:-eager ranges started emit compile graph threads}"); do
   echo "[$mode]"
+  # shellcheck disable=SC2046
   recorded "$mode" $(told smollm2) -- "$mode" --tokens 50
   ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" "$mode"
   ask "SELECT kind, count(*) AS n, sum(CASE WHEN path IS NULL THEN 1 ELSE 0 END) AS without_interval, sum(CASE WHEN graph IS NULL THEN 0 ELSE 1 END) AS of_graphs, CAST(sum(gpu_dur_ns) AS BIGINT) AS ns FROM kernels GROUP BY kind ORDER BY n DESC" "$mode"
 done
 if part ways; then
 echo "[8b]"
+# shellcheck disable=SC2046
 recorded ranges-8b $(told 8b) -- ranges --shape 8b --tokens 30
 ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" ranges-8b
 fi
@@ -50,8 +77,8 @@ if part ends; then
 echo "-- a forked worker that ends by _exit; no CUDA; a crash"
 recorded fork --follow-forks -- fork --tokens 20
 recorded none -- none
-"$cs" record --out "$out/crash" -- python3 -W ignore -c 'import os, torch; torch.ones(1000, 1000, device="cuda").sum().item(); os.abort()' 2>&1 | tail -2
-"$cs" record --out "$out/killed" -- python3 -W ignore -c '
+"${limited[@]}" "$cs" record --out "$out/crash" -- python3 -W ignore -c 'import os, torch; torch.ones(1000, 1000, device="cuda").sum().item(); os.abort()' 2>&1 | tail -2
+"${limited[@]}" "$cs" record --out "$out/killed" -- python3 -W ignore -c '
 import os, time, torch
 began = time.time()
 while time.time() < began + 5: torch.ones(1000, 1000, device="cuda").sum().item()
@@ -62,34 +89,146 @@ echo "-- kernels of 5 steps every 2 s, no ranges"
 recorded windows --cupti 5/2s -- eager --tokens 300
 ask "SELECT s.path, count(*) AS steps, count(k.step) AS with_kernels, CAST(median(k.n) AS BIGINT) AS kernels FROM spans s LEFT JOIN (SELECT step, count(*) AS n FROM kernels GROUP BY step) k ON k.step = s.step WHERE s.parent_seq IS NULL GROUP BY s.path ORDER BY s.path" windows
 fi
-if part c; then
+if part c && program; then
 echo "-- a program in C: 100 steps of three kernels; one that starts the driver and ends"
-nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
-"$nvcc" -o "$out/record_program" "$here/record_program.cu" -lcuda && {
-  "$cs" record --out "$out/c" -- "$out/record_program" 100 2>&1; echo "status $?"
-  ask "SELECT path, count(*) AS steps FROM spans GROUP BY path" c
-  ask "SELECT name, count(*) AS n FROM kernels GROUP BY name ORDER BY name" c
-  began=$(date +%s%N)
-  "$cs" record --out "$out/init" -- "$out/record_program" init 2>&1; echo "status $? after $((($(date +%s%N) - began) / 1000000)) ms"
-}
+"${limited[@]}" "$cs" record --out "$out/c" -- "$out/record_program" 100 2>&1; echo "status $?"
+ask "SELECT path, count(*) AS steps FROM spans GROUP BY path" c
+ask "SELECT name, count(*) AS n FROM kernels GROUP BY name ORDER BY name" c
+began=$(date +%s%N)
+"${limited[@]}" "$cs" record --out "$out/init" -- "$out/record_program" init 2>&1; echo "status $? after $((($(date +%s%N) - began) / 1000000)) ms"
 fi
-if part starts; then
-echo "-- programs whose threads make contexts while they start: those that failed"
-nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
-"$nvcc" -o "$out/record_program" "$here/record_program.cu" -lcuda && for threads in ${THREADS:-1 2 8 32}; do
-  failed=0
-  for start in $(seq "${STARTS:-40}"); do
-    timeout -k 5 60 "$cs" record --out "$out/start-$threads-$start" -- "$out/record_program" contexts "$threads" >/dev/null 2>&1 || failed=$((failed + 1))
+
+counted() { # RUN KERNELS: whether all that the program launched is there, with an interval, and by which CUPTI
+  local kernels without
+  IFS=, read -r kernels without < <(row "SELECT count(*), sum(CASE WHEN path IS NULL THEN 1 ELSE 0 END) FROM kernels WHERE kind = 'kernel'" "$1")
+  echo "  $1: ${kernels:-0} of $2 kernels, ${without:-0} without an interval; $(python3 - "$out/$1/run.json" <<'P'
+import json, sys
+try:
+    run = json.load(open(sys.argv[1]))
+    environment = run["environment"]
+    print("CUPTI", environment.get("cupti_version"), environment.get("cupti_library"), "error:", ((run.get("gpu") or {}).get("kernels") or {}).get("error"))
+except Exception as error:
+    print("no run:", error)
+P
+)"
+}
+cuda12() {
+  local cudart cupti dirs compiler place places steps=200
+  [ -n "${CUDA12:-}" ] || { echo "  SKIPPED: CUDA12 names no folder with libcudart.so.12 and libcupti.so.12"; return; }
+  cudart=$(find -L "$CUDA12" -name libcudart.so.12 | head -n 1) cupti=$(find -L "$CUDA12" -name libcupti.so.12 | head -n 1)
+  [ -n "$cudart" ] && [ -n "$cupti" ] || { echo "  SKIPPED: $CUDA12 lacks libcudart.so.12 or libcupti.so.12"; return; }
+  cudart=$(realpath "$cudart") cupti=$(realpath "$cupti")
+  dirs=$(dirname "$cudart"):$(dirname "$cupti")
+  # There may be no other way to the driver.
+  IFS=: read -ra places <<<"${LD_LIBRARY_PATH:-}"
+  for place in "${places[@]}"; do [ ! -e "$place/libcuda.so.1" ] || dirs=$dirs:$place; done
+  compiler=${CC:-$(command -v cc || echo gcc)}
+  "$compiler" -O1 -o "$out/record_program_12" "$here/record_program_12.c" -L"$(dirname "$cudart")" -l:libcudart.so.12 &&
+    "$compiler" -O1 -o "$out/record_program_12_cupti" "$here/record_program_12.c" -L"$(dirname "$cudart")" -L"$(dirname "$cupti")" -l:libcudart.so.12 \
+      -Wl,--no-as-needed -l:libcupti.so.12 || { echo "  WRONG the programs of CUDA 12 do not build"; return; }
+  LD_LIBRARY_PATH=$dirs "${limited[@]}" "$out/record_program_12" $steps 2>&1 | sed 's/^/  by itself: /'
+  [ "${PIPESTATUS[0]}" = 0 ] || { echo "  SKIPPED: a program of CUDA 12 does not run on this machine"; return; }
+  rm -rf "$out"/cuda12-*
+  CANDLESCOPE_CUPTI=$cupti LD_LIBRARY_PATH=$dirs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "${limited[@]}" "$cs" record --out "$out/cuda12-given" -- "$out/record_program_12" $steps 2>&1 | sed 's/^/  /'
+  counted cuda12-given $((3 * steps))
+  # Nothing but what the program brings.
+  LD_LIBRARY_PATH=$dirs "${limited[@]}" "$cs" record --out "$out/cuda12-own" -- "$out/record_program_12_cupti" $steps 2>&1 | sed 's/^/  /'
+  counted cuda12-own $((3 * steps))
+  # The machine's CUPTI, which may be a newer one.
+  LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dirs "${limited[@]}" "$cs" record --out "$out/cuda12-machine" -- "$out/record_program_12_cupti" $steps 2>&1 | sed 's/^/  /'
+  counted cuda12-machine $((3 * steps))
+}
+if part cuda12; then
+echo "-- a program of CUDA 12: CUPTI 12 of a given path, its own, and the machine's"
+cuda12
+fi
+
+mps() {
+  local control=${MPS_CONTROL:-} place pids=() pid n ended=0
+  for place in "$(command -v nvidia-cuda-mps-control)" /usr/bin/nvidia-cuda-mps-control /usr/local/nvidia/bin/nvidia-cuda-mps-control; do
+    [ -n "$control" ] || [ ! -x "$place" ] || control=$place
   done
-  echo "$threads threads: $failed of ${STARTS:-40}; kernels of each start, of $((threads * 100)), and how many starts had so many:"
-  for start in $(seq "${STARTS:-40}"); do "$cs" query "SELECT count(*) AS n FROM kernels WHERE kind = 'kernel'" "$out/start-$threads-$start" --format csv 2>/dev/null | tail -1; done | sort -n | uniq -c
-done
+  [ -n "$control" ] || { echo "  SKIPPED: there is no nvidia-cuda-mps-control on this machine"; return; }
+  # A socket's path is short.
+  mps_folder=$(mktemp -d /tmp/mps.XXXXXX)
+  mkdir "$mps_folder/log"
+  PATH=$PATH:$(dirname "$control")
+  export CUDA_MPS_PIPE_DIRECTORY=$mps_folder CUDA_MPS_LOG_DIRECTORY=$mps_folder/log PATH
+  if ! timeout 20 "$control" -d >"$mps_folder/said" 2>&1; then
+    echo "  SKIPPED: this machine does not let $(id -un) start MPS: $(tail -n 2 "$mps_folder/said" "$mps_folder"/log/* 2>/dev/null | tr '\n' ' ')"
+    return
+  fi
+  for n in 1 2; do "${limited[@]}" "$out/record_program" 20000 >"$mps_folder/plain-$n" 2>&1 & pids+=($!); done
+  for pid in "${pids[@]}"; do wait "$pid" || ended=1; done
+  if [ $ended = 1 ]; then
+    echo "  SKIPPED: programs do not run below MPS on this machine: $(cat "$mps_folder"/plain-* | sort -u | head -n 3 | tr '\n' ' ')"
+    tail -n 4 "$mps_folder"/log/* | sed 's/^/    | /'
+    return
+  fi
+  rm -rf "$out"/mps-*
+  pids=()
+  for n in 1 2; do "${limited[@]}" "$cs" record --out "$out/mps-$n" -- "$out/record_program" 5000 >"$out/mps-$n.txt" 2>&1 & pids+=($!); done
+  for n in 1 2; do wait "${pids[n - 1]}"; echo "  program $n: status $?: $(tr '\n' ' ' <"$out/mps-$n.txt")"; done
+  for n in 1 2; do counted mps-$n 15000; done
+  echo "  servers: $(echo get_server_list | timeout 10 "$control" | tr '\n' ' '); clients that came to them: $(grep -ci 'new client' "$mps_folder/log/control.log")"
+  grep -iE 'new client|error|fail' "$mps_folder"/log/*.log | tail -n 8 | sed 's/^/    | /'
+}
+mps_ends() { # also where something failed
+  local pid
+  [ -n "${mps_folder:-}" ] || return 0
+  pid=$(cat "$mps_folder"/nvidia-cuda-mps-control.pid 2>/dev/null)
+  echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1
+  if [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null; then sleep 2; kill "$pid" 2>/dev/null; fi
+  unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+  rm -rf "$mps_folder"
+  mps_folder=
+}
+if part mps && program; then
+echo "-- two programs in C below MPS"
+trap mps_ends EXIT
+mps
+mps_ends
+fi
+
+if part vllm; then
+  echo "-- vLLM"
+  if python3 -c 'import vllm' 2>/dev/null; then
+    mkdir -p "$out/vllm-model"
+    cp "$out/smollm2.json" "$out/vllm-model/config.json"
+    "${limited[@]}" "$cs" record --follow-forks --model-config "$out/smollm2.json" --work batch=4,prompt=64,dtype=bf16 --out "$out/vllm" -- python3 -W ignore "$here/record_vllm.py" "$out/vllm-model" 2>&1 | tail -n 15
+    echo "status ${PIPESTATUS[0]}"
+    for run in "$out"/vllm/run.json "$out"/vllm/*/run.json; do
+      [ -f "$run" ] || continue
+      ask "SELECT phase, count(*) AS steps, CAST(median(host_dur_ns) AS BIGINT) AS host_ns, CAST(median(gpu_dur_ns) AS BIGINT) AS gpu_ns FROM steps GROUP BY phase ORDER BY phase" "$(realpath --relative-to="$out" "$(dirname "$run")")"
+    done
+  else
+    echo "  SKIPPED: $(command -v python3) has no vLLM"
+  fi
+fi
+
+if part starts; then
+echo "-- starts: processes and threads, in C and in PyTorch; what those that fail say is kept in $out/failed"
+RECORD=()
+if program; then
+  started c-process "${STARTS:-40}" 60 "$out/record_program" 20
+  kernels_of_starts c-process 60
+  for threads in ${THREADS:-1 2 8 32}; do
+    started "c-threads-$threads" "${STARTS:-40}" 60 "$out/record_program" contexts "$threads"
+    kernels_of_starts "c-threads-$threads" $((threads * 100))
+  done
+fi
+started torch-process "${TORCH_STARTS:-10}" 120 python3 -W ignore "$here/record_starts.py" process
+kernels_of_starts torch-process "some 200"
+started torch-threads "${TORCH_STARTS:-10}" 120 python3 -W ignore "$here/record_starts.py" threads 8
+kernels_of_starts torch-threads "some 1600"
+echo "  $FAILED_STARTS of $ALL_STARTS starts failed"
 fi
 if part candle && [ -n "${CANDLE:-}" ]; then
 echo "-- candle, by itself and from outside"
 candle=("$CANDLE" profile --model config:smollm2-135m --device cuda:0 --dtype bf16 --prompt-tokens 64 --max-new-tokens 50 --ignore-eos --warmup 1 --repeats 2 --no-progress)
-"${candle[@]}" --cupti --out "$out/candle" 2>&1 | tail -3
-"$cs" record $(told smollm2) --out "$out/candle-outside" -- "${candle[@]}" --gpu-timing off --out "$out/candle-plain" 2>&1 | tail -3
+"${limited[@]}" "${candle[@]}" --cupti --out "$out/candle" 2>&1 | tail -3
+# shellcheck disable=SC2046
+"${limited[@]}" "$cs" record $(told smollm2) --out "$out/candle-outside" -- "${candle[@]}" --gpu-timing off --out "$out/candle-plain" 2>&1 | tail -3
 "$cs" compare "$out/candle" "$out/ranges" --allow tokens
 "$cs" compare --programs "$out/candle-outside" "$out/eager" --allow tokens
 "$cs" compare --programs "$out/eager" "$out/compile"
@@ -98,7 +237,7 @@ if part profilers; then
 echo "-- another profiler in the program, and around it"
 recorded kineto-inside -- ranges --tokens 20 --kineto "$out/k.json"
 if [ -n "${NSYS:-}" ]; then
-  "$NSYS" profile -t cuda,nvtx --sample=none --cpuctxsw=none --force-overwrite=true -o "$out/around" "$cs" record --out "$out/nsys-around" -- \
+  "${limited[@]}" "$NSYS" profile -t cuda,nvtx --sample=none --cpuctxsw=none --force-overwrite=true -o "$out/around" "$cs" record --out "$out/nsys-around" -- \
     python3 -W ignore "$here/record_torch.py" ranges --tokens 20 2>&1 | tail -4
 fi
 fi
@@ -107,17 +246,132 @@ echo "-- beside PyTorch's profiler: kernels of the same tokens"
 torch ranges --tokens 50 --kineto "$out/kineto.json"
 ask "SELECT count(*) AS kernels, sum(gpu_dur_ns) / 1e3 AS us FROM kernels WHERE kind = 'kernel' AND step >= (SELECT min(step) FROM spans WHERE phase = 'prefill')" ranges
 fi
+
+under() { # WAY NAME COMMAND…: the command, recorded in this way; what recording itself says goes to costs.log. Its status is 0 if that was done
+  local way=$1 run=$out/cost-$2 options=() trial='' cupti=${CANDLESCOPE_CUPTI:-} library=${CANDLESCOPE_INJECT_LIBRARY:-} status
+  shift 2
+  case $way in
+    plain) "${limited[@]}" "$@"; return ;;
+    loaded) options=(--cupti off --no-nvtx) ;;
+    ranges) options=(--cupti off) ;;
+    5/5s) options=(--cupti 5/5s --no-nvtx) ;;
+    5/100) options=(--cupti 5/100) ;;
+    all) ;;
+    before) library=${BEFORE:?names no library} ;;
+    newer) cupti=${NEWER:?names no CUPTI} ;;
+    older) cupti=${OLDER:?names no CUPTI} ;;
+    attached) trial=no-records,no-calls ;;
+    calls) trial=no-records ;;
+    kernels) trial=no-calls ;;
+    pinned | buffer=* | device-buffer=*) trial=$way ;;
+    *) echo "record.sh: no way of recording is called $way" >&2; return 2 ;;
+  esac
+  rm -rf "$run" "$run.recording"
+  env ${library:+CANDLESCOPE_INJECT_LIBRARY="$library"} ${trial:+CANDLESCOPE_CUPTI_TRIAL="$trial"} ${cupti:+CANDLESCOPE_CUPTI="$cupti"} \
+    "${limited[@]}" "$cs" record --out "$run" "${options[@]}" -- "$@" 2>>"$out/costs.log"
+  status=$?
+  [ $status = 0 ] || echo "  WRONG $way: status $status, see $out/costs.log" >&2
+  [ $status != 124 ] && [ $status != 137 ] || echo "$way" >>"$out/hung.txt"
+  # Where the recorder did not do what its way says, the figure is of something else.
+  python3 - "$way" "$run/run.json" >&2 <<'P' || status=1
+import json, sys
+way, path = sys.argv[1:]
+try:
+    kernels = (json.load(open(path)).get("gpu") or {}).get("kernels") or {}
+except (OSError, ValueError) as error:
+    print(f"  WRONG {way}: {error}")
+    sys.exit(1)
+recorded, fault = kernels.get("recorded", 0), kernels.get("error")
+if not fault and way in ("attached", "calls") and recorded:
+    fault = f"{recorded} kernels were recorded"
+elif not fault and way not in ("loaded", "ranges", "attached", "calls", "5/5s", "5/100") and not recorded:
+    fault = "no kernel was recorded"
+if fault:
+    print(f"  WRONG {way}: {fault}")
+    sys.exit(1)
+P
+  rm -rf "$run" "$run.recording"
+  return $status
+}
+have() { # WAYS…: those that can be used here; one that did not end in time once would take as long again
+  local way
+  for way in "$@"; do
+    ! grep -qxF -- "$way" "$out/hung.txt" 2>/dev/null || continue
+    [ "$way" != before ] || [ -n "${BEFORE:-}" ] || continue
+    [ "$way" != newer ] || [ -n "${NEWER:-}" ] || continue
+    [ "$way" != older ] || [ -n "${OLDER:-}" ] || continue
+    [ "$way" != nsys ] || [ -n "${NSYS:-}" ] || continue
+    echo "$way"
+  done
+}
+
+if part nvtx; then
+  echo "-- NVTX ranges by push and pop and by start and end: PyTorch, 31 a token, by token in turns in one process, by itself and recorded"
+  rm -f "$out"/nvtx-{plain,recorded}.rows
+  for round in $(seq "${NVTX_ROUNDS:-3}"); do
+    for way in plain ranges; do
+      under "$way" nvtx python3 -W ignore "$here/record_torch.py" turns --tokens "${NVTX_TOKENS:-450}" --rows "$out/nvtx.rows" |
+        grep -o '"ms": [0-9.]*' | sed "s/^/  $way /" || rm -f "$out/nvtx.rows"
+      # Turns of different processes are different ones.
+      [ ! -f "$out/nvtx.rows" ] || sed "s/^/$round-/" "$out/nvtx.rows" >>"$out/nvtx-$([ $way = plain ] && echo plain || echo recorded).rows"
+      rm -f "$out/nvtx.rows"
+    done
+  done
+  "$here/ratios.py" none "$out/nvtx-plain.rows" "$out/nvtx-recorded.rows"
+  if program; then
+    echo "  in C, nanoseconds a range:"
+    for round in $(seq "${NVTX_ROUNDS:-3}"); do
+      for way in plain ranges; do echo "  $way $(under $way nvtx "$out/record_program" ranges 60)"; done
+    done
+  fi
+fi
+if part launches && program; then
+  echo "-- what a launch takes, in C: nanoseconds of the call, one after the other (hot) and with 2 MiB read in between (cold)"
+  rm -f "$out"/launches-{hot,cold}.rows
+  for round in $(seq "${LAUNCH_ROUNDS:-5}"); do
+    for way in $(have ${WAYS:-plain loaded attached calls kernels all before newer older pinned buffer=256 buffer=32768 device-buffer=32768}); do
+      said=$(under "$way" launches "$out/record_program" launches "${BLOCKS:-40}") || continue
+      for kind in hot cold; do
+        figure=$(value $kind <<<"$said")
+        [ -z "$figure" ] || echo "$round $way $figure" >>"$out/launches-$kind.rows"
+      done
+    done
+  done
+  for kind in hot cold; do "$here/ratios.py" plain "$out/launches-$kind.rows"; done
+fi
+if part place; then
+  echo "-- what all kernels cost, in one process: tokens of windows of 20 beside those between them, of which the first 20 and the last 5 do not count"
+  rm -rf "$out/place" "$out/place.recording"
+  "${limited[@]}" "$cs" record --cupti 20/80 --out "$out/place" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "${PLACE_TOKENS:-800}" 2>&1 | sed 's/^/  /'
+  "$cs" query "SELECT s.step, s.host_dur_ns, CASE WHEN k.step IS NULL THEN 0 ELSE 1 END AS recorded FROM steps s LEFT JOIN (SELECT DISTINCT step FROM kernels) k
+    ON k.step = s.step WHERE s.phase = 'decode' ORDER BY s.step" "$out/place" --format csv --limit 0 >"$out/place.csv"
+  python3 - "$out/place.csv" >"$out/place.rows" <<'P'
+import csv, itertools, statistics, sys
+rows = [(int(row["recorded"]), float(row["host_dur_ns"]) / 1e6) for row in csv.DictReader(open(sys.argv[1]))]
+stretches = [(key, [ms for _, ms in group]) for key, group in itertools.groupby(rows, lambda row: row[0])]
+for turn, ((a, window), (b, between)) in enumerate(itertools.pairwise(stretches)):
+    # The window and what follows it; the first and the last token of a window lie at its ends.
+    window, between = window[1:-1], between[20:-5]
+    if a == 1 and window and between:
+        print(turn, "window", statistics.median(window))
+        print(turn, "between", statistics.median(between))
+P
+  "$here/ratios.py" between "$out/place.rows"
+fi
 part costs || exit 0
 echo "-- costs, in turns: milliseconds a token"
+rm -f "$out/costs.rows"
 for round in $(seq "${ROUNDS:-3}"); do
-  echo "plain $(torch ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
-  echo "loaded $("$cs" record --cupti off --no-nvtx --out "$out/cost-$round-loaded" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
-  echo "ranges $("$cs" record --cupti off --out "$out/cost-$round-ranges" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
-  echo "5 each 5 s $("$cs" record --cupti 5/5s --no-nvtx --out "$out/cost-$round-time" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
-  echo "windows $("$cs" record --cupti 5/100 --out "$out/cost-$round-windows" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
-  echo "all $("$cs" record --out "$out/cost-$round-all" -- python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | grep -o '"ms": [0-9.]*')"
-  echo "kineto $(torch ranges --tokens "$tokens" --kineto "$out/k.json" | grep -o '"ms": [0-9.]*')"
-  if [ -n "${NSYS:-}" ]; then
-    echo "nsys $("$NSYS" profile -t cuda,nvtx --sample=none --cpuctxsw=none --force-overwrite=true -o "$out/nsys" python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" 2>/dev/null | grep -o '"ms": [0-9.]*')"
-  fi
+  for way in $(have ${COSTS:-plain loaded ranges 5/5s 5/100 all kineto nsys}); do
+    case $way in
+      kineto) ms=$(torch ranges --tokens "$tokens" --kineto "$out/k.json" | value ms) ;;
+      nsys)
+        ms=$("${limited[@]}" "$NSYS" profile -t cuda,nvtx --sample=none --cpuctxsw=none --force-overwrite=true -o "$out/nsys" python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" 2>/dev/null |
+          tr '\r' '\n' | value ms) ;;
+      *) ms=$(under "$way" torch python3 -W ignore "$here/record_torch.py" ranges --tokens "$tokens" | value ms) || ms= ;;
+    esac
+    echo "  $way ${ms:-failed}"
+    [ -z "$ms" ] || echo "$round $way $ms" >>"$out/costs.rows"
+  done
 done
+"$here/ratios.py" plain "$out/costs.rows"

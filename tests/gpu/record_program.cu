@@ -1,13 +1,38 @@
 // A CUDA program in C, for `candlescope record`, which knows nothing of it: three kernels a step, a result fetched after each.
-// nvcc -o record_program record_program.cu -lcuda; record_program [STEPS], or `init`: starts the driver and ends; or `contexts THREADS`:
-// as many threads make a context each, at once, on all devices in turn, launch and copy.
+// nvcc -o record_program record_program.cu -lcuda -ldl
+//
+//   record_program [STEPS]             the steps
+//   record_program init                starts the driver and ends
+//   record_program contexts THREADS    as many threads make a context each, at once, on all devices in turn, launch and copy
+//   record_program launches BLOCKS     what a launch takes, in a loop and with 2 MiB read between two of them: RESULT, in ns
+//   record_program ranges BLOCKS       what an NVTX range takes, by push and pop and by start and end: RESULT, in ns
+//
+// What fails is said on standard error, with the call and the device.
 #include <cuda.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__has_include)
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define WITH_NVTX 1
+#endif
+#endif
 
 #define N (1 << 20)
+
+// Of the driver and of the runtime, whose numbers are the same.
+static int failed(int status, const char *call, int which) {
+    const char *text = NULL;
+    if (status == 0) return 0;
+    if (cuGetErrorString((CUresult)status, &text)) text = "an error without a text";
+    fprintf(stderr, "record_program: thread %d: %s: %d, %s\n", which, call, status, text);
+    return 1;
+}
+#define FAILS(call, which) failed((int)(call), #call, which)
 
 __global__ void fill(float *x, float value) {
     int at = blockIdx.x * blockDim.x + threadIdx.x;
@@ -26,51 +51,139 @@ __global__ void sum(const float *x, float *result) {
 }
 
 // A thread with a context of its own, on one of the devices.
-static void *context_of_its_own(void *which) {
-    int devices = 0;
+static void *context_of_its_own(void *number) {
+    int devices = 0, which = (int)(size_t)number;
     CUdevice device;
     CUcontext context;
     float *x, *host = (float *)malloc(N * sizeof(float));
-    if (cuDeviceGetCount(&devices) || cuDeviceGet(&device, (int)(size_t)which % devices)) return (void *)1;
+    if (FAILS(cuDeviceGetCount(&devices), which) || FAILS(cuDeviceGet(&device, which % devices), which)) return (void *)1;
 #if CUDA_VERSION >= 13000
-    if (cuCtxCreate(&context, NULL, 0, device)) return (void *)1;
+    if (FAILS(cuCtxCreate(&context, NULL, 0, device), which)) return (void *)1;
 #else
-    if (cuCtxCreate(&context, 0, device)) return (void *)1;
+    if (FAILS(cuCtxCreate(&context, 0, device), which)) return (void *)1;
 #endif
-    if (cudaMalloc(&x, N * sizeof(float))) return (void *)1;
+    if (FAILS(cudaMalloc(&x, N * sizeof(float)), which)) return (void *)1;
     for (int launch = 0; launch < 50; launch++) {
         fill<<<N / 256, 256>>>(x, 1);
         scale<<<N / 256, 256>>>(x, 2);
-        if (launch % 10 == 0) cudaMemcpy(host, x, N * sizeof(float), cudaMemcpyDeviceToHost);
+        if (FAILS(cudaGetLastError(), which)) return (void *)1;
+        if (launch % 10 == 0 && FAILS(cudaMemcpy(host, x, N * sizeof(float), cudaMemcpyDeviceToHost), which)) return (void *)1;
     }
-    return cudaDeviceSynchronize() || host[7] != 2 ? (void *)1 : NULL;
+    if (FAILS(cudaDeviceSynchronize(), which)) return (void *)1;
+    if (host[7] != 2) {
+        fprintf(stderr, "record_program: thread %d: %f came back, not 2\n", which, host[7]);
+        return (void *)1;
+    }
+    return NULL;
 }
 
 static int threads(int n) {
     pthread_t thread[64];
-    void *failed, *any = NULL;
-    if (cuInit(0)) return 1;
+    void *ended, *any = NULL;
+    if (FAILS(cuInit(0), -1)) return 1;
     for (int i = 0; i < n; i++) pthread_create(&thread[i], NULL, context_of_its_own, (void *)(size_t)i);
     for (int i = 0; i < n; i++) {
-        pthread_join(thread[i], &failed);
-        if (failed) any = failed;
+        pthread_join(thread[i], &ended);
+        if (ended) any = ended;
     }
     return any != NULL;
 }
 
+static double now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1e9 + now.tv_nsec;
+}
+
+static int larger(const void *a, const void *b) {
+    double first = *(const double *)a, second = *(const double *)b;
+    return (first > second) - (first < second);
+}
+
+static double median(double *all, int n) {
+    qsort(all, n, sizeof(double), larger);
+    return n ? (all[(n - 1) / 2] + all[n / 2]) / 2 : 0;
+}
+
+#define LAUNCHES 250
+#define COLD (2 << 20)
+
+// Blocks in turns: one launch after the other, and each after the caches were used for something else. The device is waited for between
+// blocks, so that no launch waits for room in its queue.
+static int launches(int blocks) {
+    float *x;
+    char *memory = (char *)malloc(COLD);
+    double *hot = (double *)malloc(blocks * LAUNCHES * sizeof(double)), *cold = (double *)malloc(blocks * LAUNCHES * sizeof(double));
+    unsigned sum = 0;
+    if (FAILS(cudaMalloc(&x, N * sizeof(float)), 0)) return 1;
+    memset(memory, 1, COLD);
+    for (int block = -8; block < 2 * blocks; block++) {
+        int is_cold = block & 1;
+        for (int launch = 0; launch < LAUNCHES; launch++) {
+            if (is_cold)
+                for (int at = 0; at < COLD; at += 64) sum += ((volatile char *)memory)[at];
+            double begun = now_ns();
+            fill<<<1, 32>>>(x, 1);
+            double took = now_ns() - begun;
+            if (block >= 0) (is_cold ? cold : hot)[block / 2 * LAUNCHES + launch] = took;
+        }
+        if (FAILS(cudaGetLastError(), 0) || FAILS(cudaDeviceSynchronize(), 0)) return 1;
+    }
+    double of_hot = median(hot, blocks * LAUNCHES), of_cold = median(cold, blocks * LAUNCHES);
+    printf("RESULT {\"hot\": %.1f, \"cold\": %.1f, \"launches\": %d, \"sum\": %u}\n", of_hot, of_cold, 2 * blocks * LAUNCHES, sum);
+    return 0;
+}
+
+#ifdef WITH_NVTX
+#define RANGES 1000
+
+// Blocks in turns, each a range by push with a thousand of the one or the other kind in it. Slow enough that a recorder keeps up.
+static int ranges(int blocks) {
+    static char names[30][16];
+    double *pushed = (double *)malloc(blocks * sizeof(double)), *started = (double *)malloc(blocks * sizeof(double));
+    for (int at = 0; at < 30; at++) snprintf(names[at], sizeof names[at], "layer %d", at);
+    for (int block = -4; block < 2 * blocks; block++) {
+        nvtxRangePushA("decode");
+        double begun = now_ns();
+        if (block & 1)
+            for (int at = 0; at < RANGES; at++) nvtxRangeEnd(nvtxRangeStartA(names[at % 30]));
+        else
+            for (int at = 0; at < RANGES; at++) {
+                nvtxRangePushA(names[at % 30]);
+                nvtxRangePop();
+            }
+        double took = (now_ns() - begun) / RANGES;
+        nvtxRangePop();
+        if (block >= 0) (block & 1 ? started : pushed)[block / 2] = took;
+        usleep(10000);
+    }
+    double of_pushed = median(pushed, blocks), of_started = median(started, blocks);
+    printf("RESULT {\"push_pop\": %.1f, \"start_end\": %.1f, \"ranges\": %d}\n", of_pushed, of_started, 2 * blocks * RANGES);
+    return 0;
+}
+#else
+static int ranges(int blocks) {
+    (void)blocks;
+    fprintf(stderr, "record_program: built without NVTX's headers\n");
+    return 3;
+}
+#endif
+
 int main(int count, char **arguments) {
+    if (count > 2 && !strcmp(arguments[1], "launches")) return launches(atoi(arguments[2]));
+    if (count > 2 && !strcmp(arguments[1], "ranges")) return ranges(atoi(arguments[2]));
     if (count > 2 && !strcmp(arguments[1], "contexts")) return threads(atoi(arguments[2]) < 64 ? atoi(arguments[2]) : 64);
-    if (count > 1 && !strcmp(arguments[1], "init")) return cuInit(0) == CUDA_SUCCESS ? 0 : 1;
+    if (count > 1 && !strcmp(arguments[1], "init")) return FAILS(cuInit(0), -1);
     int steps = count > 1 ? atoi(arguments[1]) : 100;
     float *x, *result, total = 0;
-    if (cudaMalloc(&x, N * sizeof(float)) || cudaMalloc(&result, sizeof(float))) return 1;
+    if (FAILS(cudaMalloc(&x, N * sizeof(float)), 0) || FAILS(cudaMalloc(&result, sizeof(float)), 0)) return 1;
     for (int step = 0; step < steps; step++) {
         float got;
         cudaMemset(result, 0, sizeof(float));
         fill<<<N / 256, 256>>>(x, 1);
         scale<<<N / 256, 256>>>(x, 2);
         sum<<<64, 256>>>(x, result);
-        cudaMemcpy(&got, result, sizeof(float), cudaMemcpyDeviceToHost);
+        if (FAILS(cudaMemcpy(&got, result, sizeof(float), cudaMemcpyDeviceToHost), 0)) return 1;
         total += got;
     }
     printf("%.0f\n", total);

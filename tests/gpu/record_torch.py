@@ -1,27 +1,31 @@
 #!/usr/bin/env python3
 """Llama in PyTorch (transformers, random weights), decoded token by token: a program for `candlescope record`, which knows nothing of it.
 
-    record_torch.py MODE [--shape smollm2|8b] [--tokens N] [--kineto FILE] [--config FILE]
+    record_torch.py MODE [--shape smollm2|8b] [--tokens N] [--kineto FILE] [--config FILE] [--rows FILE]
 
-MODE: config (writes the model's configuration to FILE of --config), eager (no ranges), ranges (prefill, decode, layer N), emit (torch.autograd.profiler.emit_nvtx), compile, graph, threads (four
-decode at once), fork (a forked worker does it), none (no CUDA). With --kineto PyTorch's own profiler records the same tokens: kernels
-only. Prints `RESULT {json}`: milliseconds a token (median), a sum of the tokens, and what Kineto counted.
+MODE: config (writes the model's configuration to FILE of --config), eager (no ranges), ranges (prefill, decode, layer N, by push and pop),
+started (the same by start and end), turns (tokens without ranges, with the ones and with the others in turns, in random order), emit
+(torch.autograd.profiler.emit_nvtx), compile, graph, threads (four decode at once), fork (a forked worker does it), none (no CUDA). With
+--kineto PyTorch's own profiler records the same tokens: kernels only. Prints `RESULT {json}`: milliseconds a token (median), a sum of
+the tokens, and what Kineto counted. With --rows each token of `turns` is a line of FILE: the turn, which ranges, milliseconds.
 """
 import argparse
 import contextlib
 import json
 import os
+import random
 import statistics
 import sys
 import threading
 import time
 
 options = argparse.ArgumentParser()
-options.add_argument("mode", choices=["config", "eager", "ranges", "emit", "compile", "graph", "threads", "fork", "none"])
+options.add_argument("mode", choices=["config", "eager", "ranges", "started", "turns", "emit", "compile", "graph", "threads", "fork", "none"])
 options.add_argument("--shape", choices=["smollm2", "8b"], default="smollm2")
 options.add_argument("--tokens", type=int, default=100)
 options.add_argument("--kineto")
 options.add_argument("--config")
+options.add_argument("--rows")
 options = options.parse_args()
 if options.mode == "none":
     print("RESULT {}")
@@ -47,6 +51,8 @@ torch.manual_seed(42)
 torch.set_grad_enabled(False)
 config = LlamaConfig(max_position_embeddings=2048, attn_implementation="sdpa", **SHAPES[options.shape])
 if options.mode == "config":
+    # vLLM wants to be told.
+    config.architectures = ["LlamaForCausalLM"]
     config.to_json_file(options.config, use_diff=False)
     sys.exit(0)
 with torch.device("cuda"):
@@ -54,24 +60,41 @@ with torch.device("cuda"):
     model = LlamaForCausalLM(config).eval()
     torch.set_default_dtype(torch.float32)
 nvtx = torch.cuda.nvtx
-if options.mode == "ranges":
+HOWS = ["none", "push_pop", "start_end"]
+how = {"ranges": "push_pop", "started": "start_end", "turns": "push_pop"}.get(options.mode, "none")
+
+
+def begin(name):
+    if how == "push_pop":
+        nvtx.range_push(name)
+    elif how == "start_end":
+        return nvtx.range_start(name)
+
+
+def end(number):
+    if how == "push_pop":
+        nvtx.range_pop()
+    elif how == "start_end":
+        nvtx.range_end(number)
+
+
+if how != "none":
+    numbers = [None] * config.num_hidden_layers
     for number, layer in enumerate(model.model.layers):
-        layer.register_forward_pre_hook(lambda *_, name=f"layer {number}": (nvtx.range_push(name), None)[1])
-        layer.register_forward_hook(lambda *_: (nvtx.range_pop(), None)[1])
+        layer.register_forward_pre_hook(lambda *_, at=number, name=f"layer {number}": (numbers.__setitem__(at, begin(name)), None)[1])
+        layer.register_forward_hook(lambda *_, at=number: (end(numbers[at]), None)[1])
 
 
 @contextlib.contextmanager
 def span(name):
-    if options.mode != "ranges":
-        yield
-        return
-    nvtx.range_push(name)
+    number = begin(name)
     yield
-    nvtx.range_pop()
+    end(number)
 
 
 def decode(tokens, ids):
     """Milliseconds of each token, which the host reads, and the tokens."""
+    global how
     cache = StaticCache(config=config, max_batch_size=1, max_cache_len=PROMPT + WARM + tokens + 8, device="cuda", dtype=torch.bfloat16)
     at = torch.arange(PROMPT, device="cuda")
     with span("prefill"):
@@ -101,12 +124,19 @@ def decode(tokens, ids):
             step()
         run = graph.replay
     times, found = [], []
-    for _ in range(tokens):
+    mixed = random.Random(42)
+    turns = [each for _ in range(-(-tokens // len(HOWS))) for each in mixed.sample(HOWS, len(HOWS))]
+    for token_at in range(tokens):
+        if options.mode == "turns":
+            how = turns[token_at]
         begun = time.perf_counter()
         with span("decode"):
             run()
             found.append(token.item())
         times.append((time.perf_counter() - begun) * 1e3)
+    if options.rows:
+        with open(options.rows, "w") as file:
+            file.writelines(f"{at // len(HOWS)} {each} {ms}\n" for at, (each, ms) in enumerate(zip(turns, times)))
     return times, found
 
 

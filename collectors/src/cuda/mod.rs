@@ -54,10 +54,10 @@ pub use call_costs::{CallCosts, call_costs, capture_mode};
 pub use cuda_device::{CudaDevice, DriverVersion};
 #[doc(hidden)]
 pub use cuda_probe::{Probe, probe};
-pub use error::CudaError;
-pub use pool_memory::PoolMemory;
 #[doc(hidden)]
-pub use pool_memory::PoolPeak;
+pub use error::CudaError;
+#[doc(hidden)]
+pub use pool_memory::{PoolMemory, PoolPeak};
 pub use stream::{Stream, with_stream};
 
 use candlescope_core::HostNs;
@@ -71,7 +71,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use sys::Cuda;
 
-/// How a [`CudaClock`] works.
+/// How marks are put into streams.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CudaClockOptions {
@@ -90,10 +90,9 @@ impl CudaClockOptions {
     /// Marks that may be under way per thread, and therefore events made per thread and device; 16384 by default, at
     /// least 2 and at most 2²⁰.
     ///
-    /// Overload policy: a thread with that many marks that the device has not passed gets no more
-    /// ([`NoMark::Full`](candlescope_core::gpu::NoMark::Full)), and the missing ones are counted: waiting would hold up
-    /// the application, and more events would take more of the driver's memory. The default takes 0.5 MB of host memory
-    /// per thread that uses a GPU.
+    /// Overload policy: a thread with that many marks that the device has not passed gets no more, and the missing ones
+    /// are counted (`full` in `run.json`): waiting would hold up the application, and more events would take more of the
+    /// driver's memory. The default takes 0.5 MB of host memory per thread that uses a GPU.
     #[must_use]
     pub fn in_flight(mut self, marks: usize) -> Self {
         self.in_flight = marks;
@@ -107,8 +106,8 @@ impl CudaClockOptions {
         self
     }
 
-    /// Marks on the device with this CUDA ordinal go into `stream` instead of the per-thread default stream. More can be
-    /// named later, see [`CudaClock::streams`].
+    /// Marks on the device with this CUDA ordinal go into `stream` instead of the per-thread default stream, on threads for
+    /// which [`with_stream`] names no other.
     #[must_use]
     pub fn stream(mut self, ordinal: usize, stream: impl Into<Stream>) -> Self {
         self.streams.push((ordinal, stream.into()));
@@ -120,6 +119,7 @@ impl CudaClockOptions {
 ///
 /// Which stream a mark goes into: the one named with [`with_stream`] on the thread, else the one named for the device
 /// ([`Streams::use_stream`]), else the per-thread default stream, which candle uses.
+#[doc(hidden)]
 pub struct CudaClock {
     shared: Arc<Shared<Cuda>>,
     poller: Poller<Cuda>,
@@ -155,6 +155,7 @@ impl CudaClock {
 }
 
 /// Tells a [`CudaClock`] which streams devices are used through.
+#[doc(hidden)]
 #[derive(Clone)]
 pub struct Streams {
     shared: Arc<Shared<Cuda>>,

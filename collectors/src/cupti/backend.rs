@@ -72,11 +72,12 @@ pub(super) struct Real {
     driver: sys::Driver,
     subscriber: Option<Subscriber>,
     device_buffer_bytes: Option<usize>,
+    is_pinned: bool,
 }
 
 impl Real {
     pub(super) fn new(cupti: sys::Cupti, driver: sys::Driver) -> Self {
-        Self { cupti, driver, subscriber: None, device_buffer_bytes: None }
+        Self { cupti, driver, subscriber: None, device_buffer_bytes: None, is_pinned: false }
     }
 
     fn turn_callback(&self, domain: u32, cbid: u32, on: bool) -> Result<(), Code> {
@@ -87,6 +88,24 @@ impl Real {
 
 /// `CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE`.
 const DEVICE_BUFFER_SIZE: u32 = 0;
+/// `CUPTI_ACTIVITY_ATTR_MEM_ALLOCATION_TYPE_HOST_PINNED`.
+const HOST_PINNED: u32 = 8;
+
+/// Where CUPTI keeps the times of what runs, for contexts that are made later; of what is not given, as CUPTI has it.
+///
+/// # Errors
+/// If CUPTI refuses.
+pub(super) fn set_attributes(cupti: &sys::Cupti, bytes: Option<usize>, is_pinned: bool) -> Result<(), ActivityError> {
+    if let Some(bytes) = bytes {
+        let set = cupti.set_size(DEVICE_BUFFER_SIZE, bytes);
+        set.map_err(|code| errors::refused("set the size of its buffers on the device", code))?;
+    }
+    if is_pinned {
+        let set = cupti.set_flag(HOST_PINNED, true);
+        set.map_err(|code| errors::refused("keep times in pinned memory", code))?;
+    }
+    Ok(())
+}
 
 /// Buffers made ready ahead: CUDA 13 gives each launching thread one, and the recorder holds another while it reads.
 const READY: usize = 4;
@@ -110,7 +129,7 @@ impl Backend for Real {
 
     fn start(&mut self, options: &CuptiOptions) -> Result<(), ActivityError> {
         POOL.configure(options.buffer_bytes, options.max_buffers, READY);
-        self.device_buffer_bytes = options.device_buffer_bytes;
+        (self.device_buffer_bytes, self.is_pinned) = (options.device_buffer_bytes, options.trial.is_pinned);
         // The driver first: if there is no GPU, its error message is the better one.
         self.driver.start()
     }
@@ -126,10 +145,7 @@ impl Backend for Real {
         let subscriber = self.cupti.take_early().map_or_else(subscribe, Ok)?;
         self.subscriber = Some(subscriber);
         // All of this is CUPTI's own and goes when it is detached.
-        if let Some(bytes) = self.device_buffer_bytes {
-            let set = self.cupti.set_size(DEVICE_BUFFER_SIZE, bytes);
-            set.map_err(|code| errors::refused("set the size of its buffers on the device", code))?;
-        }
+        set_attributes(&self.cupti, self.device_buffer_bytes, self.is_pinned)?;
         POOL.write_off();
         self.cupti.register_buffers().map_err(|code| errors::refused("take buffers", code))
     }

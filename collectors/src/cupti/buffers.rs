@@ -31,6 +31,10 @@ impl Buffer {
     pub(super) fn bytes(&self) -> usize {
         self.0.len() * 8
     }
+
+    fn address(&self) -> usize {
+        self.0.as_ptr().addr()
+    }
 }
 
 /// A buffer that CUPTI is done with.
@@ -58,13 +62,17 @@ struct State {
     exist: usize,
     /// Of these, the ones that CUPTI has.
     out: usize,
+    /// Where those are that it has, or had when it was detached. Beyond twice `most` the oldest are forgotten.
+    lent: Vec<usize>,
     most: usize,
     bytes: usize,
 }
 
 impl Pool {
     pub(super) const fn new() -> Self {
-        Self { state: Mutex::new(State { free: Vec::new(), filled: Vec::new(), exist: 0, out: 0, most: 0, bytes: 0 }) }
+        let state =
+            State { free: Vec::new(), filled: Vec::new(), exist: 0, out: 0, lent: Vec::new(), most: 0, bytes: 0 };
+        Self { state: Mutex::new(state) }
     }
 
     /// Sets the bounds, and makes `ready` buffers whose memory is mapped already: otherwise the first write to each
@@ -80,8 +88,10 @@ impl Pool {
         // Returning a buffer must not allocate.
         let missing = |length: usize| most.saturating_sub(length);
         let (free, filled) = (missing(state.free.len()), missing(state.filled.len()));
+        let lent = (2 * most + 1).saturating_sub(state.lent.len());
         state.free.reserve(free);
         state.filled.reserve(filled);
+        state.lent.reserve(lent);
         while state.free.len() < ready && state.exist < most {
             let mut buffer = Buffer::zeroed(bytes);
             std::hint::black_box(&mut buffer.0[..]).fill(0);
@@ -96,6 +106,7 @@ impl Pool {
             let mut state = self.lock();
             if let Some(buffer) = state.free.pop() {
                 state.out += 1;
+                state.lend(&buffer);
                 return Some(buffer);
             }
             if state.exist >= state.most {
@@ -106,7 +117,15 @@ impl Pool {
             state.bytes
         };
         // Zeroed memory of this size comes from the kernel untouched: a system call, and no clearing here.
-        Some(Buffer::zeroed(bytes))
+        let buffer = Buffer::zeroed(bytes);
+        self.lock().lend(&buffer);
+        Some(buffer)
+    }
+
+    /// Whether CUPTI got the buffer at this address here and has not given it back. Another client of CUPTI, which has
+    /// one pair of callbacks for the process, may have buffers of its own under way when ours take the place of its.
+    pub(super) fn is_lent(&self, address: usize) -> bool {
+        self.lock().lent.contains(&address)
     }
 
     /// CUPTI is done with a buffer.
@@ -117,6 +136,8 @@ impl Pool {
             // A buffer that was written off.
             None => state.exist += 1,
         }
+        let address = filled.buffer.address();
+        state.lent.retain(|lent| *lent != address);
         state.filled.push(filled);
     }
 
@@ -154,9 +175,46 @@ impl Pool {
     }
 }
 
+impl State {
+    fn lend(&mut self, buffer: &Buffer) {
+        self.lent.push(buffer.address());
+        let excess = self.lent.len().saturating_sub(2 * self.most);
+        self.lent.drain(..excess);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_was_lent_is_taken_back() {
+        let pool = Pool::new();
+        pool.configure(64, 2, 1);
+        let (ready, made) = (pool.take().expect("ready"), pool.take().expect("made"));
+        let (ready_at, made_at) = (ready.address(), made.address());
+        assert!(pool.is_lent(ready_at) && pool.is_lent(made_at) && !pool.is_lent(made_at + 8));
+        pool.put(Filled { buffer: ready, valid: 0 });
+        assert_eq!((pool.is_lent(ready_at), pool.is_lent(made_at)), (false, true));
+        pool.write_off();
+        assert!(pool.is_lent(made_at), "it may come back after all");
+        pool.put(Filled { buffer: made, valid: 0 });
+        assert!(!pool.is_lent(made_at));
+        // Those that never come back are not remembered for ever.
+        let lost: Vec<Buffer> = (0..9)
+            .map(|_| {
+                pool.write_off();
+                pool.drain().into_iter().for_each(|filled| pool.recycle(filled));
+                pool.take().expect("written off ones do not count")
+            })
+            .collect();
+        assert_eq!(
+            lost.iter().filter(|buffer| pool.is_lent(buffer.address())).count(),
+            4,
+            "twice as many as may exist"
+        );
+        assert!(pool.is_lent(lost[8].address()), "the latest");
+    }
 
     #[test]
     fn buffers_go_round_and_come_back_zeroed() {

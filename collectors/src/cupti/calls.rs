@@ -78,15 +78,12 @@ pub(super) enum OnGraphs {
 /// What a call has to do with graphs, if anything.
 #[inline]
 pub(super) fn on_graphs(domain: Domain, cbid: u32) -> Option<OnGraphs> {
-    let among = |calls: &[(u32, &str)]| calls.iter().any(|(number, _)| *number == cbid);
-    // Most calls are launches of kernels, which have smaller numbers.
-    if domain != Domain::Driver || cbid < MAKE_GRAPHS[0].0 {
+    // Most calls are launches of kernels.
+    if domain != Domain::Driver || !has(&ON_GRAPHS, cbid) {
         return None;
     }
-    if among(&LAUNCH_GRAPHS) {
-        return Some(OnGraphs::Launches);
-    }
-    among(&MAKE_GRAPHS).then_some(OnGraphs::Makes)
+    let launches = LAUNCH_GRAPHS.iter().any(|(number, _)| *number == cbid);
+    Some(if launches { OnGraphs::Launches } else { OnGraphs::Makes })
 }
 
 /// Where the handle of what is launched stands among the parameters of a call of the driver, if it launches something that has one.
@@ -111,32 +108,56 @@ pub(super) enum OnContexts {
 /// What a call does to contexts, if anything.
 #[inline]
 pub(super) fn on_contexts(domain: Domain, cbid: u32) -> Option<OnContexts> {
-    let among = |calls: &[(u32, &str)]| domain == Domain::Driver && calls.iter().any(|(number, _)| *number == cbid);
-    if among(&END_CONTEXTS) {
-        return Some(OnContexts::Ends);
+    // Most calls are launches of kernels.
+    if domain != Domain::Driver || !has(&ON_CONTEXTS, cbid) {
+        return None;
     }
-    among(&MAKE_CONTEXTS).then_some(OnContexts::Makes)
+    let ends = END_CONTEXTS.iter().any(|(number, _)| *number == cbid);
+    Some(if ends { OnContexts::Ends } else { OnContexts::Makes })
 }
 
 /// Whether a call copies memory, as the driver does it; the runtime's copies come here too.
 #[inline]
 pub(super) fn copies(domain: Domain, cbid: u32) -> bool {
-    domain == Domain::Driver && COPIES.get(cbid as usize / 64).is_some_and(|word| word >> (cbid % 64) & 1 == 1)
+    domain == Domain::Driver && has(&COPIES, cbid)
 }
 
 /// Whether a call copies from a device to the host, by its name.
 #[inline]
 pub(super) fn fetches(domain: Domain, cbid: u32) -> bool {
-    domain == Domain::Driver && FETCHES.get(cbid as usize / 64).is_some_and(|word| word >> (cbid % 64) & 1 == 1)
+    domain == Domain::Driver && has(&FETCHES, cbid)
 }
 
-/// The numbers of [`DRIVER`]'s copies, a bit each.
-const COPIES: [u64; 16] = beginning_with(b"cuMemcpy");
+/// Numbers of calls, a bit each: each call is looked up in several tables.
+type CallBits = [u64; 16];
+
+#[inline]
+fn has(bits: &CallBits, cbid: u32) -> bool {
+    bits.get(cbid as usize / 64).is_some_and(|word| word >> (cbid % 64) & 1 == 1)
+}
+
+/// The numbers of all calls on contexts, and of all on graphs.
+const ON_CONTEXTS: CallBits = with(with([0; 16], &MAKE_CONTEXTS), &END_CONTEXTS);
+const ON_GRAPHS: CallBits = with(with([0; 16], &MAKE_GRAPHS), &LAUNCH_GRAPHS);
+
+/// These numbers, and those of more calls.
+const fn with(mut bits: CallBits, calls: &[(u32, &str)]) -> CallBits {
+    let mut at = 0;
+    while at < calls.len() {
+        let cbid = calls[at].0;
+        bits[cbid as usize / 64] |= 1 << (cbid % 64);
+        at += 1;
+    }
+    bits
+}
+
+/// The numbers of [`DRIVER`]'s copies.
+const COPIES: CallBits = beginning_with(b"cuMemcpy");
 /// Of these, those from a device to the host.
-const FETCHES: [u64; 16] = beginning_with(b"cuMemcpyDtoH");
+const FETCHES: CallBits = beginning_with(b"cuMemcpyDtoH");
 
 /// The numbers of [`DRIVER`]'s calls whose names begin so.
-const fn beginning_with(prefix: &[u8]) -> [u64; 16] {
+const fn beginning_with(prefix: &[u8]) -> CallBits {
     let (mut bits, mut at) = ([0; 16], 0);
     while at < DRIVER.len() {
         let (cbid, name) = DRIVER[at];
@@ -264,6 +285,17 @@ mod tests {
             assert_eq!(on_graphs(Domain::Driver, cbid), Some(OnGraphs::Launches));
         }
         assert_eq!(on_graphs(Domain::Driver, 307), None);
+    }
+
+    #[test]
+    fn all_other_calls_have_nothing_to_do_with_contexts_and_graphs() {
+        let among = |cbid: u32, tables: [&[(u32, &str)]; 2]| tables.concat().iter().any(|(number, _)| *number == cbid);
+        for cbid in (0..2_000).chain([u32::MAX]) {
+            let contexts = among(cbid, [&MAKE_CONTEXTS, &END_CONTEXTS]);
+            assert_eq!(on_contexts(Domain::Driver, cbid).is_some(), contexts, "{cbid}");
+            let graphs = among(cbid, [&MAKE_GRAPHS, &LAUNCH_GRAPHS]);
+            assert_eq!(on_graphs(Domain::Driver, cbid).is_some(), graphs, "{cbid}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How kernels are recorded, as the user says it.
 
+use super::trial::Trial;
 use std::path::PathBuf;
 
 /// How kernels find the interval and the call that launched them.
@@ -38,6 +39,8 @@ pub struct CuptiOptions {
     pub(super) max_buffers: usize,
     pub(super) ring_calls: usize,
     pub(super) device_buffer_bytes: Option<usize>,
+    /// For measuring.
+    pub(super) trial: Trial,
 }
 
 impl Default for CuptiOptions {
@@ -53,11 +56,23 @@ impl Default for CuptiOptions {
             max_buffers: 64,
             ring_calls: 65_536,
             device_buffer_bytes: None,
+            trial: Trial::default(),
         }
     }
 }
 
 impl CuptiOptions {
+    /// These, but for what is tried.
+    pub(super) fn under(mut self, trial: Trial) -> Self {
+        if trial.no_calls {
+            self.correlate = Correlate::Nothing;
+        }
+        self.buffer_bytes = trial.buffer_bytes.unwrap_or(self.buffer_bytes);
+        self.device_buffer_bytes = trial.device_buffer_bytes.or(self.device_buffer_bytes);
+        self.trial = trial;
+        self
+    }
+
     /// Whether CUPTI stays in the process once it is there.
     pub(super) fn stays(&self) -> bool {
         self.keep_attached || self.follow_graphs
@@ -70,8 +85,9 @@ impl CuptiOptions {
         self
     }
 
-    /// The library's file. Without it: the file that `CANDLESCOPE_CUPTI` names, else `libcupti.so.13`, `.12` and
-    /// `libcupti.so` by the loader's own search, else those below `CUDA_HOME`, `CUDA_PATH` and `/usr/local/cuda`.
+    /// The library's file. Without it: the file that `CANDLESCOPE_CUPTI` names, else the one that the process has loaded,
+    /// if that is of CUDA 12 or 13 and no newer than the driver, else `libcupti.so.13`, `.12` and `libcupti.so` by the
+    /// loader's own search, else those below `CUDA_HOME`, `CUDA_PATH` and `/usr/local/cuda`.
     #[must_use]
     pub fn library(mut self, library: impl Into<PathBuf>) -> Self {
         self.library = Some(library.into());

@@ -10,6 +10,7 @@ use super::join::Join;
 use super::names::Names;
 use super::numbers::Numbers;
 use super::switches::{is_copy, meaning, needed};
+use super::trial::Trial;
 use super::{Correlate, CuptiOptions, errors, lanes, search};
 use candlescope_core::HostNs;
 use candlescope_core::gpu::ActivityError;
@@ -38,6 +39,7 @@ pub(super) struct KernelRecorder<B: Backend> {
     version: u32,
     correlate: Correlate,
     runtime: bool,
+    trial: Trial,
     /// Whether CUPTI leaves the process between windows.
     detaches: bool,
     /// Whether it was this recorder that attached CUPTI last.
@@ -88,6 +90,7 @@ impl<B: Backend> KernelRecorder<B> {
             version,
             correlate: options.correlate,
             runtime: options.runtime_calls,
+            trial: options.trial.clone(),
             detaches: !options.stays() && search::detachable(version),
             mine: false,
             calls: Vec::new(),
@@ -260,6 +263,9 @@ impl<B: Backend> KernelRecorder<B> {
             ("cupti_strategy".to_string(), self.correlate.name().into()),
             ("cupti_detaches".to_string(), self.detaches.into()),
         ]);
+        if !self.trial.text.is_empty() {
+            facts.insert("cupti_trial".to_string(), self.trial.text.clone().into());
+        }
         if self.kinds.is_some() {
             facts.insert("cupti_calls_followed".to_string(), self.calls.len().into());
         }

@@ -12,6 +12,7 @@
 //! | `records`, `names`, `numbers`, `clock` | bytes to records, symbols to names, ids to unique ones, CUPTI's time to the host's |
 //! | `join` | kernels to their calls and intervals |
 //! | `told` | recorded from outside: who else is told of calls |
+//! | `trial` | what is left out or done otherwise, to measure what it costs |
 //! | `backend`, `kernel_recorder` | what is switched on in a window, and the kernels that come of it |
 //!
 //! # What it costs
@@ -53,6 +54,7 @@ mod search;
 mod switches;
 mod sys;
 mod told;
+mod trial;
 
 use candlescope_core::gpu::{Activity, ActivityError, ActivitySink, Correlator, GraphNode};
 use candlescope_core::{HostNs, SpanId};
@@ -65,6 +67,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 pub use told::{FollowedCall, is_injected, program_ends, window};
+use trial::Trial;
 
 /// The library that would be used on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +107,11 @@ pub fn attach_early() -> Result<(), ActivityError> {
     let version = sys::Driver::load()?.version();
     let version = version.ok_or_else(|| ActivityError("the driver does not tell its version yet".to_string()))?;
     let cupti = understood(Some(version))?;
-    EARLY.get_or_init(|| cupti).subscribe_early().map_err(|code| errors::refused("attach to this process", code))
+    let cupti = EARLY.get_or_init(|| cupti);
+    cupti.subscribe_early().map_err(|code| errors::refused("attach to this process", code))?;
+    // Before there is a context, which these have to be set for. Where it is refused the recorder says so.
+    let _ = Trial::told().map(|trial| backend::set_attributes(cupti, trial.device_buffer_bytes, trial.is_pinned));
+    Ok(())
 }
 
 /// There will be no recorder: ends what [`attach_early`] began, unless one has taken it over. CUPTI itself stays in the
@@ -124,7 +131,9 @@ fn load(given: Option<&std::path::Path>, driver: Option<u32>) -> Result<sys::Cup
     if let Some(obstacle) = search::obstacle(&environment) {
         return Err(obstacle);
     }
-    sys::Cupti::load(&search::candidates(given, &environment, driver))
+    // A path of the program's may be in no UTF-8.
+    let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
+    sys::Cupti::load(&search::candidates(given, &environment, driver, &String::from_utf8_lossy(&maps)))
 }
 
 /// Sets [`CuptiOptions::keep_attached`] from outside.
@@ -185,7 +194,7 @@ impl Activity for Cupti {
             (None, Some(early)) => early.clone(),
             (given, _) => load(given.as_deref(), driver.version())?,
         };
-        let mut options = self.options.clone();
+        let mut options = self.options.clone().under(Trial::told()?);
         options.keep_attached |= std::env::var(KEEP_ATTACHED).is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
         self.recorder = Some(KernelRecorder::new(backend::Real::new(cupti, driver), &options)?);
         self.claim = Some(claim);

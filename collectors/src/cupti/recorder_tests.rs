@@ -243,6 +243,33 @@ fn runtime_calls_are_followed_where_that_is_wanted() {
 }
 
 #[test]
+fn a_trial_leaves_out_what_it_says_and_the_run_says_so() {
+    alone(|| {
+        for (text, records, calls) in
+            [("no-records", 0, true), ("no-calls", 4, false), ("no-records,no-calls", 0, false)]
+        {
+            let library = Scripted::new();
+            let options = options(Correlate::Callbacks).under(Trial::parse(text).expect("understood"));
+            let mut recorder = KernelRecorder::new(library.clone(), &options).expect("a recorder");
+            recorder.enable().expect("enabled");
+            assert_eq!(kinds(&library.script().on).len(), records, "{text}");
+            assert_eq!(recorder.calls.contains(&Switch::Callback(Domain::Driver, 307)), calls, "{text}");
+            assert_eq!(lanes::is_recording(), calls, "{text}");
+            let copy = Switch::Callback(Domain::Driver, 278);
+            assert!(library.script().on.contains(&copy), "copies are followed for safety");
+            lanes::push(SpanId(40));
+            lanes::launched(Domain::Driver, 307, 1, lanes::clock().raw(), lanes::clock().raw());
+            lanes::pop();
+            let undelivered = collect(&mut recorder, false, 1_000_000).undelivered;
+            assert_eq!(undelivered, Undelivered::Unknown, "{text}: no record is waited for");
+            assert_eq!(recorder.describe()["cupti_trial"], text);
+        }
+        let (_, recorder) = recorder(Correlate::Callbacks);
+        assert!(!recorder.describe().contains_key("cupti_trial"), "none");
+    });
+}
+
+#[test]
 fn a_refusal_leaves_nothing_on() {
     alone(|| {
         let library = Scripted::new();

@@ -18,7 +18,13 @@ pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Paths and names to try, in order. `given`: from the options. `driver`: the newest CUDA version that the driver
 /// supports, in thousands (13020 is 13.2), if there is a driver: an older CUPTI works with it, a newer one does not.
-pub(super) fn candidates(given: Option<&Path>, environment: Environment<'_>, driver: Option<u32>) -> Vec<PathBuf> {
+/// `maps`: the text of `/proc/self/maps`.
+pub(super) fn candidates(
+    given: Option<&Path>,
+    environment: Environment<'_>,
+    driver: Option<u32>,
+    maps: &str,
+) -> Vec<PathBuf> {
     if let Some(path) = given {
         return vec![path.to_path_buf()];
     }
@@ -45,9 +51,26 @@ pub(super) fn candidates(given: Option<&Path>, environment: Environment<'_>, dri
             }
         }
     }
-    // The loader's own paths first: the program itself was set up with them.
+    // The program's own first, then the loader's paths: the program itself was set up with them. Beside its own, which may
+    // be of CUDA 12, another one would know nothing of what the program does with that.
     let bare = names.iter().map(PathBuf::from);
-    bare.chain(folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name)))).collect()
+    let own = mapped(maps).map(|path| Path::new("/").join(path)).find(|path| suits(path, driver));
+    own.into_iter()
+        .chain(bare)
+        .chain(folders.iter().flat_map(|folder| names.iter().map(|name| folder.join(name))))
+        .collect()
+}
+
+/// Whether a file that the process has loaded is a CUPTI that may be used, by its name: that of its toolkit's major version,
+/// or, in toolkits, of its own, which begins with a year: 2023 or later is CUDA 12.1 or later, and 2025 or later may be 13.
+fn suits(path: &Path, driver: Option<u32>) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let number = name.strip_prefix("libcupti.so.").and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+    match number {
+        Some(major) if MAJORS.contains(&major) => driver.is_none_or(|driver| major <= driver / 1000),
+        Some(year) => year >= 2023 && (year < 2025 || driver.is_none_or(|driver| driver >= 13_000)),
+        None => false,
+    }
 }
 
 /// Whether another tool that records this process has injected itself into CUDA.
@@ -97,10 +120,15 @@ pub(super) fn toolkit(api: u32) -> String {
     known.to_string()
 }
 
+/// The files of the text of `/proc/self/maps`, without the first `/` of their paths.
+fn mapped(maps: &str) -> impl Iterator<Item = &Path> + Clone {
+    maps.lines().filter_map(|line| line.split_once('/').map(|(_, rest)| Path::new(rest)))
+}
+
 /// The file behind a library loaded by its bare name, from the text of `/proc/self/maps`.
 pub(super) fn loaded(maps: &str, name: &Path) -> Option<PathBuf> {
     let name = name.file_name()?.to_str()?;
-    let files = maps.lines().filter_map(|line| line.split_once('/').map(|(_, rest)| Path::new(rest)));
+    let files = mapped(maps);
     // The name may be a link to a longer one: libcupti.so.13 is libcupti.so.2025.3.1 in some packages.
     let stem = name.split(".so").next()?;
     let file = |path: &Path, fits: &dyn Fn(&str) -> bool| path.file_name().and_then(|f| f.to_str()).is_some_and(fits);
@@ -120,15 +148,50 @@ mod tests {
     #[test]
     fn what_is_named_is_the_only_candidate() {
         let env = environment(&[(VARIABLE, "/opt/cupti/libcupti.so.12"), ("CUDA_HOME", "/opt/cuda")]);
-        assert_eq!(candidates(Some(Path::new("/a/b.so")), &env, None), [Path::new("/a/b.so")]);
-        assert_eq!(candidates(None, &env, None), [Path::new("/opt/cupti/libcupti.so.12")]);
-        assert!(candidates(None, &environment(&[(VARIABLE, "")]), None).len() > 1, "empty is unset");
+        assert_eq!(candidates(Some(Path::new("/a/b.so")), &env, None, MAPS), [Path::new("/a/b.so")]);
+        assert_eq!(candidates(None, &env, None, MAPS), [Path::new("/opt/cupti/libcupti.so.12")]);
+        assert!(candidates(None, &environment(&[(VARIABLE, "")]), None, "").len() > 1, "empty is unset");
+    }
+
+    const MAPS: &str = "7f20-7f30 r-xp 00000000 fe:00 13 /opt/torch/lib/libcupti.so.12\n";
+
+    #[test]
+    fn the_programs_own_library_comes_first_unless_it_does_not_suit() {
+        let first = |file: &str, driver| {
+            let maps = format!("7f20-7f30 r-xp 00000000 fe:00 13 /opt/torch/lib/{file}\n");
+            candidates(None, &environment(&[]), driver, &maps)[0].clone()
+        };
+        let (own, loaders) = (|file: &str| Path::new("/opt/torch/lib").join(file), PathBuf::from("libcupti.so.13"));
+        assert_eq!(first("libcupti.so.12", Some(13_000)), own("libcupti.so.12"), "a newer one beside it is not taken");
+        assert_eq!(first("libcupti.so.13", None), own("libcupti.so.13"));
+        assert_eq!(first("libcupti.so.2025.3.1", Some(13_000)), own("libcupti.so.2025.3.1"));
+        // Newer than the driver, older than what is understood, and a name that tells nothing.
+        for file in ["libcupti.so.13", "libcupti.so.2025.3.1"] {
+            assert_eq!(first(file, Some(12_080)), Path::new("libcupti.so.12"), "{file}");
+        }
+        assert_eq!(first("libcupti.so.2024.3.2", Some(12_080)), own("libcupti.so.2024.3.2"));
+        for file in ["libcupti.so.11.8", "libcupti.so.2022.3.0", "libcupti.so", "libcuda.so.12"] {
+            assert_eq!(first(file, Some(13_000)), loaders, "{file}");
+        }
+        // Replaced since it was loaded: the file of this name is another one, which would be loaded beside it.
+        assert_eq!(first("libcupti.so.12 (deleted)", Some(13_000)), loaders);
+    }
+
+    #[test]
+    fn of_several_that_are_loaded_the_first_that_suits_is_taken() {
+        let line = |file: &str| format!("7f20-7f30 r-xp 00000000 fe:00 13 /opt/{file}\n");
+        let maps = ["old/libcupti.so.11.8", "torch/libcupti.so.12", "jax/libcupti.so.13"].map(line).concat();
+        let first = |driver| candidates(None, &environment(&[]), driver, &maps)[0].clone();
+        assert_eq!(first(Some(13_000)), Path::new("/opt/torch/libcupti.so.12"));
+        let maps = ["jax/libcupti.so.13", "torch/libcupti.so.12"].map(line).concat();
+        let first = |driver| candidates(None, &environment(&[]), driver, &maps)[0].clone();
+        assert_eq!(first(Some(12_080)), Path::new("/opt/torch/libcupti.so.12"), "the other is newer than the driver");
     }
 
     #[test]
     fn the_loader_is_asked_first_then_the_toolkits() {
         let env = environment(&[("CUDA_HOME", "/opt/cuda"), ("CUDA_PATH", "/opt/cuda")]);
-        let all = candidates(None, &env, None);
+        let all = candidates(None, &env, None, "7f00-7f10 r-xp 00000000 fe:00 12 /usr/lib/libc.so.6\n");
         let names = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"].map(PathBuf::from);
         assert_eq!(all[..3], names);
         assert_eq!(all[3], Path::new("/opt/cuda/extras/CUPTI/lib64/libcupti.so.13"));
@@ -144,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_library_newer_than_the_driver_comes_last() {
-        let first = |driver| candidates(None, &environment(&[]), Some(driver))[..3].to_vec();
+        let first = |driver| candidates(None, &environment(&[]), Some(driver), "")[..3].to_vec();
         assert_eq!(first(12_080), ["libcupti.so.12", "libcupti.so", "libcupti.so.13"].map(PathBuf::from));
         assert_eq!(first(13_020), ["libcupti.so.13", "libcupti.so.12", "libcupti.so"].map(PathBuf::from));
     }

@@ -37,7 +37,7 @@ mod watched;
 pub use gpu_metrics::{METRICS, Metric};
 pub use gpu_source::{GpuFacts, Unavailable};
 pub use nvml_probe::{GpuReport, Report, probe};
-pub use select::{GpuId, uuid_from_cuda};
+pub use select::GpuId;
 
 use candlescope_core::run::env_key;
 use candlescope_core::{CollectError, Collector, Samples};
@@ -78,8 +78,8 @@ impl NvmlBuilder {
         self
     }
 
-    /// Samples these GPUs only: by UUID, or by NVML's index, which is not CUDA's ([`uuid_from_cuda`]). Calls add up;
-    /// without any, all GPUs are sampled.
+    /// Samples these GPUs only: by UUID, or by NVML's index, which is not CUDA's. Calls add up; without any, all GPUs are
+    /// sampled.
     pub fn only<I>(mut self, gpus: I) -> Self
     where
         I: IntoIterator,

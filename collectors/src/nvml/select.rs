@@ -7,7 +7,7 @@ use super::gpu_source::Unavailable;
 pub enum GpuId {
     /// The UUID as NVML writes it, or a unique prefix of it. Case does not matter.
     Uuid(String),
-    /// NVML's index, the one `nvidia-smi` shows. CUDA's ordinals may differ: see [`uuid_from_cuda`].
+    /// NVML's index, the one `nvidia-smi` shows. CUDA's ordinals may differ.
     Index(u32),
 }
 
@@ -39,19 +39,6 @@ impl std::fmt::Display for GpuId {
             GpuId::Index(index) => write!(f, "GPU index {index}"),
         }
     }
-}
-
-/// The UUID that CUDA gives (`cuDeviceGetUuid`, sixteen bytes) as NVML writes it: `GPU-` and lower-case hexadecimal
-/// in groups of 8, 4, 4, 4 and 12 digits.
-pub fn uuid_from_cuda(bytes: [u8; 16]) -> String {
-    let mut text = String::from("GPU");
-    for (at, byte) in bytes.iter().enumerate() {
-        if matches!(at, 0 | 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
 }
 
 /// The places in `there` (index and UUID of each GPU) that `wanted` names, ascending; all if nothing is named.
@@ -90,12 +77,6 @@ mod tests {
 
     fn chosen(wanted: &[&str]) -> Result<Vec<usize>, Unavailable> {
         select(&wanted.iter().map(|w| GpuId::from(*w)).collect::<Vec<_>>(), &[(0, A), (3, B)])
-    }
-
-    #[test]
-    fn cuda_and_nvml_write_the_same_uuid() {
-        let bytes = [0x89, 0x32, 0xf9, 0x37, 0xd7, 0x2c, 0x41, 0x06, 0xc1, 0x2f, 0x20, 0xbd, 0x9f, 0xae, 0xd9, 0xf6];
-        assert_eq!(uuid_from_cuda(bytes), A);
     }
 
     #[test]

@@ -131,7 +131,8 @@ impl<B: Backend> KernelRecorder<B> {
             .chain([NODE_CREATED, NODE_CLONED].map(Switch::Resource))
             .collect();
         let (mut calls, mut kinds) = (Vec::new(), Vec::new());
-        let work = WORK.into_iter().chain([kind::MEMCPY2]).map(Switch::Kind);
+        let no_records = self.trial.no_records;
+        let work = WORK.into_iter().chain([kind::MEMCPY2]).filter(|_| !no_records).map(Switch::Kind);
         for switch in self.followed().into_iter().chain(work) {
             // Copies are not tried: a thread may be inside one that began before CUPTI was attached. One that is recorded in
             // part crashed programs while they loaded their model.

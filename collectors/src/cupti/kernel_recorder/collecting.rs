@@ -38,8 +38,8 @@ impl<B: Backend> KernelRecorder<B> {
             self.join.give_up();
         }
         into.undelivered = match self.join.earliest_missing() {
-            // Without calls, or where each is seen twice, it is not known what was launched.
-            _ if self.correlate == Correlate::Nothing || self.runtime => Undelivered::Unknown,
+            // Without calls, or where each is seen twice, it is not known what was launched. Without records none is waited for.
+            _ if self.correlate == Correlate::Nothing || self.runtime || self.trial.no_records => Undelivered::Unknown,
             None => Undelivered::Nothing,
             Some(end) => self.ticks.host(end).map_or(Undelivered::Unknown, Undelivered::Since),
         };

@@ -58,13 +58,14 @@ pub(super) unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize
     }
 }
 
-/// CUPTI is done with a buffer. It is put aside for the thread that reads.
+/// CUPTI is done with a buffer. It is put aside for the thread that reads. Another client's, which comes where our callbacks took
+/// the place of its own, is not ours to free.
 pub(super) unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, size: usize, valid: usize) {
-    if buffer.is_null() {
+    if buffer.is_null() || !catch_unwind(|| POOL.is_lent(buffer.addr())).unwrap_or(false) {
         return;
     }
     let words = std::ptr::slice_from_raw_parts_mut(buffer.cast::<u64>(), size / 8);
-    // SAFETY: CUPTI gives back what `requested` gave out, with its size, once: a boxed slice of that many words.
+    // SAFETY: `requested` gave it out and it has not come back; CUPTI tells its size: a boxed slice of that many words.
     let words = unsafe { Box::from_raw(words) };
     // A panic here could only come from a failed allocation; the buffer is lost then, and the program goes on.
     let _ = catch_unwind(AssertUnwindSafe(|| POOL.put(Filled { buffer: Buffer::from_words(words), valid })));
@@ -293,6 +294,13 @@ mod tests {
             completed(null_mut(), 0, second, size, 0);
             completed(null_mut(), 0, null_mut(), 0, 0);
         }
+        let mut others = [7u64; 8];
+        // SAFETY: nothing is done with a buffer that was not given out, and nothing with one that has come back.
+        unsafe {
+            completed(null_mut(), 0, others.as_mut_ptr().cast(), 64, 64);
+            completed(null_mut(), 0, second, size, 0);
+        }
+        assert_eq!(others, [7; 8]);
         let filled = POOL.drain();
         assert_eq!(filled.iter().map(|f| f.valid).collect::<Vec<_>>(), [16, 0]);
         assert_eq!(filled[0].buffer.words()[0].to_ne_bytes()[0], 42);

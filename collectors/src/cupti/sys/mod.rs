@@ -200,9 +200,8 @@ impl Cupti {
     /// Hands CUPTI the callbacks by which it gets buffers of [`POOL`] and gives them back.
     pub(super) fn register_buffers(&self) -> Result<(), Code> {
         // The buffers handed out are zeroed already; CUPTI would zero them again on the application's thread.
-        let (mut size, mut yes) = (1, 1u8);
-        // SAFETY: the value is one byte, as `size` says. A library that does not know it refuses, and zeroes.
-        unsafe { (self.set_attribute)(ATTRIBUTE_ZEROED, &mut size, (&raw mut yes).cast()) };
+        // A library that does not know it refuses, and zeroes.
+        let _ = self.set_flag(ATTRIBUTE_ZEROED, true);
         // SAFETY: both have the declared types and live as long as the process.
         checked(unsafe { (self.register_callbacks)(callbacks::requested, callbacks::completed) })
     }
@@ -211,6 +210,13 @@ impl Cupti {
     pub(super) fn set_size(&self, attribute: u32, mut value: usize) -> Result<(), Code> {
         let mut size = size_of::<usize>();
         // SAFETY: the value is as long as `size` says.
+        checked(unsafe { (self.set_attribute)(attribute, &mut size, (&raw mut value).cast()) })
+    }
+
+    /// Sets a `uint8_t` attribute.
+    pub(super) fn set_flag(&self, attribute: u32, on: bool) -> Result<(), Code> {
+        let (mut size, mut value) = (1, u8::from(on));
+        // SAFETY: the value is one byte, as `size` says.
         checked(unsafe { (self.set_attribute)(attribute, &mut size, (&raw mut value).cast()) })
     }
 
@@ -275,8 +281,10 @@ mod tests {
 
     mod early {
         use super::*;
+        use std::sync::Mutex;
         use std::sync::atomic::AtomicUsize;
 
+        static SET: Mutex<Vec<(u32, Vec<u8>)>> = Mutex::new(Vec::new());
         static SUBSCRIBED: AtomicUsize = AtomicUsize::new(0);
         static UNSUBSCRIBED: AtomicUsize = AtomicUsize::new(0);
 
@@ -298,8 +306,11 @@ mod tests {
         unsafe extern "C" fn dropped(_: *mut c_void, _: u32, _: *mut usize) -> Status {
             1
         }
-        unsafe extern "C" fn set(_: u32, _: *mut usize, _: *mut c_void) -> Status {
-            1
+        unsafe extern "C" fn set(attribute: u32, size: *mut usize, value: *mut c_void) -> Status {
+            // SAFETY: the caller's value is as long as its size says.
+            let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), *size) };
+            SET.lock().expect("no test panicked with it").push((attribute, bytes.to_vec()));
+            u32::from(attribute == 99)
         }
         unsafe extern "C" fn subscribe(handle: *mut *mut c_void, _: callbacks::Called, _: *mut c_void) -> Status {
             let n = SUBSCRIBED.fetch_add(1, Ordering::SeqCst) + 1;
@@ -343,6 +354,15 @@ mod tests {
         }
 
         #[test]
+        fn attributes_are_as_wide_as_the_library_reads_them() {
+            let cupti = scripted();
+            assert_eq!((cupti.set_size(0, 3 << 20), cupti.set_flag(8, true)), (Ok(()), Ok(())));
+            assert_eq!(cupti.set_flag(99, false), Err(Code(1)), "it is not known to this library");
+            let set = std::mem::take(&mut *SET.lock().expect("no test panicked with it"));
+            assert_eq!(set, [(0, (3usize << 20).to_ne_bytes().to_vec()), (8, vec![1]), (99, vec![0])]);
+        }
+
+        #[test]
         fn a_subscription_of_before_is_taken_over_once_and_ended_where_nobody_comes() {
             let _only = super::super::super::lanes::tests_own();
             let (cupti, handle) = (scripted(), |subscriber: Option<Subscriber>| subscriber.map(|it| it.0 as usize));
@@ -381,7 +401,8 @@ mod tests {
     #[test]
     #[ignore = "needs libcupti: set CANDLESCOPE_CUPTI to its path and run with --ignored"]
     fn a_real_library_agrees() {
-        let cupti = Cupti::load(&search::candidates(None, &|name| std::env::var(name).ok(), None)).expect("libcupti");
+        let cupti =
+            Cupti::load(&search::candidates(None, &|name| std::env::var(name).ok(), None, "")).expect("libcupti");
         assert!(search::understood(cupti.version()), "{}", cupti.version());
         assert!(cupti.path().is_absolute() && cupti.timestamp().is_some());
         for domain in [Domain::Driver, Domain::Runtime] {
