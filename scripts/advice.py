@@ -17,7 +17,9 @@ The rules of the test are those of docs/optimise.md:
     near        what was obtained is within 10 % of the step before, and within 30 % of the promise where that is above 5 %
     a loss      a gain was promised, and the whole interval is below 0
 
-All of them are counted twice: every row, and of each change of a model on a device only the last one, as the ledger does.
+All of them are counted three times: every row; of each change of a model on a device only the last one, as the ledger does; and of
+these the ones that stand: a row that says *withdrawn* is of a promise that the rules make no more, and where two findings promised the
+same change, the later one replaced the other.
 """
 import dataclasses
 import json
@@ -145,6 +147,12 @@ def latest(rows):
     return list({(row.device, row.model.lower(), row.kind, row.change): row for row in rows}.values())
 
 
+def standing(rows):
+    """What the rules still promise: of each change of a model on a device the last row, whoever promised it, without those withdrawn."""
+    last = {(row.device, row.model.lower(), row.change): row for row in rows}
+    return [row for row in last.values() if "withdrawn" not in row.words]
+
+
 def counts(rows):
     tested = [row for row in rows if row.came_true() is not None]
     count = lambda of: sum(1 for row in tested if of(row))  # noqa: E731
@@ -192,6 +200,7 @@ def main(paths):
         print()
     print(in_words("Every row", rows))
     print(in_words("Of each change the latest", latest(rows)))
+    print(in_words("Of those what rules still promise", standing(rows)))
     if wrong:
         sys.exit("\n".join(wrong))
 

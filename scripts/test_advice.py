@@ -63,6 +63,12 @@ class Tables(unittest.TestCase):
         self.assertEqual(advice.counts(rows), every)
         self.assertEqual(advice.counts(advice.latest(rows)), every | {"rows": 3, "tested": 2, "came_true": 1})
         self.assertEqual([advice.contradicted(one) for one in rows], [None] * 4)
+        # A later promise of the same change replaces the one before, and what is withdrawn stands no more.
+        self.assertEqual([one.kind for one in advice.standing(rows)], ["`graph`", "`waits`", "`graph`"])
+        page = PAGE.replace("a loss |", "a loss; withdrawn |")
+        rows = advice.of_page(page)
+        self.assertEqual([one.kind for one in advice.standing(rows)], ["`graph`"] * 2)
+        self.assertEqual([advice.contradicted(one) for one in rows], [None] * 4)
 
     def test_words_that_are_not_what_figures_say_are_named(self):
         for right, wrong in [("came true, not near", "came true"), ("**did not**: a loss", "not tested"), ("not tested", "came true")]:

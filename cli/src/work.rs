@@ -7,7 +7,7 @@ use crate::shared_prompts::shared_tokens;
 use anyhow::{Context, Result, anyhow, bail};
 use candlescope_core::{Handle, PerturbProgress};
 use candlescope_models::chat::Message;
-use candlescope_models::generate::lookup_steps;
+use candlescope_models::generate::{lookup_checks, lookup_steps};
 use candlescope_models::slots::{Batcher, BatcherOptions, ContinuousRequest, generate_continuously};
 use candlescope_models::{
     AnyModel, Encoding, GenerateOptions, GenerationOutput, LoadedEncoder, LoadedEncoderDecoder, LoadedModel,
@@ -165,11 +165,14 @@ fn lookup(prompts: &[Vec<u32>], outputs: &[Output], options: &Options) -> Option
         Output::Text(text) => Some((prompt, &text.sequences.first()?.tokens)),
         Output::Vectors(_) => None,
     });
+    // Tokens, steps, and steps that check any, of each request.
     let of = |(prompt, tokens): (&Vec<u32>, &Vec<u32>)| {
-        (tokens.len().saturating_sub(1), lookup_steps(prompt, tokens, ahead))
+        let steps = lookup_steps(prompt, tokens, ahead);
+        [tokens.len().saturating_sub(1), steps, lookup_checks(prompt, tokens, ahead)]
     };
-    let (tokens, steps) = texts.map(of).fold((0, 0), |(all, took), (tokens, steps)| (all + tokens, took + steps));
-    (tokens > 0).then(|| json!({ "ahead": ahead, "tokens": tokens, "steps": steps }))
+    let [tokens, steps, checks] =
+        texts.map(of).fold([0; 3], |sum, one| [sum[0] + one[0], sum[1] + one[1], sum[2] + one[2]]);
+    (tokens > 0).then(|| json!({ "ahead": ahead, "tokens": tokens, "steps": steps, "checks": checks }))
 }
 
 /// What a run keeps of how the prompts of a data set that ran begin, with so many in slots at once, of which `reused` tokens were not

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 /// What phases of commands are called that somebody wrote.
 pub(crate) const COMMAND: &str = "command";
 
-/// A gain that was predicted: shares of the run's step time, 0.1 for a tenth less.
+/// A gain that was predicted: shares of the run's step time, 0.1 for a tenth less; of its requests' time where steps are others
+/// than before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
     /// The least that it should gain; below 0 if a step may take longer.
@@ -22,7 +23,8 @@ pub struct Promise {
     pub mid: f64,
     /// The most that it can be expected to gain.
     pub high: f64,
-    /// The finding, `what_if`, or `together` for what several findings gain at once.
+    /// The finding, `what_if`, `together` for what several findings gain at once, or `ngram_lookup` for what the run's texts
+    /// foretell of tokens that are looked up.
     pub code: String,
     /// The changes that were simulated, as `--what-if` takes them; absent for a finding's own gain.
     pub simulated: Option<String>,
@@ -366,6 +368,22 @@ impl Account {
         let commands = kept().filter(|phase| phase.is_command()).filter_map(gain).reduce(f64::max);
         let gains: Vec<f64> = kept().filter(|phase| !phase.is_command()).filter_map(gain).chain(commands).collect();
         (!gains.is_empty()).then(|| 1.0 - gains.iter().map(|gain| 1.0 - gain).product::<f64>())
+    }
+
+    /// What [`total`](Self::total) is a share of, for people: the time of steps; that of requests where steps are others than before; or
+    /// just the time, where remedies of both kinds were kept and nothing was measured as a whole.
+    pub fn total_of(&self) -> &'static str {
+        let has_gain = |phase: &&Phase| phase.obtained.is_some();
+        let kept = self.phases.iter().filter(|phase| phase.verdict == Verdict::Kept).filter(has_gain);
+        let other_steps: Vec<bool> = match self.whole.as_deref().filter(has_gain) {
+            Some(whole) => vec![whole.other_steps],
+            None => kept.map(|phase| phase.other_steps).collect(),
+        };
+        match (other_steps.contains(&true), other_steps.contains(&false)) {
+            (true, false) => "time of requests",
+            (true, true) => "time",
+            (false, _) => "step time",
+        }
     }
 
     /// How many times as fast it is, where anything was kept.

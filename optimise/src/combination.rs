@@ -9,6 +9,7 @@
 
 use crate::account::{Interaction, Promise};
 use crate::promise::{ByKind, Promised, of_replay, of_run};
+use crate::quantised_prompts::with_prompts;
 use crate::remedies::{Answers, Attempt, Remedy, State};
 use crate::setting::Change;
 use candlescope_figures::advice::{AdviceCode, Diagnosis, LEAST_GAIN};
@@ -67,16 +68,21 @@ pub(crate) fn combinations(
         let is_more = gain >= sum + MARGIN || (none_is_told && gain >= LEAST_GAIN);
         // What nobody promises anything of does not add up either, and there is nothing to say of it.
         let is_no_more = largest >= LEAST_GAIN && gain < largest + LEAST_GAIN;
+        let together = (promised.promise.low, gain, promised.promise.high);
+        // Of what prompts take with quantised weights findings know nothing, together as little as each by itself.
+        let of_member = |promised, at: &usize| with_prompts(state, &singles[*at].attempt, promised);
+        let promised = members.iter().try_fold(promised, of_member).ok().filter(|_| is_more);
+        let is_more = promised.is_some();
         if is_more || is_no_more {
             interactions.push(Interaction {
                 members: members.iter().map(|at| singles[*at].remedy.name.to_string()).collect(),
                 change: attempt.change.clone(),
                 alone: alone.to_vec(),
-                together: (promised.promise.low, gain, promised.promise.high),
+                together,
                 tried_as_one: is_more,
             });
         }
-        if is_more {
+        if let Some(promised) = promised {
             found.push(Combination { members: members.to_vec(), attempt, promised });
         }
     };
@@ -329,6 +335,29 @@ mod tests {
         let [told] = &interactions[..] else { panic!("{interactions:?}") };
         assert_eq!(told.members, ["slots", "weight_bits"]);
         assert!(told.tried_as_one && (told.alone[1] - 0.08).abs() < 1e-12, "{told:?}");
+    }
+
+    #[test]
+    fn what_prompts_take_with_quantised_weights_is_in_the_promise_of_several() {
+        let findings = [(CacheCopied, 0.05), (WeightStreaming, 0.10)];
+        let of = |prompt_ns: f64| {
+            let mut diagnosis = diagnosis(&findings, 0.25);
+            diagnosis.steps[1].unobserved_ns = prompt_ns;
+            // What prompts gain together by findings is no gain with quantised weights.
+            let codes = findings.iter().map(|(code, _)| *code).collect();
+            diagnosis.together.push(Together { phase: "prefill".into(), codes, gain: around(0.3) });
+            found(&Facts { prompt_rows: Some(10.0), ..facts() }, &diagnosis)
+        };
+        // Ten rows of a step of 0.75 ms, each six tenths of it: 4.5 ms, where a prompt takes 5 ms.
+        let (found, interactions) = of(5e6);
+        let [one] = &found[..] else { panic!("{found:?}") };
+        assert!((one.promised.by_kind["prefill"].mid - 0.1).abs() < 1e-12, "{one:?}");
+        assert!((one.promised.promise.mid - (0.8 * 0.25 + 0.2 * 0.1)).abs() < 1e-12, "{one:?}");
+        // What findings say is told as they say it.
+        assert!((interactions[0].together.1 - (0.8 * 0.25 + 0.2 * 0.3)).abs() < 1e-12, "{interactions:?}");
+        // Where a prompt takes 1 ms now, it may be a loss of the run, and is no candidate.
+        let (found, interactions) = of(1e6);
+        assert!(found.is_empty() && interactions.iter().all(|told| !told.tried_as_one), "{found:?} {interactions:?}");
     }
 
     #[test]

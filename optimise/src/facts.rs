@@ -1,9 +1,11 @@
 //! What a run says of the program, as far as remedies ask.
 
+use crate::lookup_facts::{Lookup, decoding_share};
 use crate::setting::Change;
 use candlescope_core::Phase;
-use candlescope_core::run::{Code, RunManifest, env_key, model_key, result_key};
+use candlescope_core::run::{Code, RunManifest, env_key, model_key};
 use candlescope_figures::Analysis;
+use candlescope_work::estimate::{Estimate, median};
 use serde_json::Value;
 
 /// What a run says of the program, as far as remedies ask.
@@ -30,15 +32,22 @@ pub(crate) struct Facts {
     /// Tokens of the longest piece of a prompt that passed between two steps, where requests that generate waited long for
     /// such pieces; `None` where they did not.
     pub(crate) held_up_by: Option<u64>,
+    /// Tokens that a step passes of prompts, of all sequences in it, in the middle; `None` where no step says.
+    pub(crate) prompt_rows: Option<f64>,
+    /// The same of decoding steps: sequences at once, where each has one token.
+    pub(crate) decode_rows: Option<f64>,
     /// Whether tokens are looked up in the text and checked in one pass.
     pub(crate) speculates: bool,
-    /// How many tokens are looked up at once, and the share of decoding steps that this saves these texts; `None` where it is not
-    /// known, or tokens are drawn.
-    pub(crate) lookup: Option<(u64, f64)>,
+    /// How many decoding steps looking tokens up saves these texts; `None` where it is not known, or tokens are drawn.
+    pub(crate) lookup: Option<Lookup>,
+    /// The share of requests' time that decoding takes; `None` where no request says when its tokens came.
+    pub(crate) decoding: Option<Estimate>,
     /// Whether steps are replayed as CUDA graphs.
     pub(crate) has_graph: bool,
     /// Whether matrices are quantised while the model loads.
     pub(crate) is_quantised_here: bool,
+    /// Whether keys and values are held in 8 bits.
+    pub(crate) caches_in_8_bits: bool,
     /// Whether our layers run it.
     pub(crate) is_ours: bool,
     /// Element type of activations.
@@ -47,6 +56,10 @@ pub(crate) struct Facts {
     pub(crate) weights: Option<String>,
     /// Bits of a weight, scales included.
     pub(crate) weight_bits: Option<f64>,
+    /// Bytes of all weights.
+    pub(crate) weight_bytes: Option<u64>,
+    /// Whether other programs used the machine, or it held the program back, while the run was recorded.
+    pub(crate) is_disturbed: bool,
     /// Whether weights mean nothing, so that nothing can be said about the quality of an answer.
     pub(crate) is_random: bool,
     /// Name of the model.
@@ -74,17 +87,19 @@ impl Facts {
             is_continuous: option("concurrency").is_some(),
             reuses_prefixes: option("prefix-reuse").and_then(Value::as_bool).unwrap_or(false),
             held_up_by: None,
+            prompt_rows: None,
+            decode_rows: None,
             speculates: option("speculate").is_some(),
-            lookup: result_key::NGRAM_LOOKUP.of(&manifest.results).and_then(|lookup| {
-                let of = |name: &str| lookup.get(name).and_then(Value::as_u64);
-                let (ahead, tokens, steps) = (of("ahead")?, of("tokens").filter(|tokens| *tokens > 0)?, of("steps")?);
-                Some((ahead, 1.0 - steps as f64 / tokens as f64))
-            }),
+            lookup: Lookup::of(manifest),
+            decoding: None,
             has_graph,
             is_quantised_here: option("quantize").is_some(),
+            caches_in_8_bits: model_key::KV_CACHE_DTYPE.of(model) == Some("q8") || text("kv-cache-dtype") == Some("q8"),
             is_ours: model_key::ENGINE.of(model) == Some("instrumented"),
             dtype: model_key::DTYPE.of(model).map(str::to_string),
             weights: model_key::QUANTIZATION.of(model).map(str::to_string),
+            weight_bytes: bytes,
+            is_disturbed: false,
             weight_bits: bytes.zip(parameters).map(|(bytes, n)| bytes as f64 * 8.0 / n as f64),
             is_random: model.get("seed").is_some_and(|seed| !seed.is_null()),
             model: model_key::NAME.of(model).unwrap_or("the model").to_string(),
@@ -95,9 +110,21 @@ impl Facts {
     /// The same with what the run's steps say.
     pub(crate) fn seen(self, analysis: &Analysis) -> Self {
         let is_told = analysis.verdict.findings.iter().any(|finding| finding.code == Code::PromptsHoldUp);
-        let prompts = analysis.series.iter().find(|series| series.phase == Some(Phase::Prefill)).filter(|_| is_told);
-        let longest = prompts.and_then(|series| series.points.iter().filter_map(|point| point.tokens).max());
-        Self { held_up_by: longest.map(u64::from), ..self }
+        let passed = |phase: Phase| -> Vec<u32> {
+            let series = analysis.series.iter().find(|series| series.phase == Some(phase));
+            series.map_or_else(Vec::new, |series| series.points.iter().filter_map(|point| point.tokens).collect())
+        };
+        let rows = |passed: &[u32]| median(passed.iter().copied().map(f64::from).collect());
+        let of_prompts = passed(Phase::Prefill);
+        let longest = of_prompts.iter().max().filter(|_| is_told);
+        Self {
+            held_up_by: longest.copied().map(u64::from),
+            prompt_rows: rows(&of_prompts),
+            decode_rows: rows(&passed(Phase::Decode)),
+            decoding: decoding_share(analysis),
+            is_disturbed: analysis.disturbance().is_some(),
+            ..self
+        }
     }
 
     /// The same once a change is made, as far as remedies change it: which of them are possible then follows.
@@ -122,6 +149,7 @@ impl Facts {
                 }
                 "engine" => facts.is_ours = value == Some("instrumented"),
                 "quantize" => facts.is_quantised_here = value.is_some(),
+                "kv-cache-dtype" => facts.caches_in_8_bits = value == Some("q8"),
                 _ => {}
             }
             if let ("quantize" | "dtype", Some(kind)) = (name.as_str(), value) {

@@ -281,7 +281,8 @@ impl Search<'_> {
         let too_little = phase.promised.as_ref().filter(|promised| promised.mid < LEAST_GAIN);
         let too_little =
             too_little.map(|promised| format!("it promises {}, which cannot be told", percent(promised.mid)));
-        if let Some(why) = too_little.or_else(|| self.forbidden(state, &attempt, &mut phase)) {
+        let is_loss = attempt.unpromised.as_ref().filter(|unpromised| unpromised.is_loss).map(|loss| loss.why.clone());
+        if let Some(why) = too_little.or(is_loss).or_else(|| self.forbidden(state, &attempt, &mut phase)) {
             phase.why = why;
             self.account.phases.push(phase);
             return Ok(Some(false));
@@ -307,8 +308,22 @@ impl Search<'_> {
             return Some("it changes answers: say by how much it may, as in --quality kl=0.05".into());
         };
         if state.facts.is_random {
-            phase.why = "the weights are random: nothing can be said about quality".into();
+            let said = std::mem::take(&mut phase.why);
+            let said = if said.is_empty() { said } else { format!("; {said}") };
+            phase.why = format!("the weights are random: nothing can be said about quality{said}");
             return None;
+        }
+        let of_cache = |change: &Change| change.options.contains_key("kv-cache-dtype");
+        let kept = self.account.phases.iter().filter(|phase| phase.verdict == Verdict::Kept);
+        let mut others = kept.filter(|phase| of_cache(&phase.change) != of_cache(&attempt.change));
+        let other = others.find_map(|phase| match &phase.answers {
+            Answers::Variant(other) => Some(other),
+            _ => None,
+        });
+        if let Some(other) = other {
+            return Some(format!(
+                "{other} is kept, and the quality of {variant} is measured without it: nobody knows that of both"
+            ));
         }
         let same = self.account.phases.iter().filter(|phase| phase.answers == attempt.answers);
         let known = same.filter_map(|phase| phase.quality.clone()).next();

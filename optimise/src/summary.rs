@@ -35,8 +35,9 @@ pub fn markdown(account: &Account) -> String {
     by_hand(&mut page, account);
     setting(&mut page, account);
     page += "Gains are shares of the run's step time (all kinds of steps, each by its share; of several sequences, of each), \
-             with 98 % intervals over pairs of runs in turns. Promised: the finding's gain, or a replay of the step; labels \
-             and formulas: docs/findings.md, docs/what-if.md. Runs are kept in `trials/` and `recorded/`, every sample is in \
+             or of its requests' time where steps are others than before, \
+             with 98 % intervals over pairs of runs in turns. Promised: the finding's gain, a replay of the step, or what the \
+             run's texts foretell; labels and formulas: docs/findings.md, docs/what-if.md, docs/optimise.md. Runs are kept in `trials/` and `recorded/`, every sample is in \
              `study.json`.\n";
     page
 }
@@ -81,8 +82,9 @@ fn head(page: &mut String, account: &Account) {
             let faster = account.times_as_fast().unwrap_or(1.0);
             let _ = writeln!(
                 page,
-                "**{} of the step time is gone ({faster:.2} times as fast)**{measured}.\n",
-                percent(total)
+                "**{} of the {} is gone ({faster:.2} times as fast)**{measured}.\n",
+                percent(total),
+                account.total_of()
             );
         }
         _ => *page += "**Nothing was kept: nothing that was tried makes it faster.**\n\n",
@@ -301,6 +303,25 @@ mod tests {
         assert!(markdown(&account).contains("of the step time is gone") && account.goodput().is_none());
         account.phases[0].verdict = Verdict::Rejected;
         assert!(markdown(&account).contains("**Nothing was kept: nothing that was tried lets more requests keep"));
+    }
+
+    #[test]
+    fn what_is_gone_is_called_what_it_is_a_share_of() {
+        let kept = |other_steps| Phase {
+            verdict: Verdict::Kept,
+            obtained: Some(Obtained { gain: 0.5, low: None, high: None }),
+            other_steps,
+            ..blank("one", "One", &Change::default(), Answers::Same)
+        };
+        let head = |phases: Vec<Phase>, whole: Option<bool>| {
+            let whole = whole.map(|other_steps| Box::new(kept(other_steps)));
+            markdown(&Account { phases, whole, ..Account::default() })
+        };
+        let says = |page: String, words: &str| assert!(page.contains(words), "{words}: {page}");
+        says(head(vec![kept(false)], None), "**50.0 % of the step time is gone");
+        says(head(vec![kept(true)], None), "**50.0 % of the time of requests is gone");
+        says(head(vec![kept(false), kept(true)], None), "**75.0 % of the time is gone");
+        says(head(vec![kept(false), kept(true)], Some(true)), "**50.0 % of the time of requests is gone");
     }
 
     #[test]

@@ -16,6 +16,15 @@ pub(crate) fn quoted(word: &str) -> String {
     shlex::try_quote(word).map_or_else(|_| word.to_string(), |word| word.into_owned())
 }
 
+/// A figure by which requests decide, as a part of a sentence about its change.
+pub(crate) fn of_requests(figure: &str) -> &str {
+    match figure {
+        "e2e_mean_ns" => "the mean request",
+        "output_tps" => "the rate of output tokens",
+        other => other,
+    }
+}
+
 /// A change with its sign: `−12.3 %`, `+4.0 %`.
 pub(crate) fn signed(share: f64) -> String {
     if share.abs() < 5e-4 {

@@ -14,8 +14,7 @@ import sys
 from page import kept_of, room_for_words
 
 ABSENT = [
-    ("keys and values in 8 bits", "candle 0.11 has no attention over 8-bit keys; ours would have to be written"),
-    ("drafts that are checked together (speculation)", "the models have no step that checks several tokens of a sequence at once"),
+    ("tokens that are looked up and checked together (speculation)", "a step of slots passes one token of each; `candlescope profile --speculate` has it, for one sequence"),
     ("`--gpu-memory-utilization`", "decides how many slots a GPU holds; on a CPU all of them are allocated or none"),
 ]
 

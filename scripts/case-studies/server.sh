@@ -57,6 +57,7 @@ settings=(
   "pieces=4 slots, prompts in pieces of 32=$SLOTS 4 --prompt-piece 32 --no-prefix-reuse"
   "reuse=4 slots, prefixes reused=$SLOTS 4 --prompt-piece 512"
   "both=4 slots, pieces of 32, prefixes reused=$SLOTS 4 --prompt-piece 32"
+  "q8=4 slots, prefixes reused, keys and values in 8 bits=$SLOTS 4 --prompt-piece 512 --kv-cache-dtype q8"
 )
 # In turns, so that a machine that changes does it to all.
 for round in $(seq "${ROUNDS:-3}"); do

@@ -90,7 +90,10 @@ pub fn compare_cases(a: &CasesSide, b: &CasesSide, options: &CompareOptions) -> 
     let (of_a, of_b) = (names(a), names(b));
     let both: Vec<&String> = of_a.intersection(&of_b).collect();
     if both.is_empty() {
-        let list = |names: &BTreeSet<String>| names.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+        let list = |names: &BTreeSet<String>| match names.is_empty() {
+            true => "none".to_string(),
+            false => names.iter().take(3).cloned().collect::<Vec<_>>().join(", "),
+        };
         return Err(CompareError::NothingInCommon { a: list(&of_a), b: list(&of_b) });
     }
     let mut cases: Vec<CaseComparison> =

@@ -22,6 +22,7 @@ pub fn title(name: &str) -> String {
         "tpot_ns" => "time per output token",
         "itl_ns" => "gap between tokens",
         "e2e_ns" => "request",
+        "e2e_mean_ns" => "request, mean",
         "output_tps" => "output tokens/s",
         "working_tps" => "tokens/s while decode works",
         "energy_per_token_j" => "energy of a token",

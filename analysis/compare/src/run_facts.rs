@@ -201,7 +201,9 @@ fn figures(analysis: &Analysis) -> BTreeMap<String, Sampled> {
     add("tpot_ns", median(&latency.tpot));
     add("itl_ns", median(&latency.itl));
     add("e2e_ns", median(&latency.e2e));
-    add("output_tps", latency.output_tps);
+    // Where requests are unlike, a change may be one of some of them, of which a median says all or nothing.
+    add("e2e_mean_ns", latency.e2e.as_ref().map(|d| d.mean));
+    add("output_tps", latency.output_tokens_per_s);
     add("energy_per_token_j", analysis.energy.per_output_token().map(|(gross, _)| gross));
     add("peak_memory_bytes", analysis.memory.peak_resident().map(|peak| peak.bytes));
     let used = |device: &str| analysis.may_have_run_on(device);

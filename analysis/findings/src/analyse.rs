@@ -104,10 +104,7 @@ pub fn analyze(run: &Run, options: &AnalyzeOptions) -> Analyzed {
             path.replay = replayed(simulation, path);
         }
     }
-    if let Some(finding) = replay_disagrees::find(&analysis.sensitivity) {
-        analysis.verdict.add(finding);
-        analysis.verdict.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    }
+    analysis.verdict.join(replay_disagrees::find(&analysis.sensitivity));
     replay_disagrees::doubt(&mut diagnosis, &analysis.sensitivity);
     analysis.diagnosis = Some(diagnosis);
     Analyzed { analysis, account, simulation, seen }

@@ -32,7 +32,7 @@ pub struct LedgerEntry {
     pub model: String,
     /// What was applied, as people write it: `--threads=2`, `NAME=value`; a title if it is neither.
     pub remedy: String,
-    /// The finding, or `what_if` for a promise of a simulation alone.
+    /// The finding, `what_if` for a promise of a simulation alone, or `ngram_lookup` for one of tokens that are looked up.
     pub code: String,
     /// Promised: the gain at least.
     pub low: f64,

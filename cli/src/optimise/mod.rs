@@ -182,7 +182,8 @@ pub(crate) fn show(
             use_it()?;
         }
         (None, Some((total, factor))) if kept_any => {
-            say(&format!("Step time: {} less, {factor:.2} times as fast.", percent(total)))?;
+            let (first, rest) = account.total_of().split_at(1);
+            say(&format!("{}{rest}: {} less, {factor:.2} times as fast.", first.to_uppercase(), percent(total)))?;
             use_it()?;
         }
         _ if account.aim == Aim::Goodput && account.phases.iter().all(is_not_tried) => say("Nothing was judged.")?,

@@ -1,4 +1,8 @@
 //! Prompts in smaller pieces between the steps of requests that generate.
+//!
+//! Nothing is promised of it. Those that generate wait less for a piece, and each prompt's first token comes later, so that a
+//! request may keep one limit more and another one less: how many keep all of them depends on when each comes, and a run with one
+//! length of pieces has no lower bound of it that is a gain.
 
 use super::remedy::{Answers, Attempt, Remedy, State};
 use crate::setting::Change;

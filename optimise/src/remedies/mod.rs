@@ -9,6 +9,7 @@ mod chunked_prefill;
 mod cuda_graph;
 mod engine;
 mod half_precision;
+mod kv_cache_8bit;
 mod ngram_speculation;
 mod prefix_reuse;
 mod remedy;
@@ -17,7 +18,7 @@ mod threads;
 mod weight_bits;
 
 pub use remedy::Answers;
-pub(crate) use remedy::{Attempt, Remedy, State};
+pub(crate) use remedy::{Attempt, Remedy, State, Unpromised};
 
 /// Every remedy, those that cost nothing first.
 pub(crate) const ALL: &[&Remedy] = &[
@@ -32,6 +33,7 @@ pub(crate) const ALL: &[&Remedy] = &[
     &batch::REMEDY,
     &half_precision::REMEDY,
     &weight_bits::REMEDY,
+    &kv_cache_8bit::REMEDY,
 ];
 
 #[cfg(test)]

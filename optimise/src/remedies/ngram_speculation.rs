@@ -21,12 +21,12 @@ fn attempts(state: &State<'_>) -> Result<Vec<Attempt>, &'static str> {
         _ if facts.has_slots => Err("a step of slots passes one token of each"),
         _ if facts.batch > 1 => Err("sequences of a batch would go on at different places"),
         None => Err("the run does not say how far texts repeat themselves, or tokens are drawn"),
-        Some((_, saved)) if saved < LEAST => Err("texts hardly repeat themselves or their prompts"),
-        Some((ahead, _)) => {
+        Some(lookup) if lookup.saved < LEAST => Err("texts hardly repeat themselves or their prompts"),
+        Some(lookup) => {
             // In another order of sums, only rounding to fewer bits makes another token the most likely one.
             let answers = if facts.dtype.as_deref() == Some("f32") { Answers::Same } else { Answers::Rounded };
-            let change = Change::default().option("speculate", ahead);
-            Ok(vec![Attempt::new(change).answers(answers).of_other_steps()])
+            let change = Change::default().option("speculate", lookup.ahead);
+            Ok(vec![Attempt::new(change).answers(answers).looks_up().of_other_steps()])
         }
     }
 }
@@ -36,6 +36,7 @@ mod tests {
     use super::*;
     use crate::facts::Facts;
     use crate::goal::Goal;
+    use crate::lookup_facts::Lookup;
     use candlescope_core::run::RunManifest;
     use candlescope_figures::advice::Diagnosis;
     use serde_json::json;
@@ -45,19 +46,16 @@ mod tests {
         let of = |facts: Facts| {
             let (goal, diagnosis) = (Goal::default(), Diagnosis::default());
             let attempts = attempts(&State { facts: &facts, goal: &goal, diagnosis: &diagnosis });
-            attempts
-                .map(|all| all.iter().map(|attempt| (attempt.change.words(), attempt.other_steps)).collect::<Vec<_>>())
+            let said = |attempt: &Attempt| (attempt.change.words(), attempt.other_steps && attempt.looks_up);
+            attempts.map(|all| all.iter().map(said).collect::<Vec<_>>())
         };
         let mut manifest = RunManifest::default();
         manifest.results.insert("ngram_lookup".into(), json!({ "ahead": 4, "tokens": 100, "steps": 40 }));
         let facts = Facts { is_ours: true, ..Facts::of(&manifest) };
-        assert!(
-            facts.lookup.is_some_and(|(ahead, saved)| ahead == 4 && (saved - 0.6).abs() < 1e-9),
-            "{:?}",
-            facts.lookup
-        );
+        let lookup = facts.lookup.expect("the run says it");
         assert_eq!(of(facts.clone()), Ok(vec![("--speculate=4".to_string(), true)]));
-        assert!(of(Facts { lookup: Some((4, 0.1)), ..facts.clone() }).is_err_and(|why| why.contains("hardly repeat")));
+        let little = Some(Lookup { saved: 0.1, ..lookup });
+        assert!(of(Facts { lookup: little, ..facts.clone() }).is_err_and(|why| why.contains("hardly repeat")));
         assert!(of(Facts { lookup: None, ..facts.clone() }).is_err_and(|why| why.contains("does not say")));
         for other in [
             Facts { has_slots: true, ..facts.clone() },

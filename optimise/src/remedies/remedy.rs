@@ -58,12 +58,33 @@ pub(crate) struct Attempt {
     pub(crate) simulated: Option<Simulated>,
     /// Whether the work is cut into other steps, so that their times before and after do not compare: requests decide alone.
     pub(crate) other_steps: bool,
+    /// Whether tokens are looked up: what that gains follows from the run's texts, and neither from findings nor from a replay.
+    pub(crate) looks_up: bool,
+    /// Why nothing is promised, where that is known.
+    pub(crate) unpromised: Option<Unpromised>,
+}
+
+/// Why an attempt promises nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unpromised {
+    /// The reason, with its figures.
+    pub(crate) why: String,
+    /// Whether nothing can be gained by what is known, so that it is not tried.
+    pub(crate) is_loss: bool,
 }
 
 impl Attempt {
     /// An attempt that changes no answer and promises nothing.
     pub(crate) fn new(change: Change) -> Self {
-        Self { change, answers: Answers::Same, obtains: &[], simulated: None, other_steps: false }
+        Self {
+            change,
+            answers: Answers::Same,
+            obtains: &[],
+            simulated: None,
+            other_steps: false,
+            looks_up: false,
+            unpromised: None,
+        }
     }
 
     pub(crate) fn answers(self, answers: Answers) -> Self {
@@ -72,6 +93,10 @@ impl Attempt {
 
     pub(crate) fn obtains(self, obtains: &'static [AdviceCode]) -> Self {
         Self { obtains, ..self }
+    }
+
+    pub(crate) fn looks_up(self) -> Self {
+        Self { looks_up: true, ..self }
     }
 
     pub(crate) fn of_other_steps(self) -> Self {

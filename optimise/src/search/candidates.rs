@@ -3,7 +3,9 @@
 use super::search_state::{Diagnosed, Search, blank, of_remedy};
 use crate::account::{Interaction, Phase, Verdict};
 use crate::combination::{Single, combinations};
+use crate::foretold::foretold;
 use crate::promise::{Promised, promise};
+use crate::quantised_prompts::with_prompts;
 use crate::remedies::{self, Answers, Attempt, Remedy, State};
 use crate::setting::Change;
 use candlescope_figures::advice::LEAST_GAIN;
@@ -35,6 +37,7 @@ impl Candidate {
             phase.members = self.remedies.iter().map(|remedy| remedy.name.to_string()).collect();
         }
         phase.promised = self.promised.as_ref().map(|promised| promised.promise.clone());
+        phase.why = self.attempt.unpromised.as_ref().map_or_else(String::new, |unpromised| unpromised.why.clone());
         phase
     }
 }
@@ -51,8 +54,18 @@ impl Search<'_> {
             match (remedy.attempts)(&known) {
                 Err(why) => impossible.push((*remedy, why.to_string())),
                 Ok(attempts) => {
-                    for attempt in attempts {
-                        let promised = promise(&known, state.simulation.as_ref(), &attempt);
+                    for mut attempt in attempts {
+                        let simulation = state.simulation.as_ref();
+                        let promised = match attempt.looks_up {
+                            false => promise(&known, simulation, &attempt)
+                                .map(|found| with_prompts(&known, &attempt, found))
+                                .transpose(),
+                            true => foretold(&known, simulation).map(Some),
+                        };
+                        let promised = promised.unwrap_or_else(|why| {
+                            attempt.unpromised = Some(why);
+                            None
+                        });
                         if !self.was_there(&attempt.change) {
                             singles.push(Single { remedy, attempt, promised });
                         }
@@ -94,11 +107,12 @@ impl Search<'_> {
 
     /// A change that was tried is not tried again, unless something was kept since, it had failed for its gain or for a
     /// limit of time alone, and something promises that it gains now.
-    fn was_tried(&self, name: &str, change: &Change, promises: bool) -> bool {
+    pub(super) fn was_tried(&self, name: &str, change: &Change, promises: bool) -> bool {
         let kept = self.account.phases.iter().rposition(|phase| phase.verdict == Verdict::Kept);
         self.account.phases.iter().enumerate().any(|(at, phase)| {
             let is_old = kept.is_some_and(|kept| at < kept) && promises;
-            let promised_little = phase.promised.as_ref().is_some_and(|promised| promised.mid < LEAST_GAIN);
+            // Little, or nothing: what was a loss before may be a gain now.
+            let promised_little = phase.promised.as_ref().is_none_or(|promised| promised.mid < LEAST_GAIN);
             let is_settled = match phase.verdict {
                 Verdict::Kept | Verdict::Failed | Verdict::Refused => true,
                 Verdict::Rejected => !is_old,
@@ -124,7 +138,9 @@ impl Search<'_> {
     /// Notes what is not tried for lack of time.
     pub(super) fn leave(&mut self, candidate: Candidate, why: &str) {
         let mut phase = candidate.phase();
-        (phase.verdict, phase.why) = (Verdict::NotTried, why.to_string());
+        // What was said of it before stands behind.
+        let said = Some(phase.why).filter(|said| !said.is_empty()).map_or_else(String::new, |said| format!("; {said}"));
+        (phase.verdict, phase.why) = (Verdict::NotTried, format!("{why}{said}"));
         self.account.phases.push(phase);
     }
 

@@ -5,7 +5,7 @@ use super::search_state::{Search, fill, needed};
 use crate::account::{Phase, Verdict};
 use crate::remedies::Answers;
 use crate::trial::Trial;
-use crate::words::signed;
+use crate::words::{of_requests, signed};
 use crate::{goodput, ledger, out_of_memory, percentiles};
 use candlescope_compare::Outcome;
 use candlescope_core::numbers::percent;
@@ -92,10 +92,11 @@ impl Search<'_> {
         let figure = self.options.goal.of_requests();
         let found = figure.and_then(|name| trial.comparison.figures.iter().find(|figure| figure.name == name));
         let Some(found) = found else { return (Verdict::Rejected, "requests tell nothing".into()) };
+        let name = of_requests(&found.name);
         let by = match found.estimate.map(|estimate| (estimate.change, estimate.low.zip(estimate.high))) {
-            Some((_, Some((low, high)))) => format!("{} changes by {} to {}", found.name, signed(low), signed(high)),
-            Some((change, None)) => format!("{} changes by {}", found.name, signed(change)),
-            None => format!("nothing can be told of {}", found.name),
+            Some((_, Some((low, high)))) => format!("{name} changes by {} to {}", signed(low), signed(high)),
+            Some((change, None)) => format!("{name} changes by {}", signed(change)),
+            None => format!("nothing can be told of {name}"),
         };
         match found.outcome {
             Some(Outcome::Better) => (Verdict::Kept, by),

@@ -3,8 +3,10 @@
 use super::search_state::{SMALLEST, needed};
 use super::*;
 use crate::goal::{Aim, Goal};
+use crate::lookup_facts::Lookup;
 use crate::percentiles::{Held, Level};
 use crate::program::Program;
+use crate::remedies::Unpromised;
 use crate::summary::markdown;
 use candlescope_compare::{
     ChangeEstimate, CompareOptions, GoodputChange, KindFacts, Outcome, RunFacts, Sampled, Side, compare,
@@ -67,7 +69,7 @@ fn measuring(dir: &Path) -> PathBuf {
         let quality = json!({ "kl": { "mean": share(0.074, 0.003) }, "same_top": share(0.91, 0.01), "positions": 512 });
         json!({ "variant": variant, "quality": quality })
     };
-    let variants = ["f32", "f16", "q8_0", "q4_0"].map(of);
+    let variants = ["f32", "f16", "q8_0", "q4_0", "kv_q8"].map(of);
     let said = json!({ "variants": variants });
     std::fs::write(dir.join("said.json"), said.to_string()).unwrap();
     let program = dir.join("candlescope");
@@ -131,6 +133,37 @@ fn what_moves_answers_too_far_is_refused_and_the_account_says_by_how_much() {
     let unknown = second.forbidden(&state, &candidate.attempt, &mut phase);
     assert_eq!(unknown.as_deref(), Some("quality is not known: the text is too short"));
     assert_eq!(phase.verdict, Verdict::NotTried);
+}
+
+#[test]
+fn fewer_bits_of_weights_and_of_keys_and_values_are_not_kept_both_for_what_each_costs_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (program, out, state) = (measuring(dir.path()), dir.path().join("study"), trained());
+    let (loose, cancel, mut observe) = (options(program, &out, 0.08), Cancel::default(), |_: Course| ());
+    let mut search = search(&loose, &cancel, &mut observe);
+    let of = |change: Change, variant: &str| Attempt::new(change).answers(Answers::Variant(variant.into()));
+    let cache = of(Change::default().option("kv-cache-dtype", "q8"), "kv_q8");
+    let eight = of(Change::default().option("quantize", "q8_0").without("dtype"), "q8_0");
+    let four = of(Change::default().option("quantize", "q4_0").without("dtype"), "q4_0");
+    let phase = |attempt: &Attempt| blank("one", "One", &attempt.change, attempt.answers.clone());
+    for (kept, next, why) in [
+        (&eight, &cache, Some("q8_0 is kept, and the quality of kv_q8 is measured without it")),
+        (&cache, &four, Some("kv_q8 is kept, and the quality of q4_0 is measured without it")),
+        // These take the place of the others.
+        (&eight, &four, None),
+    ] {
+        search.account.phases = vec![Phase { verdict: Verdict::Kept, ..phase(kept) }];
+        let mut row = phase(next);
+        let said = search.forbidden(&state, next, &mut row);
+        assert_eq!(said.as_deref().and_then(|said| said.strip_suffix(": nobody knows that of both")), why, "{said:?}");
+        // What was not kept is no matter.
+        search.account.phases[0].verdict = Verdict::Rejected;
+        assert_eq!(search.forbidden(&state, next, &mut row), None);
+    }
+    // Where quality has no meaning, both are tried.
+    let random = Facts { is_random: true, ..state.facts.clone() };
+    search.account.phases = vec![Phase { verdict: Verdict::Kept, ..phase(&eight) }];
+    assert_eq!(search.forbidden(&Diagnosed { facts: random, ..state }, &cache, &mut phase(&cache)), None);
 }
 
 /// A trial of eight pairs whose runs take `middle` of the time before, some more and some less: by the logarithm, `wide` more at
@@ -219,7 +252,7 @@ fn requests_decide_where_steps_are_others_than_before() {
     let of = |by: f64, outcome: Outcome| {
         let mut trial = uneven(2.0, 0.005);
         let mut figure = trial.comparison.step.clone().unwrap();
-        figure.name = "e2e_ns".into();
+        figure.name = "e2e_mean_ns".into();
         figure.outcome = Some(outcome);
         figure.estimate = figure.estimate.map(|estimate| ChangeEstimate {
             change: by,
@@ -227,14 +260,14 @@ fn requests_decide_where_steps_are_others_than_before() {
             high: Some(by + 0.01),
             ..estimate
         });
-        trial.comparison.figures.retain(|known| known.name != "e2e_ns");
+        trial.comparison.figures.retain(|known| known.name != "e2e_mean_ns");
         trial.comparison.figures.push(figure);
         trial
     };
     let (verdict, why) = search.judge(&of(-0.2, Outcome::Better), &Answers::Same, true);
-    assert!(verdict == Verdict::Kept && why.starts_with("e2e_ns changes by −21.0 % to −19.0 %"), "{why}");
+    assert!(verdict == Verdict::Kept && why.starts_with("the mean request changes by −21.0 % to −19.0 %"), "{why}");
     let (verdict, why) = search.judge(&of(0.2, Outcome::Worse), &Answers::Same, true);
-    assert!(verdict == Verdict::Rejected && why.starts_with("it is slower: e2e_ns"), "{why}");
+    assert!(verdict == Verdict::Rejected && why.starts_with("it is slower: the mean request changes by +"), "{why}");
     let (verdict, why) = search.judge(&uneven(0.5, 0.005), &Answers::Same, true);
     assert_eq!((verdict, why.as_str()), (Verdict::Rejected, "requests tell nothing"), "shorter steps are no gain");
     // What is obtained is of requests, too.
@@ -244,6 +277,40 @@ fn requests_decide_where_steps_are_others_than_before() {
     assert!(
         (obtained.gain - 0.2).abs() < 1e-9 && obtained.low.zip(obtained.high).is_some_and(|(low, high)| low < high)
     );
+}
+
+#[test]
+fn where_nothing_is_promised_the_row_says_why_and_a_loss_is_not_tried() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options("candlescope".into(), dir.path(), 0.05);
+    let (cancel, mut observe) = (Cancel::default(), |_: Course| ());
+    let mut search = search(&options, &cancel, &mut observe);
+    let mut state = trained();
+    state.facts.lookup = Some(Lookup { ahead: 4, saved: 0.5, left: None });
+    let (candidates, ..) = search.candidates(&state);
+    let mut candidate = candidates.into_iter().find(|candidate| candidate.name() == "ngram_speculation").unwrap();
+    let phase = candidate.phase();
+    assert!(
+        phase.promised.is_none() && phase.why.starts_with("nothing was promised: the run does not say"),
+        "{phase:?}"
+    );
+    // Whatever a loss would take to be run, it is not.
+    candidate.attempt.unpromised = Some(Unpromised { why: "it is a loss".into(), is_loss: true });
+    assert_eq!(search.attempt(&state, candidate, LEAST_PAIRS, state.took).unwrap(), Some(false));
+    let [row] = &search.account.phases[..] else { panic!("{:?}", search.account.phases) };
+    assert_eq!((row.verdict, row.why.as_str(), row.obtained), (Verdict::NotTried, "it is a loss", None));
+    assert!(!dir.path().join("trials").exists());
+    let (candidates, ..) = search.candidates(&state);
+    assert!(candidates.iter().all(|candidate| candidate.name() != "ngram_speculation"), "it is a row already");
+    // Once something was kept, it may be a gain; where nothing promises that, the row stands.
+    let change = search.account.phases[0].change.clone();
+    let kept = Change::default().option("quantize", "q8_0");
+    search
+        .account
+        .phases
+        .push(Phase { verdict: Verdict::Kept, ..blank("weight_bits", "Fewer bits", &kept, Answers::Same) });
+    let was_tried = |promises| search.was_tried("ngram_speculation", &change, promises);
+    assert!(was_tried(false) && !was_tried(true));
 }
 
 #[test]

@@ -105,7 +105,8 @@ macro_rules! each_advice {
             /// The KV cache, or another tensor, is copied to grow.
             CacheCopied = cache_copied,
                 "step time grows with the context, which grew by half or more, by more than reading the cache explains",
-                "(slope − its 95 % error − slope of the reads) · mean context, at most what kernels that move data there take";
+                "(slope − its 95 % error − slope of the reads) · mean context, at most what kernels that move data there take, \
+                 or on a CPU with stacks what functions that copy tensors take";
             /// No KV cache: the whole text is processed again for each token.
             Recomputed = recomputed,
                 "decoding, the products by weights compute 16 rows a sequence or more, and half of the context or more",
@@ -192,7 +193,8 @@ macro_rules! each_advice {
             Blocked = blocked,
                 "time that the step's thread waited, on a CPU, less what a pool's synchronisation explains: 5 % of the \
                  step or more",
-                "that time";
+                "that time; high with what the first of the step's layers takes beyond the others, if it takes longer than \
+                 each of these and the wait is outside of them";
             /// Memory is taken from the system and given back again and again.
             PageFaults = page_faults,
                 "page faults × what one takes here (measured) and sampled time in calls for memory; where samples see the \
