@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use candlescope_archive::{Archived, Options, archive};
 use candlescope_core::run::MANIFEST_FILE;
 use candlescope_findings::{AnalyzeOptions, analyze};
-use candlescope_reader::{OpenError, Run};
+use candlescope_reader::{OpenError, ReadLimits, Run};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -55,19 +55,7 @@ pub(crate) fn run(args: &ArchiveArgs) -> Result<u8> {
         if !path.exists() {
             bail!("`{}` does not exist: nothing was archived", path.display());
         }
-        match Run::open_within(path, options.limits.clone()) {
-            Err(OpenError::NotARun(_) | OpenError::DirectoryOfRuns { .. }) => found.look(path, &args.to),
-            // A damaged run.json may lie above runs.
-            Err(OpenError::NothingReadable { .. }) => {
-                let before = found.dirs.len();
-                found.look(path, &args.to);
-                if found.dirs.len() > before {
-                    found.beside.insert(path.clone());
-                }
-                found.dirs.push(path.clone());
-            }
-            _ => found.dirs.push(path.clone()),
-        }
+        found.take(path, &args.to, &options.limits);
     }
     let mut done = archive(&found.dirs, &args.to, &options)?;
     let is_left = done.left.iter().any(|(dir, _)| !found.beside.contains(dir))
@@ -94,7 +82,7 @@ struct Found {
 
 impl Found {
     /// Looks for runs below a folder, but for those of the archive itself.
-    fn look(&mut self, dir: &Path, root: &Path) {
+    fn look(&mut self, dir: &Path, root: &Path, limits: &ReadLimits) {
         if dir == root {
             return;
         }
@@ -112,14 +100,31 @@ impl Found {
         inside.sort();
         for path in inside {
             if !candlescope_sql::is_run(&path) {
-                self.look(&path, root);
+                self.look(&path, root, limits);
                 continue;
             }
             if !path.join(MANIFEST_FILE).is_file() {
                 self.beside.insert(path.clone());
             }
-            self.dirs.push(path);
+            self.take(&path, root, limits);
         }
+    }
+
+    /// Takes a directory if it is meant as a run, and the runs below it where nothing of it can be read: a damaged `run.json` may lie
+    /// above them.
+    fn take(&mut self, dir: &Path, root: &Path, limits: &ReadLimits) {
+        match Run::open_within(dir, limits.clone()) {
+            Err(OpenError::NotARun(_) | OpenError::DirectoryOfRuns { .. }) => return self.look(dir, root, limits),
+            Err(OpenError::NothingReadable { .. }) => {
+                let before = self.dirs.len();
+                self.look(dir, root, limits);
+                if self.dirs.len() > before {
+                    self.beside.insert(dir.to_path_buf());
+                }
+            }
+            _ => {}
+        }
+        self.dirs.push(dir.to_path_buf());
     }
 }
 

@@ -3,11 +3,15 @@
 mod common;
 #[path = "common/fleet.rs"]
 mod fleet;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use candlescope_archive::disk::Disk;
 use candlescope_archive::{ArchiveError, Archived, Keep, Options, archive, prune};
 use candlescope_reader::ReadLimits;
 use common::*;
 use fleet::*;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -89,6 +93,57 @@ fn runs_become_one_data_set_and_nothing_is_lost() {
     let of_day =
         names(&place.root()).into_iter().filter(|file| file.starts_with("spans/") && file.contains("gpu-1")).count();
     assert!(of_day <= 2, "files are merged: {of_day}");
+}
+
+/// Spans are recorded when they end: a run has them in another order than its archive.
+#[test]
+fn its_files_are_in_order_of_time_with_an_index_of_their_pages() {
+    let place = Place::new();
+    let of_run = |dir: &Path| -> Vec<(String, i64)> {
+        let files = names(dir).into_iter().filter(|name| name.contains("spans") && name.ends_with(".parquet"));
+        files.flat_map(|name| starts(&dir.join(name))).collect()
+    };
+    let recorded = of_run(&place.run("a"));
+    assert!(!recorded.is_sorted_by_key(|(_, start)| *start) && recorded.len() > 50, "{recorded:?}");
+    place.archive(&place.runs(), Disk::default()).unwrap();
+    let root = place.root();
+    let mut spans = 0;
+    for name in names(&root).into_iter().filter(|name| name.ends_with(".parquet")) {
+        let file = fs::File::open(root.join(&name)).unwrap();
+        let footer = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
+        let footer = footer.parse_and_finish(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(footer.column_index().is_some() && footer.offset_index().is_some(), "{name}");
+        for group in footer.row_groups() {
+            assert!(
+                group.num_rows() <= 122_880 && group.columns().iter().all(|of| of.statistics().is_some()),
+                "{name}"
+            );
+        }
+        if name.starts_with("spans/") {
+            let rows = starts(&root.join(&name));
+            assert!(rows.is_sorted(), "{name}: runs one after the other, each in order of time");
+            spans += rows.len();
+        }
+    }
+    assert!(spans > 2 * recorded.len(), "{spans}");
+}
+
+/// Run and start of each row of a file of spans.
+fn starts(file: &Path) -> Vec<(String, i64)> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(fs::File::open(file).unwrap()).unwrap().build().unwrap();
+    let mut all = Vec::new();
+    for rows in reader.map(Result::unwrap) {
+        let start = rows.column_by_name("host_start_ns").unwrap().as_primitive::<Int64Type>().clone();
+        // A run's own files do not say its name.
+        let run = rows.column_by_name("run");
+        let name = |row: usize| match run.map(|run| (run.as_string_opt::<i32>(), run.as_string_view_opt())) {
+            Some((Some(run), _)) => run.value(row).to_string(),
+            Some((_, Some(run))) => run.value(row).to_string(),
+            _ => String::new(),
+        };
+        all.extend((0..rows.num_rows()).map(|row| (name(row), start.value(row))));
+    }
+    all
 }
 
 #[test]

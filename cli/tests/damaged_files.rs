@@ -3,7 +3,7 @@
 #![cfg(unix)]
 #![allow(missing_docs, reason = "a test")]
 mod common;
-use candlescope_testkit::ranks::MadeRanks;
+use candlescope_testkit::ranks::{MadeRank, MadeRanks, as_threads};
 use common::*;
 use serde_json::{Value, json};
 use std::fs;
@@ -165,6 +165,26 @@ fn exports_of_ranks_name_the_file_of_the_rank_that_it_belongs_to() {
         assert_eq!(rest(whole), rest(told), "{format}");
         let args = ["export", format, damaged];
         assert_warns(&args, &both(&args).1, std::slice::from_ref(&file));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_run_is_told_once_of_all_its_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = MadeRanks { steps: 6, ..MadeRanks::default() }.make();
+    let (batch, manifest) = as_threads(&made);
+    write_ranks(dir.path(), &[MadeRank { batch, manifest, truth: made[0].truth }]);
+    let run = dir.path().join("rank-0");
+    let exported = |format| json(&ok(&["export", format, run.to_str().unwrap(), "--by-thread", "--json"]));
+    let whole = ["perfetto", "kineto"].map(exported);
+    let file = put_cut(&run, "spans");
+    let told = json(&ok(&["analyze", run.to_str().unwrap(), "--by-thread", "--json"]));
+    let [damage] = &told["damage"].as_array().unwrap()[..] else { panic!("{told}") };
+    assert_eq!((&damage["place"]["file"], &told["world_size"]), (&json!(file), &json!(2)), "{told}");
+    for (format, whole) in ["perfetto", "kineto"].into_iter().zip(whole) {
+        let told = exported(format);
+        assert_eq!((&whole["findings"], named(&told)), (&json!([]), vec![file.as_str()]), "{format}: {told}");
+        assert_eq!(rest(whole), rest(told), "{format}");
     }
 }
 
@@ -415,4 +435,32 @@ fn a_damaged_run_json_above_runs_is_told_of_and_they_are_asked() {
     assert!(fails(&asked).contains(&nothing));
     let alone = run(&archived);
     assert!(alone.status.code() == Some(1) && text(&alone.stderr).contains(&nothing), "{}", text(&alone.stderr));
+}
+
+#[cfg(feature = "query")]
+#[test]
+fn a_damaged_run_json_in_a_folder_hides_no_run_below_it() {
+    // Above a folder that has runs it is a run of which nothing is left, and told of; directly above runs it is none.
+    for (damaged, told) in
+        [(&["2026-05"][..], &["2026-05"][..]), (&["2026-05", "2026-05/01"], &[]), (&["2026-05/01"], &[])]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let (runs, root) = (dir.path().join("runs"), dir.path().join("archive"));
+        let whole = runs.join("2026-05/01/whole");
+        copy(Path::new(RECORDED), &whole);
+        damaged.iter().for_each(|folder| fs::write(runs.join(folder).join("run.json"), "").unwrap());
+        let told: Vec<String> = told.iter().map(|folder| runs.join(folder).display().to_string()).collect();
+        let (runs, root) = (runs.to_str().unwrap(), root.to_str().unwrap());
+        let (said, err) = both(&["query", "SELECT count(DISTINCT run) AS runs FROM spans", runs, "--json"]);
+        let answer = json(&said);
+        assert_eq!(answer["rows"], json!([{"runs": 1}]), "{damaged:?}: {err}");
+        let left: Vec<String> = left_out(&answer).into_iter().map(|(run, _)| run).collect();
+        assert_eq!(left, told, "{damaged:?}: {answer}");
+        let (said, err) = both(&["archive", runs, "--to", root]);
+        assert!(said.starts_with("archived 1 run with ") && !whole.exists(), "{damaged:?}: {said}{err}");
+        for folder in &told {
+            assert!(err.contains(&format!("warning: `{folder}` is left where it is: nothing in `{folder}`")), "{err}");
+        }
+        assert_eq!(err.lines().count(), told.len(), "{damaged:?}: {err}");
+    }
 }

@@ -8,7 +8,6 @@ use super::open::Ranks;
 use super::rank::Rank;
 use super::reading::{Reading, SeenCollective, Source, Time, merged};
 use super::rules;
-use candlescope_schema::run::Finding;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of an operation from which the link, not the start of the operation, decides how long it takes.
@@ -16,7 +15,7 @@ const LARGE: u64 = 8 << 20;
 
 /// Reads the ranks' runs, and says what they do with each other.
 pub fn analyse(ranks: &Ranks) -> RankAnalysis {
-    let readings: Vec<Reading> = ranks.all().iter().map(Reading::of).collect();
+    let readings: Vec<Reading> = Reading::all(ranks.all());
     let source = source(&readings);
     let places = places(&readings, source);
     let hosts: Vec<&str> = ranks.all().iter().map(|rank| rank.manifest().host.as_str()).collect();
@@ -61,7 +60,7 @@ pub fn analyse(ranks: &Ranks) -> RankAnalysis {
         collectives: sums(&readings, source, &split, &common, ranks.world_size(), link),
         odd_steps: odd_steps.len(),
         findings: Vec::new(),
-        damage: damage(&readings),
+        damage: readings.iter().flat_map(|reading| reading.findings.iter().cloned()).collect(),
         unreadable: ranks.unreadable().to_vec(),
         clocks,
     };
@@ -201,17 +200,6 @@ fn judged(readings: &[Reading], split: &[Split], common: &BTreeSet<u64>, phase: 
         judged
     };
     common.iter().filter(|step| readings[0].steps[step].phase == phase).map(of).collect()
-}
-
-/// What is wrong with the files: of threads of one run once.
-fn damage(readings: &[Reading]) -> Vec<Finding> {
-    let mut all: Vec<Finding> = Vec::new();
-    for finding in readings.iter().flat_map(|reading| &reading.findings) {
-        if !all.contains(finding) {
-            all.push(finding.clone());
-        }
-    }
-    all
 }
 
 fn device_of((rank, reading): (&Rank, &Reading)) -> String {

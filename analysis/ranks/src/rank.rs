@@ -2,12 +2,12 @@
 
 use super::ranks_error::RanksError;
 use candlescope_reader::{Run, natural_key};
-use candlescope_schema::run::RunManifest;
+use candlescope_schema::run::{Finding, RunManifest};
 use candlescope_schema::{Batch, RecordKind, StepRecord, thread_of};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The most threads of a run that are taken for ranks: each reads the run for itself, and no machine has as many devices.
+/// The most threads of a run that are taken for ranks: an export reads the run for each, and no machine has as many devices.
 const MOST_THREADS: usize = 64;
 
 /// A rank, and where its records are.
@@ -29,6 +29,8 @@ struct RankThread {
 /// Which of a run's threads has which records, by the number of its rank.
 #[derive(Debug, Default)]
 struct Owners {
+    /// How many ranks there are.
+    ranks: usize,
     /// By the step's number in the run: whose it is, and which of the thread's own, from 0.
     steps: HashMap<u64, (u32, u64)>,
     /// By the thread's number.
@@ -52,7 +54,7 @@ impl Rank {
     pub(crate) fn of_threads(run: Run) -> Result<Vec<Self>, RanksError> {
         let manifest = run.manifest().cloned().unwrap_or_default();
         let threads = threads(&run, &manifest)?;
-        let mut owners = Owners::default();
+        let mut owners = Owners { ranks: threads.len(), ..Owners::default() };
         for (rank, thread) in (0..).zip(&threads) {
             owners.threads.insert(thread.number, rank);
             owners.steps.extend(thread.steps.iter().zip(0..).map(|((_, step), own)| (*step, (rank, own))));
@@ -89,30 +91,61 @@ impl Rank {
     /// Kernels of threads that are no ranks go to the first rank that uses their device, without a step; intervals of such threads
     /// to none. Requests and samples, which are the process's, go to the first rank; call stacks and experiments to none.
     pub fn own(&self, batch: Batch) -> Batch {
-        let Some(RankThread { owners, .. }) = &self.thread else { return batch };
-        let rank = self.manifest.rank;
-        let mut own = Batch::default();
-        (own.spans, own.steps, own.kernels) = (batch.spans, batch.steps, batch.kernels);
-        own.steps.retain_mut(|step| match owners.steps.get(&step.step) {
-            Some((of, number)) => {
-                step.step = *number;
-                *of == rank
-            }
-            None => false,
-        });
-        own.spans.retain_mut(|span| owners.of(&mut span.step, Some(span.seq)) == Some(rank));
-        own.kernels.retain_mut(|kernel| {
-            let of = owners.of(&mut kernel.step, kernel.seq);
-            of.or_else(|| owners.devices.get(&kernel.device).copied()) == Some(rank)
-        });
-        if rank == 0 {
-            (own.requests, own.samples) = (batch.requests, batch.samples);
+        self.each_own(batch).into_iter().nth(self.place()).unwrap_or_default()
+    }
+
+    /// What of a batch of its run each rank of that run has, in their order.
+    pub(crate) fn each_own(&self, batch: Batch) -> Vec<Batch> {
+        match &self.thread {
+            Some(thread) => thread.owners.split(batch),
+            None => vec![batch],
         }
-        own
+    }
+
+    /// What is told with this rank of what is wrong with its run's files: all of it, or of threads of one run all with the first.
+    pub fn told(&self, findings: Vec<Finding>) -> Vec<Finding> {
+        if self.place() == 0 { findings } else { Vec::new() }
+    }
+
+    /// Whether another rank's records are in the same run.
+    pub(crate) fn shares_run(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.run, &other.run)
+    }
+
+    /// Which of its run's ranks it is, from 0.
+    fn place(&self) -> usize {
+        self.thread.as_ref().map_or(0, |_| self.manifest.rank as usize)
     }
 }
 
 impl Owners {
+    /// What of a batch each rank has.
+    fn split(&self, batch: Batch) -> Vec<Batch> {
+        let mut each: Vec<Batch> = Vec::new();
+        each.resize_with(self.ranks, Batch::default);
+        for mut step in batch.steps {
+            if let Some((rank, own)) = self.steps.get(&step.step) {
+                step.step = *own;
+                each[*rank as usize].steps.push(step);
+            }
+        }
+        for mut span in batch.spans {
+            if let Some(rank) = self.of(&mut span.step, Some(span.seq)) {
+                each[rank as usize].spans.push(span);
+            }
+        }
+        for mut kernel in batch.kernels {
+            let of = self.of(&mut kernel.step, kernel.seq).or_else(|| self.devices.get(&kernel.device).copied());
+            if let Some(rank) = of {
+                each[rank as usize].kernels.push(kernel);
+            }
+        }
+        if let Some(first) = each.first_mut() {
+            (first.requests, first.samples) = (batch.requests, batch.samples);
+        }
+        each
+    }
+
     /// Whose record this is, by its step, which gets the thread's own number or is taken off it, or by its interval.
     fn of(&self, step: &mut Option<u64>, seq: Option<u64>) -> Option<u32> {
         let by_step = step.and_then(|step| self.steps.get(&step));

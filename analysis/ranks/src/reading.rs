@@ -3,7 +3,7 @@
 use super::collective::CollectiveKind;
 use super::rank::Rank;
 use candlescope_schema::run::Finding;
-use candlescope_schema::{KernelKind, RecordKind};
+use candlescope_schema::{Batch, KernelKind, RecordKind};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -72,80 +72,144 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub(crate) fn of(rank: &Rank) -> Self {
-        let mut reading = Self::default();
-        let warmup = rank.manifest().warmup_requests();
-        // Bytes of an interval, and how many collectives it launched: of several, nobody says which has how many.
-        let (mut bytes_of, mut launched): (HashMap<u64, u64>, HashMap<u64, u32>) = Default::default();
-        let mut launched_by: HashMap<u64, i64> = HashMap::new();
-        let mut devices: HashMap<Arc<str>, usize> = HashMap::new();
-        let mut ran_on: Vec<u64> = Vec::new();
-        let mut kernels: Vec<(Option<u64>, SeenCollective)> = Vec::new();
-        let mut spans: Vec<SeenSpan> = Vec::new();
-        // From the first to the last copy of an interval that a host makes or gets.
-        let mut copied: HashMap<u64, Time> = HashMap::new();
-        let mut batches = rank.run().batches().of_tables(&[RecordKind::Step, RecordKind::Span, RecordKind::Kernel]);
-        for batch in batches.by_ref().map(|batch| rank.own(batch)) {
-            for step in &batch.steps {
-                reading.has_device |= step.gpu.is_some();
-                let last = step.serves.iter().map(|served| served.request).max().or(step.request);
-                if let (Some(phase), true) = (step.phase, last.is_none_or(|request| request > warmup)) {
-                    let (ns, start) = (signed(step.host_dur_ns), step.host_start.0);
-                    reading.steps.insert(step.step, Took { phase: phase.as_str(), ns, start, launching: 0 });
-                }
+    /// Reads the ranks' runs, in their order; one of several threads once for all of them.
+    pub(crate) fn all(ranks: &[Rank]) -> Vec<Self> {
+        let mut all = Vec::with_capacity(ranks.len());
+        for of_run in ranks.chunk_by(Rank::shares_run) {
+            let first = &of_run[0];
+            let mut readers: Vec<Reader> = of_run.iter().map(Reader::new).collect();
+            let mut batches =
+                first.run().batches().of_tables(&[RecordKind::Step, RecordKind::Span, RecordKind::Kernel]);
+            for batch in batches.by_ref() {
+                readers.iter_mut().zip(first.each_own(batch)).for_each(|(reader, own)| reader.add(&own));
             }
-            for span in &batch.spans {
-                let Some(kind) = CollectiveKind::of_span(&span.path.name) else { continue };
-                if let Some(bytes) = span.io_bytes {
-                    bytes_of.insert(span.seq, bytes);
-                }
-                // What was replayed was not entered.
-                let Some((start, ns)) = span.host_time() else { continue };
-                let end = start.0.saturating_add(signed(ns));
-                let bytes = span.io_bytes;
-                let on_device = span.gpu.map(|gpu| (gpu.start.0, gpu.start.0.saturating_add(signed(gpu.dur_ns))));
-                let seen = SeenCollective { kind, step: span.step, start: start.0, end, bytes, device: None };
-                spans.push((span.seq, seen, on_device));
-            }
-            for kernel in &batch.kernels {
-                reading.has_device = true;
-                reading.windows.extend(kernel.step);
-                // A copy to the host waits for the device.
-                if let (KernelKind::Kernel, Some(step), Some(launch)) = (kernel.kind, kernel.step, kernel.launch_start)
-                {
-                    let end = launch.0.saturating_add(signed(kernel.launch_dur_ns.unwrap_or(0)));
-                    let last = launched_by.entry(step).or_insert(end);
-                    *last = end.max(*last);
-                }
-                let (start, end) = (kernel.gpu_start.0, kernel.gpu_start.0.saturating_add(signed(kernel.gpu_dur_ns)));
-                let through_host = kernel.kind == KernelKind::Memcpy && matches!(&*kernel.name, "dtoh" | "htod");
-                if let Some(seq) = kernel.seq.filter(|_| through_host) {
-                    let all = copied.entry(seq).or_insert((start, end));
-                    *all = (start.min(all.0), end.max(all.1));
-                }
-                let next = devices.len();
-                let device = *devices.entry(kernel.device.clone()).or_insert(next);
-                if device == reading.computing.len() {
-                    reading.computing.push(Vec::new());
-                    ran_on.push(0);
-                }
-                ran_on[device] += 1;
-                match CollectiveKind::of_kernel(&kernel.name) {
-                    Some(kind) => {
-                        if let Some(seq) = kernel.seq {
-                            *launched.entry(seq).or_default() += 1;
-                        }
-                        let step = kernel.step;
-                        kernels.push((
-                            kernel.seq,
-                            SeenCollective { kind, step, start, end, bytes: None, device: Some(device) },
-                        ));
-                    }
-                    None if kernel.kind == KernelKind::Kernel => reading.computing[device].push((start, end)),
-                    None => {}
-                }
+            let findings = batches.findings();
+            let finished = readers.into_iter().map(Reader::finish).zip(of_run);
+            all.extend(finished.map(|(reading, rank)| Self { findings: rank.told(findings.clone()), ..reading }));
+        }
+        all
+    }
+
+    /// Its collectives by a source.
+    pub(crate) fn seen(&self, source: Source) -> &[SeenCollective] {
+        match source {
+            Source::Kernels => &self.kernels,
+            Source::DeviceTime => &self.on_device,
+            Source::Host => &self.on_host,
+            Source::Unknown => &[],
+        }
+    }
+
+    /// Whether every collective of a step is known by a source.
+    pub(crate) fn knows(&self, source: Source, step: u64) -> bool {
+        match source {
+            Source::Kernels => self.windows.contains(&step),
+            Source::DeviceTime => !self.untimed.contains(&step),
+            Source::Host | Source::Unknown => true,
+        }
+    }
+
+    /// Time of these intervals, on a device, in which it computed nothing.
+    pub(crate) fn exposed(&self, device: Option<usize>, intervals: &[Time]) -> i64 {
+        let busy = device.and_then(|at| self.computing.get(at)).map_or(&[][..], Vec::as_slice);
+        intervals.iter().map(|(start, end)| end - start - overlap(busy, *start, *end)).sum()
+    }
+}
+
+/// A rank while its run is read.
+#[derive(Default)]
+struct Reader {
+    reading: Reading,
+    /// Requests that warmed it up.
+    warmup: u64,
+    /// Bytes of an interval.
+    bytes_of: HashMap<u64, u64>,
+    /// How many collectives an interval launched: of several, nobody says which has how many bytes.
+    launched: HashMap<u64, u32>,
+    /// The end of a step's last launch.
+    launched_by: HashMap<u64, i64>,
+    /// Number of each device, by UUID, and how many kernels ran on it.
+    devices: HashMap<Arc<str>, usize>,
+    ran_on: Vec<u64>,
+    kernels: Vec<(Option<u64>, SeenCollective)>,
+    spans: Vec<SeenSpan>,
+    /// From the first to the last copy of an interval that a host makes or gets.
+    copied: HashMap<u64, Time>,
+}
+
+impl Reader {
+    fn new(rank: &Rank) -> Self {
+        Self { warmup: rank.manifest().warmup_requests(), ..Self::default() }
+    }
+
+    /// Takes records of the rank.
+    fn add(&mut self, batch: &Batch) {
+        let reading = &mut self.reading;
+        for step in &batch.steps {
+            reading.has_device |= step.gpu.is_some();
+            let last = step.serves.iter().map(|served| served.request).max().or(step.request);
+            if let (Some(phase), true) = (step.phase, last.is_none_or(|request| request > self.warmup)) {
+                let (ns, start) = (signed(step.host_dur_ns), step.host_start.0);
+                reading.steps.insert(step.step, Took { phase: phase.as_str(), ns, start, launching: 0 });
             }
         }
+        for span in &batch.spans {
+            let Some(kind) = CollectiveKind::of_span(&span.path.name) else { continue };
+            if let Some(bytes) = span.io_bytes {
+                self.bytes_of.insert(span.seq, bytes);
+            }
+            // What was replayed was not entered.
+            let Some((start, ns)) = span.host_time() else { continue };
+            let end = start.0.saturating_add(signed(ns));
+            let bytes = span.io_bytes;
+            let on_device = span.gpu.map(|gpu| (gpu.start.0, gpu.start.0.saturating_add(signed(gpu.dur_ns))));
+            let seen = SeenCollective { kind, step: span.step, start: start.0, end, bytes, device: None };
+            self.spans.push((span.seq, seen, on_device));
+        }
+        for kernel in &batch.kernels {
+            reading.has_device = true;
+            reading.windows.extend(kernel.step);
+            // A copy to the host waits for the device.
+            if let (KernelKind::Kernel, Some(step), Some(launch)) = (kernel.kind, kernel.step, kernel.launch_start) {
+                let end = launch.0.saturating_add(signed(kernel.launch_dur_ns.unwrap_or(0)));
+                let last = self.launched_by.entry(step).or_insert(end);
+                *last = end.max(*last);
+            }
+            let (start, end) = (kernel.gpu_start.0, kernel.gpu_start.0.saturating_add(signed(kernel.gpu_dur_ns)));
+            let through_host = kernel.kind == KernelKind::Memcpy && matches!(&*kernel.name, "dtoh" | "htod");
+            if let Some(seq) = kernel.seq.filter(|_| through_host) {
+                let all = self.copied.entry(seq).or_insert((start, end));
+                *all = (start.min(all.0), end.max(all.1));
+            }
+            let next = self.devices.len();
+            let device = *self.devices.entry(kernel.device.clone()).or_insert(next);
+            if device == reading.computing.len() {
+                reading.computing.push(Vec::new());
+                self.ran_on.push(0);
+            }
+            self.ran_on[device] += 1;
+            match CollectiveKind::of_kernel(&kernel.name) {
+                Some(kind) => {
+                    if let Some(seq) = kernel.seq {
+                        *self.launched.entry(seq).or_default() += 1;
+                    }
+                    let step = kernel.step;
+                    self.kernels.push((
+                        kernel.seq,
+                        SeenCollective { kind, step, start, end, bytes: None, device: Some(device) },
+                    ));
+                }
+                None if kernel.kind == KernelKind::Kernel => reading.computing[device].push((start, end)),
+                None => {}
+            }
+        }
+    }
+
+    /// What is known when all of it was read.
+    fn finish(self) -> Reading {
+        let Self {
+            mut reading, bytes_of, launched, launched_by, devices, ran_on, kernels, mut spans, mut copied, ..
+        } = self;
         reading.device =
             devices.into_iter().max_by_key(|(uuid, device)| (ran_on[*device], uuid.clone())).map(|(uuid, _)| uuid);
         for (step, end) in launched_by {
@@ -186,33 +250,7 @@ impl Reading {
         for all in [&mut reading.kernels, &mut reading.on_device, &mut reading.on_host] {
             all.sort_by_key(|seen| seen.start);
         }
-        reading.findings = batches.findings();
         reading
-    }
-
-    /// Its collectives by a source.
-    pub(crate) fn seen(&self, source: Source) -> &[SeenCollective] {
-        match source {
-            Source::Kernels => &self.kernels,
-            Source::DeviceTime => &self.on_device,
-            Source::Host => &self.on_host,
-            Source::Unknown => &[],
-        }
-    }
-
-    /// Whether every collective of a step is known by a source.
-    pub(crate) fn knows(&self, source: Source, step: u64) -> bool {
-        match source {
-            Source::Kernels => self.windows.contains(&step),
-            Source::DeviceTime => !self.untimed.contains(&step),
-            Source::Host | Source::Unknown => true,
-        }
-    }
-
-    /// Time of these intervals, on a device, in which it computed nothing.
-    pub(crate) fn exposed(&self, device: Option<usize>, intervals: &[Time]) -> i64 {
-        let busy = device.and_then(|at| self.computing.get(at)).map_or(&[][..], Vec::as_slice);
-        intervals.iter().map(|(start, end)| end - start - overlap(busy, *start, *end)).sum()
     }
 }
 

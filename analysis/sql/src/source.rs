@@ -266,7 +266,14 @@ impl Sources {
                 Ok(run) => self.runs.push(run),
                 // Moved or removed meanwhile.
                 Err(OpenError::NotFound(_)) => {}
-                Err(why) => self.left_out.push(LeftOut::new(path.display().to_string(), why.to_string())),
+                // A damaged run.json may lie among runs, or above folders that have them, here as well.
+                Err(OpenError::DirectoryOfRuns { .. }) if depth > 0 => self.look(&path, limits, depth - 1)?,
+                Err(why) => {
+                    if depth > 0 && matches!(why, OpenError::NothingReadable { .. }) {
+                        self.look(&path, limits, depth - 1)?;
+                    }
+                    self.left_out.push(LeftOut::new(path.display().to_string(), why.to_string()));
+                }
             }
         }
         Ok(())

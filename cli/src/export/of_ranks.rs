@@ -7,7 +7,7 @@ use crate::warnings::warn;
 use anyhow::{Context, Result, bail};
 use candlescope_core::Batch;
 use candlescope_core::files::write_whole;
-use candlescope_core::run::{Finding, RunManifest, env_key};
+use candlescope_core::run::{RunManifest, env_key};
 use candlescope_exporters::perfetto;
 use candlescope_ranks::{Rank, Ranks, analyse};
 use serde_json::json;
@@ -40,7 +40,7 @@ fn one_trace(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
                 kernels += batch.kernels.len();
             });
             perfetto::write(&mut *out, &manifest, later(own, -ahead))?;
-            findings.extend(of_rank(rank, batches.findings()));
+            findings.extend(rank.told(batches.findings()));
         }
         Ok(())
     });
@@ -83,11 +83,6 @@ fn apart(ranks: &Ranks) -> Vec<RunManifest> {
     ranks.all().iter().map(Rank::manifest).map(own).collect()
 }
 
-/// What is wrong with a rank's files: of threads of one run once.
-fn of_rank(rank: &Rank, findings: Vec<Finding>) -> Vec<Finding> {
-    if rank.thread().is_some() && rank.manifest().rank != 0 { Vec::new() } else { findings }
-}
-
 #[cfg(not(feature = "kineto"))]
 fn one_each(_: &ExportArgs, _: &Ranks) -> Result<()> {
     Err(crate::lacking::default_feature("`candlescope export kineto`", "kineto"))
@@ -121,7 +116,7 @@ fn one_each(args: &ExportArgs, ranks: &Ranks) -> Result<()> {
         let own = batches.by_ref().map(|batch| rank.own(batch));
         let written = write_whole(&file, |out| kineto::write(out, &manifest, own));
         kernels += written.with_context(|| cannot_write(&file))?.kernels;
-        findings.extend(of_rank(rank, batches.findings()));
+        findings.extend(rank.told(batches.findings()));
         files.push(file);
     }
     if args.json {
