@@ -19,21 +19,25 @@ fi
 
 need() { command -v "$1" >/dev/null 2>&1 || { echo "error: $1 is not installed: $2" >&2; exit 1; }; }
 need cargo-cyclonedx "cargo install cargo-cyclonedx --locked"
+# Texts are read whole before they are searched: with `pipefail`, a program that writes on after grep has found its line would fail.
+installed=$(rustup target list --installed)
 for target in "${targets[@]}"; do
-  rustup target list --installed | grep -qx "$target" || { echo "error: Rust for $target is not there: rustup target add $target" >&2; exit 1; }
+  grep -qx "$target" <<< "$installed" || { echo "error: Rust for $target is not there: rustup target add $target" >&2; exit 1; }
   case $target in *-linux-musl) need musl-gcc "Debian and Ubuntu have it in musl-tools" ;; esac
 done
 sum() { if command -v sha256sum >/dev/null 2>&1; then sha256sum "$@"; else shasum -a 256 "$@"; fi; }
 
 # What a program does that somebody has just unpacked, in a folder of its own: $1 is the command that starts it.
 try() {
-  local candlescope=$1 run=$2
-  $candlescope --version | grep -qx "candlescope $version"
+  local candlescope=$1 run=$2 overview rows
+  [ "$($candlescope --version)" = "candlescope $version" ]
   $candlescope doctor >/dev/null
   $candlescope demo --out "$run/demo" >/dev/null
   $candlescope profile --model embedded --max-new-tokens 4 --repeats 1 --warmup 0 --no-progress --out "$run/first" >/dev/null
-  $candlescope overview "$run/first" | grep -q embedded
-  $candlescope query "SELECT count(*) AS n FROM spans" "$run/first" --json | grep -q '"n"'
+  overview=$($candlescope overview "$run/first")
+  grep -q embedded <<< "$overview"
+  rows=$($candlescope query "SELECT count(*) AS n FROM spans" "$run/first" --json)
+  grep -q '"n"' <<< "$rows"
 }
 
 # The same where nothing else is: no shell, no library, no certificate, and neither devices nor /proc, of which even a container has some.
@@ -74,7 +78,8 @@ for target in "${targets[@]}"; do
   case $target in
     "${host%%-*}"-*-linux-musl)
       # A program with an interpreter is none that starts anywhere.
-      if readelf -l "$program" | grep -q INTERP; then echo "error: $program is not static" >&2; exit 1; fi
+      headers=$(readelf -l "$program")
+      if grep -q INTERP <<< "$headers"; then echo "error: $program is not static" >&2; exit 1; fi
       try_alone "$program"
       ;;
   esac

@@ -38,6 +38,6 @@ program="$CANDLESCOPE profile --model embedded --max-new-tokens 48 --repeats 3 -
 "$CANDLESCOPE" compare --no-progress --pairs 12 --out "$work/compare" --html "$out/comparison/compare.html" \
   --allow options,dtype,tokens --run "$program --dtype f32" "$program --dtype bf16" > "$work/said" || [ $? -lt 3 ]
 sed "s|$work|results|" "$work/said" > "$out/comparison/compare.txt"
-# Empty tables, what a study keeps to go on with, and the report in other forms.
-rm -rf "$out"/cpu/*.md "$out/cpu/perturbations" "$out/cpu/kernels" "$out/study/journal.jsonl"
+# Empty tables, and the report in other forms. The study keeps its journal: `candlescope compare` reads it.
+rm -rf "$out"/cpu/*.md "$out/cpu/perturbations" "$out/cpu/kernels"
 du -sk "$out"/*

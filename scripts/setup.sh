@@ -20,6 +20,14 @@ fi
 if [ "$what" = candle-onnx ]; then
   command -v "${PROTOC:-protoc}" >/dev/null 2>&1 || missing+=(protobuf-compiler)
 fi
+# A disk that is full ends a linker by a signal, which says nothing of disks. What is built already needs its room no more.
+needed=4
+[ "$what" = test ] && needed=18
+here=$(cd "$(dirname "$0")/.." && pwd)
+free=$(df -Pk "$here" | awk 'NR == 2 { print int($4 / 1048576) }')
+if [ ! -d "$here/target/debug/deps" ] && [ "${free:-$needed}" -lt "$needed" ]; then
+  echo "warning: $free GiB are free here, and what is built takes up to $needed: if a linker ends by a signal, the disk is full" >&2
+fi
 command -v cargo >/dev/null 2>&1 || { echo "error: cargo is not on the PATH: install Rust with rustup first" >&2; exit 1; }
 [ ${#missing[@]} -eq 0 ] && exit 0
 if ! command -v apt-get >/dev/null 2>&1; then

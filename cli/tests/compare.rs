@@ -236,6 +236,13 @@ fn studies_are_compared_case_by_case() {
     profile(Path::new(&at("run")));
     let (code, _, err) = status(&["compare", &at("a"), &at("run")]);
     assert!(code == 3 && err.contains("A is studies and B is runs"), "{err}");
+    // A study that was copied without its samples.
+    std::fs::remove_file(Path::new(&at("b")).join("journal.jsonl")).unwrap();
+    for (a, b) in [("a", "b"), ("b", "a")] {
+        let (code, out, err) = status(&["compare", &at(a), &at(b)]);
+        assert!(code == 3 && out.is_empty(), "{out}\n{err}");
+        assert!(err.contains(&at("b")) && err.contains("its journal.jsonl, which has the samples"), "{err}");
+    }
     // As many threads on both sides, or a word that this is the change.
     for threads in ["1", "2"] {
         let common = ["--quick", "--runs", "2", "--no-progress", "--output-tokens", "6", "--prompt-tokens", "8"];

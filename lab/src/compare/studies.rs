@@ -2,7 +2,7 @@
 
 use super::error::CompareFailed;
 use crate::method::Sample;
-use crate::study::{CaseSummary, Study, summaries};
+use crate::study::{CaseSummary, JOURNAL_FILE, Study, summaries};
 use candlescope_compare::{CaseValues, CasesSide, RunFacts, Sampled};
 use candlescope_figures::stats::percentile_of;
 use candlescope_reader::{ReadLimits, Run};
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// The cases of studies; where there are several studies, the name of each stands before its cases.
 ///
 /// # Errors
-/// When a study cannot be read.
+/// When a study cannot be read, or none of them has a sample and the file with the samples of one is not there.
 pub fn cases_of(name: &str, studies: &[(String, PathBuf)], limits: &ReadLimits) -> Result<CasesSide, CompareFailed> {
     let mut side = CasesSide { name: name.to_string(), ..CasesSide::default() };
     for (prefix, dir) in studies {
@@ -32,7 +32,15 @@ pub fn cases_of(name: &str, studies: &[(String, PathBuf)], limits: &ReadLimits) 
             }
         }
     }
-    Ok(side)
+    // A study that was copied without it would have no case, and nobody would know why.
+    let without_samples = || studies.iter().find(|(_, dir)| !dir.join(JOURNAL_FILE).exists());
+    match without_samples().filter(|_| side.cases.is_empty()) {
+        Some((_, dir)) => Err(CompareFailed::NoTarget {
+            path: dir.clone(),
+            what: format!("its {JOURNAL_FILE}, which has the samples that are compared, is not there"),
+        }),
+        None => Ok(side),
+    }
 }
 
 fn values(study: &Study, summary: &CaseSummary, limits: &ReadLimits) -> CaseValues {
