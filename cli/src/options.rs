@@ -150,6 +150,7 @@ fn check(options: &Options) -> Result<()> {
             bail!("--quantize {name} computes in f32, and --dtype is {dtype}: give one of them");
         }
     }
+    crate::device::kv_cache_dtype_or_auto(runtime.kv_cache_dtype.as_deref())?;
     for (name, value) in [
         ("max-num-seqs", runtime.max_num_seqs),
         ("max-model-len", runtime.max_model_len),
@@ -381,6 +382,17 @@ mod tests {
         // Two in one layer are a contradiction.
         std::fs::write(&file, "prompt-tokens = 9\nprompt = \"x\"\n").unwrap();
         assert!(resolved(&["--config", path]).unwrap_err().to_string().contains("give one of"));
+    }
+
+    #[test]
+    fn slots_of_requests_that_are_under_way_at_once_are_captured_if_that_is_asked_for() {
+        let slots = |args: &[&str]| resolved(args).map(|options| options.slots());
+        let captured = slots(&["--concurrency", "4", "--cuda-graph", "--device", "cuda:0"]).unwrap().unwrap();
+        assert_eq!((captured.slots, captured.cuda_graph), (4, true));
+        let eager = slots(&["--concurrency", "4"]).unwrap().unwrap();
+        assert_eq!((eager.slots, eager.cuda_graph), (4, false));
+        let refused = slots(&["--concurrency", "4", "--cuda-graph"]).unwrap_err().to_string();
+        assert!(refused.contains("--cuda-graph needs a GPU"), "{refused}");
     }
 
     #[test]

@@ -192,6 +192,7 @@ fn load_options(options: &Options) -> Result<LoadOptions> {
         quantize: options.given.model.quantize.as_deref().map(crate::device::quantised).transpose()?,
         seed: options.given.runtime.seed,
         engine: crate::device::engine(&options.given.model.engine)?,
+        kv_cache_dtype: crate::device::kv_cache_dtype_or_auto(options.given.runtime.kv_cache_dtype.as_deref())?,
     })
 }
 

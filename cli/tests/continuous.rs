@@ -1,5 +1,5 @@
 //! Requests that are under way at once (`profile --concurrency`): the same texts as one after the other, prompts in pieces, and
-//! beginnings of prompts that are computed once. And several tokens in one step (`--speculate`).
+//! beginnings of prompts that are computed once. And several tokens in one step (`--speculate`), and keys and values in 8 bits.
 #![allow(missing_docs, reason = "a test")]
 mod common;
 use common::*;
@@ -107,6 +107,9 @@ fn looked_up_tokens_write_the_same_in_the_steps_that_a_run_without_them_foretell
     assert_eq!(steps(&metrics(dir, "plain"), "decode"), 2 * 89);
     assert_eq!(steps(&metrics(dir, "ahead"), "decode"), foretold["steps"].as_u64().unwrap());
     assert!(foretold["steps"].as_u64().unwrap() <= 2 * 89, "{foretold:#}");
+    // A step that checks tokens saves four at most, and one that checks none saves none.
+    let of = |name: &str| foretold[name].as_f64().unwrap();
+    assert!(of("tokens") - of("steps") <= 4.0 * of("checks") && of("checks") <= of("steps"), "{foretold:#}");
 }
 
 #[test]
@@ -114,8 +117,11 @@ fn the_throughput_suite_drives_requests_that_come_and_go() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("results");
     let shape = ["--prompt-tokens", "24", "--output-tokens", "6", "--batches", "1,3"];
-    let how = ["--continuous", "--prompt-piece", "8", "--out", out.to_str().unwrap()];
-    ok(&[&["bench", "throughput", "--quick"][..], &shape, &how].concat());
+    let how = ["--continuous", "--prompt-piece", "8", "--cuda-graph", "--out", out.to_str().unwrap()];
+    let done = run(&[&["bench", "throughput", "--quick"][..], &shape, &how].concat());
+    let err = text(&done.stderr);
+    assert!(done.status.success(), "{err}");
+    assert!(err.contains("steps run call by call, not as CUDA graphs: cpu is no CUDA device"), "{err}");
     let study = json(&fs::read_to_string(out.join("study.json")).unwrap());
     let continuous = &study["options"]["continuous"];
     assert_eq!((&continuous["prompt-piece"], &continuous["requests-each"]), (&8.into(), &4.into()), "{continuous:#}");
@@ -135,8 +141,52 @@ fn the_throughput_suite_drives_requests_that_come_and_go() {
     let passed = metrics(&out, recorded["run"].as_str().expect("a run"));
     assert_eq!(steps(&passed, "prefill"), 12 * 3, "twelve prompts of three pieces");
     assert!((20..=60).contains(&steps(&passed, "decode")), "of 60 tokens, several in most steps");
+    assert_eq!(continuous["cuda-graph"], true, "the processes that measure ask for it too: {continuous:#}");
+    let alone = run(&["bench", "throughput", "--cuda-graph"]);
+    assert!(!alone.status.success() && text(&alone.stderr).contains("--continuous"), "batches are held in no slots");
     let wrong = ["bench", "throughput", "--continuous", "--prompt-tokens", "8", "--shared-tokens", "9"];
     assert!(fails(&wrong).contains("--shared-tokens is 9, and a prompt has 8"));
+}
+
+/// The option, what a run and a study say of it, and that runs with and without it are two things.
+#[test]
+fn keys_and_values_in_8_bits_are_named_wherever_they_make_a_difference() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let base = ["--max-new-tokens", "12", "--repeats", "2"];
+    let of = |name: &str, more: &[&str]| recorded(dir, name, &[&base[..], more].concat());
+    let (full, auto) = (of("full", &[]), of("auto", &["--kv-cache-dtype", "auto"]));
+    let small = of("small", &["--kv-cache-dtype", "q8"]);
+    let slots = of("slots", &["--kv-cache-dtype", "q8", "--max-num-seqs", "2", "--max-model-len", "64"]);
+    for run in [&small, &slots] {
+        assert_eq!((&run["options"]["kv-cache-dtype"], &run["model"]["kv_cache_dtype"]), (&"q8".into(), &"q8".into()));
+    }
+    for run in [&full, &auto] {
+        assert!(run["model"].get("kv_cache_dtype").is_none(), "{:#}", run["model"]);
+    }
+    assert_eq!(full["results"]["output_sha256"], auto["results"]["output_sha256"]);
+    let at = |name: &str| dir.join(name).display().to_string();
+    let err = fails(&["compare", &at("full"), &at("small")]);
+    assert!(err.contains("kv_cache_dtype") && err.contains("--allow dtype"), "{err}");
+    let told = run(&["compare", &at("full"), &at("small"), "--allow", "dtype"]);
+    assert!(text(&told.stdout).contains("(as allowed): kv cache dtype: unknown → q8"), "{}", text(&told.stdout));
+    let told = run(&["compare", &at("full"), &at("auto"), "--json"]);
+    assert_eq!(text(&told.stderr), "", "`auto` is what there is without it");
+    // Studies hand it on to the processes that measure.
+    let out = at("results");
+    ok(&["bench", "latency", "--quick", "--kv-cache-dtype", "q8", "--profiled", "0", "--out", &out]);
+    let study = json(&fs::read_to_string(dir.join("results/study.json")).unwrap());
+    assert_eq!(
+        (&study["options"]["kv-cache-dtype"], &study["model"]["kv_cache_dtype"]),
+        (&"q8".into(), &"q8".into()),
+        "{study:#}"
+    );
+    // candle's own models cannot.
+    let out = at("candle");
+    let err = fails(&["profile", "--engine", "candle", "--kv-cache-dtype", "q8", "--out", &out]);
+    assert!(err.contains("--kv-cache-dtype q8") && err.contains("engine `instrumented`"), "{err}");
+    let err = fails(&["bench", "variants", "--kv-cache-dtype", "q8"]);
+    assert!(err.contains("name them with --variants"), "{err}");
 }
 
 #[test]
@@ -148,6 +198,7 @@ fn what_does_not_go_together_is_refused() {
         (&["--prefix-reuse"], "say how many are under way with --concurrency"),
         (&["--concurrency", "2", "--prefix-reuse", "--prompt-tokens", "9"], "choose some with --dataset"),
         (&["--prompt-piece", "0"], "--prompt-piece is 0"),
+        (&["--kv-cache-dtype", "fp8"], "keys and values are held as auto or q8"),
         (&["--prompt-piece", "32"], "say how many with --concurrency"),
         (&["--speculate", "4", "--max-num-seqs", "2"], "in a cache that grows"),
         (&["--speculate", "4", "--batch", "2"], "leave --batch and --temperature out"),

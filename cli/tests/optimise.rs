@@ -144,6 +144,40 @@ fn prompts_that_begin_alike_lead_to_slots_that_keep_what_they_hold() {
 }
 
 #[test]
+fn a_text_that_repeats_itself_says_what_looking_tokens_up_gains_requests() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |study: &str, args: &[&str]| {
+        // Enough for the run that says it, and for no trial.
+        done(dir.path(), &[args, &["--budget", "1s", "--no-progress", "--out", study]].concat());
+        let account = account(&dir.path().join(study));
+        let phase = phases(&account).iter().find(|phase| phase["remedy"] == "ngram_speculation").cloned();
+        let phase = phase.unwrap_or_else(|| panic!("it is a row: {account:#}"));
+        let said = (&phase["change"]["options"]["speculate"], &phase["other_steps"], &phase["verdict"]);
+        assert_eq!(said, (&json!("4"), &json!(true), &json!("not_tried")), "{phase:#}");
+        phase
+    };
+    let text = "one two three four one two three four one two three";
+    let small = row("small", &["embedded", "--prompt", text, "--max-new-tokens", "64", "--repeats", "1"]);
+    let why = small["why"].as_str().unwrap();
+    assert!(small["promised"].is_null() && why.contains("nothing was promised: weights stay in"), "{small:#}");
+    // With random weights, too, a greedy text comes back to itself.
+    let length = ["--dtype", "f32", "--prompt-tokens", "32", "--max-new-tokens", "48", "--repeats", "1"];
+    let large = row("large", &[&["config:distilgpt2"], &length[..]].concat());
+    let why = large["why"].as_str().unwrap();
+    match large["promised"]["low"].as_f64() {
+        // A promise is of a gain, and of requests' time, of which the prompt's is none.
+        Some(low) => {
+            let high = large["promised"]["high"].as_f64().unwrap();
+            assert!(low > 0.0 && high < 1.0 && large["promised"]["code"] == "ngram_lookup", "{large:#}");
+        }
+        None => {
+            let judged = why.contains("steps for 100 tokens") && why.contains("times as long");
+            assert!(judged || why.contains("the machine was busy while the run was recorded"), "{large:#}");
+        }
+    }
+}
+
+#[test]
 fn changes_by_hand_are_held_against_the_program() {
     let dir = tempfile::tempdir().unwrap();
     let (run, fails, other) = (profile(""), "exit 3".to_string(), profile("--seed 7"));

@@ -48,7 +48,7 @@ impl Parents {
             let mut all: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
             for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
                 let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-                if let Some(parent) = parent(pid) {
+                if let Some(parent) = parent_process(pid) {
                     all.entry(parent).or_default().push(pid);
                 }
             }
@@ -58,8 +58,9 @@ impl Parents {
     }
 }
 
-/// Field 4 of `/proc/PID/stat`; the second one is the program's name in parentheses, which may contain anything.
-fn parent(pid: u32) -> Option<u32> {
+/// The process that started `pid`: field 4 of `/proc/PID/stat`; the second one is the program's name in parentheses, which
+/// may contain anything. `None` if there is no such process, and on systems other than Linux.
+pub fn parent_process(pid: u32) -> Option<u32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     text[text.rfind(')')? + 1..].split_whitespace().nth(1)?.parse().ok()
 }

@@ -132,24 +132,15 @@ impl IdleTracker {
     }
 }
 
-/// The idle periods in `readings`, each with its time and its use, in order of time. The use at a reading is of the time
-/// since the reading before; `None` is unknown, which is not idle.
-pub fn idle_periods(readings: impl IntoIterator<Item = (Duration, Option<f64>)>, rule: &IdleRule) -> Vec<Idle> {
-    let mut tracker = IdleTracker::default();
-    for (at, value) in readings {
-        tracker.push(at, value, rule);
-    }
-    tracker.periods(rule)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn found(values: &[(u64, Option<f64>)]) -> Vec<(u64, u64)> {
-        let readings = values.iter().map(|(second, value)| (Duration::from_secs(*second), *value));
         let rule = IdleRule::default().at_least(Duration::from_secs(2));
-        idle_periods(readings, &rule).iter().map(|idle| (idle.from.as_secs(), idle.to.as_secs())).collect()
+        let mut tracker = IdleTracker::default();
+        values.iter().for_each(|(second, value)| tracker.push(Duration::from_secs(*second), *value, &rule));
+        tracker.periods(&rule).iter().map(|idle| (idle.from.as_secs(), idle.to.as_secs())).collect()
     }
 
     #[test]

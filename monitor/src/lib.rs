@@ -35,9 +35,10 @@ mod state;
 mod trail;
 mod windows;
 
+pub use children::parent_process;
 pub use error::MonitorError;
 pub use figures::{GpuFigures, MachineFigures, ProcessFigures};
-pub use idle::{Idle, IdleRule, idle_periods};
+pub use idle::{Idle, IdleRule};
 pub use options::MonitorOptions;
 pub use picture::picture;
 pub use plain::{line, snapshot, summary};

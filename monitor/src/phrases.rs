@@ -95,7 +95,7 @@ pub(crate) fn activity(figures: &ProgramFigures) -> Option<String> {
 
 /// `54.3 tokens/s`; in a program that does not decode, with the phase that they are of.
 pub(crate) fn tokens(figures: &ProgramFigures) -> Option<String> {
-    let rate = significant(figures.tokens_per_second?);
+    let rate = significant(figures.tokens_per_s?);
     Some(match figures.token_phase.as_deref() {
         Some("decode" | "none") | None => format!("{rate} tokens/s"),
         Some(phase) => format!("{rate} tokens/s in {phase}"),
@@ -111,7 +111,7 @@ pub(crate) fn recent_tokens(figures: &ProgramFigures) -> Option<String> {
 /// `260 tokens/s while decode works, last 15 s`: as the program says (`candlescope_tokens_per_second`).
 pub(crate) fn working_tokens(figures: &ProgramFigures) -> Option<String> {
     let phase = figures.token_phase.as_deref().filter(|phase| *phase != "none")?;
-    let rate = significant(figures.working_tokens_per_second?);
+    let rate = significant(figures.working_tokens_per_s?);
     Some(format!("{rate} tokens/s while {phase} works, last 15 s"))
 }
 
@@ -181,12 +181,8 @@ mod tests {
     #[test]
     fn the_picture_has_the_phrases_of_the_program() {
         let (token_phase, rate) = (Some("decode".to_string()), Some(34.0));
-        let figures = ProgramFigures {
-            token_phase,
-            tokens_per_second: rate,
-            working_tokens_per_second: rate,
-            ..ProgramFigures::default()
-        };
+        let figures =
+            ProgramFigures { token_phase, tokens_per_s: rate, working_tokens_per_s: rate, ..ProgramFigures::default() };
         let picture = format!("{}/docs/images/monitor.svg", candlescope_testkit::ROOT);
         let picture = std::fs::read_to_string(picture).expect("a picture");
         for said in [recent_tokens(&figures), working_tokens(&figures)] {

@@ -152,12 +152,12 @@ pub struct ProgramFigures {
     pub model: Option<String>,
     /// What it did since the reading before: the phase that took most time, waiting, or nothing.
     pub activity: Activity,
-    /// The phase of `tokens_per_second`: `decode`, or, in a program without it, the one with the most tokens.
+    /// The phase of `tokens_per_s`: `decode`, or, in a program without it, the one with the most tokens.
     pub token_phase: Option<String>,
     /// Tokens of that phase a second, over all the time since the reading before (derived).
-    pub tokens_per_second: Option<f64>,
+    pub tokens_per_s: Option<f64>,
     /// The same over the time in which the phase worked, last 15 s: as the program says.
-    pub working_tokens_per_second: Option<f64>,
+    pub working_tokens_per_s: Option<f64>,
     /// Mean time to first token of the requests that got one since the reading before, else of those before; seconds.
     pub ttft_seconds: Option<f64>,
     /// The same of all requests so far.
@@ -201,8 +201,8 @@ impl ProgramFigures {
         Self {
             model: now.model.clone(),
             activity,
-            tokens_per_second: per_second.filter(|rate| *rate >= 0.0),
-            working_tokens_per_second: token_phase.as_deref().and_then(|phase| now.rates.get(phase).copied()),
+            tokens_per_s: per_second.filter(|rate| *rate >= 0.0),
+            working_tokens_per_s: token_phase.as_deref().and_then(|phase| now.rates.get(phase).copied()),
             token_phase,
             ttft_seconds: recent(|c| c.ttft).or(last.ttft_seconds).or(now.ttft.mean()),
             ttft_mean_seconds: now.ttft.mean(),
@@ -246,7 +246,7 @@ mod tests {
     fn two_readings_tell_rates_phase_and_new_latencies() {
         let (first, second) = (metrics(100, 1.0, (0.5, 5), 1), metrics(300, 2.5, (0.9, 7), 1));
         let figures = between(&first, &second);
-        assert_eq!((figures.tokens_per_second, figures.working_tokens_per_second), (Some(100.0), Some(77.0)));
+        assert_eq!((figures.tokens_per_s, figures.working_tokens_per_s), (Some(100.0), Some(77.0)));
         assert_eq!(figures.activity, Activity::Phase("decode".into()));
         assert_eq!(figures.ttft_requests, 7.0);
         assert!((figures.ttft_seconds.unwrap() - 0.2).abs() < 1e-9, "of the two new requests");
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!((figures.tpot_seconds, figures.process.threads), (None, Some(5.0)));
         // Nothing new: the latest latency stays.
         let later = ProgramFigures::between(Some((&second, Duration::from_secs(1))), &second, &figures);
-        assert_eq!((later.ttft_seconds, later.tokens_per_second), (figures.ttft_seconds, Some(0.0)));
+        assert_eq!((later.ttft_seconds, later.tokens_per_s), (figures.ttft_seconds, Some(0.0)));
         assert_eq!(later.activity, Activity::Waiting);
         assert_eq!(between(&metrics(1, 1.0, (0.0, 0), 0), &metrics(1, 1.0, (0.0, 0), 0)).activity, Activity::Idle);
     }
@@ -263,13 +263,13 @@ mod tests {
     fn one_reading_tells_no_rate_and_another_run_counts_anew() {
         let (first, mut second) = (metrics(100, 1.0, (0.5, 5), 1), metrics(50, 0.5, (0.1, 1), 1));
         let alone = ProgramFigures::between(None, &first, &ProgramFigures::default());
-        assert_eq!((alone.tokens_per_second, alone.activity), (None, Activity::Unknown));
+        assert_eq!((alone.tokens_per_s, alone.activity), (None, Activity::Unknown));
         assert_eq!(alone.ttft_seconds, Some(0.1), "the mean so far");
         second.run = Some("another".into());
-        assert_eq!(between(&first, &second).tokens_per_second, None);
+        assert_eq!(between(&first, &second).tokens_per_s, None);
         // The same run never counts down; if it seems to, there is no rate.
         second.run = first.run.clone();
-        assert_eq!(between(&first, &second).tokens_per_second, None);
+        assert_eq!(between(&first, &second).tokens_per_s, None);
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl Monitor {
             Answer::Metrics(now) => {
                 let before = program.before.as_ref().map(|(at, counters)| (counters, self.at.saturating_sub(*at)));
                 program.figures = ProgramFigures::between(before, &now, &program.figures);
-                program.tokens.push(program.figures.tokens_per_second);
+                program.tokens.push(program.figures.tokens_per_s);
                 program.before = Some((self.at, *now));
                 program.silent = None;
             }

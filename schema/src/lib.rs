@@ -16,10 +16,12 @@ pub mod estimate;
 pub mod files;
 #[doc(hidden)]
 pub mod hive;
+#[doc(hidden)]
 pub mod host_metric;
 mod host_ns;
 #[doc(hidden)]
 pub mod injected;
+#[doc(hidden)]
 pub mod metric;
 #[doc(hidden)]
 pub mod numbers;
@@ -41,8 +43,11 @@ pub mod vocabulary;
 
 pub use drop_reason::DropReason;
 pub use host_ns::HostNs;
-pub use path_pattern::PathPattern;
-pub use perturbation_text::{Delay, Perturbation, PerturbationError};
+#[doc(hidden)]
+pub use path_pattern::{PathPattern, without_numbers};
+#[doc(hidden)]
+pub use perturbation_text::Delay;
+pub use perturbation_text::{Perturbation, PerturbationError};
 pub use record::*;
 pub use schedule::{Schedule, StepAction};
 pub use schedule_text::ScheduleError;

@@ -52,7 +52,8 @@ fn without_ordinal(element: &str) -> &str {
     if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) { &element[..open] } else { element }
 }
 
-fn without_numbers(module: &str) -> String {
+/// `model.layers.7.mlp` as `model.layers.*.mlp`.
+pub fn without_numbers(module: &str) -> String {
     let plain = |part| if !str::is_empty(part) && part.bytes().all(|b| b.is_ascii_digit()) { "*" } else { part };
     module.split('.').map(plain).collect::<Vec<_>>().join(".")
 }

@@ -29,10 +29,13 @@ pub enum Delay {
 #[non_exhaustive]
 pub struct Perturbation {
     /// Intervals that are made slower, by the end of their path or by their module.
+    #[doc(hidden)]
     pub path: PathPattern,
     /// The side, or `None` for each that the intervals use, one after the other.
+    #[doc(hidden)]
     pub side: Option<Side>,
     /// What is added to each of them: a share of its own time on that side, or a fixed time.
+    #[doc(hidden)]
     pub delay: Delay,
 }
 
@@ -66,11 +69,13 @@ const PATH: &str = "path=";
 
 impl Perturbation {
     /// What is made slower, without the side and the amount: `path=mlp`, as the table `perturbations` has it.
+    #[doc(hidden)]
     pub fn target(&self) -> String {
         format!("{PATH}{}", self.path)
     }
 
     /// The path of a [target](Self::target).
+    #[doc(hidden)]
     pub fn path_of(target: &str) -> &str {
         target.strip_prefix(PATH).unwrap_or(target)
     }

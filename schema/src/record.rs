@@ -24,8 +24,8 @@ mod unrecorded;
 pub use batch::Batch;
 pub use gpu_time::GpuTime;
 #[doc(hidden)]
-pub use ids::SEQ_BITS;
-pub use ids::{SpanId, TraceId, thread_of};
+pub use ids::{SEQ_BITS, thread_of};
+pub use ids::{SpanId, TraceId};
 pub use kernel::KernelRecord;
 pub use path_info::PathInfo;
 #[doc(hidden)]

@@ -169,7 +169,8 @@ fn run_format() {
         let _ = writeln!(text, "| `{key}` | {meaning} |");
     }
     text.push_str(
-        "\n## Keys of the maps\n\n\
+        "\nWhat the objects hold is said where each is declared, in [`schema/src/run`](../schema/src/run).\n\
+         \n## Keys of the maps\n\n\
          What one part writes and another reads, as `schema/src/run/keys.rs` declares it. Programs add what they like, and\n\
          readers keep what they do not know.\n",
     );

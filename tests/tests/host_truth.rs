@@ -9,6 +9,7 @@ use candlescope_compare::{CompareOptions, RunFacts, Side, compare};
 use candlescope_figures::advice::{Advice, AdviceCode, Missing};
 use candlescope_findings::{AnalyzeOptions, Analyzed, analyze};
 use candlescope_reader::Run;
+use candlescope_report::advice::text;
 use candlescope_schema::run::{MachineUse, env_key};
 use std::hint::black_box;
 use std::path::Path;
@@ -163,6 +164,35 @@ fn restless() {
     other.join().expect("ends");
 }
 
+/// Of each step 6 ms are waited for another thread; then come six layers of 1 ms each, the first of which takes 5 ms more, as one
+/// does whose threads and caches have to get going again.
+fn resumed() {
+    let (ask, asked) = channel::<()>();
+    let (done, answer) = channel::<()>();
+    let other = std::thread::spawn(move || {
+        while asked.recv().is_ok() {
+            std::thread::sleep(Duration::from_millis(6));
+            if done.send(()).is_err() {
+                break;
+            }
+        }
+    });
+    let wait = trace_span!("wait");
+    for _ in 0..60 {
+        let _step = llm::decode(Tokens::new(1));
+        wait.in_scope(|| {
+            ask.send(()).expect("it asks");
+            answer.recv().expect("it answers");
+        });
+        for layer in 0..6 {
+            let time = Duration::from_millis(if layer == 0 { 6 } else { 1 });
+            trace_span!("layer").in_scope(|| black_box(alpha(time)));
+        }
+    }
+    drop(ask);
+    other.join().expect("ends");
+}
+
 /// Two thirds of a step are computed by one thread while the pool's second one waits, the rest by both.
 fn serial() {
     let (alone, shared) = (trace_span!("alone"), trace_span!("shared"));
@@ -189,6 +219,7 @@ fn program() {
         "crowded" => crowded(),
         "serial" => serial(),
         "restless" => restless(),
+        "resumed" => resumed(),
         other => panic!("no scene {other}"),
     }
     scope.finish();
@@ -301,6 +332,33 @@ fn waits_that_are_recorded_a_part_of_the_time_are_told_in_full() {
     let share = threads.share(threads.blocked_ns).expect("known");
     let told = found(&analyzed, AdviceCode::Blocked, None).figure("share").expect("a figure");
     assert!((told / share - 1.0).abs() < 0.15, "{told} told, {share} measured in {} ns", threads.known_ns);
+}
+
+#[test]
+fn what_is_slower_behind_a_wait_is_in_the_upper_bound_of_the_wait() {
+    let analyzed = recorded("resumed");
+    let wait =
+        analyzed.analysis.intervals.paths.iter().find(|path| path.rollup == "decode/wait").expect("a path").threads;
+    // Where waits cannot be recorded, there is nothing to see here.
+    if wait.known_ns == 0 {
+        return;
+    }
+    let blocked = found(&analyzed, AdviceCode::Blocked, None);
+    let diagnosis = analyzed.analysis.diagnosis.as_ref().expect("looked for");
+    let step = diagnosis.steps.iter().find(|step| step.phase == "decode").expect("steps");
+    let of = |name: &str| blocked.figure(name).unwrap_or_else(|| panic!("{name} of {blocked:#?}"));
+    // The layer computes 5 ms more. Others may take the processor from one layer more than from another.
+    assert!((3e6..9e6).contains(&of("resumed_ns")), "{blocked:#?}");
+    let behind = of("resumed_ns") / step.unobserved_ns;
+    assert!((blocked.gain.high - of("share") - behind).abs() < 0.02, "{behind} of {step:#?} in {blocked:#?}");
+    assert!(blocked.gain.mid < of("share"), "what is expected is the wait alone: {blocked:#?}");
+    let told = text(diagnosis).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("behind it, the first layer takes"), "{told}");
+    // A step whose parts have no siblings shows nothing of it.
+    let other = recorded("shares");
+    if other.analysis.intervals.paths.iter().any(|path| path.rollup == "decode/wait" && path.threads.known_ns > 0) {
+        assert_eq!(found(&other, AdviceCode::Blocked, None).figure("resumed_ns"), None);
+    }
 }
 
 #[test]

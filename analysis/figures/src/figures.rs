@@ -27,7 +27,7 @@ use std::borrow::Cow;
 
 /// Columns of intervals that no figure comes from, and no replay. By the last one only graphs that steps left are looked up.
 pub const NOT_OF_SPANS: &[&str] =
-    &["host", "rank", "trace_id", "phase", "depth", "tokens", "context_len", "batch", "shape"];
+    &["host", "rank", "trace_id", "phase", "depth", "tokens", "context_len", "batch", "derived", "shape"];
 /// Columns of kernels that no figure comes from, and no replay.
 pub const NOT_OF_KERNELS: &[&str] = &[
     "host",
@@ -44,6 +44,7 @@ pub const NOT_OF_KERNELS: &[&str] = &[
     "shared_dynamic",
     "launch",
     "graph_node",
+    "derived",
 ];
 
 /// Collects every figure of a run.
@@ -168,7 +169,7 @@ impl<'k> Figures<'k> {
         let mut latency = Latency::of(requests, &steps, warmup.requests(), whole);
         if sampling.requests_missing(&manifest, &measured_requests) {
             // It would be the tokens of some requests over the time of all of them.
-            latency.output_tps = None;
+            latency.output_tokens_per_s = None;
         }
         if sampling.is_sampled() {
             for request in &mut latency.requests {

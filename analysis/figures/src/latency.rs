@@ -36,12 +36,12 @@ pub struct Latency {
     /// Request start to last token.
     pub e2e: Option<Distribution>,
     /// Prompt tokens a second of prefill.
-    pub prefill_tps: Option<Distribution>,
+    pub prefill_tokens_per_s: Option<Distribution>,
     /// Output tokens a second after the first.
-    pub decode_tps: Option<Distribution>,
+    pub decode_tokens_per_s: Option<Distribution>,
     /// Output tokens of all requests ÷ wall time from the first's start to the last's end.
-    pub output_tps: Option<f64>,
-    /// Wall time that `output_tps` is over.
+    pub output_tokens_per_s: Option<f64>,
+    /// Wall time that `output_tokens_per_s` is over.
     pub wall_ns: u64,
     /// Prompt tokens of the measured requests, all sequences together; `None` if one of them does not say.
     pub prompt_tokens: Option<u64>,
@@ -80,9 +80,9 @@ pub struct RequestFigures {
     /// no record.
     pub itl_ns: Vec<u64>,
     /// Prompt tokens a second of prefill.
-    pub prefill_tps: Option<f64>,
+    pub prefill_tokens_per_s: Option<f64>,
     /// Output tokens a second after the first.
-    pub decode_tps: Option<f64>,
+    pub decode_tokens_per_s: Option<f64>,
     /// The request's own duration.
     pub dur_ns: u64,
     /// How it ended, if the program says.
@@ -197,10 +197,10 @@ impl Latency {
             ),
             held_up: if whole { HeldUp::of(steps, |request| !warmup.contains(&request)) } else { None },
             e2e: over(&|r| r.e2e_ns.map(|v| v as f64)),
-            prefill_tps: over(&|r| r.prefill_tps),
-            decode_tps: over(&|r| r.decode_tps),
+            prefill_tokens_per_s: over(&|r| r.prefill_tokens_per_s),
+            decode_tokens_per_s: over(&|r| r.decode_tokens_per_s),
             // A model that generates nothing has no such rate.
-            output_tps: output_tokens
+            output_tokens_per_s: output_tokens
                 .filter(|&tokens| tokens > 0 && wall_ns > 0)
                 .map(|tokens| per_second(tokens as f64, wall_ns as f64)),
             wall_ns,
@@ -372,11 +372,11 @@ fn figures(request: &RequestRecord, steps: &[&StepRow], warmup: bool, whole: boo
         e2e_ns,
         tpot_ns: decoding.zip(gaps).map(|(ns, gaps)| ns as f64 / gaps as f64),
         itl_ns: gaps_between(&tokens),
-        prefill_tps: processed
+        prefill_tokens_per_s: processed
             .or(asked)
             .filter(|&n| n > 0 && prefill_ns > 0)
             .map(|n| per_second(n as f64, prefill_ns as f64)),
-        decode_tps: decoding.zip(after_first).map(|(ns, n)| per_second(n as f64, ns as f64)),
+        decode_tokens_per_s: decoding.zip(after_first).map(|(ns, n)| per_second(n as f64, ns as f64)),
         dur_ns: request.host_dur_ns,
         outcome: request.outcome,
         steps_ns: (!steps.is_empty()).then(|| length(&windows(steps.iter().copied()))),

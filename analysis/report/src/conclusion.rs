@@ -1,6 +1,6 @@
 //! The conclusion about a run: its title, how fast it was, what limits it, and whether that can be trusted.
 
-use super::format::{count, day, duration, percent, printable, significant, tail};
+use super::format::{count, day, duration, percent, plural, printable, significant, tail};
 use super::head_facts::{gpu_names, model_name, processor};
 use super::plain_paths::part;
 use candlescope_document::text::{capital, code};
@@ -62,9 +62,8 @@ fn of_parts(analysis: &Analysis, mut parts: Vec<String>) -> String {
 /// The verdict in a few words.
 pub(super) fn verdict_line(analysis: &Analysis) -> String {
     let findings = &analysis.verdict.findings;
-    let of = |severity| findings.iter().filter(|f| f.severity == severity).count();
+    let of = |severity| findings.iter().filter(|f| f.severity == severity).count() as u64;
     let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
-    let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     match (errors, warnings) {
         (0, n) if analysis.disturbance().is_some() => {
             let rest = if n > 1 { format!(", with {}", plural(n, "warning")) } else { String::new() };
@@ -81,8 +80,8 @@ pub(super) fn verdict_line(analysis: &Analysis) -> String {
 pub(super) fn speed(analysis: &Analysis) -> Option<String> {
     let latency = &analysis.latency;
     let first = latency.ttft.as_ref().map(|ttft| format!("the first token comes after {}", duration(ttft.median)));
-    let decode = latency.decode_tps.as_ref();
-    let decode = decode.map(|tps| format!("a request decodes {} tokens/s", significant(tps.median)));
+    let decode = latency.decode_tokens_per_s.as_ref();
+    let decode = decode.map(|tokens_per_s| format!("a request decodes {} tokens/s", significant(tokens_per_s.median)));
     match (decode, first) {
         (Some(decode), Some(first)) => Some(format!("{decode}, and {first}")),
         (Some(text), None) | (None, Some(text)) => Some(text),

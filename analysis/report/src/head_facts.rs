@@ -1,7 +1,7 @@
 //! The head of every report: which model, which machine. Keys are those that the collectors, the session and the
 //! instrumented models write; what is missing is left out.
 
-use super::format::{bytes, count, duration, json, percent, printable, significant};
+use super::format::{bytes, count, duration, json, percent, plural, printable, significant};
 use candlescope_figures::recording_overhead::{Background, cores};
 use candlescope_schema::run::keys::Key;
 use candlescope_schema::run::{BudgetKept, RunManifest, env_key, model_key};
@@ -52,9 +52,7 @@ pub(super) fn machine(manifest: &RunManifest) -> Vec<String> {
     let map = &manifest.environment;
     let mut facts = Vec::new();
     facts.extend(processor(manifest));
-    if let Some(n) = cores(manifest) {
-        facts.push(format!("{n} core{}", if n == 1 { "" } else { "s" }));
-    }
+    facts.extend(cores(manifest).map(|n| plural(n, "core")));
     if let Some(n) = env_key::MEMORY_TOTAL.of(map) {
         facts.push(format!("{} memory", bytes(n)));
     }
@@ -66,9 +64,8 @@ pub(super) fn machine(manifest: &RunManifest) -> Vec<String> {
     facts.extend(
         also(map, "candle_version").or_else(|| text(map, env_key::CANDLE)).map(|version| format!("candle {version}")),
     );
-    if let Some(n) = env_key::COMPUTE_THREADS.of(map) {
-        facts.push(format!("{n} thread{} to compute", if n == 1 { "" } else { "s" }));
-    }
+    let threads = env_key::COMPUTE_THREADS.of(map);
+    facts.extend(threads.map(|n| format!("{} to compute", plural(n, "thread"))));
     // Of a manifest that was never begun nothing is said.
     facts.extend((manifest.started_ns > 0).then(|| others(manifest)));
     facts
@@ -159,8 +156,8 @@ fn budget(kept: &BudgetKept) -> String {
 pub(super) fn background(manifest: &RunManifest) -> Option<String> {
     let background = Background::of(manifest)?;
     let share = background.share().zip(background.whole).map(|(share, whole)| {
-        let plural = if whole.cores == 1 { "" } else { "s" };
-        format!(", {} of {} × {} core{plural}", percent(share), duration(whole.wall_ns as f64), whole.cores)
+        let whole_time = duration(whole.wall_ns as f64);
+        format!(", {} of {whole_time} × {}", percent(share), plural(whole.cores, "core"))
     });
     let cpu = duration(background.cpu_ns as f64);
     Some(format!("{cpu} CPU time of the background threads (measured){}", share.unwrap_or_default()))

@@ -82,7 +82,7 @@ pub fn write_report_of(run: &Run, options: &ReportOptions) -> Result<ReportOutpu
     analysis.account = account.ok();
     if let Some(profile) = &options.nsys {
         let kernels = KernelsByPath::of(run, profile, &analysis.warmup);
-        analysis.verdict.findings.extend(kernels.findings());
+        analysis.verdict.join(kernels.findings());
         analysis.nsys = Some(kernels);
     }
     analysis.price = options.price.or(analysis.price);

@@ -44,9 +44,9 @@ fn one_request_by_hand() {
     assert_eq!(r.e2e_ns, Some(140 * MS), "to the last token, not to the end of the request");
     assert_eq!(r.itl_ns, [30 * MS, 20 * MS, 40 * MS]);
     assert_eq!(r.tpot_ns, Some(30.0 * MS as f64), "(140 − 50) / 3");
-    assert!((r.prefill_tps.unwrap() - 500.0).abs() < 1e-9, "20 tokens in 40 ms");
-    assert!((r.decode_tps.unwrap() - 1000.0 / 30.0).abs() < 1e-9, "3 tokens in 90 ms");
-    assert!((latency.output_tps.unwrap() - 4.0 / 0.15).abs() < 1e-9, "4 tokens in 150 ms");
+    assert!((r.prefill_tokens_per_s.unwrap() - 500.0).abs() < 1e-9, "20 tokens in 40 ms");
+    assert!((r.decode_tokens_per_s.unwrap() - 1000.0 / 30.0).abs() < 1e-9, "3 tokens in 90 ms");
+    assert!((latency.output_tokens_per_s.unwrap() - 4.0 / 0.15).abs() < 1e-9, "4 tokens in 150 ms");
     assert_eq!(latency.itl.unwrap().median, 30.0 * MS as f64);
 }
 
@@ -63,7 +63,7 @@ fn a_single_token_has_no_tpot() {
     let request = with(request(1, 0, 60 * MS), |r| r.output_tokens = Some(1));
     let latency = of(&[request], &steps()[..1]);
     let r = &latency.requests[0];
-    assert_eq!((r.ttft_ns, r.tpot_ns, r.decode_tps), (Some(50 * MS), None, None));
+    assert_eq!((r.ttft_ns, r.tpot_ns, r.decode_tokens_per_s), (Some(50 * MS), None, None));
     assert_eq!(latency.tpot, None, "missing, not zero");
     assert!(r.itl_ns.is_empty());
 }
@@ -74,7 +74,7 @@ fn a_batch_counts_gaps_along_one_sequence() {
     let request = with(request(1, 0, 150 * MS), |r| (r.output_tokens, r.batch) = (Some(16), Some(4)));
     let r = of(&[request], &steps()).requests.remove(0);
     assert_eq!(r.tpot_ns, Some(30.0 * MS as f64));
-    assert!((r.decode_tps.unwrap() - 12.0 / 0.09).abs() < 1e-9, "12 tokens of all sequences in 90 ms");
+    assert!((r.decode_tokens_per_s.unwrap() - 12.0 / 0.09).abs() < 1e-9, "12 tokens of all sequences in 90 ms");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn sequences_that_stop_early_do_not_shorten_the_longest() {
     let request = with(request(1, 0, 150 * MS), |r| (r.output_tokens, r.batch) = (Some(8), Some(4)));
     let r = of(&[request], &steps()).requests.remove(0);
     assert_eq!(r.tpot_ns, Some(30.0 * MS as f64));
-    assert!((r.decode_tps.unwrap() - 4.0 / 0.09).abs() < 1e-9, "4 tokens after the first of each in 90 ms");
+    assert!((r.decode_tokens_per_s.unwrap() - 4.0 / 0.09).abs() < 1e-9, "4 tokens after the first of each in 90 ms");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_step_may_yield_several_tokens() {
     let request = with(request(1, 0, 150 * MS), |r| r.output_tokens = Some(10));
     let r = of(&[request], &steps()).requests.remove(0);
     assert_eq!(r.tpot_ns, Some(10.0 * MS as f64), "(140 − 50) / 9");
-    assert!((r.decode_tps.unwrap() - 9.0 / 0.09).abs() < 1e-9);
+    assert!((r.decode_tokens_per_s.unwrap() - 9.0 / 0.09).abs() < 1e-9);
     assert_eq!(r.itl_ns, [30 * MS, 20 * MS, 40 * MS], "what comes at once has one gap before it");
 }
 
@@ -185,7 +185,7 @@ fn requests_without_steps_still_have_a_length() {
     let request = with(request(1, 0, 50 * MS), |r| (r.ttft_ns, r.output_tokens) = (Some(10 * MS), Some(5)));
     let r = of(&[request], &[]).requests.remove(0);
     assert_eq!((r.e2e_ns, r.tpot_ns), (Some(50 * MS), Some(10.0 * MS as f64)));
-    assert_eq!(r.prefill_tps, None);
+    assert_eq!(r.prefill_tokens_per_s, None);
 }
 
 #[test]
@@ -257,25 +257,25 @@ fn a_schedule_leaves_the_requests_figures_as_they_are() {
             (&all.ttft, &sampled.ttft),
             (&all.tpot, &sampled.tpot),
             (&all.e2e, &sampled.e2e),
-            (&all.decode_tps, &sampled.decode_tps),
+            (&all.decode_tokens_per_s, &sampled.decode_tokens_per_s),
         ] {
             assert!(a.is_some());
             assert_eq!(a, b);
         }
-        assert_eq!((all.output_tps, all.output_tokens), (sampled.output_tps, sampled.output_tokens));
+        assert_eq!((all.output_tokens_per_s, all.output_tokens), (sampled.output_tokens_per_s, sampled.output_tokens));
         assert_eq!(all.prompt_tokens, sampled.prompt_tokens);
     }
     let truth = all.requests.first().unwrap();
     assert_eq!((truth.queue_ns, truth.e2e_ns, truth.tpot_ns), (Some(10 * MS), Some(545 * MS), Some(5.0 * MS as f64)));
-    assert!((truth.decode_tps.unwrap() - 200.0).abs() < 1e-9, "99 tokens in 495 ms");
-    assert!((all.output_tps.unwrap() - 800.0 / 4.76).abs() < 1e-9, "eight requests of 100 tokens in 4.76 s");
+    assert!((truth.decode_tokens_per_s.unwrap() - 200.0).abs() < 1e-9, "99 tokens in 495 ms");
+    assert!((all.output_tokens_per_s.unwrap() - 800.0 / 4.76).abs() < 1e-9, "eight requests of 100 tokens in 4.76 s");
     // Gaps are between neighbours only: ten consecutive steps have nine, every other step has none.
     let first_ten = of_kept(|i| i < 10, false);
     assert_eq!(first_ten.itl.as_ref().map(|d| (d.n, d.units, d.median, d.max)), Some((72, 8, 5e6, 5e6)));
     assert_eq!(of_kept(|i| i % 2 == 1, false).itl, None, "a gap over two tokens is no gap between two");
     assert_eq!(all.itl.unwrap().n, 8 * 99);
-    assert_eq!(of_kept(|i| i % 2 == 1, false).prefill_tps, None, "no prefill has a record");
-    assert!((first_ten.prefill_tps.unwrap().median - 500.0).abs() < 1e-9, "20 tokens in 40 ms");
+    assert_eq!(of_kept(|i| i % 2 == 1, false).prefill_tokens_per_s, None, "no prefill has a record");
+    assert!((first_ten.prefill_tokens_per_s.unwrap().median - 500.0).abs() < 1e-9, "20 tokens in 40 ms");
 }
 
 #[test]
@@ -298,8 +298,8 @@ fn an_old_run_counts_nothing_from_steps_that_may_be_missing() {
     let untold = with(old(record), |r| (r.output_tokens, r.ttft_ns) = (None, None));
     let latency = Latency::of(&[untold], &steps, &BTreeSet::new(), false);
     let r = &latency.requests[0];
-    assert_eq!((r.ttft_ns, r.output_tokens, r.tpot_ns, r.decode_tps), (Some(50 * MS), None, None, None));
-    assert_eq!((latency.output_tps, latency.output_tokens), (None, None), "missing, not ten");
+    assert_eq!((r.ttft_ns, r.output_tokens, r.tpot_ns, r.decode_tokens_per_s), (Some(50 * MS), None, None, None));
+    assert_eq!((latency.output_tokens_per_s, latency.output_tokens), (None, None), "missing, not ten");
     // If the first token's step has no record, its time is not known.
     let (record, steps) = scheduled(1, 0, |i| i >= 10);
     let untold = with(record, |r| r.ttft_ns = None);
@@ -321,7 +321,7 @@ fn totals_count_every_sequence_and_lack_what_one_request_lacks() {
     assert_eq!(latency.requests[0].prompt_tokens, Some(32), "of one sequence");
     requests[3].output_tokens = None;
     let latency = of(&requests, &[]);
-    assert_eq!((latency.output_tokens, latency.output_tps), (None, None));
+    assert_eq!((latency.output_tokens, latency.output_tokens_per_s), (None, None));
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn ended_sequences_yield_no_tokens() {
     let r = of(&[with(request(1, 0, 150 * MS), |r| r.batch = Some(4))], &steps).requests.remove(0);
     assert_eq!(r.output_tokens, Some(7), "not 16");
     assert_eq!(r.tpot_ns, Some(30.0 * MS as f64), "three gaps in 90 ms");
-    assert!((r.decode_tps.unwrap() - 3.0 / 0.09).abs() < 1e-9);
+    assert!((r.decode_tokens_per_s.unwrap() - 3.0 / 0.09).abs() < 1e-9);
 }
 
 #[test]

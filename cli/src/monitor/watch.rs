@@ -1,5 +1,7 @@
 //! Whether `watch` runs this command: it shows what a command prints once that has ended.
 
+use candlescope_monitor::parent_process;
+
 /// `watch` runs a shell that runs the command, or the command itself.
 const LEVELS: usize = 2;
 
@@ -7,17 +9,11 @@ const LEVELS: usize = 2;
 pub(super) fn is_above() -> bool {
     let mut pid = std::process::id();
     for _ in 0..LEVELS {
-        let Some(above) = parent(pid) else { return false };
+        let Some(above) = parent_process(pid) else { return false };
         pid = above;
         if std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "watch") {
             return true;
         }
     }
     false
-}
-
-/// Field 4 of `/proc/PID/stat`.
-fn parent(pid: u32) -> Option<u32> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    text[text.rfind(')')? + 1..].split_whitespace().nth(1)?.parse().ok()
 }

@@ -23,8 +23,7 @@ pub struct GpuSurroundings {
 }
 
 impl GpuSurroundings {
-    /// Those of the GPU `id`: a UUID, or NVML's index, which is not CUDA's
-    /// ([`uuid_from_cuda`](candlescope_collectors::nvml::uuid_from_cuda)).
+    /// Those of the GPU `id`: a UUID, or NVML's index, which is not CUDA's.
     ///
     /// # Errors
     /// When there is no library, driver or such GPU.

@@ -36,12 +36,12 @@ fn curve(tuned: &Tuned) -> Vec<u64> {
 fn throughput(tuned: &Tuned) -> Chart {
     let found = |point: &TunePoint| {
         let found = point.found?;
-        Some(Point { x: point.batch as f64, y: found.output_tps, spread: found.output_tps_spread })
+        Some(Point { x: point.batch as f64, y: found.output_tokens_per_s, spread: found.output_tokens_per_s_spread })
     };
     let of = |batch: &u64| Some(at(*batch as f64, *tuned.expected.get(batch)?));
     let predicted = |batch: &u64| {
         let latency = tuned.prediction.latencies.get(batch)?;
-        Some(at(*batch as f64, latency.output_tps(*batch, tuned.output_tokens)))
+        Some(at(*batch as f64, latency.output_tokens_per_s(*batch, tuned.output_tokens)))
     };
     let batches = curve(tuned);
     let mut lines = vec![
@@ -66,7 +66,7 @@ fn throughput(tuned: &Tuned) -> Chart {
 fn latency(tuned: &Tuned) -> Chart {
     let point = |of: fn(&Latency) -> Option<f64>| -> Vec<Point> {
         let found = tuned.points.iter().filter_map(|point| point.found);
-        found.filter_map(|found| Some(at(found.output_tps, of(&found.latency)? / 1e6))).collect()
+        found.filter_map(|found| Some(at(found.output_tokens_per_s, of(&found.latency)? / 1e6))).collect()
     };
     let batches: Vec<String> =
         tuned.points.iter().filter(|point| point.found.is_some()).map(|point| point.batch.to_string()).collect();

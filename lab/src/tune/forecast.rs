@@ -22,7 +22,7 @@ impl Latency {
     }
 
     /// Output tokens a second of `batch` sequences.
-    pub fn output_tps(&self, batch: u64, output: u64) -> f64 {
+    pub fn output_tokens_per_s(&self, batch: u64, output: u64) -> f64 {
         (batch * output) as f64 / self.e2e_ns * 1e9
     }
 }

@@ -46,9 +46,11 @@ pub struct BatchFigures {
     #[serde(flatten)]
     pub latency: Latency,
     /// Output tokens a second of all sequences, the prompts' time included.
-    pub output_tps: f64,
+    #[serde(rename = "output_tps")]
+    pub output_tokens_per_s: f64,
     /// 95 % interval of that median, or the range where there are too few repetitions.
-    pub output_tps_spread: Option<(f64, f64)>,
+    #[serde(rename = "output_tps_spread")]
+    pub output_tokens_per_s_spread: Option<(f64, f64)>,
     /// The same of the time of a request, in nanoseconds.
     pub e2e_ns_spread: Option<(f64, f64)>,
     /// Share of the repetitions that kept the service level; 1 without one.
@@ -78,11 +80,11 @@ impl Goal {
 
     /// How well a batch serves: more is better, 0 if it serves not at all because it misses the limits. `kept` is the
     /// share of requests that keep them.
-    pub(super) fn score(&self, latency: &Latency, output_tps: f64, kept: f64) -> f64 {
+    pub(super) fn score(&self, latency: &Latency, output_tokens_per_s: f64, kept: f64) -> f64 {
         match self.metric {
-            Metric::Goodput => kept * output_tps,
+            Metric::Goodput => kept * output_tokens_per_s,
             _ if self.excess(latency) > 1.0 => 0.0,
-            Metric::Throughput => output_tps,
+            Metric::Throughput => output_tokens_per_s,
             Metric::Latency => 1e9 / latency.e2e_ns,
         }
     }
@@ -91,13 +93,13 @@ impl Goal {
     pub(super) fn alike(&self, a: &BatchFigures, b: &BatchFigures) -> bool {
         let spread = |found: &BatchFigures| match self.metric {
             Metric::Latency => found.e2e_ns_spread,
-            _ => found.output_tps_spread,
+            _ => found.output_tokens_per_s_spread,
         };
         spread(a).zip(spread(b)).is_some_and(|((a_low, a_high), (b_low, b_high))| a_low <= b_high && b_low <= a_high)
     }
 
     /// How well a measured batch serves.
     pub fn score_of(&self, found: &BatchFigures) -> f64 {
-        self.score(&found.latency, found.output_tps, found.kept)
+        self.score(&found.latency, found.output_tokens_per_s, found.kept)
     }
 }

@@ -118,7 +118,7 @@ impl Tuned {
     pub fn priced(mut self, price: Option<Price>) -> Self {
         self.usd_per_hour = price.map(|price| price.usd_per_hour);
         for point in &mut self.points {
-            let rate = point.found.map(|found| found.output_tps);
+            let rate = point.found.map(|found| found.output_tokens_per_s);
             point.usd_per_million_output_tokens = price.zip(rate).and_then(|(price, rate)| price.per_million(rate));
         }
         let keeps = |point: &&TunePoint| point.excess.is_none_or(|excess| excess <= 1.0);
@@ -163,7 +163,7 @@ impl Tuned {
         let points: Vec<TunePoint> = search.attempts().iter().filter_map(point).collect();
         let best = search.best().map(|(batch, _)| batch);
         let expected = (start..=end)
-            .filter_map(|batch| Some((batch, search.forecast().expect(batch)?.output_tps(batch, output))))
+            .filter_map(|batch| Some((batch, search.forecast().expect(batch)?.output_tokens_per_s(batch, output))))
             .collect();
         let mut memory = memory;
         memory.largest_found = search.found().next_back().map(|(batch, _)| batch);
@@ -208,8 +208,9 @@ fn equal_to(best: u64, points: &[TunePoint], goal: &Goal) -> Vec<u64> {
 }
 
 fn error(points: &[TunePoint], output: u64, of: impl Fn(&TunePoint) -> Option<Latency>) -> Option<f64> {
-    let off =
-        |point: &TunePoint| Some((of(point)?.output_tps(point.batch, output) / point.found?.output_tps - 1.0).abs());
+    let off = |point: &TunePoint| {
+        Some((of(point)?.output_tokens_per_s(point.batch, output) / point.found?.output_tokens_per_s - 1.0).abs())
+    };
     let errors: Vec<f64> = points.iter().filter_map(off).collect();
     candlescope_figures::stats::percentile_of(&errors, 0.5)
 }

@@ -2,7 +2,7 @@
 
 use super::forecast::Latency;
 use candlescope_core::run::model_key;
-use candlescope_predict::roofline::{Scenario, facts_shape, step_times};
+use candlescope_predict::roofline::{Scenario, facts_cached, facts_shape, step_times};
 use candlescope_work::devices::{Device, Format};
 use candlescope_work::shape::ModelShape;
 use serde::Serialize;
@@ -44,7 +44,7 @@ impl Prediction {
             Ok(format) => format,
             Err(missing) => return Self::none(missing),
         };
-        let scenario = Scenario::new(format).tokens(prompt, output);
+        let scenario = Scenario::new(format).tokens(prompt, output).cached(facts_cached(&facts, format));
         let latencies: BTreeMap<u64, Latency> =
             (start..=end).filter_map(|batch| Some((batch, one(&shape, device, &scenario, batch)?))).collect();
         if latencies.is_empty() {
@@ -65,4 +65,24 @@ fn one(shape: &ModelShape, device: &Device, scenario: &Scenario, batch: u64) -> 
     let (first, token) = step_times(shape, device, &scenario.clone().batch(batch));
     let several = scenario.output > 1;
     Some(Latency::of(first?.mid, if several { Some(token?.mid) } else { None }, scenario.output))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candlescope_models::{KvCacheDType, LoadOptions, LoadedModel, ModelSource};
+    use candlescope_work::devices::known_device;
+
+    #[test]
+    fn keys_and_values_in_8_bits_are_predicted_as_they_are_held() {
+        let device = known_device("H200").unwrap();
+        let of = |kv_cache_dtype| {
+            let options = LoadOptions { kv_cache_dtype, ..LoadOptions::default() };
+            let facts = LoadedModel::load(&ModelSource::Embedded, &options).unwrap().info.to_map();
+            Prediction::of(&facts, &device, (1, 64), (512, 64)).latencies[&64].e2e_ns
+        };
+        // They are widened before they are multiplied.
+        let [full, small] = KvCacheDType::ALL.map(of);
+        assert!(small > full, "{small} and {full}");
+    }
 }

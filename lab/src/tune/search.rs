@@ -148,8 +148,8 @@ impl Search {
 
     /// The smallest measured batch with four fifths of the highest throughput measured.
     pub fn knee(&self) -> Option<(u64, &BatchFigures)> {
-        let highest = self.found().map(|(_, found)| found.output_tps).fold(0.0, f64::max);
-        self.found().find(|(_, found)| found.output_tps >= KNEE * highest)
+        let highest = self.found().map(|(_, found)| found.output_tokens_per_s).fold(0.0, f64::max);
+        self.found().find(|(_, found)| found.output_tokens_per_s >= KNEE * highest)
     }
 
     /// The largest batch that memory may have room for, as far as it was tried.
@@ -214,7 +214,7 @@ impl Search {
         let best = self.best().map_or(0.0, |(_, found)| self.goal.score_of(found));
         let score = |batch: u64, latency: &Latency| {
             let kept = f64::from(u8::from(self.goal.excess(latency) <= 1.0));
-            self.goal.score(latency, latency.output_tps(batch, self.output), kept)
+            self.goal.score(latency, latency.output_tokens_per_s(batch, self.output), kept)
         };
         let scored = open.iter().map(|(batch, latency)| (*batch, score(*batch, latency)));
         // Of equal ones the smallest: `max_by` takes the last.
@@ -246,10 +246,11 @@ impl Search {
 
     /// The batch that is expected to be the knee, if none near it was measured.
     fn expected_knee(&self, ceiling: u64) -> Option<(u64, Why)> {
-        let tps = |batch: u64| Some(self.forecast.expect(batch)?.output_tps(batch, self.output));
-        let all: Vec<(u64, f64)> = (self.start..=ceiling).filter_map(|batch| Some((batch, tps(batch)?))).collect();
-        let highest = all.iter().map(|(_, tps)| *tps).fold(0.0, f64::max);
-        let (knee, _) = *all.iter().find(|(_, tps)| *tps >= KNEE * highest)?;
+        let tokens_per_s = |batch: u64| Some(self.forecast.expect(batch)?.output_tokens_per_s(batch, self.output));
+        let all: Vec<(u64, f64)> =
+            (self.start..=ceiling).filter_map(|batch| Some((batch, tokens_per_s(batch)?))).collect();
+        let highest = all.iter().map(|(_, tokens_per_s)| *tokens_per_s).fold(0.0, f64::max);
+        let (knee, _) = *all.iter().find(|(_, tokens_per_s)| *tokens_per_s >= KNEE * highest)?;
         let near = (knee.saturating_sub(step(knee) - 1)..=knee + step(knee) - 1).any(|batch| self.tried(batch));
         (!near).then_some((knee, Why::Knee))
     }

@@ -33,7 +33,8 @@ pub struct ThreadsPoint {
     /// Its 95 % interval, from six rounds on.
     pub median_ci95_ns: Option<(f64, f64)>,
     /// Output tokens a second of the median.
-    pub output_tps: f64,
+    #[serde(rename = "output_tps")]
+    pub output_tokens_per_s: f64,
     /// Its time ÷ that of the fastest, round by round: the median.
     pub ratio: f64,
     /// The 95 % interval of that ratio.
@@ -82,7 +83,7 @@ impl ThreadsTuned {
                 rounds_ns: all.samples.clone(),
                 median_ns: all.median,
                 median_ci95_ns: all.median_ci95,
-                output_tps: tokens as f64 / all.median * 1e9,
+                output_tokens_per_s: tokens as f64 / all.median * 1e9,
                 ratio: ratio.median,
                 ratio_ci95: ratio.median_ci95,
             })
@@ -128,7 +129,7 @@ impl ThreadsTuned {
                 count(point.threads),
                 ms(point.median_ns),
                 interval(point.median_ci95_ns, &ms),
-                point.output_tps,
+                point.output_tokens_per_s,
                 point.ratio,
                 interval(point.ratio_ci95.filter(|_| point.threads != self.fastest), &|ratio| format!("{ratio:.2}")),
             ));

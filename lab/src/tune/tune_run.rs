@@ -269,7 +269,7 @@ fn taken(records: &Records) -> HashMap<String, u32> {
 
 /// What became of a case; `None` if it has neither a sample nor a reason.
 fn attempt(case: &CaseSummary, goal: &Goal) -> Option<Attempt> {
-    let (Some(e2e), Some(tps)) = (case.host_ns(), case.figure("output_tps")) else {
+    let (Some(e2e), Some(tokens_per_s)) = (case.host_ns(), case.figure("output_tps")) else {
         let detail = case.detail.clone().unwrap_or_default();
         return case.outcome().map(|reason| Attempt::Without(reason, detail));
     };
@@ -289,8 +289,8 @@ fn attempt(case: &CaseSummary, goal: &Goal) -> Option<Attempt> {
         latency: Latency { ttft_ns: of("ttft_ns").unwrap_or(e2e.median), tpot_ns: of("tpot_ns"), e2e_ns: e2e.median },
         kept: kept.count() as f64 / case.plain.len().max(1) as f64,
         memory_bytes: case.memory_bytes().map(|bytes| bytes.max),
-        output_tps: tps.median,
-        output_tps_spread: spread(&tps),
+        output_tokens_per_s: tokens_per_s.median,
+        output_tokens_per_s_spread: spread(&tokens_per_s),
         e2e_ns_spread: spread(&e2e),
     }))
 }

@@ -47,7 +47,7 @@ fn times(point: &TunePoint) -> String {
     let tpot = found.latency.tpot_ns.map_or(String::new(), |tpot| format!(", TPOT = {}", ms(Some(tpot))));
     format!(
         "{} tokens/s, TTFT = {}{tpot}, E2E = {}",
-        tokens(found.output_tps),
+        tokens(found.output_tokens_per_s),
         ms(Some(found.latency.ttft_ns)),
         ms(Some(found.latency.e2e_ns))
     )
@@ -186,7 +186,7 @@ pub(super) fn heads(tuned: &Tuned) -> Vec<&'static str> {
 
 /// A row of the table: batch, why, expected and found figures.
 fn row(point: &TunePoint, tuned: &Tuned) -> [String; 8] {
-    let expected = point.expected.map(|latency| latency.output_tps(point.batch, tuned.output_tokens));
+    let expected = point.expected.map(|latency| latency.output_tokens_per_s(point.batch, tuned.output_tokens));
     let found = point.found;
     let dash = || "–".to_string();
     let time = |of: Option<f64>| of.map_or_else(dash, |ns| ms(Some(ns)));
@@ -205,7 +205,7 @@ fn row(point: &TunePoint, tuned: &Tuned) -> [String; 8] {
         point.batch.to_string(),
         point.why.words().to_string() + if point.finalist { "; measured again beside the best" } else { "" },
         expected.map_or_else(dash, tokens),
-        found.map_or_else(dash, |found| tokens(found.output_tps)),
+        found.map_or_else(dash, |found| tokens(found.output_tokens_per_s)),
         time(found.map(|found| found.latency.ttft_ns)),
         time(found.and_then(|found| found.latency.tpot_ns)),
         memory,

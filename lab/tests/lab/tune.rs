@@ -23,12 +23,12 @@ impl Machine {
             return Attempt::Without(StopReason::OutOfMemory, format!("{batch} sequences need more"));
         }
         let latency = self.latency(batch);
-        let tps = latency.output_tps(batch, OUTPUT);
+        let tps = latency.output_tokens_per_s(batch, OUTPUT);
         Attempt::Found(BatchFigures {
             samples: 3,
             latency,
-            output_tps: tps,
-            output_tps_spread: Some((tps * 0.995, tps * 1.005)),
+            output_tokens_per_s: tps,
+            output_tokens_per_s_spread: Some((tps * 0.995, tps * 1.005)),
             e2e_ns_spread: None,
             kept: if goal.excess(&latency) <= 1.0 { 1.0 } else { 0.0 },
             memory_bytes: None,
@@ -70,10 +70,14 @@ fn the_best_of_many_is_found_with_few() {
     for predicts in [true, false] {
         let goal = goal(Metric::Throughput, "");
         let (search, order, stop) = machine.search(goal, (1, 256), 12, predicts);
-        let tps = |batch| machine.latency(batch).output_tps(batch, OUTPUT);
+        let tps = |batch| machine.latency(batch).output_tokens_per_s(batch, OUTPUT);
         let most = (1..=256).map(tps).fold(0.0, f64::max);
         let (best, found) = search.best().unwrap();
-        assert!(found.output_tps > most * 0.97, "{best} has {} of {most}: {order:?}", found.output_tps);
+        assert!(
+            found.output_tokens_per_s > most * 0.97,
+            "{best} has {} of {most}: {order:?}",
+            found.output_tokens_per_s
+        );
         assert!(order.len() <= 12 && order[0] == (1, Why::End) && order[1] == (256, Why::End), "{order:?}");
         assert!(matches!(stop, Stop::Settled | Stop::Points), "{stop:?} {order:?}");
         let (knee, _) = search.knee().unwrap();

@@ -17,6 +17,18 @@ pub enum Severity {
     Error,
 }
 
+impl Severity {
+    /// Its name in JSON.
+    #[doc(hidden)]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
 macro_rules! codes {
     ($($group:literal { $(
         $(#[doc = $doc:literal])+ $name:ident = $text:literal, $severity:ident, $remedy:literal;

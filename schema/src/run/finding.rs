@@ -29,6 +29,14 @@ impl Verdict {
         self.ok &= finding.severity != Severity::Error;
         self.findings.push(finding);
     }
+
+    /// Adds later findings as a reader of the run shows all of them: the gravest first, those of one severity in the order
+    /// in which they came.
+    #[doc(hidden)]
+    pub fn join(&mut self, later: impl IntoIterator<Item = Finding>) {
+        later.into_iter().for_each(|finding| self.add(finding));
+        self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    }
 }
 
 /// One thing that is wrong or worth knowing about a run.
@@ -52,8 +60,10 @@ pub struct Finding {
     /// What it is about.
     pub code: Code,
     /// Where, by kind of place.
+    #[doc(hidden)]
     pub place: BTreeMap<Place, String>,
     /// The numbers it is based on.
+    #[doc(hidden)]
     pub evidence: Vec<Evidence>,
     words: Words,
 }
@@ -122,6 +132,7 @@ impl Finding {
     }
 
     /// Adds the place that it is about.
+    #[doc(hidden)]
     #[must_use]
     pub fn at(mut self, place: Place, name: impl Into<String>) -> Self {
         self.place.insert(place, name.into());
@@ -315,5 +326,9 @@ mod tests {
         assert!(verdict.ok);
         verdict.add(Finding::new(Code::RingFull, "", ""));
         assert!(!verdict.ok && verdict.findings.len() == 3);
+        verdict.join([Finding::new(Code::GpuOutlastsSteps, "", ""), Finding::new(Code::Unresolved, "", "")]);
+        let order: Vec<&str> = verdict.findings.iter().map(|finding| finding.code.as_str()).collect();
+        let expected = ["ring_full", "unresolved", "too_deep", "ring_full", "gpu_outlasts_steps"];
+        assert_eq!(order, expected, "the gravest first");
     }
 }

@@ -232,6 +232,8 @@ keys! {
         DTYPE: str = "dtype";
         /// Element type in which it computes, where that is another.
         COMPUTE_DTYPE: str = "compute_dtype";
+        /// How keys and values are held, where that is not as activations: `q8`, a byte each and scales.
+        KV_CACHE_DTYPE: str = "kv_cache_dtype";
         /// Format of quantised weights.
         QUANTIZATION: str = "quantization";
         /// Number of weights.
@@ -294,7 +296,8 @@ keys! {
         /// from a prompt before, `reused` of them that were not computed again for that reason.
         PROMPT_SHARING: Map<String, Value> = "prompt_sharing";
         /// How often texts repeat themselves or their prompts: the `steps` in which their `tokens` behind the first ones can be
-        /// decoded where up to `ahead` tokens are looked up in the text and checked in one pass.
+        /// decoded where up to `ahead` tokens are looked up in the text and checked in one pass, and the `checks` among these steps,
+        /// which check any.
         NGRAM_LOOKUP: Map<String, Value> = "ngram_lookup";
         /// Why the last request ended.
         FINISH_REASON: str = "finish_reason";

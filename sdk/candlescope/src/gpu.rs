@@ -1,9 +1,7 @@
 //! The GPU's side of a session: which times and kernels are taken, and in which streams.
 
 #[cfg(feature = "cuda")]
-pub use candlescope_collectors::cuda::{
-    CudaClock, CudaClockOptions, CudaError, PoolMemory, Stream, Streams, with_stream,
-};
+pub use candlescope_collectors::cuda::{CudaClockOptions, Stream, with_stream};
 #[cfg(any(feature = "cuda", feature = "nvml"))]
 use candlescope_core::run::{Code, Finding, Severity};
 pub use candlescope_core::{GpuTier, GpuTiming};
@@ -97,6 +95,7 @@ impl Gpu {
 
 #[cfg(feature = "cuda")]
 fn cuda(session: SessionBuilder, timing: Choice<GpuTiming>, options: CudaClockOptions) -> SessionBuilder {
+    use candlescope_collectors::cuda::{CudaClock, PoolMemory};
     let (timing, asked) = match timing {
         Choice::Off => return session,
         Choice::On(timing) => (timing, true),

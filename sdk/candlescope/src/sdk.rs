@@ -3,29 +3,21 @@
 //! The manifest that an exporter gets is in [`run`](crate::run).
 
 // Exporters, and what they get.
-pub use candlescope_core::exporter::describe;
-pub use candlescope_core::record::thread_of;
 pub use candlescope_core::vocabulary::ParseShapeError;
 pub use candlescope_core::{
     Batch, DropReason, ExportError, Exporter, GpuSource, GpuTime, HostNs, KernelKind, KernelRecord, Ledger,
-    MemoryExporter, PathInfo, Phase, RecordKind, RequestRecord, SampleRecord, Served, Shape, SpanId, SpanRecord,
-    StepRecord, ThreadInfo, TraceId, UnrecordedStep, host_metric, metric,
+    MemoryExporter, PathInfo, Phase, Ran, RecordKind, RequestRecord, SampleRecord, Served, Shape, SpanId, SpanRecord,
+    StepRecord, ThreadInfo, TraceId, UnrecordedStep,
 };
 #[doc(hidden)]
-pub use candlescope_core::{estimate, stretches};
+pub use candlescope_core::{estimate, exporter::describe, host_metric, metric, stretches};
 
-// Collectors, taps, and sources of GPU time and kernels.
-pub use candlescope_core::gpu::{
-    Activity, ActivityError, ActivitySink, Correlator, DeviceInfo, DeviceNs, GpuClock, GpuLane, GpuLanes, GpuReport,
-    GraphNode, MarkId, NoMark, OUTSIDE_WINDOW, RawKernel, Undelivered,
-};
+// Collectors and taps.
 pub use candlescope_core::{CollectError, Collector, Samples, Tap, TapInterval};
 
 // The session that they are added to.
-pub use candlescope_core::redacted_url::{RedactedUrl, scrub};
-pub use candlescope_core::{
-    Session, SessionBuilder, SessionStats, Stats, StepAction, Traceparent, TraceparentError, diagnostics, note,
-};
+pub use candlescope_core::redacted_url::RedactedUrl;
+pub use candlescope_core::{Session, SessionBuilder, SessionStats, Stats, StepAction, diagnostics};
 
 // Experiments, which a handle begins.
 pub use candlescope_core::{Perturb, PerturbProgress, PerturbRefused};

@@ -25,3 +25,38 @@ pub fn hex(text: &str, digits: usize) -> Option<u128> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_header_says_whose_trace_it_is() {
+        let read = Some((0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736, 0x00f0_67aa_0ba9_02b7, true));
+        assert_eq!(parts(GOOD), read);
+        assert_eq!(parts(&GOOD.replace("-01", "-00")).map(|(_, _, sampled)| sampled), Some(false));
+        // A future version with a further part.
+        assert_eq!(parts(&format!("cc{}-more", &GOOD[2..])), read);
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        let bad = [
+            "",
+            "00",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+            "00-4bf92f3577b34da6a3ce929d0e0e473-00f067aa0ba902b7-01",
+            "00-+bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
+        ];
+        for text in bad {
+            assert_eq!(parts(text), None, "{text}");
+        }
+    }
+}

@@ -64,8 +64,7 @@ pub(crate) fn verdict(mut analysis: Analysis, has_manifest: bool) -> Analysis {
     let found: Vec<Finding> = RULES.iter().flat_map(|rule| rule(&analysis)).collect();
     let new: Vec<Finding> =
         found.into_iter().filter(|finding| !is_told(&analysis.verdict.findings, &finding.code)).collect();
-    new.into_iter().for_each(|finding| analysis.verdict.add(finding));
-    analysis.verdict.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    analysis.verdict.join(new);
     analysis
 }
 

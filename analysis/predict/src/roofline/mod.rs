@@ -44,6 +44,6 @@ pub use outlook::{BatchRow, KNEE, Outlook, Recommendation, Variant, step_times};
 pub use points::{Point, PointKind, Status, UnderRoof, phase_points};
 pub use predict::{Bound, OperationTime, StepPrediction, predict};
 pub use ratings::{Grade, Rating, ThresholdError, Thresholds};
-pub use run_facts::facts_shape;
+pub use run_facts::{facts_cached, facts_shape};
 pub use scenario::{Goal, GoalError, MOST, Scenario, Storage, USABLE_MEMORY};
 pub use table::{DeviceRow, device_row};

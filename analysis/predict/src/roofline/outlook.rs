@@ -467,7 +467,10 @@ fn assumptions(shape: &ModelShape, device: &Device, scenario: &Scenario) -> Vec<
         );
     }
     if scenario.cached.is_some_and(|format| format.in_blocks || format.bits < 16.0) {
-        all.push("a quantised cache is widened before each product; candle has none".to_string());
+        all.push(
+            "a quantised cache is widened before each product, in one operation; candle's own models have none"
+                .to_string(),
+        );
     }
     all
 }

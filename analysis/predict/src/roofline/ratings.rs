@@ -142,13 +142,13 @@ pub(super) fn rate(analysis: &Analysis, thresholds: &Thresholds) -> Vec<Rating> 
         (None, None) => (None, "neither kernels nor the driver's utilisation were recorded"),
     };
     let median = |d: &Option<candlescope_figures::Distribution>| d.as_ref().map(|d| d.median / 1e6);
-    rate_figures((median(&latency.ttft), median(&latency.tpot), latency.output_tps), used, thresholds)
+    rate_figures((median(&latency.ttft), median(&latency.tpot), latency.output_tokens_per_s), used, thresholds)
 }
 
 /// Rates medians of the latencies in milliseconds, output tokens a second, and the share of time in which the device
 /// works, with what that share is.
 pub(super) fn rate_figures(
-    (ttft, tpot, output_tps): (Option<f64>, Option<f64>, Option<f64>),
+    (ttft, tpot, output_tokens_per_s): (Option<f64>, Option<f64>, Option<f64>),
     (used, what): (Option<f64>, &str),
     thresholds: &Thresholds,
 ) -> Vec<Rating> {
@@ -165,6 +165,13 @@ pub(super) fn rate_figures(
         rated("ttft", ttft, "ms", thresholds.ttft_ms, lower, "median"),
         rated("tpot", tpot, "ms", thresholds.tpot_ms, lower, "median"),
         rated("utilisation", used, "share", thresholds.utilisation, between, what),
-        rated("throughput", output_tps, "tokens/s", thresholds.throughput, higher, "output tokens ÷ wall time"),
+        rated(
+            "throughput",
+            output_tokens_per_s,
+            "tokens/s",
+            thresholds.throughput,
+            higher,
+            "output tokens ÷ wall time",
+        ),
     ]
 }

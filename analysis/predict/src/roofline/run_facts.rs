@@ -8,6 +8,7 @@ use candlescope_schema::run::{RunManifest, env_key, model_key};
 use candlescope_work::devices::{
     Device, DeviceKind, Format, Multiply, Origin, Peak, PeakKind, Roof, known_device, launch_of_driver,
 };
+use candlescope_work::operation::kv_width_in_8_bits;
 use candlescope_work::shape::{LARGEST, MOST_PARAMETERS, ModelShape};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -139,5 +140,15 @@ pub(super) fn scenario(analysis: &Analysis) -> Result<Scenario, String> {
         .ok_or("output tokens of a request")?;
     let contexts: Vec<f64> = analysis.tokens.points.iter().filter_map(|p| p.context_len).map(f64::from).collect();
     let mean = Distribution::of(contexts).map(|d| d.mean.round() as u64);
-    Ok(Scenario::new(weights).batch(batch).tokens(prompt, output / batch).context(mean))
+    let scenario = Scenario::new(weights).batch(batch).tokens(prompt, output / batch).context(mean);
+    Ok(scenario.cached(facts_cached(model, weights)))
+}
+
+/// The format of keys and values that a run's model holds in 8 bits, as our layers do: a byte each, and a scale of four for
+/// each position and head; `None` if they are held as activations.
+pub fn facts_cached(model: &BTreeMap<String, Value>, weights: Format) -> Option<Format> {
+    let features = model_key::HEAD_DIM.of(model).filter(|features| *features > 0)?;
+    let bits = 8.0 * kv_width_in_8_bits(features as f64);
+    model_key::KV_CACHE_DTYPE.of(model).filter(|kept_as| *kept_as == "q8")?;
+    Some(Format { name: "q8", bits, in_blocks: false, ..weights })
 }

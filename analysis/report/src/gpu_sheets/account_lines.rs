@@ -24,6 +24,17 @@ pub(super) fn lines(manifest: &RunManifest) -> Vec<(&'static str, String)> {
             count(k.dropped),
             count(k.unattributed)
         );
+        if k.of_graphs > 0 {
+            text.push_str(&format!(
+                ", {} of CUDA graphs: {} in the layer that was captured, {} in one derived from the order of the kernels",
+                count(k.of_graphs),
+                count(k.of_captured),
+                count(k.of_derived)
+            ));
+        }
+        if k.untold > 0 {
+            text.push_str(&format!(", {} missing in replays without the recorder saying so", count(k.untold)));
+        }
         if k.windows_missed > 0 {
             text.push_str(&format!(
                 ", {} left out while the kernels of the one before came in",

@@ -1,6 +1,6 @@
 //! Energy and devices.
 
-use super::super::format::{bytes, count, duration, head, joules, percent, printable, significant, watts};
+use super::super::format::{bytes, count, duration, head, joules, percent, plural, printable, significant, watts};
 use super::cells::{sheet, time};
 use candlescope_document::{Cell, Row, Section, Table, cell, column, maybe, missing, wide};
 use candlescope_figures::sensor::{ACCURACY, Idle, IdleFrom, Joules};
@@ -38,7 +38,7 @@ pub(super) fn energy(analysis: &Analysis) -> Section {
     rows.extend(energy.warmup.as_ref().map(|e| row("warm-up", e, None)));
     rows.extend(energy.loading.as_ref().map(|e| row("loading", e, None)));
     rows.extend(analysis.shares.counted.as_ref().map(|e| row("all that was counted", e, None)));
-    let gpus = energy.sensors.len();
+    let gpus = plural(energy.sensors.len() as u64, "GPU");
     let checks =
         energy.sensors.iter().filter_map(|(_, s)| s.check?.ratio()).map(|r| format!("{} of the counter", percent(r)));
     let checks = checks.collect::<Vec<_>>().join(", ");
@@ -67,11 +67,9 @@ pub(super) fn energy(analysis: &Analysis) -> Section {
         wide("by accuracy", "the sensor's stated accuracy, datasheet"),
     ];
     let note = format!(
-        "{} GPU{}. {from}{} The bound adds the energy that the sensors' period of {} can misplace and their \
+        "{gpus}. {from}{} The bound adds the energy that the sensors' period of {} can misplace and their \
              accuracy of ±{:.0} % (datasheet); below resolution it is power × time, of which only the bound is \
              meaningful.",
-        gpus,
-        if gpus == 1 { "" } else { "s" },
         idle(analysis),
         duration(period as f64),
         ACCURACY * 100.0

@@ -6,20 +6,12 @@ use super::overview_parts::{OverviewFinding, OverviewPath, Trust, TrustReason};
 use super::short_text::{name, sentence, six_digits};
 use candlescope_figures::Analysis;
 use candlescope_figures::advice::Advice;
-use candlescope_schema::run::Severity;
 
 /// The verdict with its reasons, the gravest first.
 pub(super) fn trust(analysis: &Analysis) -> Trust {
-    let rank = |severity: Severity| match severity {
-        Severity::Error => 0,
-        Severity::Warning => 1,
-        Severity::Info => 2,
-    };
-    let mut findings: Vec<_> = analysis.verdict.findings.iter().collect();
-    findings.sort_by_key(|finding| rank(finding.severity));
-    let reasons = findings.into_iter().map(|finding| TrustReason {
+    let reasons = analysis.verdict.findings.iter().map(|finding| TrustReason {
         code: name(finding.code.as_str()),
-        severity: ["error", "warning", "info"][rank(finding.severity)],
+        severity: finding.severity.as_str(),
         message: sentence(&finding.message()),
         remedy: sentence(&finding.remedy()),
     });

@@ -221,11 +221,8 @@ fn of_peaks(analysis: &Analysis) -> Vec<String> {
 
 fn todo(analysis: &Analysis) -> Vec<String> {
     let findings = || analysis.verdict.findings.iter().filter(|finding| finding.severity != Severity::Info);
-    let ordered = findings()
-        .filter(|finding| finding.severity == Severity::Error)
-        .chain(findings().filter(|finding| finding.severity != Severity::Error));
     let trimmed = |text: String| text.trim_end_matches('.').to_string();
-    let mut lines: Vec<String> = ordered
+    let mut lines: Vec<String> = findings()
         .take(MOST_FINDINGS)
         .map(|finding| format!("{}: {}", trimmed(finding.message()), trimmed(finding.remedy())))
         .collect();

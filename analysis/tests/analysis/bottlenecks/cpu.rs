@@ -5,7 +5,9 @@ use crate::common::{T0, kernel, manifest, path, span, step, thread};
 use candlescope_figures::advice::{AdviceCode, ConfidenceLevel, Missing};
 use candlescope_report::advice::text;
 use candlescope_schema::run::{InPlaceKind, InPlaceOverhead, MachineUse, RunManifest};
-use candlescope_schema::{Batch, HostNs, Phase, SampleRecord, metric};
+use candlescope_schema::{
+    Batch, HostNs, Phase, SampleRecord, SpanRecord, StackRecord, StackSampleRecord, ThreadState, metric,
+};
 use candlescope_testkit::with;
 use serde_json::json;
 
@@ -71,6 +73,10 @@ fn a_cache_that_is_copied_at_every_token() {
     assert!((advice.figure("slope_ns").unwrap() - 3_000.0).abs() < 1.0, "{advice:?}");
     // What reading explains is none.
     diagnose(&run(|n| 1_000_000 + 210 * (100 + n))).none(AdviceCode::CacheCopied);
+    // Nor is what keys and values in 8 bits take to be widened.
+    let mut in_8_bits = run(|n| 1_000_000 + 3_000 * (100 + n));
+    in_8_bits.1.model.insert("kv_cache_dtype".into(), "q8".into());
+    diagnose(&in_8_bits).none(AdviceCode::CacheCopied);
     // From 1,100 to 1,163 tokens, a slope says nothing of the first thousand.
     let mut long = run(|n| 1_000_000 + 3_000 * (100 + n));
     long.0.steps.iter_mut().for_each(|step| step.context_len = step.context_len.map(|tokens| tokens + 1_000));
@@ -79,6 +85,36 @@ fn a_cache_that_is_copied_at_every_token() {
     let mut short = (short.0, short.1);
     short.0.steps.iter_mut().for_each(|step| step.context_len = None);
     assert_eq!(diagnose(&short).lacks(AdviceCode::CacheCopied), Some(Missing::Contexts));
+}
+
+#[test]
+fn a_cache_is_copied_for_no_longer_than_functions_copy_and_their_time_counts_once() {
+    // The same growth, of which 0.1 ms of 1.39 ms are in this function at the cache.
+    let made = |function: &str| {
+        let mut made = run(|n| 1_000_000 + 3_000 * (100 + n));
+        with_child(&mut made, "decode/kv_cache", 100_000, Phase::Decode, None);
+        let inside = made.0.spans.iter().filter(|span| span.path.path.ends_with("kv_cache"));
+        let sample = |span: &SpanRecord| {
+            let mut sample =
+                StackSampleRecord::new(span.host_start, span.thread.clone(), ThreadState::Running, 100_000);
+            (sample.stack, sample.step, sample.seq) = (Some(1), span.step, Some(span.seq));
+            (sample.phase, sample.path) = (span.phase, Some(span.path.clone()));
+            sample
+        };
+        made.0.stack_samples = inside.map(sample).collect();
+        let mut frame = StackRecord::new(1, None, 0, "app", 0x10);
+        frame.function = Some(function.into());
+        made.0.stacks = vec![frame];
+        diagnose(&made)
+    };
+    let found = made("candle_core::tensor_cat::<impl candle_core::tensor::Tensor>::cat");
+    let share = 0.1 / 1.3945;
+    let all = [found.one(AdviceCode::CacheCopied).gain, found.one(AdviceCode::HotOverhead).gain];
+    let [together] = &found.diagnosis.together[..] else { panic!("{:?}", found.diagnosis.together) };
+    assert_eq!(together.codes.len(), 2, "{together:?}");
+    all.into_iter().chain([together.gain]).for_each(|gain| near(gain, 0.75 * share, 0.875 * share, share, 0.002));
+    // Where nothing was seen to copy, what grows is something else.
+    made("gemm_f32::gemm::f32::fma::gemm_basic").none(AdviceCode::CacheCopied);
 }
 
 #[test]

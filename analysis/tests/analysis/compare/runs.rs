@@ -86,6 +86,26 @@ fn goodput_is_of_the_requests_of_a_run_that_keep_all_limits() {
 }
 
 #[test]
+fn requests_have_a_median_and_a_mean_of_which_a_few_change_the_mean_alone() {
+    let of = |slow: u64| {
+        let run = facts(&small(), |batch, _| {
+            // Five are measured. The warm-up does not count.
+            for request in &mut batch.requests {
+                request.last_token_ns = Some(match request.request {
+                    1 => 1_000_000_000,
+                    2 => slow,
+                    _ => 10_000_000,
+                });
+            }
+        });
+        let figure = |name: &str| run.figures.get(name).map(|sampled| sampled.value);
+        (figure("e2e_ns"), figure("e2e_mean_ns"))
+    };
+    assert_eq!(of(60_000_000), (Some(10e6), Some(20e6)));
+    assert_eq!(of(10_000_000), (Some(10e6), Some(10e6)));
+}
+
+#[test]
 fn kernels_are_summed_up_by_name_for_a_recorded_step_of_their_kind() {
     let dir = tempfile::tempdir().unwrap();
     let (batch, manifest) = make(&Scenario { layers: 3, output: 24, ..Scenario::on_gpu() });

@@ -237,6 +237,13 @@ fn a_prediction_stands_beside_the_measurement() {
     assert_eq!((outlook.scenario.prompt, outlook.scenario.output, outlook.scenario.batch), (8, 11, 1));
     assert_eq!((outlook.scenario.context, outlook.device.name.as_str()), (Some(14), "a processor"));
     assert_eq!(outlook.device.bandwidth, 20e9);
+    // Keys and values in 8 bits: heads of 32 take 36 bytes, where f32 takes 128.
+    let mut in_8_bits = manifest(machine());
+    in_8_bits.model.insert("kv_cache_dtype".into(), json!("q8"));
+    let (other, of_other) = open(&dir.path().join("8_bits"), &batch(), &in_8_bits);
+    let small = Measured::of(&other, &of_other, None, &Thresholds::default()).outlook.expect("the same, but for these");
+    assert!(near(Some(small.memory.kv_a_token), outlook.memory.kv_a_token * 36.0 / 128.0), "{:?}", small.memory);
+    assert_eq!(small.memory.weights, outlook.memory.weights);
     let tpot = measured.comparisons.iter().find(|c| c.figure == "time per output token").unwrap();
     assert_eq!(tpot.measured_ns, 10e6);
     assert!((tpot.error - (tpot.predicted_ns.mid / 10e6 - 1.0)).abs() < 1e-12);

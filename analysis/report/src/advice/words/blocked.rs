@@ -3,9 +3,13 @@ use crate::advice::sentence::Sentence;
 pub(super) fn words(it: &Sentence<'_>) -> (String, String) {
     let Sentence { phase, at, .. } = it;
     let function = it.function();
+    let behind = match it.advice.figure("resumed_ns") {
+        Some(_) => format!("; behind it, the first layer takes {} more than the others", it.time("resumed_ns")),
+        None => String::new(),
+    };
     (
         format!(
-            "a step `{phase}` waits for {} ({}), most of it in `{function}` at `{at}`",
+            "a step `{phase}` waits for {} ({}), most of it in `{function}` at `{at}`{behind}",
             it.share("share"),
             it.time("waits_ns")
         ),
