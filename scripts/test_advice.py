@@ -107,6 +107,8 @@ class Pages(unittest.TestCase):
         line = "| {tested} of {kinds} kinds | **{came_true}** | {within} | {near} | **{losses}** |"
         self.assertIn(line.format(**every), text("docs/measurements/advice.md"))
         self.assertIn(line.replace("**", "").format(**latest), text("docs/measurements/advice.md"))
+        standing = "| of these what the rules still promise | {tested} of {kinds} kinds | {came_true} | {within} | {near} | {losses} |"
+        self.assertIn(standing.format(**advice.counts(advice.standing(rows))), text("docs/measurements/advice.md"))
         told = "**{came_true} of {tested}** of {kinds} kinds ({within} by the stricter reading; ".format(**every)
         told += "{came_true} and {within} of {tested} without repetitions)".format(**latest)
         self.assertIn(told, text("docs/measurements/README.md"))

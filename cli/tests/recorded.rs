@@ -109,7 +109,8 @@ fn recorded() -> &'static Recorded {
         // Other programs that use the machine can hide what a run is made to show, or make up what it must not show.
         let unset =
             take(|| as_a_program(path, "unset", "program", None), |run| constant_cost_leads(run) && is_whole(run));
-        let long = ["--max-new-tokens", "60", "--repeats", "60", "--warmup", "2"];
+        // Long enough for some samples of the processor on a machine that is quick.
+        let long = ["--max-new-tokens", "60", "--repeats", "150", "--warmup", "2"];
         let one = take(|| profiled(path, "one", Some("1"), &long), |run| has_no_constant_cost(run) && is_whole(run));
         let short = profiled(path, "short", Some("1"), &["--max-new-tokens", "2", "--repeats", "1", "--warmup", "0"]);
         let stall = || {

@@ -9,7 +9,7 @@ root=$(cd "$here/../.." && pwd)
 out=${OUT:-$root/target/case-studies/cpu}
 page=${PAGE:-$root/docs/case-studies}/cpu.md
 mkdir -p "$out" "$(dirname "$page")"
-export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$out/cache}
+export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$out/kept}
 # What the machine reaches at best, which promises rest on.
 ls "$XDG_CACHE_HOME"/candlescope/peaks/*.json >/dev/null 2>&1 || candlescope bench peaks --no-progress >"$out/peaks.txt"
 model=${MODEL:-$root/.models/SmolLM2-135M-Instruct.Q4_1.gguf}
@@ -48,7 +48,7 @@ for name in ${CASES:-embedded constant smollm2 batch prefix repeating handed dum
     prefix) study prefix "SmolLM2, prompts that begin alike" "$model" --dataset "$out/prompts.jsonl" --max-new-tokens 16 --repeats 1 --warmup 1 ;;
     repeating)
       study repeating "SmolLM2 in f32, a text that repeats itself" "$model" --dequantize --dtype f32 --max-new-tokens 64 --repeats 2 --ignore-eos \
-        --prompt "one two three four five six one two three four five six one two three"
+        --prompt "one two three four five six seven eight nine ten one two three four five six seven eight nine ten one two three four five"
       ;;
     batch) study batch "SmolLM2, as many tokens as possible" "$model" --dequantize --dtype f32 $SHORT --goal throughput ;;
     handed | dump | scratch)

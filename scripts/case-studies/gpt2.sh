@@ -9,7 +9,7 @@ root=$(cd "$here/../.." && pwd)
 out=${OUT:-$root/target/case-studies/gpt2}
 page=${PAGE:-$root/docs/case-studies}/gpt2.md
 mkdir -p "$out" "$(dirname "$page")"
-export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$out/cache}
+export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$out/kept}
 # What the machine reaches at best, which promises rest on.
 ls "$XDG_CACHE_HOME"/candlescope/peaks/*.json >/dev/null 2>&1 || candlescope bench peaks --no-progress >"$out/peaks.txt"
 

@@ -8,7 +8,7 @@ root=$(cd "$here/../.." && pwd)
 out=${OUT:-$root/target/case-studies/gpu}
 page=${PAGE:-$root/docs/case-studies}/gpu.md
 mkdir -p "$out" "$(dirname "$page")"
-export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$out/cache}
+export XDG_CACHE_HOME=${XDG_CACHE_HOME:-$out/kept}
 
 studies=()
 study() { # NAME HEADING ARGUMENTS…
