@@ -64,7 +64,7 @@ fn apart(a: &[f32], b: &[f32]) -> f32 {
 fn what_a_model_predicts_with_8_bits_is_near_what_it_predicts_in_full() {
     let embedded = ModelConfig::named("embedded").unwrap();
     let pair = |of: &dyn Fn(KvCacheDType) -> Box<dyn Inspect>| KvCacheDType::ALL.map(of);
-    let models: [(&str, [Box<dyn Inspect>; 2], usize); 3] = [
+    let models = [
         ("embedded", pair(&|kept_as| Box::new(llama(&embedded, DType::F32, kept_as))), 200),
         ("embedded in bf16", pair(&|kept_as| Box::new(llama(&embedded, DType::BF16, kept_as))), 200),
         ("gpt2", pair(&|kept_as| Box::new(small_gpt2(kept_as))), 60),
