@@ -78,6 +78,8 @@ fn what_the_gallery_shows_is_there() {
         assert!(page.trim_start().to_ascii_lowercase().starts_with("<!doctype html>"), "{file}");
     }
     assert!(size("gpu/trace.pftrace.gz") > 10_000);
+    // Without its samples a study is compared with none.
+    assert!(size("study/journal.jsonl") > 1_000);
     // The run opens as any other.
     let overview = json(&ok(&["overview", folder.join("cpu").to_str().unwrap(), "--json"]));
     assert_eq!(overview["what"]["model"], "embedded", "{overview}");
