@@ -24,6 +24,16 @@ mod schedule;
 #[path = "../../../sdk/core/src/ring_room.rs"]
 mod ring_room;
 
+/// In place of `core`'s module of this name: nothing here is held to a budget.
+mod budget {
+    #[derive(Debug)]
+    pub(crate) struct Budget;
+    impl Budget {
+        pub(crate) const fn new(_: f64) -> Self {
+            Self
+        }
+    }
+}
 /// Other names that these files use.
 mod names {
     pub(crate) const OTHER: u32 = 0;
