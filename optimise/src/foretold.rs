@@ -19,13 +19,12 @@ use crate::remedies::{State, Unpromised};
 use crate::words::gain as in_words;
 use candlescope_core::Phase;
 use candlescope_core::numbers::significant;
+use candlescope_findings::STREAMED_BYTES;
 use candlescope_predict::simulation::{Change, Simulation, StepGroup};
 use candlescope_work::estimate::Estimate;
 
 /// What a promise is called that rests on the texts of a run.
 const CODE: &str = "ngram_lookup";
-/// Fewer bytes of weights stay in the caches of a processor: one token reads them at once, and several wait for threads.
-pub(crate) const STREAMED: u64 = 16 << 20;
 /// Times that a step of one token reads its weights, which a product of several rows takes beyond that on a CPU: it copies floats
 /// into panels, so that they are read, written and read again (`gemm` 0.19). A replay has them by what a prompt takes for each of
 /// its rows, of which there are many.
@@ -43,7 +42,7 @@ pub(crate) fn foretold(state: &State<'_>, simulation: Option<&Simulation>) -> Re
     let Some(decoding) = state.facts.decoding else {
         return Err(unknown("no request of the run says when its tokens came"));
     };
-    if !state.facts.on_gpu() && state.facts.weight_bytes.is_none_or(|bytes| bytes < STREAMED) {
+    if !state.facts.on_gpu() && state.facts.weight_bytes.is_none_or(|bytes| bytes < STREAMED_BYTES) {
         return Err(unknown(
             "weights stay in the processor's caches, and a prompt does not tell what a few tokens take",
         ));
@@ -75,18 +74,15 @@ fn judged(decoding: Estimate, left: StepsLeft, longer: Estimate) -> Result<Promi
         let by_kind = ByKind::from([(Phase::Decode.as_str().to_string(), step)]);
         return Ok(Promised { promise: Promise::of(gain, CODE, None), by_kind, changes: Vec::new() });
     }
-    let is_loss = gain.high <= 0.0;
-    let so =
-        if is_loss { "it is a loss by what the run says" } else { "nothing was promised, because it may be a loss" };
     let [low, high] = [longer.low, longer.high].map(significant);
     let why = format!(
-        "{so}: {} steps for 100 tokens, {} of which take {low} to {high} times as long, gain requests {} to {}",
+        "{} steps for 100 tokens, {} of which take {low} to {high} times as long, gain requests {} to {}",
         significant(100.0 * steps),
         significant(100.0 * checks),
         in_words(gain.low),
         in_words(gain.high)
     );
-    Err(Unpromised { why, is_loss })
+    Err(Unpromised::for_a_loss(gain.high <= 0.0, &why))
 }
 
 /// The share of requests' time that is gained where decoding takes this share of it, these steps are left, and those
@@ -229,11 +225,11 @@ mod tests {
         facts.lookup = Some(Lookup { ahead: 4, saved: 0.6, left: Some(left(0.4, 0.3)) });
         assert!(of(&facts).contains("when its tokens came"));
         facts.decoding = Some(Estimate::exact(0.9));
-        facts.weight_bytes = Some(STREAMED - 1);
+        facts.weight_bytes = Some(STREAMED_BYTES - 1);
         assert!(of(&facts).contains("stay in the processor's caches"));
         let missing = "no decoding step of the run can be replayed";
         let on_gpu = Facts { device: "cuda:0".into(), ..facts.clone() };
-        facts.weight_bytes = Some(STREAMED);
+        facts.weight_bytes = Some(STREAMED_BYTES);
         assert!(of(&facts).contains(missing) && of(&on_gpu).contains(missing));
     }
 }

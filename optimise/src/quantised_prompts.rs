@@ -7,13 +7,13 @@
 //!
 //! Of decoding steps that pass `m` tokens, `n ÷ m` are as many rows.
 
-use crate::foretold::STREAMED;
 use crate::promise::{ByKind, Promised, of_run};
 use crate::remedies::{Attempt, State, Unpromised};
 use crate::words::gain as in_words;
 use candlescope_core::Phase;
 use candlescope_core::numbers::significant;
 use candlescope_figures::advice::AdviceCode;
+use candlescope_findings::STREAMED_BYTES;
 use candlescope_work::estimate::Estimate;
 
 /// A row of a prompt ÷ a decoding step, with the same quantised weights: SmolLM2 took 0.47 (Q8_0, 32 rows) and 0.68 (Q4_1, 75 rows) on
@@ -41,16 +41,13 @@ pub(crate) fn with_prompts(state: &State<'_>, attempt: &Attempt, promised: Promi
         return Ok(Promised { promise, by_kind, changes: promised.changes });
     }
     // A step of small weights takes what it takes for other things than rows, and a busy machine says little of any.
-    let is_told = state.facts.weight_bytes.is_some_and(|bytes| bytes >= STREAMED) && !state.facts.is_disturbed;
+    let is_told = state.facts.weight_bytes.is_some_and(|bytes| bytes >= STREAMED_BYTES) && !state.facts.is_disturbed;
     let is_loss = gain.high <= 0.0 && is_told;
-    let so =
-        if is_loss { "it is a loss by what the run says" } else { "nothing was promised, because it may be a loss" };
     let [of_prompts, of_run] =
         [of_prompts, gain].map(|gain| format!("{} to {}", in_words(gain.low), in_words(gain.high)));
     let rows = significant(rows);
-    let why =
-        format!("{so}: a prompt's step of {rows} tokens gains {of_prompts}, a token at a time, and the run {of_run}");
-    Err(Unpromised { why, is_loss })
+    let why = format!("a prompt's step of {rows} tokens gains {of_prompts}, a token at a time, and the run {of_run}");
+    Err(Unpromised::for_a_loss(is_loss, &why))
 }
 
 /// How many tokens a prompt's step passes, and what it gains. A decoding step of which nothing is said takes what it takes now.
@@ -142,7 +139,7 @@ mod tests {
         };
         let of_decode = ("decode", Estimate { low: 0.587, mid: 0.645, high: 0.776 });
         // Seven tenths of the time in decoding: from a loss of 17 % to a gain of more than half.
-        let may_be = of(0.7, false, STREAMED, of_decode).unwrap_err();
+        let may_be = of(0.7, false, STREAMED_BYTES, of_decode).unwrap_err();
         assert!(
             !may_be.is_loss && may_be.why.starts_with("nothing was promised, because it may be a loss"),
             "{may_be:?}"
@@ -150,10 +147,10 @@ mod tests {
         assert!(may_be.why.contains("a prompt's step of 32.0 tokens gains −193.1 % to 20.5 %"), "{may_be:?}");
         // Nearly all in prompts, and nothing that decoding gains: what one thread computes of a prompt is no gain any more.
         let of_prefill = ("prefill", Estimate::exact(0.3));
-        let is = of(0.05, false, STREAMED, of_prefill).unwrap_err();
+        let is = of(0.05, false, STREAMED_BYTES, of_prefill).unwrap_err();
         assert!(is.is_loss && is.why.starts_with("it is a loss by what the run says"), "{is:?}");
         // It is tried where a few rows may take hardly longer than one, and by a run of a busy machine.
-        assert!(!of(0.05, false, STREAMED - 1, of_prefill).unwrap_err().is_loss);
-        assert!(!of(0.05, true, STREAMED, of_prefill).unwrap_err().is_loss);
+        assert!(!of(0.05, false, STREAMED_BYTES - 1, of_prefill).unwrap_err().is_loss);
+        assert!(!of(0.05, true, STREAMED_BYTES, of_prefill).unwrap_err().is_loss);
     }
 }

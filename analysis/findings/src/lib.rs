@@ -9,3 +9,4 @@ pub mod ledger;
 mod replay_disagrees;
 
 pub use analyse::{AnalyzeOptions, Analyzed, analyze};
+pub use bottlenecks::STREAMED_BYTES;

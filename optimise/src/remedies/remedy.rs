@@ -73,6 +73,18 @@ pub(crate) struct Unpromised {
     pub(crate) is_loss: bool,
 }
 
+impl Unpromised {
+    /// Nothing is promised because it is a loss, or may be one, by these figures.
+    pub(crate) fn for_a_loss(is_loss: bool, figures: &str) -> Self {
+        let so = if is_loss {
+            "it is a loss by what the run says"
+        } else {
+            "nothing was promised, because it may be a loss"
+        };
+        Self { why: format!("{so}: {figures}"), is_loss }
+    }
+}
+
 impl Attempt {
     /// An attempt that changes no answer and promises nothing.
     pub(crate) fn new(change: Change) -> Self {

@@ -44,6 +44,8 @@ macro_rules! rules {
 
 candlescope_figures::each_advice!(rules);
 
+pub use weight_streaming::STREAMED_BYTES;
+
 /// Findings whose gain is simulated together, for each kind of step.
 const TOGETHER: usize = 10;
 

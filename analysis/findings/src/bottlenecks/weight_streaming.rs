@@ -14,7 +14,7 @@ const NEAR: f64 = 0.5;
 const NEAR_OF_ONE_THREAD: f64 = 0.25;
 /// Weights of fewer bytes stay in the caches of a processor, whose rate is not the memory's: the built-in model's 0.75 MiB were
 /// "read at 86 % of it", and 8 bits in place of 32 gained nothing (−4 % ± 28 %, 37 pairs).
-const FITS_CACHES: f64 = (16 << 20) as f64;
+pub const STREAMED_BYTES: u64 = 16 << 20;
 /// Bits of a weight in GGML's 4-bit formats, their scales included.
 const FOUR_BIT: f64 = 4.5;
 
@@ -38,7 +38,7 @@ pub(super) fn find(scene: &Scene<'_>, step: &StepScene<'_>, out: &mut Out) {
     let ns = sum(|one| one.held_ns());
     let (bytes, kernels) = (sum(|one| one.bytes.unwrap_or(0.0)), sum(|one| one.kernels));
     let (eff, bits) = (bytes / ns * 1e9 / bandwidth, scene.weight_bits());
-    if !scene.on_gpu && bytes < FITS_CACHES {
+    if !scene.on_gpu && bytes < STREAMED_BYTES as f64 {
         return;
     }
     let near = if is_of_one_thread(scene, &reading) { NEAR_OF_ONE_THREAD } else { NEAR };
